@@ -1,0 +1,47 @@
+//! What can go wrong at a backend.
+
+use super::Revision;
+
+/// The result of a call to a backend.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a backend did not do what was asked. Cheap to clone, so that one failure can answer many waiters.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// The revision is no longer kept.
+    #[error("revision {requested} is compacted; the oldest kept is {oldest}")]
+    Compacted {
+        /// What was asked for.
+        requested: Revision,
+        /// What can still be read.
+        oldest: Revision,
+    },
+    /// The revision has not happened yet.
+    #[error("revision {requested} is in the future; the newest is {newest}")]
+    Future {
+        /// What was asked for.
+        requested: Revision,
+        /// What there is.
+        newest: Revision,
+    },
+    /// The request is larger than the backend takes; nothing was done.
+    #[error("request of {size} bytes or operations is over the limit of {limit}")]
+    TooLarge {
+        /// What was asked for.
+        size: usize,
+        /// What may be.
+        limit: usize,
+    },
+    /// There is no room left, or a quota alarm stands; nothing was done.
+    #[error("no space left in the store: {0}")]
+    NoSpace(String),
+    /// Nothing was done; a later try may succeed.
+    #[error("store is unavailable: {0}")]
+    Unavailable(String),
+    /// A write may or may not have happened.
+    #[error("outcome of the write is unknown: {0}")]
+    Unknown(String),
+    /// What was read back is not what was written.
+    #[error("store is corrupt: {0}")]
+    Corrupt(String),
+}

@@ -1,0 +1,201 @@
+//! What a place to rest must offer: a small, ordered, multi-version map with revisions.
+//!
+//! This module may not know objects, kinds, chunks or keys of encryption: it moves opaque bytes.
+//! A backend is proved by the conformance suite in [`conformance`], which runs against every one of them.
+
+use std::{fmt, ops::Range, time::Duration};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::BoxStream;
+
+mod error;
+pub use error::{Error, Result};
+
+/// A point in the history of a backend: grows by at least one with every committed transaction that
+/// writes, is never reused, and is shared by all keys. Zero is "before anything".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Revision(pub u64);
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// One version of one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyValue {
+    /// The key; no NUL byte.
+    pub key: Bytes,
+    /// The value, as it was put.
+    pub value: Bytes,
+    /// The revision at which this key last came into being.
+    pub created: Revision,
+    /// The revision of the transaction that wrote this version.
+    pub modified: Revision,
+}
+
+/// What must hold for a transaction to commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Compare {
+    /// The key's last version was written at exactly this revision; [`Revision(0)`](Revision): the key is absent.
+    ModifiedAt(Bytes, Revision),
+    /// The key is present, whatever its version.
+    Exists(Bytes),
+}
+
+/// A change within a transaction. A transaction names a key at most once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Write a value.
+    Put(Bytes, Bytes),
+    /// Write a value that vanishes some seconds after this backend handle (or its process) is gone, and not
+    /// earlier while the handle can reach its store: a lease on etcd, a sweep at open in the embedded store.
+    PutEphemeral(Bytes, Bytes),
+    /// Remove the key; removing an absent key is no change.
+    Delete(Bytes),
+}
+
+/// All-or-nothing: if every comparison holds, every change is made, at one revision.
+#[derive(Clone, Debug, Default)]
+pub struct Txn {
+    /// Comparisons, evaluated together with the changes.
+    pub compares: Vec<Compare>,
+    /// Changes.
+    pub ops: Vec<Op>,
+}
+
+/// What became of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Durable: it survives a crash of the process and of the machine. The revision at which it happened.
+    Committed(Revision),
+    /// A comparison did not hold; nothing was changed.
+    Failed,
+}
+
+/// What to read with [`Backend::range`].
+#[derive(Clone, Debug)]
+pub struct RangeRequest {
+    /// From `start` (inclusive) to `end` (exclusive), in byte order.
+    pub keys: Range<Bytes>,
+    /// Read as of this revision; `None`: everything that was committed before the call (linearizable).
+    pub at: Option<Revision>,
+    /// At most this many keys; zero: no limit by count.
+    pub limit: usize,
+    /// Stop after the key whose value passes this many bytes in sum, so that a page fits in memory; zero: no limit by
+    /// size. A page holds at least one key where there is one.
+    pub max_bytes: usize,
+    /// Leave every value empty.
+    pub keys_only: bool,
+}
+
+/// A page of keys.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// In key order.
+    pub kvs: Vec<KeyValue>,
+    /// The revision the page shows: the one asked for, or the newest at the time of the read.
+    pub revision: Revision,
+    /// Whether the range holds more keys after the last one of this page.
+    pub more: bool,
+}
+
+/// What happened to one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyEvent {
+    /// The key.
+    pub key: Bytes,
+    /// The revision of the transaction.
+    pub revision: Revision,
+    /// The new version; `None`: the key was removed.
+    pub now: Option<KeyValue>,
+    /// The version before; `None`: the key was absent (or that version has been compacted away meanwhile).
+    pub before: Option<KeyValue>,
+}
+
+/// An item of a watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WatchItem {
+    /// All events of one or more whole transactions, in order of revision: a transaction is never split.
+    Events(Vec<KeyEvent>),
+    /// Every event up to and including this revision has been delivered.
+    Progress(Revision),
+}
+
+/// A stream of what happens under a prefix. It ends after an error.
+pub type WatchStream = BoxStream<'static, Result<WatchItem>>;
+
+/// How large the pieces may be that this backend takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The bytes of keys and values in one transaction.
+    pub txn_bytes: usize,
+    /// The comparisons or the changes in one transaction.
+    pub txn_ops: usize,
+}
+
+/// A place to rest.
+///
+/// # Guarantees
+/// - [`Outcome::Committed`] means durable. A crash keeps all of a transaction or nothing of it.
+/// - Reads without a revision see every transaction that was acknowledged, by whomever, before they began.
+/// - Reads at a revision always give the same answer until that revision is compacted, then [`Error::Compacted`].
+/// - A watch delivers every event after its start exactly once, in order, or ends with an error.
+///
+/// # Errors
+/// [`Error::Unavailable`]: nothing was done, try again. [`Error::Unknown`]: a write may or may not have happened; only a
+/// read can tell. [`Error::Compacted`], [`Error::Future`]: the revision is out of the window.
+#[async_trait]
+pub trait Backend: Send + Sync + fmt::Debug + 'static {
+    /// The size limits of this backend.
+    fn limits(&self) -> Limits;
+
+    /// The newest revision (linearizable).
+    async fn revision(&self) -> Result<Revision>;
+
+    /// One key, as of a revision or the newest.
+    async fn get(&self, key: Bytes, at: Option<Revision>) -> Result<Option<KeyValue>>;
+
+    /// Several keys as of one revision, in the order asked for. Callers keep the sum within memory.
+    async fn get_many(&self, keys: Vec<Bytes>, at: Revision) -> Result<Vec<Option<KeyValue>>>;
+
+    /// A page of keys.
+    async fn range(&self, request: RangeRequest) -> Result<Page>;
+
+    /// Commits or does not.
+    async fn txn(&self, txn: Txn) -> Result<Outcome>;
+
+    /// Everything that happens to keys with this prefix after revision `after`. A [`WatchItem::Progress`] comes at least
+    /// every `progress` while nothing happens, and soon after [`Backend::nudge`].
+    async fn watch(&self, prefix: Bytes, after: Revision, progress: Duration) -> Result<WatchStream>;
+
+    /// Asks all watches for a [`WatchItem::Progress`] as soon as may be.
+    async fn nudge(&self);
+
+    /// Forgets versions that were superseded at or before this revision; reads before it fail with [`Error::Compacted`].
+    async fn compact(&self, revision: Revision) -> Result<()>;
+
+    /// The oldest revision that can still be read.
+    async fn oldest(&self) -> Result<Revision>;
+
+    /// Bytes at rest, as well as the backend can tell.
+    async fn size(&self) -> Result<u64>;
+
+    /// Stops background work and lets go of files and leases. The handle is not used again.
+    async fn close(&self);
+}
+
+/// The range of all keys with a prefix.
+#[must_use]
+pub fn prefix_range(prefix: &[u8]) -> Range<Bytes> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            break;
+        }
+    }
+    Bytes::copy_from_slice(prefix)..Bytes::from(end)
+}

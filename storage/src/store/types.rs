@@ -1,0 +1,126 @@
+//! The words that callers of the store use. Nothing in here does I/O.
+
+use std::fmt;
+
+use bytes::Bytes;
+use uuid::Uuid;
+
+use crate::backend::Revision;
+
+/// Where an object rests: `/registry/<group>/<resource>/[<namespace>/]<name>` under the store's prefix.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// API group, such as `core.gardener.cloud`.
+    pub group: String,
+    /// Plural resource, such as `shootstates`.
+    pub resource: String,
+    /// Empty for cluster-scoped objects.
+    pub namespace: String,
+    /// Object name.
+    pub name: String,
+}
+
+/// A resource, or one namespace of it: what lists and watches are over.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Scope {
+    /// API group.
+    pub group: String,
+    /// Plural resource.
+    pub resource: String,
+    /// One namespace, or all.
+    pub namespace: Option<String>,
+}
+
+/// The version of an object or of a list, as clients see it: the store's revision plus the offset of its epoch. Decimal
+/// on the wire, never zero, never going back, not even when a store is restored from an older copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ResourceVersion(pub u64);
+
+impl fmt::Display for ResourceVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What a caller wants to rest. All of it is sealed; only the key is visible in the store.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    /// Identity of the object: chosen at creation, equal in every later draft of the same object.
+    pub uid: Uuid,
+    /// Small, always at hand: kept in the record, never in a chunk (for an API object: its metadata).
+    pub meta: Bytes,
+    /// Small facts derived from the payload by the caller, to be had without the payload (for an API object: table cells).
+    pub summary: Bytes,
+    /// The payload, in order. A segment starts where the structure of the payload has a joint (for an API object: at an
+    /// opaque value): long segments get chunks of their own, short neighbours are packed together.
+    pub payload: Vec<Bytes>,
+}
+
+/// An object as it rests: its head is at hand, its payload is read with [`Store::payload`](crate::Store::payload).
+#[derive(Clone)]
+pub struct Object {
+    /// Where it rests.
+    pub key: Key,
+    /// Its identity.
+    pub uid: Uuid,
+    /// The version of this state. For the last state of a removed object: the version of the removal.
+    pub version: ResourceVersion,
+    /// As in [`Draft::meta`].
+    pub meta: Bytes,
+    /// As in [`Draft::summary`].
+    pub summary: Bytes,
+    /// Length of the whole payload in bytes.
+    pub payload_len: u64,
+    /// Whether this state is sealed in an outdated way (an old key, an old format), so that even an unchanged object is
+    /// worth writing again.
+    pub stale: bool,
+    pub(crate) at: Revision,
+    pub(crate) modified: Revision,
+    pub(crate) record: std::sync::Arc<crate::record::Opened>,
+}
+
+/// What happened to an object.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// The version at which it happened.
+    pub version: ResourceVersion,
+    /// The state after; `None`: removed.
+    pub now: Option<Object>,
+    /// The state before; `None`: created. For a removal its `version` is that of the removal.
+    pub before: Option<Object>,
+}
+
+/// An item of a watch.
+#[derive(Clone, Debug)]
+pub enum WatchItem {
+    /// Something happened.
+    Event(std::sync::Arc<Event>),
+    /// Everything up to and including this version has been delivered.
+    Bookmark(ResourceVersion),
+}
+
+/// A page of a list.
+#[derive(Clone, Debug)]
+pub struct List {
+    /// In key order. An object that cannot be opened stands in as its error, so that the others stay readable.
+    pub objects: Vec<Result<Object, crate::Error>>,
+    /// The version the page shows.
+    pub version: ResourceVersion,
+    /// The key to go on after, where there is more.
+    pub next: Option<Key>,
+    /// How many objects come after this page, where that is known without reading them.
+    pub remaining: Option<u64>,
+}
+
+/// What [`Store::list`](crate::Store::list) reads.
+#[derive(Clone, Debug)]
+pub struct ListRequest {
+    /// Over what.
+    pub scope: Scope,
+    /// As of which version; `None`: everything committed before the call.
+    pub at: Option<ResourceVersion>,
+    /// Go on after this key.
+    pub after: Option<Key>,
+    /// At most this many objects; zero: no limit.
+    pub limit: usize,
+}
