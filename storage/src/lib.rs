@@ -6,8 +6,20 @@
 //! ```text
 //! /registry/<group>/<resource>/<namespace>/<name>   record: head, small payload, or the map of chunks
 //! /chunks/<uid>/<chunk id>                          chunk: a piece of payload, about 256 KiB
-//! /intents/<writer>                                 intent: "chunks that carry this id are being written"
+//! /chunks/<uid>/-/registry/...                      owner: says which record may name chunks of this uid
+//! /intents/<number>                                 intent: "chunks that carry this number are being written"
+//! /meta/epoch                                       epoch: format of the store, offset of its versions
 //! ```
 
 pub mod backend;
+mod error;
+pub mod keyring;
+pub mod record;
 pub mod store;
+
+pub use error::{Error, Result};
+pub use keyring::Keyring;
+pub use store::{
+    CollectReport, Store, StoreOptions,
+    types::{Draft, Event, Key, List, ListRequest, Object, ResourceVersion, Scope, WatchItem},
+};

@@ -20,6 +20,16 @@ pub struct Key {
     pub name: String,
 }
 
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{} ", self.group, self.resource)?;
+        if !self.namespace.is_empty() {
+            write!(f, "{}/", self.namespace)?;
+        }
+        f.write_str(&self.name)
+    }
+}
+
 /// A resource, or one namespace of it: what lists and watches are over.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Scope {
@@ -88,6 +98,18 @@ pub struct Event {
     pub now: Option<Object>,
     /// The state before; `None`: created. For a removal its `version` is that of the removal.
     pub before: Option<Object>,
+}
+
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Neither meta nor summary: what was sealed does not go to a log.
+        f.debug_struct("Object")
+            .field("key", &self.key)
+            .field("uid", &self.uid)
+            .field("version", &self.version)
+            .field("payload_len", &self.payload_len)
+            .finish_non_exhaustive()
+    }
 }
 
 /// An item of a watch.

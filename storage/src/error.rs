@@ -1,0 +1,75 @@
+//! What can go wrong when objects are stored.
+
+use crate::{
+    keyring,
+    store::types::{Key, ResourceVersion},
+};
+
+/// The result of a call to the store.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why the store did not do what was asked. Never holds key material or payload.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// There is an object at this key already; nothing was done.
+    #[error("an object with this key exists already")]
+    Exists,
+    /// The object changed since it was read, or is gone; nothing was done.
+    #[error("the object is not the newest version any more")]
+    Conflict,
+    /// The version is older than what the store still keeps.
+    #[error("version is too old; the oldest kept is {oldest}")]
+    Expired {
+        /// What can still be read.
+        oldest: ResourceVersion,
+    },
+    /// The version has not happened yet.
+    #[error("version is in the future; the newest is {current}")]
+    Future {
+        /// What there is.
+        current: ResourceVersion,
+    },
+    /// The object does not fit; nothing was done. Sizes in bytes.
+    #[error("{size} bytes are over the limit of {limit}")]
+    TooLarge {
+        /// What was asked for.
+        size: usize,
+        /// What may be.
+        limit: usize,
+    },
+    /// There is no room left in the store; nothing was done.
+    #[error("no space left in the store: {0}")]
+    NoSpace(String),
+    /// Nothing was done; a later try may succeed.
+    #[error("store is unavailable: {0}")]
+    Unavailable(String),
+    /// A write may or may not have happened, and reading back did not tell.
+    #[error("outcome of the write is unknown: {0}")]
+    UnknownOutcome(String),
+    /// What rests under this key is not what was written there. Other objects are not affected.
+    #[error("{key} is corrupt: {what}")]
+    Corrupt {
+        /// The object.
+        key: Key,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// The store's own bookkeeping cannot be read.
+    #[error("store is damaged: {0}")]
+    Damaged(String),
+    /// The watcher did not keep up and was let go; it may watch again from the last version it saw.
+    #[error("watcher was too slow and was let go")]
+    Slow,
+    /// The call itself is wrong, such as a key with a slash in its name; nothing was done.
+    #[error("invalid request to the store: {0}")]
+    Invalid(&'static str),
+    /// An object cannot be sealed or its key cannot be unwrapped with the encryption configuration at hand.
+    #[error("cannot seal or open {key}: {source}")]
+    Sealing {
+        /// The object.
+        key: Key,
+        /// Why.
+        #[source]
+        source: keyring::Error,
+    },
+}
