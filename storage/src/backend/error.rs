@@ -35,6 +35,10 @@ pub enum Error {
     /// There is no room left, or a quota alarm stands; nothing was done.
     #[error("no space left in the store: {0}")]
     NoSpace(String),
+    /// The store refuses the request as it stands: it is malformed (a key twice in a transaction, a NUL in a key) or this
+    /// client has no right to it. Nothing was done, and the same request will not succeed later.
+    #[error("store refuses the request: {0}")]
+    Refused(String),
     /// Nothing was done; a later try may succeed.
     #[error("store is unavailable: {0}")]
     Unavailable(String),

@@ -1,16 +1,26 @@
 //! What a place to rest must offer: a small, ordered, multi-version map with revisions.
 //!
 //! This module may not know objects, kinds, chunks or keys of encryption: it moves opaque bytes.
-//! A backend is proved by the conformance suite in [`conformance`], which runs against every one of them.
+//! A backend is proved by the conformance suite in `conformance` (feature `conformance`), which runs against every one
+//! of them.
+//!
+//! Keys are byte strings of 1 to 1024 bytes without NUL. A NUL may stand at the end of a *bound* of a range ("just after
+//! this key").
 
-use std::{fmt, ops::Range, time::Duration};
+use std::{collections::HashSet, fmt, ops::Range, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 
+pub mod embedded;
 mod error;
+
+pub use embedded::Embedded;
 pub use error::{Error, Result};
+
+/// The longest key.
+pub const MAX_KEY_BYTES: usize = 1024;
 
 /// A point in the history of a backend: grows by at least one with every committed transaction that
 /// writes, is never reused, and is shared by all keys. Zero is "before anything".
@@ -66,10 +76,71 @@ pub struct Txn {
     pub ops: Vec<Op>,
 }
 
+impl Compare {
+    /// The key it is about.
+    #[must_use]
+    pub fn key(&self) -> &Bytes {
+        match self {
+            Self::ModifiedAt(key, _) | Self::Exists(key) => key,
+        }
+    }
+}
+
+impl Op {
+    /// The key it is about.
+    #[must_use]
+    pub fn key(&self) -> &Bytes {
+        match self {
+            Self::Put(key, _) | Self::PutEphemeral(key, _) | Self::Delete(key) => key,
+        }
+    }
+
+    /// The value it writes.
+    #[must_use]
+    pub fn value(&self) -> Option<&Bytes> {
+        match self {
+            Self::Put(_, value) | Self::PutEphemeral(_, value) => Some(value),
+            Self::Delete(_) => None,
+        }
+    }
+}
+
+impl Txn {
+    /// The bytes of its keys and values, as [`Limits::txn_bytes`] counts them.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let compares = self.compares.iter().map(|compare| compare.key().len());
+        let ops = self.ops.iter().map(|op| op.key().len() + op.value().map_or(0, Bytes::len));
+        compares.chain(ops).sum()
+    }
+
+    /// # Errors
+    /// [`Error::TooLarge`] over the limits, [`Error::Refused`] for a key that is empty, long, named twice or holds NUL.
+    pub(crate) fn check(&self, limits: Limits) -> Result<()> {
+        let (bytes, ops) = (self.size(), self.ops.len().max(self.compares.len()));
+        for (size, limit) in [(bytes, limits.txn_bytes), (ops, limits.txn_ops)] {
+            if size > limit {
+                return Err(Error::TooLarge { size, limit });
+            }
+        }
+        for key in self.compares.iter().map(Compare::key).chain(self.ops.iter().map(Op::key)) {
+            if key.is_empty() || key.len() > MAX_KEY_BYTES || key.contains(&0) {
+                return Err(Error::Refused("a key must have 1 to 1024 bytes and no NUL".into()));
+            }
+        }
+        let distinct: HashSet<_> = self.ops.iter().map(Op::key).collect();
+        if distinct.len() < self.ops.len() {
+            return Err(Error::Refused("a transaction names a key at most once".into()));
+        }
+        Ok(())
+    }
+}
+
 /// What became of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Durable: it survives a crash of the process and of the machine. The revision at which it happened.
+    /// Durable: it survives a crash of the process and of the machine. The revision at which it happened; for a
+    /// transaction that changed nothing (no changes, or only removals of absent keys): the newest revision.
     Committed(Revision),
     /// A comparison did not hold; nothing was changed.
     Failed,
@@ -78,7 +149,7 @@ pub enum Outcome {
 /// What to read with [`Backend::range`].
 #[derive(Clone, Debug)]
 pub struct RangeRequest {
-    /// From `start` (inclusive) to `end` (exclusive), in byte order.
+    /// From `start` (inclusive) to `end` (exclusive), in byte order. An empty `end` is no end.
     pub keys: Range<Bytes>,
     /// Read as of this revision; `None`: everything that was committed before the call (linearizable).
     pub at: Option<Revision>,
@@ -168,7 +239,9 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     async fn txn(&self, txn: Txn) -> Result<Outcome>;
 
     /// Everything that happens to keys with this prefix after revision `after`. A [`WatchItem::Progress`] comes at least
-    /// every `progress` while nothing happens, and soon after [`Backend::nudge`].
+    /// every `progress` while nothing happens, and soon after [`Backend::nudge`]: then with the newest revision at the
+    /// time of the nudge, or a later one. A start before [`Backend::oldest`] ends the stream with [`Error::Compacted`],
+    /// here or as its first item.
     async fn watch(&self, prefix: Bytes, after: Revision, progress: Duration) -> Result<WatchStream>;
 
     /// Asks all watches for a [`WatchItem::Progress`] as soon as may be.
@@ -187,7 +260,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     async fn close(&self);
 }
 
-/// The range of all keys with a prefix.
+/// The range of all keys with a prefix; without an end where the prefix has none (empty, or all `0xff`).
 #[must_use]
 pub fn prefix_range(prefix: &[u8]) -> Range<Bytes> {
     let mut end = prefix.to_vec();
