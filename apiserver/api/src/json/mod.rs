@@ -1,0 +1,12 @@
+//! JSON with opaque parts: trees above, untouched text below.
+
+pub mod decode;
+pub mod merge;
+pub mod node;
+pub mod patch;
+pub mod pointer;
+pub mod raw;
+
+pub use decode::{Error, Findings, conform, decode, decode_opaque};
+pub use node::{Key, Node, Segments};
+pub use raw::Raw;

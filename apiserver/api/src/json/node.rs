@@ -1,0 +1,310 @@
+//! A JSON tree that goes no deeper than somebody needs it to.
+
+use std::borrow::Cow;
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use super::raw::Raw;
+
+/// A key of an object. Keys of opaque parts keep their spelling, such as `"\u0061"`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    text: Cow<'static, str>,
+    spelled: Option<Bytes>,
+}
+
+impl Key {
+    /// The key as text.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// A key from its JSON token, quotes included.
+    #[must_use]
+    pub fn from_token(token: &Raw) -> Self {
+        let text: String = serde_json::from_slice(token.bytes()).unwrap_or_default();
+        let spelled = token.bytes().contains(&b'\\').then(|| token.bytes().clone());
+        Self { text: text.into(), spelled }
+    }
+}
+
+impl From<&'static str> for Key {
+    fn from(text: &'static str) -> Self {
+        Self { text: text.into(), spelled: None }
+    }
+}
+
+impl From<String> for Key {
+    fn from(text: String) -> Self {
+        Self { text: text.into(), spelled: None }
+    }
+}
+
+/// A JSON value: a tree above, [`Raw`] text below.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Node {
+    /// A string.
+    String(String),
+    /// A whole number.
+    Integer(i64),
+    /// A boolean.
+    Bool(bool),
+    /// An array.
+    Array(Vec<Node>),
+    /// An object, in order.
+    Object(Vec<(Key, Node)>),
+    /// Anything, token for token.
+    Raw(Raw),
+}
+
+impl Node {
+    /// An object without members.
+    #[must_use]
+    pub fn object() -> Self {
+        Self::Object(Vec::new())
+    }
+
+    /// The member with this key; of duplicates the last, as JSON readers do.
+    #[must_use]
+    pub fn member(&self, key: &str) -> Option<&Node> {
+        match self {
+            Self::Object(members) => members.iter().rev().find(|(k, _)| k.text() == key).map(|(_, v)| v),
+            _ => None,
+        }
+    }
+
+    /// As [`Node::member`], to be changed.
+    pub fn member_mut(&mut self, key: &str) -> Option<&mut Node> {
+        match self {
+            Self::Object(members) => members.iter_mut().rev().find(|(k, _)| k.text() == key).map(|(_, v)| v),
+            _ => None,
+        }
+    }
+
+    /// Takes the member with this key out, with its duplicates.
+    pub fn take(&mut self, key: &str) -> Option<Node> {
+        let Self::Object(members) = self else { return None };
+        let mut taken = None;
+        while let Some(at) = members.iter().rposition(|(k, _)| k.text() == key) {
+            let (_, node) = members.remove(at);
+            taken = taken.or(Some(node));
+        }
+        taken
+    }
+
+    /// Sets a member: in its place where it exists, at the end where not.
+    pub fn set(&mut self, key: impl Into<Key>, value: Node) {
+        let key = key.into();
+        if let Some(place) = self.member_mut(key.text()) {
+            *place = value;
+        } else if let Self::Object(members) = self {
+            members.push((key, value));
+        }
+    }
+
+    /// The elements, where this is an array of the tree.
+    #[must_use]
+    pub fn items(&self) -> &[Node] {
+        match self {
+            Self::Array(items) => items,
+            _ => &[],
+        }
+    }
+
+    /// The string member with this key.
+    #[must_use]
+    pub fn text(&self, key: &str) -> Option<&str> {
+        match self.member(key)? {
+            Self::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Opens raw text by one level: its members or elements stay raw. Other nodes stay as they are.
+    pub fn open(&mut self) {
+        let Self::Raw(raw) = self else { return };
+        if let Some(members) = raw.members() {
+            let open = |(key, value): (Raw, Raw)| (Key::from_token(&key), Self::Raw(value));
+            *self = Self::Object(members.into_iter().map(open).collect());
+        } else if let Some(elements) = raw.elements() {
+            *self = Self::Array(elements.into_iter().map(Self::Raw).collect());
+        }
+    }
+
+    /// Whether this is JSON's `null`.
+    #[must_use]
+    pub fn is_null(&self) -> bool {
+        matches!(self, Self::Raw(raw) if raw.first() == b'n')
+    }
+
+    /// The node as one piece of compact JSON.
+    #[must_use]
+    pub fn to_raw(&self) -> Raw {
+        match self {
+            Self::Raw(raw) => raw.clone(),
+            _ => {
+                let mut segments = Segments::default();
+                segments.write(self);
+                Raw::from_compact(segments.join())
+            }
+        }
+    }
+}
+
+/// Raw values from this size on become a segment of their own, without a copy; smaller ones are copied together.
+const OWN_SEGMENT: usize = 4096;
+
+/// Compact JSON being written, cut into segments at the joints of its structure: an element of a list starts a new
+/// one, and so does a large opaque value. The store cuts its chunks there.
+#[derive(Default)]
+pub struct Segments {
+    done: Vec<Bytes>,
+    text: BytesMut,
+}
+
+impl Segments {
+    /// Writes a value.
+    pub fn write(&mut self, node: &Node) {
+        match node {
+            Node::String(text) => self.string(text),
+            Node::Integer(number) => self.literal(&number.to_string()),
+            Node::Bool(value) => self.literal(if *value { "true" } else { "false" }),
+            Node::Array(items) => self.array(items),
+            Node::Object(members) => {
+                self.literal("{");
+                self.members(members.iter().map(|(key, value)| (key, value)));
+                self.literal("}");
+            }
+            Node::Raw(raw) => self.raw(raw),
+        }
+    }
+
+    /// Writes members with commas between them, without the braces.
+    pub fn members<'a>(&mut self, members: impl Iterator<Item = (&'a Key, &'a Node)>) {
+        for (at, (key, value)) in members.enumerate() {
+            if at > 0 {
+                self.literal(",");
+            }
+            match &key.spelled {
+                Some(token) => self.text.extend_from_slice(token),
+                None => self.string(key.text()),
+            }
+            self.literal(":");
+            self.write(value);
+        }
+    }
+
+    /// Everything written, in segments.
+    #[must_use]
+    pub fn finish(mut self) -> Vec<Bytes> {
+        self.joint();
+        self.done
+    }
+
+    /// Everything written, in one piece.
+    #[must_use]
+    pub fn join(mut self) -> Bytes {
+        self.joint();
+        match self.done.len() {
+            1 => self.done.remove(0),
+            _ => self.done.concat().into(),
+        }
+    }
+
+    fn array(&mut self, items: &[Node]) {
+        self.literal("[");
+        for (at, item) in items.iter().enumerate() {
+            if at > 0 {
+                self.literal(",");
+            }
+            if matches!(item, Node::Object(_)) {
+                self.joint();
+            }
+            self.write(item);
+        }
+        self.literal("]");
+    }
+
+    fn raw(&mut self, raw: &Raw) {
+        if raw.len() < OWN_SEGMENT {
+            self.text.extend_from_slice(raw.bytes());
+        } else {
+            self.joint();
+            self.done.push(raw.bytes().clone());
+        }
+    }
+
+    fn joint(&mut self) {
+        if !self.text.is_empty() {
+            self.done.push(self.text.split().freeze());
+        }
+    }
+
+    fn literal(&mut self, text: &str) {
+        self.text.extend_from_slice(text.as_bytes());
+    }
+
+    fn string(&mut self, text: &str) {
+        // Writing to memory cannot fail, and a string always has a JSON form.
+        let _ = serde_json::to_writer((&mut self.text).writer(), text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(text: &str) -> Node {
+        Node::Raw(Raw::from_valid(Bytes::copy_from_slice(text.as_bytes())).expect("bearable depth"))
+    }
+
+    #[test]
+    fn opening_changes_no_token() {
+        let text = r#"{"a":1e0,"\u0061":[{"b":"x\/y"},[]],"a":2,"z":{}}"#;
+        let mut value = node(text);
+        value.open();
+        value.member_mut("a").expect("member").open();
+        let Node::Object(members) = &mut value else { panic!("an object") };
+        members[1].1.open();
+        assert_eq!(value.to_raw().bytes(), text.as_bytes());
+    }
+
+    #[test]
+    fn large_opaque_values_are_not_copied() {
+        let large = node(&format!("\"{}\"", "x".repeat(OWN_SEGMENT)));
+        let Node::Raw(raw) = large.clone() else { panic!("raw") };
+        let mut tree = Node::object();
+        tree.set("a", node("1"));
+        tree.set("b", large);
+        let mut segments = Segments::default();
+        segments.write(&tree);
+        let segments = segments.finish();
+        assert_eq!(segments[1].as_ptr(), raw.bytes().as_ptr());
+        assert_eq!(
+            segments.concat(),
+            format!("{{\"a\":1,\"b\":\"{}\"}}", "x".repeat(OWN_SEGMENT)).as_bytes()
+        );
+    }
+
+    #[test]
+    fn list_elements_start_segments() {
+        let mut items = Vec::new();
+        for n in 0..3 {
+            let mut item = Node::object();
+            item.set("n", Node::Integer(n));
+            items.push(item);
+        }
+        let mut segments = Segments::default();
+        segments.write(&Node::Array(items));
+        assert_eq!(segments.finish(), ["[", "{\"n\":0},", "{\"n\":1},", "{\"n\":2}]"]);
+    }
+
+    #[test]
+    fn taking_a_member_takes_its_duplicates() {
+        let mut value = node(r#"{"a":1,"b":2,"a":3}"#);
+        value.open();
+        assert_eq!(value.take("a"), Some(node("3")));
+        assert_eq!(value.to_raw().bytes(), &b"{\"b\":2}"[..]);
+    }
+}

@@ -1,0 +1,309 @@
+//! JSON Patch (RFC 6902) over trees that open only where a pointer enters them: a patch of one entry of a state of
+//! megabytes leaves all the others as the text they were.
+
+use bytes::Bytes;
+use serde::Deserialize;
+
+use super::{
+    decode::{self, decode_opaque},
+    node::{Key, Node},
+    pointer::{Malformed, Pointer, find, index},
+    raw::Raw,
+};
+
+/// More operations than this are refused, as kube-apiserver does.
+pub const MAX_OPERATIONS: usize = 10_000;
+
+/// The patch cannot be read or applied.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The patch document is not a JSON Patch.
+    #[error("{0}")]
+    Syntax(String),
+    /// See [`MAX_OPERATIONS`].
+    #[error("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {0}")]
+    TooMany(usize),
+    /// `copy` would make the document grow beyond the limit of bytes.
+    #[error("the copy operations of the patch add more than {0} bytes")]
+    TooMuchCopied(usize),
+    /// A path does not exist, or a `test` did not hold.
+    #[error("operation {at}: {why}")]
+    Apply {
+        /// The operation, from zero.
+        at: usize,
+        /// What did not work.
+        why: String,
+    },
+}
+
+/// A JSON Patch.
+#[derive(Debug)]
+pub struct Patch(Vec<Operation>);
+
+#[derive(Debug)]
+enum Operation {
+    Add(Pointer, Raw),
+    Remove(Pointer),
+    Replace(Pointer, Raw),
+    Move(Pointer, Pointer),
+    Copy(Pointer, Pointer),
+    Test(Pointer, Raw),
+}
+
+/// The members of an operation that are not payload.
+#[derive(Deserialize)]
+struct Head {
+    op: String,
+    path: String,
+    from: Option<String>,
+}
+
+impl Patch {
+    /// Reads a patch document. Unknown members of an operation are passed over, as the RFC says.
+    ///
+    /// # Errors
+    /// [`Error::Syntax`], [`Error::TooMany`].
+    pub fn parse(bytes: &Bytes) -> Result<Self, Error> {
+        let document = decode_opaque(bytes).map_err(|e: decode::Error| Error::Syntax(e.to_string()))?;
+        let operations = document
+            .elements()
+            .ok_or_else(|| Error::Syntax("a JSON Patch is an array of operations".to_owned()))?;
+        if operations.len() > MAX_OPERATIONS {
+            return Err(Error::TooMany(operations.len()));
+        }
+        operations.iter().enumerate().map(|(at, raw)| operation(at, raw)).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Applies the operations in order. `copy_limit`: bytes that copies may add in sum.
+    ///
+    /// # Errors
+    /// [`Error::Apply`], [`Error::TooMuchCopied`]; the tree is then to be thrown away.
+    pub fn apply(&self, root: &mut Node, copy_limit: usize) -> Result<(), Error> {
+        let mut copied = 0;
+        for (at, operation) in self.0.iter().enumerate() {
+            if let Operation::Copy(from, _) = operation {
+                copied += find(root, &from.0).map_or(0, |node| node.to_raw().len());
+                if copied > copy_limit {
+                    return Err(Error::TooMuchCopied(copy_limit));
+                }
+            }
+            operation.apply(root).map_err(|why| Error::Apply { at, why })?;
+        }
+        Ok(())
+    }
+}
+
+fn operation(at: usize, raw: &Raw) -> Result<Operation, Error> {
+    let syntax = |why: String| Error::Syntax(format!("operation {at}: {why}"));
+    // The parser's own words could quote payload.
+    let head: Head = serde_json::from_slice(raw.bytes())
+        .map_err(|_| syntax("must be an object with the strings \"op\" and \"path\"".to_owned()))?;
+    let pointer = |text: &str| Pointer::parse(text).map_err(|e: Malformed| syntax(e.to_string()));
+    let path = pointer(&head.path)?;
+    let from = || match &head.from {
+        Some(from) => pointer(from),
+        None => Err(syntax(format!("{:?} needs \"from\"", head.op))),
+    };
+    let value = || {
+        let members = raw.members().unwrap_or_default();
+        let found = members.into_iter().rev().find(|(key, _)| key.bytes() == &b"\"value\""[..]);
+        found.map(|(_, value)| value).ok_or_else(|| syntax(format!("{:?} needs \"value\"", head.op)))
+    };
+    Ok(match head.op.as_str() {
+        "add" => Operation::Add(path, value()?),
+        "remove" => Operation::Remove(path),
+        "replace" => Operation::Replace(path, value()?),
+        "move" => Operation::Move(from()?, path),
+        "copy" => Operation::Copy(from()?, path),
+        "test" => Operation::Test(path, value()?),
+        other => return Err(syntax(format!("{other:?} is not add, remove, replace, move, copy or test"))),
+    })
+}
+
+type Applied<T = ()> = Result<T, String>;
+
+impl Operation {
+    fn apply(&self, root: &mut Node) -> Applied {
+        match self {
+            Self::Add(path, value) => add(root, path, Node::Raw(value.clone())),
+            Self::Remove(path) => remove(root, path).map(drop),
+            Self::Replace(path, value) => {
+                *place(root, path)? = Node::Raw(value.clone());
+                Ok(())
+            }
+            Self::Move(from, path) if from == path => place(root, from).map(drop),
+            Self::Move(from, path) if from.holds(path) => {
+                Err("a value cannot be moved into itself".to_owned())
+            }
+            Self::Move(from, path) => {
+                let moved = remove(root, from)?;
+                add(root, path, moved)
+            }
+            Self::Copy(from, path) => {
+                let copied = place(root, from)?.clone();
+                add(root, path, copied)
+            }
+            Self::Test(path, value) => {
+                let found = place(root, path)?.to_raw();
+                if same(&found, value) { Ok(()) } else { Err(format!("test of {} failed", show(path))) }
+            }
+        }
+    }
+}
+
+fn place<'a>(root: &'a mut Node, path: &Pointer) -> Applied<&'a mut Node> {
+    find(root, &path.0).ok_or_else(|| format!("{} does not exist", show(path)))
+}
+
+fn add(root: &mut Node, path: &Pointer, value: Node) -> Applied {
+    let Some((last, parents)) = path.split_last() else {
+        *root = value;
+        return Ok(());
+    };
+    let missing = || format!("{} does not exist", show(&Pointer(parents.to_vec())));
+    let parent = find(root, parents).ok_or_else(missing)?;
+    parent.open();
+    match parent {
+        Node::Object(_) => parent.set(Key::from(last.to_owned()), value),
+        Node::Array(items) if last == "-" => items.push(value),
+        Node::Array(items) => {
+            let at = index(last, items.len() + 1)
+                .ok_or_else(|| format!("{} is no index of an array of {}", show(path), items.len()))?;
+            items.insert(at, value);
+        }
+        _ => return Err(format!("{} is neither object nor array", show(&Pointer(parents.to_vec())))),
+    }
+    Ok(())
+}
+
+fn remove(root: &mut Node, path: &Pointer) -> Applied<Node> {
+    let missing = || format!("{} does not exist", show(path));
+    let (last, parents) = path.split_last().ok_or("the whole document cannot be removed")?;
+    let parent = find(root, parents).ok_or_else(missing)?;
+    parent.open();
+    match parent {
+        Node::Array(items) => {
+            let at = index(last, items.len()).ok_or_else(missing)?;
+            Ok(items.remove(at))
+        }
+        _ => parent.take(last).ok_or_else(missing),
+    }
+}
+
+/// Equality as the RFC has it: by value, not by spelling.
+fn same(a: &Raw, b: &Raw) -> bool {
+    let parse = |raw: &Raw| serde_json::from_slice::<serde_json::Value>(raw.bytes()).ok();
+    a == b || matches!((parse(a), parse(b)), (Some(a), Some(b)) if equal(&a, &b))
+}
+
+fn equal(a: &serde_json::Value, b: &serde_json::Value) -> bool {
+    use serde_json::Value::{Array, Number, Object};
+    match (a, b) {
+        (Number(a), Number(b)) => a == b || a.as_f64() == b.as_f64(),
+        (Array(a), Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b)),
+        (Object(a), Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| equal(a, b)))
+        }
+        _ => a == b,
+    }
+}
+
+fn show(path: &Pointer) -> String {
+    let tokens = path.0.iter().map(|t| format!("/{}", t.replace('~', "~0").replace('/', "~1")));
+    format!("{:?}", tokens.collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(document: &str, patch: &str) -> Result<String, Error> {
+        let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+        let mut node = Node::Raw(decode_opaque(&bytes(document)).expect("JSON"));
+        Patch::parse(&bytes(patch))?.apply(&mut node, 1000)?;
+        Ok(String::from_utf8(node.to_raw().bytes().to_vec()).expect("UTF-8"))
+    }
+
+    #[test]
+    fn applies_every_operation() {
+        let cases = [
+            (r#"{"a":1}"#, r#"[{"op":"add","path":"/b","value":{"x":1.0}}]"#, r#"{"a":1,"b":{"x":1.0}}"#),
+            (r#"{"a":[1,2]}"#, r#"[{"op":"add","path":"/a/1","value":9}]"#, r#"{"a":[1,9,2]}"#),
+            (r#"{"a":[1,2]}"#, r#"[{"op":"add","path":"/a/-","value":9}]"#, r#"{"a":[1,2,9]}"#),
+            (r#"{"a":[1,2]}"#, r#"[{"op":"remove","path":"/a/0"}]"#, r#"{"a":[2]}"#),
+            (
+                r#"{"a":{"b":1,"c":2}}"#,
+                r#"[{"op":"replace","path":"/a/b","value":null}]"#,
+                r#"{"a":{"b":null,"c":2}}"#,
+            ),
+            (r#"{"a":1,"b":{}}"#, r#"[{"op":"move","from":"/a","path":"/b/c"}]"#, r#"{"b":{"c":1}}"#),
+            (r#"{"a":[1e0]}"#, r#"[{"op":"copy","from":"/a/0","path":"/b"}]"#, r#"{"a":[1e0],"b":1e0}"#),
+            (
+                r#"{"a":{"x":1,"y":[2]}}"#,
+                r#"[{"op":"test","path":"/a","value":{"y":[2.0],"x":1}}]"#,
+                r#"{"a":{"x":1,"y":[2]}}"#,
+            ),
+            (
+                r#"{"a/b":1,"m~n":2}"#,
+                r#"[{"op":"remove","path":"/a~1b"},{"op":"remove","path":"/m~0n"}]"#,
+                "{}",
+            ),
+            ("1", r#"[{"op":"replace","path":"","value":[]}]"#, "[]"),
+        ];
+        for (document, patch, expected) in cases {
+            assert_eq!(run(document, patch).expect(patch), expected, "{patch}");
+        }
+    }
+
+    #[test]
+    fn keeps_the_spelling_of_what_it_does_not_touch() {
+        assert_eq!(
+            run(
+                r#"{"s":{"n":1.50,"n":2E1,"\u0061":"\/","x":1}}"#,
+                r#"[{"op":"replace","path":"/s/x","value":2}]"#
+            )
+            .expect("applies"),
+            r#"{"s":{"n":1.50,"n":2E1,"\u0061":"\/","x":2}}"#
+        );
+    }
+
+    #[test]
+    fn says_what_does_not_apply() {
+        for patch in [
+            r#"[{"op":"remove","path":"/x"}]"#,
+            r#"[{"op":"replace","path":"/a/9","value":1}]"#,
+            r#"[{"op":"add","path":"/a/3","value":1}]"#,
+            r#"[{"op":"add","path":"/x/y","value":1}]"#,
+            r#"[{"op":"test","path":"/a/0","value":"1"}]"#,
+            r#"[{"op":"move","from":"/a","path":"/a/0"}]"#,
+            r#"[{"op":"remove","path":""}]"#,
+            r#"[{"op":"add","path":"/a/0/x","value":1}]"#,
+        ] {
+            assert!(matches!(run(r#"{"a":[1,2]}"#, patch), Err(Error::Apply { .. })), "{patch}");
+        }
+    }
+
+    #[test]
+    fn refuses_malformed_patches() {
+        for patch in [
+            "{}",
+            "[1]",
+            r#"[{"op":"add","path":"/a"}]"#,
+            r#"[{"op":"eat","path":""}]"#,
+            r#"[{"op":"move","path":"/a"}]"#,
+            r#"[{"op":"remove","path":"a"}]"#,
+            "[",
+        ] {
+            assert!(matches!(run("{}", patch), Err(Error::Syntax(_))), "{patch}");
+        }
+    }
+
+    #[test]
+    fn bounds_operations_and_copies() {
+        let many =
+            format!("[{}]", vec![r#"{"op":"test","path":"","value":{}}"#; MAX_OPERATIONS + 1].join(","));
+        assert!(matches!(run("{}", &many), Err(Error::TooMany(_))));
+        let bomb = vec![r#"{"op":"copy","from":"/a","path":"/a/-"}"#; 20].join(",");
+        assert!(matches!(run(r#"{"a":[1,2,3]}"#, &format!("[{bomb}]")), Err(Error::TooMuchCopied(1000))));
+    }
+}

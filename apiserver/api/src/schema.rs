@@ -1,0 +1,111 @@
+//! One description of a kind's shape, used by everything: decoding, strict validation, patches, OpenAPI.
+
+/// A part of a kind, described.
+#[derive(Debug)]
+pub struct Schema {
+    /// Name of the definition in OpenAPI documents, where this part has one of its own.
+    pub name: Option<&'static str>,
+    /// For `kubectl explain`.
+    pub description: &'static str,
+    /// What it may hold.
+    pub shape: Shape,
+}
+
+/// What a part may hold.
+#[derive(Debug)]
+pub enum Shape {
+    /// Declared fields; others are unknown.
+    Object(&'static [Field]),
+    /// A list.
+    List(&'static Schema, ListType),
+    /// Free keys, all values of one shape.
+    Map(&'static Schema),
+    /// A string, with OpenAPI's `format` where there is one.
+    String(Option<&'static str>),
+    /// A 64-bit integer.
+    Integer,
+    /// A boolean.
+    Boolean,
+    /// Any JSON value, kept token for token and never looked into.
+    Opaque,
+}
+
+/// How the elements of a list are told apart (`x-kubernetes-list-type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListType {
+    /// As a whole.
+    Atomic,
+    /// By value.
+    Set,
+    /// By these fields of the element; an absent field counts as empty.
+    Map(&'static [&'static str]),
+}
+
+/// A field of an object.
+#[derive(Debug)]
+pub struct Field {
+    /// Its JSON name.
+    pub name: &'static str,
+    /// What it holds.
+    pub schema: &'static Schema,
+    /// Whether an object without it is invalid (told by validation, not by decoding).
+    pub required: bool,
+    /// Whether it is left out of published documents: accepted for old clients only.
+    pub hidden: bool,
+}
+
+impl Field {
+    /// A field that may be absent.
+    #[must_use]
+    pub const fn optional(name: &'static str, schema: &'static Schema) -> Self {
+        Self { name, schema, required: false, hidden: false }
+    }
+
+    /// A field that must be there.
+    #[must_use]
+    pub const fn required(name: &'static str, schema: &'static Schema) -> Self {
+        Self { name, schema, required: true, hidden: false }
+    }
+
+    /// A field that is accepted but not published.
+    #[must_use]
+    pub const fn hidden(name: &'static str, schema: &'static Schema) -> Self {
+        Self { name, schema, required: false, hidden: true }
+    }
+}
+
+impl Schema {
+    /// A part without a definition of its own.
+    #[must_use]
+    pub const fn of(description: &'static str, shape: Shape) -> Self {
+        Self { name: None, description, shape }
+    }
+
+    /// A string.
+    #[must_use]
+    pub const fn string(description: &'static str) -> Self {
+        Self::of(description, Shape::String(None))
+    }
+
+    /// The field with this name.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&'static Field> {
+        match &self.shape {
+            Shape::Object(fields) => fields.iter().find(|field| field.name == name),
+            _ => None,
+        }
+    }
+
+    /// The shape in words, for error messages.
+    #[must_use]
+    pub fn expected(&self) -> &'static str {
+        match self.shape {
+            Shape::Object(_) | Shape::Map(_) => "an object",
+            Shape::List(..) => "an array",
+            Shape::String(_) => "a string",
+            Shape::Integer => "an integer",
+            Shape::Boolean => "a boolean",
+            Shape::Opaque => "any value",
+        }
+    }
+}
