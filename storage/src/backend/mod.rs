@@ -13,6 +13,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 pub mod embedded;
 mod error;
 

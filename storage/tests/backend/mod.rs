@@ -1,0 +1,3 @@
+//! Backends: the conformance suite on each of them, and what only one of them promises.
+
+mod embedded;
