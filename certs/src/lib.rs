@@ -1,1 +1,52 @@
-//! Placeholder.
+//! Certificate authorities and the certificates they issue.
+//!
+//! A private key leaves this crate only as the PEM of a leaf that was asked for, or into a file that nobody else may read.
+
+mod authority;
+mod files;
+
+pub use authority::{Authority, Leaf};
+pub use files::write_private;
+
+/// What can go wrong with certificates.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A key or certificate could not be made.
+    #[error("failed to issue certificate {subject:?}")]
+    Issue {
+        /// Common name of the subject.
+        subject: String,
+        /// Why.
+        #[source]
+        source: rcgen::Error,
+    },
+    /// A stored authority is not usable.
+    #[error("failed to read the certificate authority in {path}")]
+    ReadAuthority {
+        /// The file.
+        path: std::path::PathBuf,
+        /// Why.
+        #[source]
+        source: rcgen::Error,
+    },
+    /// A stored authority has ended.
+    #[error(
+        "the certificate authority in {path} is no longer valid; remove it and its key to have a new one made"
+    )]
+    Expired {
+        /// The file.
+        path: std::path::PathBuf,
+    },
+    /// A file could not be read or written.
+    #[error("failed to access {path}")]
+    File {
+        /// The file.
+        path: std::path::PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// The result of this crate's calls.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,188 @@
+//! An authority of our own: for `repot dev`, and for everything that signs its own serving certificate.
+
+use std::{fs, net::IpAddr, path::Path};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose, SanType,
+};
+use time::{Duration, OffsetDateTime};
+
+use crate::{Error, Result, write_private};
+
+const AUTHORITY_LIFETIME: Duration = Duration::days(3650);
+const LEAF_LIFETIME: Duration = Duration::days(365);
+/// Clocks of clients may be late by this much.
+const CLOCK_SKEW: Duration = Duration::minutes(5);
+
+/// A certificate authority.
+pub struct Authority {
+    certificate_pem: String,
+    issuer: Issuer<'static, KeyPair>,
+    key_pem: String,
+}
+
+/// A certificate with its key, both PEM.
+pub struct Leaf {
+    /// The certificate.
+    pub certificate_pem: String,
+    /// Its private key, PKCS #8.
+    pub key_pem: String,
+}
+
+impl Authority {
+    /// A new authority.
+    ///
+    /// # Errors
+    /// [`Error::Issue`].
+    pub fn generate(common_name: &str, now: OffsetDateTime) -> Result<Self> {
+        let failed = |source| Error::Issue { subject: common_name.to_owned(), source };
+        let mut params = base(common_name, None, now, AUTHORITY_LIFETIME);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages =
+            vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+        let key = KeyPair::generate().map_err(failed)?;
+        let certificate_pem = params.self_signed(&key).map_err(failed)?.pem();
+        let key_pem = key.serialize_pem();
+        Ok(Self { certificate_pem, issuer: Issuer::new(params, key), key_pem })
+    }
+
+    /// The authority kept in `<dir>/<name>.crt` and `<dir>/<name>.key`, which is made where it is missing.
+    ///
+    /// # Errors
+    /// [`Error::File`], [`Error::ReadAuthority`], [`Error::Expired`], [`Error::Issue`].
+    pub fn load_or_generate(dir: &Path, name: &str, common_name: &str, now: OffsetDateTime) -> Result<Self> {
+        let (certificate, key) = (dir.join(format!("{name}.crt")), dir.join(format!("{name}.key")));
+        if certificate.exists() && key.exists() {
+            return Self::load(&certificate, &key, now);
+        }
+        let authority = Self::generate(common_name, now)?;
+        write_private(&key, authority.key_pem.as_bytes())?;
+        write_private(&certificate, authority.certificate_pem.as_bytes())?;
+        Ok(authority)
+    }
+
+    fn load(certificate: &Path, key: &Path, now: OffsetDateTime) -> Result<Self> {
+        let read = |path: &Path| {
+            fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })
+        };
+        let unusable = |source| Error::ReadAuthority { path: certificate.to_owned(), source };
+        let (certificate_pem, key_pem) = (read(certificate)?, read(key)?);
+        let pair = KeyPair::from_pem(&key_pem).map_err(unusable)?;
+        let issuer = Issuer::from_ca_cert_pem(&certificate_pem, pair).map_err(unusable)?;
+        if expires(&certificate_pem).is_none_or(|end| end < now.unix_timestamp()) {
+            return Err(Error::Expired { path: certificate.to_owned() });
+        }
+        Ok(Self { certificate_pem, issuer, key_pem })
+    }
+
+    /// The authority's certificate, for those who are to trust it.
+    #[must_use]
+    pub fn certificate_pem(&self) -> &str {
+        &self.certificate_pem
+    }
+
+    /// A certificate for a server at these names and addresses.
+    ///
+    /// # Errors
+    /// [`Error::Issue`].
+    pub fn issue_server(&self, common_name: &str, names: &[String], now: OffsetDateTime) -> Result<Leaf> {
+        let mut params = base(common_name, None, now, LEAF_LIFETIME);
+        let failed = |source| Error::Issue { subject: common_name.to_owned(), source };
+        for name in names {
+            let name = match name.parse::<IpAddr>() {
+                Ok(address) => SanType::IpAddress(address),
+                Err(_) => SanType::DnsName(name.as_str().try_into().map_err(failed)?),
+            };
+            params.subject_alt_names.push(name);
+        }
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        self.sign(common_name, params)
+    }
+
+    /// A certificate for a client: the user is `common_name`, the group is `organization`. (The issuing library keeps one
+    /// value a type in a subject, hence one group.)
+    ///
+    /// # Errors
+    /// [`Error::Issue`].
+    pub fn issue_client(&self, common_name: &str, organization: &str, now: OffsetDateTime) -> Result<Leaf> {
+        let mut params = base(common_name, Some(organization), now, LEAF_LIFETIME);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        self.sign(common_name, params)
+    }
+
+    fn sign(&self, subject: &str, mut params: CertificateParams) -> Result<Leaf> {
+        let failed = |source| Error::Issue { subject: subject.to_owned(), source };
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.use_authority_key_identifier_extension = true;
+        let key = KeyPair::generate().map_err(failed)?;
+        let certificate = params.signed_by(&key, &self.issuer).map_err(failed)?;
+        Ok(Leaf { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
+    }
+}
+
+fn base(
+    common_name: &str,
+    organization: Option<&str>,
+    now: OffsetDateTime,
+    lifetime: Duration,
+) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    let mut subject = DistinguishedName::new();
+    if let Some(organization) = organization {
+        subject.push(DnType::OrganizationName, organization);
+    }
+    subject.push(DnType::CommonName, common_name);
+    params.distinguished_name = subject;
+    params.not_before = now - CLOCK_SKEW;
+    params.not_after = now + lifetime;
+    params
+}
+
+/// When a certificate ends, in seconds since the epoch.
+fn expires(pem: &str) -> Option<i64> {
+    let (_, pem) = x509_parser::pem::parse_x509_pem(pem.as_bytes()).ok()?;
+    let certificate = pem.parse_x509().ok()?;
+    Some(certificate.validity().not_after.timestamp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_authority_is_kept() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let now = OffsetDateTime::now_utc();
+        let first = Authority::load_or_generate(dir.path(), "ca", "test", now).expect("made");
+        let second = Authority::load_or_generate(dir.path(), "ca", "test", now).expect("read");
+        assert_eq!(first.certificate_pem(), second.certificate_pem());
+        let late = now + AUTHORITY_LIFETIME + Duration::days(1);
+        let expired = Authority::load_or_generate(dir.path(), "ca", "test", late);
+        assert!(matches!(expired, Err(Error::Expired { .. })));
+    }
+
+    #[test]
+    fn leaves_name_their_subject_and_verify() {
+        let now = OffsetDateTime::now_utc();
+        let authority = Authority::generate("test", now).expect("made");
+        let leaf = authority.issue_client("alice", "admins", now).expect("issued");
+        let (_, pem) = x509_parser::pem::parse_x509_pem(leaf.certificate_pem.as_bytes()).expect("PEM");
+        let certificate = pem.parse_x509().expect("X.509");
+        let (_, ca) = x509_parser::pem::parse_x509_pem(authority.certificate_pem().as_bytes()).expect("PEM");
+        let ca = ca.parse_x509().expect("X.509");
+        certificate.verify_signature(Some(ca.public_key())).expect("signed by the authority");
+        let groups: Vec<_> =
+            certificate.subject().iter_organization().map(|o| o.as_str().expect("text").to_owned()).collect();
+        assert_eq!(groups, ["admins"]);
+        assert_eq!(certificate.validity().not_after.timestamp(), (now + LEAF_LIFETIME).unix_timestamp());
+    }
+
+    #[test]
+    fn servers_have_addresses_and_dns_names() {
+        let now = OffsetDateTime::now_utc();
+        let authority = Authority::generate("test", now).expect("made");
+        assert!(authority.issue_server("s", &["127.0.0.1".into(), "localhost".into()], now).is_ok());
+        assert!(authority.issue_server("s", &["b\u{e4}d".into()], now).is_err());
+    }
+}
