@@ -1,1 +1,36 @@
-//! Placeholder.
+//! The testbed: real Kubernetes and etcd programs, and Repot, on 127.0.0.1, for tests that cross crates.
+//!
+//! A test is `run(async |bed| { … Ok(()) })`. What it starts lives in values; dropping them ends the processes behind them, and the
+//! kernel ends them should the test process itself be killed. When a test fails, its directory stays and the ends of all logs are
+//! printed. Nothing here sleeps for a condition and nothing is skipped: a program that is missing fails the test by its name.
+//!
+//! | module | gives |
+//! |---|---|
+//! | [`bed`] | the directory, runtime and time limit of a test; things that several tests share |
+//! | [`garden`] | kube-apiserver and kube-controller-manager with users, certificates, kubectl |
+//! | [`aggregate`] | registration of a server behind the garden |
+//! | [`repot`] | `repot dev`, `repot apiserver` and every other role |
+//! | [`etcd`] | clusters, with or without TLS |
+//! | [`relay`] | the wire between two parts: cut, stalled, late, slow; or a load balancer |
+//! | [`null_server`] | the smallest aggregated server, as a floor for benchmarks |
+//! | [`http`], [`access`], [`kubectl`] | calls, as anybody |
+//! | [`process`], [`tool`], [`binaries`], [`port`], [`pki`], [`wait`] | what the others stand on |
+
+pub mod access;
+pub mod aggregate;
+pub mod bed;
+pub mod binaries;
+pub mod etcd;
+pub mod garden;
+pub mod http;
+pub mod kubectl;
+pub mod null_server;
+pub mod pki;
+pub mod port;
+pub mod process;
+pub mod relay;
+pub mod repot;
+pub mod tool;
+pub mod wait;
+
+pub use bed::{Bed, Shared, run, start_shared};

@@ -1,0 +1,199 @@
+//! The ground a test stands on: a throw-away directory, a runtime, a time limit, and the logs when something went wrong.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Once, OnceLock};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+
+use crate::binaries::testbed_dir;
+
+/// After this long a test is stuck, however slow the machine.
+const TIME_LIMIT: Duration = Duration::from_secs(600);
+/// How much of each log a failed test prints.
+const TAIL_LINES: usize = 25;
+/// Marks the directory of a failed test, which is kept.
+const FAILED: &str = "FAILED";
+
+/// A throw-away directory that everything a test starts writes below.
+///
+/// It vanishes with the value, unless the thread is panicking: then it stays, and the ends of its logs are printed.
+pub struct Bed {
+    dir: TempDir,
+    made: AtomicUsize,
+}
+
+impl Bed {
+    /// Makes the directory `target/testbed/run/<name>.<process id>.<random>`.
+    pub fn new(name: &str) -> Result<Self> {
+        let parent = testbed_dir().join("run");
+        fs::create_dir_all(&parent).with_context(|| format!("failed to make {}", parent.display()))?;
+        static SWEEP: Once = Once::new();
+        SWEEP.call_once(|| sweep(&parent));
+        let prefix = format!("{}.{}.", name.replace("::", "-"), std::process::id());
+        let dir = tempfile::Builder::new().prefix(&prefix).tempdir_in(&parent)?;
+        Ok(Self { dir, made: AtomicUsize::new(0) })
+    }
+
+    /// The directory itself.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Makes a directory of its own for a part of the test: `<name>`, then `<name>-2` and so on.
+    pub fn make_dir(&self, name: &str) -> Result<PathBuf> {
+        let mut path = self.path().join(name);
+        while let Err(error) = fs::create_dir(&path) {
+            if error.kind() != io::ErrorKind::AlreadyExists {
+                return Err(error).with_context(|| format!("failed to make {}", path.display()));
+            }
+            path = self.path().join(format!("{name}-{}", self.made.fetch_add(1, Ordering::Relaxed) + 2));
+        }
+        Ok(path)
+    }
+
+    fn keep_for_inspection(&mut self) {
+        self.dir.disable_cleanup(true);
+        report(self.path());
+        for dir in shared_dirs().lock().map(|dirs| dirs.clone()).unwrap_or_default() {
+            report(&dir);
+        }
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.keep_for_inspection();
+        }
+    }
+}
+
+/// Runs one test: `run(async |bed| { … Ok(()) })` inside an ordinary `#[test]`.
+///
+/// Panics when the test fails or takes longer than ten minutes; the directory is then kept and the ends of all logs are printed.
+pub fn run(test: impl AsyncFnOnce(&Bed) -> Result<()>) {
+    let name = std::thread::current().name().unwrap_or("test").to_owned();
+    let outcome = make_runtime().and_then(|runtime| {
+        let bed = Bed::new(&name)?;
+        let outcome = runtime.block_on(async { timeout(TIME_LIMIT, test(&bed)).await });
+        // Nothing may wait for a blocking task here: a test that failed has left its servers in any state.
+        runtime.shutdown_background();
+        match outcome {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => panic!("{error:?}"),
+            Err(_) => panic!("{name} did not end within {TIME_LIMIT:?}"),
+        }
+    });
+    if let Err(error) = outcome {
+        panic!("failed to prepare {name}: {error:?}");
+    }
+}
+
+/// What several tests of one process use together, started by the first of them and ended with the process.
+///
+/// Tests must not stop or reconfigure what they share. A start that failed is reported to every user of it.
+pub struct Shared<T> {
+    start: fn(&Bed) -> Result<T>,
+    cell: OnceLock<std::result::Result<(T, Bed), String>>,
+}
+
+impl<T: Send + Sync> Shared<T> {
+    /// For a `static`: `start` runs at the first [`Shared::value`].
+    pub const fn new(start: fn(&Bed) -> Result<T>) -> Self {
+        Self { start, cell: OnceLock::new() }
+    }
+
+    /// The shared value, started when nobody did so yet.
+    ///
+    /// Errors: the failure of the start, as text, for every caller.
+    pub fn value(&'static self) -> Result<&'static T> {
+        let made = self.cell.get_or_init(|| self.make().map_err(|error| format!("{error:?}")));
+        made.as_ref().map(|(value, _)| value).map_err(|text| anyhow::anyhow!("{text}"))
+    }
+
+    fn make(&self) -> Result<(T, Bed)> {
+        let bed = Bed::new("shared")?;
+        if let Ok(mut dirs) = shared_dirs().lock() {
+            dirs.push(bed.path().to_owned());
+        }
+        // A thread of its own: the caller may be inside a runtime, where blocking on another one is refused.
+        let value = std::thread::scope(|scope| {
+            scope.spawn(|| (self.start)(&bed)).join().unwrap_or_else(|_| anyhow::bail!("the start panicked"))
+        })?;
+        Ok((value, bed))
+    }
+}
+
+/// Runs the asynchronous start of something [`Shared`] on a runtime that lives as long as the process.
+pub fn start_shared<T>(start: impl Future<Output = Result<T>>) -> Result<T> {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    if RUNTIME.get().is_none() {
+        // Two first callers at once make two runtimes and one stays; the other has no tasks yet.
+        if let Err(extra) = RUNTIME.set(make_runtime()?) {
+            extra.shutdown_background();
+        }
+    }
+    RUNTIME.get().context("the shared runtime is gone")?.block_on(start)
+}
+
+fn make_runtime() -> Result<Runtime> {
+    // Fails only when another test of this process was here before.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    Ok(Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
+}
+
+fn shared_dirs() -> &'static std::sync::Mutex<Vec<PathBuf>> {
+    static DIRS: std::sync::Mutex<Vec<PathBuf>> = std::sync::Mutex::new(Vec::new());
+    &DIRS
+}
+
+/// Removes what killed runs left behind, except what failed tests keep on purpose.
+fn sweep(parent: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let owner = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.split('.').nth(1));
+        let lives = owner.is_none_or(|pid| Path::new("/proc").join(pid).exists());
+        if !lives && !path.join(FAILED).exists() {
+            // Another test process may sweep the same directory at the same time.
+            let _ = fs::remove_dir_all(&path);
+        }
+    }
+}
+
+/// Prints where the logs of a failed test are, and how each ends.
+fn report(dir: &Path) {
+    let _ = fs::write(dir.join(FAILED), "");
+    let mut text = format!("\nkept for inspection: {}\n", dir.display());
+    for log in find_logs(dir) {
+        let content = fs::read(&log).unwrap_or_default();
+        text += &format!("--- end of {}\n{}\n", log.display(), tail(&String::from_utf8_lossy(&content)));
+    }
+    // Nothing is left to do when even standard error cannot be written.
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+fn find_logs(dir: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
+    let mut logs = Vec::new();
+    for path in entries.flatten().map(|entry| entry.path()) {
+        if path.is_dir() {
+            logs.extend(find_logs(&path));
+        } else if path.extension().is_some_and(|extension| extension == "log") {
+            logs.push(path);
+        }
+    }
+    logs.sort();
+    logs
+}
+
+fn tail(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+}

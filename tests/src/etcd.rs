@@ -1,0 +1,239 @@
+//! etcd clusters of any size on 127.0.0.1, with etcd's own default limits.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::Value;
+use tokio::process::Command;
+
+use crate::access::{Access, Credential};
+use crate::bed::Bed;
+use crate::http::Api;
+use crate::pki::{Ca, Leaf, Usage};
+use crate::process::{Process, Spec};
+use crate::tool::{self, Output};
+use crate::{binaries, port};
+
+const START_DEADLINE: Duration = Duration::from_secs(60);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What kind of cluster to start.
+#[derive(Clone, Debug, Default)]
+pub struct EtcdOptions {
+    /// Prefix of the members' names; `etcd` when empty.
+    pub name: String,
+    /// Whether clients and peers must use TLS with certificates of the cluster's own CA.
+    pub tls: bool,
+    /// Further command line arguments of every member.
+    pub flags: Vec<String>,
+}
+
+/// A cluster. Its members end when it is dropped.
+pub struct EtcdCluster {
+    members: Vec<EtcdMember>,
+    tls: Option<EtcdTls>,
+    dir: PathBuf,
+}
+
+/// One member.
+pub struct EtcdMember {
+    name: String,
+    client_url: String,
+    data_dir: PathBuf,
+    process: Process,
+    probe: Api,
+}
+
+/// The files with which a client reaches a cluster with TLS.
+#[derive(Clone, Debug)]
+pub struct EtcdTls {
+    /// CA certificate.
+    pub ca: PathBuf,
+    /// Client certificate (also valid for a member).
+    pub cert: PathBuf,
+    /// Private key.
+    pub key: PathBuf,
+    ca_pem: String,
+    leaf: Leaf,
+}
+
+/// Name and addresses of a member before it is started.
+struct Seat {
+    name: String,
+    client_port: u16,
+    peer_port: u16,
+}
+
+impl EtcdCluster {
+    /// Starts a cluster of so many members and waits until each of them serves.
+    pub async fn start(bed: &Bed, members: usize) -> Result<Self> {
+        Self::start_with(bed, members, EtcdOptions::default()).await
+    }
+
+    /// Starts a cluster with options of the test's own.
+    pub async fn start_with(bed: &Bed, members: usize, options: EtcdOptions) -> Result<Self> {
+        ensure!(members > 0, "a cluster has at least one member");
+        let dir = bed.make_dir(options.prefix())?;
+        let tls = options.tls.then(|| EtcdTls::make(&dir)).transpose()?;
+        let seats = (0..members).map(|i| Seat::take(&options, i)).collect::<Result<Vec<_>>>()?;
+        let mut cluster = Self { members: Vec::new(), tls, dir };
+        for seat in &seats {
+            cluster.members.push(cluster.launch(bed, &options, seat, &seats)?);
+        }
+        for member in &mut cluster.members {
+            member.wait_until_ready().await?;
+        }
+        Ok(cluster)
+    }
+
+    /// Client URLs of all members, running or not.
+    pub fn endpoints(&self) -> Vec<String> {
+        self.members.iter().map(|member| member.client_url.clone()).collect()
+    }
+
+    /// The member of that index.
+    ///
+    /// Panics when there is none.
+    pub fn member(&mut self, index: usize) -> &mut EtcdMember {
+        &mut self.members[index]
+    }
+
+    /// How to reach it with TLS; `None` without.
+    pub fn tls(&self) -> Option<&EtcdTls> {
+        self.tls.as_ref()
+    }
+
+    /// Runs etcdctl against all members.
+    pub async fn etcdctl(&self, args: &[&str]) -> Result<Output> {
+        self.etcdctl_at(&self.endpoints().join(","), args).await
+    }
+
+    /// Saves a snapshot of one member to a file.
+    pub async fn save_snapshot(&self, member: usize, path: &Path) -> Result<()> {
+        let path = path.to_string_lossy();
+        let endpoint = &self.members[member].client_url;
+        self.etcdctl_at(endpoint, &["snapshot", "save", &path]).await?.text().map(drop)
+    }
+
+    async fn etcdctl_at(&self, endpoints: &str, args: &[&str]) -> Result<Output> {
+        let mut command = Command::new(binaries::find("etcdctl")?);
+        command.arg("--endpoints").arg(endpoints).args(args).current_dir(&self.dir);
+        if let Some(tls) = &self.tls {
+            command.arg("--cacert").arg(&tls.ca).arg("--cert").arg(&tls.cert).arg("--key").arg(&tls.key);
+        }
+        tool::run(command, b"").await
+    }
+
+    fn launch(&self, bed: &Bed, options: &EtcdOptions, seat: &Seat, all: &[Seat]) -> Result<EtcdMember> {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let client_url = format!("{scheme}://127.0.0.1:{}", seat.client_port);
+        let data_dir = self.dir.join(&seat.name);
+        let mut spec = seat.spec(scheme, all)?.flag("data-dir", &data_dir).args(&options.flags);
+        if let Some(tls) = &self.tls {
+            spec = tls.add_flags(spec);
+        }
+        let probe = Api::new(&self.probe_access(&client_url))?;
+        let process = Process::start(bed, spec)?;
+        Ok(EtcdMember { name: seat.name.clone(), client_url, data_dir, process, probe })
+    }
+
+    fn probe_access(&self, client_url: &str) -> Access {
+        let (ca_pem, credential) = match &self.tls {
+            Some(tls) => (tls.ca_pem.clone(), Credential::Certificate(tls.leaf.clone())),
+            None => (String::new(), Credential::Anonymous),
+        };
+        Access { server: client_url.to_owned(), ca_pem, credential }
+    }
+}
+
+impl EtcdOptions {
+    fn prefix(&self) -> &str {
+        if self.name.is_empty() { "etcd" } else { &self.name }
+    }
+}
+
+impl EtcdMember {
+    /// Its name in the cluster.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its client URL.
+    pub fn client_url(&self) -> &str {
+        &self.client_url
+    }
+
+    /// Its data directory.
+    pub fn data_dir(&self) -> &Path {
+        &self.data_dir
+    }
+
+    /// Its process, to pause or stop it.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// Ends it at once (SIGKILL).
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Starts it again on the same data and waits until it serves.
+    pub async fn restart(&mut self) -> Result<()> {
+        self.process.restart()?;
+        self.wait_until_ready().await
+    }
+
+    /// Waits until it answers a linearizable read, so it has a leader.
+    pub async fn wait_until_ready(&mut self) -> Result<()> {
+        let Self { process, probe, .. } = self;
+        process.ready(START_DEADLINE, async || check_health(probe).await).await
+    }
+}
+
+async fn check_health(probe: &Api) -> Result<()> {
+    let request = probe.request(reqwest::Method::GET, "/health").timeout(PROBE_TIMEOUT);
+    let answer = crate::http::send(request).await?;
+    ensure!(answer.ok()?["health"] == Value::from("true"), "{answer}");
+    Ok(())
+}
+
+impl Seat {
+    fn take(options: &EtcdOptions, index: usize) -> Result<Self> {
+        let name = format!("{}-{index}", options.prefix());
+        Ok(Self { name, client_port: port::reserve()?, peer_port: port::reserve()? })
+    }
+
+    fn spec(&self, scheme: &str, all: &[Seat]) -> Result<Spec> {
+        let client = format!("{scheme}://127.0.0.1:{}", self.client_port);
+        let peer = |seat: &Seat| format!("{scheme}://127.0.0.1:{}", seat.peer_port);
+        let cluster: Vec<_> = all.iter().map(|seat| format!("{}={}", seat.name, peer(seat))).collect();
+        Ok(Spec::new(&self.name, binaries::find("etcd")?)
+            .flag("name", &self.name)
+            .flag("listen-client-urls", &client)
+            .flag("advertise-client-urls", &client)
+            .flag("listen-peer-urls", peer(self))
+            .flag("initial-advertise-peer-urls", peer(self))
+            .flag("initial-cluster", cluster.join(","))
+            .flag("initial-cluster-state", "new"))
+    }
+}
+
+impl EtcdTls {
+    fn make(dir: &Path) -> Result<Self> {
+        let authority = Ca::new("etcd-ca")?;
+        let leaf = authority.leaf("etcd", &[], &["localhost", "127.0.0.1"], Usage::Peer)?;
+        let (cert, key) = leaf.write(dir, "etcd")?;
+        Ok(Self { ca: authority.write(dir, "etcd-ca")?, cert, key, ca_pem: authority.pem(), leaf })
+    }
+
+    fn add_flags(&self, spec: Spec) -> Spec {
+        ["", "peer-"].iter().fold(spec, |spec, side| {
+            spec.flag(&format!("{side}cert-file"), &self.cert)
+                .flag(&format!("{side}key-file"), &self.key)
+                .flag(&format!("{side}trusted-ca-file"), &self.ca)
+                .flag(&format!("{side}client-cert-auth"), "true")
+        })
+    }
+}

@@ -1,0 +1,59 @@
+//! The real kubectl, with a home and a cache of its own.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use tokio::process::Command;
+
+use crate::bed::Bed;
+use crate::binaries;
+use crate::tool::{self, Output};
+
+/// kubectl as one user of one API server.
+#[derive(Clone)]
+pub struct Kubectl {
+    program: PathBuf,
+    kubeconfig: PathBuf,
+    home: PathBuf,
+}
+
+impl Kubectl {
+    /// Errors: when kubectl has not been built.
+    pub fn new(bed: &Bed, kubeconfig: impl Into<PathBuf>) -> Result<Self> {
+        let home = bed.make_dir("kubectl")?;
+        Ok(Self { program: binaries::find("kubectl")?, kubeconfig: kubeconfig.into(), home })
+    }
+
+    /// The same kubectl, home and cache with another kubeconfig file.
+    pub fn with(&self, kubeconfig: impl Into<PathBuf>) -> Self {
+        Self { kubeconfig: kubeconfig.into(), ..self.clone() }
+    }
+
+    /// The kubeconfig file it uses.
+    pub fn kubeconfig(&self) -> &std::path::Path {
+        &self.kubeconfig
+    }
+
+    /// Runs it; a bad exit code is an [`Output`], not an error.
+    pub async fn run(&self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Output> {
+        self.run_with(args, b"").await
+    }
+
+    /// Runs it with bytes on standard input, for `-f -`.
+    pub async fn run_with(
+        &self,
+        args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+        input: &[u8],
+    ) -> Result<Output> {
+        tool::run(self.command(args), input).await
+    }
+
+    /// The command itself, for tests that stream (`get --watch`); `kill_on_drop` is left to them.
+    pub fn command(&self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(args).current_dir(&self.home);
+        command.env("HOME", &self.home).env("KUBECONFIG", &self.kubeconfig).env_remove("KUBECACHEDIR");
+        command
+    }
+}

@@ -1,0 +1,66 @@
+//! Free ports that stay free: reserved for this process against all other test processes of the machine.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Mutex;
+
+use anyhow::{Context, Result, bail};
+
+/// First reserved port, and one past the last: below the range from which the kernel takes ports for outgoing connections.
+const FIRST: u16 = 12_000;
+const END: u16 = 32_000;
+/// Ports that one lock file stands for.
+const BLOCK: u16 = 50;
+
+/// A block of ports, ours as long as its file is locked: the kernel gives the lock back whenever the process ends.
+struct Block {
+    next: u16,
+    end: u16,
+    _lock: File,
+}
+
+/// What this process holds. Blocks are kept until its end: a server that is started again wants its old port.
+static HELD: Mutex<Vec<Block>> = Mutex::new(Vec::new());
+
+/// A port on 127.0.0.1 that nobody listens on and no other test will be given.
+///
+/// Errors: when all ports are taken or the lock files cannot be written.
+pub fn reserve() -> Result<u16> {
+    let mut held = HELD.lock().ok().context("a thread died while it reserved a port")?;
+    loop {
+        let Some(block) = held.last_mut().filter(|block| block.next < block.end) else {
+            held.push(lock_block()?);
+            continue;
+        };
+        let port = block.next;
+        block.next += 1;
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return Ok(port);
+        }
+    }
+}
+
+fn lock_block() -> Result<Block> {
+    let dir = std::env::temp_dir().join("repot-testbed-ports");
+    fs::create_dir_all(&dir).with_context(|| format!("failed to make {}", dir.display()))?;
+    for first in (FIRST..END).step_by(usize::from(BLOCK)) {
+        let lock = File::options().create(true).append(true).open(dir.join(first.to_string()))?;
+        if lock.try_lock().is_ok() {
+            return Ok(Block { next: first, end: first + BLOCK, _lock: lock });
+        }
+    }
+    bail!("all ports from {FIRST} to {END} are reserved by other tests")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn never_gives_a_port_twice_across_blocks() {
+        let mut ports: Vec<u16> = (0..BLOCK + 5).map(|_| reserve().expect("a port is free")).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        assert_eq!(ports.len(), usize::from(BLOCK) + 5);
+    }
+}

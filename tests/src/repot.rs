@@ -1,0 +1,173 @@
+//! The program under test, started as an operator starts it.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result, bail};
+
+use crate::bed::Bed;
+use crate::binaries;
+use crate::http::Api;
+use crate::kubectl::Kubectl;
+use crate::port;
+use crate::process::{Process, Spec};
+
+const START_DEADLINE: Duration = Duration::from_secs(60);
+const STOP_DEADLINE: Duration = Duration::from_secs(30);
+
+/// A running `repot`.
+pub struct Repot {
+    process: Process,
+    url: String,
+}
+
+/// A running `repot dev`: one process with an embedded store, and a kubeconfig to reach it.
+pub struct Dev {
+    repot: Repot,
+    data_dir: PathBuf,
+    kubeconfig: PathBuf,
+}
+
+impl Repot {
+    /// Starts `repot <role> <args>` and waits for its line `ready https://…`.
+    ///
+    /// Errors: when the program is not built, exits, or is not ready in a minute; the message has the end of its log.
+    pub async fn start(bed: &Bed, role: &str, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Self> {
+        let spec = Spec::new(format!("repot-{role}"), program()?).arg(role).args(args);
+        let process = Process::start(bed, spec)?;
+        let mut repot = Self { process, url: String::new() };
+        repot.wait_until_ready().await?;
+        Ok(repot)
+    }
+
+    /// Starts `repot apiserver` on a port of its own on 127.0.0.1, with further flags.
+    pub async fn apiserver(bed: &Bed, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Self> {
+        let own = ["--bind-address=127.0.0.1".to_owned(), format!("--secure-port={}", port::reserve()?)];
+        let given = args.into_iter().map(|arg| arg.as_ref().to_owned());
+        Self::start(bed, "apiserver", own.into_iter().map(Into::into).chain(given)).await
+    }
+
+    /// Where it serves, such as `https://127.0.0.1:6443`.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The port in [`Repot::url`].
+    pub fn port(&self) -> Result<u16> {
+        let port = self.url.rsplit(':').next().and_then(|port| port.parse().ok());
+        port.with_context(|| format!("no port in {}", self.url))
+    }
+
+    /// Its process: id, log, pause and resume.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// Ends it at once (SIGKILL).
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Asks it to stop (SIGTERM).
+    ///
+    /// Errors: when it still runs after half a minute, or ends with anything but code 0.
+    pub async fn stop(&mut self) -> Result<()> {
+        let status = self.process.stop(STOP_DEADLINE).await?;
+        match status.success() {
+            true => Ok(()),
+            false => bail!("it stopped with {status}"),
+        }
+    }
+
+    /// Starts it again with the same arguments, so on the same data, and waits until it is ready; kills it first when it runs.
+    pub async fn restart(&mut self) -> Result<()> {
+        self.process.restart()?;
+        self.wait_until_ready().await
+    }
+
+    async fn wait_until_ready(&mut self) -> Result<()> {
+        let output = self.process.output_path();
+        self.url = self.process.ready(START_DEADLINE, async || find_ready_line(&output)).await?;
+        Ok(())
+    }
+}
+
+impl Dev {
+    /// Starts `repot dev` on a free port with an empty data directory, and further flags.
+    pub async fn start(bed: &Bed, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Self> {
+        let data_dir = bed.make_dir("repot-data")?;
+        // The port is fixed, so that the kubeconfig holds after a restart.
+        let port = port::reserve()?.to_string();
+        let own = [OsStr::new("--data-dir"), data_dir.as_os_str(), OsStr::new("--port"), OsStr::new(&port)];
+        let given = args.into_iter().map(|arg| arg.as_ref().to_owned());
+        let args = own.into_iter().map(OsStr::to_owned).chain(given);
+        let repot = Repot::start(bed, "dev", args).await?;
+        let kubeconfig = data_dir.join("kubeconfig");
+        Ok(Self { repot, data_dir, kubeconfig })
+    }
+
+    /// The program itself: kill, stop, restart, URL.
+    pub fn repot(&mut self) -> &mut Repot {
+        &mut self.repot
+    }
+
+    /// Where it keeps everything.
+    pub fn data_dir(&self) -> &Path {
+        &self.data_dir
+    }
+
+    /// The kubeconfig file that it wrote.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// The API as the user of that kubeconfig.
+    pub fn api(&self) -> Result<Api> {
+        Api::from_kubeconfig(&self.kubeconfig)
+    }
+
+    /// kubectl with that kubeconfig.
+    pub fn kubectl(&self, bed: &Bed) -> Result<Kubectl> {
+        Kubectl::new(bed, &self.kubeconfig)
+    }
+}
+
+fn find_ready_line(output: &Path) -> Result<String> {
+    let text = fs::read_to_string(output)?;
+    // A line without its end may be half written.
+    let complete = text.rsplit_once('\n').map(|(lines, _)| lines).unwrap_or_default();
+    let url = complete.lines().find_map(|line| line.strip_prefix("ready "));
+    Ok(url.context("it has not printed `ready https://…` yet")?.trim().to_owned())
+}
+
+/// The program: `$REPOT_BIN` when set, else what cargo built beside the running test.
+///
+/// Errors: when it is not there. One that is older than its sources is used, with a warning.
+pub fn program() -> Result<PathBuf> {
+    if let Some(path) = env::var_os("REPOT_BIN") {
+        return Ok(path.into());
+    }
+    let path = binaries::profile_dir()?.join("repot");
+    if !path.is_file() {
+        bail!("{} is missing: build it by `cargo build --workspace` (tests do not build it)", path.display());
+    }
+    if let Some(source) = find_newer_source(&path) {
+        eprintln!("warning: {} is older than {source}; `cargo build --workspace` renews it", path.display());
+    }
+    Ok(path)
+}
+
+/// A source that was changed after the program was built, by the list that cargo keeps beside it.
+fn find_newer_source(program: &Path) -> Option<String> {
+    let built = modified(program)?;
+    let list = fs::read_to_string(program.with_extension("d")).ok()?;
+    let sources = list.split_once(": ")?.1.split_whitespace();
+    sources.filter(|source| modified(Path::new(source)) > Some(built)).map(str::to_owned).next()
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).ok()?.modified().ok()
+}

@@ -1,0 +1,3 @@
+//! Everything that crosses crates, in one test program: linking is slow, modules are not.
+
+mod testbed;

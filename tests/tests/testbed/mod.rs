@@ -1,0 +1,6 @@
+//! The testbed proves itself, without Repot.
+
+mod etcd;
+mod garden;
+mod process;
+mod relay;

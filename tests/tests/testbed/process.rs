@@ -1,0 +1,103 @@
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use repot_tests::process::{Process, Spec, wait_until_gone};
+use repot_tests::wait::until;
+use repot_tests::{Bed, binaries, run};
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// A shell with a child of its own, which names both on standard output.
+fn family(bed: &Bed) -> Result<Process> {
+    let script = "sleep 600 & echo child $!; wait";
+    Process::start(bed, Spec::new("family", "/bin/sh").args(["-c", script]))
+}
+
+async fn find_child(process: &mut Process) -> Result<u32> {
+    let output = process.output_path();
+    process
+        .ready(SOON, async || {
+            let text = std::fs::read_to_string(&output)?;
+            Ok(text.strip_prefix("child ").context("no child yet")?.trim().parse()?)
+        })
+        .await
+}
+
+#[test]
+fn dropping_ends_a_process_and_its_children() {
+    run(async |bed| {
+        let mut process = family(bed)?;
+        let (parent, child) = (process.pid(), find_child(&mut process).await?);
+        ensure!(Path::new("/proc").join(child.to_string()).exists(), "the child does not run");
+        drop(process);
+        wait_until_gone(parent, SOON).await?;
+        wait_until_gone(child, SOON).await
+    });
+}
+
+#[test]
+fn kernel_ends_processes_of_a_killed_test() {
+    run(async |bed| {
+        // This very test program runs again as a child, for the test below, and is killed while its process runs.
+        let note = bed.path().join("pid");
+        let spec = Spec::new("victim", std::env::current_exe()?)
+            .args(["--exact", "testbed::process::victim", "--ignored", "--nocapture"])
+            .env("TESTBED_VICTIM_NOTE", &note);
+        let mut victim = Process::start(bed, spec)?;
+        let pid: u32 = victim.ready(SOON, async || Ok(std::fs::read_to_string(&note)?.trim().parse()?)).await?;
+        victim.kill();
+        wait_until_gone(pid, SOON).await
+    });
+}
+
+#[test]
+#[ignore = "a part of kernel_ends_processes_of_a_killed_test, which starts it"]
+fn victim() {
+    let note = std::env::var_os("TESTBED_VICTIM_NOTE").expect("run by the other test only");
+    run(async |bed| {
+        let process = Process::start(bed, Spec::new("sleep", "/bin/sleep").arg("600"))?;
+        // In two moves, so that nobody reads half of the number.
+        std::fs::write(bed.path().join("pid"), process.pid().to_string())?;
+        std::fs::rename(bed.path().join("pid"), &note)?;
+        std::future::pending().await
+    });
+}
+
+#[test]
+fn process_that_exits_early_fails_at_once_with_its_log() {
+    run(async |bed| {
+        let mut process = Process::start(bed, Spec::new("short", "/bin/sh").args(["-c", "echo so sorry >&2; exit 3"]))?;
+        let outcome: Result<()> =
+            process.ready(Duration::from_secs(600), async || anyhow::bail!("never")).await;
+        let message = format!("{:?}", outcome.expect_err("it was never ready").context(""));
+        ensure!(message.contains("so sorry") && message.contains("code 3"), "{message}");
+        Ok(())
+    });
+}
+
+#[test]
+fn paused_process_answers_again_after_resume() {
+    run(async |bed| {
+        let script = "while :; do echo; sleep 0.01; done";
+        let mut process = Process::start(bed, Spec::new("ticker", "/bin/sh").args(["-c", script]))?;
+        let output = process.output_path();
+        let length = async || Ok(std::fs::metadata(&output)?.len());
+        process.ready(SOON, async || length().await.and_then(|bytes| bytes.checked_sub(1).context("silent"))).await?;
+        process.pause();
+        let state = Path::new("/proc").join(process.pid().to_string()).join("stat");
+        until("the process to stand", SOON, async || {
+            std::fs::read_to_string(&state)?.contains(") T ").then_some(()).context("it runs")
+        })
+        .await?;
+        let standing: u64 = length().await?;
+        process.resume();
+        until("more ticks", SOON, async || (length().await? > standing).then_some(()).context("no tick")).await
+    });
+}
+
+#[test]
+fn missing_program_fails_by_name() {
+    let message = binaries::find("kube-nothing").expect_err("there is none").to_string();
+    assert!(message.contains("kube-nothing") && message.contains("make testbed"), "{message}");
+}
