@@ -12,9 +12,12 @@
 //! ```
 
 pub mod backend;
+mod chunk;
+mod compress;
 mod error;
 pub mod keyring;
-pub mod record;
+mod record;
+mod seal;
 pub mod store;
 
 pub use error::{Error, Result};

@@ -1,0 +1,131 @@
+//! Compression: zstd level 1 where a look at the start says that it helps, raw bytes otherwise.
+//!
+//! A decompressor is never given more room than the caller knows the plaintext to need, so a crafted frame cannot make
+//! us allocate. Contexts are kept and used again: setting one up costs more than compressing a small record.
+
+use std::io::Cursor;
+
+use parking_lot::Mutex;
+use zstd::bulk::{Compressor, Decompressor};
+
+const LEVEL: i32 = 1;
+/// How much of the input is tried first.
+const PROBE: usize = 16 << 10;
+/// Contexts of each kind that are kept; a few hundred KiB each.
+const KEPT: usize = 4;
+
+static COMPRESSORS: Mutex<Vec<Compressor<'static>>> = Mutex::new(Vec::new());
+static DECOMPRESSORS: Mutex<Vec<Decompressor<'static>>> = Mutex::new(Vec::new());
+
+/// The input is not a frame of exactly the length it should have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotInflated;
+
+/// Appends `input` to `out`, compressed if that pays, and says whether it is.
+pub(crate) fn append(out: &mut Vec<u8>, input: &[u8]) -> bool {
+    let start = out.len();
+    if let Some(mut compressor) = borrow(&COMPRESSORS, || Compressor::new(LEVEL)) {
+        let done = helps(&mut compressor, input) && append_frame(&mut compressor, out, input);
+        give_back(&COMPRESSORS, compressor);
+        if done && out.len() - start < input.len() {
+            return true;
+        }
+    }
+    out.truncate(start);
+    out.extend_from_slice(input);
+    false
+}
+
+/// Whether the first bytes shrink by a tenth at least: the output of gzip, of a cipher or of a random generator does not.
+fn helps(compressor: &mut Compressor<'_>, input: &[u8]) -> bool {
+    if input.len() <= PROBE {
+        return !input.is_empty(); // Trying it all costs no more than trying a part.
+    }
+    let mut trial = Vec::with_capacity(zstd::zstd_safe::compress_bound(PROBE));
+    compressor.compress_to_buffer(&input[..PROBE], &mut trial).is_ok_and(|size| size < PROBE / 10 * 9)
+}
+
+fn append_frame(compressor: &mut Compressor<'_>, out: &mut Vec<u8>, input: &[u8]) -> bool {
+    let start = out.len();
+    out.reserve(zstd::zstd_safe::compress_bound(input.len()));
+    let mut cursor = Cursor::new(std::mem::take(out));
+    cursor.set_position(start as u64);
+    let done = compressor.compress_to_buffer(input, &mut cursor).is_ok();
+    *out = cursor.into_inner();
+    done
+}
+
+/// Inflates a frame into exactly `room`.
+pub(crate) fn inflate(frame: &[u8], room: &mut [u8]) -> Result<(), NotInflated> {
+    let mut decompressor = borrow(&DECOMPRESSORS, Decompressor::new).ok_or(NotInflated)?;
+    let size = decompressor.decompress_to_buffer(frame, room);
+    give_back(&DECOMPRESSORS, decompressor);
+    match size {
+        Ok(size) if size == room.len() => Ok(()),
+        Ok(_) | Err(_) => Err(NotInflated),
+    }
+}
+
+/// Inflates a frame into a fresh buffer of exactly `len` bytes; `len` comes from the caller, never from the frame.
+pub(crate) fn inflated(frame: &[u8], len: usize) -> Result<Vec<u8>, NotInflated> {
+    let mut decompressor = borrow(&DECOMPRESSORS, Decompressor::new).ok_or(NotInflated)?;
+    let mut room = Vec::with_capacity(len);
+    let size = decompressor.decompress_to_buffer(frame, &mut room);
+    give_back(&DECOMPRESSORS, decompressor);
+    match size {
+        Ok(size) if size == len => Ok(room),
+        Ok(_) | Err(_) => Err(NotInflated),
+    }
+}
+
+fn borrow<T>(pool: &Mutex<Vec<T>>, make: impl Fn() -> std::io::Result<T>) -> Option<T> {
+    let kept = pool.lock().pop();
+    kept.or_else(|| make().ok())
+}
+
+fn give_back<T>(pool: &Mutex<Vec<T>>, context: T) {
+    let mut pool = pool.lock();
+    if pool.len() < KEPT {
+        pool.push(context);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn gives_back_what_it_took(input in prop::collection::vec(any::<u8>(), 0..40_000), repeat in 1usize..4) {
+            let input = input.repeat(repeat);
+            let mut out = b"head".to_vec();
+            let shrunk = append(&mut out, &input);
+            prop_assert_eq!(&out[..4], b"head");
+            let back = if shrunk { inflated(&out[4..], input.len()).unwrap() } else { out[4..].to_vec() };
+            prop_assert_eq!(back, input);
+        }
+    }
+
+    #[test]
+    fn refuses_a_frame_that_is_longer_or_shorter_than_known() {
+        let mut frame = Vec::new();
+        assert!(append(&mut frame, &[b'a'; 1 << 20]));
+        assert!(frame.len() < 1000);
+        assert_eq!(inflated(&frame, (1 << 20) - 1), Err(NotInflated));
+        assert_eq!(inflated(&frame, (1 << 20) + 1), Err(NotInflated));
+        assert_eq!(inflate(&frame, &mut [0; 10]), Err(NotInflated));
+        assert_eq!(inflated(&frame[..frame.len() - 1], 1 << 20), Err(NotInflated));
+        assert_eq!(inflated(b"no frame", 8), Err(NotInflated));
+    }
+
+    #[test]
+    fn leaves_noise_as_it_is() {
+        let mut noise = vec![0; 300_000];
+        aws_lc_rs::rand::fill(&mut noise).unwrap();
+        let mut out = Vec::new();
+        assert!(!append(&mut out, &noise));
+        assert_eq!(out, noise);
+    }
+}

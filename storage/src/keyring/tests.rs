@@ -1,0 +1,176 @@
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+
+const KEY1: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+const KEY2: &str = "ICECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+const PATH: &[u8] = b"/registry/g/r/ns/name";
+
+fn mk_config(entries: &str) -> String {
+    format!("apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n{entries}")
+}
+
+fn mk_keyring(providers: &str) -> Keyring {
+    Keyring::parse(&mk_config(&format!("- resources: ['*.*']\n  providers: [{providers}]\n"))).unwrap()
+}
+
+fn mk_provider(kind: &str, name: &str, secret: &str) -> String {
+    format!("{{{kind}: {{keys: [{{name: {name}, secret: {secret}}}]}}}}")
+}
+
+fn mk_key() -> Key {
+    Key { group: "g".into(), resource: "r".into(), namespace: "ns".into(), name: "name".into() }
+}
+
+fn mistake(text: &str) -> String {
+    Keyring::parse(text).unwrap_err().to_string()
+}
+
+#[tokio::test]
+async fn unwraps_what_it_wrapped_with_every_provider() {
+    let sixteen = "AAECAwQFBgcICQoLDA0ODw==";
+    let twenty_four = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYX";
+    for (kind, secret) in
+        [("aesgcm", KEY1), ("aesgcm", sixteen), ("aesgcm", twenty_four), ("secretbox", KEY1)]
+    {
+        let keyring = mk_keyring(&mk_provider(kind, "k", secret));
+        let data_key = DataKey::random().unwrap();
+        let wrapped = keyring.wrap(&mk_key(), PATH, &data_key).await.unwrap();
+        assert!(wrapped.starts_with(format!("k8s:enc:{kind}:v1:k:").as_bytes()));
+        let opened = keyring.unwrap(&mk_key(), PATH, &wrapped).await.unwrap();
+        assert_eq!(opened.key.bytes(), data_key.bytes());
+        assert!(!opened.stale);
+        for at in 0..wrapped.len() {
+            let mut bad = wrapped.to_vec();
+            bad[at] ^= 4;
+            assert!(keyring.unwrap(&mk_key(), PATH, &bad).await.is_err(), "{kind} byte {at}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn binds_a_wrapped_key_to_its_path_with_aesgcm() {
+    let keyring = mk_keyring(&mk_provider("aesgcm", "k", KEY1));
+    let wrapped = keyring.wrap(&mk_key(), PATH, &DataKey::random().unwrap()).await.unwrap();
+    let moved = keyring.unwrap(&mk_key(), b"/registry/g/r/ns/other", &wrapped).await;
+    assert_eq!(moved.err(), Some(Error::Altered));
+}
+
+#[tokio::test]
+async fn reads_with_every_key_and_marks_all_but_the_first_stale() {
+    let old = mk_keyring(&mk_provider("aesgcm", "old", KEY1));
+    let wrapped = old.wrap(&mk_key(), PATH, &DataKey::random().unwrap()).await.unwrap();
+    let two = format!("{}, {}", mk_provider("secretbox", "new", KEY2), mk_provider("aesgcm", "old", KEY1));
+    assert!(mk_keyring(&two).unwrap(&mk_key(), PATH, &wrapped).await.unwrap().stale);
+    let both =
+        format!("{{aesgcm: {{keys: [{{name: new, secret: {KEY2}}}, {{name: old, secret: {KEY1}}}]}}}}");
+    assert!(mk_keyring(&both).unwrap(&mk_key(), PATH, &wrapped).await.unwrap().stale);
+    let gone = mk_keyring(&mk_provider("aesgcm", "new", KEY2));
+    assert_eq!(gone.unwrap(&mk_key(), PATH, &wrapped).await.err(), Some(Error::NoKey));
+    let changed = mk_keyring(&mk_provider("aesgcm", "old", KEY2));
+    assert_eq!(changed.unwrap(&mk_key(), PATH, &wrapped).await.err(), Some(Error::Altered));
+}
+
+#[tokio::test]
+async fn leaves_keys_bare_only_where_identity_is_written_first() {
+    let keyring = mk_keyring("{identity: {}}");
+    let key = DataKey::random().unwrap();
+    assert_eq!(&keyring.wrap(&mk_key(), PATH, &key).await.unwrap()[..], key.bytes());
+    let wrapped = mk_keyring(&mk_provider("aesgcm", "k", KEY1)).wrap(&mk_key(), PATH, &key).await.unwrap();
+    assert_eq!(keyring.unwrap(&mk_key(), PATH, &wrapped).await.err(), Some(Error::NoKey));
+    let later = mk_keyring(&format!("{}, {{identity: {{}}}}", mk_provider("aesgcm", "k", KEY1)));
+    assert!(later.unwrap(&mk_key(), PATH, key.bytes()).await.unwrap().stale);
+    assert!(!later.unwrap(&mk_key(), PATH, &wrapped).await.unwrap().stale);
+}
+
+#[tokio::test]
+async fn takes_the_first_entry_that_covers_and_refuses_to_go_without() {
+    let entry = |resources: &str, name: &str| {
+        format!("- resources: {resources}\n  providers: [{}]\n", mk_provider("aesgcm", name, KEY1))
+    };
+    let entries = entry("[r.g]", "one") + &entry("['*.g', '*.']", "two");
+    let keyring = Keyring::parse(&mk_config(&entries)).unwrap();
+    let wrapped_by = async |group: &str, resource: &str| {
+        let key = Key { group: group.into(), resource: resource.into(), ..mk_key() };
+        let wrapped = keyring.wrap(&key, PATH, &DataKey::random().unwrap()).await?;
+        Ok(String::from_utf8_lossy(&wrapped[18..21]).into_owned())
+    };
+    assert_eq!(wrapped_by("g", "r").await, Ok("one".into()));
+    assert_eq!(wrapped_by("g", "other").await, Ok("two".into()));
+    assert_eq!(wrapped_by("", "secrets").await, Ok("two".into()));
+    assert_eq!(wrapped_by("h", "r").await, Err(Error::Uncovered("r.h".into())));
+}
+
+#[test]
+fn says_what_is_wrong_and_where_and_never_the_secret() {
+    let good = mk_provider("aesgcm", "k", KEY1);
+    let with = |resources: &str, providers: &str| {
+        mk_config(&format!("- resources: {resources}\n  providers: {providers}\n"))
+    };
+    let provider = "resources[0].providers[0]";
+    let table = [
+        (String::new(), "file", "is empty"),
+        ("a: [".into(), "file", "not valid YAML"),
+        ("kind: x\nkind: y".into(), "file", "given twice at line 2"),
+        ("apiVersion: v1".into(), "apiVersion", "must be apiserver.config.k8s.io/v1"),
+        (mk_config("  []"), "resources", "must not be empty"),
+        (mk_config("  []").replace("kind", "kinds"), "kind", "is missing"),
+        (format!("{}extra: 1\n", with("['*.*']", &format!("[{good}]"))), "file", "unknown field \"extra\""),
+        (with("[]", &format!("[{good}]")), "resources[0].resources", "must not be empty"),
+        (with("['*']", &format!("[{good}]")), "resources[0].resources[0]", "\"*.*\""),
+        (with("[Pods]", &format!("[{good}]")), "resources[0].resources[0]", "write \"pods\""),
+        (with("['*.*', a.b]", &format!("[{good}]")), "resources[0].resources[1]", "overlaps"),
+        (with("['*.*']", "[]"), "resources[0].providers", "must not be empty"),
+        (with("['*.*']", "[{aesgcm: {}, identity: {}}]"), provider, "exactly one"),
+        (with("['*.*']", "[{kms: {}}]"), "resources[0].providers[0].kms", "not supported yet"),
+        (with("['*.*']", "[{rot13: {}}]"), provider, "known: aesgcm"),
+        (with("['*.*']", "[{aesgcm: {keys: []}}]"), "providers[0].aesgcm.keys", "must not be empty"),
+        (with("['*.*']", &format!("[{{aesgcm: {{keys: [{KEY1}]}}}}]")), "aesgcm.keys[0]", "must be a map"),
+        (with("['*.*']", &format!("[{{aesgcm: {{keys: {{{KEY1}: x}}}}}}]")), "aesgcm.keys", "must be a list"),
+        (with("['*.*']", &format!("[{{aesgcm: {{{KEY1}: x, keys: []}}}}]")), "aesgcm", "(not shown)"),
+        (
+            with("['*.*']", &format!("[{}]", mk_provider("aesgcm", "k", "c2hvcnQ="))),
+            "keys[0].secret",
+            "16, 24 or 32 bytes, has 5",
+        ),
+        (with("['*.*']", &format!("[{}]", good.replace(KEY1, &KEY1[1..]))), "keys[0].secret", "base64"),
+        (
+            with("['*.*']", &format!("[{}]", mk_provider("secretbox", "k", "AAECAwQFBgcICQoLDA0ODw=="))),
+            "secretbox.keys[0].secret",
+            "32 bytes, has 16",
+        ),
+        (with("['*.*']", &format!("[{}]", mk_provider("aesgcm", "'a:b'", KEY1))), "keys[0].name", "colon"),
+        (
+            with("['*.*']", &format!("[{good}]")) + "- resources: [a.b]\n  providers: [{identity: {}}]\n",
+            "resources[1].resources[0]",
+            "has no effect",
+        ),
+    ];
+    for (text, at, what) in table {
+        let message = mistake(&text);
+        assert!(message.contains(at) && message.contains(what), "{text}\n-> {message}");
+        assert!(!message.contains(&KEY1[4..20]), "leaks: {message}");
+    }
+}
+
+#[test]
+fn shows_no_key() {
+    let keyring = mk_keyring(&mk_provider("aesgcm", "k", KEY1));
+    assert_eq!(format!("{keyring:?}"), "Keyring { entries: 1, .. }");
+}
+
+#[tokio::test]
+async fn makes_a_private_file_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("encryption.yaml");
+    assert!(Keyring::ensure_file(&path).unwrap());
+    let first = std::fs::read(&path).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(!Keyring::ensure_file(&path).unwrap());
+    assert_eq!(std::fs::read(&path).unwrap(), first);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    let keyring = Keyring::from_file(&path).unwrap();
+    keyring.wrap(&mk_key(), PATH, &DataKey::random().unwrap()).await.unwrap();
+    let missing = Keyring::from_file(&dir.path().join("none")).unwrap_err().to_string();
+    assert!(missing.contains("none: cannot be read"), "{missing}");
+}
