@@ -47,7 +47,12 @@ impl Aggregation<'_> {
             let condition = self.observe_condition(garden).await?;
             match condition["status"].as_str() {
                 Some("True") => Ok(()),
-                _ => bail!("Available is {}: {} ({})", condition["status"], condition["message"], condition["reason"]),
+                _ => bail!(
+                    "Available is {}: {} ({})",
+                    condition["status"],
+                    condition["message"],
+                    condition["reason"]
+                ),
             }
         })
         .await

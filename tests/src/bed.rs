@@ -1,13 +1,13 @@
 //! The ground a test stands on: a throw-away directory, a runtime, a time limit, and the logs when something went wrong.
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Once, OnceLock};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
@@ -87,13 +87,18 @@ pub fn run(test: impl AsyncFnOnce(&Bed) -> Result<()>) {
         runtime.shutdown_background();
         match outcome {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => panic!("{error:?}"),
+            Ok(Err(error)) => panic!("{}", explain(&error)),
             Err(_) => panic!("{name} did not end within {TIME_LIMIT:?}"),
         }
     });
     if let Err(error) = outcome {
-        panic!("failed to prepare {name}: {error:?}");
+        panic!("failed to prepare {name}: {}", explain(&error));
     }
+}
+
+/// The chain of causes, a line each. (The debug form may add a backtrace, which only shows the testbed itself.)
+fn explain(error: &Error) -> String {
+    error.chain().map(ToString::to_string).collect::<Vec<_>>().join("\n  because: ")
 }
 
 /// What several tests of one process use together, started by the first of them and ended with the process.
@@ -114,7 +119,7 @@ impl<T: Send + Sync> Shared<T> {
     ///
     /// Errors: the failure of the start, as text, for every caller.
     pub fn value(&'static self) -> Result<&'static T> {
-        let made = self.cell.get_or_init(|| self.make().map_err(|error| format!("{error:?}")));
+        let made = self.cell.get_or_init(|| self.make().map_err(|error| explain(&error)));
         made.as_ref().map(|(value, _)| value).map_err(|text| anyhow::anyhow!("{text}"))
     }
 
@@ -175,8 +180,7 @@ fn report(dir: &Path) {
         let content = fs::read(&log).unwrap_or_default();
         text += &format!("--- end of {}\n{}\n", log.display(), tail(&String::from_utf8_lossy(&content)));
     }
-    // Nothing is left to do when even standard error cannot be written.
-    let _ = io::stderr().write_all(text.as_bytes());
+    eprint!("{text}");
 }
 
 fn find_logs(dir: &Path) -> Vec<PathBuf> {
@@ -196,4 +200,72 @@ fn find_logs(dir: &Path) -> Vec<PathBuf> {
 fn tail(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directory_vanishes_after_success_and_stays_after_failure() {
+        let mut seen = Vec::new();
+        run(async |bed| {
+            seen.push(bed.path().to_owned());
+            Ok(())
+        });
+        let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            run(async |bed| {
+                seen.push(bed.path().to_owned());
+                anyhow::bail!("on purpose, by a test of the testbed")
+            });
+        }));
+        assert!(failed.is_err());
+        assert!(!seen[0].exists(), "{} is still there", seen[0].display());
+        assert!(seen[1].join(FAILED).exists(), "{} is not kept", seen[1].display());
+        fs::remove_dir_all(&seen[1]).expect("nobody else removes it");
+    }
+
+    #[test]
+    fn sweeps_what_dead_processes_left_but_not_failures() {
+        let parent = tempfile::tempdir().expect("a directory");
+        let make = |name: &str| {
+            let dir = parent.path().join(name);
+            fs::create_dir(&dir).expect("a directory");
+            dir
+        };
+        // Process ids end below 2^22 on Linux.
+        let (left, failed) = (make("a.4999999.x"), make("b.4999999.y"));
+        let ours = make(&format!("c.{}.z", std::process::id()));
+        fs::write(failed.join(FAILED), "").expect("a file");
+        sweep(parent.path());
+        assert_eq!([left.exists(), failed.exists(), ours.exists()], [false, true, true]);
+    }
+
+    #[test]
+    fn shared_value_is_made_once_and_its_tasks_go_on() {
+        type Answer = tokio::sync::mpsc::UnboundedSender<tokio::sync::oneshot::Sender<u32>>;
+        static STARTED: AtomicUsize = AtomicUsize::new(0);
+        static SHARED: Shared<Answer> = Shared::new(|_| {
+            start_shared(async {
+                STARTED.fetch_add(1, Ordering::Relaxed);
+                let (questions, mut inbox) = tokio::sync::mpsc::unbounded_channel();
+                tokio::spawn(async move {
+                    while let Some(answer) = inbox.recv().await {
+                        let answer: tokio::sync::oneshot::Sender<u32> = answer;
+                        answer.send(42).ok();
+                    }
+                });
+                Ok(questions)
+            })
+        });
+        for _ in 0..2 {
+            run(async |_| {
+                let (answer, receiver) = tokio::sync::oneshot::channel();
+                SHARED.value()?.send(answer)?;
+                anyhow::ensure!(receiver.await? == 42, "a wrong answer");
+                Ok(())
+            });
+        }
+        assert_eq!(STARTED.load(Ordering::Relaxed), 1);
+    }
 }

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use serde_json::Value;
 use tokio::process::Command;
 
 use crate::access::{Access, Credential};
@@ -195,7 +194,7 @@ impl EtcdMember {
 async fn check_health(probe: &Api) -> Result<()> {
     let request = probe.request(reqwest::Method::GET, "/health").timeout(PROBE_TIMEOUT);
     let answer = crate::http::send(request).await?;
-    ensure!(answer.ok()?["health"] == Value::from("true"), "{answer}");
+    ensure!(answer.ok()?["health"] == "true", "{answer}");
     Ok(())
 }
 

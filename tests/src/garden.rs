@@ -215,7 +215,12 @@ impl Pki {
     }
 }
 
-fn apiserver_spec(pki: &Pki, etcd: &EtcdCluster, port: u16, signing_key: &(PathBuf, PathBuf)) -> Result<Spec> {
+fn apiserver_spec(
+    pki: &Pki,
+    etcd: &EtcdCluster,
+    port: u16,
+    signing_key: &(PathBuf, PathBuf),
+) -> Result<Spec> {
     let names = ["kubernetes.default.svc", "kubernetes.default", "localhost", "127.0.0.1", SERVICE_IP];
     let serving = pki.serving.server(&names)?.write(&pki.dir, "apiserver")?;
     let proxy = pki.front_proxy.client(FRONT_PROXY_USER, &[])?.write(&pki.dir, "front-proxy")?;
@@ -280,7 +285,8 @@ fn delegation(user: &str) -> [Value; 4] {
     };
     let role = |kind: &str, name: &str| json!({ "apiGroup": rbac, "kind": kind, "name": name });
     let watcher = format!("{name}-watches-namespaces");
-    let rules = json!([{ "apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "watch"] }]);
+    let rules =
+        json!([{ "apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "watch"] }]);
     let system = json!({ "namespace": "kube-system" });
     let reader = role("Role", "extension-apiserver-authentication-reader");
     [

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Request};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::Router;
 use bytes::Bytes;
 use futures::StreamExt;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -117,7 +117,10 @@ fn router() -> Router {
         .route("/apis", get(async || json_response(StatusCode::OK, group_list())))
         .route("/apis/null.repot.dev", get(async || json_response(StatusCode::OK, group())))
         .route("/apis/null.repot.dev/v1", get(async || json_response(StatusCode::OK, resources())))
-        .route("/apis/null.repot.dev/v1/blobs", get(async || json_response(StatusCode::OK, list())).post(swallow))
+        .route(
+            "/apis/null.repot.dev/v1/blobs",
+            get(async || json_response(StatusCode::OK, list())).post(swallow),
+        )
         .route("/apis/null.repot.dev/v1/blobs/{bytes}", get(pour))
         .route("/openapi/v2", get(async || json_response(StatusCode::OK, openapi_v2())))
         .route("/openapi/v3", get(async || json_response(StatusCode::OK, json!({ "paths": {} }))))

@@ -8,19 +8,33 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
 
+use crate::aggregate::Aggregation;
 use crate::bed::Bed;
 use crate::binaries;
+use crate::garden::Garden;
 use crate::http::Api;
 use crate::kubectl::Kubectl;
 use crate::port;
 use crate::process::{Process, Spec};
 
 const START_DEADLINE: Duration = Duration::from_secs(60);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The Service under which a garden knows the API server.
+const NAMESPACE: &str = "repot-system";
+const SERVICE: &str = "repot-apiserver";
 const STOP_DEADLINE: Duration = Duration::from_secs(30);
 
 /// A running `repot`.
 pub struct Repot {
     process: Process,
+    /// Asked beside the line on standard output, for a role whose port is known beforehand.
+    probe: Option<Probe>,
+    url: String,
+}
+
+/// A way to see that a server is ready from outside.
+struct Probe {
+    client: reqwest::Client,
     url: String,
 }
 
@@ -35,19 +49,60 @@ impl Repot {
     /// Starts `repot <role> <args>` and waits for its line `ready https://…`.
     ///
     /// Errors: when the program is not built, exits, or is not ready in a minute; the message has the end of its log.
-    pub async fn start(bed: &Bed, role: &str, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Self> {
-        let spec = Spec::new(format!("repot-{role}"), program()?).arg(role).args(args);
-        let process = Process::start(bed, spec)?;
-        let mut repot = Self { process, url: String::new() };
-        repot.wait_until_ready().await?;
+    pub async fn start(
+        bed: &Bed,
+        role: &str,
+        args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> Result<Self> {
+        Self::launch(bed, Spec::new(format!("repot-{role}"), program()?).arg(role).args(args), None).await
+    }
+
+    /// Starts `repot apiserver` on a port of its own on 127.0.0.1, with further flags; ready is its line, or 200 from `/readyz`.
+    pub async fn apiserver(bed: &Bed, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Self> {
+        let port = port::reserve()?;
+        let spec = Spec::new("repot-apiserver", program()?).arg("apiserver");
+        let spec = spec.flag("bind-address", "127.0.0.1").flag("secure-port", port.to_string()).args(args);
+        Self::launch(bed, spec, Some(Probe::new(port)?)).await
+    }
+
+    /// Starts `repot apiserver` as a garden wants it: with a serving certificate for its Service, with delegation to the garden, and
+    /// registered for each group and version. Storage, encryption and what else differs is in `args`.
+    pub async fn behind(
+        bed: &Bed,
+        garden: &Garden,
+        served: &[(&str, &str)],
+        args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> Result<Self> {
+        let dir = bed.make_dir("repot-config")?;
+        let (cert, key) = garden.pki().serve(NAMESPACE, SERVICE)?.write(&dir, "serving")?;
+        let delegate = garden.delegate("repot-apiserver").await?;
+        let own = [
+            ("tls-cert-file", cert),
+            ("tls-private-key-file", key),
+            ("authentication-kubeconfig", delegate.clone()),
+            ("authorization-kubeconfig", delegate),
+        ];
+        let own = own.iter().map(|(name, path)| format!("--{name}={}", path.display()).into());
+        let given = args.into_iter().map(|arg| arg.as_ref().to_owned());
+        let repot = Self::apiserver(bed, own.chain(given)).await?;
+        let ca_pem = &garden.pki().serving.pem();
+        for &(group, version) in served {
+            let port = repot.port()?;
+            let place = Aggregation { group, version, namespace: NAMESPACE, service: SERVICE, port, ca_pem };
+            place.register(garden).await?;
+        }
         Ok(repot)
     }
 
-    /// Starts `repot apiserver` on a port of its own on 127.0.0.1, with further flags.
-    pub async fn apiserver(bed: &Bed, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Self> {
-        let own = ["--bind-address=127.0.0.1".to_owned(), format!("--secure-port={}", port::reserve()?)];
-        let given = args.into_iter().map(|arg| arg.as_ref().to_owned());
-        Self::start(bed, "apiserver", own.into_iter().map(Into::into).chain(given)).await
+    /// Starts any program that keeps the contract, such as an older release.
+    pub async fn start_program(bed: &Bed, spec: Spec) -> Result<Self> {
+        Self::launch(bed, spec, None).await
+    }
+
+    async fn launch(bed: &Bed, spec: Spec, probe: Option<Probe>) -> Result<Self> {
+        let mut repot = Self { process: Process::start(bed, spec)?, probe, url: String::new() };
+        repot.wait_until_ready().await?;
+        Ok(repot)
     }
 
     /// Where it serves, such as `https://127.0.0.1:6443`.
@@ -90,8 +145,29 @@ impl Repot {
 
     async fn wait_until_ready(&mut self) -> Result<()> {
         let output = self.process.output_path();
-        self.url = self.process.ready(START_DEADLINE, async || find_ready_line(&output)).await?;
+        let Self { process, probe, .. } = self;
+        let ready = process.ready(START_DEADLINE, async || match (find_ready_line(&output), &probe) {
+            (Err(_), Some(probe)) => probe.check().await,
+            (found, _) => found,
+        });
+        self.url = ready.await?;
         Ok(())
+    }
+}
+
+impl Probe {
+    fn new(port: u16) -> Result<Self> {
+        // Which certificate it serves is for the tests to judge; this only asks whether it is ready.
+        let client = reqwest::Client::builder().tls_danger_accept_invalid_certs(true).no_proxy();
+        Ok(Self { client: client.timeout(PROBE_TIMEOUT).build()?, url: format!("https://127.0.0.1:{port}") })
+    }
+
+    async fn check(&self) -> Result<String> {
+        let response = self.client.get(format!("{}/readyz", self.url)).send().await?;
+        match response.status().as_u16() {
+            200 => Ok(self.url.clone()),
+            status => bail!("/readyz answered {status}: {}", response.text().await?),
+        }
     }
 }
 

@@ -68,5 +68,9 @@ pub async fn run(mut command: Command, input: &[u8]) -> Result<Output> {
 fn render(command: &Command) -> String {
     let command = command.as_std();
     let program = std::path::Path::new(command.get_program()).file_name().unwrap_or_default();
-    std::iter::once(program).chain(command.get_args()).map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    std::iter::once(program)
+        .chain(command.get_args())
+        .map(|word| word.to_string_lossy())
+        .collect::<Vec<_>>()
+        .join(" ")
 }

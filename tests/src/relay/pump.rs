@@ -24,7 +24,8 @@ type Chunk = (Instant, Bytes);
 pub(super) async fn run(client: TcpStream, target: TcpStream, mut link: watch::Receiver<Link>) {
     let _ = client.set_nodelay(true);
     let _ = target.set_nodelay(true);
-    let ((client_read, client_write), (target_read, target_write)) = (client.into_split(), target.into_split());
+    let ((client_read, client_write), (target_read, target_write)) =
+        (client.into_split(), target.into_split());
     let there = relay(client_read, target_write, link.clone(), Direction::ToTarget);
     let back = relay(target_read, client_write, link.clone(), Direction::ToClient);
     tokio::select! {

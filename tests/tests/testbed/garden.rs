@@ -44,8 +44,12 @@ fn aggregated_server_becomes_available_and_takes_twelve_mebibytes() {
         let created = garden.kubectl_tool().run_with(raw, body.to_string().as_bytes()).await?.json()?;
         ensure!(created["received"] == sent, "kubectl was told {created}");
         until("kubectl to know the resource", Duration::from_secs(60), async || {
-            let names = garden.kubectl(["api-resources", "--api-group", GROUP, "-o", "name"]).await?.text()?;
-            names.contains("blobs.null.repot.dev").then_some(()).with_context(|| format!("it knows {names:?}"))
+            let names =
+                garden.kubectl(["api-resources", "--api-group", GROUP, "-o", "name"]).await?.text()?;
+            names
+                .contains("blobs.null.repot.dev")
+                .then_some(())
+                .with_context(|| format!("it knows {names:?}"))
         })
         .await
     });
@@ -79,7 +83,10 @@ fn users_have_the_rights_that_are_bound_to_them() {
     run(async |bed| {
         let garden = Garden::start(bed).await?;
         let version = garden.kubectl(["version", "-o", "json"]).await?.json()?;
-        ensure!(version["serverVersion"]["gitVersion"] == version["clientVersion"]["gitVersion"], "{version}");
+        ensure!(
+            version["serverVersion"]["gitVersion"] == version["clientVersion"]["gitVersion"],
+            "{version}"
+        );
 
         let alice = Kubectl::new(bed, garden.user_kubeconfig("alice", &["plants", "pots"])?)?;
         let identity = alice.run(["auth", "whoami", "-o", "json"]).await?.json()?;
@@ -96,7 +103,8 @@ fn users_have_the_rights_that_are_bound_to_them() {
             "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
             "spec": { "user": "alice", "resourceAttributes": { "verb": "get", "resource": "secrets" } },
         });
-        let judged = delegate.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", &review).await?.ok()?;
+        let judged =
+            delegate.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", &review).await?.ok()?;
         ensure!(judged["status"]["allowed"] == false, "{judged}");
         ensure!(delegate.get("/api/v1/secrets").await?.status == 403, "a delegate may read secrets");
         Ok(())

@@ -4,3 +4,4 @@ mod etcd;
 mod garden;
 mod process;
 mod relay;
+mod repot;

@@ -36,40 +36,61 @@ fn dropping_ends_a_process_and_its_children() {
     });
 }
 
+/// Where the victim below, a second run of this test program, notes the process that it started.
+const VICTIM_NOTE: &str = "TESTBED_VICTIM_NOTE";
+
 #[test]
 fn kernel_ends_processes_of_a_killed_test() {
+    if let Some(note) = std::env::var_os(VICTIM_NOTE) {
+        return be_killed(Path::new(&note));
+    }
     run(async |bed| {
-        // This very test program runs again as a child, for the test below, and is killed while its process runs.
         let note = bed.path().join("pid");
         let spec = Spec::new("victim", std::env::current_exe()?)
-            .args(["--exact", "testbed::process::victim", "--ignored", "--nocapture"])
-            .env("TESTBED_VICTIM_NOTE", &note);
+            .args(["--exact", "testbed::process::kernel_ends_processes_of_a_killed_test", "--nocapture"])
+            .env(VICTIM_NOTE, &note);
         let mut victim = Process::start(bed, spec)?;
-        let pid: u32 = victim.ready(SOON, async || Ok(std::fs::read_to_string(&note)?.trim().parse()?)).await?;
+        let pid: u32 =
+            victim.ready(SOON, async || Ok(std::fs::read_to_string(&note)?.trim().parse()?)).await?;
         victim.kill();
         wait_until_gone(pid, SOON).await
     });
 }
 
-#[test]
-#[ignore = "a part of kernel_ends_processes_of_a_killed_test, which starts it"]
-fn victim() {
-    let note = std::env::var_os("TESTBED_VICTIM_NOTE").expect("run by the other test only");
+fn be_killed(note: &Path) {
     run(async |bed| {
         let process = Process::start(bed, Spec::new("sleep", "/bin/sleep").arg("600"))?;
         // In two moves, so that nobody reads half of the number.
         std::fs::write(bed.path().join("pid"), process.pid().to_string())?;
-        std::fs::rename(bed.path().join("pid"), &note)?;
+        std::fs::rename(bed.path().join("pid"), note)?;
         std::future::pending().await
     });
 }
 
 #[test]
+fn process_outlives_the_thread_that_asked_for_it() {
+    run(async |bed| {
+        let start = || Process::start(bed, Spec::new("sleep", "/bin/sleep").arg("600"));
+        let started = std::thread::scope(|scope| scope.spawn(start).join());
+        let mut process = started.map_err(|_| anyhow::anyhow!("the thread panicked"))??;
+        // The kernel's signal would have been sent before the thread could be joined; the wait is for its arrival.
+        let ended =
+            tokio::time::timeout(Duration::from_millis(200), process.ready(SOON, async || never())).await;
+        ensure!(ended.is_err(), "it ended with its thread: {ended:?}");
+        Ok(())
+    });
+}
+
+fn never() -> Result<()> {
+    anyhow::bail!("never")
+}
+
+#[test]
 fn process_that_exits_early_fails_at_once_with_its_log() {
     run(async |bed| {
-        let mut process = Process::start(bed, Spec::new("short", "/bin/sh").args(["-c", "echo so sorry >&2; exit 3"]))?;
-        let outcome: Result<()> =
-            process.ready(Duration::from_secs(600), async || anyhow::bail!("never")).await;
+        let mut process =
+            Process::start(bed, Spec::new("short", "/bin/sh").args(["-c", "echo so sorry >&2; exit 3"]))?;
+        let outcome = process.ready(Duration::from_secs(600), async || never()).await;
         let message = format!("{:?}", outcome.expect_err("it was never ready").context(""));
         ensure!(message.contains("so sorry") && message.contains("code 3"), "{message}");
         Ok(())
@@ -83,7 +104,9 @@ fn paused_process_answers_again_after_resume() {
         let mut process = Process::start(bed, Spec::new("ticker", "/bin/sh").args(["-c", script]))?;
         let output = process.output_path();
         let length = async || Ok(std::fs::metadata(&output)?.len());
-        process.ready(SOON, async || length().await.and_then(|bytes| bytes.checked_sub(1).context("silent"))).await?;
+        process
+            .ready(SOON, async || length().await.and_then(|bytes| bytes.checked_sub(1).context("silent")))
+            .await?;
         process.pause();
         let state = Path::new("/proc").join(process.pid().to_string()).join("stat");
         until("the process to stand", SOON, async || {
@@ -92,7 +115,8 @@ fn paused_process_answers_again_after_resume() {
         .await?;
         let standing: u64 = length().await?;
         process.resume();
-        until("more ticks", SOON, async || (length().await? > standing).then_some(()).context("no tick")).await
+        until("more ticks", SOON, async || (length().await? > standing).then_some(()).context("no tick"))
+            .await
     });
 }
 

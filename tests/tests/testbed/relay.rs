@@ -47,7 +47,10 @@ fn connections_take_turns_and_leave_out_the_dead() {
         ensure!(names == b"abab", "{names:?}");
         relay.set_targets(&[dead, b]);
         for _ in 0..4 {
-            ensure!(ask(&mut TcpStream::connect(relay.address()).await?, 1).await? == b'b', "the dead one answered");
+            ensure!(
+                ask(&mut TcpStream::connect(relay.address()).await?, 1).await? == b'b',
+                "the dead one answered"
+            );
         }
         Ok(())
     });
@@ -64,7 +67,10 @@ fn stalled_link_holds_bytes_and_a_cut_one_closes() {
         stream.write_u8(2).await?;
         let mut answer = [0; 2];
         // Silence has no event to wait for; bytes that pass in spite of the stall come within a millisecond.
-        ensure!(timeout(Duration::from_millis(200), stream.read_exact(&mut answer)).await.is_err(), "a byte passed");
+        ensure!(
+            timeout(Duration::from_millis(200), stream.read_exact(&mut answer)).await.is_err(),
+            "a byte passed"
+        );
         relay.heal();
         stream.read_exact(&mut answer).await?;
         ensure!(answer == [b'a', 2], "{answer:?}");
@@ -97,7 +103,11 @@ fn delay_and_throttle_take_their_time() {
         let (mut read, mut write) = stream.split();
         let mut answers = vec![0; 20_000];
         tokio::try_join!(write.write_all(&[7; 10_000]), read.read_exact(&mut answers))?;
-        ensure!(start.elapsed() >= Duration::from_millis(100), "20 kB at 100 kB/s took {:?}", start.elapsed());
+        ensure!(
+            start.elapsed() >= Duration::from_millis(100),
+            "20 kB at 100 kB/s took {:?}",
+            start.elapsed()
+        );
         Ok(())
     });
 }

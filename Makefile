@@ -1,0 +1,33 @@
+# What contributors and CI run. On a bare Debian machine with Rust, `make test` installs or builds everything else it needs.
+
+CARGO ?= cargo
+
+.PHONY: build test testbed tools
+
+build:
+	$(CARGO) build --locked --workspace
+
+# The whole gate. The cheap checks come first; the tests' own summary is the last thing on the screen.
+test: tools
+	$(CARGO) fmt --all --check
+	$(MAKE) testbed
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) build --locked --workspace
+	$(CARGO) test --locked --workspace
+
+# Kubernetes and etcd programs for the tests, at pinned versions, once: about nine minutes on two cores.
+testbed: tools
+	tests/go/build
+
+# A C compiler (for the cryptography) and Go (for the testbed), from the distribution when they are missing.
+tools:
+	@missing=; \
+	command -v $(CARGO) >/dev/null || { echo "Rust is missing: see rust-version in Cargo.toml" >&2; exit 1; }; \
+	command -v cc >/dev/null || missing="$$missing gcc libc6-dev"; \
+	command -v go >/dev/null || missing="$$missing golang-go"; \
+	[ -z "$$missing" ] && exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends ca-certificates $$missing; \
+	else \
+	  echo "missing:$$missing (install them, or run this once as root)" >&2; exit 1; \
+	fi
