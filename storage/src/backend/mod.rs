@@ -16,10 +16,12 @@ use futures::stream::BoxStream;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod embedded;
+pub mod etcd;
 mod error;
 
 pub use embedded::Embedded;
 pub use error::{Error, Result};
+pub use etcd::Etcd;
 
 /// The longest key.
 pub const MAX_KEY_BYTES: usize = 1024;

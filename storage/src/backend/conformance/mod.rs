@@ -55,6 +55,7 @@ macro_rules! backend_conformance {
             what_is_over_the_limit_is_refused_whole
             malformed_transactions_are_refused
             what_was_acknowledged_is_there_after_reopening
+            size_follows_what_is_written
             a_closed_handle_refuses_work
             reads_see_what_was_acknowledged_before
             reads_at_a_revision_never_change

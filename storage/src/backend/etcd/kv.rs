@@ -1,0 +1,196 @@
+//! Reads and transactions.
+
+use bytes::Bytes;
+use etcd_client::{
+    Compare as PbCompare, CompareOp, GetOptions, GetResponse, KvClient, PutOptions, Txn as PbTxn, TxnOp,
+};
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+
+use super::{
+    super::{Compare, Error, KeyValue, Op, Outcome, Page, RangeRequest, Result, Revision, Txn},
+    Etcd,
+    error::{Failure, Kind},
+    link::{number, revision},
+};
+
+/// Gets that are under way at once for [`get_many`](Etcd::several).
+const PARALLEL: usize = 16;
+/// Keys that are fetched at once where nothing is known of their values, and never more than.
+const FIRST_KEYS: usize = 16;
+const MOST_KEYS: usize = 1000;
+/// Keys without values that are fetched at once.
+const MOST_BARE_KEYS: usize = 10_000;
+/// Bytes of values to aim for in one answer.
+const AIM_BYTES: usize = 4 << 20;
+
+impl Etcd {
+    /// The newest revision of the cluster.
+    pub(super) async fn newest(&self) -> Result<Revision> {
+        let key = self.prefix.range(&(Bytes::new()..Bytes::new())).0;
+        let answer = self
+            .fetch(key, GetOptions::new().with_count_only())
+            .await
+            .map_err(|failure| failure.into_error(Kind::Read))?;
+        Ok(revision(answer.header()))
+    }
+
+    /// One key.
+    pub(super) async fn one(&self, key: Bytes, at: Option<Revision>) -> Result<Option<KeyValue>> {
+        let answer = match self.fetch(self.prefix.add(&key), options(at)).await {
+            Ok(answer) => answer,
+            Err(failure) => return Err(self.read_error(failure, at).await),
+        };
+        Ok(answer.0.kvs.into_iter().next().map(|found| self.prefix.strip(found)))
+    }
+
+    /// Several keys at one revision. Single gets, not one transaction: a transaction would have to be bounded by the
+    /// size of values that nobody knows yet.
+    pub(super) async fn several(&self, keys: Vec<Bytes>, at: Revision) -> Result<Vec<Option<KeyValue>>> {
+        stream::iter(keys).map(|key| self.one(key, Some(at)).boxed()).buffered(PARALLEL).try_collect().await
+    }
+
+    pub(super) async fn fetch(&self, key: Vec<u8>, options: GetOptions) -> Result<GetResponse, Failure> {
+        let get = |mut kv: KvClient| {
+            let (key, options) = (key.clone(), options.clone());
+            async move { kv.get(key, Some(options)).await }
+        };
+        self.link.call(Kind::Read, get).await
+    }
+
+    /// A page of keys, in as many fetches as its bytes ask for: etcd bounds an answer by keys alone.
+    pub(super) async fn page(&self, request: &RangeRequest) -> Result<Page> {
+        let (mut start, end) = self.prefix.range(&request.keys);
+        let mut page = Page { kvs: Vec::new(), revision: request.at.unwrap_or_default(), more: false };
+        let (mut at, mut bytes, mut count) = (request.at, 0, first_count(request));
+        loop {
+            let asked = if request.limit == 0 { count } else { count.min(request.limit - page.kvs.len()) };
+            let mut asking = options(at).with_range(end.clone()).with_limit(asked as i64);
+            if request.keys_only {
+                asking = asking.with_keys_only();
+            }
+            let answer = match self.fetch(start.clone(), asking).await {
+                Ok(answer) => answer.0,
+                Err(Failure::AnswerTooLarge) if asked > 1 => {
+                    count = asked / 4 + 1;
+                    continue;
+                }
+                Err(failure) => return Err(self.read_error(failure, request.at).await),
+            };
+            if at.is_none() {
+                // The rest of the page is read at the revision of its beginning.
+                let seen = answer.header.map_or(0, |header| header.revision);
+                page.revision = Revision(u64::try_from(seen).unwrap_or(0));
+                at = Some(page.revision);
+            }
+            let fetched = answer.kvs.len();
+            for found in answer.kvs {
+                if is_full(request, page.kvs.len(), bytes) {
+                    page.more = true;
+                    return Ok(page);
+                }
+                bytes += found.value.len();
+                page.kvs.push(self.prefix.strip(found));
+            }
+            let Some(last) = page.kvs.last().filter(|_| answer.more && fetched > 0) else { return Ok(page) };
+            if is_full(request, page.kvs.len(), bytes) {
+                page.more = true;
+                return Ok(page);
+            }
+            start = [&self.prefix.add(&last.key)[..], &[0]].concat();
+            count = next_count(request, page.kvs.len(), bytes, asked);
+        }
+    }
+
+    /// Commits or does not.
+    pub(super) async fn commit(&self, txn: &Txn) -> Result<Outcome> {
+        let lease = if txn.ops.iter().any(|op| matches!(op, Op::PutEphemeral(..))) {
+            Some(self.lease.id(&self.link).await?)
+        } else {
+            None
+        };
+        let compares: Vec<_> = txn.compares.iter().map(|compare| self.compare(compare)).collect();
+        let ops: Vec<_> = txn.ops.iter().map(|op| self.op(op, lease)).collect();
+        let request = PbTxn::new().when(compares).and_then(ops);
+        let make = |mut kv: KvClient| {
+            let request = request.clone();
+            async move { kv.txn(request).await }
+        };
+        match self.link.call(Kind::Write, make).await {
+            Ok(answer) if answer.succeeded() => Ok(Outcome::Committed(revision(answer.header()))),
+            Ok(_) => Ok(Outcome::Failed),
+            Err(failure) => {
+                if let (Failure::LeaseGone, Some(lease)) = (&failure, lease) {
+                    self.lease.forget(lease);
+                }
+                Err(match failure.into_error(Kind::Write) {
+                    Error::TooLarge { limit, .. } => Error::TooLarge { size: txn.size(), limit },
+                    error => error,
+                })
+            }
+        }
+    }
+
+    fn compare(&self, compare: &Compare) -> PbCompare {
+        match compare {
+            Compare::ModifiedAt(key, revision) => {
+                PbCompare::mod_revision(self.prefix.add(key), CompareOp::Equal, number(*revision))
+            }
+            Compare::Exists(key) => PbCompare::version(self.prefix.add(key), CompareOp::Greater, 0),
+        }
+    }
+
+    fn op(&self, op: &Op, lease: Option<i64>) -> TxnOp {
+        match op {
+            Op::Put(key, value) => TxnOp::put(self.prefix.add(key), &value[..], None),
+            Op::PutEphemeral(key, value) => {
+                let options = PutOptions::new().with_lease(lease.unwrap_or_default());
+                TxnOp::put(self.prefix.add(key), &value[..], Some(options))
+            }
+            Op::Delete(key) => TxnOp::delete(self.prefix.add(key), None),
+        }
+    }
+
+    /// The error of a read at a revision, which names the revisions that can be read.
+    pub(super) async fn read_error(&self, failure: Failure, at: Option<Revision>) -> Error {
+        let error = match (failure, at) {
+            (Failure::Compacted, Some(requested)) => {
+                self.oldest_kept().await.map(|oldest| Error::Compacted { requested, oldest })
+            }
+            (Failure::Future, Some(requested)) => {
+                self.newest().await.map(|newest| Error::Future { requested, newest })
+            }
+            (failure, _) => Ok(failure.into_error(Kind::Read)),
+        };
+        error.unwrap_or_else(|error| error)
+    }
+}
+
+/// Nothing was ever written at revision 1, the first of a cluster, so it shows what "before anything" shows; etcd would
+/// take zero for "now".
+fn options(at: Option<Revision>) -> GetOptions {
+    match at {
+        Some(at) => GetOptions::new().with_revision(number(at).max(1)),
+        None => GetOptions::new(),
+    }
+}
+
+fn is_full(request: &RangeRequest, keys: usize, bytes: usize) -> bool {
+    (request.limit != 0 && keys >= request.limit) || (request.max_bytes != 0 && bytes >= request.max_bytes)
+}
+
+fn first_count(request: &RangeRequest) -> usize {
+    if request.keys_only { MOST_BARE_KEYS } else { FIRST_KEYS }
+}
+
+/// How many keys to ask for next, from what the keys so far weighed; at most four times as many as before, since a few
+/// small values say little about the next.
+fn next_count(request: &RangeRequest, keys: usize, bytes: usize, asked: usize) -> usize {
+    if request.keys_only {
+        return MOST_BARE_KEYS;
+    }
+    let room = match request.max_bytes {
+        0 => AIM_BYTES,
+        most => (most - bytes).min(AIM_BYTES),
+    };
+    (room / (bytes / keys + 1) + 1).min(asked * 4).clamp(1, MOST_KEYS)
+}

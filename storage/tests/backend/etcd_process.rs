@@ -1,0 +1,145 @@
+//! A real etcd of one member for a test, ended with it.
+
+use std::{
+    fs::File,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use repot_storage::backend::{
+    Backend, Etcd,
+    etcd::{Options, Tls},
+};
+use tempfile::TempDir;
+
+/// How long etcd may take to answer on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often to try other ports: one may be taken between the look and the use.
+const ATTEMPTS: usize = 5;
+
+/// A running etcd.
+pub struct EtcdProcess {
+    child: Child,
+    tls: Option<ServerFiles>,
+    ports: [u16; 2],
+    dir: TempDir,
+}
+
+/// What an etcd that speaks TLS and asks for client certificates needs.
+#[derive(Clone)]
+pub struct ServerFiles {
+    pub ca: PathBuf,
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+    /// How its clients are set up.
+    pub client: Tls,
+}
+
+impl EtcdProcess {
+    /// Starts etcd and waits until it answers.
+    pub async fn start(tls: Option<ServerFiles>) -> Self {
+        for _ in 0..ATTEMPTS {
+            let dir = tempfile::tempdir().unwrap();
+            let ports = [free_port(), free_port()];
+            let child = spawn(dir.path(), ports, tls.as_ref());
+            let mut process = Self { child, tls: tls.clone(), ports, dir };
+            if process.answers().await {
+                return process;
+            }
+            eprintln!("etcd ended at its start: {}", process.log());
+        }
+        panic!("etcd does not start");
+    }
+
+    /// Ends etcd at once, as a crash does.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Stops the process without ending it: connections stay, nothing answers. And back.
+    pub fn signal(&self, signal: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+    }
+
+    /// Starts it again with its data.
+    pub async fn restart(&mut self) {
+        self.child = spawn(self.dir.path(), self.ports, self.tls.as_ref());
+        assert!(self.answers().await, "etcd does not start again: {}", self.log());
+    }
+
+    pub fn endpoint(&self) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://127.0.0.1:{}", self.ports[0])
+    }
+
+    pub fn options(&self) -> Options {
+        let tls = self.tls.as_ref().map(|tls| tls.client.clone()).unwrap_or_default();
+        // Leases shorter than the patience of any test.
+        Options { tls, lease: Duration::from_secs(2), ..Options::new(vec![self.endpoint()], "/repot.dev") }
+    }
+
+    /// Waits for the first answer; false where the process ended instead.
+    async fn answers(&mut self) -> bool {
+        let begin = Instant::now();
+        loop {
+            let handle = Etcd::connect(self.options()).await.unwrap();
+            if handle.revision().await.is_ok() {
+                return true;
+            }
+            if self.child.try_wait().unwrap().is_some() {
+                return false;
+            }
+            assert!(begin.elapsed() < PATIENCE, "etcd does not answer: {}", self.log());
+        }
+    }
+
+    fn log(&self) -> String {
+        let log = std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
+        log.lines().rev().take(5).collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl Drop for EtcdProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn spawn(dir: &Path, ports: [u16; 2], tls: Option<&ServerFiles>) -> Child {
+    let binary = binary();
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let (client, peer) =
+        (format!("{scheme}://127.0.0.1:{}", ports[0]), format!("http://127.0.0.1:{}", ports[1]));
+    let mut command = Command::new(&binary);
+    command.arg("--data-dir").arg(dir.join("data"));
+    command.args(["--name", "m", "--initial-cluster", &format!("m={peer}")]);
+    command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
+    command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+    // Alone, it need not wait long for an election.
+    command.args(["--heartbeat-interval", "20", "--election-timeout", "200"]);
+    if let Some(tls) = tls {
+        command.arg("--cert-file").arg(&tls.certificate).arg("--key-file").arg(&tls.key);
+        command.arg("--client-cert-auth").arg("--trusted-ca-file").arg(&tls.ca);
+    }
+    let log = File::options().create(true).append(true).open(dir.join("log")).unwrap();
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    command.spawn().unwrap_or_else(|error| panic!("cannot run {}: {error}", binary.display()))
+}
+
+/// From the test environment, else from where the testbed builds it.
+fn binary() -> PathBuf {
+    let built = || Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("target/testbed/bin/etcd");
+    let binary =
+        std::env::var_os("KUBEBUILDER_ASSETS").map_or_else(built, |dir| Path::new(&dir).join("etcd"));
+    assert!(binary.is_file(), "no etcd at {}: set KUBEBUILDER_ASSETS or build the testbed", binary.display());
+    binary
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
