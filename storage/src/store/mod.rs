@@ -1,14 +1,35 @@
-//! The store of objects.
+//! The store of objects: reads, writes, lists and watches over a backend, all of it sealed.
+//!
+//! Where to look: [`write`] how an object changes in one transaction, [`payload`] how it is read, [`hub`] the watch cache,
+//! [`collect`] how chunks go that no object names, [`epoch`] how revisions become versions.
 
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::stream::BoxStream;
+use tokio_util::sync::DropGuard;
 
 use crate::{Error, Keyring, Result, backend::Backend};
 
+mod collect;
+mod commit;
+mod core;
+mod epoch;
+mod housekeeping;
+mod hub;
+mod intent;
+mod path;
+mod payload;
+mod prepare;
+mod read;
 pub mod types;
+mod upload;
+mod write;
 
+use self::core::Core;
+pub use collect::CollectReport;
+use hub::Hubs;
+use intent::Intents;
 use types::{Draft, Key, List, ListRequest, Object, ResourceVersion, Scope, WatchItem};
 
 /// What can be set about a store.
@@ -17,6 +38,18 @@ pub struct StoreOptions {
     /// How long past versions stay readable: the window of `list` at a version, of `watch` after a version, and of reading
     /// the payload of an object that was replaced meanwhile. Not under [`StoreOptions::MIN_HISTORY`] in production.
     pub history: Duration,
+    /// How often chunks are collected that no object names. They are left over only by crashes and cut connections.
+    pub collect_every: Duration,
+    /// How long one write intent serves.
+    pub intent_rotation: Duration,
+    /// How old an intent may get before the collector takes it for forgotten; the longest that one write may take.
+    pub intent_patience: Duration,
+    /// Past events that are kept in memory for watches of one resource. Older ones are read from the backend.
+    pub ring_events: usize,
+    /// Bytes of heads that these events may hold.
+    pub ring_bytes: usize,
+    /// A watch tells its progress at most this often.
+    pub bookmark_every: Duration,
 }
 
 impl StoreOptions {
@@ -26,104 +59,188 @@ impl StoreOptions {
 
 impl Default for StoreOptions {
     fn default() -> Self {
-        Self { history: Self::MIN_HISTORY }
+        Self {
+            history: Self::MIN_HISTORY,
+            collect_every: Duration::from_secs(600),
+            intent_rotation: Duration::from_secs(60),
+            intent_patience: Duration::from_secs(900),
+            ring_events: 4096,
+            ring_bytes: 4 << 20,
+            bookmark_every: Duration::from_secs(1),
+        }
     }
 }
 
-/// What a pass of [`Store::collect`] did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CollectReport {
-    /// Chunks that were looked at.
-    pub chunks: u64,
-    /// Chunks that were removed because no object can name them any more.
-    pub removed: u64,
+/// A store of sealed objects. Cheap to clone; all clones are one store.
+///
+/// # Guarantees
+/// - A write that was acknowledged survives a crash. It happened entirely; one that was not, entirely or not at all.
+/// - Reads without a version see every write that was acknowledged before, by whichever replica.
+/// - Nothing but keys rests in clear, and nothing that was altered, moved, cut or swapped is ever returned.
+///
+/// # Errors
+/// [`Error`]. What is wrong with one object never hides another. Calls may be dropped at any time: a write that was
+/// dropped happened entirely or not at all.
+#[derive(Clone, Debug)]
+pub struct Store {
+    inner: Arc<Inner>,
 }
 
-/// A store of sealed objects. Cheap to clone; all clones are one store.
-#[derive(Clone, Debug)]
-pub struct Store {}
+#[derive(Debug)]
+struct Inner {
+    core: Arc<Core>,
+    intents: Arc<Intents>,
+    hubs: Hubs,
+    /// Background work ends with the last handle, also where nobody calls [`Store::close`].
+    _stop: DropGuard,
+}
 
 impl Store {
     /// Opens the store that rests in a backend, or founds it.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] where a newer program wrote the store; [`Error::Unavailable`].
     pub async fn open(backend: Arc<dyn Backend>, keys: Arc<Keyring>, options: StoreOptions) -> Result<Self> {
-        let _ = (backend, keys, options);
-        Err(Error::Unavailable(String::new()))
+        let core = Arc::new(Core::new(backend, keys, options).await?);
+        let intents = Arc::new(Intents::new(Arc::clone(&core)));
+        core.tasks.spawn(housekeeping::run(Arc::clone(&core), Arc::clone(&intents)));
+        let (hubs, _stop) = (Hubs::new(Arc::clone(&core)), core.stop.clone().drop_guard());
+        Ok(Self { inner: Arc::new(Inner { core, intents, hubs, _stop }) })
     }
 
     /// The newest version (linearizable).
     pub async fn current(&self) -> Result<ResourceVersion> {
-        Err(Error::Unavailable(String::new()))
+        let core = &self.inner.core;
+        Ok(core.version(core.revision().await?))
     }
 
     /// The newest state of an object (linearizable): the head; the payload is read with [`Store::payload`].
     pub async fn get(&self, key: &Key) -> Result<Option<Object>> {
-        let _ = key;
-        Err(Error::Unavailable(String::new()))
+        self.inner.core.get(key).await
     }
 
-    /// The payload of this state of the object, in order, piece by piece.
+    /// The payload of this state of the object, in order, in pieces of less than a MiB. A few pieces are read ahead.
+    ///
+    /// # Errors
+    /// [`Error::Expired`] where the object was replaced or removed longer ago than the history goes.
     pub fn payload(&self, object: &Object) -> BoxStream<'static, Result<Bytes>> {
-        let _ = object;
-        Box::pin(futures::stream::empty())
+        payload::Reader::new(Arc::clone(&self.inner.core), object.clone()).stream()
     }
 
-    /// The whole payload of this state of the object.
+    /// The whole payload of this state of the object, in one allocation.
+    ///
+    /// # Errors
+    /// As of [`Store::payload`].
     pub async fn payload_bytes(&self, object: &Object) -> Result<Bytes> {
-        let _ = object;
-        Err(Error::Unavailable(String::new()))
+        payload::Reader::new(Arc::clone(&self.inner.core), object.clone()).whole().await
     }
 
     /// Stores a new object. [`Error::Exists`] if there is one at this key.
     pub async fn create(&self, key: &Key, draft: Draft) -> Result<Object> {
-        let _ = (key, draft);
-        Err(Error::Unavailable(String::new()))
+        self.inner.intents.write(key, None, draft).await
     }
 
-    /// Replaces an object. [`Error::Conflict`] if `current` is not its newest state.
+    /// Replaces an object. [`Error::Conflict`] if `current` is not its newest state; [`Error::Invalid`] if the draft has
+    /// another uid.
     pub async fn update(&self, current: &Object, draft: Draft) -> Result<Object> {
-        let _ = (current, draft);
-        Err(Error::Unavailable(String::new()))
+        if draft.uid != current.uid {
+            return Err(Error::Invalid("the uid of an object never changes"));
+        }
+        self.inner.intents.write(&current.key, Some(current), draft).await
     }
 
-    /// Removes an object and returns its last state. [`Error::Conflict`] if `current` is not its newest state.
+    /// Removes an object and returns its last state, with the version of the removal. [`Error::Conflict`] if `current` is
+    /// not its newest state.
     pub async fn delete(&self, current: &Object) -> Result<Object> {
-        let _ = current;
-        Err(Error::Unavailable(String::new()))
+        self.inner.intents.remove(current).await
     }
 
-    /// A page of objects, all as of one version. It may hold fewer than the limit and still have a `next`.
+    /// A page of objects, all as of one version. It is bounded in bytes too: it may hold fewer than the limit, even where
+    /// that is zero, and still have a `next`. To go on, ask again with `at` the version of this page and `after` its `next`.
+    ///
+    /// # Errors
+    /// [`Error::Expired`] and [`Error::Future`] where `at` cannot be read. An object that does not open is an error in the
+    /// list, in its place.
     pub async fn list(&self, request: ListRequest) -> Result<List> {
-        let _ = request;
-        Err(Error::Unavailable(String::new()))
+        self.inner.core.list(request).await
     }
 
-    /// All objects of a scope in one list, from memory where possible: as of `at_least` or newer, `None`: of now.
+    /// All objects of a scope in one list, from memory where that is recent enough: as of `at_least` or newer; `None`: as
+    /// of everything that was acknowledged before the call.
+    ///
+    /// # Errors
+    /// [`Error::Future`] if the store has not reached `at_least` yet.
     pub async fn list_cached(&self, scope: &Scope, at_least: Option<ResourceVersion>) -> Result<List> {
-        let _ = (scope, at_least);
-        Err(Error::Unavailable(String::new()))
+        self.inner.hubs.list(scope, at_least).await
     }
 
-    /// Everything that happens in a scope after a version, exactly once and in order. The stream ends after an error.
+    /// Everything that happens in a scope after a version, exactly once and in order. The stream ends after an error, and
+    /// without one when the store is closed.
+    ///
+    /// # Errors
+    /// From the call or as an item: [`Error::Expired`] where `after` is older than the history; [`Error::Slow`] where the
+    /// watcher did not keep up; [`Error::Unavailable`] where the backend lost the thread; [`Error::Corrupt`] and
+    /// [`Error::Sealing`] where an object does not open. But for the last two, watching again after the last version that
+    /// was delivered, or listing again if that is expired, goes on without a gap.
     pub async fn watch(
         &self,
         scope: &Scope,
         after: ResourceVersion,
     ) -> Result<BoxStream<'static, Result<WatchItem>>> {
-        let _ = (scope, after);
-        Err(Error::Unavailable(String::new()))
+        self.inner.hubs.watch(scope, after).await
     }
 
-    /// Waits until the store has reached a version; [`Error::Future`] if it has not in time.
+    /// Waits until the store has reached a version.
+    ///
+    /// # Errors
+    /// [`Error::Future`] if it has not in time.
     pub async fn wait_until(&self, version: ResourceVersion, timeout: Duration) -> Result<()> {
-        let _ = (version, timeout);
-        Err(Error::Unavailable(String::new()))
+        let reached = async {
+            let mut pause = Duration::from_millis(5);
+            loop {
+                let current = self.current().await?;
+                if current >= version {
+                    return Ok::<(), Error>(());
+                }
+                // Nobody tells: the write may come from another replica and from any resource.
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(Duration::from_millis(100));
+            }
+        };
+        match tokio::time::timeout(timeout, reached).await {
+            Ok(result) => result,
+            Err(_) => Err(Error::Future { current: self.current().await? }),
+        }
     }
 
-    /// One pass of collection: removes chunks that no object can name any more.
+    /// One pass of collection: removes chunks that no object can name any more. Any replica may do so at any time.
+    ///
+    /// # Errors
+    /// [`Error::Expired`] where a pass took longer than the history; nothing is lost by that.
     pub async fn collect(&self) -> Result<CollectReport> {
-        Err(Error::Unavailable(String::new()))
+        self.inner.core.collect().await
+    }
+
+    /// Makes the newest version larger than `mark`, the largest version that clients may have seen: to be called after a
+    /// store was imported, restored from an older copy or moved to another backend, before anybody is served.
+    ///
+    /// # Assumptions
+    /// No other handle, in this process or elsewhere, has the store open.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`], [`Error::Damaged`].
+    pub async fn raise_past(&self, mark: ResourceVersion) -> Result<()> {
+        let core = &self.inner.core;
+        core.epoch.raise_past(&*core.backend, mark).await
     }
 
     /// Stops background work. Streams end; the backend is closed.
-    pub async fn close(&self) {}
+    pub async fn close(&self) {
+        let core = &self.inner.core;
+        core.stop.cancel();
+        self.inner.intents.close().await;
+        core.tasks.close();
+        core.tasks.wait().await;
+        core.backend.close().await;
+    }
 }

@@ -1,6 +1,6 @@
 //! The words that callers of the store use. Nothing in here does I/O.
 
-use std::fmt;
+use std::{cmp::Ordering, fmt};
 
 use bytes::Bytes;
 use uuid::Uuid;
@@ -8,7 +8,9 @@ use uuid::Uuid;
 use crate::backend::Revision;
 
 /// Where an object rests: `/registry/<group>/<resource>/[<namespace>/]<name>` under the store's prefix.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+///
+/// Keys sort as their paths do, so that a list from memory has the order of a list from the store.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     /// API group, such as `core.gardener.cloud`.
     pub group: String,
@@ -18,6 +20,27 @@ pub struct Key {
     pub namespace: String,
     /// Object name.
     pub name: String,
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // As bytes with the slash behind them: `a-b/x` sorts before `a/x`.
+        fn path(key: &Key) -> impl Iterator<Item = &u8> {
+            let slash = || b"/".iter();
+            let namespace = key.namespace.as_bytes().iter();
+            let slash_after_namespace = if key.namespace.is_empty() { b"".iter() } else { slash() };
+            let scope =
+                key.group.as_bytes().iter().chain(slash()).chain(key.resource.as_bytes()).chain(slash());
+            scope.chain(namespace).chain(slash_after_namespace).chain(key.name.as_bytes())
+        }
+        path(self).cmp(path(other))
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl fmt::Display for Key {

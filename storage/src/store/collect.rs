@@ -1,0 +1,210 @@
+//! Collection: removes chunks that no object names and none can come to name.
+//!
+//! Why it never removes a chunk that somebody needs. All of the following is read as of one revision `R`.
+//!
+//! 1. A chunk comes to be named in two ways only: by the commit that wrote it, or by an update of a record that names it
+//!    already (an update takes over only chunks of the very state that its commit compares).
+//! 2. A commit that wrote chunks beforehand compares, in its transaction, that the intent whose number they carry is still
+//!    as it was made. Intents are made before their first chunk, and a number is never used again. So when a chunk is there
+//!    at `R` and its intent is not, the intent is gone for good, and the commit happened at or before `R` or never will. A
+//!    chunk that was written by the same transaction as its record needs no intent: there, the commit is at or before `R`.
+//! 3. So if at `R` the intent is gone and no record names the chunk, no record names it at any later time. It may be removed
+//!    at any later time, whatever others do meanwhile.
+//! 4. Which records could name chunks of a uid is told by its owners: an owner is put by the transaction that makes a
+//!    record name chunks and removed by the one that makes it name none.
+//!
+//! Whoever reads the chunk at an older revision still can, until compaction: that is the history window. Where a record of
+//! an owner cannot be opened, nothing of its uid is removed.
+//!
+//! A writer that pauses longer than the patience for intents loses its intent here, and starts again: its commit fails.
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use uuid::Uuid;
+
+use super::{core::Core, intent, path};
+use crate::{
+    Result,
+    backend::{Compare, KeyValue, Op, RangeRequest, Revision, Txn, prefix_range},
+    chunk,
+    store::path::Beneath,
+};
+
+/// Keys in one page.
+const PAGE: usize = 1000;
+
+/// What a pass of [`Store::collect`](crate::Store::collect) did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CollectReport {
+    /// Chunks that were looked at.
+    pub chunks: u64,
+    /// Chunks that were removed because no object can name them any more.
+    pub removed: u64,
+    /// Chunks that no object names, but one may come to: they are being written.
+    pub in_flight: u64,
+    /// Objects that could not be opened, so that their chunks were left alone.
+    pub unreadable: u64,
+}
+
+/// One pass. Holds the chunk map of one uid and a page of keys at a time.
+struct Pass<'a> {
+    core: &'a Core,
+    at: Revision,
+    intents: HashSet<u64>,
+    report: CollectReport,
+    garbage: Vec<Bytes>,
+    uid: Option<Uuid>,
+    owners: Vec<Bytes>,
+    named: Option<Named>,
+}
+
+/// The chunks of one uid that records name.
+enum Named {
+    These(HashSet<chunk::Id>),
+    /// A record cannot be opened: it may name any.
+    Unknown,
+}
+
+impl Core {
+    /// See [`Store::collect`](super::Store::collect).
+    pub(crate) async fn collect(&self) -> Result<CollectReport> {
+        self.forget_old_intents().await?;
+        let at = self.revision().await?;
+        let mut pass = Pass {
+            core: self,
+            at,
+            intents: HashSet::new(),
+            report: CollectReport::default(),
+            garbage: Vec::new(),
+            uid: None,
+            owners: Vec::new(),
+            named: None,
+        };
+        let mut intents = Pages::new(self, path::INTENTS, Some(at), true);
+        while let Some(page) = intents.next().await? {
+            pass.intents.extend(page.iter().filter_map(|kv| path::parse_intent(&kv.key)));
+        }
+        let mut chunks = Pages::new(self, path::CHUNKS, Some(at), true);
+        while let Some(page) = chunks.next().await? {
+            for kv in page {
+                pass.meet(&kv.key).await?;
+            }
+            pass.remove().await?;
+        }
+        Ok(pass.report)
+    }
+
+    /// Removes intents that their writers forgot, or never came back to.
+    async fn forget_old_intents(&self) -> Result<()> {
+        let mut intents = Pages::new(self, path::INTENTS, None, false);
+        while let Some(page) = intents.next().await? {
+            for kv in page.into_iter().filter(|kv| intent::age(kv) > Some(self.options.intent_patience)) {
+                let compares = vec![Compare::ModifiedAt(kv.key.clone(), kv.modified)];
+                let txn = Txn { compares, ops: vec![Op::Delete(kv.key)] };
+                self.backend.txn(txn).await.map_err(|error| self.error(error))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Pass<'_> {
+    /// Judges one key under the prefix of chunks. They come sorted: by uid, and owners first.
+    async fn meet(&mut self, key: &Bytes) -> Result<()> {
+        match path::parse_chunk(key) {
+            Some(Beneath::Owner(uid, record)) => {
+                self.turn_to(uid);
+                self.owners.push(record);
+            }
+            Some(Beneath::Chunk(uid, id)) => {
+                self.turn_to(uid);
+                self.report.chunks += 1;
+                if self.is_named(uid, &id).await? {
+                    return Ok(());
+                }
+                if self.intents.contains(&chunk::intent_of(&id)) {
+                    self.report.in_flight += 1;
+                } else {
+                    self.garbage.push(key.clone());
+                }
+            }
+            None => tracing::warn!("a key among the chunks is none of ours; left alone"),
+        }
+        Ok(())
+    }
+
+    fn turn_to(&mut self, uid: Uuid) {
+        if self.uid != Some(uid) {
+            self.uid = Some(uid);
+            self.owners.clear();
+            self.named = None;
+        }
+    }
+
+    async fn is_named(&mut self, uid: Uuid, id: &chunk::Id) -> Result<bool> {
+        if self.named.is_none() {
+            self.named = Some(self.read_owners(uid).await?);
+        }
+        Ok(match &self.named {
+            Some(Named::These(ids)) => ids.contains(id),
+            Some(Named::Unknown) | None => true,
+        })
+    }
+
+    async fn read_owners(&mut self, uid: Uuid) -> Result<Named> {
+        let mut ids = HashSet::new();
+        for record in std::mem::take(&mut self.owners) {
+            let found = self.core.backend.get(record, Some(self.at)).await;
+            let Some(kv) = found.map_err(|error| self.core.error(error))? else { continue };
+            match self.core.open(kv, self.at).await {
+                Ok(object) if object.uid == uid => {
+                    ids.extend(object.record.payload.chunks().iter().map(|chunk| chunk.id));
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "chunks of an object that does not open are left alone");
+                    self.report.unreadable += 1;
+                    return Ok(Named::Unknown);
+                }
+            }
+        }
+        Ok(Named::These(ids))
+    }
+
+    async fn remove(&mut self) -> Result<()> {
+        let most = self.core.backend.limits().txn_ops;
+        while !self.garbage.is_empty() {
+            let now: Vec<_> = self.garbage.drain(..self.garbage.len().min(most)).map(Op::Delete).collect();
+            let count = now.len() as u64;
+            let txn = Txn { compares: Vec::new(), ops: now };
+            self.core.backend.txn(txn).await.map_err(|error| self.core.error(error))?;
+            self.report.removed += count;
+        }
+        Ok(())
+    }
+}
+
+/// All keys under a prefix, page by page, as of one revision.
+struct Pages<'a> {
+    core: &'a Core,
+    request: Option<RangeRequest>,
+}
+
+impl<'a> Pages<'a> {
+    fn new(core: &'a Core, prefix: &str, at: Option<Revision>, keys_only: bool) -> Self {
+        let keys = prefix_range(prefix.as_bytes());
+        Self { core, request: Some(RangeRequest { keys, at, limit: PAGE, max_bytes: 0, keys_only }) }
+    }
+
+    async fn next(&mut self) -> Result<Option<Vec<KeyValue>>> {
+        let Some(mut request) = self.request.take() else { return Ok(None) };
+        let page = self.core.backend.range(request.clone()).await.map_err(|error| self.core.error(error))?;
+        if let Some(last) = page.kvs.last().filter(|_| page.more) {
+            request.keys.start = path::after(&last.key);
+            request.at = Some(page.revision);
+            self.request = Some(request);
+        }
+        Ok(Some(page.kvs))
+    }
+}

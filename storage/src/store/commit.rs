@@ -1,0 +1,188 @@
+//! Committing: one transaction that happens entirely or not, and finding out which where the backend cannot say.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::StreamExt;
+
+use super::{core::Core, path};
+use crate::{
+    Error, Result,
+    backend::{self, KeyEvent, KeyValue, Outcome, Revision, Txn, WatchItem},
+    record::Token,
+};
+
+/// How often a transaction of unknown outcome is sent again.
+const TRIES: usize = 4;
+/// How long history is searched for a write.
+const SEARCH: Duration = Duration::from_secs(5);
+
+/// A transaction on one record. It compares the record with `expected`, so it can happen only once, however often it is
+/// sent: that is what makes sending it again safe.
+pub(crate) struct Commit {
+    /// Path of the record.
+    pub path: Bytes,
+    /// The revision of the record it replaces; zero: there is none.
+    pub expected: Revision,
+    /// What it leaves in the record; `None`: it removes it.
+    pub token: Option<Token>,
+    /// A revision before the transaction was first sent.
+    pub before: Revision,
+    /// Comparisons and changes.
+    pub txn: Txn,
+}
+
+/// What became of it.
+pub(crate) enum Verdict {
+    /// Durable, at this revision.
+    Committed(Revision),
+    /// Nothing was done, because the record is not the expected one.
+    Overtaken,
+    /// Nothing was done although the record is the expected one: something else that was compared does not hold.
+    Refused,
+}
+
+enum Trace {
+    /// Happened.
+    Found(Revision),
+    /// Has not happened, but still might.
+    Pending,
+    /// Has not happened and cannot any more: the record changed.
+    Lost,
+}
+
+impl Core {
+    /// Commits, or tells why not. [`Error::UnknownOutcome`] only where reading back failed too.
+    pub(crate) async fn commit(&self, commit: Commit) -> Result<Verdict> {
+        let mut doubt = None;
+        for _ in 0..TRIES {
+            match self.backend.txn(commit.txn.clone()).await {
+                Ok(Outcome::Committed(revision)) => return Ok(Verdict::Committed(self.met(revision))),
+                Ok(Outcome::Failed) => return self.failed(&commit, doubt).await,
+                Err(backend::Error::Unknown(what)) => match self.trace(&commit).await {
+                    Ok(Trace::Found(revision)) => return Ok(Verdict::Committed(self.met(revision))),
+                    Ok(Trace::Lost) => return Ok(Verdict::Overtaken),
+                    Ok(Trace::Pending) => doubt = Some(what),
+                    Err(error) => {
+                        return Err(Error::UnknownOutcome(format!("{what}; reading back: {error}")));
+                    }
+                },
+                Err(error) => return Err(in_doubt(self.error(error), doubt)),
+            }
+        }
+        Err(Error::UnknownOutcome(doubt.unwrap_or_default()))
+    }
+
+    /// A comparison did not hold. After a try of unknown outcome, that may be because that try happened.
+    async fn failed(&self, commit: &Commit, doubt: Option<String>) -> Result<Verdict> {
+        let trace = if doubt.is_some() { self.trace(commit).await } else { self.look(commit).await };
+        match trace {
+            Ok(Trace::Found(revision)) => Ok(Verdict::Committed(self.met(revision))),
+            Ok(Trace::Lost) => Ok(Verdict::Overtaken),
+            Ok(Trace::Pending) => Ok(Verdict::Refused),
+            Err(error) => Err(in_doubt(error, doubt)),
+        }
+    }
+
+    /// Looks at the record only: enough where the transaction is known not to have happened.
+    async fn look(&self, commit: &Commit) -> Result<Trace> {
+        let (now, _) = self.read(&commit.path).await?;
+        let modified = now.as_ref().map_or(Revision(0), |kv| kv.modified);
+        Ok(if modified == commit.expected { Trace::Pending } else { Trace::Lost })
+    }
+
+    /// Looks for traces of the transaction, in the record and, where others wrote meanwhile, in its history.
+    async fn trace(&self, commit: &Commit) -> Result<Trace> {
+        let (now, at) = self.read(&commit.path).await?;
+        let exists = now.is_some();
+        let modified = now.as_ref().map_or(Revision(0), |kv| kv.modified);
+        if let Some(kv) = now
+            && self.is_ours(commit, kv, at).await
+        {
+            return Ok(Trace::Found(modified));
+        }
+        if modified == commit.expected && exists {
+            return Ok(Trace::Pending);
+        }
+        // Gone, or somebody else's. What was expected to be absent may have come and gone in between.
+        let search = tokio::time::timeout(SEARCH, self.search(commit, at));
+        match search.await.map_err(|_| Error::Unavailable("searching the history took too long".into()))?? {
+            Some(revision) => Ok(Trace::Found(revision)),
+            None if modified == commit.expected => Ok(Trace::Pending),
+            None => Ok(Trace::Lost),
+        }
+    }
+
+    /// Searches the history of the record up to revision `until`.
+    async fn search(&self, commit: &Commit, until: Revision) -> Result<Option<Revision>> {
+        let after = commit.before.max(commit.expected);
+        let watch = self.backend.watch(commit.path.clone(), after, Duration::from_millis(100));
+        let mut items = watch.await.map_err(|error| self.error(error))?;
+        self.backend.nudge().await;
+        while let Some(item) = items.next().await {
+            match item.map_err(|error| self.error(error))? {
+                WatchItem::Events(events) => {
+                    for event in events.into_iter().filter(|event| event.key == commit.path) {
+                        if event.revision > until {
+                            return Ok(None);
+                        }
+                        if let Some(revision) = self.is_trace(commit, event).await {
+                            return Ok(Some(revision));
+                        }
+                    }
+                }
+                WatchItem::Progress(revision) if revision >= until => return Ok(None),
+                WatchItem::Progress(_) => {}
+            }
+        }
+        Err(Error::Unavailable("the history ended early".into()))
+    }
+
+    async fn is_trace(&self, commit: &Commit, event: KeyEvent) -> Option<Revision> {
+        let revision = event.revision;
+        match (event.now, commit.token) {
+            (Some(kv), Some(_)) => self.is_ours(commit, kv, revision).await.then_some(revision),
+            // The version that was to be removed is gone, by whomever: that is what was asked for.
+            (None, None) => event.before.is_some_and(|kv| kv.modified == commit.expected).then_some(revision),
+            (Some(_), None) | (None, Some(_)) => None,
+        }
+    }
+
+    async fn is_ours(&self, commit: &Commit, kv: KeyValue, at: Revision) -> bool {
+        let Some(token) = commit.token else { return false };
+        self.open(kv, at).await.is_ok_and(|object| object.record.token == token)
+    }
+
+    /// Removes, some time soon, chunks that nobody can name any more. What stays, the collector removes.
+    pub(crate) fn sweep_later(self: &Arc<Self>, keys: Vec<Bytes>) {
+        if !keys.is_empty() {
+            let core = Arc::clone(self);
+            self.tasks.spawn(async move { core.sweep(keys).await });
+        }
+    }
+
+    async fn sweep(&self, mut keys: Vec<Bytes>) {
+        let most = self.backend.limits().txn_ops;
+        while !keys.is_empty() {
+            let rest = keys.split_off(keys.len().min(most));
+            let ops = std::mem::replace(&mut keys, rest).into_iter().map(backend::Op::Delete).collect();
+            if let Err(error) = self.backend.txn(Txn { compares: Vec::new(), ops }).await {
+                tracing::debug!(%error, "unused chunks are left to the collector");
+                return;
+            }
+        }
+    }
+}
+
+/// A failure that came after a try whose outcome is unknown does not say that nothing was done.
+fn in_doubt(error: Error, doubt: Option<String>) -> Error {
+    match doubt {
+        Some(what) => Error::UnknownOutcome(format!("{what}; then: {error}")),
+        None => error,
+    }
+}
+
+/// The chunks of a list as keys.
+pub(crate) fn chunk_keys(uid: uuid::Uuid, chunks: &[crate::chunk::ChunkRef]) -> Vec<Bytes> {
+    chunks.iter().map(|chunk| path::chunk(uid, &chunk.id)).collect()
+}

@@ -1,0 +1,152 @@
+//! What all parts of a store share: the backend, the keys, and how a record becomes an object.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use bytes::Bytes;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{
+    StoreOptions,
+    epoch::Epoch,
+    path,
+    types::{Key, Object, ResourceVersion},
+};
+use crate::{
+    Error, Keyring, Result,
+    backend::{self, Backend, KeyValue, RangeRequest, Revision},
+    keyring, record,
+};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Core {
+    /// Where it all rests.
+    pub backend: Arc<dyn Backend>,
+    /// What wraps data keys.
+    pub keys: Arc<Keyring>,
+    /// What was set at opening.
+    pub options: StoreOptions,
+    /// Versions from revisions.
+    pub epoch: Epoch,
+    /// Cancelled when the store is closed or its last handle is dropped.
+    pub stop: CancellationToken,
+    /// Background work, to be waited for when the store is closed.
+    pub tasks: TaskTracker,
+    /// The newest revision this handle has met.
+    seen: AtomicU64,
+}
+
+impl Core {
+    pub(crate) async fn new(
+        backend: Arc<dyn Backend>,
+        keys: Arc<Keyring>,
+        options: StoreOptions,
+    ) -> Result<Self> {
+        let epoch = Epoch::load(&*backend).await?;
+        let (stop, tasks, seen) = (CancellationToken::new(), TaskTracker::new(), AtomicU64::new(0));
+        let core = Self { backend, keys, options, epoch, stop, tasks, seen };
+        core.revision().await?;
+        Ok(core)
+    }
+
+    /// The newest revision (linearizable).
+    pub(crate) async fn revision(&self) -> Result<Revision> {
+        let revision = self.backend.revision().await.map_err(|error| self.error(error))?;
+        Ok(self.met(revision))
+    }
+
+    /// Remembers a revision that this handle has met.
+    pub(crate) fn met(&self, revision: Revision) -> Revision {
+        self.seen.fetch_max(revision.0, Ordering::Relaxed);
+        revision
+    }
+
+    /// The newest revision this handle has met: whatever it does from now on happens later.
+    pub(crate) fn seen(&self) -> Revision {
+        Revision(self.seen.load(Ordering::Relaxed))
+    }
+
+    /// The newest version of the record at this path, and the revision at which it was read.
+    pub(crate) async fn read(&self, path: &Bytes) -> Result<(Option<KeyValue>, Revision)> {
+        // A range, not a get: a get does not tell at which revision it read, and the chunks of an object that was last
+        // written before the history window can be read only at a revision inside it.
+        let request =
+            RangeRequest { keys: path::only(path), at: None, limit: 1, max_bytes: 0, keys_only: false };
+        let mut page = self.backend.range(request).await.map_err(|error| self.error(error))?;
+        Ok((page.kvs.pop(), self.met(page.revision)))
+    }
+
+    /// Opens a record that was read at revision `at`.
+    pub(crate) async fn open(&self, kv: KeyValue, at: Revision) -> Result<Object> {
+        let Some(key) = path::parse_record(&kv.key) else {
+            return Err(Error::Corrupt { key: foreign(&kv.key), what: "its key is not that of an object" });
+        };
+        match self.open_record(&key, &kv, at).await {
+            Ok(object) => Ok(object),
+            Err(Broken::What(what)) => Err(Error::Corrupt { key, what }),
+            Err(Broken::Key(keyring::Error::Altered)) => Err(Error::Corrupt {
+                key,
+                what: "its data key was altered or moved, or the wrapping key changed",
+            }),
+            Err(Broken::Key(source)) => Err(Error::Sealing { key, source }),
+        }
+    }
+
+    async fn open_record(&self, key: &Key, kv: &KeyValue, at: Revision) -> Result<Object, Broken> {
+        let sealed = record::Sealed::parse(kv.value.clone()).map_err(Broken::What)?;
+        let unwrapped = self.keys.unwrap(key, &kv.key, &sealed.wrapped).await.map_err(Broken::Key)?;
+        let (uid, wrapped) = (sealed.uid, sealed.wrapped.clone());
+        let opened = sealed.open(&kv.key, &unwrapped.key).map_err(Broken::What)?;
+        Ok(Object {
+            key: key.clone(),
+            uid,
+            version: self.epoch.version(kv.modified),
+            meta: opened.meta,
+            summary: opened.summary,
+            payload_len: opened.payload_len,
+            stale: unwrapped.stale,
+            at,
+            modified: kv.modified,
+            record: Arc::new(record::Opened {
+                key: unwrapped.key,
+                wrapped,
+                token: opened.token,
+                payload: opened.payload,
+            }),
+        })
+    }
+
+    /// What a failure of the backend means to a caller of the store.
+    pub(crate) fn error(&self, error: backend::Error) -> Error {
+        match error {
+            backend::Error::Compacted { oldest, .. } => Error::Expired { oldest: self.version(oldest) },
+            backend::Error::Future { newest, .. } => Error::Future { current: self.version(newest) },
+            backend::Error::TooLarge { size, limit } => Error::TooLarge { size, limit },
+            backend::Error::NoSpace(what) => Error::NoSpace(what),
+            backend::Error::Unavailable(what) => Error::Unavailable(what),
+            backend::Error::Refused(what) => Error::Damaged(format!("the backend refused a request: {what}")),
+            backend::Error::Unknown(what) => Error::UnknownOutcome(what),
+            backend::Error::Corrupt(what) => Error::Damaged(what),
+        }
+    }
+
+    /// The version of a revision.
+    pub(crate) fn version(&self, revision: Revision) -> ResourceVersion {
+        self.epoch.version(revision)
+    }
+}
+
+/// Why a record did not open.
+enum Broken {
+    What(record::What),
+    Key(keyring::Error),
+}
+
+/// Something to call a record whose path is not that of an object.
+fn foreign(path: &[u8]) -> Key {
+    let name = String::from_utf8_lossy(path).into_owned();
+    Key { group: String::new(), resource: String::new(), namespace: String::new(), name }
+}

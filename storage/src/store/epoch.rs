@@ -1,0 +1,106 @@
+//! The epoch of a store: its format, and how revisions of the backend become versions that clients see.
+//!
+//! `version = revision + offset`. Revisions start again where a store is imported, restored from an older copy or moved to
+//! another backend; raising the offset past every version ever shown keeps versions from going back. This is the one place
+//! where one is made into the other.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use prost::Message;
+
+use super::{path, types::ResourceVersion};
+use crate::{
+    Error, Result,
+    backend::{Backend, Compare, Op, Outcome, Revision, Txn},
+};
+
+/// The format this code writes. One that is newer is refused: it may mean something else.
+const FORMAT: u32 = 1;
+
+#[derive(Clone, PartialEq, Message)]
+struct Stored {
+    #[prost(uint32, tag = "1")]
+    format: u32,
+    #[prost(uint64, tag = "2")]
+    offset: u64,
+}
+
+/// The epoch of an open store.
+#[derive(Debug)]
+pub(crate) struct Epoch {
+    offset: AtomicU64,
+}
+
+impl Epoch {
+    /// Reads the epoch, or founds it in an empty store. Two replicas may do so at once.
+    pub(crate) async fn load(backend: &dyn Backend) -> Result<Self> {
+        let first = Stored { format: FORMAT, offset: 0 };
+        if read(backend).await?.is_none() {
+            write(backend, first, Revision(0)).await?;
+        }
+        let (stored, _) =
+            read(backend).await?.ok_or_else(|| Error::Damaged("the epoch was removed".into()))?;
+        if stored.format != FORMAT {
+            return Err(Error::Damaged(format!(
+                "the store has format {}, this program knows {FORMAT}; use the program that wrote it",
+                stored.format
+            )));
+        }
+        Ok(Self { offset: AtomicU64::new(stored.offset) })
+    }
+
+    /// The version of a revision.
+    pub(crate) fn version(&self, revision: Revision) -> ResourceVersion {
+        ResourceVersion(revision.0.saturating_add(self.offset.load(Ordering::Relaxed)))
+    }
+
+    /// The revision of a version; a version of an earlier epoch is before everything.
+    pub(crate) fn revision(&self, version: ResourceVersion) -> Revision {
+        Revision(version.0.saturating_sub(self.offset.load(Ordering::Relaxed)))
+    }
+
+    /// Raises the offset so far that the newest version is above `mark`. To be called right after opening a store that
+    /// was imported or restored, before it serves, and while no other replica has it open: they would go on with the old.
+    pub(crate) async fn raise_past(&self, backend: &dyn Backend, mark: ResourceVersion) -> Result<()> {
+        let (stored, modified) =
+            read(backend).await?.ok_or_else(|| Error::Damaged("the epoch was removed".into()))?;
+        let newest = backend.revision().await.map_err(damaged_or_unavailable)?;
+        let offset = (mark.0 + 1).saturating_sub(newest.0);
+        if offset > stored.offset {
+            write(backend, Stored { offset, ..stored }, modified).await?;
+        }
+        let (now, _) = read(backend).await?.ok_or_else(|| Error::Damaged("the epoch was removed".into()))?;
+        self.offset.store(now.offset, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+async fn read(backend: &dyn Backend) -> Result<Option<(Stored, Revision)>> {
+    let found = backend.get(path::EPOCH.into(), None).await.map_err(damaged_or_unavailable)?;
+    let decode = |kv: crate::backend::KeyValue| {
+        let stored =
+            Stored::decode(kv.value).map_err(|_| Error::Damaged("the epoch cannot be read".into()))?;
+        Ok((stored, kv.modified))
+    };
+    found.map(decode).transpose()
+}
+
+/// Writes the epoch if it is still as it was read. If it is not, somebody else was quicker and the caller reads again.
+async fn write(backend: &dyn Backend, stored: Stored, expected: Revision) -> Result<Outcome> {
+    let key = Bytes::from(path::EPOCH);
+    let txn = Txn {
+        compares: vec![Compare::ModifiedAt(key.clone(), expected)],
+        ops: vec![Op::Put(key, stored.encode_to_vec().into())],
+    };
+    backend.txn(txn).await.map_err(damaged_or_unavailable)
+}
+
+/// For calls that know no object and no version yet.
+fn damaged_or_unavailable(error: crate::backend::Error) -> Error {
+    match error {
+        crate::backend::Error::Corrupt(what) => Error::Damaged(what),
+        crate::backend::Error::NoSpace(what) => Error::NoSpace(what),
+        other => Error::Unavailable(other.to_string()),
+    }
+}

@@ -1,0 +1,234 @@
+//! The watch cache: for each resource in use, one watch of the backend, the heads of all objects, and a ring of recent
+//! events from which any number of watchers read.
+//!
+//! A record is opened once, however many watch it. Watchers have no queues: each has a place in the ring, and one that
+//! falls behind the ring's start is let go. So a slow one costs nothing and delays nobody. Payload is never kept here.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch as signal;
+
+use super::{
+    core::Core,
+    path,
+    types::{Event, Key, List, ListRequest, Object, ResourceVersion, Scope, WatchItem},
+};
+use crate::{Error, Result, backend::Revision};
+
+mod follow;
+mod subscribe;
+
+/// How long a list waits for the cache to catch up before it reads from the backend.
+const CATCH_UP: Duration = Duration::from_millis(500);
+
+/// The watch caches of a store, by resource.
+pub(crate) struct Hubs {
+    core: Arc<Core>,
+    hubs: Mutex<HashMap<(String, String), Arc<Hub>>>,
+}
+
+/// The watch cache of one resource.
+pub(crate) struct Hub {
+    core: Arc<Core>,
+    prefix: Bytes,
+    state: RwLock<State>,
+    /// Changes whenever the state does.
+    moved: signal::Sender<Mark>,
+}
+
+/// How far a hub is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mark {
+    /// Whether there is a state at all.
+    ready: bool,
+    /// Everything up to and including this has been taken in.
+    at: Revision,
+}
+
+#[derive(Default)]
+struct State {
+    mark: Mark,
+    /// Grows when the cache had to start again, with a gap.
+    era: u64,
+    /// Heads by path: paths compare faster than keys, and sort as the backend does.
+    heads: BTreeMap<Bytes, Result<Object>>,
+    ring: VecDeque<Entry>,
+    /// The place of the first entry of the ring; places only grow.
+    first: u64,
+    /// Every event after this revision is in the ring.
+    floor: Revision,
+    bytes: usize,
+}
+
+/// An event in the ring.
+struct Entry {
+    path: Bytes,
+    revision: Revision,
+    event: Result<Arc<Event>>,
+    bytes: usize,
+    taken_in: Instant,
+}
+
+impl Hubs {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self { core, hubs: Mutex::default() }
+    }
+
+    /// See [`Store::list_cached`](super::Store::list_cached).
+    pub(crate) async fn list(&self, scope: &Scope, at_least: Option<ResourceVersion>) -> Result<List> {
+        let prefix = path::scope(scope)?;
+        let hub = self.hub(scope)?;
+        let target = match at_least {
+            Some(version) => self.core.epoch.revision(version),
+            None => self.core.revision().await?,
+        };
+        if hub.reaches(target).await {
+            return Ok(hub.list(&prefix));
+        }
+        self.list_stored(scope, target).await
+    }
+
+    /// See [`Store::watch`](super::Store::watch).
+    pub(crate) async fn watch(
+        &self,
+        scope: &Scope,
+        after: ResourceVersion,
+    ) -> Result<BoxStream<'static, Result<WatchItem>>> {
+        let prefix = path::scope(scope)?;
+        self.hub(scope)?.subscribe(prefix, self.core.epoch.revision(after)).await
+    }
+
+    /// The hub of a resource, started where nobody used it before.
+    fn hub(&self, scope: &Scope) -> Result<Arc<Hub>> {
+        let prefix = path::scope(&Scope { namespace: None, ..scope.clone() })?;
+        let mut hubs = self.hubs.lock();
+        let hub = hubs.entry((scope.group.clone(), scope.resource.clone())).or_insert_with(|| {
+            let hub = Arc::new(Hub::new(Arc::clone(&self.core), prefix));
+            self.core.tasks.spawn(Arc::clone(&hub).run());
+            hub
+        });
+        Ok(Arc::clone(hub))
+    }
+
+    /// All pages of a list, from the backend.
+    async fn list_stored(&self, scope: &Scope, target: Revision) -> Result<List> {
+        let request = |at, after| ListRequest { scope: scope.clone(), at, after, limit: 0 };
+        let mut list = self.core.list(request(None, None)).await?;
+        if self.core.epoch.revision(list.version) < target {
+            return Err(Error::Future { current: list.version });
+        }
+        while let Some(after) = list.next.take() {
+            let page = self.core.list(request(Some(list.version), Some(after))).await?;
+            list.objects.extend(page.objects);
+            list.next = page.next;
+        }
+        Ok(List { remaining: Some(0), ..list })
+    }
+}
+
+impl fmt::Debug for Hubs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hubs")
+    }
+}
+
+impl Hub {
+    fn new(core: Arc<Core>, prefix: Bytes) -> Self {
+        Self { core, prefix, state: RwLock::default(), moved: signal::channel(Mark::default()).0 }
+    }
+
+    /// Whether the cache has, or soon will have, taken in everything up to this revision.
+    async fn reaches(&self, target: Revision) -> bool {
+        let mut moved = self.moved.subscribe();
+        let mark = *moved.borrow_and_update();
+        if !mark.ready || mark.at >= target {
+            return mark.ready;
+        }
+        self.core.backend.nudge().await;
+        let caught_up = moved.wait_for(|mark| mark.ready && mark.at >= target);
+        tokio::time::timeout(CATCH_UP, caught_up).await.is_ok_and(|mark| mark.is_ok())
+    }
+
+    fn list(&self, prefix: &Bytes) -> List {
+        let state = self.state.read();
+        let at = state.mark.at;
+        let heads = state.heads.range(prefix.clone()..).take_while(|(path, _)| path.starts_with(prefix));
+        // What is current now can be read now, however long ago it was written.
+        let objects = heads.map(|(_, head)| head.clone().map(|object| Object { at, ..object })).collect();
+        List { objects, version: self.core.version(at), next: None, remaining: Some(0) }
+    }
+
+    fn publish(&self, mark: Mark) {
+        self.moved.send_replace(mark);
+    }
+}
+
+impl State {
+    /// Starts again from a list.
+    fn restart(&mut self, heads: BTreeMap<Bytes, Result<Object>>, at: Revision) {
+        let (era, first) = (self.era + 1, self.first + self.ring.len() as u64);
+        *self = Self { mark: Mark { ready: true, at }, era, heads, first, floor: at, ..Self::default() };
+    }
+
+    /// Takes in one event.
+    fn take_in(&mut self, core: &Core, path: Bytes, revision: Revision, now: Option<Result<Object>>) {
+        let before = match &now {
+            Some(now) => self.heads.insert(path.clone(), now.clone()),
+            None => self.heads.remove(&path),
+        };
+        let event = event(core, revision, now, before).map(Arc::new);
+        let bytes = event.as_ref().map_or(0, |event| weight(event)) + path.len() + size_of::<Entry>();
+        self.bytes += bytes;
+        self.ring.push_back(Entry { path, revision, event, bytes, taken_in: Instant::now() });
+    }
+
+    /// Drops events that are too many, too large in sum, or older than the history: their payload may be gone.
+    fn trim(&mut self, core: &Core) {
+        let options = &core.options;
+        while let Some(entry) = self.ring.front()
+            && (self.ring.len() > options.ring_events
+                || self.bytes > options.ring_bytes
+                || entry.taken_in.elapsed() > options.history)
+        {
+            self.floor = entry.revision;
+            self.bytes -= entry.bytes;
+            self.first += 1;
+            self.ring.pop_front();
+        }
+    }
+}
+
+/// Makes an event of two states. Where one does not open, there is no event: nobody could tell what it changed.
+fn event(
+    core: &Core,
+    revision: Revision,
+    now: Option<Result<Object>>,
+    before: Option<Result<Object>>,
+) -> Result<Event> {
+    let version = core.version(revision);
+    let (now, before) = (now.transpose()?, before.transpose()?);
+    let before = before.map(|object| Object {
+        // The state before can be read as of just before.
+        at: Revision(revision.0 - 1),
+        version: if now.is_none() { version } else { object.version },
+        ..object
+    });
+    Ok(Event { version, now, before })
+}
+
+/// What an event costs beside the heads that other events and the list of heads hold too.
+fn weight(event: &Event) -> usize {
+    let object = event.now.as_ref().or(event.before.as_ref());
+    let key = |key: &Key| key.group.len() + key.resource.len() + 2 * (key.namespace.len() + key.name.len());
+    let parts =
+        |o: &Object| o.meta.len() + o.summary.len() + 32 * o.record.payload.chunks().len() + key(&o.key);
+    size_of::<Event>() + object.map_or(0, parts)
+}

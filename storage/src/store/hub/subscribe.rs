@@ -1,0 +1,257 @@
+//! One watcher: a place in the ring of a hub, or, where the ring does not go back far enough, a replay from the backend
+//! until it meets the ring.
+
+use std::{collections::VecDeque, pin::pin, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::{
+    StreamExt, future,
+    stream::{self, BoxStream},
+};
+use tokio::{sync::watch as signal, time::Instant};
+
+use super::{Hub, Mark, event, follow};
+use crate::{
+    Error, Result,
+    backend::{self, KeyEvent, KeyValue, Revision, WatchStream},
+    store::{
+        core::Core,
+        types::{Event, Object, WatchItem},
+    },
+};
+
+/// Events that are taken from the ring at once.
+const BATCH: usize = 64;
+/// How often the backend tells its progress during a replay.
+const PROGRESS: Duration = Duration::from_secs(1);
+
+/// A watcher.
+struct Watcher {
+    hub: Arc<Hub>,
+    prefix: Bytes,
+    source: Source,
+    moved: signal::Receiver<Mark>,
+    ready: VecDeque<Result<WatchItem>>,
+    /// Everything up to and including this revision is delivered, or in `ready`.
+    last: Revision,
+    /// The last thing the watcher was told.
+    told: Revision,
+    /// When the next bookmark may be told.
+    bookmark_at: Instant,
+    ended: bool,
+}
+
+enum Source {
+    Ring { era: u64, place: u64 },
+    Replay(WatchStream),
+}
+
+/// What the ring has for a watcher.
+enum Taken {
+    Events { items: Vec<Result<Arc<Event>>>, place: u64, last: Revision },
+    Nothing { at: Revision },
+    Over(Error),
+}
+
+impl Hub {
+    /// Watches a part of the resource.
+    pub(super) async fn subscribe(
+        self: Arc<Self>,
+        prefix: Bytes,
+        after: Revision,
+    ) -> Result<BoxStream<'static, Result<WatchItem>>> {
+        let source = match self.join(after) {
+            Some(source) => source,
+            None => Source::Replay(self.replay(after).await?),
+        };
+        let bookmark_at = Instant::now() + self.core.options.bookmark_every;
+        let watcher = Watcher {
+            moved: self.moved.subscribe(),
+            hub: self,
+            prefix,
+            source,
+            ready: VecDeque::new(),
+            last: after,
+            told: after,
+            bookmark_at,
+            ended: false,
+        };
+        let items = stream::unfold(watcher, |mut watcher| async { Some((watcher.next().await?, watcher)) });
+        Ok(items.boxed())
+    }
+
+    async fn replay(&self, after: Revision) -> Result<WatchStream> {
+        let items = self.core.backend.watch(self.prefix.clone(), after, PROGRESS).await;
+        items.map_err(|error| self.core.error(error))
+    }
+
+    /// A place in the ring after a revision, if the ring goes back that far.
+    fn join(&self, after: Revision) -> Option<Source> {
+        let state = self.state.read();
+        if !state.mark.ready || after < state.floor {
+            return None;
+        }
+        let skip = state.ring.partition_point(|entry| entry.revision <= after);
+        Some(Source::Ring { era: state.era, place: state.first + skip as u64 })
+    }
+
+    fn take(&self, era: u64, place: u64, prefix: &Bytes, after: Revision) -> Taken {
+        let state = self.state.read();
+        if era != state.era {
+            return Taken::Over(Error::Unavailable("the watch cache started again".into()));
+        }
+        let Some(skip) = place.checked_sub(state.first) else { return Taken::Over(Error::Slow) };
+        let entries = state.ring.iter().skip(usize::try_from(skip).unwrap_or(usize::MAX)).take(BATCH);
+        let (mut items, mut place, mut last) = (Vec::new(), place, None);
+        for entry in entries {
+            place += 1;
+            last = Some(entry.revision);
+            if entry.revision > after && entry.path.starts_with(prefix) {
+                items.push(entry.event.clone());
+            }
+        }
+        match last {
+            Some(last) => Taken::Events { items, place, last },
+            None => Taken::Nothing { at: state.mark.at },
+        }
+    }
+}
+
+impl Watcher {
+    async fn next(&mut self) -> Option<Result<WatchItem>> {
+        loop {
+            if let Some(item) = self.ready.pop_front() {
+                self.told(&item);
+                return Some(item);
+            }
+            if self.ended || self.hub.core.stop.is_cancelled() {
+                return None;
+            }
+            match &mut self.source {
+                Source::Ring { era, place } => {
+                    let taken = self.hub.take(*era, *place, &self.prefix, self.last);
+                    self.from_ring(taken).await;
+                }
+                Source::Replay(items) => {
+                    let stop = self.hub.core.stop.clone();
+                    let item = stop.run_until_cancelled(items.next()).await?;
+                    self.from_replay(item).await;
+                }
+            }
+        }
+    }
+
+    fn told(&mut self, item: &Result<WatchItem>) {
+        match item {
+            Ok(WatchItem::Event(event)) => self.told = self.hub.core.epoch.revision(event.version),
+            Ok(WatchItem::Bookmark(version)) => {
+                self.told = self.hub.core.epoch.revision(*version);
+                self.bookmark_at = Instant::now() + self.hub.core.options.bookmark_every;
+            }
+            Err(_) => {}
+        }
+    }
+
+    async fn from_ring(&mut self, taken: Taken) {
+        match taken {
+            Taken::Events { items, place, last } => {
+                if let Source::Ring { place: own, .. } = &mut self.source {
+                    *own = place;
+                }
+                // Not further: the rest of the last transaction may be in the next batch. Places keep them apart.
+                self.last = self.last.max(Revision(last.0 - 1));
+                for item in items {
+                    self.deliver(item);
+                }
+            }
+            Taken::Nothing { at } => {
+                self.last = self.last.max(at);
+                self.bookmark_or_wait(at).await;
+            }
+            Taken::Over(error) => self.fail(error),
+        }
+    }
+
+    /// Nothing is undelivered: tells how far that is, if it is time, or waits until the hub moves.
+    async fn bookmark_or_wait(&mut self, at: Revision) {
+        if at > self.told && Instant::now() >= self.bookmark_at {
+            self.ready.push_back(Ok(WatchItem::Bookmark(self.hub.core.version(at))));
+            return;
+        }
+        let stop = self.hub.core.stop.clone();
+        let due = async {
+            if at > self.told {
+                tokio::time::sleep_until(self.bookmark_at).await
+            } else {
+                future::pending().await
+            }
+        };
+        let moved = async {
+            if self.moved.changed().await.is_err() {
+                future::pending::<()>().await; // The hub lives as long as this watcher does.
+            }
+        };
+        let (due, moved) = (pin!(due), pin!(moved));
+        stop.run_until_cancelled(future::select(due, moved)).await;
+    }
+
+    async fn from_replay(&mut self, item: Option<backend::Result<backend::WatchItem>>) {
+        match item {
+            Some(Ok(backend::WatchItem::Events(events))) => {
+                for event in events {
+                    let revision = event.revision;
+                    if event.key.starts_with(&self.prefix) {
+                        let event = replayed(&self.hub.core, event).await;
+                        self.deliver(event);
+                    }
+                    self.last = revision;
+                }
+            }
+            Some(Ok(backend::WatchItem::Progress(revision))) => {
+                self.last = self.last.max(revision);
+                if self.last > self.told && Instant::now() >= self.bookmark_at {
+                    self.ready.push_back(Ok(WatchItem::Bookmark(self.hub.core.version(self.last))));
+                }
+            }
+            Some(Err(error)) => self.fail(self.hub.core.error(error)),
+            None => self.fail(Error::Unavailable("the watch of the backend ended".into())),
+        }
+        if let Some(source) = self.hub.join(self.last) {
+            self.source = source;
+        }
+    }
+
+    fn deliver(&mut self, event: Result<Arc<Event>>) {
+        match event {
+            Ok(event) if !self.ended => self.ready.push_back(Ok(WatchItem::Event(event))),
+            Ok(_) => {}
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn fail(&mut self, error: Error) {
+        if !self.ended {
+            self.ended = true;
+            self.ready.push_back(Err(error));
+        }
+    }
+}
+
+async fn replayed(core: &Core, change: KeyEvent) -> Result<Arc<Event>> {
+    let is_new = change.now.as_ref().is_some_and(|kv| kv.created == kv.modified);
+    if change.before.is_none() && !is_new {
+        // There was a state before, and it is compacted by now.
+        let oldest = core.backend.oldest().await.map_err(|error| core.error(error))?;
+        return Err(Error::Expired { oldest: core.version(oldest) });
+    }
+    let now = opened(core, change.now, change.revision).await;
+    let before = opened(core, change.before, change.revision).await;
+    event(core, change.revision, now, before).map(Arc::new)
+}
+
+async fn opened(core: &Core, kv: Option<KeyValue>, at: Revision) -> Option<Result<Object>> {
+    match kv {
+        Some(kv) => Some(follow::head(core, kv, at).await),
+        None => None,
+    }
+}

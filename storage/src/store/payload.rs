@@ -1,0 +1,169 @@
+//! Reading payloads: a few chunks ahead, all at one revision at which the object was current.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use bytes::Bytes;
+use futures::{
+    Stream, StreamExt, TryStreamExt,
+    stream::{self, BoxStream},
+};
+
+use super::{core::Core, path, types::Object};
+use crate::{
+    Error, Result,
+    backend::{self, Revision},
+    chunk::{self, ChunkRef},
+    record::{Payload, What},
+};
+
+/// Bytes of plaintext that are asked for at once.
+const BATCH_BYTES: usize = 1 << 20;
+/// Chunks that are asked for at once: an answer of etcd should stay near a MiB.
+const BATCH_CHUNKS: usize = 4;
+/// Batches that are under way while the reader is busy with another.
+const AHEAD: usize = 2;
+
+/// Reads the payload of one state of one object.
+pub(crate) struct Reader {
+    core: Arc<Core>,
+    object: Object,
+    /// The revision to read at. Moves on when it is compacted while the object has not changed.
+    at: AtomicU64,
+}
+
+impl Reader {
+    pub(crate) fn new(core: Arc<Core>, object: Object) -> Arc<Self> {
+        let at = AtomicU64::new(object.at.0);
+        Arc::new(Self { core, object, at })
+    }
+
+    /// The pieces in order.
+    pub(crate) fn stream(self: Arc<Self>) -> BoxStream<'static, Result<Bytes>> {
+        let Payload::Chunks(chunks) = self.object.record.payload.clone() else {
+            return stream::once(async move { self.inline().await }).boxed();
+        };
+        let pieces = Arc::clone(&self).fetched(chunks).map_ok(move |batch| {
+            let opened: Vec<_> = batch.into_iter().map(|(chunk, value)| self.open(&chunk, value)).collect();
+            stream::iter(opened)
+        });
+        pieces.try_flatten().boxed()
+    }
+
+    /// All of it, in one allocation, or without any where it is one piece.
+    pub(crate) async fn whole(self: Arc<Self>) -> Result<Bytes> {
+        let Payload::Chunks(chunks) = self.object.record.payload.clone() else { return self.inline().await };
+        let mut batches = std::pin::pin!(Arc::clone(&self).fetched(chunks.clone()));
+        if let [only] = chunks[..] {
+            let value = batches.try_next().await?.and_then(|mut batch| batch.pop());
+            return self.open(&only, value.map(|(_, value)| value).unwrap_or_default());
+        }
+        // The lengths were sealed by whoever wrote the object, and the chunks in sum are no longer.
+        let len: usize = chunks.iter().map(|chunk| chunk.len as usize).sum();
+        let mut whole = vec![0; len];
+        let mut room = whole.as_mut_slice();
+        let cipher = self.object.record.key.cipher().map_err(|_| self.corrupt("cipher refused"))?;
+        while let Some(batch) = batches.try_next().await? {
+            for (chunk, value) in batch {
+                let (here, rest) = std::mem::take(&mut room).split_at_mut(chunk.len as usize);
+                chunk::open_into(&cipher, self.object.uid, &chunk, value, here)
+                    .map_err(|what| self.corrupt(what))?;
+                room = rest;
+            }
+        }
+        Ok(whole.into())
+    }
+
+    async fn inline(&self) -> Result<Bytes> {
+        if let Payload::Inline(packed) = &self.object.record.payload {
+            return packed.unpack().map_err(|what| self.corrupt(what));
+        }
+        // The object is from the watch cache, which does not keep payload.
+        let path = path::record(&self.object.key)?;
+        let record = self.read(|at| self.core.backend.get(path.clone(), Some(at))).await?;
+        let record = record.ok_or_else(|| self.corrupt("its record is missing"))?;
+        let object = self.core.open(record, self.object.at).await?;
+        match &object.record.payload {
+            Payload::Inline(packed) if object.modified == self.object.modified => {
+                packed.unpack().map_err(|what| self.corrupt(what))
+            }
+            _ => Err(self.corrupt("its record is not the one that was read before")),
+        }
+    }
+
+    fn open(&self, chunk: &ChunkRef, value: Bytes) -> Result<Bytes> {
+        let cipher = self.object.record.key.cipher().map_err(|_| self.corrupt("cipher refused"))?;
+        chunk::open(&cipher, self.object.uid, chunk, value).map_err(|what| self.corrupt(what))
+    }
+
+    /// The sealed chunks in order, in batches.
+    fn fetched(
+        self: Arc<Self>,
+        chunks: Arc<[ChunkRef]>,
+    ) -> impl Stream<Item = Result<Vec<(ChunkRef, Bytes)>>> + Send + 'static {
+        stream::iter(batches(&chunks))
+            .map(move |batch| {
+                let reader = Arc::clone(&self);
+                async move { reader.fetch(batch).await }
+            })
+            .buffered(AHEAD)
+    }
+
+    async fn fetch(&self, batch: Vec<ChunkRef>) -> Result<Vec<(ChunkRef, Bytes)>> {
+        let keys: Vec<_> = batch.iter().map(|chunk| path::chunk(self.object.uid, &chunk.id)).collect();
+        let found = self.read(|at| self.core.backend.get_many(keys.clone(), at)).await?;
+        if found.len() != batch.len() {
+            return Err(self.corrupt("a chunk is missing"));
+        }
+        let value = |(chunk, kv): (ChunkRef, Option<backend::KeyValue>)| match kv {
+            Some(kv) => Ok((chunk, kv.value)),
+            None => Err(self.corrupt("a chunk is missing")),
+        };
+        batch.into_iter().zip(found).map(value).collect()
+    }
+
+    /// Reads at the object's revision; where that is compacted, at a newer one at which the object is still the same.
+    async fn read<T, F>(&self, read: impl Fn(Revision) -> F) -> Result<T>
+    where
+        F: Future<Output = backend::Result<T>>,
+    {
+        match read(Revision(self.at.load(Ordering::Relaxed))).await {
+            Err(backend::Error::Compacted { oldest, .. }) => {
+                let at = self.later(oldest).await?;
+                read(at).await.map_err(|error| self.core.error(error))
+            }
+            other => other.map_err(|error| self.core.error(error)),
+        }
+    }
+
+    async fn later(&self, oldest: Revision) -> Result<Revision> {
+        let (now, at) = self.core.read(&path::record(&self.object.key)?).await?;
+        if now.is_none_or(|kv| kv.modified != self.object.modified) {
+            return Err(Error::Expired { oldest: self.core.version(oldest) });
+        }
+        self.at.fetch_max(at.0, Ordering::Relaxed);
+        Ok(at)
+    }
+
+    fn corrupt(&self, what: What) -> Error {
+        Error::Corrupt { key: self.object.key.clone(), what }
+    }
+}
+
+fn batches(chunks: &[ChunkRef]) -> Vec<Vec<ChunkRef>> {
+    let mut batches: Vec<Vec<ChunkRef>> = Vec::new();
+    let mut bytes = 0;
+    for chunk in chunks {
+        bytes += chunk.len as usize;
+        match batches.last_mut() {
+            Some(batch) if batch.len() < BATCH_CHUNKS && bytes <= BATCH_BYTES => batch.push(*chunk),
+            Some(_) | None => {
+                bytes = chunk.len as usize;
+                batches.push(vec![*chunk]);
+            }
+        }
+    }
+    batches
+}

@@ -1,0 +1,74 @@
+//! Reading heads: one object, or a page of them as of one version.
+
+use bytes::Bytes;
+
+use super::{
+    core::Core,
+    path,
+    types::{Key, List, ListRequest, Object},
+};
+use crate::{
+    Error, Result,
+    backend::{RangeRequest, Revision, prefix_range},
+};
+
+/// Bytes of records in one page. A page of heads in memory is of the same order.
+const PAGE_BYTES: usize = 4 << 20;
+/// Records that are opened before others get a turn; a record costs some ten microseconds.
+const TURN: usize = 64;
+
+impl Core {
+    /// See [`Store::get`](super::Store::get).
+    pub(crate) async fn get(&self, key: &Key) -> Result<Option<Object>> {
+        let (found, at) = self.read(&path::record(key)?).await?;
+        match found {
+            Some(kv) => self.open(kv, at).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// See [`Store::list`](super::Store::list).
+    pub(crate) async fn list(&self, request: ListRequest) -> Result<List> {
+        let mut keys = prefix_range(&path::scope(&request.scope)?);
+        if let Some(after) = &request.after {
+            let start = path::after(&path::record(after)?);
+            keys.start = start.clamp(keys.start, keys.end.clone());
+        }
+        let at = request.at.map(|version| self.epoch.revision(version));
+        if at == Some(Revision(0)) {
+            // From before this epoch. To a backend, zero may mean "now".
+            let oldest = self.backend.oldest().await.map_err(|error| self.error(error))?;
+            return Err(Error::Expired { oldest: self.version(oldest) });
+        }
+        let request =
+            RangeRequest { keys, at, limit: request.limit, max_bytes: PAGE_BYTES, keys_only: false };
+        if request.keys.is_empty() {
+            let at = match request.at {
+                Some(at) => at,
+                None => self.revision().await?,
+            };
+            return Ok(List {
+                objects: Vec::new(),
+                version: self.version(at),
+                next: None,
+                remaining: Some(0),
+            });
+        }
+        self.page(request).await
+    }
+
+    async fn page(&self, request: RangeRequest) -> Result<List> {
+        let page = self.backend.range(request).await.map_err(|error| self.error(error))?;
+        let last = page.kvs.last().map(|kv| kv.key.clone());
+        let mut objects = Vec::with_capacity(page.kvs.len());
+        for (index, kv) in page.kvs.into_iter().enumerate() {
+            if index % TURN == TURN - 1 {
+                tokio::task::yield_now().await;
+            }
+            objects.push(self.open(kv, page.revision).await);
+        }
+        let next = last.filter(|_| page.more).and_then(|path: Bytes| path::parse_record(&path));
+        let remaining = (!page.more).then_some(0);
+        Ok(List { objects, version: self.version(self.met(page.revision)), next, remaining })
+    }
+}
