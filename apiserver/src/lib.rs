@@ -1,1 +1,19 @@
-//! Placeholder.
+//! The aggregated API server: all I/O of serving. It may not know how objects rest (no key of any backend).
+//!
+//! A request goes `listen` (connection, TLS) → `chain` (layers, in order) → `endpoints` (verbs) → the store. Errors become
+//! answers in `status` and nowhere else.
+
+pub mod call;
+pub mod chain;
+pub mod delegation;
+pub mod endpoints;
+pub mod filters;
+pub mod listen;
+pub mod metrics;
+pub mod negotiate;
+pub mod registry;
+pub mod resource;
+pub mod server;
+pub mod status;
+pub mod tls;
+pub mod wire;

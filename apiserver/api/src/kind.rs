@@ -19,6 +19,8 @@ pub struct Kind {
     pub categories: &'static [&'static str],
     /// Whether objects live in namespaces.
     pub namespaced: bool,
+    /// Whether an update may leave out the version it is based on: the last writer then wins.
+    pub unconditional_update: bool,
     /// What names look like.
     pub name_rule: names::Rule,
     /// The shape of the whole object.

@@ -2,6 +2,7 @@
 //!
 //! Nothing in here meets a clock, a client, a file or a random number: time, ids and seeds come in as arguments.
 
+pub mod document;
 pub mod field;
 pub mod json;
 pub mod kind;

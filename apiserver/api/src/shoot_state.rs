@@ -136,6 +136,8 @@ pub static KIND_INFO: Kind = Kind {
     short_names: &[],
     categories: &["all"],
     namespaced: true,
+    // As in Gardener: two writers of a state that saves a cluster must not overwrite each other unseen.
+    unconditional_update: false,
     name_rule: names::dns_label,
     schema: &SHOOT_STATE,
     columns: &[

@@ -110,6 +110,15 @@ impl Raw {
         })
     }
 
+    /// The first member of a sequence of members without braces: key with quotes, value, and where the next one starts.
+    #[must_use]
+    pub fn first_member(members: &Bytes) -> (Raw, Raw, usize) {
+        let all = Raw(members.clone());
+        let colon = end_of_value(members, 0);
+        let end = end_of_value(members, colon + 1);
+        (all.cut(0, colon), all.cut(colon + 1, end), end + 1)
+    }
+
     fn cut(&self, from: usize, to: usize) -> Raw {
         Raw(self.0.slice(from.min(self.0.len())..to.min(self.0.len())))
     }

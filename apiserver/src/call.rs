@@ -1,0 +1,220 @@
+//! One request on its way through the chain, and what endpoints read from it.
+
+use std::time::Instant;
+
+use axum::body::Body;
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, Method, Request};
+use http_body_util::BodyExt;
+
+use crate::{
+    filters::{
+        client_certificate::Peer,
+        request_info::{RequestInfo, percent},
+        user::User,
+    },
+    status::Status,
+};
+
+/// The parameters after `?`.
+#[derive(Clone, Debug, Default)]
+pub struct Query(Vec<(String, String)>);
+
+impl Query {
+    fn parse(text: &str) -> Result<Self, Status> {
+        let malformed = || Status::bad_request("the query of the URL is not percent-encoded UTF-8");
+        let pair = |part: &str| {
+            let (key, value) = part.split_once('=').unwrap_or((part, ""));
+            Some((percent(key, true)?, percent(value, true)?))
+        };
+        let parts = text.split('&').filter(|part| !part.is_empty());
+        parts.map(|part| pair(part).ok_or_else(malformed)).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The first value of a parameter; an empty one counts as absent.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(key, value)| key == name && !value.is_empty()).map(|(_, value)| value.as_str())
+    }
+
+    /// All values of a parameter.
+    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// A boolean parameter as Go reads it; absent is false.
+    ///
+    /// # Errors
+    /// 400.
+    pub fn flag(&self, name: &str) -> Result<bool, Status> {
+        Ok(self.maybe_flag(name)?.unwrap_or(false))
+    }
+
+    /// A boolean parameter, or that it is absent. `watch=` and a bare `watch` count as set.
+    ///
+    /// # Errors
+    /// 400.
+    pub fn maybe_flag(&self, name: &str) -> Result<Option<bool>, Status> {
+        match self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str()) {
+            None => Ok(None),
+            Some("" | "1" | "t" | "T" | "true" | "True" | "TRUE") => Ok(Some(true)),
+            Some("0" | "f" | "F" | "false" | "False" | "FALSE") => Ok(Some(false)),
+            Some(other) => Err(Status::bad_request(format!("{name}: {other:?} is neither true nor false"))),
+        }
+    }
+
+    /// A whole number.
+    ///
+    /// # Errors
+    /// 400.
+    pub fn number(&self, name: &str) -> Result<Option<u64>, Status> {
+        let wrong = |text: &str| Status::bad_request(format!("{name}: {text:?} is no whole number"));
+        self.get(name).map(|text| text.parse().map_err(|_| wrong(text))).transpose()
+    }
+}
+
+/// One request.
+pub struct Call {
+    /// Method.
+    pub method: Method,
+    /// What it is about.
+    pub info: RequestInfo,
+    /// Parameters.
+    pub query: Query,
+    /// Headers; those that assert identities are taken out by authentication.
+    pub headers: HeaderMap,
+    /// Who makes it; anonymous until authentication is through.
+    pub user: User,
+    /// Ties the logs of all servers together that saw the request.
+    pub audit_id: String,
+    /// When it came.
+    pub began: Instant,
+    /// The body, until it is read. (A body is not `Sync`; the lock makes a call so, and is never contended.)
+    pub body: parking_lot::Mutex<Body>,
+    /// Who is at the other end of the connection.
+    pub peer: std::sync::Arc<Peer>,
+}
+
+impl Call {
+    /// Reads the head of a request.
+    ///
+    /// # Errors
+    /// 400 with the malformed part; the audit id comes with it, so that the failure can be found.
+    pub fn begin(request: Request<Body>, peer: std::sync::Arc<Peer>) -> Result<Self, (Status, String)> {
+        let (parts, body) = request.into_parts();
+        let audit_id = audit_id(&parts.headers);
+        let failed = |status| (status, audit_id.clone());
+        let query = Query::parse(parts.uri.query().unwrap_or_default()).map_err(failed)?;
+        let watch = query.flag("watch").map_err(failed)?;
+        let mut info = RequestInfo::parse(&parts.method, &parts.uri, watch);
+        single_out(&mut info, &query);
+        Ok(Self {
+            method: parts.method,
+            info,
+            query,
+            headers: parts.headers,
+            user: User::anonymous(),
+            audit_id,
+            began: Instant::now(),
+            body: parking_lot::Mutex::new(body),
+            peer,
+        })
+    }
+
+    /// Takes the whole body; 413 with the limit when it is longer, having read no more than that.
+    ///
+    /// # Errors
+    /// 413, or 400 when the client ends it early.
+    pub async fn take_body(&mut self, limit: usize) -> Result<Bytes, Status> {
+        let announced = self.content_length().unwrap_or(0);
+        if announced > limit {
+            return Err(Status::too_large(limit));
+        }
+        let mut body = std::mem::take(self.body.get_mut());
+        let mut whole = BytesMut::new();
+        let mut first = None::<Bytes>;
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|_| Status::bad_request("the body of the request ended early"))?;
+            let Ok(data) = frame.into_data() else { continue };
+            // A body that comes in one frame is not copied.
+            match (first.take(), whole.is_empty()) {
+                (None, true) => first = Some(data),
+                (Some(before), _) => {
+                    whole.reserve(announced.max(before.len() + data.len()));
+                    whole.extend_from_slice(&before);
+                    whole.extend_from_slice(&data);
+                }
+                (None, false) => whole.extend_from_slice(&data),
+            }
+            if first.as_ref().map_or(whole.len(), Bytes::len) > limit {
+                return Err(Status::too_large(limit));
+            }
+        }
+        Ok(first.unwrap_or_else(|| whole.freeze()))
+    }
+
+    /// The length that the client announced.
+    #[must_use]
+    pub fn content_length(&self) -> Option<usize> {
+        self.headers.get(http::header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+    }
+}
+
+/// The id under which the front server knows the request, if it can be one; else a new one.
+fn audit_id(headers: &HeaderMap) -> String {
+    let given = headers.get("audit-id").and_then(|value| value.to_str().ok());
+    let usable = given.filter(|id| !id.is_empty() && id.len() <= 64 && id.bytes().all(|b| b.is_ascii_graphic()));
+    usable.map_or_else(|| uuid::Uuid::new_v4().to_string(), str::to_owned)
+}
+
+/// A list or watch of `metadata.name=x` is authorized as one of `x`.
+fn single_out(info: &mut RequestInfo, query: &Query) {
+    if !matches!(info.verb, "list" | "watch" | "deletecollection") {
+        return;
+    }
+    let selector = query.get("fieldSelector").and_then(|text| repot_api::selector::FieldSelector::parse(text).ok());
+    let single = selector.as_ref().and_then(|selector| selector.single_name());
+    if let (Some(target), Some(name)) = (&mut info.target, single)
+        && target.name.is_empty()
+    {
+        target.name = name.to_owned();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(body: Body) -> Call {
+        let request = Request::builder().uri("/apis/g/v1/rs?watch&a=b+c%26d&limit=7").body(body).expect("a request");
+        Call::begin(request, std::sync::Arc::default()).map_err(|(status, _)| status).expect("a call")
+    }
+
+    #[test]
+    fn reads_parameters() {
+        let call = call(Body::empty());
+        assert_eq!(call.info.verb, "watch");
+        assert_eq!(call.query.get("a"), Some("b c&d"));
+        assert_eq!(call.query.number("limit").expect("a number"), Some(7));
+        assert!(Query::parse("limit=x").expect("a query").number("limit").is_err());
+        assert!(Query::parse("watch=maybe").expect("a query").flag("watch").is_err());
+        assert!(Query::parse("a=%ff").is_err());
+    }
+
+    #[tokio::test]
+    async fn takes_bodies_up_to_the_limit() {
+        let pieces = |sizes: &[usize]| {
+            let pieces: Vec<Result<Bytes, std::io::Error>> =
+                sizes.iter().map(|size| Ok(Bytes::from(vec![b'x'; *size]))).collect();
+            Body::from_stream(futures::stream::iter(pieces))
+        };
+        for sizes in [&[][..], &[10], &[4, 6], &[3, 3, 4]] {
+            let taken = call(pieces(sizes)).take_body(10).await.expect("fits");
+            assert_eq!(taken.len(), sizes.iter().sum::<usize>());
+        }
+        for sizes in [&[11][..], &[4, 7], &[3, 3, 4, 1]] {
+            let status = call(pieces(sizes)).take_body(10).await.expect_err("too large");
+            assert_eq!(status.code(), http::StatusCode::PAYLOAD_TOO_LARGE);
+        }
+    }
+}

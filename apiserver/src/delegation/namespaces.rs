@@ -1,0 +1,86 @@
+//! Which namespaces there are: creating an object needs one that lives.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api, Client,
+    runtime::{WatchStreamExt, reflector, watcher},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::status::Status;
+
+/// What is known of a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamespaceState {
+    /// It lives.
+    Active,
+    /// It is being deleted: nothing new may come into it.
+    Terminating,
+    /// There is none.
+    Missing,
+}
+
+/// The namespaces of the cluster.
+#[derive(Clone)]
+pub enum Namespaces {
+    /// There is no cluster: every namespace counts as existing.
+    Any,
+    /// Followed by a watch; asked for directly where the watch does not know.
+    Cluster {
+        /// For direct questions.
+        api: Api<Namespace>,
+        /// What the watch has seen.
+        seen: reflector::Store<Namespace>,
+    },
+}
+
+impl Namespaces {
+    /// Follows the namespaces of a cluster until `stop`.
+    #[must_use]
+    pub fn follow(client: Client, stop: CancellationToken) -> Self {
+        let api: Api<Namespace> = Api::all(client);
+        let (seen, writer) = reflector::store();
+        let stream = reflector(writer, watcher(api.clone(), watcher::Config::default())).default_backoff();
+        tokio::spawn(async move {
+            let mut stream = Box::pin(stream);
+            while let Some(Some(event)) = stop.run_until_cancelled(stream.next()).await {
+                if let Err(error) = event {
+                    tracing::warn!(%error, "watch of namespaces failed, trying again");
+                }
+            }
+        });
+        Self::Cluster { api, seen }
+    }
+
+    /// What is known of a namespace.
+    ///
+    /// # Errors
+    /// 500 when nobody could tell.
+    pub async fn state(&self, name: &str) -> Result<NamespaceState, Status> {
+        let Self::Cluster { api, seen } = self else { return Ok(NamespaceState::Active) };
+        if let Some(namespace) = seen.get(&reflector::ObjectRef::new(name)) {
+            return Ok(state(&namespace));
+        }
+        // The watch may be late: a namespace that was just made must be seen.
+        match tokio::time::timeout(Duration::from_secs(10), api.get_opt(name)).await {
+            Ok(Ok(namespace)) => Ok(namespace.as_ref().map_or(NamespaceState::Missing, state)),
+            Ok(Err(error)) => Err(unknown(&error.to_string())),
+            Err(_) => Err(unknown("no answer in time")),
+        }
+    }
+}
+
+fn state(namespace: &Namespace) -> NamespaceState {
+    let phase = namespace.status.as_ref().and_then(|status| status.phase.as_deref());
+    let leaving = phase == Some("Terminating") || namespace.metadata.deletion_timestamp.is_some();
+    if leaving { NamespaceState::Terminating } else { NamespaceState::Active }
+}
+
+fn unknown(why: &str) -> Status {
+    tracing::error!(why, "namespace could not be read");
+    Status::internal("failed to read the namespace")
+}
+

@@ -1,0 +1,218 @@
+//! DELETE of an object.
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use repot_api::{
+    document::{self, Document},
+    field::FieldError,
+    json::{Findings, Node, decode},
+    meta::ObjectMeta,
+    names::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN},
+    openapi::meta_types::DELETE_OPTIONS,
+};
+use repot_storage::Object;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{
+    Answer, Request,
+    options,
+    write::{self, Ready},
+};
+use crate::{call::Call, negotiate, server::Server, status::Status, wire};
+
+const TRIES: usize = 8;
+
+/// `metav1.DeleteOptions`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct DeleteOptions {
+    kind: String,
+    dry_run: Vec<String>,
+    grace_period_seconds: Option<i64>,
+    orphan_dependents: Option<bool>,
+    propagation_policy: Option<String>,
+    preconditions: Preconditions,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Preconditions {
+    uid: Option<String>,
+    resource_version: Option<String>,
+}
+
+impl DeleteOptions {
+    /// From the body, or from the parameters where there is none.
+    pub(super) async fn read(server: &Server, call: &mut Call) -> Result<Self, Status> {
+        let content_type = negotiate::content_type(&call.headers);
+        let body = server.take_body(call).await?;
+        let options = if body.is_empty() {
+            Self::from_query(call)?
+        } else if content_type == "application/json" {
+            Self::from_body(&body)?
+        } else {
+            return Err(Status::unsupported_media_type("application/json"));
+        };
+        options.check()?;
+        Ok(options)
+    }
+
+    fn from_body(body: &Bytes) -> Result<Self, Status> {
+        let unreadable = |why: String| Status::bad_request(format!("DeleteOptions cannot be read: {why}"));
+        let mut findings = Findings::default();
+        let node: Node = decode(body, &DELETE_OPTIONS, &mut findings).map_err(|e| unreadable(e.to_string()))?;
+        if !findings.mismatches.is_empty() {
+            return Err(unreadable(findings.mismatches.join(", ")));
+        }
+        let options: Self =
+            serde_json::from_slice(node.to_raw().bytes()).map_err(|_| unreadable("not an object".to_owned()))?;
+        if !matches!(options.kind.as_str(), "" | "DeleteOptions") {
+            return Err(unreadable(format!("kind is {:?}", options.kind)));
+        }
+        Ok(options)
+    }
+
+    fn from_query(call: &Call) -> Result<Self, Status> {
+        let query = &call.query;
+        let grace = query.get("gracePeriodSeconds").map(|text| {
+            text.parse().map_err(|_| Status::bad_request(format!("gracePeriodSeconds: {text:?} is no number")))
+        });
+        Ok(Self {
+            dry_run: query.all("dryRun").map(str::to_owned).collect(),
+            grace_period_seconds: grace.transpose()?,
+            orphan_dependents: query.maybe_flag("orphanDependents")?,
+            propagation_policy: query.get("propagationPolicy").map(str::to_owned),
+            ..Self::default()
+        })
+    }
+
+    fn check(&self) -> Result<(), Status> {
+        let invalid = |error| Err(Status::invalid(("meta.k8s.io", "DeleteOptions"), "", &[error]));
+        match (self.propagation_policy.as_deref(), self.orphan_dependents) {
+            (Some(policy), Some(_)) => {
+                let why = "orphanDependents and deletionPropagation cannot be both set";
+                invalid(FieldError::invalid("propagationPolicy", policy, why))
+            }
+            (Some(policy), None) if !matches!(policy, "Orphan" | "Background" | "Foreground") => {
+                let why = "must be one of Orphan, Background, Foreground";
+                invalid(FieldError::invalid("propagationPolicy", policy, why))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn dry(&self) -> Result<bool, Status> {
+        let values: Vec<&str> = self.dry_run.iter().map(String::as_str).collect();
+        options::dry_run(&values, "DeleteOptions")
+    }
+
+    /// The finalizers with which garbage collection takes part, by the policy asked for.
+    fn finalizers(&self, present: &[String]) -> Vec<String> {
+        let policy = match (self.propagation_policy.as_deref(), self.orphan_dependents) {
+            (Some(policy), _) => policy,
+            (None, Some(true)) => "Orphan",
+            (None, Some(false)) => "Background",
+            (None, None) => return present.to_vec(),
+        };
+        let others = present.iter().filter(|f| !matches!(f.as_str(), FINALIZER_ORPHAN | FINALIZER_FOREGROUND));
+        let added = match policy {
+            "Orphan" => Some(FINALIZER_ORPHAN),
+            "Foreground" => Some(FINALIZER_FOREGROUND),
+            _ => None,
+        };
+        others.cloned().chain(added.map(str::to_owned)).collect()
+    }
+}
+
+/// Deletes an object.
+pub(super) async fn delete(request: Request<'_>) -> Answer {
+    let options = DeleteOptions::read(request.server, request.call).await?;
+    for left in (0..TRIES).rev() {
+        let found = request.server.store.get(&request.key()).await.map_err(|error| request.failed(&error))?;
+        let current = found.ok_or_else(|| request.not_found())?;
+        match remove(&request, &options, &current).await {
+            Err(status)
+                if status.reason() == "Conflict"
+                    && left > 0
+                    && options.preconditions.resource_version.is_none()
+                    && options.preconditions.uid.as_deref().is_none_or(|uid| uid == current.uid.to_string()) => {}
+            other => return other,
+        }
+    }
+    Err(Status::modified(&request.resource.name, &request.target.name))
+}
+
+/// Removes an object, or begins its deletion where finalizers are left.
+pub(super) async fn remove(request: &Request<'_>, options: &DeleteOptions, current: &Object) -> Answer {
+    expect(request, options, current)?;
+    let dry = options.dry()?;
+    let mut meta = wire::parse_meta(current);
+    let first = !meta.deleting();
+    // The first deletion decides what becomes of dependents; later ones find it decided.
+    let finalizers = if first { options.finalizers(&meta.finalizers) } else { meta.finalizers.clone() };
+    let store = &request.server.store;
+    if finalizers.is_empty() {
+        if !dry {
+            store.delete(current).await.map_err(|error| request.failed(&error))?;
+        }
+        return Ok(success(request, &current.key.name, &meta));
+    }
+    if first {
+        meta.finalizers = finalizers;
+        meta.deletion_timestamp = Some(write::now());
+        meta.deletion_grace_period_seconds = Some(0);
+        meta.generation += 1;
+        return begin(request, meta, current, dry).await;
+    }
+    let pieces = wire::checked(store, request.resource, current).await.map_err(|error| request.failed(&error))?;
+    Ok(wire::sized(StatusCode::OK, wire::object_len(request.resource, current), pieces))
+}
+
+fn expect(request: &Request<'_>, options: &DeleteOptions, current: &Object) -> Result<(), Status> {
+    let conflict = |what: &str, wanted: &str, found: &str| {
+        let why =
+            format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
+        Err(Status::conflict(&request.resource.name, &current.key.name, &why))
+    };
+    let (uid, version) = (current.uid.to_string(), current.version.to_string());
+    match (&options.preconditions.uid, &options.preconditions.resource_version) {
+        (Some(wanted), _) if *wanted != uid => conflict("UID", wanted, &uid),
+        (_, Some(wanted)) if *wanted != version => conflict("ResourceVersion", wanted, &version),
+        _ => Ok(()),
+    }
+}
+
+/// Marks the object as being deleted; its payload stays what it is.
+async fn begin(request: &Request<'_>, meta: ObjectMeta, current: &Object, dry: bool) -> Answer {
+    let store = &request.server.store;
+    let payload = store.payload_bytes(current).await.map_err(|error| request.failed(&error))?;
+    let root = document::tree(
+        &request.resource.api_version(),
+        request.resource.kind.kind,
+        wire::meta_json(&current.meta, current.version).freeze(),
+        &payload,
+    );
+    let damaged = |_| Status::storage_read(&request.resource.name, &current.key.name, "it is not of its kind");
+    let (mut document, _) = Document::conform(root, request.resource.kind).map_err(damaged)?;
+    document.meta = meta;
+    let ready = Ready::new(request, &document)?;
+    if dry {
+        return Ok(ready.answer(request, StatusCode::OK, Some(current), negotiate::Form::Object));
+    }
+    let stored = store.update(current, ready.draft(current.uid)).await.map_err(|error| request.failed(&error))?;
+    Ok(ready.answer(request, StatusCode::OK, Some(&stored), negotiate::Form::Object))
+}
+
+fn success(request: &Request<'_>, name: &str, meta: &ObjectMeta) -> Response<Body> {
+    let resource = &request.resource.name;
+    let status = json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": {"name": name, "group": resource.group, "kind": resource.resource, "uid": meta.uid},
+    });
+    wire::whole(StatusCode::OK, status.to_string())
+}

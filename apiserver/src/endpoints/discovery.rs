@@ -1,0 +1,156 @@
+//! Discovery: which groups, versions and resources there are, in the legacy and in the aggregated form.
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use repot_api::openapi::GroupVersion;
+use serde_json::{Value, json};
+
+use super::Answer;
+use crate::{call::Call, negotiate, server::Server, status::Status, wire};
+
+/// What is implemented, sorted.
+const VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+/// `/`, `/api`, `/apis`.
+pub(super) fn root(server: &Server, call: &Call, path: &str) -> Answer {
+    let groups = &server.groups;
+    match (path, negotiate::aggregated_discovery(&call.headers)) {
+        ("", _) => {
+            let mut paths = vec!["/apis".to_owned()];
+            paths.extend(groups.iter().flat_map(|g| [format!("/apis/{}", g.group), group_path(g)]));
+            paths.extend(["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"].map(str::to_owned));
+            Ok(wire::whole(StatusCode::OK, json!({"paths": paths}).to_string()))
+        }
+        (_, Some(version)) => {
+            let items: Vec<Value> =
+                if path == "/apis" { groups.iter().map(aggregated_group).collect() } else { Vec::new() };
+            let document = json!({
+                "kind": "APIGroupDiscoveryList",
+                "apiVersion": format!("apidiscovery.k8s.io/{version}"),
+                "metadata": {},
+                "items": items,
+            });
+            let content_type = format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList");
+            Ok(cacheable(&call.headers, document.to_string().into(), &content_type))
+        }
+        ("/api", None) => {
+            negotiate::json(&call.headers)?;
+            let document = json!({"kind": "APIVersions", "versions": [], "serverAddressByClientCIDRs": []});
+            Ok(wire::whole(StatusCode::OK, document.to_string()))
+        }
+        (_, None) => {
+            negotiate::json(&call.headers)?;
+            let list: Vec<Value> = groups.iter().map(legacy_group).collect();
+            Ok(wire::whole(StatusCode::OK, json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": list}).to_string()))
+        }
+    }
+}
+
+/// `/apis/G` and `/apis/G/V`.
+pub(super) fn below(server: &Server, call: &Call, path: &str) -> Answer {
+    negotiate::json(&call.headers)?;
+    let mut segments = path.trim_start_matches("/apis/").split('/');
+    let group = segments.next().unwrap_or_default();
+    let known = |group_version: &&GroupVersion| group_version.group == group;
+    let document = match (server.groups.iter().find(known), segments.next(), segments.next()) {
+        (Some(found), None, _) => {
+            let mut document = legacy_group(found);
+            document["kind"] = "APIGroup".into();
+            document["apiVersion"] = "v1".into();
+            document
+        }
+        (Some(found), Some(version), None) if found.version == version => resource_list(found),
+        _ => return Err(Status::no_such_path()),
+    };
+    Ok(wire::whole(StatusCode::OK, document.to_string()))
+}
+
+fn group_path(group: &GroupVersion) -> String {
+    format!("/apis/{}/{}", group.group, group.version)
+}
+
+fn legacy_group(group: &GroupVersion) -> Value {
+    let version = json!({"groupVersion": format!("{}/{}", group.group, group.version), "version": group.version});
+    json!({"name": group.group, "versions": [version], "preferredVersion": version})
+}
+
+fn resource_list(group: &GroupVersion) -> Value {
+    let resources: Vec<Value> = group
+        .kinds
+        .iter()
+        .map(|kind| {
+            json!({
+                "name": kind.plural,
+                "singularName": kind.singular,
+                "namespaced": kind.namespaced,
+                "kind": kind.kind,
+                "verbs": VERBS,
+                "shortNames": kind.short_names,
+                "categories": kind.categories,
+                "storageVersionHash": storage_version_hash(group, kind.kind),
+            })
+        })
+        .collect();
+    let group_version = format!("{}/{}", group.group, group.version);
+    json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources})
+}
+
+/// Changes when the stored version does: clients that migrate storage compare it.
+fn storage_version_hash(group: &GroupVersion, kind: &str) -> String {
+    use base64::Engine;
+    let text = format!("{}/{}/{kind}", group.group, group.version);
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text.as_bytes());
+    base64::engine::general_purpose::STANDARD.encode(&digest.as_ref()[..8])
+}
+
+fn aggregated_group(group: &GroupVersion) -> Value {
+    let resources: Vec<Value> = group
+        .kinds
+        .iter()
+        .map(|kind| {
+            json!({
+                "resource": kind.plural,
+                "responseKind": {"group": group.group, "version": group.version, "kind": kind.kind},
+                "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },
+                "singularResource": kind.singular,
+                "verbs": VERBS,
+                "shortNames": kind.short_names,
+                "categories": kind.categories,
+            })
+        })
+        .collect();
+    let version = json!({"version": group.version, "resources": resources, "freshness": "Current"});
+    json!({"metadata": {"name": group.group, "creationTimestamp": null}, "versions": [version]})
+}
+
+/// An answer with an ETag, or 304 where the client has it already.
+pub(super) fn cacheable(headers: &HeaderMap, text: Bytes, content_type: &str) -> Response<Body> {
+    let etag = etag(&text, content_type);
+    let known = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    let fresh = known.flat_map(|value| value.split(',')).any(|tag| matches!(tag.trim(), "*") || tag.trim() == etag);
+    let mut response = if fresh {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        response
+    } else {
+        wire::whole(StatusCode::OK, text)
+    };
+    let out = response.headers_mut();
+    for (name, value) in [(header::CONTENT_TYPE, content_type), (header::ETAG, &etag)] {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            out.insert(name, value);
+        }
+    }
+    out.insert(header::VARY, HeaderValue::from_static("Accept"));
+    out.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
+    response
+}
+
+/// Equal on all replicas for equal content; another for every form, since a client may ask for one form with the tag of
+/// another.
+pub(super) fn etag(text: &[u8], content_type: &str) -> String {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(content_type.as_bytes()).update(b"\n").update(text);
+    format!("\"{}\"", &hasher.finalize().to_hex().to_uppercase()[..32])
+}

@@ -1,0 +1,239 @@
+//! GET of a collection.
+
+use base64::Engine;
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use http::StatusCode;
+use repot_storage::{Key, ListRequest, Object, ResourceVersion};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Answer, Request,
+    options::Selectors,
+    resource_version::{self, Freshness},
+    table,
+};
+use crate::{
+    negotiate::{self, Form},
+    status::Status,
+    wire::{self, ListMeta},
+};
+
+/// A page ends before its payloads pass this many bytes, whatever the limit by count: clients ask for pages of 500, and
+/// 500 large objects are more than can be sent before their deadline.
+const PAGE_BYTES: u64 = 128 << 20;
+
+/// How many heads are asked of the store at once.
+const HEADS_AT_ONCE: usize = 500;
+
+/// Answers with a page of objects, of metadata, or with a table.
+pub(super) async fn list(request: Request<'_>) -> Answer {
+    let form = negotiate::form(&request.call.headers, true)?;
+    let selectors = Selectors::parse(&request.call.query)?;
+    let with_payload = form == Form::Object;
+    let page = page(&request, &selectors, with_payload).await?;
+    let meta = page.meta();
+    Ok(match form {
+        Form::Object => objects(&request, page, &meta),
+        Form::Metadata(version) => {
+            let mut text = wire::before_items("PartialObjectMetadataList", version.api_version(), &meta);
+            for (at, object) in page.objects.iter().enumerate() {
+                wire::put(&mut text, if at > 0 { "," } else { "" });
+                text.extend_from_slice(&wire::partial(object, version));
+            }
+            wire::put(&mut text, "]}");
+            wire::whole(StatusCode::OK, text.freeze())
+        }
+        Form::Table(version) => {
+            let include = table::Include::parse(&request.call.query)?;
+            table::answer(&request, version, include, &meta, page.objects).await?
+        }
+    })
+}
+
+/// Heads of one page.
+pub(super) struct Page {
+    pub(super) objects: Vec<Object>,
+    pub(super) version: ResourceVersion,
+    token: Option<String>,
+    remaining: Option<u64>,
+}
+
+impl Page {
+    fn meta(&self) -> ListMeta {
+        ListMeta {
+            resource_version: self.version.to_string(),
+            token: self.token.clone(),
+            remaining_item_count: self.remaining,
+        }
+    }
+}
+
+/// Reads the page that the parameters ask for.
+pub(super) async fn page(request: &Request<'_>, selectors: &Selectors, with_payload: bool) -> Result<Page, Status> {
+    let query = &request.call.query;
+    let limit = query.number("limit")?.unwrap_or(0);
+    let freshness = resource_version::of_list(query, limit)?;
+    let token = query.get("continue").map(|text| Continue::decode(text, request)).transpose()?;
+    let (at, after) = match (&token, freshness) {
+        (Some(token), Freshness::Latest | Freshness::Any) => (token.at(), Some(token.after(request))),
+        (Some(_), _) => return Err(Status::bad_request("specifying resource version is not allowed when using continue")),
+        (None, Freshness::Exact(version)) => (Some(version), None),
+        (None, Freshness::NotOlderThan(version)) => {
+            resource_version::reach(&request.server.store, version).await?;
+            (None, None)
+        }
+        (None, _) => (None, None),
+    };
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    if limit == 0 && at.is_none() && after.is_none() {
+        return everything(request, selectors, with_payload).await;
+    }
+    let start = ListRequest { scope: request.scope(), at, after, limit };
+    let read = bounded(request, selectors, start, with_payload).await;
+    // A page that came too late is told where to go on, at the price of consistency.
+    read.map_err(|error| match (&error, &token) {
+        (repot_storage::Error::Expired { .. }, Some(token)) => {
+            let why = "The provided continue parameter is too old to display a consistent list result. You can start a \
+                       new list without the continue parameter, or use the continue token in this response to retrieve \
+                       the remainder of the results.";
+            Status::expired(why, Some(token.inconsistent().encode()))
+        }
+        _ => request.failed(&error),
+    })
+}
+
+/// All objects of the scope, as of one version.
+async fn everything(request: &Request<'_>, selectors: &Selectors, with_payload: bool) -> Result<Page, Status> {
+    let store = &request.server.store;
+    let list = store.list_cached(&request.scope(), None).await.map_err(|error| request.failed(&error))?;
+    let objects = readable(list.objects, with_payload).map_err(|error| request.failed(&error))?;
+    let objects = objects.into_iter().filter(|object| selectors.matches(object)).collect();
+    Ok(Page { objects, version: list.version, token: None, remaining: None })
+}
+
+/// Objects that cannot be opened: without payload the others are worth showing, with payload a list that left some out
+/// would be taken for the truth.
+fn readable(
+    objects: Vec<Result<Object, repot_storage::Error>>,
+    with_payload: bool,
+) -> Result<Vec<Object>, repot_storage::Error> {
+    if with_payload {
+        return objects.into_iter().collect();
+    }
+    let good = objects.into_iter().filter_map(|object| {
+        object.inspect_err(|error| tracing::error!(%error, "object left out of a list of metadata")).ok()
+    });
+    Ok(good.collect())
+}
+
+async fn bounded(
+    request: &Request<'_>,
+    selectors: &Selectors,
+    start: ListRequest,
+    with_payload: bool,
+) -> Result<Page, repot_storage::Error> {
+    let limit = if start.limit == 0 { usize::MAX } else { start.limit };
+    let bytes = if with_payload && start.limit > 0 { PAGE_BYTES } else { u64::MAX };
+    let (mut at, mut after) = (start.at, start.after);
+    let (mut objects, mut size) = (Vec::new(), 0);
+    loop {
+        let limit_now = (limit - objects.len()).min(HEADS_AT_ONCE);
+        let ask = ListRequest { scope: start.scope.clone(), at, after: after.take(), limit: limit_now };
+        let list = request.server.store.list(ask).await?;
+        at = Some(list.version);
+        let read = readable(list.objects, with_payload)?;
+        let count = read.len() as u64;
+        for (seen, object) in read.into_iter().enumerate() {
+            if !selectors.matches(&object) {
+                continue;
+            }
+            size += object.payload_len;
+            let full = size > bytes && !objects.is_empty();
+            if full {
+                let remaining = list.remaining.map(|more| more + count - seen as u64);
+                let last: Option<&Object> = objects.last();
+                let token = last.map(|last| Continue::new(request, list.version, &last.key).encode());
+                let remaining = remaining.filter(|_| selectors.is_empty());
+                return Ok(Page { objects, version: list.version, token, remaining });
+            }
+            objects.push(object);
+        }
+        match list.next {
+            None => return Ok(Page { objects, version: list.version, token: None, remaining: None }),
+            Some(next) if objects.len() >= limit => {
+                let token = Some(Continue::new(request, list.version, &next).encode());
+                let remaining = list.remaining.filter(|_| selectors.is_empty());
+                return Ok(Page { objects, version: list.version, token, remaining });
+            }
+            Some(next) => after = Some(next),
+        }
+    }
+}
+
+fn objects(request: &Request<'_>, page: Page, meta: &ListMeta) -> http::Response<axum::body::Body> {
+    let (store, resource) = (request.server.store.clone(), request.resource.clone());
+    let before = wire::before_items(resource.kind.list_kind, &resource.api_version(), meta).freeze();
+    let commas = page.objects.len().saturating_sub(1) as u64;
+    let items: u64 = page.objects.iter().map(|object| wire::object_len(&resource, object)).sum();
+    let length = before.len() as u64 + items + commas + 2;
+    let items = stream::iter(page.objects).enumerate().flat_map(move |(at, object)| {
+        let comma = stream::iter((at > 0).then(|| Ok(Bytes::from_static(b","))));
+        comma.chain(wire::object_pieces(&store, &resource, &object))
+    });
+    let pieces = stream::iter([Ok(before)]).chain(items).chain(stream::iter([Ok(Bytes::from_static(b"]}"))]));
+    wire::sized(StatusCode::OK, length, wire::ahead(pieces))
+}
+
+/// Where a page ended. Bound to what is listed; the same on every replica.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Continue {
+    /// Version of the list; zero: whatever is newest.
+    version: u64,
+    resource: String,
+    scope: String,
+    namespace: String,
+    name: String,
+}
+
+impl Continue {
+    fn new(request: &Request<'_>, version: ResourceVersion, last: &Key) -> Self {
+        Self {
+            version: version.0,
+            resource: request.resource.name.to_string(),
+            scope: request.target.namespace.clone(),
+            namespace: last.namespace.clone(),
+            name: last.name.clone(),
+        }
+    }
+
+    fn encode(&self) -> String {
+        let text = serde_json::to_vec(self).unwrap_or_default();
+        base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(text)
+    }
+
+    fn decode(text: &str, request: &Request<'_>) -> Result<Self, Status> {
+        let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(text).ok();
+        let token: Option<Self> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let fits = |token: &Self| {
+            token.resource == request.resource.name.to_string()
+                && token.scope == request.target.namespace
+                && (token.scope.is_empty() || token.scope == token.namespace)
+                && !token.name.contains(['/', '\0'])
+                && !token.namespace.contains(['/', '\0'])
+        };
+        token.filter(fits).ok_or_else(|| Status::bad_request("continue key is not valid"))
+    }
+
+    fn at(&self) -> Option<ResourceVersion> {
+        (self.version > 0).then_some(ResourceVersion(self.version))
+    }
+
+    fn after(&self, request: &Request<'_>) -> Key {
+        Key { namespace: self.namespace.clone(), name: self.name.clone(), ..request.key_of("") }
+    }
+
+    fn inconsistent(&self) -> Self {
+        Self { version: 0, ..self.clone() }
+    }
+}

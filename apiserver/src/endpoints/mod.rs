@@ -1,0 +1,122 @@
+//! The verbs, a file a verb, and the documents that describe them.
+
+pub mod create;
+pub mod delete;
+pub mod delete_collection;
+pub mod discovery;
+pub mod get;
+pub mod health;
+pub mod list;
+pub mod openapi;
+mod options;
+pub mod patch;
+mod resource_version;
+pub mod table;
+pub mod update;
+mod version;
+pub mod watch;
+mod write;
+
+use axum::body::Body;
+use http::Response;
+use repot_storage::{Key, Scope};
+
+use crate::{call::Call, filters::request_info::Target, resource::Resource, server::Server, status::Status};
+
+type Answer = Result<Response<Body>, Status>;
+
+/// A request for a resource that is served.
+pub struct Request<'a> {
+    /// The server.
+    pub server: &'a Server,
+    /// What is asked for.
+    pub resource: &'a Resource,
+    /// Where.
+    pub target: Target,
+    /// The rest of the request.
+    pub call: &'a mut Call,
+}
+
+impl Request<'_> {
+    fn key(&self) -> Key {
+        self.key_of(&self.target.name)
+    }
+
+    fn key_of(&self, name: &str) -> Key {
+        Key {
+            group: self.resource.name.group.clone(),
+            resource: self.resource.name.resource.clone(),
+            namespace: self.target.namespace.clone(),
+            name: name.to_owned(),
+        }
+    }
+
+    fn scope(&self) -> Scope {
+        let namespace = (!self.target.namespace.is_empty()).then(|| self.target.namespace.clone());
+        let name = &self.resource.name;
+        Scope { group: name.group.clone(), resource: name.resource.clone(), namespace }
+    }
+
+    fn failed(&self, error: &repot_storage::Error) -> Status {
+        crate::status::from_storage(error, &self.resource.name, &self.target.name)
+    }
+
+    fn not_found(&self) -> Status {
+        Status::not_found(&self.resource.name, &self.target.name)
+    }
+}
+
+/// Answers a request that has passed the chain.
+///
+/// # Errors
+/// The status to answer with.
+pub async fn dispatch(server: &Server, call: &mut Call) -> Answer {
+    match call.info.target.clone() {
+        Some(target) => dispatch_resource(server, target, call).await,
+        None => dispatch_path(server, call).await,
+    }
+}
+
+async fn dispatch_resource(server: &Server, target: Target, call: &mut Call) -> Answer {
+    let resource = server.resource(&target).ok_or_else(Status::no_such_path)?;
+    if resource.kind.namespaced == target.namespace.is_empty() && !matches!(call.info.verb, "list" | "watch") {
+        return Err(Status::method_not_allowed("a request for a namespaced object outside of a namespace"));
+    }
+    if !target.subresource.is_empty() {
+        return Err(Status::no_such_path());
+    }
+    let verb = call.info.verb;
+    let mut target = target;
+    if matches!(verb, "list" | "deletecollection") {
+        // A field selector may have singled out a name for authorization; the collection stays a collection.
+        target.name.clear();
+    }
+    let request = Request { server, resource, target, call };
+    match verb {
+        "get" => get::get(request).await,
+        "list" => list::list(request).await,
+        "watch" => watch::watch(request).await,
+        "create" if request.target.name.is_empty() => create::create(request).await,
+        "update" if !request.target.name.is_empty() => update::update(request).await,
+        "patch" if !request.target.name.is_empty() => patch::patch(request).await,
+        "delete" => delete::delete(request).await,
+        "deletecollection" => delete_collection::delete_collection(request).await,
+        other => Err(Status::method_not_allowed(other)),
+    }
+}
+
+async fn dispatch_path(server: &Server, call: &mut Call) -> Answer {
+    let path = call.info.path.trim_end_matches('/').to_owned();
+    if call.info.verb != "get" {
+        return Err(Status::method_not_allowed(call.method.as_str()));
+    }
+    match path.as_str() {
+        "/version" => version::version(),
+        "/metrics" => Ok(server.metrics.render()),
+        "" | "/apis" | "/api" => discovery::root(server, call, &path),
+        "/openapi/v2" | "/openapi/v3" => openapi::document(server, call, &path),
+        _ if path.starts_with("/openapi/v3/") => openapi::document(server, call, &path),
+        _ if path.starts_with("/apis/") => discovery::below(server, call, &path),
+        _ => health::check(server, call, &path),
+    }
+}

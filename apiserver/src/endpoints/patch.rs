@@ -1,0 +1,120 @@
+//! PATCH of an object: JSON Patch and JSON Merge Patch, on a tree that opens only where the patch enters it.
+
+use bytes::Bytes;
+use repot_api::{
+    document::{self, Document},
+    json::{self, Node, merge::merge, patch::Patch},
+};
+use repot_storage::Object;
+
+use super::{
+    Answer, Request,
+    update,
+    write::{self, WriteOptions},
+};
+use crate::{negotiate, status::Status, wire};
+
+/// How often a patch that names no version is tried against concurrent writes.
+const TRIES: usize = 8;
+
+/// A patch, read but not yet applied.
+enum Change {
+    Json(Patch),
+    Merge(Node),
+}
+
+/// Patches an object.
+pub(super) async fn patch(request: Request<'_>) -> Answer {
+    let write = WriteOptions::parse(&request, "PatchOptions")?;
+    if request.call.query.maybe_flag("force")?.is_some() {
+        let why = "may not be specified for non-apply patch";
+        let error = repot_api::field::FieldError::forbidden("force", why);
+        return Err(Status::invalid(("meta.k8s.io", "PatchOptions"), "", &[error]));
+    }
+    let body = request.server.take_body(request.call).await?;
+    let change = read(&request.call.headers, &body)?;
+    for left in (0..TRIES).rev() {
+        let found = request.server.store.get(&request.key()).await.map_err(|error| request.failed(&error))?;
+        let current = found.ok_or_else(|| request.not_found())?;
+        let mut warnings = Vec::new();
+        let (mut document, named) = apply(&request, &write, &change, &current, &mut warnings).await?;
+        match update::replace(&request, &write, &mut document, &current).await {
+            // Nobody asked for a certain version: the patch is applied to the newer one.
+            Err(status) if status.reason() == "Conflict" && !named && left > 0 => {}
+            Err(status) => return Err(status),
+            Ok(mut response) => {
+                wire::warn(&mut response, &warnings);
+                return Ok(response);
+            }
+        }
+    }
+    Err(Status::modified(&request.resource.name, &request.target.name))
+}
+
+fn read(headers: &http::HeaderMap, body: &Bytes) -> Result<Change, Status> {
+    match negotiate::content_type(headers).as_str() {
+        "application/json-patch+json" => match Patch::parse(body) {
+            Ok(patch) => Ok(Change::Json(patch)),
+            Err(error) => Err(unusable(&error)),
+        },
+        "application/merge-patch+json" => {
+            let raw = json::decode_opaque(body).map_err(|e| Status::bad_request(e.to_string()))?;
+            if raw.first() != b'{' {
+                return Err(Status::bad_request("a merge patch of an object is an object"));
+            }
+            Ok(Change::Merge(Node::Raw(raw)))
+        }
+        _ => Err(Status::unsupported_media_type("application/json-patch+json, application/merge-patch+json")),
+    }
+}
+
+fn unusable(error: &json::patch::Error) -> Status {
+    match error {
+        json::patch::Error::Syntax(_) => Status::bad_request(error.to_string()),
+        json::patch::Error::TooMany(_) | json::patch::Error::TooMuchCopied(_) => {
+            Status::patch_too_large(error.to_string())
+        }
+        json::patch::Error::Apply { .. } => {
+            Status::unprocessable(format!("the server rejected our request due to an error in our request: {error}"))
+        }
+    }
+}
+
+/// The patched object, and whether the patch itself names the version it is meant for.
+async fn apply(
+    request: &Request<'_>,
+    write: &WriteOptions,
+    change: &Change,
+    current: &Object,
+    warnings: &mut Vec<String>,
+) -> Result<(Document, bool), Status> {
+    let resource = request.resource;
+    let payload = request.server.store.payload_bytes(current).await.map_err(|error| request.failed(&error))?;
+    let meta = wire::meta_json(&current.meta, current.version).freeze();
+    let mut root = document::tree(&resource.api_version(), resource.kind.kind, meta, &payload);
+    match change {
+        Change::Json(patch) => {
+            patch.apply(&mut root, request.server.limits.object_bytes).map_err(|error| unusable(&error))?;
+        }
+        Change::Merge(patch) => merge(&mut root, patch.clone()),
+    }
+    let conformed = Document::conform(root, resource.kind);
+    let mut document = write::admit(request, conformed, write, warnings)?;
+    write::fit_place(request, &mut document.meta)?;
+    // Unless the patch changed it, the version is the one that was just read.
+    let named = document.meta.resource_version != current.version.to_string();
+    if document.meta.resource_version.is_empty() {
+        document.meta.resource_version = current.version.to_string();
+    }
+    Ok((document, named || patch_names_version(change)))
+}
+
+/// Whether a merge patch carries a version, even the current one.
+fn patch_names_version(change: &Change) -> bool {
+    let Change::Merge(patch) = change else { return false };
+    let mut patch = patch.clone();
+    patch.open();
+    let Some(meta) = patch.member_mut("metadata") else { return false };
+    meta.open();
+    meta.member("resourceVersion").is_some_and(|version| !version.is_null())
+}

@@ -1,0 +1,170 @@
+//! Objects as a table for people: from what rests beside the payload, never from the payload.
+
+use std::time::SystemTime;
+
+use axum::body::Body;
+use bytes::{BufMut, BytesMut};
+use http::{Response, StatusCode};
+use repot_storage::{Object, Store};
+use serde_json::{Value, json};
+
+use super::Request;
+use crate::{
+    call::Query,
+    negotiate::MetaVersion,
+    resource::Resource,
+    status::Status,
+    wire::{self, ListMeta, Summary},
+};
+
+/// What a row carries beside its cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Include {
+    Nothing,
+    Metadata,
+    Object,
+}
+
+impl Include {
+    pub(super) fn parse(query: &Query) -> Result<Self, Status> {
+        match query.get("includeObject") {
+            None | Some("Metadata") => Ok(Self::Metadata),
+            Some("None") => Ok(Self::Nothing),
+            Some("Object") => Ok(Self::Object),
+            Some(other) => Err(Status::bad_request(format!(
+                "unrecognized includeObject value {other:?}: must be one of None, Metadata, Object"
+            ))),
+        }
+    }
+}
+
+/// A whole table.
+pub(super) async fn answer(
+    request: &Request<'_>,
+    version: MetaVersion,
+    include: Include,
+    meta: &ListMeta,
+    objects: Vec<Object>,
+) -> Result<Response<Body>, Status> {
+    let mut text = before_rows(request.resource, version, meta, true);
+    for (at, object) in objects.iter().enumerate() {
+        wire::put(&mut text, if at > 0 { "," } else { "" });
+        text.extend_from_slice(&row(&request.server.store, request.resource, object, version, include).await?);
+    }
+    wire::put(&mut text, "]}");
+    Ok(wire::whole(StatusCode::OK, text.freeze()))
+}
+
+/// Everything of a table that comes before its rows. In a watch only the first table names the columns.
+pub(super) fn before_rows(resource: &Resource, version: MetaVersion, meta: &ListMeta, columns: bool) -> BytesMut {
+    let mut text = BytesMut::with_capacity(2048);
+    wire::put(&mut text, &format!("{{\"kind\":\"Table\",\"apiVersion\":\"{}\",\"metadata\":", version.api_version()));
+    let _ = serde_json::to_writer((&mut text).writer(), meta);
+    wire::put(&mut text, ",\"columnDefinitions\":");
+    let definitions = if columns { column_definitions(resource) } else { Value::Array(Vec::new()) };
+    let _ = serde_json::to_writer((&mut text).writer(), &definitions);
+    wire::put(&mut text, ",\"rows\":[");
+    text
+}
+
+fn column_definitions(resource: &Resource) -> Value {
+    let column = |name: &str, kind: &str, format: &str, description: &str, priority: u8| {
+        json!({"name": name, "type": kind, "format": format, "description": description, "priority": priority})
+    };
+    let mut columns = vec![column("Name", "string", "name", "Name must be unique within a namespace.", 0)];
+    columns.extend(resource.kind.columns.iter().map(|c| column(c.name, c.kind, "", c.description, c.priority)));
+    columns.push(column("Age", "string", "", "Time since the object was created.", 0));
+    columns.into()
+}
+
+/// One row.
+pub(super) async fn row(
+    store: &Store,
+    resource: &Resource,
+    object: &Object,
+    version: MetaVersion,
+    include: Include,
+) -> Result<BytesMut, Status> {
+    let meta = wire::parse_meta(object);
+    let mut cells = vec![Value::from(object.key.name.as_str())];
+    cells.extend(Summary::of(object).cells.iter().map(|cell| serde_json::to_value(cell).unwrap_or_default()));
+    cells.resize(resource.kind.columns.len() + 1, Value::Null);
+    cells.push(age(meta.creation_timestamp.as_deref(), SystemTime::now()).into());
+    let mut text = BytesMut::with_capacity(object.meta.len() + 256);
+    wire::put(&mut text, "{\"cells\":");
+    let _ = serde_json::to_writer((&mut text).writer(), &cells);
+    match include {
+        Include::Nothing => {}
+        Include::Metadata => {
+            wire::put(&mut text, ",\"object\":");
+            text.extend_from_slice(&wire::partial(object, version));
+        }
+        Include::Object => {
+            let payload = store.payload_bytes(object).await;
+            let payload = payload.map_err(|e| crate::status::from_storage(&e, &resource.name, &object.key.name))?;
+            wire::put(&mut text, ",\"object\":");
+            text.extend_from_slice(&wire::before_stored(resource, object));
+            text.extend_from_slice(&payload);
+            wire::put(&mut text, "}");
+        }
+    }
+    wire::put(&mut text, "}");
+    Ok(text)
+}
+
+/// Time since creation, as kubectl prints it.
+fn age(created: Option<&str>, now: SystemTime) -> String {
+    let created = created.and_then(|text| text.parse::<jiff::Timestamp>().ok());
+    let now = jiff::Timestamp::try_from(now).ok();
+    match (created, now) {
+        (Some(created), Some(now)) => human_duration(now.as_second() - created.as_second()),
+        _ => "<unknown>".to_owned(),
+    }
+}
+
+/// Two units at most, fewer the longer it is.
+fn human_duration(seconds: i64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    let two = |a: i64, unit: &str, b: i64, smaller: &str| match b {
+        0 => format!("{a}{unit}"),
+        _ => format!("{a}{unit}{b}{smaller}"),
+    };
+    match seconds {
+        ..=-2 => "<invalid>".to_owned(),
+        -1..=0 => "0s".to_owned(),
+        1..120 => format!("{seconds}s"),
+        120..600 => two(minutes, "m", seconds % 60, "s"),
+        600..10_800 => format!("{minutes}m"),
+        10_800..28_800 => two(hours, "h", minutes % 60, "m"),
+        28_800..172_800 => format!("{hours}h"),
+        172_800..691_200 => two(days, "d", hours % 24, "h"),
+        691_200..63_072_000 => format!("{days}d"),
+        63_072_000..252_288_000 => two(days / 365, "y", days % 365, "d"),
+        _ => format!("{}y", days / 365),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prints_ages_as_kubectl_does() {
+        for (seconds, text) in [
+            (-5, "<invalid>"),
+            (0, "0s"),
+            (119, "119s"),
+            (120, "2m"),
+            (599, "9m59s"),
+            (600, "10m"),
+            (3 * 3600 + 60, "3h1m"),
+            (8 * 3600 + 60, "8h"),
+            (2 * 86_400 + 3600, "2d1h"),
+            (8 * 86_400 + 3600, "8d"),
+            (730 * 86_400 + 86_400, "2y1d"),
+            (9 * 365 * 86_400, "9y"),
+        ] {
+            assert_eq!(human_duration(seconds), text, "{seconds}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! PUT of an object, and the rules of change that patches follow too.
+
+use http::StatusCode;
+use repot_api::{document::Document, field::FieldError, meta::ObjectMeta};
+use repot_storage::Object;
+
+use super::{
+    Answer, Request,
+    write::{self, Ready, WriteOptions},
+};
+use crate::{status::Status, wire};
+
+/// How often a write without a version is tried against concurrent ones.
+const TRIES: usize = 8;
+
+/// Replaces an object.
+pub(super) async fn update(mut request: Request<'_>) -> Answer {
+    let write = WriteOptions::parse(&request, "UpdateOptions")?;
+    let mut warnings = Vec::new();
+    let mut document = write::read_object(&mut request, &write, &mut warnings).await?;
+    write::fit_place(&request, &mut document.meta)?;
+    let conditional = !document.meta.resource_version.is_empty();
+    for left in (0..TRIES).rev() {
+        let found = request.server.store.get(&request.key()).await.map_err(|error| request.failed(&error))?;
+        let current = found.ok_or_else(|| request.not_found())?;
+        if !conditional && !request.resource.kind.unconditional_update {
+            let why = "must be specified for an update";
+            let error = FieldError::invalid("metadata.resourceVersion", 0, why);
+            let kind = (request.resource.name.group.as_str(), request.resource.kind.kind);
+            return Err(Status::invalid(kind, &document.meta.name, &[error]));
+        }
+        match replace(&request, &write, &mut document, &current).await {
+            Err(status) if status.reason() == "Conflict" && !conditional && left > 0 => {}
+            Err(status) => return Err(status),
+            Ok(mut response) => {
+                wire::warn(&mut response, &warnings);
+                return Ok(response);
+            }
+        }
+    }
+    Err(Status::modified(&request.resource.name, &request.target.name))
+}
+
+/// Brings a new state of an object to rest in place of `current`.
+pub(super) async fn replace(
+    request: &Request<'_>,
+    write: &WriteOptions,
+    document: &mut Document,
+    current: &Object,
+) -> Answer {
+    let before = wire::parse_meta(current);
+    expect_same(request, &document.meta, &before, current)?;
+    inherit(&mut document.meta, &before);
+    write::validate(request, document, changes(&document.meta, &before))?;
+    let mut ready = Ready::new(request, document)?;
+    if spec_changed(&ready, current) {
+        document.meta.generation = before.generation + 1;
+        ready = Ready::new(request, document)?;
+    }
+    let store = &request.server.store;
+    if document.meta.deleting() && document.meta.finalizers.is_empty() {
+        // The last finalizer is gone: the object goes in the same write, and nobody sees it without finalizers.
+        if write.dry_run {
+            return Ok(ready.answer(request, StatusCode::OK, Some(current), write.form));
+        }
+        let gone = store.delete(current).await.map_err(|error| request.failed(&error))?;
+        return Ok(ready.answer(request, StatusCode::OK, Some(&gone), write.form));
+    }
+    if write.dry_run || ready.same_as(current) {
+        return Ok(ready.answer(request, StatusCode::OK, Some(current), write.form));
+    }
+    let stored = store.update(current, ready.draft(current.uid)).await.map_err(|error| request.failed(&error))?;
+    Ok(ready.answer(request, StatusCode::OK, Some(&stored), write.form))
+}
+
+/// The writer has to mean the object that is there.
+fn expect_same(
+    request: &Request<'_>,
+    meta: &ObjectMeta,
+    before: &ObjectMeta,
+    current: &Object,
+) -> Result<(), Status> {
+    let (resource, name) = (&request.resource.name, &request.target.name);
+    if !meta.resource_version.is_empty() {
+        if !meta.resource_version.bytes().all(|b| b.is_ascii_digit()) {
+            let why = "must be a version that the server gave";
+            let error = FieldError::invalid("metadata.resourceVersion", &meta.resource_version, why);
+            let kind = (resource.group.as_str(), request.resource.kind.kind);
+            return Err(Status::invalid(kind, name, &[error]));
+        }
+        if meta.resource_version != current.version.to_string() {
+            return Err(Status::modified(resource, name));
+        }
+    }
+    if !meta.uid.is_empty() && meta.uid != before.uid {
+        let why = format!(
+            "Precondition failed: UID in precondition: {}, UID in object meta: {}",
+            meta.uid, before.uid
+        );
+        return Err(Status::conflict(resource, name, &why));
+    }
+    Ok(())
+}
+
+/// What writers cannot change stays as it was.
+fn inherit(meta: &mut ObjectMeta, before: &ObjectMeta) {
+    meta.uid.clone_from(&before.uid);
+    meta.creation_timestamp.clone_from(&before.creation_timestamp);
+    meta.deletion_timestamp.clone_from(&before.deletion_timestamp);
+    meta.deletion_grace_period_seconds = before.deletion_grace_period_seconds;
+    meta.generation = before.generation;
+    if meta.generate_name.is_empty() {
+        meta.generate_name.clone_from(&before.generate_name);
+    }
+}
+
+/// What may not be changed in this way.
+fn changes(meta: &ObjectMeta, before: &ObjectMeta) -> Vec<FieldError> {
+    let added: Vec<_> = meta.finalizers.iter().filter(|f| !before.finalizers.contains(f)).collect();
+    if !before.deleting() || added.is_empty() {
+        return Vec::new();
+    }
+    let why = format!("no new finalizers can be added if the object is being deleted, found new finalizers {added:?}");
+    vec![FieldError::forbidden("metadata.finalizers", why)]
+}
+
+fn spec_changed(ready: &Ready, current: &Object) -> bool {
+    let mut before = wire::Summary::of(current).digests;
+    let mut after = ready.summary.digests.clone();
+    before.remove("status");
+    after.remove("status");
+    before != after
+}

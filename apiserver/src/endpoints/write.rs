@@ -1,0 +1,280 @@
+//! What all writes share: reading the body, judging it, and bringing it to rest.
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures::stream;
+use http::{Response, StatusCode};
+use repot_api::{document::Document, field::FieldError, meta::ObjectMeta};
+use repot_storage::{Draft, Object};
+use uuid::Uuid;
+
+use super::{
+    Request,
+    options::{self, FieldValidation},
+};
+use crate::{
+    delegation::NamespaceState,
+    negotiate::{self, Form},
+    status::Status,
+    wire::{self, Summary},
+};
+
+/// The options of a write.
+pub(super) struct WriteOptions {
+    pub(super) dry_run: bool,
+    pub(super) form: Form,
+    validation: FieldValidation,
+}
+
+impl WriteOptions {
+    pub(super) fn parse(request: &Request<'_>, kind: &str) -> Result<Self, Status> {
+        let query = &request.call.query;
+        options::field_manager(query, kind)?;
+        let form = match negotiate::form(&request.call.headers, false)? {
+            Form::Table(_) => Form::Object,
+            form => form,
+        };
+        let dry_run: Vec<&str> = query.all("dryRun").collect();
+        Ok(Self {
+            dry_run: options::dry_run(&dry_run, kind)?,
+            form,
+            validation: FieldValidation::parse(query, kind)?,
+        })
+    }
+}
+
+/// Reads a whole object from a request body of type JSON.
+pub(super) async fn read_object(
+    request: &mut Request<'_>,
+    write: &WriteOptions,
+    warnings: &mut Vec<String>,
+) -> Result<Document, Status> {
+    if negotiate::content_type(&request.call.headers) != "application/json" {
+        return Err(Status::unsupported_media_type("application/json"));
+    }
+    let body = request.server.take_body(request.call).await?;
+    let decoded = Document::decode(&body, request.resource.kind);
+    admit(request, decoded, write, warnings)
+}
+
+/// Takes over what decoding gave: unknown and duplicate fields are refused or warned of, older shapes made new.
+pub(super) fn admit(
+    request: &Request<'_>,
+    decoded: Result<(Document, Vec<String>), repot_api::document::Error>,
+    write: &WriteOptions,
+    warnings: &mut Vec<String>,
+) -> Result<Document, Status> {
+    let kind = request.resource.kind.kind;
+    let unreadable = |error| {
+        let api_version = &request.resource.version;
+        Status::bad_request(format!("{kind} in version {api_version:?} cannot be handled as a {kind}: {error}"))
+    };
+    let (mut document, strict) = decoded.map_err(unreadable)?;
+    match write.validation {
+        FieldValidation::Strict if !strict.is_empty() => {
+            let all = strict.join(", ");
+            let message = format!(
+                "{kind} in version {:?} cannot be handled as a {kind}: strict decoding error: {all}",
+                request.resource.version
+            );
+            return Err(Status::bad_request(message));
+        }
+        FieldValidation::Warn => warnings.extend(strict),
+        _ => {}
+    }
+    expect_kind(request, &document)?;
+    warnings.extend((request.resource.kind.normalise)(&mut document.body));
+    dedupe_owners(&mut document.meta, warnings);
+    Ok(document)
+}
+
+fn expect_kind(request: &Request<'_>, document: &Document) -> Result<(), Status> {
+    let (kind, api_version) = (request.resource.kind.kind, request.resource.api_version());
+    let wrong = |what: &str, got: &str, expected: &str| {
+        let message = format!("the {what} in the data ({got:?}) does not match the expected {what} ({expected:?})");
+        Err(Status::bad_request(message))
+    };
+    if !document.api_version.is_empty() && document.api_version != api_version {
+        return wrong("API version", &document.api_version, &api_version);
+    }
+    if !document.kind.is_empty() && document.kind != kind {
+        return wrong("kind", &document.kind, kind);
+    }
+    if document.kind.is_empty() || document.api_version.is_empty() {
+        return Err(Status::bad_request("Object 'Kind' and 'apiVersion' must be set in the body"));
+    }
+    Ok(())
+}
+
+fn dedupe_owners(meta: &mut ObjectMeta, warnings: &mut Vec<String>) {
+    let mut kept = Vec::new();
+    for owner in std::mem::take(&mut meta.owner_references) {
+        if kept.contains(&owner) {
+            warnings.push(format!("metadata.ownerReferences contains a duplicate of {:?}", owner.name));
+        } else {
+            kept.push(owner);
+        }
+    }
+    meta.owner_references = kept;
+}
+
+/// Name and namespace of the body have to be those of the URL; what is empty is filled in.
+pub(super) fn fit_place(request: &Request<'_>, meta: &mut ObjectMeta) -> Result<(), Status> {
+    let target = &request.target;
+    if meta.namespace.is_empty() {
+        meta.namespace.clone_from(&target.namespace);
+    }
+    if meta.namespace != target.namespace {
+        return Err(Status::bad_request("the namespace of the provided object does not match the namespace sent on the request"));
+    }
+    if !target.name.is_empty() && meta.name != target.name {
+        let message = format!(
+            "the name of the object ({:?}) does not match the name on the URL ({:?})",
+            meta.name, target.name
+        );
+        return Err(Status::bad_request(message));
+    }
+    Ok(())
+}
+
+/// Everything that is wrong with an object, at once.
+pub(super) fn validate(request: &Request<'_>, document: &Document, more: Vec<FieldError>) -> Result<(), Status> {
+    let kind = request.resource.kind;
+    let mut errors = document.meta.validate(kind.namespaced, kind.name_rule);
+    errors.extend((kind.validate)(&document.body));
+    errors.extend(more);
+    if document.meta.annotations.contains_key(repot_api::names::TRIMMED) {
+        let field = format!("metadata.annotations[{}]", repot_api::names::TRIMMED);
+        errors.push(FieldError::forbidden(field, "this is the trimmed form of an object; read the whole one with GET"));
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(Status::invalid((&request.resource.name.group, kind.kind), &document.meta.name, &errors))
+}
+
+/// New objects need a namespace that lives.
+pub(super) async fn need_namespace(request: &Request<'_>, name: &str) -> Result<(), Status> {
+    let namespace = &request.target.namespace;
+    if namespace.is_empty() {
+        return Ok(());
+    }
+    match request.server.namespaces.state(namespace).await? {
+        NamespaceState::Active => Ok(()),
+        NamespaceState::Terminating => {
+            Err(Status::namespace_terminating(&request.resource.name, name, namespace))
+        }
+        NamespaceState::Missing => {
+            let namespaces = crate::resource::GroupResource { group: String::new(), resource: "namespaces".into() };
+            Err(Status::not_found(&namespaces, namespace))
+        }
+    }
+}
+
+/// An object ready to rest, in the very bytes that clients will read.
+pub(super) struct Ready {
+    pub(super) meta: Bytes,
+    pub(super) summary: Summary,
+    pub(super) payload: Vec<Bytes>,
+}
+
+impl Ready {
+    /// Prints the object and measures it: 413 when it is too large.
+    pub(super) fn new(request: &Request<'_>, document: &Document) -> Result<Self, Status> {
+        let parts = document.parts();
+        let digests = parts.iter().map(|(name, segments)| (name.clone(), digest(segments))).collect();
+        let mut payload = Vec::new();
+        for (at, (_, segments)) in parts.into_iter().enumerate() {
+            if at > 0 {
+                payload.push(Bytes::from_static(b","));
+            }
+            payload.extend(segments);
+        }
+        let meta = Bytes::from(serde_json::to_vec(&document.meta).unwrap_or_default());
+        let length = payload.iter().map(Bytes::len).sum();
+        let cells = (request.resource.kind.cells)(&document.body, length);
+        let ready = Self { meta, summary: Summary { digests, cells }, payload };
+        let limit = request.server.limits.object_bytes;
+        let whole = wire::before_payload(request.resource, &ready.meta, None, true).len() + length + 1;
+        if whole > limit { Err(Status::too_large(limit)) } else { Ok(ready) }
+    }
+
+    pub(super) fn draft(&self, uid: Uuid) -> Draft {
+        let summary = Bytes::from(serde_json::to_vec(&self.summary).unwrap_or_default());
+        Draft { uid, meta: self.meta.clone(), summary, payload: self.payload.clone() }
+    }
+
+    /// Whether the object at rest is the same but for its version.
+    pub(super) fn same_as(&self, object: &Object) -> bool {
+        !object.stale && object.meta == self.meta && Summary::of(object) == self.summary
+    }
+
+    /// The answer to a write: from the bytes at hand. `object`: as stored; `None` for a dry run.
+    pub(super) fn answer(
+        self,
+        request: &Request<'_>,
+        code: StatusCode,
+        object: Option<&Object>,
+        form: Form,
+    ) -> Response<Body> {
+        let version = object.map(|object| object.version);
+        if let (Form::Metadata(meta_version), Some(object)) = (form, object) {
+            return wire::whole(code, wire::partial(object, meta_version).freeze());
+        }
+        let before = wire::before_payload(request.resource, &self.meta, version, !self.payload.is_empty()).freeze();
+        let mut pieces = vec![before];
+        pieces.extend(self.payload);
+        pieces.push(Bytes::from_static(b"}"));
+        let pieces = gather(pieces);
+        let length = pieces.iter().map(Bytes::len).sum::<usize>() as u64;
+        wire::sized(code, length, stream::iter(pieces.into_iter().map(Ok)))
+    }
+}
+
+/// Joins small neighbours: a frame for each of thousands of entries would cost more than copying them.
+fn gather(pieces: Vec<Bytes>) -> Vec<Bytes> {
+    const SMALL: usize = 32 << 10;
+    let mut gathered: Vec<Bytes> = Vec::new();
+    let mut open = bytes::BytesMut::new();
+    for piece in pieces {
+        if piece.len() < SMALL {
+            open.extend_from_slice(&piece);
+        }
+        if !open.is_empty() && (piece.len() >= SMALL || open.len() >= 8 * SMALL) {
+            gathered.push(open.split().freeze());
+        }
+        if piece.len() >= SMALL {
+            gathered.push(piece);
+        }
+    }
+    gathered.extend((!open.is_empty()).then(|| open.freeze()));
+    gathered
+}
+
+fn digest(segments: &[Bytes]) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for segment in segments {
+        hasher.update(segment);
+    }
+    hasher.finalize().to_hex()[..32].to_owned()
+}
+
+/// Now, as Kubernetes writes times.
+pub(super) fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gathers_small_pieces_in_order() {
+        let large = Bytes::from(vec![b'L'; 40 << 10]);
+        let pieces = vec![Bytes::from_static(b"a"), Bytes::from_static(b"b"), large.clone(), Bytes::from_static(b"c")];
+        let gathered = gather(pieces.clone());
+        assert_eq!(gathered.concat(), pieces.concat());
+        assert_eq!(gathered.len(), 3);
+        assert_eq!(gathered[1].as_ptr(), large.as_ptr());
+    }
+}

@@ -1,0 +1,128 @@
+//! Who a client certificate stands for, judged with the authorities of this moment.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use rustls::pki_types::{CertificateDer, TrustAnchor, UnixTime, pem::PemObject};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// How long a verdict about the certificate of a connection stays good: one signature check per connection and interval
+/// instead of one per request, and an expired certificate is out soon.
+const VERDICT_LIFETIME: Duration = Duration::from_secs(10);
+
+/// Certificate authorities.
+#[derive(Clone, Debug)]
+pub struct Roots {
+    certificates: Vec<CertificateDer<'static>>,
+}
+
+/// The text is not a bundle of certificates.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Not PEM.
+    #[error("not a PEM bundle of certificates")]
+    Pem(#[from] rustls::pki_types::pem::Error),
+    /// No certificate in it.
+    #[error("the bundle holds no certificate")]
+    Empty,
+    /// Not X.509.
+    #[error("certificate {0} of the bundle cannot be used as an authority")]
+    Unusable(usize),
+}
+
+impl Roots {
+    /// Reads a PEM bundle.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn from_pem(pem: &[u8]) -> Result<Self, Error> {
+        let certificates = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>()?;
+        if certificates.is_empty() {
+            return Err(Error::Empty);
+        }
+        match certificates.iter().position(|der| webpki::anchor_from_trusted_cert(der).is_err()) {
+            Some(at) => Err(Error::Unusable(at)),
+            None => Ok(Self { certificates }),
+        }
+    }
+
+    /// Whether the chain leads to one of these authorities, is valid now and is meant for clients.
+    fn trusts(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> bool {
+        let Some((leaf, intermediates)) = chain.split_first() else { return false };
+        let Ok(leaf) = webpki::EndEntityCert::try_from(leaf) else { return false };
+        let anchors: Vec<TrustAnchor<'_>> =
+            self.certificates.iter().filter_map(|der| webpki::anchor_from_trusted_cert(der).ok()).collect();
+        leaf.verify_for_usage(
+            webpki::ALL_VERIFICATION_ALGS,
+            &anchors,
+            intermediates,
+            now,
+            webpki::KeyUsage::client_auth(),
+            None,
+            None,
+        )
+        .is_ok()
+    }
+}
+
+/// The other end of a connection.
+#[derive(Debug, Default)]
+pub struct Peer {
+    /// The certificates it showed, leaf first; possession of the leaf's key is proved.
+    pub chain: Vec<CertificateDer<'static>>,
+    verdict: Mutex<Option<Verdict>>,
+}
+
+#[derive(Clone, Debug)]
+struct Verdict {
+    trust: u64,
+    at: Instant,
+    standing: Standing,
+}
+
+/// What a peer's certificate amounts to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Common name of the subject.
+    pub common_name: String,
+    /// Organizations of the subject.
+    pub organizations: Vec<String>,
+    /// Issued by an authority for front proxies.
+    pub front_proxy: bool,
+    /// Issued by an authority for clients.
+    pub client: bool,
+}
+
+impl Peer {
+    /// A peer that showed these certificates.
+    #[must_use]
+    pub fn new(chain: Vec<CertificateDer<'static>>) -> Self {
+        Self { chain, verdict: Mutex::new(None) }
+    }
+
+    /// What the certificate amounts to; `None`: there is none. `trust` numbers the set of authorities.
+    pub fn standing(&self, trust: u64, front_proxy: Option<&Roots>, client: Option<&Roots>) -> Option<Standing> {
+        let leaf = self.chain.first()?;
+        if let Some(verdict) = self.verdict.lock().as_ref()
+            && verdict.trust == trust
+            && verdict.at.elapsed() < VERDICT_LIFETIME
+        {
+            return Some(verdict.standing.clone());
+        }
+        let now = UnixTime::since_unix_epoch(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+        let trusted = |roots: Option<&Roots>| roots.is_some_and(|roots| roots.trusts(&self.chain, now));
+        let (common_name, organizations) = subject(leaf);
+        let standing =
+            Standing { common_name, organizations, front_proxy: trusted(front_proxy), client: trusted(client) };
+        *self.verdict.lock() = Some(Verdict { trust, at: Instant::now(), standing: standing.clone() });
+        Some(standing)
+    }
+}
+
+fn subject(leaf: &CertificateDer<'_>) -> (String, Vec<String>) {
+    let Ok((_, certificate)) = X509Certificate::from_der(leaf) else { return Default::default() };
+    let subject = certificate.subject();
+    let common_name = subject.iter_common_name().next().and_then(|cn| cn.as_str().ok()).unwrap_or_default();
+    let organizations = subject.iter_organization().filter_map(|o| o.as_str().ok()).map(str::to_owned);
+    (common_name.to_owned(), organizations.collect())
+}

@@ -1,0 +1,46 @@
+//! Who makes a request.
+
+use std::collections::BTreeMap;
+
+/// An identity, as authentication found it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct User {
+    /// User name.
+    pub name: String,
+    /// Unique id, where the identity has one.
+    pub uid: String,
+    /// Groups, in the order found.
+    pub groups: Vec<String>,
+    /// Further facts for the authorizer.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+/// Group of everybody who is known.
+pub const AUTHENTICATED: &str = "system:authenticated";
+/// Group of everybody who is not.
+pub const UNAUTHENTICATED: &str = "system:unauthenticated";
+/// Group that may do everything.
+pub const MASTERS: &str = "system:masters";
+
+impl User {
+    /// Nobody in particular.
+    #[must_use]
+    pub fn anonymous() -> Self {
+        Self { name: "system:anonymous".into(), groups: vec![UNAUTHENTICATED.into()], ..Self::default() }
+    }
+
+    /// Whether this user is in a group.
+    #[must_use]
+    pub fn in_group(&self, group: &str) -> bool {
+        self.groups.iter().any(|g| g == group)
+    }
+
+    /// With the group of all known users, which callers such as the aggregator leave out.
+    #[must_use]
+    pub fn known(mut self) -> Self {
+        if !self.in_group(AUTHENTICATED) && !self.in_group(UNAUTHENTICATED) {
+            self.groups.push(AUTHENTICATED.into());
+        }
+        self
+    }
+}

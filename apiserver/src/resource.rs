@@ -1,0 +1,39 @@
+//! Names of what is served: groups, versions, resources.
+
+use std::fmt;
+
+use repot_api::kind::Kind;
+
+/// A group and a plural resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct GroupResource {
+    /// API group.
+    pub group: String,
+    /// Plural resource.
+    pub resource: String,
+}
+
+impl fmt::Display for GroupResource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.group.is_empty() { f.write_str(&self.resource) } else { write!(f, "{}.{}", self.resource, self.group) }
+    }
+}
+
+/// A kind at a group and version.
+#[derive(Clone, Debug)]
+pub struct Resource {
+    /// Where errors and keys place it.
+    pub name: GroupResource,
+    /// API version.
+    pub version: String,
+    /// What it is.
+    pub kind: &'static Kind,
+}
+
+impl Resource {
+    /// `group/version`.
+    #[must_use]
+    pub fn api_version(&self) -> String {
+        format!("{}/{}", self.name.group, self.version)
+    }
+}

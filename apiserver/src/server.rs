@@ -1,0 +1,198 @@
+//! The server: what requests find when they arrive, and the way it starts and stops.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+use repot_api::openapi::GroupVersion;
+use repot_storage::Store;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    call::Call,
+    delegation::Namespaces,
+    endpoints::openapi::Documents,
+    filters::{authentication::Authenticator, authorization::Authorizer, overload::Overload, request_info::Target},
+    metrics::Metrics,
+    resource::Resource,
+    status::Status,
+};
+
+/// What can be set about serving.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// The largest object, in bytes of its JSON form.
+    pub object_bytes: usize,
+    /// Bytes of request bodies that may be in memory at once; further requests wait.
+    pub body_budget: usize,
+    /// When a request that is not a watch is given up.
+    pub request_timeout: Duration,
+    /// Requests that only read, at once.
+    pub readers: usize,
+    /// Requests that write, at once.
+    pub writers: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            object_bytes: DEFAULT_OBJECT_BYTES,
+            body_budget: 128 << 20,
+            request_timeout: Duration::from_secs(60),
+            readers: 400,
+            writers: 200,
+        }
+    }
+}
+
+/// Under the 16 MiB that client-go's watch decoder takes in one frame.
+pub const DEFAULT_OBJECT_BYTES: usize = 15 << 20;
+
+/// A patch may say the same in more bytes than the object, and a body may be indented.
+const BODY_SLACK: usize = 1 << 20;
+
+/// A server; shared by all connections.
+pub struct Server {
+    pub(crate) store: Store,
+    pub(crate) resources: Vec<Resource>,
+    pub(crate) groups: Vec<GroupVersion>,
+    pub(crate) documents: Documents,
+    pub(crate) authenticator: Arc<Authenticator>,
+    pub(crate) authorizer: Authorizer,
+    pub(crate) namespaces: Namespaces,
+    pub(crate) overload: Overload,
+    pub(crate) limits: Limits,
+    pub(crate) metrics: Metrics,
+    pub(crate) health: Health,
+    pub(crate) watches_end: CancellationToken,
+    bodies: Semaphore,
+}
+
+/// What a server is made of.
+pub struct Parts {
+    /// Where objects rest.
+    pub store: Store,
+    /// What is served.
+    pub resources: Vec<Resource>,
+    /// Who makes requests.
+    pub authenticator: Arc<Authenticator>,
+    /// Who may do what.
+    pub authorizer: Authorizer,
+    /// Where objects may live.
+    pub namespaces: Namespaces,
+    /// How much at once.
+    pub limits: Limits,
+    /// Whether the authentication configuration is known yet.
+    pub trust_loaded: Option<tokio::sync::watch::Receiver<bool>>,
+}
+
+impl Server {
+    /// A server that is ready to be given connections.
+    ///
+    /// # Errors
+    /// When two metrics have one name.
+    pub fn new(parts: Parts) -> prometheus::Result<Self> {
+        let groups = groups(&parts.resources);
+        Ok(Self {
+            documents: Documents::new(&groups),
+            groups,
+            resources: parts.resources,
+            store: parts.store,
+            authenticator: parts.authenticator,
+            authorizer: parts.authorizer,
+            namespaces: parts.namespaces,
+            overload: Overload::new(parts.limits.readers, parts.limits.writers),
+            bodies: Semaphore::new(parts.limits.body_budget >> 10),
+            limits: parts.limits,
+            metrics: Metrics::new()?,
+            health: Health { trust_loaded: parts.trust_loaded, state: RwLock::default() },
+            watches_end: CancellationToken::new(),
+        })
+    }
+
+    /// The resource at a path.
+    pub(crate) fn resource(&self, target: &Target) -> Option<&Resource> {
+        self.resources.iter().find(|resource| {
+            resource.name.group == target.group
+                && resource.version == target.version
+                && resource.name.resource == target.resource
+        })
+    }
+
+    /// The body of a request, within the budget for all bodies.
+    pub(crate) async fn take_body(&self, call: &mut Call) -> Result<Bytes, Status> {
+        let limit = self.limits.object_bytes;
+        let most = call.content_length().unwrap_or(limit).min(limit + BODY_SLACK);
+        let permits = u32::try_from((most >> 10) + 1).unwrap_or(u32::MAX);
+        let permits = permits.min(u32::try_from(self.limits.body_budget >> 10).unwrap_or(u32::MAX));
+        let waiting = self.bodies.acquire_many(permits);
+        let _held = waiting.await.map_err(|_| Status::unavailable("the server is stopping", 1))?;
+        call.take_body(limit).await
+    }
+}
+
+/// The kinds by group and version, in a stable order.
+fn groups(resources: &[Resource]) -> Vec<GroupVersion> {
+    let mut groups: Vec<GroupVersion> = Vec::new();
+    for resource in resources {
+        let same = |g: &&mut GroupVersion| g.group == resource.name.group && g.version == resource.version;
+        match groups.iter_mut().find(same) {
+            Some(group) => group.kinds.push(resource.kind),
+            None => groups.push(GroupVersion {
+                group: resource.name.group.clone(),
+                version: resource.version.clone(),
+                kinds: vec![resource.kind],
+            }),
+        }
+    }
+    groups.sort_by(|a, b| (&a.group, &a.version).cmp(&(&b.group, &b.version)));
+    for group in &mut groups {
+        group.kinds.sort_by_key(|kind| kind.plural);
+    }
+    groups
+}
+
+/// Whether the server can do its work.
+pub(crate) struct Health {
+    trust_loaded: Option<tokio::sync::watch::Receiver<bool>>,
+    state: RwLock<HealthState>,
+}
+
+#[derive(Default)]
+struct HealthState {
+    storage: Option<String>,
+    stopping: bool,
+}
+
+impl Health {
+    /// Why a check fails, if it does.
+    pub(crate) fn failing(&self, check: &str) -> Option<String> {
+        let state = self.state.read();
+        match check {
+            "storage" => state.storage.clone(),
+            "shutdown" => state.stopping.then(|| "process is shutting down".to_owned()),
+            "authentication-config" => {
+                let loaded = self.trust_loaded.as_ref().is_none_or(|loaded| *loaded.borrow());
+                (!loaded).then(|| "authentication configuration is not loaded".to_owned())
+            }
+            _ => None,
+        }
+    }
+
+    pub(crate) fn set_storage(&self, failing: Option<String>) {
+        self.state.write().storage = failing;
+    }
+
+    pub(crate) fn set_stopping(&self) {
+        self.state.write().stopping = true;
+    }
+
+    /// Whether a request for data may be answered at all: before that a wrong 404 would cost objects elsewhere.
+    pub(crate) fn ready_for_data(&self) -> Result<(), Status> {
+        match self.failing("authentication-config") {
+            Some(why) => Err(Status::unavailable(why, 5)),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! The only place where an error becomes a `metav1.Status` and an HTTP code.
+
+use axum::body::Body;
+use http::{HeaderValue, Response, StatusCode, header};
+use repot_api::field::FieldError;
+use serde::Serialize;
+
+use crate::resource::GroupResource;
+
+/// A failure as the client will see it.
+#[derive(Clone, Debug, Serialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Status {
+    kind: &'static str,
+    #[serde(rename = "apiVersion")]
+    api_version: &'static str,
+    metadata: ListMeta,
+    status: &'static str,
+    message: String,
+    reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<Details>,
+    code: u16,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+struct ListMeta {
+    #[serde(rename = "continue", skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Details {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    group: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    kind: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    uid: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    causes: Vec<StatusCause>,
+    #[serde(skip_serializing_if = "is_zero")]
+    retry_after_seconds: u32,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct StatusCause {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    reason: &'static str,
+    message: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    field: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl Status {
+    fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            kind: "Status",
+            api_version: "v1",
+            metadata: ListMeta::default(),
+            status: "Failure",
+            message: message.into(),
+            reason,
+            details: None,
+            code: code.as_u16(),
+        }
+    }
+
+    fn about(mut self, resource: &GroupResource, name: &str) -> Self {
+        let details = self.details.get_or_insert_default();
+        details.group.clone_from(&resource.group);
+        details.kind.clone_from(&resource.resource);
+        details.name = name.to_owned();
+        self
+    }
+
+    fn cause(mut self, reason: &'static str, message: impl Into<String>, field: impl Into<String>) -> Self {
+        let cause = StatusCause { reason, message: message.into(), field: field.into() };
+        self.details.get_or_insert_default().causes.push(cause);
+        self
+    }
+
+    fn retry_after(mut self, seconds: u32) -> Self {
+        self.details.get_or_insert_default().retry_after_seconds = seconds;
+        self
+    }
+
+    /// The HTTP code.
+    #[must_use]
+    pub fn code(&self) -> StatusCode {
+        StatusCode::from_u16(self.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    /// The machine-readable reason.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        self.reason
+    }
+
+    /// The whole answer.
+    #[must_use]
+    pub fn into_response(self) -> Response<Body> {
+        let mut response = Response::new(Body::from(self.to_json()));
+        *response.status_mut() = self.code();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        let seconds = self.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+        if seconds > 0 {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+
+    /// As JSON, for bodies and for ERROR events.
+    #[must_use]
+    pub fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+}
+
+/// The statuses, by reason.
+impl Status {
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
+    }
+
+    pub(crate) fn unauthorized() -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
+    }
+
+    pub(crate) fn forbidden(resource: &GroupResource, name: &str, why: &str) -> Self {
+        let what = if name.is_empty() { resource.to_string() } else { format!("{resource} {name:?}") };
+        Self::new(StatusCode::FORBIDDEN, "Forbidden", format!("{what} is forbidden: {why}")).about(resource, name)
+    }
+
+    pub(crate) fn forbidden_path(why: &str) -> Self {
+        let message = format!("forbidden: {why}");
+        Self::new(StatusCode::FORBIDDEN, "Forbidden", message).about(&GroupResource::default(), "")
+    }
+
+    pub(crate) fn namespace_terminating(resource: &GroupResource, name: &str, namespace: &str) -> Self {
+        let why = format!(
+            "unable to create new content in namespace {namespace} because it is being terminated"
+        );
+        let cause = format!("namespace {namespace} is being terminated");
+        Self::forbidden(resource, name, &why).cause("NamespaceTerminating", cause, "metadata.namespace")
+    }
+
+    pub(crate) fn not_found(resource: &GroupResource, name: &str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "NotFound", format!("{resource} {name:?} not found")).about(resource, name)
+    }
+
+    pub(crate) fn no_such_path() -> Self {
+        let message = "the server could not find the requested resource";
+        Self::new(StatusCode::NOT_FOUND, "NotFound", message).about(&GroupResource::default(), "")
+    }
+
+    pub(crate) fn method_not_allowed(what: &str) -> Self {
+        let message = format!("{what} is not supported on this resource");
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
+    }
+
+    pub(crate) fn not_acceptable(supported: &str) -> Self {
+        let message = format!("only the following media types are accepted: {supported}");
+        Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
+    }
+
+    pub(crate) fn unsupported_media_type(supported: &str) -> Self {
+        let message = format!("the body of the request was in an unknown format - accepted media types include: {supported}");
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
+    }
+
+    pub(crate) fn already_exists(resource: &GroupResource, name: &str, deleting: bool) -> Self {
+        let prefix = if deleting { "object is being deleted: " } else { "" };
+        let message = format!("{prefix}{resource} {name:?} already exists");
+        Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(resource, name)
+    }
+
+    pub(crate) fn conflict(resource: &GroupResource, name: &str, why: &str) -> Self {
+        let message = format!("Operation cannot be fulfilled on {resource} {name:?}: {why}");
+        Self::new(StatusCode::CONFLICT, "Conflict", message).about(resource, name)
+    }
+
+    pub(crate) fn modified(resource: &GroupResource, name: &str) -> Self {
+        let why = "the object has been modified; please apply your changes to the latest version and try again";
+        Self::conflict(resource, name, why)
+    }
+
+    pub(crate) fn expired(message: impl Into<String>, token: Option<String>) -> Self {
+        let mut status = Self::new(StatusCode::GONE, "Expired", message);
+        status.metadata.token = token;
+        status
+    }
+
+    pub(crate) fn too_large(limit: usize) -> Self {
+        let message = format!("Request entity too large: limit is {limit}");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
+    }
+
+    pub(crate) fn invalid(kind: (&str, &str), name: &str, errors: &[FieldError]) -> Self {
+        let (group, kind) = kind;
+        let listed: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        let all = if listed.len() == 1 { listed[0].clone() } else { format!("[{}]", listed.join(", ")) };
+        let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
+        let message = format!("{qualified} {name:?} is invalid: {all}");
+        let resource = GroupResource { group: group.to_owned(), resource: kind.to_owned() };
+        let status = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).about(&resource, name);
+        errors.iter().fold(status, |status, error| {
+            status.cause(error.cause.reason(), error.message(), error.field.clone())
+        })
+    }
+
+    pub(crate) fn patch_too_large(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
+    }
+
+    pub(crate) fn unprocessable(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message)
+    }
+
+    pub(crate) fn too_many_requests() -> Self {
+        let message = "Too many requests, please try again later.";
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).retry_after(1)
+    }
+
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
+        let message = format!("Internal error occurred: {}", message.into());
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
+    }
+
+    pub(crate) fn storage_read(resource: &GroupResource, name: &str, why: &str) -> Self {
+        let message = format!("failed to read {resource} {name:?} from the storage: {why}");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "StorageReadError", message).about(resource, name)
+    }
+
+    pub(crate) fn unavailable(message: impl Into<String>, retry_after: u32) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable", message).retry_after(retry_after)
+    }
+
+    pub(crate) fn no_space(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INSUFFICIENT_STORAGE, "InsufficientStorage", message)
+    }
+
+    pub(crate) fn timeout(message: impl Into<String>, retry_after: u32) -> Self {
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message).retry_after(retry_after)
+    }
+
+    pub(crate) fn future_version(current: u64) -> Self {
+        let message = format!("Too large resource version, current: {current}");
+        Self::timeout(message, 1).cause("ResourceVersionTooLarge", "Too large resource version", "")
+    }
+}
+
+/// An error of the store, seen by a client of this resource.
+#[must_use]
+pub fn from_storage(error: &repot_storage::Error, resource: &GroupResource, name: &str) -> Status {
+    use repot_storage::Error as E;
+    match error {
+        E::Exists => Status::already_exists(resource, name, false),
+        E::Conflict => Status::modified(resource, name),
+        E::Expired { oldest } => Status::expired(format!("The provided resource version is too old; the oldest kept is {oldest}."), None),
+        E::Future { current } => Status::future_version(current.0),
+        E::TooLarge { limit, .. } => Status::too_large(*limit),
+        E::NoSpace(_) => Status::no_space("the store has no space left"),
+        E::Corrupt { key, what } => {
+            let name = if key.namespace.is_empty() { key.name.clone() } else { format!("{}/{}", key.namespace, key.name) };
+            Status::storage_read(resource, &name, what)
+        }
+        E::Sealing { key, source } => {
+            tracing::error!(%key, error = %source, "object cannot be sealed or opened");
+            Status::storage_read(resource, &key.name, "it cannot be opened with the encryption configuration at hand")
+        }
+        E::Unavailable(_) => Status::unavailable("the store is unavailable, please try again", 2),
+        // The write may have happened, so no promise that trying again is safe.
+        E::UnknownOutcome(_) => Status::new(
+            StatusCode::GATEWAY_TIMEOUT,
+            "Timeout",
+            "the outcome of the write is unknown: read the object to learn it",
+        ),
+        other => {
+            tracing::error!(error = %other, "unexpected error of the store");
+            Status::internal("the store failed; see the server's log")
+        }
+    }
+}

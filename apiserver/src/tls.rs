@@ -1,0 +1,178 @@
+//! TLS as an aggregated API server needs it: the client's certificate is asked for but judged per request, and the
+//! server's own certificate can change while connections live.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+use rustls::{
+    DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme,
+    client::danger::HandshakeSignatureValid,
+    crypto::{CryptoProvider, WebPkiSupportedAlgorithms},
+    pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem::PemObject},
+    server::danger::{ClientCertVerified, ClientCertVerifier},
+};
+use tokio_util::sync::CancellationToken;
+
+/// How often the files of the serving certificate are looked at.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The serving certificate cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file cannot be read as PEM.
+    #[error("failed to read {path}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: rustls::pki_types::pem::Error,
+    },
+    /// Certificate and key do not fit each other or are unusable.
+    #[error("certificate {certificate} and key {key} cannot be used together")]
+    Pair {
+        /// The certificate file.
+        certificate: PathBuf,
+        /// The key file.
+        key: PathBuf,
+        /// Why.
+        #[source]
+        source: rustls::Error,
+    },
+}
+
+/// Where the serving certificate is.
+#[derive(Clone, Debug)]
+pub struct ServingFiles {
+    /// The certificate chain, PEM.
+    pub certificate: PathBuf,
+    /// The private key, PEM.
+    pub key: PathBuf,
+}
+
+/// The TLS side of the server; the configuration for the next connection.
+#[derive(Debug)]
+pub struct Serving {
+    files: ServingFiles,
+    current: ArcSwap<ServerConfig>,
+}
+
+impl Serving {
+    /// Reads certificate and key.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn load(files: ServingFiles) -> Result<Self, Error> {
+        let current = ArcSwap::from_pointee(server_config(&files)?);
+        Ok(Self { files, current })
+    }
+
+    /// The configuration for a new connection.
+    #[must_use]
+    pub fn current(&self) -> Arc<ServerConfig> {
+        self.current.load_full()
+    }
+
+    /// Follows changes of the files until `stop`. By content, because mounted Secrets change by a swap of links; a pair
+    /// that does not fit (one file is new, the other not yet) leaves the old one in place.
+    pub async fn follow(&self, stop: CancellationToken) {
+        let mut seen = self.contents().await;
+        let mut tick = tokio::time::interval(RELOAD_INTERVAL);
+        while stop.run_until_cancelled(tick.tick()).await.is_some() {
+            let contents = self.contents().await;
+            if contents == seen {
+                continue;
+            }
+            match server_config(&self.files) {
+                Ok(config) => {
+                    self.current.store(Arc::new(config));
+                    tracing::info!(certificate = %self.files.certificate.display(), "serving certificate reloaded");
+                    seen = contents;
+                }
+                Err(error) => tracing::warn!(%error, "new serving certificate is unusable, keeping the old one"),
+            }
+        }
+    }
+
+    async fn contents(&self) -> [Option<Vec<u8>>; 2] {
+        let (certificate, key) = (tokio::fs::read(&self.files.certificate), tokio::fs::read(&self.files.key));
+        [certificate.await.ok(), key.await.ok()]
+    }
+}
+
+fn server_config(files: &ServingFiles) -> Result<ServerConfig, Error> {
+    let unreadable = |path: &PathBuf| {
+        let path = path.clone();
+        move |source| Error::Read { path, source }
+    };
+    let chain = CertificateDer::pem_file_iter(&files.certificate)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(unreadable(&files.certificate))?;
+    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(unreadable(&files.key))?;
+    let unusable = |source| Error::Pair { certificate: files.certificate.clone(), key: files.key.clone(), source };
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let verifier = Arc::new(PossessionOnly { algorithms: provider.signature_verification_algorithms });
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(unusable)?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(chain, key)
+        .map_err(unusable)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// Accepts any certificate whose key the client holds, or none. Who issued it is judged at each request with the
+/// authorities of that moment: a handshake would freeze them for the life of the connection. No names of authorities
+/// are sent either, since clients withhold certificates of authorities that a stale list does not name.
+#[derive(Debug)]
+struct PossessionOnly {
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ClientCertVerifier for PossessionOnly {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls12_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls13_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+/// Installs the one crypto provider of the process. Call once, first.
+pub fn install_crypto_provider() {
+    // An error means that it is installed already.
+    let _ = CryptoProvider::install_default(rustls::crypto::aws_lc_rs::default_provider());
+}
