@@ -70,7 +70,14 @@ fn be_killed(note: &Path) {
 #[test]
 fn process_outlives_the_thread_that_asked_for_it() {
     run(async |bed| {
-        let start = || Process::start(bed, Spec::new("sleep", "/bin/sleep").arg("600"));
+        let runtime = tokio::runtime::Handle::current();
+        // The thread ends only when the child has tied itself to somebody's life: its program runs after that.
+        let start = || {
+            runtime.block_on(async {
+                let mut process = family(bed)?;
+                find_child(&mut process).await.map(|_| process)
+            })
+        };
         let started = std::thread::scope(|scope| scope.spawn(start).join());
         let mut process = started.map_err(|_| anyhow::anyhow!("the thread panicked"))??;
         // The kernel's signal would have been sent before the thread could be joined; the wait is for its arrival.
@@ -90,7 +97,7 @@ fn process_that_exits_early_fails_at_once_with_its_log() {
     run(async |bed| {
         let mut process =
             Process::start(bed, Spec::new("short", "/bin/sh").args(["-c", "echo so sorry >&2; exit 3"]))?;
-        let outcome = process.ready(Duration::from_secs(600), async || never()).await;
+        let outcome = process.ready(Duration::from_secs(30), async || never()).await;
         let message = format!("{:?}", outcome.expect_err("it was never ready").context(""));
         ensure!(message.contains("so sorry") && message.contains("code 3"), "{message}");
         Ok(())
