@@ -1,3 +1,4 @@
 //! Tests of the crate from outside, in one binary.
 
 mod backend;
+mod store;
