@@ -16,8 +16,8 @@ use futures::stream::BoxStream;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod embedded;
-pub mod etcd;
 mod error;
+pub mod etcd;
 
 pub use embedded::Embedded;
 pub use error::{Error, Result};

@@ -23,6 +23,7 @@ const ATTEMPTS: usize = 5;
 pub struct EtcdProcess {
     child: Child,
     tls: Option<ServerFiles>,
+    flags: Vec<String>,
     ports: [u16; 2],
     dir: TempDir,
 }
@@ -38,13 +39,14 @@ pub struct ServerFiles {
 }
 
 impl EtcdProcess {
-    /// Starts etcd and waits until it answers.
-    pub async fn start(tls: Option<ServerFiles>) -> Self {
+    /// Starts etcd, with some flags of its own, and waits until it answers.
+    pub async fn start(tls: Option<ServerFiles>, flags: &[&str]) -> Self {
+        let flags: Vec<_> = flags.iter().map(|&flag| flag.to_owned()).collect();
         for _ in 0..ATTEMPTS {
             let dir = tempfile::tempdir().unwrap();
             let ports = [free_port(), free_port()];
-            let child = spawn(dir.path(), ports, tls.as_ref());
-            let mut process = Self { child, tls: tls.clone(), ports, dir };
+            let child = spawn(dir.path(), ports, tls.as_ref(), &flags);
+            let mut process = Self { child, tls: tls.clone(), flags: flags.clone(), ports, dir };
             if process.answers().await {
                 return process;
             }
@@ -67,7 +69,7 @@ impl EtcdProcess {
 
     /// Starts it again with its data.
     pub async fn restart(&mut self) {
-        self.child = spawn(self.dir.path(), self.ports, self.tls.as_ref());
+        self.child = spawn(self.dir.path(), self.ports, self.tls.as_ref(), &self.flags);
         assert!(self.answers().await, "etcd does not start again: {}", self.log());
     }
 
@@ -110,7 +112,7 @@ impl Drop for EtcdProcess {
     }
 }
 
-fn spawn(dir: &Path, ports: [u16; 2], tls: Option<&ServerFiles>) -> Child {
+fn spawn(dir: &Path, ports: [u16; 2], tls: Option<&ServerFiles>, flags: &[String]) -> Child {
     let binary = binary();
     let scheme = if tls.is_some() { "https" } else { "http" };
     let (client, peer) =
@@ -126,6 +128,7 @@ fn spawn(dir: &Path, ports: [u16; 2], tls: Option<&ServerFiles>) -> Child {
         command.arg("--cert-file").arg(&tls.certificate).arg("--key-file").arg(&tls.key);
         command.arg("--client-cert-auth").arg("--trusted-ca-file").arg(&tls.ca);
     }
+    command.args(flags);
     let log = File::options().create(true).append(true).open(dir.join("log")).unwrap();
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     command.spawn().unwrap_or_else(|error| panic!("cannot run {}: {error}", binary.display()))

@@ -99,6 +99,7 @@ impl Engine {
 
     /// Rewrites tables where enough of them is garbage to be worth it.
     fn reclaim(&self, garbage: &mut Garbage) -> Result<()> {
+        let before = garbage.values + garbage.versions;
         if worthwhile(garbage.values, &self.values) {
             self.flush(&self.values)?;
             // The first pass finds out what in each file is garbage and drops files that are nothing else; only then
@@ -113,6 +114,12 @@ impl Engine {
                 keyspace.major_compact().map_err(storage)?;
             }
             garbage.versions = 0;
+        }
+        if garbage.values + garbage.versions < before {
+            // A journal is dropped once nothing in it is in memory alone.
+            for keyspace in self.all() {
+                self.flush(keyspace)?;
+            }
         }
         Ok(())
     }

@@ -2,7 +2,8 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    ops::Deref,
+    path::Path,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::{Duration, Instant},
 };
@@ -16,6 +17,7 @@ use parking_lot::Mutex;
 use super::{
     super::{Error, Result, Revision},
     Options,
+    home::Home,
     layout::{self, Head},
 };
 
@@ -27,15 +29,18 @@ const ROTATE_AFTER: u64 = 16 << 20;
 /// How long to wait for a memtable to be written before reclaiming goes on without it.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(30);
 
-/// The open store.
-pub(super) struct Engine {
+/// The tables.
+pub(super) struct Tables {
     pub(super) db: Database,
     pub(super) versions: Keyspace,
     pub(super) values: Keyspace,
     pub(super) log: Keyspace,
     pub(super) meta: Keyspace,
-    /// Where all of it rests.
-    pub(super) path: PathBuf,
+}
+
+/// The open store.
+pub(super) struct Engine {
+    tables: Tables,
     /// The newest revision that was acknowledged.
     newest: AtomicU64,
     /// Reads before this are refused.
@@ -45,6 +50,60 @@ pub(super) struct Engine {
     /// Ask long work to end.
     pub(super) stopping: AtomicBool,
     unrotated: AtomicU64,
+    /// Let go of last, when no table is open any more.
+    home: Home,
+}
+
+impl Deref for Engine {
+    type Target = Tables;
+
+    fn deref(&self) -> &Tables {
+        &self.tables
+    }
+}
+
+impl Tables {
+    /// `path` is the directory that its owner knows, for messages.
+    fn open(path: &Path, store: &Path, options: &Options) -> Result<Self> {
+        let db = Database::builder(store)
+            .cache_size(options.cache_bytes)
+            .max_journaling_size(64 << 20)
+            .worker_threads(2)
+            .manual_journal_persist(true)
+            .open()
+            .map_err(|error| open_error(path, &error))?;
+        let small = |bytes: u64| move || KeyspaceCreateOptions::default().max_memtable_size(bytes);
+        Ok(Self {
+            versions: db.keyspace("versions", small(4 << 20)).map_err(storage)?,
+            values: db.keyspace("values", || values_options(8 << 20)).map_err(storage)?,
+            log: db.keyspace("log", small(2 << 20)).map_err(storage)?,
+            meta: db.keyspace("meta", small(1 << 20)).map_err(storage)?,
+            db,
+        })
+    }
+
+    /// The first entry of a new store.
+    fn found(self) -> Result<()> {
+        let mut batch = self.db.batch();
+        batch.insert(&self.meta, "format", FORMAT);
+        batch.durability(Some(PersistMode::SyncAll)).commit().map_err(storage)
+    }
+
+    fn check_format(&self, path: &Path) -> Result<()> {
+        match self.meta.get("format").map_err(storage)? {
+            Some(found) if *found == *FORMAT => Ok(()),
+            found => Err(Error::Corrupt(format!(
+                "{} holds a store of format {:?}; this version reads {:?}",
+                path.display(),
+                String::from_utf8_lossy(&found.unwrap_or_default()),
+                String::from_utf8_lossy(FORMAT),
+            ))),
+        }
+    }
+
+    pub(super) fn all(&self) -> [&Keyspace; 4] {
+        [&self.versions, &self.values, &self.log, &self.meta]
+    }
 }
 
 /// Bytes that compaction removed since the tables were last rewritten for it.
@@ -57,47 +116,21 @@ pub(super) struct Garbage {
 impl Engine {
     /// Opens or creates the store; nothing in here walks it.
     pub(super) fn open(path: &Path, options: &Options) -> Result<Self> {
-        let db = Database::builder(path)
-            .cache_size(options.cache_bytes)
-            .max_journaling_size(64 << 20)
-            .worker_threads(2)
-            .manual_journal_persist(true)
-            .open()
-            .map_err(|error| open_error(path, &error))?;
-        let small = |bytes: u64| move || KeyspaceCreateOptions::default().max_memtable_size(bytes);
+        let home = Home::take(path)?;
+        let store = home.store(|store| Tables::open(path, store, options)?.found())?;
+        let tables = Tables::open(path, &store, options)?;
+        tables.check_format(path)?;
         let engine = Self {
-            versions: db.keyspace("versions", small(4 << 20)).map_err(storage)?,
-            values: db.keyspace("values", || values_options(8 << 20)).map_err(storage)?,
-            log: db.keyspace("log", small(2 << 20)).map_err(storage)?,
-            meta: db.keyspace("meta", small(1 << 20)).map_err(storage)?,
-            db,
-            path: path.to_owned(),
+            tables,
             newest: AtomicU64::new(0),
             floor: AtomicU64::new(0),
             compacting: Mutex::default(),
             stopping: AtomicBool::new(false),
             unrotated: AtomicU64::new(0),
+            home,
         };
-        engine.check_format()?;
         engine.recall()?;
         Ok(engine)
-    }
-
-    fn check_format(&self) -> Result<()> {
-        match self.meta.get("format").map_err(storage)? {
-            None => {
-                let mut batch = self.batch();
-                batch.insert(&self.meta, "format", FORMAT);
-                batch.durability(Some(PersistMode::SyncAll)).commit().map_err(storage)
-            }
-            Some(found) if *found == *FORMAT => Ok(()),
-            Some(found) => Err(Error::Corrupt(format!(
-                "{} holds format {:?}; this version reads {:?}",
-                self.path.display(),
-                String::from_utf8_lossy(&found),
-                String::from_utf8_lossy(FORMAT),
-            ))),
-        }
     }
 
     /// The newest revision is the last of the log, or the floor where compaction emptied the log.
@@ -165,7 +198,7 @@ impl Engine {
             return Ok(());
         }
         self.unrotated.store(0, Ordering::Relaxed);
-        for keyspace in [&self.versions, &self.values, &self.log, &self.meta] {
+        for keyspace in self.all() {
             keyspace.rotate_memtable().map_err(storage)?;
         }
         Ok(())
@@ -186,14 +219,14 @@ impl Engine {
 
     /// Bytes left for unprivileged users on the file system of the store.
     pub(super) fn free_bytes(&self) -> Result<u64> {
-        let stat = rustix::fs::statvfs(&self.path)
+        let stat = rustix::fs::statvfs(self.home.path())
             .map_err(|error| Error::Unavailable(format!("cannot tell the free space: {error}")))?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
     /// Bytes that the file system holds for the store. The journal is a sparse file, so lengths would mislead.
     pub(super) fn size(&self) -> Result<u64> {
-        allocated(&self.path)
+        allocated(self.home.path())
             .map_err(|error| Error::Unavailable(format!("cannot measure the store: {error}")))
     }
 }
@@ -224,7 +257,6 @@ fn values_options(memtable: u64) -> KeyspaceCreateOptions {
 fn open_error(path: &Path, error: &fjall::Error) -> Error {
     let path = path.display();
     match error {
-        fjall::Error::Locked => Error::Unavailable(format!("{path} is in use by another process")),
         fjall::Error::Io(error) => Error::Unavailable(format!("cannot open {path}: {error}")),
         other => Error::Corrupt(format!("cannot open {path}: {other}")),
     }

@@ -24,6 +24,7 @@ use engine::Engine;
 mod commit;
 mod compact;
 mod engine;
+mod home;
 mod layout;
 mod read;
 mod watch;

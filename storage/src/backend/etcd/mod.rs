@@ -10,9 +10,7 @@ use bytes::Bytes;
 use tokio::sync::watch as signal;
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    Backend, Error, KeyValue, Limits, Outcome, Page, RangeRequest, Result, Revision, Txn, WatchStream,
-};
+use super::{Backend, KeyValue, Limits, Outcome, Page, RangeRequest, Result, Revision, Txn, WatchStream};
 use error::{Failure, Kind};
 use keys::Prefix;
 use lease::Lease;
@@ -35,7 +33,7 @@ const LIMITS: Limits = Limits { txn_bytes: 960 << 10, txn_ops: 100 };
 ///
 /// # Guarantees
 /// Those of [`Backend`]. A call whose request never reached etcd is made again within its deadline; a write that may
-/// have reached it is not, and fails with [`Error::Unknown`].
+/// have reached it is not, and fails with [`Error::Unknown`](super::Error::Unknown).
 ///
 /// # Assumptions
 /// etcd's limits are not below its defaults. Somebody else defragments and watches the quota.
@@ -58,7 +56,7 @@ impl Etcd {
     /// Makes a handle. The connection is made when it is first used, so etcd may come up later.
     ///
     /// # Errors
-    /// [`Error::Refused`] where a URL or a certificate cannot be used; the message names it.
+    /// [`Error::Refused`](super::Error::Refused) where a URL or a certificate cannot be used; the message names it.
     pub async fn connect(options: Options) -> Result<Self> {
         let link = Link {
             client: options.client().await?,
