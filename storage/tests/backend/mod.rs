@@ -4,3 +4,4 @@ mod crash;
 mod embedded;
 mod etcd;
 mod etcd_process;
+mod torn;

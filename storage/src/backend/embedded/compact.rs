@@ -69,14 +69,15 @@ impl Engine {
             .collect()
     }
 
-    /// Needs no sync: what a crash undoes is still in the log and is removed again.
+    /// A crash would undo it harmlessly; it is synced because a journal can only be mended where no more than its last
+    /// batch can be torn.
     fn remove(&self, entries: &[Entry], done: u64, garbage: &mut Garbage) -> Result<()> {
         let mut batch = self.batch();
         for entry in entries {
             self.remove_entry(&mut batch, entry, garbage);
         }
         batch.insert(&self.meta, "swept", done.to_be_bytes());
-        batch.durability(Some(PersistMode::Buffer)).commit().map_err(storage)?;
+        batch.durability(Some(PersistMode::SyncData)).commit().map_err(storage)?;
         self.wrote(entries.len() as u64 * 256)
     }
 

@@ -18,6 +18,7 @@ use super::{
     super::{Error, Result, Revision},
     Options,
     home::Home,
+    journal,
     layout::{self, Head},
 };
 
@@ -63,15 +64,37 @@ impl Deref for Engine {
 }
 
 impl Tables {
+    /// Opens the tables. Cuts a torn end off their journal where that is what they do not open for.
+    fn open_mended(path: &Path, store: &Path, options: &Options) -> Result<Self> {
+        let refused = match Self::database(store, options) {
+            Ok(db) => return Self::with(db),
+            Err(error) => error,
+        };
+        if matches!(refused, fjall::Error::JournalRecovery(_)) {
+            let mended = journal::mend(store).map_err(|error| open_error(path, &error.into()))?;
+            if mended != journal::Mended::Not {
+                tracing::warn!(path = %path.display(), ?mended, "cut off a write that a crash had torn");
+                return Self::open(path, store, options);
+            }
+        }
+        Err(open_error(path, &refused))
+    }
+
     /// `path` is the directory that its owner knows, for messages.
     fn open(path: &Path, store: &Path, options: &Options) -> Result<Self> {
-        let db = Database::builder(store)
+        Self::database(store, options).map_err(|error| open_error(path, &error)).and_then(Self::with)
+    }
+
+    fn database(store: &Path, options: &Options) -> fjall::Result<Database> {
+        Database::builder(store)
             .cache_size(options.cache_bytes)
             .max_journaling_size(64 << 20)
             .worker_threads(2)
             .manual_journal_persist(true)
             .open()
-            .map_err(|error| open_error(path, &error))?;
+    }
+
+    fn with(db: Database) -> Result<Self> {
         let small = |bytes: u64| move || KeyspaceCreateOptions::default().max_memtable_size(bytes);
         Ok(Self {
             versions: db.keyspace("versions", small(4 << 20)).map_err(storage)?,
@@ -118,7 +141,7 @@ impl Engine {
     pub(super) fn open(path: &Path, options: &Options) -> Result<Self> {
         let home = Home::take(path)?;
         let store = home.store(|store| Tables::open(path, store, options)?.found())?;
-        let tables = Tables::open(path, &store, options)?;
+        let tables = Tables::open_mended(path, &store, options)?;
         tables.check_format(path)?;
         let engine = Self {
             tables,

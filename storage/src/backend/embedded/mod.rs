@@ -25,6 +25,7 @@ mod commit;
 mod compact;
 mod engine;
 mod home;
+mod journal;
 mod layout;
 mod read;
 mod watch;
