@@ -163,7 +163,8 @@ impl Call {
 /// The id under which the front server knows the request, if it can be one; else a new one.
 fn audit_id(headers: &HeaderMap) -> String {
     let given = headers.get("audit-id").and_then(|value| value.to_str().ok());
-    let usable = given.filter(|id| !id.is_empty() && id.len() <= 64 && id.bytes().all(|b| b.is_ascii_graphic()));
+    let usable =
+        given.filter(|id| !id.is_empty() && id.len() <= 64 && id.bytes().all(|b| b.is_ascii_graphic()));
     usable.map_or_else(|| uuid::Uuid::new_v4().to_string(), str::to_owned)
 }
 
@@ -172,7 +173,8 @@ fn single_out(info: &mut RequestInfo, query: &Query) {
     if !matches!(info.verb, "list" | "watch" | "deletecollection") {
         return;
     }
-    let selector = query.get("fieldSelector").and_then(|text| repot_api::selector::FieldSelector::parse(text).ok());
+    let selector =
+        query.get("fieldSelector").and_then(|text| repot_api::selector::FieldSelector::parse(text).ok());
     let single = selector.as_ref().and_then(|selector| selector.single_name());
     if let (Some(target), Some(name)) = (&mut info.target, single)
         && target.name.is_empty()
@@ -186,7 +188,8 @@ mod tests {
     use super::*;
 
     fn call(body: Body) -> Call {
-        let request = Request::builder().uri("/apis/g/v1/rs?watch&a=b+c%26d&limit=7").body(body).expect("a request");
+        let request =
+            Request::builder().uri("/apis/g/v1/rs?watch&a=b+c%26d&limit=7").body(body).expect("a request");
         Call::begin(request, std::sync::Arc::default()).map_err(|(status, _)| status).expect("a call")
     }
 

@@ -106,7 +106,9 @@ async fn accept(
         tokio::spawn(async move {
             let _ = stream.set_nodelay(true);
             // The handshake is the client's time, not the accept loop's.
-            let Ok(Ok(tls)) = tokio::time::timeout(HANDSHAKE_DEADLINE, acceptor.accept(stream)).await else { return };
+            let Ok(Ok(tls)) = tokio::time::timeout(HANDSHAKE_DEADLINE, acceptor.accept(stream)).await else {
+                return;
+            };
             connection(tls, server, watcher).await;
         });
     }
@@ -133,7 +135,11 @@ async fn connection(
 
 fn http() -> Builder<TokioExecutor> {
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_DEADLINE).max_buf_size(HEADER_BYTES as usize);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_DEADLINE)
+        .max_buf_size(HEADER_BYTES as usize);
     builder
         .http2()
         .timer(TokioTimer::new())

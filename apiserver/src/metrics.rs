@@ -10,7 +10,8 @@ use prometheus::{
 
 use crate::filters::request_info::RequestInfo;
 
-const SECONDS: &[f64] = &[0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0];
+const SECONDS: &[f64] =
+    &[0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0];
 
 /// The metrics of a server.
 pub struct Metrics {
@@ -135,8 +136,13 @@ fn process() -> (f64, f64) {
     const TICKS: f64 = 100.0;
     let Ok(stat) = std::fs::read_to_string("/proc/self/stat") else { return (0.0, 0.0) };
     // The name of the process stands in parentheses and may hold anything; the numbers come after it.
-    let fields: Vec<f64> =
-        stat.rsplit(')').next().unwrap_or_default().split_whitespace().map(|f| f.parse().unwrap_or(0.0)).collect();
+    let fields: Vec<f64> = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .map(|f| f.parse().unwrap_or(0.0))
+        .collect();
     let field = |at: usize| fields.get(at).copied().unwrap_or(0.0);
     (field(21) * PAGE, (field(11) + field(12)) / TICKS)
 }

@@ -53,15 +53,24 @@ impl Clause<'_> {
 
 /// The clauses of an Accept header, best first; a missing header accepts everything.
 fn clauses(headers: &HeaderMap) -> Vec<Clause<'_>> {
-    let values: Vec<&str> = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
+    let values: Vec<&str> =
+        headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
     let mut weighted: Vec<(u32, Clause<'_>)> = Vec::new();
     for text in values.iter().flat_map(|value| value.split(',')) {
         let mut parts = text.split(';').map(str::trim);
         let media = parts.next().unwrap_or_default();
         let parameters: Vec<_> = parts.filter_map(|part| part.split_once('=')).collect();
-        let q = parameters.iter().find(|(key, _)| *key == "q").and_then(|(_, q)| q.parse::<f32>().ok()).unwrap_or(1.0);
+        let q = parameters
+            .iter()
+            .find(|(key, _)| *key == "q")
+            .and_then(|(_, q)| q.parse::<f32>().ok())
+            .unwrap_or(1.0);
         if !media.is_empty() && q > 0.0 {
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a weight from 0 to 1")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a weight from 0 to 1"
+            )]
             weighted.push(((q.min(1.0) * 1000.0) as u32, Clause { media, parameters }));
         }
     }
@@ -107,7 +116,9 @@ pub fn aggregated_discovery(headers: &HeaderMap) -> Option<&'static str> {
     for clause in clauses(headers).iter().filter(|clause| clause.json()) {
         match (clause.parameter("g"), clause.parameter("v"), clause.parameter("as")) {
             (Some("apidiscovery.k8s.io"), Some("v2"), Some("APIGroupDiscoveryList")) => return Some("v2"),
-            (Some("apidiscovery.k8s.io"), Some("v2beta1"), Some("APIGroupDiscoveryList")) => return Some("v2beta1"),
+            (Some("apidiscovery.k8s.io"), Some("v2beta1"), Some("APIGroupDiscoveryList")) => {
+                return Some("v2beta1");
+            }
             (_, _, None) => return None,
             _ => {}
         }
@@ -161,11 +172,23 @@ mod tests {
             ("application/json", true, Some(Form::Object)),
             ("*/*", true, Some(Form::Object)),
             ("application/vnd.kubernetes.protobuf,application/json", true, Some(Form::Object)),
-            (&format!("{table},application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"), true, Some(Form::Table(MetaVersion::V1))),
+            (
+                &format!("{table},application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"),
+                true,
+                Some(Form::Table(MetaVersion::V1)),
+            ),
             ("application/json;as=Unknown;g=meta.k8s.io;v=v1,application/json", true, Some(Form::Object)),
-            ("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", true, Some(Form::Metadata(MetaVersion::V1))),
+            (
+                "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+                true,
+                Some(Form::Metadata(MetaVersion::V1)),
+            ),
             ("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", false, None),
-            ("application/json;q=0.5,application/json;as=Table;g=meta.k8s.io;v=v1;q=0.9", true, Some(Form::Table(MetaVersion::V1))),
+            (
+                "application/json;q=0.5,application/json;as=Table;g=meta.k8s.io;v=v1;q=0.9",
+                true,
+                Some(Form::Table(MetaVersion::V1)),
+            ),
             ("application/vnd.kubernetes.protobuf", true, None),
             ("text/html", true, None),
         ] {
@@ -178,7 +201,8 @@ mod tests {
     fn finds_aggregated_discovery_in_any_order_of_parameters() {
         let v2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
         assert_eq!(aggregated_discovery(&accept(&format!("{v2},application/json"))), Some("v2"));
-        let other = "application/json;as=APIGroupDiscoveryList;v=v2beta1;g=apidiscovery.k8s.io;profile=nopeer";
+        let other =
+            "application/json;as=APIGroupDiscoveryList;v=v2beta1;g=apidiscovery.k8s.io;profile=nopeer";
         assert_eq!(aggregated_discovery(&accept(other)), Some("v2beta1"));
         assert_eq!(aggregated_discovery(&accept("application/json")), None);
         assert_eq!(aggregated_discovery(&accept("*/*")), None);

@@ -13,7 +13,9 @@ use crate::{
     call::Call,
     delegation::Namespaces,
     endpoints::openapi::Documents,
-    filters::{authentication::Authenticator, authorization::Authorizer, overload::Overload, request_info::Target},
+    filters::{
+        authentication::Authenticator, authorization::Authorizer, overload::Overload, request_info::Target,
+    },
     metrics::Metrics,
     resource::Resource,
     status::Status,
@@ -48,6 +50,9 @@ impl Default for Limits {
 
 /// Under the 16 MiB that client-go's watch decoder takes in one frame.
 pub const DEFAULT_OBJECT_BYTES: usize = 15 << 20;
+
+/// How often readiness looks at the store.
+const STORAGE_PROBE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A patch may say the same in more bytes than the object, and a body may be indented.
 const BODY_SLACK: usize = 1 << 20;
@@ -109,6 +114,19 @@ impl Server {
             health: Health { trust_loaded: parts.trust_loaded, state: RwLock::default() },
             watches_end: CancellationToken::new(),
         })
+    }
+
+    /// Looks every few seconds whether the store answers, for readiness, until `stop`.
+    pub async fn watch_storage(self: Arc<Self>, stop: CancellationToken) {
+        let mut tick = tokio::time::interval(STORAGE_PROBE_INTERVAL);
+        while stop.run_until_cancelled(tick.tick()).await.is_some() {
+            let failing = match tokio::time::timeout(STORAGE_PROBE_INTERVAL, self.store.current()).await {
+                Ok(Ok(_)) => None,
+                Ok(Err(error)) => Some(error.to_string()),
+                Err(_) => Some("the store does not answer".to_owned()),
+            };
+            self.health.set_storage(failing);
+        }
     }
 
     /// The resource at a path.

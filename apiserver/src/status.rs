@@ -139,7 +139,8 @@ impl Status {
 
     pub(crate) fn forbidden(resource: &GroupResource, name: &str, why: &str) -> Self {
         let what = if name.is_empty() { resource.to_string() } else { format!("{resource} {name:?}") };
-        Self::new(StatusCode::FORBIDDEN, "Forbidden", format!("{what} is forbidden: {why}")).about(resource, name)
+        Self::new(StatusCode::FORBIDDEN, "Forbidden", format!("{what} is forbidden: {why}"))
+            .about(resource, name)
     }
 
     pub(crate) fn forbidden_path(why: &str) -> Self {
@@ -148,15 +149,15 @@ impl Status {
     }
 
     pub(crate) fn namespace_terminating(resource: &GroupResource, name: &str, namespace: &str) -> Self {
-        let why = format!(
-            "unable to create new content in namespace {namespace} because it is being terminated"
-        );
+        let why =
+            format!("unable to create new content in namespace {namespace} because it is being terminated");
         let cause = format!("namespace {namespace} is being terminated");
         Self::forbidden(resource, name, &why).cause("NamespaceTerminating", cause, "metadata.namespace")
     }
 
     pub(crate) fn not_found(resource: &GroupResource, name: &str) -> Self {
-        Self::new(StatusCode::NOT_FOUND, "NotFound", format!("{resource} {name:?} not found")).about(resource, name)
+        Self::new(StatusCode::NOT_FOUND, "NotFound", format!("{resource} {name:?} not found"))
+            .about(resource, name)
     }
 
     pub(crate) fn no_such_path() -> Self {
@@ -175,7 +176,9 @@ impl Status {
     }
 
     pub(crate) fn unsupported_media_type(supported: &str) -> Self {
-        let message = format!("the body of the request was in an unknown format - accepted media types include: {supported}");
+        let message = format!(
+            "the body of the request was in an unknown format - accepted media types include: {supported}"
+        );
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
     }
 
@@ -191,7 +194,8 @@ impl Status {
     }
 
     pub(crate) fn modified(resource: &GroupResource, name: &str) -> Self {
-        let why = "the object has been modified; please apply your changes to the latest version and try again";
+        let why =
+            "the object has been modified; please apply your changes to the latest version and try again";
         Self::conflict(resource, name, why)
     }
 
@@ -267,17 +271,28 @@ pub fn from_storage(error: &repot_storage::Error, resource: &GroupResource, name
     match error {
         E::Exists => Status::already_exists(resource, name, false),
         E::Conflict => Status::modified(resource, name),
-        E::Expired { oldest } => Status::expired(format!("The provided resource version is too old; the oldest kept is {oldest}."), None),
+        E::Expired { oldest } => Status::expired(
+            format!("The provided resource version is too old; the oldest kept is {oldest}."),
+            None,
+        ),
         E::Future { current } => Status::future_version(current.0),
         E::TooLarge { limit, .. } => Status::too_large(*limit),
         E::NoSpace(_) => Status::no_space("the store has no space left"),
         E::Corrupt { key, what } => {
-            let name = if key.namespace.is_empty() { key.name.clone() } else { format!("{}/{}", key.namespace, key.name) };
+            let name = if key.namespace.is_empty() {
+                key.name.clone()
+            } else {
+                format!("{}/{}", key.namespace, key.name)
+            };
             Status::storage_read(resource, &name, what)
         }
         E::Sealing { key, source } => {
             tracing::error!(%key, error = %source, "object cannot be sealed or opened");
-            Status::storage_read(resource, &key.name, "it cannot be opened with the encryption configuration at hand")
+            Status::storage_read(
+                resource,
+                &key.name,
+                "it cannot be opened with the encryption configuration at hand",
+            )
         }
         E::Unavailable(_) => Status::unavailable("the store is unavailable, please try again", 2),
         // The write may have happened, so no promise that trying again is safe.

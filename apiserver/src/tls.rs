@@ -89,7 +89,9 @@ impl Serving {
                     tracing::info!(certificate = %self.files.certificate.display(), "serving certificate reloaded");
                     seen = contents;
                 }
-                Err(error) => tracing::warn!(%error, "new serving certificate is unusable, keeping the old one"),
+                Err(error) => {
+                    tracing::warn!(%error, "new serving certificate is unusable, keeping the old one")
+                }
             }
         }
     }
@@ -109,7 +111,8 @@ fn server_config(files: &ServingFiles) -> Result<ServerConfig, Error> {
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(unreadable(&files.certificate))?;
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(unreadable(&files.key))?;
-    let unusable = |source| Error::Pair { certificate: files.certificate.clone(), key: files.key.clone(), source };
+    let unusable =
+        |source| Error::Pair { certificate: files.certificate.clone(), key: files.key.clone(), source };
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let verifier = Arc::new(PossessionOnly { algorithms: provider.signature_verification_algorithms });
     let mut config = ServerConfig::builder_with_provider(provider)

@@ -80,7 +80,10 @@ pub fn before_stored(resource: &Resource, object: &Object) -> BytesMut {
 pub fn partial(object: &Object, version: MetaVersion) -> BytesMut {
     let mut text = BytesMut::with_capacity(object.meta.len() + 128);
     let api_version = version.api_version();
-    put(&mut text, &format!("{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"{api_version}\",\"metadata\":"));
+    put(
+        &mut text,
+        &format!("{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"{api_version}\",\"metadata\":"),
+    );
     text.put_slice(&meta_json(&object.meta, object.version));
     put(&mut text, "}");
     text
@@ -127,7 +130,11 @@ pub type Piece = Result<Bytes, repot_storage::Error>;
 const PIECES_AHEAD: usize = 2;
 
 /// The pieces of one object.
-pub fn object_pieces(store: &Store, resource: &Resource, object: &Object) -> impl Stream<Item = Piece> + use<> {
+pub fn object_pieces(
+    store: &Store,
+    resource: &Resource,
+    object: &Object,
+) -> impl Stream<Item = Piece> + use<> {
     let before = before_stored(resource, object).freeze();
     let payload = store.payload(object);
     stream::iter([Ok(before)]).chain(payload).chain(stream::iter([Ok(Bytes::from_static(b"}"))]))
@@ -163,7 +170,11 @@ pub async fn checked(
         read.push(Ok(piece));
     }
     let read = stream::iter(read);
-    Ok(if length >= object.payload_len { Box::pin(read.chain(after)) } else { Box::pin(read.chain(ahead(payload)).chain(after)) })
+    Ok(if length >= object.payload_len {
+        Box::pin(read.chain(after))
+    } else {
+        Box::pin(read.chain(ahead(payload)).chain(after))
+    })
 }
 
 /// Produces pieces beside the task that sends them, so that opening and encrypting share the cores.
@@ -260,7 +271,9 @@ mod tests {
 
     #[test]
     fn puts_the_version_into_metadata() {
-        let with = |meta: &str| String::from_utf8(meta_json(meta.as_bytes(), ResourceVersion(7)).to_vec()).expect("text");
+        let with = |meta: &str| {
+            String::from_utf8(meta_json(meta.as_bytes(), ResourceVersion(7)).to_vec()).expect("text")
+        };
         assert_eq!(with(r#"{"name":"a"}"#), r#"{"resourceVersion":"7","name":"a"}"#);
         assert_eq!(with("{}"), r#"{"resourceVersion":"7"}"#);
     }

@@ -1,1 +1,61 @@
-fn main() {}
+//! The binary `repot`: flags become configuration, configuration becomes a running role. No logic of a role lives here.
+
+mod apiserver;
+mod dev;
+mod kubeconfig;
+mod logging;
+mod run;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Repot moves Kubernetes control planes between seeds and keeps the state that has to survive the move.
+#[derive(Parser)]
+#[command(name = "repot", version, propagate_version = true)]
+struct Cli {
+    #[command(flatten)]
+    logging: logging::Flags,
+    #[command(subcommand)]
+    role: Role,
+}
+
+#[derive(Subcommand)]
+enum Role {
+    Dev(dev::Flags),
+    Apiserver(Box<apiserver::Flags>),
+}
+
+fn main() -> ExitCode {
+    // Bad usage ends in here with exit code 2.
+    let cli = Cli::parse();
+    logging::install(&cli.logging);
+    repot_apiserver::tls::install_crypto_provider();
+    let result = run::block_on(async {
+        match cli.role {
+            Role::Dev(flags) => dev::run(flags).await,
+            Role::Apiserver(flags) => apiserver::run(*flags).await,
+        }
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // The chain of causes once, where the error stops.
+            eprintln!("repot: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn flags_are_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -34,7 +34,8 @@ impl AccessReviewer {
     /// Asks through this client.
     #[must_use]
     pub fn new(client: Client) -> Self {
-        let cache = moka::future::Cache::builder().max_capacity(CACHE_ENTRIES).time_to_live(CACHE_LIFETIME).build();
+        let cache =
+            moka::future::Cache::builder().max_capacity(CACHE_ENTRIES).time_to_live(CACHE_LIFETIME).build();
         Self { api: Api::all(client), cache }
     }
 
@@ -96,9 +97,15 @@ fn spec((user, verb, path, target): &Question) -> SubjectAccessReviewSpec {
 
 fn size((user, _, path, target): &Question) -> usize {
     let target = target.as_ref().map_or(0, |t| {
-        [&t.group, &t.version, &t.resource, &t.subresource, &t.namespace, &t.name].iter().map(|s| s.len()).sum()
+        [&t.group, &t.version, &t.resource, &t.subresource, &t.namespace, &t.name]
+            .iter()
+            .map(|s| s.len())
+            .sum()
     });
-    let extra: usize =
-        user.extra.iter().map(|(key, values)| key.len() + values.iter().map(String::len).sum::<usize>()).sum();
+    let extra: usize = user
+        .extra
+        .iter()
+        .map(|(key, values)| key.len() + values.iter().map(String::len).sum::<usize>())
+        .sum();
     user.name.len() + user.groups.iter().map(String::len).sum::<usize>() + extra + path.len() + target
 }

@@ -83,4 +83,3 @@ fn unknown(why: &str) -> Status {
     tracing::error!(why, "namespace could not be read");
     Status::internal("failed to read the namespace")
 }
-

@@ -7,7 +7,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Calls until it answers: five tries, pauses from half a second, ten seconds a try.
-pub(super) async fn retrying<T, F: Future<Output = kube::Result<T>>>(call: impl Fn() -> F) -> kube::Result<T> {
+pub(super) async fn retrying<T, F: Future<Output = kube::Result<T>>>(
+    call: impl Fn() -> F,
+) -> kube::Result<T> {
     let mut pause = FIRST_PAUSE;
     for _ in 1..TRIES {
         match tokio::time::timeout(DEADLINE, call()).await {

@@ -23,7 +23,8 @@ impl TokenReviewer {
     /// Asks through this client.
     #[must_use]
     pub fn new(client: Client) -> Self {
-        let cache = moka::future::Cache::builder().max_capacity(CACHE_ENTRIES).time_to_live(CACHE_LIFETIME).build();
+        let cache =
+            moka::future::Cache::builder().max_capacity(CACHE_ENTRIES).time_to_live(CACHE_LIFETIME).build();
         let mut hash_key = [0; 32];
         hash_key[..16].copy_from_slice(uuid::Uuid::new_v4().as_bytes());
         hash_key[16..].copy_from_slice(uuid::Uuid::new_v4().as_bytes());
@@ -40,7 +41,7 @@ impl TokenReviewer {
             let spec = TokenReviewSpec { token: Some(token.to_owned()), ..TokenReviewSpec::default() };
             let review = TokenReview { spec, ..TokenReview::default() };
             let params = PostParams::default();
-        let answer = retrying(|| self.api.create(&params, &review)).await?;
+            let answer = retrying(|| self.api.create(&params, &review)).await?;
             Ok(holder(answer))
         };
         self.cache.try_get_with(*key.as_bytes(), ask).await.map_err(|error: Arc<kube::Error>| {

@@ -16,8 +16,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{
-    Answer, Request,
-    options,
+    Answer, Request, options,
     write::{self, Ready},
 };
 use crate::{call::Call, negotiate, server::Server, status::Status, wire};
@@ -62,12 +61,13 @@ impl DeleteOptions {
     fn from_body(body: &Bytes) -> Result<Self, Status> {
         let unreadable = |why: String| Status::bad_request(format!("DeleteOptions cannot be read: {why}"));
         let mut findings = Findings::default();
-        let node: Node = decode(body, &DELETE_OPTIONS, &mut findings).map_err(|e| unreadable(e.to_string()))?;
+        let node: Node =
+            decode(body, &DELETE_OPTIONS, &mut findings).map_err(|e| unreadable(e.to_string()))?;
         if !findings.mismatches.is_empty() {
             return Err(unreadable(findings.mismatches.join(", ")));
         }
-        let options: Self =
-            serde_json::from_slice(node.to_raw().bytes()).map_err(|_| unreadable("not an object".to_owned()))?;
+        let options: Self = serde_json::from_slice(node.to_raw().bytes())
+            .map_err(|_| unreadable("not an object".to_owned()))?;
         if !matches!(options.kind.as_str(), "" | "DeleteOptions") {
             return Err(unreadable(format!("kind is {:?}", options.kind)));
         }
@@ -77,7 +77,8 @@ impl DeleteOptions {
     fn from_query(call: &Call) -> Result<Self, Status> {
         let query = &call.query;
         let grace = query.get("gracePeriodSeconds").map(|text| {
-            text.parse().map_err(|_| Status::bad_request(format!("gracePeriodSeconds: {text:?} is no number")))
+            text.parse()
+                .map_err(|_| Status::bad_request(format!("gracePeriodSeconds: {text:?} is no number")))
         });
         Ok(Self {
             dry_run: query.all("dryRun").map(str::to_owned).collect(),
@@ -116,7 +117,8 @@ impl DeleteOptions {
             (None, Some(false)) => "Background",
             (None, None) => return present.to_vec(),
         };
-        let others = present.iter().filter(|f| !matches!(f.as_str(), FINALIZER_ORPHAN | FINALIZER_FOREGROUND));
+        let others =
+            present.iter().filter(|f| !matches!(f.as_str(), FINALIZER_ORPHAN | FINALIZER_FOREGROUND));
         let added = match policy {
             "Orphan" => Some(FINALIZER_ORPHAN),
             "Foreground" => Some(FINALIZER_FOREGROUND),
@@ -137,7 +139,11 @@ pub(super) async fn delete(request: Request<'_>) -> Answer {
                 if status.reason() == "Conflict"
                     && left > 0
                     && options.preconditions.resource_version.is_none()
-                    && options.preconditions.uid.as_deref().is_none_or(|uid| uid == current.uid.to_string()) => {}
+                    && options
+                        .preconditions
+                        .uid
+                        .as_deref()
+                        .is_none_or(|uid| uid == current.uid.to_string()) => {}
             other => return other,
         }
     }
@@ -166,7 +172,8 @@ pub(super) async fn remove(request: &Request<'_>, options: &DeleteOptions, curre
         meta.generation += 1;
         return begin(request, meta, current, dry).await;
     }
-    let pieces = wire::checked(store, request.resource, current).await.map_err(|error| request.failed(&error))?;
+    let pieces =
+        wire::checked(store, request.resource, current).await.map_err(|error| request.failed(&error))?;
     Ok(wire::sized(StatusCode::OK, wire::object_len(request.resource, current), pieces))
 }
 
@@ -194,14 +201,16 @@ async fn begin(request: &Request<'_>, meta: ObjectMeta, current: &Object, dry: b
         wire::meta_json(&current.meta, current.version).freeze(),
         &payload,
     );
-    let damaged = |_| Status::storage_read(&request.resource.name, &current.key.name, "it is not of its kind");
+    let damaged =
+        |_| Status::storage_read(&request.resource.name, &current.key.name, "it is not of its kind");
     let (mut document, _) = Document::conform(root, request.resource.kind).map_err(damaged)?;
     document.meta = meta;
     let ready = Ready::new(request, &document)?;
     if dry {
         return Ok(ready.answer(request, StatusCode::OK, Some(current), negotiate::Form::Object));
     }
-    let stored = store.update(current, ready.draft(current.uid)).await.map_err(|error| request.failed(&error))?;
+    let stored =
+        store.update(current, ready.draft(current.uid)).await.map_err(|error| request.failed(&error))?;
     Ok(ready.answer(request, StatusCode::OK, Some(&stored), negotiate::Form::Object))
 }
 

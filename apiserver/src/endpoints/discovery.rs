@@ -19,7 +19,10 @@ pub(super) fn root(server: &Server, call: &Call, path: &str) -> Answer {
         ("", _) => {
             let mut paths = vec!["/apis".to_owned()];
             paths.extend(groups.iter().flat_map(|g| [format!("/apis/{}", g.group), group_path(g)]));
-            paths.extend(["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"].map(str::to_owned));
+            paths.extend(
+                ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
+                    .map(str::to_owned),
+            );
             Ok(wire::whole(StatusCode::OK, json!({"paths": paths}).to_string()))
         }
         (_, Some(version)) => {
@@ -31,7 +34,8 @@ pub(super) fn root(server: &Server, call: &Call, path: &str) -> Answer {
                 "metadata": {},
                 "items": items,
             });
-            let content_type = format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList");
+            let content_type =
+                format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList");
             Ok(cacheable(&call.headers, document.to_string().into(), &content_type))
         }
         ("/api", None) => {
@@ -42,7 +46,10 @@ pub(super) fn root(server: &Server, call: &Call, path: &str) -> Answer {
         (_, None) => {
             negotiate::json(&call.headers)?;
             let list: Vec<Value> = groups.iter().map(legacy_group).collect();
-            Ok(wire::whole(StatusCode::OK, json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": list}).to_string()))
+            Ok(wire::whole(
+                StatusCode::OK,
+                json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": list}).to_string(),
+            ))
         }
     }
 }
@@ -71,7 +78,8 @@ fn group_path(group: &GroupVersion) -> String {
 }
 
 fn legacy_group(group: &GroupVersion) -> Value {
-    let version = json!({"groupVersion": format!("{}/{}", group.group, group.version), "version": group.version});
+    let version =
+        json!({"groupVersion": format!("{}/{}", group.group, group.version), "version": group.version});
     json!({"name": group.group, "versions": [version], "preferredVersion": version})
 }
 
@@ -128,7 +136,8 @@ fn aggregated_group(group: &GroupVersion) -> Value {
 pub(super) fn cacheable(headers: &HeaderMap, text: Bytes, content_type: &str) -> Response<Body> {
     let etag = etag(&text, content_type);
     let known = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
-    let fresh = known.flat_map(|value| value.split(',')).any(|tag| matches!(tag.trim(), "*") || tag.trim() == etag);
+    let fresh =
+        known.flat_map(|value| value.split(',')).any(|tag| matches!(tag.trim(), "*") || tag.trim() == etag);
     let mut response = if fresh {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::NOT_MODIFIED;

@@ -13,7 +13,9 @@ use crate::{
 pub(super) async fn get(request: Request<'_>) -> Answer {
     let form = negotiate::form(&request.call.headers, false)?;
     let store = &request.server.store;
-    if let Some(version) = resource_version::resource_version(&request.call.query)?.filter(|version| *version > 0) {
+    if let Some(version) =
+        resource_version::resource_version(&request.call.query)?.filter(|version| *version > 0)
+    {
         resource_version::reach(store, ResourceVersion(version)).await?;
     }
     let found = store.get(&request.key()).await.map_err(|error| request.failed(&error))?;
@@ -22,13 +24,15 @@ pub(super) async fn get(request: Request<'_>) -> Answer {
     Ok(match form {
         Form::Object => {
             // The first piece is read before the answer begins, so that damage is answered with a status.
-            let pieces = wire::checked(store, resource, &object).await.map_err(|error| request.failed(&error))?;
+            let pieces =
+                wire::checked(store, resource, &object).await.map_err(|error| request.failed(&error))?;
             wire::sized(StatusCode::OK, wire::object_len(resource, &object), pieces)
         }
         Form::Metadata(version) => wire::whole(StatusCode::OK, wire::partial(&object, version).freeze()),
         Form::Table(version) => {
             let include = table::Include::parse(&request.call.query)?;
-            let meta = wire::ListMeta { resource_version: object.version.to_string(), ..wire::ListMeta::default() };
+            let meta =
+                wire::ListMeta { resource_version: object.version.to_string(), ..wire::ListMeta::default() };
             table::answer(&request, version, include, &meta, vec![object]).await?
         }
     })

@@ -4,11 +4,7 @@ use axum::body::Body;
 use http::{HeaderValue, Response, StatusCode, header};
 
 use super::Answer;
-use crate::{
-    call::Call,
-    server::Server,
-    status::Status,
-};
+use crate::{call::Call, server::Server, status::Status};
 
 /// What each endpoint looks at. Liveness depends on nothing outside of the process.
 const LIVE: &[&str] = &["ping", "log"];

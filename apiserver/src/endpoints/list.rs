@@ -70,14 +70,20 @@ impl Page {
 }
 
 /// Reads the page that the parameters ask for.
-pub(super) async fn page(request: &Request<'_>, selectors: &Selectors, with_payload: bool) -> Result<Page, Status> {
+pub(super) async fn page(
+    request: &Request<'_>,
+    selectors: &Selectors,
+    with_payload: bool,
+) -> Result<Page, Status> {
     let query = &request.call.query;
     let limit = query.number("limit")?.unwrap_or(0);
     let freshness = resource_version::of_list(query, limit)?;
     let token = query.get("continue").map(|text| Continue::decode(text, request)).transpose()?;
     let (at, after) = match (&token, freshness) {
         (Some(token), Freshness::Latest | Freshness::Any) => (token.at(), Some(token.after(request))),
-        (Some(_), _) => return Err(Status::bad_request("specifying resource version is not allowed when using continue")),
+        (Some(_), _) => {
+            return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
+        }
         (None, Freshness::Exact(version)) => (Some(version), None),
         (None, Freshness::NotOlderThan(version)) => {
             resource_version::reach(&request.server.store, version).await?;
@@ -104,7 +110,11 @@ pub(super) async fn page(request: &Request<'_>, selectors: &Selectors, with_payl
 }
 
 /// All objects of the scope, as of one version.
-async fn everything(request: &Request<'_>, selectors: &Selectors, with_payload: bool) -> Result<Page, Status> {
+async fn everything(
+    request: &Request<'_>,
+    selectors: &Selectors,
+    with_payload: bool,
+) -> Result<Page, Status> {
     let store = &request.server.store;
     let list = store.list_cached(&request.scope(), None).await.map_err(|error| request.failed(&error))?;
     let objects = readable(list.objects, with_payload).map_err(|error| request.failed(&error))?;

@@ -79,7 +79,8 @@ pub async fn dispatch(server: &Server, call: &mut Call) -> Answer {
 
 async fn dispatch_resource(server: &Server, target: Target, call: &mut Call) -> Answer {
     let resource = server.resource(&target).ok_or_else(Status::no_such_path)?;
-    if resource.kind.namespaced == target.namespace.is_empty() && !matches!(call.info.verb, "list" | "watch") {
+    if resource.kind.namespaced == target.namespace.is_empty() && !matches!(call.info.verb, "list" | "watch")
+    {
         return Err(Status::method_not_allowed("a request for a namespaced object outside of a namespace"));
     }
     if !target.subresource.is_empty() {

@@ -17,8 +17,10 @@ impl Selectors {
     pub(super) fn parse(query: &Query) -> Result<Self, Status> {
         let wrong = |e: selector::Error| Status::bad_request(e.to_string());
         Ok(Self {
-            labels: selector::LabelSelector::parse(query.get("labelSelector").unwrap_or_default()).map_err(wrong)?,
-            fields: selector::FieldSelector::parse(query.get("fieldSelector").unwrap_or_default()).map_err(wrong)?,
+            labels: selector::LabelSelector::parse(query.get("labelSelector").unwrap_or_default())
+                .map_err(wrong)?,
+            fields: selector::FieldSelector::parse(query.get("fieldSelector").unwrap_or_default())
+                .map_err(wrong)?,
             name: None,
         })
     }
@@ -65,9 +67,12 @@ impl FieldValidation {
             None | Some("Warn") => Ok(Self::Warn),
             Some("Ignore") => Ok(Self::Ignore),
             Some("Strict") => Ok(Self::Strict),
-            Some(other) => {
-                Err(option_error(kind, "fieldValidation", other, "supported values: \"Ignore\", \"Strict\", \"Warn\""))
-            }
+            Some(other) => Err(option_error(
+                kind,
+                "fieldValidation",
+                other,
+                "supported values: \"Ignore\", \"Strict\", \"Warn\"",
+            )),
         }
     }
 }

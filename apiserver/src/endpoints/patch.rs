@@ -8,8 +8,7 @@ use repot_api::{
 use repot_storage::Object;
 
 use super::{
-    Answer, Request,
-    update,
+    Answer, Request, update,
     write::{self, WriteOptions},
 };
 use crate::{negotiate, status::Status, wire};
@@ -74,9 +73,9 @@ fn unusable(error: &json::patch::Error) -> Status {
         json::patch::Error::TooMany(_) | json::patch::Error::TooMuchCopied(_) => {
             Status::patch_too_large(error.to_string())
         }
-        json::patch::Error::Apply { .. } => {
-            Status::unprocessable(format!("the server rejected our request due to an error in our request: {error}"))
-        }
+        json::patch::Error::Apply { .. } => Status::unprocessable(format!(
+            "the server rejected our request due to an error in our request: {error}"
+        )),
     }
 }
 
@@ -89,7 +88,8 @@ async fn apply(
     warnings: &mut Vec<String>,
 ) -> Result<(Document, bool), Status> {
     let resource = request.resource;
-    let payload = request.server.store.payload_bytes(current).await.map_err(|error| request.failed(&error))?;
+    let payload =
+        request.server.store.payload_bytes(current).await.map_err(|error| request.failed(&error))?;
     let meta = wire::meta_json(&current.meta, current.version).freeze();
     let mut root = document::tree(&resource.api_version(), resource.kind.kind, meta, &payload);
     match change {

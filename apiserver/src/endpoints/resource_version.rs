@@ -58,7 +58,9 @@ pub(super) fn of_list(query: &Query, limit: u64) -> Result<Freshness, Status> {
         return Err(forbidden("resourceVersionMatch is forbidden when continue is provided"));
     }
     match (version, matching) {
-        (None, Some(_)) => Err(forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided")),
+        (None, Some(_)) => {
+            Err(forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided"))
+        }
         (None, None) => Ok(Freshness::Latest),
         (Some(0), Some("Exact")) => {
             Err(forbidden("resourceVersionMatch \"Exact\" is forbidden for resourceVersion \"0\""))
@@ -84,5 +86,6 @@ pub(super) fn of_list(query: &Query, limit: u64) -> Result<Freshness, Status> {
 /// 504 with `ResourceVersionTooLarge` when it does not in time.
 pub(super) async fn reach(store: &Store, version: ResourceVersion) -> Result<(), Status> {
     let reached = store.wait_until(version, PATIENCE).await;
-    reached.map_err(|error| crate::status::from_storage(&error, &crate::resource::GroupResource::default(), ""))
+    reached
+        .map_err(|error| crate::status::from_storage(&error, &crate::resource::GroupResource::default(), ""))
 }

@@ -49,16 +49,26 @@ pub(super) async fn answer(
     let mut text = before_rows(request.resource, version, meta, true);
     for (at, object) in objects.iter().enumerate() {
         wire::put(&mut text, if at > 0 { "," } else { "" });
-        text.extend_from_slice(&row(&request.server.store, request.resource, object, version, include).await?);
+        text.extend_from_slice(
+            &row(&request.server.store, request.resource, object, version, include).await?,
+        );
     }
     wire::put(&mut text, "]}");
     Ok(wire::whole(StatusCode::OK, text.freeze()))
 }
 
 /// Everything of a table that comes before its rows. In a watch only the first table names the columns.
-pub(super) fn before_rows(resource: &Resource, version: MetaVersion, meta: &ListMeta, columns: bool) -> BytesMut {
+pub(super) fn before_rows(
+    resource: &Resource,
+    version: MetaVersion,
+    meta: &ListMeta,
+    columns: bool,
+) -> BytesMut {
     let mut text = BytesMut::with_capacity(2048);
-    wire::put(&mut text, &format!("{{\"kind\":\"Table\",\"apiVersion\":\"{}\",\"metadata\":", version.api_version()));
+    wire::put(
+        &mut text,
+        &format!("{{\"kind\":\"Table\",\"apiVersion\":\"{}\",\"metadata\":", version.api_version()),
+    );
     let _ = serde_json::to_writer((&mut text).writer(), meta);
     wire::put(&mut text, ",\"columnDefinitions\":");
     let definitions = if columns { column_definitions(resource) } else { Value::Array(Vec::new()) };
@@ -68,11 +78,10 @@ pub(super) fn before_rows(resource: &Resource, version: MetaVersion, meta: &List
 }
 
 fn column_definitions(resource: &Resource) -> Value {
-    let column = |name: &str, kind: &str, format: &str, description: &str, priority: u8| {
-        json!({"name": name, "type": kind, "format": format, "description": description, "priority": priority})
-    };
+    let column = |name: &str, kind: &str, format: &str, description: &str, priority: u8| json!({"name": name, "type": kind, "format": format, "description": description, "priority": priority});
     let mut columns = vec![column("Name", "string", "name", "Name must be unique within a namespace.", 0)];
-    columns.extend(resource.kind.columns.iter().map(|c| column(c.name, c.kind, "", c.description, c.priority)));
+    columns
+        .extend(resource.kind.columns.iter().map(|c| column(c.name, c.kind, "", c.description, c.priority)));
     columns.push(column("Age", "string", "", "Time since the object was created.", 0));
     columns.into()
 }
@@ -101,7 +110,8 @@ pub(super) async fn row(
         }
         Include::Object => {
             let payload = store.payload_bytes(object).await;
-            let payload = payload.map_err(|e| crate::status::from_storage(&e, &resource.name, &object.key.name))?;
+            let payload =
+                payload.map_err(|e| crate::status::from_storage(&e, &resource.name, &object.key.name))?;
             wire::put(&mut text, ",\"object\":");
             text.extend_from_slice(&wire::before_stored(resource, object));
             text.extend_from_slice(&payload);

@@ -69,7 +69,8 @@ pub(super) async fn replace(
     if write.dry_run || ready.same_as(current) {
         return Ok(ready.answer(request, StatusCode::OK, Some(current), write.form));
     }
-    let stored = store.update(current, ready.draft(current.uid)).await.map_err(|error| request.failed(&error))?;
+    let stored =
+        store.update(current, ready.draft(current.uid)).await.map_err(|error| request.failed(&error))?;
     Ok(ready.answer(request, StatusCode::OK, Some(&stored), write.form))
 }
 
@@ -120,7 +121,9 @@ fn changes(meta: &ObjectMeta, before: &ObjectMeta) -> Vec<FieldError> {
     if !before.deleting() || added.is_empty() {
         return Vec::new();
     }
-    let why = format!("no new finalizers can be added if the object is being deleted, found new finalizers {added:?}");
+    let why = format!(
+        "no new finalizers can be added if the object is being deleted, found new finalizers {added:?}"
+    );
     vec![FieldError::forbidden("metadata.finalizers", why)]
 }
 

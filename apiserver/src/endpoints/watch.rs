@@ -94,12 +94,14 @@ fn start(request: &Request<'_>) -> Result<Start, Status> {
     let at_least = version.filter(|version| *version > 0).map(ResourceVersion);
     match (query.maybe_flag("sendInitialEvents")?, matching) {
         (Some(true), Some("NotOlderThan")) => Ok(Start::Present { marked: true, at_least }),
-        (Some(_), None | Some(_)) if matching != Some("NotOlderThan") => {
-            forbidden("resourceVersionMatch", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
-        }
-        (None, Some(_)) => {
-            forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
-        }
+        (Some(_), None | Some(_)) if matching != Some("NotOlderThan") => forbidden(
+            "resourceVersionMatch",
+            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        ),
+        (None, Some(_)) => forbidden(
+            "resourceVersionMatch",
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+        ),
         _ => Ok(at_least.map_or(Start::Present { marked: false, at_least: None }, Start::After)),
     }
 }
@@ -235,7 +237,8 @@ impl Watcher {
 
     /// An event as it looks through the selectors: what enters them is added, what leaves them is deleted.
     async fn happened(&mut self, event: &Arc<Event>) -> Result<(), End> {
-        let selected = |object: &Option<Object>| object.clone().filter(|object| self.plan.selectors.matches(object));
+        let selected =
+            |object: &Option<Object>| object.clone().filter(|object| self.plan.selectors.matches(object));
         match (selected(&event.before), selected(&event.now)) {
             (None, None) => Ok(()),
             (None, Some(now)) => self.event("ADDED", &now).await,
@@ -297,7 +300,8 @@ impl Watcher {
                 json!({"kind": "PartialObjectMetadata", "apiVersion": v.api_version(), "metadata": meta})
             }
             Form::Table(v) => {
-                let object = json!({"kind": "PartialObjectMetadata", "apiVersion": v.api_version(), "metadata": meta});
+                let object =
+                    json!({"kind": "PartialObjectMetadata", "apiVersion": v.api_version(), "metadata": meta});
                 let list = json!({"resourceVersion": version.to_string()});
                 let row = json!({"cells": [], "object": object});
                 json!({"kind": "Table", "apiVersion": v.api_version(), "metadata": list, "columnDefinitions": [], "rows": [row]})

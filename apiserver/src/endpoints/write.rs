@@ -67,7 +67,9 @@ pub(super) fn admit(
     let kind = request.resource.kind.kind;
     let unreadable = |error| {
         let api_version = &request.resource.version;
-        Status::bad_request(format!("{kind} in version {api_version:?} cannot be handled as a {kind}: {error}"))
+        Status::bad_request(format!(
+            "{kind} in version {api_version:?} cannot be handled as a {kind}: {error}"
+        ))
     };
     let (mut document, strict) = decoded.map_err(unreadable)?;
     match write.validation {
@@ -91,7 +93,8 @@ pub(super) fn admit(
 fn expect_kind(request: &Request<'_>, document: &Document) -> Result<(), Status> {
     let (kind, api_version) = (request.resource.kind.kind, request.resource.api_version());
     let wrong = |what: &str, got: &str, expected: &str| {
-        let message = format!("the {what} in the data ({got:?}) does not match the expected {what} ({expected:?})");
+        let message =
+            format!("the {what} in the data ({got:?}) does not match the expected {what} ({expected:?})");
         Err(Status::bad_request(message))
     };
     if !document.api_version.is_empty() && document.api_version != api_version {
@@ -125,7 +128,9 @@ pub(super) fn fit_place(request: &Request<'_>, meta: &mut ObjectMeta) -> Result<
         meta.namespace.clone_from(&target.namespace);
     }
     if meta.namespace != target.namespace {
-        return Err(Status::bad_request("the namespace of the provided object does not match the namespace sent on the request"));
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
     }
     if !target.name.is_empty() && meta.name != target.name {
         let message = format!(
@@ -138,14 +143,21 @@ pub(super) fn fit_place(request: &Request<'_>, meta: &mut ObjectMeta) -> Result<
 }
 
 /// Everything that is wrong with an object, at once.
-pub(super) fn validate(request: &Request<'_>, document: &Document, more: Vec<FieldError>) -> Result<(), Status> {
+pub(super) fn validate(
+    request: &Request<'_>,
+    document: &Document,
+    more: Vec<FieldError>,
+) -> Result<(), Status> {
     let kind = request.resource.kind;
     let mut errors = document.meta.validate(kind.namespaced, kind.name_rule);
     errors.extend((kind.validate)(&document.body));
     errors.extend(more);
     if document.meta.annotations.contains_key(repot_api::names::TRIMMED) {
         let field = format!("metadata.annotations[{}]", repot_api::names::TRIMMED);
-        errors.push(FieldError::forbidden(field, "this is the trimmed form of an object; read the whole one with GET"));
+        errors.push(FieldError::forbidden(
+            field,
+            "this is the trimmed form of an object; read the whole one with GET",
+        ));
     }
     if errors.is_empty() {
         return Ok(());
@@ -165,7 +177,8 @@ pub(super) async fn need_namespace(request: &Request<'_>, name: &str) -> Result<
             Err(Status::namespace_terminating(&request.resource.name, name, namespace))
         }
         NamespaceState::Missing => {
-            let namespaces = crate::resource::GroupResource { group: String::new(), resource: "namespaces".into() };
+            let namespaces =
+                crate::resource::GroupResource { group: String::new(), resource: "namespaces".into() };
             Err(Status::not_found(&namespaces, namespace))
         }
     }
@@ -221,7 +234,8 @@ impl Ready {
         if let (Form::Metadata(meta_version), Some(object)) = (form, object) {
             return wire::whole(code, wire::partial(object, meta_version).freeze());
         }
-        let before = wire::before_payload(request.resource, &self.meta, version, !self.payload.is_empty()).freeze();
+        let before =
+            wire::before_payload(request.resource, &self.meta, version, !self.payload.is_empty()).freeze();
         let mut pieces = vec![before];
         pieces.extend(self.payload);
         pieces.push(Bytes::from_static(b"}"));
@@ -271,7 +285,8 @@ mod tests {
     #[test]
     fn gathers_small_pieces_in_order() {
         let large = Bytes::from(vec![b'L'; 40 << 10]);
-        let pieces = vec![Bytes::from_static(b"a"), Bytes::from_static(b"b"), large.clone(), Bytes::from_static(b"c")];
+        let pieces =
+            vec![Bytes::from_static(b"a"), Bytes::from_static(b"b"), large.clone(), Bytes::from_static(b"c")];
         let gathered = gather(pieces.clone());
         assert_eq!(gathered.concat(), pieces.concat());
         assert_eq!(gathered.len(), 3);

@@ -124,7 +124,8 @@ impl FrontProxy {
         let mut extra = BTreeMap::<String, Vec<String>>::new();
         for (name, value) in headers {
             let lower = name.as_str().to_ascii_lowercase();
-            let stripped = self.extra_prefixes.iter().find_map(|p| lower.strip_prefix(&p.to_ascii_lowercase()));
+            let stripped =
+                self.extra_prefixes.iter().find_map(|p| lower.strip_prefix(&p.to_ascii_lowercase()));
             if let (Some(key), Ok(value)) = (stripped, value.to_str()) {
                 // Keys with characters that headers cannot carry come percent-encoded.
                 let key = percent(key, false).unwrap_or_else(|| key.to_owned());
@@ -166,8 +167,10 @@ mod tests {
 
     fn world(allowed: &[&str]) -> World {
         let now = OffsetDateTime::now_utc();
-        let (proxy, client) =
-            (Authority::generate("proxy", now).expect("made"), Authority::generate("client", now).expect("made"));
+        let (proxy, client) = (
+            Authority::generate("proxy", now).expect("made"),
+            Authority::generate("client", now).expect("made"),
+        );
         let authenticator = Authenticator::new(None, true);
         let roots = |ca: &Authority| Roots::from_pem(ca.certificate_pem().as_bytes()).expect("roots");
         let front_proxy = FrontProxy {
@@ -196,7 +199,10 @@ mod tests {
             ("X-Remote-Group", "g2"),
             ("X-Remote-Extra-Example.com%2fScopes", "a"),
         ] {
-            headers.append(http::HeaderName::from_bytes(name.as_bytes()).expect("a name"), value.parse().expect("a value"));
+            headers.append(
+                http::HeaderName::from_bytes(name.as_bytes()).expect("a name"),
+                value.parse().expect("a value"),
+            );
         }
         headers
     }
@@ -205,13 +211,18 @@ mod tests {
     async fn believes_the_front_proxy_and_only_it() {
         let w = world(&["front-proxy-client"]);
         let mut sent = headers();
-        let user = w.authenticator.authenticate(&peer(&w.proxy, "front-proxy-client"), &mut sent).await.expect("a user");
+        let user = w
+            .authenticator
+            .authenticate(&peer(&w.proxy, "front-proxy-client"), &mut sent)
+            .await
+            .expect("a user");
         assert_eq!((user.name.as_str(), user.uid.as_str()), ("alice", ""));
         assert_eq!(user.groups, ["g1", "g2", "system:authenticated"]);
         assert_eq!(user.extra["example.com/scopes"], ["a"]);
         assert!(sent.keys().all(|name| !name.as_str().starts_with("x-remote-")));
         // Right authority, wrong name: no identity from headers, and none of its own.
-        let user = w.authenticator.authenticate(&peer(&w.proxy, "other"), &mut headers()).await.expect("anonymous");
+        let user =
+            w.authenticator.authenticate(&peer(&w.proxy, "other"), &mut headers()).await.expect("anonymous");
         assert_eq!(user.name, "system:anonymous");
     }
 
@@ -222,7 +233,10 @@ mod tests {
         let user = w.authenticator.authenticate(&nobody, &mut headers()).await.expect("anonymous");
         assert_eq!(user, User::anonymous());
         let user = w.authenticator.authenticate(&peer(&w.client, "bob"), &mut headers()).await.expect("bob");
-        assert_eq!((user.name.as_str(), user.groups), ("bob", vec!["org".into(), "system:authenticated".into()]));
+        assert_eq!(
+            (user.name.as_str(), user.groups),
+            ("bob", vec!["org".into(), "system:authenticated".into()])
+        );
     }
 
     #[tokio::test]

@@ -47,7 +47,10 @@ impl Authorizer {
 fn denied(user: &User, info: &RequestInfo, why: &str) -> Status {
     let why = if why.is_empty() { String::new() } else { format!(": {why}") };
     let Some(target) = &info.target else {
-        return Status::forbidden_path(&format!("User {:?} cannot {} path {:?}{why}", user.name, info.verb, info.path));
+        return Status::forbidden_path(&format!(
+            "User {:?} cannot {} path {:?}{why}",
+            user.name, info.verb, info.path
+        ));
     };
     let Target { group, resource, subresource, namespace, name, .. } = target;
     let full = if subresource.is_empty() { resource.clone() } else { format!("{resource}/{subresource}") };

@@ -101,7 +101,12 @@ impl Peer {
     }
 
     /// What the certificate amounts to; `None`: there is none. `trust` numbers the set of authorities.
-    pub fn standing(&self, trust: u64, front_proxy: Option<&Roots>, client: Option<&Roots>) -> Option<Standing> {
+    pub fn standing(
+        &self,
+        trust: u64,
+        front_proxy: Option<&Roots>,
+        client: Option<&Roots>,
+    ) -> Option<Standing> {
         let leaf = self.chain.first()?;
         if let Some(verdict) = self.verdict.lock().as_ref()
             && verdict.trust == trust
@@ -109,11 +114,16 @@ impl Peer {
         {
             return Some(verdict.standing.clone());
         }
-        let now = UnixTime::since_unix_epoch(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+        let now =
+            UnixTime::since_unix_epoch(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
         let trusted = |roots: Option<&Roots>| roots.is_some_and(|roots| roots.trusts(&self.chain, now));
         let (common_name, organizations) = subject(leaf);
-        let standing =
-            Standing { common_name, organizations, front_proxy: trusted(front_proxy), client: trusted(client) };
+        let standing = Standing {
+            common_name,
+            organizations,
+            front_proxy: trusted(front_proxy),
+            client: trusted(client),
+        };
         *self.verdict.lock() = Some(Verdict { trust, at: Instant::now(), standing: standing.clone() });
         Some(standing)
     }

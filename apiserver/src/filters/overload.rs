@@ -42,7 +42,8 @@ mod tests {
     #[test]
     fn sends_away_what_has_no_place() {
         let overload = Overload::new(1, 1);
-        let info = |method, path: &str, watch| RequestInfo::parse(&method, &path.parse().expect("a URI"), watch);
+        let info =
+            |method, path: &str, watch| RequestInfo::parse(&method, &path.parse().expect("a URI"), watch);
         let (user, read) = (User::anonymous(), info(Method::GET, "/apis/g/v1/rs", false));
         let held = overload.admit(&user, &read).expect("a place");
         assert!(overload.admit(&user, &read).is_err());

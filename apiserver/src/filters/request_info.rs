@@ -167,7 +167,17 @@ mod tests {
 
     #[test]
     fn other_paths_name_no_resource() {
-        for path in ["/", "/apis", "/apis/", "/apis/g", "/apis/g/v1", "/apis/g/v1/", "/healthz", "/apis/g/v1/a%2Fb", "/apis/g/v1/rs/%zz"] {
+        for path in [
+            "/",
+            "/apis",
+            "/apis/",
+            "/apis/g",
+            "/apis/g/v1",
+            "/apis/g/v1/",
+            "/healthz",
+            "/apis/g/v1/a%2Fb",
+            "/apis/g/v1/rs/%zz",
+        ] {
             assert_eq!(info(Method::GET, path).target, None, "{path}");
         }
     }

@@ -1,0 +1,276 @@
+//! `repot apiserver`: the aggregated API server behind a kube-apiserver.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use repot_apiserver::{
+    delegation::{self, AccessReviewer, Namespaces, TokenReviewer},
+    filters::{
+        authentication::{Authenticator, FrontProxy},
+        authorization::Authorizer,
+        client_certificate::Roots,
+    },
+    listen::{self, Shutdown},
+    registry,
+    server::{DEFAULT_OBJECT_BYTES, Limits, Parts},
+    tls::ServingFiles,
+};
+use repot_certs::{Authority, write_private};
+use repot_storage::{
+    Keyring, Store, StoreOptions,
+    backend::{Backend, embedded, etcd},
+};
+use time::OffsetDateTime;
+use tokio_util::sync::CancellationToken;
+
+use crate::run;
+
+/// Serve ShootState behind a kube-apiserver, as an aggregated API.
+///
+/// Flags are spelled as kube-apiserver spells them. Without kubeconfig flags the in-cluster configuration is used.
+#[derive(Args)]
+pub struct Flags {
+    /// Address to listen on
+    #[arg(long, default_value = "0.0.0.0", value_name = "IP")]
+    bind_address: IpAddr,
+    /// Port to listen on; 0 takes any free one
+    #[arg(long, default_value_t = 8443, value_name = "N")]
+    secure_port: u16,
+    /// Serving certificate chain, PEM; followed while running [default: a self-signed one in --cert-dir]
+    #[arg(long, requires = "tls_private_key_file", value_name = "FILE")]
+    tls_cert_file: Option<PathBuf>,
+    /// Key of the serving certificate, PEM
+    #[arg(long, requires = "tls_cert_file", value_name = "FILE")]
+    tls_private_key_file: Option<PathBuf>,
+    /// Where a self-signed serving certificate is kept when none is given
+    #[arg(long, default_value = "/var/run/repot/certs", value_name = "DIR")]
+    cert_dir: PathBuf,
+
+    /// kubeconfig for TokenReview and for reading whom the front proxy is
+    #[arg(long, value_name = "FILE")]
+    authentication_kubeconfig: Option<PathBuf>,
+    /// kubeconfig for SubjectAccessReview
+    #[arg(long, value_name = "FILE")]
+    authorization_kubeconfig: Option<PathBuf>,
+    /// kubeconfig for everything else, such as namespaces [default: --authorization-kubeconfig]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Do not read kube-system/extension-apiserver-authentication; the flags below then say whom to believe
+    #[arg(long)]
+    authentication_skip_lookup: bool,
+    /// Whether requests without credentials are served as system:anonymous
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+    anonymous_auth: bool,
+    /// Authorities of client certificates, PEM
+    #[arg(long, value_name = "FILE")]
+    client_ca_file: Option<PathBuf>,
+    /// Authorities of the front proxy's certificate, PEM
+    #[arg(long, value_name = "FILE")]
+    requestheader_client_ca_file: Option<PathBuf>,
+    /// Common names of the front proxy; none given: any
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    requestheader_allowed_names: Vec<String>,
+    /// Headers that carry the user name
+    #[arg(long, value_delimiter = ',', default_value = "x-remote-user", value_name = "HEADERS")]
+    requestheader_username_headers: Vec<String>,
+    /// Headers that carry the user's UID; only where the front proxy strips what its clients send
+    #[arg(long, value_delimiter = ',', value_name = "HEADERS")]
+    requestheader_uid_headers: Vec<String>,
+    /// Headers that carry groups
+    #[arg(long, value_delimiter = ',', default_value = "x-remote-group", value_name = "HEADERS")]
+    requestheader_group_headers: Vec<String>,
+    /// Prefixes of headers that carry further facts
+    #[arg(long, value_delimiter = ',', default_value = "x-remote-extra-", value_name = "PREFIXES")]
+    requestheader_extra_headers_prefix: Vec<String>,
+
+    /// Where objects rest: `embedded:DIR` or `etcd`
+    #[arg(long, default_value = "etcd", value_name = "STORAGE", value_parser = storage)]
+    storage: Storage,
+    /// EncryptionConfiguration with the keys that wrap the objects' data keys
+    #[arg(long, required = true, value_name = "FILE")]
+    encryption_provider_config: PathBuf,
+    /// URLs of etcd, with --storage=etcd
+    #[arg(long, value_delimiter = ',', value_name = "URLS")]
+    etcd_servers: Vec<String>,
+    /// Authorities of etcd's certificates, PEM
+    #[arg(long, value_name = "FILE")]
+    etcd_cafile: Option<PathBuf>,
+    /// Client certificate for etcd, PEM
+    #[arg(long, requires = "etcd_keyfile", value_name = "FILE")]
+    etcd_certfile: Option<PathBuf>,
+    /// Key of the client certificate for etcd, PEM
+    #[arg(long, requires = "etcd_certfile", value_name = "FILE")]
+    etcd_keyfile: Option<PathBuf>,
+    /// Prefix of all keys in etcd
+    #[arg(long, default_value = "/repot", value_name = "PREFIX")]
+    etcd_prefix: String,
+
+    /// Group in which ShootStates are served; another than the default where gardener-apiserver serves them too
+    #[arg(long, default_value = repot_api::names::CORE_GROUP, value_parser = [repot_api::names::CORE_GROUP, repot_api::names::MIGRATION_GROUP], value_name = "GROUP")]
+    shootstate_group: String,
+    /// The largest object, in bytes of its JSON form
+    #[arg(long, default_value_t = DEFAULT_OBJECT_BYTES, value_name = "N", value_parser = object_bytes)]
+    max_object_bytes: usize,
+    /// Requests that only read, served at once; more are answered with 429
+    #[arg(long, default_value_t = 400, value_name = "N")]
+    max_requests_inflight: usize,
+    /// Requests that write, served at once; more are answered with 429
+    #[arg(long, default_value_t = 200, value_name = "N")]
+    max_mutating_requests_inflight: usize,
+    /// When a request that is not a watch is given up
+    #[arg(long, default_value = "60s", value_name = "DURATION", value_parser = duration)]
+    request_timeout: Duration,
+    /// How long to serve on after a signal to stop, so that nobody routes here any more
+    #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = duration)]
+    shutdown_delay_duration: Duration,
+}
+
+#[derive(Clone, Debug)]
+enum Storage {
+    Embedded(PathBuf),
+    Etcd,
+}
+
+fn storage(text: &str) -> Result<Storage, String> {
+    match text.split_once(':') {
+        None if text == "etcd" => Ok(Storage::Etcd),
+        Some(("embedded", dir)) if !dir.is_empty() => Ok(Storage::Embedded(dir.into())),
+        _ => Err("must be `etcd` or `embedded:DIR`".to_owned()),
+    }
+}
+
+/// A limit under which every object fits into a frame of a watch.
+pub fn object_bytes(text: &str) -> Result<usize, String> {
+    let bytes: usize = text.parse().map_err(|_| "must be a number of bytes".to_owned())?;
+    match bytes {
+        1024..=DEFAULT_OBJECT_BYTES => Ok(bytes),
+        _ => Err(format!("must be from 1024 to {DEFAULT_OBJECT_BYTES}: watches of clients break above")),
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    repot_apiserver::filters::deadline::parse(text)
+        .ok_or_else(|| "must be a duration such as 1m30s".to_owned())
+}
+
+/// Runs until a signal.
+pub async fn run(flags: Flags) -> anyhow::Result<()> {
+    let stop = run::stop_on_signals()?;
+    // Bound first, so that a taken port is told before anything is waited for.
+    let address = SocketAddr::new(flags.bind_address, flags.secure_port);
+    let listener = listen::bind(address).await.with_context(|| format!("failed to listen on {address}"))?;
+    let files = serving_files(&flags)?;
+    let store = open_store(&flags).await?;
+    let (authenticator, trust_loaded) = authenticator(&flags, &stop).await?;
+    let authorization = delegation::client(flags.authorization_kubeconfig.as_deref()).await?;
+    let core = flags.kubeconfig.as_deref().or(flags.authorization_kubeconfig.as_deref());
+    let namespaces = Namespaces::follow(delegation::client(core).await?, stop.clone());
+    let parts = Parts {
+        store,
+        resources: registry::garden(&flags.shootstate_group),
+        authenticator,
+        authorizer: Authorizer::new(Some(AccessReviewer::new(authorization))),
+        namespaces,
+        limits: Limits {
+            object_bytes: flags.max_object_bytes,
+            request_timeout: flags.request_timeout,
+            readers: flags.max_requests_inflight,
+            writers: flags.max_mutating_requests_inflight,
+            ..Limits::default()
+        },
+        trust_loaded,
+    };
+    let shutdown = Shutdown { delay: flags.shutdown_delay_duration, ..Shutdown::default() };
+    let host =
+        if flags.bind_address.is_unspecified() { "127.0.0.1".into() } else { flags.bind_address.to_string() };
+    run::serve(run::Api { listener, files, parts, shutdown, host }, stop).await
+}
+
+fn serving_files(flags: &Flags) -> anyhow::Result<ServingFiles> {
+    if let (Some(certificate), Some(key)) = (&flags.tls_cert_file, &flags.tls_private_key_file) {
+        return Ok(ServingFiles { certificate: certificate.clone(), key: key.clone() });
+    }
+    let dir = &flags.cert_dir;
+    std::fs::create_dir_all(dir).with_context(|| format!("failed to make {}", dir.display()))?;
+    let now = OffsetDateTime::now_utc();
+    let authority = Authority::load_or_generate(dir, "ca", "repot-self-signed", now)?;
+    let names = ["localhost".to_owned(), flags.bind_address.to_string()];
+    let leaf = authority.issue_server("repot", &names, now)?;
+    let files = ServingFiles { certificate: dir.join("apiserver.crt"), key: dir.join("apiserver.key") };
+    write_private(&files.key, leaf.key_pem.as_bytes())?;
+    write_private(&files.certificate, leaf.certificate_pem.as_bytes())?;
+    tracing::warn!(ca = %dir.join("ca.crt").display(), "no serving certificate given, using a self-signed one");
+    Ok(files)
+}
+
+async fn open_store(flags: &Flags) -> anyhow::Result<Store> {
+    let keyring =
+        Keyring::from_file(&flags.encryption_provider_config).context("--encryption-provider-config")?;
+    let backend: Arc<dyn Backend> = match &flags.storage {
+        Storage::Embedded(dir) => {
+            let opened = embedded::Embedded::open(dir, embedded::Options::default()).await;
+            Arc::new(opened.context("failed to open the embedded store")?)
+        }
+        Storage::Etcd if flags.etcd_servers.is_empty() => bail!("--storage=etcd needs --etcd-servers"),
+        Storage::Etcd => {
+            Arc::new(etcd::Etcd::connect(etcd_options(flags)?).await.context("failed to use etcd")?)
+        }
+    };
+    let options = StoreOptions::default();
+    Store::open(backend, Arc::new(keyring), options).await.context("failed to open the store")
+}
+
+async fn authenticator(
+    flags: &Flags,
+    stop: &CancellationToken,
+) -> anyhow::Result<(Arc<Authenticator>, Option<tokio::sync::watch::Receiver<bool>>)> {
+    let client = delegation::client(flags.authentication_kubeconfig.as_deref()).await?;
+    let tokens = TokenReviewer::new(client.clone());
+    let authenticator = Arc::new(Authenticator::new(Some(tokens), flags.anonymous_auth));
+    let roots = |flag: &str, file: &Option<PathBuf>| match file {
+        None => Ok(None),
+        Some(path) => {
+            let pem =
+                std::fs::read(path).with_context(|| format!("{flag}: failed to read {}", path.display()))?;
+            Roots::from_pem(&pem).map(Some).with_context(|| format!("{flag}: {}", path.display()))
+        }
+    };
+    let client_roots = roots("--client-ca-file", &flags.client_ca_file)?;
+    let proxy_roots = roots("--requestheader-client-ca-file", &flags.requestheader_client_ca_file)?;
+    let given = client_roots.is_some() || proxy_roots.is_some();
+    if given || flags.authentication_skip_lookup {
+        authenticator.set_trust(proxy_roots.map(|roots| front_proxy(flags, roots)), client_roots);
+        return Ok((authenticator, None));
+    }
+    let loaded = delegation::follow_request_header(client, authenticator.clone(), stop.clone());
+    Ok((authenticator, Some(loaded)))
+}
+
+fn front_proxy(flags: &Flags, roots: Roots) -> FrontProxy {
+    FrontProxy {
+        roots,
+        allowed_names: flags.requestheader_allowed_names.clone(),
+        username_headers: flags.requestheader_username_headers.clone(),
+        uid_headers: flags.requestheader_uid_headers.clone(),
+        group_headers: flags.requestheader_group_headers.clone(),
+        extra_prefixes: flags.requestheader_extra_headers_prefix.clone(),
+    }
+}
+
+fn etcd_options(flags: &Flags) -> anyhow::Result<etcd::Options> {
+    let mut options = etcd::Options::new(flags.etcd_servers.clone(), flags.etcd_prefix.clone());
+    options.tls.ca_file.clone_from(&flags.etcd_cafile);
+    if let (Some(certificate), Some(key)) = (&flags.etcd_certfile, &flags.etcd_keyfile) {
+        options.tls.client = Some(etcd::ClientFiles { certificate: certificate.clone(), key: key.clone() });
+    }
+    if !flags.etcd_prefix.starts_with('/') {
+        bail!("--etcd-prefix must start with \"/\", got {:?}", flags.etcd_prefix);
+    }
+    Ok(options)
+}

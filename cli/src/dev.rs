@@ -1,0 +1,116 @@
+//! `repot dev`: everything in one process, for a laptop.
+
+use std::{net::Ipv4Addr, path::PathBuf, sync::Arc};
+
+use anyhow::Context;
+use clap::Args;
+use repot_apiserver::{
+    delegation::Namespaces,
+    filters::{authentication::Authenticator, authorization::Authorizer, client_certificate::Roots},
+    listen::{self, Shutdown},
+    registry,
+    server::{Limits, Parts},
+    tls::ServingFiles,
+};
+use repot_certs::{Authority, write_private};
+use repot_storage::{
+    Keyring, Store, StoreOptions,
+    backend::embedded::{Embedded, Options},
+};
+use time::OffsetDateTime;
+
+use crate::{kubeconfig, run};
+
+/// Run everything in one process on 127.0.0.1, with an embedded store.
+///
+/// Makes its own certificates and encryption key under the data directory, writes a kubeconfig for an administrator, and
+/// prints `ready https://127.0.0.1:PORT` when it serves. Every namespace counts as existing. Try:
+///
+///     repot dev &
+///     kubectl --kubeconfig repot-data/kubeconfig get shootstates -A
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub struct Flags {
+    /// Where objects, certificates and the encryption key rest; made where it is missing
+    #[arg(long, default_value = "repot-data", value_name = "DIR")]
+    data_dir: PathBuf,
+    /// Port on 127.0.0.1; 0 takes any free one
+    #[arg(long, default_value_t = 7443, value_name = "N")]
+    port: u16,
+    /// Where to write the administrator's kubeconfig [default: DIR/kubeconfig]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// The largest object, in bytes of its JSON form
+    #[arg(long, default_value_t = repot_apiserver::server::DEFAULT_OBJECT_BYTES, value_name = "N", value_parser = crate::apiserver::object_bytes)]
+    max_object_bytes: usize,
+}
+
+/// Runs until a signal.
+pub async fn run(flags: Flags) -> anyhow::Result<()> {
+    let stop = run::stop_on_signals()?;
+    let dir = &flags.data_dir;
+    make_private_dir(dir)?;
+    let store = open_store(dir).await?;
+    let listener = listen::bind((Ipv4Addr::LOCALHOST, flags.port).into()).await.with_context(|| {
+        format!("failed to listen on 127.0.0.1:{}; choose another with --port", flags.port)
+    })?;
+    let port = listener.local_addr().context("the listener has no address")?.port();
+    let kubeconfig = flags.kubeconfig.clone().unwrap_or_else(|| dir.join("kubeconfig"));
+    let (files, roots) = certificates(dir, &kubeconfig, port)?;
+    let authenticator = Arc::new(Authenticator::new(None, true));
+    authenticator.set_trust(None, Some(roots));
+    let parts = Parts {
+        store,
+        resources: registry::garden(repot_api::names::CORE_GROUP),
+        authenticator,
+        authorizer: Authorizer::new(None),
+        namespaces: Namespaces::Any,
+        limits: Limits { object_bytes: flags.max_object_bytes, ..Limits::default() },
+        trust_loaded: None,
+    };
+    tracing::info!(kubeconfig = %kubeconfig.display(), "administrator's kubeconfig written");
+    let host = Ipv4Addr::LOCALHOST.to_string();
+    run::serve(run::Api { listener, files, parts, shutdown: Shutdown::default(), host }, stop).await
+}
+
+fn make_private_dir(dir: &PathBuf) -> anyhow::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.with_context(|| format!("failed to make the data directory {}", dir.display()))
+}
+
+async fn open_store(dir: &std::path::Path) -> anyhow::Result<Store> {
+    let keys = dir.join("encryption.yaml");
+    if Keyring::ensure_file(&keys).context("failed to make an encryption key")? {
+        tracing::info!(file = %keys.display(), "encryption key made; without it the objects cannot be read again");
+    }
+    let keyring = Keyring::from_file(&keys).context("failed to read the encryption key")?;
+    let backend =
+        Embedded::open(dir.join("store"), Options::default()).await.context("failed to open the store")?;
+    let options = StoreOptions::default();
+    Store::open(Arc::new(backend), Arc::new(keyring), options).await.context("failed to open the store")
+}
+
+/// Certificates: the authority is kept, leaves are made anew at each start.
+fn certificates(
+    dir: &std::path::Path,
+    kubeconfig: &std::path::Path,
+    port: u16,
+) -> anyhow::Result<(ServingFiles, Roots)> {
+    let pki = dir.join("pki");
+    make_private_dir(&pki)?;
+    let now = OffsetDateTime::now_utc();
+    let authority = Authority::load_or_generate(&pki, "ca", "repot-dev", now)?;
+    let names = ["127.0.0.1", "localhost"].map(str::to_owned);
+    let server = authority.issue_server("repot", &names, now)?;
+    let files = ServingFiles { certificate: pki.join("server.crt"), key: pki.join("server.key") };
+    write_private(&files.key, server.key_pem.as_bytes())?;
+    write_private(&files.certificate, server.certificate_pem.as_bytes())?;
+    let admin = authority.issue_client("admin", "system:masters", now)?;
+    let url = format!("https://127.0.0.1:{port}");
+    let text = kubeconfig::render(&url, authority.certificate_pem(), &admin);
+    write_private(kubeconfig, text.as_bytes())?;
+    let roots =
+        Roots::from_pem(authority.certificate_pem().as_bytes()).context("the authority cannot be used")?;
+    Ok((files, roots))
+}

@@ -1,0 +1,88 @@
+//! What all roles share: a runtime, signals, the ready line.
+
+use std::{io::Write, net::SocketAddr, sync::Arc};
+
+use anyhow::Context;
+use repot_apiserver::{
+    listen::{self, Shutdown},
+    server::{Parts, Server},
+    tls::{Serving, ServingFiles},
+};
+use repot_storage::Store;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// Runs a role to its end.
+pub fn block_on(role: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("failed to start the runtime")?;
+    runtime.block_on(role)
+}
+
+/// Cancelled by SIGINT and SIGTERM. A second signal ends the process at once.
+pub fn stop_on_signals() -> anyhow::Result<CancellationToken> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let stop = CancellationToken::new();
+    let mut interrupt = signal(SignalKind::interrupt()).context("failed to listen for SIGINT")?;
+    let mut terminate = signal(SignalKind::terminate()).context("failed to listen for SIGTERM")?;
+    let token = stop.clone();
+    tokio::spawn(async move {
+        loop {
+            tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+            if token.is_cancelled() {
+                tracing::warn!("second signal, ending at once");
+                std::process::exit(130);
+            }
+            token.cancel();
+        }
+    });
+    Ok(stop)
+}
+
+/// An API server that is about to serve.
+pub struct Api {
+    /// Bound.
+    pub listener: TcpListener,
+    /// Its certificate.
+    pub files: ServingFiles,
+    /// What it is made of.
+    pub parts: Parts,
+    /// How it stops.
+    pub shutdown: Shutdown,
+    /// Host to name in the ready line.
+    pub host: String,
+}
+
+/// Serves until `stop`, then closes the store.
+pub async fn serve(api: Api, stop: CancellationToken) -> anyhow::Result<()> {
+    let address: SocketAddr = api.listener.local_addr().context("the listener has no address")?;
+    let store: Store = api.parts.store.clone();
+    let trust = api.parts.trust_loaded.clone();
+    let serving = Arc::new(Serving::load(api.files).context("failed to load the serving certificate")?);
+    let server = Arc::new(Server::new(api.parts).context("failed to register metrics")?);
+    let probe = tokio::spawn(server.clone().watch_storage(stop.clone()));
+    let announce = tokio::spawn(announce(api.host, address.port(), trust, stop.clone()));
+    listen::serve(api.listener, server, serving, api.shutdown, stop).await;
+    let _ = tokio::join!(probe, announce);
+    store.close().await;
+    Ok(())
+}
+
+/// One line on stdout when requests are answered: scripts wait for it.
+async fn announce(
+    host: String,
+    port: u16,
+    trust: Option<tokio::sync::watch::Receiver<bool>>,
+    stop: CancellationToken,
+) {
+    if let Some(mut trust) = trust
+        && !matches!(stop.run_until_cancelled(trust.wait_for(|loaded| *loaded)).await, Some(Ok(_)))
+    {
+        return;
+    }
+    let mut out = std::io::stdout();
+    // A closed stdout is no reason not to serve.
+    let _ = writeln!(out, "ready https://{host}:{port}").and_then(|()| out.flush());
+}
