@@ -20,6 +20,8 @@ const TIME_LIMIT: Duration = Duration::from_secs(600);
 const TAIL_LINES: usize = 25;
 /// Marks the directory of a failed test, which is kept.
 const FAILED: &str = "FAILED";
+/// For so long.
+const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// A throw-away directory that everything a test starts writes below.
 ///
@@ -159,17 +161,22 @@ fn shared_dirs() -> &'static std::sync::Mutex<Vec<PathBuf>> {
     &DIRS
 }
 
-/// Removes what killed runs left behind, except what failed tests keep on purpose.
+/// Removes what ended runs left behind, except what tests that failed within a day keep on purpose.
 fn sweep(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for path in entries.flatten().map(|entry| entry.path()) {
         let owner = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.split('.').nth(1));
         let lives = owner.is_none_or(|pid| Path::new("/proc").join(pid).exists());
-        if !lives && !path.join(FAILED).exists() {
+        if !lives && !failed_lately(&path) {
             // Another test process may sweep the same directory at the same time.
             let _ = fs::remove_dir_all(&path);
         }
     }
+}
+
+fn failed_lately(dir: &Path) -> bool {
+    let failed = fs::metadata(dir.join(FAILED)).and_then(|mark| mark.modified()).ok();
+    failed.and_then(|time| time.elapsed().ok()).is_some_and(|age| age < KEPT_FOR)
 }
 
 /// Prints where the logs of a failed test are, and how each ends.
@@ -234,11 +241,13 @@ mod tests {
             dir
         };
         // Process ids end below 2^22 on Linux.
-        let (left, failed) = (make("a.4999999.x"), make("b.4999999.y"));
+        let (left, failed, old) = (make("a.4999999.x"), make("b.4999999.y"), make("d.4999999.y"));
         let ours = make(&format!("c.{}.z", std::process::id()));
         fs::write(failed.join(FAILED), "").expect("a file");
+        let mark = fs::File::create(old.join(FAILED)).expect("a file");
+        mark.set_modified(std::time::SystemTime::now() - 2 * KEPT_FOR).expect("an old file");
         sweep(parent.path());
-        assert_eq!([left.exists(), failed.exists(), ours.exists()], [false, true, true]);
+        assert_eq!([left, failed, old, ours].map(|dir| dir.exists()), [false, true, false, true]);
     }
 
     #[test]

@@ -124,7 +124,7 @@ pub fn params(common_name: &str, groups: &[&str], names: Vec<String>) -> Result<
     params.not_before = start.into();
     params.not_after = (start + LIFETIME).into();
     params.use_authority_key_identifier_extension = true;
-    params.serial_number = Some(SerialNumber::from_slice(&serial()));
+    params.serial_number = Some(random_serial()?);
     params.distinguished_name.push(DnType::CommonName, common_name);
     // The library keeps one value of each kind, so a second group goes in under the number of the same attribute.
     let kinds = [DnType::OrganizationName, DnType::CustomDnType(ORGANIZATION.to_vec())];
@@ -135,10 +135,17 @@ pub fn params(common_name: &str, groups: &[&str], names: Vec<String>) -> Result<
     Ok(params)
 }
 
-/// Sixteen bytes that differ for each certificate; the first bit is clear, because serial numbers are positive.
-fn serial() -> [u8; 16] {
-    use std::hash::{BuildHasher, RandomState};
-    let random = |salt: u8| RandomState::new().hash_one(salt);
-    let wide = (u128::from(random(0)) << 64 | u128::from(random(1))) >> 1;
-    wide.to_be_bytes()
+/// A serial number; its first bit is clear, because serial numbers are positive.
+fn random_serial() -> Result<SerialNumber> {
+    let mut bytes: [u8; 16] = random_bytes()?;
+    bytes[0] &= 0x7f;
+    Ok(SerialNumber::from_slice(&bytes))
+}
+
+/// Random bytes, fit for keys.
+pub fn random_bytes<const N: usize>() -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let source = rustls::crypto::aws_lc_rs::default_provider().secure_random;
+    source.fill(&mut bytes).ok().context("no random numbers are to be had")?;
+    Ok(bytes)
 }

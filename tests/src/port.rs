@@ -41,7 +41,9 @@ pub fn reserve() -> Result<u16> {
 }
 
 fn lock_block() -> Result<Block> {
-    let dir = std::env::temp_dir().join("repot-testbed-ports");
+    // By user: nobody can lock the files of another one.
+    let user = rustix::process::getuid().as_raw();
+    let dir = std::env::temp_dir().join(format!("repot-testbed-ports-{user}"));
     fs::create_dir_all(&dir).with_context(|| format!("failed to make {}", dir.display()))?;
     for first in (FIRST..END).step_by(usize::from(BLOCK)) {
         let lock = File::options().create(true).append(true).open(dir.join(first.to_string()))?;

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::json;
 
 use crate::aggregate::Aggregation;
 use crate::bed::Bed;
@@ -14,6 +17,7 @@ use crate::binaries;
 use crate::garden::Garden;
 use crate::http::Api;
 use crate::kubectl::Kubectl;
+use crate::pki;
 use crate::port;
 use crate::process::{Process, Spec};
 
@@ -209,6 +213,17 @@ impl Dev {
     pub fn kubectl(&self, bed: &Bed) -> Result<Kubectl> {
         Kubectl::new(bed, &self.kubeconfig)
     }
+}
+
+/// Writes a kube-apiserver EncryptionConfiguration with one fresh AES-GCM key for all resources, and gives its path.
+pub fn write_encryption_config(dir: &Path) -> Result<PathBuf> {
+    let secret = STANDARD.encode(pki::random_bytes::<32>()?);
+    let key = json!({ "name": "testbed", "secret": secret });
+    let config = json!({
+        "apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration",
+        "resources": [{ "resources": ["*.*"], "providers": [{ "aesgcm": { "keys": [key] } }] }],
+    });
+    pki::write_private(dir.join("encryption.yaml"), &config.to_string())
 }
 
 fn find_ready_line(output: &Path) -> Result<String> {

@@ -8,8 +8,8 @@ use repot_tests::kubectl::Kubectl;
 use repot_tests::null_server::{GROUP, NullServer};
 use repot_tests::process::wait_until_gone;
 use repot_tests::relay::Relay;
-use repot_tests::run;
 use repot_tests::wait::until;
+use repot_tests::{Shared, run, start_shared};
 use serde_json::json;
 
 const BLOBS: &str = "/apis/null.repot.dev/v1/blobs";
@@ -78,10 +78,13 @@ fn unreachable_aggregated_server_is_reported_with_its_reason() {
     });
 }
 
+/// For tests that only ask.
+static GARDEN: Shared<Garden> = Shared::new(|bed| start_shared(Garden::start(bed)));
+
 #[test]
 fn users_have_the_rights_that_are_bound_to_them() {
     run(async |bed| {
-        let garden = Garden::start(bed).await?;
+        let garden = GARDEN.value()?;
         let version = garden.kubectl(["version", "-o", "json"]).await?.json()?;
         ensure!(
             version["serverVersion"]["gitVersion"] == version["clientVersion"]["gitVersion"],
@@ -94,7 +97,14 @@ fn users_have_the_rights_that_are_bound_to_them() {
         ensure!(identity["status"]["userInfo"]["groups"] == expected, "{identity}");
         let refused = alice.run(["get", "secrets"]).await?;
         ensure!(!refused.succeeded() && refused.stderr.contains("Forbidden"), "{refused:?}");
+        Ok(())
+    });
+}
 
+#[test]
+fn delegate_may_ask_who_somebody_is_and_what_they_may_do() {
+    run(async |_| {
+        let garden = GARDEN.value()?;
         let delegate = Api::from_kubeconfig(&garden.delegate("repot-apiserver").await?)?;
         let config = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
         delegate.get(config).await?.ok()?;
