@@ -116,6 +116,9 @@ impl Core {
     /// Searches the history of the record up to revision `until`.
     async fn search(&self, commit: &Commit, until: Revision) -> Result<Option<Revision>> {
         let after = commit.before.max(commit.expected);
+        if until <= after {
+            return Ok(None); // Nothing has happened at all since it was sent.
+        }
         let watch = self.backend.watch(commit.path.clone(), after, Duration::from_millis(100));
         let mut items = watch.await.map_err(|error| self.error(error))?;
         self.backend.nudge().await;

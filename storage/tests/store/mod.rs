@@ -15,7 +15,10 @@ use uuid::Uuid;
 mod etcd_process;
 
 mod basics;
+mod collecting;
 mod lists;
+mod outcomes;
+mod spy;
 
 use etcd_process::EtcdProcess;
 
@@ -34,7 +37,7 @@ impl Lab {
     }
 
     async fn etcd() -> Self {
-        Self::Etcd(EtcdProcess::start(None).await)
+        Self::Etcd(EtcdProcess::start(None, &[]).await)
     }
 
     async fn backend(&self) -> Arc<dyn Backend> {

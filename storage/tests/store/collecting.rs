@@ -1,0 +1,183 @@
+//! Chunks that no object names go; those that one may still come to name stay, or the commit fails.
+
+use std::time::Instant;
+
+use super::{
+    spy::{Fate, Spy, all},
+    *,
+};
+
+on_every_backend! {
+    leaves_what_objects_name
+    leaves_an_upload_that_is_under_way
+    makes_a_forgotten_upload_start_again
+    removes_what_a_dropped_write_left
+    removes_what_a_lost_process_left
+    keeps_to_many_objects
+}
+
+/// Too large for one transaction of any backend.
+fn mk_large(seed: u64) -> Vec<Bytes> {
+    vec![mk_noise(seed, 5 << 20)]
+}
+
+async fn chunks(spy: &Spy) -> usize {
+    all(spy, "/chunks/").await.len()
+}
+
+fn impatient() -> StoreOptions {
+    StoreOptions { intent_patience: Duration::ZERO, ..StoreOptions::default() }
+}
+
+async fn open(spy: &Arc<Spy>, options: StoreOptions) -> Store {
+    Store::open(Arc::clone(spy) as Arc<dyn Backend>, mk_keyring(), options).await.unwrap()
+}
+
+async fn leaves_what_objects_name(lab: &Lab) {
+    let spy = Spy::new(lab).await;
+    let store = open(&spy, impatient()).await;
+    let uid = Uuid::from_u128(1);
+    let small = store.create(&mk_key("small"), mk_draft(Uuid::nil(), "s", vec![mk_noise(1, 200_000)])).await.unwrap();
+    let large = store.create(&mk_key("large"), mk_draft(uid, "l", mk_large(2))).await.unwrap();
+    let before = chunks(&spy).await;
+    let report = store.collect().await.unwrap();
+    assert_eq!((report.removed, report.in_flight, report.unreadable), (0, 0, 0));
+    assert_eq!(report.chunks as usize + 2, before, "two of the keys are owners");
+    assert_eq!(chunks(&spy).await, before);
+    // A change takes most chunks over; a pass after it leaves those too.
+    let mut next = mk_large(2);
+    next.push(mk_noise(3, 300_000));
+    let large = store.update(&large, mk_draft(uid, "l2", next.clone())).await.unwrap();
+    assert_eq!(store.collect().await.unwrap().removed, 0);
+    assert!(store.payload_bytes(&large).await.unwrap() == joined(&next));
+    assert!(store.payload_bytes(&small).await.unwrap() == mk_noise(1, 200_000));
+    for object in [small, large] {
+        store.delete(&object).await.unwrap();
+    }
+    store.close().await;
+}
+
+async fn leaves_an_upload_that_is_under_way(lab: &Lab) {
+    let spy = Spy::new(lab).await;
+    let store = open(&spy, StoreOptions::default()).await;
+    let collector = open(&spy, StoreOptions::default()).await;
+    spy.fates(&[Fate::Held]);
+    let writer = store.clone();
+    let write =
+        tokio::spawn(async move { writer.create(&mk_key("a"), mk_draft(Uuid::nil(), "a", mk_large(1))).await });
+    spy.waiting().await;
+    let written = chunks(&spy).await as u64;
+    assert!(written >= 10);
+    let report = collector.collect().await.unwrap();
+    assert_eq!((report.chunks, report.in_flight, report.removed), (written, written, 0));
+    spy.release();
+    let object = write.await.unwrap().unwrap();
+    assert!(store.payload_bytes(&object).await.unwrap() == mk_large(1)[0]);
+    assert_eq!(collector.collect().await.unwrap().removed, 0);
+    store.close().await;
+}
+
+async fn makes_a_forgotten_upload_start_again(lab: &Lab) {
+    let spy = Spy::new(lab).await;
+    let store = open(&spy, StoreOptions::default()).await;
+    let collector = open(&spy, impatient()).await;
+    spy.fates(&[Fate::Held]);
+    let writer = store.clone();
+    let write =
+        tokio::spawn(async move { writer.create(&mk_key("a"), mk_draft(Uuid::nil(), "a", mk_large(1))).await });
+    spy.waiting().await;
+    // Stamps have whole seconds: patience is over when a second has begun anew.
+    let begin = Instant::now();
+    let removed = loop {
+        let report = collector.collect().await.unwrap();
+        if report.removed > 0 {
+            break report.removed;
+        }
+        assert!(begin.elapsed() < PATIENCE);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    assert!(removed >= 10);
+    assert_eq!(chunks(&spy).await, 0, "the upload lost its chunks");
+    spy.release();
+    let object = write.await.unwrap().unwrap();
+    assert!(store.payload_bytes(&object).await.unwrap() == mk_large(1)[0], "and started again");
+    let report = store.collect().await.unwrap();
+    assert_eq!((report.removed, report.in_flight), (0, 0), "nothing is left of the first try");
+    store.close().await;
+}
+
+async fn removes_what_a_dropped_write_left(lab: &Lab) {
+    let spy = Spy::new(lab).await;
+    let rotating = StoreOptions { intent_rotation: Duration::ZERO, ..StoreOptions::default() };
+    let store = open(&spy, rotating).await;
+    let kept = store.create(&mk_key("kept"), mk_draft(Uuid::from_u128(1), "k", mk_large(7))).await.unwrap();
+    let named = chunks(&spy).await;
+    spy.fates(&[Fate::Held]);
+    let writer = store.clone();
+    let write = tokio::spawn(async move {
+        let draft = mk_draft(Uuid::from_u128(2), "a", mk_large(1));
+        writer.create(&mk_key("a"), draft).await
+    });
+    spy.waiting().await;
+    write.abort();
+    assert!(write.await.unwrap_err().is_cancelled());
+    assert!(chunks(&spy).await > named);
+    // The next large write lets go of the intent of the dropped one.
+    let other = store.update(&kept, mk_draft(Uuid::from_u128(1), "k2", mk_large(8))).await.unwrap();
+    let begin = Instant::now();
+    while store.collect().await.unwrap().removed < 8 {
+        assert!(begin.elapsed() < PATIENCE);
+    }
+    let report = store.collect().await.unwrap();
+    assert_eq!((report.removed, report.in_flight), (0, 0));
+    assert!(store.payload_bytes(&other).await.unwrap() == mk_large(8)[0]);
+    assert!(store.payload_bytes(&kept).await.unwrap() == mk_large(7)[0], "history stays readable");
+    store.close().await;
+}
+
+async fn removes_what_a_lost_process_left(lab: &Lab) {
+    let spy = Spy::new(lab).await;
+    let store = open(&spy, StoreOptions::default()).await;
+    spy.fates(&[Fate::Held]);
+    let writer = store.clone();
+    let write =
+        tokio::spawn(async move { writer.create(&mk_key("a"), mk_draft(Uuid::nil(), "a", mk_large(1))).await });
+    spy.waiting().await;
+    write.abort();
+    assert!(write.await.unwrap_err().is_cancelled());
+    store.close().await;
+    let spy = Spy::new(lab).await;
+    let store = open(&spy, StoreOptions::default()).await;
+    assert!(chunks(&spy).await >= 10);
+    let report = store.collect().await.unwrap();
+    assert_eq!(report.removed, report.chunks);
+    assert_eq!(chunks(&spy).await, 0);
+    store.close().await;
+}
+
+async fn keeps_to_many_objects(lab: &Lab) {
+    // More keys than a page of the collector holds, with garbage strewn in.
+    let spy = Spy::new(lab).await;
+    let store = open(&spy, StoreOptions::default()).await;
+    let mut objects = Vec::new();
+    for n in 0..400_u64 {
+        let payload = vec![mk_noise(n, 66_000), mk_noise(n + 1000, 66_000)];
+        objects.push((n, store.create(&mk_key(&format!("o-{n}")), mk_draft(Uuid::from_u128(n.into()), "", payload)).await.unwrap()));
+    }
+    let keys: Vec<_> = all(&*spy, "/chunks/").await.into_iter().map(|kv| kv.key).collect();
+    assert!(keys.len() >= 1200);
+    for key in keys.iter().filter(|key| !key.windows(2).any(|w| w == b"/-")).step_by(10) {
+        let mut garbage = key.to_vec();
+        let digit = key.len() - 30;
+        garbage[digit] = if garbage[digit] == b'0' { b'1' } else { b'0' };
+        spy::put(&*spy, &garbage.into(), "garbage").await;
+    }
+    let report = store.collect().await.unwrap();
+    assert_eq!((report.removed, report.in_flight, report.unreadable), (80, 0, 0));
+    assert_eq!(all(&*spy, "/chunks/").await.len(), keys.len());
+    for (n, object) in objects.iter().step_by(37) {
+        let whole = [mk_noise(*n, 66_000), mk_noise(n + 1000, 66_000)].concat();
+        assert!(store.payload_bytes(object).await.unwrap() == whole);
+    }
+    store.close().await;
+}

@@ -1,0 +1,119 @@
+//! Where the backend does not know whether a write happened, the store finds out.
+
+use repot_storage::Error;
+
+use super::{
+    spy::{Fate, Spy},
+    *,
+};
+
+on_every_backend! {
+    recognises_its_own_writes
+    sends_lost_writes_again
+    tells_a_lost_race_from_a_won_one
+    gives_up_where_nothing_answers
+    says_nothing_was_done_where_nothing_was
+}
+
+async fn open(lab: &Lab) -> (Arc<Spy>, Store) {
+    let spy = Spy::new(lab).await;
+    let store = Store::open(spy.clone(), mk_keyring(), StoreOptions::default()).await.unwrap();
+    (spy, store)
+}
+
+async fn all_writes_under(lab: &Lab, fates: &[Fate]) {
+    let (spy, store) = open(lab).await;
+    for size in [100, 300_000, 5 << 20] {
+        let (key, uid) = (mk_key(&size.to_string()), Uuid::from_u128(size as u128));
+        spy.fates(fates);
+        let created = store.create(&key, mk_draft(uid, "1", vec![mk_noise(1, size)])).await.unwrap();
+        assert_eq!(store.get(&key).await.unwrap().unwrap().version, created.version);
+        spy.fates(fates);
+        let updated = store.update(&created, mk_draft(uid, "2", vec![mk_noise(2, size)])).await.unwrap();
+        let read = store.get(&key).await.unwrap().unwrap();
+        assert_eq!((read.version, label(&read)), (updated.version, "2"));
+        assert!(store.payload_bytes(&updated).await.unwrap() == mk_noise(2, size));
+        spy.fates(fates);
+        let removed = store.delete(&updated).await.unwrap();
+        assert!(removed.version > updated.version);
+        assert!(store.get(&key).await.unwrap().is_none());
+    }
+    store.close().await;
+}
+
+async fn recognises_its_own_writes(lab: &Lab) {
+    all_writes_under(lab, &[Fate::Unanswered]).await;
+}
+
+async fn sends_lost_writes_again(lab: &Lab) {
+    all_writes_under(lab, &[Fate::Lost, Fate::Lost]).await;
+    all_writes_under(lab, &[Fate::Lost, Fate::Unanswered]).await;
+}
+
+async fn tells_a_lost_race_from_a_won_one(lab: &Lab) {
+    let (spy, store) = open(lab).await;
+    let (key, uid) = (mk_key("a"), Uuid::from_u128(1));
+    let first = store.create(&key, mk_draft(uid, "first", vec![])).await.unwrap();
+    // Somebody else wins while ours is lost.
+    spy.fates(&[Fate::Held, Fate::Lost]);
+    let (writer, base) = (store.clone(), first.clone());
+    let theirs = tokio::spawn(async move { writer.update(&base, mk_draft(uid, "theirs", vec![])).await });
+    spy.waiting().await;
+    let (writer, base) = (store.clone(), first.clone());
+    let ours = tokio::spawn(async move { writer.update(&base, mk_draft(uid, "ours", vec![])).await });
+    // Ours has been sent and lost once; it is sent again, and one of the two wins.
+    spy.release();
+    let (theirs, ours) = (theirs.await.unwrap(), ours.await.unwrap());
+    assert!(theirs.is_ok() != ours.is_ok(), "{theirs:?} {ours:?}");
+    let won = theirs.or(ours).unwrap();
+    let now = store.get(&key).await.unwrap().unwrap();
+    assert_eq!((now.version, label(&now)), (won.version, label(&won)));
+    // Ours wins unanswered, and is replaced before anybody looks.
+    let replaced = overtake(&spy, &store, &now).await;
+    assert!(replaced.version < store.get(&key).await.unwrap().unwrap().version);
+    assert_eq!(label(&replaced), "mine");
+    store.close().await;
+}
+
+/// The write happens, is replaced by another, and only then its writer learns that it knows nothing.
+async fn overtake(spy: &Arc<Spy>, store: &Store, base: &Object) -> Object {
+    spy.fates(&[Fate::HeldUnanswered]);
+    let (writer, base) = (store.clone(), base.clone());
+    let uid = base.uid;
+    let mine = tokio::spawn(async move { writer.update(&base, mk_draft(uid, "mine", vec![])).await });
+    spy.waiting().await;
+    let now = store.get(&mk_key("a")).await.unwrap().unwrap();
+    store.update(&now, mk_draft(uid, "over it", vec![])).await.unwrap();
+    spy.release();
+    mine.await.unwrap().unwrap()
+}
+
+async fn gives_up_where_nothing_answers(lab: &Lab) {
+    let (spy, store) = open(lab).await;
+    let object = store.create(&mk_key("a"), mk_draft(Uuid::nil(), "1", vec![])).await.unwrap();
+    spy.fates(&[Fate::Lost; 10]);
+    let lost = store.update(&object, mk_draft(Uuid::nil(), "2", vec![])).await;
+    assert!(matches!(lost, Err(Error::UnknownOutcome(_))), "{lost:?}");
+    spy.fates(&[Fate::Lost, Fate::Unavailable]);
+    let lost = store.update(&object, mk_draft(Uuid::nil(), "2", vec![])).await;
+    assert!(matches!(lost, Err(Error::UnknownOutcome(_))), "{lost:?}");
+    spy.fates(&[]);
+    store.update(&object, mk_draft(Uuid::nil(), "2", vec![])).await.unwrap();
+    store.close().await;
+}
+
+async fn says_nothing_was_done_where_nothing_was(lab: &Lab) {
+    let (spy, store) = open(lab).await;
+    for size in [100, 5 << 20] {
+        spy.fates(&[Fate::Unavailable]);
+        let down = store.create(&mk_key("a"), mk_draft(Uuid::nil(), "1", vec![mk_noise(1, size)])).await;
+        assert!(matches!(down, Err(Error::Unavailable(_))), "{down:?}");
+        assert!(store.get(&mk_key("a")).await.unwrap().is_none());
+    }
+    let begin = std::time::Instant::now();
+    while !spy::all(&*spy, "/chunks/").await.is_empty() {
+        assert!(begin.elapsed() < PATIENCE, "the failed write did not clean up behind itself");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    store.close().await;
+}

@@ -1,0 +1,212 @@
+//! A backend that passes everything on to a real one, counts, and fails or waits where a test says so.
+
+use std::{
+    collections::VecDeque,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use repot_storage::backend::{
+    Error, KeyValue, Limits, Op, Outcome, Page, RangeRequest, Result, Revision, Txn, WatchStream,
+};
+use tokio::sync::Semaphore;
+
+use super::*;
+
+/// What to do with a transaction on a record.
+#[derive(Clone, Copy, Debug)]
+pub enum Fate {
+    /// Says that it does not know, and does nothing.
+    Lost,
+    /// Does it, and says that it does not know.
+    Unanswered,
+    /// Does nothing, and says so.
+    Unavailable,
+    /// Waits for [`Spy::release`], having told [`Spy::waiting`].
+    Held,
+    /// Does it, waits like that, and says that it does not know.
+    HeldUnanswered,
+}
+
+#[derive(Debug)]
+pub struct Spy {
+    inner: Arc<dyn Backend>,
+    fates: Mutex<VecDeque<Fate>>,
+    waiting: Semaphore,
+    released: Semaphore,
+    /// Bytes of keys and values put since the last [`Spy::reset`].
+    bytes: AtomicU64,
+    largest: AtomicU64,
+    txns: AtomicU64,
+}
+
+impl Spy {
+    pub async fn new(lab: &Lab) -> Arc<Self> {
+        Arc::new(Self {
+            inner: lab.backend().await,
+            fates: Mutex::default(),
+            waiting: Semaphore::new(0),
+            released: Semaphore::new(0),
+            bytes: AtomicU64::new(0),
+            largest: AtomicU64::new(0),
+            txns: AtomicU64::new(0),
+        })
+    }
+
+    /// Sets what happens to the next transactions on records, in order.
+    pub fn fates(&self, fates: &[Fate]) {
+        *self.fates.lock() = fates.iter().copied().collect();
+    }
+
+    /// Waits until a transaction is held.
+    pub async fn waiting(&self) {
+        tokio::time::timeout(PATIENCE, self.waiting.acquire()).await.unwrap().unwrap().forget();
+    }
+
+    /// Lets a held transaction go on.
+    pub fn release(&self) {
+        self.released.add_permits(1);
+    }
+
+    pub fn reset(&self) {
+        self.bytes.store(0, Ordering::SeqCst);
+        self.txns.store(0, Ordering::SeqCst);
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::SeqCst)
+    }
+
+    pub fn txns(&self) -> u64 {
+        self.txns.load(Ordering::SeqCst)
+    }
+
+    /// The largest transaction ever, in bytes.
+    pub fn largest(&self) -> u64 {
+        self.largest.load(Ordering::SeqCst)
+    }
+
+    async fn hold(&self) {
+        self.waiting.add_permits(1);
+        self.released.acquire().await.unwrap().forget();
+    }
+
+    fn count(&self, txn: &Txn) {
+        let size = |op: &Op| match op {
+            Op::Put(key, value) | Op::PutEphemeral(key, value) => key.len() + value.len(),
+            Op::Delete(key) => key.len(),
+        };
+        let bytes = txn.ops.iter().map(size).sum::<usize>() as u64;
+        self.bytes.fetch_add(bytes, Ordering::SeqCst);
+        self.largest.fetch_max(bytes, Ordering::SeqCst);
+        self.txns.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+fn touches_record(txn: &Txn) -> bool {
+    txn.ops.iter().any(|op| match op {
+        Op::Put(key, _) | Op::PutEphemeral(key, _) | Op::Delete(key) => key.starts_with(b"/registry/"),
+    })
+}
+
+#[async_trait]
+impl Backend for Spy {
+    async fn txn(&self, txn: Txn) -> Result<Outcome> {
+        self.count(&txn);
+        let fate = if touches_record(&txn) { self.fates.lock().pop_front() } else { None };
+        match fate {
+            None => self.inner.txn(txn).await,
+            Some(Fate::Lost) => Err(Error::Unknown("lost".into())),
+            Some(Fate::Unanswered) => {
+                self.inner.txn(txn).await?;
+                Err(Error::Unknown("unanswered".into()))
+            }
+            Some(Fate::Unavailable) => Err(Error::Unavailable("down".into())),
+            Some(Fate::Held) => {
+                self.hold().await;
+                self.inner.txn(txn).await
+            }
+            Some(Fate::HeldUnanswered) => {
+                self.inner.txn(txn).await?;
+                self.hold().await;
+                Err(Error::Unknown("unanswered".into()))
+            }
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        self.inner.limits()
+    }
+
+    async fn revision(&self) -> Result<Revision> {
+        self.inner.revision().await
+    }
+
+    async fn get(&self, key: Bytes, at: Option<Revision>) -> Result<Option<KeyValue>> {
+        self.inner.get(key, at).await
+    }
+
+    async fn get_many(&self, keys: Vec<Bytes>, at: Revision) -> Result<Vec<Option<KeyValue>>> {
+        self.inner.get_many(keys, at).await
+    }
+
+    async fn range(&self, request: RangeRequest) -> Result<Page> {
+        self.inner.range(request).await
+    }
+
+    async fn watch(&self, prefix: Bytes, after: Revision, progress: Duration) -> Result<WatchStream> {
+        self.inner.watch(prefix, after, progress).await
+    }
+
+    async fn nudge(&self) {
+        self.inner.nudge().await;
+    }
+
+    async fn compact(&self, revision: Revision) -> Result<()> {
+        self.inner.compact(revision).await
+    }
+
+    async fn oldest(&self) -> Result<Revision> {
+        self.inner.oldest().await
+    }
+
+    async fn size(&self) -> Result<u64> {
+        self.inner.size().await
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}
+
+/// Every key and value at rest under a prefix.
+pub async fn all(backend: &dyn Backend, prefix: &str) -> Vec<KeyValue> {
+    let mut request = RangeRequest {
+        keys: repot_storage::backend::prefix_range(prefix.as_bytes()),
+        at: None,
+        limit: 500,
+        max_bytes: 0,
+        keys_only: false,
+    };
+    let mut found = Vec::new();
+    loop {
+        let page = backend.range(request.clone()).await.unwrap();
+        found.extend(page.kvs);
+        if !page.more {
+            return found;
+        }
+        request.keys.start = [&found.last().unwrap().key[..], b"\0"].concat().into();
+    }
+}
+
+/// Writes raw values past the store.
+pub async fn put(backend: &dyn Backend, key: &Bytes, value: impl Into<Bytes>) {
+    let ops = vec![Op::Put(key.clone(), value.into())];
+    backend.txn(Txn { compares: vec![], ops }).await.unwrap();
+}
+
+/// Removes a key past the store.
+pub async fn remove(backend: &dyn Backend, key: &Bytes) {
+    backend.txn(Txn { compares: vec![], ops: vec![Op::Delete(key.clone())] }).await.unwrap();
+}
