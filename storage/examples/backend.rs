@@ -1,7 +1,8 @@
-//! Measures the embedded backend: `commits`, `chunks`, `fill <MiB>`, `crash <MiB>`, `open`, each with `--dir DIR`.
+//! Measures a backend: `commits`, `chunks`, `fill <MiB>`, `crash <MiB>`, `open`, `churn`, each with `--dir DIR` for the
+//! embedded one or `--etcd URL`.
 //!
 //! `crash` fills the store and ends itself by SIGKILL in the middle of a write; `open` then tells how long it takes
-//! until the first answer.
+//! until the first answer; `churn` overwrites and compacts again and again.
 
 use std::{
     sync::Arc,
@@ -10,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use repot_storage::backend::{
-    Backend, Embedded, Op, RangeRequest, Result, Txn, embedded::Options, prefix_range,
+    Backend, Embedded, Etcd, Op, RangeRequest, Result, Txn, embedded::Options, etcd, prefix_range,
 };
 
 const CHUNK: usize = 256 << 10;
@@ -21,7 +22,10 @@ async fn main() -> Result<()> {
     let dir = option(&arguments, "--dir").unwrap_or_else(|| "target/backend-bench".into());
     let mib = arguments.get(1).and_then(|text| text.parse().ok()).unwrap_or(120);
     let begin = Instant::now();
-    let store = Arc::new(Embedded::open(&dir, Options::default()).await?);
+    let store: Arc<dyn Backend> = match option(&arguments, "--etcd") {
+        Some(url) => Arc::new(Etcd::connect(etcd::Options::new(vec![url], "/measured")).await?),
+        None => Arc::new(Embedded::open(&dir, Options::default()).await?),
+    };
     println!("open: {:?}", begin.elapsed());
     match arguments.first().map(String::as_str) {
         Some("commits") => {
@@ -60,7 +64,7 @@ fn puts(prefix: &str, from: usize, count: usize, len: usize) -> Txn {
     Txn { compares: vec![], ops: (from..from + count).map(put).collect() }
 }
 
-async fn commits(store: &Arc<Embedded>, writers: usize, each: usize) -> Result<()> {
+async fn commits(store: &Arc<dyn Backend>, writers: usize, each: usize) -> Result<()> {
     let begin = Instant::now();
     let mut tasks = Vec::new();
     for writer in 0..writers {
@@ -86,8 +90,9 @@ async fn commits(store: &Arc<Embedded>, writers: usize, each: usize) -> Result<(
     Ok(())
 }
 
-async fn chunks(store: &Arc<Embedded>) -> Result<()> {
-    let txns: Vec<_> = (0..100).map(|round| puts("/chunks", round * 4, 4, CHUNK)).collect();
+async fn chunks(store: &Arc<dyn Backend>) -> Result<()> {
+    let each = (store.limits().txn_bytes / (CHUNK + 64)).min(4);
+    let txns: Vec<_> = (0..100).map(|round| puts("/chunks", round * each, each, CHUNK)).collect();
     let (begin, mut times) = (Instant::now(), Vec::new());
     for txn in txns {
         let begin = Instant::now();
@@ -95,10 +100,11 @@ async fn chunks(store: &Arc<Embedded>) -> Result<()> {
         times.push(begin.elapsed());
     }
     times.sort();
-    println!("put of 4 x 256 KiB: {:.0} MB/s, {}", 104.8576 / begin.elapsed().as_secs_f64(), spread(&times));
+    let rate = 26.2144 * each as f64 / begin.elapsed().as_secs_f64();
+    println!("put of {each} x 256 KiB: {rate:.0} MB/s, {}", spread(&times));
     let at = store.revision().await?;
     let mut times = Vec::new();
-    for index in (0..400).rev() {
+    for index in (0..100 * each).rev() {
         let begin = Instant::now();
         let found = store.get(format!("/chunks/{index:08}").into(), Some(at)).await?;
         times.push(begin.elapsed());
@@ -114,7 +120,7 @@ async fn chunks(store: &Arc<Embedded>) -> Result<()> {
     Ok(())
 }
 
-async fn fill(store: &Arc<Embedded>, mib: usize) -> Result<()> {
+async fn fill(store: &Arc<dyn Backend>, mib: usize) -> Result<()> {
     let (begin, mut worst, mut peak) = (Instant::now(), Duration::ZERO, 0);
     for round in 0..mib {
         let txn = puts("/fill", round * 4, 4, CHUNK);
@@ -135,7 +141,7 @@ async fn fill(store: &Arc<Embedded>, mib: usize) -> Result<()> {
     Ok(())
 }
 
-async fn crash(store: Arc<Embedded>, mib: usize) -> Result<()> {
+async fn crash(store: Arc<dyn Backend>, mib: usize) -> Result<()> {
     fill(&store, mib).await?;
     for writer in 0..4 {
         let store = Arc::clone(&store);
@@ -151,7 +157,7 @@ async fn crash(store: Arc<Embedded>, mib: usize) -> Result<()> {
     unreachable!("killed");
 }
 
-async fn open(store: &Arc<Embedded>, begin: Instant) -> Result<()> {
+async fn open(store: &Arc<dyn Backend>, begin: Instant) -> Result<()> {
     let found = store.get("/fill/00000002".into(), None).await?;
     println!("first get after {:?}, found {}", begin.elapsed(), found.is_some());
     let page =
@@ -162,7 +168,7 @@ async fn open(store: &Arc<Embedded>, begin: Instant) -> Result<()> {
 }
 
 /// Writes 100 MiB again and again with a compaction now and then, beside a writer of small things.
-async fn churn(store: &Arc<Embedded>) -> Result<()> {
+async fn churn(store: &Arc<dyn Backend>) -> Result<()> {
     let small = Arc::clone(store);
     let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
@@ -204,5 +210,6 @@ fn spread(sorted: &[Duration]) -> String {
 
 fn resident_mib() -> usize {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    pages.split(' ').nth(1).and_then(|text| text.parse::<usize>().ok()).unwrap_or(0) * 4096 >> 20
+    let pages = pages.split(' ').nth(1).and_then(|text| text.parse::<usize>().ok()).unwrap_or(0);
+    (pages * 4096) >> 20
 }

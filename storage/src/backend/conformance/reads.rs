@@ -120,7 +120,8 @@ pub async fn ranges_keep_to_their_bounds(lab: &dyn Lab) {
     commit(backend, puts.collect::<Vec<_>>()).await;
     // Versions of a key must not be taken for keys.
     commit(backend, [put("a", "2"), put("a/", "2")]).await;
-    let cases: [(Range<&[u8]>, &[&[u8]]); 11] = [
+    type Case<'a> = (Range<&'a [u8]>, &'a [&'a [u8]]);
+    let cases: [Case<'_>; 11] = [
         (b"a".as_slice()..b"b", &all[..5]),
         (b"a/"..b"a0", &all[2..4]),
         (b"a".as_slice()..b"a\0", &all[..1]),
