@@ -30,7 +30,15 @@ fn shapes() -> Vec<(&'static str, Vec<Bytes>)> {
         ("one long text", vec![mk_machines(4, 3 << 20)]),
         ("one long noise", vec![mk_noise(5, 6 << 20)]),
         ("many short", many),
-        ("mixed", vec![Bytes::from_static(b"{"), mk_noise(6, 900_000), Bytes::from_static(b","), mk_machines(7, 70_000)]),
+        (
+            "mixed",
+            vec![
+                Bytes::from_static(b"{"),
+                mk_noise(6, 900_000),
+                Bytes::from_static(b","),
+                mk_machines(7, 70_000),
+            ],
+        ),
         ("repeated", vec![mk_noise(8, 100_000); 9]),
     ]
 }
@@ -40,10 +48,14 @@ async fn gives_back_what_was_written(lab: &Lab) {
     for (index, (shape, payload)) in shapes().into_iter().enumerate() {
         let key = mk_key(&format!("object-{index}"));
         let whole = joined(&payload);
-        let created = store.create(&key, mk_draft(Uuid::from_u128(index as u128), shape, payload)).await.unwrap();
+        let created =
+            store.create(&key, mk_draft(Uuid::from_u128(index as u128), shape, payload)).await.unwrap();
         let read = store.get(&key).await.unwrap().unwrap();
         for object in [&created, &read] {
-            assert_eq!((&object.key, label(object), object.uid), (&key, shape, Uuid::from_u128(index as u128)));
+            assert_eq!(
+                (&object.key, label(object), object.uid),
+                (&key, shape, Uuid::from_u128(index as u128))
+            );
             assert_eq!(object.summary, format!("summary {shape}"));
             assert_eq!(object.payload_len, whole.len() as u64);
             assert!(!object.stale);
@@ -62,7 +74,8 @@ async fn refuses_a_second_object_at_a_key(lab: &Lab) {
     let store = lab.open().await;
     for payload in [mk_noise(1, 10), mk_noise(2, 200_000), mk_noise(3, 5 << 20)] {
         let key = mk_key(&format!("of-{}", payload.len()));
-        let first = store.create(&key, mk_draft(Uuid::from_u128(1), "first", vec![payload.clone()])).await.unwrap();
+        let first =
+            store.create(&key, mk_draft(Uuid::from_u128(1), "first", vec![payload.clone()])).await.unwrap();
         let second = store.create(&key, mk_draft(Uuid::from_u128(2), "second", vec![payload])).await;
         assert!(matches!(second, Err(Error::Exists)), "{second:?}");
         let now = store.get(&key).await.unwrap().unwrap();
@@ -110,7 +123,8 @@ async fn removes_and_returns_the_last_state(lab: &Lab) {
     let store = lab.open().await;
     for payload in [mk_noise(1, 100), mk_noise(2, 2 << 20)] {
         let key = mk_key(&format!("of-{}", payload.len()));
-        let object = store.create(&key, mk_draft(Uuid::from_u128(1), "last", vec![payload.clone()])).await.unwrap();
+        let object =
+            store.create(&key, mk_draft(Uuid::from_u128(1), "last", vec![payload.clone()])).await.unwrap();
         let removed = store.delete(&object).await.unwrap();
         assert!(removed.version > object.version);
         assert_eq!(removed.version, current(&store).await);
@@ -171,7 +185,8 @@ async fn concurrent_updates_have_one_winner(lab: &Lab) {
 async fn survives_reopening(lab: &Lab) {
     let store = lab.open().await;
     let payload = vec![mk_machines(1, 900_000), mk_noise(2, 3 << 20)];
-    let object = store.create(&mk_key("a"), mk_draft(Uuid::from_u128(1), "a", payload.clone())).await.unwrap();
+    let object =
+        store.create(&mk_key("a"), mk_draft(Uuid::from_u128(1), "a", payload.clone())).await.unwrap();
     store.close().await;
     let store = lab.open().await;
     let read = store.get(&mk_key("a")).await.unwrap().unwrap();
@@ -203,7 +218,8 @@ async fn refuses_calls_that_make_no_sense(lab: &Lab) {
 
 async fn raises_versions_past_a_mark(lab: &Lab) {
     let store = lab.open().await;
-    let before = store.create(&mk_key("a"), mk_draft(Uuid::nil(), "a", vec![mk_noise(1, 90_000)])).await.unwrap();
+    let before =
+        store.create(&mk_key("a"), mk_draft(Uuid::nil(), "a", vec![mk_noise(1, 90_000)])).await.unwrap();
     store.raise_past(ResourceVersion(1_000_000)).await.unwrap();
     let raised = current(&store).await;
     assert!(raised.0 > 1_000_000, "{raised}");

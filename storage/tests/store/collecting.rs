@@ -37,7 +37,8 @@ async fn leaves_what_objects_name(lab: &Lab) {
     let spy = Spy::new(lab).await;
     let store = open(&spy, impatient()).await;
     let uid = Uuid::from_u128(1);
-    let small = store.create(&mk_key("small"), mk_draft(Uuid::nil(), "s", vec![mk_noise(1, 200_000)])).await.unwrap();
+    let small =
+        store.create(&mk_key("small"), mk_draft(Uuid::nil(), "s", vec![mk_noise(1, 200_000)])).await.unwrap();
     let large = store.create(&mk_key("large"), mk_draft(uid, "l", mk_large(2))).await.unwrap();
     let before = chunks(&spy).await;
     let report = store.collect().await.unwrap();
@@ -64,7 +65,9 @@ async fn leaves_an_upload_that_is_under_way(lab: &Lab) {
     spy.fates(&[Fate::Held]);
     let writer = store.clone();
     let write =
-        tokio::spawn(async move { writer.create(&mk_key("a"), mk_draft(Uuid::nil(), "a", mk_large(1))).await });
+        tokio::spawn(
+            async move { writer.create(&mk_key("a"), mk_draft(Uuid::nil(), "a", mk_large(1))).await },
+        );
     spy.waiting().await;
     let written = chunks(&spy).await as u64;
     assert!(written >= 10);
@@ -84,7 +87,9 @@ async fn makes_a_forgotten_upload_start_again(lab: &Lab) {
     spy.fates(&[Fate::Held]);
     let writer = store.clone();
     let write =
-        tokio::spawn(async move { writer.create(&mk_key("a"), mk_draft(Uuid::nil(), "a", mk_large(1))).await });
+        tokio::spawn(
+            async move { writer.create(&mk_key("a"), mk_draft(Uuid::nil(), "a", mk_large(1))).await },
+        );
     spy.waiting().await;
     // Stamps have whole seconds: patience is over when a second has begun anew.
     let begin = Instant::now();
@@ -141,7 +146,9 @@ async fn removes_what_a_lost_process_left(lab: &Lab) {
     spy.fates(&[Fate::Held]);
     let writer = store.clone();
     let write =
-        tokio::spawn(async move { writer.create(&mk_key("a"), mk_draft(Uuid::nil(), "a", mk_large(1))).await });
+        tokio::spawn(
+            async move { writer.create(&mk_key("a"), mk_draft(Uuid::nil(), "a", mk_large(1))).await },
+        );
     spy.waiting().await;
     write.abort();
     assert!(write.await.unwrap_err().is_cancelled());
@@ -162,7 +169,13 @@ async fn keeps_to_many_objects(lab: &Lab) {
     let mut objects = Vec::new();
     for n in 0..400_u64 {
         let payload = vec![mk_noise(n, 66_000), mk_noise(n + 1000, 66_000)];
-        objects.push((n, store.create(&mk_key(&format!("o-{n}")), mk_draft(Uuid::from_u128(n.into()), "", payload)).await.unwrap()));
+        objects.push((
+            n,
+            store
+                .create(&mk_key(&format!("o-{n}")), mk_draft(Uuid::from_u128(n.into()), "", payload))
+                .await
+                .unwrap(),
+        ));
     }
     let keys: Vec<_> = all(&*spy, "/chunks/").await.into_iter().map(|kv| kv.key).collect();
     assert!(keys.len() >= 1200);

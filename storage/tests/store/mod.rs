@@ -19,6 +19,7 @@ mod collecting;
 mod lists;
 mod outcomes;
 mod spy;
+mod watches;
 
 use etcd_process::EtcdProcess;
 

@@ -133,6 +133,11 @@ impl Watcher {
                     self.from_ring(taken).await;
                 }
                 Source::Replay(items) => {
+                    // Only with nothing left to deliver: a place in the ring does not wait.
+                    if let Some(source) = self.hub.join(self.last) {
+                        self.source = source;
+                        continue;
+                    }
                     let stop = self.hub.core.stop.clone();
                     let item = stop.run_until_cancelled(items.next()).await?;
                     self.from_replay(item).await;
@@ -216,9 +221,6 @@ impl Watcher {
             Some(Err(error)) => self.fail(self.hub.core.error(error)),
             None => self.fail(Error::Unavailable("the watch of the backend ended".into())),
         }
-        if let Some(source) = self.hub.join(self.last) {
-            self.source = source;
-        }
     }
 
     fn deliver(&mut self, event: Result<Arc<Event>>) {
@@ -230,10 +232,11 @@ impl Watcher {
     }
 
     fn fail(&mut self, error: Error) {
-        if !self.ended {
-            self.ended = true;
+        // Closing the store makes the backend fail too: that is an end, not an error.
+        if !self.ended && !self.hub.core.stop.is_cancelled() {
             self.ready.push_back(Err(error));
         }
+        self.ended = true;
     }
 }
 
