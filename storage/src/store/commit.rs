@@ -187,5 +187,7 @@ fn in_doubt(error: Error, doubt: Option<String>) -> Error {
 
 /// The chunks of a list as keys.
 pub(crate) fn chunk_keys(uid: uuid::Uuid, chunks: &[crate::chunk::ChunkRef]) -> Vec<Bytes> {
-    chunks.iter().map(|chunk| path::chunk(uid, &chunk.id)).collect()
+    // A payload that repeats itself names a chunk more than once; a transaction must not.
+    let ids: std::collections::BTreeSet<_> = chunks.iter().map(|chunk| path::chunk(uid, &chunk.id)).collect();
+    ids.into_iter().collect()
 }

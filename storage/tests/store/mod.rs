@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use repot_storage::{
     Draft, Key, Keyring, Object, ResourceVersion, Scope, Store, StoreOptions,
-    backend::{Backend, Embedded, Etcd, embedded},
+    backend::{self, Backend, Embedded, Etcd, embedded},
 };
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -16,9 +16,11 @@ mod etcd_process;
 
 mod basics;
 mod collecting;
+mod crash;
 mod lists;
 mod outcomes;
 mod spy;
+mod tampering;
 mod watches;
 
 use etcd_process::EtcdProcess;
