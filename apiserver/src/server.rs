@@ -6,7 +6,7 @@ use bytes::Bytes;
 use parking_lot::RwLock;
 use repot_api::openapi::GroupVersion;
 use repot_storage::Store;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -28,6 +28,8 @@ pub struct Limits {
     pub object_bytes: usize,
     /// Bytes of request bodies that may be in memory at once; further requests wait.
     pub body_budget: usize,
+    /// Bytes of large answers that may be in memory at once; further ones are sent as they are read.
+    pub answer_budget: usize,
     /// When a request that is not a watch is given up.
     pub request_timeout: Duration,
     /// Requests that only read, at once.
@@ -41,6 +43,7 @@ impl Default for Limits {
         Self {
             object_bytes: DEFAULT_OBJECT_BYTES,
             body_budget: 128 << 20,
+            answer_budget: 64 << 20,
             request_timeout: Duration::from_secs(60),
             readers: 400,
             writers: 200,
@@ -72,6 +75,7 @@ pub struct Server {
     pub(crate) health: Health,
     pub(crate) watches_end: CancellationToken,
     bodies: Semaphore,
+    answers: Arc<Semaphore>,
 }
 
 /// What a server is made of.
@@ -109,6 +113,7 @@ impl Server {
             namespaces: parts.namespaces,
             overload: Overload::new(parts.limits.readers, parts.limits.writers),
             bodies: Semaphore::new(parts.limits.body_budget >> 10),
+            answers: Arc::new(Semaphore::new(parts.limits.answer_budget >> 10)),
             limits: parts.limits,
             metrics: Metrics::new()?,
             health: Health { trust_loaded: parts.trust_loaded, state: RwLock::default() },
@@ -136,6 +141,12 @@ impl Server {
                 && resource.version == target.version
                 && resource.name.resource == target.resource
         })
+    }
+
+    /// A place for a large answer in memory, where there is one.
+    pub(crate) fn answer_place(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
+        let permits = u32::try_from((bytes >> 10) + 1).ok()?;
+        self.answers.clone().try_acquire_many_owned(permits).ok()
     }
 
     /// The body of a request, within the budget for all bodies.

@@ -146,35 +146,41 @@ pub fn object_len(resource: &Resource, object: &Object) -> u64 {
     before_stored(resource, object).len() as u64 + object.payload_len + 1
 }
 
-/// Payloads up to this size are read and checked as a whole before an answer begins.
-const CHECKED_WHOLE: u64 = 1 << 20;
+/// Payloads up to this size need no place in the budget of answers.
+const LIGHT: u64 = 1 << 20;
 
-/// As [`object_pieces`], after the beginning of the payload has been read: what is damaged there is an error of its own
-/// and not an answer that breaks off. The whole payload is checked up to a MiB, the first pieces of longer ones.
+/// As [`object_pieces`], after the payload has been read and checked as a whole: what is damaged is an error of its own and
+/// not an answer that breaks off. Where too many large answers are on their way already, only the first MiB is checked, so
+/// that slow clients cannot fill the memory.
 ///
 /// # Errors
 /// Why the payload cannot be read.
 pub async fn checked(
-    store: &Store,
+    server: &crate::server::Server,
     resource: &Resource,
     object: &Object,
 ) -> Result<Pin<Box<dyn Stream<Item = Piece> + Send>>, repot_storage::Error> {
-    let before = before_stored(resource, object).freeze();
-    let after = stream::iter([Ok(Bytes::from_static(b"}"))]);
-    let (mut read, mut length) = (vec![Ok(before)], 0);
-    let mut payload = store.payload(object);
-    while length < CHECKED_WHOLE.min(object.payload_len) {
+    let place = (object.payload_len > LIGHT).then(|| server.answer_place(object.payload_len));
+    let whole = place.as_ref().is_none_or(Option::is_some);
+    let ahead_of_answer = if whole { object.payload_len } else { LIGHT };
+    let mut read = vec![Ok(before_stored(resource, object).freeze())];
+    let (mut payload, mut length) = (server.store.payload(object), 0);
+    while length < ahead_of_answer {
         let Some(piece) = payload.next().await else { break };
         let piece = piece?;
         length += piece.len() as u64;
         read.push(Ok(piece));
     }
+    let after = stream::iter([Ok(Bytes::from_static(b"}"))]);
     let read = stream::iter(read);
-    Ok(if length >= object.payload_len {
-        Box::pin(read.chain(after))
-    } else {
-        Box::pin(read.chain(ahead(payload)).chain(after))
-    })
+    if length < object.payload_len {
+        return Ok(Box::pin(read.chain(ahead(payload)).chain(after)));
+    }
+    // The closure holds the place until the answer is sent, or its client gone.
+    Ok(Box::pin(read.chain(after).map(move |piece| {
+        let _held = &place;
+        piece
+    })))
 }
 
 /// Produces pieces beside the task that sends them, so that opening and encrypting share the cores.

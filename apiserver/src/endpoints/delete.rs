@@ -172,8 +172,9 @@ pub(super) async fn remove(request: &Request<'_>, options: &DeleteOptions, curre
         meta.generation += 1;
         return begin(request, meta, current, dry).await;
     }
-    let pieces =
-        wire::checked(store, request.resource, current).await.map_err(|error| request.failed(&error))?;
+    let pieces = wire::checked(request.server, request.resource, current)
+        .await
+        .map_err(|error| request.failed(&error))?;
     Ok(wire::sized(StatusCode::OK, wire::object_len(request.resource, current), pieces))
 }
 

@@ -24,8 +24,9 @@ pub(super) async fn get(request: Request<'_>) -> Answer {
     Ok(match form {
         Form::Object => {
             // The first piece is read before the answer begins, so that damage is answered with a status.
-            let pieces =
-                wire::checked(store, resource, &object).await.map_err(|error| request.failed(&error))?;
+            let pieces = wire::checked(request.server, resource, &object)
+                .await
+                .map_err(|error| request.failed(&error))?;
             wire::sized(StatusCode::OK, wire::object_len(resource, &object), pieces)
         }
         Form::Metadata(version) => wire::whole(StatusCode::OK, wire::partial(&object, version).freeze()),

@@ -82,7 +82,9 @@ pub(super) async fn page(
     let (at, after) = match (&token, freshness) {
         (Some(token), Freshness::Latest | Freshness::Any) => (token.at(), Some(token.after(request))),
         (Some(_), _) => {
-            return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
+            return Err(Status::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
         }
         (None, Freshness::Exact(version)) => (Some(version), None),
         (None, Freshness::NotOlderThan(version)) => {

@@ -1,0 +1,114 @@
+//! Damage at rest is told with the name of the object, and stays with that object.
+
+use anyhow::{Context, Result, bail, ensure};
+use repot_tests::run;
+use serde_json::json;
+
+use super::etcd_values::Values;
+use super::world::{World, collection, large, path, small};
+
+/// The chunks of one object, by size.
+async fn chunks(values: &Values, uid: &str) -> Result<Vec<(String, Vec<u8>)>> {
+    let prefix = format!("/repot/chunks/{}/", uid.replace('-', ""));
+    let mut found = values.range(&prefix).await?;
+    // What is no chunk under a uid says whose chunks they are.
+    found.retain(|(key, _)| !key.contains("/-/"));
+    ensure!(found.len() >= 4, "only {} chunks under {prefix}", found.len());
+    found.sort_by_key(|(_, value)| value.len());
+    Ok(found)
+}
+
+/// The object cannot be read any more, and the answer says which; all others can.
+async fn expect_damage(world: &World, what: &str) -> Result<()> {
+    match world.api.get(&path("hurt")).await {
+        Ok(answer) => {
+            let status = answer.json()?;
+            ensure!(answer.status == 500 && status["reason"] == "StorageReadError", "{what}: {answer}");
+            let message = status["message"].as_str().unwrap_or_default();
+            ensure!(message.contains("default/hurt"), "{what}: the object is not named: {message}");
+        }
+        Err(error) => bail!("{what}: no answer: {error:#}"),
+    }
+    let whole = world.api.get(&path("whole")).await?;
+    ensure!(whole.status == 200, "{what}: another object is not readable: {whole}");
+    let table = world.kubectl.run(["get", "shootstates", "-n", "default"]).await?.text()?;
+    ensure!(table.contains("hurt") && table.contains("whole"), "{what}: {table}");
+    let list = world.api.get(&collection("default")).await;
+    ensure!(
+        list.is_err() || list.is_ok_and(|list| list.status == 500),
+        "{what}: a list shows it all the same"
+    );
+    Ok(())
+}
+
+#[test]
+fn damaged_chunks_are_told_and_harm_no_other_object() {
+    run(async |bed| {
+        let mut world = World::garden_on_etcd(bed).await?;
+        let hurt = large("hurt", 3 << 20);
+        let hurt = world.create(&hurt).await?;
+        world.create(&small("whole", &json!(1))).await?;
+        let uid = hurt["metadata"]["uid"].as_str().context("a uid")?;
+        let values = Values::new(world.etcd.as_mut().context("etcd")?)?;
+        let chunks = chunks(&values, uid).await?;
+        let [(first, one), (second, two), ..] = &chunks[..] else { bail!("two chunks") };
+
+        values.put(first, two).await?;
+        values.put(second, one).await?;
+        expect_damage(&world, "two chunks swapped").await?;
+        values.put(second, two).await?;
+        values.put(first, &one[..one.len() / 2]).await?;
+        expect_damage(&world, "a chunk cut short").await?;
+        for bit in [0, one.len() * 4, one.len() * 8 - 1] {
+            let mut flipped = one.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            values.put(first, &flipped).await?;
+            expect_damage(&world, &format!("bit {bit} turned")).await?;
+        }
+        values.remove(first).await?;
+        expect_damage(&world, "a chunk removed").await?;
+        values.put(first, one).await?;
+        let healed = world.api.get(&path("hurt")).await?.ok()?;
+        ensure!(healed == hurt, "put back, it is not the object it was");
+
+        let log = world.repot().process().log();
+        ensure!(!log.contains("panicked"), "something panicked");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_damaged_record_is_told_and_harms_no_other_object() {
+    run(async |bed| {
+        let mut world = World::garden_on_etcd(bed).await?;
+        world.create(&small("hurt", &json!(1))).await?;
+        world.create(&small("whole", &json!(2))).await?;
+        let values = Values::new(world.etcd.as_mut().context("etcd")?)?;
+        let records = values.range("/repot/registry/").await?;
+        let record = |name: &str| {
+            let found = records.iter().find(|(key, _)| key.ends_with(name));
+            found.cloned().with_context(|| format!("no record of {name}"))
+        };
+        let ((hurt, own), (_, other)) = (record("/hurt")?, record("/whole")?);
+        let mut flipped = own.clone();
+        *flipped.last_mut().context("a value")? ^= 1;
+        for (what, value) in
+            [("another's record", other), ("a bit turned", flipped), ("nothing left", Vec::new())]
+        {
+            values.put(&hurt, &value).await?;
+            let answer = world.api.get(&path("hurt")).await?;
+            let status = answer.json()?;
+            ensure!(answer.status == 500 && status["reason"] == "StorageReadError", "{what}: {answer}");
+            ensure!(status["message"].as_str().unwrap_or_default().contains("hurt"), "{what}: {answer}");
+            ensure!(
+                world.api.get(&path("whole")).await?.status == 200,
+                "{what}: another object is not readable"
+            );
+            let table = world.kubectl.run(["get", "shootstates", "-n", "default"]).await?.text()?;
+            ensure!(table.contains("whole"), "{what}: {table}");
+        }
+        values.put(&hurt, &own).await?;
+        ensure!(world.api.get(&path("hurt")).await?.status == 200, "put back, it is not readable");
+        Ok(())
+    });
+}

@@ -1,0 +1,10 @@
+//! ShootState as its users meet it: by kubectl and by plain HTTP, directly and behind a real kube-apiserver.
+
+mod bad_input;
+mod damage;
+mod etcd_values;
+mod identity;
+mod kills;
+mod lifecycle;
+mod secrecy;
+mod world;
