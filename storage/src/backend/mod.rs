@@ -242,7 +242,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// Commits or does not.
     async fn txn(&self, txn: Txn) -> Result<Outcome>;
 
-    /// Everything that happens to keys with this prefix after revision `after`. A [`WatchItem::Progress`] comes at least
+    /// Everything that happens to keys with this prefix after revision `after`, which is one that was seen. A [`WatchItem::Progress`] comes at least
     /// every `progress` while nothing happens, and soon after [`Backend::nudge`]: then with the newest revision at the
     /// time of the nudge, or a later one. A start before [`Backend::oldest`] ends the stream with [`Error::Compacted`],
     /// here or as its first item.

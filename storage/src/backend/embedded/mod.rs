@@ -56,8 +56,10 @@ impl Default for Options {
 /// A store in a directory.
 ///
 /// # Guarantees
-/// Those of [`Backend`]. A directory belongs to one handle in one process. After a crash the store opens without help
-/// and in a time that does not grow with its size.
+/// Those of [`Backend`]. A directory belongs to one handle in one process, until [`Backend::close`] (or until the handle
+/// and all its watches are dropped). After a crash the store opens without help and in a time that does not grow with
+/// its size. A value is kept as it was given, not copied: a slice of a larger buffer keeps that buffer in memory until
+/// it is written out.
 ///
 /// # Assumptions
 /// The file system honours `fdatasync`. When a sync fails, the store refuses writes until it is opened again.

@@ -131,10 +131,7 @@ impl Watch {
     }
 
     async fn ask_for_progress(&mut self) -> Result<()> {
-        self.ask = Instant::now() + ASK_AGAIN.max(self.interval / 10).min(ASK_AGAIN * 20);
-        if self.owed > Revision(0) {
-            self.ask = Instant::now() + ASK_AGAIN;
-        }
+        self.ask = Instant::now() + ASK_AGAIN;
         let end = Instant::now() + self.link.deadline;
         match timeout_at(end, self.stream.request_progress()).await {
             Ok(sent) => sent.map_err(|error| Failure::of(error).into_error(Kind::Read)),
@@ -153,21 +150,24 @@ impl Watch {
         if answer.created {
             return Ok(None);
         }
-        if answer.events.is_empty() && self.fragments.is_empty() {
+        if answer.events.is_empty() {
             let shown = unsigned(answer.header.map_or(0, |header| header.revision));
-            if shown < self.owed {
-                // A member that lags behind the one that answered the nudge.
-                return Ok(Some(WatchItem::Progress(shown)));
-            }
-            self.owed = Revision(0);
-            self.ask = Instant::now() + self.interval;
-            return Ok(Some(WatchItem::Progress(shown)));
+            return Ok(self.fragments.is_empty().then(|| self.progress(shown)));
         }
         for event in answer.events {
             self.fragments.push(self.event(event)?);
         }
         // Held back until it is whole: a fragment may end within a transaction.
         Ok((!answer.fragment).then(|| WatchItem::Events(std::mem::take(&mut self.fragments))))
+    }
+
+    fn progress(&mut self, shown: Revision) -> WatchItem {
+        // A member may lag behind the one that answered the nudge; then it is asked again.
+        if shown >= self.owed {
+            self.owed = Revision(0);
+            self.ask = Instant::now() + self.interval;
+        }
+        WatchItem::Progress(shown)
     }
 
     fn event(&self, event: PbEvent) -> Result<KeyEvent> {
