@@ -4,7 +4,6 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use repot_api::{
-    document::{self, Document},
     field::FieldError,
     json::{Findings, Node, decode},
     meta::ObjectMeta,
@@ -15,10 +14,7 @@ use repot_storage::Object;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{
-    Answer, Request, options,
-    write::{self, Ready},
-};
+use super::{Answer, Request, options, update, write};
 use crate::{call::Call, negotiate, server::Server, status::Status, wire};
 
 const TRIES: usize = 8;
@@ -170,7 +166,7 @@ pub(super) async fn remove(request: &Request<'_>, options: &DeleteOptions, curre
         meta.deletion_timestamp = Some(write::now());
         meta.deletion_grace_period_seconds = Some(0);
         meta.generation += 1;
-        return begin(request, meta, current, dry).await;
+        return update::rest_meta(request, dry, negotiate::Form::Object, &meta, current).await;
     }
     let pieces = wire::checked(request.server, request.resource, current)
         .await
@@ -190,29 +186,6 @@ fn expect(request: &Request<'_>, options: &DeleteOptions, current: &Object) -> R
         (_, Some(wanted)) if *wanted != version => conflict("ResourceVersion", wanted, &version),
         _ => Ok(()),
     }
-}
-
-/// Marks the object as being deleted; its payload stays what it is.
-async fn begin(request: &Request<'_>, meta: ObjectMeta, current: &Object, dry: bool) -> Answer {
-    let store = &request.server.store;
-    let payload = store.payload_bytes(current).await.map_err(|error| request.failed(&error))?;
-    let root = document::tree(
-        &request.resource.api_version(),
-        request.resource.kind.kind,
-        wire::meta_json(&current.meta, current.version).freeze(),
-        &payload,
-    );
-    let damaged =
-        |_| Status::storage_read(&request.resource.name, &current.key.name, "it is not of its kind");
-    let (mut document, _) = Document::conform(root, request.resource.kind).map_err(damaged)?;
-    document.meta = meta;
-    let ready = Ready::new(request, &document)?;
-    if dry {
-        return Ok(ready.answer(request, StatusCode::OK, Some(current), negotiate::Form::Object));
-    }
-    let stored =
-        store.update(current, ready.draft(current.uid)).await.map_err(|error| request.failed(&error))?;
-    Ok(ready.answer(request, StatusCode::OK, Some(&stored), negotiate::Form::Object))
 }
 
 fn success(request: &Request<'_>, name: &str, meta: &ObjectMeta) -> Response<Body> {

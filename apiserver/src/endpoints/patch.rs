@@ -37,7 +37,12 @@ pub(super) async fn patch(request: Request<'_>) -> Answer {
         let current = found.ok_or_else(|| request.not_found())?;
         let mut warnings = Vec::new();
         let (mut document, named) = apply(&request, &write, &change, &current, &mut warnings).await?;
-        match update::replace(&request, &write, &mut document, &current).await {
+        let replaced = if change.is_of_metadata() {
+            update::replace_meta(&request, write.dry_run, write.form, document.meta.clone(), &current).await
+        } else {
+            update::replace(&request, &write, &mut document, &current).await
+        };
+        match replaced {
             // Nobody asked for a certain version: the patch is applied to the newer one.
             Err(status) if status.reason() == "Conflict" && !named && left > 0 => {}
             Err(status) => return Err(status),
@@ -107,6 +112,21 @@ async fn apply(
         document.meta.resource_version = current.version.to_string();
     }
     Ok((document, named || patch_names_version(change)))
+}
+
+impl Change {
+    /// Whether nothing but metadata can be changed by this.
+    fn is_of_metadata(&self) -> bool {
+        match self {
+            Self::Json(patch) => patch.is_within("metadata"),
+            Self::Merge(patch) => {
+                let mut patch = patch.clone();
+                patch.open();
+                let Node::Object(members) = &patch else { return false };
+                members.iter().all(|(key, _)| key.text() == "metadata")
+            }
+        }
+    }
 }
 
 /// Whether a merge patch carries a version, even the current one.

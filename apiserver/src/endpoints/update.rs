@@ -1,5 +1,6 @@
 //! PUT of an object, and the rules of change that patches follow too.
 
+use bytes::Bytes;
 use http::StatusCode;
 use repot_api::{document::Document, field::FieldError, meta::ObjectMeta};
 use repot_storage::Object;
@@ -8,7 +9,7 @@ use super::{
     Answer, Request,
     write::{self, Ready, WriteOptions},
 };
-use crate::{status::Status, wire};
+use crate::{negotiate::Form, status::Status, wire};
 
 /// How often a write without a version is tried against concurrent ones.
 const TRIES: usize = 8;
@@ -69,9 +70,59 @@ pub(super) async fn replace(
     if write.dry_run || ready.same_as(current) {
         return Ok(ready.answer(request, StatusCode::OK, Some(current), write.form));
     }
-    let stored =
-        store.update(current, ready.draft(current.uid)).await.map_err(|error| request.failed(&error))?;
+    let stored = if ready.summary == wire::Summary::of(current) {
+        store.update_head(current, ready.meta.clone(), ready.summary_json()).await
+    } else {
+        store.update(current, ready.draft(current.uid)).await
+    };
+    let stored = stored.map_err(|error| request.failed(&error))?;
     Ok(ready.answer(request, StatusCode::OK, Some(&stored), write.form))
+}
+
+/// Brings new metadata of an object to rest; its payload stays, unread.
+pub(super) async fn replace_meta(
+    request: &Request<'_>,
+    dry_run: bool,
+    form: Form,
+    mut meta: ObjectMeta,
+    current: &Object,
+) -> Answer {
+    let before = wire::parse_meta(current);
+    expect_same(request, &meta, &before, current)?;
+    inherit(&mut meta, &before);
+    write::validate_meta(request, &meta, changes(&meta, &before))?;
+    rest_meta(request, dry_run, form, &meta, current).await
+}
+
+/// As [`replace_meta`], for metadata that the server itself has made.
+pub(super) async fn rest_meta(
+    request: &Request<'_>,
+    dry_run: bool,
+    form: Form,
+    meta: &ObjectMeta,
+    current: &Object,
+) -> Answer {
+    let store = &request.server.store;
+    let text = Bytes::from(serde_json::to_vec(meta).unwrap_or_default());
+    let mut shown = current.clone();
+    shown.meta.clone_from(&text);
+    let limit = request.server.limits.object_bytes;
+    if wire::object_len(request.resource, &shown) > limit as u64 {
+        return Err(Status::too_large(limit));
+    }
+    let last = meta.deleting() && meta.finalizers.is_empty();
+    if last && !dry_run {
+        shown.version = store.delete(current).await.map_err(|error| request.failed(&error))?.version;
+    } else if !last && !dry_run && (current.stale || current.meta != text) {
+        let stored = store.update_head(current, text, current.summary.clone()).await;
+        shown = stored.map_err(|error| request.failed(&error))?;
+    }
+    if let Form::Metadata(version) = form {
+        return Ok(wire::whole(StatusCode::OK, wire::partial(&shown, version).freeze()));
+    }
+    let pieces = wire::checked(request.server, request.resource, &shown).await;
+    let pieces = pieces.map_err(|error| request.failed(&error))?;
+    Ok(wire::sized(StatusCode::OK, wire::object_len(request.resource, &shown), pieces))
 }
 
 /// The writer has to mean the object that is there.

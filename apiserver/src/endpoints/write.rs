@@ -148,11 +148,21 @@ pub(super) fn validate(
     document: &Document,
     more: Vec<FieldError>,
 ) -> Result<(), Status> {
-    let kind = request.resource.kind;
-    let mut errors = document.meta.validate(kind.namespaced, kind.name_rule);
-    errors.extend((kind.validate)(&document.body));
+    let mut errors = (request.resource.kind.validate)(&document.body);
     errors.extend(more);
-    if document.meta.annotations.contains_key(repot_api::names::TRIMMED) {
+    validate_meta(request, &document.meta, errors)
+}
+
+/// Everything that is wrong with metadata, and what was found elsewhere.
+pub(super) fn validate_meta(
+    request: &Request<'_>,
+    meta: &ObjectMeta,
+    more: Vec<FieldError>,
+) -> Result<(), Status> {
+    let kind = request.resource.kind;
+    let mut errors = meta.validate(kind.namespaced, kind.name_rule);
+    errors.extend(more);
+    if meta.annotations.contains_key(repot_api::names::TRIMMED) {
         let field = format!("metadata.annotations[{}]", repot_api::names::TRIMMED);
         errors.push(FieldError::forbidden(
             field,
@@ -162,7 +172,7 @@ pub(super) fn validate(
     if errors.is_empty() {
         return Ok(());
     }
-    Err(Status::invalid((&request.resource.name.group, kind.kind), &document.meta.name, &errors))
+    Err(Status::invalid((&request.resource.name.group, kind.kind), &meta.name, &errors))
 }
 
 /// New objects need a namespace that lives.
@@ -213,8 +223,11 @@ impl Ready {
     }
 
     pub(super) fn draft(&self, uid: Uuid) -> Draft {
-        let summary = Bytes::from(serde_json::to_vec(&self.summary).unwrap_or_default());
-        Draft { uid, meta: self.meta.clone(), summary, payload: self.payload.clone() }
+        Draft { uid, meta: self.meta.clone(), summary: self.summary_json(), payload: self.payload.clone() }
+    }
+
+    pub(super) fn summary_json(&self) -> Bytes {
+        serde_json::to_vec(&self.summary).unwrap_or_default().into()
     }
 
     /// Whether the object at rest is the same but for its version.

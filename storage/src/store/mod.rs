@@ -149,6 +149,12 @@ impl Store {
         self.inner.intents.write(&current.key, Some(current), draft).await
     }
 
+    /// Replaces the head of an object; the payload stays what it is and is not read. [`Error::Conflict`] if `current` is not
+    /// its newest state.
+    pub async fn update_head(&self, current: &Object, meta: Bytes, summary: Bytes) -> Result<Object> {
+        self.inner.intents.write_head(current, meta, summary).await
+    }
+
     /// Removes an object and returns its last state, with the version of the removal. [`Error::Conflict`] if `current` is
     /// not its newest state.
     pub async fn delete(&self, current: &Object) -> Result<Object> {

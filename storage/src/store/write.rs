@@ -17,6 +17,7 @@ use super::{
     core::Core,
     intent::{Intent, Intents},
     path,
+    payload::Reader,
     prepare::{self, Difference, Names, Prepared},
     types::{Draft, Key, Object},
     upload::{Put, op_bytes},
@@ -64,6 +65,27 @@ impl Intents {
         match run(heavy, move || prepare::prepare(&data_key, &payload)).await? {
             Prepared::Inline(packed) => write.commit_inline(Payload::Inline(packed)).await,
             Prepared::Pieces(pieces) => write.commit_chunked(self, prepare::difference(base, pieces)?).await,
+        }
+    }
+
+    /// Puts another head on an object. Its payload stays where it is, unread.
+    pub(crate) async fn write_head(&self, base: &Object, meta: Bytes, summary: Bytes) -> Result<Object> {
+        let core = self.core();
+        let mut draft = Draft { uid: base.uid, meta, summary, payload: Vec::new() };
+        let payload = match &base.record.payload {
+            // It rests in the record that is to be written anew.
+            Payload::InRecord => {
+                draft.payload.push(Reader::new(Arc::clone(core), base.clone()).whole().await?);
+                return self.write(&base.key, Some(base), draft).await;
+            }
+            kept @ (Payload::Inline(_) | Payload::Chunks(_)) => kept.clone(),
+        };
+        let mut write = Write::begin(core, &base.key, Some(base), draft).await?;
+        write.payload_len = base.payload_len;
+        let ready = write.seal(payload)?;
+        match write.commit(&ready, Vec::new(), Vec::new(), None).await? {
+            Verdict::Committed(revision) => Ok(write.object(ready, revision)),
+            Verdict::Overtaken | Verdict::Refused => Err(Error::Conflict),
         }
     }
 

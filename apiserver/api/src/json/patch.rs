@@ -74,6 +74,19 @@ impl Patch {
         operations.iter().enumerate().map(|(at, raw)| operation(at, raw)).collect::<Result<_, _>>().map(Self)
     }
 
+    /// Whether every place that the operations name lies in this member of the document.
+    #[must_use]
+    pub fn is_within(&self, member: &str) -> bool {
+        let inside = |pointer: &Pointer| pointer.0.len() > 1 && pointer.0[0] == member;
+        self.0.iter().all(|operation| match operation {
+            Operation::Add(path, _)
+            | Operation::Remove(path)
+            | Operation::Replace(path, _)
+            | Operation::Test(path, _) => inside(path),
+            Operation::Move(from, path) | Operation::Copy(from, path) => inside(from) && inside(path),
+        })
+    }
+
     /// Applies the operations in order. `copy_limit`: bytes that copies may add in sum.
     ///
     /// # Errors
