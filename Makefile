@@ -2,10 +2,14 @@
 
 CARGO ?= cargo
 
-.PHONY: build test testbed tools
+.PHONY: build dev test testbed tools
 
 build:
 	$(CARGO) build --locked --workspace
+
+# A server to try things on, at https://127.0.0.1:7443 with its data in ./repot-data.
+dev: tools
+	$(CARGO) run --release --locked --package repot -- dev $(ARGS)
 
 # The whole gate. The cheap checks come first; the tests' own summary is the last thing on the screen.
 test: tools
@@ -14,6 +18,11 @@ test: tools
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) build --locked --workspace
 	$(CARGO) test --locked --workspace
+
+# Repot beside a CRD on this machine, about ten minutes: make bench BENCH="--quick --output json" (all options: BENCH=--help).
+bench: testbed
+	$(CARGO) build --locked --release -p repot
+	$(CARGO) run --locked --release -p repot-tests --bin bench -- $(BENCH)
 
 # Kubernetes and etcd programs for the tests, at pinned versions, once: about nine minutes on two cores.
 testbed: tools

@@ -1,0 +1,243 @@
+//! What is measured: an operation on objects of a size, and who takes part.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use repot_tests::states::Payload;
+use reqwest::Method;
+
+use crate::body::{Body, name};
+use crate::house::Side::{self, Aggregated, Crd, Direct, Null};
+use crate::load::{Limit, Shot, Shots};
+
+/// Namespaces of the objects: listed, read one by one, and created.
+pub const RESIDENT: &str = "resident";
+/// See [`RESIDENT`].
+pub const READ: &str = "read";
+/// See [`RESIDENT`].
+pub const WRITTEN: &str = "written";
+/// Objects of each kind that are read, so that no single one is all that a server has to remember.
+pub const READ_OBJECTS: u64 = 8;
+
+const JSON: &str = "application/json";
+const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
+const MB: usize = 1_000_000;
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Operation {
+    /// GET of one object.
+    Get(Kind),
+    /// POST of one object.
+    Create(Kind),
+    /// LIST of all resident objects.
+    List(Form),
+}
+
+/// Which objects.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Kind {
+    /// Bytes of JSON.
+    pub bytes: usize,
+    /// What they consist of.
+    pub payload: Payload,
+}
+
+/// How a LIST is asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Form {
+    /// All of every object, as new as the request.
+    Full,
+    /// All of every object, as old as the server likes (`resourceVersion=0`).
+    FullOfAnyAge,
+    /// Metadata only.
+    Metadata,
+    /// What kubectl prints.
+    Table,
+}
+
+/// One row of the benchmark, without its measurements.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// What it does.
+    pub operation: Operation,
+    /// Who takes part, in the order of the first round.
+    pub sides: Vec<Side>,
+    /// Requests at once.
+    pub connections: usize,
+    /// How long a round of one side takes at least.
+    pub time: Duration,
+    /// Requests of a connection in a round.
+    pub requests: usize,
+    /// Rounds.
+    pub rounds: usize,
+}
+
+/// How much to measure.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    /// Connections where it matters.
+    pub connections: usize,
+    /// Time of a round.
+    pub time: Duration,
+    /// Rounds of a cell.
+    pub rounds: usize,
+}
+
+impl Kind {
+    /// The kinds of objects that all sides take.
+    pub const COMMON: [Self; 4] = [
+        Self { bytes: MB / 10, payload: Payload::Realistic },
+        Self { bytes: MB / 10, payload: Payload::Incompressible },
+        Self { bytes: MB, payload: Payload::Realistic },
+        Self { bytes: MB, payload: Payload::Incompressible },
+    ];
+    /// Those too large for a CRD.
+    pub const LARGE: [Self; 2] = [
+        Self { bytes: 10 * MB, payload: Payload::Realistic },
+        Self { bytes: 10 * MB, payload: Payload::Incompressible },
+    ];
+
+    /// For tables.
+    pub fn name(self) -> String {
+        let size = if self.bytes < MB {
+            format!("{} KB", self.bytes / 1000)
+        } else {
+            format!("{} MB", self.bytes / MB)
+        };
+        let payload = match self.payload {
+            Payload::Realistic => "realistic",
+            Payload::Compressible => "compressible",
+            Payload::Incompressible => "incompressible",
+        };
+        format!("{size} {payload}")
+    }
+
+    /// The number of the first object of this kind that is read.
+    pub fn first_number(self) -> u64 {
+        let all = Self::COMMON.iter().chain(&Self::LARGE);
+        all.take_while(|&&kind| kind != self).count() as u64 * READ_OBJECTS
+    }
+}
+
+impl Cell {
+    /// For tables and for `--only`.
+    pub fn name(&self) -> String {
+        let what = match self.operation {
+            Operation::Get(kind) => format!("GET {}", kind.name()),
+            Operation::Create(kind) => format!("POST {}", kind.name()),
+            Operation::List(Form::Full) => "LIST full".to_owned(),
+            Operation::List(Form::FullOfAnyAge) => "LIST full, resourceVersion=0".to_owned(),
+            Operation::List(Form::Metadata) => "LIST metadata".to_owned(),
+            Operation::List(Form::Table) => "LIST Table".to_owned(),
+        };
+        format!("{what}, c={}", self.connections)
+    }
+
+    /// The load of one round.
+    pub fn limit(&self) -> Limit {
+        Limit { connections: self.connections, time: self.time, requests: self.requests }
+    }
+
+    /// The requests of a side; `resident` is the length of a full LIST, for the null server to answer as much.
+    pub fn shots(&self, side: Side, resident: usize) -> Result<Shots> {
+        Ok(match self.operation {
+            Operation::Get(kind) => read(side, kind),
+            Operation::Create(kind) => create(side, kind)?,
+            Operation::List(form) => list(side, form, resident),
+        })
+    }
+}
+
+/// All cells, in the order of the report.
+pub fn all(scale: Scale) -> Vec<Cell> {
+    let Scale { connections, time, rounds } = scale;
+    let everybody = vec![Direct, Aggregated, Crd, Null];
+    let cell = |operation, sides: &[Side], connections| Cell {
+        operation,
+        sides: sides.to_vec(),
+        connections,
+        time,
+        requests: usize::MAX,
+        rounds,
+    };
+    let mut cells = Vec::new();
+    for make in [Operation::Get, Operation::Create] {
+        cells.extend(Kind::COMMON.iter().map(|&kind| cell(make(kind), &everybody, connections)));
+        cells.push(cell(make(Kind::COMMON[2]), &everybody, 1));
+    }
+    for form in [Form::Metadata, Form::Table] {
+        cells.push(cell(Operation::List(form), &[Direct, Aggregated, Crd], 1));
+    }
+    cells.push(cell(Operation::List(Form::Full), &everybody, 1));
+    cells.push(cell(Operation::List(Form::FullOfAnyAge), &[Direct, Aggregated, Crd], 1));
+    for make in [Operation::Create, Operation::Get] {
+        cells.extend(Kind::LARGE.iter().map(|&kind| cell(make(kind), &[Direct, Aggregated, Null], 1)));
+    }
+    cells
+}
+
+/// A full LIST by several clients at once: one request of each, and as few rounds as show how it varies.
+pub fn lists_at_once(clients: usize, rounds: usize) -> Cell {
+    Cell {
+        operation: Operation::List(Form::Full),
+        sides: vec![Direct, Aggregated, Crd],
+        connections: clients,
+        time: Duration::ZERO,
+        requests: 1,
+        rounds,
+    }
+}
+
+fn get(path: String, accept: &'static str) -> Shot {
+    Shot { method: Method::GET, path, accept, body: None }
+}
+
+fn read(side: Side, kind: Kind) -> Shots {
+    let (collection, first) = (side.collection(READ), kind.first_number());
+    Arc::new(move |number| match side {
+        Null => get(format!("{collection}/{}", kind.bytes), JSON),
+        Direct | Aggregated | Crd => {
+            get(format!("{collection}/{}", name(first + number % READ_OBJECTS)), JSON)
+        }
+    })
+}
+
+fn create(side: Side, kind: Kind) -> Result<Shots> {
+    let body = Body::generate(side, WRITTEN, kind.bytes, kind.payload, 7)?;
+    Ok(create_in(side.collection(WRITTEN), body))
+}
+
+/// Requests that create an object under each number.
+pub fn create_in(collection: String, body: Body) -> Shots {
+    Arc::new(move |number| Shot {
+        method: Method::POST,
+        path: collection.clone(),
+        accept: JSON,
+        body: Some(body.with(number)),
+    })
+}
+
+/// Requests that delete what [`create_in`] created.
+pub fn delete_from(collection: String) -> Shots {
+    Arc::new(move |number| Shot {
+        method: Method::DELETE,
+        path: format!("{collection}/{}", name(number)),
+        accept: JSON,
+        body: None,
+    })
+}
+
+fn list(side: Side, form: Form, resident: usize) -> Shots {
+    let collection = side.collection(RESIDENT);
+    let (path, accept) = match (side, form) {
+        (Null, _) => (format!("{collection}/{resident}"), JSON),
+        (_, Form::Full) => (collection, JSON),
+        (_, Form::FullOfAnyAge) => (format!("{collection}?resourceVersion=0"), JSON),
+        (_, Form::Metadata) => (collection, METADATA),
+        (_, Form::Table) => (collection, TABLE),
+    };
+    Arc::new(move |_| get(path.clone(), accept))
+}

@@ -1,0 +1,254 @@
+//! The contestants: Repot and the null server behind one kube-apiserver, and a CRD in it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use repot_tests::Bed;
+use repot_tests::access::Access;
+use repot_tests::aggregate::Aggregation;
+use repot_tests::garden::{Garden, GardenOptions};
+use repot_tests::null_server;
+use repot_tests::process::{Process, Spec};
+use repot_tests::repot::{Repot, write_encryption_config};
+use repot_tests::wait::until;
+use repot_tests::{binaries, port};
+use serde_json::{Value, json};
+
+use crate::load::Line;
+
+/// The group of the CRD: as long as Repot's, so that bodies are equally long.
+pub const CRD_GROUP: &str = "crd.bench.repot.dev";
+const REPOT_GROUP: &str = "core.gardener.cloud";
+const VERSION: &str = "v1alpha1";
+const NULL_NAMESPACE: &str = "null-system";
+const NULL_SERVICE: &str = "null";
+const DEADLINE: Duration = Duration::from_secs(60);
+/// Enough that no run fills it: etcd's own default is 2 GiB.
+const ETCD_QUOTA: u64 = 8 << 30;
+
+/// Who answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Side {
+    /// Repot itself.
+    Direct,
+    /// Repot behind kube-apiserver.
+    Aggregated,
+    /// A CustomResourceDefinition of the same schema in the same kube-apiserver.
+    Crd,
+    /// A server that does nothing, behind kube-apiserver.
+    Null,
+}
+
+/// All servers, running.
+pub struct House {
+    garden: Garden,
+    etcd: Process,
+    etcd_data: PathBuf,
+    repot: Repot,
+    repot_data: PathBuf,
+    null: Process,
+    direct: Line,
+    front: Line,
+}
+
+impl Side {
+    /// For tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "Repot, direct",
+            Self::Aggregated => "Repot, aggregated",
+            Self::Crd => "CRD",
+            Self::Null => "null, aggregated",
+        }
+    }
+
+    /// Group and version of its objects.
+    pub fn api_version(self) -> String {
+        match self {
+            Self::Direct | Self::Aggregated => format!("{REPOT_GROUP}/{VERSION}"),
+            Self::Crd => format!("{CRD_GROUP}/{VERSION}"),
+            Self::Null => format!("{}/v1", null_server::GROUP),
+        }
+    }
+
+    /// Where its objects of a namespace are. The null server has one place for all.
+    pub fn collection(self, namespace: &str) -> String {
+        let api_version = self.api_version();
+        match self {
+            Self::Null => format!("/apis/{api_version}/blobs"),
+            Self::Direct | Self::Aggregated | Self::Crd => {
+                format!("/apis/{api_version}/namespaces/{namespace}/shootstates")
+            }
+        }
+    }
+}
+
+impl House {
+    /// Starts everything; `namespaces` are made. Each line has so many connections.
+    pub async fn start(bed: &Bed, namespaces: &[&str], connections: usize) -> Result<Self> {
+        let mut garden = Garden::start_with(bed, GardenOptions::default()).await?;
+        let etcd_data = garden.etcd().member(0).data_dir().to_owned();
+        let etcd = make_durable(bed, &mut garden).await?;
+        let made = namespaces
+            .iter()
+            .map(|name| json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }));
+        garden.apply(&made.chain([crd()]).collect::<Vec<_>>()).await?;
+        let repot_data = bed.make_dir("repot-store")?;
+        let repot = start_repot(bed, &garden, &repot_data).await?;
+        let null = start_null(bed, &garden).await?;
+        let own = Access {
+            server: repot.url().to_owned(),
+            ca_pem: garden.pki().serving.pem(),
+            credential: garden.admin().credential.clone(),
+        };
+        let (direct, front) = (Line::new(&own, connections)?, Line::new(garden.admin(), connections)?);
+        let house = Self { garden, etcd, etcd_data, repot, repot_data, null, direct, front };
+        house.wait_until_served(namespaces).await?;
+        Ok(house)
+    }
+
+    /// The connections over which a side is reached.
+    pub fn line(&self, side: Side) -> &Line {
+        match side {
+            Side::Direct => &self.direct,
+            Side::Aggregated | Side::Crd | Side::Null => &self.front,
+        }
+    }
+
+    /// Process ids by program: Repot, kube-apiserver, etcd, null server.
+    pub fn pids(&mut self) -> [(&'static str, u32); 4] {
+        [
+            ("repot", self.repot.process().pid()),
+            ("kube-apiserver", self.garden.apiserver().pid()),
+            ("etcd", self.etcd.pid()),
+            ("null", self.null.pid()),
+        ]
+    }
+
+    /// The programs that work for a side.
+    pub fn programs(side: Side) -> &'static [&'static str] {
+        match side {
+            Side::Direct => &["repot"],
+            Side::Aggregated => &["repot", "kube-apiserver"],
+            Side::Crd => &["kube-apiserver", "etcd"],
+            Side::Null => &["null", "kube-apiserver"],
+        }
+    }
+
+    /// Where Repot and etcd keep their data.
+    pub fn data_dirs(&self) -> [(&'static str, &Path); 2] {
+        [("repot", &self.repot_data), ("etcd", &self.etcd_data)]
+    }
+
+    /// A CRD is served some time after it was made, and Repot sees a new namespace some time after kube-apiserver.
+    async fn wait_until_served(&self, namespaces: &[&str]) -> Result<()> {
+        for namespace in namespaces {
+            for side in [Side::Direct, Side::Aggregated, Side::Crd] {
+                let path = format!("{}?limit=1", side.collection(namespace));
+                until(&format!("{} to list", side.name()), DEADLINE, async || {
+                    self.line(side).api().get(&path).await?.ok().map(drop)
+                })
+                .await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Starts the garden's etcd again as operators run it: the testbed lets it skip fsync, which would flatter the CRD.
+async fn make_durable(bed: &Bed, garden: &mut Garden) -> Result<Process> {
+    let member = garden.etcd().member(0);
+    member.kill();
+    let spec = Spec::new("durable-etcd", binaries::find("etcd")?)
+        .flag("name", member.name())
+        .flag("data-dir", member.data_dir())
+        .flag("listen-client-urls", member.client_url())
+        .flag("advertise-client-urls", member.client_url())
+        .flag("listen-peer-urls", format!("http://127.0.0.1:{}", port::reserve()?))
+        .flag("quota-backend-bytes", ETCD_QUOTA.to_string());
+    let probe = format!("{}/health", member.client_url());
+    let mut process = Process::start(bed, spec)?;
+    process.ready(DEADLINE, async || Ok(reqwest::get(&probe).await?.error_for_status().map(drop)?)).await?;
+    garden.wait_until_ready().await?;
+    Ok(process)
+}
+
+async fn start_repot(bed: &Bed, garden: &Garden, data: &Path) -> Result<Repot> {
+    let keys = write_encryption_config(bed.path())?;
+    let flags = [
+        format!("--storage=embedded:{}", data.display()),
+        format!("--encryption-provider-config={}", keys.display()),
+    ];
+    Repot::behind(bed, garden, &[(REPOT_GROUP, VERSION)], flags).await
+}
+
+/// Starts this program again as the null server, so that its work is not counted as the load generator's.
+async fn start_null(bed: &Bed, garden: &Garden) -> Result<Process> {
+    let dir = bed.make_dir("null-pki")?;
+    let (cert, key) = garden.pki().serve(NULL_NAMESPACE, NULL_SERVICE)?.write(&dir, "serving")?;
+    let spec = Spec::new("null-server", std::env::current_exe()?).arg("null-server").arg(cert).arg(key);
+    let mut process = Process::start(bed, spec)?;
+    let output = process.output_path();
+    let port = process.ready(DEADLINE, async || {
+        let text = std::fs::read_to_string(&output)?;
+        let line = text.lines().find_map(|line| line.strip_prefix("ready "));
+        Ok(line.context("it has not told its port yet")?.parse::<u16>()?)
+    });
+    let port = port.await?;
+    let ca_pem = &garden.pki().serving.pem();
+    let (group, namespace, service) = (null_server::GROUP, NULL_NAMESPACE, NULL_SERVICE);
+    Aggregation { group, version: "v1", namespace, service, port, ca_pem }.register(garden).await?;
+    Ok(process)
+}
+
+/// The same fields as Repot's schema; what is opaque there is preserved unknown here.
+fn crd() -> Value {
+    let text = json!({ "type": "string" });
+    let opaque = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    let reference = json!({ "apiVersion": text, "kind": text, "name": text });
+    let list = |properties: Value, keys: &[&str]| {
+        let mut items = json!({ "type": "object", "properties": properties });
+        if keys.is_empty() {
+            return json!({ "type": "array", "items": items });
+        }
+        items["required"] = json!(keys);
+        json!({
+            "type": "array", "items": items,
+            "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys,
+        })
+    };
+    let labels = json!({ "type": "object", "additionalProperties": text });
+    let gardener = json!({ "name": text, "type": text, "labels": labels, "data": opaque });
+    let named = json!({ "name": text, "resourceRef": { "type": "object", "properties": reference } });
+    let extension = json!({
+        "kind": text, "name": text, "purpose": text, "state": opaque, "resources": list(named, &[]),
+    });
+    let mut resource = reference.clone();
+    resource["data"] = opaque.clone();
+    let spec = json!({ "type": "object", "properties": {
+        "gardener": list(gardener, &["name"]), "extensions": list(extension, &[]),
+        "resources": list(resource, &["kind", "name", "apiVersion"]),
+    } });
+    let schema = json!({ "openAPIV3Schema": { "type": "object", "properties": { "spec": spec } } });
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": format!("shootstates.{CRD_GROUP}") },
+        "spec": {
+            "group": CRD_GROUP, "scope": "Namespaced",
+            "names": { "kind": "ShootState", "listKind": "ShootStateList", "plural": "shootstates", "singular": "shootstate" },
+            "versions": [{ "name": VERSION, "served": true, "storage": true, "schema": schema }],
+        },
+    })
+}
+
+/// Serves as the null server until it is killed.
+pub async fn serve_null(cert: &Path, key: &Path) -> Result<()> {
+    let read = |path: &Path| {
+        std::fs::read_to_string(path).with_context(|| format!("failed to read {}", path.display()))
+    };
+    let leaf = repot_tests::pki::Leaf { cert_pem: read(cert)?, key_pem: read(key)? };
+    let server = null_server::NullServer::start(&leaf).await?;
+    println!("ready {}", server.port());
+    std::future::pending().await
+}

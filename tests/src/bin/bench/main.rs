@@ -1,0 +1,165 @@
+//! Repot side by side with a CRD: `make bench`, or `make bench BENCH="--quick --output json"`.
+//!
+//! One run starts a real kube-apiserver with an etcd that syncs to disk, Repot with its embedded store (also with full
+//! durability), the null server and a CRD of the same schema, and lets the same load generator ask all of them in turns.
+
+mod body;
+mod cells;
+mod house;
+mod load;
+mod memory;
+mod proc;
+mod report;
+mod run;
+
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand, ValueEnum};
+use repot_tests::{Bed, binaries, tool};
+use serde_json::{Value, json};
+
+use cells::{Cell, READ, RESIDENT, Scale, WRITTEN};
+use house::House;
+
+/// Bytes of a resident object.
+const RESIDENT_BYTES: usize = 400_000;
+
+/// Measure Repot, directly and behind kube-apiserver, beside a CRD of the same schema and a server that does nothing.
+#[derive(Parser)]
+struct Flags {
+    /// Fewer rounds and fewer resident objects: about two minutes instead of ten
+    #[arg(long)]
+    quick: bool,
+    /// Form of the report on standard output
+    #[arg(long, value_enum, default_value_t = Output::Markdown)]
+    output: Output,
+    /// Only cells whose name contains this, such as "POST 1 MB"
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// Rounds of each cell [default: 5, quick: 3]
+    #[arg(long, value_name = "N")]
+    rounds: Option<usize>,
+    /// Milliseconds of a round of one side [default: 1200, quick: 400]
+    #[arg(long, value_name = "N")]
+    millis: Option<u64>,
+    /// Connections of the cells that are not about one client
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    connections: u16,
+    /// Resident objects of 400 KB that are listed [default: 300, quick: 100]
+    #[arg(long, value_name = "N")]
+    objects: Option<usize>,
+    #[command(subcommand)]
+    role: Option<Role>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Output {
+    Markdown,
+    Json,
+}
+
+#[derive(Subcommand)]
+enum Role {
+    /// Serve as the null server; the benchmark starts itself so
+    #[command(hide = true)]
+    NullServer { cert: PathBuf, key: PathBuf },
+}
+
+fn main() -> Result<()> {
+    let flags = Flags::parse();
+    // Fails only when it is installed already.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    if let Some(Role::NullServer { cert, key }) = &flags.role {
+        return runtime.block_on(house::serve_null(cert, key));
+    }
+    let repot = choose_program()?;
+    let bed = Bed::new("bench")?;
+    let report = runtime.block_on(bench(&bed, &flags, &repot))?;
+    match flags.output {
+        Output::Markdown => println!("{}", report.to_markdown()),
+        Output::Json => println!("{}", serde_json::to_string_pretty(&report.to_json())?),
+    }
+    Ok(())
+}
+
+/// The Repot under test: `$REPOT_BIN`, else the one beside this program. The testbed looks at the variable only, so this
+/// program starts itself again with it.
+fn choose_program() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("REPOT_BIN") {
+        return Ok(path.into());
+    }
+    let own = std::env::current_exe()?;
+    let repot = own.with_file_name("repot");
+    anyhow::ensure!(repot.is_file(), "{} is missing: `cargo build --release -p repot`", repot.display());
+    Err(Command::new(own).args(std::env::args_os().skip(1)).env("REPOT_BIN", repot).exec().into())
+}
+
+async fn bench(bed: &Bed, flags: &Flags, repot: &PathBuf) -> Result<report::Report> {
+    let start = Instant::now();
+    let scale = flags.scale();
+    let objects = flags.objects.unwrap_or(if flags.quick { 100 } else { 300 });
+    let mut setting = proc::describe_machine(bed.path())?;
+    let mut house = House::start(bed, &[RESIDENT, READ, WRITTEN], scale.connections.max(8)).await?;
+    say(start, "servers are up");
+    let memory = memory::measure(&mut house, objects, RESIDENT_BYTES).await?;
+    let resident = memory.resident_bytes;
+    say(start, "memory is measured");
+    run::prepare_reads(&house).await?;
+    let mut rows = Vec::new();
+    for cell in flags.cells(scale) {
+        rows.extend(report::rows(&cell, &run::measure(&mut house, &cell, resident).await?));
+        say(start, &cell.name());
+    }
+    let refusal = Some(run::observe_refusal(&house).await?);
+    for (name, value) in [
+        ("loadAfter", proc::load().into()),
+        ("versions", versions(repot).await?),
+        ("rounds", scale.rounds.into()),
+        ("millisecondsOfARound", (scale.time.as_millis() as u64).into()),
+        ("residentObjects", format!("{objects} of {RESIDENT_BYTES} bytes").into()),
+        ("secondsInAll", start.elapsed().as_secs().into()),
+    ] {
+        setting[name] = value;
+    }
+    Ok(report::Report { setting, memory: Some(memory), rows, refusal })
+}
+
+impl Flags {
+    fn scale(&self) -> Scale {
+        let (rounds, millis) = if self.quick { (3, 400) } else { (5, 1200) };
+        Scale {
+            connections: self.connections.into(),
+            time: Duration::from_millis(self.millis.unwrap_or(millis)),
+            rounds: self.rounds.unwrap_or(rounds).max(1),
+        }
+    }
+
+    fn cells(&self, scale: Scale) -> Vec<Cell> {
+        let mut cells = cells::all(scale);
+        cells.push(cells::lists_at_once(5, if self.quick { 1 } else { 3 }));
+        if let Some(text) = &self.only {
+            cells.retain(|cell| cell.name().contains(text.as_str()));
+        }
+        cells
+    }
+}
+
+fn say(start: Instant, what: &str) {
+    eprintln!("{:6.1} s  {what}", start.elapsed().as_secs_f64());
+}
+
+async fn versions(repot: &PathBuf) -> Result<Value> {
+    let mut versions = Vec::new();
+    for program in [repot, &binaries::find("kube-apiserver")?, &binaries::find("etcd")?] {
+        let mut command = tokio::process::Command::new(program);
+        command.arg("--version");
+        let text = tool::run(command, b"").await?.text()?;
+        versions.push(text.lines().next().context("a program tells no version")?.to_owned());
+    }
+    Ok(json!(versions.join(", ")))
+}

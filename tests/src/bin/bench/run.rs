@@ -1,0 +1,137 @@
+//! Measuring a cell: its sides take turns, so that what happens to the machine happens to all of them.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::body::Body;
+use crate::cells::{self, Cell, Kind, Operation, READ, READ_OBJECTS, WRITTEN};
+use crate::house::{House, Side};
+use crate::load::{FOREVER, Limit, Line, Round, Shots};
+use crate::proc;
+
+/// The load generator itself, among the programs.
+pub const LOADER: &str = "load generator";
+
+/// Everything measured of one side of a cell.
+#[derive(Debug)]
+pub struct Measured {
+    /// Whose it is.
+    pub side: Side,
+    /// Its rounds, in the order they ran.
+    pub rounds: Vec<Round>,
+    /// CPU seconds by program while they ran.
+    pub cpu: BTreeMap<&'static str, f64>,
+    /// CPU seconds of the whole machine while they ran.
+    pub machine: proc::MachineCpu,
+}
+
+/// Numbers of objects, each given once.
+static NUMBERS: AtomicU64 = AtomicU64::new(1_000_000);
+
+/// Runs all rounds of a cell.
+///
+/// Errors: when a side's requests cannot be made; requests that fail are counted, not errors.
+pub async fn measure(house: &mut House, cell: &Cell, resident: usize) -> Result<Vec<Measured>> {
+    let mut measured = Vec::new();
+    for &side in &cell.sides {
+        let shots = cell.shots(side, resident)?;
+        measured.push((Measured::new(side), shots));
+    }
+    if cell.requests > 1 {
+        for (measured, shots) in &measured {
+            let warm = Limit { time: cell.time / 4, ..cell.limit() };
+            load(house.line(measured.side), shots, warm, house, cell, measured.side).await;
+        }
+    }
+    for round in 0..cell.rounds {
+        // Another one begins each time: the first after a pause has colder caches.
+        let count = measured.len();
+        for turn in 0..count {
+            let (measured, shots) = &mut measured[(round + turn) % count];
+            measured.round(house, cell, shots).await;
+        }
+    }
+    Ok(measured.into_iter().map(|(measured, _)| measured).collect())
+}
+
+impl Measured {
+    fn new(side: Side) -> Self {
+        Self { side, rounds: Vec::new(), cpu: BTreeMap::new(), machine: proc::MachineCpu::default() }
+    }
+
+    async fn round(&mut self, house: &mut House, cell: &Cell, shots: &Shots) {
+        let (cpu, machine) = (programs_cpu(house), proc::machine_cpu());
+        let round = fire(house.line(self.side), shots, cell.limit()).await;
+        for (program, used) in programs_cpu(house) {
+            *self.cpu.entry(program).or_default() += used - cpu.get(program).copied().unwrap_or(used);
+        }
+        let now = proc::machine_cpu();
+        self.machine.busy += now.busy - machine.busy;
+        self.machine.total += now.total - machine.total;
+        clean_up(house, cell, self.side, &round).await;
+        self.rounds.push(round);
+    }
+}
+
+async fn load(line: &Line, shots: &Shots, limit: Limit, house: &House, cell: &Cell, side: Side) {
+    let round = fire(line, shots, limit).await;
+    clean_up(house, cell, side, &round).await;
+}
+
+async fn fire(line: &Line, shots: &Shots, limit: Limit) -> Round {
+    let round = line.load(shots, NUMBERS.load(Ordering::Relaxed), limit).await;
+    NUMBERS.store(round.sequence.1, Ordering::Relaxed);
+    round
+}
+
+/// Deletes what a round created; not measured. What failed to be created is missing, so failures mean nothing here.
+async fn clean_up(house: &House, cell: &Cell, side: Side, round: &Round) {
+    if !matches!(cell.operation, Operation::Create(_)) || side == Side::Null {
+        return;
+    }
+    let owner = if side == Side::Aggregated { Side::Direct } else { side };
+    let (from, to) = round.sequence;
+    let requests = ((to - from) as usize).div_ceil(cell.connections);
+    let limit = Limit { connections: cell.connections, time: FOREVER, requests };
+    house.line(owner).load(&cells::delete_from(owner.collection(WRITTEN)), from, limit).await;
+}
+
+fn programs_cpu(house: &mut House) -> BTreeMap<&'static str, f64> {
+    let own = [(LOADER, std::process::id())];
+    let all = house.pids().into_iter().chain(own);
+    all.map(|(program, pid)| (program, proc::cpu_seconds(pid))).collect()
+}
+
+/// Creates the objects that are read one by one.
+pub async fn prepare_reads(house: &House) -> Result<()> {
+    let limit = Limit { connections: 1, time: FOREVER, requests: READ_OBJECTS as usize };
+    for kind in Kind::COMMON.into_iter().chain(Kind::LARGE) {
+        for side in [Side::Direct, Side::Crd] {
+            if side == Side::Crd && Kind::LARGE.contains(&kind) {
+                continue;
+            }
+            let body = Body::generate(side, READ, kind.bytes, kind.payload, 11)?;
+            let shots = cells::create_in(side.collection(READ), body);
+            let round = house.line(side).load(&shots, kind.first_number(), limit).await;
+            if let Some(failure) = round.failures.first() {
+                bail!("failed to create {} at {}: {failure}", kind.name(), side.name());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a CRD answers to an object of 10 MB.
+///
+/// Errors: when it takes the object after all.
+pub async fn observe_refusal(house: &House) -> Result<String> {
+    let kind = Kind::LARGE[0];
+    let body = Body::generate(Side::Crd, WRITTEN, kind.bytes, kind.payload, 7)?;
+    let shots = cells::create_in(Side::Crd.collection(WRITTEN), body);
+    let limit = Limit { connections: 1, time: Duration::ZERO, requests: 1 };
+    let round = house.line(Side::Crd).load(&shots, 0, limit).await;
+    round.failures.into_iter().next().context("the CRD took an object of 10 MB")
+}
