@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: build dev test testbed tools
+.PHONY: build dev test bench testbed tools
 
 build:
 	$(CARGO) build --locked --workspace
