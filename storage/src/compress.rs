@@ -91,6 +91,7 @@ fn give_back<T>(pool: &Mutex<Vec<T>>, context: T) {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use proptest::prelude::*;
 

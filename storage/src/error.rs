@@ -68,8 +68,8 @@ pub enum Error {
     Sealing {
         /// The object.
         key: Key,
-        /// Why.
+        /// Why. Boxed, to keep results small.
         #[source]
-        source: keyring::Error,
+        source: Box<keyring::Error>,
     },
 }

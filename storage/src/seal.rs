@@ -109,6 +109,7 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], Refused> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -158,4 +158,5 @@ pub(crate) fn owned(bytes: Bytes) -> BytesMut {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests;

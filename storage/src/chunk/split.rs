@@ -113,4 +113,5 @@ fn ends_pack(segment: &[u8], key: &[u8; 32]) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests;

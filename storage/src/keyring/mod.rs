@@ -136,4 +136,5 @@ impl fmt::Debug for Keyring {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests;

@@ -202,4 +202,5 @@ fn associated(uid: Uuid, path: &[u8]) -> Vec<u8> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests;

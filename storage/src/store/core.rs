@@ -91,7 +91,7 @@ impl Core {
                 key,
                 what: "its data key was altered or moved, or the wrapping key changed",
             }),
-            Err(Broken::Key(source)) => Err(Error::Sealing { key, source }),
+            Err(Broken::Key(source)) => Err(Error::Sealing { key, source: source.into() }),
         }
     }
 

@@ -159,6 +159,7 @@ fn unhex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

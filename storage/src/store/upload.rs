@@ -19,8 +19,9 @@ use crate::{
 const BATCH: usize = 2 << 20;
 /// Batches that are sealed ahead of the requests.
 const AHEAD: usize = 2;
-/// Bytes in one request: small enough to interleave with other writes, large enough that the request does not count.
-const REQUEST: usize = 512 << 10;
+/// Bytes in one request, at most: small enough to interleave with other writes, large enough not to count. Where the backend
+/// takes less, half of what it takes: a full one makes others wait.
+const REQUEST: usize = 2 << 20;
 /// Requests at once.
 const PARALLEL: usize = 4;
 /// How often a request is sent again. The chunks are invisible and of fresh names: doing it twice does no harm.
@@ -86,7 +87,7 @@ impl Write<'_> {
 
     async fn upload(&self, ops: impl Stream<Item = Result<Vec<Op>>> + Send, intent: &Intent) -> Result<Put> {
         let limits = self.core.backend.limits();
-        let most = REQUEST.min(limits.txn_bytes.saturating_sub(MARGIN));
+        let most = REQUEST.min(limits.txn_bytes / 2);
         let requests = ops
             .map_ok(|ops| stream::iter(requests(ops, most, limits.txn_ops).into_iter().map(Ok)))
             .try_flatten()

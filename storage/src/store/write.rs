@@ -128,7 +128,7 @@ impl<'a> Write<'a> {
             Some(base) => base.record.wrapped.clone(),
             None => {
                 let wrapped = core.keys.wrap(key, &path, &data_key).await;
-                wrapped.map_err(|source| Error::Sealing { key: key.clone(), source })?
+                wrapped.map_err(|source| Error::Sealing { key: key.clone(), source: source.into() })?
             }
         };
         let payload_len = draft.payload.iter().map(|part| part.len() as u64).sum();

@@ -5,7 +5,7 @@
 
 use std::{
     collections::HashMap,
-    io::{BufRead, BufReader, Read, Write},
+    io::{BufRead, BufReader, Read},
     path::Path,
     process::{Child, Command, Stdio},
 };
@@ -100,7 +100,7 @@ fn note(line: &str, acknowledged: &mut HashMap<(u64, u64), u64>) {
 
 async fn write(backend: Arc<dyn Backend>, count: u64) {
     let store = Store::open(backend, mk_keyring(), StoreOptions::default()).await.unwrap();
-    writeln!(std::io::stdout()).unwrap(); // the test harness has left a line unfinished
+    println!(); // the test harness has left a line unfinished
     eprintln!("writing");
     let writers: Vec<_> = (0..WRITERS).map(|w| tokio::spawn(write_as(store.clone(), w, count))).collect();
     for writer in writers {
@@ -126,7 +126,7 @@ async fn write_as(store: Store, writer: u64, count: u64) {
             Some(current) => store.update(&current, draft).await.unwrap(),
             None => store.create(&key, draft).await.unwrap(),
         };
-        writeln!(std::io::stdout(), "ack {writer} {object} {state} .").unwrap();
+        println!("ack {writer} {object} {state} .");
     }
 }
 

@@ -16,6 +16,7 @@ mod etcd_process;
 
 mod basics;
 mod collecting;
+mod costs;
 mod crash;
 mod lists;
 mod outcomes;
@@ -31,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A place for one store.
 enum Lab {
     Embedded(TempDir),
-    Etcd(EtcdProcess),
+    Etcd(Box<EtcdProcess>),
 }
 
 impl Lab {
@@ -40,7 +41,7 @@ impl Lab {
     }
 
     async fn etcd() -> Self {
-        Self::Etcd(EtcdProcess::start(None, &[]).await)
+        Self::Etcd(Box::new(EtcdProcess::start(None, &[]).await))
     }
 
     async fn backend(&self) -> Arc<dyn Backend> {

@@ -130,7 +130,7 @@ impl Watcher {
             match &mut self.source {
                 Source::Ring { era, place } => {
                     let taken = self.hub.take(*era, *place, &self.prefix, self.last);
-                    self.from_ring(taken).await;
+                    self.take_from_ring(taken).await;
                 }
                 Source::Replay(items) => {
                     // Only with nothing left to deliver: a place in the ring does not wait.
@@ -140,7 +140,7 @@ impl Watcher {
                     }
                     let stop = self.hub.core.stop.clone();
                     let item = stop.run_until_cancelled(items.next()).await?;
-                    self.from_replay(item).await;
+                    self.take_from_replay(item).await;
                 }
             }
         }
@@ -157,7 +157,7 @@ impl Watcher {
         }
     }
 
-    async fn from_ring(&mut self, taken: Taken) {
+    async fn take_from_ring(&mut self, taken: Taken) {
         match taken {
             Taken::Events { items, place, last } => {
                 if let Source::Ring { place: own, .. } = &mut self.source {
@@ -200,7 +200,7 @@ impl Watcher {
         stop.run_until_cancelled(future::select(due, moved)).await;
     }
 
-    async fn from_replay(&mut self, item: Option<backend::Result<backend::WatchItem>>) {
+    async fn take_from_replay(&mut self, item: Option<backend::Result<backend::WatchItem>>) {
         match item {
             Some(Ok(backend::WatchItem::Events(events))) => {
                 for event in events {

@@ -1,0 +1,160 @@
+//! What a write costs, in bytes and requests; and, on request, what reads cost in time.
+
+use std::{io::Write, time::Instant};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use flate2::{Compression, write::GzEncoder};
+use futures::StreamExt;
+
+use super::{spy::Spy, *};
+
+on_every_backend! {
+    a_change_of_one_machine_rewrites_little
+    small_objects_cost_one_request
+    no_request_is_over_the_limit
+    a_changed_head_costs_no_chunk
+}
+
+async fn open(lab: &Lab) -> (Arc<Spy>, Store) {
+    let spy = Spy::new(lab).await;
+    let store = Store::open(spy.clone(), mk_keyring(), StoreOptions::default()).await.unwrap();
+    (spy, store)
+}
+
+/// 10 MiB of machines, and the same with another node for one of them.
+fn mk_change() -> (Bytes, Bytes) {
+    let old = mk_machines(1, 10 << 20);
+    let at = old.len() / 2 + old[old.len() / 2..].windows(8).position(|w| w == b"\"node\":\"").unwrap() + 8;
+    let new = [&old[..at], b"ip-172-16-0-1-", &old[at..]].concat();
+    (old, new.into())
+}
+
+/// As gardenlet keeps it: gzip, then base64.
+fn zipped(text: &[u8]) -> Bytes {
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
+    gzip.write_all(text).unwrap();
+    STANDARD.encode(gzip.finish().unwrap()).into()
+}
+
+/// Bytes put for the first write and for the change.
+async fn cost(lab: &Lab, name: &str, old: Bytes, new: Bytes) -> (u64, u64) {
+    let (spy, store) = open(lab).await;
+    let envelope = |state: Bytes| {
+        vec![
+            Bytes::from_static(b"{\"gardener\":[{\"name\":\"machine-state\",\"data\":"),
+            state,
+            Bytes::from_static(b"}]}"),
+        ]
+    };
+    let uid = Uuid::from_u128(1);
+    spy.reset();
+    let object = store.create(&mk_key(name), mk_draft(uid, "1", envelope(old))).await.unwrap();
+    let first = spy.bytes();
+    spy.reset();
+    store.update(&object, mk_draft(uid, "2", envelope(new))).await.unwrap();
+    let change = spy.bytes();
+    store.close().await;
+    (first, change)
+}
+
+async fn a_change_of_one_machine_rewrites_little(lab: &Lab) {
+    let (old, new) = mk_change();
+    let plain = cost(lab, "plain", old.clone(), new.clone()).await;
+    let zipped = cost(lab, "zipped", zipped(&old), zipped(&new)).await;
+    eprintln!(
+        "plain JSON: {} then {} bytes; gzip and base64: {} then {} bytes",
+        plain.0, plain.1, zipped.0, zipped.1
+    );
+    assert!(plain.1 < plain.0 / 8, "{plain:?}");
+    assert!(plain.1 < 400_000, "{plain:?}");
+    // Every byte after the change differs: half of it all, as the change is in the middle.
+    assert!(zipped.1 > zipped.0 / 3, "{zipped:?}");
+}
+
+async fn small_objects_cost_one_request(lab: &Lab) {
+    let (spy, store) = open(lab).await;
+    for size in [0, 1000, 65_535, 65_536, 400_000] {
+        let (key, uid) = (mk_key(&size.to_string()), Uuid::from_u128(size as u128));
+        spy.reset();
+        let object = store.create(&key, mk_draft(uid, "1", vec![mk_noise(1, size)])).await.unwrap();
+        assert_eq!(spy.txns(), 1, "create {size}");
+        let object = store.update(&object, mk_draft(uid, "2", vec![mk_noise(2, size)])).await.unwrap();
+        assert_eq!(spy.txns(), 2, "update {size}");
+        store.delete(&object).await.unwrap();
+        assert_eq!(spy.txns(), 3, "delete {size}");
+    }
+    store.close().await;
+}
+
+async fn no_request_is_over_the_limit(lab: &Lab) {
+    let (spy, store) = open(lab).await;
+    let limit = spy.limits().txn_bytes as u64;
+    let uid = Uuid::from_u128(1);
+    let many: Vec<_> = (0..2000).map(|n| mk_noise(n, 5000 + (n as usize * 31) % 3000)).collect();
+    let object = store.create(&mk_key("a"), mk_draft(uid, "1", vec![mk_noise(1, 12 << 20)])).await.unwrap();
+    let object = store.update(&object, mk_draft(uid, "2", many)).await.unwrap();
+    store.delete(&object).await.unwrap();
+    assert!(spy.largest() <= limit, "{} over {limit}", spy.largest());
+    if let Lab::Etcd(_) = lab {
+        assert!(limit <= 1 << 20, "etcd takes a MiB well");
+    }
+    store.close().await;
+}
+
+async fn a_changed_head_costs_no_chunk(lab: &Lab) {
+    let (spy, store) = open(lab).await;
+    let payload = vec![mk_noise(1, 10 << 20)];
+    let uid = Uuid::from_u128(1);
+    let object = store.create(&mk_key("a"), mk_draft(uid, "1", payload.clone())).await.unwrap();
+    spy.reset();
+    let object = store.update(&object, mk_draft(uid, "2", payload.clone())).await.unwrap();
+    assert_eq!(spy.txns(), 1);
+    assert!(spy.bytes() < 4000, "{}", spy.bytes());
+    assert!(store.payload_bytes(&object).await.unwrap() == payload[0]);
+    store.close().await;
+}
+
+/// Milliseconds in the middle of the measured.
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+/// Prints figures; run by name with `--ignored --nocapture`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "measures time and proves nothing"]
+async fn figures() {
+    for (place, lab) in [("embedded", Lab::embedded().await), ("etcd", Lab::etcd().await)] {
+        let store = lab.open().await;
+        for (what, payload, rounds) in [
+            ("10 MiB text", mk_machines(1, 10 << 20), 9),
+            ("10 MiB noise", mk_noise(1, 10 << 20), 9),
+            ("400 KB text", mk_machines(2, 400_000), 40),
+            ("2 KB text", mk_machines(3, 2000), 40),
+        ] {
+            let mut times: [Vec<f64>; 4] = Default::default();
+            for round in 0..rounds {
+                let key = mk_key(&format!("{}-{round}", what.replace(" ", "-").to_lowercase()));
+                let draft = mk_draft(Uuid::from_u128(round), what, vec![payload.clone()]);
+                let begin = Instant::now();
+                store.create(&key, draft).await.unwrap();
+                times[0].push(begin.elapsed().as_secs_f64() * 1e3);
+                let begin = Instant::now();
+                let object = store.get(&key).await.unwrap().unwrap();
+                times[1].push(begin.elapsed().as_secs_f64() * 1e3);
+                let begin = Instant::now();
+                assert_eq!(store.payload_bytes(&object).await.unwrap().len(), payload.len());
+                times[2].push(begin.elapsed().as_secs_f64() * 1e3);
+                let begin = Instant::now();
+                let len = store.payload(&object).fold(0, async |len, piece| len + piece.unwrap().len()).await;
+                assert_eq!(len, payload.len());
+                times[3].push(begin.elapsed().as_secs_f64() * 1e3);
+            }
+            let [create, head, whole, stream] = times.map(median);
+            println!(
+                "{place} {what}: create {create:.2} ms, get {head:.2}, whole {whole:.2}, stream {stream:.2}"
+            );
+        }
+        store.close().await;
+    }
+}
