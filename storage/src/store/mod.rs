@@ -149,8 +149,8 @@ impl Store {
         self.inner.intents.write(&current.key, Some(current), draft).await
     }
 
-    /// Replaces the head of an object; the payload stays what it is and is not read. [`Error::Conflict`] if `current` is not
-    /// its newest state.
+    /// Replaces the head of an object; the payload stays what it is and is not read. Wraps the data key of a
+    /// [stale](Object::stale) object anew. [`Error::Conflict`] if `current` is not its newest state.
     pub async fn update_head(&self, current: &Object, meta: Bytes, summary: Bytes) -> Result<Object> {
         self.inner.intents.write_head(current, meta, summary).await
     }
@@ -184,10 +184,10 @@ impl Store {
     /// without one when the store is closed.
     ///
     /// # Errors
-    /// From the call or as an item: [`Error::Expired`] where `after` is older than the history; [`Error::Slow`] where the
-    /// watcher did not keep up; [`Error::Unavailable`] where the backend lost the thread; [`Error::Corrupt`] and
-    /// [`Error::Sealing`] where an object does not open. But for the last two, watching again after the last version that
-    /// was delivered, or listing again if that is expired, goes on without a gap.
+    /// From the call or as an item: [`Error::Future`] where `after` has not happened yet; [`Error::Expired`] where it is
+    /// older than the history; [`Error::Slow`] where the watcher did not keep up; [`Error::Unavailable`] where the backend
+    /// lost the thread; [`Error::Corrupt`] and [`Error::Sealing`] where an object does not open. But for the last two,
+    /// watching again after the last version that was delivered, or listing again if that is expired, goes on without a gap.
     pub async fn watch(
         &self,
         scope: &Scope,

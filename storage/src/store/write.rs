@@ -150,13 +150,14 @@ impl<'a> Write<'a> {
             let names = Names::of(intent.as_deref()).map_err(|_| cipher_refused())?;
             let ready = self.seal(difference.map(names))?;
             let put = self.put_chunks(&difference, names, intent.as_deref(), ready.value.len()).await;
+            let alone = !matches!(put, Ok(Put::Held(_)));
             let verdict = match put {
                 Ok(Put::Held(chunks)) => self.commit_with(&ready, chunks, &difference, None).await,
                 Ok(Put::Done) => self.commit_with(&ready, Vec::new(), &difference, intent.as_deref()).await,
                 Ok(Put::IntentLost) => Ok(Verdict::Refused),
                 Err(error) => Err(error),
             };
-            if !matches!(verdict, Ok(Verdict::Committed(_)) | Err(Error::UnknownOutcome(_))) {
+            if alone && !matches!(verdict, Ok(Verdict::Committed(_)) | Err(Error::UnknownOutcome(_))) {
                 // Not committed for certain, and the names are of this write alone: nobody can come to need them.
                 self.core.sweep_later(difference.new_keys(self.uid, names));
             }

@@ -9,6 +9,7 @@ on_every_backend! {
     gives_back_what_was_written
     refuses_a_second_object_at_a_key
     replaces_only_the_newest
+    replaces_a_head_and_leaves_the_payload
     keeps_past_states_readable
     removes_and_returns_the_last_state
     grows_and_shrinks_across_the_inline_limit
@@ -99,6 +100,31 @@ async fn replaces_only_the_newest(lab: &Lab) {
     let gone = store.update(&second, mk_draft(uid, "gone", vec![])).await;
     assert!(matches!(gone, Err(Error::Conflict)), "{gone:?}");
     assert!(matches!(store.delete(&second).await, Err(Error::Conflict)));
+    store.close().await;
+}
+
+async fn replaces_a_head_and_leaves_the_payload(lab: &Lab) {
+    let store = lab.open().await;
+    for size in [0, 100, 60_000, 300_000, 5 << 20] {
+        let (key, uid) = (mk_key(&size.to_string()), Uuid::from_u128(size as u128));
+        store.create(&key, mk_draft(uid, "1", vec![mk_noise(1, size)])).await.unwrap();
+        // Once from the store, once from memory, where payload is not kept.
+        let read = store.get(&key).await.unwrap().unwrap();
+        let first = store.update_head(&read, "meta 2".into(), "summary 2".into()).await.unwrap();
+        let list = store.list_cached(&mk_scope(None), None).await.unwrap();
+        let kept = list.objects.into_iter().map(Result::unwrap).find(|object| object.key == key).unwrap();
+        assert_eq!(kept.version, first.version);
+        let second = store.update_head(&kept, "meta 3".into(), "summary 3".into()).await.unwrap();
+        let now = store.get(&key).await.unwrap().unwrap();
+        assert_eq!((now.version, label(&now), &now.summary[..]), (second.version, "3", &b"summary 3"[..]));
+        for object in [&first, &second, &now] {
+            assert_eq!(object.payload_len, size as u64);
+            assert!(store.payload_bytes(object).await.unwrap() == mk_noise(1, size), "{size}");
+        }
+        let late = store.update_head(&read, "late".into(), Bytes::new()).await;
+        assert!(matches!(late, Err(Error::Conflict)), "{late:?}");
+    }
+    assert_eq!(store.collect().await.unwrap().removed, 0);
     store.close().await;
 }
 
