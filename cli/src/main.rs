@@ -10,9 +10,6 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Repot moves Kubernetes control planes between seeds and keeps the state that has to survive the move.
 #[derive(Parser)]
 #[command(name = "repot", version, propagate_version = true)]
