@@ -101,14 +101,14 @@ async fn a_write_without_an_answer_is_unknown() {
     let etcd = mk_lab().await;
     let handle = Etcd::connect(Options { deadline: Duration::from_secs(2), ..etcd.options() }).await.unwrap();
     handle.txn(mk_put("/a", "1")).await.unwrap();
-    etcd.signal("-STOP");
+    etcd.stop();
     let begin = Instant::now();
     let lost = handle.txn(mk_put("/a", "2")).await;
     assert!(matches!(lost, Err(Error::Unknown(_))), "{lost:?}");
     assert!(begin.elapsed() < Duration::from_secs(5), "no answer for {:?}", begin.elapsed());
     let lost = handle.get("/a".into(), None).await;
     assert!(matches!(lost, Err(Error::Unavailable(_))), "a read is never unknown: {lost:?}");
-    etcd.signal("-CONT");
+    etcd.go_on();
     // Only a read can tell.
     let found = value(&handle, "/a").await.unwrap();
     assert!(found == "1" || found == "2", "{found:?}");

@@ -61,10 +61,32 @@ impl EtcdProcess {
         self.child.wait().unwrap();
     }
 
-    /// Stops the process without ending it: connections stay, nothing answers. And back.
-    pub fn signal(&self, signal: &str) {
+    /// Stops the process without ending it: connections stay, nothing answers.
+    pub fn stop(&self) {
+        self.signal("-STOP");
+        // The signal is taken thread by thread.
+        while !self.threads().all(|state| state == 'T') {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Lets a stopped process go on.
+    pub fn go_on(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+    }
+
+    /// The state of each thread, as the kernel tells it after the name in brackets.
+    fn threads(&self) -> impl Iterator<Item = char> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        tasks.filter_map(|task| {
+            let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).ok()?;
+            stat.rsplit_once(") ")?.1.chars().next()
+        })
     }
 
     /// Starts it again with its data.
