@@ -24,7 +24,7 @@ const MAX: usize = 512 << 10;
 pub(crate) const MAX_CHUNK: usize = MAX + 2 * MIN;
 
 /// A piece of payload, as one or more slices of the segments.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Piece {
     /// The slices in order.
     pub parts: Vec<Bytes>,

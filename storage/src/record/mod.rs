@@ -11,7 +11,7 @@
 //! chunks. A chunk opens only as the chunk of that name of that uid (see `chunk`), and its name is a keyed hash of what is
 //! in it. So no chunk can be moved, swapped, cut, repeated or taken from another object unnoticed.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use bytes::{Buf, Bytes};
 use uuid::Uuid;
@@ -74,11 +74,17 @@ impl Payload {
 }
 
 /// Bytes that are compressed where that pays.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Packed {
     data: Bytes,
     len: usize,
     zstd: bool,
+}
+
+impl fmt::Debug for Packed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Packed({} bytes)", self.len)
+    }
 }
 
 impl Packed {
@@ -101,7 +107,7 @@ impl Packed {
 }
 
 /// A record before it is sealed, and after it is opened.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Record {
     /// As in [`crate::Draft`].
     pub meta: Bytes,

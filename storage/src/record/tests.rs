@@ -89,7 +89,7 @@ fn a_map_that_does_not_add_up_is_refused() {
         (inline(b"seven"), 7, "no payload map"),
         (inline(&[b'a'; 70_000]), 70_000, "too large"),
     ] {
-        let error = opened(&sealed(&mk_record(b"", b"", payload, len), &key), PATH, &key).unwrap_err();
+        let error = opened(&sealed(&mk_record(b"", b"", payload, len), &key), PATH, &key).err().unwrap();
         assert!(error.contains(why), "{error}");
     }
 }

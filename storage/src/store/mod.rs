@@ -1,7 +1,7 @@
 //! The store of objects: reads, writes, lists and watches over a backend, all of it sealed.
 //!
-//! Where to look: [`write`] how an object changes in one transaction, [`payload`] how it is read, [`hub`] the watch cache,
-//! [`collect`] how chunks go that no object names, [`epoch`] how revisions become versions.
+//! Where to look: `write` how an object changes in one transaction, `payload` how it is read, `hub` the watch cache,
+//! `collect` how chunks go that no object names, `epoch` how revisions become versions.
 
 use std::{sync::Arc, time::Duration};
 

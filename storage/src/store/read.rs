@@ -67,8 +67,14 @@ impl Core {
             }
             objects.push(self.open(kv, page.revision).await);
         }
-        let next = last.filter(|_| page.more).and_then(|path: Bytes| path::parse_record(&path));
+        let next = last.filter(|_| page.more).map(|path| next(&path)).transpose()?;
         let remaining = (!page.more).then_some(0);
         Ok(List { objects, version: self.version(self.met(page.revision)), next, remaining })
     }
+}
+
+/// The key to go on after. A page that ends with something that is no object has none, and to end there would hide the rest.
+fn next(path: &Bytes) -> Result<Key> {
+    path::parse_record(path)
+        .ok_or_else(|| Error::Damaged("a key among the objects is not that of an object".into()))
 }

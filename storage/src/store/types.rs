@@ -76,7 +76,7 @@ impl fmt::Display for ResourceVersion {
 }
 
 /// What a caller wants to rest. All of it is sealed; only the key is visible in the store.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Draft {
     /// Identity of the object: chosen at creation, equal in every later draft of the same object.
     pub uid: Uuid,
@@ -121,6 +121,15 @@ pub struct Event {
     pub now: Option<Object>,
     /// The state before; `None`: created. For a removal its `version` is that of the removal.
     pub before: Option<Object>,
+}
+
+impl fmt::Debug for Draft {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Draft")
+            .field("uid", &self.uid)
+            .field("payload_len", &self.payload.iter().map(Bytes::len).sum::<usize>())
+            .finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for Object {
@@ -168,4 +177,18 @@ pub struct ListRequest {
     pub after: Option<Key>,
     /// At most this many objects; zero: no limit.
     pub limit: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_output_shows_nothing_that_is_sealed() {
+        let secret = Bytes::from_static(b"secret");
+        let (meta, summary, payload) = (secret.clone(), secret.clone(), vec![secret]);
+        let draft = Draft { uid: Uuid::nil(), meta, summary, payload };
+        let shown = format!("{draft:?}");
+        assert!(shown.contains("payload_len: 6") && !shown.contains("secret"), "{shown}");
+    }
 }

@@ -60,6 +60,7 @@ async fn gives_back_what_was_written(lab: &Lab) {
             assert_eq!(object.summary, format!("summary {shape}"));
             assert_eq!(object.payload_len, whole.len() as u64);
             assert!(!object.stale);
+            assert!(!format!("{object:?}").contains(shape), "what is sealed is not shown");
             assert_eq!(object.version, created.version);
             assert!(store.payload_bytes(object).await.unwrap() == whole, "{shape}");
             let pieces: Vec<Bytes> = store.payload(object).try_collect().await.unwrap();
