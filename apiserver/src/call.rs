@@ -10,6 +10,7 @@ use http_body_util::BodyExt;
 use crate::{
     filters::{
         client_certificate::Peer,
+        overload::Place,
         request_info::{RequestInfo, percent},
         user::User,
     },
@@ -91,6 +92,8 @@ pub struct Call {
     pub began: Instant,
     /// The body, until it is read. (A body is not `Sync`; the lock makes a call so, and is never contended.)
     pub body: parking_lot::Mutex<Body>,
+    /// Places that the request takes until its answer is sent.
+    pub held: Vec<Place>,
     /// Who is at the other end of the connection.
     pub peer: std::sync::Arc<Peer>,
 }
@@ -117,6 +120,7 @@ impl Call {
             audit_id,
             began: Instant::now(),
             body: parking_lot::Mutex::new(body),
+            held: Vec::new(),
             peer,
         })
     }
@@ -151,6 +155,13 @@ impl Call {
             }
         }
         Ok(first.unwrap_or_else(|| whole.freeze()))
+    }
+
+    /// The most bytes that the body can have: what the client announced, or `unknown` where it did not.
+    #[must_use]
+    pub fn body_at_most(&self, unknown: usize) -> usize {
+        let upper = http_body::Body::size_hint(&*self.body.lock()).upper();
+        upper.map_or(unknown, |upper| usize::try_from(upper).unwrap_or(usize::MAX))
     }
 
     /// The length that the client announced.

@@ -9,9 +9,10 @@ use http::{Request, Response};
 use crate::{
     call::Call,
     endpoints,
-    filters::{audit, client_certificate::Peer, deadline},
+    filters::{audit, authorization::ALWAYS_ALLOWED, client_certificate::Peer, deadline},
     server::Server,
     status::Status,
+    wire,
 };
 
 /// Answers a request, whatever happens.
@@ -39,20 +40,25 @@ pub async fn serve(server: Arc<Server>, peer: Arc<Peer>, request: Request<Body>)
     drop(serving);
     audit::stamp(&mut response, &call.audit_id);
     let (code, took) = (response.status().as_u16(), call.began.elapsed());
-    server.metrics.answered(&call.info, code, took);
+    let resource = call.info.target.as_ref().and_then(|target| server.resource(target));
+    server.metrics.answered(&call.info, resource, code, took);
     audit::record(&call, code, took);
-    response
+    // Places in memory and among requests are given back when the last byte is sent.
+    wire::hold(response, std::mem::take(&mut call.held))
 }
 
 /// The layers that may refuse, and the endpoint behind them.
 async fn answer(server: &Server, call: &mut Call) -> Result<Response<Body>, Status> {
     let time = deadline::of(&call.query, server.limits.request_timeout)?;
+    if !ALWAYS_ALLOWED.iter().any(|path| call.info.path.starts_with(path)) {
+        server.health.accepting()?;
+    }
     if call.info.target.is_some() {
         server.health.ready_for_data()?;
     }
     let guarded = async {
         call.user = server.authenticator.authenticate(&call.peer, &mut call.headers).await?;
-        let _place = server.overload.admit(&call.user, &call.info)?;
+        call.held.extend(server.overload.admit(&call.user, &call.info)?);
         server.authorizer.authorize(&call.user, &call.info).await?;
         endpoints::dispatch(server, call).await
     };

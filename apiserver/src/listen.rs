@@ -7,11 +7,12 @@ use http::Request;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::{conn::auto::Builder, graceful::GracefulShutdown},
+    server::conn::auto::Builder,
 };
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{chain, filters::client_certificate::Peer, server::Server, tls::Serving};
 
@@ -21,13 +22,17 @@ const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 const HEADER_DEADLINE: Duration = Duration::from_secs(32);
 /// Every watch of every user holds a stream of the one connection that the front server keeps.
 const STREAMS_PER_CONNECTION: u32 = 2000;
-/// Windows that a body of megabytes does not stall in.
-const STREAM_WINDOW: u32 = 2 << 20;
-const CONNECTION_WINDOW: u32 = 16 << 20;
+/// A window that a body of megabytes does not stall in.
+const STREAM_WINDOW: u32 = 512 << 10;
+/// Room for a full window of every stream: bodies that wait for their turn must not stop those that are being read.
+const CONNECTION_WINDOW: u32 = STREAM_WINDOW * STREAMS_PER_CONNECTION;
 const FRAME: u32 = 256 << 10;
 const SEND_BUFFER: usize = 1 << 20;
 /// Facts about a user come in headers and can be many.
 const HEADER_BYTES: u32 = 1 << 20;
+
+/// A peer that vanished without a word is noticed after this much silence, by the system.
+const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// How a server stops.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +57,17 @@ pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::bind(address).await
 }
 
-/// Serves connections until `stop`, then lets them end.
+/// What connections share.
+struct Listening {
+    listener: TcpListener,
+    server: Arc<Server>,
+    serving: Arc<Serving>,
+    connections: TaskTracker,
+}
+
+/// Serves connections until `stop`, then lets them end: not ready at once, and GOAWAY on connections that are there, so that
+/// whoever keeps one looks for another server; new connections for the time of the delay, since some learn late; then
+/// no new ones, no new requests, and an end of watches and of what is being answered.
 pub async fn serve(
     listener: TcpListener,
     server: Arc<Server>,
@@ -60,74 +75,84 @@ pub async fn serve(
     shutdown: Shutdown,
     stop: CancellationToken,
 ) {
+    let end = CancellationToken::new();
     let reload = tokio::spawn({
-        let (serving, stop) = (serving.clone(), stop.clone());
-        async move { serving.follow(stop).await }
+        let (serving, end) = (serving.clone(), end.clone());
+        async move { serving.follow(end).await }
     });
-    let graceful = GracefulShutdown::new();
-    accept(&listener, &server, &serving, &graceful, stop.clone()).await;
-    server.health.set_stopping();
+    let listening = Listening { listener, server, serving, connections: TaskTracker::new() };
+    listening.accept(&stop).await;
+    listening.server.health.set_stopping();
     tracing::info!(delay_ms = shutdown.delay.as_millis() as u64, "stopping: not ready any more");
-    // New connections are still answered: who routes to this server learns only now that it should not.
     let late = CancellationToken::new();
     let end_of_delay = async {
         tokio::time::sleep(shutdown.delay).await;
         late.cancel();
     };
-    tokio::join!(accept(&listener, &server, &serving, &graceful, late.clone()), end_of_delay);
+    tokio::join!(listening.accept(&late), end_of_delay);
+    let Listening { listener, server, connections, .. } = listening;
     drop(listener);
+    server.health.set_draining();
     server.watches_end.cancel();
-    if tokio::time::timeout(shutdown.drain, graceful.shutdown()).await.is_err() {
+    connections.close();
+    if tokio::time::timeout(shutdown.drain, connections.wait()).await.is_err() {
         tracing::warn!("requests were still being answered at the end of the drain time");
     }
+    end.cancel();
     let _ = reload.await;
     tracing::info!("stopped");
 }
 
-async fn accept(
-    listener: &TcpListener,
-    server: &Arc<Server>,
-    serving: &Arc<Serving>,
-    graceful: &GracefulShutdown,
-    stop: CancellationToken,
-) {
-    while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                // Out of file descriptors, mostly: accepting again at once would spin.
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                continue;
-            }
-        };
-        let (server, acceptor) = (server.clone(), TlsAcceptor::from(serving.current()));
-        let watcher = graceful.watcher();
-        tokio::spawn(async move {
-            let _ = stream.set_nodelay(true);
-            // The handshake is the client's time, not the accept loop's.
-            let Ok(Ok(tls)) = tokio::time::timeout(HANDSHAKE_DEADLINE, acceptor.accept(stream)).await else {
-                return;
+impl Listening {
+    /// Accepts connections until `leave`; those are then asked to end when they have answered.
+    async fn accept(&self, leave: &CancellationToken) {
+        while let Some(accepted) = leave.run_until_cancelled(self.listener.accept()).await {
+            let stream = match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    // Out of file descriptors, mostly: accepting again at once would spin.
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
             };
-            connection(tls, server, watcher).await;
-        });
+            let (server, acceptor) = (self.server.clone(), TlsAcceptor::from(self.serving.current()));
+            let leave = leave.clone();
+            self.connections.spawn(async move {
+                let _ = stream.set_nodelay(true);
+                let _ =
+                    SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(TCP_KEEPALIVE));
+                // The handshake is the client's time, not the accept loop's.
+                let shaken = tokio::time::timeout(HANDSHAKE_DEADLINE, acceptor.accept(stream)).await;
+                let Ok(Ok(tls)) = shaken else { return };
+                connection(tls, server, leave).await;
+            });
+        }
     }
 }
 
-async fn connection(
-    tls: TlsStream<TcpStream>,
-    server: Arc<Server>,
-    watcher: hyper_util::server::graceful::Watcher,
-) {
-    let chain = tls.get_ref().1.peer_certificates().unwrap_or_default();
+async fn connection(tls: TlsStream<TcpStream>, server: Arc<Server>, leave: CancellationToken) {
+    let session = tls.get_ref().1;
+    let chain = session.peer_certificates().unwrap_or_default();
     let peer = Arc::new(Peer::new(chain.iter().map(|der| der.clone().into_owned()).collect()));
+    // What was agreed on, not what comes first: a client that says nothing is then cut off in time.
+    let builder = match session.alpn_protocol() {
+        Some(b"h2") => http().http2_only(),
+        _ => http().http1_only(),
+    };
     let service = service_fn(move |request: Request<Incoming>| {
         let (server, peer) = (server.clone(), peer.clone());
         async move { Ok::<_, std::convert::Infallible>(chain::serve(server, peer, request.map(Body::new)).await) }
     });
-    let builder = http();
-    let served = watcher.watch(builder.serve_connection(TokioIo::new(tls), service).into_owned());
-    if let Err(error) = served.await {
+    let mut served = std::pin::pin!(builder.serve_connection(TokioIo::new(tls), service));
+    let ended = tokio::select! {
+        ended = served.as_mut() => ended,
+        () = leave.cancelled() => {
+            served.as_mut().graceful_shutdown();
+            served.await
+        }
+    };
+    if let Err(error) = ended {
         // Clients leave in many ways; none of them is this server's failure.
         tracing::debug!(%error, "connection ended early");
     }

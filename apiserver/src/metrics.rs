@@ -8,7 +8,7 @@ use prometheus::{
     Encoder, Gauge, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
-use crate::filters::request_info::RequestInfo;
+use crate::{filters::request_info::RequestInfo, resource::Resource};
 
 const SECONDS: &[f64] =
     &[0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0];
@@ -67,12 +67,13 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// Counts a request that was answered.
-    pub fn answered(&self, info: &RequestInfo, code: u16, took: Duration) {
+    /// Counts a request that was answered. Only what is served has labels of its own: clients can invent any number of
+    /// other names.
+    pub fn answered(&self, info: &RequestInfo, resource: Option<&Resource>, code: u16, took: Duration) {
         let verb = info.verb.to_ascii_uppercase();
-        let (group, version, resource, scope) = match &info.target {
-            None => ("", "", "", ""),
-            Some(t) => {
+        let (group, version, resource, scope) = match (&info.target, resource) {
+            (None, _) | (_, None) => ("", "", "", ""),
+            (Some(t), Some(_)) => {
                 let scope = match (t.name.is_empty(), t.namespace.is_empty()) {
                     (false, _) => "resource",
                     (true, false) => "namespace",
@@ -81,8 +82,6 @@ impl Metrics {
                 (t.group.as_str(), t.version.as_str(), t.resource.as_str(), scope)
             }
         };
-        // Unknown resources share a label: clients could invent any number of them.
-        let resource = if code == 404 && scope != "resource" { "" } else { resource };
         let code = code.to_string();
         self.requests.with_label_values(&[&verb, group, version, resource, scope, "repot", &code]).inc();
         if !info.long_running() {

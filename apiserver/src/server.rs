@@ -3,10 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use http::StatusCode;
 use parking_lot::RwLock;
 use repot_api::openapi::GroupVersion;
 use repot_storage::Store;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -26,10 +26,11 @@ use crate::{
 pub struct Limits {
     /// The largest object, in bytes of its JSON form.
     pub object_bytes: usize,
-    /// Bytes of request bodies that may be in memory at once; further requests wait.
-    pub body_budget: usize,
-    /// Bytes of large answers that may be in memory at once; further ones are sent as they are read.
-    pub answer_budget: usize,
+    /// Bytes of bodies and payloads that may be in memory at once. Requests that find no room are told to come back;
+    /// answers that find none are sent as they are read.
+    pub memory: usize,
+    /// Over how long watches end when the server stops.
+    pub watch_grace: Duration,
     /// When a request that is not a watch is given up.
     pub request_timeout: Duration,
     /// Requests that only read, at once.
@@ -42,8 +43,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             object_bytes: DEFAULT_OBJECT_BYTES,
-            body_budget: 128 << 20,
-            answer_budget: 64 << 20,
+            memory: 256 << 20,
+            watch_grace: Duration::ZERO,
             request_timeout: Duration::from_secs(60),
             readers: 400,
             writers: 200,
@@ -56,6 +57,9 @@ pub const DEFAULT_OBJECT_BYTES: usize = 15 << 20;
 
 /// How often readiness looks at the store.
 const STORAGE_PROBE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// A client that sends slower than this keeps others out of the memory.
+const BODY_DEADLINE: Duration = Duration::from_secs(30);
 
 /// A patch may say the same in more bytes than the object, and a body may be indented.
 const BODY_SLACK: usize = 1 << 20;
@@ -74,8 +78,6 @@ pub struct Server {
     pub(crate) metrics: Metrics,
     pub(crate) health: Health,
     pub(crate) watches_end: CancellationToken,
-    bodies: Semaphore,
-    answers: Arc<Semaphore>,
 }
 
 /// What a server is made of.
@@ -111,9 +113,7 @@ impl Server {
             authenticator: parts.authenticator,
             authorizer: parts.authorizer,
             namespaces: parts.namespaces,
-            overload: Overload::new(parts.limits.readers, parts.limits.writers),
-            bodies: Semaphore::new(parts.limits.body_budget >> 10),
-            answers: Arc::new(Semaphore::new(parts.limits.answer_budget >> 10)),
+            overload: Overload::new(parts.limits.readers, parts.limits.writers, parts.limits.memory),
             limits: parts.limits,
             metrics: Metrics::new()?,
             health: Health { trust_loaded: parts.trust_loaded, state: RwLock::default() },
@@ -143,21 +143,23 @@ impl Server {
         })
     }
 
-    /// A place for a large answer in memory, where there is one.
-    pub(crate) fn answer_place(&self, bytes: u64) -> Option<OwnedSemaphorePermit> {
-        let permits = u32::try_from((bytes >> 10) + 1).ok()?;
-        self.answers.clone().try_acquire_many_owned(permits).ok()
-    }
-
-    /// The body of a request, within the budget for all bodies.
+    /// The body of a request. Room for it is held until the request is answered.
     pub(crate) async fn take_body(&self, call: &mut Call) -> Result<Bytes, Status> {
         let limit = self.limits.object_bytes;
-        let most = call.content_length().unwrap_or(limit).min(limit + BODY_SLACK);
-        let permits = u32::try_from((most >> 10) + 1).unwrap_or(u32::MAX);
-        let permits = permits.min(u32::try_from(self.limits.body_budget >> 10).unwrap_or(u32::MAX));
-        let waiting = self.bodies.acquire_many(permits);
-        let _held = waiting.await.map_err(|_| Status::unavailable("the server is stopping", 1))?;
-        call.take_body(limit).await
+        let most = call.body_at_most(limit + BODY_SLACK);
+        if most > limit + BODY_SLACK {
+            return Err(Status::too_large(limit));
+        }
+        if most > 0 {
+            call.held.push(self.overload.room(most as u64).await?);
+        }
+        let body = tokio::time::timeout(BODY_DEADLINE, call.take_body(limit + BODY_SLACK)).await;
+        match body
+            .unwrap_or_else(|_| Err(Status::bad_request("the body of the request did not come in time")))
+        {
+            Err(status) if status.code() == StatusCode::PAYLOAD_TOO_LARGE => Err(Status::too_large(limit)),
+            other => other,
+        }
     }
 }
 
@@ -192,6 +194,7 @@ pub(crate) struct Health {
 struct HealthState {
     storage: Option<String>,
     stopping: bool,
+    draining: bool,
 }
 
 impl Health {
@@ -215,6 +218,16 @@ impl Health {
 
     pub(crate) fn set_stopping(&self) {
         self.state.write().stopping = true;
+    }
+
+    pub(crate) fn set_draining(&self) {
+        self.state.write().draining = true;
+    }
+
+    /// Whether requests other than probes are answered at all.
+    pub(crate) fn accepting(&self) -> Result<(), Status> {
+        let draining = self.state.read().draining;
+        if draining { Err(Status::unavailable("apiserver is shutting down", 1)) } else { Ok(()) }
     }
 
     /// Whether a request for data may be answered at all: before that a wrong 404 would cost objects elsewhere.

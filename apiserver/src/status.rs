@@ -112,6 +112,7 @@ impl Status {
         *response.status_mut() = self.code();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         let seconds = self.details.as_ref().map_or(0, |details| details.retry_after_seconds);
         if seconds > 0 {
@@ -294,6 +295,7 @@ pub fn from_storage(error: &repot_storage::Error, resource: &GroupResource, name
                 "it cannot be opened with the encryption configuration at hand",
             )
         }
+        E::Invalid(why) => Status::bad_request(*why),
         E::Unavailable(_) => Status::unavailable("the store is unavailable, please try again", 2),
         // The write may have happened, so no promise that trying again is safe.
         E::UnknownOutcome(_) => Status::new(

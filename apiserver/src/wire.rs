@@ -14,7 +14,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use crate::{negotiate::MetaVersion, resource::Resource};
+use crate::{filters::overload::Place, negotiate::MetaVersion, resource::Resource};
 
 /// What the store keeps beside an object, so that tables and comparisons need no payload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,13 +78,22 @@ pub fn before_stored(resource: &Resource, object: &Object) -> BytesMut {
 /// `PartialObjectMetadata` of an object.
 #[must_use]
 pub fn partial(object: &Object, version: MetaVersion) -> BytesMut {
-    let mut text = BytesMut::with_capacity(object.meta.len() + 128);
-    let api_version = version.api_version();
+    partial_of(&object.meta, Some(object.version), version)
+}
+
+/// `PartialObjectMetadata` around metadata. `None` for the version: nothing was stored.
+#[must_use]
+pub fn partial_of(meta: &[u8], version: Option<ResourceVersion>, form: MetaVersion) -> BytesMut {
+    let mut text = BytesMut::with_capacity(meta.len() + 128);
+    let api_version = form.api_version();
     put(
         &mut text,
         &format!("{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"{api_version}\",\"metadata\":"),
     );
-    text.put_slice(&meta_json(&object.meta, object.version));
+    match version {
+        Some(version) => text.put_slice(&meta_json(meta, version)),
+        None => text.put_slice(meta),
+    }
     put(&mut text, "}");
     text
 }
@@ -160,7 +169,7 @@ pub async fn checked(
     resource: &Resource,
     object: &Object,
 ) -> Result<Pin<Box<dyn Stream<Item = Piece> + Send>>, repot_storage::Error> {
-    let place = (object.payload_len > LIGHT).then(|| server.answer_place(object.payload_len));
+    let place = (object.payload_len > LIGHT).then(|| server.overload.room_now(object.payload_len));
     let whole = place.as_ref().is_none_or(Option::is_some);
     let ahead_of_answer = if whole { object.payload_len } else { LIGHT };
     let mut read = vec![Ok(before_stored(resource, object).freeze())];
@@ -226,6 +235,41 @@ impl<S: Stream<Item = Piece>> http_body::Body for SizedBody<S> {
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.left)
     }
+}
+
+/// A body that holds places until it is sent or dropped.
+struct HeldBody {
+    inner: Body,
+    _places: Vec<Place>,
+}
+
+impl http_body::Body for HeldBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        Pin::new(&mut self.inner).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+/// Keeps places taken until the answer is sent, or its client gone.
+#[must_use]
+pub fn hold(response: Response<Body>, places: Vec<Place>) -> Response<Body> {
+    if places.is_empty() {
+        return response;
+    }
+    response.map(|inner| Body::new(HeldBody { inner, _places: places }))
 }
 
 /// A JSON answer of known length.

@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, bail};
 use clap::Args;
 use repot_apiserver::{
-    delegation::{self, AccessReviewer, Namespaces, TokenReviewer},
+    delegation::{self, AccessReviewer, Known, Namespaces, TokenReviewer},
     filters::{
         authentication::{Authenticator, FrontProxy},
         authorization::Authorizer,
@@ -64,6 +64,15 @@ pub struct Flags {
     /// Do not read kube-system/extension-apiserver-authentication; the flags below then say whom to believe
     #[arg(long)]
     authentication_skip_lookup: bool,
+    /// Become ready although kube-system/extension-apiserver-authentication could not be read yet
+    #[arg(long)]
+    authentication_tolerate_lookup_failure: bool,
+    /// How long the answer about a bearer token is remembered
+    #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = duration)]
+    authentication_token_webhook_cache_ttl: Duration,
+    /// How long an answer about permissions is remembered
+    #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = duration)]
+    authorization_webhook_cache_ttl: Duration,
     /// Whether requests without credentials are served as system:anonymous
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
     anonymous_auth: bool,
@@ -126,6 +135,9 @@ pub struct Flags {
     /// When a request that is not a watch is given up
     #[arg(long, default_value = "60s", value_name = "DURATION", value_parser = duration)]
     request_timeout: Duration,
+    /// Over how long watches end when the server stops
+    #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = duration)]
+    shutdown_watch_termination_grace_period: Duration,
     /// How long to serve on after a signal to stop, so that nobody routes here any more
     #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = duration)]
     shutdown_delay_duration: Duration,
@@ -167,21 +179,27 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
     let listener = listen::bind(address).await.with_context(|| format!("failed to listen on {address}"))?;
     let files = serving_files(&flags)?;
     let store = open_store(&flags).await?;
-    let (authenticator, trust_loaded) = authenticator(&flags, &stop).await?;
+    // What is followed is followed to the end: requests are answered for a while after the signal.
+    let end = CancellationToken::new();
+    let (authenticator, trust_loaded) = authenticator(&flags, &end).await?;
     let authorization = delegation::client(flags.authorization_kubeconfig.as_deref()).await?;
     let core = flags.kubeconfig.as_deref().or(flags.authorization_kubeconfig.as_deref());
-    let namespaces = Namespaces::follow(delegation::client(core).await?, stop.clone());
+    let namespaces = Namespaces::follow(delegation::client(core).await?, end.clone());
     let parts = Parts {
         store,
         resources: registry::garden(&flags.shootstate_group),
         authenticator,
-        authorizer: Authorizer::new(Some(AccessReviewer::new(authorization))),
+        authorizer: Authorizer::new(Some(AccessReviewer::new(
+            authorization,
+            flags.authorization_webhook_cache_ttl,
+        ))),
         namespaces,
         limits: Limits {
             object_bytes: flags.max_object_bytes,
             request_timeout: flags.request_timeout,
             readers: flags.max_requests_inflight,
             writers: flags.max_mutating_requests_inflight,
+            watch_grace: flags.shutdown_watch_termination_grace_period,
             ..Limits::default()
         },
         trust_loaded,
@@ -189,7 +207,9 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
     let shutdown = Shutdown { delay: flags.shutdown_delay_duration, ..Shutdown::default() };
     let host =
         if flags.bind_address.is_unspecified() { "127.0.0.1".into() } else { flags.bind_address.to_string() };
-    run::serve(run::Api { listener, files, parts, shutdown, host }, stop).await
+    let served = run::serve(run::Api { listener, files, parts, shutdown, host }, stop).await;
+    end.cancel();
+    served
 }
 
 fn serving_files(flags: &Flags) -> anyhow::Result<ServingFiles> {
@@ -228,10 +248,10 @@ async fn open_store(flags: &Flags) -> anyhow::Result<Store> {
 
 async fn authenticator(
     flags: &Flags,
-    stop: &CancellationToken,
+    end: &CancellationToken,
 ) -> anyhow::Result<(Arc<Authenticator>, Option<tokio::sync::watch::Receiver<bool>>)> {
     let client = delegation::client(flags.authentication_kubeconfig.as_deref()).await?;
-    let tokens = TokenReviewer::new(client.clone());
+    let tokens = TokenReviewer::new(client.clone(), flags.authentication_token_webhook_cache_ttl);
     let authenticator = Arc::new(Authenticator::new(Some(tokens), flags.anonymous_auth));
     let roots = |flag: &str, file: &Option<PathBuf>| match file {
         None => Ok(None),
@@ -241,15 +261,17 @@ async fn authenticator(
             Roots::from_pem(&pem).map(Some).with_context(|| format!("{flag}: {}", path.display()))
         }
     };
-    let client_roots = roots("--client-ca-file", &flags.client_ca_file)?;
     let proxy_roots = roots("--requestheader-client-ca-file", &flags.requestheader_client_ca_file)?;
-    let given = client_roots.is_some() || proxy_roots.is_some();
-    if given || flags.authentication_skip_lookup {
-        authenticator.set_trust(proxy_roots.map(|roots| front_proxy(flags, roots)), client_roots);
+    let given = Known {
+        client: roots("--client-ca-file", &flags.client_ca_file)?,
+        front_proxy: proxy_roots.map(|roots| front_proxy(flags, roots)),
+    };
+    if flags.authentication_skip_lookup {
+        authenticator.set_trust(given.front_proxy, given.client);
         return Ok((authenticator, None));
     }
-    let loaded = delegation::follow_request_header(client, authenticator.clone(), stop.clone());
-    Ok((authenticator, Some(loaded)))
+    let loaded = delegation::follow_request_header(client, authenticator.clone(), given, end.clone());
+    Ok((authenticator, (!flags.authentication_tolerate_lookup_failure).then_some(loaded)))
 }
 
 fn front_proxy(flags: &Flags, roots: Roots) -> FrontProxy {

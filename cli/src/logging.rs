@@ -9,7 +9,13 @@ use tracing_subscriber::EnvFilter;
 #[derive(Args)]
 pub struct Flags {
     /// What to log: a level, or directives such as `info,repot_storage=debug`
-    #[arg(long, global = true, default_value = "info,fjall=warn,lsm_tree=warn", env = "REPOT_LOG", value_name = "FILTER")]
+    #[arg(
+        long,
+        global = true,
+        default_value = "info,fjall=warn,lsm_tree=warn",
+        env = "REPOT_LOG",
+        value_name = "FILTER"
+    )]
     log_level: String,
     /// Form of log lines; auto is human on a terminal and json elsewhere
     #[arg(long, global = true, value_enum, default_value_t = Format::Auto)]

@@ -16,14 +16,13 @@ use crate::{
     status::Status,
 };
 
-const CACHE_LIFETIME: Duration = Duration::from_secs(10);
 const CACHE_ENTRIES: u64 = 8192;
 /// Attributes that a client makes longer than this are not remembered: they would fill the cache at its will.
 const MAX_CACHED_BYTES: usize = 10_000;
 
 type Question = (User, &'static str, String, Option<Target>);
 
-/// Asks what a user may do, and remembers the answer for ten seconds.
+/// Asks what a user may do, and remembers the answer for a while.
 #[derive(Clone)]
 pub struct AccessReviewer {
     api: Api<SubjectAccessReview>,
@@ -31,11 +30,10 @@ pub struct AccessReviewer {
 }
 
 impl AccessReviewer {
-    /// Asks through this client.
+    /// Asks through this client, and remembers answers for so long.
     #[must_use]
-    pub fn new(client: Client) -> Self {
-        let cache =
-            moka::future::Cache::builder().max_capacity(CACHE_ENTRIES).time_to_live(CACHE_LIFETIME).build();
+    pub fn new(client: Client, remember: Duration) -> Self {
+        let cache = moka::future::Cache::builder().max_capacity(CACHE_ENTRIES).time_to_live(remember).build();
         Self { api: Api::all(client), cache }
     }
 

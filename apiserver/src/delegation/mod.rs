@@ -11,7 +11,7 @@ use std::path::Path;
 
 pub use access_review::AccessReviewer;
 pub use namespaces::{NamespaceState, Namespaces};
-pub use request_header::follow_request_header;
+pub use request_header::{Known, follow_request_header};
 pub use token_review::TokenReviewer;
 
 /// The kube-apiserver cannot be asked.

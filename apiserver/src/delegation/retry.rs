@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::timeout;
+
 const TRIES: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -12,7 +14,7 @@ pub(super) async fn retrying<T, F: Future<Output = kube::Result<T>>>(
 ) -> kube::Result<T> {
     let mut pause = FIRST_PAUSE;
     for _ in 1..TRIES {
-        match tokio::time::timeout(DEADLINE, call()).await {
+        match timeout(DEADLINE, call()).await {
             Ok(Err(error)) if worth_a_retry(&error) => {}
             Ok(done) => return done,
             Err(_) => {}
@@ -20,7 +22,10 @@ pub(super) async fn retrying<T, F: Future<Output = kube::Result<T>>>(
         tokio::time::sleep(pause).await;
         pause = pause.mul_f32(1.5);
     }
-    call().await
+    match timeout(DEADLINE, call()).await {
+        Ok(done) => done,
+        Err(elapsed) => Err(kube::Error::Service(elapsed.into())),
+    }
 }
 
 fn worth_a_retry(error: &kube::Error) -> bool {

@@ -8,10 +8,9 @@ use kube::{Api, Client, api::PostParams};
 use super::retry::retrying;
 use crate::{filters::user::User, status::Status};
 
-const CACHE_LIFETIME: Duration = Duration::from_secs(10);
 const CACHE_ENTRIES: u64 = 8192;
 
-/// Asks who holds a token, and remembers the answer for ten seconds under a keyed hash of the token.
+/// Asks who holds a token, and remembers the answer for a while under a keyed hash of the token.
 #[derive(Clone)]
 pub struct TokenReviewer {
     api: Api<TokenReview>,
@@ -20,11 +19,10 @@ pub struct TokenReviewer {
 }
 
 impl TokenReviewer {
-    /// Asks through this client.
+    /// Asks through this client, and remembers answers for so long.
     #[must_use]
-    pub fn new(client: Client) -> Self {
-        let cache =
-            moka::future::Cache::builder().max_capacity(CACHE_ENTRIES).time_to_live(CACHE_LIFETIME).build();
+    pub fn new(client: Client, remember: Duration) -> Self {
+        let cache = moka::future::Cache::builder().max_capacity(CACHE_ENTRIES).time_to_live(remember).build();
         let mut hash_key = [0; 32];
         hash_key[..16].copy_from_slice(uuid::Uuid::new_v4().as_bytes());
         hash_key[16..].copy_from_slice(uuid::Uuid::new_v4().as_bytes());

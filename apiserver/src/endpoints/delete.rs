@@ -15,7 +15,13 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{Answer, Request, options, update, write};
-use crate::{call::Call, negotiate, server::Server, status::Status, wire};
+use crate::{
+    call::Call,
+    negotiate::{self, Form},
+    server::Server,
+    status::Status,
+    wire,
+};
 
 const TRIES: usize = 8;
 
@@ -100,6 +106,12 @@ impl DeleteOptions {
         }
     }
 
+    /// Whether a newer state of the object may be meant as well.
+    fn may_mean_another(&self, current: &Object) -> bool {
+        let same_uid = self.preconditions.uid.as_deref().is_none_or(|uid| uid == current.uid.to_string());
+        same_uid && self.preconditions.resource_version.is_none()
+    }
+
     fn dry(&self) -> Result<bool, Status> {
         let values: Vec<&str> = self.dry_run.iter().map(String::as_str).collect();
         options::dry_run(&values, "DeleteOptions")
@@ -124,54 +136,61 @@ impl DeleteOptions {
     }
 }
 
+/// What became of an object.
+pub(super) enum Removed {
+    /// It is gone, or would be.
+    Gone(ObjectMeta),
+    /// It waits for finalizers.
+    Waiting(Object),
+}
+
 /// Deletes an object.
 pub(super) async fn delete(request: Request<'_>) -> Answer {
+    let form = match negotiate::form(&request.call.headers, false)? {
+        Form::Table(_) => Form::Object,
+        form => form,
+    };
     let options = DeleteOptions::read(request.server, request.call).await?;
     for left in (0..TRIES).rev() {
         let found = request.server.store.get(&request.key()).await.map_err(|error| request.failed(&error))?;
         let current = found.ok_or_else(|| request.not_found())?;
         match remove(&request, &options, &current).await {
             Err(status)
-                if status.reason() == "Conflict"
-                    && left > 0
-                    && options.preconditions.resource_version.is_none()
-                    && options
-                        .preconditions
-                        .uid
-                        .as_deref()
-                        .is_none_or(|uid| uid == current.uid.to_string()) => {}
-            other => return other,
+                if status.reason() == "Conflict" && left > 0 && options.may_mean_another(&current) => {}
+            Err(status) => return Err(status),
+            Ok(Removed::Gone(meta)) => return Ok(success(&request, &current.key.name, &meta)),
+            Ok(Removed::Waiting(object)) => return Ok(update::show(&request, &object, form).await),
         }
     }
     Err(Status::modified(&request.resource.name, &request.target.name))
 }
 
 /// Removes an object, or begins its deletion where finalizers are left.
-pub(super) async fn remove(request: &Request<'_>, options: &DeleteOptions, current: &Object) -> Answer {
+pub(super) async fn remove(
+    request: &Request<'_>,
+    options: &DeleteOptions,
+    current: &Object,
+) -> Result<Removed, Status> {
     expect(request, options, current)?;
     let dry = options.dry()?;
     let mut meta = wire::parse_meta(current);
     let first = !meta.deleting();
     // The first deletion decides what becomes of dependents; later ones find it decided.
     let finalizers = if first { options.finalizers(&meta.finalizers) } else { meta.finalizers.clone() };
-    let store = &request.server.store;
     if finalizers.is_empty() {
         if !dry {
-            store.delete(current).await.map_err(|error| request.failed(&error))?;
+            request.server.store.delete(current).await.map_err(|error| request.failed(&error))?;
         }
-        return Ok(success(request, &current.key.name, &meta));
+        return Ok(Removed::Gone(meta));
     }
-    if first {
-        meta.finalizers = finalizers;
-        meta.deletion_timestamp = Some(write::now());
-        meta.deletion_grace_period_seconds = Some(0);
-        meta.generation += 1;
-        return update::rest_meta(request, dry, negotiate::Form::Object, &meta, current).await;
+    if !first {
+        return Ok(Removed::Waiting(current.clone()));
     }
-    let pieces = wire::checked(request.server, request.resource, current)
-        .await
-        .map_err(|error| request.failed(&error))?;
-    Ok(wire::sized(StatusCode::OK, wire::object_len(request.resource, current), pieces))
+    meta.finalizers = finalizers;
+    meta.deletion_timestamp = Some(write::now());
+    meta.deletion_grace_period_seconds = Some(0);
+    meta.generation += 1;
+    update::rest_meta(request, dry, &meta, current).await.map(Removed::Waiting)
 }
 
 fn expect(request: &Request<'_>, options: &DeleteOptions, current: &Object) -> Result<(), Status> {

@@ -20,13 +20,17 @@ pub(super) async fn delete_collection(request: Request<'_>) -> Answer {
     let options = DeleteOptions::read(request.server, request.call).await?;
     let selectors = Selectors::parse(&request.call.query)?;
     let page = list::page(&request, &selectors, false).await?;
-    let request = &request;
-    let options = &options;
+    let unreadable = page.unreadable;
+    let (request, options, selectors) = (&request, &options, &selectors);
     let mut removals = stream::iter(page.objects)
-        .map(|object| async move { remove_one(request, options, object).await })
+        .map(|object| async move { remove_one(request, options, selectors, object).await })
         .buffer_unordered(AT_ONCE);
     while let Some(done) = removals.next().await {
         done?;
+    }
+    // Success would say that nothing is left: a namespace could then vanish around what is.
+    if let Some(error) = unreadable {
+        return Err(request.failed(&error));
     }
     let status = json!({
         "kind": "Status",
@@ -41,6 +45,7 @@ pub(super) async fn delete_collection(request: Request<'_>) -> Answer {
 async fn remove_one(
     request: &Request<'_>,
     options: &DeleteOptions,
+    selectors: &Selectors,
     mut object: repot_storage::Object,
 ) -> Result<(), Status> {
     for _ in 0..TRIES {
@@ -52,7 +57,7 @@ async fn remove_one(
         match request.server.store.get(&object.key).await.map_err(|error| request.failed(&error))? {
             // Somebody else was faster: that is what was asked for.
             None => return Ok(()),
-            Some(newer) if newer.uid != object.uid => return Ok(()),
+            Some(newer) if newer.uid != object.uid || !selectors.matches(&newer) => return Ok(()),
             Some(newer) => object = newer,
         }
     }

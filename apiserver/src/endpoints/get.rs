@@ -34,7 +34,7 @@ pub(super) async fn get(request: Request<'_>) -> Answer {
             let include = table::Include::parse(&request.call.query)?;
             let meta =
                 wire::ListMeta { resource_version: object.version.to_string(), ..wire::ListMeta::default() };
-            table::answer(&request, version, include, &meta, vec![object]).await?
+            table::answer(&request, version, include, &meta, vec![object])
         }
     })
 }

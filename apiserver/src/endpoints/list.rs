@@ -30,7 +30,12 @@ const HEADS_AT_ONCE: usize = 500;
 pub(super) async fn list(request: Request<'_>) -> Answer {
     let form = negotiate::form(&request.call.headers, true)?;
     let selectors = Selectors::parse(&request.call.query)?;
-    let with_payload = form == Form::Object;
+    let include = table::Include::parse(&request.call.query)?;
+    let with_payload = match form {
+        Form::Object => true,
+        Form::Table(_) => include == table::Include::Object,
+        Form::Metadata(_) => false,
+    };
     let page = page(&request, &selectors, with_payload).await?;
     let meta = page.meta();
     Ok(match form {
@@ -44,10 +49,7 @@ pub(super) async fn list(request: Request<'_>) -> Answer {
             wire::put(&mut text, "]}");
             wire::whole(StatusCode::OK, text.freeze())
         }
-        Form::Table(version) => {
-            let include = table::Include::parse(&request.call.query)?;
-            table::answer(&request, version, include, &meta, page.objects).await?
-        }
+        Form::Table(version) => table::answer(&request, version, include, &meta, page.objects),
     })
 }
 
@@ -57,6 +59,8 @@ pub(super) struct Page {
     pub(super) version: ResourceVersion,
     token: Option<String>,
     remaining: Option<u64>,
+    /// Why an object is left out of a page without payload, if one is.
+    pub(super) unreadable: Option<repot_storage::Error>,
 }
 
 impl Page {
@@ -119,9 +123,11 @@ async fn everything(
 ) -> Result<Page, Status> {
     let store = &request.server.store;
     let list = store.list_cached(&request.scope(), None).await.map_err(|error| request.failed(&error))?;
-    let objects = readable(list.objects, with_payload).map_err(|error| request.failed(&error))?;
+    let mut unreadable = None;
+    let objects =
+        readable(list.objects, with_payload, &mut unreadable).map_err(|error| request.failed(&error))?;
     let objects = objects.into_iter().filter(|object| selectors.matches(object)).collect();
-    Ok(Page { objects, version: list.version, token: None, remaining: None })
+    Ok(Page { objects, version: list.version, token: None, remaining: None, unreadable })
 }
 
 /// Objects that cannot be opened: without payload the others are worth showing, with payload a list that left some out
@@ -129,14 +135,22 @@ async fn everything(
 fn readable(
     objects: Vec<Result<Object, repot_storage::Error>>,
     with_payload: bool,
+    unreadable: &mut Option<repot_storage::Error>,
 ) -> Result<Vec<Object>, repot_storage::Error> {
     if with_payload {
         return objects.into_iter().collect();
     }
-    let good = objects.into_iter().filter_map(|object| {
-        object.inspect_err(|error| tracing::error!(%error, "object left out of a list of metadata")).ok()
-    });
-    Ok(good.collect())
+    let mut good = Vec::with_capacity(objects.len());
+    for object in objects {
+        match object {
+            Ok(object) => good.push(object),
+            Err(error) => {
+                tracing::error!(%error, "object left out of a list of metadata");
+                *unreadable = Some(error);
+            }
+        }
+    }
+    Ok(good)
 }
 
 async fn bounded(
@@ -146,39 +160,40 @@ async fn bounded(
     with_payload: bool,
 ) -> Result<Page, repot_storage::Error> {
     let limit = if start.limit == 0 { usize::MAX } else { start.limit };
-    let bytes = if with_payload && start.limit > 0 { PAGE_BYTES } else { u64::MAX };
+    let most = if with_payload && start.limit > 0 { PAGE_BYTES } else { u64::MAX };
     let (mut at, mut after) = (start.at, start.after);
-    let (mut objects, mut size) = (Vec::new(), 0);
+    let (mut objects, mut size, mut unreadable) = (Vec::new(), 0, None);
     loop {
         let limit_now = (limit - objects.len()).min(HEADS_AT_ONCE);
         let ask = ListRequest { scope: start.scope.clone(), at, after: after.take(), limit: limit_now };
         let list = request.server.store.list(ask).await?;
         at = Some(list.version);
-        let read = readable(list.objects, with_payload)?;
+        let read = readable(list.objects, with_payload, &mut unreadable)?;
         let count = read.len() as u64;
+        // Where to go on, and how much is then left.
+        let mut end = list.next.map(|next| (next, list.remaining));
+        let mut full = false;
         for (seen, object) in read.into_iter().enumerate() {
             if !selectors.matches(&object) {
                 continue;
             }
             size += object.payload_len;
-            let full = size > bytes && !objects.is_empty();
-            if full {
-                let remaining = list.remaining.map(|more| more + count - seen as u64);
-                let last: Option<&Object> = objects.last();
-                let token = last.map(|last| Continue::new(request, list.version, &last.key).encode());
-                let remaining = remaining.filter(|_| selectors.is_empty());
-                return Ok(Page { objects, version: list.version, token, remaining });
+            if let (true, Some(last)) = (size > most, objects.last()) {
+                let last: &Object = last;
+                end = Some((last.key.clone(), list.remaining.map(|more| more + count - seen as u64)));
+                full = true;
+                break;
             }
             objects.push(object);
         }
-        match list.next {
-            None => return Ok(Page { objects, version: list.version, token: None, remaining: None }),
-            Some(next) if objects.len() >= limit => {
-                let token = Some(Continue::new(request, list.version, &next).encode());
-                let remaining = list.remaining.filter(|_| selectors.is_empty());
-                return Ok(Page { objects, version: list.version, token, remaining });
+        match end {
+            Some((next, _)) if !full && objects.len() < limit => after = Some(next),
+            end => {
+                let remaining =
+                    end.as_ref().and_then(|(_, remaining)| *remaining).filter(|_| selectors.is_empty());
+                let token = end.map(|(next, _)| Continue::new(request, list.version, &next).encode());
+                return Ok(Page { objects, version: list.version, token, remaining, unreadable });
             }
-            Some(next) => after = Some(next),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! PATCH of an object: JSON Patch and JSON Merge Patch, on a tree that opens only where the patch enters it.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use repot_api::{
     document::{self, Document},
@@ -22,6 +24,67 @@ enum Change {
     Merge(Node),
 }
 
+impl Change {
+    fn read(headers: &http::HeaderMap, body: &Bytes) -> Result<Self, Status> {
+        match negotiate::content_type(headers).as_str() {
+            "application/json-patch+json" => {
+                Patch::parse(body).map(Self::Json).map_err(|error| unusable(&error))
+            }
+            "application/merge-patch+json" => {
+                let raw = json::decode_opaque(body).map_err(|e| Status::bad_request(e.to_string()))?;
+                if raw.first() != b'{' {
+                    return Err(Status::bad_request("a merge patch of an object is an object"));
+                }
+                Ok(Self::Merge(Node::Raw(raw)))
+            }
+            _ => Err(Status::unsupported_media_type(
+                "application/json-patch+json, application/merge-patch+json",
+            )),
+        }
+    }
+
+    fn apply(&self, root: &mut Node, copy_limit: usize) -> Result<(), Status> {
+        match self {
+            Self::Json(patch) => patch.apply(root, copy_limit).map_err(|error| unusable(&error)),
+            Self::Merge(patch) => merge(root, patch.clone()).map_err(|e| Status::bad_request(e.to_string())),
+        }
+    }
+
+    /// Whether nothing but metadata can be changed by this.
+    fn is_of_metadata(&self) -> bool {
+        match self {
+            Self::Json(patch) => patch.is_within("metadata"),
+            Self::Merge(patch) => {
+                let mut patch = patch.clone();
+                patch.open();
+                let Node::Object(members) = &patch else { return false };
+                members.iter().all(|(key, _)| key.text() == "metadata")
+            }
+        }
+    }
+
+    /// Whether a merge patch carries a version, even the current one.
+    fn names_version(&self) -> bool {
+        let Self::Merge(patch) = self else { return false };
+        let mut patch = patch.clone();
+        patch.open();
+        let Some(meta) = patch.member_mut("metadata") else { return false };
+        meta.open();
+        meta.member("resourceVersion").is_some_and(|version| !version.is_null())
+    }
+}
+
+fn unusable(error: &json::patch::Error) -> Status {
+    use json::patch::Error as E;
+    match error {
+        E::Syntax(_) => Status::bad_request(error.to_string()),
+        E::TooMany(_) | E::TooMuchCopied(_) | E::TooCostly => Status::patch_too_large(error.to_string()),
+        E::Apply { .. } => Status::unprocessable(format!(
+            "the server rejected our request due to an error in our request: {error}"
+        )),
+    }
+}
+
 /// Patches an object.
 pub(super) async fn patch(request: Request<'_>) -> Answer {
     let write = WriteOptions::parse(&request, "PatchOptions")?;
@@ -31,11 +94,16 @@ pub(super) async fn patch(request: Request<'_>) -> Answer {
         return Err(Status::invalid(("meta.k8s.io", "PatchOptions"), "", &[error]));
     }
     let body = request.server.take_body(request.call).await?;
-    let change = read(&request.call.headers, &body)?;
+    let change = Arc::new(Change::read(&request.call.headers, &body)?);
     for left in (0..TRIES).rev() {
         let found = request.server.store.get(&request.key()).await.map_err(|error| request.failed(&error))?;
         let current = found.ok_or_else(|| request.not_found())?;
         let mut warnings = Vec::new();
+        // The patched object is in memory until it rests.
+        let _room = match change.is_of_metadata() {
+            true => None,
+            false => Some(request.server.overload.room(current.payload_len).await?),
+        };
         let (mut document, named) = apply(&request, &write, &change, &current, &mut warnings).await?;
         let replaced = if change.is_of_metadata() {
             update::replace_meta(&request, write.dry_run, write.form, document.meta.clone(), &current).await
@@ -55,55 +123,30 @@ pub(super) async fn patch(request: Request<'_>) -> Answer {
     Err(Status::modified(&request.resource.name, &request.target.name))
 }
 
-fn read(headers: &http::HeaderMap, body: &Bytes) -> Result<Change, Status> {
-    match negotiate::content_type(headers).as_str() {
-        "application/json-patch+json" => match Patch::parse(body) {
-            Ok(patch) => Ok(Change::Json(patch)),
-            Err(error) => Err(unusable(&error)),
-        },
-        "application/merge-patch+json" => {
-            let raw = json::decode_opaque(body).map_err(|e| Status::bad_request(e.to_string()))?;
-            if raw.first() != b'{' {
-                return Err(Status::bad_request("a merge patch of an object is an object"));
-            }
-            Ok(Change::Merge(Node::Raw(raw)))
-        }
-        _ => Err(Status::unsupported_media_type("application/json-patch+json, application/merge-patch+json")),
-    }
-}
-
-fn unusable(error: &json::patch::Error) -> Status {
-    match error {
-        json::patch::Error::Syntax(_) => Status::bad_request(error.to_string()),
-        json::patch::Error::TooMany(_) | json::patch::Error::TooMuchCopied(_) => {
-            Status::patch_too_large(error.to_string())
-        }
-        json::patch::Error::Apply { .. } => Status::unprocessable(format!(
-            "the server rejected our request due to an error in our request: {error}"
-        )),
-    }
-}
-
 /// The patched object, and whether the patch itself names the version it is meant for.
 async fn apply(
     request: &Request<'_>,
     write: &WriteOptions,
-    change: &Change,
+    change: &Arc<Change>,
     current: &Object,
     warnings: &mut Vec<String>,
 ) -> Result<(Document, bool), Status> {
     let resource = request.resource;
-    let payload =
-        request.server.store.payload_bytes(current).await.map_err(|error| request.failed(&error))?;
+    // Labels, annotations and finalizers change often, and payloads are large: such patches never read one.
+    let payload = match change.is_of_metadata() {
+        true => Bytes::new(),
+        false => request.server.store.payload_bytes(current).await.map_err(|error| request.failed(&error))?,
+    };
     let meta = wire::meta_json(&current.meta, current.version).freeze();
-    let mut root = document::tree(&resource.api_version(), resource.kind.kind, meta, &payload);
-    match change {
-        Change::Json(patch) => {
-            patch.apply(&mut root, request.server.limits.object_bytes).map_err(|error| unusable(&error))?;
-        }
-        Change::Merge(patch) => merge(&mut root, patch.clone()),
-    }
-    let conformed = Document::conform(root, resource.kind);
+    let (api_version, kind) = (resource.api_version(), resource.kind);
+    let (change_now, copy_limit) = (change.clone(), request.server.limits.object_bytes);
+    let work = move || {
+        let mut root = document::tree(&api_version, kind.kind, meta, &payload);
+        change_now.apply(&mut root, copy_limit)?;
+        Ok(Document::conform(root, kind))
+    };
+    let length = usize::try_from(current.payload_len).unwrap_or(usize::MAX);
+    let conformed = write::off_the_workers(length, work).await??;
     let mut document = write::admit(request, conformed, write, warnings)?;
     write::fit_place(request, &mut document.meta)?;
     // Unless the patch changed it, the version is the one that was just read.
@@ -111,30 +154,5 @@ async fn apply(
     if document.meta.resource_version.is_empty() {
         document.meta.resource_version = current.version.to_string();
     }
-    Ok((document, named || patch_names_version(change)))
-}
-
-impl Change {
-    /// Whether nothing but metadata can be changed by this.
-    fn is_of_metadata(&self) -> bool {
-        match self {
-            Self::Json(patch) => patch.is_within("metadata"),
-            Self::Merge(patch) => {
-                let mut patch = patch.clone();
-                patch.open();
-                let Node::Object(members) = &patch else { return false };
-                members.iter().all(|(key, _)| key.text() == "metadata")
-            }
-        }
-    }
-}
-
-/// Whether a merge patch carries a version, even the current one.
-fn patch_names_version(change: &Change) -> bool {
-    let Change::Merge(patch) = change else { return false };
-    let mut patch = patch.clone();
-    patch.open();
-    let Some(meta) = patch.member_mut("metadata") else { return false };
-    meta.open();
-    meta.member("resourceVersion").is_some_and(|version| !version.is_null())
+    Ok((document, named || change.names_version()))
 }

@@ -3,7 +3,8 @@
 use std::time::SystemTime;
 
 use axum::body::Body;
-use bytes::{BufMut, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
+use futures::{Stream, StreamExt, stream};
 use http::{Response, StatusCode};
 use repot_storage::{Object, Store};
 use serde_json::{Value, json};
@@ -38,23 +39,31 @@ impl Include {
     }
 }
 
-/// A whole table.
-pub(super) async fn answer(
+/// A whole table. Rows with whole objects are sent as they are read.
+pub(super) fn answer(
     request: &Request<'_>,
     version: MetaVersion,
     include: Include,
     meta: &ListMeta,
     objects: Vec<Object>,
-) -> Result<Response<Body>, Status> {
-    let mut text = before_rows(request.resource, version, meta, true);
-    for (at, object) in objects.iter().enumerate() {
-        wire::put(&mut text, if at > 0 { "," } else { "" });
-        text.extend_from_slice(
-            &row(&request.server.store, request.resource, object, version, include).await?,
-        );
+) -> Response<Body> {
+    let (store, resource) = (request.server.store.clone(), request.resource.clone());
+    let mut text = before_rows(&resource, version, meta, true);
+    if include != Include::Object {
+        for (at, object) in objects.iter().enumerate() {
+            wire::put(&mut text, if at > 0 { "," } else { "" });
+            text.extend_from_slice(&short_row(&resource, object, version, include));
+        }
+        wire::put(&mut text, "]}");
+        return wire::whole(StatusCode::OK, text.freeze());
     }
-    wire::put(&mut text, "]}");
-    Ok(wire::whole(StatusCode::OK, text.freeze()))
+    let rows = stream::iter(objects).enumerate().flat_map(move |(at, object)| {
+        let comma = stream::iter((at > 0).then(|| Ok(Bytes::from_static(b","))));
+        comma.chain(long_row(&store, &resource, &object))
+    });
+    let pieces =
+        stream::iter([Ok(text.freeze())]).chain(rows).chain(stream::iter([Ok(Bytes::from_static(b"]}"))]));
+    wire::json_response(StatusCode::OK, Body::from_stream(wire::ahead(pieces)))
 }
 
 /// Everything of a table that comes before its rows. In a watch only the first table names the columns.
@@ -86,14 +95,38 @@ fn column_definitions(resource: &Resource) -> Value {
     columns.into()
 }
 
-/// One row.
-pub(super) async fn row(
-    store: &Store,
+/// One row with nothing or metadata beside its cells.
+pub(super) fn short_row(
     resource: &Resource,
     object: &Object,
     version: MetaVersion,
     include: Include,
-) -> Result<BytesMut, Status> {
+) -> BytesMut {
+    let mut text = cells(resource, object);
+    if include == Include::Metadata {
+        wire::put(&mut text, ",\"object\":");
+        text.extend_from_slice(&wire::partial(object, version));
+    }
+    wire::put(&mut text, "}");
+    text
+}
+
+/// One row with the whole object.
+pub(super) fn long_row(
+    store: &Store,
+    resource: &Resource,
+    object: &Object,
+) -> impl Stream<Item = wire::Piece> + use<> {
+    let mut text = cells(resource, object);
+    wire::put(&mut text, ",\"object\":");
+    let before = stream::iter([Ok(text.freeze())]);
+    before
+        .chain(wire::object_pieces(store, resource, object))
+        .chain(stream::iter([Ok(Bytes::from_static(b"}"))]))
+}
+
+/// The beginning of a row: its cells.
+fn cells(resource: &Resource, object: &Object) -> BytesMut {
     let meta = wire::parse_meta(object);
     let mut cells = vec![Value::from(object.key.name.as_str())];
     cells.extend(Summary::of(object).cells.iter().map(|cell| serde_json::to_value(cell).unwrap_or_default()));
@@ -102,24 +135,7 @@ pub(super) async fn row(
     let mut text = BytesMut::with_capacity(object.meta.len() + 256);
     wire::put(&mut text, "{\"cells\":");
     let _ = serde_json::to_writer((&mut text).writer(), &cells);
-    match include {
-        Include::Nothing => {}
-        Include::Metadata => {
-            wire::put(&mut text, ",\"object\":");
-            text.extend_from_slice(&wire::partial(object, version));
-        }
-        Include::Object => {
-            let payload = store.payload_bytes(object).await;
-            let payload =
-                payload.map_err(|e| crate::status::from_storage(&e, &resource.name, &object.key.name))?;
-            wire::put(&mut text, ",\"object\":");
-            text.extend_from_slice(&wire::before_stored(resource, object));
-            text.extend_from_slice(&payload);
-            wire::put(&mut text, "}");
-        }
-    }
-    wire::put(&mut text, "}");
-    Ok(text)
+    text
 }
 
 /// Time since creation, as kubectl prints it.

@@ -1,7 +1,8 @@
 //! PUT of an object, and the rules of change that patches follow too.
 
+use axum::body::Body;
 use bytes::Bytes;
-use http::StatusCode;
+use http::{Response, StatusCode};
 use repot_api::{document::Document, field::FieldError, meta::ObjectMeta};
 use repot_storage::Object;
 
@@ -91,17 +92,17 @@ pub(super) async fn replace_meta(
     expect_same(request, &meta, &before, current)?;
     inherit(&mut meta, &before);
     write::validate_meta(request, &meta, changes(&meta, &before))?;
-    rest_meta(request, dry_run, form, &meta, current).await
+    let shown = rest_meta(request, dry_run, &meta, current).await?;
+    Ok(show(request, &shown, form).await)
 }
 
-/// As [`replace_meta`], for metadata that the server itself has made.
+/// Brings metadata that has been judged, or that the server itself has made, to rest; gives what is there then.
 pub(super) async fn rest_meta(
     request: &Request<'_>,
     dry_run: bool,
-    form: Form,
     meta: &ObjectMeta,
     current: &Object,
-) -> Answer {
+) -> Result<Object, Status> {
     let store = &request.server.store;
     let text = Bytes::from(serde_json::to_vec(meta).unwrap_or_default());
     let mut shown = current.clone();
@@ -117,12 +118,23 @@ pub(super) async fn rest_meta(
         let stored = store.update_head(current, text, current.summary.clone()).await;
         shown = stored.map_err(|error| request.failed(&error))?;
     }
+    Ok(shown)
+}
+
+/// An answer with an object at rest. The change it tells of is done: where its payload cannot be read, metadata has to do.
+pub(super) async fn show(request: &Request<'_>, object: &Object, form: Form) -> Response<Body> {
     if let Form::Metadata(version) = form {
-        return Ok(wire::whole(StatusCode::OK, wire::partial(&shown, version).freeze()));
+        return wire::whole(StatusCode::OK, wire::partial(object, version).freeze());
     }
-    let pieces = wire::checked(request.server, request.resource, &shown).await;
-    let pieces = pieces.map_err(|error| request.failed(&error))?;
-    Ok(wire::sized(StatusCode::OK, wire::object_len(request.resource, &shown), pieces))
+    match wire::checked(request.server, request.resource, object).await {
+        Ok(pieces) => wire::sized(StatusCode::OK, wire::object_len(request.resource, object), pieces),
+        Err(error) => {
+            tracing::error!(%error, "the answer to a change shows no payload");
+            let mut text = wire::before_payload(request.resource, &object.meta, Some(object.version), false);
+            wire::put(&mut text, "}");
+            wire::whole(StatusCode::OK, text.freeze())
+        }
+    }
 }
 
 /// The writer has to mean the object that is there.

@@ -1,16 +1,24 @@
 //! Watches: what happens to the objects of a collection, as a stream of JSON lines.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{
+    io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use http::{HeaderValue, StatusCode, header};
 use repot_api::names::INITIAL_EVENTS_END;
 use repot_storage::{Event, Object, ResourceVersion, Store, WatchItem};
 use serde_json::json;
 use tokio::{sync::mpsc, time::Instant};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
     Answer, Request,
@@ -30,6 +38,11 @@ const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// Frames that may wait for a client before the store's own queue begins to fill.
 const FRAMES_AHEAD: usize = 4;
 
+/// A client that takes nothing for this long is let go; it comes back from where it was.
+const STALL: Duration = Duration::from_secs(30);
+/// Pieces of a line that are shorter are joined.
+const JOINED: usize = 64 << 10;
+
 /// Begins a watch.
 pub(super) async fn watch(request: Request<'_>) -> Answer {
     let form = negotiate::form(&request.call.headers, false)?;
@@ -47,22 +60,51 @@ pub(super) async fn watch(request: Request<'_>) -> Answer {
         selectors,
     };
     let (frames, receiver) = mpsc::channel(FRAMES_AHEAD);
+    let cut = Arc::new(AtomicBool::new(false));
+    let over = end_of_time(plan.until, request.server.watches_end.clone(), request.server.limits.watch_grace);
     let watcher = Watcher {
         store: request.server.store.clone(),
         resource: request.resource.clone(),
         scope: request.scope(),
         plan,
         frames,
+        cut: cut.clone(),
+        over: over.clone(),
+        _over: over.drop_guard(),
         first_table: true,
     };
-    let stop = request.server.watches_end.clone();
-    tokio::spawn(async move { watcher.run(stop).await });
-    let body = Body::from_stream(tokio_stream::wrappers::ReceiverStream::new(receiver));
+    tokio::spawn(watcher.run());
+    let lines = tokio_stream::wrappers::ReceiverStream::new(receiver).map(Ok);
+    // A line that had to be cut ends the connection with an error: a clean end would make half a line look whole.
+    let end =
+        stream::once(async move { cut.load(Ordering::Acquire).then_some(Err(io::ErrorKind::Interrupted)) });
+    let body = Body::from_stream(lines.chain(end.filter_map(std::future::ready)).map_err(io::Error::from));
     let mut response = wire::json_response(StatusCode::OK, body);
     if !matches!(form, Form::Object) {
         response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
     }
     Ok(response)
+}
+
+/// Cancelled when the watch's time is up, or when the server stops: then spread over the grace period, so that not all
+/// clients come back elsewhere at once.
+fn end_of_time(until: Instant, stop: CancellationToken, grace: Duration) -> CancellationToken {
+    let over = CancellationToken::new();
+    let token = over.clone();
+    tokio::spawn(async move {
+        let share = f32::from(uuid::Uuid::new_v4().as_bytes()[0]) / 255.0;
+        let stopped = async {
+            stop.cancelled().await;
+            tokio::time::sleep(grace.mul_f32(share)).await;
+        };
+        tokio::select! {
+            () = tokio::time::sleep_until(until) => {}
+            () = stopped => {}
+            () = token.cancelled() => {}
+        }
+        token.cancel();
+    });
+    over
 }
 
 /// Where a watch begins.
@@ -116,6 +158,8 @@ fn duration(seconds: Option<u64>) -> Duration {
 enum End {
     /// The client went away, the time is up, or the server stops: nothing more to say.
     Quiet,
+    /// In the middle of a line.
+    Cut,
     /// The client has to be told.
     Told(Status),
 }
@@ -125,24 +169,30 @@ struct Watcher {
     resource: Resource,
     scope: repot_storage::Scope,
     plan: Plan,
-    frames: mpsc::Sender<Result<Bytes, std::convert::Infallible>>,
+    frames: mpsc::Sender<Bytes>,
+    cut: Arc<AtomicBool>,
+    over: CancellationToken,
+    _over: DropGuard,
     first_table: bool,
 }
 
 type Items = Pin<Box<dyn Stream<Item = Result<WatchItem, repot_storage::Error>> + Send>>;
 
 impl Watcher {
-    async fn run(mut self, stop: CancellationToken) {
-        if let End::Told(status) = self.follow(stop).await {
-            let mut frame = BytesMut::from(&b"{\"type\":\"ERROR\",\"object\":"[..]);
-            frame.extend_from_slice(&status.to_json());
-            wire::put(&mut frame, "}\n");
-            let _ = self.frames.send(Ok(frame.freeze())).await;
+    async fn run(mut self) {
+        match self.follow().await {
+            End::Quiet => {}
+            End::Cut => self.cut.store(true, Ordering::Release),
+            End::Told(status) => {
+                let mut frame = BytesMut::from(&b"{\"type\":\"ERROR\",\"object\":"[..]);
+                frame.extend_from_slice(&status.to_json());
+                wire::put(&mut frame, "}\n");
+                let _ = self.send(frame.freeze(), false).await;
+            }
         }
     }
 
-    async fn follow(&mut self, stop: CancellationToken) -> End {
-        let until = self.plan.until;
+    async fn follow(&mut self) -> End {
         let (mut items, mut reached) = match self.open().await {
             Ok(opened) => opened,
             Err(end) => return end,
@@ -159,10 +209,8 @@ impl Watcher {
                 }
             };
             let end = tokio::select! {
-                // Between events, so that a line is never cut.
                 () = self.frames.closed() => Err(End::Quiet),
-                () = stop.cancelled() => Err(End::Quiet),
-                () = tokio::time::sleep_until(until) => Err(End::Quiet),
+                () = self.over.cancelled() => Err(End::Quiet),
                 item = items.next() => self.item(item, &mut reached).await,
                 _ = bookmark.tick() => self.bookmark(reached, false).await,
                 () = near_end => {
@@ -187,7 +235,15 @@ impl Watcher {
                 }
                 let list = store.list_cached(&self.scope, None).await.map_err(|e| self.told(&e))?;
                 for object in list.objects {
-                    let object = object.map_err(|e| self.told(&e))?;
+                    let object = match object {
+                        Ok(object) => object,
+                        // Who only asks for metadata is better served without the object than not at all.
+                        Err(error) if self.plan.form != Form::Object => {
+                            tracing::error!(%error, "object left out of a watch of metadata");
+                            continue;
+                        }
+                        Err(error) => return Err(self.told(&error)),
+                    };
                     if self.plan.selectors.matches(&object) {
                         self.event("ADDED", &object).await?;
                     }
@@ -251,36 +307,62 @@ impl Watcher {
     }
 
     async fn event(&mut self, kind: &str, object: &Object) -> Result<(), End> {
-        let mut frame = BytesMut::from(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());
+        let begin = BytesMut::from(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());
         match self.plan.form {
-            Form::Metadata(version) => frame.extend_from_slice(&wire::partial(object, version)),
+            Form::Object => {
+                let pieces = wire::object_pieces(&self.store, &self.resource, object);
+                self.line(begin, pieces, "}\n").await
+            }
+            Form::Metadata(version) => {
+                let whole = wire::partial(object, version).freeze();
+                self.line(begin, stream::iter([Ok(whole)]), "}\n").await
+            }
             Form::Table(version) => {
+                let mut begin = begin;
                 let meta = ListMeta { resource_version: object.version.to_string(), ..ListMeta::default() };
                 let first = std::mem::take(&mut self.first_table);
-                frame.extend_from_slice(&table::before_rows(&self.resource, version, &meta, first));
-                let row = table::row(&self.store, &self.resource, object, version, self.plan.include).await;
-                frame.extend_from_slice(&row.map_err(End::Told)?);
-                wire::put(&mut frame, "]}");
-            }
-            Form::Object => {
-                frame.extend_from_slice(&wire::before_stored(&self.resource, object));
-                let mut payload = self.store.payload(object);
-                while let Some(piece) = payload.next().await {
-                    let piece = piece.map_err(|e| self.told(&e))?;
-                    if frame.is_empty() {
-                        self.send(piece).await?;
-                    } else if frame.len() + piece.len() < 64 << 10 {
-                        frame.extend_from_slice(&piece);
-                    } else {
-                        self.send(frame.split().freeze()).await?;
-                        self.send(piece).await?;
-                    }
+                begin.extend_from_slice(&table::before_rows(&self.resource, version, &meta, first));
+                if self.plan.include == Include::Object {
+                    let row = table::long_row(&self.store, &self.resource, object);
+                    return self.line(begin, row, "]}}\n").await;
                 }
-                wire::put(&mut frame, "}");
+                let row = table::short_row(&self.resource, object, version, self.plan.include).freeze();
+                self.line(begin, stream::iter([Ok(row)]), "]}}\n").await
             }
         }
-        wire::put(&mut frame, "}\n");
-        self.send(frame.freeze()).await
+    }
+
+    /// One line, sent piece by piece.
+    async fn line(
+        &self,
+        mut frame: BytesMut,
+        pieces: impl Stream<Item = wire::Piece>,
+        end: &str,
+    ) -> Result<(), End> {
+        let mut pieces = std::pin::pin!(pieces);
+        let mut begun = false;
+        while let Some(piece) = pieces.next().await {
+            let piece = match piece {
+                Ok(piece) => piece,
+                Err(error) if begun => {
+                    tracing::error!(%error, "a line of a watch had to be cut");
+                    return Err(End::Cut);
+                }
+                Err(error) => return Err(self.told(&error)),
+            };
+            if frame.len() + piece.len() < JOINED {
+                frame.extend_from_slice(&piece);
+                continue;
+            }
+            if !frame.is_empty() {
+                self.send(frame.split().freeze(), begun).await?;
+                begun = true;
+            }
+            self.send(piece, begun).await?;
+            begun = true;
+        }
+        wire::put(&mut frame, end);
+        self.send(frame.freeze(), begun).await
     }
 
     async fn bookmark(&mut self, version: ResourceVersion, initial_end: bool) -> Result<(), End> {
@@ -308,10 +390,21 @@ impl Watcher {
             }
         };
         let frame = format!("{}\n", json!({"type": "BOOKMARK", "object": object}));
-        self.send(frame.into()).await
+        self.send(frame.into(), false).await
     }
 
-    async fn send(&self, frame: Bytes) -> Result<(), End> {
-        self.frames.send(Ok(frame)).await.map_err(|_| End::Quiet)
+    /// `begun`: the line has been sent in part.
+    async fn send(&self, frame: Bytes, begun: bool) -> Result<(), End> {
+        let given_up = async {
+            tokio::select! {
+                () = self.over.cancelled() => {}
+                () = tokio::time::sleep(STALL) => tracing::debug!("a watcher that takes nothing is let go"),
+            }
+        };
+        tokio::select! {
+            biased;
+            sent = self.frames.send(frame) => sent.map_err(|_| End::Quiet),
+            () = given_up => Err(if begun { End::Cut } else { End::Quiet }),
+        }
     }
 }

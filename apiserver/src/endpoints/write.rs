@@ -53,8 +53,26 @@ pub(super) async fn read_object(
         return Err(Status::unsupported_media_type("application/json"));
     }
     let body = request.server.take_body(request.call).await?;
-    let decoded = Document::decode(&body, request.resource.kind);
+    let kind = request.resource.kind;
+    let decoded = off_the_workers(body.len(), move || Document::decode(&body, kind)).await?;
     admit(request, decoded, write, warnings)
+}
+
+/// Bodies up to this size are read where the request runs.
+const LIGHT: usize = 256 << 10;
+
+/// Runs what takes milliseconds for bodies of megabytes where it keeps nobody else waiting.
+pub(super) async fn off_the_workers<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Status> {
+    if bytes <= LIGHT {
+        return Ok(work());
+    }
+    // Fails only where the work panicked; the request is then lost as it would be by a panic of its own.
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|_| Status::internal("the request could not be worked on"))
 }
 
 /// Takes over what decoding gave: unknown and duplicate fields are refused or warned of, older shapes made new.
@@ -244,8 +262,8 @@ impl Ready {
         form: Form,
     ) -> Response<Body> {
         let version = object.map(|object| object.version);
-        if let (Form::Metadata(meta_version), Some(object)) = (form, object) {
-            return wire::whole(code, wire::partial(object, meta_version).freeze());
+        if let Form::Metadata(meta_version) = form {
+            return wire::whole(code, wire::partial_of(&self.meta, version, meta_version).freeze());
         }
         let before =
             wire::before_payload(request.resource, &self.meta, version, !self.payload.is_empty()).freeze();

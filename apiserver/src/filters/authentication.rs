@@ -97,7 +97,7 @@ impl Authenticator {
             }
             // A credential that nobody vouches for is not the same as none.
             (Some(_), None) => Err(Status::unauthorized()),
-            (None, _) if standing.is_some_and(|s| !s.front_proxy) => Err(Status::unauthorized()),
+            (None, _) if standing.is_some() => Err(Status::unauthorized()),
             (None, _) if self.anonymous => Ok(User::anonymous()),
             (None, _) => Err(Status::unauthorized()),
         }
@@ -113,7 +113,7 @@ impl FrontProxy {
     fn assertion(&self, headers: &HeaderMap) -> Option<User> {
         let values = |names: &[String]| -> Vec<String> {
             let all = names.iter().flat_map(|name| headers.get_all(name.as_str()));
-            all.filter_map(|value| value.to_str().ok()).filter(|v| !v.is_empty()).map(str::to_owned).collect()
+            all.filter_map(text).filter(|v| !v.is_empty()).map(str::to_owned).collect()
         };
         let name = values(&self.username_headers).into_iter().next()?;
         let uid = values(&self.uid_headers).into_iter().next().unwrap_or_default();
@@ -126,7 +126,7 @@ impl FrontProxy {
             let lower = name.as_str().to_ascii_lowercase();
             let stripped =
                 self.extra_prefixes.iter().find_map(|p| lower.strip_prefix(&p.to_ascii_lowercase()));
-            if let (Some(key), Ok(value)) = (stripped, value.to_str()) {
+            if let (Some(key), Some(value)) = (stripped, text(value)) {
                 // Keys with characters that headers cannot carry come percent-encoded.
                 let key = percent(key, false).unwrap_or_else(|| key.to_owned());
                 extra.entry(key).or_default().push(value.to_owned());
@@ -134,6 +134,11 @@ impl FrontProxy {
         }
         extra
     }
+}
+
+/// Names are UTF-8 on the wire, not only ASCII.
+fn text(value: &http::HeaderValue) -> Option<&str> {
+    std::str::from_utf8(value.as_bytes()).ok()
 }
 
 /// No later stage may see what a client says about itself.
@@ -221,9 +226,15 @@ mod tests {
         assert_eq!(user.extra["example.com/scopes"], ["a"]);
         assert!(sent.keys().all(|name| !name.as_str().starts_with("x-remote-")));
         // Right authority, wrong name: no identity from headers, and none of its own.
-        let user =
-            w.authenticator.authenticate(&peer(&w.proxy, "other"), &mut headers()).await.expect("anonymous");
-        assert_eq!(user.name, "system:anonymous");
+        assert!(w.authenticator.authenticate(&peer(&w.proxy, "other"), &mut headers()).await.is_err());
+        let mut utf8 = headers();
+        utf8.insert(
+            "X-Remote-User",
+            http::HeaderValue::from_bytes("j\u{fc}rgen".as_bytes()).expect("a value"),
+        );
+        let proxy = peer(&w.proxy, "front-proxy-client");
+        let user = w.authenticator.authenticate(&proxy, &mut utf8).await.expect("a user");
+        assert_eq!(user.name, "j\u{fc}rgen");
     }
 
     #[tokio::test]

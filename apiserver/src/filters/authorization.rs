@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Paths that everybody may read: probes come without credentials.
-const ALWAYS_ALLOWED: &[&str] = &["/healthz", "/livez", "/readyz"];
+pub(crate) const ALWAYS_ALLOWED: &[&str] = &["/healthz", "/livez", "/readyz"];
 
 /// Decides about requests.
 pub struct Authorizer {

@@ -72,13 +72,10 @@ fn conform_at(
             let mut object = ObjectReader::new(schema);
             for (key, value) in members {
                 let Some(inner) = object.admit(key.text(), path, findings) else { continue };
-                if !value.is_null() || matches!(inner.shape, Shape::Opaque) {
-                    let value =
-                        path.within_field(key.text(), |path| conform_at(value, inner, path, findings))?;
-                    object.members.push((key, value));
-                }
+                let value = path.within_field(key.text(), |path| conform_at(value, inner, path, findings))?;
+                object.put(key, value, inner);
             }
-            Ok(Node::Object(object.members))
+            Ok(object.finish())
         }
         (Node::Array(items), Shape::List(inner, _)) => {
             let each = |(at, item)| path.within_item(at, |path| conform_at(item, inner, path, findings));
@@ -150,35 +147,67 @@ impl Path {
     }
 }
 
+/// Findings beyond this many are not kept: they would only fill answers.
+const MAX_FINDINGS: usize = 100;
+
+impl Findings {
+    fn strict(&mut self, finding: impl FnOnce() -> String) {
+        if self.strict.len() < MAX_FINDINGS {
+            self.strict.push(finding());
+        }
+    }
+
+    fn mismatch(&mut self, finding: impl FnOnce() -> String) {
+        if self.mismatches.len() < MAX_FINDINGS {
+            self.mismatches.push(finding());
+        }
+    }
+}
+
 /// The members of an object read so far.
 struct ObjectReader {
     schema: &'static Schema,
-    members: Vec<(Key, Node)>,
-    seen: std::collections::HashSet<String>,
+    members: Vec<Option<(Key, Node)>>,
+    /// Where each key stands.
+    places: std::collections::HashMap<String, usize>,
 }
 
 impl ObjectReader {
     fn new(schema: &'static Schema) -> Self {
-        Self { schema, members: Vec::new(), seen: std::collections::HashSet::new() }
+        Self { schema, members: Vec::new(), places: std::collections::HashMap::new() }
     }
 
-    /// What the member has to look like; `None`: it is unknown. Of duplicates the last one stays.
-    fn admit(&mut self, key: &str, path: &Path, findings: &mut Findings) -> Option<&'static Schema> {
+    /// What the member has to look like; `None`: it is unknown.
+    fn admit(&self, key: &str, path: &Path, findings: &mut Findings) -> Option<&'static Schema> {
         let inner = match &self.schema.shape {
             Shape::Map(inner) => *inner,
             _ => match self.schema.field(key) {
                 Some(field) => field.schema,
                 None => {
-                    findings.strict.push(format!("unknown field {:?}", path.join(key)));
+                    findings.strict(|| format!("unknown field {:?}", path.join(key)));
                     return None;
                 }
             },
         };
-        if !self.seen.insert(key.to_owned()) {
-            findings.strict.push(format!("duplicate field {:?}", path.join(key)));
-            self.members.retain(|(k, _)| k.text() != key);
+        if self.places.contains_key(key) {
+            findings.strict(|| format!("duplicate field {:?}", path.join(key)));
         }
         Some(inner)
+    }
+
+    /// Takes a member over. Of duplicates the last one stays; null means absent, but for opaque parts.
+    fn put(&mut self, key: Key, value: Node, schema: &Schema) {
+        let absent = value.is_null() && !matches!(schema.shape, Shape::Opaque);
+        let at = *self.places.entry(key.text().to_owned()).or_insert(self.members.len());
+        let member = (!absent).then_some((key, value));
+        match self.members.get_mut(at) {
+            Some(place) => *place = member,
+            None => self.members.push(member),
+        }
+    }
+
+    fn finish(self) -> Node {
+        Node::Object(self.members.into_iter().flatten().collect())
     }
 }
 
@@ -221,8 +250,8 @@ impl Reader<'_> {
     }
 
     fn mismatch<E>(self, got: &str) -> Result<Node, E> {
-        let finding = format!("{}: expected {}, got {got}", self.path.whole(), self.schema.expected());
-        self.findings.mismatches.push(finding);
+        let (path, expected) = (self.path.whole(), self.schema.expected());
+        self.findings.mismatch(|| format!("{path}: expected {expected}, got {got}"));
         Ok(Node::Raw(Raw::null()))
     }
 }
@@ -316,11 +345,9 @@ impl<'de> Visitor<'de> for Reader<'_> {
             self.path.0.push_str(&key);
             let value = map.next_value_seed(self.inner(inner))?;
             self.path.0.truncate(length);
-            if !value.is_null() || matches!(inner.shape, Shape::Opaque) {
-                object.members.push((Key::from(key), value));
-            }
+            object.put(Key::from(key), value, inner);
         }
-        Ok(Node::Object(object.members))
+        Ok(object.finish())
     }
 }
 

@@ -1,29 +1,80 @@
 //! JSON Merge Patch (RFC 7396) over trees that open only where the patch enters them.
 
-use super::node::Node;
+use std::collections::HashMap;
+
+use super::node::{Key, MAX_OPEN_DEPTH, Node};
+
+/// The patch enters the document more than [`MAX_OPEN_DEPTH`] deep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the patch goes more than {MAX_OPEN_DEPTH} levels deep")]
+pub struct TooDeep;
 
 /// Merges `patch` into `target`: objects member by member, null removes, anything else replaces.
-pub fn merge(target: &mut Node, mut patch: Node) {
+///
+/// # Errors
+/// [`TooDeep`]; the target is then to be thrown away.
+pub fn merge(target: &mut Node, patch: Node) -> Result<(), TooDeep> {
+    merge_at(target, patch, 0)
+}
+
+fn merge_at(target: &mut Node, mut patch: Node, depth: usize) -> Result<(), TooDeep> {
+    if depth > MAX_OPEN_DEPTH {
+        return Err(TooDeep);
+    }
     patch.open();
-    let Node::Object(members) = patch else {
+    let Node::Object(changes) = patch else {
         *target = patch;
-        return;
+        return Ok(());
     };
     target.open();
-    if !matches!(target, Node::Object(_)) {
-        *target = Node::object();
-    }
-    for (key, value) in members {
+    let members = match std::mem::replace(target, Node::object()) {
+        Node::Object(members) => members,
+        _ => Vec::new(),
+    };
+    let mut merged = Members::new(members);
+    for (key, value) in changes {
         if value.is_null() {
-            target.take(key.text());
-        } else if let Some(place) = target.member_mut(key.text()) {
-            merge(place, value);
+            merged.remove(key.text());
+        } else if let Some(place) = merged.find(key.text()) {
+            merge_at(place, value, depth + 1)?;
         } else {
             // Nulls inside a new object mean "absent" too, so it is merged into an empty one.
             let mut fresh = Node::object();
-            merge(&mut fresh, value);
-            target.set(key, fresh);
+            merge_at(&mut fresh, value, depth + 1)?;
+            merged.push(key, fresh);
         }
+    }
+    *target = Node::Object(merged.0.into_iter().flatten().collect());
+    Ok(())
+}
+
+/// Members that are found by key at once: a patch may name a hundred thousand.
+struct Members(Vec<Option<(Key, Node)>>, HashMap<String, Vec<usize>>);
+
+impl Members {
+    fn new(members: Vec<(Key, Node)>) -> Self {
+        let mut places = HashMap::<String, Vec<usize>>::new();
+        for (at, (key, _)) in members.iter().enumerate() {
+            places.entry(key.text().to_owned()).or_default().push(at);
+        }
+        Self(members.into_iter().map(Some).collect(), places)
+    }
+
+    /// Of duplicates the last, as JSON readers do.
+    fn find(&mut self, key: &str) -> Option<&mut Node> {
+        let at = *self.1.get(key)?.last()?;
+        self.0[at].as_mut().map(|(_, node)| node)
+    }
+
+    fn remove(&mut self, key: &str) {
+        for at in self.1.remove(key).unwrap_or_default() {
+            self.0[at] = None;
+        }
+    }
+
+    fn push(&mut self, key: Key, node: Node) {
+        self.1.entry(key.text().to_owned()).or_default().push(self.0.len());
+        self.0.push(Some((key, node)));
     }
 }
 
@@ -53,11 +104,18 @@ mod tests {
             ("[1,2]", r#"{"a":"b","c":null}"#, r#"{"a":"b"}"#),
             ("{}", r#"{"a":{"bb":{"ccc":null}}}"#, r#"{"a":{"bb":{}}}"#),
             (r#"{"a":{"n":1.50,"x":1}}"#, r#"{"a":{"x":[null]}}"#, r#"{"a":{"n":1.50,"x":[null]}}"#),
+            (r#"{"a":1,"b":2,"a":3}"#, r#"{"a":null}"#, r#"{"b":2}"#),
         ];
         for (target, patch, expected) in cases {
             let mut merged = node(target);
-            merge(&mut merged, node(patch));
+            merge(&mut merged, node(patch)).expect(patch);
             assert_eq!(merged.to_raw().bytes(), expected.as_bytes(), "{target} + {patch}");
         }
+    }
+
+    #[test]
+    fn refuses_a_patch_that_would_exhaust_the_stack() {
+        let deep = r#"{"a":"#.repeat(9000) + "1" + &"}".repeat(9000);
+        assert_eq!(merge(&mut node("{}"), node(&deep)), Err(TooDeep));
     }
 }

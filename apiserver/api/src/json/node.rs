@@ -6,6 +6,9 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use super::raw::Raw;
 
+/// Trees are not opened deeper than this: they are written, compared and dropped by recursion. Text may go deeper.
+pub const MAX_OPEN_DEPTH: usize = 100;
+
 /// A key of an object. Keys of opaque parts keep their spelling, such as `"\u0061"`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {

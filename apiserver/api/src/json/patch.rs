@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::{
     decode::{self, decode_opaque},
     node::{Key, Node},
-    pointer::{Malformed, Pointer, find, index},
+    pointer::{Effort, Malformed, Pointer, find, index},
     raw::Raw,
 };
 
@@ -23,6 +23,9 @@ pub enum Error {
     /// See [`MAX_OPERATIONS`].
     #[error("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {0}")]
     TooMany(usize),
+    /// Walking, comparing and copying would take too long.
+    #[error("the patch asks for too much work; split it, or replace the object")]
+    TooCostly,
     /// `copy` would make the document grow beyond the limit of bytes.
     #[error("the copy operations of the patch add more than {0} bytes")]
     TooMuchCopied(usize),
@@ -92,15 +95,19 @@ impl Patch {
     /// # Errors
     /// [`Error::Apply`], [`Error::TooMuchCopied`]; the tree is then to be thrown away.
     pub fn apply(&self, root: &mut Node, copy_limit: usize) -> Result<(), Error> {
-        let mut copied = 0;
+        let (mut copied, mut effort) = (0, Effort::new(Effort::ENOUGH));
         for (at, operation) in self.0.iter().enumerate() {
             if let Operation::Copy(from, _) = operation {
-                copied += find(root, &from.0).map_or(0, |node| node.to_raw().len());
+                copied += find(root, &from.0, &mut effort).map_or(0, |node| node.to_raw().len());
                 if copied > copy_limit {
                     return Err(Error::TooMuchCopied(copy_limit));
                 }
             }
-            operation.apply(root).map_err(|why| Error::Apply { at, why })?;
+            let applied = operation.apply(root, &mut effort);
+            if effort.is_spent() {
+                return Err(Error::TooCostly);
+            }
+            applied.map_err(|why| Error::Apply { at, why })?;
         }
         Ok(())
     }
@@ -136,46 +143,47 @@ fn operation(at: usize, raw: &Raw) -> Result<Operation, Error> {
 type Applied<T = ()> = Result<T, String>;
 
 impl Operation {
-    fn apply(&self, root: &mut Node) -> Applied {
+    fn apply(&self, root: &mut Node, effort: &mut Effort) -> Applied {
         match self {
-            Self::Add(path, value) => add(root, path, Node::Raw(value.clone())),
-            Self::Remove(path) => remove(root, path).map(drop),
+            Self::Add(path, value) => add(root, path, Node::Raw(value.clone()), effort),
+            Self::Remove(path) => remove(root, path, effort).map(drop),
             Self::Replace(path, value) => {
-                *place(root, path)? = Node::Raw(value.clone());
+                *place(root, path, effort)? = Node::Raw(value.clone());
                 Ok(())
             }
-            Self::Move(from, path) if from == path => place(root, from).map(drop),
+            Self::Move(from, path) if from == path => place(root, from, effort).map(drop),
             Self::Move(from, path) if from.holds(path) => {
                 Err("a value cannot be moved into itself".to_owned())
             }
             Self::Move(from, path) => {
-                let moved = remove(root, from)?;
-                add(root, path, moved)
+                let moved = remove(root, from, effort)?;
+                add(root, path, moved, effort)
             }
             Self::Copy(from, path) => {
-                let copied = place(root, from)?.clone();
-                add(root, path, copied)
+                let copied = place(root, from, effort)?.clone();
+                add(root, path, copied, effort)
             }
             Self::Test(path, value) => {
-                let found = place(root, path)?.to_raw();
+                let found = place(root, path, effort)?.to_raw();
+                effort.spend(found.len().saturating_add(value.len()).saturating_mul(8));
                 if same(&found, value) { Ok(()) } else { Err(format!("test of {} failed", show(path))) }
             }
         }
     }
 }
 
-fn place<'a>(root: &'a mut Node, path: &Pointer) -> Applied<&'a mut Node> {
-    find(root, &path.0).ok_or_else(|| format!("{} does not exist", show(path)))
+fn place<'a>(root: &'a mut Node, path: &Pointer, effort: &mut Effort) -> Applied<&'a mut Node> {
+    find(root, &path.0, effort).ok_or_else(|| format!("{} does not exist", show(path)))
 }
 
-fn add(root: &mut Node, path: &Pointer, value: Node) -> Applied {
+fn add(root: &mut Node, path: &Pointer, value: Node, effort: &mut Effort) -> Applied {
     let Some((last, parents)) = path.split_last() else {
         *root = value;
         return Ok(());
     };
     let missing = || format!("{} does not exist", show(&Pointer(parents.to_vec())));
-    let parent = find(root, parents).ok_or_else(missing)?;
-    parent.open();
+    let parent = find(root, parents, effort).ok_or_else(missing)?;
+    open(parent, effort);
     match parent {
         Node::Object(_) => parent.set(Key::from(last.to_owned()), value),
         Node::Array(items) if last == "-" => items.push(value),
@@ -189,11 +197,11 @@ fn add(root: &mut Node, path: &Pointer, value: Node) -> Applied {
     Ok(())
 }
 
-fn remove(root: &mut Node, path: &Pointer) -> Applied<Node> {
+fn remove(root: &mut Node, path: &Pointer, effort: &mut Effort) -> Applied<Node> {
     let missing = || format!("{} does not exist", show(path));
     let (last, parents) = path.split_last().ok_or("the whole document cannot be removed")?;
-    let parent = find(root, parents).ok_or_else(missing)?;
-    parent.open();
+    let parent = find(root, parents, effort).ok_or_else(missing)?;
+    open(parent, effort);
     match parent {
         Node::Array(items) => {
             let at = index(last, items.len()).ok_or_else(missing)?;
@@ -201,6 +209,16 @@ fn remove(root: &mut Node, path: &Pointer) -> Applied<Node> {
         }
         _ => parent.take(last).ok_or_else(missing),
     }
+}
+
+fn open(node: &mut Node, effort: &mut Effort) {
+    effort.spend(match node {
+        Node::Raw(raw) => raw.len(),
+        Node::Object(members) => members.len(),
+        Node::Array(items) => items.len(),
+        _ => 1,
+    });
+    node.open();
 }
 
 /// Equality as the RFC has it: by value, not by spelling.
@@ -318,5 +336,31 @@ mod tests {
         assert!(matches!(run("{}", &many), Err(Error::TooMany(_))));
         let bomb = vec![r#"{"op":"copy","from":"/a","path":"/a/-"}"#; 20].join(",");
         assert!(matches!(run(r#"{"a":[1,2,3]}"#, &format!("[{bomb}]")), Err(Error::TooMuchCopied(1000))));
+    }
+
+    #[test]
+    fn bounds_the_work_that_a_short_patch_can_ask_for() {
+        let large = format!(r#"{{"a":[{}1]}}"#, "1,".repeat(100_000));
+        let tests = vec![r#"{"op":"test","path":"","value":{}}"#; 5000].join(",");
+        let applied = run(&large, &format!(r#"[{{"op":"add","path":"/b","value":1}},{tests}]"#));
+        assert!(matches!(applied, Err(Error::Apply { at: 1, .. })));
+        let walks = vec![r#"{"op":"copy","from":"/a/0","path":"/a/0"}"#; 9000].join(",");
+        assert!(matches!(run(&large, &format!("[{walks}]")), Err(Error::TooMuchCopied(_))));
+        let passing = format!(r#"{{"op":"test","path":"/a","value":[{}1]}}"#, "1,".repeat(100_000));
+        let passing = vec![passing.as_str(); 700].join(",");
+        let applied = run(
+            &large,
+            &format!(
+                r#"[{{"op":"add","path":"/a/-","value":1}},{{"op":"remove","path":"/a/100001"}},{passing}]"#
+            ),
+        );
+        assert!(matches!(applied, Err(Error::TooCostly)));
+    }
+
+    #[test]
+    fn refuses_pointers_that_would_exhaust_the_stack() {
+        let deep = r#"{"a":"#.repeat(9000) + "1" + &"}".repeat(9000);
+        let patch = format!(r#"[{{"op":"remove","path":"{}"}}]"#, "/a".repeat(9000));
+        assert!(matches!(run(&deep, &patch), Err(Error::Syntax(_))));
     }
 }

@@ -1,11 +1,17 @@
 //! JSON Pointer (RFC 6901) over trees that open on the way.
 
-use super::node::Node;
+use super::node::{MAX_OPEN_DEPTH, Node};
 
 /// The pointer cannot be read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no JSON pointer: it must be empty or start with \"/\"")]
-pub struct Malformed(pub String);
+pub enum Malformed {
+    /// It must be empty or start with a slash.
+    #[error("{0:?} is no JSON pointer: it must be empty or start with \"/\"")]
+    Start(String),
+    /// It goes deeper than [`MAX_OPEN_DEPTH`].
+    #[error("a JSON pointer may have {MAX_OPEN_DEPTH} parts, not {0}")]
+    TooDeep(usize),
+}
 
 /// A parsed pointer: its reference tokens, unescaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +26,11 @@ impl Pointer {
         if text.is_empty() {
             return Ok(Self(Vec::new()));
         }
-        let rest = text.strip_prefix('/').ok_or_else(|| Malformed(text.to_owned()))?;
+        let rest = text.strip_prefix('/').ok_or_else(|| Malformed::Start(text.to_owned()))?;
+        let parts = rest.split('/').count();
+        if parts > MAX_OPEN_DEPTH {
+            return Err(Malformed::TooDeep(parts));
+        }
         Ok(Self(rest.split('/').map(|token| token.replace("~1", "/").replace("~0", "~")).collect()))
     }
 
@@ -37,9 +47,44 @@ impl Pointer {
     }
 }
 
-/// Walks down, opening raw text on the way. `None`: there is no such place.
-pub fn find<'a>(mut node: &'a mut Node, tokens: &[String]) -> Option<&'a mut Node> {
+/// What walks may cost in sum, in bytes looked at and members passed: about a second of work.
+#[derive(Debug)]
+pub struct Effort(u64);
+
+impl Effort {
+    /// Enough for ten thousand walks into an object of ordinary shape.
+    pub const ENOUGH: u64 = 1 << 30;
+
+    /// A fresh budget.
+    #[must_use]
+    pub fn new(most: u64) -> Self {
+        Self(most)
+    }
+
+    /// Takes some of it; `false`: it is used up.
+    pub fn spend(&mut self, cost: usize) -> bool {
+        self.0 = self.0.saturating_sub(cost as u64);
+        self.0 > 0
+    }
+
+    /// Whether it is used up.
+    #[must_use]
+    pub fn is_spent(&self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// Walks down, opening raw text on the way. `None`: there is no such place, or the effort is spent.
+pub fn find<'a>(mut node: &'a mut Node, tokens: &[String], effort: &mut Effort) -> Option<&'a mut Node> {
     for token in tokens {
+        let cost = match node {
+            Node::Raw(raw) => raw.len(),
+            Node::Object(members) => members.len(),
+            _ => 1,
+        };
+        if !effort.spend(cost) {
+            return None;
+        }
         node.open();
         node = match node {
             Node::Object(_) => node.member_mut(token)?,
