@@ -1,8 +1,10 @@
 //! Request bodies, made ahead: one object, of which only the name changes from request to request.
 
+use std::sync::OnceLock;
+
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
-use repot_tests::states::{self, Options, Payload};
+use repot_tests::states::{self, MachineState, Options, Payload};
 
 use crate::house::Side;
 
@@ -10,6 +12,14 @@ use crate::house::Side;
 const DIGITS: usize = 8;
 const PLACEHOLDER: &str = "b-00000000";
 const API_VERSION: &str = r#"{"apiVersion":""#;
+
+/// The form of machines in all bodies.
+static MACHINE_STATE: OnceLock<MachineState> = OnceLock::new();
+
+/// Chooses the form of machines in all bodies; the first choice counts.
+pub fn choose_machine_state(form: MachineState) {
+    MACHINE_STATE.get_or_init(|| form);
+}
 
 /// An object without a name of its own.
 #[derive(Clone)]
@@ -19,7 +29,8 @@ pub struct Body {
 }
 
 impl Body {
-    /// A generated ShootState of about so many bytes, for one side.
+    /// A generated ShootState of about so many bytes, for one side. Machines of a realistic one are in the form that
+    /// [`choose_machine_state`] chose.
     pub fn generate(
         side: Side,
         namespace: &str,
@@ -30,6 +41,7 @@ impl Body {
         let mut object = states::generate(&Options {
             namespace: namespace.to_owned(),
             payload,
+            machine_state: *MACHINE_STATE.get().unwrap_or(&MachineState::Gzip),
             ..Options::new("pot", bytes, rng_seed)
         })?;
         object["apiVersion"] = side.api_version().into();

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand, ValueEnum};
+use repot_tests::states::MachineState;
 use repot_tests::{Bed, binaries, tool};
 use serde_json::{Value, json};
 
@@ -52,6 +53,9 @@ struct Flags {
     /// Resident objects of 400 KB that are listed [default: 300, quick: 100]
     #[arg(long, value_name = "N")]
     objects: Option<usize>,
+    /// Form of the machine state in realistic objects: gzip as gardenlet has it, or plain JSON, which costs a CRD more
+    #[arg(long, value_enum, default_value_t = Machines::Gzip)]
+    machine_state: Machines,
     #[command(subcommand)]
     role: Option<Role>,
 }
@@ -60,6 +64,12 @@ struct Flags {
 enum Output {
     Markdown,
     Json,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Machines {
+    Gzip,
+    Plain,
 }
 
 #[derive(Subcommand)]
@@ -77,6 +87,10 @@ fn main() -> Result<()> {
     if let Some(Role::NullServer { cert, key }) = &flags.role {
         return runtime.block_on(house::serve_null(cert, key));
     }
+    body::choose_machine_state(match flags.machine_state {
+        Machines::Gzip => MachineState::Gzip,
+        Machines::Plain => MachineState::Plain,
+    });
     let repot = choose_program()?;
     let bed = Bed::new("bench")?;
     let report = runtime.block_on(bench(&bed, &flags, &repot))?;
@@ -119,6 +133,7 @@ async fn bench(bed: &Bed, flags: &Flags, repot: &PathBuf) -> Result<report::Repo
     for (name, value) in [
         ("loadAfter", proc::load().into()),
         ("versions", versions(repot).await?),
+        ("machineState", format!("{:?}", flags.machine_state).to_lowercase().into()),
         ("rounds", scale.rounds.into()),
         ("millisecondsOfARound", (scale.time.as_millis() as u64).into()),
         ("residentObjects", format!("{objects} of {RESIDENT_BYTES} bytes").into()),
