@@ -45,17 +45,23 @@ impl Engine {
     }
 
     fn sweep(&self, garbage: &mut Garbage) -> Result<()> {
-        let floor = self.floor().0;
         let mut from = layout::after(self.meta_number("swept")?);
         while !self.is_stopping() {
-            let entries = self.entries(from, floor)?;
-            let Some(last) = entries.last() else { return Ok(()) };
-            // Entries of the last revision may be left over for the next batch.
-            let done = if entries.len() < BATCH_ENTRIES { floor } else { last.revision - 1 };
-            from = layout::place(last.revision, last.seq.saturating_add(1));
-            self.remove(&entries, done, garbage)?;
+            let Some(next) = self.sweep_batch(from, garbage)? else { return Ok(()) };
+            from = next;
         }
         Ok(())
+    }
+
+    /// Works off one batch; where the next one begins, or none where nothing is left.
+    fn sweep_batch(&self, from: [u8; 12], garbage: &mut Garbage) -> Result<Option<[u8; 12]>> {
+        let floor = self.floor().0;
+        let entries = self.entries(from, floor)?;
+        let Some(last) = entries.last() else { return Ok(None) };
+        // Entries of the last revision may be left over for the next batch.
+        let done = if entries.len() < BATCH_ENTRIES { floor } else { last.revision - 1 };
+        self.remove(&entries, done, garbage)?;
+        Ok(Some(layout::place(last.revision, last.seq.saturating_add(1))))
     }
 
     fn entries(&self, from: [u8; 12], floor: u64) -> Result<Vec<Entry>> {
@@ -133,4 +139,58 @@ impl Engine {
 
 fn worthwhile(garbage: u64, keyspace: &Keyspace) -> bool {
     garbage >= WORTHWHILE && garbage >= keyspace.disk_space() / 8
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use tokio::sync::watch;
+
+    use super::{
+        super::{
+            super::{Op, Txn},
+            Options,
+            commit::Committer,
+        },
+        *,
+    };
+
+    fn len(keyspace: &Keyspace) -> usize {
+        keyspace.iter().count()
+    }
+
+    /// Overwrites 90 keys with small and large values ten times, and removes a third of them: 930 entries of the log.
+    fn mk_history(engine: &std::sync::Arc<Engine>) {
+        let (newest, _) = watch::channel(Revision(0));
+        let mut committer = Committer::new(std::sync::Arc::clone(engine), newest, 0);
+        let key = |index: usize| format!("/k/{index}").into();
+        for round in 0..10 {
+            let value = |index: usize| vec![round; if index % 9 == 0 { layout::SMALL } else { 1 }].into();
+            let ops = (0..90).map(|index| Op::Put(key(index), value(index))).collect();
+            assert!(committer.commit(vec![Txn { compares: vec![], ops }])[0].is_ok());
+        }
+        let ops = (0..90).step_by(3).map(|index| Op::Delete(key(index))).collect();
+        assert!(committer.commit(vec![Txn { compares: vec![], ops }])[0].is_ok());
+    }
+
+    #[test]
+    fn nothing_superseded_is_left_after_a_compaction_that_was_interrupted() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = std::sync::Arc::new(Engine::open(dir.path(), &Options::default()).unwrap());
+        mk_history(&engine);
+        let newest = engine.newest();
+        engine.raise_floor(newest).unwrap();
+        let begin = layout::after(0);
+        let next = engine.sweep_batch(begin, &mut Garbage::default()).unwrap();
+        assert!(next.is_some() && len(&engine.log) == 930 - BATCH_ENTRIES, "one batch, and not all");
+        drop(engine);
+
+        let engine = Engine::open(dir.path(), &Options::default()).unwrap();
+        assert_eq!((engine.newest(), engine.floor()), (newest, newest));
+        engine.compact(newest).unwrap();
+        // Sixty keys are alive, none of them large: every ninth is among those that were removed.
+        assert_eq!([&engine.log, &engine.versions, &engine.values].map(len), [0, 60, 0]);
+        drop(engine);
+        assert_eq!(Engine::open(dir.path(), &Options::default()).unwrap().newest(), newest);
+    }
 }
