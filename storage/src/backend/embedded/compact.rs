@@ -165,7 +165,8 @@ mod tests {
         let mut committer = Committer::new(std::sync::Arc::clone(engine), newest, 0);
         let key = |index: usize| format!("/k/{index}").into();
         for round in 0..10 {
-            let value = |index: usize| vec![round; if index % 9 == 0 { layout::SMALL } else { 1 }].into();
+            let value =
+                |index: usize| vec![round; if index.is_multiple_of(9) { layout::SMALL } else { 1 }].into();
             let ops = (0..90).map(|index| Op::Put(key(index), value(index))).collect();
             assert!(committer.commit(vec![Txn { compares: vec![], ops }])[0].is_ok());
         }

@@ -89,7 +89,8 @@ impl Tables {
         Database::builder(store)
             .cache_size(options.cache_bytes)
             .max_journaling_size(64 << 20)
-            .worker_threads(2)
+            // One: with more, the first spins for as long as the others merge, and takes a core from requests.
+            .worker_threads(1)
             .manual_journal_persist(true)
             .open()
     }

@@ -20,6 +20,8 @@ const FIRST_KEYS: usize = 16;
 const MOST_KEYS: usize = 1000;
 /// Keys without values that are fetched at once.
 const MOST_BARE_KEYS: usize = 10_000;
+/// How often a page is begun, where compaction overtakes it.
+const PAGE_ATTEMPTS: usize = 10;
 /// Bytes of values to aim for in one answer.
 const AIM_BYTES: usize = 4 << 20;
 
@@ -57,8 +59,22 @@ impl Etcd {
         self.link.call(Kind::Read, get).await
     }
 
-    /// A page of keys, in as many fetches as its bytes ask for: etcd bounds an answer by keys alone.
+    /// A page of keys.
     pub(super) async fn page(&self, request: &RangeRequest) -> Result<Page> {
+        let mut attempt = 1;
+        loop {
+            match self.page_once(request).await {
+                Ok(page) => return Ok(page),
+                // Nobody asked for the revision that the page began with, so it may as well begin again.
+                Err(Failure::Compacted) if request.at.is_none() && attempt < PAGE_ATTEMPTS => attempt += 1,
+                Err(failure) => return Err(self.read_error(failure, request.at).await),
+            }
+        }
+    }
+
+    /// A page in as many fetches as its bytes ask for: etcd bounds an answer by keys alone. All are made at the revision
+    /// of the first.
+    async fn page_once(&self, request: &RangeRequest) -> Result<Page, Failure> {
         let (mut start, end) = self.prefix.range(&request.keys);
         let mut page = Page { kvs: Vec::new(), revision: request.at.unwrap_or_default(), more: false };
         let (mut at, mut bytes, mut count) = (request.at, 0, first_count(request));
@@ -69,21 +85,20 @@ impl Etcd {
                 asking = asking.with_keys_only();
             }
             let answer = match self.fetch(start.clone(), asking).await {
-                Ok(answer) => answer.0,
+                Ok(answer) => answer,
                 Err(Failure::AnswerTooLarge) if asked > 1 => {
                     count = asked / 4 + 1;
                     continue;
                 }
-                Err(failure) => return Err(self.read_error(failure, request.at).await),
+                Err(failure) => return Err(failure),
             };
             if at.is_none() {
-                // The rest of the page is read at the revision of its beginning.
-                let seen = answer.header.map_or(0, |header| header.revision);
-                page.revision = Revision(u64::try_from(seen).unwrap_or(0));
+                page.revision = revision(answer.header());
                 at = Some(page.revision);
             }
-            let fetched = answer.kvs.len();
-            for found in answer.kvs {
+            let (more, fetched) = (answer.more(), answer.0.kvs);
+            let next = fetched.last().map(|last| [&last.key[..], &[0]].concat());
+            for found in fetched {
                 if is_full(request, page.kvs.len(), bytes) {
                     page.more = true;
                     return Ok(page);
@@ -91,12 +106,11 @@ impl Etcd {
                 bytes += found.value.len();
                 page.kvs.push(self.prefix.strip(found));
             }
-            let Some(last) = page.kvs.last().filter(|_| answer.more && fetched > 0) else { return Ok(page) };
-            if is_full(request, page.kvs.len(), bytes) {
-                page.more = true;
-                return Ok(page);
+            page.more = more && is_full(request, page.kvs.len(), bytes);
+            match next.filter(|_| more && !page.more) {
+                Some(next) => start = next,
+                None => return Ok(page),
             }
-            start = [&self.prefix.add(&last.key)[..], &[0]].concat();
             count = next_count(request, page.kvs.len(), bytes, asked);
         }
     }
