@@ -135,6 +135,7 @@ impl Call {
             return Err(Status::too_large(limit));
         }
         let mut body = std::mem::take(self.body.get_mut());
+        // At once, and not by doubling; a client that only announced so much has not sent it yet.
         let mut whole = BytesMut::new();
         let mut first = None::<Bytes>;
         while let Some(frame) = body.frame().await {

@@ -298,8 +298,9 @@ fn gather(pieces: Vec<Bytes>) -> Vec<Bytes> {
 
 fn digest(segments: &[Bytes]) -> String {
     let mut hasher = blake3::Hasher::new();
-    for segment in segments {
-        hasher.update(segment);
+    // Many small segments are slow to hash one by one.
+    for piece in gather(segments.to_vec()) {
+        hasher.update(&piece);
     }
     hasher.finalize().to_hex()[..32].to_owned()
 }

@@ -33,6 +33,11 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
+    /// The same bytes as one slice: many small slices are slow to hash, and compression wants one anyway.
+    pub fn joined(self) -> Self {
+        Self { parts: vec![super::joined(&self.parts)], len: self.len }
+    }
+
     fn push(&mut self, part: Bytes) {
         self.len += part.len();
         self.parts.push(part);
@@ -98,18 +103,20 @@ impl Splitter<'_> {
 }
 
 fn cuts(segment: &[u8], key: &[u8; 32]) -> impl Iterator<Item = Range<usize>> {
-    let seed = u64::from_le_bytes([key[0], key[1], key[2], key[3], key[4], key[5], key[6], key[7]]);
-    FastCDC::with_level_and_seed(segment, MIN, AVERAGE, MAX, Normalization::Level1, seed)
+    FastCDC::with_level_and_seed(segment, MIN, AVERAGE, MAX, Normalization::Level1, seed(key))
         .map(|cut| cut.offset..cut.offset + cut.length)
 }
 
-/// True with a chance of `length / (AVERAGE - MIN)`, decided by the content alone.
+/// True with a chance of `length / (AVERAGE - MIN)`, decided by the content alone. A quick hash will do: nobody but the
+/// length of chunks tells what it said, and it is seeded.
 fn ends_pack(segment: &[u8], key: &[u8; 32]) -> bool {
-    let hash = blake3::keyed_hash(key, segment);
-    let bytes = hash.as_bytes();
-    let draw = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    let draw = xxhash_rust::xxh3::xxh3_64_with_seed(segment, seed(key)) >> 32;
     let chance = segment.len() as u64 * u64::from(u32::MAX) / (AVERAGE - MIN) as u64;
-    u64::from(draw) < chance
+    draw < chance
+}
+
+fn seed(key: &[u8; 32]) -> u64 {
+    u64::from_le_bytes([key[0], key[1], key[2], key[3], key[4], key[5], key[6], key[7]])
 }
 
 #[cfg(test)]

@@ -34,7 +34,8 @@ pub(crate) fn prepare(key: &DataKey, payload: &[Bytes]) -> Prepared {
     }
     let (cutting, naming) = (key.cutting(), key.naming());
     let pieces = chunk::split(payload, &cutting);
-    Prepared::Pieces(pieces.into_iter().map(|piece| (chunk::hash(&naming, &piece.parts), piece)).collect())
+    let pieces = pieces.into_iter().map(Piece::joined);
+    Prepared::Pieces(pieces.map(|piece| (chunk::hash(&naming, &piece.parts), piece)).collect())
 }
 
 /// What of a payload is new.

@@ -6,5 +6,6 @@ mod etcd_values;
 mod identity;
 mod kills;
 mod lifecycle;
+mod reads;
 mod secrecy;
 mod world;

@@ -94,7 +94,7 @@ impl World {
         if response.status() != 200 {
             bail!("the watch answered {}", response.status())
         }
-        Ok(Watch { response, read: BytesMut::new() })
+        Ok(Watch::new(response))
     }
 }
 
@@ -105,6 +105,22 @@ pub struct Watch {
 }
 
 impl Watch {
+    /// What answers with a watch.
+    pub fn new(response: reqwest::Response) -> Self {
+        Self { response, read: BytesMut::new() }
+    }
+
+    /// Everything up to a clean end.
+    pub async fn rest(&mut self) -> Result<Vec<u8>> {
+        let read = async {
+            while let Some(chunk) = self.response.chunk().await? {
+                self.read.extend_from_slice(&chunk);
+            }
+            Ok(std::mem::take(&mut self.read).to_vec())
+        };
+        timeout(EVENT_DEADLINE, read).await.context("the watch did not end")?
+    }
+
     /// The next event.
     pub async fn next(&mut self) -> Result<Value> {
         timeout(EVENT_DEADLINE, self.line()).await.context("no event came")?
