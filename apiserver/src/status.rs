@@ -7,10 +7,13 @@ use serde::Serialize;
 
 use crate::resource::GroupResource;
 
-/// A failure as the client will see it.
-#[derive(Clone, Debug, Serialize, thiserror::Error)]
-#[error("{message}")]
-pub struct Status {
+/// A failure as the client will see it. Boxed: it is the error of almost everything here, and rare.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{}", .0.message)]
+pub struct Status(Box<Wire>);
+
+#[derive(Clone, Debug, Serialize)]
+struct Wire {
     kind: &'static str,
     #[serde(rename = "apiVersion")]
     api_version: &'static str,
@@ -62,7 +65,7 @@ fn is_zero(number: &u32) -> bool {
 
 impl Status {
     fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
-        Self {
+        Self(Box::new(Wire {
             kind: "Status",
             api_version: "v1",
             metadata: ListMeta::default(),
@@ -71,11 +74,11 @@ impl Status {
             reason,
             details: None,
             code: code.as_u16(),
-        }
+        }))
     }
 
     fn about(mut self, resource: &GroupResource, name: &str) -> Self {
-        let details = self.details.get_or_insert_default();
+        let details = self.0.details.get_or_insert_default();
         details.group.clone_from(&resource.group);
         details.kind.clone_from(&resource.resource);
         details.name = name.to_owned();
@@ -84,25 +87,25 @@ impl Status {
 
     fn cause(mut self, reason: &'static str, message: impl Into<String>, field: impl Into<String>) -> Self {
         let cause = StatusCause { reason, message: message.into(), field: field.into() };
-        self.details.get_or_insert_default().causes.push(cause);
+        self.0.details.get_or_insert_default().causes.push(cause);
         self
     }
 
     fn retry_after(mut self, seconds: u32) -> Self {
-        self.details.get_or_insert_default().retry_after_seconds = seconds;
+        self.0.details.get_or_insert_default().retry_after_seconds = seconds;
         self
     }
 
     /// The HTTP code.
     #[must_use]
     pub fn code(&self) -> StatusCode {
-        StatusCode::from_u16(self.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+        StatusCode::from_u16(self.0.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
     /// The machine-readable reason.
     #[must_use]
     pub fn reason(&self) -> &'static str {
-        self.reason
+        self.0.reason
     }
 
     /// The whole answer.
@@ -114,7 +117,7 @@ impl Status {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-        let seconds = self.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+        let seconds = self.0.details.as_ref().map_or(0, |details| details.retry_after_seconds);
         if seconds > 0 {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
@@ -124,7 +127,7 @@ impl Status {
     /// As JSON, for bodies and for ERROR events.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
-        serde_json::to_vec(self).unwrap_or_default()
+        serde_json::to_vec(&self.0).unwrap_or_default()
     }
 }
 
@@ -202,7 +205,7 @@ impl Status {
 
     pub(crate) fn expired(message: impl Into<String>, token: Option<String>) -> Self {
         let mut status = Self::new(StatusCode::GONE, "Expired", message);
-        status.metadata.token = token;
+        status.0.metadata.token = token;
         status
     }
 

@@ -29,12 +29,16 @@ pub enum Namespaces {
     /// There is no cluster: every namespace counts as existing.
     Any,
     /// Followed by a watch; asked for directly where the watch does not know.
-    Cluster {
-        /// For direct questions.
-        api: Api<Namespace>,
-        /// What the watch has seen.
-        seen: reflector::Store<Namespace>,
-    },
+    Cluster(Box<Cluster>),
+}
+
+/// The namespaces of a cluster.
+#[derive(Clone)]
+pub struct Cluster {
+    /// For direct questions.
+    api: Api<Namespace>,
+    /// What the watch has seen.
+    seen: reflector::Store<Namespace>,
 }
 
 impl Namespaces {
@@ -52,7 +56,7 @@ impl Namespaces {
                 }
             }
         });
-        Self::Cluster { api, seen }
+        Self::Cluster(Box::new(Cluster { api, seen }))
     }
 
     /// What is known of a namespace.
@@ -60,7 +64,8 @@ impl Namespaces {
     /// # Errors
     /// 500 when nobody could tell.
     pub async fn state(&self, name: &str) -> Result<NamespaceState, Status> {
-        let Self::Cluster { api, seen } = self else { return Ok(NamespaceState::Active) };
+        let Self::Cluster(cluster) = self else { return Ok(NamespaceState::Active) };
+        let Cluster { api, seen } = cluster.as_ref();
         if let Some(namespace) = seen.get(&reflector::ObjectRef::new(name)) {
             return Ok(state(&namespace));
         }

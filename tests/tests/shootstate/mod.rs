@@ -1,6 +1,7 @@
 //! ShootState as its users meet it: by kubectl and by plain HTTP, directly and behind a real kube-apiserver.
 
 mod bad_input;
+mod costs;
 mod damage;
 mod etcd_values;
 mod identity;
