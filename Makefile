@@ -16,7 +16,7 @@ test: tools
 	$(CARGO) fmt --all --check
 	$(MAKE) testbed
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	$(CARGO) build --locked --workspace
+	$(CARGO) build --locked --workspace --all-targets
 	$(CARGO) test --locked --workspace
 
 # Repot beside a CRD on this machine, about ten minutes: make bench BENCH="--quick --output json" (all options: BENCH=--help).

@@ -139,3 +139,35 @@ fn objects_need_a_namespace_that_lives() {
         Ok(())
     });
 }
+
+#[test]
+fn a_new_serving_certificate_is_taken_up_while_connections_live() {
+    run(async |bed| {
+        let mut world = World::garden(bed).await?;
+        let proxy = garden(&world)?.pki().client.client("admin", &["system:masters"])?;
+        let server = world.repot().url().replace("127.0.0.1", "localhost");
+        let ca_pem = garden(&world)?.pki().serving.pem();
+        let access = Access { server, ca_pem, credential: Credential::Certificate(proxy) };
+        let shown = async |api: &Api| -> Result<Vec<u8>> {
+            let response = api.request(Method::GET, "/readyz").send().await?;
+            let info = response.extensions().get::<reqwest::tls::TlsInfo>().context("no TLS")?;
+            Ok(info.peer_certificate().context("no certificate")?.to_vec())
+        };
+        let client = || Api::build(&access, reqwest::Client::builder().tls_info(true));
+        let old = client()?;
+        let before = shown(&old).await?;
+        let fresh = garden(&world)?.pki().serve("repot-system", "repot-apiserver")?;
+        let dir = bed.path().join("repot-config");
+        ensure!(dir.join("serving.crt").exists(), "the serving certificate is elsewhere");
+        // For a moment certificate and key do not fit; the server has to keep the old pair then.
+        fresh.write(&dir, "serving")?;
+        until("the new certificate", Duration::from_secs(60), async || {
+            ensure!(shown(&client()?).await? != before, "the old one is served");
+            Ok(())
+        })
+        .await?;
+        ensure!(shown(&old).await? == before, "the old connection was dropped");
+        ensure!(world.api.get(&collection("default")).await?.status == 200, "the front server lost its way");
+        Ok(())
+    });
+}
