@@ -38,7 +38,9 @@ pub fn profile_dir() -> Result<PathBuf> {
 /// Cargo's target directory: the test executable is `<target>/<profile>/deps/<name>`.
 fn target_dir() -> PathBuf {
     let executable = env::current_exe().unwrap_or_default();
-    let above = executable.ancestors().find(|dir| dir.join("CACHEDIR.TAG").is_file());
+    // Cargo marks the directory, unless somebody made it before cargo did; then its name has to tell.
+    let is_target = |dir: &&Path| dir.join("CACHEDIR.TAG").is_file() || dir.ends_with("target");
+    let above = executable.ancestors().find(is_target);
     above.map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"), Path::to_owned)
 }
 

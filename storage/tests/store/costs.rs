@@ -1,10 +1,9 @@
-//! What a write costs, in bytes and requests; and, on request, what reads cost in time.
+//! What a write costs, in bytes and requests.
 
-use std::{io::Write, time::Instant};
+use std::io::Write;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use flate2::{Compression, write::GzEncoder};
-use futures::StreamExt;
 
 use super::{spy::Spy, *};
 
@@ -112,49 +111,4 @@ async fn a_changed_head_costs_no_chunk(lab: &Lab) {
     assert!(spy.bytes() < 4000, "{}", spy.bytes());
     assert!(store.payload_bytes(&object).await.unwrap() == payload[0]);
     store.close().await;
-}
-
-/// Milliseconds in the middle of the measured.
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
-}
-
-/// Prints figures; run by name with `--ignored --nocapture`.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "measures time and proves nothing"]
-async fn figures() {
-    for (place, lab) in [("embedded", Lab::embedded().await), ("etcd", Lab::etcd().await)] {
-        let store = lab.open().await;
-        for (what, payload, rounds) in [
-            ("10 MiB text", mk_machines(1, 10 << 20), 9),
-            ("10 MiB noise", mk_noise(1, 10 << 20), 9),
-            ("400 KB text", mk_machines(2, 400_000), 40),
-            ("2 KB text", mk_machines(3, 2000), 40),
-        ] {
-            let mut times: [Vec<f64>; 4] = Default::default();
-            for round in 0..rounds {
-                let key = mk_key(&format!("{}-{round}", what.replace(" ", "-").to_lowercase()));
-                let draft = mk_draft(Uuid::from_u128(round), what, vec![payload.clone()]);
-                let begin = Instant::now();
-                store.create(&key, draft).await.unwrap();
-                times[0].push(begin.elapsed().as_secs_f64() * 1e3);
-                let begin = Instant::now();
-                let object = store.get(&key).await.unwrap().unwrap();
-                times[1].push(begin.elapsed().as_secs_f64() * 1e3);
-                let begin = Instant::now();
-                assert_eq!(store.payload_bytes(&object).await.unwrap().len(), payload.len());
-                times[2].push(begin.elapsed().as_secs_f64() * 1e3);
-                let begin = Instant::now();
-                let len = store.payload(&object).fold(0, async |len, piece| len + piece.unwrap().len()).await;
-                assert_eq!(len, payload.len());
-                times[3].push(begin.elapsed().as_secs_f64() * 1e3);
-            }
-            let [create, head, whole, stream] = times.map(median);
-            println!(
-                "{place} {what}: create {create:.2} ms, get {head:.2}, whole {whole:.2}, stream {stream:.2}"
-            );
-        }
-        store.close().await;
-    }
 }
