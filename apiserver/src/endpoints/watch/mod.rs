@@ -1,5 +1,7 @@
 //! Watches: what happens to the objects of a collection, as a stream of JSON lines.
 
+mod lines;
+
 use std::{
     io,
     pin::Pin,
@@ -14,34 +16,22 @@ use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use http::{HeaderValue, StatusCode, header};
-use repot_api::names::INITIAL_EVENTS_END;
 use repot_storage::{Event, Object, ResourceVersion, Store, WatchItem};
-use serde_json::json;
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{
-    Answer, Request,
-    options::Selectors,
-    resource_version,
-    table::{self, Include},
-};
+use super::{Answer, Request, options::Selectors, resource_version, table::Include};
 use crate::{
     negotiate::{self, Form},
     resource::Resource,
     status::{Status, from_storage},
-    wire::{self, ListMeta},
+    wire,
 };
 
 /// How often a watch on which nothing happens says how far it has come.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// Frames that may wait for a client before the store's own queue begins to fill.
 const FRAMES_AHEAD: usize = 4;
-
-/// A client that takes nothing for this long is let go; it comes back from where it was.
-const STALL: Duration = Duration::from_secs(30);
-/// Pieces of a line that are shorter are joined.
-const JOINED: usize = 64 << 10;
 
 /// Begins a watch.
 pub(super) async fn watch(request: Request<'_>) -> Answer {
@@ -303,108 +293,6 @@ impl Watcher {
                 before.version = event.version;
                 self.event("DELETED", &before).await
             }
-        }
-    }
-
-    async fn event(&mut self, kind: &str, object: &Object) -> Result<(), End> {
-        let begin = BytesMut::from(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());
-        match self.plan.form {
-            Form::Object => {
-                let pieces = wire::object_pieces(&self.store, &self.resource, object);
-                self.line(begin, pieces, "}\n").await
-            }
-            Form::Metadata(version) => {
-                let whole = wire::partial(object, version).freeze();
-                self.line(begin, stream::iter([Ok(whole)]), "}\n").await
-            }
-            Form::Table(version) => {
-                let mut begin = begin;
-                let meta = ListMeta { resource_version: object.version.to_string(), ..ListMeta::default() };
-                let first = std::mem::take(&mut self.first_table);
-                begin.extend_from_slice(&table::before_rows(&self.resource, version, &meta, first));
-                if self.plan.include == Include::Object {
-                    let row = table::long_row(&self.store, &self.resource, object);
-                    return self.line(begin, row, "]}}\n").await;
-                }
-                let row = table::short_row(&self.resource, object, version, self.plan.include).freeze();
-                self.line(begin, stream::iter([Ok(row)]), "]}}\n").await
-            }
-        }
-    }
-
-    /// One line, sent piece by piece.
-    async fn line(
-        &self,
-        mut frame: BytesMut,
-        pieces: impl Stream<Item = wire::Piece>,
-        end: &str,
-    ) -> Result<(), End> {
-        let mut pieces = std::pin::pin!(pieces);
-        let mut begun = false;
-        while let Some(piece) = pieces.next().await {
-            let piece = match piece {
-                Ok(piece) => piece,
-                Err(error) if begun => {
-                    tracing::error!(%error, "a line of a watch had to be cut");
-                    return Err(End::Cut);
-                }
-                Err(error) => return Err(self.told(&error)),
-            };
-            if frame.len() + piece.len() < JOINED {
-                frame.extend_from_slice(&piece);
-                continue;
-            }
-            if !frame.is_empty() {
-                self.send(frame.split().freeze(), begun).await?;
-                begun = true;
-            }
-            self.send(piece, begun).await?;
-            begun = true;
-        }
-        wire::put(&mut frame, end);
-        self.send(frame.freeze(), begun).await
-    }
-
-    async fn bookmark(&mut self, version: ResourceVersion, initial_end: bool) -> Result<(), End> {
-        if !self.plan.bookmarks {
-            return Ok(());
-        }
-        let annotations = if initial_end { json!({INITIAL_EVENTS_END: "true"}) } else { json!(null) };
-        let mut meta = json!({"resourceVersion": version.to_string(), "creationTimestamp": null});
-        if initial_end {
-            meta["annotations"] = annotations;
-        }
-        let object = match self.plan.form {
-            Form::Object => {
-                json!({"kind": self.resource.kind.kind, "apiVersion": self.resource.api_version(), "metadata": meta})
-            }
-            Form::Metadata(v) => {
-                json!({"kind": "PartialObjectMetadata", "apiVersion": v.api_version(), "metadata": meta})
-            }
-            Form::Table(v) => {
-                let object =
-                    json!({"kind": "PartialObjectMetadata", "apiVersion": v.api_version(), "metadata": meta});
-                let list = json!({"resourceVersion": version.to_string()});
-                let row = json!({"cells": [], "object": object});
-                json!({"kind": "Table", "apiVersion": v.api_version(), "metadata": list, "columnDefinitions": [], "rows": [row]})
-            }
-        };
-        let frame = format!("{}\n", json!({"type": "BOOKMARK", "object": object}));
-        self.send(frame.into(), false).await
-    }
-
-    /// `begun`: the line has been sent in part.
-    async fn send(&self, frame: Bytes, begun: bool) -> Result<(), End> {
-        let given_up = async {
-            tokio::select! {
-                () = self.over.cancelled() => {}
-                () = tokio::time::sleep(STALL) => tracing::debug!("a watcher that takes nothing is let go"),
-            }
-        };
-        tokio::select! {
-            biased;
-            sent = self.frames.send(frame) => sent.map_err(|_| End::Quiet),
-            () = given_up => Err(if begun { End::Cut } else { End::Quiet }),
         }
     }
 }
