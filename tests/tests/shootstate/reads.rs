@@ -243,12 +243,12 @@ fn forms_are_those_that_were_asked_for() {
 fn kubectl_replaces_edits_and_watches() {
     run(async |bed| {
         let world = World::dev(bed).await?;
-        world.create(&small("k", &json!({"n": 1}))).await?;
+        world.create(&small("k", &json!({"count": 1}))).await?;
         let mut object = world.kubectl.run(["get", "shootstate", "k", "-o", "json"]).await?.json()?;
-        object["spec"]["extensions"][0]["state"]["n"] = json!(2);
+        object["spec"]["extensions"][0]["state"]["count"] = json!(2);
         world.kubectl.run_with(["replace", "-f", "-"], object.to_string().as_bytes()).await?.text()?;
         let editor = bed.path().join("editor.sh");
-        std::fs::write(&editor, "#!/bin/sh\nsed -i 's/ n: 2/ n: 3/' \"$1\"\n")?;
+        std::fs::write(&editor, "#!/bin/sh\nsed -i 's/count: 2/count: 3/' \"$1\"\n")?;
         std::fs::set_permissions(&editor, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
         let mut edit = world.kubectl.command(["edit", "shootstate", "k"]);
         edit.env("EDITOR", &editor);
@@ -256,7 +256,7 @@ fn kubectl_replaces_edits_and_watches() {
         ensure!(said.contains("edited"), "kubectl said {said}");
         let read = world.api.get(&path("k")).await?.ok()?;
         ensure!(
-            read["spec"]["extensions"][0]["state"]["n"] == 3 && read["metadata"]["generation"] == 3,
+            read["spec"]["extensions"][0]["state"]["count"] == 3 && read["metadata"]["generation"] == 3,
             "{read}"
         );
         world
