@@ -39,6 +39,12 @@ impl Values {
         self.call("deleterange", &json!({"key": STANDARD.encode(key)})).await.map(drop)
     }
 
+    /// Forgets all history before now.
+    pub async fn compact(&self) -> Result<()> {
+        let now = self.call("range", &json!({"key": STANDARD.encode("x")})).await?;
+        self.call("compaction", &json!({"revision": now["header"]["revision"]})).await.map(drop)
+    }
+
     async fn call(&self, method: &str, body: &Value) -> Result<Value> {
         let request = self.client.post(format!("{}/v3/kv/{method}", self.url)).json(body);
         Ok(request.send().await?.error_for_status()?.json().await?)

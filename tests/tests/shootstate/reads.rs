@@ -192,13 +192,18 @@ fn a_watch_ends_in_time_and_at_a_stop_without_a_cut_line() {
 #[test]
 fn too_old_a_version_is_told_as_expired() {
     run(async |bed| {
-        let world = World::dev(bed).await?;
-        fill(&world, 1).await?;
-        // No server has a history before its first version.
-        let mut events = watch(&world, "&resourceVersion=1", "application/json").await?;
+        let mut world = World::garden_on_etcd(bed).await?;
+        let created = world.create(&small("old", &json!(1))).await?;
+        let version = created["metadata"]["resourceVersion"].as_str().context("a version")?;
+        world.create(&small("newer", &json!(1))).await?;
+        super::etcd_values::Values::new(world.etcd.as_mut().context("etcd")?)?.compact().await?;
+        let exact = format!("?resourceVersion={version}&resourceVersionMatch=Exact");
+        let list = get(&world, &exact, "application/json").await?;
+        ensure!(list.status == 410 && list.json()?["reason"] == "Expired", "{list}");
+        let mut events = watch(&world, &format!("&resourceVersion={version}"), "application/json").await?;
         let event = events.next().await?;
-        let known = event["type"] == "ADDED" || (event["type"] == "ERROR" && event["object"]["code"] == 410);
-        ensure!(known, "{event}");
+        ensure!(event["type"] == "ERROR" && event["object"]["code"] == 410, "{event}");
+        ensure!(event["object"]["reason"] == "Expired", "{event}");
         Ok(())
     });
 }
