@@ -195,7 +195,9 @@ fn too_old_a_version_is_told_as_expired() {
         let mut world = World::garden_on_etcd(bed).await?;
         let created = world.create(&small("old", &json!(1))).await?;
         let version = created["metadata"]["resourceVersion"].as_str().context("a version")?;
+        // Two: what the revision of the compaction itself did can still be told.
         world.create(&small("newer", &json!(1))).await?;
+        world.create(&small("newest", &json!(1))).await?;
         super::etcd_values::Values::new(world.etcd.as_mut().context("etcd")?)?.compact().await?;
         let exact = format!("?resourceVersion={version}&resourceVersionMatch=Exact");
         let list = get(&world, &exact, "application/json").await?;
