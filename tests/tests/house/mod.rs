@@ -7,6 +7,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
+mod ledger;
+mod sources;
+
 /// Who may use whom (`tests` may use everybody). Crates that are still to come are listed too: their arrows are decided.
 const ARROWS: &[(&str, &[&str])] = &[
     ("repot-api", &[]),
