@@ -74,6 +74,15 @@ impl Query {
     }
 }
 
+/// What is learned about a request on its way.
+#[derive(Clone, Debug, Default)]
+pub struct Notes {
+    /// For the client, as `Warning` headers, also where the request fails.
+    pub warnings: Vec<String>,
+    /// For the audit log.
+    pub annotations: Vec<(String, String)>,
+}
+
 /// One request.
 pub struct Call {
     /// Method.
@@ -92,6 +101,8 @@ pub struct Call {
     pub began: Instant,
     /// The body, until it is read. (A body is not `Sync`; the lock makes a call so, and is never contended.)
     pub body: parking_lot::Mutex<Body>,
+    /// What was learned on the way.
+    pub notes: parking_lot::Mutex<Notes>,
     /// Places that the request takes until its answer is sent.
     pub held: Vec<Place>,
     /// Who is at the other end of the connection.
@@ -120,6 +131,7 @@ impl Call {
             audit_id,
             began: Instant::now(),
             body: parking_lot::Mutex::new(body),
+            notes: parking_lot::Mutex::default(),
             held: Vec::new(),
             peer,
         })

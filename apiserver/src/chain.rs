@@ -38,6 +38,7 @@ pub async fn serve(server: Arc<Server>, peer: Arc<Peer>, request: Request<Body>)
         }
     };
     drop(serving);
+    wire::warn(&mut response, &call.notes.lock().warnings);
     audit::stamp(&mut response, &call.audit_id);
     let (code, took) = (response.status().as_u16(), call.began.elapsed());
     let resource = call.info.target.as_ref().and_then(|target| server.resource(target));

@@ -3,6 +3,7 @@
 //! A request goes `listen` (connection, TLS) → `chain` (layers, in order) → `endpoints` (verbs) → the store. Errors become
 //! answers in `status` and nowhere else.
 
+pub mod admission;
 pub mod call;
 pub mod chain;
 pub mod delegation;

@@ -22,6 +22,8 @@ pub struct Metrics {
     start: Gauge,
     resident: Gauge,
     cpu: Gauge,
+    /// Of admission.
+    pub admission: crate::admission::metrics::Counters,
 }
 
 impl Metrics {
@@ -49,6 +51,7 @@ impl Metrics {
             start: Gauge::new("process_start_time_seconds", "When the process began, since the epoch.")?,
             resident: Gauge::new("process_resident_memory_bytes", "Resident memory.")?,
             cpu: Gauge::new("process_cpu_seconds_total", "User and system CPU time.")?,
+            admission: crate::admission::metrics::Counters::new(&registry)?,
             registry,
         };
         let collectors: [Box<dyn prometheus::core::Collector>; 6] = [

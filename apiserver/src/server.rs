@@ -10,6 +10,7 @@ use repot_storage::Store;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    admission::Admission,
     call::Call,
     delegation::Namespaces,
     endpoints::openapi::Documents,
@@ -73,6 +74,7 @@ pub struct Server {
     pub(crate) authenticator: Arc<Authenticator>,
     pub(crate) authorizer: Authorizer,
     pub(crate) namespaces: Namespaces,
+    pub(crate) admission: Admission,
     pub(crate) overload: Overload,
     pub(crate) limits: Limits,
     pub(crate) metrics: Metrics,
@@ -92,6 +94,8 @@ pub struct Parts {
     pub authorizer: Authorizer,
     /// Where objects may live.
     pub namespaces: Namespaces,
+    /// Who else has a say in writes.
+    pub admission: Admission,
     /// How much at once.
     pub limits: Limits,
     /// Whether the authentication configuration is known yet.
@@ -113,10 +117,15 @@ impl Server {
             authenticator: parts.authenticator,
             authorizer: parts.authorizer,
             namespaces: parts.namespaces,
+            admission: parts.admission.clone(),
             overload: Overload::new(parts.limits.readers, parts.limits.writers, parts.limits.memory),
             limits: parts.limits,
             metrics: Metrics::new()?,
-            health: Health { trust_loaded: parts.trust_loaded, state: RwLock::default() },
+            health: Health {
+                trust_loaded: parts.trust_loaded,
+                admission: parts.admission,
+                state: RwLock::default(),
+            },
             watches_end: CancellationToken::new(),
         })
     }
@@ -187,6 +196,7 @@ fn groups(resources: &[Resource]) -> Vec<GroupVersion> {
 /// Whether the server can do its work.
 pub(crate) struct Health {
     trust_loaded: Option<tokio::sync::watch::Receiver<bool>>,
+    admission: Admission,
     state: RwLock<HealthState>,
 }
 
@@ -207,6 +217,9 @@ impl Health {
             "authentication-config" => {
                 let loaded = self.trust_loaded.as_ref().is_none_or(|loaded| *loaded.borrow());
                 (!loaded).then(|| "authentication configuration is not loaded".to_owned())
+            }
+            "informer-sync" => {
+                (!self.admission.is_synced()).then(|| "admission configurations are not listed".to_owned())
             }
             _ => None,
         }

@@ -24,6 +24,9 @@ struct Wire {
     #[serde(skip_serializing_if = "Option::is_none")]
     details: Option<Details>,
     code: u16,
+    /// Somebody else's whole answer, to be passed on as it is.
+    #[serde(skip)]
+    verbatim: Option<serde_json::Value>,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -74,6 +77,7 @@ impl Status {
             reason,
             details: None,
             code: code.as_u16(),
+            verbatim: None,
         }))
     }
 
@@ -102,7 +106,7 @@ impl Status {
         StatusCode::from_u16(self.0.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
-    /// The machine-readable reason.
+    /// The machine-readable reason; empty for what [`Status::verbatim`] passes on.
     #[must_use]
     pub fn reason(&self) -> &'static str {
         self.0.reason
@@ -117,22 +121,45 @@ impl Status {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-        let seconds = self.0.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+        let seconds = self.retry_after_seconds();
         if seconds > 0 {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
     }
 
+    fn retry_after_seconds(&self) -> u32 {
+        match &self.0.verbatim {
+            Some(status) => {
+                let seconds = status["details"]["retryAfterSeconds"].as_u64().unwrap_or(0);
+                u32::try_from(seconds).unwrap_or(0)
+            }
+            None => self.0.details.as_ref().map_or(0, |details| details.retry_after_seconds),
+        }
+    }
+
     /// As JSON, for bodies and for ERROR events.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
-        serde_json::to_vec(&self.0).unwrap_or_default()
+        match &self.0.verbatim {
+            Some(status) => serde_json::to_vec(status).unwrap_or_default(),
+            None => serde_json::to_vec(&self.0).unwrap_or_default(),
+        }
     }
 }
 
 /// The statuses, by reason.
 impl Status {
+    /// The status that somebody else made, such as an admission webhook. It has no reason of ours: what is done about
+    /// our own conflicts is not to be done about theirs.
+    pub(crate) fn verbatim(code: u16, status: serde_json::Value) -> Self {
+        let message = status["message"].as_str().unwrap_or_default().to_owned();
+        let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut passed_on = Self::new(code, "", message);
+        passed_on.0.verbatim = Some(status);
+        passed_on
+    }
+
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
     }

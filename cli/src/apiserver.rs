@@ -10,6 +10,7 @@ use std::{
 use anyhow::{Context, bail};
 use clap::Args;
 use repot_apiserver::{
+    admission::Admission,
     delegation::{self, AccessReviewer, Known, Namespaces, TokenReviewer},
     filters::{
         authentication::{Authenticator, FrontProxy},
@@ -126,6 +127,9 @@ pub struct Flags {
     /// The largest object, in bytes of its JSON form
     #[arg(long, default_value_t = DEFAULT_OBJECT_BYTES, value_name = "N", value_parser = object_bytes)]
     max_object_bytes: usize,
+    /// The largest AdmissionReview that is sent to webhooks, in bytes; a larger one counts as their failure
+    #[arg(long, default_value_t = 32 << 20, value_name = "N")]
+    max_admission_review_bytes: usize,
     /// Requests that only read, served at once; more are answered with 429
     #[arg(long, default_value_t = 400, value_name = "N")]
     max_requests_inflight: usize,
@@ -184,7 +188,9 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
     let (authenticator, trust_loaded) = authenticator(&flags, &end).await?;
     let authorization = delegation::client(flags.authorization_kubeconfig.as_deref()).await?;
     let core = flags.kubeconfig.as_deref().or(flags.authorization_kubeconfig.as_deref());
-    let namespaces = Namespaces::follow(delegation::client(core).await?, end.clone());
+    let cluster = delegation::client(core).await?;
+    let namespaces = Namespaces::follow(cluster.clone(), end.clone());
+    let admission = Admission::follow(&cluster, flags.max_admission_review_bytes, &end);
     let parts = Parts {
         store,
         resources: registry::garden(&flags.shootstate_group),
@@ -194,6 +200,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
             flags.authorization_webhook_cache_ttl,
         ))),
         namespaces,
+        admission,
         limits: Limits {
             object_bytes: flags.max_object_bytes,
             request_timeout: flags.request_timeout,

@@ -5,6 +5,7 @@ use std::{net::Ipv4Addr, path::PathBuf, sync::Arc};
 use anyhow::Context;
 use clap::Args;
 use repot_apiserver::{
+    admission::Admission,
     delegation::Namespaces,
     filters::{authentication::Authenticator, authorization::Authorizer, client_certificate::Roots},
     listen::{self, Shutdown},
@@ -65,6 +66,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
         authenticator,
         authorizer: Authorizer::new(None),
         namespaces: Namespaces::Any,
+        admission: Admission::none(),
         limits: Limits { object_bytes: flags.max_object_bytes, ..Limits::default() },
         trust_loaded: None,
     };

@@ -4,6 +4,7 @@ use std::{io::Write, net::SocketAddr, sync::Arc};
 
 use anyhow::Context;
 use repot_apiserver::{
+    admission::Admission,
     listen::{self, Shutdown},
     server::{Parts, Server},
     tls::{Serving, ServingFiles},
@@ -60,10 +61,11 @@ pub async fn serve(api: Api, stop: CancellationToken) -> anyhow::Result<()> {
     let address: SocketAddr = api.listener.local_addr().context("the listener has no address")?;
     let store: Store = api.parts.store.clone();
     let trust = api.parts.trust_loaded.clone();
+    let admission = api.parts.admission.clone();
     let serving = Arc::new(Serving::load(api.files).context("failed to load the serving certificate")?);
     let server = Arc::new(Server::new(api.parts).context("failed to register metrics")?);
     let probe = tokio::spawn(server.clone().watch_storage(stop.clone()));
-    let announce = tokio::spawn(announce(api.host, address.port(), trust, stop.clone()));
+    let announce = tokio::spawn(announce(api.host, address.port(), (trust, admission), stop.clone()));
     listen::serve(api.listener, server, serving, api.shutdown, stop).await;
     let _ = tokio::join!(probe, announce);
     store.close().await;
@@ -74,12 +76,15 @@ pub async fn serve(api: Api, stop: CancellationToken) -> anyhow::Result<()> {
 async fn announce(
     host: String,
     port: u16,
-    trust: Option<tokio::sync::watch::Receiver<bool>>,
+    (trust, admission): (Option<tokio::sync::watch::Receiver<bool>>, Admission),
     stop: CancellationToken,
 ) {
     if let Some(mut trust) = trust
         && !matches!(stop.run_until_cancelled(trust.wait_for(|loaded| *loaded)).await, Some(Ok(_)))
     {
+        return;
+    }
+    if stop.run_until_cancelled(admission.synced()).await.is_none() {
         return;
     }
     let mut out = std::io::stdout();

@@ -152,7 +152,8 @@ impl Garden {
         self.user(name, groups)?.write(self.pki.dir.join(file))
     }
 
-    /// A kubeconfig file for an aggregated server: its user may delegate authentication and authorization and watch Namespaces.
+    /// A kubeconfig file for an aggregated server: its user may delegate authentication and authorization, and follow what
+    /// admission needs: Namespaces, webhooks, quotas.
     pub async fn delegate(&self, user: &str) -> Result<PathBuf> {
         self.apply(&delegation(user)).await?;
         self.user_kubeconfig(user, &[])
@@ -284,14 +285,19 @@ fn delegation(user: &str) -> [Value; 4] {
         })
     };
     let role = |kind: &str, name: &str| json!({ "apiGroup": rbac, "kind": kind, "name": name });
-    let watcher = format!("{name}-watches-namespaces");
-    let rules =
-        json!([{ "apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "watch"] }]);
+    let watcher = format!("{name}-follows-admission");
+    let read = json!(["get", "list", "watch"]);
+    let hooks = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"];
+    let rules = json!([
+        { "apiGroups": [""], "resources": ["namespaces", "resourcequotas", "services"], "verbs": read },
+        { "apiGroups": [""], "resources": ["resourcequotas/status"], "verbs": ["update"] },
+        { "apiGroups": ["admissionregistration.k8s.io"], "resources": hooks, "verbs": read },
+    ]);
     let system = json!({ "namespace": "kube-system" });
     let reader = role("Role", "extension-apiserver-authentication-reader");
     [
         json!({ "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": { "name": watcher }, "rules": rules }),
-        bind("ClusterRoleBinding", "watches-namespaces", json!({}), role("ClusterRole", &watcher)),
+        bind("ClusterRoleBinding", "follows-admission", json!({}), role("ClusterRole", &watcher)),
         bind("ClusterRoleBinding", "delegates", json!({}), role("ClusterRole", "system:auth-delegator")),
         bind("RoleBinding", "reads-authentication", system, reader),
     ]

@@ -13,6 +13,7 @@
 //! | [`etcd`] | clusters, with or without TLS |
 //! | [`relay`] | the wire between two parts: cut, stalled, late, slow; or a load balancer |
 //! | [`null_server`] | the smallest aggregated server, as a floor for benchmarks |
+//! | [`webhook`] | an admission webhook that records and answers |
 //! | [`states`] | ShootStates as Gardener makes them, of any size |
 //! | [`http`], [`access`], [`kubectl`] | calls, as anybody |
 //! | [`process`], [`tool`], [`binaries`], [`port`], [`pki`], [`wait`] | what the others stand on |
@@ -34,5 +35,6 @@ pub mod repot;
 pub mod states;
 pub mod tool;
 pub mod wait;
+pub mod webhook;
 
 pub use bed::{Bed, Shared, run, start_shared};

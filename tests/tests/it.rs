@@ -1,5 +1,6 @@
 //! Everything that crosses crates, in one test program: linking is slow, modules are not.
 
+mod admission;
 mod house;
 mod shootstate;
 mod testbed;

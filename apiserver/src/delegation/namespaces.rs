@@ -1,6 +1,6 @@
 //! Which namespaces there are: creating an object needs one that lives.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Namespace;
@@ -11,6 +11,11 @@ use kube::{
 use tokio_util::sync::CancellationToken;
 
 use crate::status::Status;
+
+/// The label that every namespace has since Kubernetes 1.21.
+const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+/// How long a direct question may take.
+const LIVE_DEADLINE: Duration = Duration::from_secs(10);
 
 /// What is known of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,19 +64,40 @@ impl Namespaces {
         Self::Cluster(Box::new(Cluster { api, seen }))
     }
 
+    /// The labels of a namespace. One that is gone has only its name: what was in it can still be deleted.
+    ///
+    /// # Errors
+    /// 500 when nobody could tell.
+    pub async fn labels(&self, name: &str) -> Result<BTreeMap<String, String>, Status> {
+        let mut labels = match self {
+            Self::Any => None,
+            Self::Cluster(cluster) => {
+                cluster.find(name).await?.and_then(|found| found.metadata.labels.clone())
+            }
+        }
+        .unwrap_or_default();
+        labels.entry(NAME_LABEL.to_owned()).or_insert_with(|| name.to_owned());
+        Ok(labels)
+    }
+
     /// What is known of a namespace.
     ///
     /// # Errors
     /// 500 when nobody could tell.
     pub async fn state(&self, name: &str) -> Result<NamespaceState, Status> {
         let Self::Cluster(cluster) = self else { return Ok(NamespaceState::Active) };
-        let Cluster { api, seen } = cluster.as_ref();
-        if let Some(namespace) = seen.get(&reflector::ObjectRef::new(name)) {
-            return Ok(state(&namespace));
+        Ok(cluster.find(name).await?.as_deref().map_or(NamespaceState::Missing, state))
+    }
+}
+
+impl Cluster {
+    async fn find(&self, name: &str) -> Result<Option<Arc<Namespace>>, Status> {
+        if let Some(namespace) = self.seen.get(&reflector::ObjectRef::new(name)) {
+            return Ok(Some(namespace));
         }
         // The watch may be late: a namespace that was just made must be seen.
-        match tokio::time::timeout(Duration::from_secs(10), api.get_opt(name)).await {
-            Ok(Ok(namespace)) => Ok(namespace.as_ref().map_or(NamespaceState::Missing, state)),
+        match tokio::time::timeout(LIVE_DEADLINE, self.api.get_opt(name)).await {
+            Ok(Ok(namespace)) => Ok(namespace.map(Arc::new)),
             Ok(Err(error)) => Err(unknown(&error.to_string())),
             Err(_) => Err(unknown("no answer in time")),
         }

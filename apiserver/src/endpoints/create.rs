@@ -5,7 +5,7 @@ use repot_api::document::Document;
 use uuid::Uuid;
 
 use super::{
-    Answer, Request,
+    Answer, Request, admit,
     write::{self, Ready, WriteOptions},
 };
 use crate::{status::Status, wire};
@@ -24,6 +24,9 @@ pub(super) async fn create(mut request: Request<'_>) -> Answer {
     if !document.meta.resource_version.is_empty() {
         return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
     }
+    write::need_namespace(&request, &document.meta.name).await?;
+    admit::mutate(&request, &write, &mut document, None).await?;
+    write::fit_place(&request, &mut document.meta)?;
     let uid = Uuid::new_v4();
     prepare(&mut document, uid);
     let generated = document.meta.name.is_empty() && !document.meta.generate_name.is_empty();
@@ -33,7 +36,7 @@ pub(super) async fn create(mut request: Request<'_>) -> Answer {
             document.meta.name = generate_name(&document.meta.generate_name);
         }
         write::validate(&request, &document, Vec::new())?;
-        write::need_namespace(&request, &document.meta.name).await?;
+        admit::judge(&request, &write, &document, None).await?;
         let ready = Ready::new(&request, &document)?;
         match rest(&request, &write, &document, uid, ready).await {
             Err(status) if status.reason() == "AlreadyExists" && left > 0 => {}

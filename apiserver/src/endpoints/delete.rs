@@ -14,7 +14,7 @@ use repot_storage::Object;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Answer, Request, options, update, write};
+use super::{Answer, Request, admit, options, update, write};
 use crate::{
     call::Call,
     negotiate::{self, Form},
@@ -89,6 +89,27 @@ impl DeleteOptions {
             propagation_policy: query.get("propagationPolicy").map(str::to_owned),
             ..Self::default()
         })
+    }
+
+    /// As webhooks see it.
+    fn to_json(&self) -> serde_json::Value {
+        let mut text = json!({"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"});
+        let given = [
+            ("dryRun", (!self.dry_run.is_empty()).then(|| json!(self.dry_run))),
+            ("gracePeriodSeconds", self.grace_period_seconds.map(|seconds| json!(seconds))),
+            ("orphanDependents", self.orphan_dependents.map(|orphan| json!(orphan))),
+            ("propagationPolicy", self.propagation_policy.as_ref().map(|policy| json!(policy))),
+        ];
+        for (key, value) in given {
+            if let Some(value) = value {
+                text[key] = value;
+            }
+        }
+        let Preconditions { uid, resource_version } = &self.preconditions;
+        if uid.is_some() || resource_version.is_some() {
+            text["preconditions"] = json!({"uid": uid, "resourceVersion": resource_version});
+        }
+        text
     }
 
     fn check(&self) -> Result<(), Status> {
@@ -173,6 +194,7 @@ pub(super) async fn remove(
 ) -> Result<Removed, Status> {
     expect(request, options, current)?;
     let dry = options.dry()?;
+    admit::judge_removal(request, dry, options.to_json(), current).await?;
     let mut meta = wire::parse_meta(current);
     let first = !meta.deleting();
     // The first deletion decides what becomes of dependents; later ones find it decided.

@@ -8,7 +8,7 @@ use crate::{call::Call, server::Server, status::Status};
 
 /// What each endpoint looks at. Liveness depends on nothing outside of the process.
 const LIVE: &[&str] = &["ping", "log"];
-const READY: &[&str] = &["ping", "log", "storage", "authentication-config", "shutdown"];
+const READY: &[&str] = &["ping", "log", "storage", "authentication-config", "informer-sync", "shutdown"];
 
 /// One of the endpoints, or one of its checks.
 pub(super) fn check(server: &Server, call: &Call, path: &str) -> Answer {

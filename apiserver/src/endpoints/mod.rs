@@ -1,5 +1,6 @@
 //! The verbs, a file a verb, and the documents that describe them.
 
+mod admit;
 pub mod create;
 pub mod delete;
 pub mod delete_collection;

@@ -10,7 +10,7 @@ use repot_api::{
 use repot_storage::Object;
 
 use super::{
-    Answer, Request, update,
+    Answer, Request, admit, update,
     write::{self, WriteOptions},
 };
 use crate::{negotiate, status::Status, wire};
@@ -95,17 +95,19 @@ pub(super) async fn patch(request: Request<'_>) -> Answer {
     }
     let body = request.server.take_body(request.call).await?;
     let change = Arc::new(Change::read(&request.call.headers, &body)?);
+    // Webhooks see the whole object, so there has to be one.
+    let light = change.is_of_metadata() && !admit::may_be_judged(&request);
     for left in (0..TRIES).rev() {
         let found = request.server.store.get(&request.key()).await.map_err(|error| request.failed(&error))?;
         let current = found.ok_or_else(|| request.not_found())?;
         let mut warnings = Vec::new();
         // The patched object is in memory until it rests.
-        let _room = match change.is_of_metadata() {
+        let _room = match light {
             true => None,
             false => Some(request.server.overload.room(current.payload_len).await?),
         };
-        let (mut document, named) = apply(&request, &write, &change, &current, &mut warnings).await?;
-        let replaced = if change.is_of_metadata() {
+        let (mut document, named) = apply(&request, &write, &change, light, &current, &mut warnings).await?;
+        let replaced = if light {
             update::replace_meta(&request, write.dry_run, write.form, document.meta.clone(), &current).await
         } else {
             update::replace(&request, &write, &mut document, &current).await
@@ -128,12 +130,13 @@ async fn apply(
     request: &Request<'_>,
     write: &WriteOptions,
     change: &Arc<Change>,
+    light: bool,
     current: &Object,
     warnings: &mut Vec<String>,
 ) -> Result<(Document, bool), Status> {
     let resource = request.resource;
     // Labels, annotations and finalizers change often, and payloads are large: such patches never read one.
-    let payload = match change.is_of_metadata() {
+    let payload = match light {
         true => Bytes::new(),
         false => request.server.store.payload_bytes(current).await.map_err(|error| request.failed(&error))?,
     };

@@ -7,7 +7,7 @@ use repot_api::{document::Document, field::FieldError, meta::ObjectMeta};
 use repot_storage::Object;
 
 use super::{
-    Answer, Request,
+    Answer, Request, admit,
     write::{self, Ready, WriteOptions},
 };
 use crate::{negotiate::Form, status::Status, wire};
@@ -53,7 +53,11 @@ pub(super) async fn replace(
     let before = wire::parse_meta(current);
     expect_same(request, &document.meta, &before, current)?;
     inherit(&mut document.meta, &before);
+    admit::mutate(request, write, document, Some(current)).await?;
+    write::fit_place(request, &mut document.meta)?;
+    inherit(&mut document.meta, &before);
     write::validate(request, document, changes(&document.meta, &before))?;
+    admit::judge(request, write, document, Some(current)).await?;
     let mut ready = Ready::new(request, document)?;
     if spec_changed(&ready, current) {
         document.meta.generation = before.generation + 1;

@@ -18,6 +18,9 @@ pub fn stamp(response: &mut Response<Body>, audit_id: &str) {
 /// can hold payload.
 pub fn record(call: &Call, code: u16, took: Duration) {
     let (id, verb, path, user) = (&call.audit_id, call.info.verb, &call.info.path, &call.user.name);
+    for (key, value) in &call.notes.lock().annotations {
+        tracing::info!(audit_id = %id, key, value, "admission annotated the request");
+    }
     let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
     if code >= 500 {
         tracing::warn!(audit_id = %id, verb, path, user, code, took_ms, "request failed");

@@ -1,0 +1,151 @@
+//! What a webhook's patch makes of an object. Patches work on trees that open only where a pointer enters them, so opaque
+//! values come back token for token.
+
+use bytes::Bytes;
+use repot_api::{
+    document::Document,
+    json::{Node, Raw, patch::Patch},
+    kind::Kind,
+    meta::ObjectMeta,
+};
+
+/// Applies a patch. Gives whether anything is different now.
+///
+/// Unknown fields that the patch brings are dropped, as kube-apiserver drops them. What only the server may say about an
+/// object's bookkeeping (managedFields that nobody could read later) stays as it was.
+///
+/// # Errors
+/// Why the patch does not fit; the document is then to be thrown away.
+pub fn apply(document: &mut Document, patch: &Bytes, kind: &Kind, copy_limit: usize) -> Result<bool, String> {
+    let patch = Patch::parse(patch).map_err(|error| error.to_string())?;
+    let (meta, body) = (document.meta.clone(), document.body.clone());
+    let mut root = tree(document)?;
+    patch.apply(&mut root, copy_limit).map_err(|error| error.to_string())?;
+    let (mut patched, _) = Document::conform(root, kind).map_err(|error| error.to_string())?;
+    if (patched.api_version.as_str(), patched.kind.as_str())
+        != (document.api_version.as_str(), document.kind.as_str())
+    {
+        return Err("the patch changes apiVersion or kind".to_owned());
+    }
+    (kind.normalise)(&mut patched.body);
+    patched.meta.resource_version.clone_from(&meta.resource_version);
+    keep_managed_fields(&mut patched.meta, &meta);
+    let changed = patched.body != body || !same(&patched.meta, &meta);
+    *document = patched;
+    Ok(changed)
+}
+
+/// The whole object as a tree; the document is left empty.
+fn tree(document: &mut Document) -> Result<Node, String> {
+    let mut meta = serde_json::to_value(&document.meta).map_err(|error| error.to_string())?;
+    if !document.meta.resource_version.is_empty() {
+        meta["resourceVersion"] = document.meta.resource_version.as_str().into();
+    }
+    let mut root = Node::object();
+    root.set("apiVersion", Node::String(document.api_version.clone()));
+    root.set("kind", Node::String(document.kind.clone()));
+    root.set("metadata", Node::Raw(Raw::from_compact(meta.to_string().into())));
+    if let (Node::Object(all), Node::Object(members)) = (&mut root, &mut document.body) {
+        all.append(members);
+    }
+    Ok(root)
+}
+
+fn same(one: &ObjectMeta, other: &ObjectMeta) -> bool {
+    match (serde_json::to_string(one), serde_json::to_string(other)) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => false,
+    }
+}
+
+fn keep_managed_fields(patched: &mut ObjectMeta, before: &ObjectMeta) {
+    let readable = patched.managed_fields.as_ref().is_none_or(|fields| is_managed_fields(fields.get()));
+    if !readable {
+        patched.managed_fields.clone_from(&before.managed_fields);
+    }
+}
+
+/// Whether a text is a list of entries of managedFields that a later apply can read.
+fn is_managed_fields(text: &str) -> bool {
+    #[derive(serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Entry {
+        operation: String,
+        fields_type: String,
+        fields_v1: serde_json::Map<String, serde_json::Value>,
+    }
+    let Ok(entries) = serde_json::from_str::<Vec<Entry>>(text) else { return false };
+    entries.iter().all(|entry| {
+        matches!(entry.operation.as_str(), "Apply" | "Update")
+            && entry.fields_type == "FieldsV1"
+            && entry.fields_v1.keys().all(|key| {
+                key == "." || ["f:", "k:", "v:", "i:"].iter().any(|prefix| key.starts_with(prefix))
+            })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use repot_api::shoot_state::KIND_INFO;
+
+    fn document() -> Document {
+        let text = r#"{"apiVersion":"g/v1","kind":"ShootState","metadata":{"name":"s","labels":{"a":"b"}},
+            "spec":{"extensions":[{"kind":"W","name":"w","state":{"x":1.50,"y":"\u0041"}}]}}"#;
+        Document::decode(&Bytes::copy_from_slice(text.as_bytes()), &KIND_INFO).expect("an object").0
+    }
+
+    fn patched(patch: &str) -> Result<(Document, bool), String> {
+        let mut document = document();
+        let changed = apply(&mut document, &Bytes::copy_from_slice(patch.as_bytes()), &KIND_INFO, 1 << 20)?;
+        Ok((document, changed))
+    }
+
+    fn spec(document: &Document) -> String {
+        String::from_utf8(document.parts()[0].1.concat()).expect("text")
+    }
+
+    #[test]
+    fn opaque_values_come_back_token_for_token() {
+        let (after, changed) =
+            patched(r#"[{"op":"add","path":"/metadata/labels/seen","value":"yes"}]"#).expect("fits");
+        assert!(changed);
+        assert_eq!(after.meta.labels["seen"], "yes");
+        assert_eq!(spec(&after), spec(&document()));
+        let (after, _) =
+            patched(r#"[{"op":"replace","path":"/spec/extensions/0/state/x","value":2.0}]"#).expect("fits");
+        assert!(spec(&after).contains(r#""state":{"x":2.0,"y":"\u0041"}"#), "{}", spec(&after));
+    }
+
+    #[test]
+    fn a_patch_that_changes_nothing_is_no_change() {
+        for patch in ["[]", r#"[{"op":"replace","path":"/metadata/labels/a","value":"b"}]"#] {
+            assert!(!patched(patch).expect("fits").1, "{patch}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_does_not_fit() {
+        for patch in [
+            "{}",
+            r#"[{"op":"remove","path":"/spec/none"}]"#,
+            r#"[{"op":"replace","path":"/kind","value":"Other"}]"#,
+            r#"[{"op":"replace","path":"/metadata/labels","value":7}]"#,
+        ] {
+            assert!(patched(patch).is_err(), "{patch}");
+        }
+    }
+
+    #[test]
+    fn managed_fields_that_nobody_could_read_are_dropped() {
+        let entry = |fields: &str| {
+            format!(
+                r#"[{{"op":"add","path":"/metadata/managedFields","value":[{{"manager":"m","operation":"Update","fieldsType":"FieldsV1","fieldsV1":{fields}}}]}}]"#
+            )
+        };
+        let (after, _) = patched(&entry(r#"{"f:spec":{}}"#)).expect("fits");
+        assert!(after.meta.managed_fields.is_some());
+        let (after, _) = patched(&entry(r#"{"spec":{}}"#)).expect("fits");
+        assert!(after.meta.managed_fields.is_none());
+    }
+}

@@ -1,0 +1,278 @@
+//! A request as webhooks are shown it, and what becomes of their answers.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use repot_api::document::Document;
+use repot_storage::{Object, ResourceVersion};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::{
+    Attributes, call,
+    denial::denied,
+    follow::Cluster,
+    hook::Hook,
+    matching::{self, Subject},
+    mutation,
+    review::{self, Printed, Verdict},
+};
+use crate::{filters::overload::Place, status::Status, wire};
+
+/// How asking a webhook can fail.
+enum Failure {
+    /// The failure policy decides.
+    Calling(String),
+    /// The webhook said no.
+    Denied(Status),
+    /// Whatever the policy says, the request cannot go on.
+    Fatal(Status),
+}
+
+/// A request and what of it has been printed for webhooks so far.
+pub(super) struct Scene<'a> {
+    attributes: &'a Attributes<'a>,
+    cluster: &'a Cluster,
+    old: Option<&'a Object>,
+    object_text: Option<Printed>,
+    /// `Err`: too large to be shown, and how large.
+    old_text: Option<Result<Printed, usize>>,
+    held: Vec<Place>,
+    namespace_labels: Option<BTreeMap<String, String>>,
+}
+
+impl<'a> Scene<'a> {
+    pub(super) fn new(attributes: &'a Attributes<'a>, cluster: &'a Cluster, old: Option<&'a Object>) -> Self {
+        Self {
+            attributes,
+            cluster,
+            old,
+            object_text: None,
+            old_text: None,
+            held: Vec::new(),
+            namespace_labels: None,
+        }
+    }
+
+    /// Whether a webhook has to be asked.
+    pub(super) async fn concerns(
+        &mut self,
+        hook: &Hook,
+        document: Option<&Document>,
+    ) -> Result<bool, Status> {
+        if !matching::any_rule(&hook.rules, &subject(self.attributes)) {
+            return Ok(false);
+        }
+        let unreadable = |error: matching::BadSelector| Status::internal(error.to_string());
+        if !matching::is_empty(hook.objects.as_ref()) {
+            let selects = |labels: &BTreeMap<String, String>| {
+                matching::selects(hook.objects.as_ref(), labels).map_err(unreadable)
+            };
+            let new = document.map_or(Ok(false), |document| selects(&document.meta.labels))?;
+            let old = self.old.map_or(Ok(false), |old| selects(&wire::parse_meta(old).labels))?;
+            if !new && !old {
+                return Ok(false);
+            }
+        }
+        let namespaced = !self.attributes.target.namespace.is_empty();
+        if namespaced && !matching::is_empty(hook.namespaces.as_ref()) {
+            let labels = self.namespace_labels().await?;
+            if !matching::selects(hook.namespaces.as_ref(), labels).map_err(unreadable)? {
+                return Ok(false);
+            }
+        }
+        if hook.conditions.is_empty() || hook.ignore_failure {
+            return Ok(hook.conditions.is_empty());
+        }
+        Err(Status::internal(format!("the match conditions of webhook {:?} cannot be evaluated", hook.name)))
+    }
+
+    async fn namespace_labels(&mut self) -> Result<&BTreeMap<String, String>, Status> {
+        if self.namespace_labels.is_none() {
+            let Attributes { server, target, .. } = self.attributes;
+            self.namespace_labels = Some(server.namespaces.labels(&target.namespace).await?);
+        }
+        Ok(self.namespace_labels.get_or_insert_default())
+    }
+
+    /// Prints the objects where that has not been done, with room for them in memory.
+    pub(super) async fn print(&mut self, document: Option<&Document>) -> Result<(), Status> {
+        if self.object_text.is_none() {
+            let printed = document.map_or_else(Printed::null, |document| print(self.attributes, document));
+            self.held.push(self.attributes.server.overload.room(printed.len() as u64).await?);
+            self.object_text = Some(printed);
+        }
+        if self.old_text.is_none() {
+            let printed = match self.old {
+                None => Ok(Printed::null()),
+                Some(old) => self.print_old(old).await?,
+            };
+            self.old_text = Some(printed);
+        }
+        Ok(())
+    }
+
+    async fn print_old(&mut self, old: &Object) -> Result<Result<Printed, usize>, Status> {
+        let Attributes { server, resource, .. } = self.attributes;
+        let length = usize::try_from(wire::object_len(resource, old)).unwrap_or(usize::MAX);
+        let beside = self.object_text.as_ref().map_or(0, Printed::len);
+        // What cannot be shown anyway is not read.
+        if beside.saturating_add(length) > self.cluster.max_review_bytes {
+            return Ok(Err(length));
+        }
+        self.held.push(server.overload.room(old.payload_len).await?);
+        let payload = server.store.payload_bytes(old).await;
+        let payload =
+            payload.map_err(|error| crate::status::from_storage(&error, &resource.name, &old.key.name))?;
+        let before = wire::before_stored(resource, old).freeze();
+        Ok(Ok(Printed(vec![before, payload, Bytes::from_static(b"}")])))
+    }
+
+    /// Asks a webhook and applies its patch; gives whether the object is another now.
+    pub(super) async fn let_change(
+        &mut self,
+        hook: &Hook,
+        document: Option<&mut Document>,
+    ) -> Result<bool, Status> {
+        let Some(patch) = self.ask(hook).await?.and_then(|verdict| verdict.patch) else { return Ok(false) };
+        if patch.trim_ascii() == b"[]" {
+            return Ok(false);
+        }
+        let name = &hook.name;
+        let Some(document) = document else {
+            let why = "attempted to modify the object, which is not supported for this operation";
+            return Err(Status::internal(format!("admission webhook {name:?} {why}")));
+        };
+        let Attributes { server, resource, .. } = self.attributes;
+        let changed = mutation::apply(document, &patch, resource.kind, server.limits.object_bytes);
+        let changed = changed.map_err(|why| {
+            Status::internal(format!("the patch of admission webhook {name:?} cannot be applied: {why}"))
+        })?;
+        if changed {
+            self.object_text = None;
+        }
+        Ok(changed)
+    }
+
+    /// Asks a webhook. `None`: it failed, and its policy is to be passed over then.
+    pub(super) async fn ask(&self, hook: &Hook) -> Result<Option<Verdict>, Status> {
+        let began = Instant::now();
+        let asked = self.put(hook).await;
+        let (counters, operation) =
+            (&self.attributes.server.metrics.admission, self.attributes.operation.name());
+        let (name, kind) = (hook.name.as_str(), if hook.mutating { "admit" } else { "validating" });
+        let settled = match asked {
+            Ok(verdict) => Ok(Some(verdict)),
+            Err(Failure::Calling(why)) if hook.ignore_failure => {
+                tracing::warn!(webhook = name, why, "webhook failed, passing it over");
+                counters.failed_open(name, kind);
+                self.annotate(format!("failed-open.{kind}.webhook.admission.k8s.io/{name}"), name.to_owned());
+                Ok(None)
+            }
+            Err(Failure::Calling(why)) => {
+                tracing::warn!(webhook = name, why, "webhook failed, ending the request");
+                counters.rejected("calling_webhook_error", name, operation, kind, 500);
+                Err(Status::internal(format!("failed calling webhook {name:?}: {why}")))
+            }
+            Err(Failure::Denied(status)) => {
+                counters.rejected("no_error", name, operation, kind, status.code().as_u16());
+                Err(status)
+            }
+            Err(Failure::Fatal(status)) => {
+                counters.rejected("apiserver_internal_error", name, operation, kind, 0);
+                Err(status)
+            }
+        };
+        counters.asked(name, operation, kind, settled.is_err(), began.elapsed());
+        settled
+    }
+
+    async fn put(&self, hook: &Hook) -> Result<Verdict, Failure> {
+        let Attributes { dry_run, call, .. } = self.attributes;
+        if *dry_run && !hook.dry_run {
+            let why = format!("admission webhook {:?} does not support dry run", hook.name);
+            return Err(Failure::Fatal(Status::bad_request(why)));
+        }
+        let Some(version) = hook.version else {
+            let why = "webhook does not accept known AdmissionReview versions (v1, v1beta1)";
+            return Err(Failure::Calling(why.to_owned()));
+        };
+        let uid = Uuid::new_v4().to_string();
+        let question = self.question(&uid, version)?;
+        let text = call::ask(hook, &self.cluster.services, &question, self.left()).await;
+        let verdict = review::answer(&text.map_err(Failure::Calling)?, &uid, version, hook.mutating);
+        let invalid = |why| Failure::Calling(format!("received invalid webhook response: {why}"));
+        let verdict = verdict.map_err(invalid)?;
+        for (key, value) in &verdict.annotations {
+            self.annotate(format!("{}/{key}", hook.name), value.clone());
+        }
+        call.notes.lock().warnings.extend(verdict.warnings.iter().cloned());
+        if verdict.allowed { Ok(verdict) } else { Err(Failure::Denied(denied(&hook.name, verdict.status))) }
+    }
+
+    fn question(&self, uid: &str, version: review::Version) -> Result<Printed, Failure> {
+        let (limit, none) = (self.cluster.max_review_bytes, Printed::null());
+        let too_large = |length: usize| {
+            Failure::Calling(format!(
+                "the AdmissionReview would have {length} bytes, which is more than --max-admission-review-bytes={limit}"
+            ))
+        };
+        let object = self.object_text.as_ref().unwrap_or(&none);
+        let old = match &self.old_text {
+            None => &none,
+            Some(Ok(old)) => old,
+            Some(Err(length)) => return Err(too_large(object.len() + length)),
+        };
+        let question = review::question(uid, version, self.attributes, object, old);
+        if question.len() > limit { Err(too_large(question.len())) } else { Ok(question) }
+    }
+
+    /// What is left of the time of the whole request.
+    fn left(&self) -> Duration {
+        let Attributes { server, call, .. } = self.attributes;
+        server.limits.request_timeout.saturating_sub(call.began.elapsed())
+    }
+
+    fn annotate(&self, key: String, value: String) {
+        self.attributes.call.notes.lock().annotations.push((key, value));
+    }
+
+    /// For the audit log: who changed something. What was changed is payload, and stays out of it.
+    pub(super) fn annotate_change(&self, round: usize, at: usize, hook: &Hook, changed: bool) {
+        let configuration = hook.id.split('/').next().unwrap_or_default();
+        let value = json!({"configuration": configuration, "webhook": hook.name, "mutated": changed});
+        self.annotate(
+            format!("mutation.webhook.admission.k8s.io/round_{round}_index_{at}"),
+            value.to_string(),
+        );
+    }
+}
+
+fn print(attributes: &Attributes<'_>, document: &Document) -> Printed {
+    let meta = serde_json::to_vec(&document.meta).unwrap_or_default();
+    let version = document.meta.resource_version.parse().ok().map(ResourceVersion);
+    let parts = document.parts();
+    let mut pieces =
+        vec![wire::before_payload(attributes.resource, &meta, version, !parts.is_empty()).freeze()];
+    for (at, (_, segments)) in parts.into_iter().enumerate() {
+        pieces.extend((at > 0).then(|| Bytes::from_static(b",")));
+        pieces.extend(segments);
+    }
+    pieces.push(Bytes::from_static(b"}"));
+    Printed(pieces)
+}
+
+/// The parts of a request that rules look at.
+pub(super) fn subject<'a>(attributes: &'a Attributes<'_>) -> Subject<'a> {
+    Subject {
+        operation: attributes.operation,
+        group: &attributes.resource.name.group,
+        version: &attributes.resource.version,
+        resource: &attributes.resource.name.resource,
+        subresource: &attributes.target.subresource,
+        namespace: &attributes.target.namespace,
+    }
+}

@@ -1,0 +1,6 @@
+//! Admission of writes: webhooks, quotas and namespaces of a real kube-apiserver, behind which Repot runs.
+
+mod failures;
+mod mutating;
+mod validating;
+mod world;
