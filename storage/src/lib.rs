@@ -24,5 +24,5 @@ pub use error::{Error, Result};
 pub use keyring::Keyring;
 pub use store::{
     CollectReport, Store, StoreOptions,
-    types::{Draft, Event, Key, List, ListRequest, Object, ResourceVersion, Scope, WatchItem},
+    types::{Draft, Event, Key, List, ListRequest, Object, ResourceVersion, Scope, Segmented, WatchItem},
 };

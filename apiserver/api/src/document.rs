@@ -1,5 +1,7 @@
 //! An object as a client sent it or as a patch left it: typed metadata, and a tree of everything else.
 
+use std::ops::Range;
+
 use bytes::Bytes;
 
 use crate::{
@@ -73,23 +75,39 @@ impl Document {
         Ok((Self { api_version, kind, meta, body: node }, findings.strict))
     }
 
-    /// The members beside metadata as compact JSON: name, and the text in segments that start at the joints of its
-    /// structure. Joined by commas they are what rests as payload.
+    /// The members beside metadata as they rest.
     #[must_use]
-    pub fn parts(&self) -> Vec<(String, Vec<Bytes>)> {
-        let Node::Object(members) = &self.body else { return Vec::new() };
-        let part = |(key, value): &(Key, Node)| {
-            let mut segments = Segments::default();
+    pub fn print(&self) -> Printed {
+        let Node::Object(members) = &self.body else { return Printed::default() };
+        let (mut segments, mut parts) = (Segments::default(), Vec::new());
+        segments.reserve(self.body.size());
+        for (key, value) in members {
+            if !parts.is_empty() {
+                segments.literal(",");
+            }
+            let start = segments.written();
             segments.members(std::iter::once((key, value)));
-            (key.text().to_owned(), segments.finish())
-        };
-        members.iter().map(part).collect()
+            parts.push((key.text().to_owned(), start..segments.written()));
+        }
+        let (text, joints) = segments.finish();
+        Printed { text, joints, parts }
     }
+}
+
+/// The members of an object beside its metadata.
+#[derive(Clone, Debug, Default)]
+pub struct Printed {
+    /// Compact JSON, joined by commas: `"spec":{...},"status":{...}`.
+    pub text: Bytes,
+    /// Where in the text its structure has joints.
+    pub joints: Vec<usize>,
+    /// Name of each member, and where in the text it is.
+    pub parts: Vec<(String, Range<usize>)>,
 }
 
 /// An object at rest as a tree that a patch can work on: nothing but the outermost level is opened.
 ///
-/// `meta`: metadata as JSON; `payload`: the other members, as [`Document::parts`] wrote them.
+/// `meta`: metadata as JSON; `payload`: the other members, as [`Document::print`] wrote them.
 #[must_use]
 pub fn tree(api_version: &str, kind: &str, meta: Bytes, payload: &Bytes) -> Node {
     let mut root = Node::object();
@@ -130,14 +148,13 @@ mod tests {
         let text = format!(r#"{{"apiVersion":"g/v1","kind":"ShootState","metadata":{{"name":"s"}},{spec}}}"#);
         let (document, strict) = decode(&text).expect("an object");
         assert!(strict.is_empty());
-        let parts = document.parts();
-        assert_eq!(parts.len(), 1);
-        let payload = Bytes::from(parts[0].1.concat());
+        let Printed { text: payload, parts, .. } = document.print();
         assert_eq!(payload, spec);
+        assert_eq!(parts, [("spec".to_owned(), 0..spec.len())]);
         let root = tree("g/v1", "ShootState", Bytes::from_static(b"{\"name\":\"s\"}"), &payload);
         assert_eq!(root.to_raw().bytes(), text.as_bytes());
         let (again, _) = Document::conform(root, &KIND_INFO).expect("conforms");
-        assert_eq!(again.parts()[0].1.concat(), spec.as_bytes());
+        assert_eq!(again.print().text, spec.as_bytes());
     }
 
     #[test]

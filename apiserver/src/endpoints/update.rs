@@ -61,7 +61,7 @@ pub(super) async fn replace(
     let mut ready = Ready::new(request, document)?;
     if spec_changed(&ready, current) {
         document.meta.generation = before.generation + 1;
-        ready = Ready::new(request, document)?;
+        ready = ready.with_meta(request, &document.meta)?;
     }
     let store = &request.server.store;
     if document.meta.deleting() && document.meta.finalizers.is_empty() {

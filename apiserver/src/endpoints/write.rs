@@ -1,11 +1,17 @@
 //! What all writes share: reading the body, judging it, and bringing it to rest.
 
+use std::ops::Range;
+
 use axum::body::Body;
 use bytes::Bytes;
 use futures::stream;
 use http::{Response, StatusCode};
-use repot_api::{document::Document, field::FieldError, meta::ObjectMeta};
-use repot_storage::{Draft, Object};
+use repot_api::{
+    document::{Document, Printed},
+    field::FieldError,
+    meta::ObjectMeta,
+};
+use repot_storage::{Draft, Object, Segmented};
 use uuid::Uuid;
 
 use super::{
@@ -216,32 +222,36 @@ pub(super) async fn need_namespace(request: &Request<'_>, name: &str) -> Result<
 pub(super) struct Ready {
     pub(super) meta: Bytes,
     pub(super) summary: Summary,
-    pub(super) payload: Vec<Bytes>,
+    pub(super) payload: Printed,
 }
 
 impl Ready {
     /// Prints the object and measures it: 413 when it is too large.
     pub(super) fn new(request: &Request<'_>, document: &Document) -> Result<Self, Status> {
-        let parts = document.parts();
-        let digests = parts.iter().map(|(name, segments)| (name.clone(), digest(segments))).collect();
-        let mut payload = Vec::new();
-        for (at, (_, segments)) in parts.into_iter().enumerate() {
-            if at > 0 {
-                payload.push(Bytes::from_static(b","));
-            }
-            payload.extend(segments);
-        }
-        let meta = Bytes::from(serde_json::to_vec(&document.meta).unwrap_or_default());
-        let length = payload.iter().map(Bytes::len).sum();
-        let cells = (request.resource.kind.cells)(&document.body, length);
-        let ready = Self { meta, summary: Summary { digests, cells }, payload };
+        let payload = document.print();
+        let digest =
+            |(name, range): &(String, Range<usize>)| (name.clone(), digest(&payload.text[range.clone()]));
+        let digests = payload.parts.iter().map(digest).collect();
+        let cells = (request.resource.kind.cells)(&document.body, payload.text.len());
+        let ready = Self { meta: Bytes::new(), summary: Summary { digests, cells }, payload };
+        ready.with_meta(request, &document.meta)
+    }
+
+    /// The same with other metadata.
+    pub(super) fn with_meta(mut self, request: &Request<'_>, meta: &ObjectMeta) -> Result<Self, Status> {
+        self.meta = serde_json::to_vec(meta).unwrap_or_default().into();
         let limit = request.server.limits.object_bytes;
-        let whole = wire::before_payload(request.resource, &ready.meta, None, true).len() + length + 1;
-        if whole > limit { Err(Status::too_large(limit)) } else { Ok(ready) }
+        let before = wire::before_payload(request.resource, &self.meta, None, true);
+        if before.len() + self.payload.text.len() + 1 > limit {
+            Err(Status::too_large(limit))
+        } else {
+            Ok(self)
+        }
     }
 
     pub(super) fn draft(&self, uid: Uuid) -> Draft {
-        Draft { uid, meta: self.meta.clone(), summary: self.summary_json(), payload: self.payload.clone() }
+        let payload = Segmented::new(self.payload.text.clone(), self.payload.joints.clone());
+        Draft { uid, meta: self.meta.clone(), summary: self.summary_json(), payload }
     }
 
     pub(super) fn summary_json(&self) -> Bytes {
@@ -266,62 +276,18 @@ impl Ready {
             return wire::whole(code, wire::partial_of(&self.meta, version, meta_version).freeze());
         }
         let before =
-            wire::before_payload(request.resource, &self.meta, version, !self.payload.is_empty()).freeze();
-        let mut pieces = vec![before];
-        pieces.extend(self.payload);
-        pieces.push(Bytes::from_static(b"}"));
-        let pieces = gather(pieces);
+            wire::before_payload(request.resource, &self.meta, version, !self.payload.text.is_empty());
+        let pieces = [before.freeze(), self.payload.text, Bytes::from_static(b"}")];
         let length = pieces.iter().map(Bytes::len).sum::<usize>() as u64;
         wire::sized(code, length, stream::iter(pieces.into_iter().map(Ok)))
     }
 }
 
-/// Joins small neighbours: a frame for each of thousands of entries would cost more than copying them.
-fn gather(pieces: Vec<Bytes>) -> Vec<Bytes> {
-    const SMALL: usize = 32 << 10;
-    let mut gathered: Vec<Bytes> = Vec::new();
-    let mut open = bytes::BytesMut::new();
-    for piece in pieces {
-        if piece.len() < SMALL {
-            open.extend_from_slice(&piece);
-        }
-        if !open.is_empty() && (piece.len() >= SMALL || open.len() >= 8 * SMALL) {
-            gathered.push(open.split().freeze());
-        }
-        if piece.len() >= SMALL {
-            gathered.push(piece);
-        }
-    }
-    gathered.extend((!open.is_empty()).then(|| open.freeze()));
-    gathered
-}
-
-fn digest(segments: &[Bytes]) -> String {
-    let mut hasher = blake3::Hasher::new();
-    // Many small segments are slow to hash one by one.
-    for piece in gather(segments.to_vec()) {
-        hasher.update(&piece);
-    }
-    hasher.finalize().to_hex()[..32].to_owned()
+fn digest(text: &[u8]) -> String {
+    blake3::hash(text).to_hex()[..32].to_owned()
 }
 
 /// Now, as Kubernetes writes times.
 pub(super) fn now() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn gathers_small_pieces_in_order() {
-        let large = Bytes::from(vec![b'L'; 40 << 10]);
-        let pieces =
-            vec![Bytes::from_static(b"a"), Bytes::from_static(b"b"), large.clone(), Bytes::from_static(b"c")];
-        let gathered = gather(pieces.clone());
-        assert_eq!(gathered.concat(), pieces.concat());
-        assert_eq!(gathered.len(), 3);
-        assert_eq!(gathered[1].as_ptr(), large.as_ptr());
-    }
 }

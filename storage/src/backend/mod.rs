@@ -227,6 +227,9 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// The size limits of this backend.
     fn limits(&self) -> Limits;
 
+    /// Whether space is short here, so that compression may cost some time: a quota on all data, or one shared with others.
+    fn frugal(&self) -> bool;
+
     /// The newest revision (linearizable).
     async fn revision(&self) -> Result<Revision>;
 

@@ -13,13 +13,13 @@ use bytes::{Buf, Bytes, BytesMut};
 use uuid::Uuid;
 
 use crate::{
-    compress,
+    compress::{self, Worth},
     record::What,
     seal::{self, Cipher, Refused},
 };
 
 mod split;
-pub(crate) use split::{INLINE_LIMIT, MAX_CHUNK, Piece, split};
+pub(crate) use split::{INLINE_LIMIT, MAX_CHUNK, split};
 
 const FORMAT: u8 = 1;
 const HEADER: usize = 2;
@@ -67,23 +67,24 @@ pub(crate) fn intent_of(id: &Id) -> u64 {
 }
 
 /// Hashes a piece for its name.
-pub(crate) fn hash(key: &[u8; 32], parts: &[Bytes]) -> Hash {
-    let mut hasher = blake3::Hasher::new_keyed(key);
-    for part in parts {
-        hasher.update(part);
-    }
+pub(crate) fn hash(key: &[u8; 32], piece: &[u8]) -> Hash {
     let mut hash = [0; 16];
-    hasher.finalize_xof().fill(&mut hash);
+    hash.copy_from_slice(&blake3::keyed_hash(key, piece).as_bytes()[..16]);
     hash
 }
 
 /// Seals a piece under its name.
-pub(crate) fn seal(cipher: &Cipher, uid: Uuid, id: &Id, parts: &[Bytes]) -> Result<Bytes, Refused> {
-    let plain = joined(parts);
+pub(crate) fn seal(
+    cipher: &Cipher,
+    uid: Uuid,
+    id: &Id,
+    plain: &[u8],
+    worth: Worth,
+) -> Result<Bytes, Refused> {
     let mut value = Vec::with_capacity(HEADER + seal::NONCE + plain.len() / 2 + seal::TAG);
     value.extend_from_slice(&[FORMAT, 0]);
     value.extend_from_slice(&[0; seal::NONCE]);
-    value[1] = if compress::append(&mut value, &plain) { ZSTD } else { 0 };
+    value[1] = if compress::append(&mut value, plain, worth) { ZSTD } else { 0 };
     value.reserve_exact(seal::TAG);
     let associated = associated([value[0], value[1]], uid, id);
     cipher.seal(HEADER, &associated, &mut value)?;
@@ -141,15 +142,6 @@ fn associated(header: [u8; HEADER], uid: Uuid, id: &Id) -> [u8; 1 + HEADER + 16 
     bytes[3..19].copy_from_slice(uid.as_bytes());
     bytes[19..].copy_from_slice(id);
     bytes
-}
-
-/// The parts as one slice of bytes, copied only where there are several.
-pub(crate) fn joined(parts: &[Bytes]) -> Bytes {
-    match parts {
-        [] => Bytes::new(),
-        [one] => one.clone(),
-        several => several.concat().into(),
-    }
 }
 
 /// A buffer that may be written to; a copy only where somebody else holds the bytes too.

@@ -12,6 +12,8 @@ use std::ops::Range;
 use bytes::Bytes;
 use fastcdc::v2020::{FastCDC, Normalization};
 
+use crate::store::types::Segmented;
+
 /// A payload shorter than this stays in the record. Bytes, as all sizes here.
 pub(crate) const INLINE_LIMIT: usize = 64 << 10;
 /// The shortest piece, unless the payload ends.
@@ -23,31 +25,10 @@ const MAX: usize = 512 << 10;
 /// No piece is longer: leftovers may be glued on both sides. Far under etcd's limit of a request.
 pub(crate) const MAX_CHUNK: usize = MAX + 2 * MIN;
 
-/// A piece of payload, as one or more slices of the segments.
-#[derive(Clone, Default)]
-pub(crate) struct Piece {
-    /// The slices in order.
-    pub parts: Vec<Bytes>,
-    /// Bytes in sum.
-    pub len: usize,
-}
-
-impl Piece {
-    /// The same bytes as one slice: many small slices are slow to hash, and compression wants one anyway.
-    pub fn joined(self) -> Self {
-        Self { parts: vec![super::joined(&self.parts)], len: self.len }
-    }
-
-    fn push(&mut self, part: Bytes) {
-        self.len += part.len();
-        self.parts.push(part);
-    }
-}
-
 /// Cuts a payload into pieces, none longer than [`MAX_CHUNK`]. Deterministic: same segments and key, same cuts.
-pub(crate) fn split(segments: &[Bytes], key: &[u8; 32]) -> Vec<Piece> {
-    let mut splitter = Splitter { key, pieces: Vec::new(), open: Piece::default() };
-    for segment in segments.iter().filter(|segment| !segment.is_empty()) {
+pub(crate) fn split(payload: &Segmented, key: &[u8; 32]) -> Vec<Bytes> {
+    let mut splitter = Splitter { text: payload.text(), key, ends: Vec::new(), start: 0, end: 0 };
+    for segment in payload.segments() {
         if segment.len() < MIN {
             splitter.short(segment);
         } else {
@@ -58,47 +39,58 @@ pub(crate) fn split(segments: &[Bytes], key: &[u8; 32]) -> Vec<Piece> {
 }
 
 struct Splitter<'a> {
+    text: &'a Bytes,
     key: &'a [u8; 32],
-    pieces: Vec<Piece>,
-    /// What is not yet in a piece; at most [`MAX`].
-    open: Piece,
+    /// Where the pieces end that are done.
+    ends: Vec<usize>,
+    /// From here to `end` is what is not yet in a piece; at most [`MAX`].
+    start: usize,
+    end: usize,
 }
 
 impl Splitter<'_> {
-    fn short(&mut self, segment: &Bytes) {
-        if self.open.len + segment.len() > MAX {
+    fn short(&mut self, segment: Range<usize>) {
+        if self.open() + segment.len() > MAX {
             self.close();
         }
-        self.open.push(segment.clone());
-        if self.open.len >= MIN && ends_pack(segment, self.key) {
+        self.end = segment.end;
+        if self.open() >= MIN && ends_pack(&self.text[segment], self.key) {
             self.close();
         }
     }
 
-    fn long(&mut self, segment: &Bytes) {
-        if self.open.len >= MIN {
+    fn long(&mut self, segment: Range<usize>) {
+        if self.open() >= MIN {
             self.close();
         }
-        for cut in cuts(segment, self.key) {
+        for cut in cuts(&self.text[segment.clone()], self.key) {
             let tail = cut.end == segment.len() && cut.len() < MIN;
-            self.open.push(segment.slice(cut));
+            self.end = segment.start + cut.end;
             if !tail {
                 self.close();
             }
         }
     }
 
-    fn close(&mut self) {
-        self.pieces.push(std::mem::take(&mut self.open));
+    fn open(&self) -> usize {
+        self.end - self.start
     }
 
-    fn finish(mut self) -> Vec<Piece> {
-        match self.pieces.last_mut() {
-            Some(last) if self.open.len < MIN => self.open.parts.drain(..).for_each(|part| last.push(part)),
-            Some(_) | None if self.open.len > 0 => self.close(),
+    fn close(&mut self) {
+        self.ends.push(self.end);
+        self.start = self.end;
+    }
+
+    fn finish(mut self) -> Vec<Bytes> {
+        let open = self.open();
+        match self.ends.last_mut() {
+            Some(last) if open < MIN => *last = self.end,
+            Some(_) | None if open > 0 => self.close(),
             Some(_) | None => {}
         }
-        self.pieces
+        let mut start = 0;
+        let piece = |end| self.text.slice(std::mem::replace(&mut start, end)..end);
+        self.ends.into_iter().map(piece).collect()
     }
 }
 

@@ -4,7 +4,7 @@ use crate::seal::DataKey;
 const UID: Uuid = Uuid::from_u128(42);
 
 fn mk_chunk(key: &DataKey, id: Id, plain: &[u8]) -> (ChunkRef, Bytes) {
-    let value = seal(&key.cipher().unwrap(), UID, &id, &[Bytes::copy_from_slice(plain)]).unwrap();
+    let value = seal(&key.cipher().unwrap(), UID, &id, plain, Worth::Tenth).unwrap();
     (ChunkRef { id, len: plain.len() as u32 }, value)
 }
 
@@ -56,10 +56,9 @@ fn every_altered_byte_is_noticed() {
 
 #[test]
 fn names_tell_content_only_to_who_has_the_key() {
-    let parts = [Bytes::from_static(b"one "), Bytes::from_static(b"piece")];
-    let whole = [Bytes::from_static(b"one piece")];
-    assert_eq!(hash(&[1; 32], &parts), hash(&[1; 32], &whole));
-    assert_ne!(hash(&[1; 32], &parts), hash(&[2; 32], &parts));
+    assert_eq!(hash(&[1; 32], b"one piece"), hash(&[1; 32], b"one piece"));
+    assert_ne!(hash(&[1; 32], b"one piece"), hash(&[1; 32], b"a piece"));
+    assert_ne!(hash(&[1; 32], b"one piece"), hash(&[2; 32], b"one piece"));
     assert_eq!(intent_of(&name([0; 16], u64::MAX - 1, 7)), u64::MAX - 1);
     let chunk = ChunkRef { id: name([5; 16], 1, 1), len: 3 };
     assert_eq!(chunk.content(), ([5; 16], 3));

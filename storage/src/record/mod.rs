@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use crate::{
     chunk::{self, ChunkRef},
-    compress,
+    compress::{self, Worth},
     seal::{self, Cipher, DataKey, Refused},
 };
 
@@ -88,11 +88,10 @@ impl fmt::Debug for Packed {
 }
 
 impl Packed {
-    /// Packs the parts, one after the other.
-    pub fn new(parts: &[Bytes]) -> Self {
-        let plain = chunk::joined(parts);
+    /// Packs the bytes.
+    pub fn new(plain: &[u8]) -> Self {
         let mut data = Vec::new();
-        let zstd = compress::append(&mut data, &plain);
+        let zstd = compress::append(&mut data, plain, Worth::Tenth);
         Self { data: data.into(), len: plain.len(), zstd }
     }
 

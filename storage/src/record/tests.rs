@@ -20,7 +20,7 @@ fn opened(value: &Bytes, path: &[u8], key: &DataKey) -> Result<(Uuid, Bytes, Rec
 }
 
 fn inline(payload: &[u8]) -> Payload {
-    Payload::Inline(Packed::new(&[Bytes::copy_from_slice(payload)]))
+    Payload::Inline(Packed::new(payload))
 }
 
 proptest! {

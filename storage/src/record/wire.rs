@@ -60,7 +60,7 @@ pub(super) fn encode(record: &Record) -> Vec<u8> {
     };
     let chunks = record.payload.chunks().iter();
     let body = Body {
-        head: Some(Piece::from(&Packed::new(&[head.encode_to_vec().into()]))),
+        head: Some(Piece::from(&Packed::new(&head.encode_to_vec()))),
         inline,
         chunks: chunks.map(|c| Chunk { id: Bytes::copy_from_slice(&c.id), len: c.len }).collect(),
         payload_len: record.payload_len,

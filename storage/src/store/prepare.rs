@@ -8,12 +8,13 @@ use uuid::Uuid;
 use super::{
     intent::Intent,
     path,
-    types::{Draft, Object},
+    types::{Draft, Object, Segmented},
 };
 use crate::{
     Error, Result,
     backend::Op,
-    chunk::{self, ChunkRef, Hash, INLINE_LIMIT, Piece},
+    chunk::{self, ChunkRef, Hash, INLINE_LIMIT},
+    compress::Worth,
     record::{Packed, Payload},
     seal::{DataKey, Refused},
 };
@@ -23,26 +24,24 @@ pub(crate) enum Prepared {
     /// Small: goes into the record.
     Inline(Packed),
     /// Pieces in order, with the hash of each.
-    Pieces(Vec<(Hash, Piece)>),
+    Pieces(Vec<(Hash, Bytes)>),
 }
 
 /// Cuts and hashes a payload.
-pub(crate) fn prepare(key: &DataKey, payload: &[Bytes]) -> Prepared {
-    let len: usize = payload.iter().map(Bytes::len).sum();
-    if len < INLINE_LIMIT {
-        return Prepared::Inline(Packed::new(payload));
+pub(crate) fn prepare(key: &DataKey, payload: &Segmented) -> Prepared {
+    if payload.text().len() < INLINE_LIMIT {
+        return Prepared::Inline(Packed::new(payload.text()));
     }
     let (cutting, naming) = (key.cutting(), key.naming());
     let pieces = chunk::split(payload, &cutting);
-    let pieces = pieces.into_iter().map(Piece::joined);
-    Prepared::Pieces(pieces.map(|piece| (chunk::hash(&naming, &piece.parts), piece)).collect())
+    Prepared::Pieces(pieces.into_iter().map(|piece| (chunk::hash(&naming, &piece), piece)).collect())
 }
 
 /// What of a payload is new.
 #[derive(Default)]
 pub(crate) struct Difference {
     /// Content to be written, once each.
-    pub new: Vec<(Hash, Piece)>,
+    pub new: Vec<(Hash, Bytes)>,
     /// Names of content that the base has already.
     known: HashMap<(Hash, u32), chunk::Id>,
     /// In order, the content of the payload.
@@ -52,13 +51,13 @@ pub(crate) struct Difference {
 }
 
 /// Compares with the chunks of the very state that the commit will compare: only those are sure to be there then.
-pub(crate) fn difference(base: Option<&Object>, pieces: Vec<(Hash, Piece)>) -> Result<Difference> {
+pub(crate) fn difference(base: Option<&Object>, pieces: Vec<(Hash, Bytes)>) -> Result<Difference> {
     let old = base.map_or(&[][..], |object| object.record.payload.chunks());
     let known: HashMap<_, _> = old.iter().map(|chunk| (chunk.content(), chunk.id)).collect();
     let mut result = Difference { known, ..Difference::default() };
     let mut wanted = std::collections::HashSet::new();
     for (hash, piece) in pieces {
-        let len = u32::try_from(piece.len).map_err(|_| Error::Invalid("a piece is too long"))?;
+        let len = u32::try_from(piece.len()).map_err(|_| Error::Invalid("a piece is too long"))?;
         result.order.push((hash, len));
         if wanted.insert((hash, len)) && !result.known.contains_key(&(hash, len)) {
             result.new.push((hash, piece));
@@ -71,7 +70,7 @@ pub(crate) fn difference(base: Option<&Object>, pieces: Vec<(Hash, Piece)>) -> R
 impl Difference {
     /// Bytes of plaintext that have to be written.
     pub(crate) fn new_bytes(&self) -> usize {
-        self.new.iter().map(|(_, piece)| piece.len).sum()
+        self.new.iter().map(|(_, piece)| piece.len()).sum()
     }
 
     /// Chunks in the payload, new or not.
@@ -122,12 +121,13 @@ pub(crate) fn seal(
     key: &DataKey,
     uid: Uuid,
     names: Names,
-    pieces: &[(Hash, Piece)],
+    pieces: &[(Hash, Bytes)],
+    worth: Worth,
 ) -> Result<Vec<Op>, Refused> {
     let cipher = key.cipher()?;
-    let put = |(hash, piece): &(Hash, Piece)| {
+    let put = |(hash, piece): &(Hash, Bytes)| {
         let id = names.id(*hash);
-        Ok(Op::Put(path::chunk(uid, &id), chunk::seal(&cipher, uid, &id, &piece.parts)?))
+        Ok(Op::Put(path::chunk(uid, &id), chunk::seal(&cipher, uid, &id, piece, worth)?))
     };
     pieces.iter().map(put).collect()
 }

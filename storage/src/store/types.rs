@@ -1,6 +1,6 @@
 //! The words that callers of the store use. Nothing in here does I/O.
 
-use std::{cmp::Ordering, fmt};
+use std::{cmp::Ordering, fmt, ops::Range};
 
 use bytes::Bytes;
 use uuid::Uuid;
@@ -84,9 +84,52 @@ pub struct Draft {
     pub meta: Bytes,
     /// Small facts derived from the payload by the caller, to be had without the payload (for an API object: table cells).
     pub summary: Bytes,
-    /// The payload, in order. A segment starts where the structure of the payload has a joint (for an API object: at an
-    /// opaque value): long segments get chunks of their own, short neighbours are packed together.
-    pub payload: Vec<Bytes>,
+    /// The payload.
+    pub payload: Segmented,
+}
+
+/// Bytes in one buffer, and the joints of their structure (for an API object: where an element of a list or an opaque
+/// value starts). Long segments get chunks of their own, short neighbours are packed together.
+#[derive(Clone, Default)]
+pub struct Segmented {
+    text: Bytes,
+    /// Ascending, within the text.
+    joints: Vec<usize>,
+}
+
+impl Segmented {
+    /// `joints`: offsets of segments in `text`, in any order; what lies outside of it is left out.
+    #[must_use]
+    pub fn new(text: Bytes, mut joints: Vec<usize>) -> Self {
+        joints.retain(|joint| (1..text.len()).contains(joint));
+        joints.sort_unstable();
+        joints.dedup();
+        Self { text, joints }
+    }
+
+    /// All of it.
+    #[must_use]
+    pub fn text(&self) -> &Bytes {
+        &self.text
+    }
+
+    /// The ranges of the segments, none empty.
+    pub(crate) fn segments(&self) -> impl Iterator<Item = Range<usize>> {
+        let starts = std::iter::once(0).chain(self.joints.iter().copied());
+        let ends = self.joints.iter().copied().chain(std::iter::once(self.text.len()));
+        starts.zip(ends).map(|(start, end)| start..end).filter(|range| !range.is_empty())
+    }
+}
+
+impl From<Vec<Bytes>> for Segmented {
+    fn from(segments: Vec<Bytes>) -> Self {
+        let ends = segments.iter().scan(0, |at, segment| {
+            *at += segment.len();
+            Some(*at)
+        });
+        let joints = ends.collect();
+        Self::new(segments.concat().into(), joints)
+    }
 }
 
 /// An object as it rests: its head is at hand, its payload is read with [`Store::payload`](crate::Store::payload).
@@ -127,7 +170,7 @@ impl fmt::Debug for Draft {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Draft")
             .field("uid", &self.uid)
-            .field("payload_len", &self.payload.iter().map(Bytes::len).sum::<usize>())
+            .field("payload_len", &self.payload.text.len())
             .finish_non_exhaustive()
     }
 }
@@ -186,7 +229,7 @@ mod tests {
     #[test]
     fn debug_output_shows_nothing_that_is_sealed() {
         let secret = Bytes::from_static(b"secret");
-        let (meta, summary, payload) = (secret.clone(), secret.clone(), vec![secret]);
+        let (meta, summary, payload) = (secret.clone(), secret.clone(), vec![secret].into());
         let draft = Draft { uid: Uuid::nil(), meta, summary, payload };
         let shown = format!("{draft:?}");
         assert!(shown.contains("payload_len: 6") && !shown.contains("secret"), "{shown}");

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 
 use super::{
@@ -12,7 +13,8 @@ use super::{
 use crate::{
     Error, Result,
     backend::{self, Op, Outcome, Txn},
-    chunk::{Hash, Piece},
+    chunk::Hash,
+    compress::Worth,
 };
 
 /// Plaintext that is sealed in one go.
@@ -72,14 +74,15 @@ impl Write<'_> {
 
     fn sealed(
         &self,
-        new: &[(Hash, Piece)],
+        new: &[(Hash, Bytes)],
         names: Names,
     ) -> impl Stream<Item = Result<Vec<Op>>> + Send + use<> {
         let (key, uid) = (self.data_key.clone(), self.uid);
+        let worth = if self.core.backend.frugal() { Worth::Tenth } else { Worth::Third };
         stream::iter(batches(new))
             .map(move |batch| {
                 let key = key.clone();
-                run(true, move || prepare::seal(&key, uid, names, &batch))
+                run(true, move || prepare::seal(&key, uid, names, &batch, worth))
             })
             .buffered(AHEAD)
             .map(|sealed| sealed?.map_err(|_| cipher_refused()))
@@ -129,8 +132,8 @@ pub(super) fn op_bytes(op: &Op) -> usize {
     }
 }
 
-fn batches(pieces: &[(Hash, Piece)]) -> Vec<Vec<(Hash, Piece)>> {
-    grouped(pieces.iter().cloned(), |(_, piece)| piece.len, BATCH, usize::MAX)
+fn batches(pieces: &[(Hash, Bytes)]) -> Vec<Vec<(Hash, Bytes)>> {
+    grouped(pieces.iter().cloned(), |(_, piece)| piece.len(), BATCH, usize::MAX)
 }
 
 fn requests(ops: Vec<Op>, most: usize, count: usize) -> Vec<Vec<Op>> {

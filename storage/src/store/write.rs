@@ -19,7 +19,7 @@ use super::{
     path,
     payload::Reader,
     prepare::{self, Difference, Names, Prepared},
-    types::{Draft, Key, Object},
+    types::{Draft, Key, Object, Segmented},
     upload::{Put, op_bytes},
 };
 use crate::{
@@ -71,11 +71,12 @@ impl Intents {
     /// Puts another head on an object. Its payload stays where it is, unread.
     pub(crate) async fn write_head(&self, base: &Object, meta: Bytes, summary: Bytes) -> Result<Object> {
         let core = self.core();
-        let mut draft = Draft { uid: base.uid, meta, summary, payload: Vec::new() };
+        let mut draft = Draft { uid: base.uid, meta, summary, payload: Segmented::default() };
         let payload = match &base.record.payload {
             // It rests in the record that is to be written anew.
             Payload::InRecord => {
-                draft.payload.push(Reader::new(Arc::clone(core), base.clone()).whole().await?);
+                let text = Reader::new(Arc::clone(core), base.clone()).whole().await?;
+                draft.payload = Segmented::new(text, Vec::new());
                 return self.write(&base.key, Some(base), draft).await;
             }
             kept @ (Payload::Inline(_) | Payload::Chunks(_)) => kept.clone(),
@@ -131,7 +132,7 @@ impl<'a> Write<'a> {
                 wrapped.map_err(|source| Error::Sealing { key: key.clone(), source: source.into() })?
             }
         };
-        let payload_len = draft.payload.iter().map(|part| part.len() as u64).sum();
+        let payload_len = draft.payload.text().len() as u64;
         Ok(Self { core, key, path, base, uid: draft.uid, data_key, wrapped, draft, payload_len })
     }
 

@@ -118,7 +118,8 @@ fn mk_scope(namespace: Option<&str>) -> Scope {
 
 /// A draft whose head names `label`, so that states can be told apart.
 fn mk_draft(uid: Uuid, label: &str, payload: Vec<Bytes>) -> Draft {
-    Draft { uid, meta: format!("meta {label}").into(), summary: format!("summary {label}").into(), payload }
+    let (meta, summary) = (format!("meta {label}").into(), format!("summary {label}").into());
+    Draft { uid, meta, summary, payload: payload.into() }
 }
 
 fn label(object: &Object) -> &str {

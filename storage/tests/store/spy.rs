@@ -135,6 +135,10 @@ impl Backend for Spy {
         }
     }
 
+    fn frugal(&self) -> bool {
+        self.inner.frugal()
+    }
+
     fn limits(&self) -> Limits {
         self.inner.limits()
     }

@@ -289,7 +289,12 @@ async fn write_secrets(store: &Store) {
             .enumerate()
     {
         let (key, uid) = (mk_key(&format!("o-{n}")), Uuid::from_u128(n as u128));
-        let draft = |payload| Draft { uid, meta: SECRET.into(), summary: text(200), payload };
+        let draft = |payload: Vec<Bytes>| Draft {
+            uid,
+            meta: SECRET.into(),
+            summary: text(200),
+            payload: payload.into(),
+        };
         let object = store.create(&key, draft(payload.clone())).await.unwrap();
         store.update(&object, draft([payload, vec![text(77)]].concat())).await.unwrap();
     }

@@ -141,6 +141,20 @@ impl Node {
         matches!(self, Self::Raw(raw) if raw.first() == b'n')
     }
 
+    /// About how many bytes the node has as compact JSON; rather too many than too few.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        match self {
+            Self::String(text) => text.len() + 2 + text.len() / 16,
+            Self::Integer(_) | Self::Bool(_) => 20,
+            Self::Array(items) => 2 + items.iter().map(|item| item.size() + 1).sum::<usize>(),
+            Self::Object(members) => {
+                2 + members.iter().map(|(key, value)| key.text().len() + 4 + value.size()).sum::<usize>()
+            }
+            Self::Raw(raw) => raw.len(),
+        }
+    }
+
     /// The node as one piece of compact JSON.
     #[must_use]
     pub fn to_raw(&self) -> Raw {
@@ -149,21 +163,21 @@ impl Node {
             _ => {
                 let mut segments = Segments::default();
                 segments.write(self);
-                Raw::from_compact(segments.join())
+                Raw::from_compact(segments.finish().0)
             }
         }
     }
 }
 
-/// Raw values from this size on become a segment of their own, without a copy; smaller ones are copied together.
+/// Raw values from this size on become a segment of their own; smaller ones go with their neighbours.
 const OWN_SEGMENT: usize = 4096;
 
-/// Compact JSON being written, cut into segments at the joints of its structure: an element of a list starts a new
-/// one, and so does a large opaque value. The store cuts its chunks there.
+/// Compact JSON being written, and the joints of its structure: where an element of a list starts, and around a large
+/// opaque value. The store cuts its chunks there.
 #[derive(Default)]
 pub struct Segments {
-    done: Vec<Bytes>,
     text: BytesMut,
+    joints: Vec<usize>,
 }
 
 impl Segments {
@@ -198,21 +212,21 @@ impl Segments {
         }
     }
 
-    /// Everything written, in segments.
-    #[must_use]
-    pub fn finish(mut self) -> Vec<Bytes> {
-        self.joint();
-        self.done
+    /// Room for that many bytes more, so that a long text is not moved while it grows.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.text.reserve(bytes);
     }
 
-    /// Everything written, in one piece.
+    /// Bytes written so far.
     #[must_use]
-    pub fn join(mut self) -> Bytes {
-        self.joint();
-        match self.done.len() {
-            1 => self.done.remove(0),
-            _ => self.done.concat().into(),
-        }
+    pub fn written(&self) -> usize {
+        self.text.len()
+    }
+
+    /// Everything written, and the offsets of its joints.
+    #[must_use]
+    pub fn finish(self) -> (Bytes, Vec<usize>) {
+        (self.text.freeze(), self.joints)
     }
 
     fn array(&mut self, items: &[Node]) {
@@ -230,21 +244,24 @@ impl Segments {
     }
 
     fn raw(&mut self, raw: &Raw) {
-        if raw.len() < OWN_SEGMENT {
-            self.text.extend_from_slice(raw.bytes());
-        } else {
+        let own = raw.len() >= OWN_SEGMENT;
+        if own {
             self.joint();
-            self.done.push(raw.bytes().clone());
+        }
+        self.text.extend_from_slice(raw.bytes());
+        if own {
+            self.joint();
         }
     }
 
     fn joint(&mut self) {
-        if !self.text.is_empty() {
-            self.done.push(self.text.split().freeze());
+        if self.joints.last() != Some(&self.text.len()) {
+            self.joints.push(self.text.len());
         }
     }
 
-    fn literal(&mut self, text: &str) {
+    /// Writes text as it is.
+    pub(crate) fn literal(&mut self, text: &str) {
         self.text.extend_from_slice(text.as_bytes());
     }
 
@@ -273,21 +290,24 @@ mod tests {
         assert_eq!(value.to_raw().bytes(), text.as_bytes());
     }
 
+    /// The written text, cut at its joints.
+    fn cut(tree: &Node) -> Vec<Bytes> {
+        let mut segments = Segments::default();
+        segments.write(tree);
+        let (mut text, joints) = segments.finish();
+        let mut cut: Vec<_> = joints.into_iter().rev().map(|joint| text.split_off(joint)).collect();
+        cut.push(text);
+        cut.reverse();
+        cut
+    }
+
     #[test]
-    fn large_opaque_values_are_not_copied() {
-        let large = node(&format!("\"{}\"", "x".repeat(OWN_SEGMENT)));
-        let Node::Raw(raw) = large.clone() else { panic!("raw") };
+    fn large_opaque_values_are_segments() {
+        let large = format!("\"{}\"", "x".repeat(OWN_SEGMENT));
         let mut tree = Node::object();
         tree.set("a", node("1"));
-        tree.set("b", large);
-        let mut segments = Segments::default();
-        segments.write(&tree);
-        let segments = segments.finish();
-        assert_eq!(segments[1].as_ptr(), raw.bytes().as_ptr());
-        assert_eq!(
-            segments.concat(),
-            format!("{{\"a\":1,\"b\":\"{}\"}}", "x".repeat(OWN_SEGMENT)).as_bytes()
-        );
+        tree.set("b", node(&large));
+        assert_eq!(cut(&tree), ["{\"a\":1,\"b\":", large.as_str(), "}"]);
     }
 
     #[test]
@@ -298,9 +318,7 @@ mod tests {
             item.set("n", Node::Integer(n));
             items.push(item);
         }
-        let mut segments = Segments::default();
-        segments.write(&Node::Array(items));
-        assert_eq!(segments.finish(), ["[", "{\"n\":0},", "{\"n\":1},", "{\"n\":2}]"]);
+        assert_eq!(cut(&Node::Array(items)), ["[", "{\"n\":0},", "{\"n\":1},", "{\"n\":2}]"]);
     }
 
     #[test]

@@ -140,6 +140,10 @@ fn closed() -> Error {
 
 #[async_trait]
 impl Backend for Embedded {
+    fn frugal(&self) -> bool {
+        false
+    }
+
     fn limits(&self) -> Limits {
         LIMITS
     }

@@ -75,6 +75,10 @@ impl Etcd {
 
 #[async_trait]
 impl Backend for Etcd {
+    fn frugal(&self) -> bool {
+        true
+    }
+
     fn limits(&self) -> Limits {
         LIMITS
     }

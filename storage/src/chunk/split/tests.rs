@@ -12,18 +12,18 @@ fn mk_noise(seed: u64, len: usize) -> Bytes {
     bytes.into()
 }
 
-fn bytes(pieces: &[Piece]) -> Vec<u8> {
-    pieces.iter().flat_map(|piece| piece.parts.iter()).flat_map(|part| part.to_vec()).collect()
+fn split(segments: &[Bytes], key: &[u8; 32]) -> Vec<Bytes> {
+    super::split(&segments.to_vec().into(), key)
 }
 
-fn contents(pieces: &[Piece]) -> HashSet<Vec<u8>> {
-    pieces.iter().map(|piece| piece.parts.concat()).collect()
+fn contents(pieces: &[Bytes]) -> HashSet<Bytes> {
+    pieces.iter().cloned().collect()
 }
 
 /// The bytes that are in `new` and not in `old`, as whole pieces.
 fn rewritten(old: &[Bytes], new: &[Bytes]) -> usize {
     let old = contents(&split(old, KEY));
-    contents(&split(new, KEY)).iter().filter(|piece| !old.contains(*piece)).map(Vec::len).sum()
+    contents(&split(new, KEY)).iter().filter(|piece| !old.contains(*piece)).map(Bytes::len).sum()
 }
 
 proptest! {
@@ -35,11 +35,10 @@ proptest! {
     ) {
         let segments: Vec<_> = lens.iter().enumerate().map(|(n, len)| mk_noise(n as u64, *len)).collect();
         let pieces = split(&segments, KEY);
-        prop_assert_eq!(bytes(&pieces), segments.concat());
+        prop_assert_eq!(pieces.concat(), segments.concat());
         for (n, piece) in pieces.iter().enumerate() {
-            prop_assert_eq!(piece.len, piece.parts.iter().map(Bytes::len).sum::<usize>());
-            prop_assert!(piece.len <= MAX_CHUNK, "{}", piece.len);
-            prop_assert!(piece.len >= MIN || pieces.len() == 1, "piece {} of {} bytes", n, piece.len);
+            prop_assert!(piece.len() <= MAX_CHUNK, "{}", piece.len());
+            prop_assert!(piece.len() >= MIN || pieces.len() == 1, "piece {} of {} bytes", n, piece.len());
         }
         prop_assert_eq!(contents(&split(&segments, KEY)), contents(&pieces));
     }
@@ -79,7 +78,7 @@ fn a_change_within_a_long_segment_changes_few_pieces() {
 fn a_few_bytes_between_long_segments_are_no_piece() {
     let segments = [mk_noise(1, 400_000), mk_noise(2, 40), mk_noise(3, 400_000), mk_noise(4, 40)];
     let pieces = split(&segments, KEY);
-    assert!(pieces.iter().all(|piece| piece.len >= MIN));
+    assert!(pieces.iter().all(|piece| piece.len() >= MIN));
     // Nor does a change of them rewrite more than their neighbours.
     let mut changed = segments.clone();
     changed[1] = mk_noise(5, 44);
@@ -89,6 +88,6 @@ fn a_few_bytes_between_long_segments_are_no_piece() {
 #[test]
 fn cuts_differ_by_key() {
     let text = [mk_noise(1, 5 << 20)];
-    let lens = |key: &[u8; 32]| split(&text, key).iter().map(|piece| piece.len).collect::<Vec<_>>();
+    let lens = |key: &[u8; 32]| split(&text, key).iter().map(|piece| piece.len()).collect::<Vec<_>>();
     assert_ne!(lens(KEY), lens(&[7; 32]));
 }
