@@ -121,7 +121,7 @@ fn router() -> Router {
             "/apis/null.repot.dev/v1/blobs",
             get(async || json_response(StatusCode::OK, list())).post(swallow),
         )
-        .route("/apis/null.repot.dev/v1/blobs/{bytes}", get(pour))
+        .route("/apis/null.repot.dev/v1/blobs/{bytes}", get(pour).post(echo))
         .route("/openapi/v2", get(async || json_response(StatusCode::OK, openapi_v2())))
         .route("/openapi/v3", get(async || json_response(StatusCode::OK, json!({ "paths": {} }))))
 }
@@ -141,6 +141,11 @@ async fn swallow(headers: HeaderMap, request: Request) -> Response {
     blob["received"] = received.into();
     blob["user"] = user.into();
     json_response(StatusCode::CREATED, blob)
+}
+
+/// Sends a body back piece by piece, as a create is answered with what was created: the floor of a real one.
+async fn echo(request: Request) -> Response {
+    (StatusCode::CREATED, JSON, Body::new(request.into_body())).into_response()
 }
 
 /// Answers a JSON document of exactly so many bytes (or the shortest possible one, when that is longer).

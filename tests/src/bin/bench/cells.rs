@@ -207,7 +207,9 @@ fn read(side: Side, kind: Kind) -> Shots {
 
 fn create(side: Side, kind: Kind) -> Result<Shots> {
     let body = Body::generate(side, WRITTEN, kind.bytes, kind.payload, 7)?;
-    Ok(create_in(side.collection(WRITTEN), body))
+    let collection = side.collection(WRITTEN);
+    // What comes back from a create is the object.
+    Ok(create_in(if side == Null { format!("{collection}/echo") } else { collection }, body))
 }
 
 /// Requests that create an object under each number.
