@@ -254,14 +254,9 @@ impl<'a> Scene<'a> {
 fn print(attributes: &Attributes<'_>, document: &Document) -> Printed {
     let meta = serde_json::to_vec(&document.meta).unwrap_or_default();
     let version = document.meta.resource_version.parse().ok().map(ResourceVersion);
-    let parts = document.parts();
-    let mut pieces =
-        vec![wire::before_payload(attributes.resource, &meta, version, !parts.is_empty()).freeze()];
-    for (at, (_, segments)) in parts.into_iter().enumerate() {
-        pieces.extend((at > 0).then(|| Bytes::from_static(b",")));
-        pieces.extend(segments);
-    }
-    pieces.push(Bytes::from_static(b"}"));
+    let payload = document.print().text;
+    let before = wire::before_payload(attributes.resource, &meta, version, !payload.is_empty());
+    let pieces = vec![before.freeze(), payload, Bytes::from_static(b"}")];
     Printed(pieces)
 }
 
