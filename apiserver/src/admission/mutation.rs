@@ -102,7 +102,7 @@ mod tests {
     }
 
     fn spec(document: &Document) -> String {
-        String::from_utf8(document.parts()[0].1.concat()).expect("text")
+        String::from_utf8(document.print().text.to_vec()).expect("text")
     }
 
     #[test]
