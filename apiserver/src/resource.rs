@@ -4,6 +4,8 @@ use std::fmt;
 
 use repot_api::kind::Kind;
 
+use crate::registry::Strategy;
+
 /// A group and a plural resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct GroupResource {
@@ -32,6 +34,8 @@ pub struct Resource {
     pub version: String,
     /// What it is.
     pub kind: &'static Kind,
+    /// How it behaves when it is written.
+    pub strategy: &'static Strategy,
 }
 
 impl Resource {

@@ -23,6 +23,9 @@ pub struct Summary {
     pub digests: BTreeMap<String, String>,
     /// Cells of the kind's columns.
     pub cells: Vec<Cell>,
+    /// Values of the kind's selectable fields.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub fields: BTreeMap<String, String>,
 }
 
 impl Summary {

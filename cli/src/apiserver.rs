@@ -121,6 +121,9 @@ pub struct Flags {
     #[arg(long, default_value = "/repot", value_name = "PREFIX")]
     etcd_prefix: String,
 
+    /// Kinds of which cluster to serve: ShootState on a garden; HostedEtcd, EtcdBackup, EtcdRestore and EtcdMigration on a seed
+    #[arg(long, default_value = "garden", value_name = "WHERE")]
+    serve: Serve,
     /// Group in which ShootStates are served; another than the default where gardener-apiserver serves them too
     #[arg(long, default_value = repot_api::names::CORE_GROUP, value_parser = [repot_api::names::CORE_GROUP, repot_api::names::MIGRATION_GROUP], value_name = "GROUP")]
     shootstate_group: String,
@@ -145,6 +148,24 @@ pub struct Flags {
     /// How long to serve on after a signal to stop, so that nobody routes here any more
     #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = duration)]
     shutdown_delay_duration: Duration,
+}
+
+/// As [`registry::Serve`], for the command line.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Serve {
+    Garden,
+    Seed,
+    All,
+}
+
+impl From<Serve> for registry::Serve {
+    fn from(serve: Serve) -> Self {
+        match serve {
+            Serve::Garden => Self::Garden,
+            Serve::Seed => Self::Seed,
+            Serve::All => Self::All,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -193,7 +214,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
     let admission = Admission::follow(&cluster, flags.max_admission_review_bytes, &end);
     let parts = Parts {
         store,
-        resources: registry::garden(&flags.shootstate_group),
+        resources: registry::resources(flags.serve.into(), &flags.shootstate_group),
         authenticator,
         authorizer: Authorizer::new(Some(AccessReviewer::new(
             authorization,

@@ -62,7 +62,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
     authenticator.set_trust(None, Some(roots));
     let parts = Parts {
         store,
-        resources: registry::garden(repot_api::names::CORE_GROUP),
+        resources: registry::resources(registry::Serve::All, repot_api::names::CORE_GROUP),
         authenticator,
         authorizer: Authorizer::new(None),
         namespaces: Namespaces::Any,

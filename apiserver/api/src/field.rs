@@ -59,6 +59,19 @@ impl FieldError {
         Self { cause: Cause::Invalid, field: field.into(), value, detail: detail.into() }
     }
 
+    /// A value is none of the allowed ones.
+    pub fn not_supported(field: impl Into<String>, value: impl fmt::Debug, allowed: &[&str]) -> Self {
+        let allowed: Vec<String> = allowed.iter().map(|value| format!("{value:?}")).collect();
+        let detail = format!("supported values: {}", allowed.join(", "));
+        Self { cause: Cause::NotSupported, field: field.into(), value: Some(format!("{value:?}")), detail }
+    }
+
+    /// A value occurs twice where it must be unique.
+    pub fn duplicate(field: impl Into<String>, value: impl fmt::Debug) -> Self {
+        let value = Some(format!("{value:?}"));
+        Self { cause: Cause::Duplicate, field: field.into(), value, detail: String::new() }
+    }
+
     /// The value may not be set or changed here.
     pub fn forbidden(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { cause: Cause::Forbidden, field: field.into(), value: None, detail: detail.into() }

@@ -1,6 +1,8 @@
 //! What the machinery has to know of a kind. One static value a kind; everything in it is a fact or a pure function.
 
-use crate::{field::FieldError, json::Node, names, schema::Schema};
+use std::collections::BTreeMap;
+
+use crate::{json::Node, schema::Schema};
 
 /// A kind that is served.
 #[derive(Debug)]
@@ -19,20 +21,39 @@ pub struct Kind {
     pub categories: &'static [&'static str],
     /// Whether objects live in namespaces.
     pub namespaced: bool,
-    /// Whether an update may leave out the version it is based on: the last writer then wins.
-    pub unconditional_update: bool,
-    /// What names look like.
-    pub name_rule: names::Rule,
     /// The shape of the whole object.
     pub schema: &'static Schema,
     /// Columns between Name and Age; the store keeps their cells beside the object.
     pub columns: &'static [Column],
-    /// Brings older shapes into today's; tells clients what it did.
-    pub normalise: fn(&mut Node) -> Vec<String>,
-    /// Everything that is wrong outside of metadata.
-    pub validate: fn(&Node) -> Vec<FieldError>,
+    /// What objects can be selected by beside name and namespace: paths such as `status.phase` of strings; the store keeps
+    /// their values beside the object.
+    pub selectable: &'static [&'static str],
     /// The cells of [`Kind::columns`] for an object whose payload has this many bytes.
     pub cells: fn(&Node, usize) -> Vec<Cell>,
+}
+
+impl Kind {
+    /// Whether objects have a status, which is written through `/status` alone.
+    #[must_use]
+    pub fn has_status(&self) -> bool {
+        self.schema.field("status").is_some()
+    }
+
+    /// The values of [`Kind::selectable`], by path; those that are absent are left out.
+    #[must_use]
+    pub fn selected_values(&self, object: &Node) -> BTreeMap<String, String> {
+        let value = |path: &&'static str| Some(((*path).to_owned(), text_at(object, path)?.to_owned()));
+        self.selectable.iter().filter_map(value).collect()
+    }
+}
+
+/// The string at a dotted path.
+#[must_use]
+pub fn text_at<'a>(object: &'a Node, path: &str) -> Option<&'a str> {
+    match path.split_once('.') {
+        Some((field, rest)) => text_at(object.member(field)?, rest),
+        None => object.text(path),
+    }
 }
 
 /// A column of the Table form.

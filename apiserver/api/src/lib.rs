@@ -2,8 +2,14 @@
 //!
 //! Nothing in here meets a clock, a client, a file or a random number: time, ids and seeds come in as arguments.
 
+pub mod conditions;
 pub mod document;
+pub mod etcd_backup;
+pub mod etcd_migration;
+pub mod etcd_restore;
 pub mod field;
+pub mod formats;
+pub mod hosted_etcd;
 pub mod json;
 pub mod kind;
 pub mod meta;
@@ -11,4 +17,6 @@ pub mod names;
 pub mod openapi;
 pub mod schema;
 pub mod selector;
+pub mod shape;
 pub mod shoot_state;
+pub mod workflow;

@@ -22,6 +22,8 @@ pub enum Shape {
     Map(&'static Schema),
     /// A string, with OpenAPI's `format` where there is one.
     String(Option<&'static str>),
+    /// One of these strings.
+    Choice(&'static [&'static str]),
     /// A 64-bit integer.
     Integer,
     /// A boolean.
@@ -52,25 +54,44 @@ pub struct Field {
     pub required: bool,
     /// Whether it is left out of published documents: accepted for old clients only.
     pub hidden: bool,
+    /// What it holds where a writer left it out.
+    pub default: Option<Default>,
+}
+
+/// What a field holds where a writer left it out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Default {
+    /// A string.
+    Text(&'static str),
+    /// A number.
+    Integer(i64),
+    /// A boolean.
+    Boolean(bool),
 }
 
 impl Field {
     /// A field that may be absent.
     #[must_use]
     pub const fn optional(name: &'static str, schema: &'static Schema) -> Self {
-        Self { name, schema, required: false, hidden: false }
+        Self { name, schema, required: false, hidden: false, default: None }
     }
 
     /// A field that must be there.
     #[must_use]
     pub const fn required(name: &'static str, schema: &'static Schema) -> Self {
-        Self { name, schema, required: true, hidden: false }
+        Self { name, schema, required: true, hidden: false, default: None }
+    }
+
+    /// A field that holds this where a writer left it out.
+    #[must_use]
+    pub const fn defaulted(name: &'static str, schema: &'static Schema, default: Default) -> Self {
+        Self { name, schema, required: false, hidden: false, default: Some(default) }
     }
 
     /// A field that is accepted but not published.
     #[must_use]
     pub const fn hidden(name: &'static str, schema: &'static Schema) -> Self {
-        Self { name, schema, required: false, hidden: true }
+        Self { name, schema, required: false, hidden: true, default: None }
     }
 }
 
@@ -85,6 +106,12 @@ impl Schema {
     #[must_use]
     pub const fn string(description: &'static str) -> Self {
         Self::of(description, Shape::String(None))
+    }
+
+    /// One of several strings.
+    #[must_use]
+    pub const fn choice(description: &'static str, choices: &'static [&'static str]) -> Self {
+        Self::of(description, Shape::Choice(choices))
     }
 
     /// The field with this name.
@@ -102,7 +129,7 @@ impl Schema {
         match self.shape {
             Shape::Object(_) | Shape::Map(_) => "an object",
             Shape::List(..) => "an array",
-            Shape::String(_) => "a string",
+            Shape::String(_) | Shape::Choice(_) => "a string",
             Shape::Integer => "an integer",
             Shape::Boolean => "a boolean",
             Shape::Opaque => "any value",

@@ -115,26 +115,30 @@ fn requirement(text: &str) -> Result<Requirement, Error> {
     Ok(Requirement { key: key.to_owned(), test })
 }
 
-/// A field selector over `metadata.name` and `metadata.namespace`: all requirements hold.
+/// A field selector: all requirements hold. Every kind can be selected by `metadata.name` and `metadata.namespace`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FieldSelector(Vec<(FieldName, bool, String)>);
+pub struct FieldSelector(Vec<FieldRequirement>);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FieldName {
-    Name,
-    Namespace,
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct FieldRequirement {
+    field: String,
+    equal: bool,
+    value: String,
 }
 
+const NAME: &str = "metadata.name";
+const NAMESPACE: &str = "metadata.namespace";
+
 impl FieldSelector {
-    /// Reads `metadata.name=a,metadata.namespace!=b`.
+    /// Reads `metadata.name=a,metadata.namespace!=b`. Whether a kind has the fields is told by [`Self::expect_fields`].
     ///
     /// # Errors
-    /// [`Error`]: a field that cannot be selected by is refused, never passed over.
+    /// [`Error::Syntax`].
     pub fn parse(text: &str) -> Result<Self, Error> {
         split_escaped(text).iter().map(|part| Self::requirement(part)).collect::<Result<_, _>>().map(Self)
     }
 
-    fn requirement(text: &str) -> Result<(FieldName, bool, String), Error> {
+    fn requirement(text: &str) -> Result<FieldRequirement, Error> {
         let (field, equal, value) = if let Some((field, value)) = text.split_once("!=") {
             (field, false, value)
         } else if let Some((field, value)) = text.split_once("==").or_else(|| text.split_once('=')) {
@@ -142,12 +146,17 @@ impl FieldSelector {
         } else {
             return Err(Error::Syntax(format!("{text:?} is neither field=value nor field!=value")));
         };
-        let name = match field {
-            "metadata.name" => FieldName::Name,
-            "metadata.namespace" => FieldName::Namespace,
-            other => return Err(Error::Field(other.to_owned())),
-        };
-        Ok((name, equal, unescape(value)))
+        Ok(FieldRequirement { field: field.to_owned(), equal, value: unescape(value) })
+    }
+
+    /// Refuses a field that is neither of metadata nor among `known`: it is never passed over.
+    ///
+    /// # Errors
+    /// [`Error::Field`].
+    pub fn expect_fields(&self, known: &[&str]) -> Result<(), Error> {
+        let strange = |field: &str| !matches!(field, NAME | NAMESPACE) && !known.contains(&field);
+        let found = self.0.iter().find(|requirement| strange(&requirement.field));
+        found.map_or(Ok(()), |requirement| Err(Error::Field(requirement.field.clone())))
     }
 
     /// Whether everything is selected.
@@ -159,19 +168,29 @@ impl FieldSelector {
     /// The one name that can be selected, if the selector asks for one.
     #[must_use]
     pub fn single_name(&self) -> Option<&str> {
-        let name = self.0.iter().find(|(field, equal, _)| *field == FieldName::Name && *equal);
-        name.map(|(_, _, value)| value.as_str())
+        let name = self.0.iter().find(|requirement| requirement.field == NAME && requirement.equal);
+        name.map(|requirement| requirement.value.as_str())
     }
 
-    /// Whether an object of this name is selected.
+    /// Whether an object of this name is selected. `fields`: its other values by path, asked for where they are needed; what is
+    /// absent counts as empty.
     #[must_use]
-    pub fn matches(&self, namespace: &str, name: &str) -> bool {
-        self.0.iter().all(|(field, equal, value)| {
-            let actual = match field {
-                FieldName::Name => name,
-                FieldName::Namespace => namespace,
-            };
-            (actual == value) == *equal
+    pub fn matches(
+        &self,
+        namespace: &str,
+        name: &str,
+        fields: impl FnOnce() -> BTreeMap<String, String>,
+    ) -> bool {
+        let of_metadata = |field: &str| match field {
+            NAME => Some(name),
+            NAMESPACE => Some(namespace),
+            _ => None,
+        };
+        let needed = self.0.iter().any(|requirement| of_metadata(&requirement.field).is_none());
+        let fields = if needed { fields() } else { BTreeMap::new() };
+        self.0.iter().all(|FieldRequirement { field, equal, value }| {
+            let other = || fields.get(field).map_or("", String::as_str);
+            (of_metadata(field).unwrap_or_else(other) == value) == *equal
         })
     }
 }
@@ -247,11 +266,21 @@ mod tests {
     #[test]
     fn selects_by_name_and_namespace() {
         let selector = FieldSelector::parse("metadata.name=a,metadata.namespace!=b").expect("selector");
-        assert!(selector.matches("c", "a") && !selector.matches("b", "a") && !selector.matches("c", "x"));
+        let matches = |namespace, name| selector.matches(namespace, name, || unreachable!("no other field"));
+        assert!(matches("c", "a") && !matches("b", "a") && !matches("c", "x"));
         assert_eq!(selector.single_name(), Some("a"));
-        assert_eq!(FieldSelector::parse("spec.x=1"), Err(Error::Field("spec.x".into())));
         assert!(FieldSelector::parse("metadata.name").is_err());
         let escaped = FieldSelector::parse(r"metadata.name=a\,b\=\\c").expect("selector");
         assert_eq!(escaped.single_name(), Some(r"a,b=\c"));
+    }
+
+    #[test]
+    fn selects_by_fields_that_a_kind_declares() {
+        let selector = FieldSelector::parse("status.phase=Running,spec.x!=1").expect("selector");
+        assert_eq!(selector.expect_fields(&["status.phase"]), Err(Error::Field("spec.x".into())));
+        assert_eq!(selector.expect_fields(&["status.phase", "spec.x"]), Ok(()));
+        let matches = |pairs| selector.matches("n", "a", || labels(pairs));
+        assert!(matches(&[("status.phase", "Running")]));
+        assert!(!matches(&[]) && !matches(&[("status.phase", "Running"), ("spec.x", "1")]));
     }
 }

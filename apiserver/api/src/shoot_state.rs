@@ -9,7 +9,7 @@ use crate::{
     field::FieldError,
     json::{Node, Raw},
     kind::{Cell, Column, Kind, human_bytes},
-    meta, names,
+    meta,
     schema::{Field, ListType, Schema, Shape},
 };
 
@@ -136,9 +136,6 @@ pub static KIND_INFO: Kind = Kind {
     short_names: &[],
     categories: &["all"],
     namespaced: true,
-    // As in Gardener: two writers of a state that saves a cluster must not overwrite each other unseen.
-    unconditional_update: false,
-    name_rule: names::dns_label,
     schema: &SHOOT_STATE,
     columns: &[
         Column {
@@ -161,12 +158,13 @@ pub static KIND_INFO: Kind = Kind {
             priority: 1,
         },
     ],
-    normalise,
-    validate,
+    selectable: &[],
     cells,
 };
 
-fn normalise(object: &mut Node) -> Vec<String> {
+/// Brings the older shape into today's; tells clients what it did.
+#[must_use]
+pub fn normalise(object: &mut Node) -> Vec<String> {
     let mut warnings = Vec::new();
     if object.member("spec").is_none() {
         object.set("spec", Node::object());
@@ -210,7 +208,9 @@ fn extend(object: &mut Node, list: &'static str, more: Vec<Node>) {
     }
 }
 
-fn validate(object: &Node) -> Vec<FieldError> {
+/// Everything that is wrong outside of metadata.
+#[must_use]
+pub fn validate(object: &Node) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let Some(spec) = object.member("spec") else { return errors };
     for (at, data) in list(spec, "gardener").iter().enumerate() {
@@ -285,7 +285,7 @@ mod tests {
         let mut old = read(
             r#"{"gardenlet":{"secrets":[{"name":"ca","data":{"ca.crt":"AA=="}}]},"extensions":[{"kind":"Worker","state":1.0}],"spec":{"extensions":[{"kind":"Network"}]}}"#,
         );
-        assert_eq!((KIND_INFO.normalise)(&mut old).len(), 2);
+        assert_eq!(normalise(&mut old).len(), 2);
         assert_eq!(
             old.to_raw().bytes(),
             r#"{"spec":{"extensions":[{"kind":"Network"},{"kind":"Worker","state":1.0}],"gardener":[{"data":{"data":{"ca.crt":"AA=="}},"name":"ca","type":"secret"}]}}"#.as_bytes()
@@ -296,7 +296,7 @@ mod tests {
     fn leaves_todays_shape_alone() {
         let text = r#"{"spec":{"gardener":[{"name":"ca","type":"secret","data":{}}]}}"#;
         let mut today = read(text);
-        assert_eq!((KIND_INFO.normalise)(&mut today), [""; 0]);
+        assert_eq!(normalise(&mut today), [""; 0]);
         assert_eq!(today.to_raw().bytes(), text.as_bytes());
     }
 
@@ -305,7 +305,7 @@ mod tests {
         let wrong = read(
             r#"{"spec":{"gardener":[{"type":"secret"}],"extensions":[{"purpose":""},{"kind":"Worker","resources":[{"name":"","resourceRef":{"kind":"Secret"}}]}],"resources":[{"name":"x"}]}}"#,
         );
-        let fields: Vec<String> = (KIND_INFO.validate)(&wrong).into_iter().map(|e| e.field).collect();
+        let fields: Vec<String> = validate(&wrong).into_iter().map(|e| e.field).collect();
         assert_eq!(
             fields,
             [

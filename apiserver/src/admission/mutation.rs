@@ -5,9 +5,10 @@ use bytes::Bytes;
 use repot_api::{
     document::Document,
     json::{Node, Raw, patch::Patch},
-    kind::Kind,
     meta::ObjectMeta,
 };
+
+use crate::registry::Strategy;
 
 /// Applies a patch. Gives whether anything is different now.
 ///
@@ -16,18 +17,23 @@ use repot_api::{
 ///
 /// # Errors
 /// Why the patch does not fit; the document is then to be thrown away.
-pub fn apply(document: &mut Document, patch: &Bytes, kind: &Kind, copy_limit: usize) -> Result<bool, String> {
+pub fn apply(
+    document: &mut Document,
+    patch: &Bytes,
+    strategy: &Strategy,
+    copy_limit: usize,
+) -> Result<bool, String> {
     let patch = Patch::parse(patch).map_err(|error| error.to_string())?;
     let (meta, body) = (document.meta.clone(), document.body.clone());
     let mut root = tree(document)?;
     patch.apply(&mut root, copy_limit).map_err(|error| error.to_string())?;
-    let (mut patched, _) = Document::conform(root, kind).map_err(|error| error.to_string())?;
+    let (mut patched, _) = Document::conform(root, strategy.kind).map_err(|error| error.to_string())?;
     if (patched.api_version.as_str(), patched.kind.as_str())
         != (document.api_version.as_str(), document.kind.as_str())
     {
         return Err("the patch changes apiVersion or kind".to_owned());
     }
-    (kind.normalise)(&mut patched.body);
+    (strategy.normalise)(&mut patched.body);
     patched.meta.resource_version.clone_from(&meta.resource_version);
     keep_managed_fields(&mut patched.meta, &meta);
     let changed = patched.body != body || !same(&patched.meta, &meta);
@@ -87,17 +93,21 @@ fn is_managed_fields(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use repot_api::shoot_state::KIND_INFO;
+    use crate::registry::{Serve, resources};
+
+    fn strategy() -> &'static Strategy {
+        resources(Serve::Garden, repot_api::names::CORE_GROUP)[0].strategy
+    }
 
     fn document() -> Document {
         let text = r#"{"apiVersion":"g/v1","kind":"ShootState","metadata":{"name":"s","labels":{"a":"b"}},
             "spec":{"extensions":[{"kind":"W","name":"w","state":{"x":1.50,"y":"\u0041"}}]}}"#;
-        Document::decode(&Bytes::copy_from_slice(text.as_bytes()), &KIND_INFO).expect("an object").0
+        Document::decode(&Bytes::copy_from_slice(text.as_bytes()), strategy().kind).expect("an object").0
     }
 
     fn patched(patch: &str) -> Result<(Document, bool), String> {
         let mut document = document();
-        let changed = apply(&mut document, &Bytes::copy_from_slice(patch.as_bytes()), &KIND_INFO, 1 << 20)?;
+        let changed = apply(&mut document, &Bytes::copy_from_slice(patch.as_bytes()), strategy(), 1 << 20)?;
         Ok((document, changed))
     }
 

@@ -147,7 +147,7 @@ impl<'a> Scene<'a> {
             return Err(Status::internal(format!("admission webhook {name:?} {why}")));
         };
         let Attributes { server, resource, .. } = self.attributes;
-        let changed = mutation::apply(document, &patch, resource.kind, server.limits.object_bytes);
+        let changed = mutation::apply(document, &patch, resource.strategy, server.limits.object_bytes);
         let changed = changed.map_err(|why| {
             Status::internal(format!("the patch of admission webhook {name:?} cannot be applied: {why}"))
         })?;

@@ -5,7 +5,7 @@ use repot_api::document::Document;
 use uuid::Uuid;
 
 use super::{
-    Answer, Request, admit,
+    Answer, Request, admit, status_part,
     write::{self, Ready, WriteOptions},
 };
 use crate::{status::Status, wire};
@@ -27,6 +27,7 @@ pub(super) async fn create(mut request: Request<'_>) -> Answer {
     write::need_namespace(&request, &document.meta.name).await?;
     admit::mutate(&request, &write, &mut document, None).await?;
     write::fit_place(&request, &mut document.meta)?;
+    status_part::drop(&request, &mut document);
     let uid = Uuid::new_v4();
     prepare(&mut document, uid);
     let generated = document.meta.name.is_empty() && !document.meta.generate_name.is_empty();

@@ -18,7 +18,7 @@ const TRIES: usize = 8;
 /// Deletes everything that is selected. Whoever calls again after a failure finds less to do.
 pub(super) async fn delete_collection(request: Request<'_>) -> Answer {
     let options = DeleteOptions::read(request.server, request.call).await?;
-    let selectors = Selectors::parse(&request.call.query)?;
+    let selectors = Selectors::parse(&request.call.query, request.resource.kind)?;
     let page = list::page(&request, &selectors, false).await?;
     let unreadable = page.unreadable;
     let (request, options, selectors) = (&request, &options, &selectors);

@@ -11,6 +11,7 @@ use crate::{call::Call, negotiate, server::Server, status::Status, wire};
 
 /// What is implemented, sorted.
 const VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+const STATUS_VERBS: &[&str] = &["get", "patch", "update"];
 
 /// `/`, `/api`, `/apis`.
 pub(super) fn root(server: &Server, call: &Call, path: &str) -> Answer {
@@ -87,8 +88,8 @@ fn resource_list(group: &GroupVersion) -> Value {
     let resources: Vec<Value> = group
         .kinds
         .iter()
-        .map(|kind| {
-            json!({
+        .flat_map(|kind| {
+            let resource = json!({
                 "name": kind.plural,
                 "singularName": kind.singular,
                 "namespaced": kind.namespaced,
@@ -97,7 +98,15 @@ fn resource_list(group: &GroupVersion) -> Value {
                 "shortNames": kind.short_names,
                 "categories": kind.categories,
                 "storageVersionHash": storage_version_hash(group, kind.kind),
-            })
+            });
+            let status = json!({
+                "name": format!("{}/status", kind.plural),
+                "singularName": "",
+                "namespaced": kind.namespaced,
+                "kind": kind.kind,
+                "verbs": STATUS_VERBS,
+            });
+            [Some(resource), kind.has_status().then_some(status)].into_iter().flatten()
         })
         .collect();
     let group_version = format!("{}/{}", group.group, group.version);
@@ -117,15 +126,22 @@ fn aggregated_group(group: &GroupVersion) -> Value {
         .kinds
         .iter()
         .map(|kind| {
-            json!({
+            let response_kind = json!({"group": group.group, "version": group.version, "kind": kind.kind});
+            let mut resource = json!({
                 "resource": kind.plural,
-                "responseKind": {"group": group.group, "version": group.version, "kind": kind.kind},
+                "responseKind": response_kind,
                 "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },
                 "singularResource": kind.singular,
                 "verbs": VERBS,
                 "shortNames": kind.short_names,
                 "categories": kind.categories,
-            })
+            });
+            if kind.has_status() {
+                let status =
+                    json!({"subresource": "status", "responseKind": response_kind, "verbs": STATUS_VERBS});
+                resource["subresources"] = json!([status]);
+            }
+            resource
         })
         .collect();
     let version = json!({"version": group.version, "resources": resources, "freshness": "Current"});

@@ -29,7 +29,7 @@ const HEADS_AT_ONCE: usize = 500;
 /// Answers with a page of objects, of metadata, or with a table.
 pub(super) async fn list(request: Request<'_>) -> Answer {
     let form = negotiate::form(&request.call.headers, true)?;
-    let selectors = Selectors::parse(&request.call.query)?;
+    let selectors = Selectors::parse(&request.call.query, request.resource.kind)?;
     let include = table::Include::parse(&request.call.query)?;
     let with_payload = match form {
         Form::Object => true,

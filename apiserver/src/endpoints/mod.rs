@@ -12,6 +12,7 @@ pub mod openapi;
 mod options;
 pub mod patch;
 mod resource_version;
+mod status_part;
 pub mod table;
 pub mod update;
 mod version;
@@ -84,10 +85,16 @@ async fn dispatch_resource(server: &Server, target: Target, call: &mut Call) -> 
     {
         return Err(Status::method_not_allowed("a request for a namespaced object outside of a namespace"));
     }
-    if !target.subresource.is_empty() {
-        return Err(Status::no_such_path());
-    }
     let verb = call.info.verb;
+    match target.subresource.as_str() {
+        "" => {}
+        status_part::STATUS if resource.kind.has_status() => {
+            if !matches!(verb, "get" | "update" | "patch") {
+                return Err(Status::method_not_allowed(verb));
+            }
+        }
+        _ => return Err(Status::no_such_path()),
+    }
     let mut target = target;
     if matches!(verb, "list" | "deletecollection") {
         // A field selector may have singled out a name for authorization; the collection stays a collection.

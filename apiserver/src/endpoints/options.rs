@@ -1,8 +1,8 @@
 //! Parameters that several verbs share.
 
-use repot_api::{field::FieldError, selector};
+use repot_api::{field::FieldError, kind::Kind, selector};
 
-use crate::{call::Query, status::Status};
+use crate::{call::Query, status::Status, wire::Summary};
 
 /// Which objects of a collection are meant.
 #[derive(Clone, Debug, Default)]
@@ -14,13 +14,15 @@ pub(super) struct Selectors {
 }
 
 impl Selectors {
-    pub(super) fn parse(query: &Query) -> Result<Self, Status> {
+    pub(super) fn parse(query: &Query, kind: &Kind) -> Result<Self, Status> {
         let wrong = |e: selector::Error| Status::bad_request(e.to_string());
+        let fields = selector::FieldSelector::parse(query.get("fieldSelector").unwrap_or_default());
+        let fields = fields.map_err(wrong)?;
+        fields.expect_fields(kind.selectable).map_err(wrong)?;
         Ok(Self {
             labels: selector::LabelSelector::parse(query.get("labelSelector").unwrap_or_default())
                 .map_err(wrong)?,
-            fields: selector::FieldSelector::parse(query.get("fieldSelector").unwrap_or_default())
-                .map_err(wrong)?,
+            fields,
             name: None,
         })
     }
@@ -37,7 +39,7 @@ impl Selectors {
     pub(super) fn matches(&self, object: &repot_storage::Object) -> bool {
         let key = &object.key;
         self.name.as_ref().is_none_or(|name| *name == key.name)
-            && self.fields.matches(&key.namespace, &key.name)
+            && self.fields.matches(&key.namespace, &key.name, || Summary::of(object).fields)
             && (self.labels.is_empty() || self.labels.matches(&crate::wire::parse_meta(object).labels))
     }
 }

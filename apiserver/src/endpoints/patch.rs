@@ -10,7 +10,7 @@ use repot_api::{
 use repot_storage::Object;
 
 use super::{
-    Answer, Request, admit, update,
+    Answer, Request, admit, status_part, update,
     write::{self, WriteOptions},
 };
 use crate::{negotiate, status::Status, wire};
@@ -95,8 +95,9 @@ pub(super) async fn patch(request: Request<'_>) -> Answer {
     }
     let body = request.server.take_body(request.call).await?;
     let change = Arc::new(Change::read(&request.call.headers, &body)?);
-    // Webhooks see the whole object, so there has to be one.
-    let light = change.is_of_metadata() && !admit::may_be_judged(&request);
+    // Webhooks see the whole object, so there has to be one; a status comes along with its object.
+    let light =
+        change.is_of_metadata() && !admit::may_be_judged(&request) && !status_part::is_meant(&request);
     for left in (0..TRIES).rev() {
         let found = request.server.store.get(&request.key()).await.map_err(|error| request.failed(&error))?;
         let current = found.ok_or_else(|| request.not_found())?;

@@ -7,7 +7,7 @@ use repot_api::{document::Document, field::FieldError, meta::ObjectMeta};
 use repot_storage::Object;
 
 use super::{
-    Answer, Request, admit,
+    Answer, Request, admit, status_part,
     write::{self, Ready, WriteOptions},
 };
 use crate::{negotiate::Form, status::Status, wire};
@@ -25,7 +25,7 @@ pub(super) async fn update(mut request: Request<'_>) -> Answer {
     for left in (0..TRIES).rev() {
         let found = request.server.store.get(&request.key()).await.map_err(|error| request.failed(&error))?;
         let current = found.ok_or_else(|| request.not_found())?;
-        if !conditional && !request.resource.kind.unconditional_update {
+        if !conditional && !request.resource.strategy.unconditional_update {
             let why = "must be specified for an update";
             let error = FieldError::invalid("metadata.resourceVersion", 0, why);
             let kind = (request.resource.name.group.as_str(), request.resource.kind.kind);
@@ -56,7 +56,9 @@ pub(super) async fn replace(
     admit::mutate(request, write, document, Some(current)).await?;
     write::fit_place(request, &mut document.meta)?;
     inherit(&mut document.meta, &before);
-    write::validate(request, document, changes(&document.meta, &before))?;
+    let mut forbidden = status_part::confine(request, document, current).await?;
+    forbidden.extend(changes(&document.meta, &before));
+    write::validate(request, document, forbidden)?;
     admit::judge(request, write, document, Some(current)).await?;
     let mut ready = Ready::new(request, document)?;
     if spec_changed(&ready, current) {

@@ -17,6 +17,7 @@ use uuid::Uuid;
 use super::{
     Request,
     options::{self, FieldValidation},
+    status_part,
 };
 use crate::{
     delegation::NamespaceState,
@@ -109,7 +110,7 @@ pub(super) fn admit(
         _ => {}
     }
     expect_kind(request, &document)?;
-    warnings.extend((request.resource.kind.normalise)(&mut document.body));
+    warnings.extend((request.resource.strategy.normalise)(&mut document.body));
     dedupe_owners(&mut document.meta, warnings);
     Ok(document)
 }
@@ -172,7 +173,9 @@ pub(super) fn validate(
     document: &Document,
     more: Vec<FieldError>,
 ) -> Result<(), Status> {
-    let mut errors = (request.resource.kind.validate)(&document.body);
+    let strategy = request.resource.strategy;
+    let validate = if status_part::is_meant(request) { strategy.validate_status } else { strategy.validate };
+    let mut errors = validate(&document.body);
     errors.extend(more);
     validate_meta(request, &document.meta, errors)
 }
@@ -184,7 +187,7 @@ pub(super) fn validate_meta(
     more: Vec<FieldError>,
 ) -> Result<(), Status> {
     let kind = request.resource.kind;
-    let mut errors = meta.validate(kind.namespaced, kind.name_rule);
+    let mut errors = meta.validate(kind.namespaced, request.resource.strategy.name_rule);
     errors.extend(more);
     if meta.annotations.contains_key(repot_api::names::TRIMMED) {
         let field = format!("metadata.annotations[{}]", repot_api::names::TRIMMED);
@@ -233,7 +236,8 @@ impl Ready {
             |(name, range): &(String, Range<usize>)| (name.clone(), digest(&payload.text[range.clone()]));
         let digests = payload.parts.iter().map(digest).collect();
         let cells = (request.resource.kind.cells)(&document.body, payload.text.len());
-        let ready = Self { meta: Bytes::new(), summary: Summary { digests, cells }, payload };
+        let fields = request.resource.kind.selected_values(&document.body);
+        let ready = Self { meta: Bytes::new(), summary: Summary { digests, cells, fields }, payload };
         ready.with_meta(request, &document.meta)
     }
 

@@ -1,26 +1,103 @@
-//! What is served: the install table. A new kind is a line here and a file beside `shoot_state` in the `api` crate.
+//! What is served: the install table. A new kind is a types file in the `api` crate, a file here with its [`Strategy`], and a
+//! line in the table.
 
-use repot_api::{kind::Kind, names, shoot_state};
+mod etcd_backup;
+mod etcd_migration;
+mod etcd_restore;
+mod hosted_etcd;
+mod shoot_state;
+mod strategy;
+
+use repot_api::names;
+
+pub use strategy::Strategy;
 
 use crate::resource::{GroupResource, Resource};
 
-/// Kinds of the garden, with the group each is served in.
-const GARDEN: &[(&str, &Kind)] = &[(names::CORE_GROUP, &shoot_state::KIND_INFO)];
+/// Which kinds a server serves: those of the cluster that it stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Serve {
+    /// Those of a garden.
+    Garden,
+    /// Those of a seed, or of any cluster that hosts control planes.
+    Seed,
+    /// All.
+    All,
+}
 
-/// The resources of a garden. `shootstate_group`: where ShootStates are served when not in the paper's group, because
+/// The install table: where each kind belongs, and its strategy.
+const KINDS: &[(Serve, &Strategy)] = &[
+    (Serve::Garden, &shoot_state::STRATEGY),
+    (Serve::Seed, &hosted_etcd::STRATEGY),
+    (Serve::Seed, &etcd_backup::STRATEGY),
+    (Serve::Seed, &etcd_restore::STRATEGY),
+    (Serve::Seed, &etcd_migration::STRATEGY),
+];
+
+/// The resources that a server serves. `shootstate_group`: where ShootStates are served, which is not the paper's group where
 /// somebody else serves that resource name there.
 #[must_use]
-pub fn garden(shootstate_group: &str) -> Vec<Resource> {
-    let group_of = |group: &str, kind: &Kind| {
-        let own = kind.kind == shoot_state::KIND_INFO.kind;
-        if own { shootstate_group.to_owned() } else { group.to_owned() }
-    };
-    GARDEN
-        .iter()
-        .map(|(group, kind)| Resource {
-            name: GroupResource { group: group_of(group, kind), resource: kind.plural.to_owned() },
+pub fn resources(serve: Serve, shootstate_group: &str) -> Vec<Resource> {
+    let served = |(place, _): &&(Serve, &Strategy)| serve == Serve::All || *place == serve;
+    let resource = |(_, strategy): &(Serve, &'static Strategy)| {
+        let group = if is_shoot_state(strategy) { shootstate_group } else { strategy.group };
+        Resource {
+            name: GroupResource { group: group.to_owned(), resource: strategy.kind.plural.to_owned() },
             version: names::V1ALPHA1.to_owned(),
-            kind,
-        })
-        .collect()
+            kind: strategy.kind,
+            strategy,
+        }
+    };
+    KINDS.iter().filter(served).map(resource).collect()
+}
+
+fn is_shoot_state(strategy: &Strategy) -> bool {
+    std::ptr::eq(strategy, &shoot_state::STRATEGY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn served(serve: Serve, group: &str) -> Vec<String> {
+        resources(serve, group).iter().map(|resource| resource.name.to_string()).collect()
+    }
+
+    #[test]
+    fn each_place_has_its_kinds() {
+        let seed = [
+            "hostedetcds.migration.gardener.cloud",
+            "etcdbackups.migration.gardener.cloud",
+            "etcdrestores.migration.gardener.cloud",
+            "etcdmigrations.migration.gardener.cloud",
+        ];
+        assert_eq!(served(Serve::Seed, names::CORE_GROUP), seed);
+        assert_eq!(served(Serve::Garden, names::CORE_GROUP), ["shootstates.core.gardener.cloud"]);
+        assert_eq!(served(Serve::Garden, names::MIGRATION_GROUP), ["shootstates.migration.gardener.cloud"]);
+        let all = served(Serve::All, names::MIGRATION_GROUP);
+        assert_eq!((all.len(), all[0].as_str()), (5, "shootstates.migration.gardener.cloud"));
+    }
+
+    #[test]
+    fn no_name_stands_for_two_kinds() {
+        let all = resources(Serve::All, names::CORE_GROUP);
+        let mut seen = std::collections::BTreeSet::new();
+        for kind in all.iter().map(|resource| resource.kind) {
+            let names = kind.short_names.iter().chain([&kind.plural, &kind.singular, &kind.kind]);
+            assert!(names.into_iter().all(|name| seen.insert(*name)), "{} shares a name", kind.kind);
+        }
+    }
+
+    #[test]
+    fn columns_and_selectable_fields_are_there() {
+        for resource in resources(Serve::All, names::CORE_GROUP) {
+            let (kind, empty) = (resource.kind, repot_api::json::Node::object());
+            assert_eq!((kind.cells)(&empty, 0).len(), kind.columns.len(), "{}", kind.kind);
+            for path in kind.selectable {
+                let at =
+                    path.split('.').try_fold(kind.schema, |schema, field| Some(schema.field(field)?.schema));
+                assert!(at.is_some(), "{} has no {path}", kind.kind);
+            }
+        }
+    }
 }

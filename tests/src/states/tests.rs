@@ -59,15 +59,18 @@ fn holds_what_gardener_stores() {
 
 #[test]
 fn is_accepted_as_a_shoot_state() {
-    use repot_api::json::{Findings, decode};
+    use repot_api::{
+        json::{Findings, decode},
+        shoot_state::{normalise, validate},
+    };
     let kind = &repot_api::shoot_state::KIND_INFO;
     for machine_state in [MachineState::Gzip, MachineState::Plain] {
         let json = generate_json(&Options { machine_state, ..mk_options(100_000) }).expect("a state");
         let mut findings = Findings::default();
         let mut node = decode(&json.into(), kind.schema, &mut findings).expect("JSON");
         assert_eq!(findings, Findings::default());
-        assert_eq!((kind.normalise)(&mut node), [""; 0]);
-        assert_eq!((kind.validate)(&node), []);
+        assert_eq!(normalise(&mut node), [""; 0]);
+        assert_eq!(validate(&node), []);
     }
 }
 

@@ -81,7 +81,7 @@ fn conform_at(
             let each = |(at, item)| path.within_item(at, |path| conform_at(item, inner, path, findings));
             Ok(Node::Array(items.into_iter().enumerate().map(each).collect::<Result<_, _>>()?))
         }
-        (node @ Node::String(_), Shape::String(_))
+        (node @ Node::String(_), Shape::String(_) | Shape::Choice(_))
         | (node @ Node::Integer(_), Shape::Integer)
         | (node @ Node::Bool(_), Shape::Boolean) => Ok(node),
         (node, _) => read(node.to_raw().bytes(), schema, path, findings),
@@ -299,7 +299,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
 
     fn visit_str<E>(self, value: &str) -> Result<Node, E> {
         match self.schema.shape {
-            Shape::String(_) => Ok(Node::String(value.to_owned())),
+            Shape::String(_) | Shape::Choice(_) => Ok(Node::String(value.to_owned())),
             _ => self.mismatch("a string"),
         }
     }

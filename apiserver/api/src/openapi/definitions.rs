@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{Dress, GroupVersion, meta_types};
 use crate::{
     kind::Kind,
-    schema::{ListType, Schema, Shape},
+    schema::{Default, Field, ListType, Schema, Shape},
 };
 
 /// The definitions of one document, collected as they are referred to.
@@ -40,6 +40,12 @@ impl Definitions {
         let name = kind.schema.name.unwrap_or(kind.kind);
         let reference = self.reference(name, kind.schema);
         self.tag(name, group, kind.kind);
+        if let (false, Some(Value::Object(definition))) =
+            (kind.selectable.is_empty(), self.done.get_mut(name))
+        {
+            let fields = kind.selectable.iter().map(|path| json!({"fieldPath": path})).collect();
+            definition.insert("x-kubernetes-selectable-fields".to_owned(), fields);
+        }
         reference
     }
 
@@ -101,6 +107,18 @@ impl Definitions {
         value
     }
 
+    fn property(&mut self, field: &Field) -> Value {
+        let mut value = self.inner(field.schema);
+        if let Some(default) = field.default {
+            value["default"] = match default {
+                Default::Text(text) => text.into(),
+                Default::Integer(number) => number.into(),
+                Default::Boolean(value) => value.into(),
+            };
+        }
+        value
+    }
+
     fn body(&mut self, schema: &'static Schema) -> Value {
         let mut body = match &schema.shape {
             Shape::Object(fields) => {
@@ -108,7 +126,7 @@ impl Definitions {
                 let required: Vec<_> =
                     shown().filter(|field| field.required).map(|field| field.name).collect();
                 let properties: Map<_, _> =
-                    shown().map(|field| (field.name.to_owned(), self.inner(field.schema))).collect();
+                    shown().map(|field| (field.name.to_owned(), self.property(field))).collect();
                 let mut body = json!({"type": "object", "properties": properties});
                 if !required.is_empty() {
                     body["required"] = required.into();
@@ -119,6 +137,7 @@ impl Definitions {
             Shape::Map(value) => json!({"type": "object", "additionalProperties": self.inner(value)}),
             Shape::String(None) => json!({"type": "string"}),
             Shape::String(Some(format)) => json!({"type": "string", "format": format}),
+            Shape::Choice(choices) => json!({"type": "string", "enum": choices}),
             Shape::Integer => json!({"type": "integer", "format": "int64"}),
             Shape::Boolean => json!({"type": "boolean"}),
             Shape::Opaque => json!({"x-kubernetes-preserve-unknown-fields": true}),

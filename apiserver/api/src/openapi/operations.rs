@@ -15,6 +15,7 @@ const JSON: &[&str] = &["application/json"];
 enum Place {
     Collection,
     Item,
+    Status,
 }
 
 /// One verb: method, `x-kubernetes-action`, word of the operation id, query parameters, body.
@@ -25,6 +26,16 @@ struct Verb {
     parameters: &'static [Parameter],
     body: Body,
     answer: Answer,
+}
+
+impl Verb {
+    /// The status is read and written as the object is.
+    fn stands_at(&self, place: Place) -> bool {
+        match place {
+            Place::Status => self.place == Place::Item && self.method != "delete",
+            place => self.place == place,
+        }
+    }
 }
 
 enum Body {
@@ -152,12 +163,18 @@ pub(super) fn paths(
             let item = path_item(everywhere, group, kind, dress, definitions, "ForAllNamespaces", false);
             paths.insert(format!("{base}/{}", kind.plural), item);
         }
-        let (at_item, at_collection): (Vec<_>, Vec<_>) =
-            VERBS.iter().partition(|verb| verb.place == Place::Item);
-        let item = path_item(at_collection.into_iter(), group, kind, dress, definitions, "", kind.namespaced);
-        paths.insert(collection.clone(), item);
-        let item = path_item(at_item.into_iter(), group, kind, dress, definitions, "", kind.namespaced);
-        paths.insert(format!("{collection}/{{name}}"), item);
+        let places = [
+            (Place::Collection, collection.clone(), ""),
+            (Place::Item, format!("{collection}/{{name}}"), ""),
+            (Place::Status, format!("{collection}/{{name}}/status"), "Status"),
+        ];
+        for (place, path, suffix) in places {
+            if place != Place::Status || kind.has_status() {
+                let verbs = VERBS.iter().filter(|verb| verb.stands_at(place));
+                paths
+                    .insert(path, path_item(verbs, group, kind, dress, definitions, suffix, kind.namespaced));
+            }
+        }
     }
 }
 

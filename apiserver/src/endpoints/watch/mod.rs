@@ -37,7 +37,7 @@ const FRAMES_AHEAD: usize = 4;
 pub(super) async fn watch(request: Request<'_>) -> Answer {
     let form = negotiate::form(&request.call.headers, false)?;
     let query = &request.call.query;
-    let mut selectors = Selectors::parse(query)?;
+    let mut selectors = Selectors::parse(query, request.resource.kind)?;
     if !request.target.name.is_empty() {
         selectors = selectors.only(&request.target.name);
     }

@@ -1,0 +1,244 @@
+//! What the etcd kinds share: references, settings, stores, steps, and the rules that hold for all of their specs.
+
+use crate::{
+    conditions,
+    field::FieldError,
+    formats,
+    json::Node,
+    kind::{Cell, text_at},
+    names,
+    schema::{Field, ListType, Schema, Shape},
+    shape,
+};
+
+pub(crate) static API_VERSION: Schema =
+    Schema::string("The versioned schema of this representation of an object.");
+pub(crate) static KIND: Schema =
+    Schema::string("The REST resource this object represents. Cannot be updated.");
+pub(crate) static TIME: Schema = Schema {
+    name: Some("io.k8s.apimachinery.pkg.apis.meta.v1.Time"),
+    description: "A time in RFC 3339, in UTC and whole seconds.",
+    shape: Shape::String(Some("date-time")),
+};
+
+static CLUSTER_NAME: Schema = Schema::string("Name of the HostedEtcd, in the same namespace.");
+pub(crate) static CLUSTER_REF: Schema = Schema {
+    name: Some("cloud.gardener.migration.v1alpha1.ClusterReference"),
+    description: "The HostedEtcd that is meant. Cannot be changed.",
+    shape: Shape::Object(&[Field::required("name", &CLUSTER_NAME)]),
+};
+
+static STORAGE_CLASS: Schema = Schema::string(
+    "StorageClass of the members' volumes. Takes effect when the members are made anew, by a migration.",
+);
+static SIZE: Schema = Schema::string("Size of each member's volume, such as \"25Gi\".");
+static REPLICAS: Schema =
+    Schema::of("Number of members; odd, since an even one more bears no further failure.", Shape::Integer);
+pub(crate) static SETTINGS: Schema = Schema {
+    name: Some("cloud.gardener.migration.v1alpha1.EtcdSettings"),
+    description: "How the etcd is laid out. What is left out stays as it is.",
+    shape: Shape::Object(&[
+        Field::optional("replicas", &REPLICAS),
+        Field::optional("size", &SIZE),
+        Field::optional("storageClassName", &STORAGE_CLASS),
+    ]),
+};
+
+static PROVIDER: Schema = Schema::choice(
+    "Kind of the object store. Local: a directory of the agent's host.",
+    &["S3", "GCS", "ABS", "Local"],
+);
+static CONTAINER: Schema = Schema::string("Bucket, container or directory.");
+static PREFIX: Schema =
+    Schema::string("Where in the container the backups of this etcd lie; no other etcd may write there.");
+static SECRET_NAME: Schema = Schema::string("Name of the Secret, in the same namespace.");
+static SECRET_REF: Schema = Schema::of(
+    "The Secret with the credentials for the store.",
+    Shape::Object(&[Field::required("name", &SECRET_NAME)]),
+);
+static ENDPOINT: Schema =
+    Schema::string("URL of the store's API where it is not the provider's own, such as that of a MinIO.");
+pub(crate) static STORE: Schema = Schema {
+    name: Some("cloud.gardener.migration.v1alpha1.BackupStore"),
+    description: "An object store in which backups rest, in the layout of etcd-backup-restore.",
+    shape: Shape::Object(&[
+        Field::required("container", &CONTAINER),
+        Field::optional("endpoint", &ENDPOINT),
+        Field::required("prefix", &PREFIX),
+        Field::required("provider", &PROVIDER),
+        Field::optional("secretRef", &SECRET_REF),
+    ]),
+};
+
+pub(crate) static PAUSED: Schema = Schema::of(
+    "Whether to wait before the next step. The step that runs is brought to its end.",
+    Shape::Boolean,
+);
+pub(crate) static CANCEL: Schema = Schema::of(
+    "Whether to stop: what was done is undone as far as that is safe. Cannot be taken back.",
+    Shape::Boolean,
+);
+pub(crate) static STEP_TIMEOUT: Schema =
+    Schema::string("How long each step may take before it counts as failed; \"10m\" where it is left out.");
+
+pub(crate) static OBSERVED_GENERATION: Schema =
+    Schema::of("The metadata.generation that this status was made for.", Shape::Integer);
+pub(crate) static REASON: Schema = Schema::string("Why the phase is what it is: one word in CamelCase.");
+pub(crate) static MESSAGE: Schema =
+    Schema::string("The same for people, with what to do next where something is to be done.");
+pub(crate) static BACKUP_NAME: Schema = Schema::string(
+    "Name of the backup, made at random when the workflow begins so that no other one is taken for it.",
+);
+pub(crate) static CONDITIONS: Schema = Schema::of("What holds at the moment, by type.", conditions::LIST);
+
+static STEP_NAME: Schema = Schema::string("Name of the step.");
+static STEP_STATE: Schema = Schema::choice(
+    "How far the step has come.",
+    &["Pending", "Running", "Succeeded", "Failed", "Skipped", "RolledBack"],
+);
+static STEP_ATTEMPTS: Schema = Schema::of("How often the step was tried.", Shape::Integer);
+static STEP_MESSAGE: Schema = Schema::string("What the step waits for, or why it failed.");
+static STEP: Schema = Schema {
+    name: Some("cloud.gardener.migration.v1alpha1.WorkflowStep"),
+    description: "One step of a workflow.",
+    shape: Shape::Object(&[
+        Field::optional("attempts", &STEP_ATTEMPTS),
+        Field::optional("completionTime", &TIME),
+        Field::optional("message", &STEP_MESSAGE),
+        Field::required("name", &STEP_NAME),
+        Field::optional("startTime", &TIME),
+        Field::required("state", &STEP_STATE),
+    ]),
+};
+/// The shape of a list of steps.
+pub(crate) const STEPS: Shape = Shape::List(&STEP, ListType::Map(&["name"]));
+
+/// Fields of a running workflow's spec that may be changed: everything else is what it was begun with.
+pub(crate) const STEERING: &[&str] = &["paused", "cancel", "stepTimeout"];
+
+/// What the schema says about everything but metadata and status.
+pub(crate) fn check_spec(object: &Node, schema: &'static Schema) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    match (object.member("spec"), schema.field("spec")) {
+        (Some(spec), Some(field)) => shape::check(spec, field.schema, "spec", &mut errors),
+        _ => errors.push(FieldError::required("spec", "")),
+    }
+    for path in
+        ["spec.clusterRef.name", "spec.etcdRef.name", "spec.apiServerRef.name", "spec.source.backupName"]
+    {
+        check_text(object, path, names::dns_subdomain, &mut errors);
+    }
+    check_text(object, "spec.stepTimeout", formats::duration, &mut errors);
+    errors
+}
+
+/// What is wrong with a status.
+pub(crate) fn check_status(object: &Node, schema: &'static Schema) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if let (Some(status), Some(field)) = (object.member("status"), schema.field("status")) {
+        shape::check(status, field.schema, "status", &mut errors);
+        conditions::check(status, &mut errors);
+    }
+    errors
+}
+
+/// The rule holds for the string at the path, if there is one.
+pub(crate) fn check_text(object: &Node, path: &str, rule: names::Rule, errors: &mut Vec<FieldError>) {
+    if let Some(text) = text_at(object, path).filter(|text| !text.is_empty()) {
+        errors.extend(rule(text).err().map(|why| FieldError::invalid(path, text, why)));
+    }
+}
+
+/// The integer at `node.field` is not below `least`.
+pub(crate) fn check_least(node: &Node, path: &str, field: &str, least: i64, errors: &mut Vec<FieldError>) {
+    if let Some(Node::Integer(number)) = node.member(field)
+        && *number < least
+    {
+        let why = format!("must be greater than or equal to {least}");
+        errors.push(FieldError::invalid(format!("{path}.{field}"), number, why));
+    }
+}
+
+const MOST_MEMBERS: i64 = 9;
+
+/// Settings that an etcd can have.
+pub(crate) fn check_settings(object: &Node, errors: &mut Vec<FieldError>) {
+    let Some(settings) = object.member("spec").and_then(|spec| spec.member("settings")) else { return };
+    check_text(object, "spec.settings.size", formats::storage_size, errors);
+    check_text(object, "spec.settings.storageClassName", names::dns_subdomain, errors);
+    if let Some(Node::Integer(replicas)) = settings.member("replicas")
+        && (!(1..=MOST_MEMBERS).contains(replicas) || replicas % 2 == 0)
+    {
+        let why = format!("must be an odd number from 1 to {MOST_MEMBERS}");
+        errors.push(FieldError::invalid("spec.settings.replicas", replicas, why));
+    }
+}
+
+/// A store that backups can rest in.
+pub(crate) fn check_store(store: &Node, path: &str, errors: &mut Vec<FieldError>) {
+    let prefix = store.text("prefix").unwrap_or_default();
+    let climbs = prefix.split('/').any(|part| matches!(part, "." | ".."));
+    if !prefix.is_empty() && (climbs || prefix.starts_with('/') || prefix.ends_with('/')) {
+        let why = "must be a relative path without \".\" and \"..\", not ending with \"/\"";
+        errors.push(FieldError::invalid(format!("{path}.prefix"), prefix, why));
+    }
+    if store.text("provider") != Some("Local") && store.member("secretRef").is_none() {
+        let why = "only a Local store needs no credentials";
+        errors.push(FieldError::required(format!("{path}.secretRef"), why));
+    }
+    let endpoint = store.text("endpoint").unwrap_or_default();
+    let url = endpoint.strip_prefix("https://").or_else(|| endpoint.strip_prefix("http://"));
+    if !endpoint.is_empty() && url.is_none_or(str::is_empty) {
+        let why = "must be a URL that begins with https:// or http://";
+        errors.push(FieldError::invalid(format!("{path}.endpoint"), endpoint, why));
+    }
+}
+
+/// Fields of the spec that differ although they are none of `mutable`.
+pub(crate) fn changed(before: &Node, after: &Node, mutable: &[&str]) -> Vec<FieldError> {
+    let empty = Node::object();
+    let spec = |object| Node::member(object, "spec").unwrap_or(&empty);
+    let (before, after) = (spec(before), spec(after));
+    let mut fields: Vec<&str> = members(before).chain(members(after)).collect();
+    fields.sort_unstable();
+    fields.dedup();
+    let differs =
+        |field: &&str| before.member(field).map(Node::to_raw) != after.member(field).map(Node::to_raw);
+    let frozen = |field: &&str| !mutable.contains(field);
+    let error = |field: &str| {
+        FieldError::forbidden(format!("spec.{field}"), "cannot be changed once the object exists")
+    };
+    fields.into_iter().filter(frozen).filter(differs).map(error).collect()
+}
+
+/// A workflow that is told to stop stays told so.
+pub(crate) fn check_cancel(before: &Node, after: &Node, errors: &mut Vec<FieldError>) {
+    let cancelled = |object: &Node| {
+        object.member("spec").and_then(|spec| spec.member("cancel")) == Some(&Node::Bool(true))
+    };
+    if cancelled(before) && !cancelled(after) {
+        errors.push(FieldError::forbidden("spec.cancel", "cannot be taken back"));
+    }
+}
+
+fn members(node: &Node) -> impl Iterator<Item = &str> {
+    let Node::Object(members) = node else { return [].iter().map(name as fn(&_) -> &str) };
+    fn name((key, _): &(crate::json::Key, Node)) -> &str {
+        key.text()
+    }
+    members.iter().map(name as fn(&_) -> &str)
+}
+
+/// A cell with the string at a path; empty where there is none.
+pub(crate) fn cell(object: &Node, path: &str) -> Cell {
+    Cell::Text(text_at(object, path).unwrap_or_default().to_owned())
+}
+
+/// A cell with the step that a workflow is at: the first that is not done.
+pub(crate) fn step_cell(object: &Node) -> Cell {
+    let steps =
+        object.member("status").and_then(|status| status.member("steps")).map_or(&[][..], Node::items);
+    let done = |step: &&Node| matches!(step.text("state"), Some("Succeeded" | "Skipped" | "RolledBack"));
+    let current = steps.iter().find(|step| !done(step));
+    Cell::Text(current.and_then(|step| step.text("name")).unwrap_or_default().to_owned())
+}

@@ -1,0 +1,5 @@
+//! HostedEtcd, EtcdBackup, EtcdRestore and EtcdMigration as their users meet them: alone, and behind a real kube-apiserver.
+
+mod kubectl;
+mod status;
+mod world;
