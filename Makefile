@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: build dev test bench testbed tools
+.PHONY: build dev test soak bench testbed tools
 
 build:
 	$(CARGO) build --locked --workspace
@@ -18,6 +18,11 @@ test: tools
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) build --locked --workspace --all-targets
 	$(CARGO) test --locked --workspace --no-fail-fast
+
+# The long forms of the tests by outside oracles, about half an hour.
+soak: testbed
+	$(CARGO) build --locked --workspace
+	REPOT_SOAK=1 $(CARGO) test --locked -p repot-tests --test it oracles::
 
 # Repot beside a CRD on this machine, about ten minutes: make bench BENCH="--quick --output json" (all options: BENCH=--help).
 bench: testbed

@@ -43,9 +43,21 @@ pub struct Garden {
     admin: Access,
     kubectl: Kubectl,
     pki: Pki,
+    /// Private and public key of service accounts.
+    signing_key: (PathBuf, PathBuf),
     controller_manager: Option<Process>,
     apiserver: Process,
     etcd: EtcdCluster,
+}
+
+/// A further kube-apiserver of a garden: the same etcd, the same authorities, a port of its own.
+pub struct Twin {
+    /// The API as `system:masters`.
+    pub api: Api,
+    /// How the administrator reaches it.
+    pub admin: Access,
+    /// Its process.
+    pub process: Process,
 }
 
 /// The authorities of a garden, each with one purpose, so that taking one for another is noticed.
@@ -74,17 +86,29 @@ impl Garden {
         let etcd = EtcdCluster::start_with(bed, 1, etcd_options).await?;
         let port = port::reserve()?;
         let signing_key = pki::write_signing_key(&pki.dir, "service-account")?;
-        let spec = apiserver_spec(&pki, &etcd, port, &signing_key)?.args(&options.apiserver_flags);
+        let spec = apiserver_spec(&pki, &etcd, port, "", &signing_key)?.args(&options.apiserver_flags);
         let apiserver = Process::start(bed, spec)?;
         let admin = pki.access(port, "admin", &["system:masters"])?;
         let kubectl = Kubectl::new(bed, admin.write(pki.dir.join("admin.kubeconfig"))?)?;
         let api = Api::new(&admin)?;
-        let mut garden = Self { api, admin, kubectl, pki, controller_manager: None, apiserver, etcd };
+        let mut garden =
+            Self { api, admin, kubectl, pki, signing_key, controller_manager: None, apiserver, etcd };
         garden.wait_until_ready().await?;
         if options.controller_manager {
-            garden.start_controller_manager(bed, &signing_key.0, &options.controller_manager_flags).await?;
+            garden.start_controller_manager(bed, &options.controller_manager_flags).await?;
         }
         Ok(garden)
+    }
+
+    /// Starts a further kube-apiserver on the garden's etcd, and waits until it serves.
+    pub async fn start_twin(&self, bed: &Bed) -> Result<Twin> {
+        let port = port::reserve()?;
+        let spec = apiserver_spec(&self.pki, &self.etcd, port, "twin-", &self.signing_key)?;
+        let mut process = Process::start(bed, spec)?;
+        let admin = Access { server: format!("https://127.0.0.1:{port}"), ..self.admin.clone() };
+        let api = Api::new(&admin)?;
+        process.ready(START_DEADLINE, async || check_ready(&api, "/readyz").await).await?;
+        Ok(Twin { api, admin, process })
     }
 
     /// The API as `system:masters`.
@@ -165,9 +189,9 @@ impl Garden {
         apiserver.ready(START_DEADLINE, async || check_ready(api, "/readyz").await).await
     }
 
-    async fn start_controller_manager(&mut self, bed: &Bed, key: &Path, flags: &[String]) -> Result<()> {
+    async fn start_controller_manager(&mut self, bed: &Bed, flags: &[String]) -> Result<()> {
         let port = port::reserve()?;
-        let spec = controller_manager_spec(self, key, port)?.args(flags);
+        let spec = controller_manager_spec(self, &self.signing_key.0, port)?.args(flags);
         let mut process = Process::start(bed, spec)?;
         let api = &self.api;
         // Its controllers run when the one that makes default service accounts has done so.
@@ -220,11 +244,13 @@ fn apiserver_spec(
     pki: &Pki,
     etcd: &EtcdCluster,
     port: u16,
+    prefix: &str,
     signing_key: &(PathBuf, PathBuf),
 ) -> Result<Spec> {
     let names = ["kubernetes.default.svc", "kubernetes.default", "localhost", "127.0.0.1", SERVICE_IP];
-    let serving = pki.serving.server(&names)?.write(&pki.dir, "apiserver")?;
-    let proxy = pki.front_proxy.client(FRONT_PROXY_USER, &[])?.write(&pki.dir, "front-proxy")?;
+    let serving = pki.serving.server(&names)?.write(&pki.dir, &format!("{prefix}apiserver"))?;
+    let proxy = pki.front_proxy.client(FRONT_PROXY_USER, &[])?;
+    let proxy = proxy.write(&pki.dir, &format!("{prefix}front-proxy"))?;
     let spec = Spec::new("kube-apiserver", binaries::find("kube-apiserver")?)
         .flag("etcd-servers", etcd.endpoints().join(","))
         .flag("bind-address", "127.0.0.1")

@@ -15,13 +15,14 @@
 //! | [`null_server`] | the smallest aggregated server, as a floor for benchmarks |
 //! | [`webhook`] | an admission webhook that records and answers |
 //! | [`states`] | ShootStates as Gardener makes them, of any size |
-//! | [`http`], [`access`], [`kubectl`] | calls, as anybody |
+//! | [`http`], [`access`], [`kubectl`], [`clientgo`] | calls, as anybody |
 //! | [`process`], [`tool`], [`binaries`], [`port`], [`pki`], [`wait`] | what the others stand on |
 
 pub mod access;
 pub mod aggregate;
 pub mod bed;
 pub mod binaries;
+pub mod clientgo;
 pub mod etcd;
 pub mod garden;
 pub mod http;

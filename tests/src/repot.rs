@@ -77,6 +77,17 @@ impl Repot {
         served: &[(&str, &str)],
         args: impl IntoIterator<Item = impl AsRef<OsStr>>,
     ) -> Result<Self> {
+        let repot = Self::replica(bed, garden, args).await?;
+        register(garden, served, repot.port()?).await?;
+        Ok(repot)
+    }
+
+    /// As [`Repot::behind`], but registered for nothing: one of several behind a balancer, which [`register`] makes known.
+    pub async fn replica(
+        bed: &Bed,
+        garden: &Garden,
+        args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> Result<Self> {
         let dir = bed.make_dir("repot-config")?;
         let (cert, key) = garden.pki().serve(NAMESPACE, SERVICE)?.write(&dir, "serving")?;
         let delegate = garden.delegate("repot-apiserver").await?;
@@ -88,14 +99,7 @@ impl Repot {
         ];
         let own = own.iter().map(|(name, path)| format!("--{name}={}", path.display()).into());
         let given = args.into_iter().map(|arg| arg.as_ref().to_owned());
-        let repot = Self::apiserver(bed, own.chain(given)).await?;
-        let ca_pem = &garden.pki().serving.pem();
-        for &(group, version) in served {
-            let port = repot.port()?;
-            let place = Aggregation { group, version, namespace: NAMESPACE, service: SERVICE, port, ca_pem };
-            place.register(garden).await?;
-        }
-        Ok(repot)
+        Self::apiserver(bed, own.chain(given)).await
     }
 
     /// Starts any program that keeps the contract, such as an older release.
@@ -213,6 +217,16 @@ impl Dev {
     pub fn kubectl(&self, bed: &Bed) -> Result<Kubectl> {
         Kubectl::new(bed, &self.kubeconfig)
     }
+}
+
+/// Makes each group and version known to a garden, as served at a port of localhost by [`Repot::replica`]s.
+pub async fn register(garden: &Garden, served: &[(&str, &str)], port: u16) -> Result<()> {
+    let ca_pem = &garden.pki().serving.pem();
+    for &(group, version) in served {
+        let place = Aggregation { group, version, namespace: NAMESPACE, service: SERVICE, port, ca_pem };
+        place.register(garden).await?;
+    }
+    Ok(())
 }
 
 /// Writes a kube-apiserver EncryptionConfiguration with one fresh AES-GCM key for all resources, and gives its path.

@@ -3,5 +3,6 @@
 mod admission;
 mod etcd_kinds;
 mod house;
+mod oracles;
 mod shootstate;
 mod testbed;

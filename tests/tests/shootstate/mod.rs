@@ -3,10 +3,10 @@
 mod bad_input;
 mod costs;
 mod damage;
-mod etcd_values;
+pub mod etcd_values;
 mod identity;
-mod kills;
+pub mod kills;
 mod lifecycle;
 mod reads;
 mod secrecy;
-mod world;
+pub mod world;

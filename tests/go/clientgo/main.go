@@ -1,0 +1,44 @@
+// Command clientgo shows how Kubernetes' own Go client sees the ShootState API. A test starts it, tells it on standard input what to do,
+// a line each, and gets for each line one line of JSON: {"ok": true, ...} or {"ok": false, "reason": "..."}.
+//
+//	clientgo follow   informers and watches of every kind, and a writer: write, rest, verify, stats
+//	clientgo apply    one scenario of server-side apply with two managers; ends by itself
+//	clientgo until    waits for one object with UntilWithSync; ends by itself
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+)
+
+// An answer is one line of output.
+type answer map[string]any
+
+func main() {
+	commands := map[string]func(context.Context, []string) error{"follow": follow, "until": until}
+	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
+		fmt.Fprintln(os.Stderr, "usage: clientgo follow|until [flags]; --help tells the flags of each")
+		os.Exit(2)
+	}
+	if err := commands[os.Args[1]](context.Background(), os.Args[2:]); err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			say(failed(err))
+		}
+		os.Exit(1)
+	}
+}
+
+func failed(err error) answer { return answer{"ok": false, "reason": err.Error()} }
+
+func say(what answer) {
+	what["ok"] = what["ok"] != false
+	line, err := json.Marshal(what)
+	if err != nil {
+		panic(err) // Answers hold numbers and strings only.
+	}
+	fmt.Println(string(line))
+}

@@ -1,0 +1,124 @@
+//! client-go's reflectors, informers and watches, of every kind and under disturbance: each ends equal to a LIST, and a watch that
+//! is taken up again misses nothing.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, ensure};
+use repot_tests::clientgo::ClientGo;
+use repot_tests::{Bed, run};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::span;
+use crate::shootstate::world::{World, path, small};
+
+pub const MODES: [&str; 9] = [
+    "list",
+    "watchlist",
+    "paged",
+    "selector",
+    "selector-list",
+    "name",
+    "metadata",
+    "metadata-list",
+    "informer",
+];
+
+pub fn modes(count: usize) -> String {
+    let all: Vec<&str> = MODES.into_iter().cycle().take(count).collect();
+    format!("--modes={}", all.join(","))
+}
+
+/// Followers under a writer for some time.
+async fn follow_a_writer(
+    bed: &Bed,
+    world: &World,
+    followers: usize,
+    seconds: std::time::Duration,
+) -> Result<()> {
+    let mut client = ClientGo::start(bed, "follow", world.kubectl.kubeconfig(), &[&modes(followers)])?;
+    ensure!(client.answer().await?["followers"] == followers, "not all of them follow");
+    client.ask("write").await?;
+    // The load is what lasts; nothing is waited for.
+    sleep(seconds).await;
+    let rest = client.ask("rest").await?;
+    ensure!(rest["written"].as_u64() > Some(10) && rest["deleted"].as_u64() > Some(2), "{rest}");
+    client.ask("verify").await?;
+    ensure_modes_are_what_their_names_say(&client.ask("stats").await?["modes"])
+}
+
+/// The server was asked in the way that the mode stands for, and never for anything again: nothing broke.
+fn ensure_modes_are_what_their_names_say(modes: &Value) -> Result<()> {
+    let modes: BTreeMap<String, BTreeMap<String, u64>> = serde_json::from_value(modes.clone())?;
+    for (mode, asked) in modes {
+        let plain = ["list", "paged", "selector-list", "metadata-list"].contains(&mode.as_str());
+        let (once, never) = if plain { ("watches", "watchLists") } else { ("watchLists", "watches") };
+        ensure!(asked[once] == 1 && asked[never] == 0, "{mode} asked for {asked:?}");
+        ensure!(asked["failures"] == 0 && asked["expired"] == 0, "{mode} met failures: {asked:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn informers_follow_a_writer_on_the_embedded_store() {
+    run(async |bed| follow_a_writer(bed, &World::dev(bed).await?, MODES.len(), span(5, 30)).await);
+}
+
+#[test]
+fn twenty_informers_follow_a_writer_through_a_kube_apiserver_on_etcd() {
+    run(async |bed| follow_a_writer(bed, &World::garden_on_etcd(bed).await?, 20, span(20, 120)).await);
+}
+
+/// A server that goes and comes back under its watches, once in order and once by `kill -9`.
+async fn follow_through_restarts(bed: &Bed, mut world: World) -> Result<()> {
+    let flags = [&modes(MODES.len()), "--disturbed"];
+    let mut client = ClientGo::start(bed, "follow", world.kubectl.kubeconfig(), &flags)?;
+    client.answer().await?;
+    client.ask("write").await?;
+    for gracefully in [true, false] {
+        sleep(span(2, 10)).await;
+        match gracefully {
+            true => world.repot().stop().await?,
+            false => world.repot().kill(),
+        }
+        world.repot().restart().await?;
+    }
+    sleep(span(2, 10)).await;
+    client.ask("rest").await?;
+    client.ask("verify").await?;
+    Ok(())
+}
+
+#[test]
+fn informers_survive_restarts_on_the_embedded_store() {
+    run(async |bed| follow_through_restarts(bed, World::dev(bed).await?).await);
+}
+
+#[test]
+fn informers_survive_restarts_behind_a_kube_apiserver() {
+    run(async |bed| follow_through_restarts(bed, World::garden_on_etcd(bed).await?).await);
+}
+
+#[test]
+fn until_with_sync_sees_what_is_there_and_what_comes() {
+    run(async |bed| {
+        let world = World::dev(bed).await?;
+        world.create(&small("w-1", &json!(1))).await?;
+        let start = |flags: &[&str]| ClientGo::start(bed, "until", world.kubectl.kubeconfig(), flags);
+        let mut change = start(&["--name=w-1", "--annotation=done"])?;
+        let mut deletion = start(&["--name=w-1"])?;
+        for client in [&mut change, &mut deletion] {
+            ensure!(client.answer().await?["seen"] == "ADDED", "the object was there");
+        }
+        let patch = json!({"metadata": {"annotations": {"done": "yes"}}});
+        world.api.patch(&path("w-1"), "application/merge-patch+json", &patch).await?.ok()?;
+        for client in [&mut change, &mut deletion] {
+            ensure!(client.answer().await?["seen"] == "MODIFIED", "it was changed");
+        }
+        ensure!(change.answer().await?["met"] == "MODIFIED", "it was annotated");
+        world.api.delete(&path("w-1")).await?.ok()?;
+        ensure!(deletion.answer().await?["seen"] == "DELETED", "it was deleted");
+        ensure!(deletion.answer().await?["met"] == "DELETED", "it was waited for");
+        Ok(())
+    });
+}
