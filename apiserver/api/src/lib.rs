@@ -12,6 +12,7 @@ pub mod formats;
 pub mod hosted_etcd;
 pub mod json;
 pub mod kind;
+pub mod managed;
 pub mod meta;
 pub mod names;
 pub mod openapi;

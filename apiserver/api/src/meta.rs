@@ -51,7 +51,7 @@ static OWNERS: Schema = Schema::of(
 static OWNER: Schema = Schema {
     name: Some("io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference"),
     description: "An owner of an object.",
-    shape: Shape::Object(&[
+    shape: Shape::AtomicObject(&[
         Field::required("apiVersion", &TEXT),
         Field::optional("blockOwnerDeletion", &BOOLEAN),
         Field::optional("controller", &BOOLEAN),

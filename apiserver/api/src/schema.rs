@@ -16,6 +16,8 @@ pub struct Schema {
 pub enum Shape {
     /// Declared fields; others are unknown.
     Object(&'static [Field]),
+    /// Declared fields that are owned and compared as a whole (`x-kubernetes-map-type: atomic`).
+    AtomicObject(&'static [Field]),
     /// A list.
     List(&'static Schema, ListType),
     /// Free keys, all values of one shape.
@@ -118,7 +120,9 @@ impl Schema {
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&'static Field> {
         match &self.shape {
-            Shape::Object(fields) => fields.iter().find(|field| field.name == name),
+            Shape::Object(fields) | Shape::AtomicObject(fields) => {
+                fields.iter().find(|field| field.name == name)
+            }
             _ => None,
         }
     }
@@ -127,7 +131,7 @@ impl Schema {
     #[must_use]
     pub fn expected(&self) -> &'static str {
         match self.shape {
-            Shape::Object(_) | Shape::Map(_) => "an object",
+            Shape::Object(_) | Shape::AtomicObject(_) | Shape::Map(_) => "an object",
             Shape::List(..) => "an array",
             Shape::String(_) | Shape::Choice(_) => "a string",
             Shape::Integer => "an integer",

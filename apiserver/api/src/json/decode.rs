@@ -68,7 +68,7 @@ fn conform_at(
     match (node, &schema.shape) {
         (node, Shape::Opaque) => Ok(Node::Raw(node.to_raw())),
         (Node::Raw(raw), _) => read(raw.bytes(), schema, path, findings),
-        (Node::Object(members), Shape::Object(_) | Shape::Map(_)) => {
+        (Node::Object(members), Shape::Object(_) | Shape::AtomicObject(_) | Shape::Map(_)) => {
             let mut object = ObjectReader::new(schema);
             for (key, value) in members {
                 let Some(inner) = object.admit(key.text(), path, findings) else { continue };
@@ -328,7 +328,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Node, A::Error> {
-        if !matches!(self.schema.shape, Shape::Object(_) | Shape::Map(_)) {
+        if !matches!(self.schema.shape, Shape::Object(_) | Shape::AtomicObject(_) | Shape::Map(_)) {
             while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
             return self.mismatch("an object");
         }

@@ -121,7 +121,7 @@ impl Definitions {
 
     fn body(&mut self, schema: &'static Schema) -> Value {
         let mut body = match &schema.shape {
-            Shape::Object(fields) => {
+            Shape::Object(fields) | Shape::AtomicObject(fields) => {
                 let shown = || fields.iter().filter(|field| !field.hidden);
                 let required: Vec<_> =
                     shown().filter(|field| field.required).map(|field| field.name).collect();
@@ -130,6 +130,9 @@ impl Definitions {
                 let mut body = json!({"type": "object", "properties": properties});
                 if !required.is_empty() {
                     body["required"] = required.into();
+                }
+                if matches!(schema.shape, Shape::AtomicObject(_)) {
+                    body["x-kubernetes-map-type"] = "atomic".into();
                 }
                 body
             }
@@ -140,7 +143,8 @@ impl Definitions {
             Shape::Choice(choices) => json!({"type": "string", "enum": choices}),
             Shape::Integer => json!({"type": "integer", "format": "int64"}),
             Shape::Boolean => json!({"type": "boolean"}),
-            Shape::Opaque => json!({"x-kubernetes-preserve-unknown-fields": true}),
+            // Without a type: anything, and owned as a whole.
+            Shape::Opaque => json!({"x-kubernetes-map-type": "atomic"}),
         };
         if !schema.description.is_empty() {
             body["description"] = schema.description.into();
@@ -150,6 +154,10 @@ impl Definitions {
 
     fn list_body(&mut self, item: &'static Schema, kind: ListType) -> Value {
         let items = self.inner(item);
+        let items = match kind {
+            ListType::Map(keys) => self.with_key_defaults(items, item, keys),
+            ListType::Atomic | ListType::Set => items,
+        };
         match kind {
             ListType::Atomic => json!({"type": "array", "items": items, "x-kubernetes-list-type": "atomic"}),
             ListType::Set => json!({"type": "array", "items": items, "x-kubernetes-list-type": "set"}),
@@ -160,5 +168,22 @@ impl Definitions {
                 "x-kubernetes-list-map-keys": keys,
             }),
         }
+    }
+
+    /// Key fields that may be absent count as empty. The default says so to clients that compute ownership themselves.
+    fn with_key_defaults(&mut self, mut items: Value, item: &'static Schema, keys: &[&'static str]) -> Value {
+        let definition = match item.name {
+            Some(name) => self.done.get_mut(name),
+            None => Some(&mut items),
+        };
+        let Some(definition) = definition else { return items };
+        for key in keys {
+            let absent = item.field(key).filter(|field| !field.required);
+            let property = definition.pointer_mut(&format!("/properties/{key}"));
+            if let (Some(_), Some(Value::Object(property))) = (absent, property) {
+                property.entry("default").or_insert_with(|| "".into());
+            }
+        }
+        items
     }
 }
