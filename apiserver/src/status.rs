@@ -230,6 +230,14 @@ impl Status {
         Self::conflict(resource, name, why)
     }
 
+    pub(crate) fn apply_conflict(conflicts: &[repot_api::managed::Conflict]) -> Self {
+        let message = repot_api::managed::conflict::summary(conflicts);
+        let status = Self::new(StatusCode::CONFLICT, "Conflict", message);
+        conflicts.iter().fold(status, |status, conflict| {
+            status.cause("FieldManagerConflict", conflict.message(), conflict.field())
+        })
+    }
+
     pub(crate) fn expired(message: impl Into<String>, token: Option<String>) -> Self {
         let mut status = Self::new(StatusCode::GONE, "Expired", message);
         status.0.metadata.token = token;

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::{
     Answer, Request, admit, status_part,
+    tracking::{self, Origin},
     write::{self, Ready, WriteOptions},
 };
 use crate::{status::Status, wire};
@@ -24,10 +25,28 @@ pub(super) async fn create(mut request: Request<'_>) -> Answer {
     if !document.meta.resource_version.is_empty() {
         return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
     }
-    write::need_namespace(&request, &document.meta.name).await?;
-    admit::mutate(&request, &write, &mut document, None).await?;
-    write::fit_place(&request, &mut document.meta)?;
-    status_part::drop(&request, &mut document);
+    let mut response = bring_to_rest(&request, &write, document, Origin::Written(None)).await?;
+    wire::warn(&mut response, &warnings);
+    Ok(response)
+}
+
+/// Brings a new object to rest, which a create or an apply asks for.
+pub(super) async fn bring_to_rest(
+    request: &Request<'_>,
+    write: &WriteOptions,
+    mut document: Document,
+    origin: Origin,
+) -> Answer {
+    write::need_namespace(request, &document.meta.name).await?;
+    status_part::drop(request, &mut document);
+    if matches!(origin, Origin::Written(_)) {
+        tracking::created(request, &mut document);
+    }
+    let owners = document.meta.managed_fields.clone();
+    admit::mutate(request, write, &mut document, None).await?;
+    tracking::keep_readable(request, &mut document.meta, owners);
+    write::fit_place(request, &mut document.meta)?;
+    status_part::drop(request, &mut document);
     let uid = Uuid::new_v4();
     prepare(&mut document, uid);
     let generated = document.meta.name.is_empty() && !document.meta.generate_name.is_empty();
@@ -36,16 +55,12 @@ pub(super) async fn create(mut request: Request<'_>) -> Answer {
         if generated {
             document.meta.name = generate_name(&document.meta.generate_name);
         }
-        write::validate(&request, &document, Vec::new())?;
-        admit::judge(&request, &write, &document, None).await?;
-        let ready = Ready::new(&request, &document)?;
-        match rest(&request, &write, &document, uid, ready).await {
+        write::validate(request, &document, Vec::new())?;
+        admit::judge(request, write, &document, None).await?;
+        let ready = Ready::fitting(request, &mut document, &origin)?;
+        match rest(request, write, &document, uid, ready).await {
             Err(status) if status.reason() == "AlreadyExists" && left > 0 => {}
-            Err(status) => return Err(status),
-            Ok(mut response) => {
-                wire::warn(&mut response, &warnings);
-                return Ok(response);
-            }
+            done => return done,
         }
     }
     Err(Status::internal("no name could be generated"))

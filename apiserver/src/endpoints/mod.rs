@@ -1,6 +1,8 @@
 //! The verbs, a file a verb, and the documents that describe them.
 
 mod admit;
+mod apply;
+mod config;
 pub mod create;
 pub mod delete;
 pub mod delete_collection;
@@ -14,6 +16,7 @@ pub mod patch;
 mod resource_version;
 mod status_part;
 pub mod table;
+mod tracking;
 pub mod update;
 mod version;
 pub mod watch;

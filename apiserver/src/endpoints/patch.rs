@@ -10,7 +10,9 @@ use repot_api::{
 use repot_storage::Object;
 
 use super::{
-    Answer, Request, admit, status_part, update,
+    Answer, Request, admit, apply as server_side, status_part,
+    tracking::Origin,
+    update,
     write::{self, WriteOptions},
 };
 use crate::{negotiate, status::Status, wire};
@@ -38,7 +40,7 @@ impl Change {
                 Ok(Self::Merge(Node::Raw(raw)))
             }
             _ => Err(Status::unsupported_media_type(
-                "application/json-patch+json, application/merge-patch+json",
+                "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
             )),
         }
     }
@@ -87,6 +89,9 @@ fn unusable(error: &json::patch::Error) -> Status {
 
 /// Patches an object.
 pub(super) async fn patch(request: Request<'_>) -> Answer {
+    if negotiate::content_type(&request.call.headers) == server_side::CONTENT_TYPE {
+        return server_side::apply(request).await;
+    }
     let write = WriteOptions::parse(&request, "PatchOptions")?;
     if request.call.query.maybe_flag("force")?.is_some() {
         let why = "may not be specified for non-apply patch";
@@ -107,11 +112,12 @@ pub(super) async fn patch(request: Request<'_>) -> Answer {
             true => None,
             false => Some(request.server.overload.room(current.payload_len).await?),
         };
-        let (mut document, named) = apply(&request, &write, &change, light, &current, &mut warnings).await?;
+        let Patched { mut document, before, named } =
+            apply(&request, &write, &change, light, &current, &mut warnings).await?;
         let replaced = if light {
             update::replace_meta(&request, write.dry_run, write.form, document.meta.clone(), &current).await
         } else {
-            update::replace(&request, &write, &mut document, &current).await
+            update::replace(&request, &write, &mut document, &current, Origin::Written(Some(before))).await
         };
         match replaced {
             // Nobody asked for a certain version: the patch is applied to the newer one.
@@ -126,7 +132,15 @@ pub(super) async fn patch(request: Request<'_>) -> Answer {
     Err(Status::modified(&request.resource.name, &request.target.name))
 }
 
-/// The patched object, and whether the patch itself names the version it is meant for.
+/// An object with a patch applied to it.
+struct Patched {
+    document: Document,
+    /// The members beside metadata as they were.
+    before: Node,
+    /// Whether the patch itself names the version it is meant for.
+    named: bool,
+}
+
 async fn apply(
     request: &Request<'_>,
     write: &WriteOptions,
@@ -134,7 +148,7 @@ async fn apply(
     light: bool,
     current: &Object,
     warnings: &mut Vec<String>,
-) -> Result<(Document, bool), Status> {
+) -> Result<Patched, Status> {
     let resource = request.resource;
     // Labels, annotations and finalizers change often, and payloads are large: such patches never read one.
     let payload = match light {
@@ -145,12 +159,18 @@ async fn apply(
     let (api_version, kind) = (resource.api_version(), resource.kind);
     let (change_now, copy_limit) = (change.clone(), request.server.limits.object_bytes);
     let work = move || {
-        let mut root = document::tree(&api_version, kind.kind, meta, &payload);
+        // Brought into form first, what the patch does not enter is not read again afterwards.
+        let before = document::tree(&api_version, kind.kind, Bytes::from_static(b"{}"), &payload);
+        let before = Document::conform(before, kind).map(|(document, _)| document.body)?;
+        let mut root = document::tree(&api_version, kind.kind, meta, &Bytes::new());
+        for (key, value) in before.members() {
+            root.set(key.clone(), value.clone());
+        }
         change_now.apply(&mut root, copy_limit)?;
-        Ok(Document::conform(root, kind))
+        Ok((Document::conform(root, kind), before))
     };
     let length = usize::try_from(current.payload_len).unwrap_or(usize::MAX);
-    let conformed = write::off_the_workers(length, work).await??;
+    let (conformed, before) = write::off_the_workers(length, work).await??;
     let mut document = write::admit(request, conformed, write, warnings)?;
     write::fit_place(request, &mut document.meta)?;
     // Unless the patch changed it, the version is the one that was just read.
@@ -158,5 +178,5 @@ async fn apply(
     if document.meta.resource_version.is_empty() {
         document.meta.resource_version = current.version.to_string();
     }
-    Ok((document, named || change.names_version()))
+    Ok(Patched { document, before, named: named || change.names_version() })
 }

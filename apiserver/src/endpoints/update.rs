@@ -8,6 +8,7 @@ use repot_storage::Object;
 
 use super::{
     Answer, Request, admit, status_part,
+    tracking::{self, Origin},
     write::{self, Ready, WriteOptions},
 };
 use crate::{negotiate::Form, status::Status, wire};
@@ -31,7 +32,7 @@ pub(super) async fn update(mut request: Request<'_>) -> Answer {
             let kind = (request.resource.name.group.as_str(), request.resource.kind.kind);
             return Err(Status::invalid(kind, &document.meta.name, &[error]));
         }
-        match replace(&request, &write, &mut document, &current).await {
+        match replace(&request, &write, &mut document, &current, Origin::Written(None)).await {
             Err(status) if status.reason() == "Conflict" && !conditional && left > 0 => {}
             Err(status) => return Err(status),
             Ok(mut response) => {
@@ -49,22 +50,30 @@ pub(super) async fn replace(
     write: &WriteOptions,
     document: &mut Document,
     current: &Object,
+    origin: Origin,
 ) -> Answer {
     let before = wire::parse_meta(current);
     expect_same(request, &document.meta, &before, current)?;
     inherit(&mut document.meta, &before);
-    admit::mutate(request, write, document, Some(current)).await?;
-    write::fit_place(request, &mut document.meta)?;
-    inherit(&mut document.meta, &before);
     let mut forbidden = status_part::confine(request, document, current).await?;
+    let mut ready = Ready::fitting(request, document, &origin)?;
+    tracking::replaced(request, document, &before, current, &ready, &origin).await?;
+    if admit::may_be_judged(request) {
+        let owners = document.meta.managed_fields.clone();
+        admit::mutate(request, write, document, Some(current)).await?;
+        tracking::keep_readable(request, &mut document.meta, owners);
+        write::fit_place(request, &mut document.meta)?;
+        inherit(&mut document.meta, &before);
+        forbidden = status_part::confine(request, document, current).await?;
+        ready = Ready::fitting(request, document, &origin)?;
+    }
     forbidden.extend(changes(&document.meta, &before));
     write::validate(request, document, forbidden)?;
     admit::judge(request, write, document, Some(current)).await?;
-    let mut ready = Ready::new(request, document)?;
     if spec_changed(&ready, current) {
         document.meta.generation = before.generation + 1;
-        ready = ready.with_meta(request, &document.meta)?;
     }
+    ready.restate(request, &mut document.meta, &origin)?;
     let store = &request.server.store;
     if document.meta.deleting() && document.meta.finalizers.is_empty() {
         // The last finalizer is gone: the object goes in the same write, and nobody sees it without finalizers.
@@ -98,6 +107,7 @@ pub(super) async fn replace_meta(
     expect_same(request, &meta, &before, current)?;
     inherit(&mut meta, &before);
     write::validate_meta(request, &meta, changes(&meta, &before))?;
+    tracking::meta_replaced(request, &mut meta, &before);
     let shown = rest_meta(request, dry_run, &meta, current).await?;
     Ok(show(request, &shown, form).await)
 }
@@ -110,13 +120,19 @@ pub(super) async fn rest_meta(
     current: &Object,
 ) -> Result<Object, Status> {
     let store = &request.server.store;
-    let text = Bytes::from(serde_json::to_vec(meta).unwrap_or_default());
+    let print = |meta: &ObjectMeta| Bytes::from(serde_json::to_vec(meta).unwrap_or_default());
     let mut shown = current.clone();
-    shown.meta.clone_from(&text);
+    shown.meta = print(meta);
     let limit = request.server.limits.object_bytes;
-    if wire::object_len(request.resource, &shown) > limit as u64 {
+    let too_large = |shown: &Object| wire::object_len(request.resource, shown) > limit as u64;
+    if too_large(&shown) {
+        // Rather forget who owns what than refuse.
+        shown.meta = print(&ObjectMeta { managed_fields: None, ..meta.clone() });
+    }
+    if too_large(&shown) {
         return Err(Status::too_large(limit));
     }
+    let text = shown.meta.clone();
     let last = meta.deleting() && meta.finalizers.is_empty();
     if last && !dry_run {
         shown.version = store.delete(current).await.map_err(|error| request.failed(&error))?.version;

@@ -18,6 +18,7 @@ use super::{
     Request,
     options::{self, FieldValidation},
     status_part,
+    tracking::Origin,
 };
 use crate::{
     delegation::NamespaceState,
@@ -30,7 +31,7 @@ use crate::{
 pub(super) struct WriteOptions {
     pub(super) dry_run: bool,
     pub(super) form: Form,
-    validation: FieldValidation,
+    pub(super) validation: FieldValidation,
 }
 
 impl WriteOptions {
@@ -115,7 +116,7 @@ pub(super) fn admit(
     Ok(document)
 }
 
-fn expect_kind(request: &Request<'_>, document: &Document) -> Result<(), Status> {
+pub(super) fn expect_kind(request: &Request<'_>, document: &Document) -> Result<(), Status> {
     let (kind, api_version) = (request.resource.kind.kind, request.resource.api_version());
     let wrong = |what: &str, got: &str, expected: &str| {
         let message =
@@ -237,20 +238,51 @@ impl Ready {
         let digests = payload.parts.iter().map(digest).collect();
         let cells = (request.resource.kind.cells)(&document.body, payload.text.len());
         let fields = request.resource.kind.selected_values(&document.body);
-        let ready = Self { meta: Bytes::new(), summary: Summary { digests, cells, fields }, payload };
-        ready.with_meta(request, &document.meta)
+        let summary = Summary { digests, cells, fields };
+        let mut ready = Self { meta: Bytes::new(), summary, payload };
+        ready.print_meta(&document.meta);
+        ready.check_size(request)?;
+        Ok(ready)
     }
 
-    /// The same with other metadata.
-    pub(super) fn with_meta(mut self, request: &Request<'_>, meta: &ObjectMeta) -> Result<Self, Status> {
+    /// As [`Ready::new`]. Who owns what may take much room: where the object does not fit otherwise, that is forgotten,
+    /// as kube-apiserver does, but for an apply, which would be in vain.
+    pub(super) fn fitting(
+        request: &Request<'_>,
+        document: &mut Document,
+        origin: &Origin,
+    ) -> Result<Self, Status> {
+        let owners = document.meta.managed_fields.take();
+        let mut ready = Self::new(request, document)?;
+        document.meta.managed_fields = owners;
+        ready.restate(request, &mut document.meta, origin)?;
+        Ok(ready)
+    }
+
+    /// Prints metadata again, which has changed.
+    pub(super) fn restate(
+        &mut self,
+        request: &Request<'_>,
+        meta: &mut ObjectMeta,
+        origin: &Origin,
+    ) -> Result<(), Status> {
+        self.print_meta(meta);
+        let may_forget = matches!(origin, Origin::Written(_));
+        if may_forget && self.check_size(request).is_err() && meta.managed_fields.take().is_some() {
+            self.print_meta(meta);
+        }
+        self.check_size(request)
+    }
+
+    fn print_meta(&mut self, meta: &ObjectMeta) {
         self.meta = serde_json::to_vec(meta).unwrap_or_default().into();
+    }
+
+    fn check_size(&self, request: &Request<'_>) -> Result<(), Status> {
         let limit = request.server.limits.object_bytes;
         let before = wire::before_payload(request.resource, &self.meta, None, true);
-        if before.len() + self.payload.text.len() + 1 > limit {
-            Err(Status::too_large(limit))
-        } else {
-            Ok(self)
-        }
+        let whole = before.len() + self.payload.text.len() + 1;
+        if whole > limit { Err(Status::too_large(limit)) } else { Ok(()) }
     }
 
     pub(super) fn draft(&self, uid: Uuid) -> Draft {

@@ -115,6 +115,15 @@ impl Node {
         }
     }
 
+    /// The members, where this is an object of the tree.
+    #[must_use]
+    pub fn members(&self) -> &[(Key, Node)] {
+        match self {
+            Self::Object(members) => members,
+            _ => &[],
+        }
+    }
+
     /// The string member with this key.
     #[must_use]
     pub fn text(&self, key: &str) -> Option<&str> {

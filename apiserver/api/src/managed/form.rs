@@ -79,10 +79,7 @@ fn keys_of(item: &Node, schema: &Schema, keys: &[&'static str]) -> Keys {
 
 /// The members of an object; none of what is absent or null.
 pub(super) fn members(node: Option<&Node>) -> &[(Key, Node)] {
-    match node {
-        Some(Node::Object(members)) => members,
-        _ => &[],
-    }
+    node.map_or(&[], Node::members)
 }
 
 /// The items of a list; none of what is absent or null.

@@ -67,3 +67,6 @@ fn whole(meta: &ObjectMeta, body: &Node) -> Node {
     whole.set("metadata", ownable(meta));
     whole
 }
+
+#[cfg(test)]
+mod tests;

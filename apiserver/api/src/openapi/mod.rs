@@ -109,7 +109,10 @@ mod tests {
         }
         let types: Vec<_> =
             operation["requestBody"]["content"].as_object().expect("content").keys().collect();
-        assert_eq!(types, ["application/json-patch+json", "application/merge-patch+json"]);
+        assert_eq!(
+            types,
+            ["application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json"]
+        );
         let kind = &document["components"]["schemas"]["cloud.gardener.core.v1alpha1.ShootState"];
         assert_eq!(kind["x-kubernetes-group-version-kind"][0]["kind"], "ShootState");
         assert!(kind["properties"].get("gardenlet").is_none(), "the older shape is published");

@@ -6,7 +6,8 @@ use super::{Dress, GroupVersion, definitions::Definitions, meta_types};
 use crate::kind::Kind;
 
 /// Content types of PATCH requests, in the order of preference.
-pub const PATCH_TYPES: &[&str] = &["application/json-patch+json", "application/merge-patch+json"];
+pub const PATCH_TYPES: &[&str] =
+    &["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
 
 const JSON: &[&str] = &["application/json"];
 

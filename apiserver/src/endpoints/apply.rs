@@ -1,0 +1,224 @@
+//! Server-side apply: a PATCH that says what its manager wants, and creates what is not there.
+
+use repot_api::{
+    document::{self, Document},
+    field::FieldError,
+    json::Node,
+    managed::{self, Applied, Writer},
+    meta::ObjectMeta,
+};
+use repot_storage::Object;
+
+use super::{
+    Answer, Request, config, create,
+    options::FieldValidation,
+    tracking::Origin,
+    update,
+    write::{self, WriteOptions},
+};
+use crate::{filters::request_info::RequestInfo, status::Status, wire};
+
+/// The content type that asks for it.
+pub(super) const CONTENT_TYPE: &str = "application/apply-patch+yaml";
+/// How often an apply that names no version is tried against concurrent writes.
+const TRIES: usize = 8;
+
+/// What is applied, and how.
+struct Apply {
+    config: Document,
+    manager: String,
+    force: bool,
+    /// Whether only a certain version is meant.
+    named: bool,
+}
+
+/// Applies a configuration.
+pub(super) async fn apply(mut request: Request<'_>) -> Answer {
+    let write = WriteOptions::parse(&request, "PatchOptions")?;
+    let mut warnings = Vec::new();
+    let apply = read(&mut request, &write, &mut warnings).await?;
+    for left in (0..TRIES).rev() {
+        let mut warnings = warnings.clone();
+        let found = request.server.store.get(&request.key()).await.map_err(|error| request.failed(&error))?;
+        let (done, retry) = match found {
+            Some(current) => (replace(&request, &write, &apply, &current, &mut warnings).await, "Conflict"),
+            None => (bring_about(&request, &write, &apply, &mut warnings).await, "AlreadyExists"),
+        };
+        match done {
+            // Nobody asked for a certain version: the configuration is applied to what is there now.
+            Ok(Err(status)) if status.reason() == retry && !apply.named && left > 0 => {}
+            Ok(Err(status)) | Err(status) => return Err(status),
+            Ok(Ok(mut response)) => {
+                wire::warn(&mut response, &warnings);
+                return Ok(response);
+            }
+        }
+    }
+    Err(Status::modified(&request.resource.name, &request.target.name))
+}
+
+async fn read(
+    request: &mut Request<'_>,
+    write: &WriteOptions,
+    warnings: &mut Vec<String>,
+) -> Result<Apply, Status> {
+    let Some(manager) = request.call.query.get("fieldManager").map(str::to_owned) else {
+        let error = FieldError::required("fieldManager", "is required for apply patch");
+        return Err(Status::invalid(("meta.k8s.io", "PatchOptions"), "", &[error]));
+    };
+    let force = request.call.query.flag("force")?;
+    let body = request.server.take_body(request.call).await?;
+    let (kind, limit) = (request.resource.kind, request.server.limits.object_bytes);
+    let read = write::off_the_workers(body.len(), move || config::read(&body, kind, limit)).await?;
+    let (mut config, strict) = read.map_err(|error| Status::bad_request(error.to_string()))?;
+    write::expect_kind(request, &config)?;
+    if config.meta.managed_fields.is_some() {
+        return Err(Status::bad_request("metadata.managedFields must be nil"));
+    }
+    if config.meta.name.is_empty() {
+        config.meta.name.clone_from(&request.target.name);
+    }
+    write::fit_place(request, &mut config.meta)?;
+    refuse_findings(request, write, &config, strict, warnings)?;
+    confine(request, &mut config.body, warnings);
+    let named = !config.meta.resource_version.is_empty();
+    Ok(Apply { config, manager, force, named })
+}
+
+/// Nobody can own a field that is not declared, so such a configuration is refused whatever the client says about
+/// unknown fields, and so is one that says a list element twice.
+fn refuse_findings(
+    request: &Request<'_>,
+    write: &WriteOptions,
+    config: &Document,
+    strict: Vec<String>,
+    warnings: &mut Vec<String>,
+) -> Result<(), Status> {
+    let kind = request.resource.kind;
+    let (unknown, twice): (Vec<_>, Vec<_>) =
+        strict.into_iter().partition(|finding| finding.starts_with("unknown field"));
+    let mut wrong = unknown;
+    wrong.extend(managed::merge::duplicates(&config.body, kind.schema));
+    if !wrong.is_empty() {
+        let (namespace, name) = (&request.target.namespace, &request.target.name);
+        return Err(Status::bad_request(format!(
+            "failed to create typed patch object ({namespace}/{name}; {}, Kind={}): {}",
+            request.resource.api_version(),
+            kind.kind,
+            wrong.join(", ")
+        )));
+    }
+    match write.validation {
+        FieldValidation::Strict if !twice.is_empty() => {
+            Err(Status::bad_request(format!("error strict decoding YAML: {}", twice.join(", "))))
+        }
+        FieldValidation::Warn => {
+            warnings.extend(twice);
+            Ok(())
+        }
+        FieldValidation::Strict | FieldValidation::Ignore => Ok(()),
+    }
+}
+
+/// Keeps what can be written here: everything but the status, or nothing but the subresource. Older shapes become new.
+fn confine(request: &Request<'_>, body: &mut Node, warnings: &mut Vec<String>) {
+    let subresource = &request.target.subresource;
+    if !subresource.is_empty() {
+        let part = body.take(subresource);
+        *body = Node::object();
+        if let (Some(part), Some(field)) = (part, request.resource.kind.schema.field(subresource)) {
+            body.set(field.name, part);
+        }
+        return;
+    }
+    body.take("status");
+    let spec = body.member("spec").is_some();
+    warnings.extend((request.resource.kind.normalise)(body));
+    // A configuration that says nothing about the spec does not lay claim to an empty one.
+    if !spec && body.member("spec") == Some(&Node::object()) {
+        body.take("spec");
+    }
+}
+
+/// Applies to what is there. The outer error is final, the inner one may be a concurrent write.
+async fn replace(
+    request: &Request<'_>,
+    write: &WriteOptions,
+    apply: &Apply,
+    current: &Object,
+    warnings: &mut Vec<String>,
+) -> Result<Answer, Status> {
+    // Old and new state are in memory until the new one rests.
+    let _room = request.server.overload.room(current.payload_len).await?;
+    let payload =
+        request.server.store.payload_bytes(current).await.map_err(|error| request.failed(&error))?;
+    let kind = request.resource.kind;
+    let tree = document::tree("", kind.kind, bytes::Bytes::from_static(b"{}"), &payload);
+    let length = usize::try_from(current.payload_len).unwrap_or(usize::MAX);
+    let read = write::off_the_workers(length, move || Document::conform(tree, kind)).await?;
+    let (live, _) =
+        read.map_err(|error| Status::internal(format!("the object at rest is unreadable: {error}")))?;
+    let before = wire::parse_meta(current);
+    let mut document = lay_over(request, apply, Some((&before, &live.body)), warnings, write)?;
+    let asked = &apply.config.meta;
+    document.meta.uid.clone_from(if asked.uid.is_empty() { &before.uid } else { &asked.uid });
+    document.meta.resource_version = match apply.named {
+        true => asked.resource_version.clone(),
+        false => current.version.to_string(),
+    };
+    Ok(update::replace(request, write, &mut document, current, Origin::Applied).await)
+}
+
+/// Creates what is not there, which takes the permission to create.
+async fn bring_about(
+    request: &Request<'_>,
+    write: &WriteOptions,
+    apply: &Apply,
+    warnings: &mut Vec<String>,
+) -> Result<Answer, Status> {
+    if !request.target.subresource.is_empty() {
+        return Err(request.not_found());
+    }
+    let resource = &request.resource.name;
+    let asked = &apply.config.meta;
+    if !asked.uid.is_empty() {
+        let why = format!(
+            "uid mismatch: the provided object specified uid {}, and no existing object was found",
+            asked.uid
+        );
+        return Err(Status::conflict(resource, &request.target.name, &why));
+    }
+    if apply.named {
+        return Err(Status::modified(resource, &request.target.name));
+    }
+    let info = RequestInfo { verb: "create", ..request.call.info.clone() };
+    request.server.authorizer.authorize(&request.call.user, &info).await?;
+    let mut document = lay_over(request, apply, None, warnings, write)?;
+    document.meta.name.clone_from(&asked.name);
+    document.meta.namespace.clone_from(&asked.namespace);
+    Ok(create::bring_to_rest(request, write, document, Origin::Applied).await)
+}
+
+/// The configuration over what is there, as an object to be judged like any other.
+fn lay_over(
+    request: &Request<'_>,
+    apply: &Apply,
+    live: Option<(&ObjectMeta, &Node)>,
+    warnings: &mut Vec<String>,
+    write: &WriteOptions,
+) -> Result<Document, Status> {
+    let (api_version, time) = (request.resource.api_version(), write::now());
+    let writer = Writer {
+        manager: &apply.manager,
+        api_version: &api_version,
+        subresource: &request.target.subresource,
+        time: &time,
+    };
+    let nothing = ObjectMeta::default();
+    let meta = if request.target.subresource.is_empty() { &apply.config.meta } else { &nothing };
+    let config = (meta, &apply.config.body);
+    let applied = managed::apply(request.resource.kind, live, config, apply.force, writer);
+    let Applied { meta, body } = applied.map_err(|conflicts| Status::apply_conflict(&conflicts))?;
+    let document = Document { api_version, kind: apply.config.kind.clone(), meta, body };
+    write::admit(request, Ok((document, Vec::new())), write, warnings)
+}
