@@ -117,7 +117,7 @@ pub(super) async fn patch(request: Request<'_>) -> Answer {
         let replaced = if light {
             update::replace_meta(&request, write.dry_run, write.form, document.meta.clone(), &current).await
         } else {
-            update::replace(&request, &write, &mut document, &current, Origin::Written(Some(before))).await
+            update::replace(&request, &write, &mut document, &current, Origin::Written(before)).await
         };
         match replaced {
             // Nobody asked for a certain version: the patch is applied to the newer one.
@@ -136,7 +136,7 @@ pub(super) async fn patch(request: Request<'_>) -> Answer {
 struct Patched {
     document: Document,
     /// The members beside metadata as they were.
-    before: Node,
+    before: Option<Node>,
     /// Whether the patch itself names the version it is meant for.
     named: bool,
 }
@@ -161,9 +161,10 @@ async fn apply(
     let work = move || {
         // Brought into form first, what the patch does not enter is not read again afterwards.
         let before = document::tree(&api_version, kind.kind, Bytes::from_static(b"{}"), &payload);
-        let before = Document::conform(before, kind).map(|(document, _)| document.body)?;
-        let mut root = document::tree(&api_version, kind.kind, meta, &Bytes::new());
-        for (key, value) in before.members() {
+        let before = Document::conform(before, kind).ok().map(|(document, _)| document.body);
+        let unread = if before.is_some() { Bytes::new() } else { payload };
+        let mut root = document::tree(&api_version, kind.kind, meta, &unread);
+        for (key, value) in before.iter().flat_map(Node::members) {
             root.set(key.clone(), value.clone());
         }
         change_now.apply(&mut root, copy_limit)?;

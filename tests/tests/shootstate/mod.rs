@@ -1,5 +1,6 @@
 //! ShootState as its users meet it: by kubectl and by plain HTTP, directly and behind a real kube-apiserver.
 
+mod apply;
 mod bad_input;
 mod costs;
 mod damage;

@@ -1,0 +1,389 @@
+//! Server-side apply and who owns what, as kubectl and plain HTTP meet them.
+
+use anyhow::{Context, Result, ensure};
+use repot_tests::http::{Answer, send};
+use repot_tests::tool::Output;
+use repot_tests::{Bed, run};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::world::{GROUP, TWELVE_MIB, VERSION, World, collection, large, path, small};
+
+const APPLY: &str = "application/apply-patch+yaml";
+const JSON_PATCH: &str = "application/json-patch+json";
+const MERGE_PATCH: &str = "application/merge-patch+json";
+
+#[test]
+fn kubectl_applies_on_the_server_in_repot_dev() {
+    run(async |bed| by_kubectl(bed, &World::dev(bed).await?).await);
+}
+
+#[test]
+fn kubectl_applies_on_the_server_behind_a_real_kube_apiserver() {
+    run(async |bed| by_kubectl(bed, &World::garden(bed).await?).await);
+}
+
+#[test]
+fn applies_follow_the_rules_of_their_requests() {
+    run(async |bed| {
+        let world = World::dev(bed).await?;
+        options(&world).await?;
+        bodies(&world).await?;
+        owners_of_updates(&world).await?;
+        entries_can_be_cleared_and_patched(&world).await?;
+        no_operations(&world).await
+    });
+}
+
+#[test]
+fn an_apply_that_creates_needs_the_permission_to_create() {
+    run(async |bed| {
+        let world = World::garden(bed).await?;
+        let rule = json!({"apiGroups": [GROUP], "resources": ["shootstates"], "verbs": ["get", "patch"]});
+        let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "patcher"}, "rules": [rule]});
+        world.kubectl.run_with(["apply", "-f", "-"], role.to_string().as_bytes()).await?.text()?;
+        let bind = ["create", "clusterrolebinding", "patcher", "--clusterrole=patcher", "--user=patricia"];
+        world.kubectl.run(bind).await?.text()?;
+        let object = config("secured", &json!({"gardener": [{"name": "a", "type": "t", "data": {}}]}));
+        let apply = async || {
+            let args = ["apply", "--server-side", "--as=patricia", "--validate=false", "-f", "-"];
+            world.kubectl.run_with(args, object.to_string().as_bytes()).await
+        };
+        let said = apply().await?;
+        ensure!(!said.succeeded() && said.stderr.contains("cannot create resource"), "{said:?}");
+        world.create(&object).await?;
+        apply().await?.text()?;
+        Ok(())
+    });
+}
+
+async fn by_kubectl(bed: &Bed, world: &World) -> Result<()> {
+    two_managers(world).await?;
+    from_client_side(world).await?;
+    dry_run_and_diff(world).await?;
+    twelve_mebibytes(bed, world).await
+}
+
+fn config(name: &str, spec: &Value) -> Value {
+    let (api_version, metadata) =
+        (format!("{GROUP}/{VERSION}"), json!({"name": name, "namespace": "default"}));
+    json!({"apiVersion": api_version, "kind": "ShootState", "metadata": metadata, "spec": spec})
+}
+
+fn data(name: &str, value: &str) -> Value {
+    json!({"name": name, "type": "t", "data": {"value": value}})
+}
+
+async fn kubectl_apply(world: &World, manager: &str, more: &[&str], object: &Value) -> Result<Output> {
+    let manager = format!("--field-manager={manager}");
+    let mut args = vec!["apply", "--server-side", &manager, "-f", "-"];
+    args.extend(more);
+    world.kubectl.run_with(args, object.to_string().as_bytes()).await
+}
+
+/// `manager` and `operation` of all entries, with what each owns.
+fn owners(object: &Value) -> Vec<(String, String, Value)> {
+    let entries = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    entries.iter().map(|e| (text(&e["manager"]), text(&e["operation"]), e["fieldsV1"].clone())).collect()
+}
+
+async fn two_managers(world: &World) -> Result<()> {
+    let object = |spec: &Value| config("two", spec);
+    let first = object(&json!({"gardener": [data("a", "1"), data("b", "1")]}));
+    let said = kubectl_apply(world, "one", &[], &first).await?.text()?;
+    ensure!(said.contains("serverside-applied"), "{said}");
+
+    // Another manager adds its own entry beside, and may not change what is not its own.
+    let beside =
+        object(&json!({"gardener": [data("c", "1")], "extensions": [{"kind": "Worker", "state": 1.50}]}));
+    kubectl_apply(world, "two", &[], &beside).await?.text()?;
+    let theirs = object(&json!({"gardener": [data("a", "2"), data("c", "1")]}));
+    let refused = kubectl_apply(world, "two", &[], &theirs).await?;
+    ensure!(
+        !refused.succeeded()
+            && refused.stderr.contains(r#"conflict with "one": .spec.gardener[name="a"].data"#),
+        "{refused:?}"
+    );
+    let read = world.api.get(&path("two")).await?.ok()?;
+    ensure!(read["spec"]["extensions"][0]["kind"] == "Worker", "a refused apply changed {read}");
+    ensure!(read["metadata"]["generation"] == 2, "{}", read["metadata"]["generation"]);
+
+    // By force it takes over, and what it says no more goes: nobody else owns it.
+    kubectl_apply(world, "two", &["--force-conflicts"], &theirs).await?.text()?;
+    let read = world.api.get(&path("two")).await?.ok()?;
+    let expected = json!([data("a", "2"), data("b", "1"), data("c", "1")]);
+    ensure!(read["spec"] == json!({"gardener": expected}), "{}", read["spec"]);
+    let found = owners(&read);
+    let managers: Vec<&str> = found.iter().map(|(manager, ..)| manager.as_str()).collect();
+    ensure!(managers == ["one", "two"], "{found:?}");
+    let key = r#"k:{"name":"a"}"#;
+    ensure!(
+        found[0].2["f:spec"]["f:gardener"][key] == json!({".": {}, "f:name": {}, "f:type": {}}),
+        "{found:?}"
+    );
+    ensure!(found[1].2["f:spec"]["f:gardener"][key]["f:data"] == json!({}), "{found:?}");
+
+    // The only owner of an entry says it no more: it goes. The other's stay.
+    kubectl_apply(world, "one", &[], &object(&json!({"gardener": [{"name": "a", "type": "t"}]})))
+        .await?
+        .text()?;
+    let read = world.api.get(&path("two")).await?.ok()?;
+    ensure!(read["spec"]["gardener"] == json!([data("a", "2"), data("c", "1")]), "{}", read["spec"]);
+    Ok(())
+}
+
+async fn from_client_side(world: &World) -> Result<()> {
+    let object = |value: &str| config("moved", &json!({"gardener": [data("a", value)]}));
+    let client_side = ["apply", "-f", "-"];
+    world.kubectl.run_with(client_side, object("1").to_string().as_bytes()).await?.text()?;
+    world.kubectl.run_with(client_side, object("2").to_string().as_bytes()).await?.text()?;
+    let read = world.api.get(&path("moved")).await?.ok()?;
+    ensure!(owners(&read)[0].0 == "kubectl-client-side-apply", "{:?}", owners(&read));
+
+    kubectl_apply(world, "kubectl", &[], &object("3")).await?.text()?;
+    let read = world.api.get(&path("moved")).await?.ok()?;
+    ensure!(read["spec"]["gardener"] == json!([data("a", "3")]), "{}", read["spec"]);
+    let found = owners(&read);
+    ensure!(found[0].0 == "kubectl" && found[0].1 == "Apply", "{found:?}");
+    let last = &read["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"];
+    let last: Value = serde_json::from_str(last.as_str().context("an annotation")?)?;
+    ensure!(last["spec"] == read["spec"], "{last}");
+
+    // Back on the client, which compares with the annotation that was kept in step.
+    world.kubectl.run_with(client_side, object("4").to_string().as_bytes()).await?.text()?;
+    let read = world.api.get(&path("moved")).await?.ok()?;
+    ensure!(read["spec"]["gardener"] == json!([data("a", "4")]), "{}", read["spec"]);
+    Ok(())
+}
+
+async fn dry_run_and_diff(world: &World) -> Result<()> {
+    let object = |value: &str| config("tried", &json!({"gardener": [data("a", value)]}));
+    let said = kubectl_apply(world, "m", &["--dry-run=server"], &object("1")).await?.text()?;
+    ensure!(said.contains("(server dry run)"), "{said}");
+    ensure!(world.api.get(&path("tried")).await?.status == 404, "a dry run created something");
+    kubectl_apply(world, "m", &[], &object("1")).await?.text()?;
+    let before = world.api.get(&path("tried")).await?.ok()?;
+    kubectl_apply(world, "m", &["--dry-run=server"], &object("2")).await?.text()?;
+    ensure!(world.api.get(&path("tried")).await?.ok()? == before, "a dry run changed something");
+
+    let text = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
+    let diff = ["diff", "--server-side", "--field-manager=m", "-f", "-"];
+    let differs = world.kubectl.run_with(diff, object("2").to_string().as_bytes()).await?;
+    ensure!(differs.code == 1 && text(&differs).contains("+      value: \"2\""), "{differs:?}");
+    let same = world.kubectl.run_with(diff, object("1").to_string().as_bytes()).await?;
+    ensure!(same.succeeded(), "{same:?}");
+    let client_side = world.kubectl.run_with(["diff", "-f", "-"], object("2").to_string().as_bytes()).await?;
+    ensure!(client_side.code == 1 && text(&client_side).contains("value"), "{client_side:?}");
+    Ok(())
+}
+
+async fn twelve_mebibytes(bed: &Bed, world: &World) -> Result<()> {
+    let mut big = large("big", TWELVE_MIB);
+    let file = bed.path().join("applied.json");
+    let apply = ["apply", "--server-side", "-f", &file.display().to_string()].map(str::to_owned);
+    std::fs::write(&file, big.to_string())?;
+    let said = world.kubectl.run(&apply).await?.text()?;
+    ensure!(said.contains("serverside-applied"), "{said}");
+    let created = world.api.get(&path("big")).await?.ok()?;
+    ensure!(created["spec"] == big["spec"], "what was read is not what was applied");
+
+    let entries = big["spec"]["gardener"].as_array_mut().context("entries")?;
+    entries.remove(3);
+    entries[0]["data"] = json!({"data": {"tls.key": "changed"}});
+    std::fs::write(&file, big.to_string())?;
+    world.kubectl.run(&apply).await?.text()?;
+    let changed = world.api.get(&path("big")).await?.ok()?;
+    ensure!(changed["spec"] == big["spec"], "what was read is not what was applied");
+
+    // Again: nothing changes, not even the version.
+    world.kubectl.run(&apply).await?.text()?;
+    let again = world.api.get(&path("big")).await?.ok()?;
+    ensure!(again["metadata"] == changed["metadata"], "{}", again["metadata"]);
+    Ok(())
+}
+
+async fn apply(world: &World, name: &str, query: &str, body: impl Into<reqwest::Body>) -> Result<Answer> {
+    let request = world.api.request(Method::PATCH, &format!("{}?{query}", path(name)));
+    send(request.header("Content-Type", APPLY).body(body)).await
+}
+
+async fn options(world: &World) -> Result<()> {
+    let object = config("o", &json!({"gardener": [data("a", "1")]})).to_string();
+    let refused = apply(world, "o", "", object.clone()).await?;
+    ensure!(refused.status == 422, "{refused}");
+    ensure!(refused.json()?["details"]["causes"][0]["field"] == "fieldManager", "{refused}");
+    for (query, status) in
+        [("fieldManager=m&force=maybe", 400), ("fieldManager=m%01", 422), ("fieldManager=m&dryRun=Some", 422)]
+    {
+        let refused = apply(world, "o", query, object.clone()).await?;
+        ensure!(refused.status == status, "{query}: {refused}");
+    }
+    let created = apply(world, "o", "fieldManager=m", object.clone()).await?;
+    ensure!(created.status == 201 && created.json()?["metadata"]["generation"] == 1, "{created}");
+    let updated = apply(world, "o", "fieldManager=m&force=true", object).await?;
+    ensure!(updated.status == 200, "{updated}");
+    let forced = world.api.patch(&format!("{}?force=true", path("o")), MERGE_PATCH, &json!({})).await?;
+    ensure!(forced.status == 422, "{forced}");
+
+    let conflict =
+        apply(world, "o", "fieldManager=n", config("o", &json!({"gardener": [data("a", "2")]})).to_string());
+    let conflict = conflict.await?;
+    let cause = &conflict.json()?["details"]["causes"][0];
+    ensure!(conflict.status == 409 && cause["reason"] == "FieldManagerConflict", "{conflict}");
+    ensure!(cause["field"] == r#".spec.gardener[name="a"].data"#, "{cause}");
+    Ok(())
+}
+
+async fn bodies(world: &World) -> Result<()> {
+    let spec = json!({"gardener": [data("a", "1")]});
+    let with = |pointer: &str, key: &str, value: Value| {
+        let mut object = config("b", &spec);
+        object.pointer_mut(pointer).expect("a place")[key] = value;
+        object.to_string()
+    };
+    for (body, status, says) in [
+        (with("/metadata", "managedFields", json!([])), 400, "metadata.managedFields must be nil"),
+        (with("", "apiVersion", json!("core.gardener.cloud/v1beta1")), 400, "API version"),
+        (with("", "kind", json!("Shoot")), 400, "kind"),
+        (with("/metadata", "name", json!("c")), 400, "name"),
+        (with("/metadata", "uid", json!("6f0e1f0c-0000-4000-8000-000000000000")), 409, "uid mismatch"),
+        (with("/metadata", "resourceVersion", json!("1")), 409, "modified"),
+        (with("/spec", "unknown", json!(1)), 400, "unknown field"),
+        (
+            with("/spec", "gardener", json!([data("a", "1"), data("a", "2")])),
+            400,
+            "duplicate entries for key",
+        ),
+        ("a: [".to_owned(), 400, "error decoding YAML"),
+        ("a: &a [x]\nb: &b [*a,*a]".to_owned(), 400, "must be set"),
+        ("[1]".to_owned(), 400, "expected an object"),
+    ] {
+        let refused = apply(world, "b", "fieldManager=m", body).await?;
+        let text = String::from_utf8_lossy(&refused.body).into_owned();
+        ensure!(refused.status == status && text.contains(says), "{refused}");
+    }
+    ensure!(world.api.get(&path("b")).await?.status == 404, "a refused apply created something");
+
+    let head =
+        format!("apiVersion: {GROUP}/{VERSION}\nkind: ShootState\nmetadata:\n  labels: {{a: x, a: z}}\n");
+    let yaml =
+        format!("{head}spec:\n  extensions:\n  - kind: Worker\n    state: {{n: 1.5, list: [yes, ~]}}\n");
+    let strict = apply(world, "b", "fieldManager=m&fieldValidation=Strict", yaml.clone()).await?;
+    ensure!(strict.status == 400 && String::from_utf8_lossy(&strict.body).contains("duplicate"), "{strict}");
+    let warned = apply(world, "b", "fieldManager=m", yaml).await?;
+    ensure!(warned.status == 201 && warned.headers.contains_key("warning"), "{warned}");
+    let created = warned.json()?;
+    ensure!(created["metadata"]["labels"] == json!({"a": "z"}), "{created}");
+    ensure!(
+        created["spec"]["extensions"][0]["state"] == json!({"n": 1.5, "list": [true, null]}),
+        "{created}"
+    );
+    let key = r#"k:{"kind":"Worker","name":"","purpose":""}"#;
+    let owned = &owners(&created)[0].2["f:spec"]["f:extensions"][key];
+    ensure!(*owned == json!({".": {}, "f:kind": {}, "f:state": {}}), "{owned}");
+    Ok(())
+}
+
+/// Create, update and patches are tracked under the name of the client's program or the one it asks for.
+async fn owners_of_updates(world: &World) -> Result<()> {
+    let request = world.api.request(Method::POST, &collection("default"));
+    let body = small("u", &json!(1)).to_string();
+    let request = request.header("User-Agent", "gardenlet/v1.2").header("Content-Type", "application/json");
+    let created = send(request.body(body)).await?.ok()?;
+    let found = owners(&created);
+    ensure!(
+        found.len() == 1 && (found[0].0.as_str(), found[0].1.as_str()) == ("gardenlet", "Update"),
+        "{found:?}"
+    );
+    let key = r#"k:{"kind":"Worker","name":"w","purpose":""}"#;
+    ensure!(found[0].2["f:spec"]["f:extensions"][key]["f:state"] == json!({}), "{found:?}");
+    ensure!(found[0].2["f:metadata"].is_null(), "{found:?}");
+
+    let mut put = created.clone();
+    put["spec"]["extensions"][0]["state"] = json!(2);
+    let put = world.api.put(&format!("{}?fieldManager=p", path("u")), &put).await?.ok()?;
+    let of = |object: &Value, manager: &str| owners(object).into_iter().find(|o| o.0 == manager).map(|o| o.2);
+    let expected = json!({"f:spec": {"f:extensions": {key: {"f:state": {}}}}});
+    ensure!(of(&put, "p") == Some(expected), "{:?}", owners(&put));
+
+    // A patch of metadata reads no payload, and what it says is tracked all the same.
+    let label = json!({"metadata": {"labels": {"l": "1"}, "finalizers": ["example.com/f"]}});
+    let patched =
+        world.api.patch(&format!("{}?fieldManager=q", path("u")), MERGE_PATCH, &label).await?.ok()?;
+    let expected = json!({"f:metadata": {
+        "f:finalizers": {".": {}, "v:\"example.com/f\"": {}},
+        "f:labels": {".": {}, "f:l": {}},
+    }});
+    ensure!(of(&patched, "q") == Some(expected), "{:?}", owners(&patched));
+    let patch = json!([{"op": "remove", "path": "/metadata/finalizers"}, {"op": "replace", "path": "/spec/gardener/0/type", "value": "x"}]);
+    let patched =
+        world.api.patch(&format!("{}?fieldManager=r", path("u")), JSON_PATCH, &patch).await?.ok()?;
+    ensure!(
+        of(&patched, "q") == Some(json!({"f:metadata": {"f:labels": {".": {}, "f:l": {}}}})),
+        "{patched}"
+    );
+    let expected = json!({"f:spec": {"f:gardener": {r#"k:{"name":"ca"}"#: {"f:type": {}}}}});
+    ensure!(of(&patched, "r") == Some(expected), "{:?}", owners(&patched));
+
+    for n in 0..12 {
+        let label = json!({"metadata": {"labels": {format!("l{n}"): "1"}}});
+        world.api.patch(&format!("{}?fieldManager=many-{n}", path("u")), MERGE_PATCH, &label).await?.ok()?;
+    }
+    let read = world.api.get(&path("u")).await?.ok()?;
+    ensure!(owners(&read).len() == 10 && of(&read, "ancient-changes").is_some(), "{:?}", owners(&read));
+    Ok(())
+}
+
+async fn entries_can_be_cleared_and_patched(world: &World) -> Result<()> {
+    let created = world.create(&small("c", &json!(1))).await?;
+    ensure!(owners(&created).len() == 1, "{created}");
+    // Clients that do not know of entries do not delete them.
+    let mut unaware = created.clone();
+    unaware["metadata"].as_object_mut().context("metadata")?.remove("managedFields");
+    let kept = world.api.put(&path("c"), &unaware).await?.ok()?;
+    ensure!(kept["metadata"] == created["metadata"], "{kept}");
+    // What cannot be read is no reason to refuse a write.
+    let broken = json!([{"op": "add", "path": "/metadata/managedFields/-", "value": {"manager": "x", "operation": "Nonsense"}}]);
+    let kept = world.api.patch(&path("c"), JSON_PATCH, &broken).await?.ok()?;
+    ensure!(owners(&kept) == owners(&created), "{kept}");
+    let renamed = json!([{"op": "replace", "path": "/metadata/managedFields/0/manager", "value": "renamed"}]);
+    let renamed = world.api.patch(&path("c"), JSON_PATCH, &renamed).await?.ok()?;
+    ensure!(owners(&renamed)[0].0 == "renamed", "{renamed}");
+    for (clear, media) in [
+        (json!({"metadata": {"managedFields": [{}]}}), MERGE_PATCH),
+        (json!([{"op": "add", "path": "/metadata/managedFields", "value": []}]), JSON_PATCH),
+    ] {
+        let cleared = world.api.patch(&path("c"), media, &clear).await?.ok()?;
+        ensure!(cleared["metadata"].get("managedFields").is_none(), "{cleared}");
+    }
+    // Nobody owned anything: the first apply finds a manager for all of it.
+    let object = config("c", &json!({"gardener": [{"name": "ca", "type": "secret"}]})).to_string();
+    let applied = apply(world, "c", "fieldManager=m", object).await?.ok()?;
+    let managers: Vec<String> = owners(&applied).into_iter().map(|owner| owner.0).collect();
+    ensure!(managers == ["m", "before-first-apply"], "{managers:?}");
+    Ok(())
+}
+
+/// Writes that change nothing give no new version; a migrator's patch, which names nothing but an identity, is one.
+async fn no_operations(world: &World) -> Result<()> {
+    let created = world.create(&small("n", &json!(1))).await?;
+    let meta = &created["metadata"];
+    let migrate = |version: &Value| {
+        let identity = json!({"uid": meta["uid"], "resourceVersion": version});
+        json!({"apiVersion": format!("{GROUP}/{VERSION}"), "kind": "ShootState", "metadata": identity})
+            .to_string()
+    };
+    let same = apply(world, "n", "fieldManager=migrator&force=true", migrate(&meta["resourceVersion"]))
+        .await?
+        .ok()?;
+    ensure!(same == created, "{same}");
+    let stale = apply(world, "n", "fieldManager=migrator&force=true", migrate(&json!("1"))).await?;
+    ensure!(stale.status == 409, "{stale}");
+    let object = config("n", &json!({"extensions": [{"kind": "Worker", "name": "w"}]})).to_string();
+    let first = apply(world, "n", "fieldManager=m", object.clone()).await?.ok()?;
+    ensure!(first["metadata"]["resourceVersion"] != meta["resourceVersion"], "{first}");
+    let second = apply(world, "n", "fieldManager=m", object).await?.ok()?;
+    ensure!(second == first, "{second}");
+    Ok(())
+}
