@@ -268,7 +268,7 @@ async fn bodies(world: &World) -> Result<()> {
     let head =
         format!("apiVersion: {GROUP}/{VERSION}\nkind: ShootState\nmetadata:\n  labels: {{a: x, a: z}}\n");
     let yaml =
-        format!("{head}spec:\n  extensions:\n  - kind: Worker\n    state: {{n: 1.5, list: [yes, ~]}}\n");
+        format!("{head}spec:\n  extensions:\n  - kind: Worker\n    state: {{m: 1.5, list: [yes, ~]}}\n");
     let strict = apply(world, "b", "fieldManager=m&fieldValidation=Strict", yaml.clone()).await?;
     ensure!(strict.status == 400 && String::from_utf8_lossy(&strict.body).contains("duplicate"), "{strict}");
     let warned = apply(world, "b", "fieldManager=m", yaml).await?;
@@ -276,7 +276,7 @@ async fn bodies(world: &World) -> Result<()> {
     let created = warned.json()?;
     ensure!(created["metadata"]["labels"] == json!({"a": "z"}), "{created}");
     ensure!(
-        created["spec"]["extensions"][0]["state"] == json!({"n": 1.5, "list": [true, null]}),
+        created["spec"]["extensions"][0]["state"] == json!({"m": 1.5, "list": [true, null]}),
         "{created}"
     );
     let key = r#"k:{"kind":"Worker","name":"","purpose":""}"#;
