@@ -3,7 +3,7 @@
 use repot_api::{
     document::{self, Document},
     field::FieldError,
-    json::Node,
+    json::{Key, Node},
     managed::{self, Applied, Writer},
     meta::ObjectMeta,
 };
@@ -132,11 +132,11 @@ fn confine(request: &Request<'_>, body: &mut Node, warnings: &mut Vec<String>) {
         return;
     }
     body.take("status");
-    let spec = body.member("spec").is_some();
-    warnings.extend((request.resource.kind.normalise)(body));
-    // A configuration that says nothing about the spec does not lay claim to an empty one.
-    if !spec && body.member("spec") == Some(&Node::object()) {
-        body.take("spec");
+    // Nothing else is brought into today's form: who applies owns what it says, and not what is said for it.
+    let schema = request.resource.kind.schema;
+    let of_old = |(key, _): &(Key, Node)| schema.field(key.text()).is_some_and(|field| field.hidden);
+    if body.members().iter().any(of_old) {
+        warnings.extend((request.resource.strategy.normalise)(body));
     }
 }
 

@@ -33,6 +33,7 @@ pub(super) fn form(schema: &'static Schema) -> Form {
         Shape::AtomicObject(_)
         | Shape::List(_, ListType::Atomic)
         | Shape::String(_)
+        | Shape::Choice(_)
         | Shape::Integer
         | Shape::Boolean
         | Shape::Opaque => Form::Leaf,
