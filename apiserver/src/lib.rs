@@ -12,6 +12,7 @@ pub mod filters;
 pub mod listen;
 pub mod metrics;
 pub mod negotiate;
+pub mod orphans;
 pub mod registry;
 pub mod resource;
 pub mod server;

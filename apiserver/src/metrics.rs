@@ -22,6 +22,8 @@ pub struct Metrics {
     start: Gauge,
     resident: Gauge,
     cpu: Gauge,
+    /// Of objects without their namespace.
+    pub orphans: crate::orphans::Counters,
     /// Of admission.
     pub admission: crate::admission::metrics::Counters,
 }
@@ -51,6 +53,7 @@ impl Metrics {
             start: Gauge::new("process_start_time_seconds", "When the process began, since the epoch.")?,
             resident: Gauge::new("process_resident_memory_bytes", "Resident memory.")?,
             cpu: Gauge::new("process_cpu_seconds_total", "User and system CPU time.")?,
+            orphans: crate::orphans::Counters::new(&registry)?,
             admission: crate::admission::metrics::Counters::new(&registry)?,
             registry,
         };

@@ -32,6 +32,10 @@ pub struct Limits {
     pub memory: usize,
     /// Over how long watches end when the server stops.
     pub watch_grace: Duration,
+    /// How often objects without their namespace are looked for.
+    pub orphan_interval: Duration,
+    /// How long their namespace has to be gone before they are deleted.
+    pub orphan_grace: Duration,
     /// When a request that is not a watch is given up.
     pub request_timeout: Duration,
     /// Requests that only read, at once.
@@ -46,6 +50,8 @@ impl Default for Limits {
             object_bytes: DEFAULT_OBJECT_BYTES,
             memory: 256 << 20,
             watch_grace: Duration::ZERO,
+            orphan_interval: Duration::from_secs(300),
+            orphan_grace: Duration::from_secs(3600),
             request_timeout: Duration::from_secs(60),
             readers: 400,
             writers: 200,

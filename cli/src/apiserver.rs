@@ -133,6 +133,12 @@ pub struct Flags {
     /// The largest AdmissionReview that is sent to webhooks, in bytes; a larger one counts as their failure
     #[arg(long, default_value_t = 32 << 20, value_name = "N")]
     max_admission_review_bytes: usize,
+    /// How often objects whose namespace is gone are looked for
+    #[arg(long, default_value = "5m", value_name = "DURATION", value_parser = interval)]
+    orphan_check_interval: Duration,
+    /// How long a namespace has to be gone before the objects that were in it are deleted
+    #[arg(long, default_value = "1h", value_name = "DURATION", value_parser = duration)]
+    orphan_grace_period: Duration,
     /// Requests that only read, served at once; more are answered with 429
     #[arg(long, default_value_t = 400, value_name = "N")]
     max_requests_inflight: usize,
@@ -196,6 +202,11 @@ fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "must be a duration such as 1m30s".to_owned())
 }
 
+fn interval(text: &str) -> Result<Duration, String> {
+    let read = duration(text)?;
+    if read.is_zero() { Err("must be longer than nothing".to_owned()) } else { Ok(read) }
+}
+
 /// Runs until a signal.
 pub async fn run(flags: Flags) -> anyhow::Result<()> {
     let stop = run::stop_on_signals()?;
@@ -227,6 +238,8 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
             request_timeout: flags.request_timeout,
             readers: flags.max_requests_inflight,
             writers: flags.max_mutating_requests_inflight,
+            orphan_interval: flags.orphan_check_interval,
+            orphan_grace: flags.orphan_grace_period,
             watch_grace: flags.shutdown_watch_termination_grace_period,
             ..Limits::default()
         },

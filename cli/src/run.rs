@@ -6,6 +6,7 @@ use anyhow::Context;
 use repot_apiserver::{
     admission::Admission,
     listen::{self, Shutdown},
+    orphans,
     server::{Parts, Server},
     tls::{Serving, ServingFiles},
 };
@@ -65,9 +66,10 @@ pub async fn serve(api: Api, stop: CancellationToken) -> anyhow::Result<()> {
     let serving = Arc::new(Serving::load(api.files).context("failed to load the serving certificate")?);
     let server = Arc::new(Server::new(api.parts).context("failed to register metrics")?);
     let probe = tokio::spawn(server.clone().watch_storage(stop.clone()));
+    let orphans = tokio::spawn(orphans::watch(server.clone(), stop.clone()));
     let announce = tokio::spawn(announce(api.host, address.port(), (trust, admission), stop.clone()));
     listen::serve(api.listener, server, serving, api.shutdown, stop).await;
-    let _ = tokio::join!(probe, announce);
+    let _ = tokio::join!(probe, orphans, announce);
     store.close().await;
     Ok(())
 }

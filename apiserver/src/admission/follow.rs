@@ -1,7 +1,15 @@
 //! The webhooks of the cluster, followed by two watches. Until both have been listed once nobody can say which webhooks
 //! there are, so the server is not ready, and a write that comes in spite of that is sent away.
 
-use std::{collections::BTreeMap, fmt::Debug, hash::Hash, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt::Debug,
+    hash::Hash,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use arc_swap::ArcSwapOption;
 use futures::StreamExt;
@@ -16,7 +24,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{call::Services, hook, hook::Hook};
+use super::{call::Services, hook, hook::Hook, quota::Quotas};
 use crate::status::Status;
 
 /// In the order in which they are asked.
@@ -32,6 +40,9 @@ pub struct Cluster {
     validating: ArcSwapOption<Hooks>,
     /// Told whenever something became known.
     news: watch::Sender<()>,
+    /// What there is room for.
+    quotas: OnceLock<Quotas>,
+    quotas_known: AtomicBool,
     /// Where Services are.
     pub services: Services,
     /// The largest question, in bytes.
@@ -53,6 +64,8 @@ impl Admission {
             mutating: ArcSwapOption::empty(),
             validating: ArcSwapOption::empty(),
             news: watch::Sender::new(()),
+            quotas: OnceLock::new(),
+            quotas_known: AtomicBool::new(false),
             services: Services::new(client.clone()),
             max_review_bytes,
         });
@@ -61,6 +74,12 @@ impl Admission {
         spawn(api, hook::mutating, stop.clone(), move |hooks| one.learn(&one.mutating, hooks));
         let api: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
         spawn(api, hook::validating, stop.clone(), move |hooks| two.learn(&two.validating, hooks));
+        let known = cluster.clone();
+        let quotas = Quotas::follow(client.clone(), stop.clone(), move || {
+            known.quotas_known.store(true, Ordering::Release);
+            known.news.send_replace(());
+        });
+        let _ = cluster.quotas.set(quotas);
         Self(Some(cluster))
     }
 
@@ -73,9 +92,10 @@ impl Admission {
     /// Whether all configurations are known.
     #[must_use]
     pub fn is_synced(&self) -> bool {
-        self.0
-            .as_ref()
-            .is_none_or(|cluster| cluster.mutating.load().is_some() && cluster.validating.load().is_some())
+        self.0.as_ref().is_none_or(|cluster| {
+            let hooks = cluster.mutating.load().is_some() && cluster.validating.load().is_some();
+            hooks && cluster.quotas_known.load(Ordering::Acquire)
+        })
     }
 
     /// Returns when all configurations are known.
@@ -104,6 +124,15 @@ impl Cluster {
         self.mutating.load_full().ok_or_else(not_yet)
     }
 
+    /// The quotas.
+    ///
+    /// # Errors
+    /// 503 until they are known.
+    pub fn quotas(&self) -> Result<&Quotas, Status> {
+        let known = self.quotas_known.load(Ordering::Acquire);
+        self.quotas.get().filter(|_| known).ok_or_else(not_yet)
+    }
+
     /// The webhooks that may only judge.
     ///
     /// # Errors
@@ -114,7 +143,7 @@ impl Cluster {
 }
 
 fn not_yet() -> Status {
-    Status::unavailable("not yet ready to handle request: admission webhooks are not known", 1)
+    Status::unavailable("not yet ready to handle request: admission is not synced", 1)
 }
 
 /// What is known of configurations of one type, by name: each with its version and its webhooks.

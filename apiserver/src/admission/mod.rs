@@ -12,6 +12,8 @@
 //! | [`dispatch`] | the order of the questions |
 //! | `scene`, `denial` | a request as webhooks are shown it, and what an answer means |
 //!
+//! Beside webhooks, [`quota`] holds ResourceQuotas against new objects.
+//!
 //! A request that no webhook matches costs the comparison of its resource with the rules and nothing else: the object is
 //! not printed, and an object at rest is not read.
 
@@ -23,6 +25,8 @@ pub mod hook;
 pub mod matching;
 pub mod metrics;
 pub mod mutation;
+pub mod quantity;
+pub mod quota;
 pub mod review;
 mod scene;
 

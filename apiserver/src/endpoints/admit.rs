@@ -28,7 +28,15 @@ pub(super) async fn judge(
     old: Option<&Object>,
 ) -> Result<(), Status> {
     let attributes = attributes(request, write, &document.meta.name, old);
-    admission::validate(&attributes, Some(document), old).await
+    admission::validate(&attributes, Some(document), old).await?;
+    // Last, as upstream: a place is taken only for what everybody else lets pass.
+    match (request.server.admission.cluster(), old) {
+        (Some(cluster), None) if !request.target.namespace.is_empty() => {
+            let (resource, target) = (&request.resource.name, &request.target);
+            cluster.quotas()?.take(resource, &target.namespace, &document.meta.name, write.dry_run).await
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Lets others judge the removal of an object. Both sorts of webhooks are asked, and neither can change anything.

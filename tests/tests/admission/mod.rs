@@ -1,6 +1,8 @@
 //! Admission of writes: webhooks, quotas and namespaces of a real kube-apiserver, behind which Repot runs.
 
 mod failures;
+mod lifecycle;
 mod mutating;
+mod quota;
 mod validating;
 mod world;

@@ -26,16 +26,41 @@ pub struct World {
 
 static WORLD: Shared<World> = Shared::new(|bed| start_shared(start(bed)));
 
-async fn start(bed: &Bed) -> Result<World> {
-    let options = GardenOptions { controller_manager: true, ..GardenOptions::default() };
-    let garden = Garden::start_with(bed, options).await?;
+/// Another server on the same kube-apiserver, reached directly.
+pub struct Other {
+    pub api: Api,
+    _repot: Repot,
+}
+
+impl World {
+    /// Starts another server, with a store of its own.
+    pub async fn another(&self, bed: &Bed) -> Result<Other> {
+        let repot = Repot::behind(bed, &self.garden, &[], flags(bed)?).await?;
+        let mut access = self.garden.admin().clone();
+        access.server = repot.url().to_owned();
+        Ok(Other { api: Api::new(&access)?, _repot: repot })
+    }
+}
+
+fn flags(bed: &Bed) -> Result<[String; 3]> {
     let keys = write_encryption_config(bed.path())?;
-    let flags = [
+    Ok([
         format!("--storage=embedded:{}", bed.make_dir("store")?.display()),
         format!("--encryption-provider-config={}", keys.display()),
         format!("--max-admission-review-bytes={}", 24 << 20),
-    ];
-    let repot = Repot::behind(bed, &garden, &[(GROUP, VERSION)], flags).await?;
+    ])
+}
+
+async fn start(bed: &Bed) -> Result<World> {
+    // A quota that is made before the controller knows our kind is counted at the next of these rounds.
+    let rounds = vec!["--resource-quota-sync-period=5s".to_owned()];
+    let options = GardenOptions {
+        controller_manager: true,
+        controller_manager_flags: rounds,
+        ..GardenOptions::default()
+    };
+    let garden = Garden::start_with(bed, options).await?;
+    let repot = Repot::behind(bed, &garden, &[(GROUP, VERSION)], flags(bed)?).await?;
     Ok(World { garden, _repot: repot })
 }
 

@@ -1,0 +1,92 @@
+//! ResourceQuotas, counted by a real kube-controller-manager.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use repot_tests::run;
+use repot_tests::wait::until;
+use serde_json::{Value, json};
+
+use super::world::{GROUP, Place, failure};
+
+/// The controller learns of new resources every half minute.
+const COUNTED_DEADLINE: Duration = Duration::from_secs(120);
+
+async fn limit(place: &Place, hard: &str) -> Result<()> {
+    let counted = format!("count/shootstates.{GROUP}");
+    let quota = json!({
+        "apiVersion": "v1", "kind": "ResourceQuota",
+        "metadata": {"name": "states", "namespace": place.namespace}, "spec": {"hard": {counted: hard}},
+    });
+    place.world.garden.apply(&[quota]).await
+}
+
+async fn used(place: &Place, expected: &str) -> Result<()> {
+    let path = format!("/api/v1/namespaces/{}/resourcequotas/states", place.namespace);
+    let counted = format!("count/shootstates.{GROUP}");
+    until("the quota to be counted", COUNTED_DEADLINE, async || {
+        let quota = place.api.get(&path).await?.ok()?;
+        let status: &Value = &quota["status"];
+        ensure!(status["hard"][&counted].is_string() && status["used"][&counted] == expected, "{status}");
+        Ok(())
+    })
+    .await
+}
+
+#[test]
+fn a_quota_refuses_what_is_beyond_it() {
+    run(async |_| {
+        let place = Place::make("quota").await?;
+        limit(&place, "2").await?;
+        used(&place, "0").await?;
+        let dry = format!("{}?dryRun=All", place.collection());
+        place.api.post(&dry, &place.object("tried")).await?.ok()?;
+        used(&place, "0").await?;
+        place.create("a").await?.ok()?;
+        place.create("b").await?.ok()?;
+        used(&place, "2").await?;
+        let counted = format!("count/shootstates.{GROUP}");
+        let expected = format!(
+            "shootstates.{GROUP} \"c\" is forbidden: exceeded quota: states, requested: {counted}=1, used: {counted}=2, \
+             limited: {counted}=2"
+        );
+        for path in [place.collection(), dry] {
+            let answer = place.api.post(&path, &place.object("c")).await?;
+            ensure!(failure(&answer)? == (403, expected.clone()), "{answer}");
+            ensure!(answer.json()?["reason"] == "Forbidden", "{answer}");
+        }
+        // Who changes what is there takes no place; who deletes gives one back, when the controller has counted.
+        let labels = json!({"metadata": {"labels": {"x": "y"}}});
+        place.api.patch(&place.path("a"), super::world::MERGE, &labels).await?.ok()?;
+        place.api.delete(&place.path("b")).await?.ok()?;
+        used(&place, "1").await?;
+        place.create("c").await?.ok()?;
+        Ok(())
+    });
+}
+
+#[test]
+fn one_of_many_who_want_the_last_place_has_it() {
+    run(async |bed| {
+        let place = Place::make("race").await?;
+        limit(&place, "3").await?;
+        used(&place, "0").await?;
+        // Half of them go to another server on the same kube-apiserver: what decides is the quota's version.
+        let other = place.world.another(bed).await?;
+        let many = (0..12).map(|n| {
+            let api = if n % 2 == 0 { &place.api } else { &other.api };
+            let (path, object) = (place.collection(), place.object(&format!("r{n}")));
+            async move { api.post(&path, &object).await }
+        });
+        let answers = futures::future::join_all(many).await;
+        let mut codes = Vec::new();
+        for answer in answers {
+            let answer = answer?;
+            ensure!(matches!(answer.status, 201 | 403 | 409), "{answer}");
+            codes.push(answer.status);
+        }
+        let created = codes.iter().filter(|code| **code == 201).count();
+        ensure!((1..=3).contains(&created) && codes.contains(&403), "{codes:?}");
+        Ok(())
+    });
+}
