@@ -1,13 +1,15 @@
 //! One request on its way through the chain, and what endpoints read from it.
 
-use std::time::Instant;
+use std::{collections::BTreeMap, time::Instant};
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method, Request};
 use http_body_util::BodyExt;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::{
+    audit::Trail,
     filters::{
         client_certificate::Peer,
         overload::Place,
@@ -81,6 +83,8 @@ pub struct Notes {
     pub warnings: Vec<String>,
     /// For the audit log.
     pub annotations: Vec<(String, String)>,
+    /// Name of the object that was created, for the audit log.
+    pub created: Option<String>,
 }
 
 /// One request.
@@ -107,6 +111,16 @@ pub struct Call {
     pub held: Vec<Place>,
     /// Who is at the other end of the connection.
     pub peer: std::sync::Arc<Peer>,
+    /// Path and parameters as sent.
+    pub uri: String,
+    /// When it came, by the clock on the wall.
+    pub received: jiff::Timestamp,
+    /// What the audit log is to say about it beside the ordinary.
+    pub annotations: BTreeMap<String, String>,
+    /// What is recorded of it, from when its user is known.
+    pub trail: Option<Trail>,
+    /// A stop waits for it, as long as it is there.
+    pub being_answered: Option<TaskTrackerToken>,
 }
 
 impl Call {
@@ -122,6 +136,7 @@ impl Call {
         let watch = query.flag("watch").map_err(failed)?;
         let mut info = RequestInfo::parse(&parts.method, &parts.uri, watch);
         single_out(&mut info, &query);
+        let uri = parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
         Ok(Self {
             method: parts.method,
             info,
@@ -134,6 +149,11 @@ impl Call {
             notes: parking_lot::Mutex::default(),
             held: Vec::new(),
             peer,
+            uri,
+            received: jiff::Timestamp::now(),
+            annotations: BTreeMap::new(),
+            trail: None,
+            being_answered: None,
         })
     }
 
@@ -170,6 +190,18 @@ impl Call {
         Ok(first.unwrap_or_else(|| whole.freeze()))
     }
 
+    /// Keeps what was decided about the request, and why, for the audit log.
+    pub fn note_decision(&mut self, decision: &Result<String, Status>) {
+        let (decision, reason) = match decision {
+            Ok(reason) => ("allow", reason.clone()),
+            Err(status) if status.reason() == "Forbidden" => ("forbid", status.to_string()),
+            // Nobody decided.
+            Err(_) => return,
+        };
+        self.annotations.insert("authorization.k8s.io/decision".into(), decision.into());
+        self.annotations.insert("authorization.k8s.io/reason".into(), reason);
+    }
+
     /// The most bytes that the body can have: what the client announced, or `unknown` where it did not.
     #[must_use]
     pub fn body_at_most(&self, unknown: usize) -> usize {
@@ -192,13 +224,20 @@ fn audit_id(headers: &HeaderMap) -> String {
     usable.map_or_else(|| uuid::Uuid::new_v4().to_string(), str::to_owned)
 }
 
-/// A list or watch of `metadata.name=x` is authorized as one of `x`.
+/// A list or watch of `metadata.name=x` is authorized as one of `x`, and any with its selectors.
 fn single_out(info: &mut RequestInfo, query: &Query) {
     if !matches!(info.verb, "list" | "watch" | "deletecollection") {
         return;
     }
     let selector =
         query.get("fieldSelector").and_then(|text| repot_api::selector::FieldSelector::parse(text).ok());
+    if selector.is_some() {
+        info.field_selector = query.get("fieldSelector").unwrap_or_default().to_owned();
+    }
+    let labels = query.get("labelSelector").unwrap_or_default();
+    if repot_api::selector::LabelSelector::parse(labels).is_ok() {
+        info.label_selector = labels.to_owned();
+    }
     let single = selector.as_ref().and_then(|selector| selector.single_name());
     if let (Some(target), Some(name)) = (&mut info.target, single)
         && target.name.is_empty()

@@ -1,15 +1,19 @@
 //! The request chain, read top to bottom in the order in which a request passes it.
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use axum::body::Body;
 use futures::FutureExt;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response, StatusCode, Version, header};
 
 use crate::{
+    answer,
+    audit::policy::Stage,
     call::Call,
-    endpoints,
-    filters::{audit, authorization::ALWAYS_ALLOWED, client_certificate::Peer, deadline},
+    compress, endpoints,
+    filters::{audit, authorization::PROBES, client_certificate::Peer, connection, deadline},
+    metrics::Labels,
+    pretty,
     server::Server,
     status::Status,
     wire,
@@ -17,6 +21,10 @@ use crate::{
 
 /// Answers a request, whatever happens.
 pub async fn serve(server: Arc<Server>, peer: Arc<Peer>, request: Request<Body>) -> Response<Body> {
+    let busy = peer.connection.busy();
+    if request.version() == Version::HTTP_2 && connection::is_chosen(server.limits.goaway_chance) {
+        peer.connection.send_away();
+    }
     // Head: audit id, parameters, what the request is about.
     let mut call = match Call::begin(request, peer) {
         Ok(call) => call,
@@ -26,44 +34,111 @@ pub async fn serve(server: Arc<Server>, peer: Arc<Peer>, request: Request<Body>)
             return response;
         }
     };
-    let serving = server.metrics.serving(&call.info);
+    let resource = call.info.target.as_ref().and_then(|target| server.resource(target));
+    let labels = Labels::of(&call.info, resource);
+    let serving = server.metrics.serving(&call.info, &labels);
     // A panic costs one request, not the server.
     let answered = AssertUnwindSafe(answer(&server, &mut call)).catch_unwind().await;
-    let mut response = match answered {
-        Ok(Ok(response)) => response,
-        Ok(Err(status)) => status.into_response(),
+    let (stage, answered) = match answered {
+        Ok(answered) => (Stage::ResponseComplete, answered),
         Err(_) => {
             tracing::error!(audit_id = %call.audit_id, "request panicked");
-            Status::internal("the server panicked; see its log").into_response()
+            (Stage::Panic, Err(Status::internal("the server panicked; see its log")))
         }
     };
-    drop(serving);
+    let (response, failure) = match answered {
+        Ok(response) => (response, None),
+        Err(status) => (status.clone().into_response(), Some(status)),
+    };
+    let code = response.status();
+    // A client without good credentials pays for a new handshake before it tries others.
+    if code == StatusCode::UNAUTHORIZED {
+        call.peer.connection.send_away();
+    }
+    let mut response = form(&server, &call, response).await;
     wire::warn(&mut response, &call.notes.lock().warnings);
-    audit::stamp(&mut response, &call.audit_id);
-    let (code, took) = (response.status().as_u16(), call.began.elapsed());
-    let resource = call.info.target.as_ref().and_then(|target| server.resource(target));
-    server.metrics.answered(&call.info, resource, code, took);
-    audit::record(&call, code, took);
-    // Places in memory and among requests are given back when the last byte is sent.
-    wire::hold(response, std::mem::take(&mut call.held))
+    head(&server, &call, &mut response);
+    server.metrics.answered(&labels, code.as_u16());
+    audit::record(&call, code.as_u16(), call.began.elapsed());
+    let trail = match code {
+        // It did not come as far as that.
+        StatusCode::UNAUTHORIZED => server.auditor.begin(&call, resource),
+        _ => call.trail.take(),
+    };
+    let within = (!call.info.long_running()).then(|| call.left(server.limits.request_timeout));
+    if let Some(trail) = trail.as_ref().filter(|_| within.is_none()) {
+        trail.record(Stage::ResponseStarted, &call, Some((code.as_u16(), failure.as_ref())));
+    }
+    answer::follow(response, within, move |sent| {
+        server.metrics.sent(&labels, sent, call.began.elapsed());
+        if let Some(trail) = trail {
+            trail.record(stage, &call, Some((code.as_u16(), failure.as_ref())));
+        }
+        // Places in memory and among requests are given back when the last byte is sent.
+        drop((call, serving, busy));
+    })
 }
 
 /// The layers that may refuse, and the endpoint behind them.
 async fn answer(server: &Server, call: &mut Call) -> Result<Response<Body>, Status> {
     let time = deadline::of(&call.query, server.limits.request_timeout)?;
-    let watched_to_the_end = ALWAYS_ALLOWED.iter().any(|path| call.info.path.starts_with(path));
+    let watched_to_the_end = PROBES.iter().any(|path| call.info.path.starts_with(path));
     if !watched_to_the_end && call.info.path != "/metrics" {
         server.health.accepting()?;
+        call.being_answered = (!call.info.long_running()).then(|| server.requests.token());
     }
     if call.info.target.is_some() {
         server.health.ready_for_data()?;
     }
     let guarded = async {
         call.user = server.authenticator.authenticate(&call.peer, &mut call.headers).await?;
+        let resource = call.info.target.as_ref().and_then(|target| server.resource(target));
+        call.trail = server.auditor.begin(call, resource);
+        no_impersonation(call)?;
         call.held.extend(server.overload.admit(&call.user, &call.info)?);
-        server.authorizer.authorize(&call.user, &call.info).await?;
+        let allowed = server.authorizer.authorize(&call.user, &call.info).await;
+        call.note_decision(&allowed);
+        allowed?;
         endpoints::dispatch(server, call).await
     };
     // A watch answers at once and then goes on; what bounds it is its own timeoutSeconds.
     tokio::time::timeout(time, guarded).await.unwrap_or_else(|_| Err(deadline::passed()))
+}
+
+/// The front server has turned impersonation into identity. Who comes directly and asks for it would act as somebody else
+/// than they think if it were passed over.
+fn no_impersonation(call: &Call) -> Result<(), Status> {
+    if call.headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
+        return Err(Status::forbidden_path("impersonation works only through the kube-apiserver"));
+    }
+    Ok(())
+}
+
+/// The form in which the answer is sent; the trail keeps it as it was before.
+async fn form(server: &Server, call: &Call, response: Response<Body>) -> Response<Body> {
+    let response = match &call.trail {
+        Some(trail) => trail.keep_answered(response),
+        None => response,
+    };
+    let response = if pretty::wanted(call) { pretty::answer(response) } else { response };
+    if server.limits.compression { compress::answer(call, response).await } else { response }
+}
+
+/// What every answer says.
+fn head(server: &Server, call: &Call, response: &mut Response<Body>) {
+    audit::stamp(response, &call.audit_id);
+    let refused = response.status() == StatusCode::TOO_MANY_REQUESTS && server.health.accepting().is_err();
+    let headers = response.headers_mut();
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
+    if refused {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+}
+
+impl Call {
+    /// What is left of the time that a request has.
+    fn left(&self, most: Duration) -> Duration {
+        let time = deadline::of(&self.query, most).unwrap_or(most);
+        time.saturating_sub(self.began.elapsed())
+    }
 }

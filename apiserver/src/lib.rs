@@ -4,8 +4,11 @@
 //! answers in `status` and nowhere else.
 
 pub mod admission;
+pub mod answer;
+pub mod audit;
 pub mod call;
 pub mod chain;
+pub mod compress;
 pub mod delegation;
 pub mod endpoints;
 pub mod filters;
@@ -13,6 +16,7 @@ pub mod listen;
 pub mod metrics;
 pub mod negotiate;
 pub mod orphans;
+pub mod pretty;
 pub mod registry;
 pub mod resource;
 pub mod server;

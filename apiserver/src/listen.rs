@@ -11,10 +11,10 @@ use hyper_util::{
 };
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{chain, filters::client_certificate::Peer, server::Server, tls::Serving};
+use crate::{chain, filters::client_certificate::Peer, metrics, server::Server, tls::Serving};
 
 /// A client that does not finish its handshake in this time is dropped.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
@@ -28,11 +28,19 @@ const STREAM_WINDOW: u32 = 512 << 10;
 const CONNECTION_WINDOW: u32 = STREAM_WINDOW * STREAMS_PER_CONNECTION;
 const FRAME: u32 = 256 << 10;
 const SEND_BUFFER: usize = 1 << 20;
+/// Streams that a client opened and reset before they were looked at; more end the connection, since opening is cheap for
+/// the client only.
+const RESET_STREAMS: usize = 100;
+/// A connection on which nothing was asked for so long is ended.
+const IDLE: Duration = Duration::from_secs(90);
 /// Facts about a user come in headers and can be many.
 const HEADER_BYTES: u32 = 1 << 20;
 
 /// A peer that vanished without a word is noticed after this much silence, by the system.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
+
+/// What the last watches need after the end of their grace period.
+const WATCHES_LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// How a server stops.
 #[derive(Clone, Copy, Debug)]
@@ -41,11 +49,13 @@ pub struct Shutdown {
     pub delay: Duration,
     /// How long requests that are being answered have.
     pub drain: Duration,
+    /// Whether the port stays open meanwhile, to answer 429 instead of refusing connections.
+    pub send_retry_after: bool,
 }
 
 impl Default for Shutdown {
     fn default() -> Self {
-        Self { delay: Duration::ZERO, drain: Duration::from_secs(60) }
+        Self { delay: Duration::ZERO, drain: Duration::from_secs(60), send_retry_after: false }
     }
 }
 
@@ -90,12 +100,18 @@ pub async fn serve(
         late.cancel();
     };
     tokio::join!(listening.accept(&late), end_of_delay);
+    let began = tokio::time::Instant::now();
+    listening.server.health.set_draining(shutdown.send_retry_after);
+    listening.server.watches_end.cancel();
+    if shutdown.send_retry_after {
+        listening.turn_away(shutdown.drain).await;
+    }
     let Listening { listener, server, connections, .. } = listening;
     drop(listener);
-    server.health.set_draining();
-    server.watches_end.cancel();
     connections.close();
-    if tokio::time::timeout(shutdown.drain, connections.wait()).await.is_err() {
+    // Watches may have been given more time than requests.
+    let most = shutdown.drain.max(server.limits.watch_grace + WATCHES_LAST_WORDS);
+    if tokio::time::timeout_at(began + most, connections.wait()).await.is_err() {
         tracing::warn!("requests were still being answered at the end of the drain time");
     }
     end.cancel();
@@ -116,38 +132,64 @@ impl Listening {
                     continue;
                 }
             };
-            let (server, acceptor) = (self.server.clone(), TlsAcceptor::from(self.serving.current()));
-            let leave = leave.clone();
+            let (server, serving, leave) = (self.server.clone(), self.serving.clone(), leave.clone());
             self.connections.spawn(async move {
                 let _ = stream.set_nodelay(true);
                 let _ =
                     SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(TCP_KEEPALIVE));
                 // The handshake is the client's time, not the accept loop's.
-                let shaken = tokio::time::timeout(HANDSHAKE_DEADLINE, acceptor.accept(stream)).await;
-                let Ok(Ok(tls)) = shaken else { return };
-                connection(tls, server, leave).await;
+                match tokio::time::timeout(HANDSHAKE_DEADLINE, handshake(stream, &serving)).await {
+                    Ok(Ok(tls)) => connection(tls, server, leave).await,
+                    Ok(Err(error)) => {
+                        tracing::debug!(%error, "handshake failed");
+                        metrics::HANDSHAKE_ERRORS.inc();
+                    }
+                    Err(_) => metrics::HANDSHAKE_ERRORS.inc(),
+                }
             });
         }
     }
+
+    /// Answers on new connections, with refusals, until no request is being answered any more.
+    async fn turn_away(&self, most: Duration) {
+        let answered = CancellationToken::new();
+        let wait = async {
+            self.server.requests.close();
+            let _ = tokio::time::timeout(most, self.server.requests.wait()).await;
+            answered.cancel();
+        };
+        tokio::join!(self.accept(&answered), wait);
+    }
+}
+
+async fn handshake(stream: TcpStream, serving: &Serving) -> io::Result<TlsStream<TcpStream>> {
+    let local = stream.local_addr().map(|address| address.ip()).ok();
+    let start = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream).await?;
+    let config = serving.pick(start.client_hello().server_name(), local);
+    start.into_stream(config).await
 }
 
 async fn connection(tls: TlsStream<TcpStream>, server: Arc<Server>, leave: CancellationToken) {
-    let session = tls.get_ref().1;
+    let (stream, session) = tls.get_ref();
     let chain = session.peer_certificates().unwrap_or_default();
-    let peer = Arc::new(Peer::new(chain.iter().map(|der| der.clone().into_owned()).collect()));
+    let chain = chain.iter().map(|der| der.clone().into_owned()).collect();
+    let peer = Arc::new(Peer::at(stream.peer_addr().map(|address| address.ip()).ok(), chain));
+    let done = peer.connection.done(IDLE);
     // What was agreed on, not what comes first: a client that says nothing is then cut off in time.
     let builder = match session.alpn_protocol() {
         Some(b"h2") => http().http2_only(),
         _ => http().http1_only(),
     };
+    let peer_of_requests = peer.clone();
     let service = service_fn(move |request: Request<Incoming>| {
-        let (server, peer) = (server.clone(), peer.clone());
+        let (server, peer) = (server.clone(), peer_of_requests.clone());
         async move { Ok::<_, std::convert::Infallible>(chain::serve(server, peer, request.map(Body::new)).await) }
     });
     let mut served = std::pin::pin!(builder.serve_connection(TokioIo::new(tls), service));
     let ended = tokio::select! {
         ended = served.as_mut() => ended,
-        () = leave.cancelled() => {
+        // The server stops; the client shall go elsewhere; nothing happens here any more.
+        () = async { tokio::select! { () = leave.cancelled() => {}, () = done => {} } } => {
             served.as_mut().graceful_shutdown();
             served.await
         }
@@ -168,6 +210,7 @@ fn http() -> Builder<TokioExecutor> {
     builder
         .http2()
         .timer(TokioTimer::new())
+        .max_pending_accept_reset_streams(RESET_STREAMS)
         .max_concurrent_streams(STREAMS_PER_CONNECTION)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)

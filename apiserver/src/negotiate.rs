@@ -131,7 +131,8 @@ pub fn aggregated_discovery(headers: &HeaderMap) -> Option<&'static str> {
 /// # Errors
 /// 406.
 pub fn json(headers: &HeaderMap) -> Result<(), Status> {
-    let ok = clauses(headers).iter().any(Clause::json);
+    // A document is no collection of objects: there is no table of it, and no metadata.
+    let ok = clauses(headers).iter().any(|clause| clause.json() && clause.parameter("as").is_none());
     if ok { Ok(()) } else { Err(Status::not_acceptable("application/json")) }
 }
 
@@ -206,6 +207,20 @@ mod tests {
         assert_eq!(aggregated_discovery(&accept(other)), Some("v2beta1"));
         assert_eq!(aggregated_discovery(&accept("application/json")), None);
         assert_eq!(aggregated_discovery(&accept("*/*")), None);
+    }
+
+    #[test]
+    fn documents_are_never_tables() {
+        for (value, expected) in [
+            ("application/json", true),
+            ("*/*", true),
+            ("application/json;as=Table;g=meta.k8s.io;v=v1", false),
+            ("application/json;as=Table;g=meta.k8s.io;v=v1,application/json", true),
+            ("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", false),
+            ("application/vnd.kubernetes.protobuf", false),
+        ] {
+            assert_eq!(json(&accept(value)).is_ok(), expected, "{value}");
+        }
     }
 
     #[test]

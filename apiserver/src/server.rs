@@ -6,11 +6,12 @@ use bytes::Bytes;
 use http::StatusCode;
 use parking_lot::RwLock;
 use repot_api::openapi::GroupVersion;
-use repot_storage::Store;
-use tokio_util::sync::CancellationToken;
+use repot_storage::{ListRequest, Scope, Store};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     admission::Admission,
+    audit::Auditor,
     call::Call,
     delegation::Namespaces,
     endpoints::openapi::Documents,
@@ -18,7 +19,7 @@ use crate::{
         authentication::Authenticator, authorization::Authorizer, overload::Overload, request_info::Target,
     },
     metrics::Metrics,
-    resource::Resource,
+    resource::{GroupResource, Resource},
     status::Status,
 };
 
@@ -42,6 +43,10 @@ pub struct Limits {
     pub readers: usize,
     /// Requests that write, at once.
     pub writers: usize,
+    /// How likely a request is the last on its connection.
+    pub goaway_chance: f64,
+    /// Whether long answers are compressed for clients that take gzip.
+    pub compression: bool,
 }
 
 impl Default for Limits {
@@ -55,6 +60,8 @@ impl Default for Limits {
             request_timeout: Duration::from_secs(60),
             readers: 400,
             writers: 200,
+            goaway_chance: 0.0,
+            compression: true,
         }
     }
 }
@@ -64,6 +71,12 @@ pub const DEFAULT_OBJECT_BYTES: usize = 15 << 20;
 
 /// How often readiness looks at the store.
 const STORAGE_PROBE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// From how many objects the size of all is estimated.
+const SAMPLE: usize = 100;
+
+/// How often objects are counted.
+const COUNT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A client that sends slower than this keeps others out of the memory.
 const BODY_DEADLINE: Duration = Duration::from_secs(30);
@@ -86,6 +99,9 @@ pub struct Server {
     pub(crate) metrics: Metrics,
     pub(crate) health: Health,
     pub(crate) watches_end: CancellationToken,
+    pub(crate) auditor: Auditor,
+    /// Requests that a stop waits for.
+    pub(crate) requests: TaskTracker,
 }
 
 /// What a server is made of.
@@ -104,6 +120,8 @@ pub struct Parts {
     pub admission: Admission,
     /// How much at once.
     pub limits: Limits,
+    /// Who records requests.
+    pub auditor: Auditor,
     /// Whether the authentication configuration is known yet.
     pub trust_loaded: Option<tokio::sync::watch::Receiver<bool>>,
 }
@@ -122,7 +140,7 @@ impl Server {
             store: parts.store,
             authenticator: parts.authenticator,
             authorizer: parts.authorizer,
-            namespaces: parts.namespaces,
+            namespaces: parts.namespaces.clone(),
             admission: parts.admission.clone(),
             overload: Overload::new(parts.limits.readers, parts.limits.writers, parts.limits.memory),
             limits: parts.limits,
@@ -130,9 +148,12 @@ impl Server {
             health: Health {
                 trust_loaded: parts.trust_loaded,
                 admission: parts.admission,
+                namespaces: parts.namespaces,
                 state: RwLock::default(),
             },
             watches_end: CancellationToken::new(),
+            auditor: parts.auditor,
+            requests: TaskTracker::new(),
         })
     }
 
@@ -147,6 +168,28 @@ impl Server {
             };
             self.health.set_storage(failing);
         }
+    }
+
+    /// Counts what rests, for metrics, until `stop`.
+    pub async fn count_objects(self: Arc<Self>, stop: CancellationToken) {
+        let mut tick = tokio::time::interval(COUNT_INTERVAL);
+        while stop.run_until_cancelled(tick.tick()).await.is_some() {
+            for resource in &self.resources {
+                // What cannot be listed now is told by other means.
+                if let Ok(list) = self.store.list(sample(resource)).await {
+                    let seen = list.objects.len() as u64;
+                    let bytes = list.objects.iter().flatten().map(|o| o.payload_len + o.meta.len() as u64);
+                    let count = seen + list.remaining.unwrap_or(0);
+                    let estimate = bytes.sum::<u64>().saturating_mul(count) / seen.max(1);
+                    self.metrics.at_rest(resource, count, estimate);
+                }
+            }
+        }
+    }
+
+    /// Writes what is still to be written to the audit log.
+    pub async fn close_audit(&self) {
+        self.auditor.close().await;
     }
 
     /// The resource at a path.
@@ -169,13 +212,23 @@ impl Server {
             call.held.push(self.overload.room(most as u64).await?);
         }
         let body = tokio::time::timeout(BODY_DEADLINE, call.take_body(limit + BODY_SLACK)).await;
-        match body
-            .unwrap_or_else(|_| Err(Status::bad_request("the body of the request did not come in time")))
-        {
+        let late = |_| Err(Status::bad_request("the body of the request did not come in time"));
+        let body = body.unwrap_or_else(late);
+        if let (Ok(body), Some(trail)) = (&body, &mut call.trail) {
+            trail.keep_sent(body);
+        }
+        match body {
             Err(status) if status.code() == StatusCode::PAYLOAD_TOO_LARGE => Err(Status::too_large(limit)),
             other => other,
         }
     }
+}
+
+/// Some objects of a resource. Not from the cache: counting must not fill it.
+fn sample(resource: &Resource) -> ListRequest {
+    let GroupResource { group, resource: plural } = resource.name.clone();
+    let scope = Scope { group, resource: plural, namespace: None };
+    ListRequest { scope, at: None, after: None, limit: SAMPLE }
 }
 
 /// The kinds by group and version, in a stable order.
@@ -203,6 +256,7 @@ fn groups(resources: &[Resource]) -> Vec<GroupVersion> {
 pub(crate) struct Health {
     trust_loaded: Option<tokio::sync::watch::Receiver<bool>>,
     admission: Admission,
+    namespaces: Namespaces,
     state: RwLock<HealthState>,
 }
 
@@ -210,7 +264,16 @@ pub(crate) struct Health {
 struct HealthState {
     storage: Option<String>,
     stopping: bool,
-    draining: bool,
+    draining: Option<Draining>,
+}
+
+/// What is said to requests that come too late.
+#[derive(Clone, Copy)]
+enum Draining {
+    /// 503: the port is closed already, this connection is a leftover.
+    Unavailable,
+    /// 429: the port stays open for a while to say so.
+    RetryAfter,
 }
 
 impl Health {
@@ -218,15 +281,17 @@ impl Health {
     pub(crate) fn failing(&self, check: &str) -> Option<String> {
         let state = self.state.read();
         match check {
-            "storage" => state.storage.clone(),
+            "etcd" | "etcd-readiness" => state.storage.clone(),
             "shutdown" => state.stopping.then(|| "process is shutting down".to_owned()),
-            "authentication-config" => {
+            "poststarthook/start-authentication-config" => {
                 let loaded = self.trust_loaded.as_ref().is_none_or(|loaded| *loaded.borrow());
                 (!loaded).then(|| "authentication configuration is not loaded".to_owned())
             }
-            "informer-sync" => {
-                (!self.admission.is_synced()).then(|| "admission configurations are not listed".to_owned())
-            }
+            "informer-sync" => match (self.namespaces.synced(), self.admission.is_synced()) {
+                (false, _) => Some("namespaces are not listed".to_owned()),
+                (_, false) => Some("admission configurations are not listed".to_owned()),
+                (true, true) => None,
+            },
             _ => None,
         }
     }
@@ -239,19 +304,23 @@ impl Health {
         self.state.write().stopping = true;
     }
 
-    pub(crate) fn set_draining(&self) {
-        self.state.write().draining = true;
+    pub(crate) fn set_draining(&self, send_retry_after: bool) {
+        let how = if send_retry_after { Draining::RetryAfter } else { Draining::Unavailable };
+        self.state.write().draining = Some(how);
     }
 
     /// Whether requests other than probes are answered at all.
     pub(crate) fn accepting(&self) -> Result<(), Status> {
-        let draining = self.state.read().draining;
-        if draining { Err(Status::unavailable("apiserver is shutting down", 1)) } else { Ok(()) }
+        match self.state.read().draining {
+            None => Ok(()),
+            Some(Draining::Unavailable) => Err(Status::unavailable("apiserver is shutting down", 1)),
+            Some(Draining::RetryAfter) => Err(Status::shutting_down()),
+        }
     }
 
     /// Whether a request for data may be answered at all: before that a wrong 404 would cost objects elsewhere.
     pub(crate) fn ready_for_data(&self) -> Result<(), Status> {
-        match self.failing("authentication-config") {
+        match self.failing("poststarthook/start-authentication-config") {
             Some(why) => Err(Status::unavailable(why, 5)),
             None => Ok(()),
         }

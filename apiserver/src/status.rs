@@ -275,6 +275,11 @@ impl Status {
         Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).retry_after(1)
     }
 
+    pub(crate) fn shutting_down() -> Self {
+        let message = "The apiserver is shutting down, please try again later.";
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).retry_after(5)
+    }
+
     pub(crate) fn internal(message: impl Into<String>) -> Self {
         let message = format!("Internal error occurred: {}", message.into());
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)

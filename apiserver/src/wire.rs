@@ -14,7 +14,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use crate::{filters::overload::Place, negotiate::MetaVersion, resource::Resource};
+use crate::{negotiate::MetaVersion, resource::Resource};
 
 /// What the store keeps beside an object, so that tables and comparisons need no payload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -210,6 +210,20 @@ pub fn ahead(pieces: impl Stream<Item = Piece> + Send + 'static) -> impl Stream<
     tokio_stream::wrappers::ReceiverStream::new(receiver)
 }
 
+/// A body of pieces whose length may be known.
+pub(crate) fn body_of<E>(
+    pieces: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
+    length: Option<u64>,
+) -> Body
+where
+    E: Into<axum::BoxError> + std::fmt::Display + 'static,
+{
+    match length {
+        Some(left) => Body::new(SizedBody { pieces: Box::pin(pieces), left }),
+        None => Body::from_stream(pieces),
+    }
+}
+
 /// A body of known length made of pieces. A piece that cannot be read ends the connection: an answer that is cut short is
 /// seen by every client, a wrong one by none.
 struct SizedBody<S> {
@@ -217,9 +231,9 @@ struct SizedBody<S> {
     left: u64,
 }
 
-impl<S: Stream<Item = Piece>> http_body::Body for SizedBody<S> {
+impl<E: std::fmt::Display, S: Stream<Item = Result<Bytes, E>>> http_body::Body for SizedBody<S> {
     type Data = Bytes;
-    type Error = repot_storage::Error;
+    type Error = E;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
@@ -240,48 +254,13 @@ impl<S: Stream<Item = Piece>> http_body::Body for SizedBody<S> {
     }
 }
 
-/// A body that holds places until it is sent or dropped.
-struct HeldBody {
-    inner: Body,
-    _places: Vec<Place>,
-}
-
-impl http_body::Body for HeldBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        Pin::new(&mut self.inner).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
-    }
-}
-
-/// Keeps places taken until the answer is sent, or its client gone.
-#[must_use]
-pub fn hold(response: Response<Body>, places: Vec<Place>) -> Response<Body> {
-    if places.is_empty() {
-        return response;
-    }
-    response.map(|inner| Body::new(HeldBody { inner, _places: places }))
-}
-
 /// A JSON answer of known length.
 pub fn sized(
     code: StatusCode,
     length: u64,
     pieces: impl Stream<Item = Piece> + Send + 'static,
 ) -> Response<Body> {
-    json_response(code, Body::new(SizedBody { pieces: Box::pin(pieces), left: length }))
+    json_response(code, body_of(pieces, Some(length)))
 }
 
 /// A JSON answer that is at hand.
@@ -301,20 +280,36 @@ pub fn json_response(code: StatusCode, body: Body) -> Response<Body> {
     response
 }
 
-/// Adds `Warning` headers: without repetition, 256 characters each, 4096 in sum, and nothing that could end a header.
+/// Characters of all warnings together; when there are more, each is cut short.
+const WARNINGS: usize = 4096;
+/// Characters of a warning that is cut short.
+const SHORT_WARNING: usize = 256;
+
+/// Adds `Warning` headers: without repetition, not more than clients should have to read, and nothing that could end a
+/// header.
 pub fn warn(response: &mut Response<Body>, warnings: &[String]) {
-    let (mut said, mut budget) = (Vec::<String>::new(), 4096_usize);
+    let mut said = Vec::<String>::new();
     for warning in warnings {
-        let clean: String = warning.chars().map(|c| if c.is_control() { ' ' } else { c }).take(256).collect();
-        if said.contains(&clean) || clean.len() > budget {
-            continue;
+        let clean: String = warning.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        if !clean.is_empty() && !said.contains(&clean) {
+            said.push(clean);
         }
-        budget -= clean.len();
-        let quoted = clean.replace('\\', "\\\\").replace('"', "\\\"");
+    }
+    let length = |text: &String| text.chars().count();
+    if said.iter().map(length).sum::<usize>() > WARNINGS {
+        said = said.iter().map(|text| text.chars().take(SHORT_WARNING).collect()).collect();
+        let mut left = WARNINGS;
+        said.retain(|text| {
+            let fits = left > 0;
+            left = left.saturating_sub(length(text));
+            fits
+        });
+    }
+    for text in said {
+        let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{quoted}\"").as_bytes()) {
             response.headers_mut().append(header::WARNING, value);
         }
-        said.push(clean);
     }
 }
 
@@ -334,10 +329,23 @@ mod tests {
     #[test]
     fn warnings_cannot_break_out_of_their_header() {
         let mut response = whole(StatusCode::OK, "");
-        let long = "x".repeat(300);
-        warn(&mut response, &["a \"b\"\r\nEvil: 1".into(), "a \"b\"\r\nEvil: 1".into(), long]);
+        warn(&mut response, &["a \"b\"\r\nEvil: 1".into(), "a \"b\"\r\nEvil: 1".into(), String::new()]);
         let values: Vec<_> = response.headers().get_all(header::WARNING).iter().collect();
         assert_eq!(values[0], r#"299 - "a \"b\"  Evil: 1""#);
-        assert_eq!((values.len(), values[1].len()), (2, 256 + 8));
+        assert_eq!(values.len(), 1);
+    }
+
+    #[test]
+    fn warnings_are_cut_short_only_when_they_are_too_much_together() {
+        let lengths = |count: usize, length: usize| {
+            let mut response = whole(StatusCode::OK, "");
+            let warnings: Vec<String> = (0..count).map(|n| format!("{n:0length$}")).collect();
+            warn(&mut response, &warnings);
+            let values = response.headers().get_all(header::WARNING).iter();
+            values.map(|value| value.len() - "299 - \"\"".len()).collect::<Vec<_>>()
+        };
+        assert_eq!(lengths(8, 512), [512; 8]);
+        assert_eq!(lengths(1, 5000), [256]);
+        assert_eq!(lengths(100, 300), [256; 16]);
     }
 }

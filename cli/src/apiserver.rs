@@ -11,14 +11,13 @@ use anyhow::{Context, bail};
 use clap::Args;
 use repot_apiserver::{
     admission::Admission,
-    delegation::{self, AccessReviewer, Known, Namespaces, TokenReviewer},
+    delegation::{self, AccessReviewer, Known, Memory, Namespaces, TokenReviewer},
     filters::{
         authentication::{Authenticator, FrontProxy},
         authorization::Authorizer,
         client_certificate::Roots,
     },
-    listen::{self, Shutdown},
-    registry,
+    listen, registry,
     server::{DEFAULT_OBJECT_BYTES, Limits, Parts},
     tls::ServingFiles,
 };
@@ -30,7 +29,10 @@ use repot_storage::{
 use time::OffsetDateTime;
 use tokio_util::sync::CancellationToken;
 
-use crate::run;
+use crate::{
+    run,
+    serving::{self, duration},
+};
 
 /// Serve ShootState behind a kube-apiserver, as an aggregated API.
 ///
@@ -71,9 +73,18 @@ pub struct Flags {
     /// How long the answer about a bearer token is remembered
     #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = duration)]
     authentication_token_webhook_cache_ttl: Duration,
-    /// How long an answer about permissions is remembered
+    /// Audiences for which bearer tokens may be meant [default: those of the kube-apiserver]
+    #[arg(long, value_delimiter = ',', value_name = "AUDIENCES")]
+    api_audiences: Vec<String>,
+    /// How long a permission is remembered
     #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = duration)]
-    authorization_webhook_cache_ttl: Duration,
+    authorization_webhook_cache_authorized_ttl: Duration,
+    /// How long a refusal is remembered
+    #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = duration)]
+    authorization_webhook_cache_unauthorized_ttl: Duration,
+    /// Paths that everybody may use, without being asked who they are; `*` at the end stands for all that begin so
+    #[arg(long, value_delimiter = ',', default_value = "/healthz,/readyz,/livez", value_name = "PATHS")]
+    authorization_always_allow_paths: Vec<String>,
     /// Whether requests without credentials are served as system:anonymous
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
     anonymous_auth: bool,
@@ -148,12 +159,11 @@ pub struct Flags {
     /// When a request that is not a watch is given up
     #[arg(long, default_value = "60s", value_name = "DURATION", value_parser = duration)]
     request_timeout: Duration,
-    /// Over how long watches end when the server stops
-    #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = duration)]
-    shutdown_watch_termination_grace_period: Duration,
-    /// How long to serve on after a signal to stop, so that nobody routes here any more
-    #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = duration)]
-    shutdown_delay_duration: Duration,
+
+    #[command(flatten)]
+    serving: serving::ServingFlags,
+    #[command(flatten)]
+    audit: serving::AuditFlags,
 }
 
 /// As [`registry::Serve`], for the command line.
@@ -197,11 +207,6 @@ pub fn object_bytes(text: &str) -> Result<usize, String> {
     }
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
-    repot_apiserver::filters::deadline::parse(text)
-        .ok_or_else(|| "must be a duration such as 1m30s".to_owned())
-}
-
 fn interval(text: &str) -> Result<Duration, String> {
     let read = duration(text)?;
     if read.is_zero() { Err("must be longer than nothing".to_owned()) } else { Ok(read) }
@@ -213,7 +218,8 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
     // Bound first, so that a taken port is told before anything is waited for.
     let address = SocketAddr::new(flags.bind_address, flags.secure_port);
     let listener = listen::bind(address).await.with_context(|| format!("failed to listen on {address}"))?;
-    let files = serving_files(&flags)?;
+    let tls = flags.serving.tls(serving_files(&flags)?)?;
+    let auditor = flags.audit.auditor()?;
     let store = open_store(&flags).await?;
     // What is followed is followed to the end: requests are answered for a while after the signal.
     let end = CancellationToken::new();
@@ -229,8 +235,13 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
         authenticator,
         authorizer: Authorizer::new(Some(AccessReviewer::new(
             authorization,
-            flags.authorization_webhook_cache_ttl,
-        ))),
+            Memory {
+                allowed: flags.authorization_webhook_cache_authorized_ttl,
+                denied: flags.authorization_webhook_cache_unauthorized_ttl,
+            },
+        )))
+        .with_open_paths(flags.authorization_always_allow_paths.clone()),
+        auditor,
         namespaces,
         admission,
         limits: Limits {
@@ -240,15 +251,17 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
             writers: flags.max_mutating_requests_inflight,
             orphan_interval: flags.orphan_check_interval,
             orphan_grace: flags.orphan_grace_period,
-            watch_grace: flags.shutdown_watch_termination_grace_period,
+            watch_grace: flags.serving.shutdown_watch_termination_grace_period,
+            goaway_chance: flags.serving.goaway_chance,
+            compression: flags.serving.response_compression,
             ..Limits::default()
         },
         trust_loaded,
     };
-    let shutdown = Shutdown { delay: flags.shutdown_delay_duration, ..Shutdown::default() };
     let host =
         if flags.bind_address.is_unspecified() { "127.0.0.1".into() } else { flags.bind_address.to_string() };
-    let served = run::serve(run::Api { listener, files, parts, shutdown, host }, stop).await;
+    let served =
+        run::serve(run::Api { listener, tls, parts, shutdown: flags.serving.shutdown(), host }, stop).await;
     end.cancel();
     served
 }
@@ -292,7 +305,8 @@ async fn authenticator(
     end: &CancellationToken,
 ) -> anyhow::Result<(Arc<Authenticator>, Option<tokio::sync::watch::Receiver<bool>>)> {
     let client = delegation::client(flags.authentication_kubeconfig.as_deref()).await?;
-    let tokens = TokenReviewer::new(client.clone(), flags.authentication_token_webhook_cache_ttl);
+    let tokens = TokenReviewer::new(client.clone(), flags.authentication_token_webhook_cache_ttl)
+        .with_audiences(flags.api_audiences.clone());
     let authenticator = Arc::new(Authenticator::new(Some(tokens), flags.anonymous_auth));
     let roots = |flag: &str, file: &Option<PathBuf>| match file {
         None => Ok(None),

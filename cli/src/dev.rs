@@ -6,6 +6,7 @@ use anyhow::Context;
 use clap::Args;
 use repot_apiserver::{
     admission::Admission,
+    audit::Auditor,
     delegation::Namespaces,
     filters::{authentication::Authenticator, authorization::Authorizer, client_certificate::Roots},
     listen::{self, Shutdown},
@@ -68,11 +69,13 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
         namespaces: Namespaces::Any,
         admission: Admission::none(),
         limits: Limits { object_bytes: flags.max_object_bytes, ..Limits::default() },
+        auditor: Auditor::off(),
         trust_loaded: None,
     };
     tracing::info!(kubeconfig = %kubeconfig.display(), "administrator's kubeconfig written");
     let host = Ipv4Addr::LOCALHOST.to_string();
-    run::serve(run::Api { listener, files, parts, shutdown: Shutdown::default(), host }, stop).await
+    run::serve(run::Api { listener, tls: files.into(), parts, shutdown: Shutdown::default(), host }, stop)
+        .await
 }
 
 fn make_private_dir(dir: &PathBuf) -> anyhow::Result<()> {

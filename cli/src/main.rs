@@ -5,6 +5,7 @@ mod dev;
 mod kubeconfig;
 mod logging;
 mod run;
+mod serving;
 
 use std::process::ExitCode;
 

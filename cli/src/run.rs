@@ -8,7 +8,7 @@ use repot_apiserver::{
     listen::{self, Shutdown},
     orphans,
     server::{Parts, Server},
-    tls::{Serving, ServingFiles},
+    tls::{self, Serving},
 };
 use repot_storage::Store;
 use tokio::net::TcpListener;
@@ -47,8 +47,8 @@ pub fn stop_on_signals() -> anyhow::Result<CancellationToken> {
 pub struct Api {
     /// Bound.
     pub listener: TcpListener,
-    /// Its certificate.
-    pub files: ServingFiles,
+    /// Its certificates.
+    pub tls: tls::Options,
     /// What it is made of.
     pub parts: Parts,
     /// How it stops.
@@ -63,13 +63,15 @@ pub async fn serve(api: Api, stop: CancellationToken) -> anyhow::Result<()> {
     let store: Store = api.parts.store.clone();
     let trust = api.parts.trust_loaded.clone();
     let admission = api.parts.admission.clone();
-    let serving = Arc::new(Serving::load(api.files).context("failed to load the serving certificate")?);
+    let serving = Arc::new(Serving::load(api.tls).context("failed to load the serving certificate")?);
     let server = Arc::new(Server::new(api.parts).context("failed to register metrics")?);
     let probe = tokio::spawn(server.clone().watch_storage(stop.clone()));
+    let count = tokio::spawn(server.clone().count_objects(stop.clone()));
     let orphans = tokio::spawn(orphans::watch(server.clone(), stop.clone()));
     let announce = tokio::spawn(announce(api.host, address.port(), (trust, admission), stop.clone()));
-    listen::serve(api.listener, server, serving, api.shutdown, stop).await;
-    let _ = tokio::join!(probe, orphans, announce);
+    listen::serve(api.listener, server.clone(), serving, api.shutdown, stop).await;
+    let _ = tokio::join!(probe, count, orphans, announce);
+    server.close_audit().await;
     store.close().await;
     Ok(())
 }

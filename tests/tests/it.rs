@@ -3,6 +3,7 @@
 mod admission;
 mod etcd_kinds;
 mod house;
+mod http;
 mod oracles;
 mod shootstate;
 mod testbed;

@@ -3,13 +3,16 @@
 
 mod access_review;
 mod namespaces;
+mod reload;
 mod request_header;
 mod retry;
+#[cfg(test)]
+mod scripted;
 mod token_review;
 
 use std::path::Path;
 
-pub use access_review::AccessReviewer;
+pub use access_review::{AccessReviewer, Memory, Verdict};
 pub use namespaces::{NamespaceState, Namespaces};
 pub use request_header::{Known, follow_request_header};
 pub use token_review::TokenReviewer;
@@ -34,20 +37,10 @@ pub enum Error {
     Client(#[source] kube::Error),
 }
 
-/// A client by kubeconfig, or from inside a Pod where there is none.
+/// A client by kubeconfig, or from inside a Pod where there is none. It follows changes of the files.
 ///
 /// # Errors
 /// [`Error`].
 pub async fn client(kubeconfig: Option<&Path>) -> Result<kube::Client, Error> {
-    let config = match kubeconfig {
-        None => kube::Config::incluster().map_err(Error::InCluster)?,
-        Some(path) => {
-            let failed = |source| Error::Kubeconfig { path: path.to_owned(), source };
-            let file = kube::config::Kubeconfig::read_from(path).map_err(failed)?;
-            kube::Config::from_custom_kubeconfig(file, &kube::config::KubeConfigOptions::default())
-                .await
-                .map_err(failed)?
-        }
-    };
-    kube::Client::try_from(config).map_err(Error::Client)
+    reload::client(kubeconfig).await
 }

@@ -2,7 +2,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -51,6 +54,8 @@ pub struct Cluster {
     api: Api<Namespace>,
     /// What the watch has seen.
     seen: reflector::Store<Namespace>,
+    /// Whether that is all.
+    synced: Arc<AtomicBool>,
     /// When the watch last saw that a namespace was on its way out.
     leaving: Arc<Mutex<BTreeMap<String, Instant>>>,
 }
@@ -68,9 +73,9 @@ impl Namespaces {
     pub fn follow(client: Client, stop: CancellationToken) -> Self {
         let api: Api<Namespace> = Api::all(client);
         let (seen, writer) = reflector::store();
-        let cluster = Cluster { api: api.clone(), seen, leaving: Arc::default() };
+        let cluster = Cluster { api: api.clone(), seen, synced: Arc::default(), leaving: Arc::default() };
         let stream = reflector(writer, watcher(api, watcher::Config::default())).default_backoff();
-        let leaving = cluster.leaving.clone();
+        let (leaving, all) = (cluster.leaving.clone(), cluster.synced.clone());
         tokio::spawn(async move {
             let mut stream = Box::pin(stream);
             while let Some(Some(event)) = stop.run_until_cancelled(stream.next()).await {
@@ -81,12 +86,22 @@ impl Namespaces {
                     {
                         note(&leaving, &namespace);
                     }
+                    Ok(watcher::Event::InitDone) => all.store(true, Ordering::Release),
                     Ok(_) => {}
                     Err(error) => tracing::warn!(%error, "watch of namespaces failed, trying again"),
                 }
             }
         });
         Self::Cluster(Box::new(cluster))
+    }
+
+    /// Whether the watch has seen them all.
+    #[must_use]
+    pub fn synced(&self) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Cluster(cluster) => cluster.synced.load(Ordering::Acquire),
+        }
     }
 
     /// Whether there is a cluster to ask.

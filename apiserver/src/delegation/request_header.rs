@@ -19,6 +19,9 @@ use crate::filters::{
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
 
+/// How long a watch lasts until the next one begins.
+const RECHECK_SECONDS: u32 = 50;
+
 /// Whom to believe, as far as it is known.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
@@ -40,7 +43,8 @@ pub fn follow_request_header(
     let (loaded, receiver) = watch::channel(given.front_proxy.is_some());
     authenticator.set_trust(given.front_proxy.clone(), given.client.clone());
     let api: Api<ConfigMap> = Api::namespaced(client, NAMESPACE);
-    let config = watcher::Config::default().fields(&format!("metadata.name={NAME}"));
+    // Each watch is short, so that a lost event costs a minute and not more.
+    let config = watcher::Config::default().fields(&format!("metadata.name={NAME}")).timeout(RECHECK_SECONDS);
     tokio::spawn(async move {
         let mut known = given.clone();
         let mut events = Box::pin(watcher(api, config).default_backoff());

@@ -60,7 +60,10 @@ pub(super) async fn bring_to_rest(
         let ready = Ready::fitting(request, &mut document, &origin)?;
         match rest(request, write, &document, uid, ready).await {
             Err(status) if status.reason() == "AlreadyExists" && left > 0 => {}
-            done => return done,
+            done => {
+                request.call.notes.lock().created = Some(document.meta.name.clone());
+                return done;
+            }
         }
     }
     Err(Status::internal("no name could be generated"))

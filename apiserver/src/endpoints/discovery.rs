@@ -47,10 +47,10 @@ pub(super) fn root(server: &Server, call: &Call, path: &str) -> Answer {
         (_, None) => {
             negotiate::json(&call.headers)?;
             let list: Vec<Value> = groups.iter().map(legacy_group).collect();
-            Ok(wire::whole(
-                StatusCode::OK,
-                json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": list}).to_string(),
-            ))
+            let document = json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": list});
+            let mut response = wire::whole(StatusCode::OK, document.to_string());
+            response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
+            Ok(response)
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Whether the user may do what the request asks for.
 
 use crate::{
-    delegation::AccessReviewer,
+    audit::policy::path_matches,
+    delegation::{AccessReviewer, Verdict},
     filters::{
         request_info::{RequestInfo, Target},
         user::{MASTERS, User},
@@ -10,37 +11,43 @@ use crate::{
     status::Status,
 };
 
-/// Paths that everybody may read: probes come without credentials.
-pub(crate) const ALWAYS_ALLOWED: &[&str] = &["/healthz", "/livez", "/readyz"];
+/// Where probes look, without credentials.
+pub const PROBES: &[&str] = &["/healthz", "/livez", "/readyz"];
 
 /// Decides about requests.
 pub struct Authorizer {
     reviewer: Option<AccessReviewer>,
+    /// Paths that everybody may use, with `*` at the end for all that begin so.
+    open_paths: Vec<String>,
 }
 
 impl Authorizer {
     /// `reviewer`: who knows what users may do; without one only [`MASTERS`] may do anything.
     #[must_use]
     pub fn new(reviewer: Option<AccessReviewer>) -> Self {
-        Self { reviewer }
+        Self { reviewer, open_paths: PROBES.iter().map(|path| (*path).to_owned()).collect() }
     }
 
-    /// Lets the request pass or says why not.
+    /// The same with other paths that everybody may use than [`PROBES`].
+    #[must_use]
+    pub fn with_open_paths(self, open_paths: Vec<String>) -> Self {
+        Self { open_paths, ..self }
+    }
+
+    /// Lets the request pass or says why not. The text is why it may pass, for the audit log.
     ///
     /// # Errors
     /// 403 when the user may not; 500 when nobody could tell.
-    pub async fn authorize(&self, user: &User, info: &RequestInfo) -> Result<(), Status> {
-        if user.in_group(MASTERS) || ALWAYS_ALLOWED.contains(&info.path.as_str()) {
-            return Ok(());
+    pub async fn authorize(&self, user: &User, info: &RequestInfo) -> Result<String, Status> {
+        let open = |path: &String| path_matches(path, &info.path);
+        if user.in_group(MASTERS) || (info.target.is_none() && self.open_paths.iter().any(open)) {
+            return Ok(String::new());
         }
-        let why = match &self.reviewer {
-            Some(reviewer) => match reviewer.review(user, info).await? {
-                None => return Ok(()),
-                Some(why) => why,
-            },
-            None => String::new(),
+        let verdict = match &self.reviewer {
+            Some(reviewer) => reviewer.review(user, info).await?,
+            None => Verdict::default(),
         };
-        Err(denied(user, info, &why))
+        if verdict.allowed { Ok(verdict.reason) } else { Err(denied(user, info, &verdict.reason)) }
     }
 }
 

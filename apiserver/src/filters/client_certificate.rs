@@ -1,10 +1,15 @@
 //! Who a client certificate stands for, judged with the authorities of this moment.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::{
+    net::IpAddr,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
 
 use parking_lot::Mutex;
 use rustls::pki_types::{CertificateDer, TrustAnchor, UnixTime, pem::PemObject};
 use x509_parser::prelude::{FromDer, X509Certificate};
+
+use super::connection::Connection;
 
 /// How long a verdict about the certificate of a connection stays good: one signature check per connection and interval
 /// instead of one per request, and an expired certificate is out soon.
@@ -70,6 +75,10 @@ impl Roots {
 pub struct Peer {
     /// The certificates it showed, leaf first; possession of the leaf's key is proved.
     pub chain: Vec<CertificateDer<'static>>,
+    /// Where it is.
+    pub address: Option<IpAddr>,
+    /// Whether it is still needed.
+    pub connection: Connection,
     verdict: Mutex<Option<Verdict>>,
 }
 
@@ -97,7 +106,13 @@ impl Peer {
     /// A peer that showed these certificates.
     #[must_use]
     pub fn new(chain: Vec<CertificateDer<'static>>) -> Self {
-        Self { chain, verdict: Mutex::new(None) }
+        Self { chain, ..Self::default() }
+    }
+
+    /// The same at an address.
+    #[must_use]
+    pub fn at(address: Option<IpAddr>, chain: Vec<CertificateDer<'static>>) -> Self {
+        Self { chain, address, ..Self::default() }
     }
 
     /// What the certificate amounts to; `None`: there is none. `trust` numbers the set of authorities.

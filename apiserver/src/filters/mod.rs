@@ -4,6 +4,7 @@ pub mod audit;
 pub mod authentication;
 pub mod authorization;
 pub mod client_certificate;
+pub mod connection;
 pub mod deadline;
 pub mod overload;
 pub mod request_info;

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
-    authorization::ALWAYS_ALLOWED,
+    authorization::PROBES,
     request_info::RequestInfo,
     user::{MASTERS, User},
 };
@@ -45,7 +45,7 @@ impl Overload {
     /// # Errors
     /// 429 where there is none.
     pub fn admit(&self, user: &User, info: &RequestInfo) -> Result<Option<Place>, Status> {
-        if info.long_running() || user.in_group(MASTERS) || ALWAYS_ALLOWED.contains(&info.path.as_str()) {
+        if info.long_running() || user.in_group(MASTERS) || PROBES.contains(&info.path.as_str()) {
             return Ok(None);
         }
         let places = if info.mutating() { &self.writers } else { &self.readers };

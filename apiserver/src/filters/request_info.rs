@@ -11,6 +11,10 @@ pub struct RequestInfo {
     pub path: String,
     /// The resource the path names, if it names one.
     pub target: Option<Target>,
+    /// What a collection is narrowed down to, where that can be read; else empty.
+    pub field_selector: String,
+    /// The same by labels.
+    pub label_selector: String,
 }
 
 /// What a resource path names.
@@ -40,7 +44,8 @@ impl RequestInfo {
             (Some(target), _) => resource_verb(method, target, watch),
             (None, method) => path_verb(method),
         };
-        Self { verb, path, target }
+        let (field_selector, label_selector) = Default::default();
+        Self { verb, path, target, field_selector, label_selector }
     }
 
     /// Whether the request may go on for longer than the deadline of all others.

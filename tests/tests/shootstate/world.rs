@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use bytes::BytesMut;
 use repot_tests::Bed;
+use repot_tests::access::{Access, Credential};
 use repot_tests::etcd::{EtcdCluster, EtcdOptions};
 use repot_tests::garden::Garden;
 use repot_tests::http::Api;
@@ -49,8 +50,13 @@ impl World {
 
     /// A real kube-apiserver in front of an embedded store.
     pub async fn garden(bed: &Bed) -> Result<Self> {
-        let storage = format!("--storage=embedded:{}", bed.make_dir("store")?.display());
-        Self::behind(bed, None, vec![storage]).await
+        Self::garden_with(bed, Vec::new()).await
+    }
+
+    /// The same with further flags for the server.
+    pub async fn garden_with(bed: &Bed, mut flags: Vec<String>) -> Result<Self> {
+        flags.push(format!("--storage=embedded:{}", bed.make_dir("store")?.display()));
+        Self::behind(bed, None, flags).await
     }
 
     /// A real kube-apiserver in front, three members of etcd behind. The members refuse requests above one MiB.
@@ -69,6 +75,20 @@ impl World {
         let repot = Repot::behind(bed, &garden, &[(GROUP, VERSION)], flags).await?;
         let (api, kubectl) = (garden.api().clone(), garden.kubectl_tool().clone());
         Ok(Self { api, kubectl, etcd, server: Server::Behind(repot), garden: Some(garden) })
+    }
+
+    /// The server itself, not through the kube-apiserver, with a credential of the garden's.
+    pub fn directly(&mut self, credential: Credential) -> Result<Access> {
+        let server = self.repot().url().replace("127.0.0.1", "localhost");
+        let garden = self.garden.as_ref().context("a garden")?;
+        Ok(Access { server, ca_pem: garden.pki().serving.pem(), credential })
+    }
+
+    /// The same as somebody who may do everything.
+    pub fn as_master(&mut self) -> Result<Access> {
+        let garden = self.garden.as_ref().context("a garden")?;
+        let leaf = garden.pki().client.client("admin", &["system:masters"])?;
+        self.directly(Credential::Certificate(leaf))
     }
 
     pub fn repot(&mut self) -> &mut Repot {

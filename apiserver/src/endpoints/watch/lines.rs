@@ -55,7 +55,7 @@ impl Watcher {
         end: &str,
     ) -> Result<(), End> {
         let mut pieces = std::pin::pin!(pieces);
-        let mut begun = false;
+        let (mut begun, mut length) = (false, frame.len() + end.len());
         while let Some(piece) = pieces.next().await {
             let piece = match piece {
                 Ok(piece) => piece,
@@ -65,6 +65,7 @@ impl Watcher {
                 }
                 Err(error) => return Err(self.told(&error)),
             };
+            length += piece.len();
             if frame.len() + piece.len() < JOINED {
                 frame.extend_from_slice(&piece);
                 continue;
@@ -77,7 +78,9 @@ impl Watcher {
             begun = true;
         }
         wire::put(&mut frame, end);
-        self.send(frame.freeze(), begun).await
+        self.send(frame.freeze(), begun).await?;
+        self.metrics.sent(length as u64);
+        Ok(())
     }
 
     pub(super) async fn bookmark(&mut self, version: ResourceVersion, initial_end: bool) -> Result<(), End> {

@@ -16,12 +16,15 @@ use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use http::{HeaderValue, StatusCode, header};
+use repot_api::field::FieldError;
 use repot_storage::{Event, Object, ResourceVersion, Store, WatchItem};
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{Answer, Request, options::Selectors, resource_version, table::Include};
 use crate::{
+    call::Query,
+    metrics::WatchMetrics,
     negotiate::{self, Form},
     resource::Resource,
     status::{Status, from_storage},
@@ -42,7 +45,7 @@ pub(super) async fn watch(request: Request<'_>) -> Answer {
         selectors = selectors.only(&request.target.name);
     }
     let plan = Plan {
-        start: start(&request)?,
+        start: start(query)?,
         bookmarks: query.flag("allowWatchBookmarks")?,
         until: Instant::now() + duration(query.number("timeoutSeconds")?),
         include: Include::parse(query)?,
@@ -62,6 +65,7 @@ pub(super) async fn watch(request: Request<'_>) -> Answer {
         over: over.clone(),
         _over: over.drop_guard(),
         first_table: true,
+        metrics: request.server.metrics.watch(request.resource),
     };
     tokio::spawn(watcher.run());
     let lines = tokio_stream::wrappers::ReceiverStream::new(receiver).map(Ok);
@@ -102,6 +106,8 @@ fn end_of_time(until: Instant, stop: CancellationToken, grace: Duration) -> Canc
 enum Start {
     /// With the present state; `marked`: a bookmark says where it ends; not older than this version.
     Present { marked: bool, at_least: Option<ResourceVersion> },
+    /// With what comes next.
+    Now,
     /// After a version.
     After(ResourceVersion),
 }
@@ -115,27 +121,37 @@ struct Plan {
     selectors: Selectors,
 }
 
-fn start(request: &Request<'_>) -> Result<Start, Status> {
-    let query = &request.call.query;
+fn start(query: &Query) -> Result<Start, Status> {
     let version = resource_version::resource_version(query)?;
     let matching = query.get("resourceVersionMatch");
-    let forbidden = |field: &str, why: &str| {
-        let error = repot_api::field::FieldError::forbidden(field, why);
-        Err(Status::invalid(("meta.k8s.io", "ListOptions"), "", &[error]))
-    };
-    let at_least = version.filter(|version| *version > 0).map(ResourceVersion);
-    match (query.maybe_flag("sendInitialEvents")?, matching) {
-        (Some(true), Some("NotOlderThan")) => Ok(Start::Present { marked: true, at_least }),
-        (Some(_), None | Some(_)) if matching != Some("NotOlderThan") => forbidden(
-            "resourceVersionMatch",
-            "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-        ),
-        (None, Some(_)) => forbidden(
-            "resourceVersionMatch",
-            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-        ),
-        _ => Ok(at_least.map_or(Start::Present { marked: false, at_least: None }, Start::After)),
+    let initial = query.maybe_flag("sendInitialEvents")?;
+    let wrong = |error| Err(Status::invalid(("meta.k8s.io", "ListOptions"), "", &[error]));
+    let forbidden = |why: &str| wrong(FieldError::forbidden("resourceVersionMatch", why));
+    match (initial, matching) {
+        (Some(_), None) => {
+            return forbidden("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
+        }
+        (None, Some(_)) => {
+            return forbidden(
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            );
+        }
+        (Some(_), Some(other)) if other != "NotOlderThan" => {
+            let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+            return wrong(FieldError::invalid("resourceVersionMatch", other, why));
+        }
+        _ if matching.is_some() && query.get("continue").is_some() => {
+            return forbidden("resourceVersionMatch is forbidden when continue is provided");
+        }
+        _ => {}
     }
+    let at_least = version.filter(|version| *version > 0).map(ResourceVersion);
+    Ok(match (initial, at_least) {
+        (Some(true), at_least) => Start::Present { marked: true, at_least },
+        (Some(false), None) => Start::Now,
+        (None, None) => Start::Present { marked: false, at_least: None },
+        (_, Some(version)) => Start::After(version),
+    })
 }
 
 /// As asked for, else between half an hour and an hour, so that not all watches end at once.
@@ -164,6 +180,7 @@ struct Watcher {
     over: CancellationToken,
     _over: DropGuard,
     first_table: bool,
+    metrics: WatchMetrics,
 }
 
 type Items = Pin<Box<dyn Stream<Item = Result<WatchItem, repot_storage::Error>> + Send>>;
@@ -218,6 +235,7 @@ impl Watcher {
     async fn open(&mut self) -> Result<(Items, ResourceVersion), End> {
         let after = match self.plan.start {
             Start::After(version) => version,
+            Start::Now => self.store.current().await.map_err(|error| self.told(&error))?,
             Start::Present { marked, at_least } => {
                 let store = self.store.clone();
                 if let Some(version) = at_least {
@@ -257,6 +275,11 @@ impl Watcher {
         match error {
             // The client goes on from the last version it saw.
             repot_storage::Error::Slow => End::Quiet,
+            // Passing over an object would be taken for its absence.
+            error @ (repot_storage::Error::Corrupt { .. } | repot_storage::Error::Sealing { .. }) => {
+                tracing::error!(%error, "an object of a watch cannot be read");
+                End::Told(Status::internal("an object cannot be read; the watch cannot go on"))
+            }
             other => End::Told(from_storage(other, &self.resource.name, "")),
         }
     }
@@ -293,6 +316,47 @@ impl Watcher {
                 before.version = event.version;
                 self.event("DELETED", &before).await
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn begins_where_the_parameters_say() {
+        let start = |query: &str| {
+            let request = http::Request::builder().uri(format!("/apis/g/v1/rs?watch=1&{query}"));
+            let request = request.body(Body::empty()).expect("a request");
+            let call = crate::call::Call::begin(request, Arc::default()).map_err(|(status, _)| status);
+            start(&call.expect("a call").query).map_err(|status| status.code().as_u16())
+        };
+        let present = |marked, at_least: Option<u64>| {
+            Ok(Start::Present { marked, at_least: at_least.map(ResourceVersion) })
+        };
+        let newer = "resourceVersionMatch=NotOlderThan";
+        for (query, expected) in [
+            (String::new(), present(false, None)),
+            ("resourceVersion=0".into(), present(false, None)),
+            ("resourceVersion=7".into(), Ok(Start::After(ResourceVersion(7)))),
+            (format!("sendInitialEvents=true&{newer}"), present(true, None)),
+            (format!("sendInitialEvents=true&{newer}&resourceVersion=0"), present(true, None)),
+            (format!("sendInitialEvents=true&{newer}&resourceVersion=7"), present(true, Some(7))),
+            (format!("sendInitialEvents=false&{newer}"), Ok(Start::Now)),
+            (format!("sendInitialEvents=false&{newer}&resourceVersion=0"), Ok(Start::Now)),
+            (
+                format!("sendInitialEvents=false&{newer}&resourceVersion=7"),
+                Ok(Start::After(ResourceVersion(7))),
+            ),
+            ("sendInitialEvents=true".into(), Err(422)),
+            ("sendInitialEvents=false".into(), Err(422)),
+            ("sendInitialEvents=true&resourceVersionMatch=Exact".into(), Err(422)),
+            (newer.into(), Err(422)),
+            (format!("sendInitialEvents=true&{newer}&continue=x"), Err(422)),
+            ("resourceVersion=x".into(), Err(400)),
+        ] {
+            assert_eq!(start(&query), expected, "{query}");
         }
     }
 }

@@ -1,7 +1,10 @@
 //! TLS as an aggregated API server needs it: the client's certificate is asked for but judged per request, and the
-//! server's own certificate can change while connections live.
+//! server's own certificates can change while connections live.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+mod names;
+mod protocol;
+
+use std::{net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use rustls::{
@@ -12,6 +15,12 @@ use rustls::{
     server::danger::{ClientCertVerified, ClientCertVerifier},
 };
 use tokio_util::sync::CancellationToken;
+
+use self::names::Choice;
+pub use self::{
+    names::NamedFiles,
+    protocol::{MinVersion, Protocol},
+};
 
 /// How often the files of the serving certificate are looked at.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(10);
@@ -41,7 +50,7 @@ pub enum Error {
     },
 }
 
-/// Where the serving certificate is.
+/// Where a serving certificate is.
 #[derive(Clone, Debug)]
 pub struct ServingFiles {
     /// The certificate chain, PEM.
@@ -50,31 +59,48 @@ pub struct ServingFiles {
     pub key: PathBuf,
 }
 
+/// What the TLS side of a server is made of.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The certificate for everybody who asks for none of the others.
+    pub files: ServingFiles,
+    /// Certificates for certain names.
+    pub by_name: Vec<NamedFiles>,
+    /// Versions and cipher suites.
+    pub protocol: Protocol,
+}
+
+impl From<ServingFiles> for Options {
+    fn from(files: ServingFiles) -> Self {
+        Self { files, by_name: Vec::new(), protocol: Protocol::default() }
+    }
+}
+
 /// The TLS side of the server; the configuration for the next connection.
 #[derive(Debug)]
 pub struct Serving {
-    files: ServingFiles,
-    current: ArcSwap<ServerConfig>,
+    options: Options,
+    current: ArcSwap<Choice>,
 }
 
 impl Serving {
-    /// Reads certificate and key.
+    /// Reads certificates and keys.
     ///
     /// # Errors
     /// [`Error`].
-    pub fn load(files: ServingFiles) -> Result<Self, Error> {
-        let current = ArcSwap::from_pointee(server_config(&files)?);
-        Ok(Self { files, current })
+    pub fn load(options: Options) -> Result<Self, Error> {
+        let current = ArcSwap::from_pointee(Choice::load(&options)?);
+        Ok(Self { options, current })
     }
 
-    /// The configuration for a new connection.
+    /// The configuration for a new connection to this address by a client that wants this name.
     #[must_use]
-    pub fn current(&self) -> Arc<ServerConfig> {
-        self.current.load_full()
+    pub fn pick(&self, name: Option<&str>, local: Option<IpAddr>) -> Arc<ServerConfig> {
+        self.current.load().pick(name, local)
     }
 
     /// Follows changes of the files until `stop`. By content, because mounted Secrets change by a swap of links; a pair
-    /// that does not fit (one file is new, the other not yet) leaves the old one in place.
+    /// that does not fit (one file is new, the other not yet) leaves the old ones in place.
     pub async fn follow(&self, stop: CancellationToken) {
         let mut seen = self.contents().await;
         let mut tick = tokio::time::interval(RELOAD_INTERVAL);
@@ -83,10 +109,10 @@ impl Serving {
             if contents == seen {
                 continue;
             }
-            match server_config(&self.files) {
-                Ok(config) => {
-                    self.current.store(Arc::new(config));
-                    tracing::info!(certificate = %self.files.certificate.display(), "serving certificate reloaded");
+            match Choice::load(&self.options) {
+                Ok(choice) => {
+                    self.current.store(Arc::new(choice));
+                    tracing::info!("serving certificates reloaded");
                     seen = contents;
                 }
                 Err(error) => {
@@ -96,13 +122,21 @@ impl Serving {
         }
     }
 
-    async fn contents(&self) -> [Option<Vec<u8>>; 2] {
-        let (certificate, key) = (tokio::fs::read(&self.files.certificate), tokio::fs::read(&self.files.key));
-        [certificate.await.ok(), key.await.ok()]
+    async fn contents(&self) -> Vec<Option<Vec<u8>>> {
+        let named = self.options.by_name.iter().map(|named| &named.files);
+        let mut contents = Vec::new();
+        for files in std::iter::once(&self.options.files).chain(named) {
+            contents.push(tokio::fs::read(&files.certificate).await.ok());
+            contents.push(tokio::fs::read(&files.key).await.ok());
+        }
+        contents
     }
 }
 
-fn server_config(files: &ServingFiles) -> Result<ServerConfig, Error> {
+fn server_config(
+    files: &ServingFiles,
+    protocol: &Protocol,
+) -> Result<(Vec<CertificateDer<'static>>, ServerConfig), Error> {
     let unreadable = |path: &PathBuf| {
         let path = path.clone();
         move |source| Error::Read { path, source }
@@ -113,16 +147,16 @@ fn server_config(files: &ServingFiles) -> Result<ServerConfig, Error> {
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(unreadable(&files.key))?;
     let unusable =
         |source| Error::Pair { certificate: files.certificate.clone(), key: files.key.clone(), source };
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let provider = Arc::new(protocol.provider());
     let verifier = Arc::new(PossessionOnly { algorithms: provider.signature_verification_algorithms });
     let mut config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(protocol.versions())
         .map_err(unusable)?
         .with_client_cert_verifier(verifier)
-        .with_single_cert(chain, key)
+        .with_single_cert(chain.clone(), key)
         .map_err(unusable)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(config)
+    Ok((chain, config))
 }
 
 /// Accepts any certificate whose key the client holds, or none. Who issued it is judged at each request with the

@@ -1,0 +1,77 @@
+//! Counters of parts that are made before the server: one process has one of each.
+
+use std::sync::LazyLock;
+
+use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, core::Collector};
+
+fn counters(name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+    // Names and labels are constants: the tests of this file make them all.
+    #[expect(clippy::expect_used, reason = "constants, proved by a test")]
+    IntCounterVec::new(Opts::new(name, help), labels).expect("a valid name")
+}
+
+fn counter(name: &str, help: &str) -> IntCounter {
+    #[expect(clippy::expect_used, reason = "constants, proved by a test")]
+    IntCounter::new(name, help).expect("a valid name")
+}
+
+fn seconds(name: &str, help: &str) -> HistogramVec {
+    let opts = HistogramOpts::new(name, help).buckets(vec![0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 5.0, 10.0]);
+    #[expect(clippy::expect_used, reason = "constants, proved by a test")]
+    HistogramVec::new(opts, &["code"]).expect("a valid name")
+}
+
+/// Events written to the audit log.
+pub static AUDIT_EVENTS: LazyLock<IntCounter> =
+    LazyLock::new(|| counter("apiserver_audit_event_total", "Audit events written."));
+/// Events that were lost.
+pub static AUDIT_ERRORS: LazyLock<IntCounterVec> = LazyLock::new(|| {
+    counters("apiserver_audit_error_total", "Audit events that could not be written.", &["plugin"])
+});
+/// Requests by how much of them is recorded.
+pub static AUDIT_LEVELS: LazyLock<IntCounterVec> =
+    LazyLock::new(|| counters("apiserver_audit_level_total", "Requests by audit level.", &["level"]));
+/// Handshakes that failed.
+pub static HANDSHAKE_ERRORS: LazyLock<IntCounter> =
+    LazyLock::new(|| counter("apiserver_tls_handshake_errors_total", "TLS handshakes that failed."));
+/// TokenReviews sent, by HTTP code or `<error>`.
+pub static TOKEN_REVIEWS: LazyLock<IntCounterVec> = LazyLock::new(|| {
+    counters("apiserver_delegated_authn_request_total", "TokenReviews sent, by HTTP code.", &["code"])
+});
+/// Time of TokenReviews.
+pub static TOKEN_REVIEW_SECONDS: LazyLock<HistogramVec> = LazyLock::new(|| {
+    seconds("apiserver_delegated_authn_request_duration_seconds", "Time of TokenReviews, by HTTP code.")
+});
+/// SubjectAccessReviews sent, by HTTP code or `<error>`.
+pub static ACCESS_REVIEWS: LazyLock<IntCounterVec> = LazyLock::new(|| {
+    counters("apiserver_delegated_authz_request_total", "SubjectAccessReviews sent, by HTTP code.", &["code"])
+});
+/// Time of SubjectAccessReviews.
+pub static ACCESS_REVIEW_SECONDS: LazyLock<HistogramVec> = LazyLock::new(|| {
+    seconds(
+        "apiserver_delegated_authz_request_duration_seconds",
+        "Time of SubjectAccessReviews, by HTTP code.",
+    )
+});
+
+/// All of them, for a registry.
+pub(super) fn all() -> Vec<Box<dyn Collector>> {
+    vec![
+        Box::new(AUDIT_EVENTS.clone()),
+        Box::new(AUDIT_ERRORS.clone()),
+        Box::new(AUDIT_LEVELS.clone()),
+        Box::new(HANDSHAKE_ERRORS.clone()),
+        Box::new(TOKEN_REVIEWS.clone()),
+        Box::new(TOKEN_REVIEW_SECONDS.clone()),
+        Box::new(ACCESS_REVIEWS.clone()),
+        Box::new(ACCESS_REVIEW_SECONDS.clone()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn all_can_be_made() {
+        assert_eq!(super::all().len(), 8);
+    }
+}

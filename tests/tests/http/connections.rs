@@ -1,0 +1,191 @@
+//! HTTP/2 connections as a front server keeps them: one for everybody, for as long as it can.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::{Builder, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use repot_tests::access::{Access, Credential};
+use repot_tests::http::Api;
+use repot_tests::run;
+use repot_tests::wait::until;
+use reqwest::{Client, Method};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio::task::JoinHandle;
+
+use crate::shootstate::world::{TWELVE_MIB, World, collection, large, path};
+
+type Body = String;
+
+/// One connection, and the task that ends with it.
+pub struct Connection {
+    pub sender: SendRequest<Body>,
+    pub end: JoinHandle<hyper::Result<()>>,
+    authority: String,
+}
+
+impl Connection {
+    /// Dials, and pings the server each second.
+    pub async fn dial(access: &Access) -> Result<Self> {
+        let authority = access.server.strip_prefix("https://").context("a URL")?.to_owned();
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(access.ca_pem.as_bytes())?)?;
+        let Credential::Certificate(leaf) = &access.credential else { bail!("a certificate is needed") };
+        let chain = vec![CertificateDer::from_pem_slice(leaf.cert_pem.as_bytes())?];
+        let key = PrivateKeyDer::from_pem_slice(leaf.key_pem.as_bytes())?;
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_client_auth_cert(chain, key)?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let tcp = tokio::net::TcpStream::connect(authority.replace("localhost", "127.0.0.1")).await?;
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+        let name = authority.split(':').next().unwrap_or_default().to_owned();
+        let tls = connector.connect(ServerName::try_from(name)?, tcp).await?;
+        ensure!(tls.get_ref().1.alpn_protocol() == Some(b"h2"), "HTTP/2 was not agreed on");
+        let (sender, connection) = Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(Duration::from_secs(1))
+            .keep_alive_timeout(Duration::from_secs(5))
+            .keep_alive_while_idle(true)
+            .handshake(TokioIo::new(tls))
+            .await?;
+        Ok(Self { sender, end: tokio::spawn(connection), authority })
+    }
+
+    pub async fn get(&mut self, path: &str) -> Result<hyper::Response<Incoming>> {
+        self.sender.ready().await?;
+        Ok(self.sender.send_request(self.request(path)?).await?)
+    }
+
+    fn request(&self, path: &str) -> Result<hyper::Request<Body>> {
+        let uri = format!("https://{}{path}", self.authority);
+        Ok(hyper::Request::builder().uri(uri).body(Body::new())?)
+    }
+}
+
+fn dev_access(world: &World) -> Result<Access> {
+    Access::read(world.kubectl.kubeconfig())
+}
+
+async fn gauge(api: &Api, line: &str) -> Result<f64> {
+    let metrics = api.get("/metrics").await?;
+    let text = String::from_utf8(metrics.body.to_vec())?;
+    let found = text
+        .lines()
+        .filter(|l| l.starts_with(line))
+        .filter_map(|l| l.rsplit(' ').next()?.parse::<f64>().ok());
+    Ok(found.sum())
+}
+
+#[test]
+fn a_thousand_watches_live_on_one_connection_beside_requests() {
+    run(async |bed| {
+        let world = World::dev(bed).await?;
+        let mut connection = Connection::dial(&dev_access(&world)?).await?;
+        let watch = format!("{}?watch=1", collection("default"));
+        let mut watches = Vec::new();
+        for _ in 0..1000 {
+            let response = connection.get(&watch).await?;
+            ensure!(
+                response.status() == 200 && !response.headers().contains_key("content-length"),
+                "{response:?}"
+            );
+            watches.push(response);
+        }
+        ensure!(connection.get(&collection("default")).await?.status() == 200, "no room for a list");
+        ensure!(
+            gauge(&world.api, "apiserver_longrunning_requests{").await? >= 1000.0,
+            "watches are not counted"
+        );
+        drop(watches);
+        until("the watches to be gone", Duration::from_secs(30), async || {
+            let left = gauge(&world.api, "apiserver_longrunning_requests{").await?;
+            ensure!(left == 0.0, "{left} are left");
+            Ok(())
+        })
+        .await?;
+        ensure!(!connection.end.is_finished(), "the connection was lost");
+        Ok(())
+    });
+}
+
+#[test]
+fn streams_that_are_opened_and_reset_cost_nobody_else_anything() {
+    run(async |bed| {
+        let world = World::dev(bed).await?;
+        let mut connection = Connection::dial(&dev_access(&world)?).await?;
+        for _ in 0..5000 {
+            // It may be ended for that, which is as well.
+            if connection.sender.ready().await.is_err() {
+                break;
+            }
+            let request = connection.request(&collection("default"))?;
+            drop(connection.sender.send_request(request));
+        }
+        ensure!(world.api.get(&collection("default")).await?.status == 200, "others are not served");
+        until("the requests to be gone", Duration::from_secs(30), async || {
+            // The question itself is one.
+            let left = gauge(&world.api, "apiserver_current_inflight_requests{").await?;
+            ensure!(left <= 1.0, "{left} are left");
+            Ok(())
+        })
+        .await
+    });
+}
+
+#[test]
+fn an_answer_that_is_not_taken_in_time_is_cut_off_and_gives_its_place_back() {
+    run(async |bed| {
+        let mut world = World::garden_with(bed, vec!["--request-timeout=3s".into()]).await?;
+        world.create(&large("large", TWELVE_MIB)).await?;
+        let mut connection = Connection::dial(&world.as_master()?).await?;
+        let response = connection.get(&path("large")).await?;
+        ensure!(response.status() == 200, "{response:?}");
+        let api = Api::new(&world.as_master()?)?;
+        until("the answer to be given up", Duration::from_secs(30), async || {
+            let aborted = gauge(&api, "apiserver_request_aborts_total{").await?;
+            ensure!(aborted == 1.0, "{aborted} were given up");
+            Ok(())
+        })
+        .await?;
+        let mut body = reqwest::Body::wrap(response.into_body());
+        let mut cut = false;
+        while let Some(frame) =
+            std::future::poll_fn(|cx| hyper::body::Body::poll_frame(std::pin::Pin::new(&mut body), cx)).await
+        {
+            cut |= frame.is_err();
+            if cut {
+                break;
+            }
+        }
+        ensure!(cut, "an answer that was cut off looked whole");
+        Ok(())
+    });
+}
+
+#[test]
+fn now_and_then_a_client_is_sent_to_another_connection() {
+    run(async |bed| {
+        let mut world = World::garden_with(bed, vec!["--goaway-chance=0.02".into()]).await?;
+        let mut connection = Connection::dial(&world.as_master()?).await?;
+        let mut answered = 0;
+        while !connection.end.is_finished() && answered < 5000 {
+            match connection.get("/livez").await {
+                Ok(response) => ensure!(response.status() == 200, "{response:?}"),
+                // It may be told between two requests.
+                Err(_) => break,
+            }
+            answered += 1;
+        }
+        ensure!(answered < 5000, "nobody was sent away");
+        let (cert, http1) = (world.as_master()?, Client::builder().http1_only());
+        let api = Api::build(&cert, http1)?;
+        ensure!(api.request(Method::GET, "/livez").send().await?.status() == 200, "HTTP/1.1 does not work");
+        Ok(())
+    });
+}

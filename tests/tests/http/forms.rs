@@ -1,0 +1,116 @@
+//! Compressed and indented answers.
+
+use std::io::Read;
+
+use anyhow::{Result, ensure};
+use repot_tests::http::{Answer, send};
+use repot_tests::run;
+use reqwest::Method;
+use serde_json::json;
+
+use crate::shootstate::world::{World, collection, large, path, small};
+
+async fn gzipped(world: &World, path: &str) -> Result<Answer> {
+    send(world.api.request(Method::GET, path).header("Accept-Encoding", "gzip")).await
+}
+
+fn is_gzip(answer: &Answer) -> bool {
+    answer.headers.get("content-encoding").is_some_and(|coding| coding == "gzip")
+}
+
+fn inflate(answer: &Answer) -> Result<Vec<u8>> {
+    let mut plain = Vec::new();
+    flate2::read::GzDecoder::new(&answer.body[..]).read_to_end(&mut plain)?;
+    Ok(plain)
+}
+
+#[test]
+fn large_answers_are_compressed_for_who_takes_gzip_and_watches_never_are() {
+    run(async |bed| {
+        let world = World::dev(bed).await?;
+        world.create(&large("large", 4 << 20)).await?;
+        world.create(&small("small", &json!(1))).await?;
+        for path in [path("large"), collection("default")] {
+            let (plain, coded) = (world.api.get(&path).await?, gzipped(&world, &path).await?);
+            ensure!(
+                coded.status == 200 && is_gzip(&coded) && !is_gzip(&plain),
+                "{path}: {:?}",
+                coded.headers
+            );
+            let vary = coded.headers.get_all("vary").iter().any(|value| value == "Accept-Encoding");
+            ensure!(vary && coded.body.len() < plain.body.len(), "{path}: {:?}", coded.headers);
+            ensure!(inflate(&coded)? == plain.body, "{path}: the answers differ");
+        }
+        let tried = world.api.request(Method::POST, &format!("{}?dryRun=All", collection("default")));
+        let tried = send(tried.header("Accept-Encoding", "gzip").json(&large("tried", 1 << 20))).await?;
+        ensure!(tried.status == 201 && is_gzip(&tried), "{} {:?}", tried.status, tried.headers);
+        for short in [path("small"), format!("{}?limit=1&watch=1&timeoutSeconds=1", collection("default"))] {
+            let answer = gzipped(&world, &short).await?;
+            ensure!(answer.status == 200 && !is_gzip(&answer), "{short}: {:?}", answer.headers);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn documents_are_compressed_when_they_are_long() {
+    run(async |bed| {
+        let world = World::dev(bed).await?;
+        for path in ["/openapi/v2", "/openapi/v3/apis/core.gardener.cloud/v1alpha1", "/apis"] {
+            let (plain, coded) = (world.api.get(path).await?, gzipped(&world, path).await?);
+            ensure!(is_gzip(&coded) == (plain.body.len() > 128 << 10), "{path}: {:?}", coded.headers);
+            let text = if is_gzip(&coded) { inflate(&coded)? } else { coded.body.to_vec() };
+            ensure!(text == plain.body, "{path}: the answers differ");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_client_that_takes_no_gzip_gets_none_through_a_front_server_that_does() {
+    run(async |bed| {
+        let world = World::garden(bed).await?;
+        let object = large("large", 4 << 20);
+        world.create(&object).await?;
+        let read = world.api.get(&path("large")).await?;
+        ensure!(!is_gzip(&read) && read.json()?["spec"] == object["spec"], "{:?}", read.headers);
+        let coded = gzipped(&world, &path("large")).await?;
+        ensure!(is_gzip(&coded) && inflate(&coded)? == read.body, "{:?}", coded.headers);
+        Ok(())
+    });
+}
+
+#[test]
+fn answers_are_indented_for_people_who_ask_for_it() {
+    run(async |bed| {
+        let world = World::dev(bed).await?;
+        world.create(&small("a", &json!({"text": "{ \"as\": [it, was] }"}))).await?;
+        let plain = world.api.get(&path("a")).await?;
+        let asked = world.api.get(&format!("{}?pretty=true", path("a"))).await?;
+        ensure!(!plain.body.contains(&b'\n') && asked.body.starts_with(b"{\n  \"kind\""), "{asked}");
+        ensure!(plain.json()? == asked.json()?, "{asked}");
+        let curl = send(world.api.request(Method::GET, &path("none")).header("User-Agent", "curl/8")).await?;
+        ensure!(curl.status == 404 && curl.body.starts_with(b"{\n  \"kind\": \"Status\""), "{curl}");
+        Ok(())
+    });
+}
+
+#[test]
+fn every_answer_says_that_it_must_not_be_kept_and_has_one_audit_id() {
+    run(async |bed| {
+        let world = World::dev(bed).await?;
+        for path in ["/version", "/metrics", "/livez", "/apis", "/nowhere", &path("none")] {
+            let request = world.api.request(Method::GET, path).header("Audit-ID", "of-the-front-server");
+            let answer = send(request).await?;
+            let all = |name: &str| {
+                let values = answer.headers.get_all(name).iter();
+                values.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect::<Vec<_>>()
+            };
+            ensure!(all("cache-control") == ["no-cache, private"], "{path}: {:?}", answer.headers);
+            ensure!(all("audit-id") == ["of-the-front-server"], "{path}: {:?}", answer.headers);
+            let nosniff = all("x-content-type-options") == ["nosniff"];
+            ensure!(nosniff || answer.status == 200, "{path}: {:?}", answer.headers);
+        }
+        Ok(())
+    });
+}

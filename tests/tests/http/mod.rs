@@ -1,0 +1,7 @@
+//! The server as HTTP clients meet it: connections, forms of answers, health, the audit log, and the end of serving.
+
+mod audit;
+mod connections;
+mod forms;
+mod stop;
+mod tls;
