@@ -32,6 +32,7 @@ bench: testbed
 # Kubernetes and etcd programs for the tests, at pinned versions, once: about nine minutes on two cores.
 testbed: tools
 	tests/go/build
+	tests/tools/old-kubectl
 
 # A C compiler (for the cryptography) and Go (for the testbed), from the distribution when they are missing.
 tools:

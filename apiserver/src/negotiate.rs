@@ -136,6 +136,21 @@ pub fn json(headers: &HeaderMap) -> Result<(), Status> {
     if ok { Ok(()) } else { Err(Status::not_acceptable("application/json")) }
 }
 
+/// The best of these media types, or JSON where they come equally; parameters play no part.
+///
+/// # Errors
+/// 406.
+pub fn best_of(headers: &HeaderMap, media: &[&'static str]) -> Result<&'static str, Status> {
+    let one = |clause: &Clause<'_>| {
+        if clause.json() {
+            return Some("application/json");
+        }
+        media.iter().find(|media| **media == clause.media).copied()
+    };
+    let best = clauses(headers).iter().find_map(one);
+    best.ok_or_else(|| Status::not_acceptable(&format!("application/json, {}", media.join(", "))))
+}
+
 /// Whether the client takes gzip.
 #[must_use]
 pub fn gzip(headers: &HeaderMap) -> bool {

@@ -25,6 +25,14 @@ impl Kubectl {
         Ok(Self { program: binaries::find("kubectl")?, kubeconfig: kubeconfig.into(), home })
     }
 
+    /// kubectl 1.20, the oldest that people still have, as the same user of the same server.
+    ///
+    /// Errors: when it has not been fetched.
+    pub fn old(&self, bed: &Bed) -> Result<Self> {
+        let home = bed.make_dir("kubectl-1.20")?;
+        Ok(Self { program: binaries::find("kubectl-1.20")?, home, kubeconfig: self.kubeconfig.clone() })
+    }
+
     /// The same kubectl, home and cache with another kubeconfig file.
     pub fn with(&self, kubeconfig: impl Into<PathBuf>) -> Self {
         Self { kubeconfig: kubeconfig.into(), ..self.clone() }

@@ -4,6 +4,7 @@ mod admission;
 mod etcd_kinds;
 mod house;
 mod http;
+mod kubectl;
 mod oracles;
 mod shootstate;
 mod testbed;

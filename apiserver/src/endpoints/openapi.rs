@@ -9,10 +9,15 @@ use super::{Answer, discovery};
 use crate::{call::Call, negotiate, server::Server, status::Status, wire};
 
 const JSON: &str = "application/json";
+/// What kubectl up to 1.26 wants version 2 to be.
+const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+/// As it asks for it; in an answer it would not take that for a media type.
+const PROTOBUF_ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
 /// The documents, made once.
 pub struct Documents {
     v2: Bytes,
+    v2_protobuf: Bytes,
     v3_index: Bytes,
     v3: Vec<(String, Bytes)>,
 }
@@ -37,7 +42,9 @@ impl Documents {
             })
             .collect();
         let v3_index = Bytes::from(json!({"paths": paths}).to_string());
-        Self { v2: Bytes::from(openapi::v2(groups, &version).to_string()), v3_index, v3 }
+        let v2 = openapi::v2(groups, &version);
+        let v2_protobuf = Bytes::from(openapi::proto::encode(&v2));
+        Self { v2: Bytes::from(v2.to_string()), v2_protobuf, v3_index, v3 }
     }
 }
 
@@ -47,10 +54,16 @@ fn hash(text: &[u8]) -> String {
 
 /// `/openapi/v2`, `/openapi/v3`, `/openapi/v3/apis/G/V`.
 pub(super) fn document(server: &Server, call: &Call, path: &str) -> Answer {
-    negotiate::json(&call.headers)?;
     let documents = &server.documents;
+    if path == "/openapi/v2" {
+        let (text, media) = match negotiate::best_of(&call.headers, &[PROTOBUF, PROTOBUF_ASKED])? {
+            JSON => (&documents.v2, JSON),
+            _ => (&documents.v2_protobuf, PROTOBUF),
+        };
+        return Ok(discovery::cacheable(&call.headers, text.clone(), media));
+    }
+    negotiate::json(&call.headers)?;
     match path {
-        "/openapi/v2" => Ok(discovery::cacheable(&call.headers, documents.v2.clone(), JSON)),
         "/openapi/v3" => {
             let mut response = wire::whole(StatusCode::OK, documents.v3_index.clone());
             response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));

@@ -5,6 +5,7 @@
 mod definitions;
 pub mod meta_types;
 mod operations;
+pub mod proto;
 
 use serde_json::{Value, json};
 
