@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::{
     Request,
+    config::{self, Unreadable},
     options::{self, FieldValidation},
     status_part,
     tracking::Origin,
@@ -51,18 +52,28 @@ impl WriteOptions {
     }
 }
 
-/// Reads a whole object from a request body of type JSON.
+/// Reads a whole object from a request body, JSON or YAML.
 pub(super) async fn read_object(
     request: &mut Request<'_>,
     write: &WriteOptions,
     warnings: &mut Vec<String>,
 ) -> Result<Document, Status> {
-    if negotiate::content_type(&request.call.headers) != "application/json" {
-        return Err(Status::unsupported_media_type("application/json"));
-    }
+    let yaml = match negotiate::content_type(&request.call.headers).as_str() {
+        "application/json" => false,
+        "application/yaml" => true,
+        _ => return Err(Status::unsupported_media_type("application/json, application/yaml")),
+    };
     let body = request.server.take_body(request.call).await?;
-    let kind = request.resource.kind;
-    let decoded = off_the_workers(body.len(), move || Document::decode(&body, kind)).await?;
+    let (kind, limit, length) = (request.resource.kind, request.server.limits.object_bytes, body.len());
+    let decode = move || match yaml {
+        false => Document::decode(&body, kind).map_err(Unreadable::Document),
+        true => config::read(&body, kind, limit),
+    };
+    let decoded = match off_the_workers(length, decode).await? {
+        Ok(decoded) => Ok(decoded),
+        Err(Unreadable::Document(error)) => Err(error),
+        Err(other) => return Err(Status::bad_request(other.to_string())),
+    };
     admit(request, decoded, write, warnings)
 }
 

@@ -114,3 +114,29 @@ fn every_answer_says_that_it_must_not_be_kept_and_has_one_audit_id() {
         Ok(())
     });
 }
+
+#[test]
+fn objects_come_in_yaml_too_and_other_types_are_told_what_is_accepted() {
+    run(async |bed| {
+        let world = World::dev(bed).await?;
+        let send_as = async |media_type: &str, body: String| {
+            let request = world.api.request(Method::POST, &collection("default"));
+            send(request.header("Content-Type", media_type.to_owned()).body(body)).await
+        };
+        let yaml = "apiVersion: core.gardener.cloud/v1alpha1\nkind: ShootState\nmetadata:\n  name: in-yaml\nspec:\n  \
+                    extensions:\n  - kind: Worker\n    name: w\n    state: {replicas: 3, text: 'yes'}\n";
+        let created = send_as("application/yaml", yaml.to_owned()).await?.ok()?;
+        ensure!(
+            created["spec"]["extensions"][0]["state"] == json!({"replicas": 3, "text": "yes"}),
+            "{created}"
+        );
+        let bad = send_as("application/yaml", "a: [".to_owned()).await?;
+        ensure!(bad.status == 400 && bad.json()?["reason"] == "BadRequest", "{bad}");
+        for other in ["application/vnd.kubernetes.protobuf", "application/cbor"] {
+            let refused = send_as(other, "x".to_owned()).await?;
+            let message = refused.json()?["message"].as_str().unwrap_or_default().to_owned();
+            ensure!(refused.status == 415 && message.contains("application/json"), "{refused}");
+        }
+        Ok(())
+    });
+}
