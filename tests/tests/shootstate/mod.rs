@@ -8,6 +8,7 @@ pub mod etcd_values;
 mod identity;
 pub mod kills;
 mod lifecycle;
+mod owners;
 mod reads;
 mod secrecy;
 pub mod world;
