@@ -13,7 +13,7 @@ use crate::{
     admission::Admission,
     audit::Auditor,
     call::Call,
-    delegation::Namespaces,
+    delegation::{Namespaces, Neighbours},
     endpoints::openapi::Documents,
     filters::{
         authentication::Authenticator, authorization::Authorizer, overload::Overload, request_info::Target,
@@ -124,6 +124,8 @@ pub struct Parts {
     pub auditor: Auditor,
     /// Whether the authentication configuration is known yet.
     pub trust_loaded: Option<tokio::sync::watch::Receiver<bool>>,
+    /// Why this server may not serve what another one serves too, if so.
+    pub neighbours: Option<Neighbours>,
 }
 
 impl Server {
@@ -147,6 +149,7 @@ impl Server {
             metrics: Metrics::new()?,
             health: Health {
                 trust_loaded: parts.trust_loaded,
+                neighbours: parts.neighbours,
                 admission: parts.admission,
                 namespaces: parts.namespaces,
                 state: RwLock::default(),
@@ -255,6 +258,7 @@ fn groups(resources: &[Resource]) -> Vec<GroupVersion> {
 /// Whether the server can do its work.
 pub(crate) struct Health {
     trust_loaded: Option<tokio::sync::watch::Receiver<bool>>,
+    neighbours: Option<Neighbours>,
     admission: Admission,
     namespaces: Namespaces,
     state: RwLock<HealthState>,
@@ -287,6 +291,7 @@ impl Health {
                 let loaded = self.trust_loaded.as_ref().is_none_or(|loaded| *loaded.borrow());
                 (!loaded).then(|| "authentication configuration is not loaded".to_owned())
             }
+            "shootstate-group" => self.neighbours.as_ref().and_then(|why| why.borrow().clone()),
             "informer-sync" => match (self.namespaces.synced(), self.admission.is_synced()) {
                 (false, _) => Some("namespaces are not listed".to_owned()),
                 (_, false) => Some("admission configurations are not listed".to_owned()),
@@ -320,7 +325,8 @@ impl Health {
 
     /// Whether a request for data may be answered at all: before that a wrong 404 would cost objects elsewhere.
     pub(crate) fn ready_for_data(&self) -> Result<(), Status> {
-        match self.failing("poststarthook/start-authentication-config") {
+        let trust = self.failing("poststarthook/start-authentication-config");
+        match trust.or_else(|| self.failing("shootstate-group")) {
             Some(why) => Err(Status::unavailable(why, 5)),
             None => Ok(()),
         }

@@ -229,6 +229,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
     let cluster = delegation::client(core).await?;
     let namespaces = Namespaces::follow(cluster.clone(), end.clone());
     let admission = Admission::follow(&cluster, flags.max_admission_review_bytes, &end);
+    let neighbours = neighbours(&flags, cluster, &end);
     let parts = Parts {
         store,
         resources: registry::resources(flags.serve.into(), &flags.shootstate_group),
@@ -257,6 +258,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
             ..Limits::default()
         },
         trust_loaded,
+        neighbours,
     };
     let host =
         if flags.bind_address.is_unspecified() { "127.0.0.1".into() } else { flags.bind_address.to_string() };
@@ -264,6 +266,19 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
         run::serve(run::Api { listener, tls, parts, shutdown: flags.serving.shutdown(), host }, stop).await;
     end.cancel();
     served
+}
+
+/// Looks for another server of ShootStates in the paper's group, where they are to be served there. In our own group there is
+/// none.
+fn neighbours(
+    flags: &Flags,
+    cluster: delegation::Client,
+    end: &CancellationToken,
+) -> Option<delegation::Neighbours> {
+    let group = &flags.shootstate_group;
+    let served = !matches!(flags.serve, Serve::Seed) && group == repot_api::names::CORE_GROUP;
+    let resource = repot_api::shoot_state::KIND_INFO.plural;
+    served.then(|| delegation::follow_neighbours(cluster, group.clone(), resource, end.clone()))
 }
 
 fn serving_files(flags: &Flags) -> anyhow::Result<ServingFiles> {

@@ -71,6 +71,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
         limits: Limits { object_bytes: flags.max_object_bytes, ..Limits::default() },
         auditor: Auditor::off(),
         trust_loaded: None,
+        neighbours: None,
     };
     tracing::info!(kubeconfig = %kubeconfig.display(), "administrator's kubeconfig written");
     let host = Ipv4Addr::LOCALHOST.to_string();

@@ -5,13 +5,14 @@ use std::{io::Write, net::SocketAddr, sync::Arc};
 use anyhow::Context;
 use repot_apiserver::{
     admission::Admission,
+    delegation::Neighbours,
     listen::{self, Shutdown},
     orphans,
     server::{Parts, Server},
     tls::{self, Serving},
 };
 use repot_storage::Store;
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::watch::Receiver};
 use tokio_util::sync::CancellationToken;
 
 /// Runs a role to its end.
@@ -63,12 +64,14 @@ pub async fn serve(api: Api, stop: CancellationToken) -> anyhow::Result<()> {
     let store: Store = api.parts.store.clone();
     let trust = api.parts.trust_loaded.clone();
     let admission = api.parts.admission.clone();
+    let neighbours = api.parts.neighbours.clone();
     let serving = Arc::new(Serving::load(api.tls).context("failed to load the serving certificate")?);
     let server = Arc::new(Server::new(api.parts).context("failed to register metrics")?);
     let probe = tokio::spawn(server.clone().watch_storage(stop.clone()));
     let count = tokio::spawn(server.clone().count_objects(stop.clone()));
     let orphans = tokio::spawn(orphans::watch(server.clone(), stop.clone()));
-    let announce = tokio::spawn(announce(api.host, address.port(), (trust, admission), stop.clone()));
+    let announce =
+        tokio::spawn(announce(api.host, address.port(), (trust, neighbours, admission), stop.clone()));
     listen::serve(api.listener, server.clone(), serving, api.shutdown, stop).await;
     let _ = tokio::join!(probe, count, orphans, announce);
     server.close_audit().await;
@@ -80,11 +83,16 @@ pub async fn serve(api: Api, stop: CancellationToken) -> anyhow::Result<()> {
 async fn announce(
     host: String,
     port: u16,
-    (trust, admission): (Option<tokio::sync::watch::Receiver<bool>>, Admission),
+    (trust, neighbours, admission): (Option<Receiver<bool>>, Option<Neighbours>, Admission),
     stop: CancellationToken,
 ) {
     if let Some(mut trust) = trust
         && !matches!(stop.run_until_cancelled(trust.wait_for(|loaded| *loaded)).await, Some(Ok(_)))
+    {
+        return;
+    }
+    if let Some(mut why) = neighbours
+        && !matches!(stop.run_until_cancelled(why.wait_for(Option::is_none)).await, Some(Ok(_)))
     {
         return;
     }

@@ -3,6 +3,7 @@
 
 mod access_review;
 mod namespaces;
+mod neighbours;
 mod reload;
 mod request_header;
 mod retry;
@@ -13,7 +14,9 @@ mod token_review;
 use std::path::Path;
 
 pub use access_review::{AccessReviewer, Memory, Verdict};
+pub use kube::Client;
 pub use namespaces::{NamespaceState, Namespaces};
+pub use neighbours::{Neighbours, follow_neighbours};
 pub use request_header::{Known, follow_request_header};
 pub use token_review::TokenReviewer;
 

@@ -16,6 +16,7 @@ const READY: &[&str] = &[
     "etcd-readiness",
     "informer-sync",
     "poststarthook/start-authentication-config",
+    "shootstate-group",
     "shutdown",
 ];
 

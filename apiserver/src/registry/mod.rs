@@ -88,6 +88,56 @@ mod tests {
         }
     }
 
+    /// Everything in `deploy/`, document by document.
+    fn deployed(part: &str) -> Vec<serde_json::Value> {
+        let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(part);
+        let files = std::fs::read_dir(dir).expect("a directory").map(|file| file.expect("a file").path());
+        let read = |file| std::fs::read_to_string(file).expect("text");
+        let parse = |text: &str| serde_saphyr::from_str(text).expect("YAML");
+        files.map(read).flat_map(|text| text.split("\n---\n").map(parse).collect::<Vec<_>>()).collect()
+    }
+
+    fn holds(list: &serde_json::Value, value: &str) -> bool {
+        list.as_array().is_some_and(|list| list.iter().any(|item| item == value))
+    }
+
+    #[test]
+    fn every_kind_has_its_goldens_its_permissions_and_its_registration() {
+        let goldens = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("api/tests/goldens");
+        let (roles, services) = (deployed("rbac"), deployed("apiservices"));
+        let rules: Vec<_> =
+            roles.iter().filter_map(|role| role["rules"].as_array()).flatten().cloned().collect();
+        let allowed = |group: &str, resource: &str, verb: &str| {
+            let fits = |rule: &&serde_json::Value| {
+                holds(&rule["apiGroups"], group)
+                    && holds(&rule["resources"], resource)
+                    && holds(&rule["verbs"], verb)
+            };
+            rules.iter().any(|rule| fits(&rule))
+        };
+        for group in [names::CORE_GROUP, names::MIGRATION_GROUP] {
+            for Resource { name, version, kind, .. } in resources(Serve::All, group) {
+                for golden in ["rests", "openapi"] {
+                    let file = goldens.join(format!("{}.{golden}.json", kind.plural));
+                    assert!(file.is_file(), "{} is missing", file.display());
+                }
+                for verb in
+                    ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+                {
+                    assert!(allowed(&name.group, kind.plural, verb), "nobody may {verb} {name}");
+                }
+                let status = format!("{}/status", kind.plural);
+                for verb in ["get", "patch", "update"] {
+                    assert_eq!(allowed(&name.group, &status, verb), kind.has_status(), "{verb} {status}");
+                }
+                let registers = |service: &&serde_json::Value| {
+                    service["spec"]["group"] == name.group && service["spec"]["version"] == version
+                };
+                assert!(services.iter().any(|service| registers(&service)), "{name} is not registered");
+            }
+        }
+    }
+
     #[test]
     fn columns_and_selectable_fields_are_there() {
         for resource in resources(Serve::All, names::CORE_GROUP) {

@@ -104,3 +104,24 @@ fn damaged_or_unavailable(error: crate::backend::Error) -> Error {
         other => Error::Unavailable(other.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::embedded::{Embedded, Options};
+
+    #[tokio::test]
+    async fn data_of_a_newer_program_is_refused_and_left_alone() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let backend = Embedded::open(dir.path(), Options::default()).await.expect("a store");
+        Epoch::load(&backend).await.expect("founded");
+        Epoch::load(&backend).await.expect("found again");
+        let (stored, modified) = read(&backend).await.expect("read").expect("an epoch");
+        let newer = Stored { format: FORMAT + 1, ..stored };
+        write(&backend, newer, modified).await.expect("written");
+        let before = backend.revision().await.expect("a revision");
+        let refused = Epoch::load(&backend).await.expect_err("a newer format was accepted");
+        assert!(matches!(&refused, Error::Damaged(why) if why.contains("format 2")), "{refused}");
+        assert_eq!(backend.revision().await.expect("a revision"), before, "something was written");
+    }
+}

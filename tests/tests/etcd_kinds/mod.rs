@@ -1,5 +1,7 @@
 //! HostedEtcd, EtcdBackup, EtcdRestore and EtcdMigration as their users meet them: alone, and behind a real kube-apiserver.
 
+mod deploy;
+mod group;
 mod kubectl;
 mod status;
 mod world;

@@ -1,0 +1,200 @@
+//! Goldens of every kind: how an object rests, and how its schema is published. A change of either is a decision, so it has to
+//! be seen in a review: `UPDATE_GOLDENS=1 cargo test -p repot-api --test it` writes them anew.
+
+use std::{fs, path::Path};
+
+use bytes::Bytes;
+use repot_api::{
+    document::Document,
+    etcd_backup, etcd_migration, etcd_restore,
+    field::FieldError,
+    hosted_etcd,
+    json::Node,
+    kind::Kind,
+    openapi::{GroupVersion, v3},
+    shoot_state,
+};
+use serde_json::Value;
+
+type Normalise = fn(&mut Node) -> Vec<String>;
+type Validate = fn(&Node) -> Vec<FieldError>;
+
+/// Kind, what normalises it, what validates it and its status.
+const KINDS: &[(&Kind, Normalise, Validate, Validate)] = &[
+    (&shoot_state::KIND_INFO, shoot_state::normalise, shoot_state::validate, |_| Vec::new()),
+    (&hosted_etcd::KIND_INFO, hosted_etcd::normalise, hosted_etcd::validate, hosted_etcd::validate_status),
+    (&etcd_backup::KIND_INFO, etcd_backup::normalise, etcd_backup::validate, etcd_backup::validate_status),
+    (
+        &etcd_restore::KIND_INFO,
+        etcd_restore::normalise,
+        etcd_restore::validate,
+        etcd_restore::validate_status,
+    ),
+    (
+        &etcd_migration::KIND_INFO,
+        etcd_migration::normalise,
+        etcd_migration::validate,
+        etcd_migration::validate_status,
+    ),
+];
+
+fn compare(file: &str, found: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens").join(file);
+    if std::env::var_os("UPDATE_GOLDENS").is_some() {
+        fs::write(&path, found).expect("a golden that can be written");
+    }
+    let golden = fs::read_to_string(&path).unwrap_or_else(|_| panic!("{file} is missing"));
+    assert!(golden == found, "{file} differs from what it is now:\n{found}");
+}
+
+fn read(file: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens").join(file);
+    fs::read_to_string(path).unwrap_or_else(|_| panic!("{file} is missing"))
+}
+
+fn decode(text: &str, kind: &Kind) -> Document {
+    let (document, strict) =
+        Document::decode(&Bytes::copy_from_slice(text.as_bytes()), kind).expect("an object");
+    assert_eq!(strict, [""; 0], "{}", kind.kind);
+    document
+}
+
+/// What is written rests as the golden says, is valid, and rests the same when it is written again.
+#[test]
+fn objects_rest_as_they_did() {
+    for (kind, normalise, validate, validate_status) in KINDS {
+        let mut document = decode(&read(&format!("{}.written.json", kind.plural)), kind);
+        normalise(&mut document.body);
+        assert_eq!(validate(&document.body), [], "{}", kind.kind);
+        assert_eq!(validate_status(&document.body), [], "{}", kind.kind);
+        let rests = String::from_utf8(document.body.to_raw().bytes().to_vec()).expect("text");
+        compare(&format!("{}.rests.json", kind.plural), &format!("{rests}\n"));
+        let mut again = decode(&rests, kind);
+        normalise(&mut again.body);
+        assert_eq!(again.body, document.body, "{}", kind.kind);
+    }
+}
+
+#[test]
+fn schemas_are_published_as_they_were() {
+    for (kind, ..) in KINDS {
+        let group = GroupVersion { group: "g.example".into(), version: "v1alpha1".into(), kinds: vec![kind] };
+        let document = v3(&group, "v0");
+        let Value::Object(mut schemas) = document["components"]["schemas"].clone() else { panic!("schemas") };
+        schemas.retain(|name, _| name.starts_with("cloud.gardener."));
+        let text = serde_json::to_string_pretty(&schemas).expect("JSON");
+        compare(&format!("{}.openapi.json", kind.plural), &format!("{text}\n"));
+    }
+}
+
+/// Place in [`KINDS`], the spec, and what is wrong with it.
+type WrongSpec = (usize, &'static str, &'static [(&'static str, &'static str)]);
+
+fn fields(errors: &[FieldError]) -> Vec<(&'static str, &str)> {
+    errors.iter().map(|error| (error.cause.reason(), error.field.as_str())).collect()
+}
+
+/// The body of an object with this spec.
+fn body(kind: &Kind, spec: &str) -> Node {
+    decode(&format!("{{\"spec\":{spec}}}"), kind).body
+}
+
+#[test]
+fn everything_that_is_wrong_with_a_spec_is_told_at_once() {
+    const REQUIRED: &str = "FieldValueRequired";
+    const INVALID: &str = "FieldValueInvalid";
+    const FORBIDDEN: &str = "FieldValueForbidden";
+    const UNSUPPORTED: &str = "FieldValueNotSupported";
+    let cases: &[WrongSpec] = &[
+        (1, "{}", &[(REQUIRED, "spec.apiServerRef"), (REQUIRED, "spec.etcdRef")]),
+        (
+            1,
+            r#"{"etcdRef":{"name":"A"},"apiServerRef":{"name":""},"settings":{"replicas":4,"size":"big"},
+                "backupStore":{"provider":"Tape","container":"c","prefix":"../up","endpoint":"minio"}}"#,
+            &[
+                (REQUIRED, "spec.apiServerRef.name"),
+                (UNSUPPORTED, "spec.backupStore.provider"),
+                (INVALID, "spec.etcdRef.name"),
+                (INVALID, "spec.settings.size"),
+                (INVALID, "spec.settings.replicas"),
+                (INVALID, "spec.backupStore.prefix"),
+                (REQUIRED, "spec.backupStore.secretRef"),
+                (INVALID, "spec.backupStore.endpoint"),
+            ],
+        ),
+        (
+            2,
+            r#"{"clusterRef":{"name":"c"},"schedule":"hourly","stepTimeout":"soon","retention":{"policy":"LimitBased"}}"#,
+            &[(INVALID, "spec.stepTimeout"), (INVALID, "spec.schedule"), (REQUIRED, "spec.retention.limit")],
+        ),
+        (
+            2,
+            r#"{"clusterRef":{},"retention":{"policy":"Exponential","limit":0}}"#,
+            &[
+                (REQUIRED, "spec.clusterRef.name"),
+                (INVALID, "spec.retention.limit"),
+                (FORBIDDEN, "spec.retention.limit"),
+                (FORBIDDEN, "spec.retention"),
+            ],
+        ),
+        (3, r#"{"clusterRef":{"name":"c"},"source":{}}"#, &[(REQUIRED, "spec.source")]),
+        (
+            3,
+            r#"{"clusterRef":{"name":"c"},"source":{"backupName":"b","store":{"provider":"Local","container":"d","prefix":"p"}}}"#,
+            &[(FORBIDDEN, "spec.source.store")],
+        ),
+        (4, r#"{"clusterRef":{"name":"c"},"settings":{}}"#, &[(REQUIRED, "spec.settings")]),
+    ];
+    for (at, spec, expected) in cases {
+        let (kind, _, validate, _) = KINDS[*at];
+        assert_eq!(fields(&validate(&body(kind, spec))), *expected, "{} {spec}", kind.kind);
+    }
+}
+
+#[test]
+fn workflows_keep_the_spec_they_were_begun_with() {
+    type Change = fn(&Node, &Node) -> Vec<FieldError>;
+    type Case = (&'static Kind, Change, &'static str, &'static str, &'static [&'static str]);
+    let cases: &[Case] = &[
+        (
+            &etcd_migration::KIND_INFO,
+            etcd_migration::validate_change,
+            r#"{"clusterRef":{"name":"a"},"settings":{"size":"1Gi"},"cancel":true}"#,
+            r#"{"clusterRef":{"name":"b"},"settings":{"size":"2Gi"},"paused":true,"stepTimeout":"1h"}"#,
+            &["spec.clusterRef", "spec.settings", "spec.cancel"],
+        ),
+        (
+            &etcd_restore::KIND_INFO,
+            etcd_restore::validate_change,
+            r#"{"clusterRef":{"name":"a"},"source":{"backupName":"x"}}"#,
+            r#"{"clusterRef":{"name":"a"},"source":{"backupName":"y"},"cancel":true}"#,
+            &["spec.source"],
+        ),
+        (
+            &etcd_backup::KIND_INFO,
+            etcd_backup::validate_change,
+            r#"{"clusterRef":{"name":"a"},"schedule":"@daily","retention":{"limit":1}}"#,
+            r#"{"clusterRef":{"name":"a"},"schedule":"@hourly","deletionPolicy":"Delete"}"#,
+            &[],
+        ),
+        (
+            &etcd_backup::KIND_INFO,
+            etcd_backup::validate_change,
+            r#"{"clusterRef":{"name":"a"}}"#,
+            r#"{"clusterRef":{"name":"a"},"schedule":"@hourly","paused":true}"#,
+            &["spec.schedule"],
+        ),
+        (
+            &hosted_etcd::KIND_INFO,
+            hosted_etcd::validate_change,
+            r#"{"etcdRef":{"name":"a"},"apiServerRef":{"name":"b"}}"#,
+            r#"{"etcdRef":{"name":"x"},"apiServerRef":{"name":"y"},"settings":{"replicas":3}}"#,
+            &["spec.apiServerRef", "spec.etcdRef"],
+        ),
+    ];
+    for (kind, validate_change, before, after, forbidden) in cases {
+        let errors = validate_change(&body(kind, before), &body(kind, after));
+        let found: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
+        assert_eq!(found, *forbidden, "{}: {before} to {after}", kind.kind);
+    }
+}
