@@ -4,13 +4,13 @@ use std::{sync::OnceLock, time::Duration};
 
 use k8s_openapi::{
     api::admissionregistration::v1::{
-        MatchCondition, MutatingWebhook, MutatingWebhookConfiguration, RuleWithOperations, ValidatingWebhook,
+        MutatingWebhook, MutatingWebhookConfiguration, RuleWithOperations, ValidatingWebhook,
         ValidatingWebhookConfiguration, WebhookClientConfig,
     },
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 
-use super::review::Version;
+use super::{conditions::Conditions, review::Version};
 
 /// How long a webhook has where its configuration does not say.
 const DEFAULT_TIMEOUT: i32 = 10;
@@ -31,7 +31,7 @@ pub struct Hook {
     /// Which objects.
     pub objects: Option<LabelSelector>,
     /// Expressions that all have to hold.
-    pub conditions: Vec<MatchCondition>,
+    pub conditions: Conditions,
     /// Whether a failure of the webhook lets the request pass.
     pub ignore_failure: bool,
     /// Whether it can be asked about a dry run.
@@ -72,7 +72,7 @@ fn of_mutating(id: String, hook: &MutatingWebhook) -> Hook {
         rules: hook.rules.clone().unwrap_or_default(),
         namespaces: hook.namespace_selector.clone(),
         objects: hook.object_selector.clone(),
-        conditions: hook.match_conditions.clone().unwrap_or_default(),
+        conditions: Conditions::compile(hook.match_conditions.as_deref().unwrap_or_default()),
         ignore_failure: hook.failure_policy.as_deref() == Some("Ignore"),
         dry_run: harmless(&hook.side_effects),
         reinvoke: hook.reinvocation_policy.as_deref() == Some("IfNeeded"),
@@ -91,7 +91,7 @@ fn of_validating(id: String, hook: &ValidatingWebhook) -> Hook {
         rules: hook.rules.clone().unwrap_or_default(),
         namespaces: hook.namespace_selector.clone(),
         objects: hook.object_selector.clone(),
-        conditions: hook.match_conditions.clone().unwrap_or_default(),
+        conditions: Conditions::compile(hook.match_conditions.as_deref().unwrap_or_default()),
         ignore_failure: hook.failure_policy.as_deref() == Some("Ignore"),
         dry_run: harmless(&hook.side_effects),
         reinvoke: false,

@@ -4,6 +4,7 @@
 //! | file | does |
 //! |---|---|
 //! | [`matching`] | which webhooks a request concerns; pure |
+//! | [`conditions`] | expressions that narrow that down |
 //! | [`hook`] | a webhook as its configuration says it, read once |
 //! | [`follow`] | the configurations of the cluster, by watches |
 //! | [`review`] | the question and the answer, `AdmissionReview`; pure |
@@ -18,6 +19,7 @@
 //! not printed, and an object at rest is not read.
 
 pub mod call;
+pub mod conditions;
 mod denial;
 pub mod dispatch;
 pub mod follow;

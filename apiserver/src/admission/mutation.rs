@@ -12,8 +12,7 @@ use crate::registry::Strategy;
 
 /// Applies a patch. Gives whether anything is different now.
 ///
-/// Unknown fields that the patch brings are dropped, as kube-apiserver drops them. What only the server may say about an
-/// object's bookkeeping (managedFields that nobody could read later) stays as it was.
+/// Unknown fields that the patch brings are dropped, as kube-apiserver drops them.
 ///
 /// # Errors
 /// Why the patch does not fit; the document is then to be thrown away.
@@ -35,7 +34,6 @@ pub fn apply(
     }
     (strategy.normalise)(&mut patched.body);
     patched.meta.resource_version.clone_from(&meta.resource_version);
-    keep_managed_fields(&mut patched.meta, &meta);
     let changed = patched.body != body || !same(&patched.meta, &meta);
     *document = patched;
     Ok(changed)
@@ -62,32 +60,6 @@ fn same(one: &ObjectMeta, other: &ObjectMeta) -> bool {
         (Ok(one), Ok(other)) => one == other,
         _ => false,
     }
-}
-
-fn keep_managed_fields(patched: &mut ObjectMeta, before: &ObjectMeta) {
-    let readable = patched.managed_fields.as_ref().is_none_or(|fields| is_managed_fields(fields.get()));
-    if !readable {
-        patched.managed_fields.clone_from(&before.managed_fields);
-    }
-}
-
-/// Whether a text is a list of entries of managedFields that a later apply can read.
-fn is_managed_fields(text: &str) -> bool {
-    #[derive(serde::Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Entry {
-        operation: String,
-        fields_type: String,
-        fields_v1: serde_json::Map<String, serde_json::Value>,
-    }
-    let Ok(entries) = serde_json::from_str::<Vec<Entry>>(text) else { return false };
-    entries.iter().all(|entry| {
-        matches!(entry.operation.as_str(), "Apply" | "Update")
-            && entry.fields_type == "FieldsV1"
-            && entry.fields_v1.keys().all(|key| {
-                key == "." || ["f:", "k:", "v:", "i:"].iter().any(|prefix| key.starts_with(prefix))
-            })
-    })
 }
 
 #[cfg(test)]
@@ -144,18 +116,5 @@ mod tests {
         ] {
             assert!(patched(patch).is_err(), "{patch}");
         }
-    }
-
-    #[test]
-    fn managed_fields_that_nobody_could_read_are_dropped() {
-        let entry = |fields: &str| {
-            format!(
-                r#"[{{"op":"add","path":"/metadata/managedFields","value":[{{"manager":"m","operation":"Update","fieldsType":"FieldsV1","fieldsV1":{fields}}}]}}]"#
-            )
-        };
-        let (after, _) = patched(&entry(r#"{"f:spec":{}}"#)).expect("fits");
-        assert!(after.meta.managed_fields.is_some());
-        let (after, _) = patched(&entry(r#"{"spec":{}}"#)).expect("fits");
-        assert!(after.meta.managed_fields.is_none());
     }
 }

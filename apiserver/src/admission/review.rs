@@ -116,6 +116,25 @@ fn head(uid: &str, version: Version, attributes: &Attributes<'_>) -> Value {
     json!({"apiVersion": version.api_version(), "kind": "AdmissionReview", "request": request})
 }
 
+/// The request as expressions know it: everything but the objects, and what is absent is empty.
+#[must_use]
+pub fn request(attributes: &Attributes<'_>) -> Value {
+    let mut request = head("", Version::V1, attributes)["request"].take();
+    for key in ["subResource", "requestSubResource", "name", "namespace"] {
+        if request[key].is_null() {
+            request[key] = "".into();
+        }
+    }
+    for (key, empty) in [("uid", json!("")), ("extra", json!({}))] {
+        if request["userInfo"][key].is_null() {
+            request["userInfo"][key] = empty;
+        }
+    }
+    request["dryRun"] = attributes.dry_run.into();
+    request["options"] = attributes.options.clone();
+    request
+}
+
 /// What a webhook said.
 #[derive(Debug, Default)]
 pub struct Verdict {

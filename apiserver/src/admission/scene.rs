@@ -6,13 +6,17 @@ use std::{
 };
 
 use bytes::Bytes;
-use repot_api::document::Document;
+use repot_api::{
+    document::{self, Document},
+    json::Node,
+};
 use repot_storage::{Object, ResourceVersion};
 use serde_json::json;
 use uuid::Uuid;
 
 use super::{
     Attributes, call,
+    conditions::{self, Json, Members, Needs, Variables},
     denial::denied,
     follow::Cluster,
     hook::Hook,
@@ -20,7 +24,7 @@ use super::{
     mutation,
     review::{self, Printed, Verdict},
 };
-use crate::{filters::overload::Place, status::Status, wire};
+use crate::{filters::overload::Place, resource::Resource, status::Status, wire};
 
 /// How asking a webhook can fail.
 enum Failure {
@@ -84,10 +88,51 @@ impl<'a> Scene<'a> {
                 return Ok(false);
             }
         }
-        if hook.conditions.is_empty() || hook.ignore_failure {
-            return Ok(hook.conditions.is_empty());
+        if hook.conditions.is_empty() {
+            return Ok(true);
         }
-        Err(Status::internal(format!("the match conditions of webhook {:?} cannot be evaluated", hook.name)))
+        let variables = self.variables(&hook.conditions.needs(), document).await?;
+        match hook.conditions.hold(variables).await {
+            Ok(hold) => Ok(hold),
+            Err(why) if hook.ignore_failure => {
+                tracing::warn!(webhook = hook.name, why, "match conditions failed, passing the webhook over");
+                Ok(false)
+            }
+            Err(why) => {
+                tracing::warn!(webhook = hook.name, why, "match conditions failed, ending the request");
+                Err(Status::forbidden(&self.attributes.resource.name, &self.attributes.name, &why))
+            }
+        }
+    }
+
+    /// What match conditions look at, and no more: a payload is neither read nor printed for an expression about labels.
+    async fn variables(&self, needs: &Needs, document: Option<&Document>) -> Result<Variables, Status> {
+        let mut variables = Variables::default();
+        if let Some(document) = document.filter(|_| needs.names("object")) {
+            variables.object = members(tree(self.attributes.resource, document), &needs.object);
+        }
+        if let Some(old) = self.old.filter(|_| needs.names("oldObject")) {
+            variables.old = self.old_members(old, &needs.old).await?;
+        }
+        if needs.names("request") {
+            variables.request = review::request(self.attributes).to_string().into();
+        }
+        Ok(variables)
+    }
+
+    async fn old_members(&self, old: &Object, needed: &Members) -> Result<Json, Status> {
+        let Attributes { server, resource, .. } = self.attributes;
+        let mut payload = Bytes::new();
+        if needed.beyond_metadata() {
+            if old.payload_len > conditions::MAX_BYTES as u64 {
+                return Ok(Json::oversized(usize::try_from(old.payload_len).unwrap_or(usize::MAX)));
+            }
+            let read = server.store.payload_bytes(old).await;
+            payload =
+                read.map_err(|error| crate::status::from_storage(&error, &resource.name, &old.key.name))?;
+        }
+        let meta = wire::meta_json(&old.meta, old.version).freeze();
+        Ok(members(document::tree(&resource.api_version(), resource.kind.kind, meta, &payload), needed))
     }
 
     async fn namespace_labels(&mut self) -> Result<&BTreeMap<String, String>, Status> {
@@ -249,6 +294,23 @@ impl<'a> Scene<'a> {
             value.to_string(),
         );
     }
+}
+
+/// An object of which nothing has been printed.
+fn tree(resource: &Resource, document: &Document) -> Node {
+    let meta = serde_json::to_vec(&document.meta).unwrap_or_default();
+    let mut root = document::tree(&resource.api_version(), resource.kind.kind, meta.into(), &Bytes::new());
+    if let (Node::Object(all), Node::Object(body)) = (&mut root, &document.body) {
+        // Opaque values are shared, not copied.
+        all.extend(body.iter().cloned());
+    }
+    root
+}
+
+fn members(root: Node, needed: &Members) -> Json {
+    let Node::Object(members) = root else { return Json::default() };
+    let needed = members.into_iter().filter(|(key, _)| needed.has(key.text()));
+    Json::members(needed.map(|(key, value)| (key.text().to_owned(), value.to_raw().into_bytes())).collect())
 }
 
 fn print(attributes: &Attributes<'_>, document: &Document) -> Printed {

@@ -248,3 +248,51 @@ fn a_webhook_of_the_first_form_is_asked_in_it() {
         Ok(())
     });
 }
+
+#[test]
+fn match_conditions_narrow_what_a_webhook_is_asked_about() {
+    run(async |_| {
+        let place = Place::make("conditions").await?;
+        let when = |path: &str, policy: &str, expressions: &[&str]| {
+            let conditions: Vec<Value> = expressions
+                .iter()
+                .enumerate()
+                .map(|(n, text)| json!({"name": format!("c{n}"), "expression": text}))
+                .collect();
+            place.hook(path, &json!({"failurePolicy": policy, "matchConditions": conditions}))
+        };
+        let mine = "request.namespace == 'conditions'";
+        let labelled = "has(object.metadata.labels) && object.metadata.labels['app'] == 'test'";
+        let strict = "request.name != 'strict' || object.metadata.annotations['none'] == 'x'";
+        let allowed = "authorizer.group('').resource('pods').check('get').allowed()";
+        let hooks = [
+            when("/labelled", "Fail", &[mine, labelled]),
+            when("/payload", "Fail", &["object.spec.extensions.exists(e, e.state.n == 1)"]),
+            when("/users", "Fail", &["!('system:masters' in request.userInfo.groups)"]),
+            when("/unjudged", "Ignore", &[allowed]),
+            when("/overruled", "Fail", &[allowed, "false"]),
+            when("/strict", "Fail", &[strict, "request.name == 'strict'"]),
+        ];
+        place.mutating("conditions", &hooks).await?;
+        place.create("plain").await?.ok()?;
+        place.api.post(&place.collection(), &with_labels(&place, "labelled")).await?.ok()?;
+        for (path, plain, labelled) in [
+            ("/labelled", 0, 1),
+            ("/payload", 1, 1),
+            ("/users", 0, 0),
+            ("/unjudged", 0, 0),
+            ("/overruled", 0, 0),
+        ] {
+            let times = |name: &str| place.asked_about(path, name).len();
+            ensure!((times("plain"), times("labelled")) == (plain, labelled), "{path} was asked otherwise");
+        }
+        let answer = place.create("strict").await?;
+        let (code, message) = failure(&answer)?;
+        ensure!(
+            code == 403 && message.contains("match condition \"c0\": no such key: annotations"),
+            "{answer}"
+        );
+        ensure!(!place.exists("strict").await?, "it was stored");
+        Ok(())
+    });
+}
