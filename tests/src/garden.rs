@@ -189,7 +189,8 @@ impl Garden {
         apiserver.ready(START_DEADLINE, async || check_ready(api, "/readyz").await).await
     }
 
-    async fn start_controller_manager(&mut self, bed: &Bed, flags: &[String]) -> Result<()> {
+    /// Starts its kube-controller-manager, with further flags: for gardens where something has to be there before it.
+    pub async fn start_controller_manager(&mut self, bed: &Bed, flags: &[String]) -> Result<()> {
         let port = port::reserve()?;
         let spec = controller_manager_spec(self, &self.signing_key.0, port)?.args(flags);
         let mut process = Process::start(bed, spec)?;

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+mod controllers;
 mod informers;
 mod replicas;
 
