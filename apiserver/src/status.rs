@@ -219,6 +219,13 @@ impl Status {
         Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(resource, name)
     }
 
+    /// Every name that was generated is taken: another try has other letters.
+    pub(crate) fn no_name_left(resource: &GroupResource, name: &str) -> Self {
+        let why = "the server was not able to generate a unique name for the object";
+        let message = format!("{resource} {name:?} already exists, {why}");
+        Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(resource, name).retry_after(1)
+    }
+
     pub(crate) fn conflict(resource: &GroupResource, name: &str, why: &str) -> Self {
         let message = format!("Operation cannot be fulfilled on {resource} {name:?}: {why}");
         Self::new(StatusCode::CONFLICT, "Conflict", message).about(resource, name)

@@ -1,6 +1,7 @@
 //! Everything that crosses crates, in one test program: linking is slow, modules are not.
 
 mod admission;
+mod conformance;
 mod etcd_kinds;
 mod house;
 mod http;

@@ -239,7 +239,7 @@ impl ObjectMeta {
     }
 
     fn validate_owners(&self, errors: &mut Vec<FieldError>) {
-        for (at, owner) in self.owner_references.iter().enumerate() {
+        for owner in &self.owner_references {
             let parts = [
                 ("apiVersion", &owner.api_version),
                 ("kind", &owner.kind),
@@ -248,8 +248,8 @@ impl ObjectMeta {
             ];
             for (part, value) in parts {
                 if value.is_empty() {
-                    let field = format!("metadata.ownerReferences[{at}].{part}");
-                    errors.push(FieldError::required(field, "must not be empty"));
+                    let field = format!("metadata.ownerReferences.{part}");
+                    errors.push(FieldError::invalid(field, value, "must not be empty"));
                 }
             }
         }
@@ -293,7 +293,7 @@ mod tests {
             "metadata.labels",
             "metadata.annotations",
             "metadata.finalizers",
-            "metadata.ownerReferences[1].uid",
+            "metadata.ownerReferences.uid",
             "metadata.ownerReferences",
         ] {
             assert!(found.iter().any(|f| f == field), "{field} is not among {found:?}");

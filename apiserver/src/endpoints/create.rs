@@ -60,6 +60,9 @@ pub(super) async fn bring_to_rest(
         let ready = Ready::fitting(request, &mut document, &origin)?;
         match rest(request, write, &document, uid, ready).await {
             Err(status) if status.reason() == "AlreadyExists" && left > 0 => {}
+            Err(status) if status.reason() == "AlreadyExists" && generated => {
+                return Err(Status::no_name_left(&request.resource.name, &document.meta.name));
+            }
             done => {
                 request.call.notes.lock().created = Some(document.meta.name.clone());
                 return done;
@@ -122,6 +125,15 @@ fn generate_name(base: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_that_could_not_be_made_is_worth_a_retry() {
+        let resource = crate::resource::GroupResource { group: "g".into(), resource: "rs".into() };
+        let response = Status::no_name_left(&resource, "base-xyz").into_response();
+        assert_eq!(response.status(), StatusCode::CONFLICT);
+        assert_eq!(response.headers()[http::header::RETRY_AFTER], "1");
+        assert_eq!(Status::no_name_left(&resource, "base-xyz").reason(), "AlreadyExists");
+    }
 
     #[test]
     fn generated_names_are_bounded_and_differ() {

@@ -44,6 +44,15 @@ struct Preconditions {
     resource_version: Option<String>,
 }
 
+impl Preconditions {
+    /// For a collection `resourceVersion` says which list is meant.
+    fn from_query(call: &Call) -> Self {
+        let single = call.info.verb == "delete";
+        let value = |name: &str| call.query.get(name).map(str::to_owned);
+        Self { uid: value("uid"), resource_version: value("resourceVersion").filter(|_| single) }
+    }
+}
+
 impl DeleteOptions {
     /// From the body, or from the parameters where there is none.
     pub(super) async fn read(server: &Server, call: &mut Call) -> Result<Self, Status> {
@@ -87,6 +96,7 @@ impl DeleteOptions {
             grace_period_seconds: grace.transpose()?,
             orphan_dependents: query.maybe_flag("orphanDependents")?,
             propagation_policy: query.get("propagationPolicy").map(str::to_owned),
+            preconditions: Preconditions::from_query(call),
             ..Self::default()
         })
     }
@@ -120,8 +130,8 @@ impl DeleteOptions {
                 invalid(FieldError::invalid("propagationPolicy", policy, why))
             }
             (Some(policy), None) if !matches!(policy, "Orphan" | "Background" | "Foreground") => {
-                let why = "must be one of Orphan, Background, Foreground";
-                invalid(FieldError::invalid("propagationPolicy", policy, why))
+                let allowed = ["Foreground", "Background", "Orphan"];
+                invalid(FieldError::not_supported("propagationPolicy", policy, &allowed))
             }
             _ => Ok(()),
         }
@@ -146,14 +156,18 @@ impl DeleteOptions {
             (None, Some(false)) => "Background",
             (None, None) => return present.to_vec(),
         };
-        let others =
-            present.iter().filter(|f| !matches!(f.as_str(), FINALIZER_ORPHAN | FINALIZER_FOREGROUND));
-        let added = match policy {
+        let wanted = match policy {
             "Orphan" => Some(FINALIZER_ORPHAN),
             "Foreground" => Some(FINALIZER_FOREGROUND),
             _ => None,
         };
-        others.cloned().chain(added.map(str::to_owned)).collect()
+        let of_collector = |f: &&String| matches!(f.as_str(), FINALIZER_ORPHAN | FINALIZER_FOREGROUND);
+        // What is decided already keeps its place.
+        if present.iter().filter(of_collector).map(String::as_str).eq(wanted) {
+            return present.to_vec();
+        }
+        let others = present.iter().filter(|f| !of_collector(f));
+        others.cloned().chain(wanted.map(str::to_owned)).collect()
     }
 }
 
@@ -180,7 +194,14 @@ pub(super) async fn delete(request: Request<'_>) -> Answer {
                 if status.reason() == "Conflict" && left > 0 && options.may_mean_another(&current) => {}
             Err(status) => return Err(status),
             Ok(Removed::Gone(meta)) => return Ok(success(&request, &current.key.name, &meta)),
-            Ok(Removed::Waiting(object)) => return Ok(update::show(&request, &object, form).await),
+            Ok(Removed::Waiting(object)) => {
+                let mut response = update::show(&request, &object, form).await;
+                // Only who asked for the old form of cascading is told that it goes on.
+                if options.orphan_dependents == Some(false) {
+                    *response.status_mut() = StatusCode::ACCEPTED;
+                }
+                return Ok(response);
+            }
         }
     }
     Err(Status::modified(&request.resource.name, &request.target.name))
@@ -197,21 +218,23 @@ pub(super) async fn remove(
     admit::judge_removal(request, dry, options.to_json(), current).await?;
     let mut meta = wire::parse_meta(current);
     let first = !meta.deleting();
-    // The first deletion decides what becomes of dependents; later ones find it decided.
-    let finalizers = if first { options.finalizers(&meta.finalizers) } else { meta.finalizers.clone() };
+    // Deletion has no grace here that could be pending, so a later one may still choose what becomes of dependents.
+    let finalizers = options.finalizers(&meta.finalizers);
     if finalizers.is_empty() {
         if !dry {
             request.server.store.delete(current).await.map_err(|error| request.failed(&error))?;
         }
         return Ok(Removed::Gone(meta));
     }
-    if !first {
+    if !first && finalizers == meta.finalizers {
         return Ok(Removed::Waiting(current.clone()));
     }
     meta.finalizers = finalizers;
-    meta.deletion_timestamp = Some(write::now());
-    meta.deletion_grace_period_seconds = Some(0);
-    meta.generation += 1;
+    if first {
+        meta.deletion_timestamp = Some(write::now());
+        meta.deletion_grace_period_seconds = Some(0);
+        meta.generation += 1;
+    }
     update::rest_meta(request, dry, &meta, current).await.map(Removed::Waiting)
 }
 

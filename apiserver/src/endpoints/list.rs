@@ -189,8 +189,14 @@ async fn bounded(
         match end {
             Some((next, _)) if !full && objects.len() < limit => after = Some(next),
             end => {
-                let remaining =
-                    end.as_ref().and_then(|(_, remaining)| *remaining).filter(|_| selectors.is_empty());
+                let remaining = match &end {
+                    Some((_, Some(counted))) if selectors.is_empty() => Some(*counted),
+                    // An estimate: what has come and gone since the version of the list is counted as of now.
+                    Some((next, None)) if selectors.is_empty() => {
+                        request.server.store.count_cached(&start.scope, next)?
+                    }
+                    _ => None,
+                };
                 let token = end.map(|(next, _)| Continue::new(request, list.version, &next).encode());
                 return Ok(Page { objects, version: list.version, token, remaining, unreadable });
             }

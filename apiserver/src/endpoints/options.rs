@@ -50,7 +50,7 @@ impl Selectors {
 /// 422 for any other value than `All`.
 pub(super) fn dry_run(values: &[&str], kind: &str) -> Result<bool, Status> {
     match values.iter().find(|value| !matches!(**value, "All" | "")) {
-        Some(other) => Err(option_error(kind, "dryRun", other, "supported values: \"All\"")),
+        Some(other) => Err(unsupported(kind, "dryRun", other, &["All"])),
         None => Ok(values.contains(&"All")),
     }
 }
@@ -69,12 +69,7 @@ impl FieldValidation {
             None | Some("Warn") => Ok(Self::Warn),
             Some("Ignore") => Ok(Self::Ignore),
             Some("Strict") => Ok(Self::Strict),
-            Some(other) => Err(option_error(
-                kind,
-                "fieldValidation",
-                other,
-                "supported values: \"Ignore\", \"Strict\", \"Warn\"",
-            )),
+            Some(other) => Err(unsupported(kind, "fieldValidation", other, &["Ignore", "Strict", "Warn"])),
         }
     }
 }
@@ -95,6 +90,10 @@ pub(super) fn field_manager(query: &Query, kind: &str) -> Result<(), Status> {
     }
 }
 
-pub(super) fn option_error(kind: &str, field: &str, value: &str, why: &str) -> Status {
+fn unsupported(kind: &str, field: &str, value: &str, allowed: &[&str]) -> Status {
+    Status::invalid(("meta.k8s.io", kind), "", &[FieldError::not_supported(field, value, allowed)])
+}
+
+fn option_error(kind: &str, field: &str, value: &str, why: &str) -> Status {
     Status::invalid(("meta.k8s.io", kind), "", &[FieldError::invalid(field, value, why)])
 }

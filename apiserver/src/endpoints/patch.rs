@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use repot_api::{
     document::{self, Document},
+    field::{Cause, FieldError},
     json::{self, Node, merge::merge, patch::Patch},
 };
 use repot_storage::Object;
@@ -17,8 +18,9 @@ use super::{
 };
 use crate::{negotiate, status::Status, wire};
 
-/// How often a patch that names no version is tried against concurrent writes.
-const TRIES: usize = 8;
+/// How often a patch that names no version is tried against concurrent writes. The deadline of the request
+/// comes first.
+const TRIES: usize = 1000;
 
 /// A patch, read but not yet applied.
 enum Change {
@@ -95,7 +97,7 @@ pub(super) async fn patch(request: Request<'_>) -> Answer {
     let write = WriteOptions::parse(&request, "PatchOptions")?;
     if request.call.query.maybe_flag("force")?.is_some() {
         let why = "may not be specified for non-apply patch";
-        let error = repot_api::field::FieldError::forbidden("force", why);
+        let error = FieldError::forbidden("force", why);
         return Err(Status::invalid(("meta.k8s.io", "PatchOptions"), "", &[error]));
     }
     let body = request.server.take_body(request.call).await?;
@@ -130,6 +132,23 @@ pub(super) async fn patch(request: Request<'_>) -> Answer {
         }
     }
     Err(Status::modified(&request.resource.name, &request.target.name))
+}
+
+/// A patch that leaves something which is no object of the kind is itself at fault.
+fn ill(status: &Status) -> Status {
+    let error =
+        FieldError { cause: Cause::Invalid, field: "patch".into(), value: None, detail: status.to_string() };
+    Status::invalid(("", ""), "", &[error])
+}
+
+/// Unlike a whole object with another uid, which means another object, a patch of the uid tries to change it.
+fn expect_uid(request: &Request<'_>, document: &Document, current: &Object) -> Result<(), Status> {
+    let (uid, name) = (&document.meta.uid, &request.resource.name);
+    if uid.is_empty() || *uid == current.uid.to_string() {
+        return Ok(());
+    }
+    let error = FieldError::invalid("metadata.uid", uid, "field is immutable");
+    Err(Status::invalid((&name.group, request.resource.kind.kind), &document.meta.name, &[error]))
 }
 
 /// An object with a patch applied to it.
@@ -172,8 +191,9 @@ async fn apply(
     };
     let length = usize::try_from(current.payload_len).unwrap_or(usize::MAX);
     let (conformed, before) = write::off_the_workers(length, work).await??;
-    let mut document = write::admit(request, conformed, write, warnings)?;
+    let mut document = write::admit(request, conformed, write, warnings).map_err(|status| ill(&status))?;
     write::fit_place(request, &mut document.meta)?;
+    expect_uid(request, &document, current)?;
     // Unless the patch changed it, the version is the one that was just read.
     let named = document.meta.resource_version != current.version.to_string();
     if document.meta.resource_version.is_empty() {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use repot_api::field::FieldError;
 use repot_storage::{ResourceVersion, Store};
 
-use super::options::option_error;
 use crate::{call::Query, status::Status};
 
 /// How long a read for a version of the future waits for it.
@@ -41,42 +41,57 @@ pub(super) fn resource_version(query: &Query) -> Result<Option<u64>, Status> {
 /// # Errors
 /// 400, 422 for combinations that make no sense.
 pub(super) fn of_list(query: &Query, limit: u64) -> Result<Freshness, Status> {
-    let version = resource_version(query)?;
+    check(query, false)?;
+    Ok(match (resource_version(query)?, query.get("resourceVersionMatch")) {
+        (None, _) => Freshness::Latest,
+        (Some(0), _) => Freshness::Any,
+        (Some(version), Some("Exact")) => Freshness::Exact(ResourceVersion(version)),
+        // As clients of the years before resourceVersionMatch meant it.
+        (Some(version), None) if limit > 0 => Freshness::Exact(ResourceVersion(version)),
+        (Some(version), _) => Freshness::NotOlderThan(ResourceVersion(version)),
+    })
+}
+
+/// Refuses parameters of a list or a watch that contradict each other, all at once.
+///
+/// # Errors
+/// 400 for a flag that is none, 422.
+pub(super) fn check(query: &Query, watch: bool) -> Result<(), Status> {
+    let initial = query.maybe_flag("sendInitialEvents")?.is_some();
     let matching = query.get("resourceVersionMatch");
-    let forbidden = |why: &str| {
-        let error = repot_api::field::FieldError::forbidden("resourceVersionMatch", why);
-        Status::invalid(("meta.k8s.io", "ListOptions"), "", &[error])
-    };
-    if query.maybe_flag("sendInitialEvents")?.is_some() {
-        let error = repot_api::field::FieldError::forbidden(
-            "sendInitialEvents",
-            "sendInitialEvents is forbidden for list",
+    let mut errors = Vec::new();
+    let mut forbid = |field: &str, why: &str| errors.push(FieldError::forbidden(field, why));
+    if watch && initial && matching != Some("NotOlderThan") {
+        let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+        forbid("resourceVersionMatch", why);
+    }
+    if matching.is_some() && watch && !initial {
+        let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+        forbid("resourceVersionMatch", why);
+    }
+    if matching.is_some() && !watch && query.get("resourceVersion").is_none() {
+        forbid(
+            "resourceVersionMatch",
+            "resourceVersionMatch is forbidden unless resourceVersion is provided",
         );
-        return Err(Status::invalid(("meta.k8s.io", "ListOptions"), "", &[error]));
     }
     if matching.is_some() && query.get("continue").is_some() {
-        return Err(forbidden("resourceVersionMatch is forbidden when continue is provided"));
+        forbid("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided");
     }
-    match (version, matching) {
-        (None, Some(_)) => {
-            Err(forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided"))
-        }
-        (None, None) => Ok(Freshness::Latest),
-        (Some(0), Some("Exact")) => {
-            Err(forbidden("resourceVersionMatch \"Exact\" is forbidden for resourceVersion \"0\""))
-        }
-        (Some(0), None | Some("NotOlderThan")) => Ok(Freshness::Any),
-        (Some(version), Some("Exact")) => Ok(Freshness::Exact(ResourceVersion(version))),
-        (Some(version), Some("NotOlderThan")) => Ok(Freshness::NotOlderThan(ResourceVersion(version))),
-        // As clients of the years before resourceVersionMatch meant it.
-        (Some(version), None) if limit > 0 => Ok(Freshness::Exact(ResourceVersion(version))),
-        (Some(version), None) => Ok(Freshness::NotOlderThan(ResourceVersion(version))),
-        (_, Some(other)) => Err(option_error(
-            "ListOptions",
-            "resourceVersionMatch",
-            other,
-            "supported values: \"Exact\", \"NotOlderThan\", \"\"",
-        )),
+    if !watch && matching == Some("Exact") && query.get("resourceVersion") == Some("0") {
+        let why = "resourceVersionMatch \"Exact\" is forbidden for resourceVersion \"0\"";
+        forbid("resourceVersionMatch", why);
+    }
+    if !watch && initial {
+        forbid("sendInitialEvents", "sendInitialEvents is forbidden for list");
+    }
+    let known: &[&str] = if watch { &["NotOlderThan"] } else { &["Exact", "NotOlderThan", ""] };
+    if let Some(other) = matching.filter(|matching| !known.contains(matching)) {
+        errors.push(FieldError::not_supported("resourceVersionMatch", other, known));
+    }
+    match errors.is_empty() {
+        true => Ok(()),
+        false => Err(Status::invalid(("meta.k8s.io", "ListOptions"), "", &errors)),
     }
 }
 

@@ -13,8 +13,9 @@ use super::{
 };
 use crate::{negotiate::Form, status::Status, wire};
 
-/// How often a write without a version is tried against concurrent ones.
-const TRIES: usize = 8;
+/// How often a write without a version is tried against concurrent ones. The deadline of the request
+/// comes first.
+const TRIES: usize = 1000;
 
 /// Replaces an object.
 pub(super) async fn update(mut request: Request<'_>) -> Answer {

@@ -160,6 +160,7 @@ fn bearer(headers: &HeaderMap) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::filters::user::AUTHENTICATED;
     use repot_certs::Authority;
     use rustls::pki_types::{CertificateDer, pem::PemObject};
     use time::OffsetDateTime;
@@ -264,6 +265,88 @@ mod tests {
             Peer::new(vec![CertificateDer::from_pem_slice(leaf.certificate_pem.as_bytes()).expect("PEM")])
         };
         assert!(w.authenticator.authenticate(&expired, &mut HeaderMap::new()).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn any_name_counts_where_none_is_demanded() {
+        for (allowed, name, counts) in [
+            (&[][..], "whoever", true),
+            (&["front-proxy-client"], "front-proxy-client", true),
+            (&["front-proxy-client"], "front-proxy-client2", false),
+            (&["front-proxy-client"], "", false),
+        ] {
+            let w = world(allowed);
+            let user = w.authenticator.authenticate(&peer(&w.proxy, name), &mut headers()).await;
+            assert_eq!(user.is_ok_and(|user| user.name == "alice"), counts, "{allowed:?} {name:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn headers_are_read_as_the_front_proxy_writes_them() {
+        let w = world(&[]);
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let proxy = FrontProxy {
+            roots: Roots::from_pem(w.proxy.certificate_pem().as_bytes()).expect("roots"),
+            allowed_names: Vec::new(),
+            username_headers: names(&["X-First", "X-Remote-User"]),
+            uid_headers: names(&["X-Remote-Uid"]),
+            group_headers: names(&["X-Remote-Group", "X-More-Groups"]),
+            extra_prefixes: names(&["X-Remote-Extra-", "X-Fact-"]),
+        };
+        w.authenticator.set_trust(Some(proxy), None);
+        let mut sent = headers();
+        for (name, value) in [
+            ("x-first", ""),
+            ("x-more-groups", "g3"),
+            ("x-remote-extra-example.com%2fscopes", "b"),
+            ("x-fact-zone", "a"),
+        ] {
+            let name = http::HeaderName::from_static(name);
+            sent.append(name, value.parse().expect("a value"));
+        }
+        let user = w.authenticator.authenticate(&peer(&w.proxy, "p"), &mut sent).await.expect("a user");
+        // An empty header is none, all group headers count in their order, and configured UIDs do.
+        assert_eq!((user.name.as_str(), user.uid.as_str()), ("alice", "42"));
+        assert_eq!(user.groups, ["g1", "g2", "g3", AUTHENTICATED]);
+        assert_eq!(user.extra["example.com/scopes"], ["a", "b"]);
+        assert_eq!(user.extra["zone"], ["a"]);
+    }
+
+    #[tokio::test]
+    async fn credentials_count_in_their_order() {
+        let w = world(&[]);
+        let mut token = headers();
+        token.insert(header::AUTHORIZATION, "Bearer nonsense".parse().expect("a value"));
+        // The front proxy's word comes before anything else; what it leaves of the client's token does not matter.
+        let user = w.authenticator.authenticate(&peer(&w.proxy, "p"), &mut token.clone()).await;
+        assert_eq!(user.expect("a user").name, "alice");
+        // Then the client's certificate, before the token.
+        let user = w.authenticator.authenticate(&peer(&w.client, "bob"), &mut token.clone()).await;
+        assert_eq!(user.expect("a user").name, "bob");
+        // Then the token, which nobody vouches for; only without one is somebody anonymous.
+        assert!(w.authenticator.authenticate(&Peer::default(), &mut token).await.is_err());
+        assert!(token.get(header::AUTHORIZATION).is_none(), "the token goes on");
+        let user = w.authenticator.authenticate(&Peer::default(), &mut headers()).await;
+        assert_eq!(user.expect("anonymous"), User::anonymous());
+    }
+
+    #[tokio::test]
+    async fn nobody_unknown_may_call_where_that_is_switched_off() {
+        let authenticator = Authenticator::new(None, false);
+        let refused = authenticator.authenticate(&Peer::default(), &mut HeaderMap::new()).await;
+        assert_eq!(refused.expect_err("nobody").code(), http::StatusCode::UNAUTHORIZED);
+    }
+
+    #[test]
+    fn who_is_known_is_in_the_group_of_all_known() {
+        let user = |groups: &[&str]| {
+            let groups = groups.iter().map(|group| (*group).to_owned()).collect();
+            User { name: "alice".into(), groups, ..User::default() }.known().groups
+        };
+        assert_eq!(user(&[]), [AUTHENTICATED]);
+        assert_eq!(user(&["g"]), ["g", AUTHENTICATED]);
+        assert_eq!(user(&[AUTHENTICATED, "g"]), [AUTHENTICATED, "g"]);
+        assert_eq!(user(&["system:unauthenticated"]), ["system:unauthenticated"]);
     }
 
     #[tokio::test]

@@ -171,6 +171,20 @@ mod tests {
     }
 
     #[test]
+    fn other_paths_have_their_method_for_a_verb() {
+        for (method, verb) in [
+            (Method::GET, "get"),
+            (Method::HEAD, "get"),
+            (Method::POST, "post"),
+            (Method::PUT, "put"),
+            (Method::PATCH, "patch"),
+            (Method::DELETE, "delete"),
+        ] {
+            assert_eq!(info(method, "/metrics").verb, verb);
+        }
+    }
+
+    #[test]
     fn other_paths_name_no_resource() {
         for path in [
             "/",

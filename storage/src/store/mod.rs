@@ -180,6 +180,14 @@ impl Store {
         self.inner.hubs.list(scope, at_least).await
     }
 
+    /// How many objects of a scope come after a key just now, as far as the cache knows; `None` before it does.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a key that cannot be one.
+    pub fn count_cached(&self, scope: &Scope, after: &Key) -> Result<Option<u64>> {
+        self.inner.hubs.count(scope, after)
+    }
+
     /// Everything that happens in a scope after a version, exactly once and in order. The stream ends after an error, and
     /// without one when the store is closed.
     ///

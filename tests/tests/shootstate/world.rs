@@ -143,7 +143,12 @@ impl Watch {
 
     /// The next event.
     pub async fn next(&mut self) -> Result<Value> {
-        timeout(EVENT_DEADLINE, self.line()).await.context("no event came")?
+        self.next_within(EVENT_DEADLINE).await
+    }
+
+    /// The next event, for which longer is waited.
+    pub async fn next_within(&mut self, deadline: Duration) -> Result<Value> {
+        timeout(deadline, self.line()).await.context("no event came")?
     }
 
     async fn line(&mut self) -> Result<Value> {

@@ -65,7 +65,7 @@ impl Patch {
     /// Reads a patch document. Unknown members of an operation are passed over, as the RFC says.
     ///
     /// # Errors
-    /// [`Error::Syntax`], [`Error::TooMany`].
+    /// [`Error::Syntax`], [`Error::TooMany`], and [`Error::Apply`] for an operation that can never apply.
     pub fn parse(bytes: &Bytes) -> Result<Self, Error> {
         let document = decode_opaque(bytes).map_err(|e: decode::Error| Error::Syntax(e.to_string()))?;
         let operations = document
@@ -114,7 +114,11 @@ impl Patch {
 }
 
 fn operation(at: usize, raw: &Raw) -> Result<Operation, Error> {
-    let syntax = |why: String| Error::Syntax(format!("operation {at}: {why}"));
+    if raw.first() != b'{' {
+        return Err(Error::Syntax(format!("operation {at}: must be an object")));
+    }
+    // As clients know it, an operation is only looked at when it is applied.
+    let syntax = |why: String| Error::Apply { at, why };
     // The parser's own words could quote payload.
     let head: Head = serde_json::from_slice(raw.bytes())
         .map_err(|_| syntax("must be an object with the strings \"op\" and \"path\"".to_owned()))?;
@@ -316,16 +320,20 @@ mod tests {
 
     #[test]
     fn refuses_malformed_patches() {
-        for patch in [
-            "{}",
-            "[1]",
-            r#"[{"op":"add","path":"/a"}]"#,
-            r#"[{"op":"eat","path":""}]"#,
-            r#"[{"op":"move","path":"/a"}]"#,
-            r#"[{"op":"remove","path":"a"}]"#,
-            "[",
-        ] {
+        for patch in ["{}", "[1]", "["] {
             assert!(matches!(run("{}", patch), Err(Error::Syntax(_))), "{patch}");
+        }
+        for operation in [
+            r#"{"op":"add","path":"/a"}"#,
+            r#"{"op":"eat","path":""}"#,
+            r#"{"op":"move","path":"/a"}"#,
+            r#"{"op":"remove","path":"a"}"#,
+            r#"{"op":"remove"}"#,
+        ] {
+            assert!(
+                matches!(run("{}", &format!("[{operation}]")), Err(Error::Apply { at: 0, .. })),
+                "{operation}"
+            );
         }
     }
 
@@ -361,6 +369,6 @@ mod tests {
     fn refuses_pointers_that_would_exhaust_the_stack() {
         let deep = r#"{"a":"#.repeat(9000) + "1" + &"}".repeat(9000);
         let patch = format!(r#"[{{"op":"remove","path":"{}"}}]"#, "/a".repeat(9000));
-        assert!(matches!(run(&deep, &patch), Err(Error::Syntax(_))));
+        assert!(matches!(run(&deep, &patch), Err(Error::Apply { .. })));
     }
 }

@@ -122,31 +122,10 @@ struct Plan {
 }
 
 fn start(query: &Query) -> Result<Start, Status> {
-    let version = resource_version::resource_version(query)?;
-    let matching = query.get("resourceVersionMatch");
-    let initial = query.maybe_flag("sendInitialEvents")?;
-    let wrong = |error| Err(Status::invalid(("meta.k8s.io", "ListOptions"), "", &[error]));
-    let forbidden = |why: &str| wrong(FieldError::forbidden("resourceVersionMatch", why));
-    match (initial, matching) {
-        (Some(_), None) => {
-            return forbidden("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
-        }
-        (None, Some(_)) => {
-            return forbidden(
-                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-            );
-        }
-        (Some(_), Some(other)) if other != "NotOlderThan" => {
-            let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-            return wrong(FieldError::invalid("resourceVersionMatch", other, why));
-        }
-        _ if matching.is_some() && query.get("continue").is_some() => {
-            return forbidden("resourceVersionMatch is forbidden when continue is provided");
-        }
-        _ => {}
-    }
-    let at_least = version.filter(|version| *version > 0).map(ResourceVersion);
-    Ok(match (initial, at_least) {
+    resource_version::check(query, true)?;
+    let at_least =
+        resource_version::resource_version(query)?.filter(|version| *version > 0).map(ResourceVersion);
+    Ok(match (query.maybe_flag("sendInitialEvents")?, at_least) {
         (Some(true), at_least) => Start::Present { marked: true, at_least },
         (Some(false), None) => Start::Now,
         (None, None) => Start::Present { marked: false, at_least: None },

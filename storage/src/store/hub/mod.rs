@@ -7,6 +7,7 @@
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     fmt,
+    ops::Bound,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -94,6 +95,16 @@ impl Hubs {
             return Ok(hub.list(&prefix));
         }
         self.list_stored(scope, target).await
+    }
+
+    /// See [`Store::count_cached`](super::Store::count_cached).
+    pub(crate) fn count(&self, scope: &Scope, after: &Key) -> Result<Option<u64>> {
+        let (prefix, after) = (path::scope(scope)?, path::record(after)?);
+        let hub = self.hub(scope)?;
+        let state = hub.state.read();
+        let rest = state.heads.range((Bound::Excluded(after), Bound::Unbounded));
+        let count = || rest.take_while(|(path, _)| path.starts_with(&prefix)).count() as u64;
+        Ok(state.mark.ready.then(count))
     }
 
     /// See [`Store::watch`](super::Store::watch).
