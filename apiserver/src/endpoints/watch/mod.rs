@@ -16,7 +16,6 @@ use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use http::{HeaderValue, StatusCode, header};
-use repot_api::field::FieldError;
 use repot_storage::{Event, Object, ResourceVersion, Store, WatchItem};
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::{CancellationToken, DropGuard};
