@@ -5,7 +5,7 @@ use repot_tests::run;
 use repot_tests::webhook::Reply;
 use serde_json::{Value, json};
 
-use super::world::{MERGE, Place, failure};
+use super::world::{GROUP, MERGE, Place, failure};
 
 fn label(key: &str, value: &str) -> Value {
     json!([{"op": "add", "path": format!("/metadata/labels/{key}"), "value": value}])
@@ -145,8 +145,9 @@ fn only_what_the_selectors_choose_is_asked_about() {
         ]}});
         let test = json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "selected", "env": "test"}}});
         let labelled = json!({"objectSelector": {"matchLabels": {"app": "test"}}});
-        let creates = json!({"rules": [{"operations": ["CREATE"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}]});
-        let others = json!({"rules": [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["shootstates/status"]}]});
+        // Not of other groups: objects of the cluster, which kube-apiserver asks about, have no namespace to be told by.
+        let creates = json!({"rules": [{"operations": ["CREATE"], "apiGroups": [GROUP], "apiVersions": ["*"], "resources": ["*/*"]}]});
+        let others = json!({"rules": [{"operations": ["*"], "apiGroups": [GROUP], "apiVersions": ["*"], "resources": ["shootstates/status"]}]});
         let hooks = [
             place.hook("/prod", &prod),
             place.hook("/test", &test),
