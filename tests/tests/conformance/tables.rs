@@ -206,7 +206,7 @@ fn documents_have_no_table() {
     run(async |_| {
         let place = Place::new("documents")?;
         let resources = format!("/apis/{GROUP}/{VERSION}");
-        for path in ["/apis", resources.as_str(), "/openapi/v2"] {
+        for path in ["/apis", resources.as_str()] {
             for accept in [TABLE, METADATA] {
                 expect(&get(&place, path, accept).await?, 406, "NotAcceptable")?;
             }
