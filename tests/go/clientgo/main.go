@@ -19,9 +19,9 @@ import (
 type answer map[string]any
 
 func main() {
-	commands := map[string]func(context.Context, []string) error{"follow": follow, "until": until}
+	commands := map[string]func(context.Context, []string) error{"follow": follow, "apply": apply, "until": until}
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: clientgo follow|until [flags]; --help tells the flags of each")
+		fmt.Fprintln(os.Stderr, "usage: clientgo follow|apply|until [flags]; --help tells the flags of each")
 		os.Exit(2)
 	}
 	if err := commands[os.Args[1]](context.Background(), os.Args[2:]); err != nil {

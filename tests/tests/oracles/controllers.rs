@@ -259,6 +259,7 @@ fn quota_counts_shoot_states() {
         let hard = json!({key.clone(): "5", "count/configmaps": "5"});
         let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": hard}});
         let quotas = format!("/api/v1/namespaces/{}/resourcequotas", place.namespace);
+        place.create(Kind::ShootState, "s-0", None).await?;
         place.api.post(&quotas, &quota).await?.ok()?;
         let used = async |count: &str| {
             until(&format!("the quota to count {count}"), DEADLINE, async || {
@@ -270,8 +271,8 @@ fn quota_counts_shoot_states() {
             })
             .await
         };
-        used("0").await?;
-        for n in 0..3 {
+        used("1").await?;
+        for n in 1..3 {
             place.create(Kind::ShootState, &format!("s-{n}"), None).await?;
         }
         used("3").await?;

@@ -100,6 +100,17 @@ fn informers_survive_restarts_behind_a_kube_apiserver() {
 }
 
 #[test]
+fn two_managers_apply_conflict_force_and_release() {
+    run(async |bed| {
+        for world in [World::dev(bed).await?, World::garden(bed).await?] {
+            let mut client = ClientGo::start(bed, "apply", world.kubectl.kubeconfig(), &[])?;
+            ensure!(client.answer().await?["steps"] == 4, "the scenario has four steps");
+        }
+        Ok(())
+    });
+}
+
+#[test]
 fn until_with_sync_sees_what_is_there_and_what_comes() {
     run(async |bed| {
         let world = World::dev(bed).await?;

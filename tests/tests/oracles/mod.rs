@@ -5,7 +5,9 @@
 use std::time::Duration;
 
 mod controllers;
+mod http2;
 mod informers;
+mod kube_rs;
 mod replicas;
 
 /// How long something goes on: `short` in `make test`, `long` in `make soak`.
