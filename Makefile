@@ -29,17 +29,19 @@ bench: testbed
 	$(CARGO) build --locked --release -p repot
 	$(CARGO) run --locked --release -p repot-tests --bin bench -- $(BENCH)
 
-# Kubernetes and etcd programs for the tests, at pinned versions, once: about nine minutes on two cores.
+# Kubernetes, etcd and other programs for the tests, at pinned versions, once: about nine minutes on two cores.
 testbed: tools
 	tests/go/build
 	tests/tools/old-kubectl
+	tests/python/build
 
-# A C compiler (for the cryptography) and Go (for the testbed), from the distribution when they are missing.
+# A C compiler (for the cryptography), Go and Python (for the testbed), from the distribution when they are missing.
 tools:
 	@missing=; \
 	command -v $(CARGO) >/dev/null || { echo "Rust is missing: see rust-version in Cargo.toml" >&2; exit 1; }; \
 	command -v cc >/dev/null || missing="$$missing gcc libc6-dev"; \
 	command -v go >/dev/null || missing="$$missing golang-go"; \
+	python3 -c 'import ensurepip' 2>/dev/null || missing="$$missing python3-venv"; \
 	[ -z "$$missing" ] && exit 0; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends ca-certificates $$missing; \

@@ -8,6 +8,7 @@ mod controllers;
 mod http2;
 mod informers;
 mod kube_rs;
+mod openapi;
 mod replicas;
 
 /// How long something goes on: `short` in `make test`, `long` in `make soak`.
