@@ -215,7 +215,7 @@ mod tests {
             ("{}", "{}"),
             ("a: []\nb: {}", r#"{"a":[],"b":{}}"#),
             ("a: {b: [{c: [[]]}]}", r#"{"a":{"b":[{"c":[[]]}]}}"#),
-            ("1: x\ntrue: y", r#"{"1":"x","true":"y"}"#),
+            ("1: x\ntrue: z", r#"{"1":"x","true":"z"}"#),
             ("a: &x {b: 1}\nc: *x", r#"{"a":{"b":1},"c":{"b":1}}"#),
             ("a: |\n  line \"one\"\n  two\n", r#"{"a":"line \"one\"\ntwo\n"}"#),
             ("a: 2024-01-01", r#"{"a":"2024-01-01"}"#),
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_single_document() {
-        for yaml in ["a: 1\n---\nb: 2", "a: .nan", "a: [", "\t:", "a: *x"] {
+        for yaml in ["a: 1\n---\nb: 2", "a: .nan", "a: [", "a: b: c", "a: *x"] {
             assert!(json(yaml).is_err(), "{yaml:?}");
         }
     }
