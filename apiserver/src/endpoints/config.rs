@@ -219,7 +219,9 @@ mod tests {
             ("a: &x {b: 1}\nc: *x", r#"{"a":{"b":1},"c":{"b":1}}"#),
             ("a: |\n  line \"one\"\n  two\n", r#"{"a":"line \"one\"\ntwo\n"}"#),
             ("a: 2024-01-01", r#"{"a":"2024-01-01"}"#),
-            ("a: 123456789012345678901", r#"{"a":123456789012345678901}"#),
+            ("a: 18446744073709551615", r#"{"a":18446744073709551615}"#),
+            // Beyond 64 bits YAML has floating point numbers only, at kube-apiserver too.
+            ("a: 123456789012345678901", r#"{"a":1.2345678901234568e+20}"#),
         ] {
             assert_eq!(json(yaml).expect(yaml), expected);
         }
