@@ -16,6 +16,8 @@ use crate::binaries::testbed_dir;
 
 /// After this long a test is stuck, however slow the machine.
 const TIME_LIMIT: Duration = Duration::from_secs(600);
+/// The same in `make soak`.
+const SOAK_LIMIT: Duration = Duration::from_secs(3600);
 /// How much of each log a failed test prints.
 const TAIL_LINES: usize = 25;
 /// Marks the directory of a failed test, which is kept.
@@ -79,18 +81,19 @@ impl Drop for Bed {
 
 /// Runs one test: `run(async |bed| { … Ok(()) })` inside an ordinary `#[test]`.
 ///
-/// Panics when the test fails or takes longer than ten minutes; the directory is then kept and the ends of all logs are printed.
+/// Panics when the test fails or takes longer than ten minutes (an hour in `make soak`); the directory is then kept and the ends of all logs are printed.
 pub fn run(test: impl AsyncFnOnce(&Bed) -> Result<()>) {
     let name = std::thread::current().name().unwrap_or("test").to_owned();
     let outcome = make_runtime().and_then(|runtime| {
         let bed = Bed::new(&name)?;
-        let outcome = runtime.block_on(async { timeout(TIME_LIMIT, test(&bed)).await });
+        let limit = if std::env::var_os("REPOT_SOAK").is_some() { SOAK_LIMIT } else { TIME_LIMIT };
+        let outcome = runtime.block_on(async { timeout(limit, test(&bed)).await });
         // Nothing may wait for a blocking task here: a test that failed has left its servers in any state.
         runtime.shutdown_background();
         match outcome {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => panic!("{}", explain(&error)),
-            Err(_) => panic!("{name} did not end within {TIME_LIMIT:?}"),
+            Err(_) => panic!("{name} did not end within {limit:?}"),
         }
     });
     if let Err(error) = outcome {

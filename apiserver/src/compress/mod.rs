@@ -1,21 +1,19 @@
 //! Answers in gzip, for clients that take it: piece by piece and off the threads that serve connections, so that neither
 //! memory nor other requests pay for it.
 
-use std::io::Write;
+mod encoder;
 
 use axum::body::Body;
 use bytes::Bytes;
-use flate2::{Compression, write::GzEncoder};
 use futures::{Stream, StreamExt, stream};
 use http::{HeaderValue, Method, Response, header};
 use tokio::sync::mpsc;
 
+use self::encoder::Encoder;
 use crate::{call::Call, negotiate};
 
 /// Shorter answers go as they are, as kube-apiserver's do.
 const THRESHOLD: u64 = 128 << 10;
-/// Least effort: higher levels cost several times as much for a tenth less.
-const LEVEL: u32 = 1;
 /// How much is compressed in one go.
 const BATCH: usize = 256 << 10;
 /// Compressed batches that may wait for the connection.
@@ -69,7 +67,7 @@ async fn longer_than_threshold(body: Body, at_least: u64) -> Result<Pieces, Body
 
 /// Compresses batch after batch as the client takes them. A failure of the source, or a client that went away, ends it.
 async fn pump(mut pieces: impl Stream<Item = Piece> + Unpin, sender: mpsc::Sender<Piece>) {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::new(LEVEL));
+    let mut encoder = Encoder::new();
     loop {
         let batch = batch(&mut pieces).await;
         let last = batch.as_ref().map_or(true, Vec::is_empty);
@@ -80,8 +78,7 @@ async fn pump(mut pieces: impl Stream<Item = Piece> + Unpin, sender: mpsc::Sende
         let sent = match done {
             Ok((same, text)) => {
                 encoder = same;
-                // A compressor may keep a batch to itself.
-                text.is_empty() || sender.send(Ok(text)).await.is_ok()
+                sender.send(Ok(text)).await.is_ok()
             }
             Err(error) => {
                 let _ = sender.send(Err(error)).await;
@@ -94,20 +91,9 @@ async fn pump(mut pieces: impl Stream<Item = Piece> + Unpin, sender: mpsc::Sende
     }
 }
 
-type Encoder = GzEncoder<Vec<u8>>;
-
 /// Compresses a batch; gives the compressor back, and what it gave.
 async fn pack(mut encoder: Encoder, batch: Vec<Bytes>, last: bool) -> Result<(Encoder, Bytes), axum::Error> {
-    let work = move || {
-        for piece in &batch {
-            encoder.write_all(piece)?;
-        }
-        if last {
-            encoder.try_finish()?;
-        }
-        let text = std::mem::take(encoder.get_mut());
-        Ok::<_, std::io::Error>((encoder, Bytes::from(text)))
-    };
+    let work = move || encoder.add(&batch, last).map(|text| (encoder, text));
     tokio::task::spawn_blocking(work).await.map_err(axum::Error::new)?.map_err(axum::Error::new)
 }
 
