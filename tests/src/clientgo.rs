@@ -1,4 +1,5 @@
-//! The program of `tests/go/clientgo`: Kubernetes' own Go client, told line by line what to do.
+//! Go programs of ours around what others wrote, told line by line what to do: `tests/go/clientgo` with Kubernetes' own client,
+//! `tests/go/clients` with libraries built on it.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -16,40 +17,59 @@ use crate::binaries;
 /// Longer than the program itself waits for anything.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(120);
 
-/// A running `clientgo`. It ends when this is dropped.
+/// A running `clientgo` or `clients`. It ends when this is dropped.
 pub struct ClientGo {
+    name: &'static str,
     child: Child,
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
 }
 
 impl ClientGo {
-    /// Starts `clientgo <command> --kubeconfig=<file> <flags>`; it also holds each WatchList that it reads against a LIST, and ends
-    /// itself when they differ.
+    /// Starts `clientgo <command> --kubeconfig=<file> <flags>`.
     pub fn start(bed: &Bed, command: &str, kubeconfig: &Path, flags: &[&str]) -> Result<Self> {
-        let dir = bed.make_dir("clientgo")?;
-        let mut program = Command::new(binaries::find("clientgo")?);
-        program.arg(command).arg("--kubeconfig").arg(kubeconfig).args(flags);
-        program.env("KUBE_WATCHLIST_INCONSISTENCY_DETECTOR", "true");
+        Self::launch(bed, "clientgo", command, kubeconfig, flags)
+    }
+
+    /// Starts `clients <library> --kubeconfig=<file>`, which answers each step it is asked for.
+    pub fn library(bed: &Bed, library: &str, kubeconfig: &Path) -> Result<Self> {
+        Self::launch(bed, "clients", library, kubeconfig, &[])
+    }
+
+    /// Both also hold each WatchList that they read against a LIST, and end themselves when they differ.
+    fn launch(
+        bed: &Bed,
+        name: &'static str,
+        command: &str,
+        kubeconfig: &Path,
+        flags: &[&str],
+    ) -> Result<Self> {
+        let dir = bed.make_dir(name)?;
+        let mut program = Command::new(binaries::find(name)?);
+        program.arg(command).arg("--kubeconfig").arg(kubeconfig).args(flags).current_dir(&dir);
+        program.env("HOME", &dir).env("KUBE_WATCHLIST_INCONSISTENCY_DETECTOR", "true");
         program.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
-        program.stderr(std::fs::File::create(dir.join("clientgo.log"))?);
-        let mut child = program.spawn().context("failed to start clientgo")?;
+        program.stderr(std::fs::File::create(dir.join(format!("{name}.log")))?);
+        let mut child = program.spawn().with_context(|| format!("failed to start {name}"))?;
         let input = child.stdin.take().context("no input")?;
         let output = BufReader::new(child.stdout.take().context("no output")?).lines();
-        Ok(Self { child, input, output })
+        Ok(Self { name, child, input, output })
     }
 
     /// The next answer.
     ///
     /// Errors: when the program has ended, says nothing for two minutes, or says that something is wrong.
     pub async fn answer(&mut self) -> Result<Value> {
-        let line =
-            timeout(ANSWER_DEADLINE, self.output.next_line()).await.context("clientgo is silent")??;
+        let name = self.name;
+        let line = timeout(ANSWER_DEADLINE, self.output.next_line())
+            .await
+            .with_context(|| format!("{name} is silent"))??;
         let Some(line) = line else {
-            anyhow::bail!("clientgo ended with {} (see its log)", self.child.wait().await?)
+            anyhow::bail!("{name} ended with {} (see its log)", self.child.wait().await?)
         };
-        let answer: Value = serde_json::from_str(&line).context("clientgo answered no JSON")?;
-        ensure!(answer["ok"] == true, "clientgo: {}", answer["reason"].as_str().unwrap_or(&line));
+        let answer: Value =
+            serde_json::from_str(&line).with_context(|| format!("{name} answered no JSON"))?;
+        ensure!(answer["ok"] == true, "{name}: {}", answer["reason"].as_str().unwrap_or(&line));
         Ok(answer)
     }
 
