@@ -5,6 +5,7 @@
 //	clients manager   a controller of controller-runtime, which reconciles EtcdBackups
 //	clients flux      Flux's server-side apply manager
 //	clients argo      Argo CD's gitops-engine
+//	clients velero    Velero's discovery and clients, called as its backups and restores call them
 package main
 
 import (
@@ -28,10 +29,10 @@ const stepDeadline = 90 * time.Second
 
 func main() {
 	libraries := map[string]func(context.Context, *place) (map[string]step, error){
-		"runtime": newRuntime, "manager": newManager, "flux": newFlux, "argo": newArgo,
+		"runtime": newRuntime, "manager": newManager, "flux": newFlux, "argo": newArgo, "velero": newVelero,
 	}
 	if len(os.Args) < 2 || libraries[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: clients runtime|manager|flux|argo --kubeconfig=FILE")
+		fmt.Fprintln(os.Stderr, "usage: clients runtime|manager|flux|argo|velero --kubeconfig=FILE")
 		os.Exit(2)
 	}
 	if err := serve(libraries[os.Args[1]], os.Args[2:]); err != nil {

@@ -27,6 +27,8 @@ func newManager(ctx context.Context, at *place) (map[string]step, error) {
 		Metrics: server.Options{BindAddress: "0"},
 		// Two replicas of a controller agree by a Lease, which is not ours to serve; one replica needs none.
 		LeaderElection: false,
+		// Reads are answered from the informers, as they are for typed objects.
+		Client: client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 	})
 	if err != nil {
 		return nil, err
@@ -67,7 +69,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, r.client.Update(ctx, backup)
 	}
 	child := newShootState("of-"+backup.GetName(), 1)
-	made, err := controllerutil.CreateOrUpdate(ctx, r.client, child, func() error {
+	_, err := controllerutil.CreateOrUpdate(ctx, r.client, child, func() error {
 		if err := setCount(child, 1); err != nil {
 			return err
 		}
@@ -76,11 +78,11 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{}, r.record(ctx, backup, string(child.GetUID()), made)
+	return ctrl.Result{}, r.record(ctx, backup, string(child.GetUID()))
 }
 
 // record writes the status when it is another one.
-func (r *reconciler) record(ctx context.Context, backup *unstructured.Unstructured, uid string, _ controllerutil.OperationResult) error {
+func (r *reconciler) record(ctx context.Context, backup *unstructured.Unstructured, uid string) error {
 	before := backup.DeepCopy()
 	if err := unstructured.SetNestedField(backup.Object, uid, "status", "message"); err != nil {
 		return err

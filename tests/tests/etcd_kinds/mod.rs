@@ -4,4 +4,4 @@ mod deploy;
 mod group;
 mod kubectl;
 mod status;
-mod world;
+pub mod world;

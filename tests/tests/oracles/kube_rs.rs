@@ -5,8 +5,11 @@ use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use futures::{Stream, StreamExt};
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
+use kube::api::{
+    Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams, WatchEvent,
+    WatchParams,
+};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::PartialObjectMeta;
 use kube::discovery::{Discovery, Scope, verbs};
@@ -18,7 +21,7 @@ use repot_tests::wait::until;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::shootstate::world::{GROUP, VERSION, World, small};
+use crate::shootstate::world::{GROUP, VERSION, World, collection, small};
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -74,6 +77,7 @@ fn watchers_of_both_strategies_tell_the_same() {
     run(async |bed| {
         let world = World::garden(bed).await?;
         let api = shoot_states(&world).await?;
+        // Its lists and watches ask for metadata alone.
         let slim: Api<PartialObjectMeta<DynamicObject>> =
             Api::namespaced_with(connect(&world).await?, "default", &kind());
         for n in 0..5 {
@@ -94,6 +98,74 @@ fn watchers_of_both_strategies_tell_the_same() {
         }
         Ok(())
     });
+}
+
+/// One more than a page of its own choice holds.
+const MANY: usize = 501;
+
+#[test]
+fn watcher_reads_pages_and_takes_up_watches_that_ended() {
+    run(async |bed| {
+        let world = World::garden(bed).await?;
+        let api = shoot_states(&world).await?;
+        let create = async |n: usize| -> Result<DynamicObject> {
+            Ok(api.create(&PostParams::default(), &object(&format!("s-{n:03}"), &json!(n))?).await?)
+        };
+        let made = stream::iter(0..MANY).map(create).buffer_unordered(8).try_collect::<Vec<_>>().await?;
+        ensure!(made.len() == MANY, "{} were made", made.len());
+        let mut events = pin!(watcher(api.clone(), watcher::Config::default().timeout(1)));
+        let mut initial = 0;
+        loop {
+            match next(&mut events).await? {
+                Event::Init => {}
+                Event::InitApply(_) => initial += 1,
+                Event::InitDone => break,
+                other => bail!("{other:?} came before the list was done"),
+            }
+        }
+        ensure!(initial == MANY, "the list has {initial}");
+        for round in 0..2 {
+            let ended = ends(&api, &world).await?;
+            let label = json!({"metadata": {"labels": {"round": format!("{round}")}}});
+            let change =
+                async { Ok(api.patch("s-000", &PatchParams::default(), &Patch::Merge(label)).await?) };
+            // The watcher is asked for its next event all the while, so that it takes its watches up again.
+            let (event, patched) = tokio::join!(next(&mut events), async {
+                ended.await?;
+                change.await
+            });
+            let patched: Result<DynamicObject> = patched;
+            let version = patched?.metadata.resource_version;
+            match event? {
+                Event::Apply(object) => ensure!(object.metadata.resource_version == version, "{object:?}"),
+                other => bail!("after a watch had ended came {other:?}"),
+            }
+        }
+        Ok(())
+    });
+}
+
+async fn next<K>(events: &mut (impl Stream<Item = watcher::Result<Event<K>>> + Unpin)) -> Result<Event<K>> {
+    Ok(timeout(DEADLINE, events.next()).await.context("no event")?.context("no end")??)
+}
+
+/// A watch of two seconds beside that of the watcher, which has ended before this one does.
+async fn ends<'a>(
+    api: &'a Api<DynamicObject>,
+    world: &World,
+) -> Result<impl Future<Output = Result<()>> + use<'a>> {
+    let list = world.api.get(&collection("default")).await?.ok()?;
+    let version = list["metadata"]["resourceVersion"].as_str().context("a version")?.to_owned();
+    Ok(async move {
+        let mut watch = api.watch(&WatchParams::default().timeout(2), &version).await?.boxed();
+        while let Some(event) = timeout(DEADLINE, watch.next()).await.context("the watch does not end")? {
+            match event? {
+                WatchEvent::Bookmark(_) => {}
+                other => bail!("nothing changed, and {other:?} came"),
+            }
+        }
+        Ok(())
+    })
 }
 
 #[test]

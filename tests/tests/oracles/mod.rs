@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+mod clients;
 mod controllers;
 mod http2;
 mod informers;
