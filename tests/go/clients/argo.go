@@ -143,8 +143,7 @@ func (a *argo) diff(ctx context.Context) (answer, error) {
 	return a.diffBy(ctx, diff.WithStructuredMergeDiff(true), diff.WithGVKParser(a.cache.GetGVKParser()), diff.WithManager(argoManager))
 }
 
-// serverDiff is by a dry run of apply on the server, with what webhooks change. Without, the engine looks for owners of each field inside
-// a value, while the server owns opaque values as a whole, and takes every change in them for a webhook's.
+// serverDiff is by a dry run of apply on the server, without what webhooks change.
 func (a *argo) serverDiff(ctx context.Context) (answer, error) {
 	applier, cleanup, err := a.kubectl.ManageServerSideDiffDryRuns(a.at.config)
 	if err != nil {
@@ -152,7 +151,7 @@ func (a *argo) serverDiff(ctx context.Context) (answer, error) {
 	}
 	defer cleanup()
 	return a.diffBy(ctx, diff.WithServerSideDiff(true), diff.WithServerSideDryRunner(diff.NewK8sServerSideDryRunner(applier)),
-		diff.WithManager(argoManager), diff.WithGVKParser(a.cache.GetGVKParser()), diff.WithIgnoreMutationWebhook(false))
+		diff.WithManager(argoManager), diff.WithGVKParser(a.cache.GetGVKParser()))
 }
 
 func (a *argo) diffBy(ctx context.Context, options ...diff.Option) (answer, error) {

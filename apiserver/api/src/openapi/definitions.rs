@@ -143,8 +143,8 @@ impl Definitions {
             Shape::Choice(choices) => json!({"type": "string", "enum": choices}),
             Shape::Integer => json!({"type": "integer", "format": "int64"}),
             Shape::Boolean => json!({"type": "boolean"}),
-            // Without a type: anything, and owned as a whole.
-            Shape::Opaque => json!({"x-kubernetes-map-type": "atomic"}),
+            // Owned as a whole. Any value is taken, but clients that compare by the schema see the mark on objects only.
+            Shape::Opaque => json!({"type": "object", "x-kubernetes-map-type": "atomic"}),
         };
         if !schema.description.is_empty() {
             body["description"] = schema.description.into();
