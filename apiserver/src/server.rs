@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use parking_lot::RwLock;
 use repot_api::openapi::GroupVersion;
-use repot_storage::{ListRequest, Scope, Store};
+use repot_storage::{Keyring, ListRequest, Scope, Store};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -139,21 +139,22 @@ impl Server {
             documents: Documents::new(&groups),
             groups,
             resources: parts.resources,
-            store: parts.store,
             authenticator: parts.authenticator,
             authorizer: parts.authorizer,
             namespaces: parts.namespaces.clone(),
             admission: parts.admission.clone(),
             overload: Overload::new(parts.limits.readers, parts.limits.writers, parts.limits.memory),
             limits: parts.limits,
-            metrics: Metrics::new()?,
+            metrics: Metrics::new(parts.store.keyring().collectors())?,
             health: Health {
                 trust_loaded: parts.trust_loaded,
                 neighbours: parts.neighbours,
                 admission: parts.admission,
                 namespaces: parts.namespaces,
+                keyring: Arc::clone(parts.store.keyring()),
                 state: RwLock::default(),
             },
+            store: parts.store,
             watches_end: CancellationToken::new(),
             auditor: parts.auditor,
             requests: TaskTracker::new(),
@@ -261,6 +262,7 @@ pub(crate) struct Health {
     neighbours: Option<Neighbours>,
     admission: Admission,
     namespaces: Namespaces,
+    keyring: Arc<Keyring>,
     state: RwLock<HealthState>,
 }
 
@@ -286,6 +288,7 @@ impl Health {
         let state = self.state.read();
         match check {
             "etcd" | "etcd-readiness" => state.storage.clone(),
+            "kms-providers" => self.keyring.failing(),
             "shutdown" => state.stopping.then(|| "process is shutting down".to_owned()),
             "poststarthook/start-authentication-config" => {
                 let loaded = self.trust_loaded.as_ref().is_none_or(|loaded| *loaded.borrow());

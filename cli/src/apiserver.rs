@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
 use repot_apiserver::{
     admission::Admission,
@@ -22,16 +22,13 @@ use repot_apiserver::{
     tls::ServingFiles,
 };
 use repot_certs::{Authority, write_private};
-use repot_storage::{
-    Keyring, Store, StoreOptions,
-    backend::{Backend, embedded, etcd},
-};
 use time::OffsetDateTime;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     run,
     serving::{self, duration},
+    store,
 };
 
 /// Serve ShootState behind a kube-apiserver, as an aggregated API.
@@ -110,28 +107,6 @@ pub struct Flags {
     #[arg(long, value_delimiter = ',', default_value = "x-remote-extra-", value_name = "PREFIXES")]
     requestheader_extra_headers_prefix: Vec<String>,
 
-    /// Where objects rest: `embedded:DIR` or `etcd`
-    #[arg(long, default_value = "etcd", value_name = "STORAGE", value_parser = storage)]
-    storage: Storage,
-    /// EncryptionConfiguration with the keys that wrap the objects' data keys
-    #[arg(long, required = true, value_name = "FILE")]
-    encryption_provider_config: PathBuf,
-    /// URLs of etcd, with --storage=etcd
-    #[arg(long, value_delimiter = ',', value_name = "URLS")]
-    etcd_servers: Vec<String>,
-    /// Authorities of etcd's certificates, PEM
-    #[arg(long, value_name = "FILE")]
-    etcd_cafile: Option<PathBuf>,
-    /// Client certificate for etcd, PEM
-    #[arg(long, requires = "etcd_keyfile", value_name = "FILE")]
-    etcd_certfile: Option<PathBuf>,
-    /// Key of the client certificate for etcd, PEM
-    #[arg(long, requires = "etcd_certfile", value_name = "FILE")]
-    etcd_keyfile: Option<PathBuf>,
-    /// Prefix of all keys in etcd
-    #[arg(long, default_value = "/repot", value_name = "PREFIX")]
-    etcd_prefix: String,
-
     /// Kinds of which cluster to serve: ShootState on a garden; HostedEtcd, EtcdBackup, EtcdRestore and EtcdMigration on a seed
     #[arg(long, default_value = "garden", value_name = "WHERE")]
     serve: Serve,
@@ -161,6 +136,8 @@ pub struct Flags {
     request_timeout: Duration,
 
     #[command(flatten)]
+    store: store::StoreFlags,
+    #[command(flatten)]
     serving: serving::ServingFlags,
     #[command(flatten)]
     audit: serving::AuditFlags,
@@ -181,20 +158,6 @@ impl From<Serve> for registry::Serve {
             Serve::Seed => Self::Seed,
             Serve::All => Self::All,
         }
-    }
-}
-
-#[derive(Clone, Debug)]
-enum Storage {
-    Embedded(PathBuf),
-    Etcd,
-}
-
-fn storage(text: &str) -> Result<Storage, String> {
-    match text.split_once(':') {
-        None if text == "etcd" => Ok(Storage::Etcd),
-        Some(("embedded", dir)) if !dir.is_empty() => Ok(Storage::Embedded(dir.into())),
-        _ => Err("must be `etcd` or `embedded:DIR`".to_owned()),
     }
 }
 
@@ -220,9 +183,9 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
     let listener = listen::bind(address).await.with_context(|| format!("failed to listen on {address}"))?;
     let tls = flags.serving.tls(serving_files(&flags)?)?;
     let auditor = flags.audit.auditor()?;
-    let store = open_store(&flags).await?;
     // What is followed is followed to the end: requests are answered for a while after the signal.
     let end = CancellationToken::new();
+    let store = flags.store.open(&end).await?;
     let (authenticator, trust_loaded) = authenticator(&flags, &end).await?;
     let authorization = delegation::client(flags.authorization_kubeconfig.as_deref()).await?;
     let core = flags.kubeconfig.as_deref().or(flags.authorization_kubeconfig.as_deref());
@@ -298,23 +261,6 @@ fn serving_files(flags: &Flags) -> anyhow::Result<ServingFiles> {
     Ok(files)
 }
 
-async fn open_store(flags: &Flags) -> anyhow::Result<Store> {
-    let keyring =
-        Keyring::from_file(&flags.encryption_provider_config).context("--encryption-provider-config")?;
-    let backend: Arc<dyn Backend> = match &flags.storage {
-        Storage::Embedded(dir) => {
-            let opened = embedded::Embedded::open(dir, embedded::Options::default()).await;
-            Arc::new(opened.context("failed to open the embedded store")?)
-        }
-        Storage::Etcd if flags.etcd_servers.is_empty() => bail!("--storage=etcd needs --etcd-servers"),
-        Storage::Etcd => {
-            Arc::new(etcd::Etcd::connect(etcd_options(flags)?).await.context("failed to use etcd")?)
-        }
-    };
-    let options = StoreOptions::default();
-    Store::open(backend, Arc::new(keyring), options).await.context("failed to open the store")
-}
-
 async fn authenticator(
     flags: &Flags,
     end: &CancellationToken,
@@ -353,16 +299,4 @@ fn front_proxy(flags: &Flags, roots: Roots) -> FrontProxy {
         group_headers: flags.requestheader_group_headers.clone(),
         extra_prefixes: flags.requestheader_extra_headers_prefix.clone(),
     }
-}
-
-fn etcd_options(flags: &Flags) -> anyhow::Result<etcd::Options> {
-    let mut options = etcd::Options::new(flags.etcd_servers.clone(), flags.etcd_prefix.clone());
-    options.tls.ca_file.clone_from(&flags.etcd_cafile);
-    if let (Some(certificate), Some(key)) = (&flags.etcd_certfile, &flags.etcd_keyfile) {
-        options.tls.client = Some(etcd::ClientFiles { certificate: certificate.clone(), key: key.clone() });
-    }
-    if !flags.etcd_prefix.starts_with('/') {
-        bail!("--etcd-prefix must start with \"/\", got {:?}", flags.etcd_prefix);
-    }
-    Ok(options)
 }

@@ -18,8 +18,10 @@ use repot_certs::{Authority, write_private};
 use repot_storage::{
     Keyring, Store, StoreOptions,
     backend::embedded::{Embedded, Options},
+    keyring::Follow,
 };
 use time::OffsetDateTime;
+use tokio_util::sync::CancellationToken;
 
 use crate::{kubeconfig, run};
 
@@ -52,7 +54,10 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
     let stop = run::stop_on_signals()?;
     let dir = &flags.data_dir;
     make_private_dir(dir)?;
-    let store = open_store(dir).await?;
+    // Keys are followed to the end: requests are answered for a while after the signal.
+    let end = CancellationToken::new();
+    let _end = end.clone().drop_guard();
+    let store = open_store(dir, end).await?;
     let listener = listen::bind((Ipv4Addr::LOCALHOST, flags.port).into()).await.with_context(|| {
         format!("failed to listen on 127.0.0.1:{}; choose another with --port", flags.port)
     })?;
@@ -85,16 +90,22 @@ fn make_private_dir(dir: &PathBuf) -> anyhow::Result<()> {
     made.with_context(|| format!("failed to make the data directory {}", dir.display()))
 }
 
-async fn open_store(dir: &std::path::Path) -> anyhow::Result<Store> {
+async fn open_store(dir: &std::path::Path, end: CancellationToken) -> anyhow::Result<Store> {
     let keys = dir.join("encryption.yaml");
     if Keyring::ensure_file(&keys).context("failed to make an encryption key")? {
         tracing::info!(file = %keys.display(), "encryption key made; without it the objects cannot be read again");
     }
-    let keyring = Keyring::from_file(&keys).context("failed to read the encryption key")?;
+    let follow = Follow {
+        path: keys,
+        reload: false,
+        server: crate::store::server(),
+        second: std::time::Duration::from_secs(1),
+    };
+    let keyring = Keyring::follow(follow, end).await.context("failed to read the encryption key")?;
     let backend =
         Embedded::open(dir.join("store"), Options::default()).await.context("failed to open the store")?;
     let options = StoreOptions::default();
-    Store::open(Arc::new(backend), Arc::new(keyring), options).await.context("failed to open the store")
+    Store::open(Arc::new(backend), keyring, options).await.context("failed to open the store")
 }
 
 /// Certificates: the authority is kept, leaves are made anew at each start.

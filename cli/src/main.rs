@@ -6,6 +6,8 @@ mod kubeconfig;
 mod logging;
 mod run;
 mod serving;
+mod storage;
+mod store;
 
 use std::process::ExitCode;
 
@@ -25,6 +27,7 @@ struct Cli {
 enum Role {
     Dev(dev::Flags),
     Apiserver(Box<apiserver::Flags>),
+    Storage(storage::Flags),
 }
 
 fn main() -> ExitCode {
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
         match cli.role {
             Role::Dev(flags) => dev::run(flags).await,
             Role::Apiserver(flags) => apiserver::run(*flags).await,
+            Role::Storage(flags) => storage::run(flags).await,
         }
     });
     match result {

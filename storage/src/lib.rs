@@ -23,6 +23,6 @@ pub mod store;
 pub use error::{Error, Result};
 pub use keyring::Keyring;
 pub use store::{
-    CollectReport, Store, StoreOptions,
+    CollectReport, KeyUse, Rewritten, Store, StoreOptions,
     types::{Draft, Event, Key, List, ListRequest, Object, ResourceVersion, Scope, Segmented, WatchItem},
 };

@@ -48,8 +48,13 @@ impl ClientGo {
         let mut program = Command::new(binaries::find(name)?);
         program.arg(command).arg("--kubeconfig").arg(kubeconfig).args(flags).current_dir(&dir);
         program.env("HOME", &dir).env("KUBE_WATCHLIST_INCONSISTENCY_DETECTOR", "true");
+        Self::speak_with(name, program, &dir.join(format!("{name}.log")))
+    }
+
+    /// Starts another program that is told line by line what to do; what it says besides goes to a log.
+    pub fn speak_with(name: &'static str, mut program: Command, log: &Path) -> Result<Self> {
         program.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
-        program.stderr(std::fs::File::create(dir.join(format!("{name}.log")))?);
+        program.stderr(std::fs::File::create(log)?);
         let mut child = program.spawn().with_context(|| format!("failed to start {name}"))?;
         let input = child.stdin.take().context("no input")?;
         let output = BufReader::new(child.stdout.take().context("no output")?).lines();

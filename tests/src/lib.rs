@@ -16,6 +16,7 @@
 //! | [`webhook`] | an admission webhook that records and answers |
 //! | [`states`] | ShootStates as Gardener makes them, of any size |
 //! | [`http`], [`access`], [`kubectl`], [`clientgo`] | calls, as anybody |
+//! | [`encryption`] | Kubernetes' own side of encryption at rest |
 //! | [`process`], [`tool`], [`binaries`], [`port`], [`pki`], [`wait`] | what the others stand on |
 
 pub mod access;
@@ -23,6 +24,7 @@ pub mod aggregate;
 pub mod bed;
 pub mod binaries;
 pub mod clientgo;
+pub mod encryption;
 pub mod etcd;
 pub mod garden;
 pub mod http;

@@ -2,6 +2,7 @@
 
 mod admission;
 mod conformance;
+mod encryption;
 mod etcd_kinds;
 mod house;
 mod http;

@@ -14,6 +14,7 @@ const READY: &[&str] = &[
     "log",
     "etcd",
     "etcd-readiness",
+    "kms-providers",
     "informer-sync",
     "poststarthook/start-authentication-config",
     "shootstate-group",

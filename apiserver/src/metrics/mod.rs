@@ -67,11 +67,11 @@ fn gauges(name: &str, help: &str, labels: &[&str]) -> prometheus::Result<IntGaug
 }
 
 impl Metrics {
-    /// Zeroes.
+    /// Zeroes, and what others count.
     ///
     /// # Errors
     /// When two metrics have one name.
-    pub fn new() -> prometheus::Result<Self> {
+    pub fn new(others: Vec<Box<dyn Collector>>) -> prometheus::Result<Self> {
         let kind = ["group", "version", "resource"];
         let registry = Registry::new();
         let metrics = Self {
@@ -128,7 +128,7 @@ impl Metrics {
             )?,
             process: Process::new()?,
         };
-        for collector in metrics.collectors().into_iter().chain(shared::all()) {
+        for collector in metrics.collectors().into_iter().chain(shared::all()).chain(others) {
             metrics.registry.register(collector)?;
         }
         Ok(metrics)

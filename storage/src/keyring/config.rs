@@ -1,21 +1,44 @@
 //! `EncryptionConfiguration` of `apiserver.config.k8s.io/v1`, read strictly: a field that is not understood is a mistake.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, path::PathBuf, sync::Arc, time::Duration};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use zeroize::Zeroizing;
 
 use super::{
-    Entry, Error, Pattern, Provider,
+    Error,
+    kms::Kms,
+    local::{AesCbc, AesGcm, SecretBox},
+    metrics::Metrics,
     node::{self, At},
-    provider::Named,
+    provider::{Keys, Named, Provider},
+    resource::Pattern,
+    ring::{Entry, Services},
 };
 
 const API_VERSION: &str = "apiserver.config.k8s.io/v1";
 const KIND: &str = "EncryptionConfiguration";
 
-/// Reads a configuration.
-pub(super) fn parse(text: &str) -> Result<Vec<Entry>, Error> {
+/// How long a service may take for an answer, unless the configuration says otherwise.
+const KMS_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Bytes of a name that is written with every object.
+const MAX_NAME: usize = 4096;
+
+/// What is found in a configuration besides its entries.
+struct Found<'a> {
+    second: Duration,
+    metrics: &'a Arc<Metrics>,
+    services: Services,
+    names: HashSet<String>,
+}
+
+/// Reads a configuration: its entries, and the services in them. A `second` is how long these take for one.
+pub(super) fn parse(
+    text: &str,
+    second: Duration,
+    metrics: &Arc<Metrics>,
+) -> Result<(Vec<Entry>, Services), Error> {
     let tree = node::parse(text)?;
     let mut fields = At::root(&tree).fields()?;
     expect(&fields.take("apiVersion")?, API_VERSION)?;
@@ -23,18 +46,19 @@ pub(super) fn parse(text: &str) -> Result<Vec<Entry>, Error> {
     let resources = fields.take("resources")?;
     fields.done("apiVersion, kind, resources")?;
     let mut entries: Vec<Entry> = Vec::new();
+    let mut found = Found { second, metrics, services: Services::default(), names: HashSet::new() };
     for at in resources.list()? {
-        let entry = entry(&at, &entries)?;
+        let entry = entry(&at, &entries, &mut found)?;
         entries.push(entry);
     }
-    Ok(entries)
+    Ok((entries, found.services))
 }
 
 fn expect(at: &At<'_>, wanted: &str) -> Result<(), Error> {
     if at.text()? == wanted { Ok(()) } else { Err(at.error(format!("must be {wanted}"))) }
 }
 
-fn entry(at: &At<'_>, earlier: &[Entry]) -> Result<Entry, Error> {
+fn entry(at: &At<'_>, earlier: &[Entry], found: &mut Found<'_>) -> Result<Entry, Error> {
     let mut fields = at.fields()?;
     let resources = fields.take("resources")?;
     let providers = fields.take("providers")?;
@@ -45,52 +69,51 @@ fn entry(at: &At<'_>, earlier: &[Entry]) -> Result<Entry, Error> {
         check_overlap(&at, &pattern, &patterns, earlier)?;
         patterns.push(pattern);
     }
-    let providers = providers.list()?.iter().map(provider).collect::<Result<_, _>>()?;
+    let providers = providers.list()?.iter().map(|at| provider(at, found)).collect::<Result<_, _>>()?;
     Ok(Entry { patterns, providers })
 }
 
-/// Two patterns for one resource make it hard to see which keys are used: refused, as kube-apiserver does.
+/// What is hidden by a wildcard is refused, as kube-apiserver does. A resource that is named twice, by two entries, has the
+/// providers of both, in order.
 fn check_overlap(at: &At<'_>, new: &Pattern, same: &[Pattern], earlier: &[Entry]) -> Result<(), Error> {
     if same.iter().any(|own| own.masks(new) || new.masks(own)) {
         return Err(at.error("overlaps with another resource of this list; remove one of them"));
     }
-    if earlier.iter().flat_map(|entry| &entry.patterns).any(|own| own.masks(new)) {
+    if earlier.iter().flat_map(|entry| &entry.patterns).any(|own| own.is_wild() && own.masks(new)) {
         return Err(at.error("has no effect, an earlier entry covers it; move this entry up or remove it"));
     }
     Ok(())
 }
 
-fn provider(at: &At<'_>) -> Result<Provider, Error> {
+fn provider(at: &At<'_>, found: &mut Found<'_>) -> Result<Provider, Error> {
     let mut fields = at.fields()?;
     let names: Vec<&str> = fields.names().collect();
     let [name] = names[..] else {
         return Err(at.error("must name exactly one provider; start a new list element for each"));
     };
     let settings = fields.take(name)?;
+    const AES: &str = "16, 24 or 32 bytes";
     match name {
-        "aesgcm" => Ok(Provider::AesGcm(keys(
-            &settings,
-            "16, 24 or 32 bytes",
-            Named::<aws_lc_rs::aead::LessSafeKey>::aesgcm,
-        )?)),
-        "secretbox" => Ok(Provider::SecretBox(keys(
-            &settings,
-            "32 bytes",
-            Named::<crypto_secretbox::XSalsa20Poly1305>::secretbox,
-        )?)),
+        "aesgcm" => Ok(Provider::AesGcm(keys(&settings, name, AES, AesGcm::new)?)),
+        "secretbox" => Ok(Provider::SecretBox(keys(&settings, name, "32 bytes", SecretBox::new)?)),
+        "aescbc" => Ok(Provider::AesCbc(keys(&settings, name, AES, AesCbc::new)?)),
+        "kms" => Ok(Provider::Kms(kms(&settings, found)?)),
+        // Not by a forgotten word: this one means that keys rest in clear.
+        "identity" if settings.is_nothing() => Err(settings.error("is empty; write identity: {}")),
         "identity" => settings.fields()?.done("none").map(|()| Provider::Identity),
-        "kms" | "aescbc" => Err(settings.error("is not supported yet; use aesgcm or secretbox")),
-        other => Err(
-            at.error(format!("unknown provider {}; known: aesgcm, secretbox, identity", node::shown(other)))
-        ),
+        other => {
+            let known = "aesgcm, secretbox, aescbc, kms, identity";
+            Err(at.error(format!("unknown provider {}; known: {known}", node::shown(other))))
+        }
     }
 }
 
 fn keys<K>(
     at: &At<'_>,
+    kind: &str,
     sizes: &str,
-    make: impl Fn(&str, &[u8]) -> Option<Named<K>>,
-) -> Result<Vec<Named<K>>, Error> {
+    make: impl Fn(&[u8]) -> Option<K>,
+) -> Result<Keys<K>, Error> {
     let mut fields = at.fields()?;
     let keys = fields.take("keys")?;
     fields.done("keys")?;
@@ -105,18 +128,101 @@ fn keys<K>(
         let bytes = STANDARD.decode(secret.text()?).map(Zeroizing::new);
         let bytes = bytes.map_err(|_| secret.error("must be base64 (the standard alphabet, padded)"))?;
         let wrong_size = || secret.error(format!("must decode to {sizes}, has {}", bytes.len()));
-        result.push(make(name.text()?, &bytes).ok_or_else(wrong_size)?);
+        result.push(Named::new(kind, name.text()?, make(&bytes).ok_or_else(wrong_size)?));
     }
-    Ok(result)
+    Ok(Keys(result))
 }
 
 fn check_name<'a>(at: &At<'a>, seen: &mut HashSet<&'a str>) -> Result<(), Error> {
     let name = at.text()?;
-    if name.is_empty() || name.contains(':') {
-        return Err(at.error("must not be empty or have a colon: it is part of a prefix that ends with one"));
-    }
+    check_prefix_part(at, name)?;
     if !seen.insert(name) {
         return Err(at.error("is the name of an earlier key too; keys are found by name"));
     }
     Ok(())
+}
+
+/// A name that is written before whatever is wrapped.
+fn check_prefix_part(at: &At<'_>, name: &str) -> Result<(), Error> {
+    if name.is_empty() || name.contains(':') {
+        return Err(at.error("must not be empty or have a colon: it is part of a prefix that ends with one"));
+    }
+    if name.len() > MAX_NAME {
+        return Err(at.error(format!("has more than {MAX_NAME} bytes: it is written with every object")));
+    }
+    Ok(())
+}
+
+fn kms(at: &At<'_>, found: &mut Found<'_>) -> Result<Arc<Kms>, Error> {
+    let mut fields = at.fields()?;
+    let version = fields.maybe("apiVersion");
+    // Version 1 is what a configuration without one means.
+    match version.as_ref().map_or(Ok("v1"), At::text)? {
+        "v2" => {}
+        "v1" => {
+            let at = version.as_ref().unwrap_or(at);
+            return Err(at.error("version 1 of the protocol is not supported; use apiVersion: v2"));
+        }
+        _ => return Err(at.error("apiVersion must be v2")),
+    }
+    if let Some(size) = fields.maybe("cachesize") {
+        return Err(size.error("is not a setting of apiVersion v2"));
+    }
+    let (name, endpoint, timeout) = (fields.take("name")?, fields.take("endpoint")?, fields.maybe("timeout"));
+    fields.done("apiVersion, name, endpoint, timeout")?;
+    check_prefix_part(&name, name.text()?)?;
+    if !found.names.insert(name.text()?.to_owned()) {
+        return Err(name.error("is the name of an earlier kms provider too; names must be unique"));
+    }
+    let socket = socket(&endpoint)?;
+    let timeout = timeout.map_or(Ok(KMS_TIMEOUT), |at| {
+        let read = duration(at.text()?).filter(|timeout| !timeout.is_zero());
+        read.ok_or_else(|| at.error("must be a duration longer than nothing, such as 3s"))
+    })?;
+    let kms = Arc::new(Kms::new(name.text()?, socket, timeout, found.second, found.metrics));
+    found.services.add(Arc::clone(&kms), timeout);
+    Ok(kms)
+}
+
+/// `unix:///run/kms.sock` is a file, `unix:///@kms` a name of Linux that is no file.
+fn socket(at: &At<'_>) -> Result<PathBuf, Error> {
+    let wrong = || at.error("must be unix:// and the absolute path of a socket");
+    let path = at.text()?.strip_prefix("unix://").filter(|path| path.starts_with('/')).ok_or_else(wrong)?;
+    if path.len() == 1 || path.contains(['?', '#', '%', '\0']) {
+        return Err(wrong());
+    }
+    Ok(path.strip_prefix('/').filter(|name| name.starts_with('@')).unwrap_or(path).into())
+}
+
+/// A duration as Go writes it, such as `3s` or `1m30.5s`.
+fn duration(text: &str) -> Option<Duration> {
+    const UNITS: [(&str, f64); 7] =
+        [("ns", 1e-9), ("us", 1e-6), ("\u{b5}s", 1e-6), ("ms", 1e-3), ("h", 3600.0), ("m", 60.0), ("s", 1.0)];
+    let (mut rest, mut seconds) = (text, 0.0);
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let number: f64 = rest[..digits].parse().ok()?;
+        let (unit, factor) = UNITS.into_iter().find(|(unit, _)| rest[digits..].starts_with(unit))?;
+        seconds += number * factor;
+        rest = &rest[digits + unit.len()..];
+    }
+    (!text.is_empty()).then(|| Duration::try_from_secs_f64(seconds).ok()).flatten()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_durations_as_go_does() {
+        for (text, millis) in
+            [("3s", 3000), ("1m30.5s", 90_500), ("100ms", 100), (".5s", 500), ("1h", 3_600_000)]
+        {
+            assert_eq!(duration(text), Some(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["", "3", "s", "3 s", "-3s", "3x", "1.2.3s"] {
+            assert_eq!(duration(text), None, "{text}");
+        }
+    }
 }

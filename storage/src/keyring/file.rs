@@ -7,6 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use aws_lc_rs::digest;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use zeroize::Zeroizing;
 
@@ -21,6 +22,13 @@ pub(super) fn read(path: &Path) -> Result<Zeroizing<String>, Error> {
         tracing::warn!(path = %path.display(), "encryption configuration can be read by others; set its mode to 0600");
     }
     std::fs::read_to_string(path).map(Zeroizing::new).map_err(failed)
+}
+
+/// A hash of what is in a file, to see that it changed without keeping its keys.
+pub(super) fn hash(text: &str) -> String {
+    let hash = digest::digest(&digest::SHA256, text.as_bytes());
+    let hex: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{hex}")
 }
 
 /// Makes the file if there is none. It appears whole or not at all: two starts at once, or a crash in between, must not

@@ -3,24 +3,38 @@
 //! This module may not keep, show or log key material: errors name fields and files, never what is in them.
 //!
 //! A data key is wrapped by the first key of the first provider of the first entry that covers the resource. All keys of
-//! that entry are tried for reading, found by the prefix that kube-apiserver writes too: `k8s:enc:<provider>:v1:<key name>:`.
-//! A key is rotated as there: add the new key second everywhere, move it first everywhere, write all objects again (those
-//! with [`Object::stale`](crate::Object::stale)), remove the old key. Writing an object again rewraps its data key; chunks stay.
+//! that entry are tried for reading, found by the prefix that kube-apiserver writes too: `k8s:enc:<provider>:v1:<key name>:`,
+//! and `k8s:enc:kms:v2:<provider name>:` for services. A key is rotated as there: add the new key second everywhere, move it
+//! first everywhere, write all objects again (those with [`Object::stale`](crate::Object::stale)), remove the old key. Writing
+//! an object again rewraps its data key; chunks stay.
+//!
+//! Where to look: `config` reads, `ring` is one configuration in use, `provider` its ways to wrap, `local` and `kms` those that
+//! do the work, `follow` how another configuration takes the place of the one in use.
 
-use std::{fmt, path::Path};
+use std::{fmt, path::Path, sync::Arc, time::Duration};
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
+use tokio::sync::watch;
 
 use crate::{Key, seal::DataKey};
 
 mod config;
 mod file;
+mod follow;
+mod kms;
+mod label;
+mod local;
+mod metrics;
 mod node;
 mod provider;
 mod resource;
+mod ring;
 
-use provider::{Provider, Tried};
-use resource::Pattern;
+pub use follow::Follow;
+pub(crate) use label::label;
+use metrics::Metrics;
+use ring::Ring;
 
 /// Why an encryption configuration cannot be used, or a data key cannot be wrapped or unwrapped. Holds no key material.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,17 +67,25 @@ pub enum Error {
     /// The cipher refused to wrap.
     #[error("the cipher refused to wrap a data key")]
     Cipher,
+    /// A key management service does not do its work; a later try may succeed.
+    #[error("kms provider {provider} is unavailable: {why}")]
+    Unavailable {
+        /// Its name in the configuration.
+        provider: String,
+        /// What it said.
+        why: String,
+    },
+    /// A configuration was not taken into use, because a service of it is not well.
+    #[error("a service of the new encryption configuration is not well: {0}")]
+    NotWell(String),
 }
 
-/// The keys of an `EncryptionConfiguration`.
+/// The keys of an `EncryptionConfiguration`, or of another one that took its place meanwhile.
 pub struct Keyring {
-    entries: Vec<Entry>,
-}
-
-/// Some resources and how their data keys are wrapped.
-struct Entry {
-    patterns: Vec<Pattern>,
-    providers: Vec<Provider>,
+    ring: ArcSwap<Ring>,
+    /// Counts configurations.
+    replaced: watch::Sender<u64>,
+    metrics: Arc<Metrics>,
 }
 
 /// A data key that was unwrapped.
@@ -75,7 +97,12 @@ pub(crate) struct Unwrapped {
 }
 
 impl Keyring {
-    /// Reads a file in the format of `EncryptionConfiguration` (`apiserver.config.k8s.io/v1`), YAML or JSON.
+    fn new(ring: Ring, metrics: Arc<Metrics>) -> Self {
+        Self { ring: ArcSwap::from_pointee(ring), replaced: watch::Sender::new(0), metrics }
+    }
+
+    /// Reads a file in the format of `EncryptionConfiguration` (`apiserver.config.k8s.io/v1`), YAML or JSON. Nothing is
+    /// followed: for a configuration with services there is [`Keyring::follow`].
     ///
     /// # Errors
     /// [`Error::File`] and [`Error::Config`].
@@ -83,12 +110,13 @@ impl Keyring {
         Self::parse(&file::read(path)?)
     }
 
-    /// Reads an `EncryptionConfiguration` from YAML or JSON.
+    /// As [`Keyring::from_file`], from text.
     ///
     /// # Errors
     /// [`Error::Config`] says which field is wrong and what to write instead.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        Ok(Self { entries: config::parse(text)? })
+        let metrics = follow::metrics("")?;
+        Ok(Self::new(Ring::parse(text, Duration::from_secs(1), &metrics)?, metrics))
     }
 
     /// Makes a file (mode 0600) with one random 32-byte aesgcm key for all resources, unless there is a file already,
@@ -100,38 +128,46 @@ impl Keyring {
         file::ensure(path)
     }
 
+    /// Why a key management service is not well, if one is not; as of when it was last asked.
+    pub fn failing(&self) -> Option<String> {
+        self.ring.load().failing()
+    }
+
+    /// What is counted about keys, for a registry.
+    pub fn collectors(&self) -> Vec<Box<dyn prometheus::core::Collector>> {
+        self.metrics.collectors()
+    }
+
+    /// Changes whenever another configuration is in use.
+    pub(crate) fn replaced(&self) -> watch::Receiver<u64> {
+        self.replaced.subscribe()
+    }
+
+    fn replace(&self, ring: Ring) {
+        self.ring.store(Arc::new(ring));
+        self.replaced.send_modify(|count| *count += 1);
+    }
+
     /// Wraps a data key for the object at `path`. Async because a provider may ask a service.
     pub(crate) async fn wrap(&self, object: &Key, path: &[u8], key: &DataKey) -> Result<Bytes, Error> {
-        let provider = self.providers(object)?.first().ok_or(Error::Cipher)?;
-        provider.wrap(path, key).await
+        self.ring.load_full().wrap(object, path, key).await
     }
 
     /// Unwraps the data key of the object at `path`.
     pub(crate) async fn unwrap(&self, object: &Key, path: &[u8], wrapped: &[u8]) -> Result<Unwrapped, Error> {
-        let mut result = Err(Error::NoKey);
-        for (index, provider) in self.providers(object)?.iter().enumerate() {
-            match provider.unwrap(path, wrapped).await {
-                Tried::Opened { key, first } => return Ok(Unwrapped { key, stale: index > 0 || !first }),
-                Tried::Refused => result = Err(Error::Altered),
-                Tried::NotMine => {}
-            }
-        }
-        result
+        self.ring.load_full().unwrap(object, path, wrapped).await
     }
 
-    fn providers(&self, object: &Key) -> Result<&[Provider], Error> {
-        let covers =
-            |entry: &&Entry| entry.patterns.iter().any(|p| p.covers(&object.group, &object.resource));
-        let entry = self.entries.iter().find(covers);
-        entry
-            .map(|entry| entry.providers.as_slice())
-            .ok_or_else(|| Error::Uncovered(format!("{}.{}", object.resource, object.group)))
+    /// Whether an object that is written now may keep its data key as it is wrapped: not where another key wraps by now, which
+    /// may have happened since the object was read.
+    pub(crate) fn keeps(&self, object: &Key, wrapped: &[u8]) -> Result<bool, Error> {
+        self.ring.load().keeps(object, wrapped)
     }
 }
 
 impl fmt::Debug for Keyring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keyring").field("entries", &self.entries.len()).finish_non_exhaustive()
+        f.debug_struct("Keyring").field("entries", &self.ring.load().len()).finish_non_exhaustive()
     }
 }
 

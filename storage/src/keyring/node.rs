@@ -59,6 +59,11 @@ impl<'a> At<'a> {
         Error::Config { at: at.into(), what: what.into() }
     }
 
+    /// Whether nothing stands here, as after `name:`.
+    pub(super) fn is_nothing(&self) -> bool {
+        matches!(self.node, Node::Nothing)
+    }
+
     /// The node as text.
     pub(super) fn text(&self) -> Result<&'a str, Error> {
         match self.node {
@@ -83,7 +88,7 @@ impl<'a> At<'a> {
     pub(super) fn fields(&self) -> Result<Fields<'a>, Error> {
         let entries = match self.node {
             Node::Map(entries) => entries.iter().map(|(name, node)| (name.as_str(), node)).collect(),
-            Node::Nothing => Vec::new(), // `identity:` means `identity: {}`
+            Node::Nothing => Vec::new(),
             Node::Other | Node::Text(_) | Node::List(_) => return Err(self.error("must be a map")),
         };
         Ok(Fields { path: self.path.clone(), entries })
@@ -99,6 +104,14 @@ impl<'a> Fields<'a> {
             Some(index) => Ok(At { node: self.entries.swap_remove(index).1, path }),
             None => Err(Error::Config { at: path, what: "is missing".into() }),
         }
+    }
+
+    /// Takes a field that may be there; one with nothing in it is not.
+    pub(super) fn maybe(&mut self, name: &str) -> Option<At<'a>> {
+        let path = if self.path.is_empty() { name.into() } else { format!("{}.{name}", self.path) };
+        let index = self.entries.iter().position(|(own, _)| *own == name)?;
+        let node = self.entries.swap_remove(index).1;
+        (!matches!(node, Node::Nothing)).then_some(At { node, path })
     }
 
     /// The names that are left.

@@ -1,26 +1,35 @@
-//! Ways to wrap a data key. A new one is a variant here and an arm in `config`.
+//! The providers of an entry. A new one is a variant here and an arm in `config`.
 
-use aws_lc_rs::aead::{AES_128_GCM, AES_192_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use std::sync::Arc;
+
 use bytes::Bytes;
-use crypto_secretbox::{AeadInPlace, KeyInit, XSalsa20Poly1305};
-use zeroize::Zeroizing;
 
-use super::Error;
-use crate::seal::{self, DataKey};
+use super::{
+    Error,
+    kms::Kms,
+    local::{AesCbc, AesGcm, SecretBox, Wrap},
+};
+use crate::seal::DataKey;
 
-const ANY: &[u8] = b"k8s:enc:";
-const AESGCM_NONCE: usize = 12;
-const SECRETBOX_NONCE: usize = 24;
+/// What every prefix of a provider begins with.
+pub(super) const ANY: &[u8] = b"k8s:enc:";
 
 /// A way to wrap a data key.
 pub(super) enum Provider {
-    /// AES-GCM bound to the path of the object. Nonces are random: change the key before some 2^32 objects are created.
-    AesGcm(Vec<Named<LessSafeKey>>),
-    /// XSalsa20 and Poly1305. Not bound to the path; the record is, so a moved one does not open either.
-    SecretBox(Vec<Named<XSalsa20Poly1305>>),
+    /// AES-GCM. Nonces are random: change the key before some 2^32 objects are created.
+    AesGcm(Keys<AesGcm>),
+    /// XSalsa20 and Poly1305.
+    SecretBox(Keys<SecretBox>),
+    /// AES-CBC, for those who have it from former days.
+    AesCbc(Keys<AesCbc>),
+    /// A key management service.
+    Kms(Arc<Kms>),
     /// No wrapping.
     Identity,
 }
+
+/// Keys of one provider; the first one wraps. There is at least one.
+pub(super) struct Keys<K>(pub Vec<Named<K>>);
 
 /// A key and the prefix that is written before what it wraps.
 pub(super) struct Named<K> {
@@ -30,8 +39,8 @@ pub(super) struct Named<K> {
 
 /// What came of the try to unwrap.
 pub(super) enum Tried {
-    /// Unwrapped, by the provider's first key or another.
-    Opened { key: DataKey, first: bool },
+    /// Unwrapped.
+    Opened(DataKey),
     /// There is a key of the right name, and it does not open this.
     Refused,
     /// Wrapped by something else.
@@ -40,95 +49,72 @@ pub(super) enum Tried {
 
 impl Provider {
     /// Wraps with the first key.
-    #[expect(clippy::unused_async, reason = "a provider that asks a service has to wait")]
     pub(super) async fn wrap(&self, path: &[u8], key: &DataKey) -> Result<Bytes, Error> {
         let wrapped = match self {
-            Self::AesGcm(keys) => keys.first().and_then(|named| seal_aesgcm(named, path, key)),
-            Self::SecretBox(keys) => keys.first().and_then(|named| seal_secretbox(named, key)),
+            Self::AesGcm(keys) => keys.wrap(path, key),
+            Self::SecretBox(keys) => keys.wrap(path, key),
+            Self::AesCbc(keys) => keys.wrap(path, key),
+            Self::Kms(kms) => return kms.wrap(path, key),
             Self::Identity => Some(key.bytes().to_vec()),
         };
         wrapped.map(Bytes::from).ok_or(Error::Cipher)
     }
 
     /// Unwraps with whichever key has the right name.
-    #[expect(clippy::unused_async, reason = "a provider that asks a service has to wait")]
-    pub(super) async fn unwrap(&self, path: &[u8], wrapped: &[u8]) -> Tried {
-        match self {
-            Self::AesGcm(keys) => try_keys(keys, wrapped, |key, sealed| open_aesgcm(key, path, sealed)),
-            Self::SecretBox(keys) => try_keys(keys, wrapped, open_secretbox),
+    pub(super) async fn unwrap(&self, path: &[u8], wrapped: &[u8]) -> Result<Tried, Error> {
+        Ok(match self {
+            Self::AesGcm(keys) => keys.unwrap(path, wrapped),
+            Self::SecretBox(keys) => keys.unwrap(path, wrapped),
+            Self::AesCbc(keys) => keys.unwrap(path, wrapped),
+            Self::Kms(kms) => return kms.unwrap(path, wrapped).await,
             Self::Identity if wrapped.starts_with(ANY) => Tried::NotMine,
-            Self::Identity => {
-                DataKey::from_bytes(wrapped).map_or(Tried::Refused, |key| Tried::Opened { key, first: true })
+            Self::Identity => DataKey::from_bytes(wrapped).map_or(Tried::Refused, Tried::Opened),
+        })
+    }
+
+    /// Whether the key that wraps now has wrapped this.
+    pub(super) fn is_current(&self, wrapped: &[u8]) -> bool {
+        match self {
+            Self::AesGcm(keys) => keys.is_current(wrapped),
+            Self::SecretBox(keys) => keys.is_current(wrapped),
+            Self::AesCbc(keys) => keys.is_current(wrapped),
+            Self::Kms(kms) => kms.is_current(wrapped),
+            Self::Identity => !wrapped.starts_with(ANY),
+        }
+    }
+
+    /// Whether anything may be written now; a service may have been silent for too long.
+    pub(super) fn may_write(&self) -> Result<(), Error> {
+        match self {
+            Self::Kms(kms) => kms.writing().map(drop),
+            Self::AesGcm(_) | Self::SecretBox(_) | Self::AesCbc(_) | Self::Identity => Ok(()),
+        }
+    }
+}
+
+impl<K> Named<K> {
+    /// A key of a provider of this kind.
+    pub(super) fn new(kind: &str, name: &str, key: K) -> Self {
+        Self { prefix: format!("k8s:enc:{kind}:v1:{name}:").into_bytes(), key }
+    }
+}
+
+impl<K: Wrap> Keys<K> {
+    fn wrap(&self, path: &[u8], key: &DataKey) -> Option<Vec<u8>> {
+        let first = self.0.first()?;
+        Some([first.prefix.as_slice(), &first.key.wrap(path, key)?].concat())
+    }
+
+    fn unwrap(&self, path: &[u8], wrapped: &[u8]) -> Tried {
+        for named in &self.0 {
+            if let Some(sealed) = wrapped.strip_prefix(named.prefix.as_slice()) {
+                return named.key.unwrap(path, sealed).map_or(Tried::Refused, Tried::Opened);
             }
         }
+        Tried::NotMine
     }
-}
 
-impl Named<LessSafeKey> {
-    /// A key of 16, 24 or 32 bytes.
-    pub(super) fn aesgcm(name: &str, secret: &[u8]) -> Option<Self> {
-        let algorithm = match secret.len() {
-            16 => &AES_128_GCM,
-            24 => &AES_192_GCM,
-            32 => &AES_256_GCM,
-            _ => return None,
-        };
-        let key = LessSafeKey::new(UnboundKey::new(algorithm, secret).ok()?);
-        Some(Self { prefix: format!("k8s:enc:aesgcm:v1:{name}:").into_bytes(), key })
+    fn is_current(&self, wrapped: &[u8]) -> bool {
+        self.0.first().is_some_and(|first| wrapped.starts_with(&first.prefix))
     }
-}
-
-impl Named<XSalsa20Poly1305> {
-    /// A key of 32 bytes.
-    pub(super) fn secretbox(name: &str, secret: &[u8]) -> Option<Self> {
-        let key = XSalsa20Poly1305::new_from_slice(secret).ok()?;
-        Some(Self { prefix: format!("k8s:enc:secretbox:v1:{name}:").into_bytes(), key })
-    }
-}
-
-fn try_keys<K>(keys: &[Named<K>], wrapped: &[u8], open: impl Fn(&K, &[u8]) -> Option<DataKey>) -> Tried {
-    for (index, named) in keys.iter().enumerate() {
-        if let Some(sealed) = wrapped.strip_prefix(named.prefix.as_slice()) {
-            let opened = open(&named.key, sealed);
-            return opened.map_or(Tried::Refused, |key| Tried::Opened { key, first: index == 0 });
-        }
-    }
-    Tried::NotMine
-}
-
-fn seal_aesgcm(named: &Named<LessSafeKey>, path: &[u8], key: &DataKey) -> Option<Vec<u8>> {
-    let nonce: [u8; AESGCM_NONCE] = seal::random().ok()?;
-    let mut text = Zeroizing::new([0; 32]);
-    text.copy_from_slice(key.bytes());
-    let tag = named
-        .key
-        .seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), Aad::from(path), text.as_mut())
-        .ok()?;
-    Some([&named.prefix[..], &nonce, text.as_ref(), tag.as_ref()].concat())
-}
-
-fn open_aesgcm(key: &LessSafeKey, path: &[u8], sealed: &[u8]) -> Option<DataKey> {
-    let (nonce, text) = sealed.split_at_checked(AESGCM_NONCE)?;
-    let mut text = Zeroizing::new(text.to_vec());
-    let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
-    let plain = key.open_in_place(nonce, Aad::from(path), &mut text).ok()?;
-    DataKey::from_bytes(plain).ok()
-}
-
-fn seal_secretbox(named: &Named<XSalsa20Poly1305>, key: &DataKey) -> Option<Vec<u8>> {
-    let nonce: [u8; SECRETBOX_NONCE] = seal::random().ok()?;
-    let mut text = Zeroizing::new([0; 32]);
-    text.copy_from_slice(key.bytes());
-    let tag = named.key.encrypt_in_place_detached(&nonce.into(), &[], text.as_mut()).ok()?;
-    // The order of NaCl's secretbox: nonce, tag, ciphertext.
-    Some([&named.prefix[..], &nonce, tag.as_slice(), text.as_ref()].concat())
-}
-
-fn open_secretbox(key: &XSalsa20Poly1305, sealed: &[u8]) -> Option<DataKey> {
-    let nonce: [u8; SECRETBOX_NONCE] = *sealed.first_chunk()?;
-    let (tag, text) = sealed[SECRETBOX_NONCE..].split_at_checked(seal::TAG)?;
-    let tag: [u8; seal::TAG] = tag.try_into().ok()?;
-    let mut text = Zeroizing::new(text.to_vec());
-    key.decrypt_in_place_detached(&nonce.into(), &[], &mut text, &tag.into()).ok()?;
-    DataKey::from_bytes(&text).ok()
 }

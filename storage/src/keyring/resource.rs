@@ -1,5 +1,8 @@
 //! Which resources an entry of the configuration is for.
 
+/// What kube-apiserver keeps in its store, and serves by no API.
+const NOT_SERVED: [&str; 3] = ["apiserveripinfo", "serviceipallocations", "servicenodeportallocations"];
+
 /// `shootstates.core.gardener.cloud`, `secrets` (core group), `*.apps`, `*.` (all of the core group) or `*.*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pattern {
@@ -18,7 +21,15 @@ impl Pattern {
         if text.chars().any(char::is_uppercase) {
             return Err(format!("{text:?} has upper-case letters; write {:?}", text.to_lowercase()));
         }
+        if NOT_SERVED.contains(&text) {
+            return Err(format!("{text:?} has no API; remove it"));
+        }
         let (resource, group) = text.split_once('.').unwrap_or((text, ""));
+        match group {
+            "events.k8s.io" => return Err(format!("{text:?} rests in the core group; write \"events\"")),
+            "extensions" => return Err("group \"extensions\" is gone; remove it".into()),
+            _ => {}
+        }
         match (resource, group) {
             ("*", "*") => Ok(Self { group: None, resource: None }),
             ("*", group) if text.contains('.') && !group.contains('*') => {
@@ -30,6 +41,11 @@ impl Pattern {
             }
             _ => Err(format!("{text:?} is no resource; write <resource>.<group>, *.<group> or *.*")),
         }
+    }
+
+    /// Whether it is for more than one resource.
+    pub(super) fn is_wild(&self) -> bool {
+        self.group.is_none() || self.resource.is_none()
     }
 
     /// Whether the pattern is for this resource.

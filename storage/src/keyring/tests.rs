@@ -30,9 +30,8 @@ fn mistake(text: &str) -> String {
 async fn unwraps_what_it_wrapped_with_every_provider() {
     let sixteen = "AAECAwQFBgcICQoLDA0ODw==";
     let twenty_four = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYX";
-    for (kind, secret) in
-        [("aesgcm", KEY1), ("aesgcm", sixteen), ("aesgcm", twenty_four), ("secretbox", KEY1)]
-    {
+    let aes = |kind: &'static str| [KEY1, sixteen, twenty_four].map(|secret| (kind, secret));
+    for (kind, secret) in [&aes("aesgcm")[..], &aes("aescbc"), &[("secretbox", KEY1)]].concat() {
         let keyring = mk_keyring(&mk_provider(kind, "k", secret));
         let data_key = DataKey::random().unwrap();
         let wrapped = keyring.wrap(&mk_key(), PATH, &data_key).await.unwrap();
@@ -49,11 +48,33 @@ async fn unwraps_what_it_wrapped_with_every_provider() {
 }
 
 #[tokio::test]
-async fn binds_a_wrapped_key_to_its_path_with_aesgcm() {
-    let keyring = mk_keyring(&mk_provider("aesgcm", "k", KEY1));
-    let wrapped = keyring.wrap(&mk_key(), PATH, &DataKey::random().unwrap()).await.unwrap();
-    let moved = keyring.unwrap(&mk_key(), b"/registry/g/r/ns/other", &wrapped).await;
-    assert_eq!(moved.err(), Some(Error::Altered));
+async fn binds_a_wrapped_key_to_its_path_with_every_provider() {
+    for kind in ["aesgcm", "secretbox", "aescbc"] {
+        let keyring = mk_keyring(&mk_provider(kind, "k", KEY1));
+        let wrapped = keyring.wrap(&mk_key(), PATH, &DataKey::random().unwrap()).await.unwrap();
+        let moved = keyring.unwrap(&mk_key(), b"/registry/g/r/ns/other", &wrapped).await;
+        assert_eq!(moved.err(), Some(Error::Altered), "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn keeps_a_wrapped_key_only_where_the_same_key_wraps_now() {
+    let (one, two) = (mk_provider("aesgcm", "one", KEY1), mk_provider("secretbox", "two", KEY2));
+    let before = mk_keyring(&format!("{one}, {two}"));
+    let wrapped = before.wrap(&mk_key(), PATH, &DataKey::random().unwrap()).await.unwrap();
+    assert_eq!(before.keeps(&mk_key(), &wrapped), Ok(true));
+    assert_eq!(mk_keyring(&format!("{two}, {one}")).keeps(&mk_key(), &wrapped), Ok(false));
+    assert_eq!(mk_keyring(&format!("{{identity: {{}}}}, {one}")).keeps(&mk_key(), &wrapped), Ok(false));
+    assert_eq!(before.keeps(&mk_key(), &[7; 32]), Ok(false), "what rests in clear");
+}
+
+#[tokio::test]
+async fn a_resource_named_by_two_entries_has_the_providers_of_both() {
+    let entry = |provider: &str| format!("- resources: [r.g]\n  providers: [{provider}]\n");
+    let (one, two) = (mk_provider("aesgcm", "one", KEY1), mk_provider("secretbox", "two", KEY2));
+    let wrapped = mk_keyring(&two).wrap(&mk_key(), PATH, &DataKey::random().unwrap()).await.unwrap();
+    let both = Keyring::parse(&mk_config(&(entry(&one) + &entry(&two)))).unwrap();
+    assert!(both.unwrap(&mk_key(), PATH, &wrapped).await.unwrap().stale);
 }
 
 #[tokio::test]
@@ -107,6 +128,7 @@ fn says_what_is_wrong_and_where_and_never_the_secret() {
     let with = |resources: &str, providers: &str| {
         mk_config(&format!("- resources: {resources}\n  providers: {providers}\n"))
     };
+    let kms = |settings: &str| with("['*.*']", &format!("[{{kms: {{{settings}}}}}]"));
     let provider = "resources[0].providers[0]";
     let table = [
         (String::new(), "file", "is empty"),
@@ -122,7 +144,41 @@ fn says_what_is_wrong_and_where_and_never_the_secret() {
         (with("['*.*', a.b]", &format!("[{good}]")), "resources[0].resources[1]", "overlaps"),
         (with("['*.*']", "[]"), "resources[0].providers", "must not be empty"),
         (with("['*.*']", "[{aesgcm: {}, identity: {}}]"), provider, "exactly one"),
-        (with("['*.*']", "[{kms: {}}]"), "resources[0].providers[0].kms", "not supported yet"),
+        (with("['*.*']", "[{identity: }]"), "resources[0].providers[0].identity", "write identity: {}"),
+        (with("[a.events.k8s.io]", &format!("[{good}]")), "resources[0].resources[0]", "events"),
+        (with("[a.extensions]", &format!("[{good}]")), "resources[0].resources[0]", "gone"),
+        (with("[apiserveripinfo]", &format!("[{good}]")), "resources[0].resources[0]", "no API"),
+        (with("['*.*']", "[{kms: {}}]"), "resources[0].providers[0].kms", "version 1"),
+        (kms("apiVersion: v1"), "providers[0].kms.apiVersion", "use apiVersion: v2"),
+        (kms("apiVersion: v3"), "providers[0].kms", "must be v2"),
+        (kms("apiVersion: v2, endpoint: unix:///s"), "providers[0].kms.name", "is missing"),
+        (kms("apiVersion: v2, name: main"), "providers[0].kms.endpoint", "is missing"),
+        (kms("apiVersion: v2, name: 'a:b', endpoint: unix:///s"), "providers[0].kms.name", "colon"),
+        (kms("apiVersion: v2, name: main, endpoint: 'tcp://s'"), "providers[0].kms.endpoint", "unix://"),
+        (kms("apiVersion: v2, name: main, endpoint: 'unix://s'"), "providers[0].kms.endpoint", "absolute"),
+        (kms("apiVersion: v2, name: main, endpoint: unix:///s, timeout: 0s"), "kms.timeout", "longer than"),
+        (
+            kms("apiVersion: v2, name: main, endpoint: unix:///s, timeout: 3"),
+            "kms.timeout",
+            "must be a string",
+        ),
+        (
+            kms("apiVersion: v2, name: main, endpoint: unix:///s, cachesize: 9"),
+            "kms.cachesize",
+            "not a setting",
+        ),
+        (kms("apiVersion: v2, name: main, endpoint: unix:///s, extra: x"), "kms", "unknown field \"extra\""),
+        (
+            with(
+                "['*.*']",
+                &format!(
+                    "[{{kms: {n}}}, {{kms: {n}}}]",
+                    n = "{apiVersion: v2, name: main, endpoint: unix:///s}"
+                ),
+            ),
+            "providers[1].kms.name",
+            "earlier kms provider",
+        ),
         (with("['*.*']", "[{rot13: {}}]"), provider, "known: aesgcm"),
         (with("['*.*']", "[{aesgcm: {keys: []}}]"), "providers[0].aesgcm.keys", "must not be empty"),
         (with("['*.*']", &format!("[{{aesgcm: {{keys: [{KEY1}]}}}}]")), "aesgcm.keys[0]", "must be a map"),

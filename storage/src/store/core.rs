@@ -91,6 +91,10 @@ impl Core {
                 key,
                 what: "its data key was altered or moved, or the wrapping key changed",
             }),
+            // A key management service may be back soon.
+            Err(Broken::Key(error @ keyring::Error::Unavailable { .. })) => {
+                Err(Error::Unavailable(error.to_string()))
+            }
             Err(Broken::Key(source)) => Err(Error::Sealing { key, source: source.into() }),
         }
     }

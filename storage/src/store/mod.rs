@@ -22,6 +22,7 @@ mod path;
 mod payload;
 mod prepare;
 mod read;
+mod rewrite;
 pub mod types;
 mod upload;
 mod write;
@@ -30,6 +31,7 @@ use self::core::Core;
 pub use collect::CollectReport;
 use hub::Hubs;
 use intent::Intents;
+pub use rewrite::{KeyUse, Rewritten};
 use types::{Draft, Key, List, ListRequest, Object, ResourceVersion, Scope, WatchItem};
 
 /// What can be set about a store.
@@ -106,6 +108,11 @@ impl Store {
         core.tasks.spawn(housekeeping::run(Arc::clone(&core), Arc::clone(&intents)));
         let (hubs, _stop) = (Hubs::new(Arc::clone(&core)), core.stop.clone().drop_guard());
         Ok(Self { inner: Arc::new(Inner { core, intents, hubs, _stop }) })
+    }
+
+    /// What wraps the keys of its objects.
+    pub fn keyring(&self) -> &Arc<Keyring> {
+        &self.inner.core.keys
     }
 
     /// The newest version (linearizable).

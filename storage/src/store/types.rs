@@ -155,6 +155,15 @@ pub struct Object {
     pub(crate) record: std::sync::Arc<crate::record::Opened>,
 }
 
+impl Object {
+    /// Which key wraps its data key, such as `aesgcm key1`, `kms main sha256:…` (a hash of the service's name of its key) or
+    /// `identity`. As long as one object names a key, that key has to stay.
+    #[must_use]
+    pub fn wrapped_by(&self) -> String {
+        crate::keyring::label(&self.record.wrapped)
+    }
+}
+
 /// What happened to an object.
 #[derive(Clone, Debug)]
 pub struct Event {

@@ -25,6 +25,7 @@ use super::{
 use crate::{
     Error, Result,
     backend::{Compare, Op, Revision, Txn},
+    keyring,
     record::{Opened, Payload, Record, Token},
     seal::{self, DataKey},
 };
@@ -124,13 +125,16 @@ impl<'a> Write<'a> {
             Some(base) => base.record.key.clone(),
             None => DataKey::random().map_err(|_| cipher_refused())?,
         };
-        let wrapped = match base.filter(|base| !base.stale) {
+        let failed = |error| sealing(key, error);
+        let kept = match base {
+            // Asked anew: the wrapping key may have changed since the object was read.
+            Some(base) if core.keys.keeps(key, &base.record.wrapped).map_err(failed)? => Some(base),
+            Some(_) | None => None,
+        };
+        let wrapped = match kept {
             // Wrapped anew only where the wrapping key changed: each wrapping uses up a little of that key.
             Some(base) => base.record.wrapped.clone(),
-            None => {
-                let wrapped = core.keys.wrap(key, &path, &data_key).await;
-                wrapped.map_err(|source| Error::Sealing { key: key.clone(), source: source.into() })?
-            }
+            None => core.keys.wrap(key, &path, &data_key).await.map_err(failed)?,
         };
         let payload_len = draft.payload.text().len() as u64;
         Ok(Self { core, key, path, base, uid: draft.uid, data_key, wrapped, draft, payload_len })
@@ -175,7 +179,7 @@ impl<'a> Write<'a> {
     fn fits(&self, difference: &Difference) -> bool {
         let limits = self.core.backend.limits();
         let (count, bytes) = (difference.new.len(), difference.new_bytes());
-        let head = prepare::head_bytes(&self.draft) + 64 * difference.pieces();
+        let head = prepare::head_bytes(&self.draft) + self.wrapped.len() + 64 * difference.pieces();
         count + 2 <= limits.txn_ops && bytes + 256 * count + head + 2 * MARGIN <= limits.txn_bytes
     }
 
@@ -283,6 +287,13 @@ pub(super) async fn run<T: Send + 'static>(
     }
     let joined = tokio::task::spawn_blocking(work).await;
     joined.map_err(|error| Error::Unavailable(format!("work on a payload was cut short: {error}")))
+}
+
+fn sealing(key: &Key, error: keyring::Error) -> Error {
+    match error {
+        keyring::Error::Unavailable { .. } => Error::Unavailable(error.to_string()),
+        source => Error::Sealing { key: key.clone(), source: source.into() },
+    }
 }
 
 pub(super) fn cipher_refused() -> Error {

@@ -18,6 +18,7 @@ mod basics;
 mod collecting;
 mod costs;
 mod crash;
+mod keys;
 mod lists;
 mod outcomes;
 mod spy;

@@ -31,7 +31,7 @@ impl Hub {
     /// Runs until the store is closed.
     pub(super) async fn run(self: Arc<Self>) {
         let stop = self.core.stop.clone();
-        stop.run_until_cancelled(self.keep_up()).await;
+        stop.run_until_cancelled(async { tokio::join!(self.keep_up(), self.heal()) }).await;
     }
 
     async fn keep_up(&self) {

@@ -25,6 +25,7 @@ use super::{
 use crate::{Error, Result, backend::Revision};
 
 mod follow;
+mod heal;
 mod subscribe;
 
 /// How long a list waits for the cache to catch up before it reads from the backend.

@@ -1,0 +1,102 @@
+//! Where objects rest and what seals them: the flags of every role that opens the store.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use repot_storage::{
+    Keyring, Store, StoreOptions,
+    backend::{Backend, embedded, etcd},
+    keyring::Follow,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::serving::duration;
+
+/// See the module.
+#[derive(Args)]
+pub struct StoreFlags {
+    /// Where objects rest: `embedded:DIR` or `etcd`
+    #[arg(long, default_value = "etcd", value_name = "STORAGE", value_parser = storage)]
+    storage: Storage,
+    /// EncryptionConfiguration with the keys that wrap the objects' data keys
+    #[arg(long, required = true, value_name = "FILE")]
+    encryption_provider_config: PathBuf,
+    /// Read the EncryptionConfiguration again when it changes; another one is used when its key management services are well
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set, value_name = "BOOL")]
+    encryption_provider_config_automatic_reload: bool,
+    /// How long a second is to whatever follows keys; for tests, which cannot wait for minutes
+    #[arg(long, hide = true, default_value = "1s", value_name = "DURATION", value_parser = duration)]
+    encryption_second: Duration,
+    /// URLs of etcd, with --storage=etcd
+    #[arg(long, value_delimiter = ',', value_name = "URLS")]
+    etcd_servers: Vec<String>,
+    /// Authorities of etcd's certificates, PEM
+    #[arg(long, value_name = "FILE")]
+    etcd_cafile: Option<PathBuf>,
+    /// Client certificate for etcd, PEM
+    #[arg(long, requires = "etcd_keyfile", value_name = "FILE")]
+    etcd_certfile: Option<PathBuf>,
+    /// Key of the client certificate for etcd, PEM
+    #[arg(long, requires = "etcd_certfile", value_name = "FILE")]
+    etcd_keyfile: Option<PathBuf>,
+    /// Prefix of all keys in etcd
+    #[arg(long, default_value = "/repot", value_name = "PREFIX")]
+    etcd_prefix: String,
+}
+
+#[derive(Clone, Debug)]
+enum Storage {
+    Embedded(PathBuf),
+    Etcd,
+}
+
+fn storage(text: &str) -> Result<Storage, String> {
+    match text.split_once(':') {
+        None if text == "etcd" => Ok(Storage::Etcd),
+        Some(("embedded", dir)) if !dir.is_empty() => Ok(Storage::Embedded(dir.into())),
+        _ => Err("must be `etcd` or `embedded:DIR`".to_owned()),
+    }
+}
+
+impl StoreFlags {
+    /// Opens the store. Keys are followed until `end`.
+    pub async fn open(&self, end: &CancellationToken) -> anyhow::Result<Store> {
+        let follow = Follow {
+            path: self.encryption_provider_config.clone(),
+            reload: self.encryption_provider_config_automatic_reload,
+            server: server(),
+            second: self.encryption_second,
+        };
+        let keyring = Keyring::follow(follow, end.clone()).await.context("--encryption-provider-config")?;
+        let backend: Arc<dyn Backend> = match &self.storage {
+            Storage::Embedded(dir) => {
+                let opened = embedded::Embedded::open(dir, embedded::Options::default()).await;
+                Arc::new(opened.context("failed to open the embedded store")?)
+            }
+            Storage::Etcd if self.etcd_servers.is_empty() => bail!("--storage=etcd needs --etcd-servers"),
+            Storage::Etcd => {
+                Arc::new(etcd::Etcd::connect(self.etcd_options()?).await.context("failed to use etcd")?)
+            }
+        };
+        Store::open(backend, keyring, StoreOptions::default()).await.context("failed to open the store")
+    }
+
+    fn etcd_options(&self) -> anyhow::Result<etcd::Options> {
+        let mut options = etcd::Options::new(self.etcd_servers.clone(), self.etcd_prefix.clone());
+        options.tls.ca_file.clone_from(&self.etcd_cafile);
+        if let (Some(certificate), Some(key)) = (&self.etcd_certfile, &self.etcd_keyfile) {
+            options.tls.client =
+                Some(etcd::ClientFiles { certificate: certificate.clone(), key: key.clone() });
+        }
+        if !self.etcd_prefix.starts_with('/') {
+            bail!("--etcd-prefix must start with \"/\", got {:?}", self.etcd_prefix);
+        }
+        Ok(options)
+    }
+}
+
+/// What this server is called in metrics about keys: the machine, which for a Pod is the Pod.
+pub fn server() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
+}

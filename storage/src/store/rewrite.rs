@@ -1,0 +1,137 @@
+//! Which keys objects depend on, and writing again those that depend on an old one.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use tokio::time::{Instant, sleep_until};
+
+use super::{
+    Store,
+    types::{Key, ListRequest, Object, Scope},
+};
+use crate::{Error, Result};
+
+/// Objects looked at at once.
+const PAGE: usize = 500;
+/// How often an object is tried again that somebody else writes at the same time.
+const TRIES: usize = 5;
+
+/// How many objects depend on a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyUse {
+    /// All of them.
+    pub objects: u64,
+    /// Those that would be wrapped by another key if they were written now.
+    pub stale: u64,
+}
+
+/// What a pass of [`Store::rewrite`] has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rewritten {
+    /// Objects looked at.
+    pub seen: u64,
+    /// Objects whose data key was wrapped anew.
+    pub written: u64,
+    /// Objects that could not be opened or written.
+    pub failed: u64,
+}
+
+impl Store {
+    /// How many objects of a scope depend on which key, by [`Object::wrapped_by`]; `unreadable` stands for those that do not open.
+    ///
+    /// # Errors
+    /// As of [`Store::list`].
+    pub async fn key_use(&self, scope: &Scope) -> Result<BTreeMap<String, KeyUse>> {
+        let mut uses: BTreeMap<String, KeyUse> = BTreeMap::new();
+        let mut after = None;
+        loop {
+            let page = self.list(page(scope, after)).await?;
+            for object in &page.objects {
+                let (key, stale) = match object {
+                    Ok(object) => (object.wrapped_by(), object.stale),
+                    Err(_) => ("unreadable".to_owned(), false),
+                };
+                let count = uses.entry(key).or_default();
+                count.objects += 1;
+                count.stale += u64::from(stale);
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(uses);
+            }
+        }
+    }
+
+    /// Writes every [stale](Object::stale) object of a scope again, so that nothing depends on an old key: a data key is wrapped
+    /// anew, payload is not touched. What is written has another version afterwards, and watches see it. Any number of these may
+    /// run beside servers; one that was broken off has less to do when it runs again.
+    ///
+    /// `each`: the shortest time from one write to the next. `progress` is called after each page.
+    ///
+    /// # Errors
+    /// As of [`Store::list`]. What goes wrong with one object is counted, and told in the log.
+    pub async fn rewrite(
+        &self,
+        scope: &Scope,
+        each: Duration,
+        mut progress: impl FnMut(Rewritten),
+    ) -> Result<Rewritten> {
+        let (mut done, mut after, mut next) = (Rewritten::default(), None, Instant::now());
+        loop {
+            // As of now, not of one version: this may take longer than history is kept, and what is new is not stale.
+            let page = self.list(page(scope, after)).await?;
+            for object in page.objects {
+                done.seen += 1;
+                match object {
+                    Ok(object) if !object.stale => {}
+                    Ok(object) => {
+                        sleep_until(next).await;
+                        next = Instant::now() + each;
+                        let key = object.key.clone();
+                        done.count(&key, self.wrap_again(object).await);
+                    }
+                    Err(error) => {
+                        tracing::error!(%error, "an object does not open");
+                        done.failed += 1;
+                    }
+                }
+            }
+            progress(done);
+            after = page.next;
+            if after.is_none() {
+                return Ok(done);
+            }
+        }
+    }
+
+    /// Whether it was written; somebody else may have done so.
+    async fn wrap_again(&self, object: Object) -> Result<bool> {
+        let mut now = object;
+        for _ in 0..TRIES {
+            match self.update_head(&now, now.meta.clone(), now.summary.clone()).await {
+                Ok(_) => return Ok(true),
+                Err(Error::Conflict) => match self.get(&now.key).await? {
+                    Some(newer) if newer.stale => now = newer,
+                    Some(_) | None => return Ok(false),
+                },
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::Conflict)
+    }
+}
+
+impl Rewritten {
+    fn count(&mut self, key: &Key, result: Result<bool>) {
+        match result {
+            Ok(written) => self.written += u64::from(written),
+            Err(error) => {
+                tracing::error!(%key, %error, "an object could not be written again");
+                self.failed += 1;
+            }
+        }
+    }
+}
+
+fn page(scope: &Scope, after: Option<Key>) -> ListRequest {
+    ListRequest { scope: scope.clone(), at: None, after, limit: PAGE }
+}

@@ -1,0 +1,171 @@
+//! Key management services, by a plugin on Kubernetes' own library.
+
+use anyhow::{Context, Result, ensure};
+use repot_tests::encryption::{Plugin, Upstream, provider};
+use repot_tests::run;
+use repot_tests::wait::until;
+
+use super::world::{DEADLINE, Replica, World};
+use crate::shootstate::world::{collection, path};
+
+const USES: &str = "apiserver_envelope_encryption_key_id_hash_total";
+const CALLS: &str = "apiserver_envelope_encryption_kms_operations_latency_seconds_count";
+
+async fn create_many(replica: &Replica, names: &mut Vec<String>) -> Result<()> {
+    for _ in 0..20 {
+        let name = format!("state-{:03}", names.len());
+        replica.create(&name).await?;
+        names.push(name);
+    }
+    Ok(())
+}
+
+async fn ready(replica: &Replica) -> Result<()> {
+    until("readiness", DEADLINE, async || {
+        let answer = replica.api.get("/readyz").await?;
+        ensure!(answer.status == 200, "{answer}");
+        Ok(())
+    })
+    .await
+}
+
+/// Writes objects back until none is written under an old key any more.
+async fn rewrite(world: &World, names: &[String]) -> Result<()> {
+    until("all objects to be under the new key", DEADLINE, async || {
+        let mut changed = 0;
+        for (turn, name) in names.iter().enumerate() {
+            changed += u64::from(world.replicas[turn % world.replicas.len()].write_back(name).await?);
+        }
+        let hashes = key_ids(world).await?;
+        ensure!(changed == 0 && hashes == 1, "{changed} were written, under {hashes} keys");
+        Ok(())
+    })
+    .await
+}
+
+/// How many keys of the service are named at rest. The id stands in clear.
+async fn key_ids(world: &World) -> Result<usize> {
+    let wraps = world.wraps().await?;
+    let found = |id: &str| {
+        // Field 2 of one byte, before field 3.
+        let field = [0x12, 1, id.as_bytes()[0], 0x1a];
+        wraps.iter().any(|(_, wrapped)| wrapped.windows(4).any(|window| window == field))
+    };
+    Ok(["1", "2"].into_iter().filter(|id| found(id)).count())
+}
+
+#[test]
+fn a_service_is_asked_rarely_and_its_key_changes_without_a_failed_request() {
+    run(async |bed| {
+        let mut plugin = Plugin::start(bed).await?;
+        let world = World::start(bed, 2, &[&plugin.provider("main")], "20ms").await?;
+        let mut names = Vec::new();
+        create_many(&world.replicas[0], &mut names).await?;
+        create_many(&world.replicas[1], &mut names).await?;
+        world.read_all(&names).await?;
+        let calls = plugin.ask("calls").await?;
+        ensure!(calls["encrypt"] == 2, "one for each replica: {calls}");
+        // Each decrypts its own seed to be sure of it, and that of the other.
+        ensure!(calls["decrypt"] == 4, "{calls}");
+        let counted =
+            world.replicas[0].metric(CALLS, &[("method_name", "/v2.KeyManagementService/Encrypt")]).await?;
+        ensure!(counted == Some(1.0), "{counted:?}");
+
+        plugin.ask("key 2").await?;
+        rewrite(&world, &names).await?;
+        for replica in &world.replicas {
+            let uses = replica
+                .metric(USES, &[("transformation_type", "to_storage"), ("provider_name", "main")])
+                .await?;
+            ensure!(uses > Some(0.0), "{uses:?}");
+        }
+        // Nothing depends on the old key: it may be destroyed, and every server start anew.
+        plugin.ask("forget 1").await?;
+        let mut world = world;
+        for replica in &mut world.replicas {
+            replica.repot.kill();
+            replica.repot.restart().await?;
+        }
+        world.read_all(&names).await
+    });
+}
+
+#[test]
+fn reads_go_on_without_the_service_and_writes_for_three_minutes() {
+    run(async |bed| {
+        let mut plugin = Plugin::start(bed).await?;
+        let mut world = World::start(bed, 2, &[&plugin.provider("main")], "20ms").await?;
+        let mut names = Vec::new();
+        create_many(&world.replicas[0], &mut names).await?;
+        world.read_all(&names).await?;
+        plugin.ask("close").await?;
+        let replica = &world.replicas[0];
+        until("writes to be refused", DEADLINE, async || {
+            let name = format!("state-{:03}", names.len());
+            match replica.create(&name).await {
+                Ok(()) => names.push(name),
+                Err(error) => {
+                    ensure!(error.to_string().contains("answered 503"), "{error}");
+                    return Ok(());
+                }
+            }
+            anyhow::bail!("there are {} objects", names.len())
+        })
+        .await?;
+        let found = replica.api.get(&path(&names[0])).await?.ok()?;
+        let written = replica.api.put(&path(&names[0]), &with_label(found)).await?;
+        ensure!(written.status == 503, "a known object keeps no old key either: {written}");
+        world.read_all(&names).await?;
+        let health = replica.api.get("/readyz").await?;
+        let text = String::from_utf8_lossy(&health.body).into_owned();
+        ensure!(health.status == 500 && text.contains("[-]kms-providers failed"), "{text}");
+        ensure!(replica.api.get("/livez").await?.status == 200, "liveness depends on the service");
+        // A server that starts without the service knows no seed; it says so, and heals by itself.
+        let other = &mut world.replicas[1];
+        other.repot.kill();
+        other.repot.process().restart()?;
+        until("an answer", DEADLINE, async || {
+            let answer = other.api.get(&path(&names[0])).await?;
+            ensure!(answer.status == 503, "{answer}");
+            Ok(())
+        })
+        .await?;
+        plugin.ask("listen").await?;
+        for replica in &world.replicas {
+            ready(replica).await?;
+        }
+        world.read_all(&names).await?;
+        create_many(&world.replicas[1], &mut names).await?;
+        world.read_all(&names).await
+    });
+}
+
+fn with_label(mut object: serde_json::Value) -> serde_json::Value {
+    object["metadata"]["labels"] = serde_json::json!({"new": "label"});
+    object
+}
+
+#[test]
+fn kube_apiserver_opens_what_repot_wrapped_and_only_at_its_place() {
+    run(async |bed| {
+        let plugin = Plugin::start(bed).await?;
+        let mut upstream = Upstream::start(bed).await?;
+        let world = World::start(bed, 1, &[&plugin.provider("main")], "20ms").await?;
+        let gcm = provider("aesgcm", "static")?;
+        let replica = &world.replicas[0];
+        replica.create("by-service").await?;
+        replica.reconfigure(&[&gcm, &plugin.provider("main")]).await?;
+        replica.create("by-key").await?;
+        let resource =
+            collection("x").split('/').next_back().context("a resource")?.to_owned() + ".core.gardener.cloud";
+        let wraps = world.wraps().await?;
+        ensure!(wraps.len() == 2 && world.wrapped_by().await?.len() == 2, "two objects, two keys");
+        for (place, wrapped) in wraps {
+            let key = upstream.open(&replica.file, &resource, &place, &wrapped).await?;
+            ensure!(key.len() == 32, "a data key has 32 bytes, not {}", key.len());
+            let elsewhere = upstream.open(&replica.file, &resource, "/registry/else/where", &wrapped).await;
+            ensure!(elsewhere.is_err(), "it opens at another place");
+        }
+        Ok(())
+    });
+}
