@@ -17,18 +17,21 @@ use crate::{binaries, pki};
 pub struct Plugin {
     program: ClientGo,
     socket: PathBuf,
+    _dir: tempfile::TempDir,
 }
 
 impl Plugin {
     /// Starts one, whose first key is called `1`.
     pub async fn start(bed: &Bed) -> Result<Self> {
-        let dir = bed.make_dir("kms")?;
-        let socket = dir.join("kms.sock");
+        let log = bed.make_dir("kms")?.join("kms.log");
+        // The path of a socket may have a hundred bytes; those of beds have more.
+        let dir = tempfile::tempdir()?;
+        let socket = dir.path().join("kms.sock");
         let mut command = Command::new(binaries::find("encryption")?);
         command.arg("kms").arg("--socket").arg(&socket);
-        let mut program = ClientGo::speak_with("encryption", command, &dir.join("kms.log"))?;
+        let mut program = ClientGo::speak_with("encryption", command, &log)?;
         program.answer().await?;
-        Ok(Self { program, socket })
+        Ok(Self { program, socket, _dir: dir })
     }
 
     /// Its element of `providers`, under this name.

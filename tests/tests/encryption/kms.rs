@@ -58,7 +58,7 @@ async fn key_ids(world: &World) -> Result<usize> {
 fn a_service_is_asked_rarely_and_its_key_changes_without_a_failed_request() {
     run(async |bed| {
         let mut plugin = Plugin::start(bed).await?;
-        let world = World::start(bed, 2, &[&plugin.provider("main")], "20ms").await?;
+        let world = World::start(bed, 2, &[&plugin.provider("main")], "50ms").await?;
         let mut names = Vec::new();
         create_many(&world.replicas[0], &mut names).await?;
         create_many(&world.replicas[1], &mut names).await?;
@@ -94,7 +94,7 @@ fn a_service_is_asked_rarely_and_its_key_changes_without_a_failed_request() {
 fn reads_go_on_without_the_service_and_writes_for_three_minutes() {
     run(async |bed| {
         let mut plugin = Plugin::start(bed).await?;
-        let mut world = World::start(bed, 2, &[&plugin.provider("main")], "20ms").await?;
+        let mut world = World::start(bed, 2, &[&plugin.provider("main")], "50ms").await?;
         let mut names = Vec::new();
         create_many(&world.replicas[0], &mut names).await?;
         world.read_all(&names).await?;
@@ -126,7 +126,8 @@ fn reads_go_on_without_the_service_and_writes_for_three_minutes() {
         other.repot.process().restart()?;
         until("an answer", DEADLINE, async || {
             let answer = other.api.get(&path(&names[0])).await?;
-            ensure!(answer.status == 503, "{answer}");
+            let text = String::from_utf8_lossy(&answer.body).into_owned();
+            ensure!(answer.status == 503 && text.contains("the store is unavailable"), "{answer}");
             Ok(())
         })
         .await?;
@@ -150,7 +151,7 @@ fn kube_apiserver_opens_what_repot_wrapped_and_only_at_its_place() {
     run(async |bed| {
         let plugin = Plugin::start(bed).await?;
         let mut upstream = Upstream::start(bed).await?;
-        let world = World::start(bed, 1, &[&plugin.provider("main")], "20ms").await?;
+        let world = World::start(bed, 1, &[&plugin.provider("main")], "50ms").await?;
         let gcm = provider("aesgcm", "static")?;
         let replica = &world.replicas[0];
         replica.create("by-service").await?;

@@ -3,5 +3,6 @@
 mod configurations;
 mod kms;
 mod reload;
+mod rewrite;
 mod rotation;
 mod world;

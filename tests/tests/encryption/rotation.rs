@@ -100,7 +100,7 @@ fn every_read_succeeds_while_keys_are_rotated_in_the_documented_order() {
             provider("secretbox", "third")?,
             plugin.provider("fourth"),
         ];
-        let world = World::start(bed, 2, &[&chain[0]], "10ms").await?;
+        let world = World::start(bed, 2, &[&chain[0]], "30ms").await?;
         let mut names = vec!["state-000".to_owned()];
         world.replicas[0].create(&names[0]).await?;
         let reader = Reader::start(&world, &names[0]);

@@ -34,7 +34,9 @@ pub struct Replica {
 pub struct World {
     pub replicas: Vec<Replica>,
     pub values: Values,
-    pub garden: Garden,
+    /// Where objects rest, for whoever else opens the store.
+    pub storage_flags: Vec<String>,
+    _garden: Garden,
     _etcd: EtcdCluster,
 }
 
@@ -43,23 +45,24 @@ impl World {
     pub async fn start(bed: &Bed, replicas: usize, providers: &[&Value], second: &str) -> Result<Self> {
         let mut etcd = EtcdCluster::start(bed, 1).await?;
         let garden = Garden::start(bed).await?;
-        let mut world = Self { replicas: Vec::new(), values: Values::new(&mut etcd)?, garden, _etcd: etcd };
-        let servers = format!("--etcd-servers={}", world._etcd.endpoints().join(","));
+        let values = Values::new(&mut etcd)?;
+        let storage_flags = vec![format!("--etcd-servers={}", etcd.endpoints().join(","))];
+        let mut all = Vec::new();
         for _ in 0..replicas {
             let file = bed.make_dir("keys")?.join("encryption.yaml");
             write_config(&file, &config(providers).to_string())?;
             let flags = [
-                servers.clone(),
+                storage_flags[0].clone(),
                 format!("--encryption-provider-config={}", file.display()),
                 "--encryption-provider-config-automatic-reload".to_owned(),
                 format!("--encryption-second={second}"),
             ];
-            let repot = Repot::replica(bed, &world.garden, &flags).await?;
+            let repot = Repot::replica(bed, &garden, &flags).await?;
             let server = format!("https://127.0.0.1:{}", repot.port()?);
-            let api = Api::new(&Access { server, ..world.garden.admin().clone() })?;
-            world.replicas.push(Replica { repot, api, file });
+            let api = Api::new(&Access { server, ..garden.admin().clone() })?;
+            all.push(Replica { repot, api, file });
         }
-        Ok(world)
+        Ok(Self { replicas: all, values, storage_flags, _garden: garden, _etcd: etcd })
     }
 
     /// The beginnings of all wrapped data keys at rest: everything up to the name of the key.

@@ -113,14 +113,18 @@ impl Kms {
     /// Asks for the status again and again, until `stop`.
     pub(super) async fn poll(self: Arc<Self>, stop: CancellationToken) {
         loop {
-            let seconds = if self.failing.read().is_none() { POLL_WELL } else { POLL_FAILING };
-            let pause = tokio::time::sleep(self.second * seconds);
+            let pause = tokio::time::sleep(self.pause());
             if stop.run_until_cancelled(pause).await.is_none()
                 || stop.run_until_cancelled(self.probe()).await.is_none()
             {
                 return;
             }
         }
+    }
+
+    /// Until the next question.
+    fn pause(&self) -> Duration {
+        self.second * if self.failing.read().is_none() { POLL_WELL } else { POLL_FAILING }
     }
 
     /// Asks for the status, and follows the service to another key.
