@@ -116,9 +116,13 @@ fn reads_go_on_without_the_service_and_writes_for_three_minutes() {
         let written = replica.api.put(&path(&names[0]), &with_label(found)).await?;
         ensure!(written.status == 503, "a known object keeps no old key either: {written}");
         world.read_all(&names).await?;
-        let health = replica.api.get("/readyz").await?;
-        let text = String::from_utf8_lossy(&health.body).into_owned();
-        ensure!(health.status == 500 && text.contains("[-]kms-providers failed"), "{text}");
+        until("readiness to fail", DEADLINE, async || {
+            let health = replica.api.get("/readyz").await?;
+            let text = String::from_utf8_lossy(&health.body).into_owned();
+            ensure!(health.status == 500 && text.contains("[-]kms-providers failed"), "{health}");
+            Ok(())
+        })
+        .await?;
         ensure!(replica.api.get("/livez").await?.status == 200, "liveness depends on the service");
         // A server that starts without the service knows no seed; it says so, and heals by itself.
         let other = &mut world.replicas[1];
