@@ -54,7 +54,8 @@ impl Upstream {
     pub async fn start(bed: &Bed) -> Result<Self> {
         let mut command = Command::new(binaries::find("encryption")?);
         command.arg("config");
-        let mut program = ClientGo::speak_with("encryption", command, &bed.make_dir("upstream")?.join("config.log"))?;
+        let mut program =
+            ClientGo::speak_with("encryption", command, &bed.make_dir("upstream")?.join("config.log"))?;
         program.answer().await?;
         Ok(Self(program))
     }
