@@ -21,7 +21,7 @@ async fn hide(world: &World, file: &Path) -> Result<()> {
     world.create(&long).await?;
     // The annotation of a client-side apply carries the payload a second time.
     long["metadata"]["name"] = json!("applied");
-    long["spec"]["extensions"][0]["state"] = json!(NEEDLE);
+    long["spec"]["extensions"][0]["state"] = json!({"a": NEEDLE});
     std::fs::write(file, long.to_string())?;
     world.kubectl.run(["apply", "-f", &file.display().to_string()]).await?.text()?;
     let applied = world.api.get(&path("applied")).await?.ok()?;
