@@ -21,5 +21,5 @@ pub mod registry;
 pub mod resource;
 pub mod server;
 pub mod status;
-pub mod tls;
+pub use repot_certs::tls;
 pub mod wire;

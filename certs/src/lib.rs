@@ -1,12 +1,15 @@
-//! Certificate authorities and the certificates they issue.
+//! Certificate authorities, the certificates they issue, and serving with certificates that change.
 //!
 //! A private key leaves this crate only as the PEM of a leaf that was asked for, or into a file that nobody else may read.
 
 mod authority;
 mod files;
+mod roots;
+pub mod tls;
 
 pub use authority::{Authority, Leaf};
 pub use files::write_private;
+pub use roots::{Roots, RootsError};
 
 /// What can go wrong with certificates.
 #[derive(Debug, thiserror::Error)]

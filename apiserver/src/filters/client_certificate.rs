@@ -6,7 +6,8 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use rustls::pki_types::{CertificateDer, TrustAnchor, UnixTime, pem::PemObject};
+pub use repot_certs::Roots;
+use rustls::pki_types::{CertificateDer, UnixTime};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::connection::Connection;
@@ -14,61 +15,6 @@ use super::connection::Connection;
 /// How long a verdict about the certificate of a connection stays good: one signature check per connection and interval
 /// instead of one per request, and an expired certificate is out soon.
 const VERDICT_LIFETIME: Duration = Duration::from_secs(10);
-
-/// Certificate authorities.
-#[derive(Clone, Debug)]
-pub struct Roots {
-    certificates: Vec<CertificateDer<'static>>,
-}
-
-/// The text is not a bundle of certificates.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// Not PEM.
-    #[error("not a PEM bundle of certificates")]
-    Pem(#[from] rustls::pki_types::pem::Error),
-    /// No certificate in it.
-    #[error("the bundle holds no certificate")]
-    Empty,
-    /// Not X.509.
-    #[error("certificate {0} of the bundle cannot be used as an authority")]
-    Unusable(usize),
-}
-
-impl Roots {
-    /// Reads a PEM bundle.
-    ///
-    /// # Errors
-    /// [`Error`].
-    pub fn from_pem(pem: &[u8]) -> Result<Self, Error> {
-        let certificates = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>()?;
-        if certificates.is_empty() {
-            return Err(Error::Empty);
-        }
-        match certificates.iter().position(|der| webpki::anchor_from_trusted_cert(der).is_err()) {
-            Some(at) => Err(Error::Unusable(at)),
-            None => Ok(Self { certificates }),
-        }
-    }
-
-    /// Whether the chain leads to one of these authorities, is valid now and is meant for clients.
-    fn trusts(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> bool {
-        let Some((leaf, intermediates)) = chain.split_first() else { return false };
-        let Ok(leaf) = webpki::EndEntityCert::try_from(leaf) else { return false };
-        let anchors: Vec<TrustAnchor<'_>> =
-            self.certificates.iter().filter_map(|der| webpki::anchor_from_trusted_cert(der).ok()).collect();
-        leaf.verify_for_usage(
-            webpki::ALL_VERIFICATION_ALGS,
-            &anchors,
-            intermediates,
-            now,
-            webpki::KeyUsage::client_auth(),
-            None,
-            None,
-        )
-        .is_ok()
-    }
-}
 
 /// The other end of a connection.
 #[derive(Debug, Default)]

@@ -1,4 +1,4 @@
-//! TLS as an aggregated API server needs it: the client's certificate is asked for but judged per request, and the
+//! TLS as servers behind a kube-apiserver need it: the client's certificate is asked for but judged per request, and the
 //! server's own certificates can change while connections live.
 
 mod names;

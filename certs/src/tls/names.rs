@@ -103,7 +103,7 @@ fn names_of(leaf: &CertificateDer<'_>) -> (Vec<String>, Vec<IpAddr>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use repot_certs::Authority;
+    use crate::Authority;
     use time::OffsetDateTime;
 
     fn files(dir: &std::path::Path, ca: &Authority, name: &str, names: &[&str]) -> ServingFiles {
