@@ -19,6 +19,81 @@ pub const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 /// Marks the trimmed form in which an object too large for a watch frame is shown (Repot).
 pub const TRIMMED: &str = "migration.gardener.cloud/trimmed";
 
+/// Group of Gardener's extension kinds, and of SubnetIsolation (GEP-21).
+pub const EXTENSIONS_GROUP: &str = "extensions.gardener.cloud";
+/// Group of etcd-druid's kinds.
+pub const DRUID_GROUP: &str = "druid.gardener.cloud";
+
+/// What a controller is asked to do with an object, once (Gardener).
+pub const OPERATION: &str = "gardener.cloud/operation";
+/// Value of [`OPERATION`] that makes the next change of seed a live migration (GEP-39).
+pub const OPERATION_LIVE_MIGRATE: &str = "live-migrate";
+/// Value of [`OPERATION`] that asks for a reconciliation at once (Gardener).
+pub const OPERATION_RECONCILE: &str = "reconcile";
+/// Value of [`OPERATION`] that asks for the maintenance at once (Gardener).
+pub const OPERATION_MAINTAIN: &str = "maintain";
+/// What is to be done in the next maintenance (Gardener).
+pub const MAINTENANCE_OPERATION: &str = "maintenance.gardener.cloud/operation";
+/// The other spelling of the trigger, a boolean (Gardener 1.142).
+pub const LIVE_MIGRATE: &str = "migration.gardener.cloud/live-migrate";
+/// Lets a live migration pass although the regions are too distant or their distance is not known (GEP-39).
+pub const ALLOW_DISTANT_REGIONS: &str = "migration.gardener.cloud/allow-distant-regions";
+/// Calls a live migration off: `true`, or `force` (GEP-39; `force`: Repot).
+pub const ABORT_LIVE_MIGRATION: &str = "migration.shoot.gardener.cloud/abort-live-migration";
+/// Removes the source members of the etcd before the destination's API servers are up (GEP-39).
+pub const FORCE_SHRINK_ETCD: &str = "migration.gardener.cloud/force-shrink-etcd";
+/// The greatest distance of a live migration, on the region ConfigMap (GEP-39).
+pub const SEED_DISTANCE_THRESHOLD: &str = "migration.gardener.cloud/inter-seed-distance-threshold";
+/// The other spelling of [`SEED_DISTANCE_THRESHOLD`] (Gardener 1.142).
+pub const REGION_DISTANCE_THRESHOLD: &str = "migration.gardener.cloud/inter-region-distance-threshold";
+/// When the migration that runs was asked for, set by admission (Repot).
+pub const REQUESTED_AT: &str = "migration.gardener.cloud/requested-at";
+/// The zone that is to be isolated (GEP-21).
+pub const ISOLATED_ZONE: &str = "shoot.gardener.cloud/isolated-zone";
+/// Zone codes by region and zone id, as JSON, on a CloudProfile (Repot).
+pub const ZONE_IDS: &str = "migration.gardener.cloud/zone-ids";
+/// Restores a control plane whose source does not answer (Gardener up to 1.65).
+pub const FORCE_RESTORE: &str = "shoot.gardener.cloud/force-restore";
+/// Confirms [`FORCE_RESTORE`]; the value is the name of the source seed (Repot).
+pub const CONFIRM_FORCE_RESTORE: &str = "confirmation.gardener.cloud/force-restore";
+/// Confirms a deletion (Gardener).
+pub const CONFIRM_DELETION: &str = "confirmation.gardener.cloud/deletion";
+/// Confirms that a person changes what only controllers should change, such as ownership records (Repot).
+pub const CONFIRM_TAKEOVER: &str = "confirmation.gardener.cloud/takeover";
+/// When an object was last written by its controller (Gardener).
+pub const TIMESTAMP: &str = "gardener.cloud/timestamp";
+/// Stops etcd-druid from reconciling the spec of an Etcd (etcd-druid).
+pub const SUSPEND_ETCD: &str = "druid.gardener.cloud/suspend-etcd-spec-reconcile";
+/// Lets anybody change what etcd-druid made (etcd-druid).
+pub const UNPROTECT_ETCD: &str = "druid.gardener.cloud/disable-etcd-component-protection";
+/// Prefix of the labels that tell on which seeds a Shoot is, or is going to be (Gardener).
+pub const SEED_LABEL_PREFIX: &str = "name.seed.gardener.cloud/";
+
+/// What ConfigMaps with region distances are labelled with (Gardener).
+pub const PURPOSE: (&str, &str) = ("scheduling.gardener.cloud/purpose", "region-config");
+/// For which CloudProfiles a ConfigMap has distances (Gardener).
+pub const PURPOSE_PROFILES: &str = "scheduling.gardener.cloud/cloudprofiles";
+/// The namespace of such ConfigMaps (Gardener).
+pub const GARDEN_NAMESPACE: &str = "garden";
+
+/// The group of all gardenlets (Gardener).
+pub const SEEDS_GROUP: &str = "gardener.cloud:system:seeds";
+/// What the user of a gardenlet begins with; its seed follows (Gardener).
+pub const SEED_USER_PREFIX: &str = "gardener.cloud:system:seed:";
+/// The group of cluster administrators (Kubernetes).
+pub const MASTERS_GROUP: &str = "system:masters";
+
+/// The step of the paper in which source and destination form one etcd (GEP-39).
+pub const STEP_SIX_MEMBERS: &str = "SixMemberETCDReady";
+/// The same as a condition (Gardener 1.142).
+pub const STEP_PEERS_JOINED: &str = "DestinationEtcdPeersJoined";
+/// The API servers of the destination are up (Gardener 1.142).
+pub const STEP_API_SERVER_READY: &str = "DestinationKubeAPIServerReady";
+/// Steps from the first removal of a source member on (Gardener 1.142): a live migration can then only go forward.
+pub const STEPS_OF_NO_RETURN: [&str; 3] = ["EtcdMigrationComplete", "SourceSeedCleanup", "MigrationCompleted"];
+/// Reasons with which a condition of a step counts as failed.
+pub const STEP_FAILED: [&str; 3] = ["Failed", "DeadlineExceeded", "StepFailed"];
+
 /// An RFC 1123 label: 63 lower-case alphanumerics or `-`.
 ///
 /// # Errors

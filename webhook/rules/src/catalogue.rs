@@ -1,0 +1,47 @@
+//! The catalogue of rules, as the docs have it.
+
+use std::fmt::Write as _;
+
+use crate::{table::RULES, watch::WATCHES};
+
+/// Markdown.
+#[must_use]
+pub fn render() -> String {
+    let mut text = String::from(
+        "# Rules of admission\n\nMade from the table of rules by `repot webhook --print-rules`; a test holds the two together.\n\
+         Every rule judges the change: what was wrong before may stay, be repaired or be deleted.\n",
+    );
+    let mut chapter = "";
+    for rule in RULES {
+        if rule.chapter != chapter {
+            chapter = rule.chapter;
+            let _ = write!(text, "\n## {chapter}\n\n| rule | asked by | what it says |\n|---|---|---|\n");
+        }
+        let watches: Vec<String> = rule.watches.iter().map(|watch| format!("`{}`", watch.path())).collect();
+        let _ = writeln!(text, "| `{}` | {} | {} |", rule.name, watches.join(" "), rule.doc);
+    }
+    text.push_str(
+        "\n## Webhooks\n\nWhat each path is asked about, and what happens while nobody answers.\n\n\
+         | path | resources | operations | while nobody answers | why |\n|---|---|---|---|---|\n",
+    );
+    for watch in WATCHES {
+        let resources: Vec<String> =
+            watch.matches.iter().flat_map(|m| m.resources).map(|r| format!("`{r}`")).collect();
+        let mut operations: Vec<&str> = watch.matches.iter().flat_map(|m| m.operations).copied().collect();
+        operations.sort_unstable();
+        operations.dedup();
+        let policy = match watch.failure_policy {
+            crate::watch::FailurePolicy::Fail => "refused",
+            crate::watch::FailurePolicy::Ignore => "goes through",
+        };
+        let _ = writeln!(
+            text,
+            "| `{}` | {} | {} | {policy} | {} |",
+            watch.path(),
+            resources.join(" "),
+            operations.join(" "),
+            watch.why
+        );
+    }
+    text
+}

@@ -1,0 +1,134 @@
+//! What is about to happen to an object, and who wants it.
+
+use serde_json::Value;
+
+/// What kind of write it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// A new object.
+    Create,
+    /// An object in place of another.
+    Update,
+    /// The end of an object, or the request for it.
+    Delete,
+}
+
+impl Operation {
+    /// As AdmissionReview has it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "CREATE",
+            Self::Update => "UPDATE",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+/// Which object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Target {
+    /// API group.
+    pub group: String,
+    /// Plural, such as `shoots`.
+    pub resource: String,
+    /// Such as `status`; empty for the object itself.
+    pub subresource: String,
+    /// Empty for objects of the cluster.
+    pub namespace: String,
+    /// Empty while a name is still to be made.
+    pub name: String,
+}
+
+/// Who wants it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct User {
+    /// User name.
+    pub name: String,
+    /// Groups.
+    pub groups: Vec<String>,
+}
+
+impl User {
+    /// Whether the user is in a group.
+    #[must_use]
+    pub fn is_in(&self, group: &str) -> bool {
+        self.groups.iter().any(|own| own == group)
+    }
+}
+
+/// One write. Rules judge this, never an object alone: what was wrong before may stay, be repaired or be deleted.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// What kind of write.
+    pub operation: Operation,
+    /// Which object.
+    pub target: Target,
+    /// Who.
+    pub user: User,
+    /// Before; null for a new object.
+    pub old: Value,
+    /// After; null for a deletion.
+    pub new: Value,
+}
+
+impl Change {
+    /// The new value of an annotation that this change sets or changes. Nothing where it stays or goes.
+    #[must_use]
+    pub fn sets(&self, annotation: &str) -> Option<&str> {
+        let new = annotation_of(&self.new, annotation)?;
+        (annotation_of(&self.old, annotation) != Some(new)).then_some(new)
+    }
+
+    /// Whether this is about the object itself or one of the subresources through which its spec is written.
+    #[must_use]
+    pub fn is_of(&self, group: &str, resource: &str) -> bool {
+        self.target.group == group && self.target.resource == resource
+    }
+
+    /// Whether the object was on its way out before.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        is_ending(&self.old)
+    }
+}
+
+/// The value of an annotation.
+#[must_use]
+pub fn annotation_of<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    object.get("metadata")?.get("annotations")?.get(key)?.as_str()
+}
+
+/// Whether an object is on its way out.
+#[must_use]
+pub fn is_ending(object: &Value) -> bool {
+    object.pointer("/metadata/deletionTimestamp").is_some_and(|time| !time.is_null())
+}
+
+/// A string at a JSON pointer; empty counts as absent, as everywhere in Kubernetes.
+#[must_use]
+pub fn text_at<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
+    object.pointer(pointer)?.as_str().filter(|text| !text.is_empty())
+}
+
+/// Items of a list at a JSON pointer; none where there is no list.
+#[must_use]
+pub fn items_at<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
+    object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// A boolean as Go reads it from text.
+#[must_use]
+pub fn parse_bool(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+/// Whether an annotation says yes.
+#[must_use]
+pub fn says_yes(object: &Value, annotation: &str) -> bool {
+    annotation_of(object, annotation).and_then(parse_bool) == Some(true)
+}

@@ -1,0 +1,123 @@
+//! How far two seeds are from each other.
+
+use std::fmt;
+
+use crate::{
+    facts::{Distances, Facts},
+    shoot::{Seed, Shoot},
+};
+
+/// Why a distance is not known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unknown {
+    /// A seed has no region, or is not there.
+    NoRegion,
+    /// No ConfigMap is for the CloudProfile.
+    NoConfigMap(String),
+    /// The ConfigMap has nothing about the source region.
+    NoSource(String, String),
+    /// It has nothing about the way between the two.
+    NoWay(String, String, String),
+    /// Its entry cannot be read.
+    Unreadable(String, String, String),
+    /// There is a distance, but nothing to compare it with.
+    NoThreshold(String, u64),
+    /// The threshold is no number.
+    BadThreshold(String, String),
+    /// The two spellings of the threshold disagree.
+    TwoThresholds(String),
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRegion => write!(f, "a seed tells no region"),
+            Self::NoConfigMap(profile) => {
+                write!(f, "no region ConfigMap of the scheduler is for the CloudProfile {profile:?}")
+            }
+            Self::NoSource(map, from) => write!(f, "ConfigMap {map:?} has no distances from region {from:?}"),
+            Self::NoWay(map, from, to) => {
+                write!(f, "ConfigMap {map:?} has no distance from region {from:?} to region {to:?}")
+            }
+            Self::Unreadable(map, from, why) => {
+                write!(f, "the distances from region {from:?} in ConfigMap {map:?} cannot be read: {why}")
+            }
+            Self::NoThreshold(map, distance) => write!(
+                f,
+                "the distance is {distance}, but ConfigMap {map:?} says by no annotation which one is too great"
+            ),
+            Self::BadThreshold(map, text) => {
+                write!(f, "the threshold {text:?} of ConfigMap {map:?} is not a number from 0 on")
+            }
+            Self::TwoThresholds(map) => {
+                write!(f, "ConfigMap {map:?} has two thresholds, by its two annotations, that differ")
+            }
+        }
+    }
+}
+
+/// The way from one seed to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Both are in one region.
+    SameRegion,
+    /// So far, and how far is allowed.
+    Measured {
+        /// In whatever unit the operator chose.
+        distance: u64,
+        /// Greater is too far.
+        threshold: u64,
+    },
+    /// Nobody knows.
+    Unknown(Unknown),
+}
+
+impl Way {
+    /// The distance as far as it is known.
+    #[must_use]
+    pub fn distance(&self) -> Option<u64> {
+        match self {
+            Self::SameRegion => Some(0),
+            Self::Measured { distance, .. } | Self::Unknown(Unknown::NoThreshold(_, distance)) => {
+                Some(*distance)
+            }
+            Self::Unknown(_) => None,
+        }
+    }
+}
+
+/// Measures the way from a source to a destination seed, directed, for the CloudProfile of a Shoot.
+#[must_use]
+pub fn between(source: &str, destination: &str, shoot: Shoot<'_>, facts: &Facts) -> Way {
+    let region = |name| facts.seed(name).and_then(|seed| Seed(seed).region());
+    let (Some(from), Some(to)) = (region(source), region(destination)) else {
+        return Way::Unknown(Unknown::NoRegion);
+    };
+    if from == to {
+        return Way::SameRegion;
+    }
+    measure(from, to, shoot.cloud_profile().unwrap_or_default(), facts).unwrap_or_else(Way::Unknown)
+}
+
+fn measure(from: &str, to: &str, profile: &str, facts: &Facts) -> Result<Way, Unknown> {
+    let fits = |one: &&Distances| one.profiles.iter().any(|own| own == profile);
+    let map = facts.distances.iter().find(fits).ok_or_else(|| Unknown::NoConfigMap(profile.to_owned()))?;
+    let name = || map.name.clone();
+    let entry = map.from.get(from).ok_or_else(|| Unknown::NoSource(name(), from.to_owned()))?;
+    let entry = entry.as_ref().map_err(|why| Unknown::Unreadable(name(), from.to_owned(), why.clone()))?;
+    let distance = *entry.get(to).ok_or_else(|| Unknown::NoWay(name(), from.to_owned(), to.to_owned()))?;
+    let threshold = threshold(map)?.or(facts.settings.default_threshold);
+    let threshold = threshold.ok_or_else(|| Unknown::NoThreshold(name(), distance))?;
+    Ok(Way::Measured { distance, threshold })
+}
+
+fn threshold(map: &Distances) -> Result<Option<u64>, Unknown> {
+    let read = |text: &String| {
+        text.trim().parse::<u64>().map_err(|_| Unknown::BadThreshold(map.name.clone(), text.clone()))
+    };
+    let [paper, other] = &map.thresholds;
+    match (paper.as_ref().map(read).transpose()?, other.as_ref().map(read).transpose()?) {
+        (Some(one), Some(two)) if one != two => Err(Unknown::TwoThresholds(map.name.clone())),
+        (one, two) => Ok(one.or(two)),
+    }
+}

@@ -1,0 +1,146 @@
+//! What rules know of the world around a change. Whoever asks them gathers it, once a request, by [`Needs`].
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use repot_api::names::{
+    CORE_GROUP, FORCE_RESTORE, ISOLATED_ZONE, MIGRATION_GROUP, REGION_DISTANCE_THRESHOLD,
+    SEED_DISTANCE_THRESHOLD,
+};
+use serde_json::Value;
+
+use crate::{
+    change::{Change, Operation, text_at},
+    shoot::Shoot,
+};
+
+/// Distances between regions, from one ConfigMap of the scheduler.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Distances {
+    /// Name of the ConfigMap.
+    pub name: String,
+    /// CloudProfiles for which it holds.
+    pub profiles: Vec<String>,
+    /// The greatest distance of a live migration, as annotated: the paper's spelling and the other.
+    pub thresholds: [Option<String>; 2],
+    /// From a region to others. An entry that cannot be read says why.
+    pub from: BTreeMap<String, Result<BTreeMap<String, u64>, String>>,
+}
+
+impl Distances {
+    /// The annotations, in the order of [`Distances::thresholds`].
+    pub const THRESHOLDS: [&'static str; 2] = [SEED_DISTANCE_THRESHOLD, REGION_DISTANCE_THRESHOLD];
+}
+
+/// What an operator decided.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// The greatest distance where no ConfigMap has one.
+    pub default_threshold: Option<u64>,
+    /// Users that are controllers, beside gardenlets; `*` at the end stands for all that begin so.
+    pub controllers: Vec<String>,
+    /// Groups whose members are controllers.
+    pub controller_groups: Vec<String>,
+    /// Groups of administrators: what only controllers should do, they may do, with a warning.
+    pub operator_groups: Vec<String>,
+}
+
+/// The world around one change.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// The time, in RFC 3339.
+    pub now: String,
+    /// Seeds that the change names; none where a seed does not exist.
+    pub seeds: BTreeMap<String, Option<Arc<Value>>>,
+    /// Shoots that are on these seeds or on their way there.
+    pub shoots_on: BTreeMap<String, u64>,
+    /// The CloudProfile of the Shoot.
+    pub cloud_profile: Option<Arc<Value>>,
+    /// All distances, in the order of their names.
+    pub distances: Arc<Vec<Distances>>,
+    /// The Project of the namespace.
+    pub project: Option<Arc<Value>>,
+    /// The Shoot to which the object belongs.
+    pub shoot: Option<Arc<Value>>,
+    /// The HostedEtcd that a workflow is for.
+    pub hosted_etcd: Option<Arc<Value>>,
+    /// All workflows of the namespace.
+    pub workflows: Vec<Arc<Value>>,
+    /// Whether the cluster has the subresource `shoots/binding`.
+    pub binding: bool,
+    /// What an operator decided.
+    pub settings: Settings,
+}
+
+impl Facts {
+    /// A seed, if it exists.
+    #[must_use]
+    pub fn seed(&self, name: &str) -> Option<&Value> {
+        self.seeds.get(name)?.as_deref()
+    }
+}
+
+/// What has to be known to judge a change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Seeds by name. Read at the moment: a seed that went away or fell ill must not be chosen.
+    pub seeds: BTreeSet<String>,
+    /// The CloudProfile by name.
+    pub cloud_profile: Option<String>,
+    /// The Project of this namespace.
+    pub project_of: Option<String>,
+    /// The Shoot of this namespace and name.
+    pub shoot: Option<(String, String)>,
+    /// The HostedEtcd of this namespace and name, and all workflows beside it.
+    pub hosted_etcd: Option<(String, String)>,
+}
+
+impl Needs {
+    /// What the rules will look at.
+    #[must_use]
+    pub fn of(change: &Change) -> Self {
+        let target = &change.target;
+        match (target.group.as_str(), target.resource.as_str()) {
+            (CORE_GROUP, "shoots") => Self::of_shoot(change),
+            (CORE_GROUP | MIGRATION_GROUP, "shootstates") => {
+                let name = if target.name.is_empty() {
+                    text_at(&change.new, "/metadata/name").unwrap_or_default().to_owned()
+                } else {
+                    target.name.clone()
+                };
+                Self { shoot: Some((target.namespace.clone(), name)), ..Self::default() }
+            }
+            (MIGRATION_GROUP, "etcdbackups" | "etcdrestores" | "etcdmigrations")
+                if change.operation == Operation::Create =>
+            {
+                let cluster = text_at(&change.new, "/spec/clusterRef/name").unwrap_or_default();
+                Self { hosted_etcd: Some((target.namespace.clone(), cluster.to_owned())), ..Self::default() }
+            }
+            _ => Self::default(),
+        }
+    }
+
+    fn of_shoot(change: &Change) -> Self {
+        let (old, new) = (Shoot(&change.old), Shoot(&change.new));
+        let moves = change.operation == Operation::Update && old.spec_seed() != new.spec_seed();
+        let marked = [ISOLATED_ZONE, FORCE_RESTORE].iter().any(|marker| change.sets(marker).is_some());
+        if !moves && !marked {
+            return Self::default();
+        }
+        let seeds = [old.spec_seed(), old.status_seed(), new.spec_seed()];
+        Self {
+            seeds: seeds.into_iter().flatten().map(str::to_owned).collect(),
+            cloud_profile: new.cloud_profile().map(str::to_owned),
+            project_of: Some(change.target.namespace.clone()),
+            ..Self::default()
+        }
+    }
+
+    /// Whether nothing has to be known.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}

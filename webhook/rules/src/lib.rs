@@ -1,0 +1,28 @@
+//! What may happen to a control plane, as pure functions of a change and of facts about the world around it.
+//!
+//! Nothing here meets a clock, a client or a file: a caller reads off [`facts::Needs`] what has to be known, gathers it, and
+//! asks [`judge`]. [`table::RULES`] lists every rule; webhook configurations, the catalogue in the docs and metrics come
+//! from that table and from [`watch::WATCHES`].
+
+pub mod catalogue;
+pub mod change;
+pub mod distance;
+pub mod facts;
+pub mod finding;
+pub mod judge;
+pub mod progress;
+pub mod shoot;
+pub mod table;
+pub mod travel;
+pub mod watch;
+
+mod default;
+mod forced;
+mod isolation;
+mod live;
+mod migration;
+mod state;
+mod who;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,54 @@
+//! Calling a live migration off.
+
+use repot_api::names::{ABORT_LIVE_MIGRATION, STEP_SIX_MEMBERS};
+
+use crate::{
+    change::{Change, annotation_of},
+    facts::Facts,
+    finding::{Finding, annotation_path},
+    migration::SEED_NAME,
+    progress::{Progress, Step},
+    shoot::Shoot,
+    travel::Travel,
+};
+
+/// When it may be asked for.
+pub(crate) fn asked(change: &Change, _: &Facts) -> Vec<Finding> {
+    let Some(value) = change.sets(ABORT_LIVE_MIGRATION) else { return Vec::new() };
+    let (old, progress) = (Shoot(&change.old), Progress(&change.old));
+    let path = annotation_path(ABORT_LIVE_MIGRATION);
+    let (reason, advice) = match value {
+        "false" => return Vec::new(),
+        _ if !old.is_moving_live() => {
+            ("no live migration runs that could be called off".to_owned(), "remove the annotation".to_owned())
+        }
+        "true" if progress.joining() == Step::Failed => return Vec::new(),
+        "true" => (
+            format!("a live migration is called off only while its step {STEP_SIX_MEMBERS} is Failed"),
+            "let it go on; or set the value \"force\", which works until the first source member is removed"
+                .to_owned(),
+        ),
+        "force" if !progress.is_past_return() => return Vec::new(),
+        "force" => (
+            "members of the source are being removed, or are gone: the only way is forward".to_owned(),
+            "let the migration come to its end, and move the Shoot back then".to_owned(),
+        ),
+        other => (format!("{other:?} is not a value"), "set it to \"true\" or \"force\"".to_owned()),
+    };
+    vec![Finding::refuse(path, reason, advice)]
+}
+
+/// The way back is open only to those who asked.
+pub(crate) fn back(change: &Change, _: &Facts) -> Vec<Finding> {
+    let Travel::Back { to } = Travel::of(change) else { return Vec::new() };
+    let asked = matches!(annotation_of(&change.new, ABORT_LIVE_MIGRATION), Some("true" | "force"));
+    if asked || !Shoot(&change.old).is_moving_live() {
+        return Vec::new();
+    }
+    let reason = format!("the live migration runs, and going back to seed {to:?} would cut it off");
+    vec![Finding::refuse(
+        SEED_NAME,
+        reason,
+        format!("call it off first, by annotation {ABORT_LIVE_MIGRATION}"),
+    )]
+}

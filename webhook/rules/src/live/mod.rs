@@ -1,0 +1,34 @@
+//! Live migration (GEP-39): a change of seed with the trigger set, and the annotations that steer it.
+
+pub(crate) mod abort;
+pub(crate) mod awake;
+pub(crate) mod distance;
+pub(crate) mod operations;
+pub(crate) mod resilient;
+pub(crate) mod seeds;
+pub(crate) mod shrink;
+pub(crate) mod trigger;
+
+use repot_api::names::LIVE_MIGRATE;
+
+use crate::{
+    change::Change,
+    shoot::{Shoot, Trigger},
+    travel::Travel,
+};
+
+/// Source and destination of a live migration that begins.
+pub(crate) fn start(change: &Change) -> Option<(&str, &str)> {
+    Travel::start(change).filter(|_| Shoot(&change.new).trigger() == Trigger::Live)
+}
+
+/// Whether this change sets the trigger, or begins a live migration.
+pub(crate) fn wanted(change: &Change) -> bool {
+    let (old, new) = (Shoot(&change.old), Shoot(&change.new));
+    new.trigger() == Trigger::Live && (old.trigger() != Trigger::Live || start(change).is_some())
+}
+
+/// Where findings about the trigger point.
+pub(crate) fn trigger_path() -> String {
+    crate::finding::annotation_path(LIVE_MIGRATE)
+}

@@ -1,0 +1,19 @@
+//! The destination is there, and is to stay.
+
+use crate::{
+    change::{Change, is_ending},
+    facts::Facts,
+    finding::Finding,
+    migration::SEED_NAME,
+    travel::Travel,
+};
+
+pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
+    let (Travel::Start { to, .. } | Travel::Again { to, .. }) = Travel::of(change) else { return Vec::new() };
+    let reason = match facts.seed(to) {
+        None => format!("there is no seed {to:?}"),
+        Some(seed) if is_ending(seed) => format!("seed {to:?} is being deleted"),
+        Some(_) => return Vec::new(),
+    };
+    vec![Finding::refuse(SEED_NAME, reason, "name a seed that exists and stays: kubectl get seeds")]
+}

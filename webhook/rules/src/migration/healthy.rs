@@ -1,0 +1,28 @@
+//! A seed that cannot run what it has takes nothing more.
+
+use crate::{
+    change::Change, facts::Facts, finding::Finding, migration::SEED_NAME, shoot::Seed, travel::Travel,
+};
+
+/// The destination has to be healthy; a source that is not can only be waited for.
+pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
+    let Some((from, to)) = Travel::start(change) else { return Vec::new() };
+    let mut findings = Vec::new();
+    if let Some(ailments) = ailments(facts, to) {
+        let reason = format!("destination seed {to:?} is not healthy: {ailments}");
+        let advice = format!("repair it or choose another seed: kubectl get seed {to} -o yaml");
+        findings.push(Finding::refuse(SEED_NAME, reason, advice));
+    }
+    if let Some(ailments) = ailments(facts, from) {
+        let reason = format!("source seed {from:?} is not healthy: {ailments}");
+        let advice = "the migration waits for it; where it will not come back, see forced restore";
+        findings.push(Finding::warn(SEED_NAME, reason, advice));
+    }
+    findings
+}
+
+/// What a seed that exists suffers from.
+pub(crate) fn ailments(facts: &Facts, name: &str) -> Option<String> {
+    let ailments = Seed(facts.seed(name)?).ailments();
+    (!ailments.is_empty()).then(|| ailments.join(", "))
+}

@@ -1,0 +1,206 @@
+//! A Shoot and a Seed as rules see them: whatever the JSON looks like, a question has an answer.
+
+use std::collections::BTreeSet;
+
+use repot_api::names::{LIVE_MIGRATE, OPERATION, OPERATION_LIVE_MIGRATE};
+use serde_json::Value;
+
+use crate::change::{annotation_of, is_ending, items_at, parse_bool, text_at};
+
+/// A Shoot.
+#[derive(Clone, Copy, Debug)]
+pub struct Shoot<'a>(pub &'a Value);
+
+/// What the two spellings of the trigger say together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trigger {
+    /// Neither is there, or the boolean says no.
+    Cold,
+    /// Live.
+    Live,
+    /// One says live, the other says no.
+    Disagree,
+    /// The boolean is none.
+    Unreadable,
+}
+
+impl<'a> Shoot<'a> {
+    /// Where it is to be.
+    #[must_use]
+    pub fn spec_seed(self) -> Option<&'a str> {
+        text_at(self.0, "/spec/seedName")
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn status_seed(self) -> Option<&'a str> {
+        text_at(self.0, "/status/seedName")
+    }
+
+    /// Type and state of the last operation; empty where there is none.
+    #[must_use]
+    pub fn last_operation(self) -> (&'a str, &'a str) {
+        let text = |field| text_at(self.0, field).unwrap_or_default();
+        (text("/status/lastOperation/type"), text("/status/lastOperation/state"))
+    }
+
+    /// Whether it is between two seeds: they differ, or one of the two halves of a migration is not over.
+    #[must_use]
+    pub fn is_moving(self) -> bool {
+        let seeds_differ = match (self.spec_seed(), self.status_seed()) {
+            (Some(spec), Some(status)) => spec != status,
+            _ => false,
+        };
+        seeds_differ
+            || match self.last_operation() {
+                ("Migrate", _) => true,
+                ("Restore" | "LiveMigrate", state) => state != "Succeeded",
+                _ => false,
+            }
+    }
+
+    /// What the trigger says.
+    #[must_use]
+    pub fn trigger(self) -> Trigger {
+        let paper = annotation_of(self.0, OPERATION) == Some(OPERATION_LIVE_MIGRATE);
+        let boolean = annotation_of(self.0, LIVE_MIGRATE);
+        match (paper, boolean.map(parse_bool)) {
+            (_, Some(None)) => Trigger::Unreadable,
+            (true, Some(Some(false))) => Trigger::Disagree,
+            (true, _) | (_, Some(Some(true))) => Trigger::Live,
+            _ => Trigger::Cold,
+        }
+    }
+
+    /// Whether a live migration runs: it moves, and either the trigger or the progress in its status says how.
+    #[must_use]
+    pub fn is_moving_live(self) -> bool {
+        self.is_moving()
+            && (self.trigger() == Trigger::Live || self.0.pointer("/status/liveMigration").is_some())
+    }
+
+    /// `node`, `zone` or nothing.
+    #[must_use]
+    pub fn failure_tolerance(self) -> Option<&'a str> {
+        text_at(self.0, "/spec/controlPlane/highAvailability/failureTolerance/type")
+    }
+
+    /// Zones of the control plane that were asked for.
+    #[must_use]
+    pub fn pinned_zones(self) -> Vec<&'a str> {
+        texts(items_at(self.0, "/spec/controlPlane/zones"))
+    }
+
+    /// Whether it sleeps, goes to sleep or wakes up.
+    #[must_use]
+    pub fn is_asleep(self) -> bool {
+        let yes = |pointer| self.0.pointer(pointer) == Some(&Value::Bool(true));
+        yes("/spec/hibernation/enabled") || yes("/status/isHibernated")
+    }
+
+    /// Name of its CloudProfile, in the new or the old field.
+    #[must_use]
+    pub fn cloud_profile(self) -> Option<&'a str> {
+        text_at(self.0, "/spec/cloudProfile/name").or_else(|| text_at(self.0, "/spec/cloudProfileName"))
+    }
+
+    /// Worker pools: index, name and zones.
+    pub fn pools(self) -> impl Iterator<Item = (usize, &'a str, Vec<&'a str>)> {
+        items_at(self.0, "/spec/provider/workers").iter().enumerate().map(|(at, pool)| {
+            (at, text_at(pool, "/name").unwrap_or_default(), texts(items_at(pool, "/zones")))
+        })
+    }
+
+    /// All zones of its workers.
+    #[must_use]
+    pub fn worker_zones(self) -> BTreeSet<&'a str> {
+        self.pools().flat_map(|(_, _, zones)| zones).collect()
+    }
+
+    /// Phases of the credentials that are being rotated, by name.
+    #[must_use]
+    pub fn rotations(self) -> Vec<(&'a str, &'a str)> {
+        let all = self.0.pointer("/status/credentials/rotation").and_then(Value::as_object);
+        let phase = |(name, one): (&'a String, &'a Value)| Some((name.as_str(), text_at(one, "/phase")?));
+        all.into_iter().flatten().filter_map(phase).collect()
+    }
+
+    /// Whether it is on its way out.
+    #[must_use]
+    pub fn is_ending(self) -> bool {
+        is_ending(self.0)
+    }
+}
+
+/// A Seed.
+#[derive(Clone, Copy, Debug)]
+pub struct Seed<'a>(pub &'a Value);
+
+impl<'a> Seed<'a> {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'a str {
+        text_at(self.0, "/metadata/name").unwrap_or_default()
+    }
+
+    /// Type of its provider.
+    #[must_use]
+    pub fn provider(self) -> Option<&'a str> {
+        text_at(self.0, "/spec/provider/type")
+    }
+
+    /// Its region.
+    #[must_use]
+    pub fn region(self) -> Option<&'a str> {
+        text_at(self.0, "/spec/provider/region")
+    }
+
+    /// Its zones.
+    #[must_use]
+    pub fn zones(self) -> Vec<&'a str> {
+        texts(items_at(self.0, "/spec/provider/zones"))
+    }
+
+    /// Version of its gardenlet.
+    #[must_use]
+    pub fn version(self) -> Option<&'a str> {
+        text_at(self.0, "/status/gardener/version")
+    }
+
+    /// Status of a condition; `Unknown` where there is none.
+    #[must_use]
+    pub fn condition(self, kind: &str) -> &'a str {
+        let found = items_at(self.0, "/status/conditions").iter().find(|c| text_at(c, "/type") == Some(kind));
+        found.and_then(|condition| text_at(condition, "/status")).unwrap_or("Unknown")
+    }
+
+    /// Whether backups go somewhere.
+    #[must_use]
+    pub fn has_backup(self) -> bool {
+        self.0.pointer("/spec/backup").is_some_and(Value::is_object)
+    }
+
+    /// Everything that keeps it from working properly, as short sentences.
+    #[must_use]
+    pub fn ailments(self) -> Vec<String> {
+        let mut conditions = vec!["GardenletReady", "SeedSystemComponentsHealthy"];
+        if self.has_backup() {
+            conditions.push("BackupBucketsReady");
+        }
+        let ill = conditions.into_iter().map(|kind| (kind, self.condition(kind)));
+        let mut ailments: Vec<String> = ill
+            .filter(|(_, status)| *status != "True")
+            .map(|(kind, is)| format!("condition {kind} is {is}"))
+            .collect();
+        let generation = self.0.pointer("/metadata/generation").and_then(Value::as_i64);
+        let observed = self.0.pointer("/status/observedGeneration").and_then(Value::as_i64);
+        if generation > observed {
+            ailments.push("its gardenlet has not seen its latest spec".to_owned());
+        }
+        ailments
+    }
+}
+
+fn texts(items: &[Value]) -> Vec<&str> {
+    items.iter().filter_map(Value::as_str).collect()
+}

@@ -1,0 +1,59 @@
+//! What holds the members of an etcd together.
+
+use std::collections::BTreeSet;
+
+use repot_api::names::{CONFIRM_TAKEOVER, SUSPEND_ETCD, UNPROTECT_ETCD};
+use serde_json::Value;
+
+use crate::{
+    change::{Change, Operation, annotation_of},
+    facts::Facts,
+    finding::{Finding, annotation_path},
+    state::by_controllers,
+};
+
+const OURS: &str = "migration.gardener.cloud/";
+
+/// Annotations by which controllers mark where the life of an etcd stands.
+pub(crate) fn lifecycle(change: &Change, facts: &Facts) -> Vec<Finding> {
+    if change.operation != Operation::Update {
+        return Vec::new();
+    }
+    let keys = |object: &Value| {
+        let all = object.pointer("/metadata/annotations").and_then(Value::as_object);
+        all.into_iter().flatten().map(|(key, _)| key.clone()).collect::<BTreeSet<_>>()
+    };
+    let ours = |key: &&String| key.starts_with(OURS) || matches!(key.as_str(), SUSPEND_ETCD | UNPROTECT_ETCD);
+    // One that goes frees the etcd: that is left to everybody.
+    let changed = |key: &&String| key.as_str() != CONFIRM_TAKEOVER && change.sets(key).is_some();
+    let finding = |key: &String| {
+        let was = annotation_of(&change.old, key).map_or("not set", |_| "set by a controller");
+        let reason = format!("the annotation steers the life of an etcd and was {was}");
+        by_controllers(
+            change,
+            facts,
+            &annotation_path(key),
+            &reason,
+            "use an EtcdBackup, EtcdRestore or EtcdMigration",
+        )
+    };
+    keys(&change.new).iter().filter(ours).filter(changed).filter_map(finding).collect()
+}
+
+/// Fields that decide which members form one cluster, in the spellings of the paper and of etcd-druid.
+const MEMBERSHIP: &[&str] =
+    &["additionalAdvertisePeerURLs", "additionalAdvertisePeerUrls", "bootstrapWithExistingCluster"];
+
+/// Which members form one cluster.
+pub(crate) fn membership(change: &Change, facts: &Facts) -> Vec<Finding> {
+    if change.operation != Operation::Update || change.target.resource != "etcds" {
+        return Vec::new();
+    }
+    let of = |object: &Value, field: &str| object.pointer(&format!("/spec/etcd/{field}")).cloned();
+    let changed = MEMBERSHIP.iter().filter(|field| of(&change.old, field) != of(&change.new, field));
+    let finding = |field: &&str| {
+        let reason = "the field decides which members form one etcd: a wrong value splits it";
+        by_controllers(change, facts, &format!("spec.etcd.{field}"), reason, "leave it to the live migration")
+    };
+    changed.filter_map(finding).collect()
+}

@@ -1,0 +1,71 @@
+//! One workflow at a time on an etcd.
+
+use serde_json::Value;
+
+use crate::{
+    change::{Change, Operation, is_ending, text_at},
+    facts::Facts,
+    finding::Finding,
+};
+
+/// Phases after which a workflow does nothing any more.
+const OVER: &[&str] = &["Succeeded", "Failed", "Cancelled", "RolledBack"];
+
+/// A new workflow that would have to wait. A backup may: it changes nothing.
+pub(crate) fn new_ones(change: &Change, facts: &Facts) -> Vec<Finding> {
+    if change.operation != Operation::Create || !change.target.subresource.is_empty() {
+        return Vec::new();
+    }
+    let cluster = text_at(&change.new, "/spec/clusterRef/name");
+    let Some(cluster) = cluster else { return Vec::new() };
+    let field = "spec.clusterRef.name";
+    let Some(etcd) = facts.hosted_etcd.as_deref() else {
+        let reason = format!("there is no HostedEtcd {cluster:?} in the namespace");
+        return vec![Finding::warn(field, reason, "create it, or the workflow will not begin")];
+    };
+    let Some(other) = busy_with(etcd, cluster, facts) else { return Vec::new() };
+    let reason = format!("HostedEtcd {cluster:?} is in use by {other}");
+    match change.target.resource.as_str() {
+        "etcdbackups" => vec![Finding::warn(field, reason, "the backup begins when that is over")],
+        _ => vec![Finding::refuse(field, reason, "wait until that is over, or cancel it by spec.cancel")],
+    }
+}
+
+fn busy_with(etcd: &Value, cluster: &str, facts: &Facts) -> Option<String> {
+    if let Some(name) = text_at(etcd, "/status/currentWorkflow/name") {
+        let kind = text_at(etcd, "/status/currentWorkflow/kind").unwrap_or("workflow");
+        return Some(format!("{kind} {name:?}"));
+    }
+    let running = |workflow: &&Value| {
+        let phase = text_at(workflow, "/status/phase").unwrap_or_default();
+        text_at(workflow, "/spec/clusterRef/name") == Some(cluster) && !OVER.contains(&phase) && !is_ending(workflow)
+            // Backups that wait are no reason for anybody else to wait.
+            && (text_at(workflow, "/kind") != Some("EtcdBackup") || phase == "Running")
+    };
+    let other = facts.workflows.iter().map(AsRef::as_ref).find(running)?;
+    let text = |pointer| text_at(other, pointer).unwrap_or_default();
+    Some(format!("{} {:?}", text("/kind"), text("/metadata/name")))
+}
+
+/// The lock is given back before another workflow takes it.
+pub(crate) fn lock(change: &Change, _: &Facts) -> Vec<Finding> {
+    let holder = |object| {
+        text_at(object, "/status/currentWorkflow/uid").or(text_at(object, "/status/currentWorkflow/name"))
+    };
+    if change.target.resource != "hostedetcds" || change.target.subresource != "status" {
+        return Vec::new();
+    }
+    match (holder(&change.old), holder(&change.new)) {
+        (Some(before), Some(after)) if before != after => {
+            let name = text_at(&change.old, "/status/currentWorkflow/name").unwrap_or(before);
+            let reason =
+                format!("workflow {name:?} works on this etcd, and another one cannot take its place");
+            vec![Finding::refuse(
+                "status.currentWorkflow",
+                reason,
+                "clear the field when that workflow is over",
+            )]
+        }
+        _ => Vec::new(),
+    }
+}

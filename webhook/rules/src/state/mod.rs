@@ -1,0 +1,40 @@
+//! ShootState, the workflows on an etcd, and the etcd itself: who may write what.
+
+pub(crate) mod confirmed;
+pub(crate) mod etcd;
+pub(crate) mod exclusive;
+pub(crate) mod recorded;
+pub(crate) mod writer;
+
+use repot_api::names::CONFIRM_TAKEOVER;
+
+use crate::{
+    change::{Change, says_yes},
+    facts::Facts,
+    finding::Finding,
+    who::{Who, who},
+};
+
+/// What is to be left to controllers. An administrator is warned; anybody else can insist, by an annotation.
+pub(crate) fn by_controllers(
+    change: &Change,
+    facts: &Facts,
+    field: &str,
+    reason: &str,
+    advice: &str,
+) -> Option<Finding> {
+    let insists = [&change.old, &change.new].iter().any(|object| says_yes(object, CONFIRM_TAKEOVER));
+    match who(&change.user, &facts.settings) {
+        Who::Gardenlet(_) | Who::Controller => None,
+        Who::Operator => Some(Finding::warn(field, reason, advice)),
+        Who::Other if insists => Some(Finding::warn(field, reason, advice)),
+        Who::Other => {
+            let advice = format!("{advice}; or insist by annotation {CONFIRM_TAKEOVER}=true");
+            Some(Finding::refuse(
+                field,
+                format!("{reason}, and user {:?} is no controller", change.user.name),
+                advice,
+            ))
+        }
+    }
+}

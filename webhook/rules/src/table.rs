@@ -1,0 +1,196 @@
+//! Every rule, one row each. Webhook configurations, the catalogue in the docs and metrics are made from this table.
+
+use crate::{
+    change::Change,
+    default,
+    facts::Facts,
+    finding::{Finding, PatchOp},
+    forced, isolation, live, migration, state,
+    watch::{
+        ETCD_WORKFLOWS, ETCDS, MARKERS, MOVING_SHOOTS, OWNER_RECORDS, SEED_CHANGE, SHOOT_DEFAULTS,
+        SHOOT_STATE_DEFAULTS, SHOOT_STATES, Watch,
+    },
+};
+
+/// What a rule does.
+#[derive(Clone, Copy)]
+pub enum Judge {
+    /// Finds what is wrong with a change.
+    Validate(fn(&Change, &Facts) -> Vec<Finding>),
+    /// Changes the object.
+    Mutate(fn(&Change, &Facts) -> Vec<PatchOp>),
+}
+
+/// A rule.
+pub struct Rule {
+    /// Its name, in findings, metrics and docs.
+    pub name: &'static str,
+    /// The part of the house it belongs to: a heading of the catalogue.
+    pub chapter: &'static str,
+    /// The webhooks that ask it.
+    pub watches: &'static [&'static Watch],
+    /// What it is for, in one sentence.
+    pub doc: &'static str,
+    /// The rule itself.
+    pub judge: Judge,
+}
+
+const MIGRATION: &str = "Migration (GEP-7)";
+const LIVE: &str = "Live migration (GEP-39)";
+const ISOLATION: &str = "Isolated zone (GEP-21)";
+const FORCED: &str = "Bad case (GEP-7)";
+const STATE: &str = "ShootState, etcd and its workflows";
+const DEFAULTS: &str = "What is filled in";
+
+const fn rule(
+    name: &'static str,
+    chapter: &'static str,
+    watches: &'static [&'static Watch],
+    judge: fn(&Change, &Facts) -> Vec<Finding>,
+    doc: &'static str,
+) -> Rule {
+    Rule { name, chapter, watches, doc, judge: Judge::Validate(judge) }
+}
+
+const fn fill(
+    name: &'static str,
+    watches: &'static [&'static Watch],
+    judge: fn(&Change, &Facts) -> Vec<PatchOp>,
+    doc: &'static str,
+) -> Rule {
+    Rule { name, chapter: DEFAULTS, watches, doc, judge: Judge::Mutate(judge) }
+}
+
+/// All rules. Those that change objects run in this order.
+#[rustfmt::skip]
+pub static RULES: &[Rule] = &[
+    rule("created-first", MIGRATION, &[&SEED_CHANGE], migration::created::judge,
+        "A Shoot moves only after it was created: `status.seedName` is set and the creation has succeeded."),
+    rule("binding-only", MIGRATION, &[&SEED_CHANGE], migration::binding::only,
+        "Where the cluster has the subresource `shoots/binding`, the seed is changed through it."),
+    rule("seed-alone", MIGRATION, &[&SEED_CHANGE], migration::binding::alone,
+        "Together with the seed nothing else of the spec changes."),
+    rule("seed-stays-named", MIGRATION, &[&SEED_CHANGE], migration::named::unset,
+        "A Shoot that has a seed keeps one."),
+    rule("different-seed", MIGRATION, &[&SEED_CHANGE], migration::named::same,
+        "A binding names another seed than the one that is set."),
+    rule("destination-exists", MIGRATION, &[&SEED_CHANGE], migration::destination::judge,
+        "The destination seed exists and is not being deleted."),
+    rule("destination-healthy", MIGRATION, &[&SEED_CHANGE], migration::healthy::judge,
+        "The destination's gardenlet is ready and up to date, its system components are healthy and its backup buckets are ready; \
+         a source that is not healthy is warned of."),
+    rule("same-gardenlet-version", MIGRATION, &[&SEED_CHANGE], migration::version::judge,
+        "Source and destination run the same version of gardenlet, and both tell it."),
+    rule("taints-tolerated", MIGRATION, &[&SEED_CHANGE], migration::taints::judge,
+        "The Shoot tolerates all taints of the destination."),
+    rule("room-left", MIGRATION, &[&SEED_CHANGE], migration::capacity::judge,
+        "The destination has room: `status.allocatable.shoots` is more than the Shoots that it has or that are on their way to it."),
+    rule("provider-and-labels", MIGRATION, &[&SEED_CHANGE], migration::support::selected,
+        "The CloudProfile's `seedSelector` allows the destination's provider and labels; another provider than the Shoot's is \
+         warned of where it says nothing."),
+    rule("region-offered", MIGRATION, &[&SEED_CHANGE], migration::support::region,
+        "The region of the Shoot is one of its CloudProfile's."),
+    rule("access-restrictions", MIGRATION, &[&SEED_CHANGE], migration::support::restrictions,
+        "The destination supports the access restrictions of the Shoot."),
+    rule("backup-configured", MIGRATION, &[&SEED_CHANGE], migration::backup::judge,
+        "Both seeds have a backup configured."),
+    rule("internal-domain", MIGRATION, &[&SEED_CHANGE], migration::domains::internal,
+        "The internal domain is the same on both seeds."),
+    rule("default-domain", MIGRATION, &[&SEED_CHANGE], migration::domains::default,
+        "A default domain that the Shoot uses is one of the destination's."),
+    rule("enough-zones", MIGRATION, &[&SEED_CHANGE], migration::zones::enough,
+        "A control plane that tolerates the failure of a zone moves to a seed with at least three."),
+    rule("pinned-zones", MIGRATION, &[&SEED_CHANGE], migration::zones::pinned,
+        "Zones to which the control plane is pinned are zones of the destination."),
+    rule("networks-disjoint", MIGRATION, &[&SEED_CHANGE], migration::networks::judge,
+        "IPv6 networks of the Shoot do not overlap with those of the destination."),
+    rule("rotation-settled", MIGRATION, &[&SEED_CHANGE], migration::rotation::judge,
+        "No rotation of credentials is being prepared or completed; one that waits for workers is warned of."),
+    rule("one-migration", MIGRATION, &[&SEED_CHANGE], migration::once::judge,
+        "A Shoot on its way is not sent elsewhere, and not back."),
+    rule("spec-rests", MIGRATION, &[&MOVING_SHOOTS], migration::resting::spec,
+        "The spec does not change while the Shoot moves."),
+    rule("life-rests", MIGRATION, &[&MOVING_SHOOTS], migration::resting::life,
+        "A Shoot is not deleted while it moves; one that is being deleted already is not held up."),
+
+    rule("live-trigger-clear", LIVE, &[&SEED_CHANGE, &MARKERS], live::trigger::clear,
+        "The two spellings of the trigger say the same, and the boolean is one."),
+    rule("live-trigger-in-time", LIVE, &[&MARKERS], live::trigger::in_time,
+        "The trigger is set on a Shoot that exists, and not in the middle of another migration."),
+    rule("live-highly-available", LIVE, &[&SEED_CHANGE, &MARKERS], live::resilient::judge,
+        "Only highly available control planes are migrated live."),
+    rule("live-awake", LIVE, &[&SEED_CHANGE, &MARKERS], live::awake::judge,
+        "Hibernated Shoots, and those that go to sleep or wake up, are not migrated live."),
+    rule("live-same-provider", LIVE, &[&SEED_CHANGE], live::seeds::same_provider,
+        "A live migration stays with one provider."),
+    rule("live-source-healthy", LIVE, &[&SEED_CHANGE], live::seeds::source_healthy,
+        "The source is healthy, too."),
+    rule("live-distance", LIVE, &[&SEED_CHANGE], live::distance::judge,
+        "The distance between the seeds' regions, by the scheduler's region ConfigMap, is known and not greater than the threshold, \
+         unless `migration.gardener.cloud/allow-distant-regions` allows it."),
+    rule("live-permission-readable", LIVE, &[&MARKERS], live::distance::permission,
+        "`migration.gardener.cloud/allow-distant-regions` is a boolean."),
+    rule("live-no-other-operation", LIVE, &[&SEED_CHANGE, &MARKERS], live::operations::judge,
+        "The trigger is not combined with other operations, and none is asked for while a live migration runs."),
+    rule("live-abort-in-time", LIVE, &[&MARKERS], live::abort::asked,
+        "A live migration is called off while its step SixMemberETCDReady is Failed; by `force` until the first source member is \
+         removed."),
+    rule("live-back-after-abort", LIVE, &[&SEED_CHANGE], live::abort::back,
+        "The seed goes back to the source only when the live migration was called off."),
+    rule("live-shrink-in-need", LIVE, &[&MARKERS], live::shrink::judge,
+        "`migration.gardener.cloud/force-shrink-etcd` is set only when the members have joined and the destination's API servers \
+         failed to come up."),
+
+    rule("zone-form", ISOLATION, &[&MARKERS], isolation::zone::form,
+        "The isolated zone looks like the id of one zone."),
+    rule("zone-used", ISOLATION, &[&MARKERS], isolation::zone::used,
+        "The isolated zone is one of the workers'; where nobody knows, that is warned of."),
+    rule("zone-fixed", ISOLATION, &[&MARKERS], isolation::fixed::judge,
+        "The isolated zone is set and removed, never changed."),
+    rule("zones-left", ISOLATION, &[&MARKERS], isolation::zone::others_left,
+        "Workers and control plane have a zone left; a worker pool that has none is warned of."),
+    rule("isolated-at-rest", ISOLATION, &[&MARKERS], isolation::resting::at_rest,
+        "No zone is isolated while the Shoot moves or is being deleted."),
+    rule("no-move-while-isolated", ISOLATION, &[&SEED_CHANGE], isolation::resting::no_move,
+        "No Shoot moves while one of its zones is isolated."),
+    rule("no-maintenance-while-isolated", ISOLATION, &[&MARKERS], isolation::maintenance::judge,
+        "No maintenance is asked for while a zone is isolated."),
+    rule("isolation-reconciled", ISOLATION, &[&MARKERS], isolation::zone::reconciled,
+        "An isolation without a reconciliation is warned of."),
+
+    rule("forced-restore", FORCED, &[&MARKERS], forced::restore::judge,
+        "A restore is forced only with the confirmation that names the source, and only when the source does not answer or its half \
+         of the migration has failed."),
+    rule("owner-record", FORCED, &[&OWNER_RECORDS], forced::owner::judge,
+        "Records of ownership are changed by controllers."),
+
+    rule("state-writer", STATE, &[&SHOOT_STATES], state::writer::judge,
+        "A ShootState is written by the gardenlets of source and destination, and by controllers."),
+    rule("state-deletion-confirmed", STATE, &[&SHOOT_STATES], state::confirmed::judge,
+        "A person who deletes a ShootState has confirmed it."),
+    rule("one-workflow", STATE, &[&ETCD_WORKFLOWS], state::exclusive::new_ones,
+        "No EtcdRestore or EtcdMigration begins on an etcd that is in use; a backup waits."),
+    rule("workflow-lock", STATE, &[&ETCD_WORKFLOWS], state::exclusive::lock,
+        "`status.currentWorkflow` of a HostedEtcd is cleared before another workflow takes it."),
+    rule("workflow-status", STATE, &[&ETCD_WORKFLOWS], state::recorded::judge,
+        "The status of a HostedEtcd and of workflows is written by controllers."),
+    rule("etcd-lifecycle", STATE, &[&ETCDS], state::etcd::lifecycle,
+        "Annotations that steer the life of an etcd are set by controllers; everybody may remove them."),
+    rule("etcd-membership", STATE, &[&ETCDS], state::etcd::membership,
+        "Fields of an Etcd that decide which members form one cluster are changed by controllers."),
+
+    fill("fill-trigger", &[&SHOOT_DEFAULTS], default::trigger::judge,
+        "`gardener.cloud/operation=live-migrate` becomes `migration.gardener.cloud/live-migrate=true`."),
+    fill("fill-reconcile", &[&SHOOT_DEFAULTS], default::isolation::judge,
+        "An isolation that begins or ends gets `gardener.cloud/operation=reconcile`, where no other operation is set."),
+    fill("fill-requested-at", &[&SHOOT_DEFAULTS], default::requested::judge,
+        "A migration that begins gets `migration.gardener.cloud/requested-at`."),
+    fill("clear-markers", &[&SHOOT_DEFAULTS], default::cleanup::judge,
+        "Annotations that steered a migration are removed at the first write after its end."),
+    fill("fill-seed-labels", &[&SHOOT_DEFAULTS], default::labels::judge,
+        "A label `name.seed.gardener.cloud/<seed>` for the seed of the spec and that of the status, and no other."),
+    fill("fill-state-owner", &[&SHOOT_STATE_DEFAULTS], default::shoot_state::owner,
+        "A new ShootState belongs to its Shoot."),
+    fill("fill-state-timestamp", &[&SHOOT_STATE_DEFAULTS], default::shoot_state::timestamp,
+        "A new ShootState tells when it was written."),
+];

@@ -1,0 +1,1 @@
+//! Tables of changes, and properties of all rules.

@@ -1,0 +1,45 @@
+//! Who somebody is, for rules about who may write.
+
+use repot_api::names::{SEED_USER_PREFIX, SEEDS_GROUP};
+
+use crate::{change::User, facts::Settings};
+
+/// Standing of a user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Who<'a> {
+    /// The gardenlet of a seed.
+    Gardenlet(&'a str),
+    /// A controller by name or group, also those of Kubernetes.
+    Controller,
+    /// An administrator.
+    Operator,
+    /// Anybody else.
+    Other,
+}
+
+/// Garbage collection, namespace deletion and the like must never be in need of Repot.
+const KUBERNETES: &[&str] =
+    &["system:kube-controller-manager", "system:apiserver", "system:serviceaccount:kube-system:*"];
+
+/// Who a user is.
+pub(crate) fn who<'a>(user: &'a User, settings: &Settings) -> Who<'a> {
+    let named = |pattern: &str| match pattern.strip_suffix('*') {
+        Some(start) => user.name.starts_with(start),
+        None => user.name == pattern,
+    };
+    if user.is_in(SEEDS_GROUP)
+        && let Some(seed) = user.name.strip_prefix(SEED_USER_PREFIX)
+    {
+        return Who::Gardenlet(seed);
+    }
+    let controller = KUBERNETES.iter().any(|pattern| named(pattern))
+        || settings.controllers.iter().any(|pattern| named(pattern))
+        || settings.controller_groups.iter().any(|group| user.is_in(group));
+    if controller {
+        Who::Controller
+    } else if settings.operator_groups.iter().any(|group| user.is_in(group)) {
+        Who::Operator
+    } else {
+        Who::Other
+    }
+}

@@ -1,0 +1,299 @@
+//! What is served at which path, within which limits.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::{Body, Incoming};
+use repot_rules::{
+    facts::Facts,
+    judge,
+    watch::{WATCHES, Watch},
+};
+use tokio::sync::Semaphore;
+
+use crate::{
+    clients::{Authorities, Peer},
+    facts::World,
+    metrics::Metrics,
+    review::Question,
+};
+
+/// Reviews beyond this size are read and judged beside the threads that serve connections.
+const LARGE: usize = 256 << 10;
+/// What kube-apiserver waits where the request does not say.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest that it may be told to wait.
+const LONGEST: Duration = Duration::from_secs(30);
+/// The way back takes a part of the time.
+const MARGIN: Duration = Duration::from_millis(100);
+/// A permit of the memory for bodies.
+const UNIT: usize = 1 << 10;
+
+/// How much is taken in.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The largest body, in bytes.
+    pub review_bytes: usize,
+    /// All bodies that are held at once, in bytes; further ones wait.
+    pub held_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { review_bytes: 32 << 20, held_bytes: 256 << 20 }
+    }
+}
+
+/// The admission server.
+pub struct Server {
+    world: World,
+    authorities: Option<Arc<Authorities>>,
+    limits: Limits,
+    room: Semaphore,
+    metrics: Metrics,
+    stopping: AtomicBool,
+    paths: Vec<(String, &'static Watch)>,
+}
+
+type Answer = Response<Full<Bytes>>;
+
+/// Why a review is not answered as one: kube-apiserver then does what the webhook's failurePolicy says.
+struct Failure(StatusCode, String);
+
+impl Server {
+    /// A server of all webhooks.
+    ///
+    /// # Errors
+    /// When metrics collide.
+    pub fn new(
+        world: World,
+        authorities: Option<Arc<Authorities>>,
+        limits: Limits,
+    ) -> prometheus::Result<Self> {
+        let room = Semaphore::new(
+            (limits.held_bytes.max(limits.review_bytes) / UNIT).min(Semaphore::MAX_PERMITS) + 1,
+        );
+        let paths = WATCHES.iter().map(|watch| (watch.path(), *watch)).collect();
+        let stopping = AtomicBool::new(false);
+        Ok(Self { world, authorities, limits, room, metrics: Metrics::new()?, stopping, paths })
+    }
+
+    /// From now on it says that it is not ready.
+    pub fn set_stopping(&self) {
+        self.stopping.store(true, Ordering::Release);
+    }
+
+    /// Whose client certificates are believed, where they are asked for.
+    #[must_use]
+    pub fn authorities(&self) -> Option<&Arc<Authorities>> {
+        self.authorities.as_ref()
+    }
+
+    /// What is not known yet, if anything.
+    #[must_use]
+    pub fn missing(&self) -> Vec<&'static str> {
+        self.world.missing()
+    }
+
+    /// Answers a request.
+    pub async fn serve(&self, request: Request<Incoming>, peer: &Peer) -> Answer {
+        let path = request.uri().path();
+        match (request.method(), path) {
+            (&Method::GET, "/livez" | "/healthz") => text(StatusCode::OK, "ok"),
+            (&Method::GET, "/readyz") => self.ready(),
+            (&Method::GET, "/metrics") => self.metrics(),
+            _ => match self.paths.iter().find(|(own, _)| own == path) {
+                Some((_, watch)) if request.method() == Method::POST => {
+                    self.timed(watch, request, peer).await
+                }
+                Some(_) => text(StatusCode::METHOD_NOT_ALLOWED, "reviews come by POST"),
+                None => text(StatusCode::NOT_FOUND, "there is nothing at this path"),
+            },
+        }
+    }
+
+    fn ready(&self) -> Answer {
+        let missing = self.world.missing();
+        if self.stopping.load(Ordering::Acquire) {
+            text(StatusCode::SERVICE_UNAVAILABLE, "stopping")
+        } else if missing.is_empty() {
+            text(StatusCode::OK, "ok")
+        } else {
+            text(StatusCode::SERVICE_UNAVAILABLE, &format!("not known yet: {}", missing.join(", ")))
+        }
+    }
+
+    fn metrics(&self) -> Answer {
+        let mut answer = Response::new(Full::new(self.metrics.render().into()));
+        let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+        answer.headers_mut().insert(header::CONTENT_TYPE, kind);
+        answer
+    }
+
+    /// Within the time that kube-apiserver waits.
+    async fn timed(&self, watch: &'static Watch, request: Request<Incoming>, peer: &Peer) -> Answer {
+        let began = Instant::now();
+        self.metrics.inflight.inc();
+        let limit = timeout(request.uri().query().unwrap_or_default());
+        let reviewed = tokio::time::timeout(limit, self.review(watch, request, peer)).await;
+        self.metrics.inflight.dec();
+        let late = || Err(Failure(StatusCode::GATEWAY_TIMEOUT, "the facts did not come in time".to_owned()));
+        let (answer, verdict) = match reviewed.unwrap_or_else(|_| late()) {
+            Ok((body, verdict)) => (json(body), verdict),
+            Err(Failure(code, why)) => {
+                tracing::warn!(watch = watch.name, code = code.as_u16(), why, "a review failed");
+                (text(code, &why), "failed")
+            }
+        };
+        self.metrics.answered(&watch.path(), answer.status().as_u16(), verdict, began.elapsed());
+        answer
+    }
+
+    async fn review(
+        &self,
+        watch: &'static Watch,
+        request: Request<Incoming>,
+        peer: &Peer,
+    ) -> Result<(Vec<u8>, &'static str), Failure> {
+        if let Some(authorities) = &self.authorities
+            && !peer.is_trusted(authorities)
+        {
+            return Err(Failure(
+                StatusCode::UNAUTHORIZED,
+                "reviews are taken from known clients only".to_owned(),
+            ));
+        }
+        let (body, _held) = self.body(request).await?;
+        let large = body.len() > LARGE;
+        let read = move || Question::read(&body);
+        let question =
+            aside(large, read).await?.map_err(|error| Failure(StatusCode::BAD_REQUEST, error.to_string()))?;
+        let facts = self.world.gather(&question.change).await.map_err(|error| {
+            tracing::warn!(error = &error as &dyn std::error::Error, "facts are missing");
+            Failure(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+        })?;
+        let (answer, verdict, findings) = aside(large, move || decide(watch, &question, &facts)).await?;
+        self.metrics.found(&findings);
+        Ok((answer, verdict))
+    }
+
+    /// The body, and the room that it takes.
+    async fn body(
+        &self,
+        request: Request<Incoming>,
+    ) -> Result<(Bytes, tokio::sync::SemaphorePermit<'_>), Failure> {
+        let most = self.limits.review_bytes;
+        let too_large = || Failure(StatusCode::PAYLOAD_TOO_LARGE, format!("a review may have {most} bytes"));
+        let told =
+            request.body().size_hint().exact().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        if told.is_some_and(|bytes| bytes > most) {
+            return Err(too_large());
+        }
+        let units = u32::try_from(told.unwrap_or(most) / UNIT + 1).unwrap_or(u32::MAX);
+        let closed = |_| Failure(StatusCode::SERVICE_UNAVAILABLE, "stopping".to_owned());
+        let held = self.room.acquire_many(units).await.map_err(closed)?;
+        let body = Limited::new(request.into_body(), most).collect().await.map_err(|error| {
+            if error.is::<LengthLimitError>() {
+                too_large()
+            } else {
+                Failure(StatusCode::BAD_REQUEST, "the body broke off".to_owned())
+            }
+        })?;
+        Ok((body.to_bytes(), held))
+    }
+}
+
+/// Large work off the threads that serve connections.
+async fn aside<T: Send + 'static>(
+    large: bool,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
+    if !large {
+        return Ok(work());
+    }
+    let broke = |_| Failure(StatusCode::INTERNAL_SERVER_ERROR, "the review broke off".to_owned());
+    tokio::task::spawn_blocking(work).await.map_err(broke)
+}
+
+fn decide(
+    watch: &'static Watch,
+    question: &Question,
+    facts: &Facts,
+) -> (Vec<u8>, &'static str, Vec<repot_rules::finding::Finding>) {
+    let target = &question.change.target;
+    if watch.mutating {
+        let patch = judge::mutate(watch, &question.change, facts);
+        let verdict = if patch.is_empty() { "unchanged" } else { "patched" };
+        return (question.patched(&patch), verdict, Vec::new());
+    }
+    let findings = judge::validate(watch, &question.change, facts);
+    let allowed = judge::allows(&findings);
+    if !allowed {
+        let rules: Vec<&str> = findings.iter().map(|finding| finding.rule).collect();
+        tracing::info!(
+            watch = watch.name,
+            resource = target.resource,
+            namespace = target.namespace,
+            name = target.name,
+            uid = question.uid,
+            dry_run = question.dry_run,
+            ?rules,
+            "refused"
+        );
+    }
+    (question.judged(&findings), if allowed { "allowed" } else { "refused" }, findings)
+}
+
+/// `timeout=10s`, as kube-apiserver says how long it waits, less the way back.
+fn timeout(query: &str) -> Duration {
+    let told = query.split('&').find_map(|pair| pair.strip_prefix("timeout="));
+    let parsed = told.and_then(|text| {
+        let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+        let number: u64 = number.parse().ok()?;
+        match unit {
+            "s" => Some(Duration::from_secs(number)),
+            "ms" => Some(Duration::from_millis(number)),
+            _ => None,
+        }
+    });
+    let limit = parsed.unwrap_or(TIMEOUT).min(LONGEST);
+    limit.checked_sub(MARGIN).filter(|left| !left.is_zero()).unwrap_or(limit)
+}
+
+fn json(body: Vec<u8>) -> Answer {
+    let mut answer = Response::new(Full::new(body.into()));
+    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    answer
+}
+
+fn text(code: StatusCode, text: &str) -> Answer {
+    let mut answer = Response::new(Full::new(Bytes::from(format!("{text}\n"))));
+    *answer.status_mut() = code;
+    answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_how_long_the_asker_waits() {
+        let left = |query| timeout(query).as_millis();
+        assert_eq!(left("timeout=2s"), 1900);
+        assert_eq!(left("a=b&timeout=500ms"), 400);
+        assert_eq!(left("timeout=3600s"), 29_900);
+        for unreadable in ["", "timeout=", "timeout=abc", "timeout=1y"] {
+            assert_eq!(left(unreadable), 9900, "{unreadable}");
+        }
+        assert_eq!(left("timeout=50ms"), 50);
+    }
+}
