@@ -4,10 +4,12 @@ mod apiserver;
 mod dev;
 mod kubeconfig;
 mod logging;
+mod preflight;
 mod run;
 mod serving;
 mod storage;
 mod store;
+mod webhook;
 
 use std::process::ExitCode;
 
@@ -28,6 +30,8 @@ enum Role {
     Dev(dev::Flags),
     Apiserver(Box<apiserver::Flags>),
     Storage(storage::Flags),
+    Webhook(Box<webhook::Flags>),
+    Preflight(preflight::Flags),
 }
 
 fn main() -> ExitCode {
@@ -37,13 +41,15 @@ fn main() -> ExitCode {
     repot_apiserver::tls::install_crypto_provider();
     let result = run::block_on(async {
         match cli.role {
-            Role::Dev(flags) => dev::run(flags).await,
-            Role::Apiserver(flags) => apiserver::run(*flags).await,
-            Role::Storage(flags) => storage::run(flags).await,
+            Role::Dev(flags) => dev::run(flags).await.map(|()| ExitCode::SUCCESS),
+            Role::Apiserver(flags) => apiserver::run(*flags).await.map(|()| ExitCode::SUCCESS),
+            Role::Storage(flags) => storage::run(flags).await.map(|()| ExitCode::SUCCESS),
+            Role::Webhook(flags) => webhook::run(*flags).await.map(|()| ExitCode::SUCCESS),
+            Role::Preflight(flags) => preflight::run(flags).await,
         }
     });
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             // The chain of causes once, where the error stops.
             eprintln!("repot: {error:#}");

@@ -16,7 +16,7 @@ use tokio::{net::TcpListener, sync::watch::Receiver};
 use tokio_util::sync::CancellationToken;
 
 /// Runs a role to its end.
-pub fn block_on(role: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+pub fn block_on<T>(role: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -14,7 +14,7 @@ use repot_rules::{
 
 pub use self::{
     cluster::{Cluster, Serve},
-    directory::Directory,
+    directory::{Directory, read_manifests},
 };
 
 /// Facts cannot be gathered.
