@@ -10,3 +10,4 @@ mod kubectl;
 mod oracles;
 mod shootstate;
 mod testbed;
+mod webhook;

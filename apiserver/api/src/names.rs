@@ -90,7 +90,8 @@ pub const STEP_PEERS_JOINED: &str = "DestinationEtcdPeersJoined";
 /// The API servers of the destination are up (Gardener 1.142).
 pub const STEP_API_SERVER_READY: &str = "DestinationKubeAPIServerReady";
 /// Steps from the first removal of a source member on (Gardener 1.142): a live migration can then only go forward.
-pub const STEPS_OF_NO_RETURN: [&str; 3] = ["EtcdMigrationComplete", "SourceSeedCleanup", "MigrationCompleted"];
+pub const STEPS_OF_NO_RETURN: [&str; 3] =
+    ["EtcdMigrationComplete", "SourceSeedCleanup", "MigrationCompleted"];
 /// Reasons with which a condition of a step counts as failed.
 pub const STEP_FAILED: [&str; 3] = ["Failed", "DeadlineExceeded", "StepFailed"];
 

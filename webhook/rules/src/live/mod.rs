@@ -9,7 +9,7 @@ pub(crate) mod seeds;
 pub(crate) mod shrink;
 pub(crate) mod trigger;
 
-use repot_api::names::LIVE_MIGRATE;
+use repot_api::names::{LIVE_MIGRATE, OPERATION};
 
 use crate::{
     change::Change,
@@ -25,7 +25,14 @@ pub(crate) fn start(change: &Change) -> Option<(&str, &str)> {
 /// Whether this change sets the trigger, or begins a live migration.
 pub(crate) fn wanted(change: &Change) -> bool {
     let (old, new) = (Shoot(&change.old), Shoot(&change.new));
-    new.trigger() == Trigger::Live && (old.trigger() != Trigger::Live || start(change).is_some())
+    // One spelling that goes away may uncover the other; nobody has asked for anything then.
+    let asks = touches(change) && old.trigger() != Trigger::Live;
+    new.trigger() == Trigger::Live && (asks || start(change).is_some())
+}
+
+/// Whether this change writes one of the spellings of the trigger.
+pub(crate) fn touches(change: &Change) -> bool {
+    [OPERATION, LIVE_MIGRATE].into_iter().any(|key| change.sets(key).is_some())
 }
 
 /// Where findings about the trigger point.

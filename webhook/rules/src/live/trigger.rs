@@ -6,24 +6,23 @@ use crate::{
     change::{Change, Operation},
     facts::Facts,
     finding::{Finding, annotation_path},
-    live::{trigger_path, wanted},
+    live::{touches, trigger_path, wanted},
     shoot::{Shoot, Trigger},
     travel::Travel,
 };
 
 /// It can be read, and its two spellings say the same.
 pub(crate) fn clear(change: &Change, _: &Facts) -> Vec<Finding> {
-    let (old, new) = (Shoot(&change.old).trigger(), Shoot(&change.new).trigger());
-    let counts = old != new || Travel::start(change).is_some() || change.sets(LIVE_MIGRATE).is_some();
-    match new {
-        Trigger::Unreadable if counts => {
+    let starts = Travel::start(change).is_some();
+    match Shoot(&change.new).trigger() {
+        Trigger::Unreadable if starts || change.sets(LIVE_MIGRATE).is_some() => {
             vec![Finding::refuse(
                 trigger_path(),
                 "the value is neither true nor false",
                 "set it to \"true\", or remove it",
             )]
         }
-        Trigger::Disagree if counts => {
+        Trigger::Disagree if starts || touches(change) => {
             let reason =
                 format!("{OPERATION}=live-migrate asks for a live migration, and {LIVE_MIGRATE} denies it");
             vec![Finding::refuse(trigger_path(), reason, "remove one of the two")]

@@ -1,0 +1,10 @@
+//! Admission webhooks on a real kube-apiserver, asked through kubectl and over HTTP.
+
+mod isolation;
+mod live;
+mod manifests;
+mod migration;
+mod preflight;
+mod serving;
+mod state;
+mod world;

@@ -1,0 +1,122 @@
+//! `repot preflight`: the same rules, asked before there is anything to ask about.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, ensure};
+use repot_tests::repot::program;
+use repot_tests::tool::{self, Output};
+use repot_tests::{Bed, run};
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use super::world::{Place, mk_seed, mk_shoot};
+
+async fn preflight(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Output> {
+    let mut command = Command::new(program()?);
+    command.arg("preflight").args(args).env_remove("KUBECONFIG");
+    tool::run(command, b"").await
+}
+
+fn write(dir: &Path, name: &str, objects: &[Value]) -> Result<PathBuf> {
+    let path = dir.join(name);
+    let text: Vec<String> = objects.iter().map(|object| format!("---\n{object}\n")).collect();
+    fs::write(&path, text.concat())?;
+    Ok(path)
+}
+
+/// A landscape of three seeds in files, one of them far.
+fn landscape(bed: &Bed) -> Result<(PathBuf, PathBuf)> {
+    let dir = bed.make_dir("facts")?;
+    let mut far = mk_seed("far");
+    far["spec"]["provider"]["region"] = json!("us");
+    write(&dir, "seeds.yaml", &[mk_seed("a"), mk_seed("b"), far])?;
+    let profile = json!({"apiVersion": "core.gardener.cloud/v1beta1", "kind": "CloudProfile", "metadata": {"name": "profile"}, "spec": {"regions": [{"name": "eu"}]}});
+    write(&dir, "profile.yaml", &[profile])?;
+    fs::write(
+        dir.join("regions.yaml"),
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: regions\n  namespace: garden\n  labels:\n    \
+         scheduling.gardener.cloud/purpose: region-config\n  annotations:\n    scheduling.gardener.cloud/cloudprofiles: profile\n    \
+         migration.gardener.cloud/inter-region-distance-threshold: \"180\"\ndata:\n  eu: |\n    us: 200\n    no: 12\n",
+    )?;
+    let shoot = write(bed.path(), "shoot.yaml", &[mk_shoot("garden-p", "one", "a")])?;
+    Ok((dir, shoot))
+}
+
+#[test]
+fn files_say_whether_a_shoot_may_move_and_how_far_it_is() {
+    run(async |bed| {
+        let (facts, shoot) = landscape(bed)?;
+        let ask = async |to: &str, more: &[&str]| {
+            let (shoot, facts) = (shoot.display().to_string(), facts.display().to_string());
+            let own = ["--shoot", &shoot, "--to", to, "--facts", &facts, "--output", "json"];
+            preflight(own.iter().chain(more)).await
+        };
+        let near = ask("b", &["--live"]).await?;
+        ensure!(near.json()? == json!({"allowed": true, "findings": [], "distance": 0}));
+        let far = ask("far", &["--live"]).await?;
+        ensure!(far.code == 3, "{far:?}");
+        let said: Value = serde_json::from_slice(&far.stdout)?;
+        ensure!(said["allowed"] == false && said["distance"] == 200, "{said}");
+        ensure!(
+            said["findings"][0]["rule"] == "live-distance" && said["findings"][0]["field"] == "spec.seedName",
+            "{said}"
+        );
+        ensure!(ask("far", &[]).await?.code == 0, "with downtime it may go anywhere");
+        ensure!(ask("nowhere", &[]).await?.code == 3, "there is no such seed");
+        ensure!(ask("a", &[]).await?.code == 3, "it is there already");
+        Ok(())
+    });
+}
+
+#[test]
+fn exit_codes_tell_refusal_from_bad_usage_from_failure() {
+    run(async |bed| {
+        let (facts, shoot) = landscape(bed)?;
+        let (facts, shoot) = (facts.display().to_string(), shoot.display().to_string());
+        ensure!(preflight(["--to", "b"]).await?.code == 2, "no Shoot is named");
+        let other = write(bed.path(), "other.yaml", &[mk_seed("a")])?.display().to_string();
+        ensure!(
+            preflight(["--shoot", &other, "--to", "b", "--facts", &facts]).await?.code == 2,
+            "no Shoot in the file"
+        );
+        ensure!(
+            preflight(["--shoot", "/nowhere", "--to", "b", "--facts", &facts]).await?.code == 1,
+            "no file"
+        );
+        let text = preflight(["--shoot", &shoot, "--to", "far", "--live", "--facts", &facts]).await?;
+        let said = String::from_utf8_lossy(&text.stdout).into_owned();
+        ensure!(text.code == 3, "{said}");
+        ensure!(said.starts_with("Shoot garden-p/one may not move from seed a to seed far, live.\nDistance: 200\n  refused  spec.seedName: the distance"), "{said}");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_cluster_gives_the_same_answer_as_its_webhook() {
+    run(async |bed| {
+        let place = Place::make("preflight").await?;
+        place.put(&place.shoot("one")).await?;
+        let shoot = write(bed.path(), "shoot.yaml", &[place.get("one").await?])?.display().to_string();
+        let kubeconfig = place.world.garden.kubeconfig().display().to_string();
+        let ask = async |to: &str| {
+            preflight(["--shoot", &shoot, "--to", to, "--kubeconfig", &kubeconfig, "--output", "json"]).await
+        };
+        let mut ill = place.seed("b");
+        ill["spec"]["backup"] = Value::Null;
+        place.put(&ill).await?;
+        let out = ask("preflight-b").await?;
+        let said: Value = serde_json::from_slice(&out.stdout)?;
+        ensure!(out.code == 3 && said["findings"][0]["rule"] == "backup-configured", "{said}");
+        let denied = place
+            .refuses("one", &json!({"spec": {"seedName": "preflight-b"}}), &["backup-configured"])
+            .await?;
+        let message = said["findings"][0]["message"].as_str().unwrap_or_default();
+        ensure!(denied.contains(message), "{denied}");
+        place.put(&place.seed("b")).await?;
+        ensure!(ask("preflight-b").await?.code == 0, "it may go");
+        place.allows("one", &json!({"spec": {"seedName": "preflight-b"}})).await?;
+        Ok(())
+    });
+}

@@ -1,0 +1,85 @@
+use super::*;
+
+const FORCE: &str = "shoot.gardener.cloud/force-restore";
+const CONFIRM: &str = "confirmation.gardener.cloud/force-restore";
+
+fn forced(shoot: &mut Value) {
+    annotate(shoot, FORCE, "true");
+    annotate(shoot, CONFIRM, "a");
+}
+
+fn silent() -> Facts {
+    with_seed("a", |seed| seed["status"]["conditions"][0]["status"] = json!("Unknown"))
+}
+
+#[test]
+fn accepts_a_forced_restore_against_a_silent_source() {
+    accepts(&update(moves, forced), &silent());
+    let mut gone = mk_facts();
+    gone.seeds.insert("a".into(), None);
+    accepts(&update(moves, forced), &gone);
+    let gave_up = |shoot: &mut Value| {
+        moves(shoot);
+        shoot["status"]["lastOperation"] = json!({"type": "Migrate", "state": "Failed"});
+    };
+    accepts(&update(gave_up, forced), &mk_facts());
+}
+
+#[test]
+fn rejects_a_forced_restore_without_need_confirmation_or_destination() {
+    rejects(&update(moves, forced), &mk_facts(), &["forced-restore"]);
+    rejects(&update(rests, forced), &silent(), &["forced-restore"]);
+    for confirmation in ["b", "true", ""] {
+        let change = update(moves, |shoot| {
+            forced(shoot);
+            annotate(shoot, CONFIRM, confirmation);
+        });
+        rejects(&change, &silent(), &["forced-restore"]);
+    }
+    rejects(&update(moves, |shoot| annotate(shoot, FORCE, "y")), &silent(), &["forced-restore"]);
+    let change = update(moves, |shoot| annotate(shoot, FORCE, "true"));
+    assert_eq!(judged(&change, &mk_facts()).len(), 2, "need and confirmation are told at once");
+    accepts(&update(moves, |shoot| annotate(shoot, FORCE, "false")), &mk_facts());
+}
+
+fn record(value: &str) -> Value {
+    json!({"spec": {"recordType": "TXT", "name": "owner.s.p.example.com", "values": [value]}})
+}
+
+#[test]
+fn ownership_records_are_left_to_controllers() {
+    let group = "extensions.gardener.cloud";
+    let write = |user: User, operation, old: Value, new: Value| Change {
+        user,
+        ..of(group, "dnsrecords", operation, old, new)
+    };
+    let changes = [
+        (Operation::Create, Value::Null, record("a")),
+        (Operation::Update, record("a"), record("b")),
+        (Operation::Update, record("a"), json!({"spec": {"recordType": "TXT", "name": "else"}})),
+        (Operation::Delete, record("a"), Value::Null),
+    ];
+    for (operation, old, new) in changes {
+        let by = |user| write(user, operation, old.clone(), new.clone());
+        rejects(&by(person("alice")), &mk_facts(), &["owner-record"]);
+        for user in [
+            "system:serviceaccount:repot-system:controllers",
+            "system:serviceaccount:kube-system:namespace-controller",
+        ] {
+            accepts(&by(person(user)), &mk_facts());
+        }
+        accepts(&by(gardenlet("b")), &mk_facts());
+        let admin = User { name: "root".into(), groups: vec!["system:masters".into()] };
+        accepts(&by(admin.clone()), &mk_facts());
+        assert_eq!(warnings(&by(admin), &mk_facts()), ["owner-record"]);
+        let mut insists = by(person("alice"));
+        let side = if operation == Operation::Delete { &mut insists.old } else { &mut insists.new };
+        side["metadata"]["annotations"]["confirmation.gardener.cloud/takeover"] = json!("true");
+        accepts(&insists, &mk_facts());
+    }
+    let mut finalized = record("a");
+    finalized["metadata"] = json!({"finalizers": []});
+    accepts(&write(person("alice"), Operation::Update, record("a"), finalized), &mk_facts());
+    let other = json!({"spec": {"recordType": "A", "name": "owner.x"}});
+    accepts(&write(person("alice"), Operation::Create, Value::Null, other), &mk_facts());
+}

@@ -1,0 +1,214 @@
+use super::*;
+
+const BOOLEAN: &str = "migration.gardener.cloud/live-migrate";
+const OPERATION: &str = "gardener.cloud/operation";
+const ABORT: &str = "migration.shoot.gardener.cloud/abort-live-migration";
+const SHRINK: &str = "migration.gardener.cloud/force-shrink-etcd";
+const DISTANT: &str = "migration.gardener.cloud/allow-distant-regions";
+
+/// To seed b, live.
+fn goes_live(shoot: &mut Value) {
+    moves(shoot);
+    annotate(shoot, BOOLEAN, "true");
+}
+
+#[test]
+fn accepts_a_right_live_migration_in_both_spellings() {
+    accepts(&update(rests, goes_live), &mk_facts());
+    let paper = |shoot: &mut Value| annotate(shoot, OPERATION, "live-migrate");
+    accepts(&update(rests, paper), &mk_facts());
+    accepts(&update(paper, moves), &mk_facts());
+}
+
+#[test]
+fn rejects_spellings_that_disagree_or_cannot_be_read() {
+    let both = |shoot: &mut Value| {
+        annotate(shoot, OPERATION, "live-migrate");
+        annotate(shoot, BOOLEAN, "false");
+    };
+    rejects(&update(rests, both), &mk_facts(), &["live-trigger-clear"]);
+    // What was written before counts when it is about to start something.
+    rejects(&update(both, moves), &mk_facts(), &["live-trigger-clear"]);
+    accepts(&update(both, |shoot| annotate(shoot, "x", "y")), &mk_facts());
+    for word in ["yes", "y", "", "TrUe"] {
+        rejects(&update(rests, |shoot| annotate(shoot, BOOLEAN, word)), &mk_facts(), &["live-trigger-clear"]);
+    }
+    accepts(&update(rests, |shoot| annotate(shoot, BOOLEAN, "false")), &mk_facts());
+}
+
+#[test]
+fn rejects_the_trigger_on_a_new_shoot_and_in_the_middle_of_another_migration() {
+    let mut change = update(rests, |shoot| annotate(shoot, BOOLEAN, "true"));
+    (change.operation, change.old) = (Operation::Create, Value::Null);
+    rejects(&change, &mk_facts(), &["live-trigger-in-time"]);
+    rejects(&update(moves, |shoot| annotate(shoot, BOOLEAN, "true")), &mk_facts(), &["live-trigger-in-time"]);
+}
+
+#[test]
+fn rejects_control_planes_that_are_not_highly_available() {
+    let simple = |shoot: &mut Value| shoot["spec"]["controlPlane"] = Value::Null;
+    rejects(&update(simple, goes_live), &mk_facts(), &["live-highly-available"]);
+    rejects(
+        &update(simple, |shoot| annotate(shoot, BOOLEAN, "true")),
+        &mk_facts(),
+        &["live-highly-available"],
+    );
+    accepts(&update(simple, moves), &mk_facts());
+}
+
+#[test]
+fn rejects_shoots_that_sleep_or_wake() {
+    for (spec, status) in [(true, true), (true, false), (false, true)] {
+        let asleep = |shoot: &mut Value| {
+            shoot["spec"]["hibernation"]["enabled"] = json!(spec);
+            shoot["status"]["isHibernated"] = json!(status);
+        };
+        rejects(&update(asleep, goes_live), &mk_facts(), &["live-awake"]);
+        accepts(&update(asleep, moves), &mk_facts());
+    }
+}
+
+#[test]
+fn rejects_another_provider_and_a_sick_source() {
+    let facts = with_seed("b", |seed| seed["spec"]["provider"]["type"] = json!("other"));
+    rejects(&update(rests, goes_live), &facts, &["live-same-provider"]);
+    let facts = with_seed("a", |seed| seed["status"]["conditions"][0]["status"] = json!("False"));
+    rejects(&update(rests, goes_live), &facts, &["live-source-healthy"]);
+}
+
+fn in_region(seed: &str, region: &str) -> Facts {
+    with_seed(seed, |seed| seed["spec"]["provider"]["region"] = json!(region))
+}
+
+#[test]
+fn judges_the_distance_directed_and_strictly_greater() {
+    accepts(&update(rests, goes_live), &in_region("b", "us"));
+    rejects(&update(rests, goes_live), &in_region("a", "us"), &["live-distance"]);
+    accepts(&update(rests, moves), &in_region("a", "us"));
+    let allowed = |shoot: &mut Value| {
+        goes_live(shoot);
+        annotate(shoot, DISTANT, "true");
+    };
+    accepts(&update(rests, allowed), &in_region("a", "us"));
+    assert_eq!(warnings(&update(rests, allowed), &in_region("a", "us")), ["live-distance"]);
+    rejects(
+        &update(rests, |shoot| annotate(shoot, DISTANT, "y")),
+        &mk_facts(),
+        &["live-permission-readable"],
+    );
+}
+
+#[test]
+fn rejects_distances_that_nobody_knows() {
+    let change = update(rests, goes_live);
+    let with = |edit: fn(&mut Distances)| {
+        let mut facts = in_region("b", "us");
+        let mut map = facts.distances[0].clone();
+        edit(&mut map);
+        facts.distances = Arc::new(vec![map]);
+        facts
+    };
+    for (facts, why) in [
+        (with(|map| map.profiles = vec!["other".into()]), "no region ConfigMap"),
+        (with(|map| map.from = BTreeMap::new()), "no distances from region \"eu\""),
+        (
+            with(|map| map.from = BTreeMap::from([("eu".into(), Ok(BTreeMap::new()))])),
+            "no distance from region",
+        ),
+        (with(|map| map.from = BTreeMap::from([("eu".into(), Err("bad".into()))])), "cannot be read"),
+        (with(|map| map.thresholds = [None, None]), "says by no annotation"),
+        (with(|map| map.thresholds = [Some("far".into()), None]), "is not a number"),
+        (with(|map| map.thresholds = [Some("180".into()), Some("200".into())]), "that differ"),
+        (in_region("b", ""), "tells no region"),
+    ] {
+        rejects(&change, &facts, &["live-distance"]);
+        let said = judged(&change, &facts)[0].message();
+        assert!(said.contains(why), "{said}");
+    }
+    accepts(&change, &with(|map| map.thresholds = [None, Some("180".into())]));
+    let mut facts = with(|map| map.thresholds = [None, None]);
+    facts.settings.default_threshold = Some(180);
+    accepts(&change, &facts);
+    facts.settings.default_threshold = Some(179);
+    rejects(&change, &facts, &["live-distance"]);
+}
+
+#[test]
+fn rejects_other_operations_beside_it() {
+    for (key, value) in
+        [(OPERATION, "reconcile"), ("maintenance.gardener.cloud/operation", "rotate-ssh-keypair")]
+    {
+        let busy = |shoot: &mut Value| annotate(shoot, key, value);
+        rejects(&update(busy, goes_live), &mk_facts(), &["live-no-other-operation"]);
+        accepts(&update(busy, moves), &mk_facts());
+        rejects(
+            &update(|shoot| moving_live(shoot, &json!([])), busy),
+            &mk_facts(),
+            &["live-no-other-operation"],
+        );
+    }
+    accepts(
+        &update(|shoot| moving_live(shoot, &json!([])), |shoot| annotate(shoot, OPERATION, "retry")),
+        &mk_facts(),
+    );
+}
+
+fn condition(kind: &str, status: &str, reason: &str) -> Value {
+    json!({"type": kind, "status": status, "reason": reason})
+}
+
+#[test]
+fn an_abort_is_asked_for_in_time() {
+    let failed = json!([condition("DestinationEtcdPeersJoined", "False", "Failed")]);
+    let joining = json!([condition("DestinationEtcdPeersJoined", "False", "MembersMissing")]);
+    let joined = json!([condition("DestinationEtcdPeersJoined", "True", "Joined")]);
+    let leaving = json!([joined[0], condition("EtcdMigrationComplete", "False", "SourceMembersPresent")]);
+    for (progress, value, accepted) in [
+        (&failed, "true", true),
+        (&joining, "true", false),
+        (&joining, "force", true),
+        (&joined, "force", true),
+        (&leaving, "force", false),
+        (&leaving, "true", false),
+        (&failed, "please", false),
+        (&leaving, "false", true),
+    ] {
+        let change = update(|shoot| moving_live(shoot, progress), |shoot| annotate(shoot, ABORT, value));
+        let expected: &[&str] = if accepted { &[] } else { &["live-abort-in-time"] };
+        assert_eq!(refusals(&change, &mk_facts()), expected, "{value} at {progress}");
+    }
+    rejects(&update(rests, |shoot| annotate(shoot, ABORT, "true")), &mk_facts(), &["live-abort-in-time"]);
+    rejects(&update(moves, |shoot| annotate(shoot, ABORT, "force")), &mk_facts(), &["live-abort-in-time"]);
+}
+
+#[test]
+fn the_way_back_is_open_after_an_abort_whatever_the_seeds_are_like() {
+    let failed = json!([condition("DestinationEtcdPeersJoined", "False", "Failed")]);
+    let back = |shoot: &mut Value| shoot["spec"]["seedName"] = json!("a");
+    rejects(&update(|shoot| moving_live(shoot, &failed), back), &mk_facts(), &["live-back-after-abort"]);
+    let aborted = |shoot: &mut Value| {
+        moving_live(shoot, &failed);
+        annotate(shoot, ABORT, "true");
+    };
+    accepts(&update(aborted, back), &Facts::default());
+    let elsewhere = |shoot: &mut Value| shoot["spec"]["seedName"] = json!("c");
+    rejects(&update(aborted, elsewhere), &mk_facts(), &["one-migration"]);
+}
+
+#[test]
+fn the_source_is_given_up_only_in_need() {
+    let joined = condition("DestinationEtcdPeersJoined", "True", "Joined");
+    let api = |status, reason| json!([joined, condition("DestinationKubeAPIServerReady", status, reason)]);
+    for (progress, accepted) in [
+        (api("False", "Failed"), true),
+        (api("False", "Starting"), false),
+        (api("True", "Ready"), false),
+        (json!([condition("DestinationEtcdPeersJoined", "False", "Failed")]), false),
+    ] {
+        let change = update(|shoot| moving_live(shoot, &progress), |shoot| annotate(shoot, SHRINK, "true"));
+        let expected: &[&str] = if accepted { &[] } else { &["live-shrink-in-need"] };
+        assert_eq!(refusals(&change, &mk_facts()), expected, "{progress}");
+    }
+    rejects(&update(rests, |shoot| annotate(shoot, SHRINK, "true")), &mk_facts(), &["live-shrink-in-need"]);
+    accepts(&update(rests, |shoot| annotate(shoot, SHRINK, "false")), &mk_facts());
+}

@@ -1,0 +1,297 @@
+use super::*;
+
+#[test]
+fn accepts_a_right_migration_without_a_warning() {
+    let change = update(rests, moves);
+    accepts(&change, &mk_facts());
+    assert!(judged(&change, &mk_facts()).is_empty());
+}
+
+#[test]
+fn accepts_the_first_seed() {
+    let unscheduled = |shoot: &mut Value| shoot["spec"]["seedName"] = json!("");
+    accepts(&update(unscheduled, moves), &Facts::default());
+}
+
+#[test]
+fn rejects_a_move_before_the_creation() {
+    let uncreated = |shoot: &mut Value| shoot["status"] = json!({});
+    rejects(&update(uncreated, moves), &mk_facts(), &["created-first"]);
+    let creating = |shoot: &mut Value| {
+        shoot["status"]["lastOperation"] = json!({"type": "Create", "state": "Processing"})
+    };
+    rejects(&update(creating, moves), &mk_facts(), &["created-first"]);
+}
+
+#[test]
+fn rejects_writing_the_shoot_itself_where_there_is_a_binding() {
+    let mut change = update(rests, moves);
+    let facts = Facts { binding: true, ..mk_facts() };
+    rejects(&change, &facts, &["binding-only"]);
+    change.target.subresource = "binding".into();
+    accepts(&change, &facts);
+}
+
+#[test]
+fn rejects_other_changes_beside_the_seed() {
+    let more = |shoot: &mut Value| {
+        moves(shoot);
+        shoot["spec"]["purpose"] = json!("testing");
+        shoot["spec"]["dns"] = json!({});
+    };
+    let change = update(rests, more);
+    rejects(&change, &mk_facts(), &["seed-alone"]);
+    let fields: Vec<_> = judged(&change, &mk_facts()).into_iter().map(|f| f.field).collect();
+    assert_eq!(fields, ["spec.dns", "spec.purpose"]);
+}
+
+#[test]
+fn rejects_taking_the_seed_away() {
+    for none in [Value::Null, json!("")] {
+        rejects(&update(rests, |shoot| shoot["spec"]["seedName"] = none), &mk_facts(), &["seed-stays-named"]);
+    }
+}
+
+#[test]
+fn rejects_a_binding_to_the_same_seed() {
+    let mut change = update(rests, rests);
+    accepts(&change, &mk_facts());
+    change.target.subresource = "binding".into();
+    rejects(&change, &mk_facts(), &["different-seed"]);
+}
+
+#[test]
+fn rejects_a_destination_that_is_missing_or_ends() {
+    let mut facts = mk_facts();
+    facts.seeds.insert("b".into(), None);
+    rejects(&update(rests, moves), &facts, &["destination-exists"]);
+    let ends = |seed: &mut Value| seed["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    rejects(&update(rests, moves), &with_seed("b", ends), &["destination-exists"]);
+}
+
+#[test]
+fn rejects_a_destination_that_is_not_healthy() {
+    for at in 0..3 {
+        let ill = |seed: &mut Value| seed["status"]["conditions"][at]["status"] = json!("False");
+        rejects(&update(rests, moves), &with_seed("b", ill), &["destination-healthy"]);
+    }
+    rejects(
+        &update(rests, moves),
+        &with_seed("b", |s| s["status"]["conditions"] = json!([])),
+        &["destination-healthy"],
+    );
+    rejects(
+        &update(rests, moves),
+        &with_seed("b", |s| s["metadata"]["generation"] = json!(3)),
+        &["destination-healthy"],
+    );
+}
+
+#[test]
+fn warns_of_a_source_that_is_not_healthy() {
+    let ill = |seed: &mut Value| seed["status"]["conditions"][0]["status"] = json!("Unknown");
+    let facts = with_seed("a", ill);
+    accepts(&update(rests, moves), &facts);
+    assert_eq!(warnings(&update(rests, moves), &facts), ["destination-healthy"]);
+}
+
+#[test]
+fn rejects_different_or_missing_gardenlet_versions() {
+    for version in [json!("v1.151.0"), Value::Null] {
+        for seed in ["a", "b"] {
+            let facts = with_seed(seed, |s| s["status"]["gardener"]["version"] = version.clone());
+            rejects(&update(rests, moves), &facts, &["same-gardenlet-version"]);
+        }
+    }
+}
+
+#[test]
+fn rejects_taints_that_are_not_tolerated() {
+    let tainted =
+        || with_seed("b", |s| s["spec"]["taints"] = json!([{"key": "k", "value": "v"}, {"key": "l"}]));
+    rejects(&update(rests, moves), &tainted(), &["taints-tolerated"]);
+    for (tolerations, tolerated) in [
+        (json!([{"key": "k", "value": "v"}, {"key": "l"}]), true),
+        (json!([{"key": "k"}, {"key": "l"}]), true),
+        (json!([{"key": "k", "value": "w"}, {"key": "l"}]), false),
+    ] {
+        let change = update(|shoot| shoot["spec"]["tolerations"] = tolerations.clone(), moves);
+        assert_eq!(refusals(&change, &tainted()).is_empty(), tolerated, "{tolerations}");
+    }
+}
+
+#[test]
+fn rejects_a_full_destination() {
+    let used = |used| Facts { shoots_on: BTreeMap::from([("b".to_owned(), used)]), ..mk_facts() };
+    accepts(&update(rests, moves), &used(2));
+    rejects(&update(rests, moves), &used(3), &["room-left"]);
+    let unlimited =
+        Facts { shoots_on: used(9).shoots_on, ..with_seed("b", |s| s["status"]["allocatable"] = json!({})) };
+    accepts(&update(rests, moves), &unlimited);
+}
+
+#[test]
+fn rejects_providers_and_labels_that_the_profile_does_not_select() {
+    let other = || with_seed("b", |s| s["spec"]["provider"]["type"] = json!("other"));
+    accepts(&update(rests, moves), &other());
+    assert_eq!(warnings(&update(rests, moves), &other()), ["provider-and-labels"]);
+    let profile = |selector: Value| Some(Arc::new(json!({"spec": {"seedSelector": selector}})));
+    for (selector, allowed) in [
+        (json!({"providerTypes": ["local"]}), false),
+        (json!({"providerTypes": ["*"]}), true),
+        (json!({"providerTypes": ["other"]}), true),
+        (json!({"providerTypes": ["other"], "matchLabels": {"kind": "big"}}), false),
+    ] {
+        let facts = Facts { cloud_profile: profile(selector.clone()), ..other() };
+        let expected: &[&str] = if allowed { &[] } else { &["provider-and-labels"] };
+        assert_eq!(refusals(&update(rests, moves), &facts), expected, "{selector}");
+    }
+}
+
+#[test]
+fn rejects_a_region_that_the_profile_does_not_offer() {
+    let lost = |shoot: &mut Value| shoot["spec"]["region"] = json!("mars");
+    rejects(&update(lost, moves), &mk_facts(), &["region-offered"]);
+}
+
+#[test]
+fn rejects_access_restrictions_that_are_not_supported() {
+    let restricted = |shoot: &mut Value| shoot["spec"]["accessRestrictions"] = json!([{"name": "eu-only"}]);
+    rejects(&update(restricted, moves), &mk_facts(), &["access-restrictions"]);
+    let facts = with_seed("b", |s| s["spec"]["accessRestrictions"] = json!([{"name": "eu-only"}]));
+    accepts(&update(restricted, moves), &facts);
+}
+
+#[test]
+fn rejects_seeds_without_backup() {
+    for seed in ["a", "b"] {
+        let facts = with_seed(seed, |s| s["spec"]["backup"] = Value::Null);
+        rejects(&update(rests, moves), &facts, &["backup-configured"]);
+    }
+}
+
+#[test]
+fn rejects_other_domains() {
+    let facts = with_seed("b", |s| s["spec"]["dns"]["internal"]["domain"] = json!("other.example.com"));
+    rejects(&update(rests, moves), &facts, &["internal-domain"]);
+    let facts = with_seed("b", |s| s["spec"]["dns"]["defaults"] = json!([{"domain": "example.org"}]));
+    accepts(&update(rests, moves), &facts);
+    let domain = |shoot: &mut Value| shoot["spec"]["dns"] = json!({"domain": "s.p.example.com"});
+    rejects(&update(domain, moves), &facts, &["default-domain"]);
+    let own = |shoot: &mut Value| shoot["spec"]["dns"] = json!({"domain": "notexample.com"});
+    accepts(&update(own, moves), &facts);
+}
+
+#[test]
+fn rejects_too_few_zones_and_zones_that_are_pinned_elsewhere() {
+    let two = with_seed("b", |s| s["spec"]["provider"]["zones"] = json!(["eu-1a", "eu-1b"]));
+    rejects(&update(rests, moves), &two, &["enough-zones"]);
+    let node = |shoot: &mut Value| {
+        shoot["spec"]["controlPlane"]["highAvailability"]["failureTolerance"]["type"] = json!("node")
+    };
+    accepts(&update(node, moves), &two);
+    let pinned =
+        |shoot: &mut Value| shoot["spec"]["controlPlane"]["zones"] = json!(["eu-1a", "eu-1x", "eu-1c"]);
+    rejects(&update(pinned, moves), &mk_facts(), &["pinned-zones"]);
+}
+
+#[test]
+fn rejects_overlapping_ipv6_networks_only() {
+    for (section, network, clash) in [
+        ("spec", json!("fd00:1::/48"), true),
+        ("status", json!(["fd00:2:0:0:8000::/80"]), true),
+        ("spec", json!("::/0"), true),
+        ("spec", json!("fd00:9::/64"), false),
+        ("spec", json!("10.0.0.0/8"), false),
+        ("spec", json!("fd00:1::/129"), false),
+        ("spec", json!("nonsense"), false),
+    ] {
+        let change = update(|shoot| shoot[section]["networking"]["pods"] = network.clone(), moves);
+        let expected: &[&str] = if clash { &["networks-disjoint"] } else { &[] };
+        assert_eq!(refusals(&change, &mk_facts()), expected, "{network}");
+    }
+}
+
+#[test]
+fn rejects_a_move_in_the_middle_of_a_rotation() {
+    for (phase, refused, warned) in [
+        ("Preparing", true, false),
+        ("PreparingWithoutWorkersRollout", true, false),
+        ("Completing", true, false),
+        ("WaitingForWorkersRollout", false, true),
+        ("Prepared", false, false),
+        ("Completed", false, false),
+    ] {
+        let rotating = |shoot: &mut Value| {
+            shoot["status"]["credentials"]["rotation"]["etcdEncryptionKey"]["phase"] = json!(phase)
+        };
+        let change = update(rotating, moves);
+        assert_eq!(!refusals(&change, &mk_facts()).is_empty(), refused, "{phase}");
+        assert_eq!(!warnings(&change, &mk_facts()).is_empty(), warned, "{phase}");
+    }
+}
+
+/// Ways in which a Shoot is between two seeds.
+fn ways() -> [Value; 4] {
+    [
+        json!({"seedName": "a", "lastOperation": {"type": "Reconcile", "state": "Succeeded"}}),
+        json!({"seedName": "a", "lastOperation": {"type": "Migrate", "state": "Error"}}),
+        json!({"seedName": "b", "lastOperation": {"type": "Migrate", "state": "Succeeded"}}),
+        json!({"seedName": "b", "lastOperation": {"type": "Restore", "state": "Failed"}}),
+    ]
+}
+
+#[test]
+fn rejects_a_second_move_a_changed_spec_and_a_deletion_on_the_way() {
+    for status in ways() {
+        let moving = |shoot: &mut Value| {
+            moves(shoot);
+            shoot["status"] = status.clone();
+        };
+        for to in ["a", "c"] {
+            rejects(
+                &update(moving, |shoot| shoot["spec"]["seedName"] = json!(to)),
+                &mk_facts(),
+                &["one-migration"],
+            );
+        }
+        rejects(&update(moving, |shoot| shoot["spec"]["region"] = json!("us")), &mk_facts(), &["spec-rests"]);
+        accepts(&update(moving, |shoot| annotate(shoot, "x", "y")), &mk_facts());
+        let mut change = update(moving, rests);
+        (change.operation, change.new) = (Operation::Delete, Value::Null);
+        rejects(&change, &mk_facts(), &["life-rests"]);
+        change.old["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        accepts(&change, &mk_facts());
+    }
+    let mut change = update(rests, rests);
+    (change.operation, change.new) = (Operation::Delete, Value::Null);
+    accepts(&change, &mk_facts());
+    accepts(&update(rests, |shoot| shoot["spec"]["region"] = json!("us")), &mk_facts());
+}
+
+#[test]
+fn finds_everything_at_once() {
+    let change = update(
+        |shoot| shoot["spec"]["controlPlane"]["zones"] = json!(["x"]),
+        |shoot| {
+            moves(shoot);
+            annotate(shoot, "shoot.gardener.cloud/isolated-zone", "euc1-az1");
+        },
+    );
+    let mut facts = with_seed("b", |seed| {
+        seed["status"] = json!({"allocatable": {"shoots": 0}});
+        seed["spec"]["backup"] = Value::Null;
+    });
+    facts.binding = true;
+    let expected = [
+        "backup-configured",
+        "binding-only",
+        "destination-healthy",
+        "isolated-at-rest",
+        "no-move-while-isolated",
+        "pinned-zones",
+        "room-left",
+        "same-gardenlet-version",
+    ];
+    assert_eq!(refusals(&change, &facts), expected);
+}

@@ -1,0 +1,145 @@
+use super::*;
+
+const MIGRATION: &str = "migration.gardener.cloud";
+
+fn state(user: User, operation: Operation, old: Value, new: Value) -> Change {
+    Change { user, ..of(CORE_GROUP, "shootstates", operation, old, new) }
+}
+
+fn with_shoot(change: impl FnOnce(&mut Value)) -> Facts {
+    let mut shoot = mk_shoot();
+    change(&mut shoot);
+    Facts { shoot: Some(Arc::new(shoot)), ..mk_facts() }
+}
+
+#[test]
+fn states_are_written_by_the_gardenlets_of_both_seeds_and_by_controllers() {
+    let write = |user| state(user, Operation::Update, json!({"spec": {}}), json!({"spec": {"gardener": []}}));
+    accepts(&write(gardenlet("a")), &with_shoot(moves));
+    accepts(&write(gardenlet("b")), &with_shoot(moves));
+    rejects(&write(gardenlet("c")), &with_shoot(moves), &["state-writer"]);
+    rejects(&write(gardenlet("a")), &mk_facts(), &["state-writer"]);
+    rejects(&write(person("alice")), &with_shoot(rests), &["state-writer"]);
+    accepts(&write(person("system:serviceaccount:repot-system:x")), &with_shoot(rests));
+    // A name like that of a gardenlet is none without the group.
+    rejects(&write(person("gardener.cloud:system:seed:a")), &with_shoot(rests), &["state-writer"]);
+    let labelled = state(
+        person("alice"),
+        Operation::Update,
+        json!({"spec": {}}),
+        json!({"spec": {}, "metadata": {"labels": {}}}),
+    );
+    accepts(&labelled, &with_shoot(rests));
+}
+
+#[test]
+fn states_are_deleted_by_people_only_with_a_confirmation() {
+    let delete = |user, old| state(user, Operation::Delete, old, Value::Null);
+    let confirmed = json!({"metadata": {"annotations": {"confirmation.gardener.cloud/deletion": "true"}}});
+    let ends = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    rejects(&delete(person("alice"), json!({})), &mk_facts(), &["state-deletion-confirmed"]);
+    let admin = User { name: "root".into(), groups: vec!["system:masters".into()] };
+    rejects(&delete(admin, json!({})), &mk_facts(), &["state-deletion-confirmed"]);
+    accepts(&delete(person("alice"), confirmed), &mk_facts());
+    accepts(&delete(person("alice"), ends), &mk_facts());
+    accepts(&delete(gardenlet("b"), json!({})), &mk_facts());
+    accepts(
+        &delete(person("system:serviceaccount:kube-system:generic-garbage-collector"), json!({})),
+        &mk_facts(),
+    );
+}
+
+fn workflow(kind: &str, phase: &str) -> Arc<Value> {
+    Arc::new(json!({
+        "kind": kind, "metadata": {"name": "other"}, "spec": {"clusterRef": {"name": "main"}}, "status": {"phase": phase},
+    }))
+}
+
+#[test]
+fn one_workflow_works_on_an_etcd() {
+    let create = |resource| {
+        let new = json!({"metadata": {"name": "new"}, "spec": {"clusterRef": {"name": "main"}}});
+        of(MIGRATION, resource, Operation::Create, Value::Null, new)
+    };
+    let facts = |status: Value, workflows| Facts {
+        hosted_etcd: Some(Arc::new(json!({"status": status}))),
+        workflows,
+        ..mk_facts()
+    };
+    let held = json!({"currentWorkflow": {"kind": "EtcdMigration", "name": "other", "uid": "1"}});
+    for (facts, free) in [
+        (facts(json!({}), vec![]), true),
+        (facts(held, vec![]), false),
+        (facts(json!({}), vec![workflow("EtcdMigration", "Running")]), false),
+        (facts(json!({}), vec![workflow("EtcdRestore", "")]), false),
+        (facts(json!({}), vec![workflow("EtcdMigration", "RolledBack")]), true),
+        (facts(json!({}), vec![workflow("EtcdBackup", "Pending")]), true),
+        (facts(json!({}), vec![workflow("EtcdBackup", "Running")]), false),
+    ] {
+        for resource in ["etcdmigrations", "etcdrestores"] {
+            let expected: &[&str] = if free { &[] } else { &["one-workflow"] };
+            assert_eq!(refusals(&create(resource), &facts), expected, "{facts:?}");
+        }
+        accepts(&create("etcdbackups"), &facts);
+        assert_eq!(warnings(&create("etcdbackups"), &facts).is_empty(), free);
+    }
+    assert_eq!(warnings(&create("etcdmigrations"), &mk_facts()), ["one-workflow"]);
+}
+
+#[test]
+fn the_lock_is_given_back_before_it_is_taken() {
+    let held =
+        |uid: &str| json!({"status": {"currentWorkflow": {"kind": "EtcdBackup", "name": uid, "uid": uid}}});
+    let write = |old: Value, new: Value| Change {
+        user: person("system:serviceaccount:repot-system:x"),
+        ..of(MIGRATION, "hostedetcds/status", Operation::Update, old, new)
+    };
+    rejects(&write(held("1"), held("2")), &mk_facts(), &["workflow-lock"]);
+    accepts(&write(held("1"), json!({"status": {}})), &mk_facts());
+    accepts(&write(json!({}), held("2")), &mk_facts());
+}
+
+#[test]
+fn status_is_left_to_controllers() {
+    for resource in
+        ["hostedetcds/status", "etcdbackups/status", "etcdrestores/status", "etcdmigrations/status"]
+    {
+        let write = |user: &str| Change {
+            user: person(user),
+            ..of(MIGRATION, resource, Operation::Update, json!({}), json!({"status": {"phase": "Succeeded"}}))
+        };
+        rejects(&write("alice"), &mk_facts(), &["workflow-status"]);
+        accepts(&write("system:serviceaccount:repot-system:x"), &mk_facts());
+    }
+}
+
+#[test]
+fn what_holds_an_etcd_together_is_left_to_controllers() {
+    let suspended =
+        json!({"metadata": {"annotations": {"druid.gardener.cloud/suspend-etcd-spec-reconcile": "true"}}});
+    let ours = json!({"metadata": {"annotations": {"migration.gardener.cloud/step": "joining"}}});
+    let peers = json!({"spec": {"etcd": {"additionalAdvertisePeerUrls": []}}});
+    let bootstrap = json!({"spec": {"etcd": {"bootstrapWithExistingCluster": {}}}});
+    for (resource, object, rule) in [
+        ("etcds", &suspended, "etcd-lifecycle"),
+        ("etcds", &ours, "etcd-lifecycle"),
+        ("etcds", &peers, "etcd-membership"),
+        ("etcds", &bootstrap, "etcd-membership"),
+    ] {
+        let write = |user: &str, old: &Value, new: &Value| {
+            let group = if resource == "etcds" { "druid.gardener.cloud" } else { MIGRATION };
+            Change { user: person(user), ..of(group, resource, Operation::Update, old.clone(), new.clone()) }
+        };
+        rejects(&write("alice", &json!({}), object), &mk_facts(), &[rule]);
+        accepts(&write("system:serviceaccount:garden:gardenlet", &json!({}), &json!({})), &mk_facts());
+        accepts(&write("system:serviceaccount:repot-system:x", &json!({}), object), &mk_facts());
+        accepts(&write("alice", object, object), &mk_facts());
+    }
+    let frees = of("druid.gardener.cloud", "etcds", Operation::Update, suspended, json!({"metadata": {}}));
+    accepts(&frees, &mk_facts());
+    rejects(
+        &of(MIGRATION, "hostedetcds", Operation::Update, json!({}), ours),
+        &mk_facts(),
+        &["etcd-lifecycle"],
+    );
+}
