@@ -1,6 +1,6 @@
 //! `repot dev`: everything in one process, for a laptop.
 
-use std::{net::Ipv4Addr, path::PathBuf, sync::Arc};
+use std::{net::Ipv4Addr, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use clap::Args;
@@ -12,7 +12,7 @@ use repot_apiserver::{
     listen::{self, Shutdown},
     registry,
     server::{Limits, Parts},
-    tls::ServingFiles,
+    tls::{Serving, ServingFiles},
 };
 use repot_certs::{Authority, write_private};
 use repot_storage::{
@@ -20,10 +20,18 @@ use repot_storage::{
     backend::embedded::{Embedded, Options},
     keyring::Follow,
 };
+use repot_webhook::{
+    facts::{Serve, World},
+    listen as webhook_listen, server as webhook_server,
+};
 use time::OffsetDateTime;
+use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use crate::{kubeconfig, run};
+use crate::{kubeconfig, run, webhook};
+
+/// How long reviews that are being answered have.
+const WEBHOOKS_DRAIN: Duration = Duration::from_secs(10);
 
 /// Run everything in one process on 127.0.0.1, with an embedded store.
 ///
@@ -47,6 +55,15 @@ pub struct Flags {
     /// The largest object, in bytes of its JSON form
     #[arg(long, default_value_t = repot_apiserver::server::DEFAULT_OBJECT_BYTES, value_name = "N", value_parser = crate::apiserver::object_bytes)]
     max_object_bytes: usize,
+    /// Serve the admission webhooks too, with facts from this directory of YAML manifests
+    #[arg(long, value_name = "DIR", conflicts_with = "garden_kubeconfig")]
+    facts: Option<PathBuf>,
+    /// Serve the admission webhooks too, with facts from the cluster of this kubeconfig
+    #[arg(long, value_name = "FILE")]
+    garden_kubeconfig: Option<PathBuf>,
+    /// Port of the webhooks on 127.0.0.1; 0 takes any free one
+    #[arg(long, default_value_t = 9443, value_name = "N")]
+    webhook_port: u16,
 }
 
 /// Runs until a signal.
@@ -64,6 +81,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
     let port = listener.local_addr().context("the listener has no address")?.port();
     let kubeconfig = flags.kubeconfig.clone().unwrap_or_else(|| dir.join("kubeconfig"));
     let (files, roots) = certificates(dir, &kubeconfig, port)?;
+    let webhooks = webhooks(&flags, files.clone(), &stop).await?;
     let authenticator = Arc::new(Authenticator::new(None, true));
     authenticator.set_trust(None, Some(roots));
     let parts = Parts {
@@ -80,8 +98,36 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
     };
     tracing::info!(kubeconfig = %kubeconfig.display(), "administrator's kubeconfig written");
     let host = Ipv4Addr::LOCALHOST.to_string();
-    run::serve(run::Api { listener, tls: files.into(), parts, shutdown: Shutdown::default(), host }, stop)
-        .await
+    let api = run::Api { listener, tls: files.into(), parts, shutdown: Shutdown::default(), host };
+    let served = run::serve(api, stop).await;
+    if let Some(webhooks) = webhooks {
+        webhooks.await.context("the webhooks broke off")?;
+    }
+    served
+}
+
+/// The admission webhooks, where facts are given. They end with `stop`.
+async fn webhooks(
+    flags: &Flags,
+    files: ServingFiles,
+    stop: &CancellationToken,
+) -> anyhow::Result<Option<JoinHandle<()>>> {
+    if flags.facts.is_none() && flags.garden_kubeconfig.is_none() {
+        return Ok(None);
+    }
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, flags.webhook_port)).await.with_context(|| {
+        format!("failed to listen on 127.0.0.1:{}; choose another with --webhook-port", flags.webhook_port)
+    })?;
+    let port = listener.local_addr().context("the listener has no address")?.port();
+    let (facts, kubeconfig) = (flags.facts.as_deref(), flags.garden_kubeconfig.as_deref());
+    let source = webhook::source(facts, kubeconfig, Serve::All, stop).await?;
+    let world = World { source, settings: webhook::default_settings() };
+    let server = webhook_server::Server::new(world, None, webhook_server::Limits::default());
+    let server = Arc::new(server.context("failed to register metrics")?);
+    let serving = Arc::new(Serving::load(files.into()).context("failed to load the serving certificate")?);
+    let shutdown = webhook_listen::Shutdown { delay: Duration::ZERO, drain: WEBHOOKS_DRAIN };
+    tracing::info!(url = %format!("https://127.0.0.1:{port}"), "webhooks are served");
+    Ok(Some(tokio::spawn(webhook_listen::serve(listener, server, serving, shutdown, stop.clone()))))
 }
 
 fn make_private_dir(dir: &PathBuf) -> anyhow::Result<()> {

@@ -3,7 +3,7 @@
 use std::{
     io::Write,
     net::{IpAddr, SocketAddr},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -26,6 +26,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{run, serving::duration};
 
 const POLL: Duration = Duration::from_millis(50);
+/// Users that are controllers unless a flag says otherwise.
+const CONTROLLERS: &str = "system:serviceaccount:garden:*,system:serviceaccount:repot-system:*";
 
 /// Serve admission webhooks: a wrong migration is refused before it starts, with every reason at once.
 ///
@@ -89,7 +91,7 @@ pub struct FactsFlags {
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "system:serviceaccount:garden:*,system:serviceaccount:repot-system:*",
+        default_value = CONTROLLERS,
         value_name = "USERS"
     )]
     controller_users: Vec<String>,
@@ -121,13 +123,7 @@ impl From<Where> for Serve {
 impl FactsFlags {
     /// What rules are told.
     pub async fn world(&self, serve: Serve, stop: &CancellationToken) -> anyhow::Result<World> {
-        let source = match &self.facts {
-            Some(dir) => Source::Directory(Arc::new(Directory::read(dir).context("--facts")?)),
-            None => {
-                let client = delegation::client(self.kubeconfig.as_deref()).await?;
-                Source::Cluster(Cluster::follow(client, serve, stop))
-            }
-        };
+        let source = source(self.facts.as_deref(), self.kubeconfig.as_deref(), serve, stop).await?;
         let settings = Settings {
             default_threshold: self.default_distance_threshold,
             controllers: self.controller_users.clone(),
@@ -135,6 +131,31 @@ impl FactsFlags {
             operator_groups: self.operator_groups.clone(),
         };
         Ok(World { source, settings })
+    }
+}
+
+/// Facts from a directory; without one from the cluster of a kubeconfig; without that from the cluster around the Pod.
+pub async fn source(
+    facts: Option<&Path>,
+    kubeconfig: Option<&Path>,
+    serve: Serve,
+    stop: &CancellationToken,
+) -> anyhow::Result<Source> {
+    match facts {
+        Some(dir) => Ok(Source::Directory(Arc::new(Directory::read(dir).context("--facts")?))),
+        None => {
+            let client = delegation::client(kubeconfig).await?;
+            Ok(Source::Cluster(Cluster::follow(client, serve, stop)))
+        }
+    }
+}
+
+/// What is decided where no flag decides it.
+pub fn default_settings() -> Settings {
+    Settings {
+        controllers: CONTROLLERS.split(',').map(str::to_owned).collect(),
+        operator_groups: vec![repot_api::names::MASTERS_GROUP.to_owned()],
+        ..Settings::default()
     }
 }
 

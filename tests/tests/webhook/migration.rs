@@ -1,6 +1,6 @@
 //! Every rule of migrations is seen to allow and to deny, through kubectl.
 
-use anyhow::{Result, ensure};
+use anyhow::ensure;
 use repot_tests::run;
 use serde_json::{Value, json};
 

@@ -5,12 +5,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
-use repot_tests::repot::program;
+use repot_tests::access::{Access, Credential};
+use repot_tests::http::Api;
+use repot_tests::port;
+use repot_tests::repot::{Dev, program};
 use repot_tests::tool::{self, Output};
 use repot_tests::{Bed, run};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
+use super::serving::review;
 use super::world::{Place, mk_seed, mk_shoot};
 
 async fn preflight(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Output> {
@@ -118,5 +122,27 @@ fn a_cluster_gives_the_same_answer_as_its_webhook() {
         ensure!(ask("preflight-b").await?.code == 0, "it may go");
         place.allows("one", &json!({"spec": {"seedName": "preflight-b"}})).await?;
         Ok(())
+    });
+}
+
+#[test]
+fn a_laptop_serves_webhooks_with_facts_from_files() {
+    run(async |bed| {
+        let (facts, _) = landscape(bed)?;
+        let port = port::reserve()?;
+        let args = [format!("--facts={}", facts.display()), format!("--webhook-port={port}")];
+        let mut dev = Dev::start(bed, args).await?;
+        let ca_pem = fs::read_to_string(dev.data_dir().join("pki/ca.crt"))?;
+        let server = format!("https://127.0.0.1:{port}");
+        let api = Api::new(&Access { server, ca_pem, credential: Credential::Anonymous })?;
+        let mut moved = mk_shoot("garden-p", "one", "a");
+        moved["spec"]["seedName"] = json!("nowhere");
+        let answer = api
+            .post("/validate-seed-change", &review(moved, mk_shoot("garden-p", "one", "a")))
+            .await?
+            .ok()?;
+        let said = answer["response"]["status"]["message"].as_str().unwrap_or_default();
+        ensure!(said.contains("there is no seed \"nowhere\""), "{answer}");
+        dev.repot().stop().await
     });
 }

@@ -237,7 +237,8 @@ fn a_dry_run_is_judged_and_leaves_no_trace() {
     });
 }
 
-fn review(object: Value, old: Value) -> Value {
+/// The question about an update of a Shoot, as kube-apiserver puts it.
+pub fn review(object: Value, old: Value) -> Value {
     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
         "uid": "7", "operation": "UPDATE", "namespace": "direct", "name": "one",
         "kind": {"group": "core.gardener.cloud", "version": "v1beta1", "kind": "Shoot"},

@@ -7,11 +7,14 @@ use crate::{
     default::annotate,
     facts::Facts,
     finding::PatchOp,
+    shoot::{Shoot, Trigger},
 };
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<PatchOp> {
     let changes = annotation_of(&change.old, ISOLATED_ZONE) != annotation_of(&change.new, ISOLATED_ZONE);
-    let free = annotation_of(&change.new, OPERATION).is_none();
+    // A live migration bears no operation beside it.
+    let live = Shoot(&change.new).trigger() == Trigger::Live || Shoot(&change.old).is_moving_live();
+    let free = annotation_of(&change.new, OPERATION).is_none() && !live;
     if change.operation != Operation::Update || !changes || !free || change.is_ending() {
         return Vec::new();
     }
