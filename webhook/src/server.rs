@@ -8,9 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use repot_rules::{
     facts::Facts,
@@ -34,6 +34,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(30);
 /// The way back takes a part of the time.
 const MARGIN: Duration = Duration::from_millis(100);
+/// A body that is this many times too large is not read to its end.
+const DISCARDED: usize = 4;
 /// A permit of the memory for bodies.
 const UNIT: usize = 1 << 10;
 
@@ -194,20 +196,25 @@ impl Server {
         let too_large = || Failure(StatusCode::PAYLOAD_TOO_LARGE, format!("a review may have {most} bytes"));
         let told =
             request.body().size_hint().exact().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        if told.is_some_and(|bytes| bytes > most) {
-            return Err(too_large());
-        }
+        // Too large a body is read to its end and thrown away, so that the client hears why.
+        let told = told.map(|bytes| bytes.min(most));
         let units = u32::try_from(told.unwrap_or(most) / UNIT + 1).unwrap_or(u32::MAX);
         let closed = |_| Failure(StatusCode::SERVICE_UNAVAILABLE, "stopping".to_owned());
         let held = self.room.acquire_many(units).await.map_err(closed)?;
-        let body = Limited::new(request.into_body(), most).collect().await.map_err(|error| {
-            if error.is::<LengthLimitError>() {
-                too_large()
-            } else {
-                Failure(StatusCode::BAD_REQUEST, "the body broke off".to_owned())
+        let mut body = request.into_body();
+        let mut taken = BytesMut::with_capacity(told.unwrap_or_default());
+        let mut came = 0_usize;
+        while let Some(frame) = body.frame().await {
+            let broke = |_| Failure(StatusCode::BAD_REQUEST, "the body broke off".to_owned());
+            let data = frame.map_err(broke)?.into_data().unwrap_or_default();
+            came = came.saturating_add(data.len());
+            if came <= most {
+                taken.extend_from_slice(&data);
+            } else if came > most.saturating_mul(DISCARDED) {
+                break;
             }
-        })?;
-        Ok((body.to_bytes(), held))
+        }
+        if came > most { Err(too_large()) } else { Ok((taken.freeze(), held)) }
     }
 }
 

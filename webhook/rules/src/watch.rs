@@ -59,7 +59,9 @@ impl Watch {
     }
 }
 
-const SEEDS_DIFFER: &str = "request.subResource == \"binding\" || object.?spec.?seedName.orValue(\"\") != oldObject.?spec.?seedName.orValue(\"\")";
+// A condition that breaks on some object counts as a failure of its webhook, and one that fails closed then refuses whatever was
+// asked: so each field that may be missing is read by `?`, those of the request, too.
+const SEEDS_DIFFER: &str = "request.?subResource.orValue(\"\") == \"binding\" || object.?spec.?seedName.orValue(\"\") != oldObject.?spec.?seedName.orValue(\"\")";
 const MARKER_SET: &str = "object.?metadata.?annotations.orValue({}).exists(k, (k.startsWith(\"migration.gardener.cloud/\") \
      || k in [\"gardener.cloud/operation\", \"maintenance.gardener.cloud/operation\", \"shoot.gardener.cloud/isolated-zone\", \
      \"shoot.gardener.cloud/force-restore\", \"migration.shoot.gardener.cloud/abort-live-migration\"]) \
