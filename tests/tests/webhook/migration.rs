@@ -1,7 +1,10 @@
 //! Every rule of migrations is seen to allow and to deny, through kubectl.
 
+use std::time::Duration;
+
 use anyhow::ensure;
 use repot_tests::run;
+use repot_tests::wait::until;
 use serde_json::{Value, json};
 
 use super::world::{Place, names};
@@ -185,5 +188,35 @@ fn a_shoot_on_its_way_rests() {
         );
         place.world.person.run(delete).await?.text()?;
         Ok(())
+    });
+}
+
+#[test]
+fn the_cloud_profile_says_which_seeds_are_fit() {
+    run(async |_| {
+        let place = Place::make("selected").await?;
+        place.put(&place.shoot("one")).await?;
+        let select = async |selector: Value| {
+            let text = json!({"spec": {"seedSelector": selector}}).to_string();
+            let args = ["patch", "cloudprofile", "selected", "--type=merge", "-p", &text];
+            place.world.garden.kubectl(args).await?.text().map(drop)
+        };
+        select(json!({"providerTypes": ["other"], "matchLabels": {"size": "big"}})).await?;
+        // CloudProfiles are followed, so the change is known a little later.
+        until("the CloudProfile to be known", Duration::from_secs(30), async || {
+            let (done, said) = place.patch("one", &to(&place, "b"), &["--dry-run=server"]).await?;
+            ensure!(!done && said.contains("(provider-and-labels)"), "{said}");
+            ensure!(
+                said.contains("the CloudProfile allows other") && said.contains("label size=big"),
+                "{said}"
+            );
+            Ok(())
+        })
+        .await?;
+        select(json!({"providerTypes": ["*"], "matchLabels": null})).await?;
+        until("the CloudProfile to be known", Duration::from_secs(30), async || {
+            place.allows("one", &to(&place, "b")).await.map(drop)
+        })
+        .await
     });
 }

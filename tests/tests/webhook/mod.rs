@@ -5,6 +5,7 @@ mod live;
 mod manifests;
 mod migration;
 mod preflight;
+mod questions;
 mod serving;
 mod state;
 mod world;

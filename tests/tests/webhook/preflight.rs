@@ -14,7 +14,7 @@ use repot_tests::{Bed, run};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use super::serving::review;
+use super::questions::review;
 use super::world::{Place, mk_seed, mk_shoot};
 
 async fn preflight(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Output> {

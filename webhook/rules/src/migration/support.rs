@@ -37,6 +37,7 @@ pub(crate) fn selected(change: &Change, facts: &Facts) -> Vec<Finding> {
         seed.pointer("/metadata/labels").and_then(|labels| labels.get(key.as_str())) != Some(value)
     });
     for (key, value) in missing {
+        let value = value.as_str().unwrap_or_default();
         let reason = format!("the CloudProfile wants seeds with label {key}={value}, and {to:?} has it not");
         findings.push(Finding::refuse(SEED_NAME, reason, "choose a seed that has it"));
     }
