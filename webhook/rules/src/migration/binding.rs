@@ -1,6 +1,6 @@
 //! The way a seed is changed: by the subresource made for it, and by itself.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::{
     change::Change, facts::Facts, finding::Finding, migration::SEED_NAME, shoot::Shoot, travel::Travel,
@@ -39,19 +39,16 @@ pub(crate) fn alone(change: &Change, _: &Facts) -> Vec<Finding> {
 
 /// Fields of the spec that differ, beside the seed.
 pub(crate) fn changed_fields(change: &Change) -> impl Iterator<Item = String> {
-    let fields = |object: &Value| {
-        let spec = object.get("spec").and_then(Value::as_object);
-        spec.into_iter().flatten().map(|(key, _)| key.clone()).collect::<Vec<_>>()
-    };
-    let of = |object: &Value, key: &str| object.get("spec").and_then(|spec| spec.get(key)).cloned();
-    let mut all = [fields(&change.old), fields(&change.new)].concat();
+    let (old, new) = (spec(&change.old), spec(&change.new));
+    let mut all: Vec<&String> = [old, new].into_iter().flatten().flat_map(Map::keys).collect();
     all.sort_unstable();
     all.dedup();
-    let differs = |key: &String| key != "seedName" && of(&change.old, key) != of(&change.new, key);
-    all.into_iter()
-        .filter(differs)
-        .take(MOST_FIELDS)
-        .map(|key| format!("spec.{key}"))
-        .collect::<Vec<_>>()
-        .into_iter()
+    let differs = move |key: &&String| {
+        *key != "seedName" && old.and_then(|spec| spec.get(*key)) != new.and_then(|spec| spec.get(*key))
+    };
+    all.into_iter().filter(differs).take(MOST_FIELDS).map(|key| format!("spec.{key}"))
+}
+
+fn spec(object: &Value) -> Option<&Map<String, Value>> {
+    object.get("spec")?.as_object()
 }
