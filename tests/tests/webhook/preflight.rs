@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use repot_tests::access::{Access, Credential};
@@ -10,12 +11,15 @@ use repot_tests::http::Api;
 use repot_tests::port;
 use repot_tests::repot::{Dev, program};
 use repot_tests::tool::{self, Output};
+use repot_tests::wait::until;
 use repot_tests::{Bed, run};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
 use super::questions::review;
 use super::world::{Place, mk_seed, mk_shoot};
+
+const KNOWN: Duration = Duration::from_secs(60);
 
 async fn preflight(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Output> {
     let mut command = Command::new(program()?);
@@ -143,6 +147,38 @@ fn a_laptop_serves_webhooks_with_facts_from_files() {
             .ok()?;
         let said = answer["response"]["status"]["message"].as_str().unwrap_or_default();
         ensure!(said.contains("there is no seed \"nowhere\""), "{answer}");
+        dev.repot().stop().await
+    });
+}
+
+#[test]
+fn a_laptop_serves_webhooks_with_facts_from_a_cluster() {
+    run(async |bed| {
+        let place = Place::make("laptop").await?;
+        place.put(&place.shoot("one")).await?;
+        let port = port::reserve()?;
+        let kubeconfig = place.world.garden.kubeconfig().display().to_string();
+        let args = [format!("--garden-kubeconfig={kubeconfig}"), format!("--webhook-port={port}")];
+        let mut dev = Dev::start(bed, args).await?;
+        let ca_pem = fs::read_to_string(dev.data_dir().join("pki/ca.crt"))?;
+        let server = format!("https://127.0.0.1:{port}");
+        let api = Api::new(&Access { server, ca_pem, credential: Credential::Anonymous })?;
+        until("the facts", KNOWN, async || {
+            let ready = api.get("/readyz").await?;
+            ensure!(ready.status == 200, "{ready}");
+            Ok(())
+        })
+        .await?;
+        let ask = async |seed: &str| {
+            let mut moved = place.get("one").await?;
+            moved["spec"]["seedName"] = json!(seed);
+            api.post("/validate-seed-change", &review(moved, place.get("one").await?)).await?.ok()
+        };
+        let there = ask("laptop-b").await?;
+        ensure!(there["response"]["allowed"] == true, "{there}");
+        let nowhere = ask("nowhere").await?;
+        let said = nowhere["response"]["status"]["message"].as_str().unwrap_or_default();
+        ensure!(said.contains("there is no seed \"nowhere\""), "{nowhere}");
         dev.repot().stop().await
     });
 }

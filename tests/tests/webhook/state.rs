@@ -5,9 +5,7 @@ use repot_tests::kubectl::Kubectl;
 use repot_tests::run;
 use serde_json::{Value, json};
 
-use super::world::{Place, World, owner_record, shared};
-
-const OURS: &str = "migration.gardener.cloud/v1alpha1";
+use super::world::{OURS, Place, World, owner_record, shared};
 
 /// kubectl as a user in one group.
 fn as_user(world: &World, name: &str, group: &str) -> Result<Kubectl> {
@@ -84,8 +82,16 @@ fn an_etcd_has_one_workflow_and_its_record_is_left_to_controllers() {
         let place = Place::make("etcds").await?;
         let world = place.world;
         let object = |kind: &str, name: &str| {
+            let spec = match kind {
+                "HostedEtcd" => {
+                    json!({"etcdRef": {"name": "main"}, "apiServerRef": {"name": "kube-apiserver"}})
+                }
+                "EtcdRestore" => json!({"clusterRef": {"name": "main"}, "source": {"backupName": "b"}}),
+                "EtcdMigration" => json!({"clusterRef": {"name": "main"}, "settings": {"replicas": 3}}),
+                _ => json!({"clusterRef": {"name": "main"}}),
+            };
             let metadata = json!({"namespace": "etcds", "name": name});
-            json!({"apiVersion": OURS, "kind": kind, "metadata": metadata, "spec": {"clusterRef": {"name": "main"}}})
+            json!({"apiVersion": OURS, "kind": kind, "metadata": metadata, "spec": spec})
         };
         let said = may(&world.person, &object("EtcdMigration", "early")).await?;
         ensure!(said.contains("there is no HostedEtcd \"main\""), "{said}");

@@ -6,12 +6,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use repot_api::names::{MIGRATION_GROUP, V1ALPHA1};
 use repot_rules::watch::Place as Where;
 use repot_tests::access::{Access, Credential};
 use repot_tests::garden::Garden;
 use repot_tests::kubectl::Kubectl;
 use repot_tests::process::Spec;
-use repot_tests::repot::{Repot, program};
+use repot_tests::repot::{Repot, program, write_encryption_config};
 use repot_tests::wait::until;
 use repot_tests::{Bed, Shared, start_shared};
 use repot_webhook::manifests::{Reach, render};
@@ -21,13 +22,17 @@ pub const NAMESPACE: &str = "repot-system";
 pub const SERVICE: &str = "repot-webhook";
 const KNOWN_DEADLINE: Duration = Duration::from_secs(60);
 pub const VERSION: &str = "core.gardener.cloud/v1beta1";
+/// Of Repot's own kinds.
+pub const OURS: &str = "migration.gardener.cloud/v1alpha1";
 
 pub struct World {
     pub garden: Garden,
     /// A person who may do everything that RBAC can allow, and is no administrator.
     pub person: Kubectl,
     pub url: String,
-    pub _repot: Repot,
+    _webhook: Repot,
+    /// Serves Repot's own kinds, and asks the webhooks about them itself.
+    _apiserver: Repot,
 }
 
 static WORLD: Shared<World> = Shared::new(|bed| start_shared(World::start(bed)));
@@ -50,10 +55,10 @@ pub async fn service_account(garden: &Garden) -> Result<Access> {
     Ok(garden.admin().with(Credential::Token(token.trim().to_owned())))
 }
 
-/// A garden with the small kinds, and a person in it. No webhook is registered.
+/// A garden with the small kinds of others, and a person in it. No webhook is registered.
 pub async fn garden(bed: &Bed) -> Result<(Garden, Kubectl)> {
     let garden = Garden::start(bed).await?;
-    for file in ["garden.yaml", "seed.yaml", "repot.yaml"] {
+    for file in ["garden.yaml", "seed.yaml"] {
         garden.kubectl(["apply", "-f", &crds(file).display().to_string()]).await?.text()?;
     }
     let all = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"];
@@ -109,14 +114,23 @@ pub fn registrations(garden: &Garden, port: u16) -> Vec<Value> {
 impl World {
     async fn start(bed: &Bed) -> Result<Self> {
         let (garden, person) = garden(bed).await?;
-        let repot = webhook(bed, &garden, &bed.make_dir("webhook")?, &[]).await?;
-        garden.apply(&registrations(&garden, repot.port()?)).await?;
-        let world = Self { garden, person, url: repot.url().to_owned(), _repot: repot };
+        let keys = write_encryption_config(bed.path())?;
+        let flags = [
+            format!("--storage=embedded:{}", bed.make_dir("store")?.display()),
+            format!("--encryption-provider-config={}", keys.display()),
+            "--serve=all".to_owned(),
+            format!("--shootstate-group={MIGRATION_GROUP}"),
+        ];
+        let apiserver = Repot::behind(bed, &garden, &[(MIGRATION_GROUP, V1ALPHA1)], flags).await?;
+        let webhook = webhook(bed, &garden, &bed.make_dir("webhook")?, &[]).await?;
+        garden.apply(&registrations(&garden, webhook.port()?)).await?;
+        let world =
+            Self { garden, person, url: webhook.url().to_owned(), _webhook: webhook, _apiserver: apiserver };
         world.wait_until_asked().await?;
         Ok(world)
     }
 
-    /// kube-apiserver asks webhooks a little after they are registered; the last of each configuration tells when.
+    /// Webhooks are asked a little after they are registered; the last of each configuration tells when.
     pub async fn wait_until_asked(&self) -> Result<()> {
         self.garden.apply(&[owner_record("probe", "x")]).await?;
         until("all webhooks to be asked", KNOWN_DEADLINE, async || {
@@ -139,6 +153,10 @@ impl World {
                 .await?;
             let labels = out.json()?["metadata"]["labels"].to_string();
             ensure!(labels.contains("nowhere"), "shoots are not filled in yet: {labels}");
+            let metadata = json!({"namespace": "default", "name": "probe"});
+            let state = json!({"apiVersion": OURS, "kind": "ShootState", "metadata": metadata, "spec": {}});
+            let stated = self.person_applies(&state, &["--dry-run=server"]).await?;
+            ensure!(stated.contains("state-writer"), "states are not judged yet: {stated}");
             Ok(())
         })
         .await

@@ -183,8 +183,16 @@ async fn start_repot(bed: &Bed, garden: &Garden, data: &Path) -> Result<Repot> {
     Repot::behind(bed, garden, &[(REPOT_GROUP, VERSION)], flags).await
 }
 
-/// Starts this program again as the null server, so that its work is not counted as the load generator's.
 async fn start_null(bed: &Bed, garden: &Garden) -> Result<Process> {
+    let (process, port) = start_null_program(bed, garden).await?;
+    let ca_pem = &garden.pki().serving.pem();
+    let (group, namespace, service) = (null_server::GROUP, NULL_NAMESPACE, NULL_SERVICE);
+    Aggregation { group, version: "v1", namespace, service, port, ca_pem }.register(garden).await?;
+    Ok(process)
+}
+
+/// Starts this program again as the null server, so that its work is not counted as the load generator's; with its port.
+pub async fn start_null_program(bed: &Bed, garden: &Garden) -> Result<(Process, u16)> {
     let dir = bed.make_dir("null-pki")?;
     let (cert, key) = garden.pki().serve(NULL_NAMESPACE, NULL_SERVICE)?.write(&dir, "serving")?;
     let spec = Spec::new("null-server", std::env::current_exe()?).arg("null-server").arg(cert).arg(key);
@@ -196,10 +204,7 @@ async fn start_null(bed: &Bed, garden: &Garden) -> Result<Process> {
         Ok(line.context("it has not told its port yet")?.parse::<u16>()?)
     });
     let port = port.await?;
-    let ca_pem = &garden.pki().serving.pem();
-    let (group, namespace, service) = (null_server::GROUP, NULL_NAMESPACE, NULL_SERVICE);
-    Aggregation { group, version: "v1", namespace, service, port, ca_pem }.register(garden).await?;
-    Ok(process)
+    Ok((process, port))
 }
 
 /// The same fields as Repot's schema; what is opaque there is preserved unknown here.

@@ -147,9 +147,11 @@ async fn work(api: &Api, shots: &Shots, next: &AtomicU64, end: Instant, requests
 ///
 /// Errors: on transport failures and any status but 200 and 201, with the start of the body.
 pub async fn fire(api: &Api, shot: Shot) -> Result<u64> {
+    let media_type =
+        if shot.method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
     let mut request = api.request(shot.method, &shot.path).header("Accept", shot.accept);
     if let Some(body) = shot.body {
-        request = request.header("Content-Type", "application/json").body(body);
+        request = request.header("Content-Type", media_type).body(body);
     }
     let mut response = request.send().await?;
     let status = response.status().as_u16();

@@ -1,8 +1,10 @@
-//! Repot side by side with a CRD: `make bench`, or `make bench BENCH="--quick --output json"`.
+//! Repot side by side with a CRD: `make bench`, or `make bench BENCH="--quick --output json"`; its webhooks side by side with a
+//! ValidatingAdmissionPolicy: `make bench BENCH=admission`.
 //!
 //! One run starts a real kube-apiserver with an etcd that syncs to disk, Repot with its embedded store (also with full
 //! durability), the null server and a CRD of the same schema, and lets the same load generator ask all of them in turns.
 
+mod admission;
 mod body;
 mod cells;
 mod house;
@@ -33,19 +35,19 @@ const RESIDENT_BYTES: usize = 400_000;
 #[derive(Parser)]
 struct Flags {
     /// Fewer rounds and fewer resident objects: about two minutes instead of ten
-    #[arg(long)]
+    #[arg(long, global = true)]
     quick: bool,
     /// Form of the report on standard output
-    #[arg(long, value_enum, default_value_t = Output::Markdown)]
+    #[arg(long, global = true, value_enum, default_value_t = Output::Markdown)]
     output: Output,
     /// Only cells whose name contains this, such as "POST 1 MB"
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// Rounds of each cell [default: 5, quick: 3]
-    #[arg(long, value_name = "N")]
+    #[arg(long, global = true, value_name = "N")]
     rounds: Option<usize>,
     /// Milliseconds of a round of one side [default: 1200, quick: 400]
-    #[arg(long, value_name = "N")]
+    #[arg(long, global = true, value_name = "N")]
     millis: Option<u64>,
     /// Connections of the cells that are not about one client
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -74,6 +76,8 @@ enum Machines {
 
 #[derive(Subcommand)]
 enum Role {
+    /// Measure the webhook beside a ValidatingAdmissionPolicy and beside a server that only reads the body
+    Admission,
     /// Serve as the null server; the benchmark starts itself so
     #[command(hide = true)]
     NullServer { cert: PathBuf, key: PathBuf },
@@ -93,10 +97,19 @@ fn main() -> Result<()> {
     });
     let repot = choose_program()?;
     let bed = Bed::new("bench")?;
-    let report = runtime.block_on(bench(&bed, &flags, &repot))?;
+    let (markdown, json) = match flags.role {
+        Some(Role::Admission) => {
+            let report = runtime.block_on(admission::bench(&bed, flags.admission_scale()))?;
+            (report.to_markdown(), report.to_json())
+        }
+        _ => {
+            let report = runtime.block_on(bench(&bed, &flags, &repot))?;
+            (report.to_markdown(), report.to_json())
+        }
+    };
     match flags.output {
-        Output::Markdown => println!("{}", report.to_markdown()),
-        Output::Json => println!("{}", serde_json::to_string_pretty(&report.to_json())?),
+        Output::Markdown => println!("{markdown}"),
+        Output::Json => println!("{}", serde_json::to_string_pretty(&json)?),
     }
     Ok(())
 }
@@ -152,6 +165,11 @@ impl Flags {
             time: Duration::from_millis(self.millis.unwrap_or(millis)),
             rounds: self.rounds.unwrap_or(rounds).max(1),
         }
+    }
+
+    fn admission_scale(&self) -> admission::Scale {
+        let Scale { rounds, time, .. } = self.scale();
+        admission::Scale { rounds, time }
     }
 
     fn cells(&self, scale: Scale) -> Vec<Cell> {

@@ -117,7 +117,8 @@ impl Report {
     }
 }
 
-fn number(value: &Value) -> String {
+/// A number with as many digits as it deserves; a dash for none.
+pub fn number(value: &Value) -> String {
     match value.as_f64() {
         None => "–".to_owned(),
         Some(value) if value >= 100.0 => format!("{value:.0}"),
