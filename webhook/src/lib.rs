@@ -6,6 +6,7 @@
 
 pub mod clients;
 pub mod facts;
+mod lean;
 pub mod listen;
 pub mod manifests;
 pub mod metrics;

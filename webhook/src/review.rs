@@ -9,10 +9,14 @@ use repot_rules::{
     judge::allows,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Value, json, value::RawValue};
+
+use crate::lean::{self, Depth};
 
 /// One warning may be so long; clients cut longer ones.
 const WARNING: usize = 120;
+/// Resource whose spec is not opened.
+const STATES: &str = "shootstates";
 /// All warnings of one answer.
 const WARNINGS: usize = 4096;
 
@@ -40,17 +44,18 @@ pub enum Error {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Wire {
+struct Wire<'a> {
     #[serde(default)]
     api_version: String,
     #[serde(default)]
     kind: String,
-    request: Option<WireRequest>,
+    #[serde(borrow)]
+    request: Option<WireRequest<'a>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WireRequest {
+struct WireRequest<'a> {
     #[serde(default)]
     uid: String,
     #[serde(default)]
@@ -65,10 +70,10 @@ struct WireRequest {
     operation: String,
     #[serde(default)]
     user_info: WireUser,
-    #[serde(default)]
-    object: Value,
-    #[serde(default)]
-    old_object: Value,
+    #[serde(borrow)]
+    object: Option<&'a RawValue>,
+    #[serde(borrow)]
+    old_object: Option<&'a RawValue>,
     #[serde(default)]
     dry_run: Option<bool>,
 }
@@ -109,7 +114,7 @@ impl Question {
     pub fn read(body: &[u8]) -> Result<Self, Error> {
         let malformed =
             |error: serde_json::Error| Error::Malformed { line: error.line(), column: error.column() };
-        let wire: Wire = serde_json::from_slice(body).map_err(malformed)?;
+        let wire: Wire<'_> = serde_json::from_slice(body).map_err(malformed)?;
         let api_version = match (wire.kind.as_str(), wire.api_version.as_str()) {
             ("AdmissionReview", "admission.k8s.io/v1") => "admission.k8s.io/v1",
             ("AdmissionReview", "admission.k8s.io/v1beta1") => "admission.k8s.io/v1beta1",
@@ -122,6 +127,11 @@ impl Question {
             "DELETE" => Operation::Delete,
             _ => return Err(Error::Operation),
         };
+        // The rules ask of a state whether it changes, and no more.
+        let depth = if request.resource.resource == STATES { Depth::Outside } else { Depth::Whole };
+        let object = |raw: Option<&RawValue>| raw.map_or(Ok(Value::Null), |raw| lean::read(raw, depth));
+        let (old, new) =
+            (object(request.old_object).map_err(malformed)?, object(request.object).map_err(malformed)?);
         let target = Target {
             group: request.resource.group,
             resource: request.resource.resource,
@@ -130,7 +140,7 @@ impl Question {
             name: request.name,
         };
         let user = User { name: request.user_info.username, groups: request.user_info.groups };
-        let change = Change { operation, target, user, old: request.old_object, new: request.object };
+        let change = Change { operation, target, user, old, new };
         Ok(Self { api_version, uid: request.uid, dry_run: request.dry_run.unwrap_or(false), change })
     }
 

@@ -28,6 +28,8 @@ use crate::{
 
 /// Reviews beyond this size are read and judged beside the threads that serve connections.
 const LARGE: usize = 256 << 10;
+/// Opened, an object takes several times its size.
+const LARGE_AT_ONCE: usize = 8;
 /// What kube-apiserver waits where the request does not say.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest that it may be told to wait.
@@ -60,6 +62,7 @@ pub struct Server {
     authorities: Option<Arc<Authorities>>,
     limits: Limits,
     room: Semaphore,
+    large: Semaphore,
     metrics: Metrics,
     stopping: AtomicBool,
     paths: Vec<(String, &'static Watch)>,
@@ -84,8 +87,9 @@ impl Server {
             (limits.held_bytes.max(limits.review_bytes) / UNIT).min(Semaphore::MAX_PERMITS) + 1,
         );
         let paths = WATCHES.iter().map(|watch| (watch.path(), *watch)).collect();
+        let large = Semaphore::new(LARGE_AT_ONCE);
         let stopping = AtomicBool::new(false);
-        Ok(Self { world, authorities, limits, room, metrics: Metrics::new()?, stopping, paths })
+        Ok(Self { world, authorities, limits, room, large, metrics: Metrics::new()?, stopping, paths })
     }
 
     /// From now on it says that it is not ready.
@@ -175,6 +179,7 @@ impl Server {
         }
         let (body, _held) = self.body(request).await?;
         let large = body.len() > LARGE;
+        let _turn = if large { self.large.acquire().await.ok() } else { None };
         let read = move || Question::read(&body);
         let question =
             aside(large, read).await?.map_err(|error| Failure(StatusCode::BAD_REQUEST, error.to_string()))?;
@@ -182,7 +187,7 @@ impl Server {
             tracing::warn!(error = &error as &dyn std::error::Error, "facts are missing");
             Failure(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
         })?;
-        let (answer, verdict, findings) = aside(large, move || decide(watch, &question, &facts)).await?;
+        let (answer, verdict, findings) = aside(large, move || decide(watch, question, &facts)).await?;
         self.metrics.found(&findings);
         Ok((answer, verdict))
     }
@@ -232,18 +237,18 @@ async fn aside<T: Send + 'static>(
 
 fn decide(
     watch: &'static Watch,
-    question: &Question,
+    mut question: Question,
     facts: &Facts,
 ) -> (Vec<u8>, &'static str, Vec<repot_rules::finding::Finding>) {
-    let target = &question.change.target;
     if watch.mutating {
-        let patch = judge::mutate(watch, &question.change, facts);
+        let patch = judge::mutate(watch, &mut question.change, facts);
         let verdict = if patch.is_empty() { "unchanged" } else { "patched" };
         return (question.patched(&patch), verdict, Vec::new());
     }
     let findings = judge::validate(watch, &question.change, facts);
     let allowed = judge::allows(&findings);
     if !allowed {
+        let target = &question.change.target;
         let rules: Vec<&str> = findings.iter().map(|finding| finding.rule).collect();
         tracing::info!(
             watch = watch.name,

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use repot_rules::table::RULES;
 use serde_json::Value;
 
 mod ledger;
@@ -122,6 +123,24 @@ fn pure_crates_meet_no_clock_client_file_or_random_number() {
         checked += 1;
     }
     assert!(checked > 5, "only {checked} files were checked");
+}
+
+#[test]
+fn each_admission_rule_is_a_file_of_its_name() {
+    let dir = root().join("webhook/rules/src");
+    let chapters = fs::read_dir(&dir).expect("chapters").map(|entry| entry.expect("an entry").path());
+    let files =
+        chapters.filter(|path| path.is_dir() && !path.ends_with("tests")).flat_map(|path| sources(&path));
+    let stem =
+        |path: PathBuf| path.file_stem().and_then(|stem| stem.to_str()).expect("a name").replace('_', "-");
+    let mut files: Vec<String> = files.map(stem).filter(|name| name != "mod").collect();
+    for rule in RULES {
+        // Its chapter is not said twice: `live-distance` is `live/distance.rs`.
+        let short = rule.name.split_once('-').map_or(rule.name, |(_, rest)| rest);
+        let at = files.iter().position(|file| file == rule.name || file == short);
+        files.remove(at.unwrap_or_else(|| panic!("rule {} has no file", rule.name)));
+    }
+    assert!(files.is_empty(), "no rules are in {files:?}");
 }
 
 #[test]

@@ -45,18 +45,17 @@ fn sets_annotations(change: &Change) -> bool {
     new.into_iter().flatten().any(|(key, _)| change.sets(key).is_some())
 }
 
-/// All that the mutating rules of a webhook change. Nothing on deletion.
+/// All that the mutating rules of a webhook change, which is done to `change` as well. Nothing on deletion.
 #[must_use]
-pub fn mutate(watch: &'static Watch, change: &Change, facts: &Facts) -> Vec<PatchOp> {
+pub fn mutate(watch: &'static Watch, change: &mut Change, facts: &Facts) -> Vec<PatchOp> {
     if change.operation == Operation::Delete || !change.new.is_object() {
         return Vec::new();
     }
-    let mut changed = change.clone();
     let mut patch = Vec::new();
     for rule in rules_of(watch) {
         let Judge::Mutate(judge) = rule.judge else { continue };
-        let ops = judge(&changed, facts);
-        apply(&mut changed.new, &ops);
+        let ops = judge(change, facts);
+        apply(&mut change.new, &ops);
         patch.extend(ops);
     }
     patch

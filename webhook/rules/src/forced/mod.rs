@@ -1,4 +1,4 @@
 //! The bad case (GEP-7): the source does not answer.
 
-pub(crate) mod owner;
+pub(crate) mod owner_record;
 pub(crate) mod restore;

@@ -1,9 +1,13 @@
 //! Isolation of a sick zone (GEP-21): the annotation that names it.
 
-pub(crate) mod fixed;
-pub(crate) mod maintenance;
-pub(crate) mod resting;
-pub(crate) mod zone;
+pub(crate) mod isolated_at_rest;
+pub(crate) mod isolation_reconciled;
+pub(crate) mod no_maintenance_while_isolated;
+pub(crate) mod no_move_while_isolated;
+pub(crate) mod zone_fixed;
+pub(crate) mod zone_form;
+pub(crate) mod zone_used;
+pub(crate) mod zones_left;
 
 use std::collections::BTreeSet;
 

@@ -3,21 +3,14 @@
 use repot_api::names::ALLOW_DISTANT_REGIONS;
 
 use crate::{
-    change::{Change, annotation_of, parse_bool, says_yes},
+    change::{Change, says_yes},
     distance::{Way, between},
     facts::Facts,
-    finding::{Finding, annotation_path},
+    finding::Finding,
     live::start,
     migration::SEED_NAME,
     shoot::Shoot,
 };
-
-/// What to do where the distance is in the way.
-fn advice() -> String {
-    format!(
-        "choose a nearer seed, or set {ALLOW_DISTANT_REGIONS}=true, knowing that etcd may get slow or fail"
-    )
-}
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let Some((from, to)) = start(change) else { return Vec::new() };
@@ -40,13 +33,9 @@ pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     }
 }
 
-/// The permission can be read.
-pub(crate) fn permission(change: &Change, _: &Facts) -> Vec<Finding> {
-    let unreadable =
-        annotation_of(&change.new, ALLOW_DISTANT_REGIONS).is_some_and(|text| parse_bool(text).is_none());
-    if change.sets(ALLOW_DISTANT_REGIONS).is_none() || !unreadable {
-        return Vec::new();
-    }
-    let path = annotation_path(ALLOW_DISTANT_REGIONS);
-    vec![Finding::refuse(path, "the value is neither true nor false", "set it to \"true\", or remove it")]
+/// What to do where the distance is in the way.
+fn advice() -> String {
+    format!(
+        "choose a nearer seed, or set {ALLOW_DISTANT_REGIONS}=true, knowing that etcd may get slow or fail"
+    )
 }

@@ -1,13 +1,17 @@
 //! Live migration (GEP-39): a change of seed with the trigger set, and the annotations that steer it.
 
-pub(crate) mod abort;
+pub(crate) mod abort_in_time;
 pub(crate) mod awake;
+pub(crate) mod back_after_abort;
 pub(crate) mod distance;
-pub(crate) mod operations;
-pub(crate) mod resilient;
-pub(crate) mod seeds;
-pub(crate) mod shrink;
-pub(crate) mod trigger;
+pub(crate) mod highly_available;
+pub(crate) mod no_other_operation;
+pub(crate) mod permission_readable;
+pub(crate) mod same_provider;
+pub(crate) mod shrink_in_need;
+pub(crate) mod source_healthy;
+pub(crate) mod trigger_clear;
+pub(crate) mod trigger_in_time;
 
 use repot_api::names::{LIVE_MIGRATE, OPERATION};
 

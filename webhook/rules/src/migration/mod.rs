@@ -1,21 +1,83 @@
 //! Migration (GEP-7): a change of `spec.seedName` of a Shoot that exists.
 
-pub(crate) mod backup;
-pub(crate) mod binding;
-pub(crate) mod capacity;
-pub(crate) mod created;
-pub(crate) mod destination;
-pub(crate) mod domains;
-pub(crate) mod healthy;
-pub(crate) mod named;
-pub(crate) mod networks;
-pub(crate) mod once;
-pub(crate) mod resting;
-pub(crate) mod rotation;
-pub(crate) mod support;
-pub(crate) mod taints;
-pub(crate) mod version;
-pub(crate) mod zones;
+pub(crate) mod access_restrictions;
+pub(crate) mod backup_configured;
+pub(crate) mod binding_only;
+pub(crate) mod created_first;
+pub(crate) mod default_domain;
+pub(crate) mod destination_exists;
+pub(crate) mod destination_healthy;
+pub(crate) mod different_seed;
+pub(crate) mod enough_zones;
+pub(crate) mod internal_domain;
+pub(crate) mod life_rests;
+pub(crate) mod networks_disjoint;
+pub(crate) mod one_migration;
+pub(crate) mod pinned_zones;
+pub(crate) mod provider_and_labels;
+pub(crate) mod region_offered;
+pub(crate) mod room_left;
+pub(crate) mod rotation_settled;
+pub(crate) mod same_gardenlet_version;
+pub(crate) mod seed_alone;
+pub(crate) mod seed_stays_named;
+pub(crate) mod spec_rests;
+pub(crate) mod taints_tolerated;
+
+use serde_json::{Map, Value};
+
+use crate::{
+    change::Change,
+    facts::Facts,
+    shoot::{Seed, Shoot},
+    travel::Travel,
+};
+
+/// So many changed fields are named one by one.
+const MOST_FIELDS: usize = 8;
 
 /// The field that all these rules are about.
 pub(crate) const SEED_NAME: &str = "spec.seedName";
+
+/// Fields of the spec that differ, beside the seed.
+pub(crate) fn changed_fields(change: &Change) -> impl Iterator<Item = String> {
+    let (old, new) = (spec(&change.old), spec(&change.new));
+    let mut all: Vec<&String> = [old, new].into_iter().flatten().flat_map(Map::keys).collect();
+    all.sort_unstable();
+    all.dedup();
+    let differs = move |key: &&String| {
+        *key != "seedName" && old.and_then(|spec| spec.get(*key)) != new.and_then(|spec| spec.get(*key))
+    };
+    all.into_iter().filter(differs).take(MOST_FIELDS).map(|key| format!("spec.{key}"))
+}
+
+/// What a seed that exists suffers from.
+pub(crate) fn ailments(facts: &Facts, name: &str) -> Option<String> {
+    let ailments = Seed(facts.seed(name)?).ailments();
+    (!ailments.is_empty()).then(|| ailments.join(", "))
+}
+
+/// The seed to which a migration that begins goes, where it exists, and its name.
+pub(crate) fn destination<'a>(change: &'a Change, facts: &'a Facts) -> Option<(&'a Value, &'a str)> {
+    let (_, to) = Travel::start(change)?;
+    Some((facts.seed(to)?, to))
+}
+
+/// The zones of that seed, and its name.
+pub(crate) fn destination_zones<'a>(change: &'a Change, facts: &'a Facts) -> Option<(Vec<&'a str>, &'a str)> {
+    let (_, to) = Travel::start(change)?;
+    Some((Seed(facts.seed(to)?).zones(), to))
+}
+
+/// From where to where a Shoot moves, for messages.
+pub(crate) fn describe_way(shoot: Shoot<'_>) -> String {
+    let (kind, state) = shoot.last_operation();
+    match (shoot.status_seed(), shoot.spec_seed()) {
+        (Some(from), Some(to)) if from != to => format!("from seed {from:?} to seed {to:?}"),
+        _ => format!("{kind} {state}"),
+    }
+}
+
+fn spec(object: &Value) -> Option<&Map<String, Value>> {
+    object.get("spec")?.as_object()
+}

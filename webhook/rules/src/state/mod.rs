@@ -1,9 +1,11 @@
 //! ShootState, the workflows on an etcd, and the etcd itself: who may write what.
 
-pub(crate) mod confirmed;
-pub(crate) mod etcd;
-pub(crate) mod exclusive;
-pub(crate) mod recorded;
+pub(crate) mod deletion_confirmed;
+pub(crate) mod etcd_lifecycle;
+pub(crate) mod etcd_membership;
+pub(crate) mod one_workflow;
+pub(crate) mod workflow_lock;
+pub(crate) mod workflow_status;
 pub(crate) mod writer;
 
 use repot_api::names::CONFIRM_TAKEOVER;

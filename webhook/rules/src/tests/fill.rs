@@ -18,7 +18,7 @@ fn labels_tell_both_seeds_and_no_other() {
     assert!(
         asked(&update(settled, rests), true).all(|watch| judge::mutate(
             watch,
-            &update(settled, rests),
+            &mut update(settled, rests),
             &mk_facts()
         )
         .is_empty())

@@ -183,7 +183,12 @@ fn named(change: &Change, facts: &Facts, verdict: Verdict) -> Vec<&'static str> 
 fn filled(change: &Change, facts: &Facts) -> Value {
     let mut new = change.new.clone();
     for watch in asked(change, true) {
-        apply(&mut new, &judge::mutate(watch, change, facts));
+        let mut changed = change.clone();
+        let patch = judge::mutate(watch, &mut changed, facts);
+        apply(&mut new, &patch);
+        let mut patched = change.new.clone();
+        apply(&mut patched, &patch);
+        assert_eq!(changed.new, patched, "the object and the patch differ");
     }
     new
 }

@@ -1,7 +1,11 @@
 //! A seed that cannot run what it has takes nothing more.
 
 use crate::{
-    change::Change, facts::Facts, finding::Finding, migration::SEED_NAME, shoot::Seed, travel::Travel,
+    change::Change,
+    facts::Facts,
+    finding::Finding,
+    migration::{SEED_NAME, ailments},
+    travel::Travel,
 };
 
 /// The destination has to be healthy; a source that is not can only be waited for.
@@ -19,10 +23,4 @@ pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
         findings.push(Finding::warn(SEED_NAME, reason, advice));
     }
     findings
-}
-
-/// What a seed that exists suffers from.
-pub(crate) fn ailments(facts: &Facts, name: &str) -> Option<String> {
-    let ailments = Seed(facts.seed(name)?).ailments();
-    (!ailments.is_empty()).then(|| ailments.join(", "))
 }

@@ -1,4 +1,4 @@
-//! One workflow at a time on an etcd.
+//! A new workflow that would have to wait. A backup may: it changes nothing.
 
 use serde_json::Value;
 
@@ -11,8 +11,7 @@ use crate::{
 /// Phases after which a workflow does nothing any more.
 const OVER: &[&str] = &["Succeeded", "Failed", "Cancelled", "RolledBack"];
 
-/// A new workflow that would have to wait. A backup may: it changes nothing.
-pub(crate) fn new_ones(change: &Change, facts: &Facts) -> Vec<Finding> {
+pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     if change.operation != Operation::Create || !change.target.subresource.is_empty() {
         return Vec::new();
     }
@@ -45,27 +44,4 @@ fn busy_with(etcd: &Value, cluster: &str, facts: &Facts) -> Option<String> {
     let other = facts.workflows.iter().map(AsRef::as_ref).find(running)?;
     let text = |pointer| text_at(other, pointer).unwrap_or_default();
     Some(format!("{} {:?}", text("/kind"), text("/metadata/name")))
-}
-
-/// The lock is given back before another workflow takes it.
-pub(crate) fn lock(change: &Change, _: &Facts) -> Vec<Finding> {
-    let holder = |object| {
-        text_at(object, "/status/currentWorkflow/uid").or(text_at(object, "/status/currentWorkflow/name"))
-    };
-    if change.target.resource != "hostedetcds" || change.target.subresource != "status" {
-        return Vec::new();
-    }
-    match (holder(&change.old), holder(&change.new)) {
-        (Some(before), Some(after)) if before != after => {
-            let name = text_at(&change.old, "/status/currentWorkflow/name").unwrap_or(before);
-            let reason =
-                format!("workflow {name:?} works on this etcd, and another one cannot take its place");
-            vec![Finding::refuse(
-                "status.currentWorkflow",
-                reason,
-                "clear the field when that workflow is over",
-            )]
-        }
-        _ => Vec::new(),
-    }
 }

@@ -1,4 +1,4 @@
-//! Names of the API server that clients have in their kubeconfigs stay what they are.
+//! A default domain of the source, where the Shoot uses one, is one of the destination.
 
 use crate::{
     change::{Change, items_at, text_at},
@@ -8,21 +8,7 @@ use crate::{
     travel::Travel,
 };
 
-/// The internal domain is the same on both seeds.
-pub(crate) fn internal(change: &Change, facts: &Facts) -> Vec<Finding> {
-    let Some((from, to)) = Travel::start(change) else { return Vec::new() };
-    let domain = |name| facts.seed(name).and_then(|seed| text_at(seed, "/spec/dns/internal/domain"));
-    match (domain(from), domain(to)) {
-        (Some(one), Some(two)) if one != two => {
-            let reason = format!("the internal domain would change from {one:?} to {two:?}");
-            vec![Finding::refuse(SEED_NAME, reason, "choose a seed with the same internal domain")]
-        }
-        _ => Vec::new(),
-    }
-}
-
-/// A default domain of the source, where the Shoot uses one, is one of the destination.
-pub(crate) fn default(change: &Change, facts: &Facts) -> Vec<Finding> {
+pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let Some((from, to)) = Travel::start(change) else { return Vec::new() };
     let Some(domain) = text_at(&change.new, "/spec/dns/domain") else { return Vec::new() };
     let (source, destination) = (defaults(facts, from), defaults(facts, to));

@@ -4,6 +4,7 @@ use crate::{change::Change, facts::Facts, finding::Finding, shoot::Shoot, travel
 
 /// In these phases a part of the secrets is written and a part is not; the destination would make the rest by itself.
 const UNFIT: &[&str] = &["Preparing", "PreparingWithoutWorkersRollout", "Completing"];
+
 /// In this one both sets are there, and people still roll workers.
 const MIND: &str = "WaitingForWorkersRollout";
 

@@ -1,7 +1,6 @@
 //! Addresses of Shoot and seed. Only IPv6 counts: IPv4 networks may overlap, the tunnel between them translates.
 
 use core::net::Ipv6Addr;
-
 use serde_json::Value;
 
 use crate::{

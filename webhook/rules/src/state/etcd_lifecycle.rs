@@ -1,4 +1,4 @@
-//! What holds the members of an etcd together.
+//! Annotations by which controllers mark where the life of an etcd stands.
 
 use std::collections::BTreeSet;
 
@@ -14,8 +14,7 @@ use crate::{
 
 const OURS: &str = "migration.gardener.cloud/";
 
-/// Annotations by which controllers mark where the life of an etcd stands.
-pub(crate) fn lifecycle(change: &Change, facts: &Facts) -> Vec<Finding> {
+pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     if change.operation != Operation::Update {
         return Vec::new();
     }
@@ -38,22 +37,4 @@ pub(crate) fn lifecycle(change: &Change, facts: &Facts) -> Vec<Finding> {
         )
     };
     keys(&change.new).iter().filter(ours).filter(changed).filter_map(finding).collect()
-}
-
-/// Fields that decide which members form one cluster, in the spellings of the paper and of etcd-druid.
-const MEMBERSHIP: &[&str] =
-    &["additionalAdvertisePeerURLs", "additionalAdvertisePeerUrls", "bootstrapWithExistingCluster"];
-
-/// Which members form one cluster.
-pub(crate) fn membership(change: &Change, facts: &Facts) -> Vec<Finding> {
-    if change.operation != Operation::Update || change.target.resource != "etcds" {
-        return Vec::new();
-    }
-    let of = |object: &Value, field: &str| object.pointer(&format!("/spec/etcd/{field}")).cloned();
-    let changed = MEMBERSHIP.iter().filter(|field| of(&change.old, field) != of(&change.new, field));
-    let finding = |field: &&str| {
-        let reason = "the field decides which members form one etcd: a wrong value splits it";
-        by_controllers(change, facts, &format!("spec.etcd.{field}"), reason, "leave it to the live migration")
-    };
-    changed.filter_map(finding).collect()
 }

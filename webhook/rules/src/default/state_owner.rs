@@ -1,17 +1,14 @@
-//! What a ShootState lacks.
+//! A ShootState goes with its Shoot.
 
-use repot_api::names::TIMESTAMP;
 use serde_json::{Value, json};
 
 use crate::{
-    change::{Change, Operation, annotation_of, items_at, text_at},
-    default::annotate,
+    change::{Change, Operation, items_at, text_at},
     facts::Facts,
     finding::PatchOp,
 };
 
-/// It goes with its Shoot.
-pub(crate) fn owner(change: &Change, facts: &Facts) -> Vec<PatchOp> {
+pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<PatchOp> {
     let Some(shoot) = facts.shoot.as_deref().filter(|_| change.operation == Operation::Create) else {
         return Vec::new();
     };
@@ -34,12 +31,4 @@ pub(crate) fn owner(change: &Change, facts: &Facts) -> Vec<PatchOp> {
         true => vec![PatchOp::Add { path, value: json!([owner]) }],
         false => vec![PatchOp::Add { path: path + "/-", value: owner }],
     }
-}
-
-/// It tells when it was written.
-pub(crate) fn timestamp(change: &Change, facts: &Facts) -> Vec<PatchOp> {
-    if change.operation != Operation::Create || annotation_of(&change.new, TIMESTAMP).is_some() {
-        return Vec::new();
-    }
-    annotate(&change.new, TIMESTAMP, Some(&facts.now))
 }

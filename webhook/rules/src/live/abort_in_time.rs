@@ -1,19 +1,16 @@
-//! Calling a live migration off.
+//! When a live migration may be called off.
 
 use repot_api::names::{ABORT_LIVE_MIGRATION, STEP_SIX_MEMBERS};
 
 use crate::{
-    change::{Change, annotation_of},
+    change::Change,
     facts::Facts,
     finding::{Finding, annotation_path},
-    migration::SEED_NAME,
     progress::{Progress, Step},
     shoot::Shoot,
-    travel::Travel,
 };
 
-/// When it may be asked for.
-pub(crate) fn asked(change: &Change, _: &Facts) -> Vec<Finding> {
+pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
     let Some(value) = change.sets(ABORT_LIVE_MIGRATION) else { return Vec::new() };
     let (old, progress) = (Shoot(&change.old), Progress(&change.old));
     let path = annotation_path(ABORT_LIVE_MIGRATION);
@@ -36,19 +33,4 @@ pub(crate) fn asked(change: &Change, _: &Facts) -> Vec<Finding> {
         other => (format!("{other:?} is not a value"), "set it to \"true\" or \"force\"".to_owned()),
     };
     vec![Finding::refuse(path, reason, advice)]
-}
-
-/// The way back is open only to those who asked.
-pub(crate) fn back(change: &Change, _: &Facts) -> Vec<Finding> {
-    let Travel::Back { to } = Travel::of(change) else { return Vec::new() };
-    let asked = matches!(annotation_of(&change.new, ABORT_LIVE_MIGRATION), Some("true" | "force"));
-    if asked || !Shoot(&change.old).is_moving_live() {
-        return Vec::new();
-    }
-    let reason = format!("the live migration runs, and going back to seed {to:?} would cut it off");
-    vec![Finding::refuse(
-        SEED_NAME,
-        reason,
-        format!("call it off first, by annotation {ABORT_LIVE_MIGRATION}"),
-    )]
 }

@@ -1,0 +1,19 @@
+//! Where the subresource exists, permissions hang on it.
+
+use crate::{
+    change::Change, facts::Facts, finding::Finding, migration::SEED_NAME, shoot::Shoot, travel::Travel,
+};
+
+pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
+    let changes = !matches!(Travel::of(change), Travel::Stay | Travel::Schedule | Travel::Unset { .. });
+    if !changes || !facts.binding || change.target.subresource == "binding" {
+        return Vec::new();
+    }
+    let seed = |object| Shoot(object).spec_seed().unwrap_or_default().to_owned();
+    let reason = format!(
+        "the seed cannot be changed from {:?} to {:?} by writing the Shoot itself",
+        seed(&change.old),
+        seed(&change.new)
+    );
+    vec![Finding::refuse(SEED_NAME, reason, "write the subresource shoots/binding")]
+}

@@ -1,0 +1,22 @@
+//! A Shoot does not end while it moves. One that is on its way out already is not held up.
+
+use crate::{
+    change::{Change, Operation},
+    facts::Facts,
+    finding::Finding,
+    migration::describe_way,
+    shoot::Shoot,
+};
+
+pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
+    let old = Shoot(&change.old);
+    if change.operation != Operation::Delete || !old.is_moving() || old.is_ending() {
+        return Vec::new();
+    }
+    let reason = format!("the Shoot cannot be deleted while it moves ({})", describe_way(old));
+    vec![Finding::refuse(
+        "metadata.deletionTimestamp",
+        reason,
+        "wait until the migration is over: what one seed has left and the other not yet taken would stay behind",
+    )]
+}

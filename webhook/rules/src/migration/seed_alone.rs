@@ -1,0 +1,15 @@
+//! A spec that changes on the way leaves things behind that nobody deletes.
+
+use crate::{change::Change, facts::Facts, finding::Finding, migration::changed_fields, travel::Travel};
+
+pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
+    let binding = change.target.subresource == "binding";
+    if Travel::start(change).is_none() && !(binding && change.old.is_object()) {
+        return Vec::new();
+    }
+    let refuse = |field: String| {
+        let reason = "only spec.seedName can change when a Shoot is moved";
+        Finding::refuse(field, reason, "change it before, or after the migration")
+    };
+    changed_fields(change).map(refuse).collect()
+}
