@@ -85,8 +85,11 @@ impl Facts {
 /// What has to be known to judge a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Seeds by name. Read at the moment: a seed that went away or fell ill must not be chosen.
+    /// Seeds by name.
     pub seeds: BTreeSet<String>,
+    /// Whether the seeds are chosen among or given up: then they are read at the moment, since one that went away or fell ill
+    /// must not be chosen, and room, tolerations and domains count. Zones alone are known as well from a moment ago.
+    pub choice: bool,
     /// The CloudProfile by name.
     pub cloud_profile: Option<String>,
     /// The Project of this namespace.
@@ -125,15 +128,16 @@ impl Needs {
     fn of_shoot(change: &Change) -> Self {
         let (old, new) = (Shoot(&change.old), Shoot(&change.new));
         let moves = change.operation == Operation::Update && old.spec_seed() != new.spec_seed();
-        let marked = [ISOLATED_ZONE, FORCE_RESTORE].iter().any(|marker| change.sets(marker).is_some());
-        if !moves && !marked {
+        let choice = moves || change.sets(FORCE_RESTORE).is_some();
+        if !choice && change.sets(ISOLATED_ZONE).is_none() {
             return Self::default();
         }
         let seeds = [old.spec_seed(), old.status_seed(), new.spec_seed()];
         Self {
             seeds: seeds.into_iter().flatten().map(str::to_owned).collect(),
+            choice,
             cloud_profile: new.cloud_profile().map(str::to_owned),
-            project_of: Some(change.target.namespace.clone()),
+            project_of: choice.then(|| change.target.namespace.clone()),
             ..Self::default()
         }
     }

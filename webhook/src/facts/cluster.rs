@@ -18,12 +18,16 @@ use repot_api::names::{CORE_GROUP, GARDEN_NAMESPACE, MIGRATION_GROUP, PURPOSE, V
 use repot_rules::{
     change::{Change, text_at},
     facts::{Distances, Facts, Needs},
-    shoot::Shoot,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::{Error, distances, follow::Followed};
+use super::{
+    Error,
+    brief::{self, OnSeeds},
+    distances,
+    follow::Followed,
+};
 
 /// Version of Gardener's kinds.
 const V1BETA1: &str = "v1beta1";
@@ -43,9 +47,6 @@ pub enum Serve {
     All,
 }
 
-/// Seeds of a Shoot: by its spec and by its status.
-type Seeds = (Option<String>, Option<String>);
-
 /// A cluster that is followed.
 pub struct Cluster {
     client: Client,
@@ -53,7 +54,8 @@ pub struct Cluster {
 }
 
 struct Garden {
-    shoots: Arc<Followed<Seeds>>,
+    shoots: Arc<Followed<OnSeeds>>,
+    seeds: Arc<Followed<Arc<Value>>>,
     cloud_profiles: Arc<Followed<Arc<Value>>>,
     projects: Arc<Followed<Arc<Value>>>,
     distances: Arc<Followed<Distances>>,
@@ -78,6 +80,7 @@ impl Cluster {
         let Some(garden) = &self.garden else { return Vec::new() };
         let known = [
             ("shoots", garden.shoots.is_synced()),
+            ("seeds", garden.seeds.is_synced()),
             ("cloudprofiles", garden.cloud_profiles.is_synced()),
             ("projects", garden.projects.is_synced()),
             ("region-config", garden.distances.is_synced()),
@@ -90,7 +93,7 @@ impl Cluster {
         if !self.missing().is_empty() {
             return Err(Error::NotSynced);
         }
-        let seeds = try_join_all(needs.seeds.iter().map(|name| self.seed(name)));
+        let seeds = try_join_all(needs.seeds.iter().map(|name| self.seed(name, needs.choice)));
         let (seeds, (shoot, etcd)) = try_join(seeds, try_join(self.shoot(needs), self.etcd(needs))).await?;
         let (hosted_etcd, workflows) = etcd;
         let facts = Facts {
@@ -106,7 +109,12 @@ impl Cluster {
         }
     }
 
-    async fn seed(&self, name: &str) -> Result<Option<Arc<Value>>, Error> {
+    async fn seed(&self, name: &str, choice: bool) -> Result<Option<Arc<Value>>, Error> {
+        // One that is not known yet may be new.
+        let known = self.garden.as_ref().filter(|_| !choice).and_then(|garden| garden.seeds.get("", name));
+        if known.is_some() {
+            return Ok(known);
+        }
         self.live(Api::all_with(self.client.clone(), &core("Seed", "seeds")), "seed", name).await
     }
 
@@ -186,7 +194,13 @@ impl Garden {
         let binding = Arc::new(Binding::default());
         tokio::spawn(binding.clone().discover(client.clone(), stop.clone()));
         Self {
-            shoots: Followed::start(all("Shoot", "shoots"), any(), seeds_of, stop.clone()),
+            shoots: Followed::start(
+                Api::all_with(client.clone(), &core("Shoot", "shoots")),
+                any(),
+                brief::on_seeds,
+                stop.clone(),
+            ),
+            seeds: Followed::start(all("Seed", "seeds"), any(), whole, stop.clone()),
             cloud_profiles: Followed::start(all("CloudProfile", "cloudprofiles"), any(), whole, stop.clone()),
             projects: Followed::start(all("Project", "projects"), any(), whole, stop.clone()),
             distances: Followed::start(maps, labelled, |map| distances::read(&plain(map)), stop.clone()),
@@ -203,11 +217,11 @@ impl Garden {
     ) -> Facts {
         let target = &change.target;
         let on = |seed: &String| {
-            let here = |(key, seeds): &(&(String, String), &Seeds)| {
+            let here = |(key, seeds): &(&(String, String), &OnSeeds)| {
                 // The Shoot that is asked about does not take room from itself.
                 let other =
                     (key.0.as_str(), key.1.as_str()) != (target.namespace.as_str(), target.name.as_str());
-                other && (seeds.0.as_ref() == Some(seed) || seeds.1.as_ref() == Some(seed))
+                other && seeds.iter().flatten().any(|own| **own == **seed)
             };
             self.shoots.all(|all| all.filter(here).count() as u64)
         };
@@ -217,8 +231,9 @@ impl Garden {
         let project = project.and_then(|namespace| {
             self.projects.find(|_, p| text_at(p, "/spec/namespace") == Some(namespace))
         });
+        let chosen = needs.seeds.iter().filter(|_| needs.choice);
         Facts {
-            shoots_on: needs.seeds.iter().map(|seed| (seed.clone(), on(seed))).collect(),
+            shoots_on: chosen.map(|seed| (seed.clone(), on(seed))).collect(),
             cloud_profile,
             distances: Arc::new(distances),
             project,
@@ -248,11 +263,6 @@ impl Binding {
             }
         }
     }
-}
-
-fn seeds_of(object: DynamicObject) -> Option<Seeds> {
-    let shoot = Shoot(&object.data);
-    Some((shoot.spec_seed().map(str::to_owned), shoot.status_seed().map(str::to_owned)))
 }
 
 /// Without managedFields, which no rule looks at and which are often half of an object.

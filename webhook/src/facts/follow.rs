@@ -10,12 +10,15 @@ use std::{
 
 use futures::StreamExt;
 use kube::{
-    Api,
-    core::DynamicObject,
+    Api, Resource,
     runtime::{WatchStreamExt, watcher},
 };
 use parking_lot::RwLock;
+use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
+
+/// Objects of a list that are held at a time.
+const PAGE: u32 = 100;
 
 type Key = (String, String);
 
@@ -27,16 +30,19 @@ pub(super) struct Followed<T> {
 
 impl<T: Clone + Send + Sync + 'static> Followed<T> {
     /// Follows until `stop`. `read` keeps what is of interest.
-    pub(super) fn start(
-        api: Api<DynamicObject>,
+    pub(super) fn start<K>(
+        api: Api<K>,
         config: watcher::Config,
-        read: fn(DynamicObject) -> Option<T>,
+        read: fn(K) -> Option<T>,
         stop: CancellationToken,
-    ) -> Arc<Self> {
+    ) -> Arc<Self>
+    where
+        K: Resource + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
+    {
         let followed = Arc::new(Self { objects: RwLock::default(), synced: AtomicBool::new(false) });
         let own = followed.clone();
         tokio::spawn(async move {
-            let mut events = Box::pin(watcher(api, config).default_backoff());
+            let mut events = Box::pin(watcher(api, config.page_size(PAGE)).default_backoff());
             let mut listed = HashMap::new();
             while let Some(Some(event)) = stop.run_until_cancelled(events.next()).await {
                 match event {
@@ -48,11 +54,11 @@ impl<T: Clone + Send + Sync + 'static> Followed<T> {
         followed
     }
 
-    fn learn(
+    fn learn<K: Resource>(
         &self,
-        event: watcher::Event<DynamicObject>,
+        event: watcher::Event<K>,
         listed: &mut HashMap<Key, T>,
-        read: fn(DynamicObject) -> Option<T>,
+        read: fn(K) -> Option<T>,
     ) {
         match event {
             watcher::Event::Init => listed.clear(),
@@ -97,7 +103,7 @@ impl<T: Clone + Send + Sync + 'static> Followed<T> {
     }
 }
 
-fn key(object: &DynamicObject) -> Key {
-    let meta = &object.metadata;
+fn key(object: &impl Resource) -> Key {
+    let meta = object.meta();
     (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
 }
