@@ -121,7 +121,7 @@ async fn webhooks(
     let port = listener.local_addr().context("the listener has no address")?.port();
     let (facts, kubeconfig) = (flags.facts.as_deref(), flags.garden_kubeconfig.as_deref());
     let source = webhook::source(facts, kubeconfig, Serve::All, stop).await?;
-    let world = World { source, settings: webhook::default_settings() };
+    let world = World { source, settings: Arc::new(webhook::default_settings()) };
     let server = webhook_server::Server::new(world, None, webhook_server::Limits::default());
     let server = Arc::new(server.context("failed to register metrics")?);
     let serving = Arc::new(Serving::load(files.into()).context("failed to load the serving certificate")?);

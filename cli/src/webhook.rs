@@ -130,7 +130,7 @@ impl FactsFlags {
             controller_groups: self.controller_groups.clone(),
             operator_groups: self.operator_groups.clone(),
         };
-        Ok(World { source, settings })
+        Ok(World { source, settings: Arc::new(settings) })
     }
 }
 

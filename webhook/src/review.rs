@@ -7,16 +7,15 @@ use repot_rules::{
     change::{Change, Operation, Target, User},
     finding::{Finding, PatchOp, Verdict},
     judge::allows,
+    watch::Watch,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json, value::RawValue};
+use serde_json::{Value, json};
 
-use crate::lean::{self, Depth};
+use crate::lean::{Outside, Whole};
 
 /// One warning may be so long; clients cut longer ones.
 const WARNING: usize = 120;
-/// Resource whose spec is not opened.
-const STATES: &str = "shootstates";
 /// All warnings of one answer.
 const WARNINGS: usize = 4096;
 
@@ -44,18 +43,17 @@ pub enum Error {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Wire<'a> {
+struct Wire<O> {
     #[serde(default)]
     api_version: String,
     #[serde(default)]
     kind: String,
-    #[serde(borrow)]
-    request: Option<WireRequest<'a>>,
+    request: Option<WireRequest<O>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WireRequest<'a> {
+struct WireRequest<O> {
     #[serde(default)]
     uid: String,
     #[serde(default)]
@@ -70,10 +68,8 @@ struct WireRequest<'a> {
     operation: String,
     #[serde(default)]
     user_info: WireUser,
-    #[serde(borrow)]
-    object: Option<&'a RawValue>,
-    #[serde(borrow)]
-    old_object: Option<&'a RawValue>,
+    object: Option<O>,
+    old_object: Option<O>,
     #[serde(default)]
     dry_run: Option<bool>,
 }
@@ -107,14 +103,20 @@ pub struct Question {
 }
 
 impl Question {
-    /// Reads a body.
+    /// Reads a body that came to a webhook.
     ///
     /// # Errors
     /// [`Error`].
-    pub fn read(body: &[u8]) -> Result<Self, Error> {
+    pub fn read(body: &[u8], watch: &Watch) -> Result<Self, Error> {
+        // The rules ask of the payload of a state whether it changes, and no more.
+        let outside = watch.matches.iter().all(|one| one.resources == ["shootstates"]);
+        if outside { Self::read_as::<Outside>(body) } else { Self::read_as::<Whole>(body) }
+    }
+
+    fn read_as<'de, O: Deserialize<'de> + Into<Value>>(body: &'de [u8]) -> Result<Self, Error> {
         let malformed =
             |error: serde_json::Error| Error::Malformed { line: error.line(), column: error.column() };
-        let wire: Wire<'_> = serde_json::from_slice(body).map_err(malformed)?;
+        let wire: Wire<O> = serde_json::from_slice(body).map_err(malformed)?;
         let api_version = match (wire.kind.as_str(), wire.api_version.as_str()) {
             ("AdmissionReview", "admission.k8s.io/v1") => "admission.k8s.io/v1",
             ("AdmissionReview", "admission.k8s.io/v1beta1") => "admission.k8s.io/v1beta1",
@@ -127,11 +129,8 @@ impl Question {
             "DELETE" => Operation::Delete,
             _ => return Err(Error::Operation),
         };
-        // The rules ask of a state whether it changes, and no more.
-        let depth = if request.resource.resource == STATES { Depth::Outside } else { Depth::Whole };
-        let object = |raw: Option<&RawValue>| raw.map_or(Ok(Value::Null), |raw| lean::read(raw, depth));
-        let (old, new) =
-            (object(request.old_object).map_err(malformed)?, object(request.object).map_err(malformed)?);
+        let object = |object: Option<O>| object.map_or(Value::Null, Into::into);
+        let (old, new) = (object(request.old_object), object(request.object));
         let target = Target {
             group: request.resource.group,
             resource: request.resource.resource,
@@ -281,6 +280,8 @@ fn audit(findings: &[Finding]) -> BTreeMap<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use repot_rules::watch::MARKERS;
+
     use super::*;
 
     fn body(change: impl FnOnce(&mut Value)) -> Vec<u8> {
@@ -299,8 +300,8 @@ mod tests {
     #[test]
     fn echoes_version_kind_and_uid() {
         for version in ["admission.k8s.io/v1", "admission.k8s.io/v1beta1"] {
-            let question =
-                Question::read(&body(|review| review["apiVersion"] = json!(version))).expect("a question");
+            let question = Question::read(&body(|review| review["apiVersion"] = json!(version)), &MARKERS)
+                .expect("a question");
             for answer in [question.judged(&[]), question.patched(&[])] {
                 let answer: Value = serde_json::from_slice(&answer).expect("JSON");
                 let expected = json!({"apiVersion": version, "kind": "AdmissionReview", "response": {"uid": "u-1", "allowed": true}});
@@ -311,19 +312,19 @@ mod tests {
 
     #[test]
     fn rejects_what_is_no_question() {
-        let read = |change: fn(&mut Value)| Question::read(&body(change)).expect_err("no question");
+        let read = |change: fn(&mut Value)| Question::read(&body(change), &MARKERS).expect_err("no question");
         assert!(matches!(read(|r| r["apiVersion"] = json!("admission.k8s.io/v2")), Error::Version));
         assert!(matches!(read(|r| r["kind"] = json!("Review")), Error::Version));
         assert!(matches!(read(|r| r["request"] = Value::Null), Error::NoRequest));
         assert!(matches!(read(|r| r["request"]["uid"] = json!("")), Error::NoRequest));
         assert!(matches!(read(|r| r["request"]["operation"] = json!("CONNECT")), Error::Operation));
-        let error = Question::read(b"{\"kind\": secret").expect_err("no JSON").to_string();
+        let error = Question::read(b"{\"kind\": secret", &MARKERS).expect_err("no JSON").to_string();
         assert!(!error.contains("secret"), "{error}");
     }
 
     #[test]
     fn tells_all_refusals_with_code_reason_and_causes() {
-        let question = Question::read(&body(|_| {})).expect("a question");
+        let question = Question::read(&body(|_| {}), &MARKERS).expect("a question");
         let mut findings =
             vec![Finding::refuse("a", "is wrong", "mend it"), Finding::warn("b", "is odd", "look")];
         findings.push(Finding::refuse("c", "is wrong too", "mend it too"));
@@ -355,7 +356,7 @@ mod tests {
 
     #[test]
     fn patches_come_with_their_type_or_not_at_all() {
-        let question = Question::read(&body(|_| {})).expect("a question");
+        let question = Question::read(&body(|_| {}), &MARKERS).expect("a question");
         let patch = [PatchOp::Remove { path: "/metadata/labels/x".into() }];
         let answer: Value = serde_json::from_slice(&question.patched(&patch)).expect("JSON");
         assert_eq!(answer["response"]["patchType"], "JSONPatch");

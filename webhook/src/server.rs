@@ -180,7 +180,7 @@ impl Server {
         let (body, _held) = self.body(request).await?;
         let large = body.len() > LARGE;
         let _turn = if large { self.large.acquire().await.ok() } else { None };
-        let read = move || Question::read(&body);
+        let read = move || Question::read(&body, watch);
         let question =
             aside(large, read).await?.map_err(|error| Failure(StatusCode::BAD_REQUEST, error.to_string()))?;
         let facts = self.world.gather(&question.change).await.map_err(|error| {

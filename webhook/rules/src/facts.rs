@@ -71,7 +71,7 @@ pub struct Facts {
     /// Whether the cluster has the subresource `shoots/binding`.
     pub binding: bool,
     /// What an operator decided.
-    pub settings: Settings,
+    pub settings: Arc<Settings>,
 }
 
 impl Facts {

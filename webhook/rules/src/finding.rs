@@ -3,6 +3,8 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::change::at;
+
 /// What a finding means for the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -74,7 +76,7 @@ pub enum PatchOp {
 #[must_use]
 pub fn set_entries(object: &Value, map: &str, entries: &[(String, Option<String>)]) -> Vec<PatchOp> {
     let path = format!("/metadata/{map}");
-    let Some(present) = object.pointer(&path).and_then(Value::as_object) else {
+    let Some(present) = at(object, &path).and_then(Value::as_object) else {
         let wanted = entries.iter().filter_map(|(key, value)| Some((key.clone(), json!(value.as_ref()?))));
         let wanted: Map<String, Value> = wanted.collect();
         // Without metadata there is nothing to hang them on; the API server would not let that through.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    change::{Change, Operation},
+    change::{Change, Operation, at},
     facts::Facts,
     finding::{Finding, PatchOp, Verdict, apply},
     table::{Judge, RULES, Rule},
@@ -41,7 +41,7 @@ fn same_but_metadata(change: &Change) -> bool {
 }
 
 fn sets_annotations(change: &Change) -> bool {
-    let new = change.new.pointer("/metadata/annotations").and_then(Value::as_object);
+    let new = at(&change.new, "/metadata/annotations").and_then(Value::as_object);
     new.into_iter().flatten().any(|(key, _)| change.sets(key).is_some())
 }
 

@@ -5,7 +5,7 @@ use repot_api::names::{
 };
 use serde_json::Value;
 
-use crate::change::{items_at, text_at};
+use crate::change::{at, items_at, text_at};
 
 /// How a step stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Progress<'_> {
     /// The paper's form tells the step at which each side is.
     fn side(self, name: &str) -> Step {
         let sides =
-            ["source", "destination"].map(|side| self.0.pointer(&format!("/status/liveMigration/{side}")));
+            ["source", "destination"].map(|side| at(self.0, &format!("/status/liveMigration/{side}")));
         let at = |side: &&Value| text_at(side, "/stepName") == Some(name);
         let steps = sides.into_iter().flatten().filter(at).map(|side| match text_at(side, "/status") {
             Some("Succeeded") => Step::Done,

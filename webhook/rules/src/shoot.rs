@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use repot_api::names::{LIVE_MIGRATE, OPERATION, OPERATION_LIVE_MIGRATE};
 use serde_json::Value;
 
-use crate::change::{annotation_of, is_ending, items_at, parse_bool, text_at};
+use crate::change::{annotation_of, at, is_ending, items_at, parse_bool, text_at};
 
 /// A Shoot.
 #[derive(Clone, Copy, Debug)]
@@ -75,8 +75,7 @@ impl<'a> Shoot<'a> {
     /// Whether a live migration runs: it moves, and either the trigger or the progress in its status says how.
     #[must_use]
     pub fn is_moving_live(self) -> bool {
-        self.is_moving()
-            && (self.trigger() == Trigger::Live || self.0.pointer("/status/liveMigration").is_some())
+        self.is_moving() && (self.trigger() == Trigger::Live || at(self.0, "/status/liveMigration").is_some())
     }
 
     /// `node`, `zone` or nothing.
@@ -94,7 +93,7 @@ impl<'a> Shoot<'a> {
     /// Whether it sleeps, goes to sleep or wakes up.
     #[must_use]
     pub fn is_asleep(self) -> bool {
-        let yes = |pointer| self.0.pointer(pointer) == Some(&Value::Bool(true));
+        let yes = |pointer| at(self.0, pointer) == Some(&Value::Bool(true));
         yes("/spec/hibernation/enabled") || yes("/status/isHibernated")
     }
 
@@ -120,7 +119,7 @@ impl<'a> Shoot<'a> {
     /// Phases of the credentials that are being rotated, by name.
     #[must_use]
     pub fn rotations(self) -> Vec<(&'a str, &'a str)> {
-        let all = self.0.pointer("/status/credentials/rotation").and_then(Value::as_object);
+        let all = at(self.0, "/status/credentials/rotation").and_then(Value::as_object);
         let phase = |(name, one): (&'a String, &'a Value)| Some((name.as_str(), text_at(one, "/phase")?));
         all.into_iter().flatten().filter_map(phase).collect()
     }
@@ -177,7 +176,7 @@ impl<'a> Seed<'a> {
     /// Whether backups go somewhere.
     #[must_use]
     pub fn has_backup(self) -> bool {
-        self.0.pointer("/spec/backup").is_some_and(Value::is_object)
+        at(self.0, "/spec/backup").is_some_and(Value::is_object)
     }
 
     /// Everything that keeps it from working properly, as short sentences.
@@ -192,8 +191,8 @@ impl<'a> Seed<'a> {
             .filter(|(_, status)| *status != "True")
             .map(|(kind, is)| format!("condition {kind} is {is}"))
             .collect();
-        let generation = self.0.pointer("/metadata/generation").and_then(Value::as_i64);
-        let observed = self.0.pointer("/status/observedGeneration").and_then(Value::as_i64);
+        let generation = at(self.0, "/metadata/generation").and_then(Value::as_i64);
+        let observed = at(self.0, "/status/observedGeneration").and_then(Value::as_i64);
         if generation > observed {
             ailments.push("its gardenlet has not seen its latest spec".to_owned());
         }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use repot_api::names::{PURPOSE, PURPOSE_PROFILES};
 use repot_rules::{
-    change::{annotation_of, text_at},
+    change::{annotation_of, at, text_at},
     facts::Distances,
 };
 use serde_json::Value;
 
 /// Reads a ConfigMap, if it is one of those.
 pub(super) fn read(map: &Value) -> Option<Distances> {
-    let purpose = map.pointer("/metadata/labels").and_then(|labels| labels.get(PURPOSE.0));
+    let purpose = at(map, "/metadata/labels").and_then(|labels| labels.get(PURPOSE.0));
     if purpose.and_then(Value::as_str) != Some(PURPOSE.1) {
         return None;
     }

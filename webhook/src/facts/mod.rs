@@ -67,7 +67,7 @@ pub struct World {
     /// Where facts come from.
     pub source: Source,
     /// What an operator decided.
-    pub settings: Settings,
+    pub settings: Arc<Settings>,
 }
 
 impl World {

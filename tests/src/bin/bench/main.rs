@@ -41,7 +41,7 @@ struct Flags {
     #[arg(long, global = true, value_enum, default_value_t = Output::Markdown)]
     output: Output,
     /// Only cells whose name contains this, such as "POST 1 MB"
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, global = true, value_name = "TEXT")]
     only: Option<String>,
     /// Rounds of each cell [default: 5, quick: 3]
     #[arg(long, global = true, value_name = "N")]
@@ -99,7 +99,8 @@ fn main() -> Result<()> {
     let bed = Bed::new("bench")?;
     let (markdown, json) = match flags.role {
         Some(Role::Admission) => {
-            let report = runtime.block_on(admission::bench(&bed, flags.admission_scale()))?;
+            let report =
+                runtime.block_on(admission::bench(&bed, flags.admission_scale(), flags.only.as_deref()))?;
             (report.to_markdown(), report.to_json())
         }
         _ => {

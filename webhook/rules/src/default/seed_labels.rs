@@ -6,7 +6,7 @@ use repot_api::names::SEED_LABEL_PREFIX;
 use serde_json::Value;
 
 use crate::{
-    change::Change,
+    change::{Change, at},
     facts::Facts,
     finding::{PatchOp, set_entries},
     shoot::Shoot,
@@ -17,7 +17,7 @@ pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<PatchOp> {
     let shoot = Shoot(&change.new);
     // A write of the Shoot itself may come without its status; what counts is what the API server keeps.
     let status = shoot.status_seed().or(Shoot(&change.old).status_seed());
-    let present = change.new.pointer("/metadata/labels").and_then(Value::as_object);
+    let present = at(&change.new, "/metadata/labels").and_then(Value::as_object);
     let stale = present.into_iter().flatten().filter(|(key, _)| key.starts_with(SEED_LABEL_PREFIX));
     let mut wanted: BTreeMap<String, Option<String>> = stale.map(|(key, _)| (key.clone(), None)).collect();
     for seed in [shoot.spec_seed(), status].into_iter().flatten() {

@@ -4,7 +4,7 @@ use core::net::Ipv6Addr;
 use serde_json::Value;
 
 use crate::{
-    change::{Change, items_at, text_at},
+    change::{Change, at, items_at, text_at},
     facts::Facts,
     finding::Finding,
     migration::SEED_NAME,
@@ -16,10 +16,10 @@ const KINDS: [&str; 3] = ["nodes", "pods", "services"];
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let Some((_, to)) = Travel::start(change) else { return Vec::new() };
     let Some(seed) = facts.seed(to) else { return Vec::new() };
-    let theirs = seed.pointer("/spec/networks").unwrap_or(&Value::Null);
+    let theirs = at(seed, "/spec/networks").unwrap_or(&Value::Null);
     let mut findings = Vec::new();
     for section in ["spec", "status"] {
-        let Some(ours) = change.new.pointer(&format!("/{section}/networking")) else { continue };
+        let Some(ours) = at(&change.new, &format!("/{section}/networking")) else { continue };
         for (kind, network) in KINDS.iter().flat_map(|kind| networks(ours, kind).map(move |n| (kind, n))) {
             let clash =
                 KINDS.iter().flat_map(|kind| networks(theirs, kind)).find(|other| overlap(network, other));

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    change::{Change, items_at, text_at},
+    change::{Change, at, items_at, text_at},
     facts::Facts,
     finding::Finding,
     migration::{SEED_NAME, destination},
@@ -12,7 +12,7 @@ use crate::{
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let Some((seed, to)) = destination(change, facts) else { return Vec::new() };
-    let selector = facts.cloud_profile.as_deref().and_then(|profile| profile.pointer("/spec/seedSelector"));
+    let selector = facts.cloud_profile.as_deref().and_then(|profile| at(profile, "/spec/seedSelector"));
     let selector = selector.unwrap_or(&Value::Null);
     let provider = Seed(seed).provider().unwrap_or_default();
     let own = text_at(&change.new, "/spec/provider/type").unwrap_or_default();
@@ -32,7 +32,7 @@ pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     }
     let labels = selector.get("matchLabels").and_then(Value::as_object).into_iter().flatten();
     let missing = labels.filter(|(key, value)| {
-        seed.pointer("/metadata/labels").and_then(|labels| labels.get(key.as_str())) != Some(value)
+        at(seed, "/metadata/labels").and_then(|labels| labels.get(key.as_str())) != Some(value)
     });
     for (key, value) in missing {
         let value = value.as_str().unwrap_or_default();

@@ -2,11 +2,17 @@
 
 use serde_json::Value;
 
-use crate::{change::Change, facts::Facts, finding::Finding, migration::SEED_NAME, travel::Travel};
+use crate::{
+    change::{Change, at},
+    facts::Facts,
+    finding::Finding,
+    migration::SEED_NAME,
+    travel::Travel,
+};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let Some((_, to)) = Travel::start(change) else { return Vec::new() };
-    let most = facts.seed(to).and_then(|seed| quantity(seed.pointer("/status/allocatable/shoots")?));
+    let most = facts.seed(to).and_then(|seed| quantity(at(seed, "/status/allocatable/shoots")?));
     let used = facts.shoots_on.get(to).copied().unwrap_or(0);
     match most.filter(|most| used >= *most) {
         None => Vec::new(),

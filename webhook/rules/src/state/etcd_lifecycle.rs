@@ -6,7 +6,7 @@ use repot_api::names::{CONFIRM_TAKEOVER, SUSPEND_ETCD, UNPROTECT_ETCD};
 use serde_json::Value;
 
 use crate::{
-    change::{Change, Operation, annotation_of},
+    change::{Change, Operation, annotation_of, at},
     facts::Facts,
     finding::{Finding, annotation_path},
     state::by_controllers,
@@ -19,7 +19,7 @@ pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
         return Vec::new();
     }
     let keys = |object: &Value| {
-        let all = object.pointer("/metadata/annotations").and_then(Value::as_object);
+        let all = at(object, "/metadata/annotations").and_then(Value::as_object);
         all.into_iter().flatten().map(|(key, _)| key.clone()).collect::<BTreeSet<_>>()
     };
     let ours = |key: &&String| key.starts_with(OURS) || matches!(key.as_str(), SUSPEND_ETCD | UNPROTECT_ETCD);

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    change::{Change, Operation},
+    change::{Change, Operation, at},
     facts::Facts,
     finding::Finding,
     state::by_controllers,
@@ -17,7 +17,7 @@ pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     if change.operation != Operation::Update || change.target.resource != "etcds" {
         return Vec::new();
     }
-    let of = |object: &Value, field: &str| object.pointer(&format!("/spec/etcd/{field}")).cloned();
+    let of = |object: &Value, field: &str| at(object, &format!("/spec/etcd/{field}")).cloned();
     let changed = MEMBERSHIP.iter().filter(|field| of(&change.old, field) != of(&change.new, field));
     let finding = |field: &&str| {
         let reason = "the field decides which members form one etcd: a wrong value splits it";

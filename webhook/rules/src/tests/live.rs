@@ -127,9 +127,9 @@ fn rejects_distances_that_nobody_knows() {
     }
     accepts(&change, &with(|map| map.thresholds = [None, Some("180".into())]));
     let mut facts = with(|map| map.thresholds = [None, None]);
-    facts.settings.default_threshold = Some(180);
+    facts.settings = Arc::new(Settings { default_threshold: Some(180), ..Settings::default() });
     accepts(&change, &facts);
-    facts.settings.default_threshold = Some(179);
+    facts.settings = Arc::new(Settings { default_threshold: Some(179), ..Settings::default() });
     rejects(&change, &facts, &["live-distance"]);
 }
 

@@ -155,8 +155,12 @@ async fn prepare(garden: &Garden) -> Result<()> {
         "apiVersion": format!("{CORE_GROUP}/{}", objects::VERSION), "kind": "CloudProfile", "metadata": { "name": "local" },
         "spec": { "regions": [{ "name": "eu", "zones": [{ "name": objects::ZONE.1, "id": objects::ZONE.0 }, { "name": "eu-1b" }] }] },
     });
+    let seed = json!({
+        "apiVersion": format!("{CORE_GROUP}/{}", objects::VERSION), "kind": "Seed", "metadata": { "name": "a" },
+        "spec": { "provider": { "type": "local", "region": "eu", "zones": ["eu-1a", "eu-1b", "eu-1c"] } },
+    });
     let mut all: Vec<Value> = [NAMESPACE, NOBODY, POLICY, WEBHOOK].map(namespace).to_vec();
-    all.extend([service, profile]);
+    all.extend([service, profile, seed]);
     garden.apply(&all).await?;
     for name in [NOBODY, POLICY, WEBHOOK] {
         for bytes in SIZES {

@@ -47,42 +47,32 @@ struct Contestant {
     cpu: BTreeMap<&'static str, f64>,
 }
 
-/// Runs everything.
+/// Runs everything, or the cells whose names contain `only`.
 ///
 /// Errors: when servers do not start, or one of them gives a wrong answer before the clock starts.
-pub async fn bench(bed: &Bed, scale: Scale) -> Result<Report> {
+pub async fn bench(bed: &Bed, scale: Scale, only: Option<&str>) -> Result<Report> {
     let start = Instant::now();
     let mut setting = proc::describe_machine(bed.path())?;
     let mut house = House::start(bed, CONNECTIONS.into_iter().max().unwrap_or(1)).await?;
     crate::say(start, "servers are up");
     let mut report = Report::default();
     report.remember("idle", house.webhook_pid())?;
-    for direct in [true, false] {
-        for bytes in SIZES {
-            for connections in CONNECTIONS {
-                let mut sides =
-                    if direct { house.direct(bytes).await? } else { house.through(bytes).await? };
-                measure(
-                    &mut house,
-                    &mut sides,
-                    Limit { connections, time: scale.time, requests: usize::MAX },
-                    scale.rounds,
-                )
-                .await;
-                let cell = format!(
-                    "{} of {} KB, c={connections}",
-                    if direct { "review" } else { "dry-run PATCH" },
-                    bytes / 1000
-                );
-                report.add(&cell, &sides);
-                crate::say(start, &cell);
+    for (direct, bytes) in [true, false].into_iter().flat_map(|direct| SIZES.map(|bytes| (direct, bytes))) {
+        for connections in CONNECTIONS {
+            let what = if direct { "review" } else { "dry-run PATCH" };
+            let cell = format!("{what} of {} KB, c={connections}", bytes / 1000);
+            if only.is_some_and(|text| !cell.contains(text)) {
+                continue;
             }
-            if direct {
-                report.remember(
-                    &format!("after reviews of Shoots of {} KB", bytes / 1000),
-                    house.webhook_pid(),
-                )?;
-            }
+            let mut sides = if direct { house.direct(bytes).await? } else { house.through(bytes).await? };
+            let limit = Limit { connections, time: scale.time, requests: usize::MAX };
+            measure(&mut house, &mut sides, limit, scale.rounds).await;
+            report.add(&cell, &sides);
+            crate::say(start, &cell);
+        }
+        if direct {
+            let moment = format!("after reviews of Shoots of {} KB", bytes / 1000);
+            report.remember(&moment, house.webhook_pid())?;
         }
     }
     setting["loadAfter"] = proc::load().into();

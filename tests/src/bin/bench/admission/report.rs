@@ -20,7 +20,7 @@ pub struct Report {
 
 impl Report {
     /// The rows of a cell. The last contestant is the one who does the least: what the others add is told beside it.
-    pub fn add(&mut self, cell: &str, sides: &[Contestant]) {
+    pub(super) fn add(&mut self, cell: &str, sides: &[Contestant]) {
         let least = sides.last().map_or(0.0, |side| percentile(&side.millis(), 50.0));
         for side in sides {
             let millis = side.millis();
