@@ -1,66 +1,35 @@
-//! Reading an object without what no rule looks at: managedFields are often half of it, and a state may have megabytes.
+//! Reading an object as far as the rules look at it.
 
 use std::fmt;
 
-use serde::{
-    Deserialize,
-    de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor},
-};
+use repot_rules::opening::Opening;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value, value::RawValue};
 
-/// An object of which all is read but managedFields.
-pub struct Whole(pub Value);
-
-/// An object of which the members beside metadata and status are kept as text, in strings: enough to see whether they change.
-pub struct Outside(pub Value);
-
-impl<'de> Deserialize<'de> for Whole {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Any(|_: &str| Read::Value)).map(Self)
-    }
+/// Reads an object.
+///
+/// # Errors
+/// When the text is nested too deeply, or has a number that is none.
+pub fn read(raw: &RawValue, opening: &'static Opening) -> Result<Value, serde_json::Error> {
+    Opened(opening).deserialize(&mut serde_json::Deserializer::from_str(raw.get()))
 }
 
-impl<'de> Deserialize<'de> for Outside {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let opened = |member: &str| match member {
-            "apiVersion" | "kind" | "status" => Read::Value,
-            _ => Read::Text,
-        };
-        deserializer.deserialize_any(Any(opened)).map(Self)
-    }
-}
+/// Reads any JSON, and of its objects what is opened.
+#[derive(Clone, Copy)]
+struct Opened(&'static Opening);
 
-impl From<Whole> for Value {
-    fn from(object: Whole) -> Self {
-        object.0
-    }
-}
-
-impl From<Outside> for Value {
-    fn from(object: Outside) -> Self {
-        object.0
-    }
-}
-
-/// What becomes of a member.
-enum Read {
-    Value,
-    Text,
-    Nothing,
-}
-
-/// Reads anything; of an object, each member as the function says. Metadata is read without managedFields everywhere.
-struct Any<F>(F);
-
-impl<'de, F: Fn(&str) -> Read> DeserializeSeed<'de> for Any<F> {
+impl<'de> DeserializeSeed<'de> for Opened {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
+        match self.0 {
+            Opening::Whole => serde::Deserialize::deserialize(deserializer),
+            _ => deserializer.deserialize_any(self),
+        }
     }
 }
 
-impl<'de, F: Fn(&str) -> Read> Visitor<'de> for Any<F> {
+impl<'de> Visitor<'de> for Opened {
     type Value = Value;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -69,24 +38,32 @@ impl<'de, F: Fn(&str) -> Read> Visitor<'de> for Any<F> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
         let mut object = Map::new();
-        while let Some(key) = members.next_key::<String>()? {
-            let value = match (self.0)(&key) {
-                Read::Nothing => {
+        let mut rest = String::new();
+        while let Some(name) = members.next_key::<String>()? {
+            if let Some(opening) = self.0.member(&name) {
+                if matches!(self.0, Opening::Metadata) && name == "managedFields" {
                     members.next_value::<IgnoredAny>()?;
                     continue;
                 }
-                _ if key == "metadata" => members.next_value_seed(Any(of_metadata))?,
-                Read::Value => members.next_value()?,
-                Read::Text => members.next_value::<&RawValue>()?.get().into(),
-            };
-            object.insert(key, value);
+                let value = members.next_value_seed(Opened(opening))?;
+                object.insert(name, value);
+            } else {
+                let text = members.next_value::<&RawValue>()?.get();
+                match self.0 {
+                    Opening::Items(_) => rest.extend([name.as_str(), ":", text, ","]),
+                    _ => drop(object.insert(name, text.into())),
+                }
+            }
+        }
+        if !rest.is_empty() {
+            object.insert(String::new(), rest.into());
         }
         Ok(object.into())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
-        while let Some(item) = items.next_element()? {
+        while let Some(item) = items.next_element_seed(self)? {
             list.push(item);
         }
         Ok(Value::Array(list))
@@ -117,56 +94,53 @@ impl<'de, F: Fn(&str) -> Read> Visitor<'de> for Any<F> {
     }
 }
 
-fn of_metadata(member: &str) -> Read {
-    if member == "managedFields" { Read::Nothing } else { Read::Value }
-}
-
 #[cfg(test)]
 mod tests {
+    use repot_rules::{
+        opening::cut,
+        watch::{MARKERS, OWNER_RECORDS, SHOOT_STATES},
+    };
     use serde_json::json;
 
     use super::*;
 
-    fn whole(object: &Value) -> Value {
-        serde_json::from_str::<Whole>(&object.to_string()).expect("JSON").into()
-    }
-
-    fn outside(object: &Value) -> Value {
-        serde_json::from_str::<Outside>(&object.to_string()).expect("JSON").into()
+    fn object() -> Value {
+        json!({
+            "apiVersion": "v", "kind": "K", "data": {"b": [1, 2]},
+            "metadata": {"annotations": {"a": "b"}, "managedFields": [{"manager": "m"}], "name": "n"},
+            "spec": {
+                "managedFields": 1, "provider": {"type": "t", "workers": [
+                    {"machine": {"type": "m"}, "maximum": 3, "name": "w", "zones": ["a", "b"]}, 7, null, "t\u{e4}\n", -1.5, true,
+                    {"name": "x"},
+                ]},
+                "region": "r", "seedName": "s",
+            },
+            "status": {"conditions": [{"type": "c"}], "seedName": "s"},
+        })
     }
 
     #[test]
-    fn leaves_out_managed_fields_and_nothing_else() {
-        let mut object = json!({
-            "kind": "Shoot", "metadata": {"name": "n", "managedFields": [{"manager": "m"}], "annotations": {"a": "b"}},
-            "spec": {"managedFields": 1, "list": [1.5, null, {"x": "\u{e4}\n"}]}, "status": {"phase": "P"},
-        });
-        let read = whole(&object);
-        object["metadata"].as_object_mut().expect("metadata").remove("managedFields");
-        assert_eq!(read, object);
+    fn reads_what_the_rules_expect_to_see() {
+        for watch in [&MARKERS, &OWNER_RECORDS, &SHOOT_STATES] {
+            let opening = Opening::of(watch);
+            let all =
+                [object(), json!(null), json!([1]), json!("text"), json!(u64::MAX), json!({"metadata": []})];
+            for value in all {
+                let raw = RawValue::from_string(value.to_string()).expect("JSON");
+                assert_eq!(read(&raw, opening).expect("an object"), cut(&value, opening), "{}", watch.name);
+            }
+        }
     }
 
     #[test]
     fn keeps_the_text_of_what_is_not_opened() {
-        let object = json!({"kind": "ShootState", "metadata": {"name": "n"}, "spec": {"b": [1, 2]}, "status": {"a": 1}});
-        let expected = json!({"kind": "ShootState", "metadata": {"name": "n"}, "spec": "{\"b\":[1,2]}", "status": {"a": 1}});
-        assert_eq!(outside(&object), expected);
-    }
-
-    #[test]
-    fn takes_what_is_no_object_as_it_is() {
-        for odd in [
-            json!(null),
-            json!([1, {"metadata": {"managedFields": []}}]),
-            json!("t\u{e4}\n"),
-            json!(true),
-            json!(-1.5),
-            json!(u64::MAX),
-            json!(-7),
-            json!({"metadata": [], "spec": null}),
-            json!({"metadata": null}),
-        ] {
-            assert_eq!(whole(&odd), odd);
-        }
+        let raw = RawValue::from_string(object().to_string()).expect("JSON");
+        let shoot = read(&raw, Opening::of(&MARKERS)).expect("a Shoot");
+        assert_eq!(shoot["metadata"], json!({"annotations": {"a": "b"}, "name": "n"}));
+        assert_eq!(shoot["spec"]["managedFields"], "1");
+        let pool = json!({"": "machine:{\"type\":\"m\"},maximum:3,", "name": "w", "zones": ["a", "b"]});
+        assert_eq!(shoot["spec"]["provider"]["workers"][0], pool);
+        let state = read(&raw, Opening::of(&SHOOT_STATES)).expect("a state");
+        assert_eq!(state["data"], "{\"b\":[1,2]}");
     }
 }

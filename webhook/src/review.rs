@@ -7,12 +7,13 @@ use repot_rules::{
     change::{Change, Operation, Target, User},
     finding::{Finding, PatchOp, Verdict},
     judge::allows,
+    opening::Opening,
     watch::Watch,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Value, json, value::RawValue};
 
-use crate::lean::{Outside, Whole};
+use crate::lean;
 
 /// One warning may be so long; clients cut longer ones.
 const WARNING: usize = 120;
@@ -43,17 +44,18 @@ pub enum Error {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Wire<O> {
+struct Wire<'a> {
     #[serde(default)]
     api_version: String,
     #[serde(default)]
     kind: String,
-    request: Option<WireRequest<O>>,
+    #[serde(borrow)]
+    request: Option<WireRequest<'a>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WireRequest<O> {
+struct WireRequest<'a> {
     #[serde(default)]
     uid: String,
     #[serde(default)]
@@ -68,8 +70,10 @@ struct WireRequest<O> {
     operation: String,
     #[serde(default)]
     user_info: WireUser,
-    object: Option<O>,
-    old_object: Option<O>,
+    #[serde(borrow)]
+    object: Option<&'a RawValue>,
+    #[serde(borrow)]
+    old_object: Option<&'a RawValue>,
     #[serde(default)]
     dry_run: Option<bool>,
 }
@@ -108,15 +112,9 @@ impl Question {
     /// # Errors
     /// [`Error`].
     pub fn read(body: &[u8], watch: &Watch) -> Result<Self, Error> {
-        // The rules ask of the payload of a state whether it changes, and no more.
-        let outside = watch.matches.iter().all(|one| one.resources == ["shootstates"]);
-        if outside { Self::read_as::<Outside>(body) } else { Self::read_as::<Whole>(body) }
-    }
-
-    fn read_as<'de, O: Deserialize<'de> + Into<Value>>(body: &'de [u8]) -> Result<Self, Error> {
         let malformed =
             |error: serde_json::Error| Error::Malformed { line: error.line(), column: error.column() };
-        let wire: Wire<O> = serde_json::from_slice(body).map_err(malformed)?;
+        let wire: Wire<'_> = serde_json::from_slice(body).map_err(malformed)?;
         let api_version = match (wire.kind.as_str(), wire.api_version.as_str()) {
             ("AdmissionReview", "admission.k8s.io/v1") => "admission.k8s.io/v1",
             ("AdmissionReview", "admission.k8s.io/v1beta1") => "admission.k8s.io/v1beta1",
@@ -129,8 +127,10 @@ impl Question {
             "DELETE" => Operation::Delete,
             _ => return Err(Error::Operation),
         };
-        let object = |object: Option<O>| object.map_or(Value::Null, Into::into);
-        let (old, new) = (object(request.old_object), object(request.object));
+        let object = |raw: Option<&RawValue>| {
+            raw.map_or(Ok(Value::Null), |raw| lean::read(raw, Opening::of(watch))).map_err(malformed)
+        };
+        let (old, new) = (object(request.old_object)?, object(request.object)?);
         let target = Target {
             group: request.resource.group,
             resource: request.resource.resource,

@@ -10,6 +10,7 @@ pub mod distance;
 pub mod facts;
 pub mod finding;
 pub mod judge;
+pub mod opening;
 pub mod progress;
 pub mod shoot;
 pub mod table;

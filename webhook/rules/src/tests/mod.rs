@@ -19,6 +19,7 @@ use crate::{
     facts::{Distances, Facts, Settings},
     finding::{Finding, Verdict, apply},
     judge,
+    opening::{self, Opening},
     watch::{WATCHES, Watch},
 };
 
@@ -155,11 +156,21 @@ fn asked(change: &Change, mutating: bool) -> impl Iterator<Item = &'static Watch
     })
 }
 
+/// What the rules say, which is the same of objects that were opened only as far as they look.
 fn judged(change: &Change, facts: &Facts) -> Vec<Finding> {
-    let mut findings: Vec<Finding> =
-        asked(change, false).flat_map(|watch| judge::validate(watch, change, facts)).collect();
+    let judge = |watch| {
+        let findings = judge::validate(watch, change, facts);
+        assert_eq!(judge::validate(watch, &opened(change, watch), facts), findings, "a rule looks further");
+        findings
+    };
+    let mut findings: Vec<Finding> = asked(change, false).flat_map(judge).collect();
     findings.dedup();
     findings
+}
+
+fn opened(change: &Change, watch: &Watch) -> Change {
+    let cut = |object: &Value| opening::cut(object, Opening::of(watch));
+    Change { old: cut(&change.old), new: cut(&change.new), ..change.clone() }
 }
 
 /// Names of the rules that refuse, in order, each once.
@@ -185,6 +196,7 @@ fn filled(change: &Change, facts: &Facts) -> Value {
     for watch in asked(change, true) {
         let mut changed = change.clone();
         let patch = judge::mutate(watch, &mut changed, facts);
+        assert_eq!(judge::mutate(watch, &mut opened(change, watch), facts), patch, "a rule looks further");
         apply(&mut new, &patch);
         let mut patched = change.new.clone();
         apply(&mut patched, &patch);
