@@ -49,15 +49,20 @@ pub(crate) fn check(status: &Node, errors: &mut Vec<FieldError>) {
             errors
                 .extend(names::qualified(kind).err().map(|why| FieldError::invalid(path("type"), kind, why)));
         }
-        if let Some(reason) = text("reason").filter(|reason| !is_reason(reason)) {
-            let why = "must begin with a letter, end with a letter, digit or '_', and hold nothing but letters, digits, '_', ',' and ':'";
-            errors.push(FieldError::invalid(path("reason"), reason, why));
-        }
+        check_reason(condition, &path("reason"), errors);
         for (field, limit) in [("reason", MAX_REASON), ("message", MAX_MESSAGE)] {
             if text(field).is_some_and(|text| text.len() > limit) {
                 errors.push(FieldError::too_long(path(field), limit));
             }
         }
+    }
+}
+
+/// The reason of an object, if it has one, is a word.
+pub(crate) fn check_reason(object: &Node, path: &str, errors: &mut Vec<FieldError>) {
+    if let Some(reason) = object.text("reason").filter(|reason| !reason.is_empty() && !is_reason(reason)) {
+        let why = "must begin with a letter, end with a letter, digit or '_', and hold nothing but letters, digits, '_', ',' and ':'";
+        errors.push(FieldError::invalid(path, reason, why));
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
     schema::{Default, Field, Schema, Shape},
     shape,
     workflow::{
-        self, API_VERSION, BACKUP_NAME, CANCEL, CLUSTER_REF, CONDITIONS, KIND, MESSAGE, OBSERVED_GENERATION,
+        self, PAUSED_TIME, PLAN_VERSION, PROOF, API_VERSION, BACKUP_NAME, CANCEL, CLUSTER_REF, CONDITIONS, KIND, MESSAGE, OBSERVED_GENERATION,
         PAUSED, REASON, STEERING, STEP_TIMEOUT, STEPS, TIME, cell,
     },
 };
@@ -72,7 +72,10 @@ static STATUS: Schema = Schema {
         Field::optional("message", &MESSAGE),
         Field::optional("nextScheduleTime", &NEXT),
         Field::optional("observedGeneration", &OBSERVED_GENERATION),
+        Field::optional("pausedTime", &PAUSED_TIME),
         Field::optional("phase", &PHASE),
+        Field::optional("planVersion", &PLAN_VERSION),
+        Field::optional("proof", &PROOF),
         Field::optional("reason", &REASON),
         Field::optional("revision", &REVISION),
         Field::optional("sizeBytes", &SIZE),

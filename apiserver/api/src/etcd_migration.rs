@@ -8,7 +8,7 @@ use crate::{
     schema::{Default, Field, Schema, Shape},
     shape,
     workflow::{
-        self, API_VERSION, BACKUP_NAME, CANCEL, CLUSTER_REF, CONDITIONS, KIND, MESSAGE, OBSERVED_GENERATION,
+        self, API_DOWN_SECONDS, BEFORE, NEW_VOLUMES, PAUSED_TIME, PLAN_VERSION, PROOF, API_VERSION, BACKUP_NAME, CANCEL, CLUSTER_REF, CONDITIONS, KIND, MESSAGE, OBSERVED_GENERATION,
         PAUSED, REASON, SETTINGS, STEERING, STEP_TIMEOUT, STEPS, TIME, cell, step_cell,
     },
 };
@@ -30,20 +30,23 @@ static PHASE: Schema = Schema::choice(
     &["Pending", "Running", "Succeeded", "RollingBack", "RolledBack", "Failed", "Cancelled"],
 );
 static MIGRATION_STEPS: Schema =
-    Schema::of("The steps, in their order: stopApi, backup, deleteEtcd, restore, startApi.", STEPS);
-static API_DOWN_SECONDS: Schema =
-    Schema::of("How long the API could not be reached, in seconds, as measured.", Shape::Integer);
+    Schema::of("The steps that were begun, in their order, then those of the way back; docs/etcd-workflows.md has them all.", STEPS);
 static STATUS: Schema = Schema {
     name: Some("cloud.gardener.migration.v1alpha1.EtcdMigrationStatus"),
     description: "How far the migration has come; written by controllers.",
     shape: Shape::Object(&[
         Field::optional("apiDownSeconds", &API_DOWN_SECONDS),
         Field::optional("backupName", &BACKUP_NAME),
+        Field::optional("before", &BEFORE),
         Field::optional("completionTime", &TIME),
         Field::optional("conditions", &CONDITIONS),
         Field::optional("message", &MESSAGE),
+        Field::optional("newVolumes", &NEW_VOLUMES),
         Field::optional("observedGeneration", &OBSERVED_GENERATION),
+        Field::optional("pausedTime", &PAUSED_TIME),
         Field::optional("phase", &PHASE),
+        Field::optional("planVersion", &PLAN_VERSION),
+        Field::optional("proof", &PROOF),
         Field::optional("reason", &REASON),
         Field::optional("startTime", &TIME),
         Field::optional("steps", &MIGRATION_STEPS),

@@ -8,7 +8,7 @@ use crate::{
     schema::{Default, Field, Schema, Shape},
     shape,
     workflow::{
-        self, API_VERSION, CANCEL, CLUSTER_REF, CONDITIONS, KIND, MESSAGE, OBSERVED_GENERATION, PAUSED,
+        self, API_DOWN_SECONDS, BEFORE, NEW_VOLUMES, PAUSED_TIME, PLAN_VERSION, PROOF, API_VERSION, CANCEL, CLUSTER_REF, CONDITIONS, KIND, MESSAGE, OBSERVED_GENERATION, PAUSED,
         REASON, STEERING, STEP_TIMEOUT, STEPS, STORE, TIME, cell, step_cell,
     },
 };
@@ -43,12 +43,18 @@ static STATUS: Schema = Schema {
     name: Some("cloud.gardener.migration.v1alpha1.EtcdRestoreStatus"),
     description: "How far the restore has come; written by controllers.",
     shape: Shape::Object(&[
+        Field::optional("apiDownSeconds", &API_DOWN_SECONDS),
         Field::optional("backupName", &RESTORED),
+        Field::optional("before", &BEFORE),
         Field::optional("completionTime", &TIME),
         Field::optional("conditions", &CONDITIONS),
         Field::optional("message", &MESSAGE),
+        Field::optional("newVolumes", &NEW_VOLUMES),
         Field::optional("observedGeneration", &OBSERVED_GENERATION),
+        Field::optional("pausedTime", &PAUSED_TIME),
         Field::optional("phase", &PHASE),
+        Field::optional("planVersion", &PLAN_VERSION),
+        Field::optional("proof", &PROOF),
         Field::optional("reason", &REASON),
         Field::optional("revision", &REVISION),
         Field::optional("startTime", &TIME),

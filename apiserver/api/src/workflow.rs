@@ -90,6 +90,53 @@ pub(crate) static BACKUP_NAME: Schema = Schema::string(
     "Name of the backup, made at random when the workflow begins so that no other one is taken for it.",
 );
 pub(crate) static CONDITIONS: Schema = Schema::of("What holds at the moment, by type.", conditions::LIST);
+pub(crate) static PLAN_VERSION: Schema = Schema::of(
+    "Version of the table of steps by which the workflow goes; another version of it does not touch the workflow.",
+    Shape::Integer,
+);
+pub(crate) static PAUSED_TIME: Schema =
+    Schema::of("Since when the workflow is held up by spec.paused.", Shape::String(Some("date-time")));
+pub(crate) static API_DOWN_SECONDS: Schema =
+    Schema::of("How long the API could not be reached, in seconds, as measured.", Shape::Integer);
+pub(crate) static NEW_VOLUMES: Schema =
+    Schema::string("Name of the set of volumes that is filled from the backup.");
+
+static PROOF_REVISION: Schema = Schema::of("Revision of etcd up to which the backup reaches.", Shape::Integer);
+static PROOF_KEYS: Schema = Schema::of("Number of keys.", Shape::Integer);
+static PROOF_HASH: Schema = Schema::string("Hash over keys, values and their versions.");
+pub(crate) static PROOF: Schema = Schema {
+    name: Some("cloud.gardener.migration.v1alpha1.BackupProof"),
+    description: "What the verified backup holds, without keys that hang on a lease: those end by themselves.",
+    shape: Shape::Object(&[
+        Field::required("hash", &PROOF_HASH),
+        Field::required("keys", &PROOF_KEYS),
+        Field::required("revision", &PROOF_REVISION),
+    ]),
+};
+
+static API_GENERATION: Schema = Schema::of(
+    "metadata.generation of the Deployment of the API servers when none of them was left.",
+    Shape::Integer,
+);
+static API_REPLICAS: Schema = Schema::of("How many API servers were asked for.", Shape::Integer);
+static LOCKED: Schema =
+    Schema::of("Whether the workflow had taken the lock, so that there may be something to undo.", Shape::Boolean);
+static SERVED: Schema = Schema::of("Whether the etcd answered when the workflow began.", Shape::Boolean);
+static OLD_VOLUMES: Schema =
+    Schema::string("Name of the set of volumes of the old etcd, which is kept until the new one has proved equal.");
+pub(crate) static BEFORE: Schema = Schema {
+    name: Some("cloud.gardener.migration.v1alpha1.WorkflowBefore"),
+    description: "What was there before, and is put back when the workflow fails.",
+    shape: Shape::Object(&[
+        Field::optional("apiGeneration", &API_GENERATION),
+        Field::optional("apiReplicas", &API_REPLICAS),
+        Field::optional("etcdSettings", &SETTINGS),
+        Field::optional("locked", &LOCKED),
+        Field::optional("served", &SERVED),
+        Field::optional("settings", &SETTINGS),
+        Field::optional("volumes", &OLD_VOLUMES),
+    ]),
+};
 
 static STEP_NAME: Schema = Schema::string("Name of the step.");
 static STEP_STATE: Schema = Schema::choice(
@@ -97,7 +144,10 @@ static STEP_STATE: Schema = Schema::choice(
     &["Pending", "Running", "Succeeded", "Failed", "Skipped", "RolledBack"],
 );
 static STEP_ATTEMPTS: Schema = Schema::of("How often the step was tried.", Shape::Integer);
-static STEP_MESSAGE: Schema = Schema::string("What the step waits for, or why it failed.");
+static STEP_MESSAGE: Schema = Schema::string(
+    "What the step waits for and what to do about it, why it failed, or by what it is known to be reached.",
+);
+static STEP_REASON: Schema = Schema::string("The same in one word in CamelCase, for programs.");
 static STEP: Schema = Schema {
     name: Some("cloud.gardener.migration.v1alpha1.WorkflowStep"),
     description: "One step of a workflow.",
@@ -106,6 +156,7 @@ static STEP: Schema = Schema {
         Field::optional("completionTime", &TIME),
         Field::optional("message", &STEP_MESSAGE),
         Field::required("name", &STEP_NAME),
+        Field::optional("reason", &STEP_REASON),
         Field::optional("startTime", &TIME),
         Field::required("state", &STEP_STATE),
     ]),
@@ -138,8 +189,25 @@ pub(crate) fn check_status(object: &Node, schema: &'static Schema) -> Vec<FieldE
     if let (Some(status), Some(field)) = (object.member("status"), schema.field("status")) {
         shape::check(status, field.schema, "status", &mut errors);
         conditions::check(status, &mut errors);
+        check_records(status, &mut errors);
     }
     errors
+}
+
+/// What the shape does not tell of a ledger: numbers that cannot be, reasons that are sentences.
+fn check_records(status: &Node, errors: &mut Vec<FieldError>) {
+    check_least(status, "status", "planVersion", 1, errors);
+    check_least(status, "status", "apiDownSeconds", 0, errors);
+    for (object, field) in [("proof", "keys"), ("proof", "revision"), ("before", "apiGeneration"), ("before", "apiReplicas")] {
+        if let Some(node) = status.member(object) {
+            check_least(node, &format!("status.{object}"), field, 0, errors);
+        }
+    }
+    let steps = status.member("steps").map_or(&[][..], Node::items);
+    for (at, step) in steps.iter().enumerate() {
+        check_least(step, &format!("status.steps[{at}]"), "attempts", 0, errors);
+        conditions::check_reason(step, &format!("status.steps[{at}].reason"), errors);
+    }
 }
 
 /// The rule holds for the string at the path, if there is one.
@@ -234,11 +302,12 @@ pub(crate) fn cell(object: &Node, path: &str) -> Cell {
     Cell::Text(text_at(object, path).unwrap_or_default().to_owned())
 }
 
-/// A cell with the step that a workflow is at: the first that is not done.
+/// A cell with the step that a workflow is at: the one that runs, or the first that is not done.
 pub(crate) fn step_cell(object: &Node) -> Cell {
     let steps =
         object.member("status").and_then(|status| status.member("steps")).map_or(&[][..], Node::items);
     let done = |step: &&Node| matches!(step.text("state"), Some("Succeeded" | "Skipped" | "RolledBack"));
-    let current = steps.iter().find(|step| !done(step));
+    let runs = |step: &&Node| step.text("state") == Some("Running");
+    let current = steps.iter().find(runs).or_else(|| steps.iter().find(|step| !done(step)));
     Cell::Text(current.and_then(|step| step.text("name")).unwrap_or_default().to_owned())
 }

@@ -73,8 +73,9 @@ async fn create(world: &World) -> Result<()> {
 
 async fn status_by_patch_and_edit(world: &World) -> Result<()> {
     let steps = json!([
-        {"name": "stopApi", "state": "Succeeded"}, {"name": "backup", "state": "Running", "attempts": 2},
-        {"name": "deleteEtcd", "state": "Pending"},
+        {"name": "ApiDown", "state": "Succeeded"},
+        {"name": "BackupTaken", "state": "Running", "reason": "BackupRetried", "attempts": 2},
+        {"name": "EtcdDeleted", "state": "Pending"},
     ]);
     let status =
         json!({"status": {"phase": "Running", "reason": "Uploading", "backupName": "m-4x7", "steps": steps}});
@@ -109,7 +110,7 @@ async fn tables(world: &World) -> Result<()> {
     let table = kubectl(world, "get etcdmigrations").await?;
     let rows = cells(&table);
     ensure!(rows[0] == ["NAME", "CLUSTER", "PHASE", "STEP", "REASON", "AGE"], "{table}");
-    ensure!(rows[1][..5] == ["faster", "main", "Running", "backup", "Uploading"], "{table}");
+    ensure!(rows[1][..5] == ["faster", "main", "Running", "BackupTaken", "Uploading"], "{table}");
     let table = kubectl(world, "get etcdbackups -o wide").await?;
     let rows = cells(&table);
     let heading = ["NAME", "CLUSTER", "SCHEDULE", "PHASE", "REASON", "AGE", "BACKUP", "REVISION", "MESSAGE"];
@@ -185,7 +186,7 @@ async fn explain(world: &World) -> Result<()> {
         ("hostedetcd.spec.etcdRef.kind", &["Etcd where it is left out"]),
         ("etcdbackup.spec.schedule", &["cron", "UTC"]),
         ("etcdrestore.spec.source", &["backupName", "store", "Exactly one"]),
-        ("etcdmigration.status.steps", &["stopApi, backup, deleteEtcd, restore, startApi", "attempts"]),
+        ("etcdmigration.status.steps", &["docs/etcd-workflows.md", "attempts", "reason"]),
     ] {
         let text = kubectl(world, &format!("explain {field}")).await?;
         // kubectl wraps lines.

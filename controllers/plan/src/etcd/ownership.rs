@@ -1,0 +1,179 @@
+//! Who may serve, by the owner's DNS record (GEP-7, bad case): what the agent of an etcd does after each look at the record.
+//!
+//! **The rule** is that of a lease. Whoever has read its own id in the record may serve until the next look is due, and a little
+//! longer; whoever has learnt nothing for that long stops, whatever the cause: no answer, a broken context, a slow resolver. The
+//! other side need not know why; it waits [`Timing::wait`] after it has changed the record, and then nobody else serves.
+//!
+//! A record that names somebody else, or nobody, ends the ownership: etcd is stopped *first*, so that a store out of reach cannot
+//! keep it alive, and then a final snapshot is taken, once. Not knowing is no such end: no snapshot is taken, and when the own id
+//! is read again, etcd resumes. After the final snapshot it does not: another etcd may have gone on from there.
+
+use std::time::Duration;
+
+use crate::{ledger::Why, time::Time};
+
+/// What a look at the record gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The values of the record; none where there is no such record.
+    Record(Vec<String>),
+    /// The name could not be resolved.
+    Unresolvable,
+    /// The look was broken off on our side.
+    ContextError,
+    /// It took longer than it may.
+    Slow,
+}
+
+/// What is remembered of earlier looks; it does not survive a restart, and need not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// When the newest look *began* that gave the own id.
+    pub confirmed: Option<Time>,
+    /// When the newest look began that gave somebody else or nobody, where none since has given the own id.
+    pub lost: Option<Time>,
+}
+
+/// What etcd does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Etcd {
+    /// It serves clients.
+    Serves,
+    /// It listens only where the final snapshot is taken from.
+    Private,
+    /// It does not run.
+    Stopped,
+}
+
+/// What is known at the moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// What the look gave.
+    pub answer: Answer,
+    /// When it began.
+    pub begun: Time,
+    /// The own id.
+    pub own_id: String,
+    /// What is remembered.
+    pub seen: Seen,
+    /// What etcd does.
+    pub etcd: Etcd,
+    /// Whether the newest snapshot in the store is a final one.
+    pub final_snapshot: bool,
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Go on.
+    Serve,
+    /// End etcd now, before anything else; look again at once.
+    StopEtcd(Why),
+    /// Start etcd for the snapshot only, take it, and end etcd.
+    TakeFinalSnapshot(Why),
+    /// Do not start etcd.
+    StayDown(Why),
+    /// Start etcd and serve.
+    Resume,
+}
+
+/// Durations by which both sides go. They are the same on both sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// How long an answer may come from a cache on the way.
+    pub ttl: Duration,
+    /// From one look to the next.
+    pub interval: Duration,
+    /// The longest that a look may take.
+    pub timeout: Duration,
+    /// The longest that etcd may take to end.
+    pub stop: Duration,
+    /// What the other side waits beyond TTL and interval.
+    pub grace: Duration,
+}
+
+impl Timing {
+    /// Timing that keeps the promise of this module.
+    ///
+    /// # Errors
+    /// Why it would not.
+    pub fn check(self) -> Result<Self, Why> {
+        let needed = self.timeout + self.stop;
+        if self.interval.is_zero() || self.timeout.is_zero() {
+            return Err(Why::new("NoInterval", "interval and timeout must be longer than nothing"));
+        }
+        if self.grace < needed {
+            let message = format!(
+                "a grace of {} seconds is shorter than timeout and stop together, {} seconds",
+                self.grace.as_secs(),
+                needed.as_secs()
+            );
+            return Err(Why::new("GraceTooShort", message));
+        }
+        Ok(self)
+    }
+
+    /// How long the own id counts after the look that gave it began.
+    #[must_use]
+    pub fn lease(&self) -> Duration {
+        self.interval + self.timeout
+    }
+
+    /// How long the new owner waits after the record has changed, final snapshot or not, before it starts its etcd.
+    #[must_use]
+    pub fn wait(&self) -> Duration {
+        self.ttl + self.interval + self.grace
+    }
+}
+
+/// What to do at `now`, and what to remember.
+#[must_use]
+pub fn decide(facts: &Facts, timing: &Timing, now: Time) -> (Verdict, Seen) {
+    let seen = remember(facts);
+    let confirmed = seen.confirmed.is_some_and(|begun| now.since(begun) < timing.lease());
+    let verdict = match (seen.lost.is_some(), confirmed, facts.etcd) {
+        (true, _, Etcd::Serves) => Verdict::StopEtcd(lost("the record names another owner")),
+        (true, ..) if facts.final_snapshot => Verdict::StayDown(lost("the record names another owner")),
+        (true, ..) => Verdict::TakeFinalSnapshot(lost("the record names another owner")),
+        (false, true, Etcd::Serves) => Verdict::Serve,
+        (false, true, _) if facts.final_snapshot => Verdict::StayDown(Why::new(
+            "FinalSnapshotTaken",
+            "another etcd may have gone on from the final snapshot; restore from the newest backup of the last owner",
+        )),
+        (false, true, Etcd::Private) => Verdict::StopEtcd(Why::new("NotForClients", "it runs for a snapshot only")),
+        (false, true, Etcd::Stopped) => Verdict::Resume,
+        (false, false, Etcd::Serves | Etcd::Private) => Verdict::StopEtcd(unknown(facts)),
+        (false, false, Etcd::Stopped) => Verdict::StayDown(unknown(facts)),
+    };
+    (verdict, seen)
+}
+
+fn remember(facts: &Facts) -> Seen {
+    let seen = facts.seen;
+    // Looks may overtake each other: what began before the newest one that taught something teaches nothing.
+    if seen.confirmed.max(seen.lost).is_some_and(|newest| facts.begun < newest) {
+        return seen;
+    }
+    match &facts.answer {
+        Answer::Record(values) if *values == [facts.own_id.clone()] => {
+            Seen { confirmed: Some(facts.begun), lost: None }
+        }
+        // Ours among others: somebody is changing it. Nothing is learnt from that.
+        Answer::Record(values) if values.contains(&facts.own_id) => seen,
+        Answer::Record(_) => Seen { confirmed: None, lost: Some(facts.begun) },
+        Answer::Unresolvable | Answer::ContextError | Answer::Slow => seen,
+    }
+}
+
+fn lost(message: &str) -> Why {
+    Why::new("NotOwner", message)
+}
+
+fn unknown(facts: &Facts) -> Why {
+    match &facts.answer {
+        Answer::Record(_) => Why::new("OwnerAmbiguous", "the record names us and others"),
+        Answer::Unresolvable => Why::new("OwnerUnresolvable", "the record cannot be resolved; see DNS"),
+        Answer::ContextError => Why::new("OwnerNotAsked", "the look at the record was broken off"),
+        Answer::Slow => Why::new("OwnerSlow", "the record is not answered in time; see DNS"),
+    }
+}

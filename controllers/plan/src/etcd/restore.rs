@@ -1,0 +1,161 @@
+//! EtcdRestore: an etcd is put back to a backup. The backup is verified before anything is stopped.
+
+use super::{
+    EtcdFlow, Notes, PLAN_VERSION, back,
+    rows::{
+        Scene, are_old_volumes_gone, delete_etcd, give_lock_back, is_api_down, is_api_up, is_equal, is_etcd_deleted,
+        is_locked, is_restored, is_unlocked, is_verified, name_volumes, no_effects, note_api, note_generation, note_lock,
+        note_old, note_proof, nothing, release_old_volumes, restore_etcd, start_api, stop_api, take_lock, verify_backup,
+    },
+    world::World,
+};
+use crate::{
+    flow::{Otherwise, Patience, Plan, Proof, Row},
+    ledger::Check,
+};
+
+/// The workflow.
+pub static PLAN: Plan<EtcdFlow> = Plan {
+    kind: "EtcdRestore",
+    version: PLAN_VERSION,
+    forward: FORWARD,
+    back: back::BACK,
+    no_return: Some("ApiUp"),
+    touched: back::is_touched,
+};
+
+static FORWARD: &[Row<EtcdFlow>] = &[
+    Row {
+        step: "LockTaken",
+        does: "`status.currentWorkflow` of the HostedEtcd is this restore, and its finalizer is set.",
+        proof: Proof::HeldUntil("LockReleased"),
+        patience: Patience::Hours(24),
+        otherwise: Otherwise::TurnBack,
+        advice: "end the workflow that has the lock, or wait for it",
+        check: is_locked,
+        effects: take_lock,
+        begin: nothing,
+        met: note_lock,
+    },
+    Row {
+        step: "BackupFound",
+        does: "The backup is chosen, recorded in `status.backupName`, and lies in the store.",
+        proof: Proof::Latched,
+        patience: Patience::Steps(1),
+        otherwise: Otherwise::TurnBack,
+        advice: "see whether the store can be reached, and the names in it",
+        check: is_found,
+        effects: no_effects,
+        begin: nothing,
+        met: note_source,
+    },
+    Row {
+        step: "BackupVerified",
+        does: "The backup was restored elsewhere; nothing is stopped or deleted before.",
+        proof: Proof::Latched,
+        patience: Patience::Steps(2),
+        otherwise: Otherwise::TurnBack,
+        advice: "choose another backup",
+        check: is_verified,
+        effects: verify_backup,
+        begin: nothing,
+        met: note_proof,
+    },
+    Row {
+        step: "ApiDown",
+        does: "stopApi: no API server is left, by their pods, so nothing changes the data.",
+        proof: Proof::HeldUntil("ApiUp"),
+        patience: Patience::Steps(1),
+        otherwise: Otherwise::TurnBack,
+        advice: "see why API servers do not end, and whether somebody else scales their Deployment",
+        check: is_api_down,
+        effects: stop_api,
+        begin: note_api,
+        met: note_generation,
+    },
+    Row {
+        step: "EtcdDeleted",
+        does: "deleteEtcd: the StatefulSet is deleted, and no member is left. The old volumes stay.",
+        proof: Proof::Latched,
+        patience: Patience::Steps(1),
+        otherwise: Otherwise::TurnBack,
+        advice: "see why members do not end; delete pods on nodes that do not answer, once the nodes are surely off",
+        check: is_etcd_deleted,
+        effects: delete_etcd,
+        begin: note_old,
+        met: nothing,
+    },
+    Row {
+        step: "EtcdRestored",
+        does: "startRestore: a StatefulSet on new volumes is filled from the backup, and all members are ready.",
+        proof: Proof::Latched,
+        patience: Patience::Steps(3),
+        otherwise: Otherwise::TurnBack,
+        advice: "see the events of the new volumes and members: storage class, quota, nodes",
+        check: is_restored,
+        effects: restore_etcd,
+        begin: name_volumes,
+        met: nothing,
+    },
+    Row {
+        step: "ProvedEqual",
+        does: "The etcd holds what the backup holds: number of keys, hash, and a revision that is not behind.",
+        proof: Proof::Latched,
+        patience: Patience::Steps(1),
+        otherwise: Otherwise::TurnBack,
+        advice: "see the members' logs",
+        check: is_equal,
+        effects: no_effects,
+        begin: nothing,
+        met: nothing,
+    },
+    Row {
+        step: "ApiUp",
+        does: "startApi: as many API servers as before are wanted, and one is ready. No way back from here.",
+        proof: Proof::Latched,
+        patience: Patience::Steps(3),
+        otherwise: Otherwise::GiveUp,
+        advice: "see why the API servers do not become ready; the etcd was proved to hold the backup",
+        check: is_api_up,
+        effects: start_api,
+        begin: nothing,
+        met: nothing,
+    },
+    Row {
+        step: "OldVolumesReleased",
+        does: "The old volumes are deleted, while the restored etcd serves.",
+        proof: Proof::Latched,
+        patience: Patience::Steps(2),
+        otherwise: Otherwise::GoOn,
+        advice: "delete them by hand when the etcd is well",
+        check: are_old_volumes_gone,
+        effects: release_old_volumes,
+        begin: nothing,
+        met: nothing,
+    },
+    Row {
+        step: "LockReleased",
+        does: "`status.currentWorkflow` is cleared.",
+        proof: Proof::Latched,
+        patience: Patience::Steps(1),
+        otherwise: Otherwise::GoOn,
+        advice: "it is cleared when the HostedEtcd can be written",
+        check: is_unlocked,
+        effects: give_lock_back,
+        begin: nothing,
+        met: nothing,
+    },
+];
+
+fn is_found(scene: &Scene) -> Check {
+    let world = scene.world;
+    match &world.request.source {
+        Some(name) if world.backups.contains_key(name) => Check::Met(format!("backup {name} is in the store")),
+        Some(name) => Check::waiting("BackupNotFound", format!("backup {name} is not in the store")),
+        None => Check::waiting("BackupNotFound", "the store has no backup"),
+    }
+}
+
+fn note_source(world: &World, notes: &mut Notes) {
+    notes.backup.clone_from(&world.request.source);
+}

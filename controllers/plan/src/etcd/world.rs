@@ -1,0 +1,232 @@
+//! What is seen of a hosted etcd in one pass.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::Duration,
+};
+
+use crate::time::Time;
+
+/// A revision of etcd.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Revision(pub i64);
+
+/// Name of a set of volumes, one for each member. The StatefulSet's claim template carries it, so that the volumes of two sets
+/// exist side by side.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct VolumeSet(pub String);
+
+impl fmt::Display for VolumeSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What an etcd or a backup holds, without keys that hang on a lease: etcd itself removes those when their lease ends, and each
+/// removal raises the revision, also while no API server runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Digest {
+    /// How far it reaches.
+    pub revision: Revision,
+    /// Number of keys.
+    pub keys: u64,
+    /// Hash over keys, values and their versions.
+    pub hash: String,
+}
+
+impl Digest {
+    /// Whether `self` holds what `earlier` holds, and does not lag behind it.
+    #[must_use]
+    pub fn continues(&self, earlier: &Self) -> bool {
+        self.keys == earlier.keys && self.hash == earlier.hash && self.revision >= earlier.revision
+    }
+}
+
+/// How an etcd is laid out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Number of members.
+    pub replicas: u32,
+    /// Size of each volume, such as `25Gi`.
+    pub size: String,
+    /// StorageClass of the volumes.
+    pub storage_class: String,
+}
+
+/// Settings as a workflow asks for them; what is left out stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Number of members.
+    pub replicas: Option<u32>,
+    /// Size of each volume.
+    pub size: Option<String>,
+    /// StorageClass of the volumes.
+    pub storage_class: Option<String>,
+}
+
+impl Wanted {
+    /// These settings, changed.
+    #[must_use]
+    pub fn over(&self, settings: &Settings) -> Settings {
+        Settings {
+            replicas: self.replicas.unwrap_or(settings.replicas),
+            size: self.size.clone().unwrap_or_else(|| settings.size.clone()),
+            storage_class: self.storage_class.clone().unwrap_or_else(|| settings.storage_class.clone()),
+        }
+    }
+}
+
+/// The workflow's object, and what its controller gives it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// UID of the object.
+    pub uid: String,
+    /// `spec.paused`.
+    pub paused: bool,
+    /// `spec.cancel`.
+    pub cancel: bool,
+    /// Since when it is being deleted.
+    pub deleting: Option<Time>,
+    /// Whether our finalizer is on it.
+    pub finalizer: bool,
+    /// `spec.stepTimeout`.
+    pub step_timeout: Duration,
+    /// A random name, for a backup or a set of volumes that is to be made. Another one in each pass; the one that is used is
+    /// recorded.
+    pub fresh_name: String,
+    /// `spec.settings` of a migration.
+    pub settings: Wanted,
+    /// The backup that a restore names, or the newest of the store that it names.
+    pub source: Option<String>,
+}
+
+/// The HostedEtcd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cluster {
+    /// It exists.
+    Present,
+    /// It is being deleted.
+    Deleting,
+    /// It does not exist.
+    Gone,
+}
+
+/// `status.currentWorkflow` of the HostedEtcd.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lock {
+    /// Nobody's, or that of an object that does not exist any more.
+    Free,
+    /// This workflow's: the UID is the same.
+    Ours,
+    /// Another workflow's, with its kind and name.
+    Other(String),
+}
+
+/// The Deployment of the API servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Api {
+    /// `spec.replicas`.
+    pub wanted: u32,
+    /// Pods that exist, those that are ending included.
+    pub pods: u32,
+    /// Pods that are ready.
+    pub ready: u32,
+    /// `metadata.generation`.
+    pub generation: u64,
+    /// Who set `wanted` last; see [`super::effect::Effect`].
+    pub fence: String,
+}
+
+/// The StatefulSet of the members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deployed {
+    /// The volumes that its members mount.
+    pub volumes: VolumeSet,
+    /// Its layout.
+    pub settings: Settings,
+    /// Who wrote it last; see [`super::effect::Effect`].
+    pub fence: String,
+}
+
+/// How far the taking of a backup has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Taking {
+    /// It runs.
+    Running,
+    /// It failed so many times; the text is the last reason.
+    Failed(u32, String),
+    /// It lies in the store.
+    Stored,
+}
+
+/// How far the verification of a backup has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verifying {
+    /// It has not ended.
+    Open,
+    /// It was read from beginning to end and restored elsewhere, and holds this.
+    Sound(Digest),
+    /// It cannot be restored.
+    Corrupt(String),
+}
+
+/// A backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backup {
+    /// UID of the object that asked for it, as written beside it.
+    pub owner: String,
+    /// When it was begun.
+    pub time: Time,
+    /// How far the taking has come.
+    pub taking: Taking,
+    /// How far the verification has come.
+    pub verifying: Verifying,
+}
+
+/// What is seen in one pass. All of it is read from API servers, stores and members themselves, not from caches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct World {
+    /// The workflow's object.
+    pub request: Request,
+    /// The HostedEtcd.
+    pub cluster: Cluster,
+    /// Its lock.
+    pub lock: Lock,
+    /// Its `spec.settings`, with what is left out filled in from what runs.
+    pub settings: Settings,
+    /// The API servers.
+    pub api: Api,
+    /// The StatefulSet, if there is one.
+    pub etcd: Option<Deployed>,
+    /// Pods of members that exist, those that are ending or out of reach included, by the volumes they mount.
+    pub pods: BTreeMap<VolumeSet, u32>,
+    /// Members of [`Self::etcd`] that are ready.
+    pub ready: u32,
+    /// What the members of [`Self::etcd`] hold, by a linearizable read; nothing without a quorum.
+    pub serving: Option<Digest>,
+    /// Sets of volumes that exist wholly and are not being deleted.
+    pub volumes: BTreeSet<VolumeSet>,
+    /// Backups of this etcd by name.
+    pub backups: BTreeMap<String, Backup>,
+}
+
+impl World {
+    /// Pods that mount other volumes than these.
+    #[must_use]
+    pub fn pods_beside(&self, volumes: &VolumeSet) -> u32 {
+        self.pods.iter().filter(|(set, _)| *set != volumes).map(|(_, pods)| pods).sum()
+    }
+
+    /// Where the life of the etcd stands, for `status.lifecycleStatus` of the HostedEtcd: inferred from what is seen, so that no
+    /// state in between is ever stored.
+    #[must_use]
+    pub fn lifecycle(&self) -> &'static str {
+        let members: u32 = self.pods.values().sum();
+        match (&self.etcd, members, self.api.wanted.max(self.api.pods)) {
+            (None, 0, _) => "etcdDeleted",
+            (_, _, 0) => "apiDown",
+            _ => "running",
+        }
+    }
+}

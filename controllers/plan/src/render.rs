@@ -1,0 +1,82 @@
+//! The tables of workflows as Markdown, for `docs/etcd-workflows.md`; a test holds the two together.
+
+use std::fmt::Write as _;
+
+use crate::{
+    etcd::{EtcdFlow, backup, migration, restore},
+    flow::{Flow, Otherwise, PAUSE_LIMIT, Patience, Plan, Proof, Row},
+};
+
+const HEAD: &str = "# Workflows of a hosted etcd
+
+Made from the tables of `controllers/plan`; a test holds the two together.
+
+A workflow goes from row to row. A row is begun by its record in `status.steps`, and only then is anything asked for; what is asked
+for is asked again until it is seen. *Counts*: `once` is recorded and not looked at again; `until …` may be lost and has to be reached
+again. *Waits*: a step is `spec.stepTimeout`. *Otherwise*: what follows when the row is not reached in time, or cannot be.
+";
+
+/// Markdown.
+#[must_use]
+pub fn etcd_workflows() -> String {
+    let mut text = HEAD.to_owned();
+    let hours = PAUSE_LIMIT.as_secs() / 3600;
+    let _ = write!(
+        text,
+        "\n`spec.paused` holds a workflow up before its next row, on the way forward only, for {hours} hours at most. `spec.cancel`, or \
+         deleting the object, turns it back, until the row that says there is no way back is begun.\n\n\
+         | ends as | what holds then |\n|---|---|\n\
+         | Succeeded | what was asked for |\n\
+         | RolledBack | it failed; everything is as it was before |\n\
+         | Cancelled | it was called off; everything is as it was before |\n\
+         | Failed | it failed and cannot go back by itself; no data is lost, and `status.message` says where it is and what to do |\n"
+    );
+    for plan in [&backup::PLAN, &restore::PLAN, &migration::PLAN] {
+        let _ = write!(text, "\n## {}\n\n", plan.kind);
+        table(&mut text, plan.forward);
+        if let Some(step) = plan.no_return {
+            let _ = writeln!(text, "\nThere is no way back once `{step}` is begun.");
+        }
+    }
+    text.push_str("\n## The way back of EtcdRestore and EtcdMigration\n\n");
+    table(&mut text, migration::PLAN.back);
+    text
+}
+
+fn table(text: &mut String, rows: &[Row<EtcdFlow>]) {
+    text.push_str("| step | what is done and waited for | counts | waits | otherwise | what a person can do |\n|---|---|---|---|---|---|\n");
+    for row in rows {
+        let (proof, patience, otherwise) = (proof(row.proof), patience(row.patience), otherwise(row.otherwise));
+        let _ = writeln!(text, "| `{}` | {} | {proof} | {patience} | {otherwise} | {} |", row.step, row.does, row.advice);
+    }
+}
+
+fn proof(proof: Proof) -> String {
+    match proof {
+        Proof::Latched => "once".to_owned(),
+        Proof::Held => "until the end".to_owned(),
+        Proof::HeldUntil(step) => format!("until `{step}`"),
+    }
+}
+
+fn patience(patience: Patience) -> String {
+    match patience {
+        Patience::Steps(1) => "1 step".to_owned(),
+        Patience::Steps(steps) => format!("{steps} steps"),
+        Patience::Hours(hours) => format!("{hours} h"),
+    }
+}
+
+fn otherwise(otherwise: Otherwise) -> &'static str {
+    match otherwise {
+        Otherwise::TurnBack => "way back",
+        Otherwise::GiveUp => "Failed",
+        Otherwise::GoOn => "left undone",
+    }
+}
+
+/// Names of all steps of a plan, those of the way back behind the others: the order in which records are shown.
+#[must_use]
+pub fn steps<F: Flow>(plan: &Plan<F>) -> Vec<&'static str> {
+    plan.forward.iter().chain(plan.back).map(|row| row.step).collect()
+}

@@ -1,0 +1,170 @@
+//! What must hold of every decision, at every time, and at the end.
+
+use super::{
+    cluster::{NEVER, REPLICAS, Truth, old_set, old_settings},
+    sim::{Kind, Sim},
+};
+use crate::{
+    etcd::{
+        EtcdFlow, Notes,
+        effect::Effect,
+        world::{Cluster, Lock, VolumeSet, World},
+    },
+    flow::Decision,
+    ledger::{Ledger, Phase, State},
+};
+
+fn hold(condition: bool, rule: &str) -> Result<(), String> {
+    if condition { Ok(()) } else { Err(rule.to_owned()) }
+}
+
+/// Of a decision, given what was seen, and what really is.
+pub(super) fn decision(sim: &Sim, world: &World, decision: &Decision<EtcdFlow>) -> Result<(), String> {
+    let (ledger, effects) = (&sim.ledger, &decision.effects);
+    hold(effects.iter().filter(|e| e.destroys()).count() <= 1, "destroys two things at once")?;
+    let is_recorded = ledger.phase.is_end()
+        || ledger.steps.iter().any(|(step, record)| record.state == State::Running && is_of_phase(sim, step));
+    hold(effects.is_empty() || is_recorded, "acts without a recorded decision")?;
+    hold(effects.is_empty() || sim.build.records_first || decision.records.is_none(), "acts before it has recorded")?;
+    for effect in effects {
+        one(sim, world, effect)?;
+    }
+    let waits = decision.records.as_ref().unwrap_or(ledger);
+    let explained = waits.steps.values().all(|r| r.state != State::Running || (!r.reason.is_empty() && !r.message.is_empty()));
+    hold(explained, "waits without a reason")
+}
+
+fn is_of_phase(sim: &Sim, step: &str) -> bool {
+    let rows = if sim.ledger.phase == Phase::RollingBack { sim.build.plan.back } else { sim.build.plan.forward };
+    rows.iter().any(|row| row.step == step)
+}
+
+fn one(sim: &Sim, world: &World, effect: &Effect) -> Result<(), String> {
+    let truth = &sim.truth;
+    let ours = matches!(effect, Effect::EnsureLock { .. } | Effect::EnsureFinalizer { .. });
+    hold(ours || world.lock == Lock::Ours, "acts without the lock")?;
+    hold(ours || !sim.ledger.phase.is_end(), "acts after the end")?;
+    match effect {
+        Effect::EnsureNoVolumes { volumes } => {
+            hold(truth.serving() != Some(volumes), "deletes the volumes that serve")?;
+            hold(copies(truth).any(|copy| copy != Copy::Volumes(volumes)), "deletes the last good copy")?;
+            let old_goes = *volumes == old_set();
+            let new_serves = truth.serving().is_some_and(|set| *set != old_set() && truth.volumes[set].writes == truth.must);
+            hold(!old_goes || new_serves, "deletes the old volumes before the new ones serve")
+        }
+        Effect::EnsureNoEtcd { volumes } if *volumes == old_set() => {
+            hold(truth.api.pods == 0 || truth.trouble.intruder, "deletes an etcd in use")?;
+            let proof = sim.ledger.notes.backup.as_ref().and_then(|name| truth.store.get(name)).and_then(|s| s.data.as_ref());
+            let sound = proof.is_some_and(|data| sim.build.kind == Kind::Restore || data.writes == truth.must || truth.trouble.intruder);
+            hold(sound, "deletes an etcd without a backup of all of it")
+        }
+        Effect::EnsureEtcd { volumes, .. } => hold(world.pods_beside(volumes) == 0, "starts an etcd beside another"),
+        _ => Ok(()),
+    }
+}
+
+#[derive(PartialEq)]
+enum Copy<'a> {
+    Volumes(&'a VolumeSet),
+    Backup,
+}
+
+/// Where everything is that was acknowledged.
+fn copies(truth: &Truth) -> impl Iterator<Item = Copy<'_>> {
+    let volumes = truth.volumes.iter().filter(|(_, data)| data.writes == truth.must).map(|(set, _)| Copy::Volumes(set));
+    let whole = |data: &super::cluster::Data| data.writes == truth.must;
+    volumes.chain(truth.store.values().filter(move |s| s.data.as_ref().is_some_and(whole)).map(|_| Copy::Backup))
+}
+
+/// In every world, at every time.
+pub(super) fn always(sim: &mut Sim) -> Result<(), String> {
+    // A restore gives up what came after its backup, deliberately and from one moment on.
+    if sim.build.kind == Kind::Restore && sim.ledger.is_begun("ApiUp") && !sim.ledger.phase.is_end() {
+        let new = sim.ledger.notes.new.as_ref().and_then(|set| sim.truth.volumes.get(set));
+        if let Some(data) = new.filter(|_| sim.ledger.state("ApiUp") == State::Running && sim.truth.api.pods == 0) {
+            let backup = sim.truth.store.get("from").and_then(|store| store.data.as_ref());
+            hold(backup.is_some_and(|backup| backup.writes == data.writes), "restored something else")?;
+            sim.truth.must.clone_from(&data.writes);
+        }
+    }
+    if let Some(broken) = sim.truth.broken {
+        return Err(broken.to_owned());
+    }
+    hold(copies(&sim.truth).next().is_some(), "lost what was acknowledged")
+}
+
+/// When nothing happens any more.
+pub(super) fn at_the_end(sim: &Sim) -> Result<(), String> {
+    let (truth, ledger) = (&sim.truth, &sim.ledger);
+    if truth.object_gone && !ledger.phase.is_end() {
+        // It was gone before it had a finalizer, and so before anything was done.
+        return hold(truth.api.wanted == REPLICAS && truth.sts.is_some(), "went away in the middle");
+    }
+    hold(!truth.trouble.calm || ledger.phase == Phase::Succeeded, "failed for no reason")?;
+    hold(truth.request.deleting.is_none() || !truth.request.finalizer, "holds up its own deletion")?;
+    if truth.cluster() != Cluster::Present {
+        return Ok(());
+    }
+    // The lock of an object that is gone counts as free.
+    hold(truth.lock != Lock::Ours || truth.object_gone, "keeps the lock")?;
+    match ledger.phase {
+        Phase::Succeeded if sim.build.kind == Kind::Backup => is_backed_up(truth, ledger),
+        Phase::Succeeded => is_moved(sim),
+        Phase::RolledBack | Phase::Cancelled => is_as_before(truth),
+        Phase::Failed => is_explained(sim),
+        other => Err(format!("ends in {other:?}")),
+    }
+}
+
+fn is_backed_up(truth: &Truth, ledger: &Ledger<Notes>) -> Result<(), String> {
+    let data = ledger.notes.backup.as_ref().and_then(|name| truth.store[name].data.as_ref());
+    hold(data.is_some_and(|data| truth.must.starts_with(&data.writes)), "has no sound backup")
+}
+
+fn is_moved(sim: &Sim) -> Result<(), String> {
+    let (truth, notes) = (&sim.truth, &sim.ledger.notes);
+    let Some(sts) = &truth.sts else { return Err("succeeded without an etcd".into()) };
+    hold(Some(&sts.deployed.volumes) == notes.new.as_ref(), "succeeded on the old volumes")?;
+    let class = if sim.build.kind == Kind::Migration { "fast" } else { "slow" };
+    hold(sts.deployed.settings.storage_class == class && truth.settings == sts.deployed.settings, "has other settings")?;
+    hold(truth.api.wanted == REPLICAS, "left API servers stopped")?;
+    hold(truth.volumes[&sts.deployed.volumes].writes == truth.must, "succeeded without all data")?;
+    let skipped = sim.ledger.state("OldVolumesReleased") == State::Skipped;
+    hold(skipped || !truth.volumes.contains_key(&old_set()), "left the old volumes")
+}
+
+fn is_as_before(truth: &Truth) -> Result<(), String> {
+    let Some(sts) = &truth.sts else { return Err("went back to no etcd".into()) };
+    hold(sts.deployed.volumes == old_set() && sts.deployed.settings == old_settings(), "went back to another etcd")?;
+    hold(truth.settings == old_settings(), "left the new settings")?;
+    hold(truth.api.wanted == REPLICAS, "went back without API servers")?;
+    hold(truth.volumes[&old_set()].writes == truth.must, "went back without all data")
+}
+
+fn is_explained(sim: &Sim) -> Result<(), String> {
+    let (truth, ledger) = (&sim.truth, &sim.ledger);
+    hold(!ledger.message.is_empty() && !ledger.reason.is_empty(), "failed without a word")?;
+    if sim.build.kind == Kind::Backup {
+        return is_as_before(truth);
+    }
+    // Only where a thing that the way back needs does not work at all.
+    let trouble = &truth.trouble;
+    let hopeless = trouble.api_never_up
+        || trouble.old_never_up
+        || trouble.members_linger > 1800
+        || trouble.api_lingers > 1800
+        || trouble.quorum_lost.is_some_and(|(from, to)| to - from > 1200)
+        || trouble.rival_until == NEVER;
+    hold(hopeless, "gave up although there was a way")?;
+    let told = sim.ledger.notes.old.as_ref().is_none_or(|(set, _)| ledger.message.contains(&set.0));
+    hold(told, "does not tell where the data is")
+}
+
+/// What is read back is what was written, as far as this kind keeps it.
+pub(super) fn is_the_same(kind: Kind, stored: &Ledger<Notes>, written: &Ledger<Notes>) -> Result<(), String> {
+    let mut written = written.clone();
+    if kind == Kind::Backup {
+        (written.notes.locked, written.notes.served) = (false, false);
+    }
+    hold(*stored == written, "a status was not read back as it was written")
+}
