@@ -8,8 +8,9 @@ use crate::{
     schema::{Default, Field, Schema, Shape},
     shape,
     workflow::{
-        self, API_DOWN_SECONDS, BEFORE, NEW_VOLUMES, PAUSED_TIME, PLAN_VERSION, PROOF, API_VERSION, BACKUP_NAME, CANCEL, CLUSTER_REF, CONDITIONS, KIND, MESSAGE, OBSERVED_GENERATION,
-        PAUSED, REASON, SETTINGS, STEERING, STEP_TIMEOUT, STEPS, TIME, cell, step_cell,
+        self, API_DOWN_SECONDS, API_VERSION, BACKUP_NAME, BEFORE, CANCEL, CLUSTER_REF, CONDITIONS, KIND,
+        MESSAGE, NEW_VOLUMES, OBSERVED_GENERATION, PAUSED, PAUSED_TIME, PLAN_VERSION, PROOF, REASON,
+        SETTINGS, STEERING, STEP_TIMEOUT, STEPS, TIME, cell, step_cell,
     },
 };
 
@@ -29,8 +30,10 @@ static PHASE: Schema = Schema::choice(
     "How far the migration has come. RolledBack: it failed, and the etcd runs as it did before.",
     &["Pending", "Running", "Succeeded", "RollingBack", "RolledBack", "Failed", "Cancelled"],
 );
-static MIGRATION_STEPS: Schema =
-    Schema::of("The steps that were begun, in their order, then those of the way back; docs/etcd-workflows.md has them all.", STEPS);
+static MIGRATION_STEPS: Schema = Schema::of(
+    "The steps that were begun, in their order, then those of the way back; docs/etcd-workflows.md has them all.",
+    STEPS,
+);
 static STATUS: Schema = Schema {
     name: Some("cloud.gardener.migration.v1alpha1.EtcdMigrationStatus"),
     description: "How far the migration has come; written by controllers.",

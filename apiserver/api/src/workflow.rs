@@ -101,7 +101,8 @@ pub(crate) static API_DOWN_SECONDS: Schema =
 pub(crate) static NEW_VOLUMES: Schema =
     Schema::string("Name of the set of volumes that is filled from the backup.");
 
-static PROOF_REVISION: Schema = Schema::of("Revision of etcd up to which the backup reaches.", Shape::Integer);
+static PROOF_REVISION: Schema =
+    Schema::of("Revision of etcd up to which the backup reaches.", Shape::Integer);
 static PROOF_KEYS: Schema = Schema::of("Number of keys.", Shape::Integer);
 static PROOF_HASH: Schema = Schema::string("Hash over keys, values and their versions.");
 pub(crate) static PROOF: Schema = Schema {
@@ -119,11 +120,14 @@ static API_GENERATION: Schema = Schema::of(
     Shape::Integer,
 );
 static API_REPLICAS: Schema = Schema::of("How many API servers were asked for.", Shape::Integer);
-static LOCKED: Schema =
-    Schema::of("Whether the workflow had taken the lock, so that there may be something to undo.", Shape::Boolean);
+static LOCKED: Schema = Schema::of(
+    "Whether the workflow had taken the lock, so that there may be something to undo.",
+    Shape::Boolean,
+);
 static SERVED: Schema = Schema::of("Whether the etcd answered when the workflow began.", Shape::Boolean);
-static OLD_VOLUMES: Schema =
-    Schema::string("Name of the set of volumes of the old etcd, which is kept until the new one has proved equal.");
+static OLD_VOLUMES: Schema = Schema::string(
+    "Name of the set of volumes of the old etcd, which is kept until the new one has proved equal.",
+);
 pub(crate) static BEFORE: Schema = Schema {
     name: Some("cloud.gardener.migration.v1alpha1.WorkflowBefore"),
     description: "What was there before, and is put back when the workflow fails.",
@@ -198,7 +202,9 @@ pub(crate) fn check_status(object: &Node, schema: &'static Schema) -> Vec<FieldE
 fn check_records(status: &Node, errors: &mut Vec<FieldError>) {
     check_least(status, "status", "planVersion", 1, errors);
     check_least(status, "status", "apiDownSeconds", 0, errors);
-    for (object, field) in [("proof", "keys"), ("proof", "revision"), ("before", "apiGeneration"), ("before", "apiReplicas")] {
+    for (object, field) in
+        [("proof", "keys"), ("proof", "revision"), ("before", "apiGeneration"), ("before", "apiReplicas")]
+    {
         if let Some(node) = status.member(object) {
             check_least(node, &format!("status.{object}"), field, 0, errors);
         }

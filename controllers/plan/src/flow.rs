@@ -280,7 +280,8 @@ impl<F: Flow> Pass<'_, F> {
         }
         let started = self.before.steps.get(row.step).and_then(|record| record.started).unwrap_or(self.now);
         if self.now.since(started) > self.limit(row) {
-            let message = format!("not reached in {} minutes: {}", self.limit(row).as_secs() / 60, why.message);
+            let message =
+                format!("not reached in {} minutes: {}", self.limit(row).as_secs() / 60, why.message);
             return self.fail(row, &Why::new(why.reason, message));
         }
         self.effects = (row.effects)(&Scene { world: self.world, notes: &self.next.notes });

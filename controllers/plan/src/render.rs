@@ -46,8 +46,13 @@ pub fn etcd_workflows() -> String {
 fn table(text: &mut String, rows: &[Row<EtcdFlow>]) {
     text.push_str("| step | what is done and waited for | counts | waits | otherwise | what a person can do |\n|---|---|---|---|---|---|\n");
     for row in rows {
-        let (proof, patience, otherwise) = (proof(row.proof), patience(row.patience), otherwise(row.otherwise));
-        let _ = writeln!(text, "| `{}` | {} | {proof} | {patience} | {otherwise} | {} |", row.step, row.does, row.advice);
+        let (proof, patience, otherwise) =
+            (proof(row.proof), patience(row.patience), otherwise(row.otherwise));
+        let _ = writeln!(
+            text,
+            "| `{}` | {} | {proof} | {patience} | {otherwise} | {} |",
+            row.step, row.does, row.advice
+        );
     }
 }
 

@@ -117,9 +117,7 @@ fn conditions(ledger: &Ledger<Notes>) -> Value {
     let Some(started) = ledger.started else { return Value::Null };
     let since = ledger.completed.filter(|_| ledger.phase.is_end()).unwrap_or(started).to_rfc3339();
     let reason = if ledger.reason.is_empty() { "Unknown" } else { &ledger.reason };
-    let condition = |kind: &str, status: &str| {
-        json!({"type": kind, "status": status, "reason": reason, "message": ledger.message, "lastTransitionTime": since})
-    };
+    let condition = |kind: &str, status: &str| json!({"type": kind, "status": status, "reason": reason, "message": ledger.message, "lastTransitionTime": since});
     let (progressing, succeeded) = match ledger.phase {
         Phase::Succeeded => ("False", "True"),
         Phase::RolledBack | Phase::Failed | Phase::Cancelled => ("False", "False"),
@@ -172,7 +170,8 @@ fn notes_from(status: &Value, at: &At) -> Result<Notes, Error> {
     let empty = Value::Null;
     let before = At(status.get("before").unwrap_or(&empty), "before.");
     let volumes = before.text("volumes")?.map(VolumeSet);
-    let settings = before.0.get("etcdSettings").map(|s| settings_from(&At(s, "before.etcdSettings."))).transpose()?;
+    let settings =
+        before.0.get("etcdSettings").map(|s| settings_from(&At(s, "before.etcdSettings."))).transpose()?;
     Ok(Notes {
         locked: before.flag("locked"),
         served: before.flag("served"),
@@ -182,7 +181,11 @@ fn notes_from(status: &Value, at: &At) -> Result<Notes, Error> {
         api_generation: before.number("apiGeneration")?,
         old: volumes.zip(settings),
         new: at.text("newVolumes")?.map(VolumeSet),
-        old_settings: before.0.get("settings").map(|s| settings_from(&At(s, "before.settings."))).transpose()?,
+        old_settings: before
+            .0
+            .get("settings")
+            .map(|s| settings_from(&At(s, "before.settings.")))
+            .transpose()?,
     })
 }
 

@@ -105,7 +105,14 @@ mod tests {
             assert_eq!(Time(seconds).to_rfc3339(), text);
             assert_eq!(Time::parse(text), Some(Time(seconds)));
         }
-        for bad in ["", "2026-05-01", "2026-04-31T00:00:00Z", "2026-05-01T06:30:00+02:00", "2026-05-01T06:30:00.5Z", "ä"] {
+        for bad in [
+            "",
+            "2026-05-01",
+            "2026-04-31T00:00:00Z",
+            "2026-05-01T06:30:00+02:00",
+            "2026-05-01T06:30:00.5Z",
+            "ä",
+        ] {
             assert_eq!(Time::parse(bad), None, "{bad}");
         }
         // A Friday.

@@ -6,9 +6,7 @@
 use super::{
     EtcdFlow, Notes,
     effect::Effect,
-    rows::{
-        Scene, api_is_up, give_lock_back, is_locked, is_unlocked, nothing, take_lock,
-    },
+    rows::{Scene, api_is_up, give_lock_back, is_locked, is_unlocked, nothing, take_lock},
     world::World,
 };
 use crate::{

@@ -10,8 +10,8 @@ use super::{
     effect::Effect,
     retention::{Retention, expendable},
     rows::{
-        give_lock_back, is_backed_up, is_locked, is_unlocked, is_verified, is_well, name_backup, no_effects, note_lock,
-        note_proof, note_service, nothing, take_backup, take_lock, verify_backup,
+        give_lock_back, is_backed_up, is_locked, is_unlocked, is_verified, is_well, name_backup, no_effects,
+        note_lock, note_proof, note_service, nothing, take_backup, take_lock, verify_backup,
     },
     schedule::Schedule,
     world::{Backup, Cluster, Lock, World},

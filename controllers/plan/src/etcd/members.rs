@@ -123,7 +123,12 @@ pub const CAUGHT_UP: u8 = 90;
 #[must_use]
 pub fn decide(cluster: &Cluster, desired: &Desired, now: Time) -> Move {
     let view = View { cluster, desired, now };
-    view.refusal().or_else(|| view.unrest()).or_else(|| view.learner()).or_else(|| view.grow()).or_else(|| view.shrink()).unwrap_or(Move::Done)
+    view.refusal()
+        .or_else(|| view.unrest())
+        .or_else(|| view.learner())
+        .or_else(|| view.grow())
+        .or_else(|| view.shrink())
+        .unwrap_or(Move::Done)
 }
 
 /// How many of so many voters are a quorum.
@@ -178,12 +183,18 @@ impl View<'_> {
         if desired.destination == 0 && desired.source == desired.source_before {
             let (left, foreign) = (self.count(Side::Source), self.count(Side::Destination));
             if foreign > 0 && left < desired.source_before {
-                let message = format!("{left} of {} source members are left; the only way is forward", desired.source_before);
+                let message = format!(
+                    "{left} of {} source members are left; the only way is forward",
+                    desired.source_before
+                );
                 return Some(Move::refuse("SourceMembersRemoved", message));
             }
         }
         if all.is_multiple_of(2) {
-            return Some(Move::refuse("EvenNumber", format!("{all} members bear no more failures than {}", all - 1)));
+            return Some(Move::refuse(
+                "EvenNumber",
+                format!("{all} members bear no more failures than {}", all - 1),
+            ));
         }
         if desired.source > 0 && desired.destination > 0 {
             return Some(Move::refuse("TwoSites", "members stay on two sites only on their way"));
@@ -217,15 +228,22 @@ impl View<'_> {
         }
         let Role::Learner { matched } = learner.role else { return None };
         if !learner.started || !learner.healthy {
-            return Some(Move::wait("LearnerNotStarted", format!("member {:x} does not answer yet", learner.id.0)));
+            return Some(Move::wait(
+                "LearnerNotStarted",
+                format!("member {:x} does not answer yet", learner.id.0),
+            ));
         }
         if matched < CAUGHT_UP {
-            return Some(Move::wait("LearnerBehind", format!("member {:x} has {matched} % of the log", learner.id.0)));
+            return Some(Move::wait(
+                "LearnerBehind",
+                format!("member {:x} has {matched} % of the log", learner.id.0),
+            ));
         }
         if let Some(wait) = self.unsteady_voter() {
             return Some(wait);
         }
-        let ties = self.count(Side::Source) == self.count(Side::Destination) + 1 && learner.side == Side::Destination;
+        let ties = self.count(Side::Source) == self.count(Side::Destination) + 1
+            && learner.side == Side::Destination;
         if self.moves() && ties && self.count(Side::Destination) + 1 == self.desired.destination {
             return Some(self.tie(learner));
         }
@@ -240,14 +258,21 @@ impl View<'_> {
     /// The promotion after which both sites have the same number of voters.
     fn tie(&self, learner: &Member) -> Move {
         if !self.desired.release_source {
-            return Move::wait("SourceNotReleased", "the last member joins when clients reach the destination");
+            return Move::wait(
+                "SourceNotReleased",
+                "the last member joins when clients reach the destination",
+            );
         }
-        self.lead_from_kept().unwrap_or(Move::Change(Change::Promote(learner.id)))
+        // The first voter of all at the destination cannot be preceded by a leader there.
+        let heirless = self.count(Side::Destination) == 0;
+        let first = if heirless { None } else { self.lead_from_kept() };
+        first.unwrap_or(Move::Change(Change::Promote(learner.id)))
     }
 
     fn unsteady_voter(&self) -> Option<Move> {
         let unsteady = self.voters().find(|member| !self.is_steady(member))?;
-        let message = format!("voter {:x} is not connected for {} seconds yet", unsteady.id.0, SETTLED.as_secs());
+        let message =
+            format!("voter {:x} is not connected for {} seconds yet", unsteady.id.0, SETTLED.as_secs());
         Some(Move::wait("VoterUnsteady", message))
     }
 
@@ -261,9 +286,14 @@ impl View<'_> {
     fn shrink(&self) -> Option<Move> {
         let side = [Side::Destination, Side::Source].into_iter().find(|side| self.is_surplus(*side))?;
         if self.moves() && !self.desired.release_source {
-            return Some(Move::wait("SourceNotReleased", "source members go when clients reach the destination"));
+            return Some(Move::wait(
+                "SourceNotReleased",
+                "source members go when clients reach the destination",
+            ));
         }
-        if let Some(step) = self.lead_from_kept() {
+        // A leader elected at the source while the sites are even goes after the first removal: nothing may come between.
+        let even = self.count(Side::Source) == self.count(Side::Destination);
+        if let Some(step) = self.lead_from_kept().filter(|_| !even || self.count(side) == 1) {
             return Some(step);
         }
         // One that is down first: that only helps. Never the leader.
@@ -275,7 +305,9 @@ impl View<'_> {
         let steady = kept.iter().filter(|member| self.is_steady(member)).count();
         let (after, needed) = (kept.len(), quorum(kept.len()));
         if steady < needed {
-            let message = format!("{steady} of the {after} voters that would be left are well, and {needed} are needed");
+            let message = format!(
+                "{steady} of the {after} voters that would be left are well, and {needed} are needed"
+            );
             return Some(Move::wait("QuorumAtRisk", message));
         }
         Some(Move::Change(Change::Remove(leaving.id)))
@@ -289,7 +321,8 @@ impl View<'_> {
         if stays(leader) {
             return None;
         }
-        let heir = self.voters().filter(|member| stays(member) && self.is_steady(member)).min_by_key(|m| m.id);
+        let heir =
+            self.voters().filter(|member| stays(member) && self.is_steady(member)).min_by_key(|m| m.id);
         Some(heir.map_or_else(
             || Move::wait("NoHeir", "no voter that stays is well enough to lead"),
             |heir| Move::Change(Change::MoveLeader(heir.id)),

@@ -4,10 +4,11 @@ use super::{
     EtcdFlow, Notes, PLAN_VERSION, back,
     effect::Effect,
     rows::{
-        Scene, are_old_volumes_gone, delete_etcd, give_lock_back, is_api_down, is_api_up, is_backed_up, is_equal,
-        is_etcd_deleted, is_locked, is_restored, is_unlocked, is_verified_and_final, is_well, name_backup, name_volumes,
-        no_effects, note_api, note_generation, note_lock, note_old, note_proof, note_service, nothing, release_old_volumes,
-        restore_etcd, start_api, stop_api, take_backup, take_lock, verify_backup,
+        Scene, are_old_volumes_gone, delete_etcd, give_lock_back, is_api_down, is_api_up, is_backed_up,
+        is_equal, is_etcd_deleted, is_locked, is_restored, is_unlocked, is_verified_and_final, is_well,
+        name_backup, name_volumes, no_effects, note_api, note_generation, note_lock, note_old, note_proof,
+        note_service, nothing, release_old_volumes, restore_etcd, start_api, stop_api, take_backup,
+        take_lock, verify_backup,
     },
     world::{Settings, World},
 };

@@ -1,8 +1,9 @@
 //! Who may serve, by the owner's DNS record (GEP-7, bad case): what the agent of an etcd does after each look at the record.
 //!
 //! **The rule** is that of a lease. Whoever has read its own id in the record may serve until the next look is due, and a little
-//! longer; whoever has learnt nothing for that long stops, whatever the cause: no answer, a broken context, a slow resolver. The
-//! other side need not know why; it waits [`Timing::wait`] after it has changed the record, and then nobody else serves.
+//! longer; whoever has learnt nothing for that long stops, whatever the cause: no answer, a broken context, a slow resolver, an
+//! agent that hangs. So the end of the lease is part of the verdict, and is armed as a deadline of the etcd process. The other side
+//! need not know why; it waits [`Timing::wait`] after it has changed the record, and then nobody else serves.
 //!
 //! A record that names somebody else, or nobody, ends the ownership: etcd is stopped *first*, so that a store out of reach cannot
 //! keep it alive, and then a final snapshot is taken, once. Not knowing is no such end: no snapshot is taken, and when the own id
@@ -65,16 +66,22 @@ pub struct Facts {
 /// What to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Go on.
-    Serve,
+    /// Go on, and end etcd by itself at `until` unless something newer is decided before.
+    Serve {
+        /// The end of the lease.
+        until: Time,
+    },
     /// End etcd now, before anything else; look again at once.
     StopEtcd(Why),
     /// Start etcd for the snapshot only, take it, and end etcd.
     TakeFinalSnapshot(Why),
     /// Do not start etcd.
     StayDown(Why),
-    /// Start etcd and serve.
-    Resume,
+    /// Start etcd and serve, and end it by itself at `until` unless something newer is decided before.
+    Resume {
+        /// The end of the lease.
+        until: Time,
+    },
 }
 
 /// Durations by which both sides go. They are the same on both sides.
@@ -130,18 +137,21 @@ impl Timing {
 #[must_use]
 pub fn decide(facts: &Facts, timing: &Timing, now: Time) -> (Verdict, Seen) {
     let seen = remember(facts);
-    let confirmed = seen.confirmed.is_some_and(|begun| now.since(begun) < timing.lease());
+    let until = seen.confirmed.map_or(Time(0), |begun| begun.after(timing.lease()));
+    let confirmed = now < until;
     let verdict = match (seen.lost.is_some(), confirmed, facts.etcd) {
         (true, _, Etcd::Serves) => Verdict::StopEtcd(lost("the record names another owner")),
         (true, ..) if facts.final_snapshot => Verdict::StayDown(lost("the record names another owner")),
         (true, ..) => Verdict::TakeFinalSnapshot(lost("the record names another owner")),
-        (false, true, Etcd::Serves) => Verdict::Serve,
+        (false, true, Etcd::Serves) => Verdict::Serve { until },
         (false, true, _) if facts.final_snapshot => Verdict::StayDown(Why::new(
             "FinalSnapshotTaken",
             "another etcd may have gone on from the final snapshot; restore from the newest backup of the last owner",
         )),
-        (false, true, Etcd::Private) => Verdict::StopEtcd(Why::new("NotForClients", "it runs for a snapshot only")),
-        (false, true, Etcd::Stopped) => Verdict::Resume,
+        (false, true, Etcd::Private) => {
+            Verdict::StopEtcd(Why::new("NotForClients", "it runs for a snapshot only"))
+        }
+        (false, true, Etcd::Stopped) => Verdict::Resume { until },
         (false, false, Etcd::Serves | Etcd::Private) => Verdict::StopEtcd(unknown(facts)),
         (false, false, Etcd::Stopped) => Verdict::StayDown(unknown(facts)),
     };

@@ -3,9 +3,10 @@
 use super::{
     EtcdFlow, Notes, PLAN_VERSION, back,
     rows::{
-        Scene, are_old_volumes_gone, delete_etcd, give_lock_back, is_api_down, is_api_up, is_equal, is_etcd_deleted,
-        is_locked, is_restored, is_unlocked, is_verified, name_volumes, no_effects, note_api, note_generation, note_lock,
-        note_old, note_proof, nothing, release_old_volumes, restore_etcd, start_api, stop_api, take_lock, verify_backup,
+        Scene, are_old_volumes_gone, delete_etcd, give_lock_back, is_api_down, is_api_up, is_equal,
+        is_etcd_deleted, is_locked, is_restored, is_unlocked, is_verified, name_volumes, no_effects,
+        note_api, note_generation, note_lock, note_old, note_proof, nothing, release_old_volumes,
+        restore_etcd, start_api, stop_api, take_lock, verify_backup,
     },
     world::World,
 };
@@ -150,7 +151,9 @@ static FORWARD: &[Row<EtcdFlow>] = &[
 fn is_found(scene: &Scene) -> Check {
     let world = scene.world;
     match &world.request.source {
-        Some(name) if world.backups.contains_key(name) => Check::Met(format!("backup {name} is in the store")),
+        Some(name) if world.backups.contains_key(name) => {
+            Check::Met(format!("backup {name} is in the store"))
+        }
         Some(name) => Check::waiting("BackupNotFound", format!("backup {name} is not in the store")),
         None => Check::waiting("BackupNotFound", "the store has no backup"),
     }

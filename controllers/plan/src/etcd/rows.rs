@@ -27,11 +27,14 @@ fn forward(world: &World) -> String {
 pub(super) fn is_locked(scene: &Scene) -> Check {
     let world = scene.world;
     match &world.lock {
-        Lock::Other(name) => {
-            Check::waiting("AnotherWorkflow", format!("{name} works on this etcd, and this one begins when that is over"))
-        }
+        Lock::Other(name) => Check::waiting(
+            "AnotherWorkflow",
+            format!("{name} works on this etcd, and this one begins when that is over"),
+        ),
         Lock::Free => Check::waiting("TakingLock", "the lock is free and is being taken"),
-        Lock::Ours if !world.request.finalizer => Check::waiting("SettingFinalizer", "the finalizer is being set"),
+        Lock::Ours if !world.request.finalizer => {
+            Check::waiting("SettingFinalizer", "the finalizer is being set")
+        }
         Lock::Ours => Check::Met("status.currentWorkflow is this workflow".to_owned()),
     }
 }
@@ -72,7 +75,10 @@ pub(super) fn is_well(scene: &Scene) -> Check {
         return Check::waiting("NoEtcd", "there is no StatefulSet of members");
     };
     match &world.serving {
-        None => Check::waiting("EtcdUnwell", format!("{} of {} members are ready, no quorum answers", world.ready, etcd.settings.replicas)),
+        None => Check::waiting(
+            "EtcdUnwell",
+            format!("{} of {} members are ready, no quorum answers", world.ready, etcd.settings.replicas),
+        ),
         Some(digest) => Check::Met(format!("a quorum answers at revision {}", digest.revision.0)),
     }
 }
@@ -94,9 +100,10 @@ pub(super) fn is_backed_up(scene: &Scene) -> Check {
     match scene.world.backups.get(name).map(|backup| &backup.taking) {
         None => Check::waiting("BackupNotBegun", format!("backup {name} is not begun")),
         Some(Taking::Running) => Check::waiting("BackupRuns", format!("backup {name} is being taken")),
-        Some(Taking::Failed(times, why)) if *times < BACKUP_ATTEMPTS => {
-            Check::waiting("BackupRetried", format!("backup {name} failed {times} times and is tried again: {why}"))
-        }
+        Some(Taking::Failed(times, why)) if *times < BACKUP_ATTEMPTS => Check::waiting(
+            "BackupRetried",
+            format!("backup {name} failed {times} times and is tried again: {why}"),
+        ),
         Some(Taking::Failed(times, why)) => {
             Check::blocked("BackupFailed", format!("backup {name} failed {times} times: {why}"))
         }
@@ -115,8 +122,12 @@ pub(super) fn is_verified(scene: &Scene) -> Check {
         return Check::blocked("BackupMissing", "the backup is not in the store");
     };
     match &backup.verifying {
-        Verifying::Open => Check::waiting("BackupVerified", format!("backup {name} is read and restored elsewhere")),
-        Verifying::Corrupt(why) => Check::blocked("BackupCorrupt", format!("backup {name} cannot be restored: {why}")),
+        Verifying::Open => {
+            Check::waiting("BackupVerified", format!("backup {name} is read and restored elsewhere"))
+        }
+        Verifying::Corrupt(why) => {
+            Check::blocked("BackupCorrupt", format!("backup {name} cannot be restored: {why}"))
+        }
         Verifying::Sound(digest) => {
             Check::Met(format!("backup {name} holds {} keys at revision {}", digest.keys, digest.revision.0))
         }
@@ -128,12 +139,15 @@ pub(super) fn is_verified_and_final(scene: &Scene) -> Check {
     let check = is_verified(scene);
     let sound = scene.notes.backup.as_ref().and_then(|name| sound(scene.world, name));
     match (check, sound, &scene.world.serving) {
-        (Check::Met(_), Some(_), None) => Check::waiting("EtcdUnwell", "no quorum answers, so the backup cannot be compared"),
+        (Check::Met(_), Some(_), None) => {
+            Check::waiting("EtcdUnwell", "no quorum answers, so the backup cannot be compared")
+        }
         (Check::Met(evidence), Some(backup), Some(etcd)) => {
             if etcd.continues(backup) {
                 Check::Met(format!("{evidence}, as the etcd does"))
             } else {
-                let message = format!("the etcd at revision {} holds other keys than its backup", etcd.revision.0);
+                let message =
+                    format!("the etcd at revision {} holds other keys than its backup", etcd.revision.0);
                 Check::blocked("BackupStale", message)
             }
         }
@@ -216,9 +230,10 @@ pub(super) fn is_etcd_deleted(scene: &Scene) -> Check {
     let world = scene.world;
     let pods: u32 = world.pods.values().sum();
     match &world.etcd {
-        Some(etcd) if !world.volumes.contains(&etcd.volumes) => {
-            Check::blocked("VolumesMissing", format!("volumes {} do not all exist, so they could not be kept", etcd.volumes))
-        }
+        Some(etcd) if !world.volumes.contains(&etcd.volumes) => Check::blocked(
+            "VolumesMissing",
+            format!("volumes {} do not all exist, so they could not be kept", etcd.volumes),
+        ),
         Some(_) => Check::waiting("EtcdEnding", "the StatefulSet is being deleted; its volumes stay"),
         None if pods > 0 => Check::waiting("MembersEnding", format!("{pods} members are left")),
         None => Check::Met("no member is left".to_owned()),
@@ -242,9 +257,10 @@ pub(super) fn is_restored(scene: &Scene) -> Check {
     };
     match &world.etcd {
         None => Check::waiting("EtcdNotCreated", "the StatefulSet is being created"),
-        Some(etcd) if etcd.volumes != *new => {
-            Check::blocked("OtherEtcd", format!("a StatefulSet on volumes {} was made by somebody else", etcd.volumes))
-        }
+        Some(etcd) if etcd.volumes != *new => Check::blocked(
+            "OtherEtcd",
+            format!("a StatefulSet on volumes {} was made by somebody else", etcd.volumes),
+        ),
         Some(etcd) if world.ready < etcd.settings.replicas || world.serving.is_none() => {
             let (ready, all) = (world.ready, etcd.settings.replicas);
             Check::waiting("EtcdRestoring", format!("{ready} of {all} members are ready"))
@@ -272,7 +288,10 @@ pub(super) fn is_equal(scene: &Scene) -> Check {
         }
         (Some(etcd), Some(backup)) => Check::blocked(
             "NotEqual",
-            format!("the new etcd holds {} keys and the backup {}, or their content differs", etcd.keys, backup.keys),
+            format!(
+                "the new etcd holds {} keys and the backup {}, or their content differs",
+                etcd.keys, backup.keys
+            ),
         ),
     }
 }

@@ -59,7 +59,8 @@ impl Schedule {
                 continue;
             }
             let from = if day == today { first % DAY / 60 } else { 0 };
-            let fits = |minute: &u64| self.hours & bit(minute / 60) != 0 && self.minutes & bit(minute % 60) != 0;
+            let fits =
+                |minute: &u64| self.hours & bit(minute / 60) != 0 && self.minutes & bit(minute % 60) != 0;
             if let Some(minute) = (from..1440).find(fits) {
                 return Some(Time(day * DAY + minute * 60));
             }
@@ -138,12 +139,44 @@ mod tests {
     #[test]
     fn schedules_are_those_that_the_api_accepts() {
         for text in [
-            "0 * * * *", "*/15 0-6,22 1 jan-mar MON", "@daily", "@yearly", "@annually", "@monthly", "@weekly", "@midnight",
-            "@hourly", "5/10 ? * * 0", "0  3 * *  sun", "", "@never", "@every 1h", "* * * *", "* * * * * *", "60 * * * *",
-            "* 24 * * *", "* * 0 * *", "* * * 13 *", "* * * * 7", "5-1 * * * *", "*/0 * * * *", "*/60 * * * *", "a * * * *",
-            "1,,2 * * * *", "- * * * *", "/ * * * *", "TZ=UTC 0 * * * *", "*-5 * * * *", "? ? ? ? ?", "1-2/3,4 * * * *",
+            "0 * * * *",
+            "*/15 0-6,22 1 jan-mar MON",
+            "@daily",
+            "@yearly",
+            "@annually",
+            "@monthly",
+            "@weekly",
+            "@midnight",
+            "@hourly",
+            "5/10 ? * * 0",
+            "0  3 * *  sun",
+            "",
+            "@never",
+            "@every 1h",
+            "* * * *",
+            "* * * * * *",
+            "60 * * * *",
+            "* 24 * * *",
+            "* * 0 * *",
+            "* * * 13 *",
+            "* * * * 7",
+            "5-1 * * * *",
+            "*/0 * * * *",
+            "*/60 * * * *",
+            "a * * * *",
+            "1,,2 * * * *",
+            "- * * * *",
+            "/ * * * *",
+            "TZ=UTC 0 * * * *",
+            "*-5 * * * *",
+            "? ? ? ? ?",
+            "1-2/3,4 * * * *",
         ] {
-            assert_eq!(Schedule::parse(text).is_some(), repot_api::formats::schedule(text).is_ok(), "{text:?}");
+            assert_eq!(
+                Schedule::parse(text).is_some(),
+                repot_api::formats::schedule(text).is_ok(),
+                "{text:?}"
+            );
         }
     }
 }

@@ -25,17 +25,24 @@ pub(super) fn decision(sim: &Sim, world: &World, decision: &Decision<EtcdFlow>) 
     let is_recorded = ledger.phase.is_end()
         || ledger.steps.iter().any(|(step, record)| record.state == State::Running && is_of_phase(sim, step));
     hold(effects.is_empty() || is_recorded, "acts without a recorded decision")?;
-    hold(effects.is_empty() || sim.build.records_first || decision.records.is_none(), "acts before it has recorded")?;
+    hold(
+        effects.is_empty() || sim.build.records_first || decision.records.is_none(),
+        "acts before it has recorded",
+    )?;
     for effect in effects {
         one(sim, world, effect)?;
     }
     let waits = decision.records.as_ref().unwrap_or(ledger);
-    let explained = waits.steps.values().all(|r| r.state != State::Running || (!r.reason.is_empty() && !r.message.is_empty()));
+    let explained = waits
+        .steps
+        .values()
+        .all(|r| r.state != State::Running || (!r.reason.is_empty() && !r.message.is_empty()));
     hold(explained, "waits without a reason")
 }
 
 fn is_of_phase(sim: &Sim, step: &str) -> bool {
-    let rows = if sim.ledger.phase == Phase::RollingBack { sim.build.plan.back } else { sim.build.plan.forward };
+    let rows =
+        if sim.ledger.phase == Phase::RollingBack { sim.build.plan.back } else { sim.build.plan.forward };
     rows.iter().any(|row| row.step == step)
 }
 
@@ -49,16 +56,28 @@ fn one(sim: &Sim, world: &World, effect: &Effect) -> Result<(), String> {
             hold(truth.serving() != Some(volumes), "deletes the volumes that serve")?;
             hold(copies(truth).any(|copy| copy != Copy::Volumes(volumes)), "deletes the last good copy")?;
             let old_goes = *volumes == old_set();
-            let new_serves = truth.serving().is_some_and(|set| *set != old_set() && truth.volumes[set].writes == truth.must);
+            let new_serves = truth
+                .serving()
+                .is_some_and(|set| *set != old_set() && truth.volumes[set].writes == truth.must);
             hold(!old_goes || new_serves, "deletes the old volumes before the new ones serve")
         }
         Effect::EnsureNoEtcd { volumes } if *volumes == old_set() => {
             hold(truth.api.pods == 0 || truth.trouble.intruder, "deletes an etcd in use")?;
-            let proof = sim.ledger.notes.backup.as_ref().and_then(|name| truth.store.get(name)).and_then(|s| s.data.as_ref());
-            let sound = proof.is_some_and(|data| sim.build.kind == Kind::Restore || data.writes == truth.must || truth.trouble.intruder);
+            let proof = sim
+                .ledger
+                .notes
+                .backup
+                .as_ref()
+                .and_then(|name| truth.store.get(name))
+                .and_then(|s| s.data.as_ref());
+            let sound = proof.is_some_and(|data| {
+                sim.build.kind == Kind::Restore || data.writes == truth.must || truth.trouble.intruder
+            });
             hold(sound, "deletes an etcd without a backup of all of it")
         }
-        Effect::EnsureEtcd { volumes, .. } => hold(world.pods_beside(volumes) == 0, "starts an etcd beside another"),
+        Effect::EnsureEtcd { volumes, .. } => {
+            hold(world.pods_beside(volumes) == 0, "starts an etcd beside another")
+        }
         _ => Ok(()),
     }
 }
@@ -71,9 +90,11 @@ enum Copy<'a> {
 
 /// Where everything is that was acknowledged.
 fn copies(truth: &Truth) -> impl Iterator<Item = Copy<'_>> {
-    let volumes = truth.volumes.iter().filter(|(_, data)| data.writes == truth.must).map(|(set, _)| Copy::Volumes(set));
+    let volumes =
+        truth.volumes.iter().filter(|(_, data)| data.writes == truth.must).map(|(set, _)| Copy::Volumes(set));
     let whole = |data: &super::cluster::Data| data.writes == truth.must;
-    volumes.chain(truth.store.values().filter(move |s| s.data.as_ref().is_some_and(whole)).map(|_| Copy::Backup))
+    volumes
+        .chain(truth.store.values().filter(move |s| s.data.as_ref().is_some_and(whole)).map(|_| Copy::Backup))
 }
 
 /// In every world, at every time.
@@ -81,7 +102,9 @@ pub(super) fn always(sim: &mut Sim) -> Result<(), String> {
     // A restore gives up what came after its backup, deliberately and from one moment on.
     if sim.build.kind == Kind::Restore && sim.ledger.is_begun("ApiUp") && !sim.ledger.phase.is_end() {
         let new = sim.ledger.notes.new.as_ref().and_then(|set| sim.truth.volumes.get(set));
-        if let Some(data) = new.filter(|_| sim.ledger.state("ApiUp") == State::Running && sim.truth.api.pods == 0) {
+        if let Some(data) =
+            new.filter(|_| sim.ledger.state("ApiUp") == State::Running && sim.truth.api.pods == 0)
+        {
             let backup = sim.truth.store.get("from").and_then(|store| store.data.as_ref());
             hold(backup.is_some_and(|backup| backup.writes == data.writes), "restored something else")?;
             sim.truth.must.clone_from(&data.writes);
@@ -126,7 +149,10 @@ fn is_moved(sim: &Sim) -> Result<(), String> {
     let Some(sts) = &truth.sts else { return Err("succeeded without an etcd".into()) };
     hold(Some(&sts.deployed.volumes) == notes.new.as_ref(), "succeeded on the old volumes")?;
     let class = if sim.build.kind == Kind::Migration { "fast" } else { "slow" };
-    hold(sts.deployed.settings.storage_class == class && truth.settings == sts.deployed.settings, "has other settings")?;
+    hold(
+        sts.deployed.settings.storage_class == class && truth.settings == sts.deployed.settings,
+        "has other settings",
+    )?;
     hold(truth.api.wanted == REPLICAS, "left API servers stopped")?;
     hold(truth.volumes[&sts.deployed.volumes].writes == truth.must, "succeeded without all data")?;
     let skipped = sim.ledger.state("OldVolumesReleased") == State::Skipped;
@@ -135,7 +161,10 @@ fn is_moved(sim: &Sim) -> Result<(), String> {
 
 fn is_as_before(truth: &Truth) -> Result<(), String> {
     let Some(sts) = &truth.sts else { return Err("went back to no etcd".into()) };
-    hold(sts.deployed.volumes == old_set() && sts.deployed.settings == old_settings(), "went back to another etcd")?;
+    hold(
+        sts.deployed.volumes == old_set() && sts.deployed.settings == old_settings(),
+        "went back to another etcd",
+    )?;
     hold(truth.settings == old_settings(), "left the new settings")?;
     hold(truth.api.wanted == REPLICAS, "went back without API servers")?;
     hold(truth.volumes[&old_set()].writes == truth.must, "went back without all data")

@@ -8,8 +8,8 @@ use crate::{
         Notes,
         effect::Effect,
         world::{
-            Api, Backup, Cluster, Deployed, Digest, Lock, Request, Revision, Settings, Taking, Verifying, VolumeSet, Wanted,
-            World,
+            Api, Backup, Cluster, Deployed, Digest, Lock, Request, Revision, Settings, Taking, Verifying,
+            VolumeSet, Wanted, World,
         },
     },
     ledger::Ledger,
@@ -29,7 +29,8 @@ pub(super) struct Data {
 
 impl Data {
     fn digest(&self) -> Digest {
-        let hash = self.writes.iter().fold(7_u64, |hash, w| hash.wrapping_mul(31).wrapping_add(u64::from(*w)));
+        let hash =
+            self.writes.iter().fold(7_u64, |hash, w| hash.wrapping_mul(31).wrapping_add(u64::from(*w)));
         let keys = self.writes.len();
         Digest {
             revision: Revision(i64::try_from(keys).expect("few") + i64::from(self.ended)),
@@ -145,7 +146,13 @@ impl Truth {
             rng,
             now: 1_000_000,
             versions: 10,
-            api: Api { wanted: REPLICAS, pods: REPLICAS, ready: REPLICAS, generation: 4, fence: String::new() },
+            api: Api {
+                wanted: REPLICAS,
+                pods: REPLICAS,
+                ready: REPLICAS,
+                generation: 4,
+                fence: String::new(),
+            },
             api_version: 1,
             api_change_at: 0,
             api_ready_at: 0,
@@ -204,7 +211,9 @@ impl Truth {
 
     fn has_quorum(&self, set: &VolumeSet) -> bool {
         let lost = self.trouble.quorum_lost.is_some_and(|(from, to)| (from..to).contains(&self.now));
-        let dead = self.trouble.old_never_up && *set == old_set() && self.sts.as_ref().is_some_and(|sts| !sts.deployed.fence.is_empty());
+        let dead = self.trouble.old_never_up
+            && *set == old_set()
+            && self.sts.as_ref().is_some_and(|sts| !sts.deployed.fence.is_empty());
         let up = self.pods.get(set).is_some_and(|pods| pods.ready_at <= self.now);
         up && !lost && !dead && self.volumes.contains_key(set)
     }
@@ -299,7 +308,8 @@ impl Truth {
         if self.api.wanted != replicas {
             self.api.generation += 1;
             self.api.wanted = replicas;
-            self.api_change_at = self.now + if replicas == 0 { self.trouble.api_lingers } else { 0 };
+            let ending = self.rng.within(1, 60) + self.trouble.api_lingers;
+            self.api_change_at = self.now + if replicas == 0 { ending } else { 0 };
             self.api_ready_at = self.now + self.rng.within(5, 60);
         }
         fence.clone_into(&mut self.api.fence);
@@ -429,7 +439,8 @@ impl Truth {
             }
             if store.verified_at.is_some_and(|at| at <= now) {
                 let damaged = || Verifying::Corrupt("the hash differs".into());
-                store.verifying = store.data.as_ref().map_or_else(damaged, |data| Verifying::Sound(data.digest()));
+                store.verifying =
+                    store.data.as_ref().map_or_else(damaged, |data| Verifying::Sound(data.digest()));
             }
         }
     }
@@ -448,11 +459,12 @@ impl Truth {
             self.hosted_version = self.version();
         }
         // Between the stop of the API servers and the deletion of the etcd.
-        let open = ledger.state("ApiDown") == crate::ledger::State::Succeeded && self.sts.as_ref().is_some_and(|sts| sts.deployed.volumes == old_set());
+        let open = ledger.state("ApiDown") == crate::ledger::State::Succeeded
+            && self.sts.as_ref().is_some_and(|sts| sts.deployed.volumes == old_set());
         if self.trouble.intruder && open && ledger.phase == crate::ledger::Phase::Running {
             let replicas = match self.intruded {
-                0 => 1,
-                1 if self.rng.percent(50) => 0,
+                0 if self.rng.percent(15) => 1,
+                1 if self.rng.percent(70) => 0,
                 _ => return,
             };
             self.intruded += 1;
@@ -463,7 +475,8 @@ impl Truth {
     }
 
     fn run_clients(&mut self) {
-        let running: Vec<VolumeSet> = self.pods.iter().filter(|(set, _)| self.has_quorum(set)).map(|(set, _)| set.clone()).collect();
+        let running: Vec<VolumeSet> =
+            self.pods.iter().filter(|(set, _)| self.has_quorum(set)).map(|(set, _)| set.clone()).collect();
         if running.len() > 1 {
             self.broken.get_or_insert("two etcds could be written");
         }

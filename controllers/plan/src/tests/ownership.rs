@@ -1,1 +1,249 @@
-//! To come.
+//! Two sides, one record, and caches, resolvers and clocks in between: never do both serve.
+
+use std::time::Duration;
+
+use super::rng::Rng;
+use crate::{
+    etcd::ownership::{Answer, Etcd, Facts, Seen, Timing, Verdict, decide},
+    time::Time,
+};
+
+const OURS: &str = "seed-a";
+const THEIRS: &str = "seed-b";
+
+type Decide = fn(&Facts, &Timing, Time) -> (Verdict, Seen);
+
+const TIMING: Timing = Timing {
+    ttl: Duration::from_secs(60),
+    interval: Duration::from_secs(30),
+    timeout: Duration::from_secs(10),
+    stop: Duration::from_secs(15),
+    grace: Duration::from_secs(25),
+};
+
+fn record(values: &[&str]) -> Answer {
+    Answer::Record(values.iter().map(|value| (*value).to_owned()).collect())
+}
+
+fn mk_facts(answer: Answer, etcd: Etcd) -> Facts {
+    let seen = Seen { confirmed: Some(Time(970)), lost: None };
+    Facts { answer, begun: Time(1000), own_id: OURS.into(), seen, etcd, final_snapshot: false }
+}
+
+fn word(verdict: &Verdict) -> (&'static str, &'static str) {
+    match verdict {
+        Verdict::Serve { .. } => ("serve", ""),
+        Verdict::StopEtcd(why) => ("stop", why.reason),
+        Verdict::TakeFinalSnapshot(why) => ("snapshot", why.reason),
+        Verdict::StayDown(why) => ("down", why.reason),
+        Verdict::Resume { .. } => ("resume", ""),
+    }
+}
+
+#[test]
+fn every_answer_has_its_verdict() {
+    let other = || record(&[THEIRS]);
+    for (answer, etcd, taken, age, expected) in [
+        (record(&[OURS]), Etcd::Serves, false, 30, ("serve", "")),
+        (record(&[OURS]), Etcd::Stopped, false, 30, ("resume", "")),
+        (record(&[OURS]), Etcd::Private, false, 30, ("stop", "NotForClients")),
+        (record(&[OURS]), Etcd::Stopped, true, 30, ("down", "FinalSnapshotTaken")),
+        // A final snapshot of an earlier life does not stop an etcd that serves.
+        (record(&[OURS]), Etcd::Serves, true, 30, ("serve", "")),
+        (other(), Etcd::Serves, false, 30, ("stop", "NotOwner")),
+        (other(), Etcd::Serves, true, 30, ("stop", "NotOwner")),
+        (other(), Etcd::Stopped, false, 30, ("snapshot", "NotOwner")),
+        (other(), Etcd::Private, false, 30, ("snapshot", "NotOwner")),
+        (other(), Etcd::Stopped, true, 30, ("down", "NotOwner")),
+        (record(&[]), Etcd::Serves, false, 30, ("stop", "NotOwner")),
+        // Nothing is learnt, and what is known is young enough, or not.
+        (Answer::Unresolvable, Etcd::Serves, false, 30, ("serve", "")),
+        (Answer::Unresolvable, Etcd::Serves, false, 40, ("stop", "OwnerUnresolvable")),
+        (Answer::Unresolvable, Etcd::Stopped, false, 40, ("down", "OwnerUnresolvable")),
+        (Answer::ContextError, Etcd::Serves, false, 40, ("stop", "OwnerNotAsked")),
+        (Answer::Slow, Etcd::Serves, false, 40, ("stop", "OwnerSlow")),
+        (record(&[OURS, THEIRS]), Etcd::Serves, false, 40, ("stop", "OwnerAmbiguous")),
+        (record(&[OURS, THEIRS]), Etcd::Serves, false, 30, ("serve", "")),
+    ] {
+        let mut facts = mk_facts(answer, etcd);
+        facts.final_snapshot = taken;
+        facts.seen.confirmed = Some(Time(1000 - age));
+        let (verdict, _) = decide(&facts, &TIMING, Time(1000));
+        assert_eq!(word(&verdict), expected, "{facts:?}");
+    }
+}
+
+#[test]
+fn an_agent_that_has_never_asked_does_not_start_etcd() {
+    let mut facts = mk_facts(Answer::Unresolvable, Etcd::Stopped);
+    facts.seen = Seen::default();
+    assert_eq!(word(&decide(&facts, &TIMING, Time(1000)).0), ("down", "OwnerUnresolvable"));
+    facts.answer = record(&[OURS]);
+    assert_eq!(decide(&facts, &TIMING, Time(1000)).0, Verdict::Resume { until: Time(1040) });
+}
+
+#[test]
+fn a_look_that_was_overtaken_teaches_nothing() {
+    let mut facts = mk_facts(record(&[OURS]), Etcd::Stopped);
+    facts.seen = Seen { confirmed: None, lost: Some(Time(1001)) };
+    let (verdict, seen) = decide(&facts, &TIMING, Time(1002));
+    assert_eq!((word(&verdict), seen), (("snapshot", "NotOwner"), facts.seen));
+}
+
+#[test]
+fn timing_that_breaks_the_promise_is_refused() {
+    assert!(TIMING.check().is_ok());
+    assert_eq!(TIMING.wait(), Duration::from_secs(60 + 30 + 25));
+    let short = Timing { grace: Duration::from_secs(24), ..TIMING };
+    assert_eq!(short.check().map_err(|why| why.reason), Err("GraceTooShort"));
+    let never = Timing { interval: Duration::ZERO, ..TIMING };
+    assert_eq!(never.check().map_err(|why| why.reason), Err("NoInterval"));
+}
+
+/// A world: the record changes at one moment, and each look sees some state of the last TTL, or nothing.
+fn run(seed: u64, timing: &Timing, decide: Decide) -> Result<(), String> {
+    let mut rng = Rng::new(seed);
+    let change = rng.within(500, 1500);
+    let (deaf, trouble) = (rng.percent(30), rng.within(0, 60));
+    let (mut facts, mut etcd, mut stops_at) = (mk_facts(Answer::Slow, Etcd::Serves), Etcd::Serves, None);
+    (facts.seen.confirmed, facts.final_snapshot) = (Some(Time(0)), false);
+    let (mut begun, mut until) = (0_u64, timing.lease().as_secs());
+    let other_serves_at = change + timing.wait().as_secs();
+    while begun < 3000 {
+        let took = rng.within(0, timing.timeout.as_secs());
+        let cached = rng.within(0, timing.ttl.as_secs());
+        let current = if begun.saturating_sub(cached) < change { OURS } else { THEIRS };
+        facts.answer = match rng.within(0, 99) {
+            _ if deaf && begun > change => Answer::Unresolvable,
+            chance if chance < trouble => {
+                [Answer::Unresolvable, Answer::ContextError, Answer::Slow][(chance % 3) as usize].clone()
+            }
+            _ => record(&[current]),
+        };
+        let now = begun + took;
+        if etcd == Etcd::Serves && until <= now {
+            stops_at.get_or_insert(until + timing.stop.as_secs());
+        }
+        if etcd == Etcd::Serves && stops_at.is_some_and(|at| at > other_serves_at) {
+            return Err(format!("seed {seed}: both serve, the other one from {other_serves_at}"));
+        }
+        if stops_at.is_some_and(|at| at <= now) {
+            (etcd, stops_at) = (Etcd::Stopped, None);
+        }
+        (facts.begun, facts.etcd) = (Time(begun), etcd);
+        let (verdict, seen) = decide(&facts, timing, Time(now));
+        facts.seen = seen;
+        match verdict {
+            // It takes its time, and serves until then.
+            Verdict::StopEtcd(_) => drop(stops_at.get_or_insert(now + timing.stop.as_secs())),
+            Verdict::TakeFinalSnapshot(_) if etcd == Etcd::Serves => {
+                return Err(format!("seed {seed}: takes the final snapshot of an etcd that serves"));
+            }
+            Verdict::TakeFinalSnapshot(_) if now < change => {
+                return Err(format!("seed {seed}: ends before it has lost"));
+            }
+            Verdict::TakeFinalSnapshot(_) => facts.final_snapshot = true,
+            Verdict::Resume { .. } if facts.final_snapshot => {
+                return Err(format!("seed {seed}: serves after the final snapshot"));
+            }
+            Verdict::Resume { until: end } | Verdict::Serve { until: end } => {
+                if now >= other_serves_at {
+                    return Err(format!("seed {seed}: both serve, at {now}"));
+                }
+                (etcd, stops_at, until) = (Etcd::Serves, None, end.0);
+            }
+            Verdict::StayDown(_) => {}
+        }
+        // The next look begins an interval later; while etcd ends, at once.
+        begun = if stops_at.is_some() { now + 1 } else { (begun + timing.interval.as_secs()).max(now) };
+    }
+    if !deaf && !facts.final_snapshot {
+        return Err(format!("seed {seed}: never takes the final snapshot"));
+    }
+    Ok(())
+}
+
+fn mk_timing(rng: &mut Rng) -> Timing {
+    let mut seconds = |low, high| Duration::from_secs(rng.within(low, high));
+    let (ttl, interval, timeout, stop) = (seconds(0, 120), seconds(1, 60), seconds(1, 30), seconds(1, 30));
+    Timing { ttl, interval, timeout, stop, grace: timeout + stop }
+}
+
+#[test]
+fn never_do_both_sides_serve() {
+    for seed in 0..20_000 {
+        let timing = mk_timing(&mut Rng::new(seed)).check().expect("timing that fits");
+        run(seed, &timing, decide).unwrap_or_else(|why| panic!("{why}: {timing:?}"));
+    }
+}
+
+/// Name, the wrong planner, and what is said of it.
+const FAULTS: &[(&str, Decide, &str)] = &[
+    (
+        "goes on while nobody answers",
+        |facts, timing, now| match decide(facts, timing, now) {
+            (Verdict::StopEtcd(why), seen) if why.reason == "OwnerUnresolvable" => {
+                (Verdict::Serve { until: now.after(timing.lease()) }, seen)
+            }
+            other => other,
+        },
+        "both serve",
+    ),
+    (
+        "takes the final snapshot before it ends etcd",
+        |facts, timing, now| match decide(facts, timing, now) {
+            (Verdict::StopEtcd(why), seen) if why.reason == "NotOwner" => {
+                (Verdict::TakeFinalSnapshot(why), seen)
+            }
+            other => other,
+        },
+        "takes the final snapshot of an etcd that serves",
+    ),
+    (
+        "takes silence for a loss",
+        |facts, timing, now| match decide(facts, timing, now) {
+            (Verdict::StayDown(why), seen) if !facts.final_snapshot => {
+                (Verdict::TakeFinalSnapshot(why), seen)
+            }
+            other => other,
+        },
+        "ends before it has lost",
+    ),
+    (
+        "resumes after the final snapshot",
+        |facts, timing, now| {
+            let facts = Facts { final_snapshot: false, ..facts.clone() };
+            decide(&facts, timing, now)
+        },
+        "serves after the final snapshot",
+    ),
+    (
+        "counts from the answer instead of the question",
+        |facts, timing, now| {
+            decide(
+                &Facts { begun: now, ..facts.clone() },
+                &Timing { interval: timing.interval * 3, ..*timing },
+                now,
+            )
+        },
+        "both serve",
+    ),
+    (
+        "takes no final snapshot",
+        |facts, timing, now| match decide(facts, timing, now) {
+            (Verdict::TakeFinalSnapshot(why), seen) => (Verdict::StayDown(why), seen),
+            other => other,
+        },
+        "never takes the final snapshot",
+    ),
+];
+
+#[test]
+fn the_sides_catch_every_planted_fault() {
+    for (name, decide, caught) in FAULTS {
+        let why = (0..20_000).find_map(|seed| run(seed, &mk_timing(&mut Rng::new(seed)), *decide).err());
+        let why = why.unwrap_or_else(|| panic!("{name}: not caught"));
+        println!("{name}: {why}");
+        assert!(why.contains(caught), "{name}: {why}");
+    }
+}

@@ -49,7 +49,12 @@ impl Build {
         Self { plan, kind, guarded: true, records_first: true, remembers: true }
     }
 
-    pub(super) fn decide(&self, world: &crate::etcd::world::World, ledger: &Ledger<Notes>, now: Time) -> Decision<EtcdFlow> {
+    pub(super) fn decide(
+        &self,
+        world: &crate::etcd::world::World,
+        ledger: &Ledger<Notes>,
+        now: Time,
+    ) -> Decision<EtcdFlow> {
         let spec = Spec { schedule: None, retention: None, delete_backups: false, created: Time(0) };
         match self.kind {
             Kind::Backup => backup::decide_by(self.plan, &spec, world, ledger, now),
@@ -81,7 +86,8 @@ const PASSES: u32 = 6_000;
 const QUIET: u32 = 60;
 
 pub(super) fn mk_trouble(rng: &mut Rng) -> Trouble {
-    let mut trouble = Trouble { cancel_at: NEVER, delete_at: NEVER, cluster_gone_at: NEVER, ..Trouble::default() };
+    let mut trouble =
+        Trouble { cancel_at: NEVER, delete_at: NEVER, cluster_gone_at: NEVER, ..Trouble::default() };
     trouble.calm = rng.percent(10);
     if trouble.calm {
         return trouble;
@@ -127,7 +133,12 @@ pub(super) fn run(build: Build, seed: u64) -> Result<Phase, String> {
         Sim { build, truth, ledger: Ledger::default(), flights: Vec::new(), log: Vec::new(), quiet: 0 };
     sim.run().map_err(|why| {
         let from = sim.log.len().saturating_sub(40);
-        format!("seed {seed}, {:?}: {why}\n{:?}\n{}", build.kind, sim.truth.trouble, sim.log[from..].join("\n"))
+        format!(
+            "seed {seed}, {:?}: {why}\n{:?}\n{}",
+            build.kind,
+            sim.truth.trouble,
+            sim.log[from..].join("\n")
+        )
     })?;
     Ok(sim.ledger.phase)
 }
@@ -199,7 +210,13 @@ impl Sim {
         let lost = self.truth.rng.percent(self.truth.trouble.lost_write);
         let arrived = self.truth.rng.percent(50);
         if !lost || arrived {
-            self.log.push(format!("{} records {:?} {} {}", self.truth.now, next.phase, next.reason, changed(&self.ledger, next)));
+            self.log.push(format!(
+                "{} records {:?} {} {}",
+                self.truth.now,
+                next.phase,
+                next.reason,
+                changed(&self.ledger, next)
+            ));
             let stored = from_status(&to_status(self.build.plan, next)).map_err(|e| e.to_string())?;
             check::is_the_same(self.build.kind, &stored, next)?;
             self.ledger = stored;
@@ -226,5 +243,7 @@ impl Sim {
 
 fn changed(before: &Ledger<Notes>, after: &Ledger<Notes>) -> String {
     let new = after.steps.iter().filter(|(step, record)| before.steps.get(*step) != Some(record));
-    new.map(|(step, record)| format!("{step}={:?}({})", record.state, record.reason)).collect::<Vec<_>>().join(" ")
+    new.map(|(step, record)| format!("{step}={:?}({})", record.state, record.reason))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
