@@ -1,1 +1,174 @@
-//! To come.
+//! Schedules, retention, and the deletion of an EtcdBackup.
+
+use super::{
+    cluster::{NEVER, Trouble, Truth, UID},
+    rng::Rng,
+};
+use crate::{
+    etcd::{
+        Notes,
+        backup::{DELETION_PATIENCE, Spec, decide},
+        effect::Effect,
+        retention::Retention,
+        schedule::Schedule,
+        world::{Cluster, Lock},
+    },
+    ledger::{Ledger, Phase},
+    time::Time,
+};
+
+struct Run {
+    truth: Truth,
+    ledger: Ledger<Notes>,
+    spec: Spec,
+}
+
+fn mk_run(schedule: &str) -> Run {
+    let trouble = Trouble {
+        calm: true,
+        cancel_at: NEVER,
+        delete_at: NEVER,
+        cluster_gone_at: NEVER,
+        ..Trouble::default()
+    };
+    let truth = Truth::new(Rng::new(3), trouble);
+    let spec = Spec {
+        schedule: Schedule::parse(schedule),
+        retention: Some(Retention::LimitBased(3)),
+        delete_backups: true,
+        created: Time(truth.now),
+    };
+    Run { truth, ledger: Ledger::default(), spec }
+}
+
+impl Run {
+    fn step(&mut self) -> Vec<Effect> {
+        self.truth.pass(&self.ledger);
+        let (world, seen) = self.truth.observe();
+        let decision = decide(&self.spec, &world, &self.ledger, Time(self.truth.now));
+        if let Some(records) = decision.records {
+            self.ledger = records;
+        }
+        decision.effects.iter().for_each(|effect| self.truth.apply(effect, &seen, true));
+        decision.effects
+    }
+
+    fn steps(&mut self, passes: u32) {
+        (0..passes).for_each(|_| drop(self.step()));
+    }
+
+    /// To the rest between two runs.
+    fn rest(&mut self) {
+        let rested = |run: &Self| run.ledger.phase == Phase::Scheduled && run.truth.lock == Lock::Free;
+        (0..500)
+            .find(|_| {
+                rested(self) || {
+                    self.step();
+                    false
+                }
+            })
+            .expect("a rest");
+    }
+
+    fn own(&self) -> usize {
+        self.truth.store.values().filter(|store| store.owner == UID).count()
+    }
+}
+
+#[test]
+fn a_schedule_takes_one_backup_after_another_and_keeps_the_newest() {
+    let mut run = mk_run("*/30 * * * *");
+    run.truth.add_backup("another");
+    let mut runs = 0;
+    let mut before = None;
+    for _ in 0..600 {
+        run.step();
+        if run.ledger.phase == Phase::Running && run.ledger.started != before {
+            (runs, before) = (runs + 1, run.ledger.started);
+        }
+        assert!(run.own() <= 4, "{} backups", run.own());
+    }
+    // A bit less than a minute a pass.
+    assert!((8..=20).contains(&runs), "{runs} runs");
+    run.rest();
+    run.steps(2);
+    assert_eq!(run.own(), 3);
+    assert!(run.truth.store.contains_key("another"), "a backup of another object was deleted");
+}
+
+#[test]
+fn a_paused_schedule_begins_nothing_and_a_cancelled_one_ends() {
+    let mut run = mk_run("*/30 * * * *");
+    run.truth.trouble.pause = Some((0, NEVER));
+    run.steps(200);
+    assert_eq!((run.ledger.phase, run.own()), (Phase::Scheduled, 0));
+    run.truth.trouble.cancel_at = 0;
+    run.steps(5);
+    assert_eq!(run.ledger.phase, Phase::Cancelled);
+}
+
+#[test]
+fn a_failed_run_is_followed_by_another() {
+    let mut run = mk_run("*/30 * * * *");
+    run.truth.trouble.backup_fails = 100;
+    run.steps(150);
+    run.rest();
+    assert_eq!((run.ledger.phase, run.ledger.reason.as_str()), (Phase::Scheduled, "BackupFailed"));
+    assert_eq!(run.truth.lock, Lock::Free);
+    run.truth.trouble.backup_fails = 0;
+    run.steps(150);
+    assert!(run.truth.store.values().any(|store| store.data.is_some() && store.verified_at.is_some()));
+}
+
+#[test]
+fn nothing_is_pruned_while_another_workflow_may_restore_it() {
+    let mut run = mk_run("*/30 * * * *");
+    run.steps(400);
+    run.spec.retention = Some(Retention::LimitBased(1));
+    run.rest();
+    run.truth.trouble.rival_until = NEVER;
+    run.truth.lock = Lock::Other("EtcdRestore r".into());
+    let kept = run.own();
+    assert!((2..=4).contains(&kept), "{kept}");
+    run.steps(5);
+    assert_eq!(run.own(), kept);
+}
+
+#[test]
+fn deletion_takes_the_backups_along_and_never_hangs() {
+    let mut run = mk_run("*/30 * * * *");
+    run.steps(200);
+    assert!(run.own() > 0 && run.truth.request.finalizer);
+    run.truth.trouble.delete_at = 0;
+    run.steps(60);
+    assert!(run.own() == 0 && run.truth.object_gone);
+
+    // A store that deletes nothing is waited for, but not for ever.
+    let mut run = mk_run("*/30 * * * *");
+    run.steps(200);
+    run.rest();
+    run.truth.trouble.delete_at = 0;
+    run.step();
+    assert_eq!(run.ledger.phase, Phase::Cancelled);
+    let (mut world, _) = run.truth.observe();
+    let since = world.request.deleting.expect("a time");
+    let asked = |world: &_, now| decide(&run.spec, world, &run.ledger, now).effects;
+    assert!(matches!(asked(&world, since)[..], [Effect::EnsureNoBackups { .. }]));
+    let late = Time(since.after(DELETION_PATIENCE).0 + 1);
+    assert_eq!(asked(&world, late), [Effect::EnsureFinalizer { present: false }]);
+    // Without a cluster nothing is waited for.
+    for cluster in [Cluster::Deleting, Cluster::Gone] {
+        world.cluster = cluster;
+        assert_eq!(asked(&world, since), [Effect::EnsureFinalizer { present: false }]);
+    }
+}
+
+#[test]
+fn a_single_backup_ends() {
+    let mut run = mk_run("");
+    run.steps(100);
+    assert_eq!((run.ledger.phase, run.own()), (Phase::Succeeded, 1));
+    let name = run.ledger.notes.backup.clone().expect("a name");
+    assert!(run.ledger.notes.proof.is_some() && run.truth.store.contains_key(&name));
+    assert_eq!(run.step(), []);
+}

@@ -1,0 +1,120 @@
+//! The document is what the tables say, and a ledger is a status that the API accepts. `UPDATE_GOLDENS=1 cargo test -p repot-plan
+//! --test it` writes the document anew.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use bytes::Bytes;
+use repot_api::{
+    document::Document, etcd_backup, etcd_migration, etcd_restore, field::FieldError, json::Node, kind::Kind,
+};
+use repot_plan::{
+    etcd::{
+        Notes, PLAN_VERSION, backup, migration, restore,
+        world::{Digest, Revision, Settings, VolumeSet},
+    },
+    ledger::{Ledger, Phase, Record, State},
+    render,
+    status::to_status,
+    time::Time,
+};
+
+#[test]
+fn the_document_is_what_the_tables_say() {
+    let path = "docs/etcd-workflows.md";
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+    let made = render::etcd_workflows();
+    if std::env::var_os("UPDATE_GOLDENS").is_some() {
+        fs::write(&file, &made).expect("written");
+    }
+    let rests = fs::read_to_string(&file).unwrap_or_default();
+    assert!(rests == made, "{path} is not what the tables say; UPDATE_GOLDENS=1 brings it up to date");
+}
+
+fn mk_notes() -> Notes {
+    let settings = Settings { replicas: 3, size: "10Gi".into(), storage_class: "slow".into() };
+    Notes {
+        locked: true,
+        backup: Some("n-1".into()),
+        proof: Some(Digest { revision: Revision(7), keys: 5, hash: "2f".into() }),
+        api_replicas: Some(2),
+        api_generation: Some(4),
+        served: true,
+        old: Some((VolumeSet("data".into()), settings.clone())),
+        new: Some(VolumeSet("n-2".into())),
+        old_settings: Some(settings),
+    }
+}
+
+fn mk_ledger(phase: Phase, steps: Vec<&str>) -> Ledger<Notes> {
+    let states =
+        [State::Succeeded, State::Running, State::Failed, State::Skipped, State::RolledBack, State::Pending];
+    let record = |state| Record {
+        state,
+        reason: "BackupRetried".into(),
+        message: "the store has no room; see whether it has".into(),
+        started: Some(Time(60)),
+        completed: Some(Time(90)),
+        attempts: 2,
+    };
+    let steps = steps
+        .into_iter()
+        .zip(states.into_iter().cycle())
+        .map(|(step, state)| (step.to_owned(), record(state)));
+    Ledger {
+        version: PLAN_VERSION,
+        phase,
+        reason: "BackupFailed".into(),
+        message: "BackupTaken: failed".into(),
+        started: Some(Time(30)),
+        completed: Some(Time(100)),
+        paused: Some(Time(40)),
+        steps: steps.collect::<BTreeMap<_, _>>(),
+        notes: mk_notes(),
+    }
+}
+
+/// What is published for the status is all that a ledger writes, and nothing that it writes is wrong.
+#[test]
+fn a_ledger_is_a_status_that_the_api_accepts() {
+    type Validate = fn(&Node) -> Vec<FieldError>;
+    let kinds: [(&Kind, Validate, _); 3] = [
+        (&etcd_backup::KIND_INFO, etcd_backup::validate_status, &backup::PLAN),
+        (&etcd_restore::KIND_INFO, etcd_restore::validate_status, &restore::PLAN),
+        (&etcd_migration::KIND_INFO, etcd_migration::validate_status, &migration::PLAN),
+    ];
+    let phases = [Phase::Pending, Phase::Running, Phase::Succeeded, Phase::Failed, Phase::Cancelled];
+    for (kind, validate, plan) in kinds {
+        let own: &[Phase] =
+            if plan.back.is_empty() { &[Phase::Scheduled] } else { &[Phase::RollingBack, Phase::RolledBack] };
+        for phase in phases.iter().chain(own) {
+            let status = to_status(plan, &mk_ledger(*phase, render::steps(plan)));
+            let text =
+                serde_json::json!({"metadata": {"name": "x"}, "spec": {}, "status": status}).to_string();
+            let (document, strict) = Document::decode(&Bytes::from(text), kind).expect("an object");
+            assert_eq!(strict, [""; 0], "{} {phase:?}", kind.kind);
+            assert_eq!(validate(&document.body), [], "{} {phase:?}", kind.kind);
+        }
+    }
+}
+
+/// Reasons in the tables' sources are words, so that conditions can carry them.
+#[test]
+fn conditions_say_what_kubectl_wait_waits_for() {
+    for (phase, progressing, succeeded) in [
+        (Phase::Running, "True", "Unknown"),
+        (Phase::RollingBack, "True", "Unknown"),
+        (Phase::Succeeded, "False", "True"),
+        (Phase::RolledBack, "False", "False"),
+        (Phase::Failed, "False", "False"),
+        (Phase::Cancelled, "False", "False"),
+    ] {
+        let status = to_status(&migration::PLAN, &mk_ledger(phase, Vec::new()));
+        let conditions = status["conditions"].as_array().expect("conditions");
+        let found: Vec<_> = conditions.iter().map(|c| (c["type"].as_str(), c["status"].as_str())).collect();
+        assert_eq!(
+            found,
+            [(Some("Progressing"), Some(progressing)), (Some("Succeeded"), Some(succeeded))],
+            "{phase:?}"
+        );
+    }
+}
