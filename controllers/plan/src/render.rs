@@ -33,21 +33,22 @@ pub fn etcd_workflows() -> String {
     );
     for plan in [&backup::PLAN, &restore::PLAN, &migration::PLAN] {
         let _ = write!(text, "\n## {}\n\n", plan.kind);
-        table(&mut text, plan.forward);
+        // Where there is no way back, turning back is the end.
+        table(&mut text, plan.forward, if plan.back.is_empty() { "Failed" } else { "way back" });
         if let Some(step) = plan.no_return {
             let _ = writeln!(text, "\nThere is no way back once `{step}` is begun.");
         }
     }
     text.push_str("\n## The way back of EtcdRestore and EtcdMigration\n\n");
-    table(&mut text, migration::PLAN.back);
+    table(&mut text, migration::PLAN.back, "Failed");
     text
 }
 
-fn table(text: &mut String, rows: &[Row<EtcdFlow>]) {
+fn table(text: &mut String, rows: &[Row<EtcdFlow>], back: &str) {
     text.push_str("| step | what is done and waited for | counts | waits | otherwise | what a person can do |\n|---|---|---|---|---|---|\n");
     for row in rows {
         let (proof, patience, otherwise) =
-            (proof(row.proof), patience(row.patience), otherwise(row.otherwise));
+            (proof(row.proof), patience(row.patience), otherwise(row.otherwise, back));
         let _ = writeln!(
             text,
             "| `{}` | {} | {proof} | {patience} | {otherwise} | {} |",
@@ -72,9 +73,9 @@ fn patience(patience: Patience) -> String {
     }
 }
 
-fn otherwise(otherwise: Otherwise) -> &'static str {
+fn otherwise(otherwise: Otherwise, back: &str) -> &str {
     match otherwise {
-        Otherwise::TurnBack => "way back",
+        Otherwise::TurnBack => back,
         Otherwise::GiveUp => "Failed",
         Otherwise::GoOn => "left undone",
     }

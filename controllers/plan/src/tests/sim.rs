@@ -99,7 +99,7 @@ pub(super) fn mk_trouble(rng: &mut Rng) -> Trouble {
     // A few of these at a time: a world in which everything fails shows little.
     for _ in 0..rng.within(0, 3) {
         let (soon, later) = (1_000_000 + rng.within(0, 3000), rng.within(60, 6000));
-        match rng.within(0, 14) {
+        match rng.within(0, 15) {
             0 => trouble.backup_fails = rng.within(20, 100),
             1 => trouble.corrupt = 60,
             2 => trouble.wrong_restore = true,
@@ -114,6 +114,7 @@ pub(super) fn mk_trouble(rng: &mut Rng) -> Trouble {
             11 => trouble.delete_at = soon,
             12 => trouble.pause = Some((soon, soon + later * rng.within(1, 30))),
             13 => trouble.rival_until = soon,
+            14 => trouble.theft = Some((soon, soon + later)),
             _ if rng.percent(30) => trouble.cluster_gone_at = soon,
             _ => trouble.members_linger = 60,
         }
