@@ -1,5 +1,7 @@
 //! A ledger as the status of the served kinds, and back. Whatever is read back decides as what was written.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -12,6 +14,24 @@ use crate::{
     render::steps,
     time::Time,
 };
+
+/// Fields of the status that are the ledger's.
+pub const FIELDS: [&str; 14] = [
+    "apiDownSeconds",
+    "backupName",
+    "before",
+    "completionTime",
+    "conditions",
+    "message",
+    "newVolumes",
+    "pausedTime",
+    "phase",
+    "planVersion",
+    "proof",
+    "reason",
+    "startTime",
+    "steps",
+];
 
 /// A status that no ledger was written to.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,7 +73,15 @@ fn value<T: Copy>(words: &[(T, &'static str)], field: &'static str, word: &str) 
     found.map(|(value, _)| *value).ok_or_else(|| Error::Word(field, word.to_owned()))
 }
 
-/// The fields of the status that are the ledger's.
+/// How long API servers were stopped, once they are up again, by the records.
+#[must_use]
+pub fn api_down(ledger: &Ledger<Notes>) -> Option<Duration> {
+    let reached = |step: &str| ledger.steps.get(step).filter(|record| record.state == State::Succeeded);
+    let up = reached("ApiUp").or_else(|| reached("ApiUpAgain"))?.completed?;
+    Some(up.since(ledger.steps.get("ApiDown")?.started?))
+}
+
+/// The fields of the status that are the ledger's; a controller replaces all of [`FIELDS`] by them and leaves others alone.
 #[must_use]
 pub fn to_status(plan: &Plan<EtcdFlow>, ledger: &Ledger<Notes>) -> Value {
     let time = |time: Option<Time>| time.map(Time::to_rfc3339);
@@ -63,7 +91,7 @@ pub fn to_status(plan: &Plan<EtcdFlow>, ledger: &Ledger<Notes>) -> Value {
         .filter_map(|step| ledger.steps.get(step).map(|record| record_to(step, record)))
         .collect();
     let mut status = json!({
-        "planVersion": ledger.version,
+        "planVersion": (ledger.version > 0).then_some(ledger.version),
         "phase": word(&PHASES, ledger.phase),
         "reason": ledger.reason,
         "message": ledger.message,
@@ -76,6 +104,7 @@ pub fn to_status(plan: &Plan<EtcdFlow>, ledger: &Ledger<Notes>) -> Value {
         "conditions": conditions(ledger),
     });
     if !plan.back.is_empty() {
+        status["apiDownSeconds"] = json!(api_down(ledger).map(|down| down.as_secs()));
         status["newVolumes"] = json!(notes.new.as_ref().map(|set| &set.0));
         status["before"] = bare(json!({
             "locked": notes.locked,

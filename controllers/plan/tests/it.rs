@@ -14,7 +14,7 @@ use repot_plan::{
     },
     ledger::{Ledger, Phase, Record, State},
     render,
-    status::to_status,
+    status::{FIELDS, api_down, to_status},
     time::Time,
 };
 
@@ -88,6 +88,8 @@ fn a_ledger_is_a_status_that_the_api_accepts() {
             if plan.back.is_empty() { &[Phase::Scheduled] } else { &[Phase::RollingBack, Phase::RolledBack] };
         for phase in phases.iter().chain(own) {
             let status = to_status(plan, &mk_ledger(*phase, render::steps(plan)));
+            let mut fields = status.as_object().expect("fields").keys();
+            assert!(fields.all(|field| FIELDS.contains(&field.as_str())), "{status:#}");
             let text =
                 serde_json::json!({"metadata": {"name": "x"}, "spec": {}, "status": status}).to_string();
             let (document, strict) = Document::decode(&Bytes::from(text), kind).expect("an object");
@@ -97,7 +99,20 @@ fn a_ledger_is_a_status_that_the_api_accepts() {
     }
 }
 
-/// Reasons in the tables' sources are words, so that conditions can carry them.
+#[test]
+fn the_outage_reaches_from_the_stop_to_the_first_api_server() {
+    let mut ledger = mk_ledger(Phase::Succeeded, vec!["ApiDown"]);
+    assert_eq!(api_down(&ledger), None);
+    for step in ["ApiUpAgain", "ApiUp"] {
+        let mut up = ledger.steps["ApiDown"].clone();
+        up.completed = Some(Time(200));
+        ledger.steps.insert(step.to_owned(), up);
+        assert_eq!(api_down(&ledger).map(|down| down.as_secs()), Some(140));
+        assert_eq!(to_status(&migration::PLAN, &ledger)["apiDownSeconds"], 140);
+        ledger.steps.remove(step);
+    }
+}
+
 #[test]
 fn conditions_say_what_kubectl_wait_waits_for() {
     for (phase, progressing, succeeded) in [

@@ -132,6 +132,7 @@ pub(crate) fn decide_by(
     match (world.request.deleting, spec.schedule) {
         (Some(since), _) if !running => leave(spec, world, ledger, now, since),
         (None, Some(schedule)) if !running => wait_for(schedule, spec, world, ledger, now),
+        (None, None) if ledger.phase.is_end() => rest(spec, world, ledger, now),
         _ => flow::decide(plan, world, ledger, now),
     }
 }
@@ -145,7 +146,7 @@ fn wait_for(
     now: Time,
 ) -> Decision<EtcdFlow> {
     if world.request.cancel || world.cluster != Cluster::Present {
-        return stop(world, ledger, now);
+        return stop(spec, world, ledger, now);
     }
     let due = schedule.next(ledger.started.unwrap_or(spec.created));
     let is_due = due.is_some_and(|due| due <= now) && !world.request.paused;
@@ -179,9 +180,21 @@ fn begun(ledger: &Ledger<Notes>, now: Time) -> Ledger<Notes> {
     }
 }
 
-fn stop(world: &World, ledger: &Ledger<Notes>, now: Time) -> Decision<EtcdFlow> {
-    if ledger.phase == Phase::Cancelled {
+/// After the end. The finalizer stays where the backups go together with the object.
+fn rest(spec: &Spec, world: &World, ledger: &Ledger<Notes>, now: Time) -> Decision<EtcdFlow> {
+    if !spec.delete_backups || world.cluster != Cluster::Present {
         return flow::decide(&PLAN, world, ledger, now);
+    }
+    let (effects, requeue) = match world.lock {
+        Lock::Ours => (vec![Effect::EnsureLock { held: false }], Some(POLL)),
+        Lock::Free | Lock::Other(_) => (Vec::new(), None),
+    };
+    Decision { effects, records: None, requeue }
+}
+
+fn stop(spec: &Spec, world: &World, ledger: &Ledger<Notes>, now: Time) -> Decision<EtcdFlow> {
+    if ledger.phase == Phase::Cancelled {
+        return rest(spec, world, ledger, now);
     }
     let mut next = ledger.clone();
     next.phase = Phase::Cancelled;
@@ -205,7 +218,7 @@ fn prune(spec: &Spec, world: &World, now: Time) -> Vec<Effect> {
 /// The object is being deleted, and nothing runs.
 fn leave(spec: &Spec, world: &World, ledger: &Ledger<Notes>, now: Time, since: Time) -> Decision<EtcdFlow> {
     if !ledger.phase.is_end() {
-        return stop(world, ledger, now);
+        return stop(spec, world, ledger, now);
     }
     let names: Vec<String> = own(world).into_keys().collect();
     let waits = spec.delete_backups

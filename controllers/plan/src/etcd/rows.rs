@@ -181,9 +181,10 @@ pub(super) fn is_api_down(scene: &Scene) -> Check {
     let down = api.wanted == 0 && api.pods == 0;
     match scene.notes.api_generation {
         // Whatever they wrote meanwhile is in the old etcd and in no backup.
-        Some(generation) if !down || api.generation != generation => {
-            Check::blocked("ApiServersCameBack", "somebody else started API servers after they were stopped")
-        }
+        Some(generation) if !down || api.generation != generation => Check::blocked(
+            "ApiServersCameBack",
+            "somebody else changed the Deployment of the API servers after they were stopped",
+        ),
         _ if down => Check::Met("no API server is left".to_owned()),
         _ => Check::waiting("ApiServersEnding", format!("{} API servers are left", api.pods.max(api.wanted))),
     }

@@ -193,7 +193,10 @@ impl<'a, F: Flow> Pass<'a, F> {
     fn fail(&mut self, row: &Row<F>, why: &Why) -> bool {
         let state = if row.otherwise == Otherwise::GoOn { State::Skipped } else { State::Failed };
         self.note(row, state, why.reason, with_advice(&why.message, row.advice));
-        let message = format!("{}: {}", row.step, why.message);
+        let mut message = format!("{}: {}", row.step, why.message);
+        if self.is_back() {
+            message = format!("{message}; this was on the way back after {}", self.before.message);
+        }
         match row.otherwise {
             Otherwise::GoOn => return true,
             Otherwise::TurnBack if !self.is_back() => self.turn_back(why.reason, message),

@@ -105,6 +105,15 @@ fn a_paused_schedule_begins_nothing_and_a_cancelled_one_ends() {
     run.truth.trouble.cancel_at = 0;
     run.steps(5);
     assert_eq!(run.ledger.phase, Phase::Cancelled);
+    // What was taken is still its own.
+    let mut run = mk_run("*/30 * * * *");
+    run.steps(200);
+    run.truth.trouble.cancel_at = 0;
+    run.steps(20);
+    assert!(run.ledger.phase == Phase::Cancelled && run.truth.request.finalizer && run.own() > 0);
+    run.truth.trouble.delete_at = 0;
+    run.steps(5);
+    assert!(run.truth.object_gone && run.own() == 0);
 }
 
 #[test]
@@ -171,4 +180,14 @@ fn a_single_backup_ends() {
     let name = run.ledger.notes.backup.clone().expect("a name");
     assert!(run.ledger.notes.proof.is_some() && run.truth.store.contains_key(&name));
     assert_eq!(run.step(), []);
+    // It is deleted together with its object, as it asks for, and else stays.
+    assert!(run.truth.request.finalizer && run.truth.lock == Lock::Free);
+    run.truth.trouble.delete_at = 0;
+    run.steps(5);
+    assert!(run.truth.object_gone && run.own() == 0);
+
+    let mut run = mk_run("");
+    run.spec.delete_backups = false;
+    run.steps(100);
+    assert!(run.own() == 1 && !run.truth.request.finalizer);
 }
