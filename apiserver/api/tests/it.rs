@@ -152,6 +152,49 @@ fn everything_that_is_wrong_with_a_spec_is_told_at_once() {
 }
 
 #[test]
+fn a_ledger_that_cannot_be_is_refused() {
+    let status = r#"{"planVersion":0,"apiDownSeconds":-1,"proof":{"keys":-1,"revision":-2},"pausedTime":"noon",
+        "before":{"apiReplicas":-1},
+        "steps":[{"name":"ApiDown","state":"Running","attempts":-1,"reason":"two words"},{"name":"ApiDown","state":"Done"}]}"#;
+    let body = |kind, status: &str| decode(&format!("{{\"spec\":{{}},\"status\":{status}}}"), kind).body;
+    let errors = etcd_migration::validate_status(&body(&etcd_migration::KIND_INFO, status));
+    let found: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
+    let expected = [
+        "status.pausedTime",
+        "status.proof.hash",
+        "status.steps[1]",
+        "status.steps[1].state",
+        "status.planVersion",
+        "status.apiDownSeconds",
+        "status.proof.keys",
+        "status.proof.revision",
+        "status.before.apiReplicas",
+        "status.steps[0].attempts",
+        "status.steps[0].reason",
+    ];
+    for field in expected {
+        assert!(found.contains(&field), "{field} is not told of: {found:?}");
+    }
+    assert_eq!(found.len(), expected.len(), "{found:?}");
+}
+
+/// The step that runs, or else the first that is not done, is what a table shows.
+#[test]
+fn tables_show_the_step_that_a_workflow_is_at() {
+    let at = |steps: &str| {
+        let text = format!("{{\"spec\":{{}},\"status\":{{\"steps\":[{steps}]}}}}");
+        let body = decode(&text, &etcd_restore::KIND_INFO).body;
+        format!("{:?}", (etcd_restore::KIND_INFO.cells)(&body, 0)[2])
+    };
+    let step = |name: &str, state: &str| format!("{{\"name\":\"{name}\",\"state\":\"{state}\"}}");
+    let forward = [step("ApiDown", "Succeeded"), step("EtcdDeleted", "Pending")].join(",");
+    assert!(at(&forward).contains("EtcdDeleted"));
+    let back = [step("ApiDown", "Succeeded"), step("EtcdRestored", "Failed"), step("OldEtcdUp", "Running")]
+        .join(",");
+    assert!(at(&back).contains("OldEtcdUp"));
+}
+
+#[test]
 fn workflows_keep_the_spec_they_were_begun_with() {
     type Change = fn(&Node, &Node) -> Vec<FieldError>;
     type Case = (&'static Kind, Change, &'static str, &'static str, &'static [&'static str]);

@@ -112,7 +112,7 @@ impl<'a, F: Flow> Pass<'a, F> {
         match (self.next.state(row.step), row.proof) {
             (State::Skipped, _) | (State::Succeeded, Proof::Latched) => true,
             (_, Proof::HeldUntil(step)) => self.before.is_begun(step),
-            _ => false,
+            (_, Proof::Held | Proof::Latched) => false,
         }
     }
 
@@ -255,6 +255,11 @@ impl<'a, F: Flow> Pass<'a, F> {
 
     fn note(&mut self, row: &Row<F>, state: State, reason: &str, message: String) {
         let now = self.now;
+        // On the way back the workflow as a whole says why it went back; its steps say what they wait for.
+        if matches!(state, State::Running | State::Pending) && self.next.phase == Phase::Running {
+            reason.clone_into(&mut self.next.reason);
+            self.next.message = format!("{}: {message}", row.step);
+        }
         let record = self.next.steps.entry(row.step.to_owned()).or_insert_with(|| Record {
             state: State::Pending,
             reason: String::new(),

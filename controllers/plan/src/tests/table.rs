@@ -128,6 +128,8 @@ fn a_step_is_recorded_before_anything_is_asked_for() {
     assert_eq!(ledger.notes.api_replicas, Some(super::cluster::REPLICAS));
     let decision = step(&mut truth, &mut ledger);
     assert!(matches!(decision.effects[..], [Effect::EnsureApi { replicas: 0, .. }]), "{decision:?}");
+    assert_eq!(ledger.reason, "ApiServersEnding");
+    assert!(ledger.message.starts_with("ApiDown: 2 API servers are left; see why"), "{}", ledger.message);
 }
 
 #[test]
