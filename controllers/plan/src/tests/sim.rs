@@ -11,6 +11,7 @@ use crate::{
         backup::{self, Spec},
         effect::Effect,
         migration, restore,
+        world::World,
     },
     flow::{self, Decision, Plan},
     ledger::{Ledger, Phase},
@@ -49,12 +50,7 @@ impl Build {
         Self { plan, kind, guarded: true, records_first: true, remembers: true }
     }
 
-    pub(super) fn decide(
-        &self,
-        world: &crate::etcd::world::World,
-        ledger: &Ledger<Notes>,
-        now: Time,
-    ) -> Decision<EtcdFlow> {
+    pub(super) fn decide(&self, world: &World, ledger: &Ledger<Notes>, now: Time) -> Decision<EtcdFlow> {
         let spec = Spec { schedule: None, retention: None, delete_backups: false, created: Time(0) };
         match self.kind {
             Kind::Backup => backup::decide_by(self.plan, &spec, world, ledger, now),
@@ -75,6 +71,8 @@ pub(super) struct Sim {
     pub(super) truth: Truth,
     pub(super) ledger: Ledger<Notes>,
     flights: Vec<Flight>,
+    /// What a controller saw that was replaced since and does not know it.
+    deposed: Option<(World, Versions, Ledger<Notes>)>,
     /// What happened, for the one who has to understand a failure.
     pub(super) log: Vec<String>,
     quiet: u32,
@@ -130,8 +128,15 @@ pub(super) fn run(build: Build, seed: u64) -> Result<Phase, String> {
     if build.kind == Kind::Restore {
         truth.add_backup("from");
     }
-    let mut sim =
-        Sim { build, truth, ledger: Ledger::default(), flights: Vec::new(), log: Vec::new(), quiet: 0 };
+    let mut sim = Sim {
+        build,
+        truth,
+        ledger: Ledger::default(),
+        flights: Vec::new(),
+        deposed: None,
+        log: Vec::new(),
+        quiet: 0,
+    };
     sim.run().map_err(|why| {
         let from = sim.log.len().saturating_sub(40);
         format!(
@@ -180,6 +185,7 @@ impl Sim {
         }
         let decision = self.build.decide(&world, &self.ledger, Time(self.truth.now));
         check::decision(self, &world, &decision)?;
+        self.reconcile_deposed(&world, seen);
         let over = self.ledger.phase.is_end() && decision.effects.is_empty() && decision.records.is_none();
         self.quiet = if over { self.quiet + 1 } else { 0 };
         if self.dies() {
@@ -198,6 +204,19 @@ impl Sim {
             self.record(&decision)?;
         }
         Ok(())
+    }
+
+    /// A controller that was replaced decides on what it saw then. Its records are refused, its effects may still arrive.
+    fn reconcile_deposed(&mut self, world: &World, seen: Versions) {
+        if !self.truth.rng.percent(self.truth.trouble.late) {
+            return;
+        }
+        let now_seen = (world.clone(), seen, self.ledger.clone());
+        let Some((world, seen, ledger)) = self.deposed.replace(now_seen) else { return };
+        let decision = self.build.decide(&world, &ledger, Time(self.truth.now));
+        if decision.records.is_none() {
+            decision.effects.into_iter().for_each(|effect| self.act(effect, seen));
+        }
     }
 
     fn dies(&mut self) -> bool {

@@ -131,7 +131,11 @@ pub(super) const FAULTS: &[Fault] = &[
         name: "starts API servers on an etcd that has proved nothing",
         kind: Kind::Migration,
         build: |b| row(b, "ProvedEqual", |row| row.check = |_| met()),
-        caught: &["served without what was acknowledged before", "deletes the last good copy"],
+        caught: &[
+            "deletes the old volumes before the new ones serve",
+            "served without what was acknowledged before",
+            "deletes the last good copy",
+        ],
     },
     Fault {
         name: "starts API servers on a restored etcd that has proved nothing",
