@@ -153,7 +153,11 @@ impl Definitions {
     }
 
     fn list_body(&mut self, item: &'static Schema, kind: ListType) -> Value {
-        let items = self.inner(item);
+        let mut items = self.inner(item);
+        if let (Some(_), Value::Object(map)) = (item.name, &mut items) {
+            // `kubectl explain` would say it twice: here, and where the reference leads.
+            map.remove("description");
+        }
         let items = match kind {
             ListType::Map(keys) => self.with_key_defaults(items, item, keys),
             ListType::Atomic | ListType::Set => items,
