@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`bed`] | the directory, runtime and time limit of a test; things that several tests share |
 //! | [`garden`] | kube-apiserver and kube-controller-manager with users, certificates, kubectl |
+//! | [`pods`] | nodes that run Pods as processes, for what controllers make of StatefulSets, Deployments and Jobs |
 //! | [`aggregate`] | registration of a server behind the garden |
 //! | [`repot`] | `repot dev`, `repot apiserver` and every other role |
 //! | [`etcd`] | clusters, with or without TLS |
@@ -31,6 +32,7 @@ pub mod http;
 pub mod kubectl;
 pub mod null_server;
 pub mod pki;
+pub mod pods;
 pub mod port;
 pub mod process;
 pub mod relay;

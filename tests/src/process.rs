@@ -85,6 +85,11 @@ impl Process {
     /// Errors: when it cannot be started. A program that exits at once is noticed by [`Process::ready`].
     pub fn start(bed: &Bed, spec: Spec) -> Result<Self> {
         let dir = bed.make_dir(&spec.name)?;
+        Self::start_in(dir, spec)
+    }
+
+    /// The same with its logs in a directory that exists.
+    pub fn start_in(dir: PathBuf, spec: Spec) -> Result<Self> {
         let child = launch(&spec, &dir)?;
         Ok(Self { spec, dir, child })
     }
@@ -158,15 +163,20 @@ impl Process {
     ///
     /// Errors: when it still runs after `grace`; it is killed then.
     pub async fn stop(&mut self, grace: Duration) -> Result<ExitStatus> {
-        if self.exited().is_none() {
-            // It may have exited since; the wait below sees that.
-            let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
-        }
+        self.terminate();
         let what = format!("{} to stop", self.spec.name);
         let outcome = until(&what, grace, async || self.exited().ok_or_else(|| anyhow!("it still runs")));
         let outcome = outcome.await;
         self.kill();
         outcome
+    }
+
+    /// Asks it to stop (SIGTERM), and waits for nothing.
+    pub fn terminate(&mut self) {
+        if self.exited().is_none() {
+            // It may have exited since; whoever waits for it sees that.
+            let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+        }
     }
 
     /// Freezes it (SIGSTOP): connections stay open and nothing answers, as with a machine that hangs.

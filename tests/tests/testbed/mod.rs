@@ -2,6 +2,7 @@
 
 mod etcd;
 mod garden;
+mod pods;
 mod process;
 mod relay;
 mod repot;

@@ -1,0 +1,67 @@
+//! Which Pods live on our nodes.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use futures::{StreamExt, pin_mut};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::runtime::{WatchStreamExt, watcher};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::{Ground, pod};
+
+/// Gives every Pod of our nodes a life of its own; never ends.
+pub(super) async fn follow(ground: Arc<Ground>) {
+    let mut lives = Lives { ground: ground.clone(), channels: HashMap::new(), tasks: JoinSet::new() };
+    let pods = Api::<Pod>::all(ground.client.clone());
+    let events = watcher(pods, watcher::Config::default()).default_backoff();
+    pin_mut!(events);
+    let mut listed = HashSet::new();
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(watcher::Event::Init) => listed.clear(),
+            Ok(watcher::Event::InitApply(pod)) => {
+                listed.extend(pod.metadata.uid.clone());
+                lives.see(pod);
+            }
+            // Whatever went while nobody watched is not in the list.
+            Ok(watcher::Event::InitDone) => lives.channels.retain(|uid, _| listed.contains(uid)),
+            Ok(watcher::Event::Apply(pod)) => lives.see(pod),
+            Ok(watcher::Event::Delete(pod)) => lives.forget(&pod),
+            // The watcher takes its failures up by itself.
+            Err(_) => {}
+        }
+    }
+}
+
+/// The Pods of our nodes, by uid.
+struct Lives {
+    ground: Arc<Ground>,
+    channels: HashMap<String, watch::Sender<Arc<Pod>>>,
+    tasks: JoinSet<()>,
+}
+
+impl Lives {
+    fn see(&mut self, pod: Pod) {
+        let uid = pod.metadata.uid.clone().unwrap_or_default();
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+        let node = node.and_then(|name| self.ground.nodes.iter().position(|seat| seat.name == name));
+        let Some(node) = node else { return };
+        let pod = Arc::new(pod);
+        match self.channels.get(&uid) {
+            // Nobody listens when its life is over and the API has yet to say so.
+            Some(channel) => drop(channel.send(pod)),
+            None => {
+                let (channel, receiver) = watch::channel(pod);
+                self.channels.insert(uid, channel);
+                self.tasks.spawn(pod::run(self.ground.clone(), node, receiver));
+            }
+        }
+    }
+
+    fn forget(&mut self, pod: &Pod) {
+        self.channels.remove(pod.metadata.uid.as_deref().unwrap_or_default());
+    }
+}

@@ -1,0 +1,100 @@
+//! The nodes: their objects, their leases, and what a test makes of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::jiff::Timestamp;
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::Ground;
+use super::status::time;
+use super::wire;
+use crate::http;
+
+const HEARTBEAT: Duration = Duration::from_secs(1);
+/// kube-controller-manager asks for nothing beyond the time of renewal; others may want to know how long it holds.
+const LEASE_SECONDS: u32 = 40;
+
+/// A node of a runner.
+pub(super) struct Seat {
+    pub name: String,
+    pub labels: BTreeMap<String, String>,
+    /// Whether its lease is renewed.
+    pub beats: AtomicBool,
+}
+
+/// Makes the object of a node, ready for Pods.
+pub(super) async fn register(ground: &Ground, index: usize) -> Result<()> {
+    let nodes = Api::<Node>::all(ground.client.clone());
+    let seat = &ground.nodes[index];
+    let mut labels = BTreeMap::from([
+        ("kubernetes.io/hostname".to_owned(), seat.name.clone()),
+        ("kubernetes.io/os".to_owned(), "linux".to_owned()),
+    ]);
+    labels.extend(seat.labels.clone());
+    let node = serde_json::from_value(json!({"metadata": {"name": seat.name, "labels": labels}}))?;
+    nodes.create(&PostParams::default(), &node).await.context("failed to make the node")?;
+    renew(&ground.api, &seat.name).await?;
+    set_ready(ground, index, true).await
+}
+
+/// Writes the status of a node with the condition Ready as told.
+pub(super) async fn set_ready(ground: &Ground, index: usize, ready: bool) -> Result<()> {
+    let status = json!({"status": status(&ground.nodes[index].name, index, ready)});
+    let nodes = Api::<Node>::all(ground.client.clone());
+    let name = &ground.nodes[index].name;
+    nodes.patch_status(name, &PatchParams::default(), &Patch::Strategic(&status)).await?;
+    Ok(())
+}
+
+/// Renews the lease for ever, unless the heart of the node has been stopped.
+pub(super) async fn beat(ground: Arc<Ground>, index: usize) {
+    loop {
+        sleep(HEARTBEAT).await;
+        let seat = &ground.nodes[index];
+        if seat.beats.load(Ordering::Relaxed) {
+            // One that is missed is what leases are made for; the next may succeed.
+            let _ = renew(&ground.api, &seat.name).await;
+        }
+    }
+}
+
+async fn renew(api: &http::Api, name: &str) -> Result<()> {
+    let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"namespace": "kube-node-lease", "name": name},
+        "spec": {"holderIdentity": name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": now},
+    });
+    let path = format!(
+        "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}?fieldManager=kubelet&force=true"
+    );
+    api.patch(&path, "application/apply-patch+yaml", &lease).await?.ok().map(drop)
+}
+
+fn status(name: &str, index: usize, ready: bool) -> Value {
+    let now = time(Timestamp::now());
+    let room = json!({"cpu": "64", "memory": "256Gi", "pods": "500", "ephemeral-storage": "1Ti"});
+    let condition = |kind: &str, holds: bool, reason: &str| {
+        json!({
+            "type": kind, "status": if holds { "True" } else { "False" }, "reason": reason, "message": reason,
+            "lastHeartbeatTime": now, "lastTransitionTime": now,
+        })
+    };
+    json!({
+        "capacity": room, "allocatable": room,
+        "addresses": [{"type": "InternalIP", "address": wire::gateway(index)}, {"type": "Hostname", "address": name}],
+        "conditions": [
+            condition("Ready", ready, if ready { "KubeletReady" } else { "KubeletNotReady" }),
+            condition("MemoryPressure", false, "KubeletHasSufficientMemory"),
+            condition("DiskPressure", false, "KubeletHasNoDiskPressure"),
+            condition("PIDPressure", false, "KubeletHasSufficientPID"),
+        ],
+    })
+}

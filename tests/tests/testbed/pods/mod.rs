@@ -1,0 +1,8 @@
+//! The pod runner under the real kube-controller-manager and kube-scheduler.
+
+mod containers;
+mod etcd;
+mod lost;
+mod volumes;
+mod workloads;
+mod world;

@@ -1,0 +1,185 @@
+//! A garden with nodes in three zones, which tests share; each has a namespace of its own.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use repot_tests::garden::{Garden, GardenOptions};
+use repot_tests::pods::{Image, Images, PodRunner, PodRunnerOptions};
+use repot_tests::wait::until;
+use repot_tests::{Bed, Shared, binaries, start_shared};
+use serde_json::{Value, json};
+use tokio::net::UdpSocket;
+
+pub const DEADLINE: Duration = Duration::from_secs(120);
+/// Runs nothing but what names it.
+pub const APART: &str = "node-apart";
+/// What the DNS server of this machine knows, and nobody else: an address at which pods find what is exposed to them.
+pub const OUTSIDE_NAME: &str = "server.example.com";
+const OUTSIDE_IP: [u8; 4] = [10, 0, 0, 20];
+
+pub struct World {
+    pub garden: Garden,
+    pub runner: PodRunner,
+}
+
+static WORLD: Shared<World> = Shared::new(|bed| start_shared(World::start(bed)));
+
+pub fn shared() -> Result<&'static World> {
+    WORLD.value()
+}
+
+pub fn images() -> Result<Images> {
+    let images = Images::default()
+        .with("shell", Image::of("/bin/sh").and(binaries::find("kubectl")?))
+        .with("python", Image::of("/usr/bin/python3"))
+        .with("etcd", Image::of(binaries::find("etcd")?));
+    Ok(images)
+}
+
+impl World {
+    async fn start(bed: &Bed) -> Result<Self> {
+        let options = GardenOptions { controller_manager: true, ..GardenOptions::default() };
+        let garden = Garden::start_with(bed, options).await?;
+        let zone = |zone: &str| BTreeMap::from([("topology.kubernetes.io/zone".to_owned(), zone.to_owned())]);
+        let mut nodes: Vec<_> = ["a", "b", "c"].map(|name| (format!("node-{name}"), zone(name))).into();
+        nodes.push((APART.to_owned(), BTreeMap::new()));
+        let options = PodRunnerOptions { nodes, images: images()?, upstream_dns: Some(start_dns().await?) };
+        let runner = PodRunner::start(bed, &garden, options).await?;
+        garden.kubectl(["cordon", APART]).await?.text()?;
+        let mut limited = PodRunner::storage_class("limited", "Immediate", "Delete");
+        limited["parameters"] = json!({"quota": "enforced"});
+        let classes = [
+            PodRunner::storage_class("zonal", "WaitForFirstConsumer", "Delete"),
+            PodRunner::storage_class("kept", "Immediate", "Retain"),
+            limited,
+        ];
+        garden.apply(&classes).await?;
+        Ok(Self { garden, runner })
+    }
+}
+
+/// A DNS server that answers every question for addresses of [`OUTSIDE_NAME`], and nothing else, with one address.
+async fn start_dns() -> Result<SocketAddr> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let address = socket.local_addr()?;
+    tokio::spawn(async move {
+        let mut message = [0; 512];
+        while let Ok((length, client)) = socket.recv_from(&mut message).await {
+            let question = &message[12..length];
+            let asks = question.starts_with(b"\x06server\x07example\x03com\0\0\x01");
+            // The question again, as an answer; then the name of the question, type A, class IN, no time to live, four bytes.
+            let mut answer = message[..length].to_vec();
+            answer[2] |= 0x80;
+            answer[7] = u8::from(asks);
+            answer[10..12].fill(0);
+            answer.truncate(12 + question.windows(5).position(|w| w[0] == 0).unwrap_or(0) + 5);
+            if asks {
+                answer.extend([0xc0, 0x0c, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4]);
+                answer.extend(OUTSIDE_IP);
+            }
+            let _ = socket.send_to(&answer, client).await;
+        }
+    });
+    Ok(address)
+}
+
+/// A namespace of one test.
+pub struct Place {
+    pub world: &'static World,
+    pub namespace: String,
+}
+
+impl Place {
+    pub async fn make(namespace: &str) -> Result<Self> {
+        let world = shared()?;
+        world.garden.kubectl(["create", "namespace", namespace]).await?.text()?;
+        let place = Self { world, namespace: namespace.to_owned() };
+        // Pods are refused before kube-controller-manager has made it.
+        until("the service account", DEADLINE, async || {
+            place.get("serviceaccount", "default").await.map(drop)
+        })
+        .await?;
+        Ok(place)
+    }
+
+    /// Applies objects in the namespace.
+    pub async fn apply(&self, objects: &[Value]) -> Result<()> {
+        let mut objects = objects.to_vec();
+        for object in &mut objects {
+            object["metadata"]["namespace"] = self.namespace.as_str().into();
+        }
+        self.world.garden.apply(&objects).await
+    }
+
+    pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
+        let all = args.iter().copied().chain(["-n", &self.namespace]);
+        self.world.garden.kubectl(all).await?.text()
+    }
+
+    pub async fn get(&self, kind: &str, name: &str) -> Result<Value> {
+        Ok(serde_json::from_str(&self.kubectl(&["get", kind, name, "-o", "json"]).await?)?)
+    }
+
+    /// Waits until an object is as the check wants it, and gives it.
+    pub async fn until(
+        &self,
+        kind: &str,
+        name: &str,
+        what: &str,
+        check: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
+        until(&format!("{kind} {name}: {what}"), DEADLINE, async || {
+            let object = self.get(kind, name).await?;
+            ensure!(check(&object), "it is {}", object["status"]);
+            Ok(object)
+        })
+        .await
+    }
+
+    pub async fn until_gone(&self, kind: &str, name: &str) -> Result<()> {
+        until(&format!("{kind} {name} to be gone"), DEADLINE, async || {
+            let found = self.kubectl(&["get", kind, name, "--ignore-not-found", "-o", "name"]).await?;
+            ensure!(found.is_empty(), "it is there");
+            Ok(())
+        })
+        .await
+    }
+
+    pub async fn roll_out(&self, workload: &str) -> Result<()> {
+        self.kubectl(&["rollout", "status", workload, "--timeout=120s"]).await.map(drop)
+    }
+
+    /// A pod of one container that runs a shell script and ends at once when it is told to.
+    pub async fn run(&self, name: &str, script: &str) -> Result<()> {
+        self.apply(&[pod(name, json!({"containers": [shell(script)]}))]).await
+    }
+}
+
+pub fn pod(name: &str, mut spec: Value) -> Value {
+    spec["terminationGracePeriodSeconds"] = 1.into();
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}}, "spec": spec})
+}
+
+/// The container `main` with a shell script; `sleep` in it ends with it.
+pub fn shell(script: &str) -> Value {
+    json!({"name": "main", "image": "shell", "args": ["-c", script]})
+}
+
+/// The status of the first container.
+pub fn container(pod: &Value) -> &Value {
+    &pod["status"]["containerStatuses"][0]
+}
+
+pub fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array();
+    conditions.is_some_and(|all| all.iter().any(|c| c["type"] == "Ready" && c["status"] == "True"))
+}
+
+/// What a server answers over plain HTTP at a port of this machine.
+pub async fn fetch(port: u16) -> Result<String> {
+    let client = reqwest::Client::builder().no_proxy().build()?;
+    let answer = client.get(format!("http://127.0.0.1:{port}/")).send().await?.error_for_status()?;
+    answer.text().await.context("a broken answer")
+}
