@@ -7,6 +7,7 @@ mod logging;
 mod preflight;
 mod run;
 mod serving;
+mod snapshots;
 mod storage;
 mod store;
 mod webhook;
@@ -32,6 +33,7 @@ enum Role {
     Storage(storage::Flags),
     Webhook(Box<webhook::Flags>),
     Preflight(preflight::Flags),
+    Snapshots(snapshots::Flags),
 }
 
 fn main() -> ExitCode {
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
             Role::Storage(flags) => storage::run(flags).await.map(|()| ExitCode::SUCCESS),
             Role::Webhook(flags) => webhook::run(*flags).await.map(|()| ExitCode::SUCCESS),
             Role::Preflight(flags) => preflight::run(flags).await,
+            Role::Snapshots(flags) => snapshots::run(flags).await,
         }
     });
     match result {

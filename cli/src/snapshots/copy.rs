@@ -1,0 +1,165 @@
+//! `repot snapshots copy`.
+
+use std::{process::ExitCode, time::Duration};
+
+use clap::{Args, ValueEnum};
+use repot_etcd::snapshot::{
+    SnapshotName,
+    copy::{self, Outcome, Progress, Report},
+    store::Store,
+};
+use serde_json::{Value, json};
+
+use super::{NO, Output, environment, open, print, print_json, progress::Bar, source_environment};
+use crate::serving::duration;
+
+/// Copy all snapshots of one store to another, newest first. Nothing is ever removed or changed at the source.
+///
+/// Every snapshot is read to its end at the source with all checks, and appears at the target only when they have passed; then it
+/// is read back there and compared. Run it again after any interruption: what is whole at the target is left alone, what is cut
+/// or changed there is copied again. The suffix .final is kept.
+///
+/// With --wait-for-final it first waits until the source has a final snapshot that nothing came after. Without one at the
+/// deadline, --on-deadline says what happens: `fail` copies nothing and exits with 3; `copy` copies what there is.
+///
+/// Credentials of the source alone: put SOURCE_ before the names of the variables, such as SOURCE_AWS_ACCESS_KEY_ID.
+///
+///     repot snapshots copy --source s3://seed-a/shoot--p--a --target s3://seed-b/shoot--p--a --wait-for-final 10m
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub struct Flags {
+    /// The store to copy from
+    #[arg(long, value_name = "URL")]
+    source: String,
+    /// The store to copy to
+    #[arg(long, value_name = "URL")]
+    target: String,
+    /// Wait so long for the final snapshot
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    wait_for_final: Option<Duration>,
+    /// What to do when it does not come
+    #[arg(long, value_enum, default_value_t = OnDeadline::Fail, requires = "wait_for_final")]
+    on_deadline: OnDeadline,
+    /// So many snapshots at once
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    parallel: u16,
+    /// Count a source without any snapshot as success; otherwise it is answered with exit code 3
+    #[arg(long)]
+    allow_empty: bool,
+    /// Believe the recorded length and hash of what is at the target already, without reading it again
+    #[arg(long)]
+    trust_target: bool,
+    /// Form of the answer
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum OnDeadline {
+    Fail,
+    Copy,
+}
+
+/// Copies.
+pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
+    let all = environment();
+    let opened = open("--source", &flags.source, &source_environment(all.clone()))
+        .and_then(|source| Ok((source, open("--target", &flags.target, &all)?)));
+    let (source, target) = match opened {
+        Ok(stores) => stores,
+        Err(code) => return Ok(code),
+    };
+    let found = match wait(&source, &flags).await? {
+        Ok(found) => found,
+        Err(code) => return Ok(code),
+    };
+    let bar = Bar::new("copying");
+    let options = copy::Options { parallel: flags.parallel.into(), trust_target: flags.trust_target };
+    let report = copy::copy(&source, &target, options, |progress| show(&bar, progress)).await;
+    bar.end();
+    let report = report?;
+    match flags.output {
+        Output::Json => print_json(&render(&report, found.as_ref()))?,
+        Output::Text => print(&summary(&report))?,
+    }
+    Ok(judge(&report, &flags))
+}
+
+/// The final snapshot, if it was waited for and came; the exit code if it did not and that matters.
+async fn wait(source: &Store, flags: &Flags) -> anyhow::Result<Result<Option<SnapshotName>, ExitCode>> {
+    let Some(limit) = flags.wait_for_final else { return Ok(Ok(None)) };
+    let outcome = copy::wait_for_final(source, limit).await;
+    if flags.on_deadline == OnDeadline::Fail {
+        return Ok(match outcome? {
+            Some(name) => Ok(Some(name)),
+            None => {
+                eprintln!("repot: no final snapshot within {limit:?}; nothing was copied");
+                Err(ExitCode::from(NO))
+            }
+        });
+    }
+    let found = outcome.unwrap_or_default();
+    if found.is_none() {
+        tracing::warn!(?limit, "no final snapshot came; copying what there is");
+    }
+    Ok(Ok(found))
+}
+
+fn show(bar: &Bar, progress: Progress) {
+    match progress {
+        Progress::Begun { bytes, .. } => bar.expect(bytes),
+        Progress::Done { name, bytes, outcome } => {
+            tracing::debug!(snapshot = %name, ?outcome, "done");
+            bar.add(bytes);
+        }
+        Progress::Failed { name, error } => {
+            let error = anyhow::Error::from(error);
+            tracing::error!(snapshot = %name, error = format!("{error:#}"), "not copied");
+        }
+    }
+}
+
+fn judge(report: &Report, flags: &Flags) -> ExitCode {
+    if report.done.is_empty() && report.failed.is_empty() && !flags.allow_empty {
+        eprintln!("repot: {} has no snapshots; --allow-empty accepts that", flags.source);
+        return ExitCode::from(NO);
+    }
+    match report.failed.iter().map(|(_, error)| error.is_damage()).reduce(|a, b| a && b) {
+        None => ExitCode::SUCCESS,
+        Some(true) => ExitCode::from(NO),
+        Some(false) => ExitCode::FAILURE,
+    }
+}
+
+fn word(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Copied => "copied",
+        Outcome::Repaired => "repaired",
+        Outcome::Present => "present",
+    }
+}
+
+fn render(report: &Report, found: Option<&SnapshotName>) -> Value {
+    let done = report.done.iter().map(|(name, bytes, outcome)| {
+        json!({"snapName": name.to_string(), "bytes": bytes, "outcome": word(*outcome)})
+    });
+    let failed = report.failed.iter().map(|(name, error)| {
+        let message = format!("{:#}", anyhow::Error::from(error.clone()));
+        json!({"snapName": name.to_string(), "damaged": error.is_damage(), "message": message})
+    });
+    json!({
+        "finalSnapshot": found.map(ToString::to_string),
+        "snapshots": done.collect::<Vec<_>>(), "failed": failed.collect::<Vec<_>>(),
+    })
+}
+
+fn summary(report: &Report) -> String {
+    let count = |outcome| report.count(outcome);
+    format!(
+        "{} copied, {} repaired, {} present before, {} failed\n",
+        count(Outcome::Copied),
+        count(Outcome::Repaired),
+        count(Outcome::Present),
+        report.failed.len()
+    )
+}

@@ -1,0 +1,121 @@
+//! `repot snapshots`: what there is, whether it is good, from one store to another, and back into an etcd.
+
+mod copy;
+mod list;
+mod progress;
+mod restore;
+mod verify;
+
+use std::{io::Write, process::ExitCode};
+
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand, ValueEnum};
+use repot_etcd::snapshot::store::{Environment, Store};
+use serde_json::Value;
+
+use crate::run;
+
+/// The answer is no: something is damaged or missing.
+const NO: u8 = 3;
+/// Bad usage, as for flags.
+const USAGE: u8 = 2;
+/// Before the names of variables that are for the source of a copy.
+const SOURCE: &str = "SOURCE_";
+
+/// Look after the snapshots of an etcd: list, copy, verify, restore.
+///
+/// A store is a URL. Its layout is that of etcd-backup-restore, <URL>/v2/<name>, whose snapshots are read and which reads these.
+///
+///     file:///var/backups/etcd    a directory
+///     s3://bucket/prefix          AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT (and AWS_ALLOW_HTTP) ...
+///     gs://bucket/prefix          GOOGLE_SERVICE_ACCOUNT or GOOGLE_APPLICATION_CREDENTIALS (a file) ...
+///     az://container/prefix       AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT_KEY ... (azblob:// is the same)
+///
+/// Credentials come from environment variables only. Exit codes: 0 done and well, 1 failure (worth another try), 2 bad usage,
+/// 3 the answer is no: snapshots are damaged or missing, or did not come in time (another try changes nothing by itself).
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub struct Flags {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    List(list::Flags),
+    Copy(copy::Flags),
+    Verify(verify::Flags),
+    Restore(Box<restore::Flags>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Text,
+    Json,
+}
+
+#[derive(Args)]
+struct StoreFlags {
+    /// The store, such as file:///var/backups/etcd or s3://bucket/prefix
+    #[arg(long, value_name = "URL")]
+    store: String,
+}
+
+/// Runs to its end, or to a signal.
+pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
+    let stop = run::stop_on_signals()?;
+    let work = async {
+        match flags.task {
+            Task::List(flags) => list::run(flags).await,
+            Task::Copy(flags) => copy::run(flags).await,
+            Task::Verify(flags) => verify::run(flags).await,
+            Task::Restore(flags) => restore::run(*flags).await,
+        }
+    };
+    stop.run_until_cancelled(work).await.unwrap_or_else(|| bail!("broken off by a signal"))
+}
+
+fn environment() -> Environment {
+    let text = |value: std::ffi::OsString| value.into_string().ok();
+    std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect()
+}
+
+/// The environment with the variables in it that are meant for the source only.
+fn source_environment(mut all: Environment) -> Environment {
+    let meant: Vec<(String, String)> = all
+        .iter()
+        .filter_map(|(name, value)| Some((name.strip_prefix(SOURCE)?.to_owned(), value.clone())))
+        .collect();
+    all.extend(meant);
+    all
+}
+
+/// Opens a store; what is no store is bad usage.
+fn open(flag: &str, url: &str, environment: &Environment) -> Result<Store, ExitCode> {
+    Store::open(url, environment).map_err(|error| {
+        eprintln!("repot: {flag}: {:#}", anyhow::Error::from(error));
+        ExitCode::from(USAGE)
+    })
+}
+
+fn print(text: &str) -> anyhow::Result<()> {
+    std::io::stdout().write_all(text.as_bytes()).context("failed to write to standard output")
+}
+
+fn print_json(value: &Value) -> anyhow::Result<()> {
+    print(&format!("{value}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_for_the_source_win_there() {
+        let pairs = [("AWS_REGION", "here"), ("SOURCE_AWS_REGION", "there"), ("AWS_ENDPOINT", "both")];
+        let all: Environment = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let source = source_environment(all.clone());
+        assert_eq!((source["AWS_REGION"].as_str(), source["AWS_ENDPOINT"].as_str()), ("there", "both"));
+        assert_eq!(all["AWS_REGION"], "here");
+    }
+}

@@ -1,0 +1,198 @@
+//! Reading one snapshot of a store to its end, with every check there is.
+
+use std::{fs::File, ops::RangeInclusive, path::PathBuf};
+
+use bytes::Bytes;
+use futures::{StreamExt, stream::BoxStream};
+use tokio::task::spawn_blocking;
+
+use super::{
+    Kind, Revision,
+    codec::{
+        self, Database, Event, decoder,
+        delta::{self, Found},
+        feed::{Fed, feed},
+        read_full,
+    },
+    store::{self, Integrity, Store, Stored, Upload},
+};
+
+/// Why a snapshot is not good, or could not be looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    /// Its content is not as it has to be.
+    #[error("{place} is damaged")]
+    Content {
+        /// Store and object.
+        place: String,
+        /// What is wrong.
+        #[source]
+        source: codec::Error,
+    },
+    /// It is not what was recorded when it was written.
+    #[error(
+        "{place} is damaged: it has {found} bytes of SHA-256 {found_hash}, recorded were {recorded} bytes of {recorded_hash}"
+    )]
+    Recorded {
+        /// Store and object.
+        place: String,
+        /// Length.
+        found: u64,
+        /// Hash.
+        found_hash: String,
+        /// Length when it was written.
+        recorded: u64,
+        /// Hash when it was written.
+        recorded_hash: String,
+    },
+    /// The store gave another number of bytes than it had announced.
+    #[error("{place} came with {found} bytes in place of {listed}")]
+    Length {
+        /// Store and object.
+        place: String,
+        /// What came.
+        found: u64,
+        /// What was announced.
+        listed: u64,
+    },
+    /// There was no room for a closer look.
+    #[error("failed to use the scratch directory {path}")]
+    Scratch {
+        /// The directory or file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The process is about to end.
+    #[error("broken off")]
+    Stopped,
+}
+
+impl Error {
+    /// Whether the snapshot is to blame, and not the way to it.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Content { source, .. } => !matches!(source, codec::Error::Scratch(_)),
+            Self::Recorded { .. } | Self::Store(store::Error::Record { .. }) => true,
+            Self::Store(_) | Self::Length { .. } | Self::Scratch { .. } | Self::Stopped => false,
+        }
+    }
+}
+
+/// The result of this module's calls.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Reads a snapshot once: its bytes go to `work` (on a thread that may block), to `tee` where there is one, and through a hash
+/// that is compared with what was recorded of it.
+///
+/// # Errors
+/// [`Error`]; what was recorded is compared last, since it says least.
+pub(super) async fn pass<T: Send + 'static>(
+    store: &Store,
+    snapshot: &Stored,
+    mut tee: Option<&mut Upload>,
+    work: impl FnOnce(Fed) -> Result<T, codec::Error> + Send + 'static,
+) -> Result<(Integrity, T)> {
+    let place = snapshot.place(store);
+    let recorded = if snapshot.recorded { store.integrity(&snapshot.name).await? } else { None };
+    let stream = store.read(snapshot).await?;
+    let (feed, fed) = feed();
+    let worker = spawn_blocking(move || work(fed));
+    let (bytes, hash) = match pump(stream, &feed, tee.as_deref_mut()).await {
+        Ok(sums) => sums,
+        Err(error) => {
+            drop(feed);
+            // It ends because nothing comes any more, and has nothing to tell.
+            let _ = worker.await;
+            return Err(error);
+        }
+    };
+    feed.end().await;
+    let outcome = worker.await.map_err(|_| Error::Stopped)?;
+    let value = outcome.map_err(|source| Error::Content { place: place.clone(), source })?;
+    if bytes != snapshot.bytes {
+        return Err(Error::Length { place, found: bytes, listed: snapshot.bytes });
+    }
+    let found = Integrity::new(bytes, hash);
+    match recorded {
+        Some(recorded) if recorded != found => Err(Error::Recorded {
+            place,
+            found: found.bytes,
+            found_hash: found.sha256,
+            recorded: recorded.bytes,
+            recorded_hash: recorded.sha256,
+        }),
+        _ => Ok((found, value)),
+    }
+}
+
+/// Moves bytes until their end, or until the reader has seen enough to refuse them.
+async fn pump(
+    mut stream: BoxStream<'static, store::Result<Bytes>>,
+    feed: &codec::feed::Feed,
+    mut tee: Option<&mut Upload>,
+) -> Result<(u64, [u8; codec::HASH_BYTES])> {
+    let (mut bytes, mut hash) = (0, codec::Sha256::default());
+    while let Some(piece) = stream.next().await {
+        let piece = piece?;
+        bytes += piece.len() as u64;
+        hash.update(&piece);
+        if let Some(upload) = tee.as_deref_mut() {
+            upload.write(piece.clone()).await?;
+        }
+        if !feed.send(piece).await {
+            break;
+        }
+    }
+    Ok((bytes, hash.finish()))
+}
+
+/// What a snapshot was found to hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// A database.
+    Full(Database),
+    /// Events.
+    Delta(Found),
+}
+
+/// What to do with the content while it is read.
+#[derive(Debug, Default)]
+pub struct Look {
+    /// Where a full snapshot is kept, to learn its revision. Without it only its hash is checked.
+    pub keep: Option<File>,
+    /// Ranges of revisions whose events are to be hashed, for a delta.
+    pub ranges: Vec<RangeInclusive<Revision>>,
+}
+
+/// Reads the content of a snapshot; the thread is blocked meanwhile.
+pub(super) fn read_content(
+    snapshot: &Stored,
+    mut look: Look,
+) -> impl FnOnce(Fed) -> Result<Content, codec::Error> + Send + 'static {
+    let name = snapshot.name.clone();
+    move |fed| {
+        let content = decoder(name.compression, fed);
+        match name.kind {
+            Kind::Full => read_full(content, look.keep.as_mut()).map(Content::Full),
+            Kind::Delta => {
+                let each = |_: Event| Ok(());
+                delta::read(content, (name.start, name.last), &look.ranges, each).map(Content::Delta)
+            }
+        }
+    }
+}
+
+/// Reads a snapshot to its end and tells what it holds.
+///
+/// # Errors
+/// [`Error`]; [`Error::is_damage`] tells whose fault it is.
+pub async fn inspect(store: &Store, snapshot: &Stored, look: Look) -> Result<(Integrity, Content)> {
+    let work = read_content(snapshot, look);
+    pass(store, snapshot, None, work).await
+}

@@ -1,0 +1,212 @@
+//! Where snapshots rest: below a prefix of a directory, S3, Google Cloud Storage or Azure.
+//!
+//! ```text
+//! <prefix>/v2/<name>                     snapshot (and v1/Backup-<unix seconds>/<name>, which is only read)
+//! <prefix>/integrity/<name>.json         its length and SHA-256, written after it
+//! <prefix>/integrity/<name>.exclude      a mark: the snapshot is not to be listed
+//! <prefix>/partial/<name>                a file that is being written; in directories only
+//! ```
+//!
+//! Other tools look into v1 and v2 only. The record of integrity is an object of its own, since a hash is known after the bytes
+//! were sent, when metadata can no longer be given, and since a directory has no metadata.
+
+mod list;
+mod open;
+mod put;
+mod record;
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream::BoxStream};
+use object_store::{GetOptions, ObjectStore, ObjectStoreExt, path::Path};
+
+pub use put::{Mode, Upload};
+pub use record::Integrity;
+
+use super::SnapshotName;
+
+/// What can go wrong with a store.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The URL names no store.
+    #[error("{url:?} is no place for snapshots: {why}")]
+    Url {
+        /// As it was given, without anything secret.
+        url: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// The store cannot be reached with what is known of it.
+    #[error("failed to open the store {url}")]
+    Open {
+        /// The store.
+        url: String,
+        /// Why.
+        #[source]
+        source: object_store::Error,
+    },
+    /// Its objects could not be listed.
+    #[error("failed to list {place}")]
+    List {
+        /// Store and prefix.
+        place: String,
+        /// Why.
+        #[source]
+        source: object_store::Error,
+    },
+    /// An object could not be read.
+    #[error("failed to read {place}")]
+    Read {
+        /// Store and object.
+        place: String,
+        /// Why.
+        #[source]
+        source: object_store::Error,
+    },
+    /// An object could not be written.
+    #[error("failed to write {place}")]
+    Write {
+        /// Store and object.
+        place: String,
+        /// Why.
+        #[source]
+        source: object_store::Error,
+    },
+    /// A file could not be written.
+    #[error("failed to write {path}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Somebody else writes it at this moment.
+    #[error("{path} is being written by another process")]
+    Busy {
+        /// The file.
+        path: PathBuf,
+    },
+    /// There is one of this name, and it is not to be replaced.
+    #[error("{place} exists already")]
+    Exists {
+        /// Store and object.
+        place: String,
+    },
+    /// The record of its integrity cannot be understood.
+    #[error("the integrity record {place} is damaged")]
+    Record {
+        /// Store and object.
+        place: String,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+/// The result of this module's calls.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Environment variables, so that two stores can be opened with different ones.
+pub type Environment = BTreeMap<String, String>;
+
+/// A snapshot in a store.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    /// Its name.
+    pub name: SnapshotName,
+    /// Its length in the store.
+    pub bytes: u64,
+    /// Whether its integrity was recorded.
+    pub recorded: bool,
+    path: Path,
+    e_tag: Option<String>,
+}
+
+impl Stored {
+    /// Store and path, for messages.
+    #[must_use]
+    pub fn place(&self, store: &Store) -> String {
+        store.place(&self.path)
+    }
+
+    /// Path below the prefix of the store, such as `v2/Full-00000000-00000042-1700000000.gz`.
+    #[must_use]
+    pub fn path(&self, store: &Store) -> String {
+        let whole = self.path.as_ref();
+        whole.strip_prefix(store.prefix.as_ref()).unwrap_or(whole).trim_start_matches('/').to_owned()
+    }
+}
+
+/// A place for the snapshots of one etcd.
+#[derive(Clone, Debug)]
+pub struct Store {
+    objects: Arc<dyn ObjectStore>,
+    prefix: Path,
+    /// For a directory: its path. Files are written by us, so that no half-written one is ever among the snapshots.
+    directory: Option<PathBuf>,
+    url: String,
+}
+
+impl Store {
+    /// The URL, for messages.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn place(&self, path: &Path) -> String {
+        let rest = path.as_ref().strip_prefix(self.prefix.as_ref()).unwrap_or(path.as_ref());
+        format!("{}/{}", self.url.trim_end_matches('/'), rest.trim_start_matches('/'))
+    }
+
+    fn snapshot_path(&self, name: &SnapshotName) -> Path {
+        self.prefix.clone().join("v2").join(name.to_string())
+    }
+
+    /// Where a new snapshot of a name is in messages.
+    #[must_use]
+    pub fn place_of(&self, name: &SnapshotName) -> String {
+        self.place(&self.snapshot_path(name))
+    }
+
+    /// The bytes of a snapshot, as they are in the store. A snapshot that was replaced since it was listed is an error.
+    ///
+    /// # Errors
+    /// [`Error::Read`].
+    pub async fn read(&self, snapshot: &Stored) -> Result<BoxStream<'static, Result<Bytes>>> {
+        let failed = |place: String| move |source| Error::Read { place: place.clone(), source };
+        let place = self.place(&snapshot.path);
+        let options = GetOptions { if_match: snapshot.e_tag.clone(), ..GetOptions::default() };
+        let got = self.objects.get_opts(&snapshot.path, options).await.map_err(failed(place.clone()))?;
+        Ok(got.into_stream().map_err(failed(place)).boxed())
+    }
+
+    /// Begins to write a snapshot.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] with [`Mode::Create`] where there is one, [`Error::Busy`], [`Error::File`], [`Error::Write`].
+    pub async fn upload(&self, name: &SnapshotName, mode: Mode) -> Result<Upload> {
+        Upload::begin(self, self.snapshot_path(name), mode).await
+    }
+
+    /// The one of a name, if it is there; whether it is excluded or recorded is not looked at.
+    ///
+    /// # Errors
+    /// [`Error::Read`].
+    pub async fn head(&self, name: &SnapshotName) -> Result<Option<Stored>> {
+        let path = self.snapshot_path(name);
+        match self.objects.head(&path).await {
+            Ok(meta) => Ok(Some(Stored {
+                name: name.clone(),
+                bytes: meta.size,
+                recorded: false,
+                path,
+                e_tag: meta.e_tag,
+            })),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(source) => Err(Error::Read { place: self.place(&path), source }),
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The record beside a snapshot: what its bytes are.
+
+use std::fmt::Write as _;
+
+use object_store::{ObjectStoreExt, path::Path};
+use serde::{Deserialize, Serialize};
+
+use super::{Error, Result, Store, put};
+use crate::snapshot::{SnapshotName, codec::HASH_BYTES};
+
+/// Length and hash of an object, as it is in the store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Integrity {
+    /// Length in bytes.
+    pub bytes: u64,
+    /// SHA-256, in hexadecimal.
+    pub sha256: String,
+}
+
+impl Integrity {
+    /// Of a length and a hash.
+    #[must_use]
+    pub fn new(bytes: u64, hash: [u8; HASH_BYTES]) -> Self {
+        let sha256 = hash.iter().fold(String::new(), |mut text, byte| {
+            // Writing to a text does not fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        });
+        Self { bytes, sha256 }
+    }
+}
+
+pub(super) const DIRECTORY: &str = "integrity";
+pub(super) const RECORD: &str = ".json";
+pub(super) const EXCLUDE: &str = ".exclude";
+
+impl Store {
+    fn beside(&self, name: &SnapshotName, suffix: &str) -> Path {
+        self.prefix.clone().join(DIRECTORY).join(format!("{name}{suffix}"))
+    }
+
+    /// What was recorded of a snapshot; `None` where nothing was, as by other tools.
+    ///
+    /// # Errors
+    /// [`Error::Read`], [`Error::Record`].
+    pub async fn integrity(&self, name: &SnapshotName) -> Result<Option<Integrity>> {
+        let path = self.beside(name, RECORD);
+        let failed = |source| Error::Read { place: self.place(&path), source };
+        let bytes = match self.objects.get(&path).await {
+            Ok(got) => got.bytes().await.map_err(failed)?,
+            Err(object_store::Error::NotFound { .. }) => return Ok(None),
+            Err(source) => return Err(failed(source)),
+        };
+        let read = serde_json::from_slice(&bytes);
+        read.map(Some).map_err(|source| Error::Record { place: self.place(&path), source })
+    }
+
+    /// Records what a snapshot is, in place of what was recorded before.
+    ///
+    /// # Errors
+    /// [`Error::Write`], [`Error::File`], [`Error::Busy`].
+    pub async fn record(&self, name: &SnapshotName, integrity: &Integrity) -> Result<()> {
+        let path = self.beside(name, RECORD);
+        let text = serde_json::to_vec(integrity)
+            .map_err(|source| Error::Record { place: self.place(&path), source })?;
+        put::small(self, path, text.into()).await
+    }
+
+    /// Marks a snapshot as not to be listed.
+    ///
+    /// # Errors
+    /// [`Error::Write`], [`Error::File`], [`Error::Busy`].
+    pub async fn exclude(&self, name: &SnapshotName) -> Result<()> {
+        put::small(self, self.beside(name, EXCLUDE), bytes::Bytes::new()).await
+    }
+}
