@@ -3,6 +3,7 @@
 mod admission;
 mod conformance;
 mod encryption;
+mod etcd;
 mod etcd_kinds;
 mod house;
 mod http;

@@ -1,0 +1,8 @@
+//! Snapshots of a real etcd: taken, verified, copied and restored, with everything that can be wrong with them.
+
+mod copying;
+mod damage;
+mod leases;
+mod peer;
+mod restoring;
+mod world;
