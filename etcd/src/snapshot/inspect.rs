@@ -95,7 +95,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub(super) async fn pass<T: Send + 'static>(
     store: &Store,
     snapshot: &Stored,
-    mut tee: Option<&mut Upload>,
+    tee: Option<&mut Upload>,
     work: impl FnOnce(Fed) -> Result<T, codec::Error> + Send + 'static,
 ) -> Result<(Integrity, T)> {
     let place = snapshot.place(store);
@@ -103,7 +103,7 @@ pub(super) async fn pass<T: Send + 'static>(
     let stream = store.read(snapshot).await?;
     let (feed, fed) = feed();
     let worker = spawn_blocking(move || work(fed));
-    let (bytes, hash) = match pump(stream, &feed, tee.as_deref_mut()).await {
+    let (bytes, hash) = match pump(stream, &feed, tee).await {
         Ok(sums) => sums,
         Err(error) => {
             drop(feed);
