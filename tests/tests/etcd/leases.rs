@@ -43,22 +43,27 @@ fn leased_keys_survive_a_replay_that_takes_longer_than_their_leases() {
         // An etcd from the same full snapshot, in which nobody keeps leases alive, tells when they would have ended.
         let control = bed.path().join("control");
         restore_into(&open(&alone)?, control.clone()).await?;
-        let control = Revived::start(bed, &control).await?;
         let data = bed.path().join("restored");
         let options = options(data.clone())?;
         let runtime = tokio::runtime::Handle::current();
         let progress = |progress: Progress| {
             if let Progress::Replaying(_) = progress {
-                let (client, runtime) = (control.client.clone(), runtime.clone());
-                // The replay stands still until then; its runtime does not.
-                let wait = move || {
-                    runtime.block_on(until("leases to end in the other etcd", DEADLINE, async || {
-                        let (_, left) = dump(&client).await?;
-                        ensure!(left.is_empty(), "{} keys are left", left.len());
-                        Ok(())
-                    }))
+                // It begins later than the private one, and its leases live longer: the longer the time limit of elections,
+                // the more a new leader gives them.
+                let wait = || {
+                    runtime.block_on(async {
+                        let slow = ["--heartbeat-interval=1000", "--election-timeout=10000"];
+                        let control = Revived::start_with(bed, &control, None, &slow).await?;
+                        until("leases to end in the other etcd", DEADLINE, async || {
+                            let (_, left) = dump(&control.client).await?;
+                            ensure!(left.is_empty(), "{} keys are left", left.len());
+                            Ok(())
+                        })
+                        .await
+                    })
                 };
-                let ended = std::thread::spawn(wait).join();
+                // The replay stands still until then; its runtime does not.
+                let ended = std::thread::scope(|scope| scope.spawn(wait).join());
                 assert!(matches!(ended, Ok(Ok(()))), "the other etcd kept its leases: {ended:?}");
             }
         };

@@ -164,13 +164,23 @@ impl Revived {
     }
 
     pub async fn start_as(bed: &Bed, data_dir: &Path, user: Option<(String, String)>) -> Result<Self> {
+        Self::start_with(bed, data_dir, user, &[]).await
+    }
+
+    pub async fn start_with(
+        bed: &Bed,
+        data_dir: &Path,
+        user: Option<(String, String)>,
+        flags: &[&str],
+    ) -> Result<Self> {
         let (url, peer) = (format!("http://127.0.0.1:{}", port::reserve()?), port::reserve()?);
         let spec = Spec::new("revived", binaries::find("etcd")?)
             .flag("name", "restored")
             .flag("data-dir", data_dir)
             .flag("listen-client-urls", &url)
             .flag("advertise-client-urls", &url)
-            .flag("listen-peer-urls", format!("http://127.0.0.1:{peer}"));
+            .flag("listen-peer-urls", format!("http://127.0.0.1:{peer}"))
+            .args(flags);
         let mut process = Process::start(bed, spec)?;
         let options = link::Options { endpoints: vec![url.clone()], user, ..Default::default() };
         let client = process
