@@ -16,6 +16,7 @@ use tokio::process::Command;
 use super::world::{DEADLINE, Revived, World, dump, restore};
 
 #[test]
+#[ignore = "the program takes minutes to build: make soak"]
 fn etcd_backup_restore_restores_our_snapshots() {
     run(async |bed| {
         let world = World::start(bed).await?;
@@ -55,6 +56,7 @@ async fn restore_by_peer(bed: &Bed, data: &Path) -> Result<()> {
 }
 
 #[test]
+#[ignore = "the program takes minutes to build: make soak"]
 fn snapshots_of_etcd_backup_restore_are_restored() {
     run(async |bed| {
         for compression in ["gzip", "zlib", "lzw"] {
