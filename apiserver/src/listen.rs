@@ -14,7 +14,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{chain, filters::client_certificate::Peer, metrics, server::Server, tls::Serving};
+use crate::{
+    chain,
+    filters::client_certificate::Peer,
+    metrics,
+    server::Server,
+    tls::{Lingering, Serving},
+};
 
 /// A client that does not finish its handshake in this time is dropped.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
@@ -185,7 +191,7 @@ async fn connection(tls: TlsStream<TcpStream>, server: Arc<Server>, leave: Cance
         let (server, peer) = (server.clone(), peer_of_requests.clone());
         async move { Ok::<_, std::convert::Infallible>(chain::serve(server, peer, request.map(Body::new)).await) }
     });
-    let mut served = std::pin::pin!(builder.serve_connection(TokioIo::new(tls), service));
+    let mut served = std::pin::pin!(builder.serve_connection(TokioIo::new(Lingering::new(tls)), service));
     let ended = tokio::select! {
         ended = served.as_mut() => ended,
         // The server stops; the client shall go elsewhere; nothing happens here any more.

@@ -7,7 +7,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto::Builder,
 };
-use repot_certs::tls::Serving;
+use repot_certs::tls::{Lingering, Serving};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -122,7 +122,7 @@ async fn connection(tls: TlsStream<TcpStream>, server: Arc<Server>, leave: Cance
         let (server, peer) = (server.clone(), peer.clone());
         async move { Ok::<_, Infallible>(server.serve(request, &peer).await) }
     });
-    let mut served = std::pin::pin!(builder.serve_connection(TokioIo::new(tls), service));
+    let mut served = std::pin::pin!(builder.serve_connection(TokioIo::new(Lingering::new(tls)), service));
     let ended = tokio::select! {
         ended = served.as_mut() => ended,
         () = leave.cancelled() => {

@@ -1,6 +1,7 @@
 //! TLS as servers behind a kube-apiserver need it: the client's certificate is asked for but judged per request, and the
 //! server's own certificates can change while connections live.
 
+mod linger;
 mod names;
 mod protocol;
 
@@ -18,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::names::Choice;
 pub use self::{
+    linger::Lingering,
     names::NamedFiles,
     protocol::{MinVersion, Protocol},
 };

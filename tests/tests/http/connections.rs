@@ -14,7 +14,10 @@ use repot_tests::wait::until;
 use reqwest::{Client, Method};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use crate::shootstate::world::{TWELVE_MIB, World, collection, large, path};
 
@@ -30,22 +33,8 @@ pub struct Connection {
 impl Connection {
     /// Dials, and pings the server each second.
     pub async fn dial(access: &Access) -> Result<Self> {
-        let authority = access.server.strip_prefix("https://").context("a URL")?.to_owned();
-        let mut roots = rustls::RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(access.ca_pem.as_bytes())?)?;
-        let Credential::Certificate(leaf) = &access.credential else { bail!("a certificate is needed") };
-        let chain = vec![CertificateDer::from_pem_slice(leaf.cert_pem.as_bytes())?];
-        let key = PrivateKeyDer::from_pem_slice(leaf.key_pem.as_bytes())?;
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut config = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_client_auth_cert(chain, key)?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        let tcp = tokio::net::TcpStream::connect(authority.replace("localhost", "127.0.0.1")).await?;
-        let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
-        let name = authority.split(':').next().unwrap_or_default().to_owned();
-        let tls = connector.connect(ServerName::try_from(name)?, tcp).await?;
+        let authority = authority_of(access)?;
+        let tls = dial_tls(access, &["h2", "http/1.1"]).await?;
         ensure!(tls.get_ref().1.alpn_protocol() == Some(b"h2"), "HTTP/2 was not agreed on");
         let (sender, connection) = Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
@@ -68,7 +57,30 @@ impl Connection {
     }
 }
 
-fn dev_access(world: &World) -> Result<Access> {
+fn authority_of(access: &Access) -> Result<String> {
+    Ok(access.server.strip_prefix("https://").context("a URL")?.to_owned())
+}
+
+/// A connection over which nothing was said yet, for one of these protocols.
+pub async fn dial_tls(access: &Access, protocols: &[&str]) -> Result<TlsStream<TcpStream>> {
+    let authority = authority_of(access)?;
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(access.ca_pem.as_bytes())?)?;
+    let Credential::Certificate(leaf) = &access.credential else { bail!("a certificate is needed") };
+    let chain = vec![CertificateDer::from_pem_slice(leaf.cert_pem.as_bytes())?];
+    let key = PrivateKeyDer::from_pem_slice(leaf.key_pem.as_bytes())?;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_client_auth_cert(chain, key)?;
+    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+    let tcp = TcpStream::connect(authority.replace("localhost", "127.0.0.1")).await?;
+    let name = authority.split(':').next().unwrap_or_default().to_owned();
+    Ok(TlsConnector::from(Arc::new(config)).connect(ServerName::try_from(name)?, tcp).await?)
+}
+
+pub fn dev_access(world: &World) -> Result<Access> {
     Access::read(world.kubectl.kubeconfig())
 }
 

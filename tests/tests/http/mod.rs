@@ -2,6 +2,7 @@
 
 mod audit;
 mod connections;
+mod early;
 mod forms;
 mod stop;
 mod tls;

@@ -1,0 +1,115 @@
+//! Letting go of a connection so that the last answer arrives.
+
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
+    runtime::Handle,
+    time::timeout,
+};
+
+/// A client that sends nothing for this time has nothing more to send.
+const QUIET: Duration = Duration::from_secs(1);
+/// A client that goes on sending is not listened to for longer.
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// A stream that is seen off when it is dropped: what was written is ended in good order, and what still comes in is taken in and
+/// thrown away for a while.
+///
+/// A request may be answered before its body was read: with a refusal, mostly. Were the connection closed right then, with parts
+/// of the body still on their way, the system would reset it, and a client that is still sending would see that and not the answer.
+#[derive(Debug)]
+pub struct Lingering<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(Option<S>);
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Lingering<S> {
+    /// Takes a stream over.
+    pub fn new(stream: S) -> Self {
+        Self(Some(stream))
+    }
+
+    fn project(self: Pin<&mut Self>) -> io::Result<Pin<&mut S>> {
+        // It is there until the drop.
+        self.get_mut().0.as_mut().map(Pin::new).ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Drop for Lingering<S> {
+    fn drop(&mut self) {
+        // Without a runtime the process is about to end.
+        if let (Some(stream), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
+            runtime.spawn(async move { timeout(LONGEST, see_off(stream)).await });
+        }
+    }
+}
+
+async fn see_off(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
+    stream.shutdown().await?;
+    let mut thrown_away = vec![0; 16 << 10];
+    while timeout(QUIET, stream.read(&mut thrown_away)).await.map_err(io::Error::other)?? > 0 {}
+    Ok(())
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> AsyncRead for Lingering<S> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.project()?.poll_read(cx, buf)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> AsyncWrite for Lingering<S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.project()?.poll_write(cx, buf)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.project()?.poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.project()?.poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.project()?.poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.as_ref().is_some_and(AsyncWrite::is_write_vectored)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_arrives_although_the_question_is_not_over() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let mut client =
+            TcpStream::connect(listener.local_addr().expect("an address")).await.expect("a client");
+        let (stream, _) = listener.accept().await.expect("a connection");
+        let mut server = Lingering::new(stream);
+        client.write_all(b"the beginning of a question").await.expect("sent");
+        server.read_exact(&mut [0; 3]).await.expect("read");
+        server.write_all(b"no").await.expect("answered");
+        drop(server);
+        // Without lingering, one of these meets a reset, and the answer is lost with it.
+        for _ in 0..8 {
+            client.write_all(&[b'x'; 64 << 10]).await.expect("sent on");
+        }
+        let mut answer = String::new();
+        client.shutdown().await.expect("the end of the question");
+        client.read_to_string(&mut answer).await.expect("the answer");
+        assert_eq!(answer, "no");
+    }
+}
