@@ -12,11 +12,12 @@ dev: tools
 	$(CARGO) run --release --locked --package repot -- dev $(ARGS)
 
 # The whole gate. The cheap checks come first; the tests' own summary is the last thing on the screen. Programs in Go are built
-# beside those in Rust, whose compiler leaves a core idle at times.
+# beside those in Rust, whose compiler leaves a core idle at times; and as tests mostly wait for servers, there are more of them at
+# a time than cores.
 test: tools
 	$(CARGO) fmt --all --check
 	$(MAKE) --jobs=2 testbed checked
-	$(CARGO) test --locked --workspace --no-fail-fast
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((2 * $$(nproc)))} $(CARGO) test --locked --workspace --no-fail-fast
 
 checked:
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
