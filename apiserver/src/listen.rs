@@ -11,7 +11,7 @@ use hyper_util::{
 };
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
+use tokio_rustls::server::TlsStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -144,7 +144,7 @@ impl Listening {
                 let _ =
                     SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(TCP_KEEPALIVE));
                 // The handshake is the client's time, not the accept loop's.
-                match tokio::time::timeout(HANDSHAKE_DEADLINE, handshake(stream, &serving)).await {
+                match tokio::time::timeout(HANDSHAKE_DEADLINE, serving.accept(stream)).await {
                     Ok(Ok(tls)) => connection(tls, server, leave).await,
                     Ok(Err(error)) => {
                         tracing::debug!(%error, "handshake failed");
@@ -166,13 +166,6 @@ impl Listening {
         };
         tokio::join!(self.accept(&answered), wait);
     }
-}
-
-async fn handshake(stream: TcpStream, serving: &Serving) -> io::Result<TlsStream<TcpStream>> {
-    let local = stream.local_addr().map(|address| address.ip()).ok();
-    let start = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream).await?;
-    let config = serving.pick(start.client_hello().server_name(), local);
-    start.into_stream(config).await
 }
 
 async fn connection(tls: TlsStream<TcpStream>, server: Arc<Server>, leave: CancellationToken) {

@@ -1,6 +1,6 @@
 //! Connections: accepting them, TLS, HTTP, and ending them without dropping a review.
 
-use std::{convert::Infallible, io, sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use hyper::service::service_fn;
 use hyper_util::{
@@ -9,7 +9,7 @@ use hyper_util::{
 };
 use repot_certs::tls::{Lingering, Serving};
 use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
+use tokio_rustls::server::TlsStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{clients::Peer, server::Server};
@@ -93,20 +93,13 @@ async fn accept(
         let (server, serving, leave) = (server.clone(), serving.clone(), leave.clone());
         connections.spawn(async move {
             let _ = stream.set_nodelay(true);
-            match tokio::time::timeout(HANDSHAKE_DEADLINE, handshake(stream, &serving)).await {
+            match tokio::time::timeout(HANDSHAKE_DEADLINE, serving.accept(stream)).await {
                 Ok(Ok(tls)) => connection(tls, server, leave).await,
                 Ok(Err(error)) => tracing::debug!(%error, "handshake failed"),
                 Err(_) => tracing::debug!("a handshake took too long"),
             }
         });
     }
-}
-
-async fn handshake(stream: TcpStream, serving: &Serving) -> io::Result<TlsStream<TcpStream>> {
-    let local = stream.local_addr().map(|address| address.ip()).ok();
-    let start = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream).await?;
-    let config = serving.pick(start.client_hello().server_name(), local);
-    start.into_stream(config).await
 }
 
 async fn connection(tls: TlsStream<TcpStream>, server: Arc<Server>, leave: CancellationToken) {

@@ -2,10 +2,10 @@
 
 use crate::{
     field::FieldError,
-    formats,
     json::Node,
     kind::{Cell, Column, Kind},
     meta,
+    schedule::Schedule,
     schema::{Default, Field, Schema, Shape},
     shape,
     workflow::{
@@ -135,7 +135,8 @@ pub fn normalise(object: &mut Node) -> Vec<String> {
 #[must_use]
 pub fn validate(object: &Node) -> Vec<FieldError> {
     let mut errors = workflow::check_spec(object, &ETCD_BACKUP);
-    workflow::check_text(object, "spec.schedule", formats::schedule, &mut errors);
+    let schedule = |text: &str| Schedule::parse(text).map(drop);
+    workflow::check_text(object, "spec.schedule", schedule, &mut errors);
     let Some(retention) = object.member("spec").and_then(|spec| spec.member("retention")) else {
         return errors;
     };

@@ -1,4 +1,4 @@
-//! Strings with a grammar: times, durations, quantities, schedules. The errors say what is expected instead.
+//! Strings with a grammar: times, durations, quantities. The errors say what is expected instead.
 
 use std::ops::RangeInclusive;
 
@@ -74,73 +74,6 @@ pub fn storage_size(text: &str) -> Checked {
     if known && digits && positive { Ok(()) } else { Err(wrong()) }
 }
 
-/// Names of schedules that stand for five fields.
-const MACROS: &[&str] = &["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
-const MONTHS: &[&str] = &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
-const DAYS: &[&str] = &["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
-
-/// One field of a schedule: its name, the numbers it takes, and the words that stand for them.
-type CronField = (&'static str, RangeInclusive<usize>, &'static [&'static str]);
-
-const CRON: [CronField; 5] = [
-    ("minute", 0..=59, &[]),
-    ("hour", 0..=23, &[]),
-    ("day of the month", 1..=31, &[]),
-    ("month", 1..=12, MONTHS),
-    ("day of the week", 0..=6, DAYS),
-];
-
-/// A schedule in the format of cron: five fields, or a name such as `@daily`. In UTC.
-///
-/// # Errors
-/// What is expected instead, and in which field.
-pub fn schedule(text: &str) -> Checked {
-    if MACROS.contains(&text) {
-        return Ok(());
-    }
-    let fields: Vec<&str> = text.split_whitespace().collect();
-    if fields.len() != CRON.len() {
-        return Err(format!(
-            "must be the five fields of a cron schedule (minute, hour, day of the month, month, day of the week) or one of {}",
-            MACROS.join(", ")
-        ));
-    }
-    fields.iter().zip(&CRON).try_for_each(|(text, field)| cron_field(text, field))
-}
-
-fn cron_field(text: &str, field: &CronField) -> Checked {
-    let (name, range, _) = field;
-    let wrong = || {
-        let (low, high) = (range.start(), range.end());
-        Err(format!(
-            "{text:?} is no {name}: must be *, numbers from {low} to {high}, ranges a-b, steps /n, or a list of these"
-        ))
-    };
-    let fits = text.split(',').all(|part| {
-        let (span, step) = part.split_once('/').map_or((part, None), |(span, step)| (span, Some(step)));
-        let stepped = step.is_none_or(|step| number(step).is_some_and(|n| n > 0 && n <= *range.end()));
-        let spanned = match span.split_once('-') {
-            _ if matches!(span, "*" | "?") => true,
-            Some((low, high)) => {
-                matches!((point(low, field), point(high, field)), (Some(low), Some(high)) if low <= high)
-            }
-            None => point(span, field).is_some(),
-        };
-        stepped && spanned
-    });
-    if fits { Ok(()) } else { wrong() }
-}
-
-fn point(text: &str, (_, range, words): &CronField) -> Option<usize> {
-    let word = words.iter().position(|word| word.eq_ignore_ascii_case(text));
-    let found = word.map(|at| at + range.start()).or_else(|| number(text));
-    found.filter(|number| range.contains(number))
-}
-
-fn number(text: &str) -> Option<usize> {
-    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,33 +134,6 @@ mod tests {
             storage_size,
             &["1", "25Gi", "0.5Ti", "500M", "1000k"],
             &["", "0", "0Gi", "-1Gi", "Gi", "25GB", "1.Gi", "1..2Gi", ".5Gi", "1e3", "25 Gi"],
-        );
-    }
-
-    #[test]
-    fn schedules() {
-        tells(
-            schedule,
-            &["0 * * * *", "*/15 0-6,22 1 jan-mar MON", "@daily", "5/10 ? * * 0", "0  3 * *  sun"],
-            &[
-                "",
-                "@never",
-                "@every 1h",
-                "* * * *",
-                "* * * * * *",
-                "60 * * * *",
-                "* 24 * * *",
-                "* * 0 * *",
-                "* * * 13 *",
-                "* * * * 7",
-                "5-1 * * * *",
-                "*/0 * * * *",
-                "a * * * *",
-                "1,,2 * * * *",
-                "- * * * *",
-                "/ * * * *",
-                "TZ=UTC 0 * * * *",
-            ],
         );
     }
 }

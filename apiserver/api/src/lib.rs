@@ -16,6 +16,7 @@ pub mod managed;
 pub mod meta;
 pub mod names;
 pub mod openapi;
+pub mod schedule;
 pub mod schema;
 pub mod selector;
 pub mod shape;

@@ -5,7 +5,7 @@ mod linger;
 mod names;
 mod protocol;
 
-use std::{net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{io, net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use rustls::{
@@ -13,8 +13,13 @@ use rustls::{
     client::danger::HandshakeSignatureValid,
     crypto::{CryptoProvider, WebPkiSupportedAlgorithms},
     pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem::PemObject},
-    server::danger::{ClientCertVerified, ClientCertVerifier},
+    server::{
+        Acceptor,
+        danger::{ClientCertVerified, ClientCertVerifier},
+    },
 };
+use tokio::net::TcpStream;
+use tokio_rustls::{LazyConfigAcceptor, server::TlsStream};
 use tokio_util::sync::CancellationToken;
 
 use self::names::Choice;
@@ -95,9 +100,18 @@ impl Serving {
         Ok(Self { options, current })
     }
 
-    /// The configuration for a new connection to this address by a client that wants this name.
-    #[must_use]
-    pub fn pick(&self, name: Option<&str>, local: Option<IpAddr>) -> Arc<ServerConfig> {
+    /// Shakes hands on a new connection, with the certificate for the name that the client wants and the address that it came to.
+    ///
+    /// # Errors
+    /// When the client breaks off, or does not agree on a protocol.
+    pub async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        let local = stream.local_addr().map(|address| address.ip()).ok();
+        let start = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
+        let config = self.pick(start.client_hello().server_name(), local);
+        start.into_stream(config).await
+    }
+
+    fn pick(&self, name: Option<&str>, local: Option<IpAddr>) -> Arc<ServerConfig> {
         self.current.load().pick(name, local)
     }
 

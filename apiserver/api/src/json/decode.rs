@@ -8,19 +8,11 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::value::RawValue;
 
 use super::{
+    findings::{Findings, Path},
     node::{Key, Node},
     raw::Raw,
 };
 use crate::schema::{Schema, Shape};
-
-/// What did not fit. All of it, in document order.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Findings {
-    /// `unknown field "spec.x"`, `duplicate field "spec.y"`: refused or warned of, as the client wishes.
-    pub strict: Vec<String>,
-    /// `spec.gardener: expected an array, got a string`: always refused.
-    pub mismatches: Vec<String>,
-}
 
 /// The text is not JSON.
 #[derive(Debug, thiserror::Error)]
@@ -112,56 +104,6 @@ fn redact(error: &serde_json::Error) -> String {
     let syntax =
         matches!(error.classify(), serde_json::error::Category::Syntax | serde_json::error::Category::Eof);
     if syntax { text } else { format!("unreadable value {place}") }
-}
-
-/// Where the reader is, as strict decoding prints it: `spec.gardener[3].data`.
-#[derive(Default)]
-struct Path(String);
-
-impl Path {
-    fn within_field<T>(&mut self, field: &str, f: impl FnOnce(&mut Self) -> T) -> T {
-        let length = self.0.len();
-        if length > 0 {
-            self.0.push('.');
-        }
-        self.0.push_str(field);
-        let result = f(self);
-        self.0.truncate(length);
-        result
-    }
-
-    fn within_item<T>(&mut self, at: usize, f: impl FnOnce(&mut Self) -> T) -> T {
-        let length = self.0.len();
-        self.0.push_str(&format!("[{at}]"));
-        let result = f(self);
-        self.0.truncate(length);
-        result
-    }
-
-    fn join(&self, field: &str) -> String {
-        if self.0.is_empty() { field.to_owned() } else { format!("{}.{field}", self.0) }
-    }
-
-    fn whole(&self) -> &str {
-        if self.0.is_empty() { "the document" } else { &self.0 }
-    }
-}
-
-/// Findings beyond this many are not kept: they would only fill answers.
-const MAX_FINDINGS: usize = 100;
-
-impl Findings {
-    fn strict(&mut self, finding: impl FnOnce() -> String) {
-        if self.strict.len() < MAX_FINDINGS {
-            self.strict.push(finding());
-        }
-    }
-
-    fn mismatch(&mut self, finding: impl FnOnce() -> String) {
-        if self.mismatches.len() < MAX_FINDINGS {
-            self.mismatches.push(finding());
-        }
-    }
 }
 
 /// The members of an object read so far.
@@ -316,10 +258,9 @@ impl<'de> Visitor<'de> for Reader<'_> {
         };
         let mut items = Vec::new();
         loop {
-            let length = self.path.0.len();
-            self.path.0.push_str(&format!("[{}]", items.len()));
+            let outside = self.path.enter_item(items.len());
             let item = seq.next_element_seed(self.inner(inner))?;
-            self.path.0.truncate(length);
+            self.path.leave_to(outside);
             match item {
                 Some(item) => items.push(item),
                 None => return Ok(Node::Array(items)),
@@ -338,13 +279,9 @@ impl<'de> Visitor<'de> for Reader<'_> {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             };
-            let length = self.path.0.len();
-            if length > 0 {
-                self.path.0.push('.');
-            }
-            self.path.0.push_str(&key);
+            let outside = self.path.enter_field(&key);
             let value = map.next_value_seed(self.inner(inner))?;
-            self.path.0.truncate(length);
+            self.path.leave_to(outside);
             object.put(Key::from(key), value, inner);
         }
         Ok(object.finish())

@@ -1,12 +1,14 @@
 //! JSON with opaque parts: trees above, untouched text below.
 
 pub mod decode;
+mod findings;
 pub mod merge;
 pub mod node;
 pub mod patch;
 pub mod pointer;
 pub mod raw;
 
-pub use decode::{Error, Findings, conform, decode, decode_opaque};
+pub use decode::{Error, conform, decode, decode_opaque};
+pub use findings::Findings;
 pub use node::{Key, Node, Segments};
 pub use raw::Raw;

@@ -5,6 +5,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use repot_api::schedule::Schedule;
+
 use super::{
     EtcdFlow, PLAN_VERSION,
     effect::Effect,
@@ -13,7 +15,7 @@ use super::{
         give_lock_back, is_backed_up, is_locked, is_unlocked, is_verified, is_well, name_backup, no_effects,
         note_lock, note_proof, note_service, nothing, take_backup, take_lock, verify_backup,
     },
-    schedule::Schedule,
+    schedule,
     world::{Backup, Cluster, Lock, World},
 };
 use crate::{
@@ -148,7 +150,7 @@ fn wait_for(
     if world.request.cancel || world.cluster != Cluster::Present {
         return stop(spec, world, ledger, now);
     }
-    let due = schedule.next(ledger.started.unwrap_or(spec.created));
+    let due = schedule::next(&schedule, ledger.started.unwrap_or(spec.created));
     let is_due = due.is_some_and(|due| due <= now) && !world.request.paused;
     if is_due {
         return Decision { effects: Vec::new(), records: Some(begun(ledger, now)), requeue: Some(SOON) };

@@ -4,13 +4,14 @@ use super::{
     cluster::{NEVER, Trouble, Truth, UID},
     rng::Rng,
 };
+use repot_api::schedule::Schedule;
+
 use crate::{
     etcd::{
         Notes,
         backup::{DELETION_PATIENCE, Spec, decide},
         effect::Effect,
         retention::Retention,
-        schedule::Schedule,
         world::{Cluster, Lock},
     },
     ledger::{Ledger, Phase},
@@ -33,7 +34,7 @@ fn mk_run(schedule: &str) -> Run {
     };
     let truth = Truth::new(Rng::new(3), trouble);
     let spec = Spec {
-        schedule: Schedule::parse(schedule),
+        schedule: Schedule::parse(schedule).ok(),
         retention: Some(Retention::LimitBased(3)),
         delete_backups: true,
         created: Time(truth.now),

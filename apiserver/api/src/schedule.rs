@@ -1,0 +1,160 @@
+//! Schedules in the format of cron: five fields, in UTC.
+
+use std::ops::RangeInclusive;
+
+/// Names that stand for five fields.
+const MACROS: [(&str, &str); 7] = [
+    ("@yearly", "0 0 1 1 *"),
+    ("@annually", "0 0 1 1 *"),
+    ("@monthly", "0 0 1 * *"),
+    ("@weekly", "0 0 * * 0"),
+    ("@daily", "0 0 * * *"),
+    ("@midnight", "0 0 * * *"),
+    ("@hourly", "0 * * * *"),
+];
+const MONTHS: &[&str] = &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+const DAYS: &[&str] = &["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
+
+/// One field: its name, the numbers it takes, and the words that stand for them.
+type Field = (&'static str, RangeInclusive<u64>, &'static [&'static str]);
+
+const FIELDS: [Field; 5] = [
+    ("minute", 0..=59, &[]),
+    ("hour", 0..=23, &[]),
+    ("day of the month", 1..=31, &[]),
+    ("month", 1..=12, MONTHS),
+    ("day of the week", 0..=6, DAYS),
+];
+
+/// A schedule. The bit of each number that a field takes is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// 0 to 59.
+    pub minutes: u64,
+    /// 0 to 23.
+    pub hours: u64,
+    /// Of the month, 1 to 31.
+    pub days: u64,
+    /// 1 to 12.
+    pub months: u64,
+    /// 0, a Sunday, to 6.
+    pub weekdays: u64,
+    /// Both the day of the month and that of the week are restricted: then either is enough, as in cron.
+    pub either_day: bool,
+}
+
+impl Schedule {
+    /// Reads five fields, or a name such as `@daily`.
+    ///
+    /// # Errors
+    /// What is expected instead, and in which field.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let named = MACROS.iter().find(|(name, _)| *name == text);
+        let text = named.map_or(text, |(_, fields)| fields);
+        let texts: Vec<&str> = text.split_whitespace().collect();
+        let texts: [&str; 5] = texts.try_into().map_err(|_| {
+            let names = MACROS.map(|(name, _)| name).join(", ");
+            format!(
+                "must be the five fields of a cron schedule (minute, hour, day of the month, month, day of the week) or one of {names}"
+            )
+        })?;
+        let mut bits = [0; 5];
+        for ((bits, text), field) in bits.iter_mut().zip(texts).zip(&FIELDS) {
+            *bits = read(text, field)?;
+        }
+        let restricted = |field: &str| !field.starts_with(['*', '?']);
+        let [minutes, hours, days, months, weekdays] = bits;
+        let either_day = restricted(texts[2]) && restricted(texts[4]);
+        Ok(Self { minutes, hours, days, months, weekdays, either_day })
+    }
+}
+
+fn read(text: &str, field: &Field) -> Result<u64, String> {
+    let bits = text.split(',').try_fold(0, |all, part| Some(all | span(part, field)?));
+    bits.ok_or_else(|| {
+        let (name, numbers, _) = field;
+        let (low, high) = (numbers.start(), numbers.end());
+        format!(
+            "{text:?} is no {name}: must be *, numbers from {low} to {high}, ranges a-b, steps /n, or a list of these"
+        )
+    })
+}
+
+/// `*`, `5`, `1-5`, each with `/2` behind it or not; `5/2` goes on to the end.
+fn span(part: &str, field: &Field) -> Option<u64> {
+    let (low, high) = (*field.1.start(), *field.1.end());
+    let (span, step) = part.split_once('/').map_or((part, None), |(span, step)| (span, Some(step)));
+    let stepped = step.is_some();
+    let step = step.map_or(Some(1), |step| number(step).filter(|n| (1..=high).contains(n)))?;
+    let (from, to) = match span.split_once('-') {
+        _ if matches!(span, "*" | "?") => (low, high),
+        Some((from, to)) => (point(from, field)?, point(to, field)?),
+        None if stepped => (point(span, field)?, high),
+        None => (point(span, field)?, point(span, field)?),
+    };
+    let step = usize::try_from(step).ok()?;
+    (from <= to).then(|| (from..=to).step_by(step).fold(0, |all, n| all | 1 << n))
+}
+
+fn point(text: &str, (_, numbers, words): &Field) -> Option<u64> {
+    let word = (*numbers.start()..).zip(*words).find(|(_, word)| word.eq_ignore_ascii_case(text));
+    word.map(|(number, _)| number).or_else(|| number(text)).filter(|number| numbers.contains(number))
+}
+
+fn number(text: &str) -> Option<u64> {
+    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accepts_what_cron_accepts() {
+        for text in ["0 * * * *", "*/15 0-6,22 1 jan-mar MON", "@daily", "5/10 ? * * 0", "0  3 * *  sun"] {
+            assert!(Schedule::parse(text).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn rejects_what_is_no_schedule() {
+        for text in [
+            "",
+            "@never",
+            "@every 1h",
+            "* * * *",
+            "* * * * * *",
+            "60 * * * *",
+            "* 24 * * *",
+            "* * 0 * *",
+            "* * * 13 *",
+            "* * * * 7",
+            "5-1 * * * *",
+            "*/0 * * * *",
+            "a * * * *",
+            "1,,2 * * * *",
+            "- * * * *",
+            "/ * * * *",
+            "TZ=UTC 0 * * * *",
+            "*/60 * * * *",
+            "- * * * *",
+            "*-5 * * * *",
+        ] {
+            assert!(Schedule::parse(text).is_err(), "{text:?} was accepted");
+        }
+        let error = Schedule::parse("60 * * * *").expect_err("no minute");
+        assert!(error.starts_with("\"60\" is no minute"), "{error}");
+    }
+
+    #[test]
+    fn fields_become_bits() {
+        let schedule = Schedule::parse("5/20 1-3,22 13 feb fri").expect("a schedule");
+        let bits = |numbers: &[u64]| numbers.iter().fold(0, |all, n| all | 1 << n);
+        assert_eq!((schedule.minutes, schedule.hours), (bits(&[5, 25, 45]), bits(&[1, 2, 3, 22])));
+        assert_eq!(
+            (schedule.days, schedule.months, schedule.weekdays),
+            (bits(&[13]), bits(&[2]), bits(&[5]))
+        );
+        assert!(schedule.either_day && !Schedule::parse("@daily").expect("a schedule").either_day);
+    }
+}
