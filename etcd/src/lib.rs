@@ -3,5 +3,6 @@
 //! This crate may not know which resource asked for something: it is told where etcd and the snapshots are. A snapshot is
 //! never trusted by its name alone; [`snapshot`] says what is checked where.
 
+pub mod agent;
 pub mod link;
 pub mod snapshot;

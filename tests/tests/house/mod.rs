@@ -20,7 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("repot-plan", &["repot-api"]),
     ("repot-apiserver", &["repot-api", "repot-storage", "repot-certs"]),
     ("repot-webhook", &["repot-rules", "repot-api", "repot-certs"]),
-    ("repot-etcd", &["repot-api", "repot-storage", "repot-certs"]),
+    ("repot-etcd", &["repot-plan", "repot-api", "repot-storage", "repot-certs"]),
     ("repot-controllers", &["repot-plan", "repot-api", "repot-etcd", "repot-certs"]),
     (
         "repot",

@@ -1,0 +1,1 @@
+//! The operator of `druid.gardener.cloud/v1alpha1 Etcd`.

@@ -1,0 +1,1 @@
+//! Membership of an etcd: what `repot_plan::etcd::members` decides, asked of etcd itself.

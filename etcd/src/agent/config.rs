@@ -1,0 +1,169 @@
+//! What an agent is told: a file that the operator writes and every member of an etcd shares.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// The file. Which member it is, an agent knows from the name of its Pod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Config {
+    /// Name of the `Etcd`.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Set of volumes that the members mount; written into each volume when it is first used, and a volume that says something else
+    /// is not touched.
+    pub volumes: String,
+    /// Token of the bootstrap: another one for each set of volumes, so that no two clusters ever take each other for the same.
+    pub cluster_token: String,
+    /// Whether members found a cluster together, or join one that exists.
+    pub cluster_state: ClusterState,
+    /// All members of this `Etcd`, and with [`ClusterState::Existing`] those of other sites too.
+    pub members: Vec<Member>,
+    /// Client URLs by which members that join ask for the list of members.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub client_endpoints: Vec<String>,
+    /// Directory of the volume; etcd's data is in `new.etcd` below it.
+    pub data_dir: PathBuf,
+    /// Ports to listen on.
+    pub ports: Ports,
+    /// Where snapshots go; nothing is backed up without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<Store>,
+    /// What an empty volume is filled from when the cluster is founded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restore: Option<Restore>,
+    /// When snapshots are taken and which are kept.
+    #[serde(default)]
+    pub snapshots: Snapshots,
+    /// Certificates; plain HTTP without them.
+    #[serde(default)]
+    pub tls: Tls,
+    /// Further flags of etcd: names without dashes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub etcd_flags: BTreeMap<String, String>,
+    /// The record that says who may serve; whoever runs serves without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Owner>,
+}
+
+/// How a member begins its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ClusterState {
+    /// All members found it together.
+    New,
+    /// It exists: a member with an empty volume waits until it is in the list of members.
+    Existing,
+}
+
+/// A member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Member {
+    /// Its name in etcd.
+    pub name: String,
+    /// Name of its Pod, where it is one of this `Etcd`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<String>,
+    /// URLs for other members.
+    pub peer_urls: Vec<String>,
+    /// URLs for clients.
+    #[serde(default)]
+    pub client_urls: Vec<String>,
+}
+
+/// Ports to listen on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Ports {
+    /// Clients of etcd.
+    pub client: u16,
+    /// Other members.
+    pub peer: u16,
+    /// The agent's own HTTP.
+    pub agent: u16,
+}
+
+/// A store for snapshots.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Store {
+    /// Such as `s3://bucket/prefix` or `file:///directory`.
+    pub url: String,
+    /// Directory with a file for each credential, as a Secret is mounted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<PathBuf>,
+    /// URL of the store's API where it is not the provider's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+}
+
+/// What empty volumes are filled from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Restore {
+    /// The store of the one backup, or of the snapshots of another etcd. Without snapshots in it, nothing is founded.
+    pub store: Store,
+}
+
+/// When snapshots are taken and which are kept. Durations as in `5m`, sizes in bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Snapshots {
+    /// Full ones, as cron; every hour where it is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub full_schedule: Option<String>,
+    /// Deltas; every 20 s where it is left out, none with `0s`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delta_period: Option<String>,
+    /// Events that are kept in memory for a delta; 10 MiB where it is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delta_memory_limit: Option<u64>,
+    /// `Exponential` or `LimitBased`; nothing is deleted where it is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retention: Option<String>,
+    /// How many full ones `LimitBased` keeps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    /// `gzip`, `zlib`, `lzw` or `none`; gzip where it is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compression: Option<String>,
+}
+
+/// Directories with `ca.crt`, `tls.crt` and `tls.key`, as Secrets are mounted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Tls {
+    /// Of etcd for its clients, and of the agent's HTTP; clients have to show a certificate of its authority.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<PathBuf>,
+    /// Of the agent as a client of etcd and of other agents.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<PathBuf>,
+    /// Among members.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer: Option<PathBuf>,
+}
+
+/// The record that says who may serve. Durations as in `30s`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Owner {
+    /// Name of the TXT record.
+    pub name: String,
+    /// The own id.
+    pub id: String,
+    /// DNS servers to ask, as `address:port`; those of the machine where there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<String>,
+    /// How long an answer may come from a cache on the way.
+    pub ttl: String,
+    /// From one look to the next.
+    pub interval: String,
+    /// The longest that a look may take.
+    pub timeout: String,
+    /// What the other side waits beyond TTL and interval.
+    pub grace: String,
+}
