@@ -191,7 +191,7 @@ impl EtcdMember {
     }
 }
 
-async fn check_health(probe: &Api) -> Result<()> {
+pub(crate) async fn check_health(probe: &Api) -> Result<()> {
     let request = probe.request(reqwest::Method::GET, "/health").timeout(PROBE_TIMEOUT);
     let answer = crate::http::send(request).await?;
     ensure!(answer.ok()?["health"] == "true", "{answer}");

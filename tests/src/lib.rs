@@ -13,6 +13,7 @@
 //! | [`repot`] | `repot dev`, `repot apiserver` and every other role |
 //! | [`etcd`] | clusters, with or without TLS |
 //! | [`relay`] | the wire between two parts: cut, stalled, late, slow; or a load balancer |
+//! | [`sites`] | members of one etcd on two sites, with a link between them |
 //! | [`null_server`] | the smallest aggregated server, as a floor for benchmarks |
 //! | [`webhook`] | an admission webhook that records and answers |
 //! | [`states`] | ShootStates as Gardener makes them, of any size |
@@ -37,6 +38,7 @@ pub mod port;
 pub mod process;
 pub mod relay;
 pub mod repot;
+pub mod sites;
 pub mod states;
 pub mod tool;
 pub mod wait;

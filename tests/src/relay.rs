@@ -13,9 +13,9 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::port;
 
-/// A relay that listens on 127.0.0.1. Its connections end when it is dropped.
+/// A relay. Its connections end when it is dropped.
 pub struct Relay {
-    port: u16,
+    address: SocketAddr,
     link: watch::Sender<Link>,
     targets: watch::Sender<Arc<[SocketAddr]>>,
     task: JoinHandle<()>,
@@ -58,22 +58,26 @@ enum Direction {
 impl Relay {
     /// Listens on a port of its own and passes connections to the targets in turn; a target that refuses is left out.
     pub async fn start(targets: &[SocketAddr]) -> Result<Self> {
-        let port = port::reserve()?;
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
+        Self::start_at((Ipv4Addr::LOCALHOST, port::reserve()?).into(), targets).await
+    }
+
+    /// The same at an address of the caller's.
+    pub async fn start_at(address: SocketAddr, targets: &[SocketAddr]) -> Result<Self> {
+        let listener = TcpListener::bind(address).await?;
         let (link, link_seen) = watch::channel(Link::default());
         let (targets, targets_seen) = watch::channel(Arc::from(targets));
         let task = tokio::spawn(accept(listener, link_seen, targets_seen));
-        Ok(Self { port, link, targets, task })
+        Ok(Self { address, link, targets, task })
     }
 
-    /// Its port on 127.0.0.1.
+    /// Its port.
     pub fn port(&self) -> u16 {
-        self.port
+        self.address.port()
     }
 
     /// Its address.
     pub fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port).into()
+        self.address
     }
 
     /// Where new connections go from now on; open ones stay where they are.

@@ -8,6 +8,7 @@ mod etcd_kinds;
 mod house;
 mod http;
 mod kubectl;
+mod members;
 mod oracles;
 mod shootstate;
 mod testbed;

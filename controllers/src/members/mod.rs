@@ -1,1 +1,195 @@
 //! Membership of an etcd: what `repot_plan::etcd::members` decides, asked of etcd itself.
+//!
+//! A [`Driver`] makes one change a pass, or says what is waited for. Nothing of it has to survive: what the members are, etcd
+//! knows, and a driver that begins anew waits [`SETTLED`](repot_plan::etcd::members::SETTLED) until it has seen every voter for
+//! that long. One driver at a time looks after an etcd; who that is, the lease of the controllers says. Two at once would not
+//! harm the quorum, since etcd itself refuses changes that do, but they could undo each other's work.
+//!
+//! **What can be known from outside.** etcd does not tell how long its members have been connected to each other, nor how much of
+//! the log the leader knows a learner to have. So a voter counts as connected as long as it answers, names the leader that the
+//! leader takes itself for, in the same term, and has been seen so without a break of [`Limits::gap`]; and a learner has as much of
+//! the log as it says itself to know to be committed, which is never more than what the leader knows. etcd checks by its own
+//! knowledge afterwards, and what it refuses is waited for.
+//!
+//! **After a change whose answer was lost** nothing else is asked for until an entry that changes nothing has gone through the log
+//! behind it, by way of the same leader: then the change is in the list of members, or it will never be.
+
+mod act;
+mod observe;
+mod series;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use etcd_client::Client;
+use repot_etcd::link;
+use repot_plan::{
+    etcd::members::{self as plan, Desired, MemberId, Move, Side},
+    ledger::Why,
+};
+
+pub use observe::{Seen, SeenMember};
+use series::Series;
+
+/// A place for a member: where it is, whether it is taken or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seat {
+    /// Name of the member.
+    pub name: String,
+    /// URLs for other members. By them a member is recognised, so no two seats share one.
+    pub peer_urls: Vec<String>,
+    /// URL at which the driver reaches it.
+    pub client_url: String,
+}
+
+/// What is wanted of an etcd.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// All seats at the source, in the order in which they are taken; for an etcd that does not move, all there are. Seats that
+    /// are to be given up are among them.
+    pub source: Vec<Seat>,
+    /// All seats at the destination.
+    pub destination: Vec<Seat>,
+    /// How many voters each site shall have.
+    pub desired: Desired,
+    /// Names of members whose data is gone: they are removed and added anew.
+    pub lost: BTreeSet<String>,
+}
+
+/// How long things may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// An answer to a question.
+    pub look: Duration,
+    /// A change. etcd itself gives up after five seconds and twice its election timeout.
+    pub change: Duration,
+    /// From one look to the next: a longer gap means that a member's connection may have been broken unseen.
+    pub gap: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self { look: seconds(3), change: seconds(15), gap: seconds(10) }
+    }
+}
+
+/// What a pass came to.
+#[derive(Clone, Debug)]
+pub struct Pass {
+    /// What was seen before anything was changed; nothing where no member answered.
+    pub seen: Option<Seen>,
+    /// What was done or is waited for.
+    pub outcome: Outcome,
+    /// When the next pass is due. Not much later: after [`Limits::gap`] connections are taken for broken.
+    pub again: Duration,
+}
+
+/// What was done or is waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The members are those that are wanted.
+    Done,
+    /// This was changed, and etcd said so.
+    Changed(Change),
+    /// A change is due, but not yet, or etcd refused it, or its answer was lost.
+    Waiting(Why),
+    /// What is wanted cannot be had this way.
+    Refused(Why),
+}
+
+/// A change that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A learner has this seat now; whoever runs its Pod may start it.
+    Added {
+        /// Name of the seat.
+        seat: String,
+    },
+    /// The member is a voter now.
+    Promoted {
+        /// Name of its seat.
+        seat: String,
+    },
+    /// The member leads now.
+    Leads {
+        /// Name of its seat.
+        seat: String,
+    },
+    /// The member is none any more; its data must never be started again.
+    Removed {
+        /// Name of its seat.
+        seat: String,
+    },
+}
+
+/// Asks etcd for one change a pass.
+pub struct Driver {
+    access: link::Options,
+    limits: Limits,
+    clients: BTreeMap<String, Client>,
+    series: Series,
+}
+
+impl Driver {
+    /// A driver that has seen nothing yet. Of `access` everything but the endpoints is used.
+    #[must_use]
+    pub fn new(access: link::Options, limits: Limits) -> Self {
+        Self { access, limits, clients: BTreeMap::new(), series: Series::new(limits.gap) }
+    }
+
+    /// Looks, and makes the next change if one is due.
+    pub async fn pass(&mut self, wish: &Wish) -> Pass {
+        let seen = match self.observe(wish).await {
+            Ok(seen) => seen,
+            Err(outcome) => return Pass { seen: None, outcome, again: again(false) },
+        };
+        let next = seen
+            .obstacle()
+            .map_or_else(|| plan::decide(&seen.to_cluster(), &wish.desired, self.series.now()), Move::Wait);
+        let outcome = match next {
+            Move::Done => Outcome::Done,
+            Move::Wait(why) => Outcome::Waiting(why),
+            Move::Refuse(why) => Outcome::Refused(why),
+            Move::Change(change) => self.act(wish, &seen, change).await,
+        };
+        let changed = matches!(outcome, Outcome::Changed(_));
+        Pass { seen: Some(seen), outcome, again: again(changed) }
+    }
+
+    /// A client of one member.
+    async fn client(&mut self, url: &str) -> Result<Client, etcd_client::Error> {
+        if let Some(client) = self.clients.get(url) {
+            return Ok(client.clone());
+        }
+        let options = link::Options { endpoints: vec![url.to_owned()], ..self.access.clone() };
+        let client = link::connect(&options).await?;
+        self.clients.insert(url.to_owned(), client.clone());
+        Ok(client)
+    }
+}
+
+/// After a change the next one may be due at once, as it is after the third voter at the destination.
+fn again(changed: bool) -> Duration {
+    if changed { Duration::ZERO } else { Duration::from_secs(1) }
+}
+
+impl Wish {
+    /// All seats with where they are.
+    fn seats(&self) -> impl Iterator<Item = (Side, u32, &Seat)> {
+        let source = (0..).zip(&self.source).map(|(at, seat)| (Side::Source, at, seat));
+        source.chain((0..).zip(&self.destination).map(|(at, seat)| (Side::Destination, at, seat)))
+    }
+
+    fn seat(&self, side: Side, ordinal: u32) -> Option<&Seat> {
+        self.seats().find(|(s, at, _)| (*s, *at) == (side, ordinal)).map(|(.., seat)| seat)
+    }
+}
+
+impl Seen {
+    fn seat_of(&self, id: MemberId) -> Option<&SeenMember> {
+        self.members.iter().find(|member| member.id == id)
+    }
+}

@@ -8,7 +8,7 @@
 //! **Going back** is asking for the numbers of the beginning. It is refused once a source member was removed: then the destination
 //! alone has the quorum.
 
-use std::time::Duration;
+use std::{cmp::Reverse, time::Duration};
 
 use crate::{ledger::Why, time::Time};
 
@@ -44,6 +44,8 @@ pub struct Member {
     pub id: MemberId,
     /// Where it runs.
     pub side: Side,
+    /// Its place there, from 0; where a site gets smaller without going away, the highest leave.
+    pub ordinal: u32,
     /// What it is.
     pub role: Role,
     /// Whether it has started since it was added: it has told its name.
@@ -52,6 +54,8 @@ pub struct Member {
     pub healthy: bool,
     /// Since when it is connected to the leader without a break; nothing while it is not.
     pub connected: Option<Time>,
+    /// Whether its data is gone. It has to leave and join anew: under its old id it would forget what it voted for.
+    pub lost: bool,
 }
 
 /// What is seen of a cluster.
@@ -81,8 +85,8 @@ pub struct Desired {
 /// One change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A learner is added at this side, and started.
-    AddLearner(Side),
+    /// A learner is added at this side and place, and started.
+    AddLearner(Side, u32),
     /// The learner becomes a voter.
     Promote(MemberId),
     /// The leader hands over to this member.
@@ -125,6 +129,7 @@ pub fn decide(cluster: &Cluster, desired: &Desired, now: Time) -> Move {
     let view = View { cluster, desired, now };
     view.refusal()
         .or_else(|| view.unrest())
+        .or_else(|| view.lost())
         .or_else(|| view.learner())
         .or_else(|| view.grow())
         .or_else(|| view.shrink())
@@ -159,8 +164,15 @@ impl View<'_> {
         }
     }
 
-    fn is_surplus(&self, side: Side) -> bool {
-        self.count(side) > self.wanted(side)
+    /// Whether the place of a member is one of those that are wanted.
+    fn stays(&self, member: &Member) -> bool {
+        usize::try_from(member.ordinal).is_ok_and(|ordinal| ordinal < self.wanted(member.side))
+    }
+
+    /// The first place that is wanted and that no voter has.
+    fn vacancy(&self, side: Side) -> Option<u32> {
+        let wanted = u32::try_from(self.wanted(side)).unwrap_or(u32::MAX);
+        (0..wanted).find(|at| !self.voters().any(|m| m.side == side && m.ordinal == *at))
     }
 
     /// Healthy, and settled for long enough.
@@ -220,10 +232,21 @@ impl View<'_> {
         self.voters().find(|member| Some(member.id) == self.cluster.leader)
     }
 
+    /// One whose data is gone leaves first, so that its place can be filled. A voter does so only where all members are on one
+    /// site; on the way between two, the number of each site decides who has the quorum, and going back comes before.
+    fn lost(&self) -> Option<Move> {
+        let lost = self.cluster.members.iter().find(|member| member.lost)?;
+        if lost.role != Role::Voter {
+            return Some(Move::Change(Change::Remove(lost.id)));
+        }
+        let together = self.cluster.members.iter().all(|member| member.side == lost.side);
+        together.then(|| self.remove(lost))
+    }
+
     /// At most one learner at a time: it is promoted or taken away before anything else happens.
     fn learner(&self) -> Option<Move> {
         let learner = self.cluster.members.iter().find(|member| member.role != Role::Voter)?;
-        if self.count(learner.side) >= self.wanted(learner.side) {
+        if !self.stays(learner) {
             return Some(self.retreat(learner));
         }
         let Role::Learner { matched } = learner.role else { return None };
@@ -277,14 +300,15 @@ impl View<'_> {
     }
 
     fn grow(&self) -> Option<Move> {
-        let grows = |side: &Side| self.count(*side) < self.wanted(*side);
-        let side = [Side::Source, Side::Destination].into_iter().find(grows)?;
+        let sides = [Side::Source, Side::Destination].into_iter();
+        let (side, ordinal) = sides.filter_map(|side| Some((side, self.vacancy(side)?))).next()?;
         // A voter that is down would be outvoted by nobody: adding raises the quorum, not the number of those that are well.
-        Some(self.unsteady_voter().unwrap_or(Move::Change(Change::AddLearner(side))))
+        Some(self.unsteady_voter().unwrap_or(Move::Change(Change::AddLearner(side, ordinal))))
     }
 
     fn shrink(&self) -> Option<Move> {
-        let side = [Side::Destination, Side::Source].into_iter().find(|side| self.is_surplus(*side))?;
+        let surplus = |side: &Side| self.voters().any(|member| member.side == *side && !self.stays(member));
+        let side = [Side::Destination, Side::Source].into_iter().find(surplus)?;
         if self.moves() && !self.desired.release_source {
             return Some(Move::wait(
                 "SourceNotReleased",
@@ -296,11 +320,28 @@ impl View<'_> {
         if let Some(step) = self.lead_from_kept().filter(|_| !even || self.count(side) == 1) {
             return Some(step);
         }
-        // One that is down first: that only helps. Never the leader.
-        let mut leaving: Vec<&Member> =
-            self.voters().filter(|m| m.side == side && Some(m.id) != self.cluster.leader).collect();
-        leaving.sort_by_key(|member| (member.healthy, member.id));
-        let leaving = leaving.first()?;
+        // Where all go, one that is down goes first: that only helps. Where some stay, their places decide. Never the leader,
+        // unless nobody else may go: then it hands over before.
+        let mut leaving: Vec<&Member> = self.voters().filter(|m| m.side == side && !self.stays(m)).collect();
+        let down_first = self.wanted(side) == 0;
+        leaving.sort_by_key(|m| (down_first && m.healthy, Reverse(m.ordinal), m.id));
+        let Some(leaving) = leaving.iter().find(|m| Some(m.id) != self.cluster.leader) else {
+            return leaving.first().map(|leader| self.hand_over(leader));
+        };
+        Some(self.remove(leaving))
+    }
+
+    /// The leader is the last of those that go.
+    fn hand_over(&self, leader: &Member) -> Move {
+        let heir = self.voters().filter(|m| m.id != leader.id && self.is_steady(m)).min_by_key(|m| m.ordinal);
+        heir.map_or_else(
+            || Move::wait("NoHeir", "no voter that stays is well enough to lead"),
+            |heir| Move::Change(Change::MoveLeader(heir.id)),
+        )
+    }
+
+    /// A voter goes, where those that stay are a quorum that is well.
+    fn remove(&self, leaving: &Member) -> Move {
         let kept: Vec<&Member> = self.voters().filter(|member| member.id != leaving.id).collect();
         let steady = kept.iter().filter(|member| self.is_steady(member)).count();
         let (after, needed) = (kept.len(), quorum(kept.len()));
@@ -308,9 +349,9 @@ impl View<'_> {
             let message = format!(
                 "{steady} of the {after} voters that would be left are well, and {needed} are needed"
             );
-            return Some(Move::wait("QuorumAtRisk", message));
+            return Move::wait("QuorumAtRisk", message);
         }
-        Some(Move::Change(Change::Remove(leaving.id)))
+        Move::Change(Change::Remove(leaving.id))
     }
 
     /// The leader goes to a voter of a side that stays, before members of the other side go.

@@ -43,7 +43,7 @@ const FAULTS: &[(&str, Decide, &[&str])] = &[
             c.members.retain(|m| m.role == Role::Voter);
             decide(&c, d, now)
         },
-        &["adds a second learner"],
+        &["adds a second learner", "adds to a place that is taken"],
     ),
     (
         "leaves the leader where it is until the end",
@@ -83,9 +83,20 @@ const FAULTS: &[(&str, Decide, &[&str])] = &[
         &["not at rest"],
     ),
     (
+        "does not see that data is lost",
+        |c, d, now| {
+            let mut c = c.clone();
+            c.members.iter_mut().for_each(|m| m.lost = false);
+            decide(&c, d, now)
+        },
+        &["is stuck"],
+    ),
+    (
         "adds learners only when nothing was ever ill",
         |c, d, now| match decide(c, d, now) {
-            Move::Change(Change::AddLearner(_)) if c.members.iter().any(|m| m.connected != Some(Time(0))) => {
+            Move::Change(Change::AddLearner(..))
+                if c.members.iter().any(|m| m.connected != Some(Time(0))) =>
+            {
                 Move::Done
             }
             other => other,

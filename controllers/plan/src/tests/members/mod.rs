@@ -35,6 +35,8 @@ struct World {
     /// Voters after each change of their number.
     sizes: Vec<usize>,
     tied: bool,
+    /// How often the data of a voter was lost.
+    lost: usize,
     log: Vec<String>,
 }
 
@@ -47,7 +49,10 @@ fn count(cluster: &Cluster, side: Side) -> usize {
 }
 
 fn mk_member(id: u64, side: Side, role: Role) -> Member {
-    Member { id: MemberId(id), side, role, started: true, healthy: true, connected: Some(Time(0)) }
+    // Ids begin at 1 and at 11.
+    let ordinal = u32::try_from((id - 1) % 10).expect("few");
+    let (id, connected) = (MemberId(id), Some(Time(0)));
+    Member { id, side, ordinal, role, started: true, healthy: true, connected, lost: false }
 }
 
 fn mk_cluster(source: u64, destination: u64) -> Cluster {
@@ -84,6 +89,7 @@ impl World {
             ill,
             sizes: vec![before],
             tied: false,
+            lost: 0,
             log: Vec::new(),
         }
     }
@@ -92,14 +98,24 @@ impl World {
         self.now += self.rng.within(1, 10);
         // Illness comes, and goes within a few passes; the end is quiet, so that everything can come to it.
         let ill = if turn < 300 { self.ill } else { 0 };
+        // The data of one voter at a time is lost for good, and of none on the way between two sites, where that is waited out.
+        let mut may_lose = matches!(self.story, Story::Scale(..))
+            && voters(&self.cluster).count() > 2
+            && self.cluster.members.iter().all(|m| !m.lost)
+            && self.rng.percent(20);
         for at in 0..self.cluster.members.len() {
             let (falls, rises, starts) = (self.rng.percent(ill), self.rng.percent(30), self.rng.percent(40));
             let step = u8::try_from(self.rng.within(0, 30)).expect("small");
             let member = &mut self.cluster.members[at];
             member.started |= starts;
+            let loses = falls && may_lose && member.role == Role::Voter;
+            if loses {
+                (member.lost, may_lose) = (true, false);
+                self.lost += 1;
+            }
             if falls {
                 (member.healthy, member.connected) = (false, None);
-            } else if rises && member.started && !member.healthy {
+            } else if rises && member.started && !member.healthy && !member.lost {
                 (member.healthy, member.connected) = (true, Some(Time(self.now)));
             }
             if let Role::Learner { matched } = &mut member.role {
@@ -144,7 +160,9 @@ impl World {
             "does something else while the sites are even",
         )?;
         match change {
-            Change::AddLearner(_) => {
+            Change::AddLearner(side, ordinal) => {
+                let taken = cluster.members.iter().any(|m| m.side == side && m.ordinal == ordinal);
+                hold(!taken, "adds to a place that is taken")?;
                 hold(voters(cluster).count() == cluster.members.len(), "adds a second learner")?;
                 hold(voters(cluster).all(|m| steady(&m)), "adds to a cluster that is ill")
             }
@@ -169,6 +187,11 @@ impl World {
                     return Ok(());
                 }
                 hold(cluster.leader != Some(id), "removes the leader")?;
+                let wanted = match member.side {
+                    Side::Source => self.desired.source,
+                    Side::Destination => self.desired.destination,
+                };
+                hold(member.lost || member.ordinal as usize >= wanted, "removes one that stays")?;
                 let left = voters(cluster).filter(|m| m.id != id).filter(steady).count();
                 hold(left >= quorum(n - 1), "removes the quorum")?;
                 let moving = matches!(self.story, Story::Move(_) | Story::CallOff(..));
@@ -190,8 +213,9 @@ impl World {
         self.log.push(format!("{} {change:?}", self.now));
         let before = voters(&self.cluster).count();
         match change {
-            Change::AddLearner(side) => {
+            Change::AddLearner(side, ordinal) => {
                 let mut learner = mk_member(self.next_id, side, Role::Learner { matched: 0 });
+                learner.ordinal = ordinal;
                 (learner.started, learner.healthy, learner.connected) = (false, false, None);
                 self.next_id += 1;
                 self.cluster.members.push(learner);
@@ -253,7 +277,7 @@ fn run(seed: u64, decide: Decide) -> Result<World, String> {
 
 #[test]
 fn every_membership_comes_to_its_end() {
-    let (mut called_off, mut too_late) = (0, 0);
+    let (mut called_off, mut too_late, mut lost) = (0, 0, 0);
     for seed in 0..5_000 {
         let began = World::new(seed).story;
         let world = run(seed, decide).unwrap_or_else(|why| panic!("{why}"));
@@ -261,6 +285,7 @@ fn every_membership_comes_to_its_end() {
             (count(&world.cluster, Side::Source), count(&world.cluster, Side::Destination));
         assert_eq!((source, destination), (world.desired.source, world.desired.destination), "seed {seed}");
         assert_eq!(world.cluster.members.len(), source + destination, "seed {seed}: a learner is left");
+        lost += world.lost;
         match (began, world.story) {
             (Story::Move(3), _) => assert_eq!(world.sizes, [3, 4, 5, 6, 5, 4, 3], "seed {seed}"),
             (Story::CallOff(..), Story::CallOff(..)) => called_off += 1,
@@ -268,6 +293,7 @@ fn every_membership_comes_to_its_end() {
             _ => {}
         }
     }
+    assert!(lost > 500, "data was lost {lost} times");
     assert!(called_off > 300 && too_late > 20, "{called_off} were called off in time, {too_late} too late");
 }
 
@@ -281,17 +307,44 @@ const TO_DESTINATION: Desired =
 #[test]
 fn waits_with_five_voters_until_clients_reach_the_destination() {
     let mut cluster = mk_cluster(3, 2);
-    assert_eq!(asked(&cluster, TO_DESTINATION), Move::Change(Change::AddLearner(Side::Destination)));
-    cluster.members.push(mk_member(20, Side::Destination, Role::Learner { matched: 95 }));
+    assert_eq!(asked(&cluster, TO_DESTINATION), Move::Change(Change::AddLearner(Side::Destination, 2)));
+    cluster.members.push(mk_member(13, Side::Destination, Role::Learner { matched: 95 }));
     let Move::Wait(why) = asked(&cluster, TO_DESTINATION) else { panic!("it does not wait") };
     assert_eq!(why.reason, "SourceNotReleased");
     // The leader first, then the third voter, and with it the first removal.
     let released = Desired { release_source: true, ..TO_DESTINATION };
     assert_eq!(asked(&cluster, released), Move::Change(Change::MoveLeader(MemberId(11))));
     cluster.leader = Some(MemberId(11));
-    assert_eq!(asked(&cluster, released), Move::Change(Change::Promote(MemberId(20))));
+    assert_eq!(asked(&cluster, released), Move::Change(Change::Promote(MemberId(13))));
     cluster.members[5].role = Role::Voter;
-    assert_eq!(asked(&cluster, released), Move::Change(Change::Remove(MemberId(1))));
+    assert_eq!(asked(&cluster, released), Move::Change(Change::Remove(MemberId(3))));
+}
+
+#[test]
+fn highest_places_leave_and_gaps_are_filled() {
+    let desired = |source| Desired { source, destination: 0, source_before: 5, release_source: false };
+    let mut cluster = mk_cluster(5, 0);
+    assert_eq!(asked(&cluster, desired(3)), Move::Change(Change::Remove(MemberId(5))));
+    // The leader hands over when nobody else may go.
+    cluster.members.pop();
+    cluster.leader = Some(MemberId(4));
+    assert_eq!(asked(&cluster, desired(3)), Move::Change(Change::MoveLeader(MemberId(1))));
+    cluster.members.remove(1);
+    assert_eq!(asked(&cluster, desired(3)), Move::Change(Change::AddLearner(Side::Source, 1)));
+}
+
+#[test]
+fn voter_without_its_data_leaves_and_its_place_is_filled() {
+    let desired = Desired { source: 3, destination: 0, source_before: 3, release_source: false };
+    let mut cluster = mk_cluster(3, 0);
+    (cluster.members[2].lost, cluster.members[2].healthy, cluster.members[2].connected) = (true, false, None);
+    assert_eq!(asked(&cluster, desired), Move::Change(Change::Remove(MemberId(3))));
+    cluster.members[1].connected = None;
+    let Move::Wait(why) = asked(&cluster, desired) else { panic!("the quorum is given up") };
+    assert_eq!(why.reason, "QuorumAtRisk");
+    cluster.members[1].connected = Some(Time(0));
+    cluster.members.pop();
+    assert_eq!(asked(&cluster, desired), Move::Change(Change::AddLearner(Side::Source, 2)));
 }
 
 #[test]

@@ -1,0 +1,114 @@
+//! One change, asked of the leader.
+
+use std::{future::Future, time::Duration};
+
+use etcd_client::{Client, Error, MemberAddOptions};
+use repot_plan::{
+    etcd::members::{self as plan, MemberId},
+    ledger::Why,
+};
+use tokio::time::timeout;
+use tonic::Code;
+
+use super::{Change, Driver, Outcome, Seen, Wish};
+
+impl Driver {
+    /// Makes the change. All of them go to the leader: then the entry by which the next pass settles is behind them.
+    pub(super) async fn act(&mut self, wish: &Wish, seen: &Seen, change: plan::Change) -> Outcome {
+        let Some(leader) = seen.leader.and_then(|id| seen.seat_of(id)) else {
+            return Outcome::Waiting(Why::new("NoLeader", "no leader is elected"));
+        };
+        let (client, limit) = match self.client(&leader.client_url).await {
+            Ok(client) => (client, self.limits.change),
+            Err(error) => return Outcome::Waiting(Why::new("NoMemberAnswers", error.to_string())),
+        };
+        let named = |id: MemberId| {
+            seen.seat_of(id).map_or_else(|| format!("{:x}", id.0), |member| member.seat.clone())
+        };
+        match change {
+            plan::Change::AddLearner(side, ordinal) => match wish.seat(side, ordinal) {
+                Some(seat) => add(&client, limit, seat).await,
+                None => {
+                    let message = format!("there is no seat {ordinal} for another member");
+                    Outcome::Refused(Why::new("NoSeat", message))
+                }
+            },
+            plan::Change::Promote(id) => {
+                let answer = ask(limit, client.cluster_client().member_promote(id.0)).await;
+                conclude(answer, Change::Promoted { seat: named(id) })
+            }
+            plan::Change::Remove(id) => {
+                let answer = ask(limit, client.cluster_client().member_remove(id.0)).await;
+                conclude(answer, Change::Removed { seat: named(id) })
+            }
+            plan::Change::MoveLeader(id) => {
+                let answer = ask(limit, client.maintenance_client().move_leader(id.0)).await;
+                conclude(answer, Change::Leads { seat: named(id) })
+            }
+        }
+    }
+}
+
+async fn add(client: &Client, limit: Duration, seat: &super::Seat) -> Outcome {
+    let mut cluster = client.cluster_client();
+    let learner = MemberAddOptions::new().with_is_learner();
+    let answer = ask(limit, cluster.member_add(seat.peer_urls.clone(), Some(learner))).await;
+    conclude(answer, Change::Added { seat: seat.name.clone() })
+}
+
+/// Why etcd did not say that it is done.
+enum Failure {
+    /// It said that it is not, and will not be.
+    Refused(String),
+    /// It may be done, or not, or later.
+    Unknown(String),
+}
+
+async fn ask<T>(limit: Duration, answer: impl Future<Output = Result<T, Error>>) -> Result<(), Failure> {
+    match timeout(limit, answer).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) if is_refusal(&error) => Err(Failure::Refused(error.to_string())),
+        Ok(Err(error)) => Err(Failure::Unknown(error.to_string())),
+        Err(_) => Err(Failure::Unknown(format!("no answer within {limit:?}"))),
+    }
+}
+
+/// Whether etcd judged the change before it gave it to the log, or the log's end judged it.
+fn is_refusal(error: &Error) -> bool {
+    let Error::GRpcStatus(status) = error else { return false };
+    match status.code() {
+        Code::FailedPrecondition
+        | Code::NotFound
+        | Code::InvalidArgument
+        | Code::PermissionDenied
+        | Code::Unauthenticated => true,
+        Code::Unavailable => status.message().contains("unhealthy cluster"),
+        _ => false,
+    }
+}
+
+fn conclude(answer: Result<(), Failure>, change: Change) -> Outcome {
+    let what = change.describe();
+    match answer {
+        Ok(()) => Outcome::Changed(change),
+        Err(Failure::Refused(error)) => {
+            Outcome::Waiting(Why::new("RefusedByEtcd", format!("failed to {what}: {error}")))
+        }
+        Err(Failure::Unknown(error)) => Outcome::Waiting(Why::new(
+            "OutcomeUnknown",
+            format!("it is not known whether etcd did {what}: {error}"),
+        )),
+    }
+}
+
+impl Change {
+    /// What is done, as one would ask for it.
+    fn describe(&self) -> String {
+        match self {
+            Self::Added { seat } => format!("add {seat}"),
+            Self::Promoted { seat } => format!("promote {seat}"),
+            Self::Leads { seat } => format!("hand the lead over to {seat}"),
+            Self::Removed { seat } => format!("remove {seat}"),
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Members of one etcd on two sites, with a link between the sites that a test can make slow, stall and cut.
+//!
+//! A member is known by a name, as it is in the world: each site has an `/etc/hosts` of its own, in a mount namespace of its
+//! processes, where names of the own site are at 127.0.0.1 and names of the other one at 127.0.0.2, where relays listen. A client
+//! is on one of the sites, too: [`Sites::url`] says where a member is for it.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::access::{Access, Credential};
+use crate::bed::Bed;
+use crate::http::Api;
+use crate::process::{Process, Spec};
+use crate::relay::Relay;
+use crate::{binaries, port};
+
+const START_DEADLINE: Duration = Duration::from_secs(60);
+/// Where the other site is.
+const ABROAD: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+/// One of the two sites.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Site {
+    /// Where the etcd begins.
+    Source,
+    /// Where it may go.
+    Destination,
+}
+
+/// What the sites are like.
+#[derive(Clone, Copy, Debug)]
+pub struct SiteOptions {
+    /// Places for members at the source.
+    pub source: usize,
+    /// Places for members at the destination.
+    pub destination: usize,
+    /// Time that a byte takes from one site to the other and back.
+    pub round_trip: Duration,
+}
+
+/// Both sites. Their processes end when it is dropped.
+pub struct Sites {
+    places: Vec<Place>,
+    relays: Vec<Relay>,
+    heartbeat: Duration,
+}
+
+/// A place for a member.
+struct Place {
+    site: Site,
+    name: String,
+    client_port: u16,
+    peer_port: u16,
+    hosts: PathBuf,
+    process: Option<Process>,
+}
+
+impl Sites {
+    /// Two sites without members.
+    pub async fn new(bed: &Bed, options: SiteOptions) -> Result<Self> {
+        let dir = bed.make_dir("sites")?;
+        let mut places = Vec::new();
+        for (site, count) in [(Site::Source, options.source), (Site::Destination, options.destination)] {
+            for at in 0..count {
+                let name = format!("{}-{at}", site.word());
+                let hosts = dir.join(format!("hosts-{}", site.word()));
+                let (client_port, peer_port) = (port::reserve()?, port::reserve()?);
+                places.push(Place { site, name, client_port, peer_port, hosts, process: None });
+            }
+        }
+        for here in [Site::Source, Site::Destination] {
+            let line = |place: &Place| {
+                let address = if place.site == here { Ipv4Addr::LOCALHOST } else { ABROAD };
+                format!("{address} {}\n", place.host())
+            };
+            let lines: String = places.iter().map(line).collect();
+            fs::write(dir.join(format!("hosts-{}", here.word())), format!("127.0.0.1 localhost\n{lines}"))?;
+        }
+        let mut relays = Vec::new();
+        for port in places.iter().flat_map(|place| [place.client_port, place.peer_port]) {
+            let target = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+            let relay = Relay::start_at((ABROAD, port).into(), &[target]).await?;
+            relay.set_round_trip(options.round_trip);
+            relays.push(relay);
+        }
+        // As long as a round trip takes, at least etcd's own.
+        let heartbeat = options.round_trip.max(Duration::from_millis(100));
+        Ok(Self { places, relays, heartbeat })
+    }
+
+    /// Names of all places at a site, taken or not.
+    pub fn names(&self, site: Site) -> Vec<String> {
+        self.places.iter().filter(|place| place.site == site).map(|place| place.name.clone()).collect()
+    }
+
+    /// The URL at which a member is for other members, on both sites.
+    pub fn peer_url(&self, name: &str) -> Result<String> {
+        let place = self.place(name)?;
+        Ok(format!("http://{}:{}", place.host(), place.peer_port))
+    }
+
+    /// The URL at which a member is for a client on this site.
+    pub fn url(&self, name: &str, from: Site) -> Result<String> {
+        let place = self.place(name)?;
+        let address = if place.site == from { Ipv4Addr::LOCALHOST } else { ABROAD };
+        Ok(format!("http://{address}:{}", place.client_port))
+    }
+
+    /// Starts the first members of the source, which found the cluster, and waits until each serves.
+    pub async fn found(&mut self, bed: &Bed, count: usize) -> Result<()> {
+        let names: Vec<String> = self.names(Site::Source).into_iter().take(count).collect();
+        ensure!(names.len() == count, "there are only {} places", names.len());
+        let all =
+            names.iter().map(|name| Ok((name.clone(), self.peer_url(name)?))).collect::<Result<Vec<_>>>()?;
+        for name in &names {
+            self.launch(bed, name, &all, "new")?;
+        }
+        for name in &names {
+            self.wait_until_ready(name).await?;
+        }
+        Ok(())
+    }
+
+    /// Starts a member on an empty data directory, to join these members (names and peer URLs, its own among them).
+    pub fn join(&mut self, bed: &Bed, name: &str, members: &[(String, String)]) -> Result<()> {
+        self.launch(bed, name, members, "existing")
+    }
+
+    /// Ends a member at once (SIGKILL) and forgets its data.
+    pub fn discard(&mut self, name: &str) -> Result<()> {
+        self.place_mut(name)?.process = None;
+        Ok(())
+    }
+
+    /// The process of a member.
+    pub fn process(&mut self, name: &str) -> Result<&mut Process> {
+        self.place_mut(name)?.process.as_mut().with_context(|| format!("{name} was not started"))
+    }
+
+    /// Whether the member of that name was started and not discarded.
+    pub fn is_started(&self, name: &str) -> bool {
+        self.place(name).is_ok_and(|place| place.process.is_some())
+    }
+
+    /// Waits until the member answers a linearizable read.
+    pub async fn wait_until_ready(&mut self, name: &str) -> Result<()> {
+        let server = self.url(name, self.place(name)?.site)?;
+        let probe = Api::new(&Access { server, ca_pem: String::new(), credential: Credential::Anonymous })?;
+        let process = self.process(name)?;
+        process.ready(START_DEADLINE, async || crate::etcd::check_health(&probe).await).await
+    }
+
+    /// Changes the link, at once, for all connections between the sites.
+    pub fn link(&self, change: impl Fn(&Relay)) {
+        self.relays.iter().for_each(change);
+    }
+
+    fn place(&self, name: &str) -> Result<&Place> {
+        self.places.iter().find(|place| place.name == name).with_context(|| format!("no place {name}"))
+    }
+
+    fn place_mut(&mut self, name: &str) -> Result<&mut Place> {
+        self.places.iter_mut().find(|place| place.name == name).with_context(|| format!("no place {name}"))
+    }
+
+    fn launch(&mut self, bed: &Bed, name: &str, all: &[(String, String)], state: &str) -> Result<()> {
+        let (heartbeat, peer) = (self.heartbeat, self.peer_url(name)?);
+        let place = self.place_mut(name)?;
+        let dir = bed.make_dir(&format!("data-{name}"))?;
+        let local = |port| format!("http://127.0.0.1:{port}");
+        let cluster: Vec<_> = all.iter().map(|(name, url)| format!("{name}={url}")).collect();
+        let spec = place
+            .spec()?
+            .flag("name", name)
+            .flag("data-dir", &dir)
+            .flag("listen-client-urls", local(place.client_port))
+            .flag("advertise-client-urls", local(place.client_port))
+            .flag("listen-peer-urls", local(place.peer_port))
+            .flag("initial-advertise-peer-urls", peer)
+            .flag("initial-cluster", cluster.join(","))
+            .flag("initial-cluster-state", state)
+            .flag("heartbeat-interval", heartbeat.as_millis().to_string())
+            .flag("election-timeout", (heartbeat * 10).as_millis().to_string());
+        place.process = Some(Process::start(bed, spec)?);
+        Ok(())
+    }
+}
+
+impl Site {
+    /// The other one.
+    pub fn other(self) -> Self {
+        match self {
+            Self::Source => Self::Destination,
+            Self::Destination => Self::Source,
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Source => "source",
+            Self::Destination => "destination",
+        }
+    }
+}
+
+impl Place {
+    fn host(&self) -> String {
+        format!("{}.peer", self.name)
+    }
+
+    /// etcd with the names of its site: only processes in this mount namespace see them.
+    fn spec(&self) -> Result<Spec> {
+        let mut spec = Spec::new(&self.name, "unshare").arg("--mount");
+        if !rustix::process::getuid().is_root() {
+            spec = spec.arg("--map-root-user");
+        }
+        let script = r#"mount --bind "$0" /etc/hosts && exec "$@""#;
+        Ok(spec.args(["sh", "-c", script]).arg(&self.hosts).arg(binaries::find("etcd")?))
+    }
+}

@@ -1,0 +1,145 @@
+//! The driver of memberships on real members.
+
+pub mod world;
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use repot_controllers::members::{Change, Outcome};
+use repot_plan::etcd::members::{Desired, SETTLED};
+use repot_tests::run;
+use repot_tests::sites::SiteOptions;
+use tokio::time::Instant;
+
+use world::{World, alone};
+
+const NEAR: Duration = Duration::ZERO;
+
+fn one_site(places: usize) -> SiteOptions {
+    SiteOptions { source: places, destination: 0, round_trip: NEAR }
+}
+
+fn words(changes: &[Change]) -> Vec<String> {
+    changes
+        .iter()
+        .map(|change| format!("{change:?}").replace(" { seat: \"source-", " ").replace("\" }", ""))
+        .collect()
+}
+
+#[test]
+fn grows_from_three_to_five_by_learners_and_shrinks_again() {
+    run(async |bed| {
+        let mut world = World::start(bed, one_site(5), 3).await?;
+        let start = Instant::now();
+        world.wish.desired = alone(5, 3);
+        let grown = world.until_done().await?;
+        ensure!(World::names(&grown).len() == 5, "{grown:?}");
+        ensure!(
+            words(&world.changes) == ["Added 3", "Promoted 3", "Added 4", "Promoted 4"],
+            "{:?}",
+            world.changes
+        );
+        // The voters of the beginning, and each new one, have to be seen for so long before the next joins.
+        ensure!(start.elapsed() >= 2 * SETTLED, "grown within {:?}", start.elapsed());
+
+        world.changes.clear();
+        world.wish.desired = alone(3, 5);
+        let shrunk = world.until_done().await?;
+        ensure!(World::names(&shrunk) == ["source-0", "source-1", "source-2"], "{shrunk:?}");
+        let removed: Vec<_> =
+            words(&world.changes).into_iter().filter(|word| word.starts_with("Removed")).collect();
+        ensure!(removed.len() == 2, "{:?}", world.changes);
+        Ok(())
+    });
+}
+
+#[test]
+fn nothing_is_changed_while_a_voter_is_down() {
+    run(async |bed| {
+        let mut world = World::start(bed, one_site(5), 3).await?;
+        world.sites.process("source-1")?.kill();
+        world.wish.desired = alone(5, 3);
+        world.until_waiting("VoterUnsteady").await?;
+        world.sites.process("source-2")?.kill();
+        world.until("no quorum", |outcome| {
+            matches!(outcome, Outcome::Waiting(why) if ["NoQuorum", "NoLeader"].contains(&why.reason))
+        })
+        .await?;
+        ensure!(world.changes.is_empty(), "{:?}", world.changes);
+        for name in ["source-1", "source-2"] {
+            world.sites.process(name)?.restart()?;
+        }
+        world.until_done().await?;
+        ensure!(world.changes.len() == 4, "{:?}", world.changes);
+        Ok(())
+    });
+}
+
+#[test]
+fn voter_that_lost_its_data_is_replaced() {
+    run(async |bed| {
+        let mut world = World::start(bed, one_site(3), 3).await?;
+        world.sites.discard("source-2")?;
+        world.wish.lost.insert("source-2".to_owned());
+        world
+            .until("the removal", |outcome| matches!(outcome, Outcome::Changed(Change::Removed { .. })))
+            .await?;
+        world.wish.lost.clear();
+        let whole = world.until_done().await?;
+        ensure!(World::names(&whole).len() == 3, "{whole:?}");
+        ensure!(words(&world.changes) == ["Removed 2", "Added 2", "Promoted 2"], "{:?}", world.changes);
+        Ok(())
+    });
+}
+
+#[test]
+fn driver_that_begins_anew_in_the_middle_goes_on() {
+    run(async |bed| {
+        let mut world = World::start(bed, one_site(5), 3).await?;
+        world.wish.desired = alone(5, 3);
+        world.starts = false;
+        let added = world.until("a learner", |outcome| matches!(outcome, Outcome::Changed(_))).await?;
+        // The member was added, and whoever should have started it died.
+        world.restart_driver();
+        world.until_waiting("LearnerNotStarted").await?;
+        // Called off: a learner that never started leaves as it came.
+        world.wish.desired = alone(3, 3);
+        let back = world.until_done().await?;
+        ensure!(World::names(&back) == World::names(&added), "{back:?}");
+        ensure!(words(&world.changes) == ["Added 3", "Removed 3"], "{:?}", world.changes);
+        Ok(())
+    });
+}
+
+#[test]
+fn members_move_to_the_other_site_and_back_until_the_first_is_removed() {
+    run(async |bed| {
+        let options = SiteOptions { source: 3, destination: 3, round_trip: NEAR };
+        let mut world = World::start(bed, options, 3).await?;
+        let home = world.wish.desired;
+        let away = Desired { source: 0, destination: 3, source_before: 3, release_source: false };
+        world.wish.desired = away;
+        let five = world.until_waiting("SourceNotReleased").await?;
+        ensure!(World::names(&five).len() == 6, "five voters and a learner: {five:?}");
+
+        world.wish.desired = home;
+        let back = world.until_done().await?;
+        ensure!(World::names(&back) == ["source-0", "source-1", "source-2"], "{back:?}");
+
+        world.wish.desired = Desired { release_source: true, ..away };
+        world.until("the first removal", |outcome| {
+            matches!(outcome, Outcome::Changed(Change::Removed { seat }) if seat.starts_with("source"))
+        })
+        .await?;
+        world.wish.desired = home;
+        let pass = world.pass().await?;
+        ensure!(
+            matches!(&pass.outcome, Outcome::Refused(why) if why.reason == "SourceMembersRemoved"),
+            "{pass:?}"
+        );
+        world.wish.desired = Desired { release_source: true, ..away };
+        let moved = world.until_done().await?;
+        ensure!(World::names(&moved) == ["destination-0", "destination-1", "destination-2"], "{moved:?}");
+        Ok(())
+    });
+}

@@ -1,0 +1,120 @@
+//! A driver and the members that it adds, promotes and removes.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use repot_controllers::members::{Change, Driver, Limits, Outcome, Pass, Seat, Wish};
+use repot_etcd::link;
+use repot_plan::etcd::members::{Desired, Role};
+use repot_tests::bed::Bed;
+use repot_tests::sites::{Site, SiteOptions, Sites};
+use repot_tests::wait::POLL_INTERVAL;
+use tokio::time::{Instant, sleep};
+
+pub const DEADLINE: Duration = Duration::from_secs(120);
+
+pub struct World<'a> {
+    pub bed: &'a Bed,
+    pub sites: Sites,
+    pub driver: Driver,
+    pub wish: Wish,
+    /// Every change, in order.
+    pub changes: Vec<Change>,
+    /// Whether a member that was added is started.
+    pub starts: bool,
+}
+
+/// So many voters at the source, and nothing elsewhere.
+pub fn alone(voters: usize, before: usize) -> Desired {
+    Desired { source: voters, destination: 0, source_before: before, release_source: false }
+}
+
+impl<'a> World<'a> {
+    /// Places on both sites, and a cluster of the first so many at the source.
+    pub async fn start(bed: &'a Bed, options: SiteOptions, founders: usize) -> Result<Self> {
+        let mut sites = Sites::new(bed, options).await?;
+        sites.found(bed, founders).await?;
+        let seats =
+            |site| sites.names(site).iter().map(|name| seat(&sites, name)).collect::<Result<Vec<_>>>();
+        let wish = Wish {
+            source: seats(Site::Source)?,
+            destination: seats(Site::Destination)?,
+            desired: alone(founders, founders),
+            lost: Default::default(),
+        };
+        Ok(Self { bed, sites, driver: new_driver(), wish, changes: Vec::new(), starts: true })
+    }
+
+    /// One pass, and what whoever runs the Pods makes of it.
+    pub async fn pass(&mut self) -> Result<Pass> {
+        let pass = self.driver.pass(&self.wish).await;
+        if let Outcome::Changed(change) = &pass.outcome {
+            println!("{change:?}");
+            match change {
+                Change::Added { seat } if self.starts => self.join(seat, &pass)?,
+                Change::Removed { seat } => self.sites.discard(seat)?,
+                _ => {}
+            }
+            self.changes.push(change.clone());
+        }
+        Ok(pass)
+    }
+
+    /// Passes until one is as it should be.
+    pub async fn until(&mut self, what: &str, is: impl Fn(&Outcome) -> bool) -> Result<Pass> {
+        let end = Instant::now() + DEADLINE;
+        loop {
+            let pass = self.pass().await?;
+            if is(&pass.outcome) {
+                return Ok(pass);
+            }
+            ensure!(Instant::now() < end, "waited for {what}: {:?}", pass.outcome);
+            sleep(pass.again.clamp(POLL_INTERVAL, Duration::from_millis(200))).await;
+        }
+    }
+
+    pub async fn until_done(&mut self) -> Result<Pass> {
+        let pass = self.until("the members", |outcome| *outcome == Outcome::Done).await?;
+        let seen = pass.seen.as_ref().context("it saw nothing")?;
+        ensure!(seen.members.iter().all(|member| member.role == Role::Voter && member.healthy), "{seen:?}");
+        Ok(pass)
+    }
+
+    pub async fn until_waiting(&mut self, reason: &str) -> Result<Pass> {
+        self.until(reason, |outcome| matches!(outcome, Outcome::Waiting(why) if why.reason == reason)).await
+    }
+
+    /// Names of all members.
+    pub fn names(pass: &Pass) -> Vec<&str> {
+        let members = pass.seen.iter().flat_map(|seen| &seen.members);
+        let mut names: Vec<_> = members.map(|member| member.seat.as_str()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// A driver that knows nothing of what was before.
+    pub fn restart_driver(&mut self) {
+        self.driver = new_driver();
+    }
+
+    fn join(&mut self, seat: &str, pass: &Pass) -> Result<()> {
+        let Some(seen) = &pass.seen else { bail!("a change without a look") };
+        let mut members = Vec::new();
+        for name in seen.members.iter().map(|member| member.seat.as_str()).chain([seat]) {
+            members.push((name.to_owned(), self.sites.peer_url(name)?));
+        }
+        self.sites.join(self.bed, seat, &members)
+    }
+}
+
+fn new_driver() -> Driver {
+    Driver::new(link::Options::default(), Limits::default())
+}
+
+fn seat(sites: &Sites, name: &str) -> Result<Seat> {
+    Ok(Seat {
+        name: name.to_owned(),
+        peer_urls: vec![sites.peer_url(name)?],
+        client_url: sites.url(name, Site::Source)?,
+    })
+}
