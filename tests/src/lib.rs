@@ -14,6 +14,7 @@
 //! | [`etcd`] | clusters, with or without TLS |
 //! | [`relay`] | the wire between two parts: cut, stalled, late, slow; or a load balancer |
 //! | [`sites`] | members of one etcd on two sites, with a link between them |
+//! | [`s3`] | an object store with credentials, whose objects a test can harm |
 //! | [`null_server`] | the smallest aggregated server, as a floor for benchmarks |
 //! | [`webhook`] | an admission webhook that records and answers |
 //! | [`states`] | ShootStates as Gardener makes them, of any size |
@@ -38,6 +39,7 @@ pub mod port;
 pub mod process;
 pub mod relay;
 pub mod repot;
+pub mod s3;
 pub mod sites;
 pub mod states;
 pub mod tool;

@@ -91,7 +91,10 @@ async fn wait(source: &Store, flags: &Flags) -> anyhow::Result<Result<Option<Sna
     let outcome = copy::wait_for_final(source, limit).await;
     if flags.on_deadline == OnDeadline::Fail {
         return Ok(match outcome? {
-            Some(name) => Ok(Some(name)),
+            Some(name) => {
+                tracing::info!(snapshot = %name, "the final snapshot is there");
+                Ok(Some(name))
+            }
             None => {
                 eprintln!("repot: no final snapshot within {limit:?}; nothing was copied");
                 Err(ExitCode::from(NO))

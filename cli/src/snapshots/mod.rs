@@ -21,6 +21,14 @@ const NO: u8 = 3;
 const USAGE: u8 = 2;
 /// Before the names of variables that are for the source of a copy.
 const SOURCE: &str = "SOURCE_";
+/// Files with credentials go before variables; those of the target do not go before variables that are for the source.
+const FILES: [(&str, &[&str]); 2] = [
+    ("AWS_APPLICATION_CREDENTIALS", &["AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE"]),
+    (
+        "AZURE_APPLICATION_CREDENTIALS",
+        &["AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_TOKEN", "AZURE_CLIENT_ID"],
+    ),
+];
 
 /// Look after the snapshots of an etcd: list, copy, verify, restore.
 ///
@@ -31,7 +39,9 @@ const SOURCE: &str = "SOURCE_";
 ///     gs://bucket/prefix          GOOGLE_SERVICE_ACCOUNT or GOOGLE_APPLICATION_CREDENTIALS (a file) ...
 ///     az://container/prefix       AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT_KEY ... (azblob:// is the same)
 ///
-/// Credentials come from environment variables only. Exit codes: 0 done and well, 1 failure (worth another try), 2 bad usage,
+/// Credentials come from environment variables, or from the files of a mounted Secret as etcd-backup-restore knows them: the
+/// directory is named by AWS_APPLICATION_CREDENTIALS or AZURE_APPLICATION_CREDENTIALS (with _JSON at the end, a file). AWS_CA_BUNDLE
+/// names further authorities. One request is tried again for STORE_PATIENCE_SECONDS (60) before its failure counts. Exit codes: 0 done and well, 1 failure (worth another try), 2 bad usage,
 /// 3 the answer is no: snapshots are damaged or missing, or did not come in time (another try changes nothing by itself).
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
@@ -86,6 +96,12 @@ fn source_environment(mut all: Environment) -> Environment {
         .iter()
         .filter_map(|(name, value)| Some((name.strip_prefix(SOURCE)?.to_owned(), value.clone())))
         .collect();
+    for (files, own) in FILES {
+        if meant.iter().any(|(name, _)| own.contains(&name.as_str())) {
+            all.remove(files);
+            all.remove(&format!("{files}_JSON"));
+        }
+    }
     all.extend(meant);
     all
 }
@@ -117,5 +133,8 @@ mod tests {
         let source = source_environment(all.clone());
         assert_eq!((source["AWS_REGION"].as_str(), source["AWS_ENDPOINT"].as_str()), ("there", "both"));
         assert_eq!(all["AWS_REGION"], "here");
+        let pairs = [("AWS_APPLICATION_CREDENTIALS", "/target"), ("SOURCE_AWS_ACCESS_KEY_ID", "id")];
+        let all: Environment = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        assert!(!source_environment(all).contains_key("AWS_APPLICATION_CREDENTIALS"));
     }
 }

@@ -113,15 +113,17 @@ pub async fn wait_for_final(source: &Store, limit: Duration) -> store::Result<Op
     }
 }
 
-/// Marks that take a request each are looked at only when there is something to find.
+/// The mark of another tool takes a request each, so only that of the one that was found is looked at.
 async fn look_for_final(source: &Store) -> store::Result<Option<SnapshotName>> {
-    let find = |list: Vec<Stored>| {
-        let names: Vec<SnapshotName> = list.into_iter().map(|one| one.name).collect();
-        final_snapshot(&names).cloned()
-    };
-    match find(source.list_quickly().await?) {
-        Some(_) => Ok(find(source.list().await?)),
-        None => Ok(None),
+    let mut list = source.list_quickly().await?;
+    loop {
+        let names: Vec<SnapshotName> = list.iter().map(|one| one.name.clone()).collect();
+        let Some(found) = final_snapshot(&names) else { return Ok(None) };
+        let Some(at) = list.iter().position(|one| one.name == *found) else { return Ok(None) };
+        if !source.is_marked(&list[at]).await? {
+            return Ok(Some(found.clone()));
+        }
+        list.remove(at);
     }
 }
 

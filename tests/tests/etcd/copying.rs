@@ -16,7 +16,7 @@ use repot_tests::wait::until;
 use super::world::{DEADLINE, World, command, duplicate, open, snapshots, url};
 
 /// Name and bytes of everything in a store that counts.
-fn content(dir: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
+pub fn content(dir: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     let mut found = BTreeMap::new();
     for part in ["v2", "integrity"] {
         for entry in fs::read_dir(dir.join(part)).into_iter().flatten() {
@@ -29,7 +29,7 @@ fn content(dir: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
 }
 
 /// Deltas that do not compress, without an etcd.
-async fn fill(store: &Store, count: i64, bytes: usize) -> Result<()> {
+pub async fn fill(store: &Store, count: i64, bytes: usize) -> Result<()> {
     let mut seed = 7_u64;
     for at in 1..=count {
         let mut draft = Draft::new(Compression::Gzip, Revision(at - 1))?;

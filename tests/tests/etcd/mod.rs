@@ -4,5 +4,6 @@ mod copying;
 mod damage;
 mod leases;
 mod peer;
+mod remote;
 mod restoring;
 mod world;

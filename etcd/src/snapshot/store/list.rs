@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use futures::{StreamExt, TryStreamExt, stream};
-use object_store::{Attribute, GetOptions, ObjectMeta, ObjectStore as _, path::Path};
+use object_store::{Attribute, GetOptions, ObjectMeta, ObjectStore as _};
 
 use super::{Error, Result, Store, Stored, record};
 use crate::snapshot::name::{Place, parse_path};
@@ -21,11 +21,8 @@ impl Store {
     /// [`Error::List`], [`Error::Read`].
     pub async fn list(&self) -> Result<Vec<Stored>> {
         let all = self.list_quickly().await?;
-        if self.directory.is_some() {
-            return Ok(all);
-        }
         let kept = stream::iter(all).map(|one| async move {
-            let marked = self.is_marked(&one.path).await?;
+            let marked = self.is_marked(&one).await?;
             Ok::<_, Error>((!marked).then_some(one))
         });
         let kept: Vec<Option<Stored>> = kept.buffered(PARALLEL).try_collect().await?;
@@ -55,7 +52,10 @@ impl Store {
     async fn below(&self, part: &str) -> Result<Vec<ObjectMeta>> {
         let prefix = self.prefix.clone().join(part);
         let listed = self.objects.list(Some(&prefix)).try_collect().await;
-        listed.map_err(|source| Error::List { place: self.place(&prefix), source })
+        listed.map_err(|source: object_store::Error| Error::List {
+            place: self.place(&prefix),
+            source: source.into(),
+        })
     }
 
     fn read_name(&self, meta: ObjectMeta) -> Option<Stored> {
@@ -78,7 +78,11 @@ impl Store {
     }
 
     /// Whether other tools are told to leave it out.
-    async fn is_marked(&self, path: &Path) -> Result<bool> {
+    pub(in crate::snapshot) async fn is_marked(&self, snapshot: &Stored) -> Result<bool> {
+        if self.directory.is_some() {
+            return Ok(false);
+        }
+        let path = &snapshot.path;
         let options = GetOptions { head: true, ..GetOptions::default() };
         match self.objects.get_opts(path, options).await {
             Ok(got) => {
@@ -87,7 +91,7 @@ impl Store {
             }
             // It was collected meanwhile.
             Err(object_store::Error::NotFound { .. }) => Ok(true),
-            Err(source) => Err(Error::Read { place: self.place(path), source }),
+            Err(source) => Err(Error::Read { place: self.place(path), source: source.into() }),
         }
     }
 }

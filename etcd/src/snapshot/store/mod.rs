@@ -10,17 +10,20 @@
 //! Other tools look into v1 and v2 only. The record of integrity is an object of its own, since a hash is known after the bytes
 //! were sent, when metadata can no longer be given, and since a directory has no metadata.
 
+mod credentials;
+mod failure;
 mod list;
 mod open;
 mod put;
 mod record;
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream::BoxStream};
 use object_store::{GetOptions, ObjectStore, ObjectStoreExt, path::Path};
 
+pub use failure::Failure;
 pub use put::{Mode, Upload};
 pub use record::Integrity;
 
@@ -44,7 +47,16 @@ pub enum Error {
         url: String,
         /// Why.
         #[source]
-        source: object_store::Error,
+        source: Failure,
+    },
+    /// Files with credentials cannot be used.
+    #[error("failed to read the credentials in {path}")]
+    Credentials {
+        /// The directory or file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
     },
     /// Its objects could not be listed.
     #[error("failed to list {place}")]
@@ -53,7 +65,7 @@ pub enum Error {
         place: String,
         /// Why.
         #[source]
-        source: object_store::Error,
+        source: Failure,
     },
     /// An object could not be read.
     #[error("failed to read {place}")]
@@ -62,7 +74,7 @@ pub enum Error {
         place: String,
         /// Why.
         #[source]
-        source: object_store::Error,
+        source: Failure,
     },
     /// An object could not be written.
     #[error("failed to write {place}")]
@@ -71,7 +83,7 @@ pub enum Error {
         place: String,
         /// Why.
         #[source]
-        source: object_store::Error,
+        source: Failure,
     },
     /// A file could not be written.
     #[error("failed to write {path}")]
@@ -147,6 +159,8 @@ pub struct Store {
     /// For a directory: its path. Files are written by us, so that no half-written one is ever among the snapshots.
     directory: Option<PathBuf>,
     url: String,
+    /// How long one request is tried again.
+    patience: Duration,
 }
 
 impl Store {
@@ -176,7 +190,9 @@ impl Store {
     /// # Errors
     /// [`Error::Read`].
     pub async fn read(&self, snapshot: &Stored) -> Result<BoxStream<'static, Result<Bytes>>> {
-        let failed = |place: String| move |source| Error::Read { place: place.clone(), source };
+        let failed = |place: String| {
+            move |source: object_store::Error| Error::Read { place: place.clone(), source: source.into() }
+        };
         let place = self.place(&snapshot.path);
         let options = GetOptions { if_match: snapshot.e_tag.clone(), ..GetOptions::default() };
         let got = self.objects.get_opts(&snapshot.path, options).await.map_err(failed(place.clone()))?;
@@ -206,7 +222,7 @@ impl Store {
                 e_tag: meta.e_tag,
             })),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(source) => Err(Error::Read { place: self.place(&path), source }),
+            Err(source) => Err(Error::Read { place: self.place(&path), source: source.into() }),
         }
     }
 }

@@ -1,21 +1,31 @@
 //! Writing objects: whole or not at all, whatever the kind of store.
 
-use std::path::{Path as FilePath, PathBuf};
+use std::{
+    path::{Path as FilePath, PathBuf},
+    time::Duration,
+};
 
 use bytes::{Bytes, BytesMut};
 use object_store::{
     MultipartUpload, ObjectStore as _, ObjectStoreExt, PutMode, PutOptions, PutPayload, path::Path,
 };
 use rustix::fs::{FlockOperation, flock};
-use tokio::{fs, io::AsyncWriteExt, task::JoinSet};
+use tokio::{
+    fs,
+    io::AsyncWriteExt,
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 
-use super::{Error, Integrity, Result, Store};
+use super::{Error, Failure, Integrity, Result, Store};
 use crate::snapshot::codec::Sha256;
 
 /// Length of a part: with the 10000 parts that S3 takes, 78 GiB.
 const PART_BYTES: usize = 8 << 20;
 /// How many parts are on their way at once.
 const PARTS: usize = 4;
+/// Before a write that may not be repeated blindly is tried again.
+const AGAIN: Duration = Duration::from_millis(300);
 const PARTIAL: &str = "partial";
 
 /// What is to become of an object of the same name.
@@ -135,7 +145,7 @@ impl Remote {
         let place = self.store.place(&self.path);
         match source {
             object_store::Error::AlreadyExists { .. } => Error::Exists { place },
-            source => Error::Write { place, source },
+            source => Error::Write { place, source: source.into() },
         }
     }
 
@@ -190,9 +200,29 @@ impl Remote {
     }
 
     async fn put_whole(&self, bytes: Bytes) -> object_store::Result<()> {
-        let mode = if self.mode == Mode::Create { PutMode::Create } else { PutMode::Overwrite };
-        let options = PutOptions::from(mode);
-        self.store.objects.put_opts(&self.path, PutPayload::from_bytes(bytes), options).await.map(drop)
+        let payload = PutPayload::from_bytes(bytes.clone());
+        if self.mode == Mode::Replace {
+            return self.store.objects.put(&self.path, payload).await.map(drop);
+        }
+        let end = Instant::now() + self.store.patience;
+        loop {
+            let options = PutOptions::from(PutMode::Create);
+            match self.store.objects.put_opts(&self.path, payload.clone(), options).await {
+                Ok(_) => return Ok(()),
+                // The answer to an earlier try may have been lost on the way: then what is there is what was sent.
+                Err(object_store::Error::AlreadyExists { .. }) if self.holds(&bytes).await? => return Ok(()),
+                // The library repeats only what may be done twice.
+                Err(error @ object_store::Error::Generic { .. }) if Instant::now() < end => {
+                    tracing::warn!(place = self.store.place(&self.path), error = %Failure::from(error), "trying again to write it");
+                    sleep(AGAIN).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn holds(&self, bytes: &Bytes) -> object_store::Result<bool> {
+        Ok(self.store.objects.get(&self.path).await?.bytes().await? == *bytes)
     }
 
     async fn finish_parts(&mut self, last: Bytes) -> object_store::Result<()> {
@@ -208,7 +238,7 @@ impl Remote {
         let Some(mut parts) = self.parts.take() else { return };
         parts.running.shutdown().await;
         if let Err(error) = parts.upload.abort().await {
-            tracing::warn!(%error, place = self.store.place(&self.path), "parts of an upload are left behind");
+            tracing::warn!(error = %Failure::from(error), place = self.store.place(&self.path), "parts of an upload are left behind");
         }
     }
 }

@@ -45,7 +45,8 @@ impl Store {
     /// [`Error::Read`], [`Error::Record`].
     pub async fn integrity(&self, name: &SnapshotName) -> Result<Option<Integrity>> {
         let path = self.beside(name, RECORD);
-        let failed = |source| Error::Read { place: self.place(&path), source };
+        let failed =
+            |source: object_store::Error| Error::Read { place: self.place(&path), source: source.into() };
         let bytes = match self.objects.get(&path).await {
             Ok(got) => got.bytes().await.map_err(failed)?,
             Err(object_store::Error::NotFound { .. }) => return Ok(None),
