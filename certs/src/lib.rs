@@ -3,6 +3,7 @@
 //! A private key leaves this crate only as the PEM of a leaf that was asked for, or into a file that nobody else may read.
 
 mod authority;
+pub mod clients;
 mod files;
 mod roots;
 pub mod tls;

@@ -2,6 +2,7 @@
 
 mod apiserver;
 mod dev;
+mod etcd_agent;
 mod kubeconfig;
 mod logging;
 mod preflight;
@@ -34,21 +35,31 @@ enum Role {
     Webhook(Box<webhook::Flags>),
     Preflight(preflight::Flags),
     Snapshots(snapshots::Flags),
+    EtcdAgent(Box<etcd_agent::Flags>),
 }
 
 fn main() -> ExitCode {
     // Bad usage ends in here with exit code 2.
     let cli = Cli::parse();
     logging::install(&cli.logging);
+    let role = match cli.role {
+        Role::EtcdAgent(flags) => match flags.inner() {
+            // The thread that starts etcd has to live as long as etcd does.
+            Ok(inner) => return etcd_agent::run_inner(inner),
+            Err(flags) => Role::EtcdAgent(Box::new(flags)),
+        },
+        role => role,
+    };
     repot_apiserver::tls::install_crypto_provider();
     let result = run::block_on(async {
-        match cli.role {
+        match role {
             Role::Dev(flags) => dev::run(flags).await.map(|()| ExitCode::SUCCESS),
             Role::Apiserver(flags) => apiserver::run(*flags).await.map(|()| ExitCode::SUCCESS),
             Role::Storage(flags) => storage::run(flags).await.map(|()| ExitCode::SUCCESS),
             Role::Webhook(flags) => webhook::run(*flags).await.map(|()| ExitCode::SUCCESS),
             Role::Preflight(flags) => preflight::run(flags).await,
             Role::Snapshots(flags) => snapshots::run(flags).await,
+            Role::EtcdAgent(flags) => etcd_agent::run(*flags).await,
         }
     });
     match result {

@@ -4,6 +4,7 @@ mod admission;
 mod conformance;
 mod encryption;
 mod etcd;
+mod etcd_agent;
 mod etcd_kinds;
 mod house;
 mod http;

@@ -4,7 +4,6 @@
 //! (what the rules have to know) → the rules. No rule lives here, and nothing here writes to a cluster: every review is free
 //! of side effects.
 
-pub mod clients;
 pub mod facts;
 mod lean;
 pub mod listen;
@@ -12,3 +11,5 @@ pub mod manifests;
 pub mod metrics;
 pub mod review;
 pub mod server;
+
+pub use repot_certs::clients;

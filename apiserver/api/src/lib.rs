@@ -4,6 +4,7 @@
 
 pub mod conditions;
 pub mod document;
+pub mod duration;
 pub mod etcd_backup;
 pub mod etcd_migration;
 pub mod etcd_restore;

@@ -1,3 +1,162 @@
 //! The agent of one member: it is the parent of etcd, fills an empty data directory, takes snapshots and says how things stand.
+//!
+//! ```text
+//!            ┌ begin ────────── may etcd start, and how? (volume, the other members, a backup)
+//! config ──► supervisor ──────► guard ──► etcd
+//!            ▲                  └ ends etcd when the agent dies, hangs, or does not renew the deadline
+//!            └ orders: serve, run privately, stop
+//! http ────► status, readiness, snapshots
+//! ```
+//!
+//! | module | does |
+//! |---|---|
+//! | [`config`], [`settings`] | the file, and what it means for this member |
+//! | [`volume`] | whose the volume is, and what is in it; removes nothing |
+//! | [`begin`] | from the volume to the flags with which etcd starts |
+//! | [`flags`] | the command line of etcd; pure |
+//! | [`supervisor`] | starts and ends etcd, by order |
+//! | [`guard`], [`clock`] | the process between, and the deadline that it keeps |
+//! | [`clients`] | the agent as a client of etcd |
+//! | [`report`] | what the agent says of itself |
+//!
+//! Nothing here removes data of etcd, and no failure of a backup has a say in whether the member is ready.
 
+pub mod begin;
+mod child;
+pub mod clients;
+pub mod clock;
 pub mod config;
+pub mod flags;
+pub mod guard;
+mod http;
+pub mod report;
+pub mod settings;
+pub mod supervisor;
+pub mod volume;
+
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+
+use etcd_client::Client;
+use repot_certs::{
+    clients::Authorities,
+    tls::{Serving, ServingFiles},
+};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use begin::Beginner;
+pub use child::Programs;
+use report::Board;
+use settings::Settings;
+use supervisor::{Etcd, Supervisor};
+use volume::{Label, Volume};
+
+/// An agent cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Its port is not to be had.
+    #[error("failed to listen on {address}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Its certificate cannot be used.
+    #[error("failed to load the serving certificate")]
+    Certificate(#[from] repot_certs::tls::Error),
+    /// The authorities of its clients cannot be used.
+    #[error("failed to load the authorities of clients")]
+    Authorities(#[from] repot_certs::clients::Error),
+    /// Its volume cannot be used.
+    #[error(transparent)]
+    Volume(#[from] volume::Error),
+}
+
+/// What the parts of a running agent share.
+struct Agent {
+    settings: Arc<Settings>,
+    supervisor: Supervisor,
+    board: Board,
+    /// Room for the database while a snapshot is taken.
+    scratch: PathBuf,
+}
+
+impl Agent {
+    /// A client of the etcd that runs.
+    async fn client(&self) -> Result<Client, clients::Error> {
+        let at = self.supervisor.seen().at.ok_or(clients::Error::NotRunning)?;
+        clients::local(&self.settings, at).await
+    }
+}
+
+/// An agent that has its port and its volume.
+pub struct Prepared {
+    agent: Arc<Agent>,
+    beginner: Beginner,
+    listener: TcpListener,
+    tls: Option<http::Tls>,
+}
+
+impl Prepared {
+    /// Takes the port and the volume. etcd is not started yet.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn new(settings: Settings, programs: Programs) -> Result<Self, Error> {
+        let settings = Arc::new(settings);
+        let config = &settings.config;
+        let tls = config.tls.server.as_ref().map(|dir| {
+            let files = ServingFiles { certificate: dir.join("tls.crt"), key: dir.join("tls.key") };
+            Ok::<_, Error>(http::Tls {
+                serving: Serving::load(files.into())?,
+                authorities: Authorities::load(dir.join("ca.crt"))?,
+            })
+        });
+        let tls = tls.transpose()?;
+        let address = SocketAddr::new(settings.address, config.ports.agent);
+        let listener =
+            TcpListener::bind(address).await.map_err(|source| Error::Listen { address, source })?;
+        let label = Label {
+            etcd: format!("{}/{}", config.namespace, config.name),
+            volumes: config.volumes.clone(),
+            cluster_token: config.cluster_token.clone(),
+            member: settings.own.name.clone(),
+        };
+        let volume = Volume::open(&config.data_dir, label)?;
+        let board = Board::default();
+        let etcd = if config.owner.is_some() { Etcd::Stopped } else { Etcd::Serves };
+        let agent = Arc::new(Agent {
+            supervisor: Supervisor::new(etcd),
+            board: board.clone(),
+            scratch: std::env::temp_dir(),
+            settings: settings.clone(),
+        });
+        Ok(Self { agent, beginner: Beginner { settings, volume, programs, board }, listener, tls })
+    }
+
+    /// The URL of its HTTP.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let settings = &self.agent.settings;
+        format!(
+            "{}://{}:{}",
+            settings::scheme(self.tls.is_some()),
+            settings.address,
+            settings.config.ports.agent
+        )
+    }
+
+    /// Runs until `stop`, and until etcd has ended then.
+    pub async fn run(self, stop: CancellationToken) {
+        let Self { agent, beginner, listener, tls } = self;
+        // Questions are answered until etcd is gone.
+        let end = CancellationToken::new();
+        let etcd = async {
+            agent.supervisor.run(&beginner, &stop).await;
+            end.cancel();
+        };
+        tokio::join!(etcd, http::serve(listener, agent.clone(), tls, end.clone()));
+    }
+}

@@ -6,4 +6,4 @@ mod leases;
 mod peer;
 mod remote;
 mod restoring;
-mod world;
+pub mod world;

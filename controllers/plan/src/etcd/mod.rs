@@ -8,6 +8,7 @@
 //! and Failed, with the places of the data and what to do.
 
 pub mod backup;
+pub mod beginning;
 pub mod effect;
 pub mod members;
 pub mod migration;

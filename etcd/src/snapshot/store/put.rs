@@ -177,7 +177,8 @@ impl Remote {
         Ok(())
     }
 
-    async fn exists(&self) -> object_store::Result<bool> {
+    // By `&mut`, as is all that waits: parts may be sent to another thread, but not shared with one.
+    async fn exists(&mut self) -> object_store::Result<bool> {
         match self.store.objects.head(&self.path).await {
             Ok(_) => Ok(true),
             Err(object_store::Error::NotFound { .. }) => Ok(false),
@@ -187,9 +188,9 @@ impl Remote {
 
     async fn finish(mut self) -> Result<()> {
         let last = self.buffer.split().freeze();
-        let outcome = match &self.parts {
-            Some(_) => self.finish_parts(last).await,
-            None => self.put_whole(last).await,
+        let outcome = match self.parts.is_some() {
+            true => self.finish_parts(last).await,
+            false => self.put_whole(last).await,
         };
         if let Err(source) = outcome {
             let error = self.failed(source);
@@ -199,7 +200,7 @@ impl Remote {
         Ok(())
     }
 
-    async fn put_whole(&self, bytes: Bytes) -> object_store::Result<()> {
+    async fn put_whole(&mut self, bytes: Bytes) -> object_store::Result<()> {
         let payload = PutPayload::from_bytes(bytes.clone());
         if self.mode == Mode::Replace {
             return self.store.objects.put(&self.path, payload).await.map(drop);
@@ -221,7 +222,7 @@ impl Remote {
         }
     }
 
-    async fn holds(&self, bytes: &Bytes) -> object_store::Result<bool> {
+    async fn holds(&mut self, bytes: &Bytes) -> object_store::Result<bool> {
         Ok(self.store.objects.get(&self.path).await?.bytes().await? == *bytes)
     }
 

@@ -4,10 +4,11 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use repot_certs::{Roots, RootsError};
 use rustls::pki_types::{CertificateDer, UnixTime};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+use crate::{Roots, RootsError};
 
 /// How often the file is looked at.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(10);

@@ -1,0 +1,149 @@
+//! How a member of an etcd begins: with the data it has, with its share of a new cluster, as a learner of one that exists, or not
+//! at all.
+//!
+//! A member that has lost its volume must not begin anew under its old identity: it would have forgotten votes and entries that
+//! it acknowledged, and the cluster counts on them. So an empty volume is filled only while nobody knows of a life before, and
+//! where nothing can be learnt about that, a cluster that is said to exist is waited for. Nothing here asks for data to be removed.
+
+use crate::ledger::Why;
+
+/// What is in the volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Volume {
+    /// It is not ours, or cannot be told to be: the text says why.
+    Foreign(String),
+    /// Ours, without a log of etcd. What a start that was cut short has left may be in it.
+    Empty,
+    /// Ours, with a log of etcd.
+    Data,
+}
+
+/// What the operator says of the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cluster {
+    /// Its members found it together; they are filled from a backup first where `restore` says so.
+    New {
+        /// Whether a backup is to be restored.
+        restore: bool,
+    },
+    /// It exists.
+    Existing,
+}
+
+/// What other members say of this one. They know it by its peer URLs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// Nobody answers, or nobody who has a quorum behind it.
+    Nothing,
+    /// It is no member.
+    Stranger,
+    /// It is a member that has not started yet.
+    Expected,
+    /// It is a member that has been running.
+    Known,
+}
+
+/// What is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// What is in the volume.
+    pub volume: Volume,
+    /// What the operator says.
+    pub cluster: Cluster,
+    /// What other members say; it is not asked where the volume has data.
+    pub heard: Heard,
+}
+
+/// How it begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Beginning {
+    /// etcd starts with the data of the volume.
+    Resume,
+    /// etcd starts as one of the founders.
+    Found,
+    /// The backup is restored, and then etcd starts with that.
+    Restore,
+    /// etcd starts as a member that was added.
+    Join,
+    /// Not yet: another look may say something else.
+    Wait(Why),
+    /// Not under this identity: the member has to be removed and added again.
+    Rejoin(Why),
+    /// Not with this volume.
+    Refuse(Why),
+}
+
+/// How a member begins.
+#[must_use]
+pub fn decide(facts: &Facts) -> Beginning {
+    match (&facts.volume, facts.cluster, facts.heard) {
+        (Volume::Foreign(why), ..) => Beginning::Refuse(Why::new("WrongVolume", why.clone())),
+        (Volume::Data, ..) => Beginning::Resume,
+        (Volume::Empty, _, Heard::Known) => Beginning::Rejoin(Why::new(
+            "VolumeLost",
+            "the volume is empty, though the other members know this one as a member that was running; \
+             remove it from the cluster and add it again",
+        )),
+        (Volume::Empty, Cluster::New { .. }, Heard::Stranger) => Beginning::Wait(Why::new(
+            "NotAMember",
+            "the others run as a cluster without this member, so it does not found one; add it, or correct `members`",
+        )),
+        (Volume::Empty, Cluster::New { restore: true }, _) => Beginning::Restore,
+        (Volume::Empty, Cluster::New { restore: false }, _) => Beginning::Found,
+        (Volume::Empty, Cluster::Existing, Heard::Expected) => Beginning::Join,
+        (Volume::Empty, Cluster::Existing, Heard::Stranger) => Beginning::Wait(Why::new(
+            "NotAMember",
+            "the volume is empty and the cluster does not list this member; it starts when it was added",
+        )),
+        (Volume::Empty, Cluster::Existing, Heard::Nothing) => Beginning::Wait(Why::new(
+            "ClusterSilent",
+            "the volume is empty and no member of the cluster with a quorum answers; \
+             where all volumes are lost, restore the etcd from a backup",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begins(volume: Volume, cluster: Cluster, heard: Heard) -> Beginning {
+        decide(&Facts { volume, cluster, heard })
+    }
+
+    const NEW: Cluster = Cluster::New { restore: false };
+    const RESTORED: Cluster = Cluster::New { restore: true };
+    const ALL: [Heard; 4] = [Heard::Nothing, Heard::Stranger, Heard::Expected, Heard::Known];
+
+    #[test]
+    fn data_is_taken_as_it_is_and_foreign_volumes_are_left_alone() {
+        for cluster in [NEW, RESTORED, Cluster::Existing] {
+            for heard in ALL {
+                assert_eq!(begins(Volume::Data, cluster, heard), Beginning::Resume);
+                let foreign = begins(Volume::Foreign("of another".into()), cluster, heard);
+                assert!(matches!(foreign, Beginning::Refuse(why) if why.message == "of another"));
+            }
+        }
+    }
+
+    #[test]
+    fn founds_only_while_nobody_knows_of_a_life_before() {
+        for heard in [Heard::Nothing, Heard::Expected] {
+            assert_eq!(begins(Volume::Empty, NEW, heard), Beginning::Found);
+            assert_eq!(begins(Volume::Empty, RESTORED, heard), Beginning::Restore);
+        }
+        for cluster in [NEW, RESTORED, Cluster::Existing] {
+            assert!(matches!(begins(Volume::Empty, cluster, Heard::Known), Beginning::Rejoin(_)));
+            assert!(matches!(begins(Volume::Empty, cluster, Heard::Stranger), Beginning::Wait(_)));
+        }
+    }
+
+    #[test]
+    fn never_founds_what_is_said_to_exist() {
+        for heard in ALL {
+            let beginning = begins(Volume::Empty, Cluster::Existing, heard);
+            assert!(!matches!(beginning, Beginning::Found | Beginning::Restore | Beginning::Resume));
+            assert_eq!(beginning == Beginning::Join, heard == Heard::Expected);
+        }
+    }
+}

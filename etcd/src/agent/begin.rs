@@ -1,0 +1,201 @@
+//! Before etcd is started: what the volume holds, what the others say, and what follows from that.
+
+use std::{sync::Arc, time::Duration};
+
+use etcd_client::Member;
+use futures::{StreamExt, stream::FuturesUnordered};
+use repot_plan::{
+    etcd::beginning::{Beginning, Cluster, Facts, Heard, Volume as Content, decide},
+    ledger::Why,
+};
+use tokio::time::{sleep, timeout};
+
+use super::{
+    child::Programs,
+    clients,
+    config::ClusterState,
+    flags::Entry,
+    report::{Board, Phase},
+    settings::{Settings, chain, open},
+    volume::{self, Volume},
+};
+use crate::snapshot::restore::{self, Progress};
+
+/// From one look at what is waited for to the next.
+const LOOK: Duration = Duration::from_secs(2);
+/// A backup that could not be restored is not tried again sooner: it is read as a whole each time.
+const RESTORE_AGAIN: Duration = Duration::from_secs(15);
+/// How long a member has to say who is in the cluster.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How much the revision is raised, so that no client sees it go back: more than is written between a backup and its restore.
+const BUMP: u64 = 1_000_000_000;
+/// Length of leases that were granted after the last full snapshot.
+const LEASE_TTL: Duration = Duration::from_secs(3600);
+const PARALLEL: usize = 4;
+
+/// Gets a member to where its etcd can be started.
+pub struct Beginner {
+    /// The configuration.
+    pub settings: Arc<Settings>,
+    /// The volume.
+    pub volume: Volume,
+    /// etcd and etcdutl.
+    pub programs: Programs,
+    /// Where it says what it waits for.
+    pub board: Board,
+}
+
+impl Beginner {
+    /// Waits until etcd may be started, and tells how. It can be broken off at any time; a restore then begins anew the next time.
+    pub async fn ready(&self) -> Entry {
+        loop {
+            match self.look().await {
+                Ok(Some(entry)) => return entry,
+                Ok(None) => {}
+                Err(error) => self.board.say(Phase::Waiting, chain(&error)),
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    async fn look(&self) -> Result<Option<Entry>, volume::Error> {
+        let content = self.volume.inspect()?;
+        let (heard, members) = match content {
+            Content::Empty => self.hear().await,
+            Content::Data | Content::Foreign(_) => (Heard::Nothing, Vec::new()),
+        };
+        let config = &self.settings.config;
+        let cluster = match config.cluster_state {
+            ClusterState::New => Cluster::New { restore: config.restore.is_some() },
+            ClusterState::Existing => Cluster::Existing,
+        };
+        let message = |why: Why| format!("{}: {}", why.reason, why.message);
+        match decide(&Facts { volume: content, cluster, heard }) {
+            Beginning::Resume | Beginning::Found => return Ok(Some(Entry::founding(&self.settings))),
+            Beginning::Restore => return Ok(self.restore().await),
+            Beginning::Join => return Ok(Some(self.joining(&members))),
+            Beginning::Wait(why) => self.board.say(Phase::Waiting, message(why)),
+            Beginning::Rejoin(why) => self.board.ask_to_rejoin(message(why)),
+            Beginning::Refuse(why) => self.board.say(Phase::Refused, message(why)),
+        }
+        Ok(None)
+    }
+
+    /// What others say of this member, and the list in which they say it.
+    async fn hear(&self) -> (Heard, Vec<Member>) {
+        let asked: FuturesUnordered<_> = self.endpoints().into_iter().map(|url| self.ask(url)).collect();
+        let answers: Vec<Vec<Member>> = asked.filter_map(async |answer| answer).collect().await;
+        let weighed = answers.into_iter().map(|members| (self.weigh(&members), members));
+        let weight = |heard: Heard| match heard {
+            Heard::Nothing => 0,
+            Heard::Stranger => 1,
+            Heard::Expected => 2,
+            Heard::Known => 3,
+        };
+        weighed.max_by_key(|(heard, _)| weight(*heard)).unwrap_or((Heard::Nothing, Vec::new()))
+    }
+
+    fn endpoints(&self) -> Vec<String> {
+        let config = &self.settings.config;
+        if !config.client_endpoints.is_empty() {
+            return config.client_endpoints.clone();
+        }
+        let others = config.members.iter().filter(|member| member.name != self.settings.own.name);
+        others.flat_map(|member| member.client_urls.clone()).collect()
+    }
+
+    async fn ask(&self, url: String) -> Option<Vec<Member>> {
+        let work = async {
+            let client = clients::connect(&self.settings, vec![url.clone()], None).await?;
+            // A cluster that exists is believed with a quorum behind it. While one is founded there need be none yet, and what a
+            // single member remembers is enough to be careful.
+            if self.settings.config.cluster_state == ClusterState::Existing {
+                clients::read(&client, PATIENCE).await?;
+            }
+            clients::members(&client, PATIENCE).await
+        };
+        match timeout(PATIENCE, work).await {
+            Ok(Ok(members)) => Some(members),
+            Ok(Err(error)) => {
+                tracing::debug!(url, error = chain(&error), "no list of members");
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    fn weigh(&self, members: &[Member]) -> Heard {
+        let own = &self.settings.own.peer_urls;
+        match members.iter().find(|member| member.peer_urls().iter().any(|url| own.contains(url))) {
+            None => Heard::Stranger,
+            // Client URLs are told by the member itself, when it runs.
+            Some(member) if member.client_urls().is_empty() => Heard::Expected,
+            Some(_) => Heard::Known,
+        }
+    }
+
+    fn joining(&self, members: &[Member]) -> Entry {
+        let own = &self.settings.own;
+        let each = members.iter().flat_map(|member| {
+            let name = match member.name() {
+                _ if member.peer_urls().iter().any(|url| own.peer_urls.contains(url)) => own.name.clone(),
+                // Others that have not started have no name yet; etcd goes by URLs, and only asks for some name.
+                "" => format!("{:x}", member.id()),
+                name => name.to_owned(),
+            };
+            member.peer_urls().iter().map(move |url| format!("{name}={url}"))
+        });
+        Entry { members: each.collect::<Vec<_>>().join(","), state: "existing" }
+    }
+
+    async fn restore(&self) -> Option<Entry> {
+        let source = self.settings.config.restore.as_ref()?;
+        let entry = Entry::founding(&self.settings);
+        self.board.say(Phase::Restoring, format!("from {}", source.store.url));
+        let store = match open(&source.store) {
+            Ok(store) => store,
+            Err(error) => {
+                self.board.say(Phase::Waiting, chain(&error));
+                return None;
+            }
+        };
+        let options = restore::Options {
+            data_dir: self.volume.data_dir(),
+            etcdutl: self.programs.etcdutl.clone(),
+            etcd: self.programs.etcd.clone(),
+            base: None,
+            bump_revision: BUMP,
+            lease_ttl: LEASE_TTL,
+            member: restore::Member {
+                name: self.settings.own.name.clone(),
+                initial_cluster: entry.members.clone(),
+                initial_cluster_token: self.settings.config.cluster_token.clone(),
+                peer_urls: self.settings.own.peer_urls.join(","),
+            },
+            parallel: PARALLEL,
+        };
+        match restore::restore(&store, &options, &|progress| self.show(&progress)).await {
+            Ok(restored) => {
+                tracing::info!(base = %restored.plan.base, deltas = restored.plan.deltas.len(),
+                    revision = restored.revision.0, bumped = restored.bumped.0, "restored");
+                self.board.set_restored(restored);
+                Some(entry)
+            }
+            Err(error) => {
+                self.board.say(Phase::Waiting, format!("RestoreFailed: {}", chain(&error)));
+                sleep(RESTORE_AGAIN).await;
+                None
+            }
+        }
+    }
+
+    fn show(&self, progress: &Progress) {
+        let message = match progress {
+            Progress::Planned(plan) => format!("reading {} and {} deltas", plan.base, plan.deltas.len()),
+            Progress::Replaying(revision) => format!("replaying deltas from revision {revision}"),
+            Progress::Finishing => "making the data directory".to_owned(),
+            Progress::Verified(..) | Progress::Applied(_) => return,
+        };
+        self.board.say(Phase::Restoring, message);
+    }
+}

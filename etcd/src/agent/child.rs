@@ -1,0 +1,162 @@
+//! An etcd under its guard, as the agent sees it.
+
+use std::{
+    ffi::OsString,
+    io,
+    path::PathBuf,
+    process::Stdio,
+    sync::{LazyLock, mpsc},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines},
+    process::{ChildStdin, ChildStdout, Command},
+    runtime::Handle,
+    sync::oneshot,
+    time::timeout,
+};
+
+use super::{
+    clock::Deadline,
+    guard::{Ending, Order, Word},
+};
+
+/// A guard says at once that etcd is started, or it will not say it at all.
+const START: Duration = Duration::from_secs(60);
+/// A guard ends this soon after its etcd was to be dead.
+const END: Duration = Duration::from_secs(30);
+
+/// How this program is called to be a guard, and to become etcd.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// etcd.
+    pub etcd: PathBuf,
+    /// etcdutl.
+    pub etcdutl: PathBuf,
+    /// This program.
+    pub this: PathBuf,
+    /// Its arguments to run [`guard::run`](super::guard::run); the agent's process id and the command of etcd follow.
+    pub guard: Vec<OsString>,
+}
+
+/// A running etcd. It is killed when this is dropped.
+#[derive(Debug)]
+pub(super) struct Child {
+    guard: tokio::process::Child,
+    orders: ChildStdin,
+    words: Lines<BufReader<ChildStdout>>,
+    pid: u32,
+}
+
+impl Child {
+    /// Starts etcd with a deadline.
+    ///
+    /// # Errors
+    /// Where the guard or etcd cannot be started.
+    pub(super) async fn start(
+        programs: &Programs,
+        args: Vec<OsString>,
+        until: Option<Deadline>,
+    ) -> io::Result<Self> {
+        let mut command = Command::new(&programs.this);
+        command.args(&programs.guard).arg(std::process::id().to_string()).arg("--");
+        command.arg(&programs.etcd).args(args);
+        // etcd is told everything by flags; a variable that is left over from somewhere would win over nothing and confuse everybody.
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ETCD_")) {
+            command.env_remove(name);
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        let mut guard = launch(command).await?;
+        let gone = || io::Error::other("the guard has no pipes");
+        let orders = guard.stdin.take().ok_or_else(gone)?;
+        let words = BufReader::new(guard.stdout.take().ok_or_else(gone)?).lines();
+        let mut child = Self { guard, orders, words, pid: 0 };
+        child.order(Order::Until(until)).await;
+        match timeout(START, child.word()).await {
+            Ok(Some(Word::Pid(pid))) => child.pid = pid,
+            Ok(Some(Word::Ended(ending))) => {
+                return Err(io::Error::other(format!("it did not start: {ending}")));
+            }
+            Ok(None) => return Err(io::Error::other("its guard could not start it")),
+            Err(_) => return Err(io::Error::other("its guard does not answer")),
+        }
+        Ok(child)
+    }
+
+    /// Id of etcd's process.
+    pub(super) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Renews the deadline, or takes it away.
+    pub(super) async fn arm(&mut self, until: Option<Deadline>) {
+        self.order(Order::Until(until)).await;
+    }
+
+    /// Waits until it has ended. Safe to be broken off and called again.
+    pub(super) async fn wait(&mut self) -> Ending {
+        loop {
+            match self.word().await {
+                Some(Word::Ended(ending)) => return ending,
+                Some(Word::Pid(_)) => {}
+                None => return Ending::Unknown,
+            }
+        }
+    }
+
+    /// Ends it: in good order, so that it hands over its leadership, or by force when `grace` is over.
+    pub(super) async fn stop(mut self, grace: Duration) -> Ending {
+        self.order(Order::Stop(grace)).await;
+        let ending = timeout(grace.saturating_add(END), self.wait()).await;
+        // Of a guard that does not even kill in time, the kernel does the work.
+        if ending.is_err() {
+            let _ = self.guard.start_kill();
+        }
+        let _ = self.guard.wait().await;
+        ending.unwrap_or(Ending::Unknown)
+    }
+
+    /// A guard that is gone is noticed by its words, which end.
+    async fn order(&mut self, order: Order) {
+        if let Err(error) = self.orders.write_all(order.line().as_bytes()).await {
+            tracing::warn!(%error, "the guard of etcd takes no orders");
+        }
+    }
+
+    async fn word(&mut self) -> Option<Word> {
+        loop {
+            match self.words.next_line().await {
+                Ok(Some(line)) => {
+                    if let Some(word) = Word::parse(&line) {
+                        return Some(word);
+                    }
+                }
+                Ok(None) | Err(_) => return None,
+            }
+        }
+    }
+}
+
+type Launch = (Command, Handle, oneshot::Sender<io::Result<tokio::process::Child>>);
+
+/// The parent-death signal follows the thread that made the child, and threads of a runtime come and go: so one thread that never
+/// ends makes them all.
+static LAUNCHER: LazyLock<mpsc::Sender<Launch>> = LazyLock::new(|| {
+    let (sender, launches) = mpsc::channel::<Launch>();
+    std::thread::spawn(move || {
+        for (mut command, runtime, answer) in launches {
+            let _entered = runtime.enter();
+            // Whoever asked may have gone; the child is killed then, by being dropped.
+            let _ = answer.send(command.spawn());
+        }
+    });
+    sender
+});
+
+async fn launch(command: Command) -> io::Result<tokio::process::Child> {
+    let (answer, answered) = oneshot::channel();
+    let gone = || io::Error::other("the thread that starts processes has ended");
+    LAUNCHER.send((command, Handle::current(), answer)).map_err(|_| gone())?;
+    answered.await.map_err(|_| gone())?
+}

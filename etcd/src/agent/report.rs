@@ -1,0 +1,85 @@
+//! What an agent says of itself.
+
+use serde::Serialize;
+use tokio::sync::watch;
+
+use crate::snapshot::restore::Restored;
+
+/// What a member is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub enum Phase {
+    /// Nothing yet.
+    #[default]
+    Starting,
+    /// etcd is not started, because something has to come first.
+    Waiting,
+    /// etcd is not started, because the volume is not this member's.
+    Refused,
+    /// The volume is being filled from a backup.
+    Restoring,
+    /// etcd runs and serves clients, as far as the cluster lets it.
+    Serving,
+    /// etcd runs for the final snapshot only.
+    Private,
+    /// etcd is stopped, as it should be.
+    Stopped,
+    /// etcd has ended, and is started again in a while.
+    Failing,
+}
+
+/// The report.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// What the member is doing.
+    pub phase: Phase,
+    /// The same for people: why, and what to do.
+    pub message: String,
+    /// The member has to be removed from the cluster and added again.
+    pub needs_rejoin: bool,
+    /// From what the volume was filled, where this agent did it.
+    pub restored: Option<Restored>,
+}
+
+/// Where the parts of an agent write their report.
+#[derive(Clone, Debug)]
+pub struct Board(watch::Sender<Report>);
+
+impl Default for Board {
+    fn default() -> Self {
+        Self(watch::Sender::new(Report::default()))
+    }
+}
+
+impl Board {
+    /// The report of the moment.
+    #[must_use]
+    pub fn read(&self) -> Report {
+        self.0.borrow().clone()
+    }
+
+    /// Says what the member is doing. It is logged when it is something else than before.
+    pub(super) fn say(&self, phase: Phase, message: impl Into<String>) {
+        self.put(phase, message.into(), false);
+    }
+
+    /// Says that it has to join anew.
+    pub(super) fn ask_to_rejoin(&self, message: impl Into<String>) {
+        self.put(Phase::Waiting, message.into(), true);
+    }
+
+    pub(super) fn set_restored(&self, restored: Restored) {
+        self.0.send_modify(|report| report.restored = Some(restored));
+    }
+
+    fn put(&self, phase: Phase, message: String, needs_rejoin: bool) {
+        self.0.send_if_modified(|report| {
+            let same =
+                (report.phase, report.needs_rejoin) == (phase, needs_rejoin) && report.message == message;
+            if !same {
+                tracing::info!(?phase, needs_rejoin, message, "the member");
+                (report.phase, report.needs_rejoin, report.message) = (phase, needs_rejoin, message);
+            }
+            !same
+        });
+    }
+}

@@ -1,0 +1,214 @@
+//! The one place that starts and ends the etcd of a member.
+//!
+//! Whoever decides about ownership gives two orders, and sees what became of them:
+//!
+//! ```text
+//! supervisor.order(Etcd::Serves, Some(until));     run for everybody, and end by yourself at `until`
+//! supervisor.renew(until);                         ... later than that
+//! supervisor.order(Etcd::Stopped, None);           end now
+//! supervisor.reached(Etcd::Stopped).await;         ... and it is gone
+//! supervisor.order(Etcd::Private, None);           run for the final snapshot: only the loopback interface, another port
+//! ```
+//!
+//! The deadline holds although this process may hang or be frozen: the [guard](super::guard) keeps it. After it has passed, etcd is
+//! not started again before another deadline is given. An agent without an owner's record runs etcd without a deadline; one with a
+//! record starts with [`Etcd::Stopped`], and nothing runs before somebody orders it.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+pub use repot_plan::etcd::ownership::Etcd;
+use tokio::{
+    net::TcpListener,
+    sync::watch,
+    time::{Instant, sleep},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    begin::Beginner,
+    child::Child,
+    clock::Deadline,
+    flags::{self, Listen},
+    guard::Ending,
+    report::Phase,
+};
+
+/// How long etcd has to end in good order; it is killed then. Whoever waits for an etcd to be gone counts on it.
+pub const STOP_GRACE: Duration = Duration::from_secs(10);
+/// The first pause after etcd has ended by itself; it doubles each time.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// An etcd that ran for so long is started again after the first pause.
+const SOUND: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Wanted {
+    etcd: Etcd,
+    until: Option<Deadline>,
+}
+
+impl Wanted {
+    /// What is to run now.
+    fn now(self) -> Etcd {
+        match self.until {
+            Some(until) if until.is_over() => Etcd::Stopped,
+            Some(_) | None => self.etcd,
+        }
+    }
+}
+
+/// What is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// What etcd does: [`Etcd::Stopped`] also while it is about to be started again.
+    pub etcd: Etcd,
+    /// Where the agent reaches it; nothing while it does not run.
+    pub at: Option<SocketAddr>,
+    /// Its process; nothing while it does not run.
+    pub pid: Option<u32>,
+}
+
+const STOPPED: Seen = Seen { etcd: Etcd::Stopped, at: None, pid: None };
+
+/// Orders to the etcd of this member, and what became of them.
+#[derive(Clone, Debug)]
+pub struct Supervisor {
+    wanted: Arc<watch::Sender<Wanted>>,
+    seen: Arc<watch::Sender<Seen>>,
+}
+
+impl Supervisor {
+    /// Wants nothing to run before somebody orders it, or wants etcd to serve without a deadline.
+    #[must_use]
+    pub fn new(etcd: Etcd) -> Self {
+        Self {
+            wanted: Arc::new(watch::Sender::new(Wanted { etcd, until: None })),
+            seen: Arc::new(watch::Sender::new(STOPPED)),
+        }
+    }
+
+    /// What etcd is to do, and when it ends by itself.
+    pub fn order(&self, etcd: Etcd, until: Option<Deadline>) {
+        self.wanted.send_replace(Wanted { etcd, until });
+    }
+
+    /// Lets it go on as it is until later.
+    pub fn renew(&self, until: Deadline) {
+        self.wanted.send_modify(|wanted| wanted.until = Some(until));
+    }
+
+    /// What is.
+    #[must_use]
+    pub fn seen(&self) -> Seen {
+        *self.seen.borrow()
+    }
+
+    /// What is, to be followed.
+    #[must_use]
+    pub fn follow(&self) -> watch::Receiver<Seen> {
+        self.seen.subscribe()
+    }
+
+    /// Waits until etcd does this. An etcd that runs need not answer yet.
+    pub async fn reached(&self, etcd: Etcd) {
+        // It cannot be closed while this lives.
+        let _ = self.seen.subscribe().wait_for(|seen| seen.etcd == etcd).await;
+    }
+
+    /// Does what is ordered until `stop`; etcd has ended then.
+    pub async fn run(&self, beginner: &Beginner, stop: &CancellationToken) {
+        let mut wanted = self.wanted.subscribe();
+        let mut pause = PAUSE;
+        while !stop.is_cancelled() {
+            let now = *wanted.borrow_and_update();
+            if now.now() == Etcd::Stopped {
+                beginner.board.say(Phase::Stopped, "etcd is not to run");
+                let _ = stop.run_until_cancelled(wanted.changed()).await;
+                continue;
+            }
+            // A deadline that is renewed meanwhile does not break off a restore.
+            let entry = tokio::select! {
+                entry = beginner.ready() => entry,
+                () = turned(&mut wanted, now.etcd) => continue,
+                () = stop.cancelled() => break,
+            };
+            let now = *wanted.borrow_and_update();
+            if now.now() == Etcd::Stopped {
+                continue;
+            }
+            let begun = Instant::now();
+            let failed = match self.launch(beginner, &entry, now).await {
+                Ok(child) => {
+                    let ending = self.watch(child, &mut wanted, now, stop).await;
+                    self.seen.send_replace(STOPPED);
+                    ending.map(|ending| format!("etcd ended by itself: {ending}"))
+                }
+                Err(error) => Some(format!("etcd cannot be started: {error}")),
+            };
+            let Some(failed) = failed else { continue };
+            if begun.elapsed() >= SOUND {
+                pause = PAUSE;
+            }
+            beginner.board.say(Phase::Failing, format!("{failed}; it is started again"));
+            tokio::select! {
+                () = sleep(pause) => pause = LONGEST_PAUSE.min(pause * 2),
+                _ = wanted.changed() => {}
+                () = stop.cancelled() => {}
+            }
+        }
+        beginner.board.say(Phase::Stopped, "the agent is about to end");
+    }
+
+    async fn launch(&self, beginner: &Beginner, entry: &flags::Entry, now: Wanted) -> std::io::Result<Child> {
+        let settings = &beginner.settings;
+        let (listen, phase) = match now.etcd {
+            Etcd::Private => (Listen::private(free_port().await?), Phase::Private),
+            Etcd::Serves | Etcd::Stopped => (Listen::serving(settings), Phase::Serving),
+        };
+        let args = flags::render(settings, &beginner.volume.data_dir(), entry, &listen);
+        let child = Child::start(&beginner.programs, args, now.until).await?;
+        let seen = Seen { etcd: now.etcd, at: Some(listen.local()), pid: Some(child.pid()) };
+        tracing::info!(pid = child.pid(), etcd = ?now.etcd, at = %listen.local(), "etcd is started");
+        beginner.board.say(phase, "etcd runs");
+        self.seen.send_replace(seen);
+        Ok(child)
+    }
+
+    /// Stays with a running etcd; tells how it ended where nobody ordered that.
+    async fn watch(
+        &self,
+        mut child: Child,
+        wanted: &mut watch::Receiver<Wanted>,
+        running: Wanted,
+        stop: &CancellationToken,
+    ) -> Option<Ending> {
+        loop {
+            tokio::select! {
+                ending = child.wait() => return Some(ending),
+                _ = wanted.changed() => {
+                    let now = *wanted.borrow_and_update();
+                    if now.now() == running.etcd {
+                        child.arm(now.until).await;
+                        continue;
+                    }
+                }
+                () = stop.cancelled() => {}
+            }
+            let ending = child.stop(STOP_GRACE).await;
+            tracing::info!(%ending, "etcd is stopped");
+            return None;
+        }
+    }
+}
+
+/// Waits until something else is wanted than this.
+async fn turned(wanted: &mut watch::Receiver<Wanted>, etcd: Etcd) {
+    // It cannot be closed: whoever runs holds the other end.
+    let _ = wanted.wait_for(|wanted| wanted.now() != etcd).await;
+}
+
+/// A port that nobody listens on at the moment. Should somebody take it before etcd does, etcd is started again with another.
+async fn free_port() -> std::io::Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0)).await?.local_addr()?.port())
+}

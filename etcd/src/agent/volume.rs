@@ -1,0 +1,236 @@
+//! The volume of a member: whose it is, and what is in it.
+//!
+//! ```text
+//! <data_dir>/repot-volume.json   whose it is; written before anything else
+//!            repot-volume.lock   held while an agent uses it
+//!            new.etcd/           etcd's data directory
+//!            new.etcd.part/      of a restore that is going on, or was cut short
+//! ```
+//!
+//! Nothing in here removes anything. What is not provably ours is not touched.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use repot_plan::etcd::beginning::Volume as Content;
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+const LABEL: &str = "repot-volume.json";
+const LOCK: &str = "repot-volume.lock";
+const DATA: &str = "new.etcd";
+/// What file systems and this agent make in an empty volume.
+const HARMLESS: [&str; 2] = ["lost+found", LOCK];
+
+/// The volume cannot be used at the moment.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file or directory could not be used.
+    #[error("failed to use {path}")]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Another process has it.
+    #[error("another agent is using the volume {0}")]
+    Busy(PathBuf),
+}
+
+/// Whose a volume is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Label {
+    /// Namespace and name of the `Etcd`.
+    pub etcd: String,
+    /// The set of volumes.
+    pub volumes: String,
+    /// Token of the cluster.
+    pub cluster_token: String,
+    /// Name of the member.
+    pub member: String,
+}
+
+impl Label {
+    /// What is different in another label, as a sentence.
+    fn differs(&self, found: &Self) -> Option<String> {
+        let fields = [
+            ("etcd", &self.etcd, &found.etcd),
+            ("volumes", &self.volumes, &found.volumes),
+            ("cluster token", &self.cluster_token, &found.cluster_token),
+            ("member", &self.member, &found.member),
+        ];
+        let wrong: Vec<String> = fields
+            .iter()
+            .filter(|(_, own, found)| own != found)
+            .map(|(name, own, found)| format!("{name} {found:?} in place of {own:?}"))
+            .collect();
+        (!wrong.is_empty()).then(|| wrong.join(", "))
+    }
+}
+
+/// The volume of this member, used by nobody else while this lives.
+#[derive(Debug)]
+pub struct Volume {
+    dir: PathBuf,
+    label: Label,
+    _lock: File,
+}
+
+impl Volume {
+    /// Takes it.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn open(dir: &Path, label: Label) -> Result<Self, Error> {
+        let path = dir.join(LOCK);
+        let lock = File::options().create(true).truncate(false).write(true).open(&path).map_err(at(&path))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| Error::Busy(dir.to_owned()))?;
+        Ok(Self { dir: dir.to_owned(), label, _lock: lock })
+    }
+
+    /// etcd's data directory; it need not be there.
+    #[must_use]
+    pub fn data_dir(&self) -> PathBuf {
+        self.dir.join(DATA)
+    }
+
+    /// Whose it is supposed to be.
+    #[must_use]
+    pub fn label(&self) -> &Label {
+        &self.label
+    }
+
+    /// What is in it. An empty one is labelled as ours, and that is on disk before this returns.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn inspect(&self) -> Result<Content, Error> {
+        let path = self.dir.join(LABEL);
+        let found = match fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if let Some(stranger) = self.stranger()? {
+                    return Ok(Content::Foreign(format!(
+                        "there is no {LABEL} in the volume {}, but {stranger:?}: whose data that is cannot be told",
+                        self.dir.display()
+                    )));
+                }
+                self.write_label(&path)?;
+                return Ok(Content::Empty);
+            }
+            Err(source) => return Err(Error::File { path, source }),
+        };
+        Ok(match serde_json::from_slice::<Label>(&found).map(|found| self.label.differs(&found)) {
+            Ok(None) => self.content()?,
+            Ok(Some(wrong)) => Content::Foreign(format!(
+                "the volume {} is of another member: {LABEL} says {wrong}",
+                self.dir.display()
+            )),
+            Err(error) => Content::Foreign(format!("{} cannot be understood: {error}", path.display())),
+        })
+    }
+
+    /// Something in the volume that is not ours.
+    fn stranger(&self) -> Result<Option<String>, Error> {
+        for entry in fs::read_dir(&self.dir).map_err(at(&self.dir))? {
+            let name = entry.map_err(at(&self.dir))?.file_name().to_string_lossy().into_owned();
+            // A label that was being written when the machine stopped says nothing and is written again.
+            if !HARMLESS.contains(&name.as_str()) && !name.starts_with(&format!("{LABEL}.")) {
+                return Ok(Some(name));
+            }
+        }
+        Ok(None)
+    }
+
+    fn content(&self) -> Result<Content, Error> {
+        // etcd makes its log last: without one it begins anew by itself, whatever else is there.
+        let wal = self.data_dir().join("member/wal");
+        let entries = match fs::read_dir(&wal) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Content::Empty),
+            Err(source) => return Err(Error::File { path: wal, source }),
+        };
+        for entry in entries {
+            let path = entry.map_err(at(&wal))?.path();
+            if path.extension().is_some_and(|extension| extension == "wal") {
+                return Ok(Content::Data);
+            }
+        }
+        Ok(Content::Empty)
+    }
+
+    fn write_label(&self, path: &Path) -> Result<(), Error> {
+        let new = self.dir.join(format!("{LABEL}.new"));
+        let text = serde_json::to_vec_pretty(&self.label).map_err(io::Error::other).map_err(at(path))?;
+        let write = || {
+            let mut file = File::create(&new)?;
+            file.write_all(&text)?;
+            file.sync_all()?;
+            fs::rename(&new, path)?;
+            File::open(&self.dir)?.sync_all()
+        };
+        write().map_err(at(path))
+    }
+}
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> Error {
+    let path = path.to_owned();
+    move |source| Error::File { path, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn label(volumes: &str, member: &str) -> Label {
+        Label {
+            etcd: "ns/main".into(),
+            volumes: volumes.into(),
+            cluster_token: format!("uid/{volumes}"),
+            member: member.into(),
+        }
+    }
+
+    fn inspect(dir: &Path, label: Label) -> Content {
+        Volume::open(dir, label).expect("not busy").inspect().expect("readable")
+    }
+
+    #[test]
+    fn an_empty_volume_is_labelled_and_another_member_does_not_get_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        fs::create_dir(dir.path().join("lost+found")).expect("a directory");
+        assert_eq!(inspect(dir.path(), label("a", "m0")), Content::Empty);
+        assert_eq!(inspect(dir.path(), label("a", "m0")), Content::Empty);
+        fs::create_dir_all(dir.path().join("new.etcd/member/wal")).expect("a directory");
+        assert_eq!(inspect(dir.path(), label("a", "m0")), Content::Empty, "a start that was cut short");
+        fs::write(dir.path().join("new.etcd/member/wal/0-0.wal"), b"x").expect("a file");
+        assert_eq!(inspect(dir.path(), label("a", "m0")), Content::Data);
+        let wrong = inspect(dir.path(), label("b", "m0"));
+        assert!(
+            matches!(&wrong, Content::Foreign(why) if why.contains("volumes \"a\" in place of \"b\"")),
+            "{wrong:?}"
+        );
+        let wrong = inspect(dir.path(), label("a", "m1"));
+        assert!(matches!(&wrong, Content::Foreign(why) if why.contains("member \"m0\"")), "{wrong:?}");
+    }
+
+    #[test]
+    fn a_volume_with_data_of_unknown_origin_is_left_alone() {
+        let dir = tempfile::tempdir().expect("a directory");
+        fs::create_dir(dir.path().join("new.etcd")).expect("a directory");
+        for _ in 0..2 {
+            assert!(matches!(inspect(dir.path(), label("a", "m0")), Content::Foreign(_)));
+        }
+        fs::write(dir.path().join(LABEL), b"{").expect("a file");
+        assert!(matches!(inspect(dir.path(), label("a", "m0")), Content::Foreign(_)));
+        let held = Volume::open(dir.path(), label("a", "m0")).expect("free");
+        assert!(matches!(Volume::open(dir.path(), label("a", "m0")), Err(Error::Busy(_))));
+        drop(held);
+    }
+}
