@@ -72,7 +72,7 @@ pub struct Bound {
 
 impl Flags {
     /// What has to run without the runtime and its threads, if this is that.
-    pub fn inner(self) -> Result<Inner, Self> {
+    pub fn inner(self: Box<Self>) -> Result<Inner, Box<Self>> {
         match self.inner {
             Some(inner) => Ok(inner),
             None => Err(self),

@@ -46,7 +46,7 @@ fn main() -> ExitCode {
         Role::EtcdAgent(flags) => match flags.inner() {
             // The thread that starts etcd has to live as long as etcd does.
             Ok(inner) => return etcd_agent::run_inner(inner),
-            Err(flags) => Role::EtcdAgent(Box::new(flags)),
+            Err(flags) => Role::EtcdAgent(flags),
         },
         role => role,
     };

@@ -76,7 +76,7 @@ impl Board {
             let same =
                 (report.phase, report.needs_rejoin) == (phase, needs_rejoin) && report.message == message;
             if !same {
-                tracing::info!(?phase, needs_rejoin, message, "the member");
+                tracing::info!(?phase, needs_rejoin, why = message, "the member");
                 (report.phase, report.needs_rejoin, report.message) = (phase, needs_rejoin, message);
             }
             !same
