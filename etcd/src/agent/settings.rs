@@ -223,18 +223,15 @@ fn places(config: &Config, wrong: &mut Vec<String>) {
 /// Opens a store of the file.
 ///
 /// # Errors
-/// [`store::Error::Url`], [`store::Error::Open`].
+/// As of [`store::Store::open_with`].
 pub(super) fn open(config: &StoreConfig) -> Result<store::Store, store::Error> {
-    // Credentials are a directory of files named as the variables that they stand for.
-    let mut environment = store::Environment::new();
-    let files = config.credentials.iter().filter_map(|dir| std::fs::read_dir(dir).ok()).flatten().flatten();
-    for file in files {
-        if let (Ok(name), Ok(value)) = (file.file_name().into_string(), std::fs::read_to_string(file.path()))
-        {
-            environment.insert(name, value.trim_end().to_owned());
-        }
-    }
-    store::Store::open(&config.url, &environment)
+    let environment = std::env::vars().collect();
+    store::Store::open_with(
+        &config.url,
+        &environment,
+        config.credentials.as_deref(),
+        config.endpoint.as_deref(),
+    )
 }
 
 /// An error with what caused it.
