@@ -8,6 +8,7 @@
 //! /chunks/<uid>/<chunk id>                          chunk: a piece of payload, about 256 KiB
 //! /chunks/<uid>/-/registry/...                      owner: says which record may name chunks of this uid
 //! /intents/<number>                                 intent: "chunks that carry this number are being written"
+//! /quarantine/<number>/registry/...                 record that did not open, or whose chunks did not; nothing serves it
 //! /meta/epoch                                       epoch: format of the store, offset of its versions
 //! ```
 
@@ -23,6 +24,6 @@ pub mod store;
 pub use error::{Error, Result};
 pub use keyring::Keyring;
 pub use store::{
-    CollectReport, KeyUse, Rewritten, Store, StoreOptions,
+    Checked, CollectReport, Finding, KeyUse, Lost, Quarantined, Remedy, Rewritten, Store, StoreOptions, Trouble,
     types::{Draft, Event, Key, List, ListRequest, Object, ResourceVersion, Scope, Segmented, WatchItem},
 };

@@ -23,16 +23,13 @@ use std::collections::HashSet;
 use bytes::Bytes;
 use uuid::Uuid;
 
-use super::{core::Core, intent, path};
+use super::{core::Core, intent, pages::Pages, path};
 use crate::{
     Result,
-    backend::{Compare, KeyValue, Op, RangeRequest, Revision, Txn, prefix_range},
+    backend::{Compare, Op, Revision, Txn},
     chunk,
     store::path::Beneath,
 };
-
-/// Keys in one page.
-const PAGE: usize = 1000;
 
 /// What a pass of [`Store::collect`](crate::Store::collect) did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +48,7 @@ pub struct CollectReport {
 struct Pass<'a> {
     core: &'a Core,
     at: Revision,
+    remove: bool,
     intents: HashSet<u64>,
     report: CollectReport,
     garbage: Vec<Bytes>,
@@ -70,10 +68,16 @@ impl Core {
     /// See [`Store::collect`](super::Store::collect).
     pub(crate) async fn collect(&self) -> Result<CollectReport> {
         self.forget_old_intents().await?;
+        self.judge_chunks(true).await
+    }
+
+    /// Judges all chunks. Without `remove`, those that would be removed are only counted.
+    pub(super) async fn judge_chunks(&self, remove: bool) -> Result<CollectReport> {
         let at = self.revision().await?;
         let mut pass = Pass {
             core: self,
             at,
+            remove,
             intents: HashSet::new(),
             report: CollectReport::default(),
             garbage: Vec::new(),
@@ -90,7 +94,7 @@ impl Core {
             for kv in page {
                 pass.meet(&kv.key).await?;
             }
-            pass.remove().await?;
+            pass.dispose().await?;
         }
         Ok(pass.report)
     }
@@ -172,7 +176,10 @@ impl Pass<'_> {
         Ok(Named::These(ids))
     }
 
-    async fn remove(&mut self) -> Result<()> {
+    async fn dispose(&mut self) -> Result<()> {
+        if !self.remove {
+            self.report.removed += self.garbage.drain(..).count() as u64;
+        }
         let most = self.core.backend.limits().txn_ops;
         while !self.garbage.is_empty() {
             let now: Vec<_> = self.garbage.drain(..self.garbage.len().min(most)).map(Op::Delete).collect();
@@ -182,29 +189,5 @@ impl Pass<'_> {
             self.report.removed += count;
         }
         Ok(())
-    }
-}
-
-/// All keys under a prefix, page by page, as of one revision.
-struct Pages<'a> {
-    core: &'a Core,
-    request: Option<RangeRequest>,
-}
-
-impl<'a> Pages<'a> {
-    fn new(core: &'a Core, prefix: &str, at: Option<Revision>, keys_only: bool) -> Self {
-        let keys = prefix_range(prefix.as_bytes());
-        Self { core, request: Some(RangeRequest { keys, at, limit: PAGE, max_bytes: 0, keys_only }) }
-    }
-
-    async fn next(&mut self) -> Result<Option<Vec<KeyValue>>> {
-        let Some(mut request) = self.request.take() else { return Ok(None) };
-        let page = self.core.backend.range(request.clone()).await.map_err(|error| self.core.error(error))?;
-        if let Some(last) = page.kvs.last().filter(|_| page.more) {
-            request.keys.start = path::after(&last.key);
-            request.at = Some(page.revision);
-            self.request = Some(request);
-        }
-        Ok(Some(page.kvs))
     }
 }

@@ -6,7 +6,11 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use super::types::{Key, Scope};
-use crate::{Error, Result, backend, chunk};
+use crate::{
+    Error, Result,
+    backend::{self, Revision},
+    chunk,
+};
 
 /// Under this prefix rest records.
 pub(crate) const REGISTRY: &str = "/registry/";
@@ -14,6 +18,8 @@ pub(crate) const REGISTRY: &str = "/registry/";
 pub(crate) const CHUNKS: &str = "/chunks/";
 /// Under this prefix rest intents.
 pub(crate) const INTENTS: &str = "/intents/";
+/// Under this prefix rest records that nothing serves.
+pub(crate) const QUARANTINE: &str = "/quarantine/";
 /// The epoch of the store.
 pub(crate) const EPOCH: &str = "/meta/epoch";
 /// An owner is longer than the path it names by the prefix, 32 digits and a dash with its slashes.
@@ -138,6 +144,17 @@ pub(crate) fn parse_intent(path: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(unhex(path.strip_prefix(INTENTS.as_bytes())?)?))
 }
 
+/// Where a record rests that was last written at this revision and is not served.
+pub(crate) fn quarantined(record: &[u8], modified: Revision) -> Bytes {
+    [format!("{QUARANTINE}{:016x}", modified.0).as_bytes(), record].concat().into()
+}
+
+/// The path at which a record was before it came to this one.
+pub(crate) fn parse_quarantined(path: &Bytes) -> Option<Bytes> {
+    let rest = path.strip_prefix(QUARANTINE.as_bytes())?.get(16..)?;
+    rest.starts_with(REGISTRY.as_bytes()).then(|| path.slice_ref(rest))
+}
+
 fn hex(bytes: &[u8], out: &mut [u8]) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     for (byte, pair) in bytes.iter().zip(out.chunks_exact_mut(2)) {
@@ -213,5 +230,9 @@ mod tests {
         assert_eq!(chunk::intent_of(&id), 0xfeed);
         assert_eq!(parse_chunk(&Bytes::from("/chunks/zz")), None);
         assert_eq!(parse_intent(b"/intents/xyz"), None);
+        let hidden = quarantined(b"/registry/a/b/c", Revision(0xbeef));
+        assert_eq!(hidden, "/quarantine/000000000000beef/registry/a/b/c");
+        assert_eq!(parse_quarantined(&hidden), Some("/registry/a/b/c".into()));
+        assert_eq!(parse_quarantined(&Bytes::from("/quarantine/beef/registry/a")), None);
     }
 }

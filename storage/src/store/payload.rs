@@ -11,7 +11,7 @@ use futures::{
     stream::{self, BoxStream},
 };
 
-use super::{core::Core, path, types::Object};
+use super::{core::Core, fsck::Lost, path, types::Object};
 use crate::{
     Error, Result,
     backend::{self, Revision},
@@ -74,6 +74,43 @@ impl Reader {
             }
         }
         Ok(whole.into())
+    }
+
+    /// Reads all of it, and tells which parts of it cannot be had; none where it is whole.
+    pub(crate) async fn lost(self: Arc<Self>) -> Result<Vec<Lost>> {
+        let whole = self.object.payload_len;
+        let Payload::Chunks(chunks) = self.object.record.payload.clone() else {
+            return Ok(match self.inline().await {
+                Ok(bytes) if bytes.len() as u64 == whole => Vec::new(),
+                Ok(_) => vec![Lost { bytes: 0..whole, what: "it has another length than its record says" }],
+                Err(Error::Corrupt { what, .. }) => vec![Lost { bytes: 0..whole, what }],
+                Err(error) => return Err(error),
+            });
+        };
+        let (mut lost, mut start) = (Vec::new(), 0);
+        for batch in batches(&chunks) {
+            let keys: Vec<_> = batch.iter().map(|chunk| path::chunk(self.object.uid, &chunk.id)).collect();
+            let found = self.read(|at| self.core.backend.get_many(keys.clone(), at)).await?;
+            for (chunk, kv) in batch.iter().zip(found) {
+                let bytes = start..start + u64::from(chunk.len);
+                start = bytes.end;
+                let what = kv.ok_or("a chunk is missing").and_then(|kv| self.prove(chunk, kv.value));
+                lost.extend(what.err().map(|what| Lost { bytes, what }));
+            }
+        }
+        if start != whole {
+            lost.push(Lost { bytes: 0..whole, what: "its chunks have another length in sum than its record says" });
+        }
+        Ok(lost)
+    }
+
+    /// Whether a chunk opens and is what its name says.
+    fn prove(&self, chunk: &ChunkRef, value: Bytes) -> Result<(), What> {
+        let key = &self.object.record.key;
+        let cipher = key.cipher().map_err(|_| "cipher refused")?;
+        let piece = chunk::open(&cipher, self.object.uid, chunk, value)?;
+        let is = chunk::hash(&key.naming(), &piece) == chunk.content().0;
+        if is { Ok(()) } else { Err("a chunk is not what its name says") }
     }
 
     async fn inline(&self) -> Result<Bytes> {

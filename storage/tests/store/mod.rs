@@ -15,6 +15,7 @@ use uuid::Uuid;
 mod etcd_process;
 
 mod basics;
+mod checking;
 mod collecting;
 mod costs;
 mod crash;

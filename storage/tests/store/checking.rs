@@ -1,0 +1,199 @@
+//! fsck finds what is wrong and nothing else; a repair loses nothing, and what it puts away can be had back.
+
+use repot_storage::{Checked, Finding, Remedy, Trouble};
+
+use super::{
+    spy::{all, put, remove},
+    *,
+};
+
+on_every_backend! {
+    finds_nothing_wrong_with_what_is_whole
+    tells_what_is_lost
+    puts_away_what_cannot_be_read_and_gives_it_back
+    sets_marks_that_are_missing
+    leaves_what_only_lacks_its_key
+    reads_beside_writers
+}
+
+async fn open(lab: &Lab) -> (Arc<dyn Backend>, Store) {
+    let backend = lab.backend().await;
+    let store = Store::open(backend.clone(), mk_keyring(), StoreOptions::default()).await.unwrap();
+    (backend, store)
+}
+
+async fn fsck(store: &Store, repair: bool) -> (Checked, Vec<Finding>) {
+    let mut findings = Vec::new();
+    let checked = store.fsck(repair, |finding| findings.push(finding), |_| {}).await.unwrap();
+    assert_eq!(checked.findings as usize, findings.len());
+    (checked, findings)
+}
+
+/// One in its record, one of one chunk, one of many.
+async fn fill(store: &Store) {
+    for (at, len) in [(1, 300), (2, 200_000), (3, 3 << 20)] {
+        let draft = mk_draft(Uuid::from_u128(at), "x", vec![mk_noise(at as u64, len)]);
+        store.create(&mk_key(&format!("o{at}")), draft).await.unwrap();
+    }
+}
+
+fn record(name: &str) -> String {
+    format!("/registry/core.example.org/states/ns/{name}")
+}
+
+async fn chunks(backend: &dyn Backend, uid: u128) -> Vec<backend::KeyValue> {
+    let mut found = all(backend, &format!("/chunks/{}/", Uuid::from_u128(uid).simple())).await;
+    found.retain(|kv| !kv.value.is_empty());
+    found
+}
+
+async fn damage(backend: &dyn Backend, kv: &backend::KeyValue) {
+    let mut value = kv.value.to_vec();
+    let middle = value.len() / 2;
+    value[middle] ^= 4;
+    put(backend, &kv.key, value).await;
+}
+
+async fn finds_nothing_wrong_with_what_is_whole(lab: &Lab) {
+    let (backend, store) = open(lab).await;
+    fill(&store).await;
+    let (checked, findings) = fsck(&store, true).await;
+    assert_eq!(findings, []);
+    assert_eq!((checked.objects, checked.bytes, checked.open), (3, 300 + 200_000 + (3 << 20), 0));
+    let there = chunks(&*backend, 2).await.len() + chunks(&*backend, 3).await.len();
+    assert_eq!((checked.chunks as usize, checked.orphans, checked.in_flight), (there, 0, 0));
+    store.close().await;
+}
+
+async fn tells_what_is_lost(lab: &Lab) {
+    let (backend, store) = open(lab).await;
+    fill(&store).await;
+    let of_it = chunks(&*backend, 3).await;
+    damage(&*backend, &of_it[1]).await;
+    remove(&*backend, &of_it[3].key).await;
+    damage(&*backend, &all(&*backend, &record("o1")).await[0]).await;
+    put(&*backend, &Bytes::from("/registry/stray"), "x").await;
+
+    let (checked, findings) = fsck(&store, false).await;
+    assert_eq!((checked.findings, checked.open), (3, 3), "{findings:?}");
+    assert!(findings.iter().all(|finding| finding.remedy == Remedy::Left));
+    let of = |place: &str| {
+        let found = findings.iter().find(|finding| finding.place.contains(place));
+        found.unwrap_or_else(|| panic!("nothing of {place} in {findings:?}")).trouble.clone()
+    };
+    assert!(matches!(of("o1"), Trouble::Record(_)));
+    assert_eq!(of("stray"), Trouble::Foreign);
+    let Trouble::Payload(lost) = of("o3") else { panic!("{findings:?}") };
+    let mut whats: Vec<_> = lost.iter().map(|part| part.what).collect();
+    whats.sort_unstable();
+    assert_eq!(whats, ["a chunk does not open under its key, uid and name", "a chunk is missing"]);
+    // What is not said to be lost is there.
+    let whole = mk_noise(3, 3 << 20);
+    let object = store.get(&mk_key("o3")).await.unwrap().unwrap();
+    let mut before = Bytes::new();
+    let mut stream = store.payload(&object);
+    let first = lost.iter().map(|part| part.bytes.start).min().unwrap() as usize;
+    while let Some(Ok(piece)) = futures::StreamExt::next(&mut stream).await {
+        before = joined(&[before, piece]);
+    }
+    assert!(before.len() <= first && before == whole[..before.len()]);
+    store.close().await;
+}
+
+async fn puts_away_what_cannot_be_read_and_gives_it_back(lab: &Lab) {
+    let (backend, store) = open(lab).await;
+    fill(&store).await;
+    let good = all(&*backend, &record("o3")).await.remove(0);
+    let held = chunks(&*backend, 3).await;
+    damage(&*backend, &good).await;
+
+    let (checked, findings) = fsck(&store, true).await;
+    assert_eq!((checked.findings, checked.open), (1, 0), "{findings:?}");
+    assert!(matches!(findings[0].remedy, Remedy::Quarantined(_)));
+    assert!(store.get(&mk_key("o3")).await.unwrap().is_none(), "nothing serves it");
+    let kept = store.quarantined().await.unwrap();
+    assert_eq!(kept.len(), 1);
+    assert!(kept[0].object.contains("o3"), "{kept:?}");
+    assert_eq!(fsck(&store, false).await.1, []);
+    let report = store.collect().await.unwrap();
+    assert_eq!((report.removed, report.unreadable), (0, 1), "its chunks stay");
+
+    // The name is free meanwhile, and what is there is not written over.
+    let other = store.create(&mk_key("o3"), mk_draft(Uuid::nil(), "new", vec![])).await.unwrap();
+    assert!(matches!(store.unquarantine(&kept[0].name).await, Err(repot_storage::Error::Exists)));
+    store.delete(&other).await.unwrap();
+    store.unquarantine(&kept[0].name).await.unwrap();
+    assert_eq!(store.quarantined().await.unwrap(), []);
+    // Somebody found a copy of the record: the object is whole again.
+    put(&*backend, &good.key, good.value.clone()).await;
+    let object = store.get(&mk_key("o3")).await.unwrap().unwrap();
+    assert!(store.payload_bytes(&object).await.unwrap() == mk_noise(3, 3 << 20));
+    assert_eq!(store.collect().await.unwrap().removed, 0);
+
+    // And for good.
+    damage(&*backend, &good).await;
+    fsck(&store, true).await;
+    let name = store.quarantined().await.unwrap().remove(0).name;
+    store.purge(&name).await.unwrap();
+    assert!(store.purge(&name).await.is_err());
+    let report = store.collect().await.unwrap();
+    assert_eq!((report.removed + report.in_flight) as usize, held.len(), "nothing names them any more");
+    assert_eq!(report.unreadable, 0);
+    store.close().await;
+}
+
+async fn sets_marks_that_are_missing(lab: &Lab) {
+    let (backend, store) = open(lab).await;
+    fill(&store).await;
+    let marks = all(&*backend, &format!("/chunks/{}/-", Uuid::from_u128(3).simple())).await;
+    assert_eq!(marks.len(), 1);
+    remove(&*backend, &marks[0].key).await;
+    let (checked, findings) = fsck(&store, false).await;
+    assert!(findings.len() == 1 && findings[0].trouble == Trouble::Unowned, "{findings:?}");
+    let unnamed = (checked.orphans + checked.in_flight) as usize;
+    assert_eq!(unnamed, chunks(&*backend, 3).await.len(), "they would be collected");
+    let (_, findings) = fsck(&store, true).await;
+    assert_eq!(findings[0].remedy, Remedy::Mended);
+    assert_eq!(fsck(&store, false).await.1, []);
+    assert_eq!(store.collect().await.unwrap().removed, 0);
+    store.close().await;
+}
+
+async fn leaves_what_only_lacks_its_key(lab: &Lab) {
+    let (_, store) = open(lab).await;
+    fill(&store).await;
+    store.close().await;
+    drop(store);
+    let other = CONFIG.replace("name: first", "name: second");
+    let keys = Arc::new(Keyring::parse(&other).unwrap());
+    let store = Store::open(lab.backend().await, keys, StoreOptions::default()).await.unwrap();
+    let (checked, findings) = fsck(&store, true).await;
+    assert_eq!((checked.findings, checked.open), (3, 3), "{findings:?}");
+    assert!(findings.iter().all(|finding| matches!(finding.trouble, Trouble::Locked(_))), "{findings:?}");
+    assert_eq!(store.quarantined().await.unwrap(), []);
+    store.close().await;
+}
+
+async fn reads_beside_writers(lab: &Lab) {
+    let (_, store) = open(lab).await;
+    fill(&store).await;
+    let writer = store.clone();
+    let writes = tokio::spawn(async move {
+        for at in 0..40_u64 {
+            for name in ["o2", "o3"] {
+                let object = writer.get(&mk_key(name)).await.unwrap().unwrap();
+                let draft = mk_draft(object.uid, "y", vec![mk_noise(at, 900_000), mk_noise(at + 1, 300_000)]);
+                writer.update(&object, draft).await.unwrap();
+            }
+        }
+    });
+    let mut passes = 0;
+    while !writes.is_finished() {
+        assert_eq!(fsck(&store, true).await.1, []);
+        passes += 1;
+    }
+    writes.await.unwrap();
+    assert!(passes > 0);
+    assert_eq!(store.quarantined().await.unwrap(), []);
+    store.close().await;
+}
