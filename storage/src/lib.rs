@@ -24,6 +24,7 @@ pub mod store;
 pub use error::{Error, Result};
 pub use keyring::Keyring;
 pub use store::{
-    Checked, CollectReport, Finding, KeyUse, Lost, Quarantined, Remedy, Rewritten, Store, StoreOptions, Trouble,
+    Checked, CollectReport, Finding, KeyUse, Lost, Quarantined, Remedy, Rewritten, Store, StoreOptions,
+    Trouble,
     types::{Draft, Event, Key, List, ListRequest, Object, ResourceVersion, Scope, Segmented, WatchItem},
 };

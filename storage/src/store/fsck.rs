@@ -55,9 +55,9 @@ impl fmt::Display for Trouble {
             Self::Payload(lost) => {
                 let bytes: u64 = lost.iter().map(|part| part.bytes.end - part.bytes.start).sum();
                 write!(f, "{bytes} bytes of its payload are lost:")?;
-                let mut parts = lost.iter().map(|part| {
-                    format!(" {} to {} ({})", part.bytes.start, part.bytes.end, part.what)
-                });
+                let mut parts = lost
+                    .iter()
+                    .map(|part| format!(" {} to {} ({})", part.bytes.start, part.bytes.end, part.what));
                 parts.try_for_each(|part| f.write_str(&part))
             }
             Self::Locked(why) => write!(f, "it cannot be opened with this configuration: {why}"),
@@ -197,7 +197,8 @@ fn trouble(kv: &KeyValue, error: Error) -> Result<Trouble> {
 }
 
 fn place(path: &Bytes) -> String {
-    path::parse_record(path).map_or_else(|| String::from_utf8_lossy(path).into_owned(), |key: Key| key.to_string())
+    path::parse_record(path)
+        .map_or_else(|| String::from_utf8_lossy(path).into_owned(), |key: Key| key.to_string())
 }
 
 impl Core {

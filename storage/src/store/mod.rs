@@ -11,6 +11,7 @@ use tokio_util::sync::DropGuard;
 
 use crate::{Error, Keyring, Result, backend::Backend};
 
+pub mod archive;
 mod collect;
 mod commit;
 mod core;
@@ -33,9 +34,9 @@ mod write;
 use self::core::Core;
 pub use collect::CollectReport;
 pub use fsck::{Checked, Finding, Lost, Remedy, Trouble};
-pub use quarantine::Quarantined;
 use hub::Hubs;
 use intent::Intents;
+pub use quarantine::Quarantined;
 pub use rewrite::{KeyUse, Rewritten};
 use types::{Draft, Key, List, ListRequest, Object, ResourceVersion, Scope, WatchItem};
 

@@ -99,7 +99,10 @@ impl Reader {
             }
         }
         if start != whole {
-            lost.push(Lost { bytes: 0..whole, what: "its chunks have another length in sum than its record says" });
+            lost.push(Lost {
+                bytes: 0..whole,
+                what: "its chunks have another length in sum than its record says",
+            });
         }
         Ok(lost)
     }

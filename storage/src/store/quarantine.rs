@@ -52,7 +52,10 @@ impl Store {
         let kv = core.hidden(&hidden).await?;
         let mut ops = vec![Op::Delete(hidden.clone()), Op::Put(home.clone(), kv.value)];
         for uid in core.uids_of(&hidden).await? {
-            ops.extend([Op::Delete(path::owner(uid, &hidden)), Op::Put(path::owner(uid, &home), Bytes::new())]);
+            ops.extend([
+                Op::Delete(path::owner(uid, &hidden)),
+                Op::Put(path::owner(uid, &home), Bytes::new()),
+            ]);
         }
         let compares = vec![Compare::ModifiedAt(hidden, kv.modified), Compare::ModifiedAt(home, Revision(0))];
         if core.move_record(compares, ops).await? { Ok(()) } else { Err(Error::Exists) }
@@ -82,7 +85,10 @@ impl Core {
         let hidden = path::quarantined(home, modified);
         let mut ops = vec![Op::Delete(home.clone()), Op::Put(hidden.clone(), kv.value)];
         for uid in uids {
-            ops.extend([Op::Delete(path::owner(uid, home)), Op::Put(path::owner(uid, &hidden), Bytes::new())]);
+            ops.extend([
+                Op::Delete(path::owner(uid, home)),
+                Op::Put(path::owner(uid, &hidden), Bytes::new()),
+            ]);
         }
         let compares = vec![Compare::ModifiedAt(home.clone(), modified)];
         let moved = self.move_record(compares, ops).await?;

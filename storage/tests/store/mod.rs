@@ -14,6 +14,7 @@ use uuid::Uuid;
 #[allow(dead_code, reason = "the tests of the backend use the rest")]
 mod etcd_process;
 
+mod archives;
 mod basics;
 mod checking;
 mod collecting;
