@@ -1,0 +1,77 @@
+//! `repot storage status` and `rewrite`: which keys objects depend on.
+
+use std::{io::Write, time::Duration};
+
+use anyhow::bail;
+use clap::Args;
+use repot_storage::{KeyUse, Rewritten, Scope, Store};
+
+use super::{Line, WhatFlags};
+use crate::store::StoreFlags;
+
+/// Tell how many objects depend on which key. A key that is not named here may be taken out of the EncryptionConfiguration.
+#[derive(Args)]
+pub(super) struct StatusFlags {
+    #[command(flatten)]
+    pub(super) store: StoreFlags,
+    #[command(flatten)]
+    pub(super) what: WhatFlags,
+}
+
+/// Wrap the data keys of all objects by the key that comes first in the EncryptionConfiguration; payload is not touched.
+///
+/// May be broken off and run again.
+#[derive(Args)]
+pub(super) struct RewriteFlags {
+    /// Objects to write a second, at most
+    #[arg(long, default_value_t = 50, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(super) rate: u32,
+    #[command(flatten)]
+    pub(super) store: StoreFlags,
+    #[command(flatten)]
+    pub(super) what: WhatFlags,
+}
+
+/// Prints them.
+pub(super) async fn status(store: &Store, scopes: &[Scope]) -> anyhow::Result<()> {
+    let mut lines = vec![["RESOURCE", "KEY", "OBJECTS", "STALE"].map(str::to_owned)];
+    for scope in scopes {
+        for (key, KeyUse { objects, stale }) in store.key_use(scope).await? {
+            let resource = format!("{}.{}", scope.resource, scope.group);
+            lines.push([resource, key, objects.to_string(), stale.to_string()]);
+        }
+    }
+    let width = |column: usize| lines.iter().map(|line| line[column].len()).max().unwrap_or(0);
+    let (first, second, third) = (width(0), width(1), width(2));
+    let mut out = std::io::stdout();
+    for [resource, key, objects, stale] in &lines {
+        writeln!(out, "{resource:first$}  {key:second$}  {objects:>third$}  {stale}")?;
+    }
+    Ok(())
+}
+
+/// Rewrites, and fails where something could not be.
+pub(super) async fn rewrite(store: &Store, scopes: &[Scope], rate: u32) -> anyhow::Result<()> {
+    let mut sum = Rewritten::default();
+    for scope in scopes {
+        let total: u64 = store.key_use(scope).await?.values().map(|key| key.objects).sum();
+        let line = Line::new();
+        let show = |done| line.draw(&bar(scope, done, total));
+        let done = store.rewrite(scope, Duration::from_secs(1) / rate, show).await?;
+        sum.seen += done.seen;
+        sum.written += done.written;
+        sum.failed += done.failed;
+    }
+    println!("{} objects seen, {} written again, {} failed", sum.seen, sum.written, sum.failed);
+    match sum.failed {
+        0 => Ok(()),
+        failed => bail!("{failed} objects still depend on another key; the log says why"),
+    }
+}
+
+fn bar(scope: &Scope, done: Rewritten, total: u64) -> String {
+    const WIDTH: u64 = 30;
+    let filled = (done.seen * WIDTH / total.max(1)).min(WIDTH);
+    let bar: String = (0..WIDTH).map(|at| if at < filled { '#' } else { '.' }).collect();
+    format!("{} [{bar}] {}/{total}, {} written", scope.resource, done.seen.min(total), done.written)
+}
