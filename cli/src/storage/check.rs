@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::bail;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, ValueEnum};
 use repot_storage::{Checked, Finding, Quarantined, Remedy, Store};
 use serde_json::json;
 
@@ -38,26 +38,24 @@ enum Output {
 /// Look after objects that fsck put away.
 #[derive(Args)]
 pub(super) struct QuarantineFlags {
-    #[command(subcommand)]
-    pub(super) task: Task,
+    /// What to do
+    #[arg(value_enum, default_value_t = Action::List)]
+    action: Action,
+    /// The object, as list prints it
+    #[arg(required_if_eq_any = [("action", "restore"), ("action", "purge")])]
+    name: Option<String>,
     #[command(flatten)]
     pub(super) store: StoreFlags,
 }
 
-#[derive(Subcommand)]
-pub(super) enum Task {
+#[derive(Clone, Copy, ValueEnum)]
+enum Action {
     /// Tell what is in quarantine
     List,
     /// Put an object back to where it was
-    Restore {
-        /// As list prints it
-        name: String,
-    },
+    Restore,
     /// Remove an object for good
-    Purge {
-        /// As list prints it
-        name: String,
-    },
+    Purge,
 }
 
 /// Checks, prints, and fails where something is left.
@@ -119,15 +117,15 @@ fn document(findings: &[Finding], checked: &Checked) -> serde_json::Value {
 }
 
 /// Does it.
-pub(super) async fn quarantine(store: &Store, task: &Task) -> anyhow::Result<()> {
-    match task {
-        Task::List => {
+pub(super) async fn quarantine(store: &Store, flags: &QuarantineFlags) -> anyhow::Result<()> {
+    match (flags.action, &flags.name) {
+        (Action::Restore, Some(name)) => store.unquarantine(name).await?,
+        (Action::Purge, Some(name)) => store.purge(name).await?,
+        (Action::List | Action::Restore | Action::Purge, _) => {
             for Quarantined { name, object, bytes } in store.quarantined().await? {
                 println!("{name}  {object}  {bytes} bytes");
             }
         }
-        Task::Restore { name } => store.unquarantine(name).await?,
-        Task::Purge { name } => store.purge(name).await?,
     }
     Ok(())
 }

@@ -77,7 +77,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
             Task::Status(flags) => keys::status(&store, &flags.what.scopes()).await,
             Task::Rewrite(flags) => keys::rewrite(&store, &flags.what.scopes(), flags.rate).await,
             Task::Fsck(flags) => check::fsck(&store, flags).await,
-            Task::Quarantine(flags) => check::quarantine(&store, &flags.task).await,
+            Task::Quarantine(flags) => check::quarantine(&store, flags).await,
             Task::Export(flags) => archive::export(&store, flags).await,
             Task::Import(flags) => archive::import(&store, flags).await,
         }

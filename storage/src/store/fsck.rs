@@ -40,6 +40,8 @@ pub enum Trouble {
     Record(&'static str),
     /// Head and some of the payload can be read, but not these parts.
     Payload(Vec<Lost>),
+    /// The backend cannot read its record: where it rests is broken.
+    Unread,
     /// The key that wraps it is not in the configuration at hand; the object may be whole.
     Locked(String),
     /// Nothing says that its chunks are in use, so the collector would take them for garbage.
@@ -60,6 +62,7 @@ impl fmt::Display for Trouble {
                     .map(|part| format!(" {} to {} ({})", part.bytes.start, part.bytes.end, part.what));
                 parts.try_for_each(|part| f.write_str(&part))
             }
+            Self::Unread => f.write_str("all of it is lost: the backend cannot read its record"),
             Self::Locked(why) => write!(f, "it cannot be opened with this configuration: {why}"),
             Self::Unowned => f.write_str("its chunks are not marked as in use, so they would be collected"),
             Self::Foreign => f.write_str("this key is none of an object"),
@@ -156,7 +159,15 @@ struct State {
 async fn check(store: &Store, path: Bytes, checked: &mut Checked) -> Result<Vec<(Trouble, State)>> {
     let core = &store.inner.core;
     for _ in 0..TRIES {
-        let (Some(kv), at) = core.read(&path).await? else { return Ok(Vec::new()) };
+        let (kv, at) = match core.read(&path).await {
+            Ok((Some(kv), at)) => (kv, at),
+            Ok((None, _)) => return Ok(Vec::new()),
+            Err(Error::Damaged(_)) => {
+                let unread = State { path, modified: Revision(0), object: None };
+                return Ok(vec![(Trouble::Unread, unread)]);
+            }
+            Err(error) => return Err(error),
+        };
         let state = |object| State { path: path.clone(), modified: kv.modified, object };
         let object = match core.open(kv.clone(), at).await {
             Ok(object) => object,
@@ -224,7 +235,7 @@ impl Core {
                     Outcome::Failed => Remedy::Changed,
                 })
             }
-            Trouble::Locked(_) | Trouble::Foreign => Ok(Remedy::Left),
+            Trouble::Unread | Trouble::Locked(_) | Trouble::Foreign => Ok(Remedy::Left),
         }
     }
 }

@@ -88,15 +88,20 @@ impl Reader {
             });
         };
         let (mut lost, mut start) = (Vec::new(), 0);
-        for batch in batches(&chunks) {
-            let keys: Vec<_> = batch.iter().map(|chunk| path::chunk(self.object.uid, &chunk.id)).collect();
-            let found = self.read(|at| self.core.backend.get_many(keys.clone(), at)).await?;
-            for (chunk, kv) in batch.iter().zip(found) {
-                let bytes = start..start + u64::from(chunk.len);
-                start = bytes.end;
-                let what = kv.ok_or("a chunk is missing").and_then(|kv| self.prove(chunk, kv.value));
-                lost.extend(what.err().map(|what| Lost { bytes, what }));
-            }
+        for chunk in chunks.iter() {
+            let bytes = start..start + u64::from(chunk.len);
+            start = bytes.end;
+            let keys = vec![path::chunk(self.object.uid, &chunk.id)];
+            let what = match self.read(|at| self.core.backend.get_many(keys.clone(), at)).await {
+                Ok(mut found) => match found.pop().flatten() {
+                    Some(kv) => self.prove(chunk, kv.value),
+                    None => Err("a chunk is missing"),
+                },
+                // Where it rests is broken, which says nothing of the next one.
+                Err(Error::Damaged(_)) => Err("a chunk cannot be read from where it rests"),
+                Err(error) => return Err(error),
+            };
+            lost.extend(what.err().map(|what| Lost { bytes, what }));
         }
         if start != whole {
             lost.push(Lost {
