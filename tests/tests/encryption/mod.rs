@@ -5,4 +5,5 @@ mod kms;
 mod reload;
 mod rewrite;
 mod rotation;
+mod upkeep;
 mod world;
