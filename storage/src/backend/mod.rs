@@ -18,10 +18,12 @@ pub mod conformance;
 pub mod embedded;
 mod error;
 pub mod etcd;
+pub mod tiered;
 
 pub use embedded::Embedded;
 pub use error::{Error, Result};
 pub use etcd::Etcd;
+pub use tiered::Tiered;
 
 /// The longest key.
 pub const MAX_KEY_BYTES: usize = 1024;
@@ -262,6 +264,11 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     /// Bytes at rest, as well as the backend can tell.
     async fn size(&self) -> Result<u64>;
+
+    /// Removes what rests for nobody and is not seen by readers. To be called now and then, by any replica.
+    async fn tidy(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// Stops background work and lets go of files and leases. The handle is not used again.
     async fn close(&self);

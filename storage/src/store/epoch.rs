@@ -12,7 +12,7 @@ use prost::Message;
 use super::{path, types::ResourceVersion};
 use crate::{
     Error, Result,
-    backend::{Backend, Compare, Op, Outcome, Revision, Txn},
+    backend::{Backend, Compare, Op, Outcome, Revision, Txn, tiered},
 };
 
 /// The format this code writes. One that is newer is refused: it may mean something else.
@@ -35,6 +35,11 @@ pub(crate) struct Epoch {
 impl Epoch {
     /// Reads the epoch, or founds it in an empty store. Two replicas may do so at once.
     pub(crate) async fn load(backend: &dyn Backend) -> Result<Self> {
+        if backend.get(tiered::MARKER.into(), None).await.map_err(damaged_or_unavailable)?.is_some() {
+            return Err(Error::Damaged(
+                "chunks of this store rest in an object store, which was not named".into(),
+            ));
+        }
         let first = Stored { format: FORMAT, offset: 0 };
         if read(backend).await?.is_none() {
             write(backend, first, Revision(0)).await?;

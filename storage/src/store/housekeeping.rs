@@ -24,6 +24,10 @@ pub(super) async fn run(core: Arc<Core>, intents: Arc<Intents>) {
                 Ok(report) => tracing::debug!(?report, "chunks collected"),
                 Err(error) => tracing::warn!(%error, "chunks were not collected, trying again"),
             }
+            let Some(tidied) = core.stop.run_until_cancelled(core.backend.tidy()).await else { return };
+            if let Err(error) = tidied {
+                tracing::warn!(%error, "the backend was not tidied, trying again");
+            }
         }
     }
 }

@@ -4,4 +4,5 @@ mod crash;
 mod embedded;
 mod etcd;
 mod etcd_process;
+mod tiered;
 mod torn;

@@ -13,6 +13,7 @@ use std::{
 use super::*;
 
 const DIR: &str = "REPOT_TEST_STORE_CRASH_DIR";
+const TIERED: &str = "REPOT_TEST_STORE_CRASH_TIERED";
 const ENDPOINT: &str = "REPOT_TEST_STORE_CRASH_ENDPOINT";
 const WRITERS: u64 = 3;
 const OBJECTS: u64 = 4;
@@ -25,6 +26,9 @@ async fn writer_and_checker_agree() {
         let options = embedded::Options { min_free_bytes: 0, ..embedded::Options::default() };
         let backend = Embedded::open(Path::new(&dir), options).await.unwrap();
         return write(Arc::new(backend), u64::MAX).await;
+    }
+    if let Some(dir) = std::env::var_os(TIERED) {
+        return write(tiered_in(Path::new(&dir)).await, u64::MAX).await;
     }
     if let Some(endpoint) = std::env::var_os(ENDPOINT) {
         let options = backend::etcd::Options {
@@ -42,6 +46,11 @@ async fn writer_and_checker_agree() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn embedded_keeps_what_was_acknowledged_when_killed() {
     kill_again_and_again(&Lab::embedded().await, 12).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn objects_keep_what_was_acknowledged_when_their_writer_is_killed() {
+    kill_again_and_again(&Lab::tiered().await, 8).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -84,6 +93,7 @@ fn spawn(lab: &Lab) -> Child {
     command.args(["--exact", "store::crash::writer_and_checker_agree", "--nocapture", "--test-threads=1"]);
     match lab {
         Lab::Embedded(dir) => command.env(DIR, dir.path()),
+        Lab::Tiered(dir) => command.env(TIERED, dir.path()),
         Lab::Etcd(process) => command.env(ENDPOINT, process.endpoint()),
     };
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use repot_storage::{
     Draft, Key, Keyring, Object, ResourceVersion, Scope, Store, StoreOptions,
-    backend::{self, Backend, Embedded, Etcd, embedded},
+    backend::{self, Backend, Embedded, Etcd, Tiered, embedded, tiered},
 };
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -36,6 +36,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 enum Lab {
     Embedded(TempDir),
     Etcd(Box<EtcdProcess>),
+    /// Chunks in files, the rest in an embedded store.
+    Tiered(TempDir),
 }
 
 impl Lab {
@@ -47,12 +49,17 @@ impl Lab {
         Self::Etcd(Box::new(EtcdProcess::start(None, &[]).await))
     }
 
+    async fn tiered() -> Self {
+        Self::Tiered(tempfile::tempdir().unwrap())
+    }
+
     async fn backend(&self) -> Arc<dyn Backend> {
         match self {
             Self::Embedded(dir) => {
                 let options = embedded::Options { min_free_bytes: 0, ..embedded::Options::default() };
                 Arc::new(Embedded::open(dir.path(), options).await.unwrap())
             }
+            Self::Tiered(dir) => tiered_in(dir.path()).await,
             Self::Etcd(process) => Arc::new(Etcd::connect(process.options()).await.unwrap()),
         }
     }
@@ -66,6 +73,15 @@ impl Lab {
     }
 }
 
+/// Chunks in files, the rest in an embedded store.
+async fn tiered_in(dir: &std::path::Path) -> Arc<dyn Backend> {
+    let options = embedded::Options { min_free_bytes: 0, ..embedded::Options::default() };
+    let inner = Embedded::open(&dir.join("embedded"), options).await.unwrap();
+    let url = format!("file://{}/objects", dir.display());
+    let none = tiered::Environment::new();
+    Arc::new(Tiered::open(Arc::new(inner), &url, &none, tiered::Options::default()).await.unwrap())
+}
+
 /// Makes a test of each behaviour on each backend.
 macro_rules! on_every_backend {
     ($($behaviour:ident)*) => {
@@ -73,6 +89,12 @@ macro_rules! on_every_backend {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $behaviour() {
                 super::$behaviour(&super::super::Lab::embedded().await).await;
+            })*
+        }
+        mod on_tiered {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $behaviour() {
+                super::$behaviour(&super::super::Lab::tiered().await).await;
             })*
         }
         mod on_etcd {

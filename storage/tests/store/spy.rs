@@ -179,6 +179,10 @@ impl Backend for Spy {
         self.inner.size().await
     }
 
+    async fn tidy(&self) -> Result<()> {
+        self.inner.tidy().await
+    }
+
     async fn close(&self) {
         self.inner.close().await;
     }

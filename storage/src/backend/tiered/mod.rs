@@ -1,0 +1,323 @@
+//! A backend whose large values rest in an object store: S3, Google Cloud Storage, Azure, or a directory.
+//!
+//! The backend below keeps keys, revisions, transactions and watches. Where it would keep a large value under [`Options::prefix`], it
+//! keeps a pointer to an object:
+//!
+//! ```text
+//! <key>                         "RPTR" ++ format (1) ++ name of the object (16) ++ its length (8)
+//! <url>/<2 digits>/<name>       the value; written once, under a name that is never used again
+//! <url>/repot-store             which store the objects belong to; the backend below holds the same
+//! ```
+//!
+//! **Order.** An object is there before a transaction can point to it, and stays until no revision that can be read does
+//! (`collect` says how). So all that the backend below promises holds for large values too; what is added is that data calls
+//! fail with [`Error::Unavailable`] while the object store is out of reach, and calls that meet no large value do not.
+
+mod collect;
+mod open;
+mod pointer;
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, path::Path};
+use parking_lot::Mutex;
+use uuid::Uuid;
+
+use super::{
+    Backend, Error, KeyEvent, KeyValue, Limits, Op, Outcome, Page, RangeRequest, Result, Revision, Txn,
+    WatchItem, WatchStream,
+};
+pub use collect::Collected;
+pub use open::Environment;
+use pointer::Pointer;
+
+/// The key below that says which object store belongs to it. Nobody above sees it.
+pub(crate) const MARKER: &str = "/meta/objects";
+/// Objects that are read or written at once for one call.
+const PARALLEL: usize = 8;
+
+/// What goes where.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Keys whose values may move. Those of the store's chunks, where nothing else is said.
+    pub prefix: Bytes,
+    /// Values of fewer bytes stay.
+    pub least: usize,
+    /// The longest that one request to the object store may take, with all that it is tried again.
+    pub timeout: Duration,
+    /// An object of which nothing tells is left alone for so long: somebody may be about to point to it. Twice the longest time
+    /// that one write may take.
+    pub orphan_age: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            prefix: Bytes::from_static(b"/chunks/"),
+            least: 4 << 10,
+            timeout: Duration::from_secs(15),
+            orphan_age: Duration::from_secs(1800),
+        }
+    }
+}
+
+/// See the module. Cheap to clone; all clones are one.
+#[derive(Clone)]
+pub struct Tiered {
+    inner: Arc<dyn Backend>,
+    shelf: Arc<Shelf>,
+}
+
+impl fmt::Debug for Tiered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tiered").field("inner", &self.inner).field("objects", &self.shelf.url).finish()
+    }
+}
+
+/// The object store, and what is known of it.
+struct Shelf {
+    objects: Arc<dyn ObjectStore>,
+    root: Path,
+    url: String,
+    options: Options,
+    /// Bytes in objects, as far as this handle knows.
+    bytes: AtomicU64,
+    /// Objects to which nothing pointed at a revision.
+    suspects: Mutex<HashMap<Uuid, Revision>>,
+}
+
+impl Shelf {
+    fn path(&self, name: Uuid) -> Path {
+        let text = name.simple().to_string();
+        self.root.clone().join(&text[..2]).join(text)
+    }
+
+    /// Waits for a request as long as it may take.
+    async fn within<T>(&self, asked: impl Future<Output = Result<T, object_store::Error>>) -> Result<T> {
+        match tokio::time::timeout(self.options.timeout, asked).await {
+            Ok(answer) => answer.map_err(|error| self.error(&error)),
+            Err(_) => Err(Error::Unavailable(format!("{} does not answer", self.url))),
+        }
+    }
+
+    fn error(&self, error: &object_store::Error) -> Error {
+        match error {
+            object_store::Error::NotFound { .. } => {
+                Error::Corrupt(format!("an object that is pointed to is not in {}", self.url))
+            }
+            other => Error::Unavailable(format!("{}: {other}", self.url)),
+        }
+    }
+
+    async fn put(&self, value: Bytes) -> Result<Pointer> {
+        let pointer = Pointer { name: Uuid::new_v4(), len: value.len() as u64 };
+        let path = self.path(pointer.name);
+        self.within(self.objects.put_opts(&path, value.into(), PutMode::Create.into())).await?;
+        self.bytes.fetch_add(pointer.len, Ordering::Relaxed);
+        Ok(pointer)
+    }
+
+    async fn get(&self, pointer: Pointer) -> Result<Bytes> {
+        let path = self.path(pointer.name);
+        let read = async { self.objects.get(&path).await?.bytes().await };
+        let value = self.within(read).await?;
+        if value.len() as u64 != pointer.len {
+            return Err(Error::Corrupt(format!("an object in {} has another length than it had", self.url)));
+        }
+        Ok(value)
+    }
+
+    /// Removes objects to which nothing points; what stays is found by the collector.
+    async fn forget(&self, pointers: &[Pointer]) {
+        let removed = stream::iter(pointers.to_vec()).map(|pointer| async move {
+            if self.within(self.objects.delete(&self.path(pointer.name))).await.is_ok() {
+                self.bytes.fetch_sub(pointer.len, Ordering::Relaxed);
+            }
+        });
+        removed.buffer_unordered(PARALLEL).collect::<Vec<()>>().await;
+    }
+}
+
+impl Tiered {
+    fn moves(&self, key: &[u8]) -> bool {
+        key.starts_with(&self.shelf.options.prefix)
+    }
+
+    /// The value that a pointer stands for.
+    async fn resolve(&self, mut kv: KeyValue) -> Result<KeyValue> {
+        if self.moves(&kv.key)
+            && let Some(pointer) = Pointer::read(&kv.value)
+        {
+            kv.value = self.shelf.get(pointer).await?;
+        }
+        Ok(kv)
+    }
+
+    /// Puts large values into objects; what is left is for the backend below.
+    async fn move_out(&self, txn: Txn) -> Result<(Txn, Vec<Pointer>)> {
+        let Txn { compares, ops } = txn;
+        let least = self.shelf.options.least;
+        let moved = stream::iter(ops).map(|op| async move {
+            match op {
+                Op::Put(key, value)
+                    if self.moves(&key) && (value.len() >= least || pointer::is_like(&value)) =>
+                {
+                    let pointer = self.shelf.put(value).await?;
+                    Ok::<_, Error>((Op::Put(key, pointer.bytes()), Some(pointer)))
+                }
+                other => Ok((other, None)),
+            }
+        });
+        let moved: Vec<_> = moved.buffered(PARALLEL).collect().await;
+        let pointers = moved.iter().filter_map(|moved| moved.as_ref().ok()?.1).collect::<Vec<_>>();
+        match moved.into_iter().map(|moved| Ok(moved?.0)).collect::<Result<Vec<Op>>>() {
+            Ok(ops) => Ok((Txn { compares, ops }, pointers)),
+            Err(error) => {
+                self.shelf.forget(&pointers).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn resolve_event(&self, mut event: KeyEvent, oldest: Revision) -> Result<KeyEvent> {
+        if let Some(now) = event.now.take() {
+            event.now = Some(match self.resolve(now).await {
+                // Its object went when its revision did: the watcher is too far behind.
+                Err(Error::Corrupt(_)) if event.revision < oldest => {
+                    return Err(Error::Compacted { requested: event.revision, oldest });
+                }
+                resolved => resolved?,
+            });
+        }
+        if let Some(before) = event.before.take() {
+            // As where the version before has been compacted away.
+            event.before = match self.resolve(before).await {
+                Err(Error::Corrupt(_)) => None,
+                resolved => Some(resolved?),
+            };
+        }
+        Ok(event)
+    }
+
+    async fn resolve_item(&self, item: WatchItem) -> Result<WatchItem> {
+        let WatchItem::Events(events) = item else { return Ok(item) };
+        let events: Vec<_> = events.into_iter().filter(|event| event.key != MARKER).collect();
+        if events.iter().all(|event| !self.moves(&event.key)) {
+            return Ok(WatchItem::Events(events));
+        }
+        let oldest = self.inner.oldest().await?;
+        let resolved = stream::iter(events).map(|event| self.resolve_event(event, oldest));
+        Ok(WatchItem::Events(resolved.buffered(PARALLEL).try_collect().await?))
+    }
+}
+
+#[async_trait]
+impl Backend for Tiered {
+    fn limits(&self) -> Limits {
+        self.inner.limits()
+    }
+
+    fn frugal(&self) -> bool {
+        false
+    }
+
+    async fn revision(&self) -> Result<Revision> {
+        self.inner.revision().await
+    }
+
+    async fn get(&self, key: Bytes, at: Option<Revision>) -> Result<Option<KeyValue>> {
+        if key == MARKER {
+            return Ok(None);
+        }
+        match self.inner.get(key, at).await? {
+            Some(kv) => self.resolve(kv).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn get_many(&self, keys: Vec<Bytes>, at: Revision) -> Result<Vec<Option<KeyValue>>> {
+        let found = self.inner.get_many(keys, at).await?;
+        let resolved = stream::iter(found).map(|found| async move {
+            match found {
+                Some(kv) => self.resolve(kv).await.map(Some),
+                None => Ok(None),
+            }
+        });
+        resolved.buffered(PARALLEL).try_collect().await
+    }
+
+    async fn range(&self, request: RangeRequest) -> Result<Page> {
+        let (keys_only, most) = (request.keys_only, request.max_bytes);
+        let mut page = self.inner.range(request).await?;
+        page.kvs.retain(|kv| kv.key != MARKER);
+        if keys_only {
+            return Ok(page);
+        }
+        if let Some(end) = pointer::filled(&page.kvs, most, |key| self.moves(key)) {
+            page.more |= end < page.kvs.len();
+            page.kvs.truncate(end);
+        }
+        let resolved = stream::iter(page.kvs).map(|kv| self.resolve(kv));
+        page.kvs = resolved.buffered(PARALLEL).try_collect().await?;
+        Ok(page)
+    }
+
+    async fn txn(&self, txn: Txn) -> Result<Outcome> {
+        txn.check(self.limits())?;
+        let (txn, pointers) = self.move_out(txn).await?;
+        let outcome = self.inner.txn(txn).await;
+        match &outcome {
+            // Whether it happened is not known: the collector will see.
+            Ok(Outcome::Committed(_)) | Err(Error::Unknown(_)) => {}
+            Ok(Outcome::Failed) | Err(_) => self.shelf.forget(&pointers).await,
+        }
+        outcome
+    }
+
+    async fn watch(&self, prefix: Bytes, after: Revision, progress: Duration) -> Result<WatchStream> {
+        let stream = self.inner.watch(prefix, after, progress).await?;
+        let tiered = self.clone();
+        let resolved = stream.then(move |item| {
+            let tiered = tiered.clone();
+            async move { tiered.resolve_item(item?).await }
+        });
+        let told =
+            |item: &Result<WatchItem>| !matches!(item, Ok(WatchItem::Events(events)) if events.is_empty());
+        Ok(resolved.filter(move |item| std::future::ready(told(item))).boxed())
+    }
+
+    async fn nudge(&self) {
+        self.inner.nudge().await;
+    }
+
+    async fn compact(&self, revision: Revision) -> Result<()> {
+        self.inner.compact(revision).await
+    }
+
+    async fn oldest(&self) -> Result<Revision> {
+        self.inner.oldest().await
+    }
+
+    async fn size(&self) -> Result<u64> {
+        Ok(self.inner.size().await? + self.shelf.bytes.load(Ordering::Relaxed))
+    }
+
+    async fn tidy(&self) -> Result<()> {
+        self.collect().await.map(drop)
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}
