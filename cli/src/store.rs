@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use repot_storage::{
     Keyring, Store, StoreOptions,
-    backend::{Backend, embedded, etcd},
+    backend::{Backend, embedded, etcd, tiered},
     keyring::Follow,
 };
 use tokio_util::sync::CancellationToken;
@@ -43,6 +43,10 @@ pub struct StoreFlags {
     /// Prefix of all keys in etcd
     #[arg(long, default_value = "/repot", value_name = "PREFIX")]
     etcd_prefix: String,
+    /// Where chunks of payload rest instead: `file:///DIR`, `s3://BUCKET/PREFIX`, `gs://…` or `az://…`, with credentials in the
+    /// usual environment variables. Records stay; a store that has begun with one is not opened without it
+    #[arg(long, value_name = "URL")]
+    chunk_store: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -79,7 +83,15 @@ impl StoreFlags {
                 Arc::new(etcd::Etcd::connect(self.etcd_options()?).await.context("failed to use etcd")?)
             }
         };
+        let backend = self.tiered(backend).await?;
         Store::open(backend, keyring, StoreOptions::default()).await.context("failed to open the store")
+    }
+
+    async fn tiered(&self, backend: Arc<dyn Backend>) -> anyhow::Result<Arc<dyn Backend>> {
+        let Some(url) = &self.chunk_store else { return Ok(backend) };
+        let environment = std::env::vars().collect();
+        let opened = tiered::Tiered::open(backend, url, &environment, tiered::Options::default()).await;
+        Ok(Arc::new(opened.context("--chunk-store")?))
     }
 
     fn etcd_options(&self) -> anyhow::Result<etcd::Options> {

@@ -1,5 +1,6 @@
 //! The program under test, started as an operator starts it.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
@@ -63,8 +64,17 @@ impl Repot {
 
     /// Starts `repot apiserver` on a port of its own on 127.0.0.1, with further flags; ready is its line, or 200 from `/readyz`.
     pub async fn apiserver(bed: &Bed, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Self> {
+        Self::apiserver_with(bed, args, &BTreeMap::new()).await
+    }
+
+    async fn apiserver_with(
+        bed: &Bed,
+        args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+        environment: &BTreeMap<String, String>,
+    ) -> Result<Self> {
         let port = port::reserve()?;
         let spec = Spec::new("repot-apiserver", program()?).arg("apiserver");
+        let spec = environment.iter().fold(spec, |spec, (name, value)| spec.env(name, value));
         let spec = spec.flag("bind-address", "127.0.0.1").flag("secure-port", port.to_string()).args(args);
         Self::launch(bed, spec, Some(Probe::new(port)?)).await
     }
@@ -88,6 +98,16 @@ impl Repot {
         garden: &Garden,
         args: impl IntoIterator<Item = impl AsRef<OsStr>>,
     ) -> Result<Self> {
+        Self::replica_with(bed, garden, args, &BTreeMap::new()).await
+    }
+
+    /// The same, with environment variables.
+    pub async fn replica_with(
+        bed: &Bed,
+        garden: &Garden,
+        args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+        environment: &BTreeMap<String, String>,
+    ) -> Result<Self> {
         let dir = bed.make_dir("repot-config")?;
         let (cert, key) = garden.pki().serve(NAMESPACE, SERVICE)?.write(&dir, "serving")?;
         let delegate = garden.delegate("repot-apiserver").await?;
@@ -99,7 +119,7 @@ impl Repot {
         ];
         let own = own.iter().map(|(name, path)| format!("--{name}={}", path.display()).into());
         let given = args.into_iter().map(|arg| arg.as_ref().to_owned());
-        Self::apiserver(bed, own.chain(given)).await
+        Self::apiserver_with(bed, own.chain(given), environment).await
     }
 
     /// Starts any program that keeps the contract, such as an older release.

@@ -2,6 +2,7 @@
 
 mod apply;
 mod bad_input;
+mod chunk_store;
 mod costs;
 mod damage;
 pub mod etcd_values;

@@ -1,0 +1,121 @@
+//! Chunks in S3, records in etcd: what is where, and what goes on while the object store is out of reach.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use repot_tests::Bed;
+use repot_tests::access::Access;
+use repot_tests::encryption::{config, provider, write_config};
+use repot_tests::etcd::EtcdCluster;
+use repot_tests::garden::Garden;
+use repot_tests::http::Api;
+use repot_tests::repot::{Repot, program};
+use repot_tests::s3::S3Server;
+use repot_tests::wait::until;
+use repot_tests::{run, tool};
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use super::etcd_values::Values;
+use super::world::{GROUP, VERSION, collection, large, path, small};
+
+const DEADLINE: Duration = Duration::from_secs(120);
+const SIZE: usize = 5 << 20;
+/// No pointer is longer; every chunk is.
+const POINTER: usize = 200;
+
+struct World {
+    api: Api,
+    values: Values,
+    s3: S3Server,
+    flags: Vec<String>,
+    _repot: Repot,
+    _garden: Garden,
+    _etcd: EtcdCluster,
+}
+
+impl World {
+    async fn start(bed: &Bed) -> Result<Self> {
+        let mut etcd = EtcdCluster::start(bed, 1).await?;
+        let (garden, s3) = (Garden::start(bed).await?, S3Server::start(bed).await?);
+        let keys = bed.make_dir("keys")?.join("encryption.yaml");
+        write_config(&keys, &config(&[&provider("aesgcm", "key")?]).to_string())?;
+        let mut flags = vec![
+            format!("--etcd-servers={}", etcd.endpoints().join(",")),
+            format!("--encryption-provider-config={}", keys.display()),
+        ];
+        let stored = [flags.clone(), vec![format!("--chunk-store={}", s3.url("chunks"))]].concat();
+        let repot = Repot::replica_with(bed, &garden, &stored, &s3.environment()).await?;
+        let server = format!("https://127.0.0.1:{}", repot.port()?);
+        let api = Api::new(&Access { server, ..garden.admin().clone() })?;
+        let values = Values::new(&mut etcd)?;
+        flags.insert(0, "fsck".to_owned());
+        Ok(Self { api, values, s3, flags, _repot: repot, _garden: garden, _etcd: etcd })
+    }
+
+    async fn create(&self, object: &Value) -> Result<u16> {
+        Ok(self.api.post(&collection("default"), object).await?.status)
+    }
+
+    /// The states of a list that asks for metadata only.
+    async fn metadata(&self) -> Result<usize> {
+        let accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+        let request = self.api.request(Method::GET, &collection("default")).header("accept", accept);
+        let list = repot_tests::http::send(request).await?.ok()?;
+        Ok(list["items"].as_array().map_or(0, Vec::len))
+    }
+}
+
+#[test]
+fn large_states_rest_in_s3_and_records_in_etcd() {
+    run(async |bed| {
+        let world = World::start(bed).await?;
+        let object = large("big", SIZE);
+        ensure!(world.create(&object).await? == 201);
+        ensure!(world.create(&small("little", &json!({"a": 1}))).await? == 201);
+        let found = world.api.get(&path("big")).await?.ok()?;
+        ensure!(found["spec"] == object["spec"], "another spec came back");
+        let chunks = world.values.range("/repot/chunks/").await?;
+        ensure!(
+            chunks.len() > 5 && chunks.iter().all(|(_, value)| value.len() < POINTER),
+            "chunks are in etcd"
+        );
+        let objects = std::fs::read_dir(world.s3.files("chunks"))?.count();
+        ensure!(objects > 5, "{objects} directories of objects");
+        // One that would find pointers where it looks for chunks does not begin.
+        let mut without = Command::new(program()?);
+        without.arg("storage").args(&world.flags);
+        let refused = tool::run(without, b"").await?;
+        ensure!(refused.code == 1 && refused.stderr.contains("object store"), "{refused:?}");
+        Ok(())
+    });
+}
+
+#[test]
+fn only_data_waits_for_an_object_store_out_of_reach() {
+    run(async |bed| {
+        let world = World::start(bed).await?;
+        ensure!(world.create(&large("big", SIZE)).await? == 201);
+        world.s3.relay.cut();
+        let answer = world.api.get(&path("big")).await?;
+        ensure!(answer.status == 503 && answer.headers.contains_key("retry-after"), "{answer}");
+        let refused = world.api.post(&collection("default"), &large("other", SIZE)).await?;
+        ensure!(refused.status == 503 && refused.headers.contains_key("retry-after"), "{refused}");
+        ensure!(world.metadata().await? == 1);
+        world.api.get(&format!("/apis/{GROUP}/{VERSION}")).await?.ok()?;
+        ensure!(
+            world.create(&small("little", &json!({}))).await? == 201,
+            "a small state needs no object store"
+        );
+        world.api.get(&path("little")).await?.ok()?;
+        world.s3.relay.heal();
+        until("the state to be read again", DEADLINE, async || {
+            world.api.get(&path("big")).await?.ok().map(drop)
+        })
+        .await?;
+        ensure!(world.create(&large("other", SIZE)).await? == 201);
+        ensure!(world.metadata().await? == 3);
+        Ok(())
+    });
+}
