@@ -16,11 +16,13 @@
 //! | [`flags`] | the command line of etcd; pure |
 //! | [`supervisor`] | starts and ends etcd, by order |
 //! | [`guard`], [`clock`] | the process between, and the deadline that it keeps |
+//! | `backups` | snapshots by schedule and by request, where etcd leads |
 //! | [`clients`] | the agent as a client of etcd |
 //! | [`report`] | what the agent says of itself |
 //!
 //! Nothing here removes data of etcd, and no failure of a backup has a say in whether the member is ready.
 
+mod backups;
 pub mod begin;
 mod child;
 pub mod clients;
@@ -29,6 +31,7 @@ pub mod config;
 pub mod flags;
 pub mod guard;
 mod http;
+mod metrics;
 pub mod report;
 pub mod settings;
 pub mod supervisor;
@@ -44,6 +47,7 @@ use repot_certs::{
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use backups::{Backups, Taker};
 use begin::Beginner;
 pub use child::Programs;
 use report::Board;
@@ -79,6 +83,7 @@ struct Agent {
     settings: Arc<Settings>,
     supervisor: Supervisor,
     board: Board,
+    backups: Backups,
     /// Room for the database while a snapshot is taken.
     scratch: PathBuf,
 }
@@ -95,6 +100,7 @@ impl Agent {
 pub struct Prepared {
     agent: Arc<Agent>,
     beginner: Beginner,
+    taker: Taker,
     listener: TcpListener,
     tls: Option<http::Tls>,
 }
@@ -127,13 +133,16 @@ impl Prepared {
         let volume = Volume::open(&config.data_dir, label)?;
         let board = Board::default();
         let etcd = if config.owner.is_some() { Etcd::Stopped } else { Etcd::Serves };
+        let (backups, inbox) = Backups::new();
         let agent = Arc::new(Agent {
             supervisor: Supervisor::new(etcd),
             board: board.clone(),
+            backups,
             scratch: std::env::temp_dir(),
             settings: settings.clone(),
         });
-        Ok(Self { agent, beginner: Beginner { settings, volume, programs, board }, listener, tls })
+        let taker = Taker::new(agent.clone(), inbox);
+        Ok(Self { agent, beginner: Beginner { settings, volume, programs, board }, taker, listener, tls })
     }
 
     /// The URL of its HTTP.
@@ -150,13 +159,14 @@ impl Prepared {
 
     /// Runs until `stop`, and until etcd has ended then.
     pub async fn run(self, stop: CancellationToken) {
-        let Self { agent, beginner, listener, tls } = self;
+        let Self { agent, beginner, taker, listener, tls } = self;
         // Questions are answered until etcd is gone.
         let end = CancellationToken::new();
         let etcd = async {
             agent.supervisor.run(&beginner, &stop).await;
             end.cancel();
         };
-        tokio::join!(etcd, http::serve(listener, agent.clone(), tls, end.clone()));
+        let backups = taker.run(&stop);
+        tokio::join!(etcd, backups, http::serve(listener, agent.clone(), tls, end.clone()));
     }
 }

@@ -27,6 +27,20 @@ pub enum Phase {
     Failing,
 }
 
+impl Phase {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Starting,
+        Self::Waiting,
+        Self::Refused,
+        Self::Restoring,
+        Self::Serving,
+        Self::Private,
+        Self::Stopped,
+        Self::Failing,
+    ];
+}
+
 /// The report.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
@@ -38,6 +52,8 @@ pub struct Report {
     pub needs_rejoin: bool,
     /// From what the volume was filled, where this agent did it.
     pub restored: Option<Restored>,
+    /// How often etcd has ended by itself or could not be started.
+    pub failures: u64,
 }
 
 /// Where the parts of an agent write their report.
@@ -69,6 +85,12 @@ impl Board {
 
     pub(super) fn set_restored(&self, restored: Restored) {
         self.0.send_modify(|report| report.restored = Some(restored));
+    }
+
+    /// Says that etcd has ended by itself or could not be started.
+    pub(super) fn count_failure(&self, message: impl Into<String>) {
+        self.0.send_modify(|report| report.failures += 1);
+        self.say(Phase::Failing, message);
     }
 
     fn put(&self, phase: Phase, message: String, needs_rejoin: bool) {

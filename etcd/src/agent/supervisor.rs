@@ -150,7 +150,7 @@ impl Supervisor {
             if begun.elapsed() >= SOUND {
                 pause = PAUSE;
             }
-            beginner.board.say(Phase::Failing, format!("{failed}; it is started again"));
+            beginner.board.count_failure(format!("{failed}; it is started again"));
             tokio::select! {
                 () = sleep(pause) => pause = LONGEST_PAUSE.min(pause * 2),
                 _ = wanted.changed() => {}

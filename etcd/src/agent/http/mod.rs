@@ -2,18 +2,18 @@
 
 mod forms;
 mod listen;
+mod peers;
 
 use std::{sync::Arc, time::Duration};
 
 use axum::{
     Extension, Router,
     extract::{RawQuery, Request, State},
-    http::{StatusCode, header::CONTENT_TYPE},
+    http::{HeaderMap, StatusCode, header::CONTENT_TYPE},
     middleware::{Next, from_fn_with_state},
     response::{IntoResponse, Response},
     routing::get,
 };
-use etcd_client::Client;
 use repot_certs::{
     clients::{Authorities, Peer},
     tls::Serving,
@@ -22,8 +22,8 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{Agent, clients, settings::chain};
-use crate::snapshot::{store, take};
+use super::{Agent, backups, clients, metrics, settings::chain};
+use crate::snapshot::store;
 
 /// How long etcd has to answer a probe.
 const PROBE: Duration = Duration::from_secs(2);
@@ -64,9 +64,16 @@ impl From<clients::Error> for Failure {
     }
 }
 
-impl From<take::Error> for Failure {
-    fn from(error: take::Error) -> Self {
-        Self::of(&error)
+impl From<backups::Error> for Failure {
+    fn from(error: backups::Error) -> Self {
+        use backups::Error;
+        match &error {
+            Error::NotLeader(_) | Error::NoStore | Error::NoDeltas | Error::Late { .. } | Error::Stopped => {
+                Self::unavailable(chain(&error))
+            }
+            Error::AnotherHistory(_) => Self(StatusCode::CONFLICT, chain(&error)),
+            Error::Etcd(_) | Error::Take(_) | Error::Store(_) => Self::of(&error),
+        }
     }
 }
 
@@ -99,7 +106,9 @@ pub(super) async fn serve(
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/status", get(status))
+        .route("/metrics", get(render_metrics))
         .route("/snapshot/full", get(full).post(full))
+        .route("/snapshot/delta", get(delta).post(delta))
         .route("/snapshot/latest", get(latest))
         .fallback(async || Failure(StatusCode::NOT_FOUND, "there is nothing at this path".to_owned()))
         .with_state(agent)
@@ -174,13 +183,44 @@ fn flag(query: Option<&str>, name: &str) -> Result<bool, Failure> {
     }
 }
 
-async fn full(State(agent): State<Arc<Agent>>, RawQuery(query): RawQuery) -> Answer {
+async fn render_metrics(State(agent): State<Arc<Agent>>) -> Result<Response, Failure> {
+    let (report, seen) = (agent.board.read(), agent.supervisor.seen());
+    let text = metrics::render(&report, seen, &agent.backups.state());
+    let text = text.map_err(|error| Failure::of(&error))?;
+    Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
+}
+
+async fn full(
+    agent: State<Arc<Agent>>,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Failure> {
     let is_final = flag(query.as_deref(), "final")?;
+    let path = if is_final { "/snapshot/full?final=true" } else { "/snapshot/full" };
+    take(&agent, &headers, backups::Request::Full { is_final }, path).await
+}
+
+async fn delta(agent: State<Arc<Agent>>, headers: HeaderMap) -> Result<Response, Failure> {
+    take(&agent, &headers, backups::Request::Delta, "/snapshot/delta").await
+}
+
+/// Has a snapshot taken, here or by the agent of the leader.
+async fn take(
+    agent: &Agent,
+    headers: &HeaderMap,
+    request: backups::Request,
+    path_and_query: &str,
+) -> Result<Response, Failure> {
     let store = agent.store()?;
-    let client: Client = agent.client().await?;
-    let how = (agent.settings.snapshots.compression, is_final);
-    let taken = take::full(&client, &store, &agent.scratch, how, jiff::Timestamp::now()).await?;
-    Ok(Json(forms::snapshot(&store, &taken.name)))
+    match agent.backups.ask(request).await {
+        Ok(Some(name)) => Ok(Json(forms::snapshot(&store, &name)).into_response()),
+        Ok(None) => Ok(Json(Value::Null).into_response()),
+        // Passed on once: two that take each other for the leader would pass it on for ever.
+        Err(backups::Error::NotLeader(Some(leader))) if !headers.contains_key(peers::PASSED_ON) => {
+            peers::pass_on(agent, leader, path_and_query).await
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 async fn latest(State(agent): State<Arc<Agent>>) -> Answer {

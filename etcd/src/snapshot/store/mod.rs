@@ -4,6 +4,7 @@
 //! <prefix>/v2/<name>                     snapshot (and v1/Backup-<unix seconds>/<name>, which is only read)
 //! <prefix>/integrity/<name>.json         its length and SHA-256, written after it
 //! <prefix>/integrity/<name>.exclude      a mark: the snapshot is not to be listed
+//! <prefix>/integrity/<name>.cluster      id of the cluster that made a full one, where snapshots go on from it
 //! <prefix>/partial/<name>                a file that is being written; in directories only
 //! ```
 //!
@@ -13,6 +14,7 @@
 mod credentials;
 mod failure;
 mod list;
+mod mark;
 mod open;
 mod put;
 mod record;
