@@ -1,5 +1,6 @@
 //! The agent of a member, as a process of its own with a real etcd: what it makes of a volume, and who ends whom.
 
+mod backups;
 mod beginning;
 mod ending;
 mod requests;

@@ -123,6 +123,11 @@ impl Cluster {
         Ok(dir)
     }
 
+    /// What one member says.
+    pub async fn client_of(&self, agent: &Agent) -> Result<Client> {
+        self.client(std::slice::from_ref(agent)).await
+    }
+
     /// Starts the agent of a member; waits for nothing.
     pub fn start(&self, bed: &Bed, at: usize) -> Result<Agent> {
         let data = self.volume(at)?;
@@ -155,7 +160,9 @@ impl Cluster {
             .flag("etcd", binaries::find("etcd")?)
             .flag("etcdutl", binaries::find("etcdutl")?)
             .env("POD_NAME", format!("main-{at}"))
-            .env("POD_IP", address(at)))
+            .env("POD_IP", address(at))
+            // A store that is gone is to be noticed before the test is over.
+            .env("STORE_PATIENCE_SECONDS", "3"))
     }
 
     /// A client of all members that are given.
@@ -200,6 +207,16 @@ impl Agent {
 
     pub async fn status(&self) -> Result<Value> {
         self.get("/status").await?.ok()
+    }
+
+    /// The value of a metric, by name and labels; zero where it is not told.
+    pub async fn metric(&self, name: &str) -> Result<i64> {
+        let answer = self.get("/metrics").await?;
+        ensure!(answer.status == 200, "{answer}");
+        let text = String::from_utf8_lossy(&answer.body);
+        let name = format!("repot_etcd_agent_{name} ");
+        let value = text.lines().find_map(|line| line.strip_prefix(&name));
+        Ok(value.map(str::parse).transpose()?.unwrap_or_default())
     }
 
     /// Waits until it says that it is ready.
