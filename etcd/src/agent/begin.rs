@@ -15,6 +15,7 @@ use super::{
     clients,
     config::ClusterState,
     flags::Entry,
+    identity::Identity,
     report::{Board, Phase},
     settings::{Settings, chain, open},
     volume::{self, Volume},
@@ -60,20 +61,29 @@ impl Beginner {
 
     async fn look(&self) -> Result<Option<Entry>, volume::Error> {
         let content = self.volume.inspect()?;
-        let (heard, members) = match content {
-            Content::Empty => self.hear().await,
-            Content::Data | Content::Foreign(_) => (Heard::Nothing, Vec::new()),
+        let (heard, members) = match (&content, self.volume.identity()) {
+            (Content::Empty, _) => self.hear(None).await,
+            (Content::Data, Some(own)) => self.hear(Some(own)).await,
+            (Content::Data, None) | (Content::Foreign(_), _) => (Heard::Nothing, Vec::new()),
         };
         let config = &self.settings.config;
         let cluster = match config.cluster_state {
-            ClusterState::New => Cluster::New { restore: config.restore.is_some() },
-            ClusterState::Existing => Cluster::Existing,
+            // A cluster that has removed a member exists, however old the file is.
+            ClusterState::New if !self.volume.was_removed()? => {
+                Cluster::New { restore: config.restore.is_some() }
+            }
+            ClusterState::New | ClusterState::Existing => Cluster::Existing,
         };
         let message = |why: Why| format!("{}: {}", why.reason, why.message);
         match decide(&Facts { volume: content, cluster, heard }) {
             Beginning::Resume | Beginning::Found => return Ok(Some(Entry::founding(&self.settings))),
             Beginning::Restore => return Ok(self.restore().await),
             Beginning::Join => return Ok(Some(self.joining(&members))),
+            Beginning::JoinAnew => {
+                let place = self.volume.set_aside()?;
+                tracing::warn!(place = %place.display(), "the data of a member that was removed is set aside");
+                return Ok(Some(self.joining(&members)));
+            }
             Beginning::Wait(why) => self.board.say(Phase::Waiting, message(why)),
             Beginning::Rejoin(why) => self.board.ask_to_rejoin(message(why)),
             Beginning::Refuse(why) => self.board.say(Phase::Refused, message(why)),
@@ -82,10 +92,11 @@ impl Beginner {
     }
 
     /// What others say of this member, and the list in which they say it.
-    async fn hear(&self) -> (Heard, Vec<Member>) {
-        let asked: FuturesUnordered<_> = self.endpoints().into_iter().map(|url| self.ask(url)).collect();
+    async fn hear(&self, own: Option<Identity>) -> (Heard, Vec<Member>) {
+        let urls = self.endpoints().into_iter();
+        let asked: FuturesUnordered<_> = urls.map(|url| self.ask(url, own)).collect();
         let answers: Vec<Vec<Member>> = asked.filter_map(async |answer| answer).collect().await;
-        let weighed = answers.into_iter().map(|members| (self.weigh(&members), members));
+        let weighed = answers.into_iter().map(|members| (self.weigh(&members, own), members));
         let weight = |heard: Heard| match heard {
             Heard::Nothing => 0,
             Heard::Stranger => 1,
@@ -104,18 +115,20 @@ impl Beginner {
         others.flat_map(|member| member.client_urls.clone()).collect()
     }
 
-    async fn ask(&self, url: String) -> Option<Vec<Member>> {
+    async fn ask(&self, url: String, own: Option<Identity>) -> Option<Vec<Member>> {
         let work = async {
             let client = clients::connect(&self.settings, vec![url.clone()], None).await?;
             // A cluster that exists is believed with a quorum behind it. While one is founded there need be none yet, and what a
             // single member remembers is enough to be careful.
-            if self.settings.config.cluster_state == ClusterState::Existing {
+            if own.is_some() || self.settings.config.cluster_state == ClusterState::Existing {
                 clients::read(&client, PATIENCE).await?;
             }
-            clients::members(&client, PATIENCE).await
+            clients::roster(&client, PATIENCE).await
         };
         match timeout(PATIENCE, work).await {
-            Ok(Ok(members)) => Some(members),
+            // What another cluster says, means nothing for our data.
+            Ok(Ok((cluster, _))) if own.is_some_and(|own| own.cluster != cluster) => None,
+            Ok(Ok((_, members))) => Some(members),
             Ok(Err(error)) => {
                 tracing::debug!(url, error = chain(&error), "no list of members");
                 None
@@ -124,12 +137,17 @@ impl Beginner {
         }
     }
 
-    fn weigh(&self, members: &[Member]) -> Heard {
-        let own = &self.settings.own.peer_urls;
-        match members.iter().find(|member| member.peer_urls().iter().any(|url| own.contains(url))) {
+    fn weigh(&self, members: &[Member], own: Option<Identity>) -> Heard {
+        if own.is_some_and(|own| members.iter().any(|member| member.id() == own.member)) {
+            return Heard::Known;
+        }
+        let urls = &self.settings.own.peer_urls;
+        match members.iter().find(|member| member.peer_urls().iter().any(|url| urls.contains(url))) {
             None => Heard::Stranger,
             // Client URLs are told by the member itself, when it runs.
             Some(member) if member.client_urls().is_empty() => Heard::Expected,
+            // Somebody else runs with our addresses.
+            Some(_) if own.is_some() => Heard::Stranger,
             Some(_) => Heard::Known,
         }
     }

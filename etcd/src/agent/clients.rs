@@ -100,9 +100,18 @@ pub async fn read(client: &Client, patience: Duration) -> Result<Revision, Error
 /// # Errors
 /// [`Error::Etcd`], [`Error::Slow`].
 pub async fn members(client: &Client, patience: Duration) -> Result<Vec<Member>, Error> {
+    Ok(roster(client, patience).await?.1)
+}
+
+/// The same with the id of the cluster.
+///
+/// # Errors
+/// [`Error::Etcd`], [`Error::Slow`].
+pub async fn roster(client: &Client, patience: Duration) -> Result<(u64, Vec<Member>), Error> {
     const TASK: &str = "list the members";
     let mut cluster = client.cluster_client();
     let answer = timeout(patience, cluster.member_list()).await;
     let answer = answer.map_err(|_| Error::Slow { task: TASK, after: patience })?.map_err(Error::of(TASK))?;
-    Ok(answer.members().to_vec())
+    let cluster = answer.header().map_or(0, etcd_client::ResponseHeader::cluster_id);
+    Ok((cluster, answer.members().to_vec()))
 }

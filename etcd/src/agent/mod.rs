@@ -16,6 +16,7 @@
 //! | [`flags`] | the command line of etcd; pure |
 //! | [`supervisor`] | starts and ends etcd, by order |
 //! | [`guard`], [`clock`] | the process between, and the deadline that it keeps |
+//! | `identity` | who the member is, written beside its data |
 //! | `backups` | snapshots by schedule and by request, where etcd leads |
 //! | [`clients`] | the agent as a client of etcd |
 //! | [`report`] | what the agent says of itself |
@@ -31,6 +32,7 @@ pub mod config;
 pub mod flags;
 pub mod guard;
 mod http;
+mod identity;
 mod metrics;
 pub mod report;
 pub mod settings;
@@ -167,6 +169,7 @@ impl Prepared {
             end.cancel();
         };
         let backups = taker.run(&stop);
-        tokio::join!(etcd, backups, http::serve(listener, agent.clone(), tls, end.clone()));
+        let identity = identity::follow(&agent, &beginner.volume, &stop);
+        tokio::join!(etcd, backups, identity, http::serve(listener, agent.clone(), tls, end.clone()));
     }
 }

@@ -61,7 +61,8 @@ pub struct Snapshots {
     pub compression: Compression,
 }
 
-/// Which full snapshots are kept, each with the deltas after it.
+/// Which full snapshots are kept. The two newest always are, and of deltas those that lead on from them: older full ones restore what
+/// they hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retention {
     /// All.

@@ -5,6 +5,7 @@
 //!            repot-volume.lock   held while an agent uses it
 //!            new.etcd/           etcd's data directory
 //!            new.etcd.part/      of a restore that is going on, or was cut short
+//!            new.etcd.removed-*/ data directories of members that were removed, by their ids
 //! ```
 //!
 //! Nothing in here removes anything. What is not provably ours is not touched.
@@ -19,9 +20,12 @@ use repot_plan::etcd::beginning::Volume as Content;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
+use super::identity::Identity;
+
 const LABEL: &str = "repot-volume.json";
 const LOCK: &str = "repot-volume.lock";
 const DATA: &str = "new.etcd";
+const REMOVED: &str = "new.etcd.removed-";
 /// What file systems and this agent make in an empty volume.
 const HARMLESS: [&str; 2] = ["lost+found", LOCK];
 
@@ -134,6 +138,43 @@ impl Volume {
             )),
             Err(error) => Content::Foreign(format!("{} cannot be understood: {error}", path.display())),
         })
+    }
+
+    /// Who the member of the data directory is, where that was written down.
+    #[must_use]
+    pub fn identity(&self) -> Option<Identity> {
+        Identity::read(&self.data_dir())
+    }
+
+    /// Whether the data of a member that was removed is in it.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn was_removed(&self) -> Result<bool, Error> {
+        for entry in fs::read_dir(&self.dir).map_err(at(&self.dir))? {
+            let entry = entry.map_err(at(&self.dir))?;
+            if entry.file_name().to_string_lossy().starts_with(REMOVED) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Sets the data directory aside, as that of a member that was removed. It tells where to.
+    ///
+    /// # Errors
+    /// [`Error::File`], also where something has that name.
+    pub fn set_aside(&self) -> Result<PathBuf, Error> {
+        let data = self.data_dir();
+        let member = self.identity().map_or_else(|| "unknown".to_owned(), |own| format!("{:x}", own.member));
+        let aside = self.dir.join(format!("{REMOVED}{member}"));
+        // A directory with something in it is not replaced.
+        let rename = || {
+            fs::rename(&data, &aside)?;
+            File::open(&self.dir)?.sync_all()
+        };
+        rename().map_err(at(&aside))?;
+        Ok(aside)
     }
 
     /// Something in the volume that is not ours.

@@ -152,6 +152,7 @@ fn a_store_that_is_gone_makes_nobody_unready_and_is_caught_up_with() {
         let agents = cluster.start_all(bed).await?;
         let (agent, client) = (&agents[0], cluster.client(&agents).await?);
         let mut kv = client.kv_client();
+        taken(agent, "Full", 0).await?;
         kv.put("/a", "1", None).await?;
         taken(agent, "Incr", 0).await?;
         s3.relay.cut();

@@ -3,5 +3,6 @@
 mod backups;
 mod beginning;
 mod ending;
+mod removal;
 mod requests;
 mod world;

@@ -123,11 +123,6 @@ impl Cluster {
         Ok(dir)
     }
 
-    /// What one member says.
-    pub async fn client_of(&self, agent: &Agent) -> Result<Client> {
-        self.client(std::slice::from_ref(agent)).await
-    }
-
     /// Starts the agent of a member; waits for nothing.
     pub fn start(&self, bed: &Bed, at: usize) -> Result<Agent> {
         let data = self.volume(at)?;
@@ -203,6 +198,10 @@ impl Agent {
         Api::new(&Access { server: self.url.clone(), ca_pem, credential: Credential::Anonymous })?
             .get(path)
             .await
+    }
+
+    pub async fn post(&self, path: &str) -> Result<Answer> {
+        self.api.post(path, &Value::Null).await
     }
 
     pub async fn status(&self) -> Result<Value> {

@@ -4,6 +4,9 @@
 //! A member that has lost its volume must not begin anew under its old identity: it would have forgotten votes and entries that
 //! it acknowledged, and the cluster counts on them. So an empty volume is filled only while nobody knows of a life before, and
 //! where nothing can be learnt about that, a cluster that is said to exist is waited for. Nothing here asks for data to be removed.
+//!
+//! A member that was removed may still have its data, and others that were removed with it may, too: together they would be a quorum of
+//! the past. So one that has data asks first, and does not start where a cluster with a quorum knows it no more.
 
 use crate::ledger::Why;
 
@@ -30,14 +33,16 @@ pub enum Cluster {
     Existing,
 }
 
-/// What other members say of this one. They know it by its peer URLs.
+/// What other members say of this one. They know it by its peer URLs; one that has data, by the id in it, and only what a quorum of
+/// the very cluster says counts there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
     /// Nobody answers, or nobody who has a quorum behind it.
     Nothing,
-    /// It is no member.
+    /// It is no member; not any more, where it has data.
     Stranger,
-    /// It is a member that has not started yet.
+    /// It is a member that has not started yet. Where it has data: that is of a member that was removed, and another one with its peer
+    /// URLs was added.
     Expected,
     /// It is a member that has been running.
     Known,
@@ -50,7 +55,7 @@ pub struct Facts {
     pub volume: Volume,
     /// What the operator says.
     pub cluster: Cluster,
-    /// What other members say; it is not asked where the volume has data.
+    /// What other members say.
     pub heard: Heard,
 }
 
@@ -65,6 +70,8 @@ pub enum Beginning {
     Restore,
     /// etcd starts as a member that was added.
     Join,
+    /// The data is of a member that was removed: it is set aside, and then etcd starts as the one that was added.
+    JoinAnew,
     /// Not yet: another look may say something else.
     Wait(Why),
     /// Not under this identity: the member has to be removed and added again.
@@ -78,7 +85,13 @@ pub enum Beginning {
 pub fn decide(facts: &Facts) -> Beginning {
     match (&facts.volume, facts.cluster, facts.heard) {
         (Volume::Foreign(why), ..) => Beginning::Refuse(Why::new("WrongVolume", why.clone())),
-        (Volume::Data, ..) => Beginning::Resume,
+        (Volume::Data, _, Heard::Nothing | Heard::Known) => Beginning::Resume,
+        (Volume::Data, _, Heard::Expected) => Beginning::JoinAnew,
+        (Volume::Data, _, Heard::Stranger) => Beginning::Wait(Why::new(
+            "Removed",
+            "this member was removed from the cluster, and its data is of no use to it; \
+             when it is added again it sets the data aside and joins anew",
+        )),
         (Volume::Empty, _, Heard::Known) => Beginning::Rejoin(Why::new(
             "VolumeLost",
             "the volume is empty, though the other members know this one as a member that was running; \
@@ -116,13 +129,24 @@ mod tests {
     const ALL: [Heard; 4] = [Heard::Nothing, Heard::Stranger, Heard::Expected, Heard::Known];
 
     #[test]
-    fn data_is_taken_as_it_is_and_foreign_volumes_are_left_alone() {
+    fn foreign_volumes_are_left_alone() {
         for cluster in [NEW, RESTORED, Cluster::Existing] {
             for heard in ALL {
-                assert_eq!(begins(Volume::Data, cluster, heard), Beginning::Resume);
                 let foreign = begins(Volume::Foreign("of another".into()), cluster, heard);
                 assert!(matches!(foreign, Beginning::Refuse(why) if why.message == "of another"));
             }
+        }
+    }
+
+    #[test]
+    fn data_is_taken_as_it_is_unless_its_member_was_removed() {
+        for cluster in [NEW, RESTORED, Cluster::Existing] {
+            for heard in [Heard::Nothing, Heard::Known] {
+                assert_eq!(begins(Volume::Data, cluster, heard), Beginning::Resume);
+            }
+            assert_eq!(begins(Volume::Data, cluster, Heard::Expected), Beginning::JoinAnew);
+            let removed = begins(Volume::Data, cluster, Heard::Stranger);
+            assert!(matches!(&removed, Beginning::Wait(why) if why.reason == "Removed"), "{removed:?}");
         }
     }
 

@@ -202,14 +202,14 @@ impl Taker {
         }
     }
 
-    /// Answers everybody with the same refusal, for a while.
+    /// Waits for a look at who leads. Somebody who asks makes it come at once, and is refused only by what is so then.
     async fn idle(&mut self, refusal: impl Fn() -> Error, stop: &CancellationToken) -> Result<(), Error> {
         self.state.send_modify(|state| (state.leads, state.failing) = (false, None));
         if let Some(ask) = self.pending.take() {
             let _ = ask.answer.send(Err(refusal()));
         }
         tokio::select! {
-            Some(ask) = self.asks.recv() => drop(ask.answer.send(Err(refusal()))),
+            Some(ask) = self.asks.recv() => self.pending = Some(ask),
             () = sleep(LOOK) => {}
             () = stop.cancelled() => {}
         }

@@ -2,6 +2,7 @@
 
 mod forms;
 mod listen;
+mod members;
 mod peers;
 
 use std::{sync::Arc, time::Duration};
@@ -12,7 +13,7 @@ use axum::{
     http::{HeaderMap, StatusCode, header::CONTENT_TYPE},
     middleware::{Next, from_fn_with_state},
     response::{IntoResponse, Response},
-    routing::get,
+    routing::{get, post},
 };
 use repot_certs::{
     clients::{Authorities, Peer},
@@ -110,6 +111,7 @@ pub(super) async fn serve(
         .route("/snapshot/full", get(full).post(full))
         .route("/snapshot/delta", get(delta).post(delta))
         .route("/snapshot/latest", get(latest))
+        .route("/member/remove", post(members::remove))
         .fallback(async || Failure(StatusCode::NOT_FOUND, "there is nothing at this path".to_owned()))
         .with_state(agent)
         .layer(from_fn_with_state(authorities.clone(), admit));
