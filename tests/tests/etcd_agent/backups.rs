@@ -129,10 +129,11 @@ fn a_leader_that_moves_leaves_one_chain() {
         agents[killed] = cluster.start(bed, killed)?;
         agents[killed].ready().await?;
         let leads = leader(&agents, |_| true).await?;
-        client.kv_client().put("/last", "one", None).await?;
+        let last =
+            client.kv_client().put("/last", "one", None).await?.header().context("a header")?.revision();
         let follower = &agents[(leads + 1) % 3];
-        let delta = follower.get("/snapshot/delta").await?.ok()?;
-        assert_eq!(delta["kind"], json!("Incr"), "{delta}");
+        follower.get("/snapshot/delta").await?.ok()?;
+        assert_eq!(agents[leads].metric("snapshot_revision{kind=\"Incr\"}").await?, last);
         assert_eq!(follower.get("/snapshot/delta").await?.ok()?, Value::Null);
         let names = names(&s3.files("main")).await?;
         assert_eq!(count(&names, Kind::Full), 1, "{names:?}");
