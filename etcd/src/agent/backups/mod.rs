@@ -134,7 +134,7 @@ pub(super) struct Taker {
 
 /// Who leads.
 enum Standing {
-    Leader(Seat),
+    Leader(Box<Seat>),
     Follower(Option<u64>),
 }
 
@@ -247,7 +247,7 @@ impl Taker {
             let (member, cluster) = (header.member_id(), header.cluster_id());
             Some(match status.leader() {
                 leader if leader == member && !status.is_learner() => {
-                    Standing::Leader(Seat { client, member, cluster: format!("{cluster:x}") })
+                    Standing::Leader(Box::new(Seat { client, member, cluster: format!("{cluster:x}") }))
                 }
                 0 => Standing::Follower(None),
                 leader => Standing::Follower(Some(leader)),
