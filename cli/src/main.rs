@@ -1,6 +1,7 @@
 //! The binary `repot`: flags become configuration, configuration becomes a running role. No logic of a role lives here.
 
 mod apiserver;
+mod controllers;
 mod dev;
 mod etcd_agent;
 mod kubeconfig;
@@ -36,6 +37,7 @@ enum Role {
     Preflight(preflight::Flags),
     Snapshots(snapshots::Flags),
     EtcdAgent(Box<etcd_agent::Flags>),
+    Controllers(controllers::Flags),
 }
 
 fn main() -> ExitCode {
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
             Role::Preflight(flags) => preflight::run(flags).await,
             Role::Snapshots(flags) => snapshots::run(flags).await,
             Role::EtcdAgent(flags) => etcd_agent::run(*flags).await,
+            Role::Controllers(flags) => controllers::run(flags).await,
         }
     });
     match result {

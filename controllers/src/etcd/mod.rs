@@ -1,1 +1,288 @@
 //! The operator of `druid.gardener.cloud/v1alpha1 Etcd`.
+//!
+//! A pass reads everything of one Etcd from kube-apiserver itself, asks `repot_plan::etcd::operator` what becomes of the
+//! StatefulSet, and writes. Nothing is deleted or created before it was looked once more whether the Etcd still asks for it, and
+//! only under the UID and version that were seen. It is the only writer of what it makes, under one field manager.
+//!
+//! It may not touch volumes of a set that is not in use, nor anything that another controller made under one of its names.
+
+mod act;
+pub mod api;
+mod copy;
+pub mod names;
+mod observe;
+pub mod render;
+mod report;
+pub mod status;
+
+use std::{sync::Arc, time::Duration};
+
+use futures::StreamExt;
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    apps::v1::StatefulSet,
+    batch::v1::Job,
+    core::v1::{ConfigMap, Pod},
+};
+use kube::{
+    Api, Client, ResourceExt,
+    runtime::{Controller, controller, controller::Action, reflector::ObjectRef, watcher},
+};
+use repot_plan::{
+    etcd::operator::{Next, decide},
+    time::Time,
+};
+use tokio_util::sync::CancellationToken;
+
+use api::Etcd;
+use observe::Observed;
+use render::Layout;
+use report::Pass;
+use status::LastError;
+
+/// From one look to the next, while nothing happens.
+const REST: Duration = Duration::from_secs(30);
+/// The same while something is waited for.
+const HASTE: Duration = Duration::from_secs(5);
+/// After somebody else was quicker.
+const AGAIN: Duration = Duration::from_millis(500);
+/// Etcds that are worked on at once.
+const CONCURRENCY: u16 = 16;
+
+/// What an operator is told.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Image of members and Jobs, with `repot`, `etcd` and `etcdutl`.
+    pub image: String,
+    /// The only namespace to look at; all where there is none.
+    pub namespace: Option<String>,
+}
+
+/// Why a pass ended early. The next one begins anew.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Something cannot be read.
+    #[error("failed to read {kind} {name}")]
+    Read {
+        /// What.
+        kind: String,
+        /// Its name.
+        name: String,
+        /// Why.
+        #[source]
+        source: kube::Error,
+    },
+    /// Something cannot be written.
+    #[error("failed to apply {kind} {name}")]
+    Apply {
+        /// What.
+        kind: String,
+        /// Its name.
+        name: String,
+        /// Why.
+        #[source]
+        source: kube::Error,
+    },
+    /// Something cannot be deleted.
+    #[error("failed to delete {kind} {name}")]
+    Delete {
+        /// What.
+        kind: String,
+        /// Its name.
+        name: String,
+        /// Why.
+        #[source]
+        source: kube::Error,
+    },
+    /// Somebody else was quicker.
+    #[error("{kind} {name} has changed since it was read")]
+    Changed {
+        /// What.
+        kind: String,
+        /// Its name.
+        name: String,
+    },
+    /// An object of that name belongs to somebody else.
+    #[error("{kind} {name} is not of this Etcd; remove or rename one of them")]
+    Foreign {
+        /// What.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
+}
+
+/// The result of this module.
+pub type Result<T> = std::result::Result<T, Error>;
+
+struct Context {
+    client: Client,
+    options: Options,
+}
+
+/// Looks after all Etcds until `shutdown`. Only one operator may run at a time.
+pub async fn run(client: Client, options: Options, shutdown: CancellationToken) {
+    let config = || watcher::Config::default();
+    let ours = || config().labels("app.kubernetes.io/managed-by=repot");
+    let context = Arc::new(Context { client: client.clone(), options: options.clone() });
+    Controller::new(scope::<Etcd>(&client, &options), config())
+        .owns(scope::<StatefulSet>(&client, &options), ours())
+        .owns(scope::<ConfigMap>(&client, &options), ours())
+        .owns(scope::<Job>(&client, &options), config())
+        .watches(scope::<Pod>(&client, &options), ours(), of_pod)
+        .with_config(controller::Config::default().concurrency(CONCURRENCY))
+        .graceful_shutdown_on(shutdown.cancelled_owned())
+        .run(reconcile, retry, context)
+        .for_each(async |outcome| {
+            if let Err(error) = outcome {
+                tracing::debug!(%error, "a pass did not come to its end");
+            }
+        })
+        .await;
+}
+
+fn scope<K>(client: &Client, options: &Options) -> Api<K>
+where
+    K: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
+{
+    match &options.namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    }
+}
+
+/// The Etcd of a Pod: StatefulSets own Pods, and they may be gone before them.
+fn of_pod(pod: Pod) -> Option<ObjectRef<Etcd>> {
+    let etcd = pod.labels().get(names::PART_OF)?;
+    Some(ObjectRef::new(etcd).within(&pod.namespace()?))
+}
+
+async fn reconcile(etcd: Arc<Etcd>, context: Arc<Context>) -> Result<Action> {
+    let (namespace, name) = (etcd.namespace().unwrap_or_default(), etcd.name_any());
+    let Some(observed) = observe::observe(&context.client, &namespace, &name).await? else {
+        return Ok(Action::await_change());
+    };
+    // What is made goes with it, by garbage collection; nothing holds it up.
+    if observed.etcd.metadata.deletion_timestamp.is_some() {
+        return Ok(Action::await_change());
+    }
+    match pass(&context, &observed).await {
+        Ok(next) => Ok(Action::requeue(if is_at_rest(&observed, &next) { REST } else { HASTE })),
+        Err(error) => {
+            complain(&context, &observed, &error).await;
+            Err(error)
+        }
+    }
+}
+
+async fn pass(context: &Context, observed: &Observed) -> Result<Next> {
+    let next = decide(&observed.seen(None, copy::source(observed)));
+    log(observed, &next);
+    // What is decided is written down before it is done.
+    let status = report::status(&Pass { observed, next: &next, now: now() });
+    act::record(&context.client, &observed.etcd, &status).await?;
+    match &next {
+        Next::Stop(_) => act::stop(&context.client, observed).await?,
+        Next::Copy(_) => {
+            if let Some(job) =
+                copy::job(&observed.etcd, &context.options.image).filter(|_| observed.copy.is_none())
+            {
+                act::run_job(&context.client, &observed.etcd, &job).await?;
+            }
+        }
+        Next::Run { members } => {
+            act::run(&context.client, observed, &layout(context, observed, *members)).await?;
+        }
+        Next::Wait(_) | Next::Rest => {}
+    }
+    Ok(next)
+}
+
+fn layout(context: &Context, observed: &Observed, members: u32) -> Layout {
+    Layout {
+        image: context.options.image.clone(),
+        members,
+        bootstrapped: observed.is_bootstrapped(),
+        exists: observed.set.clone(),
+    }
+}
+
+fn is_at_rest(observed: &Observed, next: &Next) -> bool {
+    match next {
+        Next::Run { members } => {
+            let ready = (0..*members).all(|at| observed.pod(at).is_some_and(observe::is_ready));
+            observed.is_bootstrapped() && ready && *members == observed.etcd.spec.replicas
+        }
+        Next::Rest => true,
+        Next::Stop(_) | Next::Wait(_) | Next::Copy(_) => false,
+    }
+}
+
+fn log(observed: &Observed, next: &Next) {
+    let etcd = observed.etcd.name_any();
+    let namespace = observed.etcd.namespace().unwrap_or_default();
+    let runs = observed.set.as_ref().and_then(|set| set.spec.as_ref()?.replicas);
+    match next {
+        Next::Stop(why) => {
+            tracing::info!(namespace, etcd, reason = why.reason, why.message, "stopping members")
+        }
+        Next::Copy(why) => {
+            tracing::info!(namespace, etcd, reason = why.reason, why.message, "copying snapshots")
+        }
+        Next::Wait(why) => tracing::debug!(namespace, etcd, reason = why.reason, why.message, "waiting"),
+        Next::Run { members } if runs != i32::try_from(*members).ok() => {
+            tracing::info!(namespace, etcd, members, volumes = observed.etcd.volumes(), "running members");
+        }
+        Next::Run { .. } | Next::Rest => {}
+    }
+}
+
+/// An error is told where people look for it, unless it is that somebody was quicker.
+async fn complain(context: &Context, observed: &Observed, error: &Error) {
+    let (namespace, etcd) = (observed.etcd.namespace().unwrap_or_default(), observed.etcd.name_any());
+    let Some(code) = error.code() else {
+        tracing::debug!(namespace, etcd, %error, "looking again");
+        return;
+    };
+    let description = chain(error);
+    tracing::warn!(namespace, etcd, error = description, "a pass failed");
+    let mut status = observed.status();
+    let known = status.last_errors.iter().find(|last| last.description == description).cloned();
+    let fresh = || LastError { code: code.to_owned(), description, observed_at: now().to_rfc3339() };
+    status.last_errors = vec![known.unwrap_or_else(fresh)];
+    // If that cannot be written either, the log has it.
+    if let Err(error) = act::record(&context.client, &observed.etcd, &status).await {
+        tracing::debug!(namespace, etcd, %error, "the error could not be written to the status");
+    }
+}
+
+fn chain(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text.push_str(&format!(": {cause}"));
+        source = cause.source();
+    }
+    text
+}
+
+impl Error {
+    /// The operation for `status.lastErrors`; nothing for what is no fault.
+    fn code(&self) -> Option<&'static str> {
+        match self {
+            Self::Read { .. } => Some("ERR_READ"),
+            Self::Apply { .. } => Some("ERR_APPLY"),
+            Self::Delete { .. } => Some("ERR_DELETE"),
+            Self::Foreign { .. } => Some("ERR_FOREIGN_OBJECT"),
+            Self::Changed { .. } => None,
+        }
+    }
+}
+
+fn retry(_: Arc<Etcd>, error: &Error, _: Arc<Context>) -> Action {
+    Action::requeue(if error.code().is_some() { HASTE } else { AGAIN })
+}
+
+fn now() -> Time {
+    Time(u64::try_from(Timestamp::now().as_second()).unwrap_or_default())
+}

@@ -58,8 +58,8 @@ pub async fn service_account(garden: &Garden) -> Result<Access> {
 /// A garden with the small kinds of others, and a person in it. No webhook is registered.
 pub async fn garden(bed: &Bed) -> Result<(Garden, Kubectl)> {
     let garden = Garden::start(bed).await?;
-    for file in ["garden.yaml", "seed.yaml"] {
-        garden.kubectl(["apply", "-f", &crds(file).display().to_string()]).await?.text()?;
+    for file in [crds("garden.yaml"), crds("seed.yaml"), deploy("crds/etcds.yaml")] {
+        garden.kubectl(["apply", "-f", &file.display().to_string()]).await?.text()?;
     }
     let all = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"];
     garden.kubectl(all).await?.text()?;

@@ -12,6 +12,7 @@ pub mod beginning;
 pub mod effect;
 pub mod members;
 pub mod migration;
+pub mod operator;
 pub mod ownership;
 pub mod restore;
 pub mod retention;

@@ -1,0 +1,313 @@
+//! `druid.gardener.cloud/v1alpha1 Etcd`: what the operator reads of its spec. `deploy/crds/etcds.yaml` has the whole of it, with
+//! defaults and rules.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use k8s_openapi::{NamespaceResourceScope, apimachinery::pkg::api::resource::Quantity};
+use kube::core::ObjectMeta;
+use repot_api::names::{DRUID_GROUP, V1ALPHA1};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::status::Status;
+
+/// Name of the backup from which empty volumes are filled, on an Etcd; set by workflows.
+pub const RESTORE_FROM: &str = "migration.gardener.cloud/restore-from";
+/// Who wrote the Etcd last, on an Etcd and its StatefulSet; set by workflows.
+pub const FENCE: &str = "migration.gardener.cloud/fence";
+/// The set that a claim belongs to, on claims.
+pub const VOLUMES: &str = "migration.gardener.cloud/volumes";
+
+/// An etcd of a hosted control plane.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Etcd {
+    /// Its metadata.
+    pub metadata: ObjectMeta,
+    /// What is wanted.
+    #[serde(default)]
+    pub spec: Spec,
+    /// What was seen at the end of the last pass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<Status>,
+}
+
+impl kube::Resource for Etcd {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        "Etcd".into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        DRUID_GROUP.into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        V1ALPHA1.into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        "etcds".into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+/// What is wanted. Defaults are those of the CRD.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Spec {
+    /// Number of members.
+    pub replicas: u32,
+    /// What the names of members begin with.
+    pub member_name_prefix: Option<String>,
+    /// Further labels of Pods.
+    pub labels: BTreeMap<String, String>,
+    /// Further annotations of Pods.
+    pub annotations: BTreeMap<String, String>,
+    /// Whether members run as root.
+    pub run_as_root: bool,
+    /// PriorityClass of Pods.
+    pub priority_class_name: Option<String>,
+    /// StorageClass of new volumes.
+    pub storage_class: Option<String>,
+    /// Size of new volumes.
+    pub storage_capacity: Option<Quantity>,
+    /// Name of the set of volumes.
+    pub volume_claim_template: Option<String>,
+    /// Where Pods may run.
+    pub scheduling_constraints: Scheduling,
+    /// What etcd and snapshots share.
+    pub shared_config: SharedConfig,
+    /// The members.
+    pub etcd: Members,
+    /// Snapshots.
+    pub backup: Backup,
+}
+
+/// Where Pods may run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Scheduling {
+    /// As in a Pod.
+    pub affinity: Option<Value>,
+    /// As in a Pod.
+    pub topology_spread_constraints: Option<Value>,
+}
+
+/// What etcd and snapshots share.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SharedConfig {
+    /// `periodic` or `revision`.
+    pub auto_compaction_mode: Option<String>,
+    /// As etcd reads it.
+    pub auto_compaction_retention: Option<String>,
+}
+
+/// The members.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Members {
+    /// Image with `repot` and etcd's programs.
+    pub image: Option<String>,
+    /// Port for clients.
+    pub client_port: Option<u16>,
+    /// Port for members.
+    pub server_port: Option<u16>,
+    /// Size at which etcd takes no more writes.
+    pub quota: Option<Quantity>,
+    /// Writes after which etcd cuts its log.
+    pub snapshot_count: Option<u64>,
+    /// `basic` or `extensive`.
+    pub metrics: Option<String>,
+    /// As in a container.
+    pub resources: Option<Value>,
+    /// Further flags of etcd.
+    pub extra_flags: BTreeMap<String, String>,
+    /// Certificates for clients.
+    pub client_url_tls: Option<Tls>,
+    /// Certificates among members.
+    pub peer_url_tls: Option<Tls>,
+    /// The Service for clients.
+    pub client_service: ClientService,
+    /// Further peer URLs by the names of members, in the spelling of etcd-druid or of GEP-39.
+    #[serde(rename = "additionalAdvertisePeerURLs", alias = "additionalAdvertisePeerUrls")]
+    pub additional_peer_urls: Vec<PeerUrls>,
+    /// Whether members that have such are known by them alone.
+    #[serde(rename = "advertiseOnlyAdditionalPeerURLs")]
+    pub only_additional_peer_urls: bool,
+    /// An etcd that the members join.
+    pub bootstrap_with_existing_cluster: Option<Existing>,
+}
+
+/// Certificates, in Secrets of the same namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Tls {
+    /// The authority.
+    #[serde(rename = "tlsCASecretRef")]
+    pub ca: SecretKey,
+    /// Of servers.
+    #[serde(rename = "serverTLSSecretRef")]
+    pub server: SecretKey,
+    /// Of clients.
+    #[serde(rename = "clientTLSSecretRef")]
+    pub client: Option<SecretKey>,
+    /// Whether members accept each other from any address.
+    #[serde(rename = "skipClientSANVerification")]
+    pub skip_client_san_verification: bool,
+}
+
+/// A Secret, or a key in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SecretKey {
+    /// Name of the Secret.
+    pub name: String,
+    /// The key.
+    pub data_key: Option<String>,
+}
+
+/// The Service for clients.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClientService {
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// Its further labels.
+    pub labels: BTreeMap<String, String>,
+    /// As in a Service.
+    pub traffic_distribution: Option<String>,
+}
+
+/// Further peer URLs of a member.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PeerUrls {
+    /// Its name in etcd, not that of its Pod.
+    pub member_name: String,
+    /// The URLs.
+    pub urls: Vec<String>,
+}
+
+/// An etcd that exists.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Existing {
+    /// Its members.
+    pub members: Vec<ExistingMember>,
+    /// Where clients reach it.
+    pub client_endpoints: Vec<String>,
+}
+
+/// A member of an etcd that exists.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ExistingMember {
+    /// Its name.
+    pub name: String,
+    /// Where members reach it.
+    pub peer_urls: Vec<String>,
+}
+
+/// Snapshots.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Backup {
+    /// Port of the agent's HTTP.
+    pub port: Option<u16>,
+    /// Where they go.
+    pub store: Option<Store>,
+    /// Where those are that this etcd continues.
+    pub source_store: Option<Store>,
+    /// Whether the copy waits.
+    pub wait_for_final_snapshot: FinalSnapshot,
+    /// Cron of full snapshots.
+    pub full_snapshot_schedule: Option<String>,
+    /// `Exponential` or `LimitBased`.
+    pub garbage_collection_policy: Option<String>,
+    /// How many `LimitBased` keeps.
+    #[serde(rename = "maxBackupsLimitBasedGC")]
+    pub max_backups: Option<u32>,
+    /// How often deltas are taken.
+    pub delta_snapshot_period: Option<String>,
+    /// Size at which a delta is taken before its time.
+    pub delta_snapshot_memory_limit: Option<Quantity>,
+    /// How snapshots are compressed.
+    pub compression: Option<Compression>,
+    /// Who may serve.
+    pub owner_check: Option<OwnerCheck>,
+}
+
+/// A store.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Store {
+    /// `S3`, `GCS`, `ABS` or `Local`.
+    pub provider: String,
+    /// Bucket or directory.
+    pub container: String,
+    /// Where in it.
+    pub prefix: String,
+    /// URL of its API.
+    pub endpoint_override: Option<String>,
+    /// Its credentials.
+    pub secret_ref: Option<SecretKey>,
+}
+
+/// Whether the copy of another store waits for its final snapshot. Defaults are those of the CRD where the whole is left out.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FinalSnapshot {
+    /// Whether.
+    pub enabled: bool,
+    /// How long.
+    pub timeout: String,
+    /// `Copy` or `Fail`.
+    pub on_timeout: String,
+}
+
+impl Default for FinalSnapshot {
+    fn default() -> Self {
+        Self { enabled: true, timeout: "10m".to_owned(), on_timeout: "Copy".to_owned() }
+    }
+}
+
+/// How snapshots are compressed.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Compression {
+    /// Whether.
+    pub enabled: Option<bool>,
+    /// How.
+    pub policy: Option<String>,
+}
+
+/// The record that says who may serve.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OwnerCheck {
+    /// Its name.
+    pub name: String,
+    /// What it says while this etcd may serve.
+    pub id: String,
+    /// From one look to the next.
+    pub interval: Option<String>,
+    /// The longest look.
+    pub timeout: Option<String>,
+    /// How long answers stay in caches.
+    #[serde(rename = "dnsCacheTTL")]
+    pub dns_cache_ttl: Option<String>,
+    /// What the other side waits beyond.
+    pub grace: Option<String>,
+    /// DNS servers.
+    pub servers: Vec<String>,
+}

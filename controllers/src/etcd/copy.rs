@@ -1,0 +1,135 @@
+//! The Job that copies the snapshots of another etcd, once for each set of volumes. It is taken up where it was after any
+//! failure, since the copy is: the Job is made once, its container starts again, and nobody deletes it for being slow.
+
+use k8s_openapi::api::batch::v1::Job;
+use kube::ResourceExt;
+use repot_plan::{etcd::operator::Source, ledger::Why};
+use serde_json::{Value, json};
+
+use super::{
+    api::{Etcd, Store},
+    names,
+    observe::Observed,
+    render::{self, Kind, Rendered, place},
+    status::Copied,
+};
+
+/// Failures after which Kubernetes would give the Job up: never.
+const BACKOFF_LIMIT: i32 = i32::MAX;
+
+/// The name of the Job, where one is needed: another one for other volumes and stores.
+#[must_use]
+pub fn name(etcd: &Etcd) -> Option<String> {
+    let backup = &etcd.spec.backup;
+    let (source, target) = (backup.source_store.as_ref()?, backup.store.as_ref()?);
+    let what = json!([etcd.uid(), etcd.volumes(), source, target]).to_string();
+    let hash: String = blake3::hash(what.as_bytes()).to_hex().chars().take(8).collect();
+    Some(format!("{}-copy-{hash}", etcd.name_any()))
+}
+
+/// How far it is.
+#[must_use]
+pub fn source(observed: &Observed) -> Source {
+    let Some(name) = name(&observed.etcd) else { return Source::Ready };
+    if observed.status().source_copied.is_some_and(|copied| copied.job == name) || is_complete(observed) {
+        return Source::Ready;
+    }
+    let job = observed.copy.as_ref();
+    if job.is_some_and(|job| holds(job, "Failed")) {
+        let message =
+            format!("Job {name} was given up; see the log of its Pod, and delete the Job to try again");
+        return Source::Missing(Why::new("CopyFailed", message));
+    }
+    let failed = job.and_then(|job| job.status.as_ref()?.failed).unwrap_or_default();
+    let message = format!(
+        "Job {name} copies the snapshots of the other etcd ({failed} Pods failed); its log says how far it is"
+    );
+    Source::Missing(Why::new("CopyingSnapshots", message))
+}
+
+/// What is recorded of a copy that was completed: the Job may go after it.
+#[must_use]
+pub fn completed(observed: &Observed, now: &str) -> Option<Copied> {
+    let recorded = observed.status().source_copied;
+    let Some(name) = name(&observed.etcd) else { return recorded };
+    match recorded {
+        Some(copied) if copied.job == name => Some(copied),
+        _ if is_complete(observed) => Some(Copied { job: name, time: now.to_owned() }),
+        other => other,
+    }
+}
+
+fn is_complete(observed: &Observed) -> bool {
+    observed.copy.as_ref().is_some_and(|job| holds(job, "Complete"))
+}
+
+fn holds(job: &Job, kind: &str) -> bool {
+    let conditions = job.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|condition| condition.type_ == kind && condition.status == "True")
+}
+
+/// The Job.
+#[must_use]
+pub fn job(etcd: &Etcd, image: &str) -> Option<Rendered> {
+    let backup = &etcd.spec.backup;
+    let (source, target) = (backup.source_store.as_ref()?, backup.store.as_ref()?);
+    let mut mounted = render::store("source", source, place::SOURCE, place::LOCAL_SOURCE);
+    mounted.extend(render::store("store", target, place::STORE, place::LOCAL_STORE));
+    let mut env = environment("SOURCE_", source, place::SOURCE);
+    env.extend(environment("", target, place::STORE));
+    let container = json!({
+        "name": "copy", "image": etcd.spec.etcd.image.as_deref().unwrap_or(image), "command": command(etcd, source, target),
+        "env": env, "securityContext": render::container_security(),
+        "volumeMounts": mounted.iter().map(|one| one.mount.clone()).collect::<Vec<_>>(),
+    });
+    let labels = json!({names::PART_OF: etcd.name_any(), "app.kubernetes.io/component": "copy"});
+    let pod = json!({
+        "restartPolicy": "OnFailure", "automountServiceAccountToken": false, "enableServiceLinks": false,
+        "serviceAccountName": etcd.name_any(), "securityContext": render::security(etcd), "containers": [container],
+        "volumes": mounted.into_iter().map(|one| one.volume).collect::<Vec<_>>(),
+    });
+    let mut metadata = render::metadata(etcd, &name(etcd)?);
+    metadata["labels"] = labels.clone();
+    let object = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": metadata,
+        "spec": {"backoffLimit": BACKOFF_LIMIT, "template": {"metadata": {"labels": labels}, "spec": pod}},
+    });
+    Some(Rendered { kind: Kind::Job, object })
+}
+
+fn command(etcd: &Etcd, source: &Store, target: &Store) -> Vec<String> {
+    let (source, target) = (source.url(place::LOCAL_SOURCE), target.url(place::LOCAL_STORE));
+    let mut command =
+        ["repot", "snapshots", "copy", "--source", &source, "--target", &target].map(str::to_owned).to_vec();
+    let wait = &etcd.spec.backup.wait_for_final_snapshot;
+    if wait.enabled {
+        let otherwise = if wait.on_timeout == "Fail" { "fail" } else { "copy" };
+        let flags = ["--wait-for-final", &wait.timeout, "--on-deadline", otherwise];
+        command.extend(flags.map(str::to_owned));
+    }
+    command
+}
+
+/// Where the command finds credentials: in the files that Secrets of etcd-backup-restore have.
+fn environment(before: &str, store: &Store, path: &str) -> Vec<Value> {
+    let variable = |name: &str, value: &str| json!({"name": format!("{before}{name}"), "value": value});
+    let mut all = Vec::new();
+    let (credentials, endpoint) = match store.provider.as_str() {
+        "S3" => (("AWS_APPLICATION_CREDENTIALS", path.to_owned()), "AWS_ENDPOINT"),
+        "ABS" => (("AZURE_APPLICATION_CREDENTIALS", path.to_owned()), "AZURE_STORAGE_ENDPOINT"),
+        "GCS" => {
+            (("GOOGLE_APPLICATION_CREDENTIALS", format!("{path}/serviceaccount.json")), "GOOGLE_BASE_URL")
+        }
+        _ => return all,
+    };
+    if store.secret_ref.is_some() {
+        all.push(variable(credentials.0, &credentials.1));
+    }
+    if let Some(url) = &store.endpoint_override {
+        all.push(variable(endpoint, url));
+        if store.provider == "S3" && url.starts_with("http://") {
+            all.push(variable("AWS_ALLOW_HTTP", "true"));
+        }
+    }
+    all
+}

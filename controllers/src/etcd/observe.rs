@@ -1,0 +1,186 @@
+//! What there is of an Etcd, read from kube-apiserver itself: what is created or deleted by an older view could be two members of
+//! one name.
+
+use std::{collections::BTreeMap, fmt::Debug};
+
+use k8s_openapi::api::{
+    apps::v1::StatefulSet,
+    batch::v1::Job,
+    core::v1::{PersistentVolumeClaim, Pod},
+};
+use kube::{Api, Client, Resource, ResourceExt, api::ListParams, core::NamespaceResourceScope};
+use repot_plan::etcd::{
+    operator::{Cluster, Seen, Set, Source},
+    world::VolumeSet,
+};
+use serde::de::DeserializeOwned;
+
+use super::{Error, Result, api::Etcd, copy, names, status::Status};
+
+/// All there is.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// The Etcd.
+    pub etcd: Etcd,
+    /// Its StatefulSet.
+    pub set: Option<StatefulSet>,
+    /// Pods of members, and of members that were.
+    pub pods: Vec<Pod>,
+    /// Claims of all sets of volumes.
+    pub claims: Vec<PersistentVolumeClaim>,
+    /// The Job that copies snapshots, where one is needed.
+    pub copy: Option<Job>,
+}
+
+/// Reads everything; nothing where there is no Etcd.
+///
+/// # Errors
+/// [`Error::Read`].
+pub async fn observe(client: &Client, namespace: &str, name: &str) -> Result<Option<Observed>> {
+    let Some(etcd) = read::<Etcd>(client, namespace, name).await? else { return Ok(None) };
+    let selector = names::selector(name);
+    let copies = copy::name(&etcd);
+    let copied = async {
+        match &copies {
+            Some(job) => read::<Job>(client, namespace, job).await,
+            None => Ok(None),
+        }
+    };
+    let (set, pods, claims, copy) = futures::try_join!(
+        read::<StatefulSet>(client, namespace, name),
+        list::<Pod>(client, namespace, &selector),
+        list::<PersistentVolumeClaim>(client, namespace, &selector),
+        copied,
+    )?;
+    // A StatefulSet of somebody else under the same name is left alone: nothing of it is adopted.
+    if let Some(set) = &set
+        && !is_ours(&etcd, set)
+    {
+        return Err(Error::Foreign { kind: "StatefulSet", name: name.to_owned() });
+    }
+    let pods = pods.into_iter().filter(|pod| names::ordinal(&pod.name_any(), name).is_some()).collect();
+    Ok(Some(Observed { etcd, set, pods, claims, copy }))
+}
+
+fn is_ours(etcd: &Etcd, object: &impl Resource) -> bool {
+    let uid = etcd.uid().unwrap_or_default();
+    object.owner_references().iter().any(|owner| owner.controller == Some(true) && owner.uid == uid)
+}
+
+async fn read<K>(client: &Client, namespace: &str, name: &str) -> Result<Option<K>>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+{
+    let api = Api::<K>::namespaced(client.clone(), namespace);
+    let failed = |source| Error::Read { kind: K::kind(&()).into_owned(), name: name.to_owned(), source };
+    api.get_opt(name).await.map_err(failed)
+}
+
+async fn list<K>(client: &Client, namespace: &str, selector: &str) -> Result<Vec<K>>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
+{
+    let api = Api::<K>::namespaced(client.clone(), namespace);
+    let failed = |source| Error::Read { kind: K::kind(&()).into_owned(), name: selector.to_owned(), source };
+    Ok(api.list(&ListParams::default().labels(selector)).await.map_err(failed)?.items)
+}
+
+impl Observed {
+    /// The status of the last pass.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.etcd.status.clone().unwrap_or_default()
+    }
+
+    /// Whether there is a cluster on the volumes that are wanted.
+    #[must_use]
+    pub fn is_bootstrapped(&self) -> bool {
+        self.status().bootstrapped.is_some_and(|bootstrapped| bootstrapped.has(&self.etcd.volumes()))
+    }
+
+    /// How many members began to found a cluster on the volumes that are wanted.
+    #[must_use]
+    pub fn founders(&self) -> Option<u32> {
+        let founding = self.status().founding.filter(|founding| founding.volumes == self.etcd.volumes());
+        founding.map(|founding| founding.members)
+    }
+
+    /// What is decided on. `members`: see [`Cluster::Founded`].
+    #[must_use]
+    pub fn seen(&self, members: Option<u32>, source: Source) -> Seen {
+        let joins = self.etcd.spec.etcd.bootstrap_with_existing_cluster.is_some();
+        let cluster = if self.is_bootstrapped() || joins {
+            Cluster::Founded { members, claims: self.claims_from(&self.etcd.volumes()) }
+        } else {
+            Cluster::New { founders: self.founders() }
+        };
+        Seen {
+            volumes: VolumeSet(self.etcd.volumes()),
+            replicas: self.etcd.spec.replicas,
+            set: self.set.as_ref().map(set),
+            pods: self.pods_by_volumes(),
+            cluster,
+            source,
+        }
+    }
+
+    /// One more than the greatest place of which a claim of this set exists.
+    fn claims_from(&self, volumes: &str) -> u32 {
+        let before = format!("{volumes}-{}", self.etcd.name_any());
+        let kept = self.claims.iter().filter(|claim| claim.metadata.deletion_timestamp.is_none());
+        kept.filter_map(|claim| names::ordinal(&claim.name_any(), &before)).max().map_or(0, |last| last + 1)
+    }
+
+    fn pods_by_volumes(&self) -> BTreeMap<VolumeSet, u32> {
+        let mut found = BTreeMap::new();
+        for pod in &self.pods {
+            *found.entry(VolumeSet(self.volumes_of(pod))).or_default() += 1;
+        }
+        found
+    }
+
+    /// The set whose claim a Pod mounts; empty where it mounts none.
+    fn volumes_of(&self, pod: &Pod) -> String {
+        let ordinal = names::ordinal(&pod.name_any(), &self.etcd.name_any()).unwrap_or_default();
+        let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+        let mut mounted = volumes.filter_map(|volume| {
+            let claim = &volume.persistent_volume_claim.as_ref()?.claim_name;
+            (*claim == names::claim(&volume.name, &self.etcd.name_any(), ordinal))
+                .then(|| volume.name.clone())
+        });
+        mounted.next().unwrap_or_default()
+    }
+
+    /// The Pod of a place, on the volumes that are wanted.
+    #[must_use]
+    pub fn pod(&self, ordinal: u32) -> Option<&Pod> {
+        let name = names::pod(&self.etcd.name_any(), ordinal);
+        let volumes = self.etcd.volumes();
+        self.pods.iter().find(|pod| pod.name_any() == name && self.volumes_of(pod) == volumes)
+    }
+}
+
+/// Whether a Pod is ready and stays.
+#[must_use]
+pub fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let ready =
+        conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    ready && pod.metadata.deletion_timestamp.is_none()
+}
+
+/// The name of the only claim template.
+#[must_use]
+pub fn template(set: &StatefulSet) -> String {
+    let templates = set.spec.iter().flat_map(|spec| spec.volume_claim_templates.iter().flatten());
+    templates.into_iter().next().map(ResourceExt::name_any).unwrap_or_default()
+}
+
+fn set(set: &StatefulSet) -> Set {
+    let replicas = set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or_default();
+    Set {
+        volumes: VolumeSet(template(set)),
+        replicas: u32::try_from(replicas).unwrap_or_default(),
+        deleting: set.metadata.deletion_timestamp.is_some(),
+    }
+}

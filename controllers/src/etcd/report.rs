@@ -1,0 +1,234 @@
+//! The status of an Etcd, from what was seen and done in a pass. Pure.
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use kube::ResourceExt;
+use repot_plan::{
+    etcd::{members::quorum, operator::Next},
+    time::Time,
+};
+
+use super::{
+    copy, names,
+    observe::{Observed, is_ready, template},
+    status::{Bootstrapped, Finding, Founding, Member, Status, conditions},
+};
+
+/// Earlier sets of volumes that are remembered.
+const EARLIER: usize = 8;
+
+/// What a pass came to.
+pub struct Pass<'a> {
+    /// What was seen.
+    pub observed: &'a Observed,
+    /// What was decided.
+    pub next: &'a Next,
+    /// When.
+    pub now: Time,
+}
+
+/// The status after a pass.
+#[must_use]
+pub fn status(pass: &Pass) -> Status {
+    let Pass { observed, now, .. } = pass;
+    let etcd = &observed.etcd;
+    let before = observed.status();
+    let members = members(pass, &before);
+    let ready = members.iter().filter(|member| member.status == "Ready").count();
+    let wanted = members.len();
+    let (bootstrapped, founding) = (bootstrapped(pass, &before), founding(pass, &before));
+    let findings = findings(pass, ready, wanted);
+    let set = observed.set.as_ref().and_then(|set| set.status.as_ref());
+    Status {
+        observed_generation: etcd.metadata.generation,
+        replicas: u32::try_from(observed.pods.len()).unwrap_or_default(),
+        current_replicas: set
+            .and_then(|set| set.updated_replicas)
+            .and_then(|n| u32::try_from(n).ok())
+            .unwrap_or_default(),
+        ready_replicas: u32::try_from(ready).unwrap_or_default(),
+        ready: findings.iter().any(|finding| finding.kind == "Ready" && finding.holds == Some(true)),
+        selector: names::selector(&etcd.name_any()),
+        peer_url_tls: etcd.spec.etcd.peer_url_tls.is_some(),
+        members,
+        conditions: conditions(&findings, &before.conditions, etcd.metadata.generation, *now),
+        founding,
+        bootstrapped,
+        bootstrap_with_existing_cluster: before.bootstrap_with_existing_cluster,
+        source_copied: copy::completed(observed, &now.to_rfc3339()),
+        last_errors: Vec::new(),
+    }
+}
+
+/// How many members there are to be at the moment.
+fn planned(pass: &Pass) -> u32 {
+    match pass.next {
+        Next::Run { members } => *members,
+        Next::Stop(_) | Next::Wait(_) | Next::Rest | Next::Copy(_) => 0,
+    }
+}
+
+fn members(pass: &Pass, before: &Status) -> Vec<Member> {
+    let made = (0..planned(pass)).map(|ordinal| {
+        let name = names::member(&pass.observed.etcd, ordinal);
+        let (status, reason) = match pass.observed.pod(ordinal) {
+            Some(pod) if is_ready(pod) => ("Ready", "AnswersReads"),
+            Some(pod) if pod.metadata.deletion_timestamp.is_some() => ("NotReady", "PodEnding"),
+            Some(_) => ("NotReady", "PodNotReady"),
+            None => ("NotReady", "NoPod"),
+        };
+        let earlier = before.members.iter().find(|member| member.name == name);
+        let since =
+            earlier.filter(|member| member.status == status).and_then(|m| m.last_transition_time.clone());
+        Member {
+            id: earlier.and_then(|member| member.id.clone()),
+            role: earlier.and_then(|member| member.role.clone()),
+            name,
+            status: status.to_owned(),
+            reason: reason.to_owned(),
+            last_transition_time: since.or_else(|| Some(pass.now.to_rfc3339())),
+        }
+    });
+    made.collect()
+}
+
+/// Written before the first member starts, so that nobody founds with another number later.
+fn founding(pass: &Pass, before: &Status) -> Option<Founding> {
+    let observed = pass.observed;
+    let joins = observed.etcd.spec.etcd.bootstrap_with_existing_cluster.is_some();
+    match pass.next {
+        Next::Run { members } if !observed.is_bootstrapped() && !joins => {
+            Some(Founding { volumes: observed.etcd.volumes(), members: *members })
+        }
+        _ => before.founding.clone(),
+    }
+}
+
+/// A set of volumes carries a cluster from the moment on at which all of its members were ready at once.
+fn bootstrapped(pass: &Pass, before: &Status) -> Option<Bootstrapped> {
+    let (observed, known) = (pass.observed, before.bootstrapped.clone());
+    let volumes = observed.etcd.volumes();
+    let exists = |set: &String| {
+        let part = format!("{set}-{}", observed.etcd.name_any());
+        observed.claims.iter().any(|claim| names::ordinal(&claim.name_any(), &part).is_some())
+    };
+    let in_use = observed.set.as_ref().is_some_and(|set| template(set) == volumes);
+    let known_already = known.as_ref().is_some_and(|known| known.has(&volumes));
+    let planned = planned(pass);
+    let together = planned > 0 && (0..planned).all(|at| observed.pod(at).is_some_and(is_ready));
+    if known.as_ref().is_some_and(|known| known.volumes == volumes) || !in_use || !(known_already || together)
+    {
+        return known.map(|known| Bootstrapped {
+            earlier: known.earlier.into_iter().filter(|set| exists(set)).collect(),
+            ..known
+        });
+    }
+    let earlier = known.into_iter().flat_map(|known| std::iter::once(known.volumes).chain(known.earlier));
+    let earlier = earlier.filter(|set| *set != volumes && exists(set)).take(EARLIER).collect();
+    Some(Bootstrapped { volumes, time: pass.now.to_rfc3339(), earlier })
+}
+
+fn findings(pass: &Pass, ready: usize, members: usize) -> Vec<Finding> {
+    let mut all = vec![quorate(pass, ready, members), all_ready(pass, ready, members), updated(pass)];
+    all.push(scaled(pass));
+    if copy::name(&pass.observed.etcd).is_some() {
+        all.push(copied(pass));
+    }
+    all
+}
+
+fn quorate(pass: &Pass, ready: usize, members: usize) -> Finding {
+    let kind = "Ready";
+    if members == 0 {
+        let (reason, message) = idle(pass);
+        return Finding { kind, holds: Some(false), reason, message };
+    }
+    let needed = quorum(members);
+    let message = format!("{ready} of {members} members are ready, and {needed} are needed");
+    let (holds, reason) = if ready >= needed { (true, "Quorate") } else { (false, "QuorumLost") };
+    Finding { kind, holds: Some(holds), reason, message }
+}
+
+fn all_ready(pass: &Pass, ready: usize, members: usize) -> Finding {
+    let kind = "AllMembersReady";
+    if members == 0 {
+        let (reason, message) = idle(pass);
+        return Finding { kind, holds: Some(false), reason, message };
+    }
+    let (holds, reason) =
+        if ready == members { (true, "AllMembersReady") } else { (false, "NotAllMembersReady") };
+    Finding { kind, holds: Some(holds), reason, message: format!("{ready} of {members} members are ready") }
+}
+
+/// Why no member is wanted at the moment.
+fn idle(pass: &Pass) -> (&'static str, String) {
+    match pass.next {
+        Next::Stop(why) | Next::Wait(why) | Next::Copy(why) => (why.reason, why.message.clone()),
+        Next::Rest => ("Stopped", "spec.replicas is 0; the volumes are kept".to_owned()),
+        Next::Run { .. } => ("NoMembers", "no member was added yet".to_owned()),
+    }
+}
+
+/// Whether all Pods are of the last template, and volumes what they are asked to be.
+fn updated(pass: &Pass) -> Finding {
+    let finding = |holds, reason, message: String| Finding {
+        kind: "AllMembersUpdated",
+        holds: Some(holds),
+        reason,
+        message,
+    };
+    let Some(set) = &pass.observed.set else {
+        return finding(false, "NoStatefulSet", "there is no StatefulSet".to_owned());
+    };
+    if let Some(difference) = volumes_differ(pass, set) {
+        return finding(false, "VolumesDiffer", difference);
+    }
+    let status = set.status.clone().unwrap_or_default();
+    let wanted = set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or_default();
+    let seen = status.observed_generation >= set.metadata.generation;
+    let updated = status.updated_replicas.unwrap_or_default();
+    if seen && updated == wanted && status.current_revision == status.update_revision {
+        return finding(true, "AllMembersUpdated", format!("all {wanted} Pods are of the last template"));
+    }
+    finding(false, "Updating", format!("{updated} of {wanted} Pods are of the last template"))
+}
+
+/// Volumes that exist keep their size and class.
+fn volumes_differ(pass: &Pass, set: &StatefulSet) -> Option<String> {
+    let spec = &pass.observed.etcd.spec;
+    let templates = set.spec.as_ref()?.volume_claim_templates.as_ref()?;
+    let claim = templates.first()?.spec.as_ref()?;
+    let size = claim.resources.as_ref()?.requests.as_ref()?.get("storage");
+    let other_size = spec.storage_capacity.as_ref().filter(|wanted| Some(*wanted) != size);
+    let other_class =
+        spec.storage_class.as_ref().filter(|wanted| Some(*wanted) != claim.storage_class_name.as_ref());
+    let differences = [other_size.map(|size| &size.0), other_class];
+    let differences: Vec<&str> = differences.into_iter().flatten().map(String::as_str).collect();
+    let message = format!(
+        "volumes that exist keep size and class; {} takes effect with other volumes, by an EtcdMigration",
+        differences.join(" and ")
+    );
+    (!differences.is_empty() && template(set) == pass.observed.etcd.volumes()).then_some(message)
+}
+
+fn scaled(pass: &Pass) -> Finding {
+    let (wanted, planned) = (pass.observed.etcd.spec.replicas, planned(pass));
+    let (holds, reason, message) = if planned == 0 || planned == wanted {
+        (true, "NoScaleOperation", "members are as many as are wanted".to_owned())
+    } else if !pass.observed.is_bootstrapped() {
+        let message = format!("{planned} members found the cluster; then it becomes {wanted}");
+        (false, "FoundingFirst", message)
+    } else {
+        let reason = if planned < wanted { "ScalingOut" } else { "ScalingIn" };
+        (false, reason, format!("{planned} members are there, and {wanted} are wanted"))
+    };
+    Finding { kind: "ScaleOperationComplete", holds: Some(holds), reason, message }
+}
+
+fn copied(pass: &Pass) -> Finding {
+    use repot_plan::etcd::operator::Source;
+    let (holds, reason, message) = match copy::source(pass.observed) {
+        Source::Ready => (true, "Copied", "the snapshots of the other etcd were copied".to_owned()),
+        Source::Missing(why) => (false, why.reason, why.message),
+    };
+    Finding { kind: "SourceSnapshotsCopied", holds: Some(holds), reason, message }
+}

@@ -1,0 +1,192 @@
+//! `status` of an Etcd: what is written at the end of a pass.
+
+use repot_plan::time::Time;
+use serde::{Deserialize, Serialize};
+
+/// What was seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Status {
+    /// The generation that the last pass acted on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Pods that exist.
+    pub replicas: u32,
+    /// Pods of the current revision.
+    pub current_replicas: u32,
+    /// Members that are ready.
+    pub ready_replicas: u32,
+    /// Whether a quorum is ready.
+    pub ready: bool,
+    /// Selects the Pods.
+    pub selector: String,
+    /// Whether members talk by TLS.
+    #[serde(rename = "peerUrlTLSEnabled")]
+    pub peer_url_tls: bool,
+    /// The members of this Etcd.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<Member>,
+    /// What holds.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// The cluster that is being founded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub founding: Option<Founding>,
+    /// Sets of volumes with a cluster on them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bootstrapped: Option<Bootstrapped>,
+    /// The etcd that was joined.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bootstrap_with_existing_cluster: Option<Joined>,
+    /// The copy that was completed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_copied: Option<Copied>,
+    /// What went wrong in the last pass.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub last_errors: Vec<LastError>,
+}
+
+/// A member.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Member {
+    /// Its name in etcd.
+    pub name: String,
+    /// Its id, hexadecimal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// `Leader`, `Member` or `Learner`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    /// `Ready`, `NotReady` or `Unknown`.
+    pub status: String,
+    /// Why.
+    pub reason: String,
+    /// Since when `status` is what it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_transition_time: Option<String>,
+}
+
+/// What holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Condition {
+    /// What.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// Why, in one word.
+    pub reason: String,
+    /// Why, for people.
+    pub message: String,
+    /// Since when `status` is what it is.
+    pub last_transition_time: String,
+    /// The generation it was made for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+}
+
+/// A cluster that is being founded: written before its first member starts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Founding {
+    /// Its volumes.
+    pub volumes: String,
+    /// How many members found it.
+    pub members: u32,
+}
+
+/// Sets of volumes with a cluster on them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Bootstrapped {
+    /// The one in use.
+    pub volumes: String,
+    /// Since when.
+    pub time: String,
+    /// Others of which volumes exist.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<String>,
+}
+
+impl Bootstrapped {
+    /// Whether there is a cluster on these volumes.
+    #[must_use]
+    pub fn has(&self, volumes: &str) -> bool {
+        self.volumes == volumes || self.earlier.iter().any(|earlier| earlier == volumes)
+    }
+}
+
+/// The etcd that was joined.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Joined {
+    /// When.
+    pub joined_at: String,
+    /// Names of its members.
+    pub members: Vec<String>,
+}
+
+/// A completed copy.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Copied {
+    /// Name of the Job.
+    pub job: String,
+    /// When.
+    pub time: String,
+}
+
+/// What went wrong.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LastError {
+    /// The operation, in capitals.
+    pub code: String,
+    /// What.
+    pub description: String,
+    /// When it was first seen like this.
+    pub observed_at: String,
+}
+
+/// What a condition is found to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The type.
+    pub kind: &'static str,
+    /// `None`: not known.
+    pub holds: Option<bool>,
+    /// Why, in one word.
+    pub reason: &'static str,
+    /// Why, for people.
+    pub message: String,
+}
+
+/// The conditions of these findings: one that stays what it was keeps its time.
+#[must_use]
+pub fn conditions(
+    findings: &[Finding],
+    before: &[Condition],
+    generation: Option<i64>,
+    now: Time,
+) -> Vec<Condition> {
+    let made = findings.iter().map(|finding| {
+        let status = match finding.holds {
+            Some(true) => "True",
+            Some(false) => "False",
+            None => "Unknown",
+        };
+        let earlier = before.iter().find(|c| c.kind == finding.kind && c.status == status);
+        Condition {
+            kind: finding.kind.to_owned(),
+            status: status.to_owned(),
+            reason: finding.reason.to_owned(),
+            message: finding.message.clone(),
+            last_transition_time: earlier
+                .map_or_else(|| now.to_rfc3339(), |c| c.last_transition_time.clone()),
+            observed_generation: generation,
+        }
+    });
+    made.collect()
+}
