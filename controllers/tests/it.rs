@@ -24,8 +24,14 @@ fn mk_etcd(spec: Value) -> Etcd {
     serde_json::from_value(json!({"metadata": metadata, "spec": spec})).expect("an Etcd")
 }
 
-fn mk_layout(members: u32, bootstrapped: bool) -> Layout {
-    Layout { image: "repot:1".into(), members, bootstrapped, exists: None }
+fn mk_layout(members: u32, founded: bool) -> Layout {
+    Layout { image: "repot:1".into(), members, founded, existing: None, exists: None }
+}
+
+/// As the operator lays it out.
+fn layout_of(etcd: &Etcd, members: u32) -> Layout {
+    let existing = etcd.spec.etcd.bootstrap_with_existing_cluster.clone();
+    Layout { founded: existing.is_some(), existing, ..mk_layout(members, false) }
 }
 
 fn plain() -> Etcd {
@@ -91,8 +97,8 @@ fn check_golden(name: &str, made: &Value) {
 
 #[test]
 fn objects_are_the_golden_ones() {
-    check_golden("plain.json", &json!(rendered(&plain(), &mk_layout(3, false))));
-    check_golden("full.json", &json!(rendered(&full(), &mk_layout(2, false))));
+    check_golden("plain.json", &json!(rendered(&plain(), &layout_of(&plain(), 3))));
+    check_golden("full.json", &json!(rendered(&full(), &layout_of(&full(), 2))));
 }
 
 /// A field that Kubernetes does not know would be dropped in silence.
@@ -167,10 +173,10 @@ fn clusters_of_other_volumes_have_another_token() {
 #[test]
 fn the_configuration_can_be_read_by_agents() {
     for etcd in [plain(), full()] {
-        let all = rendered(&etcd, &mk_layout(3, false));
+        let all = rendered(&etcd, &layout_of(&etcd, 3));
         let text =
             all.iter().find_map(|object| object["data"]["agent.yaml"].as_str()).expect("a configuration");
         let read: Config = serde_json::from_str(text).expect("what an agent reads");
-        assert_eq!(read, render::config(&etcd, &mk_layout(3, false)));
+        assert_eq!(read, render::config(&etcd, &layout_of(&etcd, 3)));
     }
 }

@@ -10,6 +10,7 @@ mod house;
 mod http;
 mod kubectl;
 mod members;
+mod operator;
 mod oracles;
 mod shootstate;
 mod testbed;

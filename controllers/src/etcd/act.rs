@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
     batch::v1::Job,
-    core::v1::{ConfigMap, Service, ServiceAccount},
+    core::v1::{ConfigMap, PersistentVolumeClaim, Service, ServiceAccount},
     policy::v1::PodDisruptionBudget,
 };
 use kube::{
@@ -97,6 +97,14 @@ pub async fn stop(client: &Client, observed: &Observed) -> Result<()> {
     let Some(set) = &observed.set else { return Ok(()) };
     still(client, &observed.etcd).await?;
     delete::<StatefulSet>(client, set).await
+}
+
+/// Deletes a claim that was seen.
+///
+/// # Errors
+/// [`Error::Delete`], [`Error::Changed`].
+pub async fn delete_claim(client: &Client, claim: &PersistentVolumeClaim) -> Result<()> {
+    delete::<PersistentVolumeClaim>(client, claim).await
 }
 
 async fn delete<K>(client: &Client, object: &K) -> Result<()>

@@ -114,11 +114,11 @@ fn command(etcd: &Etcd, source: &Store, target: &Store) -> Vec<String> {
 fn environment(before: &str, store: &Store, path: &str) -> Vec<Value> {
     let variable = |name: &str, value: &str| json!({"name": format!("{before}{name}"), "value": value});
     let mut all = Vec::new();
-    let (credentials, endpoint) = match store.provider.as_str() {
-        "S3" => (("AWS_APPLICATION_CREDENTIALS", path.to_owned()), "AWS_ENDPOINT"),
-        "ABS" => (("AZURE_APPLICATION_CREDENTIALS", path.to_owned()), "AZURE_STORAGE_ENDPOINT"),
+    let (family, credentials, endpoint) = match store.provider.as_str() {
+        "S3" => ("AWS", ("AWS_APPLICATION_CREDENTIALS", path.to_owned()), "AWS_ENDPOINT"),
+        "ABS" => ("AZURE", ("AZURE_APPLICATION_CREDENTIALS", path.to_owned()), "AZURE_STORAGE_ENDPOINT"),
         "GCS" => {
-            (("GOOGLE_APPLICATION_CREDENTIALS", format!("{path}/serviceaccount.json")), "GOOGLE_BASE_URL")
+            ("GOOGLE", ("GOOGLE_SERVICE_ACCOUNT", format!("{path}/serviceaccount.json")), "GOOGLE_BASE_URL")
         }
         _ => return all,
     };
@@ -127,8 +127,8 @@ fn environment(before: &str, store: &Store, path: &str) -> Vec<Value> {
     }
     if let Some(url) = &store.endpoint_override {
         all.push(variable(endpoint, url));
-        if store.provider == "S3" && url.starts_with("http://") {
-            all.push(variable("AWS_ALLOW_HTTP", "true"));
+        if url.starts_with("http://") {
+            all.push(variable(&format!("{family}_ALLOW_HTTP"), "true"));
         }
     }
     all

@@ -7,8 +7,10 @@
 //! It may not touch volumes of a set that is not in use, nor anything that another controller made under one of its names.
 
 mod act;
+mod agents;
 pub mod api;
 mod copy;
+mod membership;
 pub mod names;
 mod observe;
 pub mod render;
@@ -34,7 +36,9 @@ use repot_plan::{
 };
 use tokio_util::sync::CancellationToken;
 
+use crate::members::Outcome;
 use api::Etcd;
+use membership::{Known, Memberships};
 use observe::Observed;
 use render::Layout;
 use report::Pass;
@@ -44,6 +48,10 @@ use status::LastError;
 const REST: Duration = Duration::from_secs(30);
 /// The same while something is waited for.
 const HASTE: Duration = Duration::from_secs(5);
+/// The same between changes of membership: connections that are not looked at for longer are taken for broken.
+const SOON: Duration = Duration::from_secs(1);
+/// After a change of membership: the next one may be due.
+const AT_ONCE: Duration = Duration::from_millis(50);
 /// After somebody else was quicker.
 const AGAIN: Duration = Duration::from_millis(500);
 /// Etcds that are worked on at once.
@@ -102,6 +110,12 @@ pub enum Error {
         /// Its name.
         name: String,
     },
+    /// Members cannot be spoken to.
+    #[error("certificates of etcd.clientUrlTls cannot be used: {why}")]
+    Certificate {
+        /// Why.
+        why: String,
+    },
     /// An object of that name belongs to somebody else.
     #[error("{kind} {name} is not of this Etcd; remove or rename one of them")]
     Foreign {
@@ -118,13 +132,15 @@ pub type Result<T> = std::result::Result<T, Error>;
 struct Context {
     client: Client,
     options: Options,
+    memberships: Memberships,
 }
 
 /// Looks after all Etcds until `shutdown`. Only one operator may run at a time.
 pub async fn run(client: Client, options: Options, shutdown: CancellationToken) {
     let config = || watcher::Config::default();
     let ours = || config().labels("app.kubernetes.io/managed-by=repot");
-    let context = Arc::new(Context { client: client.clone(), options: options.clone() });
+    let memberships = Memberships::default();
+    let context = Arc::new(Context { client: client.clone(), options: options.clone(), memberships });
     Controller::new(scope::<Etcd>(&client, &options), config())
         .owns(scope::<StatefulSet>(&client, &options), ours())
         .owns(scope::<ConfigMap>(&client, &options), ours())
@@ -160,6 +176,7 @@ fn of_pod(pod: Pod) -> Option<ObjectRef<Etcd>> {
 async fn reconcile(etcd: Arc<Etcd>, context: Arc<Context>) -> Result<Action> {
     let (namespace, name) = (etcd.namespace().unwrap_or_default(), etcd.name_any());
     let Some(observed) = observe::observe(&context.client, &namespace, &name).await? else {
+        context.memberships.forget(&etcd);
         return Ok(Action::await_change());
     };
     // What is made goes with it, by garbage collection; nothing holds it up.
@@ -167,7 +184,7 @@ async fn reconcile(etcd: Arc<Etcd>, context: Arc<Context>) -> Result<Action> {
         return Ok(Action::await_change());
     }
     match pass(&context, &observed).await {
-        Ok(next) => Ok(Action::requeue(if is_at_rest(&observed, &next) { REST } else { HASTE })),
+        Ok(done) => Ok(Action::requeue(again(&observed, &done))),
         Err(error) => {
             complain(&context, &observed, &error).await;
             Err(error)
@@ -175,46 +192,83 @@ async fn reconcile(etcd: Arc<Etcd>, context: Arc<Context>) -> Result<Action> {
     }
 }
 
-async fn pass(context: &Context, observed: &Observed) -> Result<Next> {
-    let next = decide(&observed.seen(None, copy::source(observed)));
+/// What a pass did.
+struct Done {
+    next: Next,
+    known: Option<Known>,
+}
+
+async fn pass(context: &Context, observed: &Observed) -> Result<Done> {
+    let source = copy::source(observed);
+    let mut next = decide(&observed.seen(None, source.clone()));
+    let mut known = None;
+    if asks_members(observed, &next) {
+        let seen = context.memberships.pass(&context.client, observed).await?;
+        next = decide(&observed.seen(seen.pods(membership::side(observed)), source));
+        known = Some(seen);
+    }
     log(observed, &next);
     // What is decided is written down before it is done.
-    let status = report::status(&Pass { observed, next: &next, now: now() });
+    let status = report::status(&Pass { observed, next: &next, known: known.as_ref(), now: now() });
     act::record(&context.client, &observed.etcd, &status).await?;
-    match &next {
-        Next::Stop(_) => act::stop(&context.client, observed).await?,
+    act(context, observed, &next, known.as_ref()).await?;
+    Ok(Done { next, known })
+}
+
+/// Members are asked while they are to run, and before they leave another etcd.
+fn asks_members(observed: &Observed, next: &Next) -> bool {
+    match next {
+        Next::Run { .. } => true,
+        Next::Wait(why) => why.reason == "NoMemberAnswers" && observed.existing().is_some(),
+        Next::Stop(_) | Next::Rest | Next::Copy(_) => false,
+    }
+}
+
+async fn act(context: &Context, observed: &Observed, next: &Next, known: Option<&Known>) -> Result<()> {
+    let client = &context.client;
+    match next {
+        Next::Stop(_) => act::stop(client, observed).await,
         Next::Copy(_) => {
-            if let Some(job) =
-                copy::job(&observed.etcd, &context.options.image).filter(|_| observed.copy.is_none())
-            {
-                act::run_job(&context.client, &observed.etcd, &job).await?;
+            let job = copy::job(&observed.etcd, &context.options.image).filter(|_| observed.copy.is_none());
+            match job {
+                Some(job) => act::run_job(client, &observed.etcd, &job).await,
+                None => Ok(()),
             }
         }
         Next::Run { members } => {
-            act::run(&context.client, observed, &layout(context, observed, *members)).await?;
+            act::run(client, observed, &layout(context, observed, *members)).await?;
+            for claim in known.map(|known| known.claims_to_delete(observed)).unwrap_or_default() {
+                tracing::info!(claim = claim.name_any(), "deleting the volume of a member that was removed");
+                act::delete_claim(client, claim).await?;
+            }
+            Ok(())
         }
-        Next::Wait(_) | Next::Rest => {}
+        Next::Wait(_) | Next::Rest => Ok(()),
     }
-    Ok(next)
 }
 
 fn layout(context: &Context, observed: &Observed, members: u32) -> Layout {
     Layout {
         image: context.options.image.clone(),
         members,
-        bootstrapped: observed.is_bootstrapped(),
+        founded: observed.is_founded(),
+        existing: observed.existing(),
         exists: observed.set.clone(),
     }
 }
 
-fn is_at_rest(observed: &Observed, next: &Next) -> bool {
-    match next {
-        Next::Run { members } => {
+/// When to look again if nothing happens.
+fn again(observed: &Observed, done: &Done) -> Duration {
+    let outcome = done.known.as_ref().and_then(|known| known.outcome.as_ref());
+    match (&done.next, outcome) {
+        (Next::Rest, _) => REST,
+        (Next::Run { .. }, Some(Outcome::Changed(_))) => AT_ONCE,
+        (Next::Run { .. }, Some(Outcome::Waiting(_) | Outcome::Refused(_))) => SOON,
+        (Next::Run { members }, _) => {
             let ready = (0..*members).all(|at| observed.pod(at).is_some_and(observe::is_ready));
-            observed.is_bootstrapped() && ready && *members == observed.etcd.spec.replicas
+            if ready { REST } else { HASTE }
         }
-        Next::Rest => true,
-        Next::Stop(_) | Next::Wait(_) | Next::Copy(_) => false,
+        (Next::Stop(_) | Next::Wait(_) | Next::Copy(_), _) => HASTE,
     }
 }
 
@@ -274,6 +328,7 @@ impl Error {
             Self::Apply { .. } => Some("ERR_APPLY"),
             Self::Delete { .. } => Some("ERR_DELETE"),
             Self::Foreign { .. } => Some("ERR_FOREIGN_OBJECT"),
+            Self::Certificate { .. } => Some("ERR_CERTIFICATE"),
             Self::Changed { .. } => None,
         }
     }

@@ -15,7 +15,12 @@ use repot_plan::etcd::{
 };
 use serde::de::DeserializeOwned;
 
-use super::{Error, Result, api::Etcd, copy, names, status::Status};
+use super::{
+    Error, Result,
+    api::{Etcd, Existing},
+    copy, names,
+    status::Status,
+};
 
 /// All there is.
 #[derive(Clone, Debug)]
@@ -98,6 +103,45 @@ impl Observed {
         self.status().bootstrapped.is_some_and(|bootstrapped| bootstrapped.has(&self.etcd.volumes()))
     }
 
+    /// The etcd that the members join, or have joined, while members of it are left.
+    #[must_use]
+    pub fn existing(&self) -> Option<Existing> {
+        let asked = self.etcd.spec.etcd.bootstrap_with_existing_cluster.clone();
+        let joined = self.status().bootstrap_with_existing_cluster.filter(|joined| !joined.released);
+        asked.or(joined
+            .map(|joined| Existing { members: joined.members, client_endpoints: joined.client_endpoints }))
+    }
+
+    /// Whether members join a cluster and never found one.
+    #[must_use]
+    pub fn is_founded(&self) -> bool {
+        self.is_bootstrapped() || self.existing().is_some()
+    }
+
+    /// How many places of members were ever taken: by Pods that are to be, or by claims.
+    #[must_use]
+    pub fn places(&self) -> u32 {
+        let volumes = self.etcd.volumes();
+        let set = self.set.as_ref().map(set).filter(|set| set.volumes.0 == volumes);
+        self.claims_from(&volumes).max(set.map_or(0, |set| set.replicas))
+    }
+
+    /// Claims of the volumes that are wanted at places from this one on, those that are being deleted included.
+    #[must_use]
+    pub fn claims_beyond(&self, places: u32) -> Vec<(u32, &PersistentVolumeClaim)> {
+        let before = format!("{}-{}", self.etcd.volumes(), self.etcd.name_any());
+        let all =
+            self.claims.iter().filter_map(|claim| Some((names::ordinal(&claim.name_any(), &before)?, claim)));
+        all.filter(|(at, _)| *at >= places).collect()
+    }
+
+    /// How many Pods the StatefulSet is to have on the volumes that are wanted; nothing where it has others, or ends.
+    #[must_use]
+    pub fn running(&self) -> Option<u32> {
+        let set = self.set.as_ref().map(set)?;
+        (set.volumes.0 == self.etcd.volumes() && !set.deleting).then_some(set.replicas)
+    }
+
     /// How many members began to found a cluster on the volumes that are wanted.
     #[must_use]
     pub fn founders(&self) -> Option<u32> {
@@ -108,8 +152,7 @@ impl Observed {
     /// What is decided on. `members`: see [`Cluster::Founded`].
     #[must_use]
     pub fn seen(&self, members: Option<u32>, source: Source) -> Seen {
-        let joins = self.etcd.spec.etcd.bootstrap_with_existing_cluster.is_some();
-        let cluster = if self.is_bootstrapped() || joins {
+        let cluster = if self.is_founded() {
             Cluster::Founded { members, claims: self.claims_from(&self.etcd.volumes()) }
         } else {
             Cluster::New { founders: self.founders() }
@@ -121,6 +164,7 @@ impl Observed {
             pods: self.pods_by_volumes(),
             cluster,
             source,
+            leaves: self.etcd.spec.etcd.bootstrap_with_existing_cluster.is_some(),
         }
     }
 

@@ -3,14 +3,21 @@
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::ResourceExt;
 use repot_plan::{
-    etcd::{members::quorum, operator::Next},
+    etcd::{
+        members::{Role, quorum},
+        operator::Next,
+    },
     time::Time,
 };
 
+use crate::members::Outcome;
+
 use super::{
-    copy, names,
+    copy,
+    membership::{self, Known},
+    names,
     observe::{Observed, is_ready, template},
-    status::{Bootstrapped, Finding, Founding, Member, Status, conditions},
+    status::{Bootstrapped, Finding, Founding, Joined, Member, Status, conditions},
 };
 
 /// Earlier sets of volumes that are remembered.
@@ -22,6 +29,8 @@ pub struct Pass<'a> {
     pub observed: &'a Observed,
     /// What was decided.
     pub next: &'a Next,
+    /// What members say; nothing where they were not asked.
+    pub known: Option<&'a Known>,
     /// When.
     pub now: Time,
 }
@@ -53,7 +62,7 @@ pub fn status(pass: &Pass) -> Status {
         conditions: conditions(&findings, &before.conditions, etcd.metadata.generation, *now),
         founding,
         bootstrapped,
-        bootstrap_with_existing_cluster: before.bootstrap_with_existing_cluster,
+        bootstrap_with_existing_cluster: joined(pass, &before),
         source_copied: copy::completed(observed, &now.to_rfc3339()),
         last_errors: Vec::new(),
     }
@@ -70,33 +79,78 @@ fn planned(pass: &Pass) -> u32 {
 fn members(pass: &Pass, before: &Status) -> Vec<Member> {
     let made = (0..planned(pass)).map(|ordinal| {
         let name = names::member(&pass.observed.etcd, ordinal);
-        let (status, reason) = match pass.observed.pod(ordinal) {
-            Some(pod) if is_ready(pod) => ("Ready", "AnswersReads"),
-            Some(pod) if pod.metadata.deletion_timestamp.is_some() => ("NotReady", "PodEnding"),
-            Some(_) => ("NotReady", "PodNotReady"),
-            None => ("NotReady", "NoPod"),
-        };
+        let (status, reason) = readiness(pass, ordinal);
+        let (id, role) = identity(pass, ordinal).unzip();
         let earlier = before.members.iter().find(|member| member.name == name);
         let since =
             earlier.filter(|member| member.status == status).and_then(|m| m.last_transition_time.clone());
         Member {
-            id: earlier.and_then(|member| member.id.clone()),
-            role: earlier.and_then(|member| member.role.clone()),
+            id: id.or_else(|| earlier.and_then(|member| member.id.clone())),
+            role: role.or_else(|| earlier.and_then(|member| member.role.clone())),
             name,
             status: status.to_owned(),
-            reason: reason.to_owned(),
+            reason,
             last_transition_time: since.or_else(|| Some(pass.now.to_rfc3339())),
         }
     });
     made.collect()
 }
 
+/// A member is ready when its Pod is; why it is not, its agent knows best.
+fn readiness(pass: &Pass, ordinal: u32) -> (&'static str, String) {
+    let said = pass.known.and_then(|known| known.said.get(ordinal as usize)?.as_ref());
+    let reason = match pass.observed.pod(ordinal) {
+        Some(pod) if is_ready(pod) => return ("Ready", "AnswersReads".to_owned()),
+        Some(pod) if pod.metadata.deletion_timestamp.is_some() => "PodEnding",
+        Some(_) => {
+            let told = said.filter(|said| !said.phase.is_empty());
+            let told = told.map(|said| if said.needs_rejoin { "NeedsRejoin" } else { said.phase.as_str() });
+            return ("NotReady", told.unwrap_or("PodNotReady").to_owned());
+        }
+        None => "NoPod",
+    };
+    ("NotReady", reason.to_owned())
+}
+
+/// Id and role, as the members say.
+fn identity(pass: &Pass, ordinal: u32) -> Option<(String, String)> {
+    let seen = pass.known?.seen.as_ref()?;
+    let own = membership::side(pass.observed);
+    let member = seen.members.iter().find(|member| member.side == own && member.ordinal == ordinal)?;
+    let role = match member.role {
+        _ if seen.leader == Some(member.id) => "Leader",
+        Role::Voter => "Member",
+        Role::Learner { .. } => "Learner",
+    };
+    Some((format!("{:x}", member.id.0), role.to_owned()))
+}
+
+/// The etcd that is joined is written down, since it is needed when nobody asks for it any more: to remove its members.
+fn joined(pass: &Pass, before: &Status) -> Option<Joined> {
+    let observed = pass.observed;
+    let known = before.bootstrap_with_existing_cluster.clone();
+    let Some(existing) = observed.existing() else { return known };
+    let asked = observed.etcd.spec.etcd.bootstrap_with_existing_cluster.is_some();
+    let outcome = pass.known.and_then(|known| known.outcome.as_ref());
+    let complete = match outcome {
+        Some(Outcome::Done) => true,
+        Some(Outcome::Waiting(why)) => why.reason == "SourceNotReleased",
+        _ => false,
+    };
+    let earlier = known.and_then(|known| known.joined_at);
+    Some(Joined {
+        joined_at: earlier.or_else(|| complete.then(|| pass.now.to_rfc3339())),
+        members: existing.members,
+        client_endpoints: existing.client_endpoints,
+        released: !asked && observed.is_bootstrapped() && outcome == Some(&Outcome::Done),
+    })
+}
+
 /// Written before the first member starts, so that nobody founds with another number later.
 fn founding(pass: &Pass, before: &Status) -> Option<Founding> {
     let observed = pass.observed;
-    let joins = observed.etcd.spec.etcd.bootstrap_with_existing_cluster.is_some();
     match pass.next {
-        Next::Run { members } if !observed.is_bootstrapped() && !joins => {
+        Next::Run { members } if !observed.is_founded() => {
             Some(Founding { volumes: observed.etcd.volumes(), members: *members })
         }
         _ => before.founding.clone(),
@@ -130,6 +184,7 @@ fn bootstrapped(pass: &Pass, before: &Status) -> Option<Bootstrapped> {
 fn findings(pass: &Pass, ready: usize, members: usize) -> Vec<Finding> {
     let mut all = vec![quorate(pass, ready, members), all_ready(pass, ready, members), updated(pass)];
     all.push(scaled(pass));
+    all.extend(joining(pass));
     if copy::name(&pass.observed.etcd).is_some() {
         all.push(copied(pass));
     }
@@ -212,16 +267,41 @@ fn volumes_differ(pass: &Pass, set: &StatefulSet) -> Option<String> {
 
 fn scaled(pass: &Pass) -> Finding {
     let (wanted, planned) = (pass.observed.etcd.spec.replicas, planned(pass));
-    let (holds, reason, message) = if planned == 0 || planned == wanted {
+    let outcome = pass.known.and_then(|known| known.outcome.as_ref());
+    let (holds, reason, message) = if let Some(Outcome::Waiting(why) | Outcome::Refused(why)) = outcome {
+        (false, why.reason, why.message.clone())
+    } else if planned == wanted && !matches!(outcome, Some(Outcome::Changed(_))) {
         (true, "NoScaleOperation", "members are as many as are wanted".to_owned())
-    } else if !pass.observed.is_bootstrapped() {
+    } else if !matches!(pass.next, Next::Run { .. }) {
+        let (reason, message) = idle(pass);
+        (true, reason, message)
+    } else if !pass.observed.is_founded() {
         let message = format!("{planned} members found the cluster; then it becomes {wanted}");
         (false, "FoundingFirst", message)
     } else {
-        let reason = if planned < wanted { "ScalingOut" } else { "ScalingIn" };
+        let reason = if planned <= wanted { "ScalingOut" } else { "ScalingIn" };
         (false, reason, format!("{planned} members are there, and {wanted} are wanted"))
     };
     Finding { kind: "ScaleOperationComplete", holds: Some(holds), reason, message }
+}
+
+/// Whether the members have joined the etcd of another seed, as far as they can while it has not been released.
+fn joining(pass: &Pass) -> Option<Finding> {
+    let kind = "BootstrappedWithExistingCluster";
+    let joined = joined(pass, &pass.observed.status())?;
+    let finding = match (joined.joined_at, pass.known.and_then(|known| known.outcome.as_ref())) {
+        (Some(at), _) => {
+            Finding { kind, holds: Some(true), reason: "Joined", message: format!("since {at}") }
+        }
+        (None, Some(Outcome::Waiting(why) | Outcome::Refused(why))) => {
+            Finding { kind, holds: Some(false), reason: why.reason, message: why.message.clone() }
+        }
+        (None, _) => {
+            let message = "members join one after the other".to_owned();
+            Finding { kind, holds: Some(false), reason: "BootstrapInProgress", message }
+        }
+    };
+    Some(finding)
 }
 
 fn copied(pass: &Pass) -> Finding {

@@ -3,6 +3,8 @@
 use repot_plan::time::Time;
 use serde::{Deserialize, Serialize};
 
+use super::api::ExistingMember;
+
 /// What was seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -122,10 +124,15 @@ impl Bootstrapped {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Joined {
-    /// When.
-    pub joined_at: String,
-    /// Names of its members.
-    pub members: Vec<String>,
+    /// When all members that can join before it is released had done so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub joined_at: Option<String>,
+    /// Its members.
+    pub members: Vec<ExistingMember>,
+    /// Where clients reach them, in the same order.
+    pub client_endpoints: Vec<String>,
+    /// Whether its members were removed.
+    pub released: bool,
 }
 
 /// A completed copy.

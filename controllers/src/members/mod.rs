@@ -140,6 +140,14 @@ impl Driver {
         Self { access, limits, clients: BTreeMap::new(), series: Series::new(limits.gap) }
     }
 
+    /// Looks, and changes nothing.
+    ///
+    /// # Errors
+    /// Why nothing is to be seen.
+    pub async fn look(&mut self, wish: &Wish) -> Result<Seen, Outcome> {
+        self.observe(wish).await
+    }
+
     /// Looks, and makes the next change if one is due.
     pub async fn pass(&mut self, wish: &Wish) -> Pass {
         let seen = match self.observe(wish).await {

@@ -2,7 +2,7 @@
 
 mod etcd;
 mod garden;
-mod pods;
+pub(crate) mod pods;
 mod process;
 mod relay;
 mod repot;

@@ -23,6 +23,8 @@ pub struct Seen {
     pub cluster: Cluster,
     /// The snapshots of another etcd, where volumes are to be filled from them.
     pub source: Source,
+    /// Whether the members are part of an etcd that goes on elsewhere, so that they have to be removed from it before they stop.
+    pub leaves: bool,
 }
 
 /// The StatefulSet.
@@ -92,6 +94,7 @@ pub fn decide(seen: &Seen) -> Next {
         Some(set) if set.deleting => {
             Next::Wait(Why::new("StatefulSetEnding", "the StatefulSet is not gone yet"))
         }
+        Some(set) if seen.replicas == 0 && seen.leaves && set.volumes == seen.volumes => leave(seen),
         Some(_) if seen.replicas == 0 => Next::Stop(Why::new("Stopped", "no members are wanted")),
         Some(set) if set.volumes != seen.volumes => {
             let message = format!("members run on volumes {}, and {} are wanted", set.volumes, seen.volumes);
@@ -101,6 +104,20 @@ pub fn decide(seen: &Seen) -> Next {
         None if pods > 0 => ending(),
         None if seen.replicas == 0 => Next::Rest,
         Some(_) | None => start(seen),
+    }
+}
+
+/// Voters that stop without being removed would leave the others with a quorum that is harder to reach.
+fn leave(seen: &Seen) -> Next {
+    match seen.cluster {
+        Cluster::Founded { members: Some(0), .. } => {
+            Next::Stop(Why::new("Stopped", "all members were removed"))
+        }
+        Cluster::Founded { members: Some(members), .. } => Next::Run { members },
+        Cluster::Founded { members: None, .. } | Cluster::New { .. } => {
+            let message = "members cannot be removed from the other etcd, since it does not answer";
+            Next::Wait(Why::new("NoMemberAnswers", message))
+        }
     }
 }
 
@@ -134,6 +151,7 @@ mod tests {
             pods,
             cluster: Cluster::New { founders: None },
             source: Source::Ready,
+            leaves: false,
         }
     }
 
@@ -199,6 +217,18 @@ mod tests {
         assert_eq!(decide(&founded(None, 1, None, 3)), Next::Run { members: 3 });
         // It joins another etcd, and no member was added yet.
         assert_eq!(decide(&founded(None, 3, Some(0), 0)), Next::Run { members: 0 });
+    }
+
+    #[test]
+    fn leaves_an_etcd_that_goes_on_elsewhere_before_it_stops() {
+        let leaving = |members| Seen {
+            cluster: Cluster::Founded { members, claims: 3 },
+            leaves: true,
+            ..mk(Some(("a", 3)), 0)
+        };
+        assert_eq!(decide(&leaving(Some(2))), Next::Run { members: 2 });
+        assert_eq!(reason(&decide(&leaving(Some(0)))), "Stopped");
+        assert_eq!(reason(&decide(&leaving(None))), "NoMemberAnswers");
     }
 
     #[test]

@@ -17,8 +17,7 @@ use crate::etcd::{
 pub fn config(etcd: &Etcd, layout: &Layout) -> Config {
     let spec = &etcd.spec;
     let volumes = etcd.volumes();
-    let joins = spec.etcd.bootstrap_with_existing_cluster.as_ref();
-    let founds = !layout.bootstrapped && joins.is_none();
+    let founds = !layout.founded;
     Config {
         name: etcd.name_any(),
         namespace: etcd.namespace().unwrap_or_default(),
@@ -65,7 +64,7 @@ fn members(etcd: &Etcd, layout: &Layout) -> Vec<Member> {
         peer_urls: names::peer_urls(etcd, ordinal),
         client_urls: vec![names::client_url(etcd, ordinal)],
     });
-    let others = etcd.spec.etcd.bootstrap_with_existing_cluster.iter().flat_map(|existing| &existing.members);
+    let others = layout.existing.iter().flat_map(|existing| &existing.members);
     let others = others.map(|other| Member {
         name: other.name.clone(),
         pod: None,
@@ -78,7 +77,7 @@ fn members(etcd: &Etcd, layout: &Layout) -> Vec<Member> {
 /// Whom a member that joins asks: the etcd that exists, and the members that it has here.
 fn client_endpoints(etcd: &Etcd, layout: &Layout) -> Vec<String> {
     let own = (0..layout.members).map(|ordinal| names::client_url(etcd, ordinal));
-    let others = etcd.spec.etcd.bootstrap_with_existing_cluster.iter();
+    let others = layout.existing.iter();
     others.flat_map(|existing| existing.client_endpoints.clone()).chain(own).collect()
 }
 

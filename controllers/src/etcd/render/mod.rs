@@ -9,7 +9,10 @@ use k8s_openapi::{api::apps::v1::StatefulSet, apimachinery::pkg::apis::meta::v1:
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
-use super::{api::Etcd, names};
+use super::{
+    api::{Etcd, Existing},
+    names,
+};
 
 pub use config::{checksum, config};
 pub(super) use pod::{container_security, security, store};
@@ -43,8 +46,10 @@ pub struct Layout {
     pub image: String,
     /// Pods, and members of this Etcd.
     pub members: u32,
-    /// Whether there is a cluster on the volumes.
-    pub bootstrapped: bool,
+    /// Whether there is a cluster, on the volumes or elsewhere: it is joined and not founded.
+    pub founded: bool,
+    /// The etcd that members join, while members of it are left.
+    pub existing: Option<Existing>,
     /// The StatefulSet, where one exists with these volumes. What cannot be changed of it is taken over.
     pub exists: Option<StatefulSet>,
 }

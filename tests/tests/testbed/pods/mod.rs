@@ -5,4 +5,4 @@ mod etcd;
 mod lost;
 mod volumes;
 mod workloads;
-mod world;
+pub(crate) mod world;

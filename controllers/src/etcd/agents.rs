@@ -1,0 +1,40 @@
+//! What agents say of their members.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use serde::Deserialize;
+
+/// How long an answer may take.
+const LOOK: Duration = Duration::from_secs(3);
+
+/// What an agent says: of `/status` what the operator reads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Said {
+    /// What the member is doing.
+    pub phase: String,
+    /// Why, and what to do.
+    pub message: String,
+    /// Id of the cluster, hexadecimal.
+    pub cluster: Option<String>,
+    /// Whether it has to be removed and added again.
+    pub needs_rejoin: bool,
+}
+
+/// Asks agents by their URLs; nothing for those that do not answer.
+pub async fn ask(client: &reqwest::Client, urls: &[String]) -> Vec<Option<Said>> {
+    join_all(urls.iter().map(|url| one(client, url))).await
+}
+
+async fn one(client: &reqwest::Client, url: &str) -> Option<Said> {
+    let answer = client.get(format!("{url}/status")).timeout(LOOK).send().await;
+    let answer = answer.and_then(reqwest::Response::error_for_status);
+    match answer {
+        Ok(answer) => answer.json().await.ok(),
+        Err(error) => {
+            tracing::debug!(url, %error, "the agent does not answer");
+            None
+        }
+    }
+}

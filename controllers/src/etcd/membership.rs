@@ -1,0 +1,223 @@
+//! Members of a cluster that exists: one change of membership a pass, by [`crate::members`], and what is seen on the way.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, PoisonError},
+};
+
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
+use kube::{Api, Client, ResourceExt};
+use repot_etcd::link;
+use repot_plan::{
+    etcd::members::{Desired, Side},
+    ledger::Why,
+};
+use tokio::sync::Mutex;
+
+use super::{
+    Error, Result,
+    agents::{self, Said},
+    api::{Etcd, SecretKey, Tls},
+    names,
+    observe::Observed,
+};
+use crate::members::{Driver, Limits, Outcome, Pass, Seat, Seen, Wish};
+
+/// Drivers of all Etcds, by UID: what they have seen of connections is worth keeping from pass to pass.
+#[derive(Default)]
+pub struct Memberships(std::sync::Mutex<BTreeMap<String, Arc<Mutex<Link>>>>);
+
+/// The ways to one etcd, made from certificates of one version.
+struct Link {
+    versions: Vec<String>,
+    driver: Driver,
+    http: reqwest::Client,
+}
+
+/// What was seen of the members, and what became of them.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// By the members themselves; nothing where none answered, or none was asked.
+    pub seen: Option<Seen>,
+    /// What was done or is waited for.
+    pub outcome: Option<Outcome>,
+    /// What agents say, by place.
+    pub said: Vec<Option<Said>>,
+}
+
+impl Known {
+    /// Pods that the members of this Etcd need; nothing where it cannot be known.
+    #[must_use]
+    pub fn pods(&self, own: Side) -> Option<u32> {
+        let seen = self.seen.as_ref()?;
+        let places = seen.members.iter().filter(|member| member.side == own).map(|member| member.ordinal + 1);
+        Some(places.max().unwrap_or_default())
+    }
+}
+
+/// Where the members of an Etcd are: at the destination where they join, or have joined, another etcd that they are to follow.
+#[must_use]
+pub fn side(observed: &Observed) -> Side {
+    if observed.existing().is_some() { Side::Destination } else { Side::Source }
+}
+
+impl Known {
+    /// Claims of places that no member has, by a list that was read behind every change, and that no Pod uses.
+    #[must_use]
+    pub fn claims_to_delete<'a>(&self, observed: &'a Observed) -> Vec<&'a PersistentVolumeClaim> {
+        let settled = self.seen.as_ref().is_some_and(|seen| seen.settled) && observed.is_bootstrapped();
+        let (Some(pods), Some(running), true) = (self.pods(side(observed)), observed.running(), settled)
+        else {
+            return Vec::new();
+        };
+        let beyond = observed.claims_beyond(pods.max(running)).into_iter();
+        let idle = beyond
+            .filter(|(at, claim)| observed.pod(*at).is_none() && claim.metadata.deletion_timestamp.is_none());
+        idle.map(|(_, claim)| claim).collect()
+    }
+}
+
+impl Memberships {
+    /// Looks at the members, and makes the next change where `changes` allows it.
+    ///
+    /// # Errors
+    /// Where certificates cannot be read or used.
+    pub async fn pass(&self, client: &Client, observed: &Observed) -> Result<Known> {
+        let etcd = &observed.etcd;
+        let (versions, access) = access(client, etcd).await?;
+        let link = self.link(etcd, versions, access)?;
+        // Passes of one Etcd follow each other, so nobody else waits for it.
+        let mut link = link.lock().await;
+        let places = places(observed);
+        let agents: Vec<String> = (0..places).map(|at| names::agent_url(etcd, at)).collect();
+        let said = agents::ask(&link.http, &agents).await;
+        if !observed.is_founded() {
+            return Ok(Known { seen: None, outcome: None, said });
+        }
+        let wish = wish(observed, places, &said);
+        let seen = match link.driver.look(&wish).await {
+            Ok(seen) => seen,
+            Err(outcome) => return Ok(Known { seen: None, outcome: Some(outcome), said }),
+        };
+        let known = Known { seen: Some(seen), outcome: None, said };
+        // A member that was removed must not come back on its old volume, so nobody is added before that is gone.
+        let left =
+            known.pods(side(observed)).map(|pods| observed.claims_beyond(pods).len()).unwrap_or_default();
+        if left > 0 && observed.is_bootstrapped() {
+            let message = format!("{left} volumes of members that were removed are not gone yet");
+            return Ok(Known {
+                outcome: Some(Outcome::Waiting(Why::new("VolumesEnding", message))),
+                ..known
+            });
+        }
+        let said = known.said;
+        let Pass { seen, outcome, .. } = link.driver.pass(&wish).await;
+        Ok(Known { seen, outcome: Some(outcome), said })
+    }
+
+    /// Forgets an Etcd.
+    pub fn forget(&self, etcd: &Etcd) {
+        let mut links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        links.remove(&etcd.uid().unwrap_or_default());
+    }
+
+    fn link(&self, etcd: &Etcd, versions: Vec<String>, access: link::Options) -> Result<Arc<Mutex<Link>>> {
+        let mut links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let uid = etcd.uid().unwrap_or_default();
+        if let Some(link) = links.get(&uid)
+            && link.try_lock().is_ok_and(|link| link.versions == versions)
+        {
+            return Ok(link.clone());
+        }
+        let http = http(&access)?;
+        let link = Link { versions, driver: Driver::new(access, Limits::default()), http };
+        let link = Arc::new(Mutex::new(link));
+        links.insert(uid, link.clone());
+        Ok(link)
+    }
+}
+
+/// How many places of this Etcd there are, those that are to be given up included.
+fn places(observed: &Observed) -> u32 {
+    observed.etcd.spec.replicas.max(observed.places())
+}
+
+fn wish(observed: &Observed, places: u32, said: &[Option<Said>]) -> Wish {
+    let etcd = &observed.etcd;
+    let own: Vec<Seat> = (0..places)
+        .map(|at| Seat {
+            name: names::member(etcd, at),
+            peer_urls: names::peer_urls(etcd, at),
+            client_url: names::client_url(etcd, at),
+        })
+        .collect();
+    let lost = said.iter().zip(&own).filter(|(said, _)| said.as_ref().is_some_and(|said| said.needs_rejoin));
+    let lost: BTreeSet<String> = lost.map(|(_, seat)| seat.name.clone()).collect();
+    let replicas = usize::try_from(etcd.spec.replicas).unwrap_or_default();
+    let Some(existing) = observed.existing() else {
+        let desired =
+            Desired { source: replicas, destination: 0, source_before: replicas, release_source: false };
+        return Wish { source: own, destination: Vec::new(), desired, lost };
+    };
+    let others: Vec<Seat> = existing
+        .members
+        .iter()
+        .zip(existing.client_endpoints.iter().cycle())
+        .map(|(member, endpoint)| Seat {
+            name: member.name.clone(),
+            peer_urls: member.peer_urls.clone(),
+            client_url: endpoint.clone(),
+        })
+        .collect();
+    let before = others.len();
+    let joins = etcd.spec.etcd.bootstrap_with_existing_cluster.is_some();
+    // Without members here the others stay as they were: that is the way back.
+    let source = if replicas == 0 { before } else { 0 };
+    let desired = Desired { source, destination: replicas, source_before: before, release_source: !joins };
+    Wish { source: others, destination: own, desired, lost }
+}
+
+/// How members are spoken to, and the versions of what that was made from.
+async fn access(client: &Client, etcd: &Etcd) -> Result<(Vec<String>, link::Options)> {
+    let Some(tls) = &etcd.spec.etcd.client_url_tls else { return Ok((Vec::new(), link::Options::default())) };
+    let namespace = etcd.namespace().unwrap_or_default();
+    let secrets = Api::<Secret>::namespaced(client.clone(), &namespace);
+    let ca = read(&secrets, &tls.ca).await?;
+    let leaf = read(&secrets, client_of(tls)).await?;
+    let versions = [&ca, &leaf].map(|secret| secret.resource_version().unwrap_or_default());
+    let authority = tls.ca.data_key.as_deref().unwrap_or("ca.crt");
+    let options = link::Options {
+        ca: Some(value(&ca, authority)?),
+        identity: Some((value(&leaf, "tls.crt")?, value(&leaf, "tls.key")?)),
+        ..link::Options::default()
+    };
+    Ok((versions.into(), options))
+}
+
+fn client_of(tls: &Tls) -> &SecretKey {
+    tls.client.as_ref().unwrap_or(&tls.server)
+}
+
+async fn read(secrets: &Api<Secret>, of: &SecretKey) -> Result<Secret> {
+    let failed = |source| Error::Read { kind: "Secret".to_owned(), name: of.name.clone(), source };
+    secrets.get(&of.name).await.map_err(failed)
+}
+
+fn value(secret: &Secret, key: &str) -> Result<Vec<u8>> {
+    let found = secret.data.as_ref().and_then(|data| data.get(key));
+    let missing = || Error::Certificate { why: format!("Secret {} has no key {key}", secret.name_any()) };
+    found.map(|value| value.0.clone()).ok_or_else(missing)
+}
+
+fn http(access: &link::Options) -> Result<reqwest::Client> {
+    let refused = |error: reqwest::Error| Error::Certificate { why: error.to_string() };
+    let mut builder = reqwest::Client::builder().no_proxy();
+    if let Some(ca) = &access.ca {
+        builder = builder.tls_certs_only(reqwest::Certificate::from_pem_bundle(ca).map_err(refused)?);
+    }
+    if let Some((certificate, key)) = &access.identity {
+        let both = [certificate.as_slice(), b"\n", key.as_slice()].concat();
+        builder = builder.identity(reqwest::Identity::from_pem(&both).map_err(refused)?);
+    }
+    builder.build().map_err(refused)
+}

@@ -1,0 +1,101 @@
+use anyhow::{Result, ensure};
+use repot_tests::run;
+use serde_json::{Value, json};
+
+use super::world::{Place, etcd, spec};
+
+#[test]
+fn objects_are_made_put_right_and_collected_with_their_etcd() {
+    run(async |_| {
+        let place = Place::make("operator-objects").await?;
+        place.apply(spec(1)).await?;
+        place.until_members(1, "main").await?;
+        for (kind, name) in [
+            ("statefulset", "main"),
+            ("service", "main-client"),
+            ("service", "main-peer"),
+            ("configmap", "main-config"),
+            ("poddisruptionbudget", "main"),
+            ("serviceaccount", "main"),
+        ] {
+            let object = place.pods.get(kind, name).await?;
+            ensure!(object["metadata"]["ownerReferences"][0]["kind"] == "Etcd", "{kind} {name} has no owner");
+        }
+        let edit = json!({"data": {"agent.yaml": "{}"}}).to_string();
+        place.pods.kubectl(&["patch", "configmap", "main-config", "--type=merge", "-p", &edit]).await?;
+        let told = |object: &Value| {
+            object["data"]["agent.yaml"].as_str().is_some_and(|text| text.contains("main-0"))
+        };
+        place.pods.until("configmap", "main-config", "put right", told).await?;
+
+        place.pods.kubectl(&["delete", "etcd", "main"]).await?;
+        place.pods.until_gone("statefulset", "main").await?;
+        place.pods.until_gone("service", "main-peer").await?;
+        ensure!(place.names("pvc").await? == ["main-main-0"], "the volume went with its Etcd");
+        Ok(())
+    });
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_its_reason() {
+    run(async |_| {
+        let place = Place::make("operator-refused").await?;
+        let store = json!({"provider": "S3", "container": "b", "prefix": "p"});
+        let tls = json!({
+            "tlsCASecretRef": {"name": "a"}, "serverTLSSecretRef": {"name": "b"}, "clientTLSSecretRef": {"name": "c"},
+        });
+        for (name, spec, why) in [
+            ("two", json!({"replicas": 2}), "take an odd number"),
+            ("Main", json!({}), "Invalid value"),
+            ("0main", json!({}), "begins with a letter"),
+            (
+                "flags",
+                json!({"etcd": {"extraFlags": {"initial-cluster-state": "new"}}}),
+                "are the operator's",
+            ),
+            ("dashes", json!({"etcd": {"extraFlags": {"--metrics": "basic"}}}), "without dashes"),
+            ("source", json!({"backup": {"sourceStore": store}}), "backup.store, which is missing"),
+            ("agent", json!({"backup": {"tls": tls}}), "etcd.clientUrlTls"),
+            (
+                "local",
+                json!({"backup": {"store": {"provider": "Local", "container": "b", "prefix": "p"}}}),
+                "absolute path",
+            ),
+            (
+                "twice",
+                json!({"etcd": {"additionalAdvertisePeerURLs": [], "additionalAdvertisePeerUrls": []}}),
+                "two spellings of one field",
+            ),
+        ] {
+            let said = refusal(&place, &etcd(name, spec)).await?;
+            ensure!(said.contains(why), "{name}: {said}");
+        }
+        let first = json!({
+            "replicas": 0, "memberNamePrefix": "a", "backup": {"store": {"provider": "S3", "container": "b", "prefix": "p"}},
+        });
+        place.apply(first).await?;
+        let joins = json!({"members": [{"name": "a", "peerUrls": ["http://a:2380"]}], "clientEndpoints": ["http://a:2379"]});
+        for (patch, why) in [
+            (json!({"memberNamePrefix": "b"}), "keep their names for life"),
+            (json!({"backup": {"store": {"prefix": "q"}}}), "lie in one place"),
+            (json!({"etcd": {"bootstrapWithExistingCluster": joins}}), "only when the Etcd is made"),
+        ] {
+            let said = format!(
+                "{:#}",
+                place
+                    .patch(json!({"spec": patch}))
+                    .await
+                    .err()
+                    .unwrap_or_else(|| anyhow::anyhow!("it was allowed"))
+            );
+            ensure!(said.contains(why), "{said}");
+        }
+        // Unlike elsewhere, volumes may be changed.
+        place.patch(json!({"spec": {"volumeClaimTemplate": "other"}})).await
+    });
+}
+
+async fn refusal(place: &Place, object: &Value) -> Result<String> {
+    let refused = place.pods.apply(std::slice::from_ref(object)).await;
+    Ok(refused.map_or_else(|error| format!("{error:#}"), |()| "it was allowed".to_owned()))
+}
