@@ -46,12 +46,15 @@ pub struct Known {
 }
 
 impl Known {
-    /// Pods that the members of this Etcd need; nothing where it cannot be known.
+    /// Pods that the members of this Etcd need, by a list that was read behind every change; nothing where there is none. Where there
+    /// are members that are nobody's, as after a change of peer URLs, some of them may be ours.
     #[must_use]
     pub fn pods(&self, own: Side) -> Option<u32> {
-        let seen = self.seen.as_ref()?;
+        let seen = self.seen.as_ref().filter(|seen| seen.settled && seen.obstacle().is_none())?;
         let places = seen.members.iter().filter(|member| member.side == own).map(|member| member.ordinal + 1);
-        Some(places.max().unwrap_or_default())
+        let pods = places.max().unwrap_or_default();
+        // An etcd has members; only one that is elsewhere can have none here.
+        (pods > 0 || own == Side::Destination).then_some(pods)
     }
 }
 

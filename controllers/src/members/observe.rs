@@ -193,7 +193,9 @@ impl Answer {
 }
 
 impl Seen {
-    pub(super) fn obstacle(&self) -> Option<Why> {
+    /// What speaks against any change: members that have no seat, or damaged data.
+    #[must_use]
+    pub fn obstacle(&self) -> Option<Why> {
         self.obstacle.clone()
     }
 

@@ -1,6 +1,9 @@
 //! The operator of Etcds, as a Deployment under the real kube-controller-manager, with members that are real.
 
+mod certificates;
+mod joining;
 mod lifecycle;
 mod objects;
 mod scale;
+mod source;
 mod world;

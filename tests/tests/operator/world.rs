@@ -90,9 +90,14 @@ impl Place {
 
     /// Waits until the status of the Etcd `main` is for what is asked for now, and as the check wants it.
     pub async fn until(&self, what: &str, check: impl Fn(&Value) -> bool) -> Result<Value> {
+        self.until_of("main", what, check).await
+    }
+
+    /// The same of any Etcd.
+    pub async fn until_of(&self, etcd: &str, what: &str, check: impl Fn(&Value) -> bool) -> Result<Value> {
         let current =
             |object: &Value| object["status"]["observedGeneration"] == object["metadata"]["generation"];
-        self.pods.until("etcd", "main", what, |object| current(object) && check(&object["status"])).await
+        self.pods.until("etcd", etcd, what, |object| current(object) && check(&object["status"])).await
     }
 
     /// Waits until so many members of the Etcd `main` are ready, on volumes of this name.
@@ -119,9 +124,14 @@ impl Place {
         Ok(out.split_whitespace().map(str::to_owned).collect())
     }
 
-    /// etcdctl at one member.
+    /// etcdctl at one member of the Etcd `main`.
     pub async fn member(&self, ordinal: u32) -> Result<Member> {
-        let name = format!("main-{ordinal}.main-peer.{}.svc", self.pods.namespace);
+        self.member_of("main", ordinal).await
+    }
+
+    /// The same of any Etcd.
+    pub async fn member_of(&self, etcd: &str, ordinal: u32) -> Result<Member> {
+        let name = format!("{etcd}-{ordinal}.{etcd}-peer.{}.svc", self.pods.namespace);
         let port = self.pods.world.runner.publish(&name, 2379).await?;
         Ok(Member { program: binaries::find("etcdctl")?, port })
     }

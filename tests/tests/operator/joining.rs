@@ -1,0 +1,61 @@
+use anyhow::{Result, ensure};
+use repot_tests::run;
+use serde_json::{Value, json};
+
+use super::world::{Place, holds, reason, spec};
+
+/// An Etcd whose members join those of another namespace, as if that were another seed.
+fn joining(other: &str) -> Value {
+    let url = |at: u32, port: u16| format!("http://main-{at}.main-peer.{other}.svc:{port}");
+    let members: Vec<Value> =
+        (0..3).map(|at| json!({"name": format!("main-{at}"), "peerUrls": [url(at, 2380)]})).collect();
+    let mut spec = spec(3);
+    spec["memberNamePrefix"] = "b".into();
+    spec["etcd"]["bootstrapWithExistingCluster"] =
+        json!({"members": members, "clientEndpoints": [url(0, 2379), url(1, 2379), url(2, 2379)]});
+    spec
+}
+
+#[test]
+fn members_join_the_etcd_of_another_seed_go_back_and_take_it_over() {
+    run(async |_| {
+        let source = Place::make("operator-join-a").await?;
+        source.apply(spec(3)).await?;
+        source.until_members(3, "main").await?;
+        let member = source.member(0).await?;
+        member.put("a", "1").await?;
+
+        let place = Place::make("operator-join-b").await?;
+        place.apply(joining("operator-join-a")).await?;
+        let joined = |status: &Value| holds(status, "BootstrappedWithExistingCluster") == Some(true);
+        place.until("joined", joined).await?;
+        // With three and three voters neither site would have a quorum alone.
+        ensure!(voters(&member).await? == 5, "{} voters", voters(&member).await?);
+
+        place.patch(json!({"spec": {"replicas": 0}})).await?;
+        place.until_stopped().await?;
+        ensure!(member.members().await? == ["main-0", "main-1", "main-2"], "{:?}", member.members().await?);
+
+        place.pods.kubectl(&["delete", "etcd", "main"]).await?;
+        place.pods.until_gone("etcd", "main").await?;
+        place.pods.kubectl(&["delete", "pvc", "--all"]).await?;
+        place.apply(joining("operator-join-a")).await?;
+        place.until("joined", joined).await?;
+        place.patch(json!({"spec": {"etcd": {"bootstrapWithExistingCluster": null}}})).await?;
+        let etcd = place.until_members(3, "main").await?;
+        ensure!(etcd["status"]["bootstrapWithExistingCluster"]["released"] == true, "{}", etcd["status"]);
+        let here = place.member(0).await?;
+        ensure!(here.members().await? == ["b-main-0", "b-main-1", "b-main-2"], "{:?}", here.members().await?);
+        ensure!(here.read("a").await? == "1", "the data did not come along");
+        // The other side has lost its members, and says so instead of doing something about it.
+        let left = source.until("without a quorum", |status| holds(status, "Ready") == Some(false)).await?;
+        ensure!(reason(&left["status"], "Ready") == "QuorumLost", "{}", left["status"]);
+        Ok(())
+    });
+}
+
+async fn voters(member: &super::world::Member) -> Result<usize> {
+    let out: Value = serde_json::from_str(&member.ctl(&["member", "list", "-w", "json"]).await?)?;
+    let members = out["members"].as_array().cloned().unwrap_or_default();
+    Ok(members.iter().filter(|member| member["isLearner"] != true).count())
+}
