@@ -1,4 +1,4 @@
-use anyhow::{Result, ensure};
+use anyhow::ensure;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use repot_tests::pki::{Ca, Leaf, Usage};
