@@ -2,8 +2,14 @@
 //! no quorum.
 //!
 //! **Between two sites** the order is 3, 4, 5, (6), 5, 4, 3 voters. With three voters on each site no site has a quorum when they
-//! lose each other, and that is so nowhere else on the way. So everything that has to precede the first removal, the move of the
-//! leader too, precedes the third promotion, and the first removal is the very next change after it.
+//! lose each other, and that is so nowhere else on the way. So everything that has to precede the first removal precedes the third
+//! promotion, and the first removal is the very next change after it.
+//!
+//! **The leader moves right after the first removal**, with two voters at the source and three at the destination: from then on the
+//! destination alone elects and commits, so a new leader there has its votes, and every write after them, without a word from the
+//! other site. The move takes about one round trip, and writes are held for no longer. With three and two, before the third
+//! promotion, votes and commits would need the source: the leader would be far from the majority until the first removal.
+//! Going back before the first removal needs no move, unless a member of the destination was elected meanwhile.
 //!
 //! **Going back** is asking for the numbers of the beginning. It is refused once a source member was removed: then the destination
 //! alone has the quorum.
@@ -286,10 +292,7 @@ impl View<'_> {
                 "the last member joins when clients reach the destination",
             );
         }
-        // The first voter of all at the destination cannot be preceded by a leader there.
-        let heirless = self.count(Side::Destination) == 0;
-        let first = if heirless { None } else { self.lead_from_kept() };
-        first.unwrap_or(Move::Change(Change::Promote(learner.id)))
+        Move::Change(Change::Promote(learner.id))
     }
 
     fn unsteady_voter(&self) -> Option<Move> {
@@ -315,7 +318,7 @@ impl View<'_> {
                 "source members go when clients reach the destination",
             ));
         }
-        // A leader elected at the source while the sites are even goes after the first removal: nothing may come between.
+        // While the sites are even nothing may come between; the leader goes after the first removal, unless it is the only one there.
         let even = self.count(Side::Source) == self.count(Side::Destination);
         if let Some(step) = self.lead_from_kept().filter(|_| !even || self.count(side) == 1) {
             return Some(step);

@@ -49,14 +49,28 @@ const FAULTS: &[(&str, Decide, &[&str])] = &[
         "leaves the leader where it is until the end",
         |c, d, now| match decide(c, d, now) {
             Move::Change(Change::MoveLeader(_)) if d.destination > 0 => {
-                match c.members.iter().find(|m| m.role != Role::Voter) {
-                    Some(learner) => Move::Change(Change::Promote(learner.id)),
-                    None => Move::Change(Change::Remove(c.leader.expect("a leader"))),
+                let goes = |m: &&Member| m.side == Side::Source && c.leader != Some(m.id);
+                let id = c.members.iter().find(goes).map_or(c.leader.expect("a leader"), |m| m.id);
+                Move::Change(Change::Remove(id))
+            }
+            other => other,
+        },
+        &["while the source leads", "removes the leader"],
+    ),
+    (
+        "moves the leader before the third promotion",
+        |c, d, now| match decide(c, d, now) {
+            Move::Change(Change::Promote(_)) if d.release_source => {
+                let leads = |m: &&Member| c.leader == Some(m.id) && m.side == Side::Source;
+                let heir = c.members.iter().find(|m| m.role == Role::Voter && m.side == Side::Destination);
+                match (c.members.iter().find(leads), heir) {
+                    (Some(_), Some(heir)) => Move::Change(Change::MoveLeader(heir.id)),
+                    _ => decide(c, d, now),
                 }
             }
             other => other,
         },
-        &["while the source leads", "removes the leader", "does something else"],
+        &["before the destination has the quorum"],
     ),
     (
         "removes the leader first",

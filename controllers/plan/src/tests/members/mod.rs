@@ -172,15 +172,14 @@ impl World {
                 hold(ready && learner.started && learner.healthy, "promotes a learner that is not ready")?;
                 hold(voters(cluster).filter(steady).count() == n, "promotes in a cluster that is ill")?;
                 let ties = learner.side == Side::Destination && destination + 1 == source;
-                let leads = cluster.leader.and_then(find).is_some_and(|m| m.side == Side::Destination);
-                let alone = source == 1;
-                hold(!ties || source == 2 || self.desired.release_source, "makes the sites even too early")?;
-                hold(!ties || source < 3 || leads || alone, "makes the sites even while the source leads")
+                hold(!ties || source == 2 || self.desired.release_source, "makes the sites even too early")
             }
-            Change::MoveLeader(id) => hold(
-                find(id).is_some_and(|m| m.role == Role::Voter && steady(&&m)),
-                "moves the leader to one that is ill",
-            ),
+            Change::MoveLeader(id) => {
+                let heir = find(id).filter(|m| m.role == Role::Voter && steady(&m));
+                let Some(heir) = heir else { return Err("moves the leader to one that is ill".into()) };
+                let early = heir.side == Side::Destination && source >= destination && source > 1;
+                hold(!early, "moves the leader before the destination has the quorum")
+            }
             Change::Remove(id) => {
                 let Some(member) = find(id) else { return Err("removes nobody".into()) };
                 if member.role != Role::Voter {
@@ -199,6 +198,11 @@ impl World {
                     && member.side == Side::Source
                     && (destination < self.desired.source_before || !self.desired.release_source);
                 hold(!early, "removes a source member too early")?;
+                let led_from_afar = cluster.leader.and_then(find).is_some_and(|m| m.side == Side::Source)
+                    && moving
+                    && member.side == Side::Source
+                    && source < destination;
+                hold(!led_from_afar, "removes another one while the source leads")?;
                 let late = moving && member.side == Side::Destination && source < self.desired.source_before;
                 hold(!late, "goes back after the point of no return")
             }
@@ -311,13 +315,15 @@ fn waits_with_five_voters_until_clients_reach_the_destination() {
     cluster.members.push(mk_member(13, Side::Destination, Role::Learner { matched: 95 }));
     let Move::Wait(why) = asked(&cluster, TO_DESTINATION) else { panic!("it does not wait") };
     assert_eq!(why.reason, "SourceNotReleased");
-    // The leader first, then the third voter, and with it the first removal.
+    // The third voter, with it the first removal, and then the leader.
     let released = Desired { release_source: true, ..TO_DESTINATION };
-    assert_eq!(asked(&cluster, released), Move::Change(Change::MoveLeader(MemberId(11))));
-    cluster.leader = Some(MemberId(11));
     assert_eq!(asked(&cluster, released), Move::Change(Change::Promote(MemberId(13))));
     cluster.members[5].role = Role::Voter;
     assert_eq!(asked(&cluster, released), Move::Change(Change::Remove(MemberId(3))));
+    cluster.members.remove(2);
+    assert_eq!(asked(&cluster, released), Move::Change(Change::MoveLeader(MemberId(11))));
+    cluster.leader = Some(MemberId(11));
+    assert_eq!(asked(&cluster, released), Move::Change(Change::Remove(MemberId(2))));
 }
 
 #[test]
