@@ -4,5 +4,6 @@
 //! never trusted by its name alone; [`snapshot`] says what is checked where.
 
 pub mod agent;
+pub mod gateway;
 pub mod link;
 pub mod snapshot;

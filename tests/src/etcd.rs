@@ -115,7 +115,8 @@ impl EtcdCluster {
         self.etcdctl_at(endpoint, &["snapshot", "save", &path]).await?.text().map(drop)
     }
 
-    async fn etcdctl_at(&self, endpoints: &str, args: &[&str]) -> Result<Output> {
+    /// Runs etcdctl against these endpoints, with the cluster's certificates.
+    pub async fn etcdctl_at(&self, endpoints: &str, args: &[&str]) -> Result<Output> {
         let mut command = Command::new(binaries::find("etcdctl")?);
         command.arg("--endpoints").arg(endpoints).args(args).current_dir(&self.dir);
         if let Some(tls) = &self.tls {

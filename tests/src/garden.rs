@@ -31,6 +31,8 @@ pub const FRONT_PROXY_USER: &str = "front-proxy-client";
 pub struct GardenOptions {
     /// Whether kube-controller-manager runs: garbage collection, namespace deletion, quotas, workload controllers.
     pub controller_manager: bool,
+    /// URLs of another etcd than the garden's own: a gateway in front of one, say. All API servers of the garden use it.
+    pub etcd_servers: Vec<String>,
     /// Further command line arguments of kube-apiserver.
     pub apiserver_flags: Vec<String>,
     /// Further command line arguments of kube-controller-manager.
@@ -48,6 +50,8 @@ pub struct Garden {
     controller_manager: Option<Process>,
     apiserver: Process,
     etcd: EtcdCluster,
+    /// URLs of the etcd that its API servers use.
+    etcd_servers: Vec<String>,
 }
 
 /// A further kube-apiserver of a garden: the same etcd, the same authorities, a port of its own.
@@ -86,13 +90,17 @@ impl Garden {
         let etcd = EtcdCluster::start_with(bed, 1, etcd_options).await?;
         let port = port::reserve()?;
         let signing_key = pki::write_signing_key(&pki.dir, "service-account")?;
-        let spec = apiserver_spec(&pki, &etcd, port, "", &signing_key)?.args(&options.apiserver_flags);
+        let own = options.etcd_servers.is_empty();
+        let etcd_servers = if own { etcd.endpoints() } else { options.etcd_servers };
+        let spec =
+            apiserver_spec(&pki, &etcd_servers, port, "", &signing_key)?.args(&options.apiserver_flags);
         let apiserver = Process::start(bed, spec)?;
         let admin = pki.access(port, "admin", &["system:masters"])?;
         let kubectl = Kubectl::new(bed, admin.write(pki.dir.join("admin.kubeconfig"))?)?;
         let api = Api::new(&admin)?;
+        let controller_manager = None;
         let mut garden =
-            Self { api, admin, kubectl, pki, signing_key, controller_manager: None, apiserver, etcd };
+            Self { api, admin, kubectl, pki, signing_key, controller_manager, apiserver, etcd, etcd_servers };
         garden.wait_until_ready().await?;
         if options.controller_manager {
             garden.start_controller_manager(bed, &options.controller_manager_flags).await?;
@@ -103,7 +111,7 @@ impl Garden {
     /// Starts a further kube-apiserver on the garden's etcd, and waits until it serves.
     pub async fn start_twin(&self, bed: &Bed) -> Result<Twin> {
         let port = port::reserve()?;
-        let spec = apiserver_spec(&self.pki, &self.etcd, port, "twin-", &self.signing_key)?;
+        let spec = apiserver_spec(&self.pki, &self.etcd_servers, port, "twin-", &self.signing_key)?;
         let mut process = Process::start(bed, spec)?;
         let admin = Access { server: format!("https://127.0.0.1:{port}"), ..self.admin.clone() };
         let api = Api::new(&admin)?;
@@ -243,7 +251,7 @@ impl Pki {
 
 fn apiserver_spec(
     pki: &Pki,
-    etcd: &EtcdCluster,
+    etcd_servers: &[String],
     port: u16,
     prefix: &str,
     signing_key: &(PathBuf, PathBuf),
@@ -253,7 +261,7 @@ fn apiserver_spec(
     let proxy = pki.front_proxy.client(FRONT_PROXY_USER, &[])?;
     let proxy = proxy.write(&pki.dir, &format!("{prefix}front-proxy"))?;
     let spec = Spec::new("kube-apiserver", binaries::find("kube-apiserver")?)
-        .flag("etcd-servers", etcd.endpoints().join(","))
+        .flag("etcd-servers", etcd_servers.join(","))
         .flag("bind-address", "127.0.0.1")
         .flag("secure-port", port.to_string())
         .flag("advertise-address", ADVERTISED_IP)

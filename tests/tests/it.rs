@@ -6,6 +6,8 @@ mod encryption;
 mod etcd;
 mod etcd_agent;
 mod etcd_kinds;
+mod expansion;
+mod gateway;
 mod house;
 mod http;
 mod kubectl;

@@ -38,14 +38,48 @@ impl Driver {
                 conclude(answer, Change::Promoted { seat: named(id) })
             }
             plan::Change::Remove(id) => {
+                let seat = named(id);
+                if let Err(why) = self.leave(&seat).await {
+                    return Outcome::Waiting(why);
+                }
                 let answer = ask(limit, client.cluster_client().member_remove(id.0)).await;
-                conclude(answer, Change::Removed { seat: named(id) })
+                conclude(answer, Change::Removed { seat })
             }
             plan::Change::MoveLeader(id) => {
-                let answer = ask(limit, client.maintenance_client().move_leader(id.0)).await;
+                let left = match self.hold().await {
+                    Ok(left) => left.unwrap_or(limit),
+                    Err(why) => return Outcome::Waiting(why),
+                };
+                let answer = ask(limit.min(left), client.maintenance_client().move_leader(id.0)).await;
+                self.release().await;
                 conclude(answer, Change::Leads { seat: named(id) })
             }
         }
+    }
+
+    /// No write is on its way from here on. Gives for how long, where there are gateways.
+    async fn hold(&self) -> Result<Option<Duration>, Why> {
+        let Some((gateways, longest)) = &self.gateways else { return Ok(None) };
+        match gateways.hold(*longest).await {
+            Ok(left) => Ok(Some(left)),
+            Err(why) => {
+                gateways.release().await;
+                Err(Why::new("WritesNotHeld", format!("the leader stays while writes cannot be held: {why}")))
+            }
+        }
+    }
+
+    async fn release(&self) {
+        if let Some((gateways, _)) = &self.gateways {
+            gateways.release().await;
+        }
+    }
+
+    /// No client is at the member from here on.
+    async fn leave(&self, seat: &str) -> Result<(), Why> {
+        let Some((gateways, _)) = &self.gateways else { return Ok(()) };
+        let stays = |why| Why::new("ClientsNotGone", format!("{seat} stays while clients are there: {why}"));
+        gateways.leave(seat).await.map_err(stays)
     }
 }
 

@@ -11,15 +11,20 @@
 //! the log as it says itself to know to be committed, which is never more than what the leader knows. etcd checks by its own
 //! knowledge afterwards, and what it refuses is waited for.
 //!
+//! **What clients notice.** A leader that moves drops writes, and a member that is removed takes its clients' calls with it. So the
+//! driver asks the [`Gateways`] in front of the etcd, where it is told of them, before either.
+//!
 //! **After a change whose answer was lost** nothing else is asked for until an entry that changes nothing has gone through the log
 //! behind it, by way of the same leader: then the change is in the list of members, or it will never be.
 
 mod act;
+mod gateways;
 mod observe;
 mod series;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -30,6 +35,7 @@ use repot_plan::{
     ledger::Why,
 };
 
+pub use gateways::Gateways;
 pub use observe::{Seen, SeenMember};
 use series::Series;
 
@@ -131,13 +137,23 @@ pub struct Driver {
     limits: Limits,
     clients: BTreeMap<String, Client>,
     series: Series,
+    gateways: Option<(Arc<dyn Gateways>, Duration)>,
 }
 
 impl Driver {
     /// A driver that has seen nothing yet. Of `access` everything but the endpoints is used.
     #[must_use]
     pub fn new(access: link::Options, limits: Limits) -> Self {
-        Self { access, limits, clients: BTreeMap::new(), series: Series::new(limits.gap) }
+        Self { access, limits, clients: BTreeMap::new(), series: Series::new(limits.gap), gateways: None }
+    }
+
+    /// Has clients behind gateways: writes are held there, for at most so long, while the leader moves, and no client is at a member
+    /// any more when it is removed. Half of the time is for writes that are on their way; etcd takes no longer than its election
+    /// timeout to move the leader.
+    #[must_use]
+    pub fn behind(mut self, gateways: Arc<dyn Gateways>, longest: Duration) -> Self {
+        self.gateways = Some((gateways, longest));
+        self
     }
 
     /// Looks, and changes nothing.
@@ -179,7 +195,7 @@ impl Driver {
     }
 }
 
-/// After a change the next one may be due at once, as it is after the third voter at the destination.
+/// After a change the next one may be due at once, as it is after the third voter at the destination and the first removal.
 fn again(changed: bool) -> Duration {
     if changed { Duration::ZERO } else { Duration::from_secs(1) }
 }

@@ -1,0 +1,119 @@
+//! Connections of clients.
+
+use std::{
+    convert::Infallible,
+    pin::pin,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use hyper::{body::Incoming, server::conn::http2, service::service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use repot_certs::{Roots, tls::Serving};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
+    time::{sleep, timeout},
+};
+use tokio_rustls::{rustls::pki_types::UnixTime, server::TlsStream};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{CONNECTION_WINDOW, SEND_BUFFER, STREAM_WINDOW, Shared, proxy::Client};
+
+/// A client that does not finish its handshake in this time is dropped.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// A client that is silent for so long is asked whether it is there: its watches would live for ever.
+const PING: Duration = Duration::from_secs(30);
+/// How long it has for that.
+const PONG: Duration = Duration::from_secs(10);
+/// How long calls that are being answered have when the gateway ends.
+const DRAIN: Duration = Duration::from_secs(5);
+/// Headers carry a token at most.
+const HEADER_BYTES: u32 = 64 << 10;
+
+/// What makes a TLS server of it.
+pub(super) struct Tls {
+    pub serving: Serving,
+    pub clients: Option<Roots>,
+}
+
+/// Serves until `stop`.
+pub(super) async fn serve(
+    listener: TcpListener,
+    tls: Option<Tls>,
+    shared: Arc<Shared>,
+    stop: CancellationToken,
+) {
+    let (tls, connections) = (tls.map(Arc::new), TaskTracker::new());
+    if let Some(tls) = tls.clone() {
+        let stop = stop.clone();
+        connections.spawn(async move { tls.serving.follow(stop).await });
+    }
+    while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
+        match accepted {
+            Ok((stream, _)) => {
+                let connection = connect(stream, tls.clone(), shared.clone(), stop.clone());
+                connections.spawn(connection);
+            }
+            Err(error) => {
+                // Out of file descriptors, mostly: accepting again at once would spin.
+                tracing::warn!(%error, "a connection could not be accepted");
+                sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+    connections.close();
+    connections.wait().await;
+}
+
+async fn connect(stream: TcpStream, tls: Option<Arc<Tls>>, shared: Arc<Shared>, stop: CancellationToken) {
+    let _ = stream.set_nodelay(true);
+    let Some(tls) = tls else { return speak(stream, shared, stop).await };
+    match timeout(HANDSHAKE, tls.serving.accept(stream)).await {
+        Ok(Ok(stream)) if tls.admits(&stream) => speak(stream, shared, stop).await,
+        Ok(Ok(_)) => tracing::warn!("a client without a certificate of the right authority was turned away"),
+        Ok(Err(error)) => tracing::debug!(%error, "handshake failed"),
+        Err(_) => tracing::debug!("handshake took too long"),
+    }
+}
+
+impl Tls {
+    /// Whether the client may speak at all: as with etcd itself, once a connection.
+    fn admits(&self, stream: &TlsStream<TcpStream>) -> bool {
+        let Some(roots) = &self.clients else { return true };
+        let chain = stream.get_ref().1.peer_certificates();
+        chain.is_some_and(|chain| roots.trusts(chain, UnixTime::now()))
+    }
+}
+
+async fn speak(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    shared: Arc<Shared>,
+    stop: CancellationToken,
+) {
+    let turn = shared.connections.fetch_add(1, Ordering::Relaxed);
+    let streams = shared.limits.streams;
+    let client = Arc::new(Client::new(shared, turn));
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let client = client.clone();
+        async move { Ok::<_, Infallible>(client.answer(request).await?) }
+    });
+    let connection = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .auto_date_header(false)
+        .max_concurrent_streams(streams)
+        .max_header_list_size(HEADER_BYTES)
+        .max_send_buf_size(SEND_BUFFER)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .keep_alive_interval(PING)
+        .keep_alive_timeout(PONG)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
+    }
+    // Watches do not end by themselves.
+    let _ = timeout(DRAIN, connection).await;
+}

@@ -1,0 +1,246 @@
+//! One call: to which member it goes, and whether it may go to another one after that.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use http::request::Parts;
+use http_body_util::{Either, Full};
+use hyper::{
+    Request, Response, Uri,
+    body::{Bytes, Incoming},
+};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use super::{
+    Shared,
+    body::{Answer, Outgoing, Rest},
+    gate::Pass,
+    grpc::{self, Status},
+    members::{Flight, Member},
+    method::Method,
+    upstream::Pool,
+};
+
+/// After all members were tried. The first attempts are to find the new leader as soon as there is one.
+const PAUSE: Duration = Duration::from_millis(25);
+/// A member that has not answered a read in this time may not be able to: another one is asked.
+const STALL: Duration = Duration::from_secs(4);
+/// What etcd says before it looks at a write: then it is certain that it was not done.
+const NOT_DONE: &[&str] = &["etcdserver: no leader", "etcdserver: rpc not supported for learner"];
+/// What is no fault of the member that says it.
+const NOT_ILL: &str = "etcdserver: leader changed";
+
+/// A client, with its connections to members.
+pub(super) struct Client {
+    shared: Arc<Shared>,
+    pool: Pool,
+    /// Which of equally good members it prefers.
+    turn: usize,
+}
+
+/// A call that waits for an answer.
+struct Call<'a> {
+    method: Method,
+    head: &'a Parts,
+    message: &'a Bytes,
+    deadline: Option<Instant>,
+}
+
+/// An attempt that came to nothing.
+struct Failed {
+    status: Status,
+    /// Whether another one is safe.
+    again: bool,
+}
+
+impl Failed {
+    fn new(again: bool, message: impl AsRef<str>) -> Self {
+        Self { status: Status::unavailable(message), again }
+    }
+}
+
+impl Client {
+    pub(super) fn new(shared: Arc<Shared>, turn: usize) -> Self {
+        let pool = Pool::new(shared.dialer.clone());
+        Self { shared, pool, turn }
+    }
+
+    /// Answers one call. A client that goes away drops this, and with it the call to etcd.
+    pub(super) async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+    ) -> Result<Response<Answer>, Infallible> {
+        let method = Method::of(request.uri().path());
+        let deadline = grpc::timeout(request.headers()).and_then(|left| Instant::now().checked_add(left));
+        let answer = async {
+            match method {
+                Method::Stream => self.stream(request, deadline).await,
+                Method::Write | Method::Read | Method::Once => self.unary(method, request, deadline).await,
+            }
+        };
+        let answer = match deadline {
+            Some(deadline) => timeout_at(deadline, answer).await.unwrap_or(Err(Status::past_deadline())),
+            None => answer.await,
+        };
+        Ok(answer.unwrap_or_else(|status| status.answer()))
+    }
+
+    /// A call of one message.
+    async fn unary(
+        &self,
+        method: Method,
+        request: Request<Incoming>,
+        deadline: Option<Instant>,
+    ) -> Result<Response<Answer>, Status> {
+        let (head, body) = request.into_parts();
+        let message = self.shared.room.collect(body).await?;
+        let mut pass = match method {
+            Method::Write => Some(self.shared.gate.enter().await),
+            Method::Read | Method::Once | Method::Stream => None,
+        };
+        let give_up = deadline.unwrap_or_else(|| Instant::now() + self.shared.limits.patience);
+        let call = Call { method, head: &head, message: &message.bytes, deadline };
+        let mut tried = Vec::new();
+        loop {
+            let flight = self.next(&mut tried).await?;
+            let member = flight.member().clone();
+            match self.attempt(&call, flight, &mut pass).await {
+                Ok(answer) => return Ok(answer),
+                Err(failed) if !failed.again || Instant::now() >= give_up => return Err(failed.status),
+                Err(_) => tried.push(member),
+            }
+        }
+    }
+
+    /// The next member to try; when all were, they are tried again after a pause.
+    async fn next(&self, tried: &mut Vec<Arc<Member>>) -> Result<Flight, Status> {
+        if let Some(flight) = self.shared.members.pick(self.turn, tried) {
+            return Ok(flight);
+        }
+        tried.clear();
+        sleep(PAUSE).await;
+        let none = || Status::unavailable("gateway: there is no member of etcd to ask");
+        self.shared.members.pick(self.turn, tried).ok_or_else(none)
+    }
+
+    async fn attempt(
+        &self,
+        call: &Call<'_>,
+        flight: Flight,
+        pass: &mut Option<Pass>,
+    ) -> Result<Response<Answer>, Failed> {
+        let member = flight.member().clone();
+        let repeatable = call.method == Method::Read;
+        let response = match repeatable {
+            true => timeout(STALL, self.send(call, &member)).await.unwrap_or_else(|_| {
+                Err(Failed::new(true, format!("gateway: {} does not answer", member.url)))
+            }),
+            false => self.send(call, &member).await,
+        };
+        let response = response.inspect_err(|_| member.fell_ill())?;
+        if let Some(why) = grpc::unavailable(response.headers()) {
+            if why != NOT_ILL {
+                member.fell_ill();
+            }
+            if repeatable || NOT_DONE.contains(&why) {
+                return Err(Failed::new(true, why));
+            }
+        }
+        let (head, body) = response.into_parts();
+        let broken = Status::unavailable(broken(call.method, &member));
+        let given_back = Rest::new(body, broken, Some(flight), pass.take());
+        match Answer::whole(given_back).await {
+            Ok(answer) => Ok(Response::from_parts(head, answer)),
+            Err(status) => {
+                member.fell_ill();
+                Err(Failed { status, again: repeatable })
+            }
+        }
+    }
+
+    /// Sends a call; gives the beginning of its answer.
+    async fn send(&self, call: &Call<'_>, member: &Arc<Member>) -> Result<Response<Incoming>, Failed> {
+        let connected = self.pool.to(member).await;
+        let mut sender = connected.map_err(|error| {
+            Failed::new(true, format!("gateway: failed to connect to {}: {error}", member.url))
+        })?;
+        let body = Either::Left(Full::new(call.message.clone()));
+        let request = to_member(call.head, member, call.deadline, body)?;
+        sender.try_send_request(request).await.map_err(|mut error| {
+            // A connection that ended before it took the request gives it back.
+            let unsent = error.take_message().is_some();
+            Failed::new(unsent || call.method == Method::Read, broken(call.method, member))
+        })
+    }
+
+    /// A call of many messages, for as long as it is wanted.
+    async fn stream(
+        &self,
+        request: Request<Incoming>,
+        deadline: Option<Instant>,
+    ) -> Result<Response<Answer>, Status> {
+        let (head, body) = request.into_parts();
+        let give_up = deadline.unwrap_or_else(|| Instant::now() + self.shared.limits.patience);
+        let mut tried = Vec::new();
+        let (flight, mut sender) = loop {
+            let flight = self.next(&mut tried).await?;
+            match self.pool.to(flight.member()).await {
+                Ok(sender) => break (flight, sender),
+                Err(error) if Instant::now() >= give_up => {
+                    return Err(Status::unavailable(format!("gateway: failed to connect: {error}")));
+                }
+                Err(_) => {
+                    flight.member().fell_ill();
+                    tried.push(flight.member().clone());
+                }
+            }
+        };
+        let member = flight.member().clone();
+        let request =
+            to_member(&head, &member, deadline, Either::Right(body)).map_err(|failed| failed.status)?;
+        let answer = member.gone.run_until_cancelled(sender.send_request(request)).await;
+        let broken = Status::unavailable(broken(Method::Stream, &member));
+        let Some(Ok(response)) = answer else {
+            if answer.is_some() {
+                member.fell_ill();
+            }
+            return Err(broken);
+        };
+        if grpc::unavailable(response.headers()).is_some() {
+            member.fell_ill();
+        }
+        let (head, body) = response.into_parts();
+        let rest = Rest::new(body, broken, None, None).until(member.gone.clone().cancelled_owned());
+        Ok(Response::from_parts(head, Answer::live(rest)))
+    }
+}
+
+/// The request as the member sees it: the same path and headers, what is left of the time, another host.
+fn to_member(
+    head: &Parts,
+    member: &Member,
+    deadline: Option<Instant>,
+    body: Outgoing,
+) -> Result<Request<Outgoing>, Failed> {
+    let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
+    let uri: Result<Uri, _> = format!("{}{path}", member.url.trim_end_matches('/')).parse();
+    let uri = uri.map_err(|_| Failed::new(false, "gateway: the path of the call cannot be used"))?;
+    let mut request = Request::new(body);
+    *request.method_mut() = head.method.clone();
+    *request.uri_mut() = uri;
+    *request.headers_mut() = head.headers.clone();
+    if let Some(deadline) = deadline {
+        grpc::set_timeout(request.headers_mut(), deadline.saturating_duration_since(Instant::now()));
+    }
+    Ok(request)
+}
+
+/// What is known of a call whose member went away.
+fn broken(method: Method, member: &Member) -> String {
+    let url = &member.url;
+    match method {
+        Method::Write | Method::Once => {
+            format!("gateway: {url} went away; it is not known whether this was done")
+        }
+        Method::Read | Method::Stream => format!("gateway: {url} went away"),
+    }
+}

@@ -1,0 +1,44 @@
+//! Called off.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use etcd_client::Client;
+use repot_tests::bed::Bed;
+use repot_tests::run;
+use repot_tests::sites::Site;
+
+use super::load::Load;
+use super::world::{AWAY, HOME, Moving};
+
+/// Changes until all six vote: nothing is removed yet.
+const ALL_SIX: usize = 6;
+
+async fn abort_after(bed: &Bed, changes: &[usize]) -> Result<()> {
+    let mut moving = Moving::start(bed, Duration::ZERO).await?;
+    let load = Load::start(&moving.fleet, 1).await?;
+    for &at in changes {
+        moving.world.changes.clear();
+        moving.world.wish.desired = AWAY;
+        moving.advance(at).await?;
+        println!("called off after {:?}", moving.world.changes.last());
+        moving.world.wish.desired = HOME;
+        moving.until_done(Site::Source).await?;
+    }
+    let url = moving.world.sites.url("source-0", Site::Source)?;
+    let report = load.finish(&Client::connect([url], None).await?).await?;
+    ensure!(report.failures.is_empty(), "{:?}", report.failures);
+    println!("{report:?}");
+    Ok(())
+}
+
+#[test]
+fn move_that_is_called_off_with_six_voters_returns_to_the_first_three() {
+    run(async |bed| abort_after(bed, &[ALL_SIX]).await);
+}
+
+#[test]
+#[ignore = "make soak: every step"]
+fn move_that_is_called_off_at_any_step_returns_to_the_first_three() {
+    run(async |bed| abort_after(bed, &[1, 2, 3, 4, 5, ALL_SIX]).await);
+}

@@ -1,0 +1,120 @@
+//! All the way.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use etcd_client::Client;
+use repot_controllers::members::{Change, Outcome};
+use repot_plan::etcd::members::Desired;
+use repot_tests::bed::Bed;
+use repot_tests::run;
+use repot_tests::sites::Site;
+use repot_tests::wait::until;
+
+use super::load::{Load, Report};
+use super::world::{AWAY, DEADLINE, Moving};
+
+/// What is wanted of a move.
+struct Trial {
+    round_trip: Duration,
+    writers: usize,
+    /// At least so many, before and after included.
+    requests: usize,
+}
+
+async fn move_under_load(bed: &Bed, trial: &Trial) -> Result<(Report, Vec<(String, [Duration; 2])>)> {
+    let mut moving = Moving::start(bed, trial.round_trip).await?;
+    let load = Load::start(&moving.fleet, trial.writers).await?;
+    let mut steps = vec![("before".to_owned(), load.take_gaps())];
+    reach(&load, trial.requests / 10).await?;
+    steps.push(("three at the source".to_owned(), load.take_gaps()));
+    moving.world.wish.desired = Desired { release_source: false, ..AWAY };
+    loop {
+        let pass = moving.pass().await?;
+        match &pass.outcome {
+            Outcome::Changed(change) => steps.push((describe(change), load.take_gaps())),
+            Outcome::Waiting(why) if why.reason == "SourceNotReleased" => {
+                moving.world.wish.desired = AWAY;
+            }
+            Outcome::Waiting(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            Outcome::Done => break,
+            Outcome::Refused(why) => anyhow::bail!("{why:?}"),
+        }
+    }
+    reach(&load, trial.requests).await?;
+    steps.push(("three at the destination".to_owned(), load.take_gaps()));
+    moving.until_done(Site::Destination).await?;
+    let url = moving.world.sites.url("destination-0", Site::Destination)?;
+    let report = load.finish(&Client::connect([url], None).await?).await?;
+    let changes = moving.world.changes.iter().map(describe).collect::<Vec<_>>();
+    let leads = changes.iter().position(|change| change.starts_with("leads")).unwrap_or_default();
+    ensure!(
+        leads == 7 && changes.len() == 10,
+        "the leader did not move after the first removal: {changes:?}"
+    );
+    Ok((report, steps))
+}
+
+async fn reach(load: &Load, requests: usize) -> Result<()> {
+    until("requests", DEADLINE * 10, async || {
+        ensure!(load.requests() >= requests, "{} of {requests}", load.requests());
+        Ok(())
+    })
+    .await
+}
+
+fn describe(change: &Change) -> String {
+    match change {
+        Change::Added { seat } => format!("added {seat}"),
+        Change::Promoted { seat } => format!("promoted {seat}"),
+        Change::Leads { seat } => format!("leads {seat}"),
+        Change::Removed { seat } => format!("removed {seat}"),
+    }
+}
+
+fn print(trial: &Trial, report: &Report, steps: &[(String, [Duration; 2])]) {
+    println!(
+        "\n| round trip {:?}: until | longest gap at the source | at the destination |",
+        trial.round_trip
+    );
+    println!("|---|---|---|");
+    for (step, [source, destination]) in steps {
+        println!("| {step} | {} ms | {} ms |", source.as_millis(), destination.as_millis());
+    }
+    println!(
+        "{} requests, {} writes acknowledged, {} failed, {} watches resumed",
+        report.requests,
+        report.acknowledged,
+        report.failures.len(),
+        report.resumed
+    );
+}
+
+#[test]
+fn etcd_moves_under_load_and_no_request_fails() {
+    run(async |bed| {
+        let trial = Trial { round_trip: Duration::ZERO, writers: 2, requests: 2_000 };
+        let (report, steps) = move_under_load(bed, &trial).await?;
+        print(&trial, &report, &steps);
+        ensure!(report.failures.is_empty(), "{:?}", report.failures);
+        Ok(())
+    });
+}
+
+#[test]
+#[ignore = "make soak: 10^5 requests at three distances"]
+fn etcd_moves_under_much_load_at_any_distance() {
+    run(async |bed| {
+        for (millis, writers) in [(0, 8), (30, 16), (180, 32)] {
+            let round_trip = Duration::from_millis(millis);
+            let trial = Trial { round_trip, writers, requests: 100_000 };
+            let (report, steps) = move_under_load(bed, &trial).await?;
+            print(&trial, &report, &steps);
+            ensure!(report.failures.is_empty(), "{:?}", report.failures);
+            let bound = 2 * round_trip + Duration::from_millis(250);
+            let longest = steps.iter().flat_map(|(_, gaps)| gaps).max().copied().unwrap_or_default();
+            ensure!(longest <= bound, "no acknowledgement for {longest:?}, more than {bound:?}");
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,170 @@
+//! Two sites, a gateway on each, and the driver that holds writes in both.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use futures::future::{BoxFuture, FutureExt, try_join_all};
+use repot_controllers::members::{Change, Driver, Gateways, Limits, Outcome, Pass};
+use repot_etcd::gateway::{Endpoint, Handle};
+use repot_etcd::link;
+use repot_plan::etcd::members::Desired;
+use repot_tests::bed::Bed;
+use repot_tests::sites::{Site, SiteOptions, Sites};
+use repot_tests::wait::POLL_INTERVAL;
+use tokio::time::{Instant, sleep};
+
+use crate::gateway::world::open;
+use crate::members::world::World;
+
+pub const DEADLINE: Duration = Duration::from_secs(180);
+const BOTH: [Site; 2] = [Site::Source, Site::Destination];
+
+/// To the other site, as soon as the third member there can join.
+pub const AWAY: Desired = Desired { source: 0, destination: 3, source_before: 3, release_source: true };
+/// Back, or where it was.
+pub const HOME: Desired = Desired { source: 3, destination: 0, source_before: 3, release_source: false };
+
+/// The gateways of both sites, and the members that each may use.
+pub struct Fleet {
+    gateways: Vec<Door>,
+    members: tokio::sync::Mutex<Vec<String>>,
+}
+
+/// A gateway, and where members are for it.
+struct Door {
+    site: Site,
+    handle: Handle,
+    urls: Vec<(String, Endpoint)>,
+}
+
+pub struct Moving<'a> {
+    pub world: World<'a>,
+    pub fleet: Arc<Fleet>,
+}
+
+impl Fleet {
+    async fn open(sites: &Sites, members: Vec<String>) -> Result<Self> {
+        let mut gateways = Vec::new();
+        for site in BOTH {
+            let mut urls = Vec::new();
+            for (at, name) in
+                BOTH.into_iter().flat_map(|at| sites.names(at).into_iter().map(move |n| (at, n)))
+            {
+                let endpoint = Endpoint { url: sites.url(&name, site)?, near: at == site };
+                urls.push((name, endpoint));
+            }
+            let first = urls.iter().filter(|(name, _)| members.contains(name)).map(|(_, e)| e.clone());
+            gateways.push(Door { site, handle: open(first.collect()).await?, urls });
+        }
+        Ok(Self { gateways, members: members.into() })
+    }
+
+    /// The URL of the gateway on this site.
+    pub fn url(&self, site: Site) -> String {
+        let door = self.gateways.iter().find(|door| door.site == site);
+        door.map(|door| format!("http://{}", door.handle.addr())).unwrap_or_default()
+    }
+
+    /// A member that clients may use from now on.
+    pub async fn join(&self, seat: &str) -> Result<()> {
+        let mut members = self.members.lock().await;
+        if !members.iter().any(|member| member == seat) {
+            members.push(seat.to_owned());
+        }
+        self.tell(&members).await
+    }
+
+    async fn tell(&self, members: &[String]) -> Result<()> {
+        let told = self.gateways.iter().map(async |door| {
+            let is_used = |(name, _): &&(String, Endpoint)| members.contains(name);
+            let used: Vec<_> = door.urls.iter().filter(is_used).map(|(_, url)| url.clone()).collect();
+            door.handle.set_endpoints(&used, Duration::from_secs(10)).await
+        });
+        try_join_all(told).await?;
+        Ok(())
+    }
+}
+
+impl Gateways for Fleet {
+    fn hold(&self, longest: Duration) -> BoxFuture<'_, Result<Duration, String>> {
+        let held = self.gateways.iter().map(move |door| door.handle.hold(longest));
+        let least = |left: Vec<Duration>| left.into_iter().min().unwrap_or_default();
+        try_join_all(held).map(move |left| left.map(least).map_err(|error| error.to_string())).boxed()
+    }
+
+    fn release(&self) -> BoxFuture<'_, ()> {
+        self.gateways.iter().for_each(|door| door.handle.release());
+        async {}.boxed()
+    }
+
+    fn leave(&self, seat: &str) -> BoxFuture<'_, Result<(), String>> {
+        let seat = seat.to_owned();
+        async move {
+            let mut members = self.members.lock().await;
+            members.retain(|member| *member != seat);
+            self.tell(&members).await.map_err(|error| format!("{error:#}"))
+        }
+        .boxed()
+    }
+}
+
+impl<'a> Moving<'a> {
+    /// Three members at the source, places for three at the destination, and a gateway on each site.
+    pub async fn start(bed: &'a Bed, round_trip: Duration) -> Result<Self> {
+        let options = SiteOptions { source: 3, destination: 3, round_trip };
+        let mut world = World::start(bed, options, 3).await?;
+        let fleet = Arc::new(Fleet::open(&world.sites, world.sites.names(Site::Source)).await?);
+        // Elections take ten round trips, and writes that are on their way less.
+        let longest = 2 * (10 * round_trip).max(Duration::from_secs(2));
+        let limits = Limits { look: Duration::from_secs(3) + 4 * round_trip, ..Limits::default() };
+        world.driver = Driver::new(link::Options::default(), limits).behind(fleet.clone(), longest);
+        Ok(Self { world, fleet })
+    }
+
+    /// One pass, after which the gateways know of whoever votes.
+    pub async fn pass(&mut self) -> Result<Pass> {
+        let pass = self.world.pass().await?;
+        if let Outcome::Changed(Change::Promoted { seat }) = &pass.outcome {
+            self.fleet.join(seat).await?;
+        }
+        Ok(pass)
+    }
+
+    /// Passes until one is as it should be.
+    pub async fn until(&mut self, what: &str, is: impl Fn(&Self, &Outcome) -> bool) -> Result<Pass> {
+        let end = Instant::now() + DEADLINE;
+        loop {
+            let pass = self.pass().await?;
+            if is(self, &pass.outcome) {
+                return Ok(pass);
+            }
+            ensure!(Instant::now() < end, "waited for {what}: {:?}", pass.outcome);
+            sleep(pass.again.clamp(POLL_INTERVAL, Duration::from_millis(200)).min(again(&pass))).await;
+        }
+    }
+
+    /// Passes until so many changes were made.
+    pub async fn advance(&mut self, changes: usize) -> Result<()> {
+        while self.world.changes.len() < changes {
+            self.until("a change", |_, outcome| matches!(outcome, Outcome::Changed(_))).await?;
+        }
+        Ok(())
+    }
+
+    /// Passes until the members are these.
+    pub async fn until_done(&mut self, site: Site) -> Result<()> {
+        let done = self.until("the members", |_, outcome| *outcome == Outcome::Done).await?;
+        let seen = done.seen.as_ref().context("nothing was seen")?;
+        let names = self.world.sites.names(site);
+        let mut members: Vec<_> = seen.members.iter().map(|member| member.seat.clone()).collect();
+        members.sort_unstable();
+        ensure!(members == names, "{members:?}");
+        Ok(())
+    }
+}
+
+/// Nothing comes between a change and the next where that is due at once.
+fn again(pass: &Pass) -> Duration {
+    if matches!(pass.outcome, Outcome::Changed(_)) { Duration::ZERO } else { Duration::MAX }
+}
