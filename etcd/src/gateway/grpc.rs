@@ -73,11 +73,18 @@ impl Status {
     }
 }
 
-/// Why a server that answered at once did not do it, if it says that it is unavailable.
-pub(super) fn unavailable(headers: &HeaderMap) -> Option<&str> {
-    let status = headers.get(STATUS)?;
-    let message = headers.get(MESSAGE).and_then(|message| message.to_str().ok());
-    (status == "14").then(|| message.unwrap_or_default())
+/// What a server says that answered at once that it did not do it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Failure<'a> {
+    pub unavailable: bool,
+    pub message: &'a str,
+}
+
+/// Whether the answer is that it was not done: headers alone, with a status.
+pub(super) fn failure(headers: &HeaderMap) -> Option<Failure<'_>> {
+    let status = headers.get(STATUS).filter(|status| *status != "0")?;
+    let message = headers.get(MESSAGE).and_then(|message| message.to_str().ok()).unwrap_or_default();
+    Some(Failure { unavailable: status == Code::Unavailable.number(), message })
 }
 
 /// How long the client waits, if it says so.
@@ -138,8 +145,11 @@ mod tests {
     #[test]
     fn ends_are_said_in_headers_alone() {
         let answer = Status::unavailable("100 % gone\n").answer();
-        assert_eq!(unavailable(answer.headers()), Some("100 ? gone?"));
-        assert_eq!(unavailable(Status::past_deadline().answer().headers()), None);
+        let expected = Failure { unavailable: true, message: "100 ? gone?" };
+        assert_eq!(failure(answer.headers()), Some(expected));
+        let late = Status::past_deadline().answer();
+        assert!(failure(late.headers()).is_some_and(|failure| !failure.unavailable));
+        assert_eq!(failure(&HeaderMap::new()), None);
         assert!(hyper::body::Body::is_end_stream(answer.body()));
     }
 }

@@ -24,7 +24,8 @@ use super::{
 const PAUSE: Duration = Duration::from_millis(25);
 /// A member that has not answered a read in this time may not be able to: another one is asked.
 const STALL: Duration = Duration::from_secs(4);
-/// What etcd says before it looks at a write: then it is certain that it was not done.
+/// What etcd says before it looks at a call: then it is certain that it was not done. A member that was just promoted takes itself
+/// for a learner until it has heard of it.
 const NOT_DONE: &[&str] = &["etcdserver: no leader", "etcdserver: rpc not supported for learner"];
 /// What is no fault of the member that says it.
 const NOT_ILL: &str = "etcdserver: leader changed";
@@ -137,12 +138,13 @@ impl Client {
             false => self.send(call, &member).await,
         };
         let response = response.inspect_err(|_| member.fell_ill())?;
-        if let Some(why) = grpc::unavailable(response.headers()) {
-            if why != NOT_ILL {
+        if let Some(failure) = grpc::failure(response.headers()) {
+            let not_done = NOT_DONE.contains(&failure.message);
+            if not_done || failure.unavailable && failure.message != NOT_ILL {
                 member.fell_ill();
             }
-            if repeatable || NOT_DONE.contains(&why) {
-                return Err(Failed::new(true, why));
+            if not_done || failure.unavailable && repeatable {
+                return Err(Failed::new(true, failure.message));
             }
         }
         let (head, body) = response.into_parts();
@@ -205,8 +207,12 @@ impl Client {
             }
             return Err(broken);
         };
-        if grpc::unavailable(response.headers()).is_some() {
+        if let Some(failure) = grpc::failure(response.headers()) {
             member.fell_ill();
+            // Clients give up a watch for anything but this.
+            if NOT_DONE.contains(&failure.message) {
+                return Err(Status::unavailable(failure.message));
+            }
         }
         let (head, body) = response.into_parts();
         let rest = Rest::new(body, broken, None, None).until(member.gone.clone().cancelled_owned());

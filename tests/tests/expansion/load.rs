@@ -53,7 +53,6 @@ pub struct Report {
     pub requests: usize,
     pub acknowledged: usize,
     pub failures: Vec<String>,
-    pub gaps: [Duration; 2],
     pub resumed: usize,
 }
 
@@ -130,7 +129,6 @@ impl Load {
             requests: self.requests(),
             acknowledged: shared.acknowledged.lock().len(),
             failures: shared.failures.lock().clone(),
-            gaps: shared.gaps.lock().map(|(_, longest)| longest),
             resumed: shared.resumed.load(Ordering::Relaxed),
         })
     }
