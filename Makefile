@@ -23,11 +23,11 @@ checked:
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) build --locked --workspace --all-targets
 
-# The long forms of the tests by outside oracles, about half an hour.
+# The long forms of the tests by outside oracles, and an etcd that moves under much load: about an hour.
 soak: testbed
 	tests/go/build etcdbrctl
 	$(CARGO) build --locked --workspace
-	REPOT_SOAK=1 $(CARGO) test --locked -p repot-tests --test it -- --include-ignored oracles:: etcd::peer::
+	REPOT_SOAK=1 $(CARGO) test --locked -p repot-tests --test it -- --include-ignored oracles:: etcd::peer:: expansion::
 
 # Repot beside a CRD on this machine, about ten minutes: make bench BENCH="--quick --output json" (all options: BENCH=--help).
 bench: testbed

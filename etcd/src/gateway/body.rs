@@ -10,7 +10,7 @@ use std::{
 
 use http_body_util::{BodyExt, Either, Full};
 use hyper::body::{Body, Bytes, Frame, Incoming};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::{
@@ -24,8 +24,29 @@ const WHOLE: usize = 256 << 10;
 /// Before each message of gRPC: whether it is compressed, and its length.
 const PREFIX: usize = 5;
 
-/// What is sent to etcd.
-pub(super) type Outgoing = Either<Full<Bytes>, Incoming>;
+/// What is sent to etcd: a message, what a client sends, or what is made of that.
+pub(super) type Outgoing = Either<Full<Bytes>, Either<Incoming, Pipe>>;
+
+/// Messages as they are made.
+pub(super) struct Pipe(mpsc::Receiver<Bytes>);
+
+impl Pipe {
+    pub(super) fn new(messages: mpsc::Receiver<Bytes>) -> Self {
+        Self(messages)
+    }
+}
+
+impl Body for Pipe {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(cx).map(|message| message.map(|message| Ok(Frame::data(message))))
+    }
+}
 
 /// Room for messages of all clients together.
 pub(super) struct Room {
@@ -95,6 +116,7 @@ impl Room {
 pub(super) struct Answer {
     first: VecDeque<Frame<Bytes>>,
     rest: Option<Rest>,
+    piped: Option<mpsc::Receiver<Frame<Bytes>>>,
 }
 
 /// What still comes from etcd.
@@ -119,10 +141,15 @@ impl Rest {
 }
 
 impl Answer {
+    /// What is made for it.
+    pub(super) fn piped(frames: mpsc::Receiver<Frame<Bytes>>) -> Self {
+        Self { piped: Some(frames), ..Self::default() }
+    }
+
     /// Passes on what comes.
     pub(super) fn live(rest: Rest) -> Self {
         let ended = rest.body.is_end_stream();
-        Self { first: VecDeque::new(), rest: (!ended).then_some(rest) }
+        Self { rest: (!ended).then_some(rest), ..Self::default() }
     }
 
     /// Waits until it is whole, or too large for that.
@@ -133,7 +160,7 @@ impl Answer {
         let (mut first, mut size) = (VecDeque::new(), 0);
         while size <= WHOLE {
             match rest.body.frame().await {
-                None => return Ok(Self { first, rest: None }),
+                None => return Ok(Self { first, ..Self::default() }),
                 Some(Err(_)) => return Err(rest.broken),
                 Some(Ok(frame)) => {
                     size += frame.data_ref().map_or(0, Bytes::len);
@@ -141,7 +168,7 @@ impl Answer {
                 }
             }
         }
-        Ok(Self { first, rest: Some(rest) })
+        Ok(Self { first, rest: Some(rest), piped: None })
     }
 }
 
@@ -170,6 +197,9 @@ impl Body for Answer {
         if let Some(frame) = self.first.pop_front() {
             return Poll::Ready(Some(Ok(frame)));
         }
+        if let Some(frames) = &mut self.piped {
+            return frames.poll_recv(cx).map(|frame| frame.map(Ok));
+        }
         let Some(rest) = &mut self.rest else { return Poll::Ready(None) };
         let frame = match ready!(rest.poll(cx)) {
             Some(Ok(frame)) => return Poll::Ready(Some(Ok(frame))),
@@ -181,6 +211,6 @@ impl Body for Answer {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.first.is_empty() && self.rest.is_none()
+        self.first.is_empty() && self.rest.is_none() && self.piped.is_none()
     }
 }

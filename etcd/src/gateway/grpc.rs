@@ -73,6 +73,18 @@ impl Status {
     }
 }
 
+/// The beginning of a stream.
+pub(super) fn stream(body: Answer) -> Response<Answer> {
+    let mut response = Response::new(body);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    response
+}
+
+/// Whether the messages of a call may be compressed.
+pub(super) fn is_compressed(headers: &HeaderMap) -> bool {
+    headers.get("grpc-encoding").is_some_and(|encoding| encoding != "identity")
+}
+
 /// What a server says that answered at once that it did not do it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Failure<'a> {

@@ -7,6 +7,8 @@ pub(super) enum Method {
     Write,
     /// Changes nothing: one that broke is asked again elsewhere.
     Read,
+    /// Streams of watches: they go on at another member.
+    Watch,
     /// Streams in both directions for as long as the client likes.
     Stream,
     /// Anything else: changes of members, defragmentation, locks that wait. It is not held, since some of it must pass while writes
@@ -29,8 +31,8 @@ impl Method {
             | "Maintenance/Hash"
             | "Maintenance/HashKV"
             | "grpc.health.v1.Health/Check" => Self::Read,
-            "Watch/Watch"
-            | "Lease/LeaseKeepAlive"
+            "Watch/Watch" => Self::Watch,
+            "Lease/LeaseKeepAlive"
             | "Maintenance/Snapshot"
             | "KV/RangeStream"
             | "v3electionpb.Election/Observe"
@@ -49,7 +51,7 @@ mod tests {
         for (path, method) in [
             ("/etcdserverpb.KV/Txn", Method::Write),
             ("/etcdserverpb.KV/Range", Method::Read),
-            ("/etcdserverpb.Watch/Watch", Method::Stream),
+            ("/etcdserverpb.Watch/Watch", Method::Watch),
             ("/etcdserverpb.Lease/LeaseGrant", Method::Write),
             ("/etcdserverpb.Lease/LeaseKeepAlive", Method::Stream),
             ("/etcdserverpb.Auth/UserAdd", Method::Write),

@@ -1,13 +1,15 @@
 //! A gateway in front of one etcd, for API servers: it speaks gRPC as etcd does, and hides from them that the leader moves and that
 //! members come and go.
 //!
-//! It may not look into what it carries: the path of a call says what it does, and bytes pass as they are.
+//! It may not look into what it carries: the path of a call says what it does, and bytes pass as they are. Only of watches it reads
+//! revisions, to know where they go on.
 //!
 //! | what | while the leader moves | when its member goes away |
 //! |---|---|---|
 //! | write: put, delete, transaction, compaction, lease granted or revoked | waits, for at most the time of [`Handle::hold`] | is answered with `Unavailable`: whether it was done is not known, so it is never sent again |
 //! | read: range, leases, members, status | passes; asked again when etcd says that the leader changed | asked again at another member, within its deadline |
-//! | watch, lease kept alive, snapshot | passes | ends with `Unavailable`; clients of etcd begin it anew where it ended |
+//! | watch | passes | goes on at another member, without a gap or a repetition |
+//! | lease kept alive, snapshot | passes | ends with `Unavailable`; clients of etcd begin it anew |
 //! | anything else | passes | as a write |
 //!
 //! **Why writes are held.** A leader that hands over drops what it is asked for meanwhile, and nobody learns whether it was done.
@@ -19,7 +21,8 @@
 //!
 //! **Bounds.** A message is taken in whole before it is sent, so that a write that waits does not stand in the way of reads on its
 //! connection; all messages together have [`Limits::memory`], and whoever finds no room waits. Answers over 256 KiB and streams are
-//! passed on as fast as the client takes them: each client has connections to etcd of its own, and its slowness is nobody else's.
+//! passed on as fast as the client takes them, those
+//! of watches in messages of at most 4 MiB: each client has connections to etcd of its own, and its slowness is nobody else's.
 //! Deadlines of clients are passed on, less the time spent here; a call that a client gives up is given up at etcd.
 
 mod body;
@@ -31,6 +34,7 @@ mod method;
 mod proxy;
 mod tls;
 mod upstream;
+mod watch;
 
 use std::{
     io,
@@ -227,8 +231,8 @@ impl Handle {
         self.shared.gate.release();
     }
 
-    /// Uses these members from now on. Watches and other streams at members that are not among them end with `Unavailable`; calls
-    /// that are on their way there may end in good order, for at most so long.
+    /// Uses these members from now on. Watches at members that are not among them go on at others, other streams there end with
+    /// `Unavailable`, and calls that are on their way there may end in good order, for at most so long.
     ///
     /// # Errors
     /// Where there are none or a URL cannot be used: then nothing has changed. Where calls have not ended in time: then it has.

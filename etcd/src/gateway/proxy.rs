@@ -14,19 +14,20 @@ use super::{
     Shared,
     body::{Answer, Outgoing, Rest},
     gate::Pass,
-    grpc::{self, Status},
+    grpc::{self, Code, Status},
     members::{Flight, Member},
     method::Method,
-    upstream::Pool,
+    upstream::{Pool, Sender},
+    watch,
 };
 
 /// After all members were tried. The first attempts are to find the new leader as soon as there is one.
-const PAUSE: Duration = Duration::from_millis(25);
+pub(super) const PAUSE: Duration = Duration::from_millis(25);
 /// A member that has not answered a read in this time may not be able to: another one is asked.
 const STALL: Duration = Duration::from_secs(4);
 /// What etcd says before it looks at a call: then it is certain that it was not done. A member that was just promoted takes itself
 /// for a learner until it has heard of it.
-const NOT_DONE: &[&str] = &["etcdserver: no leader", "etcdserver: rpc not supported for learner"];
+pub(super) const NOT_DONE: &[&str] = &["etcdserver: no leader", "etcdserver: rpc not supported for learner"];
 /// What is no fault of the member that says it.
 const NOT_ILL: &str = "etcdserver: leader changed";
 
@@ -74,7 +75,10 @@ impl Client {
         let deadline = grpc::timeout(request.headers()).and_then(|left| Instant::now().checked_add(left));
         let answer = async {
             match method {
-                Method::Stream => self.stream(request, deadline).await,
+                Method::Watch if !grpc::is_compressed(request.headers()) => {
+                    Ok(watch::start(self.clone(), request, deadline))
+                }
+                Method::Stream | Method::Watch => self.stream(request, deadline).await,
                 Method::Write | Method::Read | Method::Once => self.unary(method, request, deadline).await,
             }
         };
@@ -96,7 +100,7 @@ impl Client {
         let message = self.shared.room.collect(body).await?;
         let mut pass = match method {
             Method::Write => Some(self.shared.gate.enter().await),
-            Method::Read | Method::Once | Method::Stream => None,
+            Method::Read | Method::Once | Method::Stream | Method::Watch => None,
         };
         let give_up = deadline.unwrap_or_else(|| Instant::now() + self.shared.limits.patience);
         let call = Call { method, head: &head, message: &message.bytes, deadline };
@@ -166,12 +170,38 @@ impl Client {
             Failed::new(true, format!("gateway: failed to connect to {}: {error}", member.url))
         })?;
         let body = Either::Left(Full::new(call.message.clone()));
-        let request = to_member(call.head, member, call.deadline, body)?;
+        let request = to_member(call.head, member, call.deadline, body)
+            .map_err(|status| Failed { status, again: false })?;
         sender.try_send_request(request).await.map_err(|mut error| {
             // A connection that ended before it took the request gives it back.
             let unsent = error.take_message().is_some();
             Failed::new(unsent || call.method == Method::Read, broken(call.method, member))
         })
+    }
+
+    /// A connection to the best member that can be reached.
+    pub(super) async fn connect(&self, deadline: Option<Instant>) -> Result<(Arc<Member>, Sender), Status> {
+        let give_up = deadline.unwrap_or_else(|| Instant::now() + self.patience());
+        let mut tried = Vec::new();
+        loop {
+            let flight = self.next(&mut tried).await?;
+            let member = flight.member().clone();
+            match self.pool.to(&member).await {
+                Ok(sender) => return Ok((member, sender)),
+                Err(error) if Instant::now() >= give_up => {
+                    return Err(Status::unavailable(format!("gateway: failed to connect: {error}")));
+                }
+                Err(_) => {
+                    member.fell_ill();
+                    tried.push(member);
+                }
+            }
+        }
+    }
+
+    /// How long another member is looked for.
+    pub(super) fn patience(&self) -> Duration {
+        self.shared.limits.patience
     }
 
     /// A call of many messages, for as long as it is wanted.
@@ -181,24 +211,8 @@ impl Client {
         deadline: Option<Instant>,
     ) -> Result<Response<Answer>, Status> {
         let (head, body) = request.into_parts();
-        let give_up = deadline.unwrap_or_else(|| Instant::now() + self.shared.limits.patience);
-        let mut tried = Vec::new();
-        let (flight, mut sender) = loop {
-            let flight = self.next(&mut tried).await?;
-            match self.pool.to(flight.member()).await {
-                Ok(sender) => break (flight, sender),
-                Err(error) if Instant::now() >= give_up => {
-                    return Err(Status::unavailable(format!("gateway: failed to connect: {error}")));
-                }
-                Err(_) => {
-                    flight.member().fell_ill();
-                    tried.push(flight.member().clone());
-                }
-            }
-        };
-        let member = flight.member().clone();
-        let request =
-            to_member(&head, &member, deadline, Either::Right(body)).map_err(|failed| failed.status)?;
+        let (member, mut sender) = self.connect(deadline).await?;
+        let request = to_member(&head, &member, deadline, Either::Right(Either::Left(body)))?;
         let answer = member.gone.run_until_cancelled(sender.send_request(request)).await;
         let broken = Status::unavailable(broken(Method::Stream, &member));
         let Some(Ok(response)) = answer else {
@@ -221,15 +235,15 @@ impl Client {
 }
 
 /// The request as the member sees it: the same path and headers, what is left of the time, another host.
-fn to_member(
+pub(super) fn to_member(
     head: &Parts,
     member: &Member,
     deadline: Option<Instant>,
     body: Outgoing,
-) -> Result<Request<Outgoing>, Failed> {
+) -> Result<Request<Outgoing>, Status> {
     let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
     let uri: Result<Uri, _> = format!("{}{path}", member.url.trim_end_matches('/')).parse();
-    let uri = uri.map_err(|_| Failed::new(false, "gateway: the path of the call cannot be used"))?;
+    let uri = uri.map_err(|_| Status::new(Code::Internal, "gateway: the path of the call cannot be used"))?;
     let mut request = Request::new(body);
     *request.method_mut() = head.method.clone();
     *request.uri_mut() = uri;
@@ -247,6 +261,6 @@ fn broken(method: Method, member: &Member) -> String {
         Method::Write | Method::Once => {
             format!("gateway: {url} went away; it is not known whether this was done")
         }
-        Method::Read | Method::Stream => format!("gateway: {url} went away"),
+        Method::Read | Method::Stream | Method::Watch => format!("gateway: {url} went away"),
     }
 }

@@ -21,7 +21,8 @@ const PING: Duration = Duration::from_secs(10);
 /// How long it has for that.
 const PONG: Duration = Duration::from_secs(5);
 
-type Sender = SendRequest<Outgoing>;
+/// Sends calls to a member.
+pub(super) type Sender = SendRequest<Outgoing>;
 
 /// The connections of one client.
 pub(super) struct Pool {

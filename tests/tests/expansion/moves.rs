@@ -97,6 +97,7 @@ fn etcd_moves_under_load_and_no_request_fails() {
         let (report, steps) = move_under_load(bed, &trial).await?;
         print(&trial, &report, &steps);
         ensure!(report.failures.is_empty(), "{:?}", report.failures);
+        ensure!(report.resumed == 0, "{} watches had to begin anew", report.resumed);
         Ok(())
     });
 }

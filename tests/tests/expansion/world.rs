@@ -144,10 +144,13 @@ impl<'a> Moving<'a> {
         }
     }
 
-    /// Passes until so many changes were made.
+    /// Passes until so many changes were made; fewer, where no more are needed.
     pub async fn advance(&mut self, changes: usize) -> Result<()> {
+        let is = |_: &Self, outcome: &Outcome| matches!(outcome, Outcome::Changed(_) | Outcome::Done);
         while self.world.changes.len() < changes {
-            self.until("a change", |_, outcome| matches!(outcome, Outcome::Changed(_))).await?;
+            if self.until("a change", is).await?.outcome == Outcome::Done {
+                break;
+            }
         }
         Ok(())
     }

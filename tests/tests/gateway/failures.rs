@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
-use etcd_client::{Client, Error, WatchOptions};
+use anyhow::{Context, Result, bail, ensure};
+use etcd_client::{Client, Error, WatchOptions, WatchStream};
 use repot_etcd::gateway::{Endpoint, Error as GatewayError};
 use repot_tests::etcd::EtcdCluster;
 use repot_tests::run;
@@ -93,25 +93,70 @@ fn members_change_while_it_serves() {
         let mut client = client(&gateway).await?;
         let mut watch = client.watch("k", Some(WatchOptions::new().with_start_revision(1))).await?;
         client.put("k", "1", None).await?;
-        let first = timeout(DEADLINE, watch.message()).await??;
-        ensure!(first.is_some_and(|message| message.events().len() == 1));
+        ensure!(next_revision(&mut watch).await? == 2);
         gateway.set_endpoints(&all[1..], DEADLINE).await?;
         etcd.member(0).kill();
-        let Err(Error::GRpcStatus(end)) = timeout(DEADLINE, watch.message()).await? else {
-            bail!("a watch at a member that is not used any more went on");
-        };
-        ensure!(end.code() == 14.into(), "{end}");
-        let again = WatchOptions::new().with_start_revision(2);
-        let mut watch = client.watch("k", Some(again)).await?;
         create_until_it_works(&mut client).await?;
-        let message = timeout(DEADLINE, watch.message()).await??;
-        ensure!(message.is_some_and(|message| message.events().len() == 1));
+        ensure!(next_revision(&mut watch).await? == 3, "the watch did not go on where it was");
         let wrong = [Endpoint { url: "etcd:2379".to_owned(), near: true }];
         let refused = gateway.set_endpoints(&wrong, DEADLINE).await;
         ensure!(matches!(refused, Err(GatewayError::BadEndpoint { .. })), "{refused:?}");
         ensure!(gateway.status().endpoints.len() == 2);
         Ok(())
     });
+}
+
+#[test]
+fn watches_go_on_without_a_gap_or_a_repetition_when_their_member_is_killed() {
+    run(async |bed| {
+        let mut etcd = EtcdCluster::start(bed, 3).await?;
+        let gateway = open(near_first(&etcd)).await?;
+        let mut client = client(&gateway).await?;
+        // Two watches in one stream of the client's: from the beginning, and from now on.
+        client.put("k", "0", None).await?;
+        let all = WatchOptions::new().with_prefix().with_start_revision(1);
+        let mut all = client.watch("", Some(all)).await?;
+        let mut new = client.watch("k", None).await?;
+        ensure!(next_revision(&mut all).await? == 2);
+        for round in 0..3 {
+            for put in 0..20 {
+                create_until_it_works(&mut client).await.with_context(|| format!("round {round}, {put}"))?;
+            }
+            etcd.member(0).kill();
+            create_until_it_works(&mut client).await?;
+            etcd.member(0).restart().await?;
+        }
+        let last = client.get("k", None).await?.kvs()[0].mod_revision();
+        for watch in [&mut all, &mut new] {
+            let mut seen = Vec::new();
+            while seen.last().is_none_or(|seen| *seen < last) {
+                seen.extend(revisions(watch).await?);
+            }
+            ensure!(seen == (3..=last).collect::<Vec<_>>(), "{seen:?}");
+        }
+        ensure!(last >= 65, "{last}");
+        Ok(())
+    });
+}
+
+/// Revision of the next event.
+async fn next_revision(watch: &mut WatchStream) -> Result<i64> {
+    match revisions(watch).await?[..] {
+        [revision] => Ok(revision),
+        ref more => bail!("{more:?} at once"),
+    }
+}
+
+/// Revisions of the next events.
+async fn revisions(watch: &mut WatchStream) -> Result<Vec<i64>> {
+    loop {
+        let message = timeout(DEADLINE, watch.message()).await??.context("the watch ended")?;
+        let revision = |event: &etcd_client::Event| Some(event.kv()?.mod_revision());
+        let revisions: Vec<i64> = message.events().iter().filter_map(revision).collect();
+        if !revisions.is_empty() {
+            return Ok(revisions);
+        }
+    }
 }
 
 /// The member that was killed may have led.
