@@ -7,10 +7,13 @@ use repot_plan::{
     etcd::members::{self as plan, MemberId},
     ledger::Why,
 };
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tonic::Code;
 
 use super::{Change, Driver, Outcome, Seen, Wish};
+
+/// How often a leader that hands over is asked whether it has.
+const LOOK: Duration = Duration::from_millis(20);
 
 impl Driver {
     /// Makes the change. All of them go to the leader: then the entry by which the next pass settles is behind them.
@@ -46,11 +49,16 @@ impl Driver {
                 conclude(answer, Change::Removed { seat })
             }
             plan::Change::MoveLeader(id) => {
-                let left = match self.hold().await {
+                let left = match self.hold(&leader.seat).await {
                     Ok(left) => left.unwrap_or(limit),
                     Err(why) => return Outcome::Waiting(why),
                 };
-                let answer = ask(limit.min(left), client.maintenance_client().move_leader(id.0)).await;
+                let mut maintenance = client.maintenance_client();
+                // etcd looks only once a heartbeat whether it is done, and all the while writes are held.
+                let answer = tokio::select! {
+                    answer = ask(limit.min(left), maintenance.move_leader(id.0)) => answer,
+                    () = until_follows(&client, id) => Ok(()),
+                };
                 self.release().await;
                 conclude(answer, Change::Leads { seat: named(id) })
             }
@@ -58,9 +66,9 @@ impl Driver {
     }
 
     /// No write is on its way from here on. Gives for how long, where there are gateways.
-    async fn hold(&self) -> Result<Option<Duration>, Why> {
+    async fn hold(&self, leader: &str) -> Result<Option<Duration>, Why> {
         let Some((gateways, longest)) = &self.gateways else { return Ok(None) };
-        match gateways.hold(*longest).await {
+        match gateways.hold(leader, *longest).await {
             Ok(left) => Ok(Some(left)),
             Err(why) => {
                 gateways.release().await;
@@ -80,6 +88,14 @@ impl Driver {
         let Some((gateways, _)) = &self.gateways else { return Ok(()) };
         let stays = |why| Why::new("ClientsNotGone", format!("{seat} stays while clients are there: {why}"));
         gateways.leave(seat).await.map_err(stays)
+    }
+}
+
+/// Until the member takes the other one for the leader. From then on it passes on what it is asked for.
+async fn until_follows(client: &Client, leader: MemberId) {
+    let mut maintenance = client.maintenance_client();
+    while !maintenance.status().await.is_ok_and(|status| status.leader() == leader.0) {
+        sleep(LOOK).await;
     }
 }
 

@@ -40,11 +40,27 @@ struct Shared {
     unknown: Mutex<BTreeSet<String>>,
     /// The last acknowledged number of each writer.
     last: Vec<AtomicI64>,
-    /// The longest time between two acknowledgements on each side.
-    gaps: Mutex<[(Option<Instant>, Duration); 2]>,
+    /// How long acknowledgements were apart.
+    gaps: Mutex<Gaps>,
     /// What each watcher has seen: revision and key.
     histories: Mutex<[Vec<(i64, String)>; 2]>,
     resumed: AtomicUsize,
+}
+
+/// The longest time between two acknowledgements on each side, by the phase in which it began.
+#[derive(Default)]
+struct Gaps {
+    phases: Vec<Phase>,
+    last: [Option<(Instant, usize)>; 2],
+}
+
+/// A time between two changes of the membership.
+#[derive(Clone, Debug)]
+pub struct Phase {
+    /// What it began with.
+    pub name: String,
+    /// At the source and at the destination.
+    pub longest: [Duration; 2],
 }
 
 /// What they say in the end.
@@ -54,6 +70,7 @@ pub struct Report {
     pub acknowledged: usize,
     pub failures: Vec<String>,
     pub resumed: usize,
+    pub phases: Vec<Phase>,
 }
 
 impl Load {
@@ -87,12 +104,10 @@ impl Load {
         self.shared.requests.load(Ordering::Relaxed)
     }
 
-    /// Forgets how long acknowledgements took so far; gives the longest on each side.
-    pub fn take_gaps(&self) -> [Duration; 2] {
-        let mut gaps = self.shared.gaps.lock();
-        let longest = gaps.map(|(_, longest)| longest);
-        gaps.iter_mut().for_each(|gap| gap.1 = Duration::ZERO);
-        longest
+    /// Another phase begins.
+    pub fn begin(&self, name: &str) {
+        let phase = Phase { name: name.to_owned(), longest: Default::default() };
+        self.shared.gaps.lock().phases.push(phase);
     }
 
     /// Ends the clients and compares what they were told with what is there.
@@ -130,6 +145,7 @@ impl Load {
             acknowledged: shared.acknowledged.lock().len(),
             failures: shared.failures.lock().clone(),
             resumed: shared.resumed.load(Ordering::Relaxed),
+            phases: shared.gaps.lock().phases.clone(),
         })
     }
 
@@ -161,6 +177,17 @@ fn difference(seen: &[(i64, String)], there: &[(i64, String)]) -> String {
     format!("at {at}: {:?} instead of {:?}", seen.get(at), there.get(at))
 }
 
+impl Gaps {
+    fn note(&mut self, side: usize, now: Instant) {
+        let phase = self.phases.len().saturating_sub(1);
+        if let Some((last, began)) = self.last[side].replace((now, phase))
+            && let Some(phase) = self.phases.get_mut(began)
+        {
+            phase.longest[side] = phase.longest[side].max(now - last);
+        }
+    }
+}
+
 impl Shared {
     fn ended(&self) -> bool {
         self.end.load(Ordering::Relaxed)
@@ -173,10 +200,7 @@ impl Shared {
 
     fn acknowledge(&self, side: usize, writer: usize, number: i64, key: String, revision: i64) {
         let now = Instant::now();
-        let (last, longest) = &mut self.gaps.lock()[side];
-        if let Some(last) = last.replace(now) {
-            *longest = (*longest).max(now - last);
-        }
+        self.gaps.lock().note(side, now);
         self.acknowledged.lock().insert(key, revision);
         self.last[writer].store(number, Ordering::SeqCst);
     }

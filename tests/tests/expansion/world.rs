@@ -87,10 +87,17 @@ impl Fleet {
 }
 
 impl Gateways for Fleet {
-    fn hold(&self, longest: Duration) -> BoxFuture<'_, Result<Duration, String>> {
-        let held = self.gateways.iter().map(move |door| door.handle.hold(longest));
-        let least = |left: Vec<Duration>| left.into_iter().min().unwrap_or_default();
-        try_join_all(held).map(move |left| left.map(least).map_err(|error| error.to_string())).boxed()
+    fn hold<'a>(&'a self, leader: &'a str, longest: Duration) -> BoxFuture<'a, Result<Duration, String>> {
+        let is_near = |door: &&Door| door.urls.iter().any(|(name, url)| name == leader && url.near);
+        let (near, far): (Vec<_>, Vec<_>) = self.gateways.iter().partition(is_near);
+        async move {
+            let mut left = longest;
+            for door in far.into_iter().chain(near) {
+                left = door.handle.hold(left).await.map_err(|error| error.to_string())?;
+            }
+            Ok(left)
+        }
+        .boxed()
     }
 
     fn release(&self) -> BoxFuture<'_, ()> {
