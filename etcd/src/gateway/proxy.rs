@@ -23,7 +23,8 @@ use super::{
 
 /// After all members were tried. The first attempts are to find the new leader as soon as there is one.
 pub(super) const PAUSE: Duration = Duration::from_millis(25);
-/// A member that has not answered a read in this time may not be able to: another one is asked.
+/// The first member that has not begun to answer a read in this time may not be able to: another one is asked. That one has all the
+/// time there is, or reads that take long would never end.
 const STALL: Duration = Duration::from_secs(4);
 /// What etcd says before it looks at a call: then it is certain that it was not done. A member that was just promoted takes itself
 /// for a learner until it has heard of it.
@@ -104,14 +105,18 @@ impl Client {
         };
         let give_up = deadline.unwrap_or_else(|| Instant::now() + self.shared.limits.patience);
         let call = Call { method, head: &head, message: &message.bytes, deadline };
-        let mut tried = Vec::new();
+        let (mut tried, mut retried) = (Vec::new(), false);
         loop {
             let flight = self.next(&mut tried).await?;
             let member = flight.member().clone();
-            match self.attempt(&call, flight, &mut pass).await {
+            let limit = if retried { Duration::MAX } else { STALL };
+            match self.attempt(&call, flight, &mut pass, limit).await {
                 Ok(answer) => return Ok(answer),
                 Err(failed) if !failed.again || Instant::now() >= give_up => return Err(failed.status),
-                Err(_) => tried.push(member),
+                Err(_) => {
+                    retried = true;
+                    tried.push(member);
+                }
             }
         }
     }
@@ -132,11 +137,12 @@ impl Client {
         call: &Call<'_>,
         flight: Flight,
         pass: &mut Option<Pass>,
+        limit: Duration,
     ) -> Result<Response<Answer>, Failed> {
         let member = flight.member().clone();
         let repeatable = call.method == Method::Read;
         let response = match repeatable {
-            true => timeout(STALL, self.send(call, &member)).await.unwrap_or_else(|_| {
+            true => timeout(limit, self.send(call, &member)).await.unwrap_or_else(|_| {
                 Err(Failed::new(true, format!("gateway: {} does not answer", member.url)))
             }),
             false => self.send(call, &member).await,
