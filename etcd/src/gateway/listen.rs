@@ -1,7 +1,6 @@
 //! Connections of clients.
 
 use std::{
-    convert::Infallible,
     pin::pin,
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -96,7 +95,7 @@ async fn speak(
     let client = Arc::new(Client::new(shared, turn));
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let client = client.clone();
-        async move { Ok::<_, Infallible>(client.answer(request).await?) }
+        async move { client.answer(request).await }
     });
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())

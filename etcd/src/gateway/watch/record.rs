@@ -198,6 +198,12 @@ mod tests {
         messages.iter().map(read).collect()
     }
 
+    fn confirm(record: &mut Record, revision: i64) {
+        for id in [1, 2, 9] {
+            record.hear(&response(revision, id, CREATED));
+        }
+    }
+
     #[test]
     fn watches_go_on_where_they_were() {
         let mut record = Record::default();
@@ -219,11 +225,11 @@ mod tests {
         // Progress: of one, and of all.
         record.hear(&response(50, 2, &[]));
         assert_eq!(asked(&record.again().expect("known")), [(1, 23), (2, 51), (9, 41)]);
-        [1, 2, 9].map(|id| record.hear(&response(50, id, CREATED)));
+        confirm(&mut record, 50);
         record.hear(&response(60, -1, &[]));
         record.ask(wire::cancel(2).into()).expect("few");
         assert_eq!(asked(&record.again().expect("known")), [(1, 61), (2, 61), (2, -1), (9, 61)]);
-        [1, 2, 9].map(|id| record.hear(&response(60, id, CREATED)));
+        confirm(&mut record, 60);
         record.hear(&response(60, 2, CANCELED));
         record.ask(create(0, 0)).expect("few");
         assert_eq!(asked(&record.again().expect("known")), [(1, 61), (9, 61), (10, 0)]);
