@@ -22,6 +22,8 @@ pub struct World<'a> {
     pub changes: Vec<Change>,
     /// Whether a member that was added is started.
     pub starts: bool,
+    /// The member that was started and is no voter yet.
+    joining: Option<String>,
 }
 
 /// So many voters at the source, and nothing elsewhere.
@@ -42,17 +44,19 @@ impl<'a> World<'a> {
             desired: alone(founders, founders),
             lost: Default::default(),
         };
-        Ok(Self { bed, sites, driver: new_driver(), wish, changes: Vec::new(), starts: true })
+        Ok(Self { bed, sites, driver: new_driver(), wish, changes: Vec::new(), starts: true, joining: None })
     }
 
     /// One pass, and what whoever runs the Pods makes of it.
     pub async fn pass(&mut self) -> Result<Pass> {
+        self.start_again()?;
         let pass = self.driver.pass(&self.wish).await;
         if let Outcome::Changed(change) = &pass.outcome {
             println!("{change:?}");
             match change {
                 Change::Added { seat } if self.starts => self.join(seat, &pass)?,
                 Change::Removed { seat } => self.sites.discard(seat)?,
+                Change::Promoted { .. } => self.joining = None,
                 _ => {}
             }
             self.changes.push(change.clone());
@@ -97,7 +101,20 @@ impl<'a> World<'a> {
         self.driver = new_driver();
     }
 
+    /// A member that joins asks any other for the list of members, and ends when it is not in it yet. Whoever runs it starts it again.
+    fn start_again(&mut self) -> Result<()> {
+        let Some(seat) = self.joining.as_ref().filter(|seat| self.sites.is_started(seat)) else {
+            return Ok(());
+        };
+        let process = self.sites.process(seat)?;
+        match process.exited() {
+            Some(_) => process.restart(),
+            None => Ok(()),
+        }
+    }
+
     fn join(&mut self, seat: &str, pass: &Pass) -> Result<()> {
+        self.joining = Some(seat.to_owned());
         let Some(seen) = &pass.seen else { bail!("a change without a look") };
         let mut members = Vec::new();
         for name in seen.members.iter().map(|member| member.seat.as_str()).chain([seat]) {
