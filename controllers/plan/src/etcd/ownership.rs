@@ -7,7 +7,8 @@
 //!
 //! A record that names somebody else, or nobody, ends the ownership: etcd is stopped *first*, so that a store out of reach cannot
 //! keep it alive, and then a final snapshot is taken, once. Not knowing is no such end: no snapshot is taken, and when the own id
-//! is read again, etcd resumes. After the final snapshot it does not: another etcd may have gone on from there.
+//! is read again, etcd resumes. After such an end it does not, not even where no final snapshot could be taken: another etcd may
+//! have gone on from there, or from an older snapshot. An etcd without data has nothing to lose: it waits until it is the owner.
 
 use std::time::Duration;
 
@@ -46,6 +47,20 @@ pub enum Etcd {
     Stopped,
 }
 
+/// What happened to this etcd before. Unlike [`Seen`] it has to survive a restart, beside the data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Past {
+    /// It has no data: it never ran.
+    #[default]
+    NoData,
+    /// Nothing that would keep it from serving.
+    Sound,
+    /// Its clients were cut off because the record named somebody else, or nobody.
+    CutOff,
+    /// So they were, and the final snapshot of its data is in the store.
+    FinalSnapshot,
+}
+
 /// What is known at the moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
@@ -59,8 +74,8 @@ pub struct Facts {
     pub seen: Seen,
     /// What etcd does.
     pub etcd: Etcd,
-    /// Whether the newest snapshot in the store is a final one.
-    pub final_snapshot: bool,
+    /// What happened before, as far as the data and the store tell.
+    pub past: Past,
 }
 
 /// What to do.
@@ -141,12 +156,22 @@ pub fn decide(facts: &Facts, timing: &Timing, now: Time) -> (Verdict, Seen) {
     let confirmed = now < until;
     let verdict = match (seen.lost.is_some(), confirmed, facts.etcd) {
         (true, _, Etcd::Serves) => Verdict::StopEtcd(lost("the record names another owner")),
-        (true, ..) if facts.final_snapshot => Verdict::StayDown(lost("the record names another owner")),
+        // Nothing is lost with it either: it may be the next owner, started early.
+        (true, ..) if facts.past == Past::NoData => {
+            Verdict::StayDown(lost("the record names another owner so far, and there are no data to save"))
+        }
+        (true, ..) if facts.past == Past::FinalSnapshot => {
+            Verdict::StayDown(lost("the record names another owner, and the final snapshot is taken"))
+        }
         (true, ..) => Verdict::TakeFinalSnapshot(lost("the record names another owner")),
         (false, true, Etcd::Serves) => Verdict::Serve { until },
-        (false, true, _) if facts.final_snapshot => Verdict::StayDown(Why::new(
+        (false, true, _) if facts.past == Past::FinalSnapshot => Verdict::StayDown(Why::new(
             "FinalSnapshotTaken",
             "another etcd may have gone on from the final snapshot; restore from the newest backup of the last owner",
+        )),
+        (false, true, _) if facts.past == Past::CutOff => Verdict::StayDown(Why::new(
+            "CutOff",
+            "another etcd may have gone on from an older snapshot; restore from the newest backup of the last owner",
         )),
         (false, true, Etcd::Private) => {
             Verdict::StopEtcd(Why::new("NotForClients", "it runs for a snapshot only"))

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::rng::Rng;
 use crate::{
-    etcd::ownership::{Answer, Etcd, Facts, Seen, Timing, Verdict, decide},
+    etcd::ownership::{Answer, Etcd, Facts, Past, Seen, Timing, Verdict, decide},
     time::Time,
 };
 
@@ -27,7 +27,7 @@ fn record(values: &[&str]) -> Answer {
 
 fn mk_facts(answer: Answer, etcd: Etcd) -> Facts {
     let seen = Seen { confirmed: Some(Time(970)), lost: None };
-    Facts { answer, begun: Time(1000), own_id: OURS.into(), seen, etcd, final_snapshot: false }
+    Facts { answer, begun: Time(1000), own_id: OURS.into(), seen, etcd, past: Past::Sound }
 }
 
 fn word(verdict: &Verdict) -> (&'static str, &'static str) {
@@ -43,30 +43,34 @@ fn word(verdict: &Verdict) -> (&'static str, &'static str) {
 #[test]
 fn every_answer_has_its_verdict() {
     let other = || record(&[THEIRS]);
-    for (answer, etcd, taken, age, expected) in [
-        (record(&[OURS]), Etcd::Serves, false, 30, ("serve", "")),
-        (record(&[OURS]), Etcd::Stopped, false, 30, ("resume", "")),
-        (record(&[OURS]), Etcd::Private, false, 30, ("stop", "NotForClients")),
-        (record(&[OURS]), Etcd::Stopped, true, 30, ("down", "FinalSnapshotTaken")),
+    for (answer, etcd, past, age, expected) in [
+        (record(&[OURS]), Etcd::Serves, Past::Sound, 30, ("serve", "")),
+        (record(&[OURS]), Etcd::Stopped, Past::Sound, 30, ("resume", "")),
+        (record(&[OURS]), Etcd::Private, Past::Sound, 30, ("stop", "NotForClients")),
+        (record(&[OURS]), Etcd::Stopped, Past::FinalSnapshot, 30, ("down", "FinalSnapshotTaken")),
         // A final snapshot of an earlier life does not stop an etcd that serves.
-        (record(&[OURS]), Etcd::Serves, true, 30, ("serve", "")),
-        (other(), Etcd::Serves, false, 30, ("stop", "NotOwner")),
-        (other(), Etcd::Serves, true, 30, ("stop", "NotOwner")),
-        (other(), Etcd::Stopped, false, 30, ("snapshot", "NotOwner")),
-        (other(), Etcd::Private, false, 30, ("snapshot", "NotOwner")),
-        (other(), Etcd::Stopped, true, 30, ("down", "NotOwner")),
-        (record(&[]), Etcd::Serves, false, 30, ("stop", "NotOwner")),
+        (record(&[OURS]), Etcd::Serves, Past::FinalSnapshot, 30, ("serve", "")),
+        (other(), Etcd::Serves, Past::Sound, 30, ("stop", "NotOwner")),
+        (other(), Etcd::Serves, Past::FinalSnapshot, 30, ("stop", "NotOwner")),
+        (other(), Etcd::Stopped, Past::Sound, 30, ("snapshot", "NotOwner")),
+        (other(), Etcd::Private, Past::Sound, 30, ("snapshot", "NotOwner")),
+        (other(), Etcd::Stopped, Past::FinalSnapshot, 30, ("down", "NotOwner")),
+        (record(&[]), Etcd::Serves, Past::Sound, 30, ("stop", "NotOwner")),
+        (other(), Etcd::Stopped, Past::NoData, 30, ("down", "NotOwner")),
+        (other(), Etcd::Stopped, Past::CutOff, 30, ("snapshot", "NotOwner")),
+        (record(&[OURS]), Etcd::Stopped, Past::CutOff, 30, ("down", "CutOff")),
+        (record(&[OURS]), Etcd::Stopped, Past::NoData, 30, ("resume", "")),
         // Nothing is learnt, and what is known is young enough, or not.
-        (Answer::Unresolvable, Etcd::Serves, false, 30, ("serve", "")),
-        (Answer::Unresolvable, Etcd::Serves, false, 40, ("stop", "OwnerUnresolvable")),
-        (Answer::Unresolvable, Etcd::Stopped, false, 40, ("down", "OwnerUnresolvable")),
-        (Answer::ContextError, Etcd::Serves, false, 40, ("stop", "OwnerNotAsked")),
-        (Answer::Slow, Etcd::Serves, false, 40, ("stop", "OwnerSlow")),
-        (record(&[OURS, THEIRS]), Etcd::Serves, false, 40, ("stop", "OwnerAmbiguous")),
-        (record(&[OURS, THEIRS]), Etcd::Serves, false, 30, ("serve", "")),
+        (Answer::Unresolvable, Etcd::Serves, Past::Sound, 30, ("serve", "")),
+        (Answer::Unresolvable, Etcd::Serves, Past::Sound, 40, ("stop", "OwnerUnresolvable")),
+        (Answer::Unresolvable, Etcd::Stopped, Past::Sound, 40, ("down", "OwnerUnresolvable")),
+        (Answer::ContextError, Etcd::Serves, Past::Sound, 40, ("stop", "OwnerNotAsked")),
+        (Answer::Slow, Etcd::Serves, Past::Sound, 40, ("stop", "OwnerSlow")),
+        (record(&[OURS, THEIRS]), Etcd::Serves, Past::Sound, 40, ("stop", "OwnerAmbiguous")),
+        (record(&[OURS, THEIRS]), Etcd::Serves, Past::Sound, 30, ("serve", "")),
     ] {
         let mut facts = mk_facts(answer, etcd);
-        facts.final_snapshot = taken;
+        facts.past = past;
         facts.seen.confirmed = Some(Time(1000 - age));
         let (verdict, _) = decide(&facts, &TIMING, Time(1000));
         assert_eq!(word(&verdict), expected, "{facts:?}");
@@ -106,7 +110,7 @@ fn run(seed: u64, timing: &Timing, decide: Decide) -> Result<(), String> {
     let change = rng.within(500, 1500);
     let (deaf, trouble) = (rng.percent(30), rng.within(0, 60));
     let (mut facts, mut etcd, mut stops_at) = (mk_facts(Answer::Slow, Etcd::Serves), Etcd::Serves, None);
-    (facts.seen.confirmed, facts.final_snapshot) = (Some(Time(0)), false);
+    facts.seen.confirmed = Some(Time(0));
     let (mut begun, mut until) = (0_u64, timing.lease().as_secs());
     let other_serves_at = change + timing.wait().as_secs();
     while begun < 3000 {
@@ -135,16 +139,21 @@ fn run(seed: u64, timing: &Timing, decide: Decide) -> Result<(), String> {
         facts.seen = seen;
         match verdict {
             // It takes its time, and serves until then.
-            Verdict::StopEtcd(_) => drop(stops_at.get_or_insert(now + timing.stop.as_secs())),
+            Verdict::StopEtcd(why) => {
+                stops_at.get_or_insert(now + timing.stop.as_secs());
+                if why.reason == "NotOwner" {
+                    facts.past = Past::CutOff;
+                }
+            }
             Verdict::TakeFinalSnapshot(_) if etcd == Etcd::Serves => {
                 return Err(format!("seed {seed}: takes the final snapshot of an etcd that serves"));
             }
             Verdict::TakeFinalSnapshot(_) if now < change => {
                 return Err(format!("seed {seed}: ends before it has lost"));
             }
-            Verdict::TakeFinalSnapshot(_) => facts.final_snapshot = true,
-            Verdict::Resume { .. } if facts.final_snapshot => {
-                return Err(format!("seed {seed}: serves after the final snapshot"));
+            Verdict::TakeFinalSnapshot(_) => facts.past = Past::FinalSnapshot,
+            Verdict::Resume { .. } if facts.past != Past::Sound => {
+                return Err(format!("seed {seed}: serves after it was cut off"));
             }
             Verdict::Resume { until: end } | Verdict::Serve { until: end } => {
                 if now >= other_serves_at {
@@ -157,7 +166,7 @@ fn run(seed: u64, timing: &Timing, decide: Decide) -> Result<(), String> {
         // The next look begins an interval later; while etcd ends, at once.
         begun = if stops_at.is_some() { now + 1 } else { (begun + timing.interval.as_secs()).max(now) };
     }
-    if !deaf && !facts.final_snapshot {
+    if !deaf && facts.past != Past::FinalSnapshot {
         return Err(format!("seed {seed}: never takes the final snapshot"));
     }
     Ok(())
@@ -202,7 +211,7 @@ const FAULTS: &[(&str, Decide, &str)] = &[
     (
         "takes silence for a loss",
         |facts, timing, now| match decide(facts, timing, now) {
-            (Verdict::StayDown(why), seen) if !facts.final_snapshot => {
+            (Verdict::StayDown(why), seen) if facts.past == Past::Sound => {
                 (Verdict::TakeFinalSnapshot(why), seen)
             }
             other => other,
@@ -210,12 +219,12 @@ const FAULTS: &[(&str, Decide, &str)] = &[
         "ends before it has lost",
     ),
     (
-        "resumes after the final snapshot",
+        "resumes after it was cut off",
         |facts, timing, now| {
-            let facts = Facts { final_snapshot: false, ..facts.clone() };
+            let facts = Facts { past: Past::Sound, ..facts.clone() };
             decide(&facts, timing, now)
         },
-        "serves after the final snapshot",
+        "serves after it was cut off",
     ),
     (
         "counts from the answer instead of the question",
