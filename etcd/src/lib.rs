@@ -6,4 +6,5 @@
 pub mod agent;
 pub mod gateway;
 pub mod link;
+pub mod owner;
 pub mod snapshot;

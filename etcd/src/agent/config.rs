@@ -166,4 +166,7 @@ pub struct Owner {
     pub timeout: String,
     /// What the other side waits beyond TTL and interval.
     pub grace: String,
+    /// How long members of an etcd that lost ownership look for a quorum to take the final snapshot from; `5m` where it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quorum_timeout: Option<String>,
 }

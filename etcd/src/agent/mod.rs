@@ -18,6 +18,7 @@
 //! | [`guard`], [`clock`] | the process between, and the deadline that it keeps |
 //! | `identity` | who the member is, written beside its data |
 //! | `backups` | snapshots by schedule and by request, where etcd leads |
+//! | `owner`, `finale`, `mark` | whether clients may be served, by the record in DNS; the final snapshot; what is remembered of both |
 //! | [`clients`] | the agent as a client of etcd |
 //! | [`report`] | what the agent says of itself |
 //!
@@ -29,11 +30,14 @@ mod child;
 pub mod clients;
 pub mod clock;
 pub mod config;
+mod finale;
 pub mod flags;
 pub mod guard;
 mod http;
 mod identity;
+mod mark;
 mod metrics;
+mod owner;
 pub mod report;
 pub mod settings;
 pub mod supervisor;
@@ -170,6 +174,12 @@ impl Prepared {
         };
         let backups = taker.run(&stop);
         let identity = identity::follow(&agent, &beginner.volume, &stop);
-        tokio::join!(etcd, backups, identity, http::serve(listener, agent.clone(), tls, end.clone()));
+        let ownership = async {
+            if let Some(settings) = &agent.settings.owner {
+                owner::run(&agent, settings, &beginner.volume, &stop).await;
+            }
+        };
+        let http = http::serve(listener, agent.clone(), tls, end.clone());
+        tokio::join!(etcd, ownership, backups, identity, http);
     }
 }

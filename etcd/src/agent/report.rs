@@ -54,6 +54,22 @@ pub struct Report {
     pub restored: Option<Restored>,
     /// How often etcd has ended by itself or could not be started.
     pub failures: u64,
+    /// What follows from the owner's record.
+    pub ownership: Ownership,
+}
+
+/// What follows from the newest look at the owner's record.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ownership {
+    /// `Serve`, `Stop`, `FinalSnapshot` or `StayDown`; empty before the first look.
+    pub verdict: &'static str,
+    /// Why, in a word; empty where all is well.
+    pub reason: &'static str,
+    /// The same for people.
+    pub message: String,
+    /// Name of the final snapshot, once it is in the store.
+    pub final_snapshot: Option<String>,
 }
 
 /// Where the parts of an agent write their report.
@@ -91,6 +107,19 @@ impl Board {
     pub(super) fn count_failure(&self, message: impl Into<String>) {
         self.0.send_modify(|report| report.failures += 1);
         self.say(Phase::Failing, message);
+    }
+
+    /// Says what follows from the owner's record. It is logged when it is something else than before.
+    pub(super) fn say_ownership(&self, new: Ownership) {
+        self.0.send_if_modified(|report| {
+            let same = report.ownership == new;
+            if !same {
+                let Ownership { verdict, reason, message, final_snapshot } = &new;
+                tracing::info!(verdict, reason, ?final_snapshot, why = message, "ownership");
+                report.ownership = new;
+            }
+            !same
+        });
     }
 
     fn put(&self, phase: Phase, message: String, needs_rejoin: bool) {

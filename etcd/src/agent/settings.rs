@@ -13,8 +13,12 @@ use url::Url;
 use super::{
     config::{Config, Member, Store as StoreConfig},
     flags,
+    supervisor::STOP,
 };
-use crate::snapshot::{Compression, store};
+use crate::{
+    owner,
+    snapshot::{Compression, store},
+};
 
 const FULL_SCHEDULE: &str = "@hourly";
 const DELTA_PERIOD: Duration = Duration::from_secs(20);
@@ -84,6 +88,8 @@ pub struct Settings {
     pub address: IpAddr,
     /// When snapshots are taken, and which are kept.
     pub snapshots: Snapshots,
+    /// The record that says who may serve.
+    pub owner: Option<owner::Settings>,
 }
 
 /// Reads the file.
@@ -111,6 +117,11 @@ impl Settings {
             format!("etcdFlags: {name} is set by the agent; change what it is made of, or leave it out")
         }));
         let snapshots = snapshots(&config, &mut wrong);
+        let owner = config.owner.as_ref().map(|owner| owner::Settings::new(owner, STOP));
+        let owner = owner.transpose().unwrap_or_else(|all| {
+            wrong.extend(all.iter().map(|one| format!("owner.{one}")));
+            None
+        });
         let own = config.members.iter().find(|member| member.pod.as_deref() == Some(pod)).cloned();
         match &own {
             None => wrong.push(no_member(&config, pod)),
@@ -122,7 +133,7 @@ impl Settings {
         match (own, snapshots) {
             (Some(own), Some(snapshots)) if wrong.is_empty() => {
                 let address = address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-                Ok(Self { config, own, address, snapshots })
+                Ok(Self { config, own, address, snapshots, owner })
             }
             _ => Err(Error::Content(wrong)),
         }
@@ -345,6 +356,10 @@ ports: {client: 2379, peer: 2380, agent: 8080}
             ("tls: {server: /nowhere}", "the agent's own"),
             ("tls: {server: /nowhere}", "no file /nowhere/ca.crt"),
             ("store: {url: 'ftp://x'}", "begins with none"),
+            (
+                "owner: {name: a.org, id: '', ttl: 1s, interval: 1s, timeout: 1s, grace: 9s}",
+                "owner.id is empty",
+            ),
             ("snapshots: {fullSchedule: hourly}", "fullSchedule"),
             ("snapshots: {deltaPeriod: '20'}", "no duration"),
             ("snapshots: {compression: lzw}", "only read"),

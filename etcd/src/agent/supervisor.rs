@@ -35,6 +35,8 @@ use super::{
 
 /// How long etcd has to end in good order; it is killed then. Whoever waits for an etcd to be gone counts on it.
 pub const STOP_GRACE: Duration = Duration::from_secs(10);
+/// How long etcd may take until it is gone: the same, and as long as its guard may take to see that it is over.
+pub const STOP: Duration = Duration::from_secs(11);
 /// The first pause after etcd has ended by itself; it doubles each time.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! <data_dir>/repot-volume.json   whose it is; written before anything else
+//!            repot-owner.json    what happened to the data, where ownership was lost (see `mark`)
 //!            repot-volume.lock   held while an agent uses it
 //!            new.etcd/           etcd's data directory
 //!            new.etcd.part/      of a restore that is going on, or was cut short
@@ -96,6 +97,12 @@ impl Volume {
         let lock = File::options().create(true).truncate(false).write(true).open(&path).map_err(at(&path))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| Error::Busy(dir.to_owned()))?;
         Ok(Self { dir: dir.to_owned(), label, _lock: lock })
+    }
+
+    /// The directory of the volume.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// etcd's data directory; it need not be there.
@@ -207,20 +214,28 @@ impl Volume {
     }
 
     fn write_label(&self, path: &Path) -> Result<(), Error> {
-        let new = self.dir.join(format!("{LABEL}.new"));
         let text = serde_json::to_vec_pretty(&self.label).map_err(io::Error::other).map_err(at(path))?;
-        let write = || {
-            let mut file = File::create(&new)?;
-            file.write_all(&text)?;
-            file.sync_all()?;
-            fs::rename(&new, path)?;
-            File::open(&self.dir)?.sync_all()
-        };
-        write().map_err(at(path))
+        write(&self.dir, LABEL, &text)
     }
 }
 
-fn at(path: &Path) -> impl FnOnce(io::Error) -> Error {
+/// Writes a file as a whole or not at all; it is on disk before this returns.
+///
+/// # Errors
+/// [`Error::File`].
+pub(super) fn write(dir: &Path, name: &str, text: &[u8]) -> Result<(), Error> {
+    let (path, new) = (dir.join(name), dir.join(format!("{name}.new")));
+    let write = || {
+        let mut file = File::create(&new)?;
+        file.write_all(text)?;
+        file.sync_all()?;
+        fs::rename(&new, &path)?;
+        File::open(dir)?.sync_all()
+    };
+    write().map_err(at(&path))
+}
+
+pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> Error {
     let path = path.to_owned();
     move |source| Error::File { path, source }
 }

@@ -60,6 +60,16 @@ pub(super) fn status(agent: &Agent, found: Option<&StatusResponse>) -> Value {
             "bumpedRevision": restored.bumped.0,
         })
     });
+    let owner = agent.settings.config.owner.as_ref().map(|owner| {
+        json!({
+            "name": owner.name,
+            "id": owner.id,
+            "verdict": report.ownership.verdict,
+            "reason": report.ownership.reason,
+            "message": report.ownership.message,
+            "finalSnapshot": report.ownership.final_snapshot,
+        })
+    });
     json!({
         "phase": report.phase,
         "message": report.message,
@@ -74,6 +84,6 @@ pub(super) fn status(agent: &Agent, found: Option<&StatusResponse>) -> Value {
         "dbSize": found.map(StatusResponse::db_size),
         "needsRejoin": report.needs_rejoin,
         "restored": restored,
-        "owner": agent.settings.config.owner.as_ref().map(|owner| json!({ "name": owner.name, "id": owner.id })),
+        "owner": owner,
     })
 }

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{Agent, backups, clients, metrics, settings::chain};
+use super::{Agent, backups, clients, metrics, settings::chain, supervisor::Etcd};
 use crate::snapshot::store;
 
 /// How long etcd has to answer a probe.
@@ -147,9 +147,14 @@ async fn healthz() -> Json {
     Json(json!({ "health": true }))
 }
 
-/// Ready is who answers a linearizable read. Backups have no say in it.
+/// Ready is who answers a linearizable read, to clients and not only to the agent. Backups have no say in it.
 async fn readyz(State(agent): State<Arc<Agent>>) -> Response {
-    let ready = async { clients::read(&agent.client().await?, PROBE).await };
+    let ready = async {
+        match agent.supervisor.seen().etcd {
+            Etcd::Serves => clients::read(&agent.client().await?, PROBE).await,
+            Etcd::Private | Etcd::Stopped => Err(clients::Error::NotRunning),
+        }
+    };
     match timeout(PROBE, ready).await {
         Ok(Ok(_)) => Json(json!({ "ready": true })).into_response(),
         outcome => {

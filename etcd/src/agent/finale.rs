@@ -1,0 +1,170 @@
+//! The final snapshot of an etcd that has lost ownership: once, and of everything that clients ever wrote.
+//!
+//! Every member runs privately: it talks to the other members, and clients reach it only on the loopback interface. So members of
+//! which each lost ownership for itself still have a quorum. The agent of the leader takes the snapshot, once no other member
+//! serves clients any more; the others wait until it is in the store. It counts where it holds all that the own member has.
+
+use std::time::Duration;
+
+use repot_plan::time::Time;
+use tokio::{
+    net::TcpStream,
+    time::{Instant, sleep, timeout},
+};
+use url::Url;
+
+use super::{
+    Agent, clients,
+    clock::Deadline,
+    owner::now,
+    settings::{chain, open},
+    supervisor::Etcd,
+};
+use crate::{
+    owner::Settings,
+    snapshot::{Kind, Revision, SnapshotName, store::Store, take},
+};
+
+/// From one look to the next.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long a member or a store has for a short answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// An agent that hangs leaves a private etcd running for no longer.
+const LIFE: Duration = Duration::from_secs(60);
+
+/// How it ended.
+pub(super) enum Outcome {
+    /// The snapshot of this name is in the store.
+    Taken(String),
+    /// There is none, and trying again makes no sense.
+    GivenUp(String),
+}
+
+/// Why it is not there yet.
+enum Obstacle {
+    /// The store; it is waited for as long as it takes.
+    Store(String),
+    /// This member or the others.
+    Members(String),
+}
+
+/// The final snapshot to be.
+pub(super) struct Finale<'a> {
+    pub(super) agent: &'a Agent,
+    pub(super) settings: &'a Settings,
+    /// When the look began that told of the loss.
+    pub(super) lost: Time,
+}
+
+impl Finale<'_> {
+    /// Starts etcd privately and waits until the snapshot is in the store. etcd is not stopped then.
+    pub(super) async fn run(&self, say: &(impl Fn(&str) + Sync)) -> Outcome {
+        if self.agent.settings.config.store.is_none() {
+            return Outcome::GivenUp(
+                "no store for snapshots is configured: there is no final snapshot".to_owned(),
+            );
+        }
+        self.agent.supervisor.order(Etcd::Private, Some(Deadline::after(LIFE)));
+        let live = async {
+            loop {
+                sleep(LIFE / 4).await;
+                self.agent.supervisor.renew(Deadline::after(LIFE));
+            }
+        };
+        tokio::select! {
+            outcome = self.attempts(say) => outcome,
+            outcome = live => outcome,
+        }
+    }
+
+    async fn attempts(&self, say: &(impl Fn(&str) + Sync)) -> Outcome {
+        let mut own = None;
+        let mut end = Instant::now() + self.settings.quorum;
+        loop {
+            match self.attempt(&mut own).await {
+                Ok(name) => return Outcome::Taken(name.to_string()),
+                Err(Obstacle::Store(why)) => {
+                    say(&format!("the store is waited for: {why}"));
+                    end = Instant::now() + self.settings.quorum;
+                }
+                Err(Obstacle::Members(why)) if Instant::now() >= end => {
+                    return Outcome::GivenUp(format!("there is no final snapshot: {why}"));
+                }
+                Err(Obstacle::Members(why)) => say(&why),
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    async fn attempt(&self, own: &mut Option<Revision>) -> Result<SnapshotName, Obstacle> {
+        let members = |error: clients::Error| Obstacle::Members(chain(&error));
+        if timeout(PATIENCE, self.agent.supervisor.reached(Etcd::Private)).await.is_err() {
+            return Err(Obstacle::Members(format!("etcd does not run: {}", self.agent.board.read().message)));
+        }
+        let client = self.agent.client().await.map_err(members)?;
+        let mut maintenance = client.maintenance_client();
+        let status = timeout(PATIENCE, maintenance.status()).await;
+        let slow = |_| Obstacle::Members("etcd does not answer".to_owned());
+        let status =
+            status.map_err(slow)?.map_err(clients::Error::of("ask etcd how it is")).map_err(members)?;
+        let header = status.header();
+        // What it has at first: keys whose leases end while it runs privately are nobody's loss.
+        let own = *own.get_or_insert(Revision(header.map_or(0, etcd_client::ResponseHeader::revision)));
+        let store = self.store()?;
+        if let Some(name) = found(&store, own).await? {
+            return Ok(name);
+        }
+        let id = header.map_or(0, etcd_client::ResponseHeader::member_id);
+        match status.leader() {
+            0 => return Err(Obstacle::Members("the members have no quorum".to_owned())),
+            leader if leader != id => {
+                return Err(Obstacle::Members(format!("the leader, {leader:x}, has to take it")));
+            }
+            _ => self.alone().await?,
+        }
+        let how = (self.agent.settings.snapshots.compression, true);
+        match take::full(&client, &store, &self.agent.scratch, how, jiff::Timestamp::now()).await {
+            Ok(taken) => Ok(taken.name),
+            Err(take::Error::Store(error)) => Err(Obstacle::Store(chain(&error))),
+            Err(error) => Err(Obstacle::Members(chain(&error))),
+        }
+    }
+
+    fn store(&self) -> Result<Store, Obstacle> {
+        let config = self.agent.settings.config.store.as_ref();
+        let config = config.ok_or_else(|| Obstacle::Store("none is configured".to_owned()))?;
+        open(config).map_err(|error| Obstacle::Store(chain(&error)))
+    }
+
+    /// Whether no other member serves clients. The lease of one that cannot be asked is over when the other side starts.
+    async fn alone(&self) -> Result<(), Obstacle> {
+        if now() >= self.lost.after(self.settings.timing.wait()) {
+            return Ok(());
+        }
+        let settings = &self.agent.settings;
+        for member in settings.config.members.iter().filter(|member| member.name != settings.own.name) {
+            for url in &member.client_urls {
+                let Some((host, port)) = place(url) else { continue };
+                let why = match timeout(LOOK, TcpStream::connect((host, port))).await {
+                    Ok(Err(error)) if error.kind() == std::io::ErrorKind::ConnectionRefused => continue,
+                    Ok(Ok(_)) => "still serves clients",
+                    Ok(Err(_)) | Err(_) => "may still serve clients",
+                };
+                return Err(Obstacle::Members(format!("{} {why}", member.name)));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn place(url: &str) -> Option<(String, u16)> {
+    let url = Url::parse(url).ok()?;
+    Some((url.host_str()?.trim_matches(['[', ']']).to_owned(), url.port()?))
+}
+
+/// The final snapshot, where the store has it. One that ends before the own data is of an earlier life: copied from another store.
+async fn found(store: &Store, own: Revision) -> Result<Option<SnapshotName>, Obstacle> {
+    let listed = store.list_quickly().await.map_err(|error| Obstacle::Store(chain(&error)))?;
+    let names = listed.into_iter().map(|stored| stored.name);
+    Ok(names.filter(|name| name.kind == Kind::Full && name.is_final && name.last >= own).max())
+}

@@ -1,0 +1,118 @@
+//! What happened to the data of a member, beside the data: an agent that is started again, with the store out of reach, must not
+//! let clients go on where another etcd may have taken over.
+//!
+//! ```text
+//! <data_dir>/repot-owner.json    {"state": "cutOff", "ownId": "seed-a", "since": "2026-11-21T21:00:00Z"}
+//! ```
+//!
+//! Whoever is sure that no other etcd has gone on may remove the file while the agent does not run.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use jiff::Timestamp;
+use repot_plan::etcd::{beginning::Volume as Content, ownership::Past};
+use serde::{Deserialize, Serialize};
+
+use super::volume::{self, Volume, at};
+
+const FILE: &str = "repot-owner.json";
+
+/// The file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Mark {
+    state: State,
+    /// The id that the record did not have any more.
+    own_id: String,
+    /// When that was noticed.
+    since: Timestamp,
+    /// The final snapshot, once it is in the store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) snapshot: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum State {
+    CutOff,
+    FinalSnapshot,
+}
+
+impl Mark {
+    /// Clients are cut off.
+    pub(super) fn cut_off(own_id: &str, since: Timestamp) -> Self {
+        Self { state: State::CutOff, own_id: own_id.to_owned(), since, snapshot: None }
+    }
+
+    /// The final snapshot is in the store.
+    pub(super) fn with_snapshot(self, name: String) -> Self {
+        Self { state: State::FinalSnapshot, snapshot: Some(name), ..self }
+    }
+
+    /// What it means.
+    pub(super) fn past(&self) -> Past {
+        match self.state {
+            State::CutOff => Past::CutOff,
+            State::FinalSnapshot => Past::FinalSnapshot,
+        }
+    }
+
+    /// The mark of a volume; `None` where there is none.
+    ///
+    /// # Errors
+    /// [`volume::Error::File`], also where it cannot be understood.
+    pub(super) fn read(dir: &Path) -> Result<Option<Self>, volume::Error> {
+        let path = dir.join(FILE);
+        match fs::read(&path) {
+            Ok(text) => serde_json::from_slice(&text).map(Some).map_err(io::Error::other).map_err(at(&path)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(volume::Error::File { path, source }),
+        }
+    }
+
+    /// Writes it; it is on disk before this returns. A disk that hangs holds up nobody but the caller.
+    ///
+    /// # Errors
+    /// [`volume::Error::File`].
+    pub(super) async fn write(&self, dir: PathBuf) -> Result<(), volume::Error> {
+        let path = dir.join(FILE);
+        let text = serde_json::to_vec_pretty(self).map_err(io::Error::other).map_err(at(&path))?;
+        let written = tokio::task::spawn_blocking(move || volume::write(&dir, FILE, &text)).await;
+        written.unwrap_or_else(|error| Err(volume::Error::File { path, source: io::Error::other(error) }))
+    }
+}
+
+/// What happened to the data of a volume, without a mark.
+///
+/// # Errors
+/// [`volume::Error::File`].
+pub(super) fn unmarked(volume: &Volume) -> Result<Past, volume::Error> {
+    Ok(match volume.inspect()? {
+        Content::Data => Past::Sound,
+        Content::Empty | Content::Foreign(_) => Past::NoData,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_mark_survives_and_one_that_is_damaged_is_no_permission() {
+        let dir = tempfile::tempdir().expect("a directory");
+        assert_eq!(Mark::read(dir.path()).expect("readable"), None);
+        let mark = Mark::cut_off("seed-a", Timestamp::UNIX_EPOCH);
+        mark.write(dir.path().to_owned()).await.expect("written");
+        let found = Mark::read(dir.path()).expect("readable").expect("a mark");
+        assert_eq!((found.past(), &found), (Past::CutOff, &mark));
+        let mark = mark.with_snapshot("Full-1".to_owned());
+        mark.write(dir.path().to_owned()).await.expect("written");
+        let found = Mark::read(dir.path()).expect("readable").expect("a mark");
+        assert_eq!((found.past(), found.snapshot.as_deref()), (Past::FinalSnapshot, Some("Full-1")));
+        fs::write(dir.path().join(FILE), b"{").expect("a file");
+        assert!(Mark::read(dir.path()).is_err());
+    }
+}

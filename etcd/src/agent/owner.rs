@@ -1,0 +1,194 @@
+//! Ownership: what a look at the record means for this member's etcd.
+//!
+//! ```text
+//! look at the record ──► repot_plan::etcd::ownership::decide ──► orders to the supervisor, with the end of the lease
+//!                                                           └──► when it is lost: mark, final snapshot (`finale`), stay down
+//! ```
+//!
+//! Whatever is decided to end etcd is ordered before anything else is tried. A look that teaches nothing is repeated soon; the lease
+//! goes on meanwhile, and its end is kept by the [guard](super::guard) and not by this loop.
+
+use std::time::Duration;
+
+use futures::{StreamExt, stream::FuturesUnordered};
+use repot_plan::{
+    etcd::ownership::{Answer, Facts, Past, Seen, Verdict, decide},
+    ledger::Why,
+    time::Time,
+};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Agent,
+    clock::{self, Deadline},
+    finale::{Finale, Outcome},
+    mark::{self, Mark},
+    report::Ownership,
+    settings::chain,
+    supervisor::Etcd,
+    volume::{self, Volume},
+};
+use crate::owner::Settings;
+
+/// After a look that taught nothing.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Looks at the record and does what follows, until `stop`.
+pub(super) async fn run(agent: &Agent, settings: &Settings, volume: &Volume, stop: &CancellationToken) {
+    let mut owner = Owner { agent, settings, volume, seen: Seen::default(), mark: None, given_up: None };
+    let look = async || {
+        let begun = now();
+        (begun, settings.look().await)
+    };
+    let (mut looks, mut due) = (FuturesUnordered::new(), Instant::now());
+    loop {
+        tokio::select! {
+            // A slow look does not hold up the next one.
+            () = sleep_until(due) => {
+                looks.push(look());
+                due = Instant::now() + settings.timing.interval;
+            }
+            Some((begun, (answer, detail))) = looks.next() => {
+                if !matches!(answer, Answer::Record(_)) {
+                    due = due.min(Instant::now() + AGAIN);
+                }
+                let judged = stop.run_until_cancelled(owner.judge(begun, &answer, detail.as_deref())).await;
+                if judged.is_none() {
+                    return;
+                }
+            }
+            () = stop.cancelled() => return,
+        }
+    }
+}
+
+/// Whole seconds of the clock of deadlines. They are rounded down, and so are the ends of leases: never too late.
+pub(super) fn now() -> Time {
+    Time(clock::now().as_secs())
+}
+
+fn deadline(time: Time) -> Deadline {
+    Deadline::at(Duration::from_secs(time.0))
+}
+
+struct Owner<'a> {
+    agent: &'a Agent,
+    settings: &'a Settings,
+    volume: &'a Volume,
+    seen: Seen,
+    /// Once ownership was lost.
+    mark: Option<Mark>,
+    /// Why the final snapshot is not tried again.
+    given_up: Option<String>,
+}
+
+impl Owner<'_> {
+    async fn judge(&mut self, begun: Time, answer: &Answer, detail: Option<&str>) {
+        loop {
+            let etcd = self.agent.supervisor.seen().etcd;
+            let past = match self.past(etcd) {
+                Ok(past) => past,
+                // Without knowing what happened, nothing is started.
+                Err(error) => {
+                    return self.say("StayDown", Some(&Why::new("VolumeUnreadable", chain(&error))), None);
+                }
+            };
+            let own_id = self.settings.id.clone();
+            let facts = Facts { answer: answer.clone(), begun, own_id, seen: self.seen, etcd, past };
+            let (verdict, seen) = decide(&facts, &self.settings.timing, now());
+            self.seen = seen;
+            let supervisor = &self.agent.supervisor;
+            match verdict {
+                Verdict::Serve { until } => {
+                    supervisor.renew(deadline(until));
+                    self.say("Serve", None, detail);
+                }
+                Verdict::Resume { until } => {
+                    supervisor.order(Etcd::Serves, Some(deadline(until)));
+                    self.say("Serve", None, detail);
+                }
+                Verdict::StopEtcd(why) => {
+                    supervisor.order(Etcd::Stopped, None);
+                    self.say("Stop", Some(&why), detail);
+                    if self.seen.lost.is_some() {
+                        self.cut_off().await;
+                    }
+                    supervisor.reached(Etcd::Stopped).await;
+                    continue;
+                }
+                Verdict::TakeFinalSnapshot(why) => self.finish(&why).await,
+                Verdict::StayDown(why) => {
+                    // One that is about to be started for clients; where nothing is known the end of the lease does it, so that a
+                    // restore of many minutes is not broken off by a resolver that is away for one.
+                    if self.seen.lost.is_some() || past == Past::CutOff || past == Past::FinalSnapshot {
+                        supervisor.order(Etcd::Stopped, None);
+                    }
+                    self.say("StayDown", Some(&why), detail);
+                }
+            }
+            return;
+        }
+    }
+
+    /// Of an etcd that serves it says nothing: only what is stopped has a past that counts, and a volume may hang.
+    fn past(&mut self, etcd: Etcd) -> Result<Past, volume::Error> {
+        if self.mark.is_none() && etcd != Etcd::Serves {
+            self.mark = Mark::read(self.volume.dir())?;
+        }
+        match &self.mark {
+            Some(mark) => Ok(mark.past()),
+            None if etcd == Etcd::Serves => Ok(Past::Sound),
+            None => mark::unmarked(self.volume),
+        }
+    }
+
+    /// Remembers that clients are cut off. In this process that holds even where it cannot be written.
+    async fn cut_off(&mut self) {
+        let new = || Mark::cut_off(&self.settings.id, jiff::Timestamp::now());
+        let mark = self.mark.get_or_insert_with(new).clone();
+        self.write(&mark).await;
+    }
+
+    async fn write(&self, mark: &Mark) {
+        if let Err(error) = mark.write(self.volume.dir().to_owned()).await {
+            tracing::error!(error = chain(&error), "what happened to the data cannot be remembered");
+        }
+    }
+
+    async fn finish(&mut self, why: &Why) {
+        if let Some(given_up) = &self.given_up {
+            return self.say("StayDown", Some(why), Some(given_up));
+        }
+        self.cut_off().await;
+        let lost = self.seen.lost.unwrap_or_else(now);
+        let finale = Finale { agent: self.agent, settings: self.settings, lost };
+        let outcome = finale.run(&|doing| self.say("FinalSnapshot", Some(why), Some(doing))).await;
+        self.agent.supervisor.order(Etcd::Stopped, None);
+        match outcome {
+            Outcome::Taken(name) => {
+                let mark = Mark::cut_off(&self.settings.id, jiff::Timestamp::now());
+                let mark = self.mark.take().unwrap_or(mark).with_snapshot(name);
+                self.write(&mark).await;
+                self.mark = Some(mark);
+                self.say("StayDown", Some(why), None);
+            }
+            Outcome::GivenUp(given_up) => {
+                self.say("StayDown", Some(why), Some(&given_up));
+                self.given_up = Some(given_up);
+            }
+        }
+        self.agent.supervisor.reached(Etcd::Stopped).await;
+    }
+
+    fn say(&self, verdict: &'static str, why: Option<&Why>, detail: Option<&str>) {
+        let message = [why.map(|why| why.message.as_str()), detail];
+        let message: Vec<&str> = message.into_iter().flatten().collect();
+        self.agent.board.say_ownership(Ownership {
+            verdict,
+            reason: why.map_or("", |why| why.reason),
+            message: message.join("; "),
+            final_snapshot: self.mark.as_ref().and_then(|mark| mark.snapshot.clone()),
+        });
+    }
+}

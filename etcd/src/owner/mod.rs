@@ -1,0 +1,130 @@
+//! Looks at the record in DNS that says who may serve.
+//!
+//! A look gives what [`repot_plan::etcd::ownership`] decides by; what is decided is done by the agent. Nothing is kept from one
+//! look to the next: a lease counts from when the look *began*, and an answer out of a cache counts only while it may be kept for no
+//! longer than the configured TTL. (A cache that keeps answers for longer than their TTL cannot be noticed; name servers of the zone
+//! itself where there is doubt.)
+
+pub mod message;
+mod resolver;
+mod servers;
+
+use std::{net::SocketAddr, time::Duration};
+
+use repot_api::duration;
+use repot_plan::etcd::ownership::{Answer, Timing};
+use tokio::time::timeout;
+
+use crate::agent::config::Owner;
+use message::Name;
+use resolver::{Failure, ask};
+
+/// The record, and how it is looked at.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Its name.
+    pub name: Name,
+    /// The own id.
+    pub id: String,
+    /// Whom to ask; those of the machine where there are none.
+    pub servers: Vec<SocketAddr>,
+    /// When to look, and for how long that counts.
+    pub timing: Timing,
+    /// How long members look for a quorum to take the final snapshot from.
+    pub quorum: Duration,
+}
+
+/// How long members look for a quorum where nothing else is said.
+const QUORUM: Duration = Duration::from_secs(300);
+
+impl Settings {
+    /// Reads them; `stop` is how long etcd may take to end. All that is wrong is said.
+    ///
+    /// # Errors
+    /// One text for each field.
+    pub fn new(owner: &Owner, stop: Duration) -> Result<Self, Vec<String>> {
+        let mut wrong = Vec::new();
+        let name = Name::parse(&owner.name).map_err(|error| wrong.push(format!("name: {error}"))).ok();
+        if owner.id.is_empty() {
+            wrong.push("id is empty".to_owned());
+        }
+        let mut servers = Vec::new();
+        for text in &owner.servers {
+            match servers::parse(text) {
+                Some(server) => servers.push(server),
+                None => wrong.push(format!("servers: {text:?} is no address such as 10.0.0.10:53")),
+            }
+        }
+        let mut time = |field: &str, text: &str| {
+            let time = duration::parse(text).filter(|time| time.subsec_nanos() == 0);
+            time.unwrap_or_else(|| {
+                wrong.push(format!("{field}: {text:?} is no duration of whole seconds such as 30s"));
+                Duration::from_secs(1)
+            })
+        };
+        let quorum = owner.quorum_timeout.as_deref().map_or(QUORUM, |text| time("quorumTimeout", text));
+        let timing = Timing {
+            ttl: time("ttl", &owner.ttl),
+            interval: time("interval", &owner.interval),
+            timeout: time("timeout", &owner.timeout),
+            stop,
+            grace: time("grace", &owner.grace),
+        };
+        if let (true, Err(why)) = (wrong.is_empty(), timing.check()) {
+            wrong.push(why.message);
+        }
+        match name {
+            Some(name) if wrong.is_empty() => {
+                Ok(Self { name, id: owner.id.clone(), servers, timing, quorum })
+            }
+            _ => Err(wrong),
+        }
+    }
+
+    /// One look, and for people why it taught nothing. It ends within the timeout.
+    pub async fn look(&self) -> (Answer, Option<String>) {
+        // Deadlines are in whole seconds, rounded down: what is left of the last second must not end etcd.
+        let limit = self.timing.timeout;
+        let limit = limit.saturating_sub(Duration::from_secs(1)).max(limit / 2);
+        let found = timeout(limit, async {
+            let servers = match self.servers.is_empty() {
+                true => servers::of_this_machine().map_err(Failure::Own)?,
+                false => self.servers.clone(),
+            };
+            ask(&servers, &self.name, self.timing.ttl, limit).await
+        });
+        match found.await {
+            Ok(Ok(values)) => (Answer::Record(values), None),
+            Ok(Err(Failure::Own(error))) => (Answer::ContextError, Some(error.to_string())),
+            Ok(Err(Failure::Servers(why))) => (Answer::Unresolvable, Some(why)),
+            Err(_) => (Answer::Slow, Some(format!("no answer within {limit:?}"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner() -> Owner {
+        let text = "{name: owner.a.org, id: seed-a, servers: ['127.0.0.1:53'], ttl: 60s, interval: 30s, timeout: 10s, grace: 21s}";
+        serde_saphyr::from_str(text).expect("a file")
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_all_at_once() {
+        let stop = Duration::from_secs(11);
+        let settings = Settings::new(&owner(), stop).expect("good");
+        assert_eq!((settings.timing.wait().as_secs(), settings.quorum), (111, QUORUM));
+        let mut bad = owner();
+        (bad.name, bad.id) = (String::new(), String::new());
+        (bad.servers, bad.ttl) = (vec!["dns.org:53".into()], "1.5s".into());
+        let wrong = Settings::new(&bad, stop).expect_err("bad").join("; ");
+        for says in ["name: ", "id is empty", "\"dns.org:53\" is no address", "ttl: \"1.5s\""] {
+            assert!(wrong.contains(says), "{says}: {wrong}");
+        }
+        bad = Owner { grace: "20s".into(), ..owner() };
+        let wrong = Settings::new(&bad, stop).expect_err("bad").join("; ");
+        assert!(wrong.contains("grace of 20 seconds is shorter"), "{wrong}");
+    }
+}

@@ -1,0 +1,119 @@
+//! Asks servers for a TXT record: by UDP, and by TCP what does not fit into a datagram. The first server that knows is believed.
+
+use std::{
+    io,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpStream, UdpSocket},
+    time::timeout,
+};
+
+use super::message::{self, Name, Said};
+
+/// The longest datagram that a server sends to somebody who has not offered to take longer ones is of 512 bytes.
+const DATAGRAM: usize = 4096;
+/// A datagram may get lost: each server is asked so often, as far as the time goes.
+const ROUNDS: u32 = 3;
+
+/// Nobody said.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// Nobody could be asked, and that is not for others to mend.
+    Own(io::Error),
+    /// What each server did instead.
+    Servers(String),
+}
+
+/// The values of the record; none where there is none. It takes no longer than about `limit`; when that is over the caller gives up.
+pub(super) async fn ask(
+    servers: &[SocketAddr],
+    name: &Name,
+    ttl: Duration,
+    limit: Duration,
+) -> Result<Vec<String>, Failure> {
+    let count = u32::try_from(servers.len()).unwrap_or(u32::MAX);
+    let each = limit / count.saturating_mul(ROUNDS).max(1);
+    let mut silent = servers.to_vec();
+    let mut failures = Vec::new();
+    // Who has given an answer that is none gives the same again.
+    while !silent.is_empty() {
+        let mut still = Vec::new();
+        for server in silent {
+            match timeout(each, ask_one(server, name, ttl)).await {
+                Ok(Ok(values)) => return Ok(values),
+                Ok(Err(Failure::Servers(why))) => failures.push(format!("{server}: {why}")),
+                Ok(Err(own)) => return Err(own),
+                Err(_) => still.push(server),
+            }
+        }
+        silent = still;
+    }
+    Err(Failure::Servers(failures.join(", ")))
+}
+
+async fn ask_one(server: SocketAddr, name: &Name, ttl: Duration) -> Result<Vec<String>, Failure> {
+    let said = match by_udp(server, name).await? {
+        Said::Truncated => by_tcp(server, name).await?,
+        said => said,
+    };
+    let failure = |why: String| Err(Failure::Servers(why));
+    match said {
+        // It may be older than the other side counts on.
+        Said::Values { left, .. } if left > ttl => {
+            failure(format!("its answer may be kept for {left:?} more, and the TTL was to be {ttl:?}"))
+        }
+        Said::Values { values, .. } => Ok(values),
+        Said::Truncated => failure("its answer does not even fit into a stream".to_owned()),
+        Said::Nothing(why) => failure(why.to_owned()),
+    }
+}
+
+fn theirs(error: &io::Error) -> Failure {
+    Failure::Servers(error.to_string())
+}
+
+fn new_id() -> Result<u16, Failure> {
+    let mut bytes = [0; 2];
+    let failed = |_| Failure::Own(io::Error::other("there are no random numbers"));
+    aws_lc_rs::rand::fill(&mut bytes).map_err(failed)?;
+    Ok(u16::from_be_bytes(bytes))
+}
+
+async fn by_udp(server: SocketAddr, name: &Name) -> Result<Said, Failure> {
+    let any: SocketAddr = match server {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    // A port and an id that nobody can guess: no answer but the server's is taken.
+    let socket = UdpSocket::bind(any).await.map_err(Failure::Own)?;
+    let id = new_id()?;
+    socket.connect(server).await.map_err(|error| theirs(&error))?;
+    socket.send(&message::question(id, name)).await.map_err(|error| theirs(&error))?;
+    let mut buffer = [0; DATAGRAM];
+    loop {
+        let length = socket.recv(&mut buffer).await.map_err(|error| theirs(&error))?;
+        if let Some(said) = message::answer(&buffer[..length], id, name) {
+            return Ok(said);
+        }
+    }
+}
+
+async fn by_tcp(server: SocketAddr, name: &Name) -> Result<Said, Failure> {
+    let id = new_id()?;
+    let question = message::question(id, name);
+    let exchange = async {
+        let mut stream = TcpStream::connect(server).await?;
+        let length = u16::try_from(question.len()).map_err(io::Error::other)?;
+        stream.write_all(&[&length.to_be_bytes(), &question[..]].concat()).await?;
+        let length = stream.read_u16().await?;
+        let mut bytes = vec![0; usize::from(length)];
+        stream.read_exact(&mut bytes).await?;
+        Ok(bytes)
+    };
+    let bytes: Vec<u8> = exchange.await.map_err(|error: io::Error| theirs(&error))?;
+    Ok(message::answer(&bytes, id, name).unwrap_or(Said::Nothing("its answer by TCP is another's")))
+}
