@@ -40,7 +40,7 @@ testbed: tools
 	tests/tools/old-kubectl
 	tests/python/build
 
-# A C compiler (for the cryptography), Go, Python and what makes namespaces (for the testbed), from the distribution when they are missing.
+# A C compiler (for the cryptography), Go, Python, a DNS server and what makes namespaces (for the testbed), from the distribution when they are missing.
 tools:
 	@missing=; \
 	command -v $(CARGO) >/dev/null || { echo "Rust is missing: see rust-version in Cargo.toml" >&2; exit 1; }; \
@@ -50,6 +50,7 @@ tools:
 	command -v ip >/dev/null || missing="$$missing iproute2"; \
 	command -v nsenter >/dev/null || missing="$$missing util-linux"; \
 	command -v mount >/dev/null || missing="$$missing mount"; \
+	command -v knotd >/dev/null || missing="$$missing knot"; \
 	[ -z "$$missing" ] && exit 0; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends ca-certificates $$missing; \

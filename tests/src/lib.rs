@@ -12,6 +12,7 @@
 //! | [`aggregate`] | registration of a server behind the garden |
 //! | [`repot`] | `repot dev`, `repot apiserver` and every other role |
 //! | [`etcd`] | clusters, with or without TLS |
+//! | [`dns`] | a DNS server whose records change, and a wire to it on which answers are late or lost |
 //! | [`relay`] | the wire between two parts: cut, stalled, late, slow; or a load balancer |
 //! | [`sites`] | members of one etcd on two sites, with a link between them |
 //! | [`s3`] | an object store with credentials, whose objects a test can harm |
@@ -27,6 +28,7 @@ pub mod aggregate;
 pub mod bed;
 pub mod binaries;
 pub mod clientgo;
+pub mod dns;
 pub mod encryption;
 pub mod etcd;
 pub mod garden;

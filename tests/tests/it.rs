@@ -14,6 +14,7 @@ mod kubectl;
 mod members;
 mod operator;
 mod oracles;
+mod ownership;
 mod shootstate;
 mod testbed;
 mod webhook;

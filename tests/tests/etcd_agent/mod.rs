@@ -5,4 +5,4 @@ mod beginning;
 mod ending;
 mod removal;
 mod requests;
-mod world;
+pub mod world;

@@ -1,0 +1,94 @@
+//! The final snapshot, where it is not easily had.
+
+use anyhow::{Context, Result};
+use repot_tests::run;
+use repot_tests::s3::S3Server;
+use serde_json::{Value, json};
+
+use super::world::{NEW, OLD, Scene, Writer, client_url, never_both, stays_down};
+
+fn waits_for_the_store(status: &Value) -> bool {
+    status["owner"]["message"].to_string().contains("the store is waited for")
+}
+
+#[test]
+fn a_store_out_of_reach_keeps_no_etcd_alive_and_gets_the_snapshot_later() {
+    run(async |bed| {
+        let mut s3 = S3Server::start(bed).await?;
+        let secret = bed.make_dir("secret")?;
+        s3.mount_secret(&secret)?;
+        let mut scene = Scene::new(bed, 1).await?;
+        let store = json!({ "url": s3.url("main"), "credentials": secret, "endpoint": s3.endpoint() });
+        scene.store = s3.files("main");
+        scene.old.config["store"] = store.clone();
+        scene.new.config["restore"] = json!({ "store": store });
+        let mut old = scene.old.start_all(bed).await?.remove(0);
+        let old_writer = Writer::start(client_url(&scene.old, 0), OLD);
+        old_writer.goes_on().await?;
+        old.get("/snapshot/full").await?.ok()?;
+        s3.process().kill();
+        let start = scene.hand_over(&[NEW]).await?;
+        let status = old.says("that it waits for the store", waits_for_the_store).await?;
+        assert_eq!(status["phase"], json!("Private"), "{status}");
+        let taken = old_writer.writes().len();
+        // Started again while the store is away, with a record that names it again: another etcd may have gone on.
+        old.kill_alone()?;
+        old.no_etcd().await?;
+        scene.hand_over(&[OLD]).await?;
+        old.process.restart()?;
+        stays_down(&mut old, "CutOff").await?;
+        assert_eq!(old_writer.writes().len(), taken, "it took a write after it was cut off");
+        // Somebody else again, and the store is back: the snapshot is taken although it is late.
+        let start = start.max(scene.hand_over(&[NEW]).await?);
+        old.says("that it waits for the store", waits_for_the_store).await?;
+        s3.process().restart()?;
+        s3.wait_until_ready().await?;
+        stays_down(&mut old, "NotOwner").await?;
+        assert_eq!(scene.finals().await?.len(), 1);
+        let (new, new_writer) = scene.take_over(bed, start).await?;
+        new_writer.goes_on().await?;
+        old_writer.is_all_in(&scene.new.client(&[new]).await?).await?;
+        never_both(&old_writer, &new_writer)
+    });
+}
+
+#[test]
+fn members_that_all_lost_ownership_still_have_a_quorum_for_one_final_snapshot() {
+    run(async |bed| {
+        let scene = Scene::new(bed, 3).await?;
+        let mut old = scene.old.start_all(bed).await?;
+        let old_writer = Writer::start(client_url(&scene.old, 1), OLD);
+        old_writer.goes_on().await?;
+        let start = scene.hand_over(&[NEW]).await?;
+        let mut said = Vec::new();
+        for agent in &mut old {
+            said.push(stays_down(agent, "NotOwner").await?["finalSnapshot"].clone());
+        }
+        let finals = scene.finals().await?;
+        assert_eq!(finals.len(), 1, "{finals:?}");
+        let name = json!(finals.first().context("a snapshot")?.to_string());
+        assert!(said.iter().all(|one| *one == name), "{said:?}");
+        let (new, new_writer) = scene.take_over(bed, start).await?;
+        new_writer.goes_on().await?;
+        old_writer.is_all_in(&scene.new.client(&[new]).await?).await?;
+        never_both(&old_writer, &new_writer)
+    });
+}
+
+#[test]
+fn a_member_without_a_quorum_says_so_and_stays_down() {
+    run(async |bed| -> Result<()> {
+        let scene = Scene::new(bed, 3).await?;
+        let mut old = scene.old.start_all(bed).await?;
+        drop(old.drain(..2));
+        scene.hand_over(&[NEW]).await?;
+        let owner = stays_down(&mut old[0], "NotOwner").await?;
+        assert!(
+            owner["message"].to_string().contains("no final snapshot: the members have no quorum"),
+            "{owner}"
+        );
+        assert_eq!(owner["finalSnapshot"], Value::Null);
+        assert!(scene.finals().await?.is_empty());
+        Ok(())
+    });
+}

@@ -1,0 +1,98 @@
+//! The record names somebody else, nobody, or now this and now that.
+
+use anyhow::Result;
+use repot_tests::run;
+use serde_json::json;
+
+use super::world::{NEW, OLD, Scene, Writer, client_url, never_both, stays_down};
+use crate::etcd::world::{open, restore};
+use crate::etcd_agent::world::DEADLINE;
+
+#[test]
+fn the_new_owner_goes_on_from_the_final_snapshot_and_the_old_one_never_again() {
+    run(async |bed| {
+        let scene = Scene::new(bed, 1).await?;
+        let mut old = scene.old.start_all(bed).await?.remove(0);
+        let old_writer = Writer::start(client_url(&scene.old, 0), OLD);
+        old_writer.goes_on().await?;
+        let start = scene.hand_over(&[NEW]).await?;
+        let owner = stays_down(&mut old, "NotOwner").await?;
+        let finals = scene.finals().await?;
+        assert_eq!(finals.len(), 1, "{finals:?}");
+        assert_eq!(owner["finalSnapshot"], json!(finals[0].to_string()));
+        let (new, new_writer) = scene.take_over(bed, start).await?;
+        new_writer.goes_on().await?;
+        old_writer.is_all_in(&scene.new.client(&[new]).await?).await?;
+        // An agent that is started again knows, and takes no second one.
+        old.process.restart()?;
+        stays_down(&mut old, "NotOwner").await?;
+        assert_eq!(scene.finals().await?, finals);
+        // Nor does it serve when the record comes back: the other side was ahead.
+        scene.hand_over(&[OLD]).await?;
+        let owner = stays_down(&mut old, "FinalSnapshotTaken").await?;
+        assert!(owner["message"].to_string().contains("newest backup of the last owner"), "{owner}");
+        never_both(&old_writer, &new_writer)
+    });
+}
+
+#[test]
+fn a_record_that_is_deleted_ends_the_ownership() {
+    run(async |bed| {
+        let scene = Scene::new(bed, 1).await?;
+        let mut old = scene.old.start_all(bed).await?.remove(0);
+        let writer = Writer::start(client_url(&scene.old, 0), OLD);
+        writer.goes_on().await?;
+        scene.hand_over(&[]).await?;
+        stays_down(&mut old, "NotOwner").await?;
+        let finals = scene.finals().await?;
+        assert_eq!(finals.len(), 1, "{finals:?}");
+        let store = open(&scene.store)?;
+        let restored = restore(&store, bed.path().join("restored")).await?;
+        assert_eq!(restored.revision, finals[0].last);
+        assert!(finals[0].last.0 > i64::try_from(writer.writes().len())?, "{finals:?}");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_record_that_goes_to_and_fro_ends_the_ownership_too() {
+    run(async |bed| {
+        let scene = Scene::new(bed, 1).await?;
+        let mut old = scene.old.start_all(bed).await?.remove(0);
+        let writer = Writer::start(client_url(&scene.old, 0), OLD);
+        writer.goes_on().await?;
+        // Two values at a time say nothing: somebody is at it. It is too short for the lease to end.
+        let pids = old.etcds()?;
+        scene.hand_over(&[OLD, NEW]).await?;
+        old.says("that it is ambiguous", |status| status["owner"]["message"].to_string().contains("others"))
+            .await?;
+        scene.hand_over(&[OLD]).await?;
+        old.says("that all is well", |status| status["owner"]["message"] == json!("")).await?;
+        assert_eq!(old.etcds()?, pids);
+        // One look at another value is enough, however soon the own one is back.
+        scene.hand_over(&[NEW]).await?;
+        let lost = |status: &serde_json::Value| status["owner"]["reason"] == "NotOwner";
+        old.says("that it has lost", lost).await?;
+        scene.hand_over(&[OLD]).await?;
+        stays_down(&mut old, "FinalSnapshotTaken").await?;
+        assert_eq!(scene.finals().await?.len(), 1);
+        Ok(())
+    });
+}
+
+#[test]
+fn the_next_owner_waits_for_the_record_with_an_empty_volume() {
+    run(async |bed| -> Result<()> {
+        let mut scene = Scene::new(bed, 1).await?;
+        scene.new.config["restore"] = json!(null);
+        let mut early = scene.new.start(bed, 0)?;
+        let owner = stays_down(&mut early, "NotOwner").await?;
+        assert!(owner["message"].to_string().contains("no data to save"), "{owner}");
+        scene.hand_over(&[NEW]).await?;
+        early.ready().await?;
+        let status = early.status().await?;
+        assert_eq!(status["owner"]["verdict"], json!("Serve"), "{status}");
+        early.process.stop(DEADLINE).await?;
+        Ok(())
+    });
+}
