@@ -104,7 +104,8 @@ impl Finale<'_> {
         let client = self.agent.client().await.map_err(members)?;
         let mut maintenance = client.maintenance_client();
         let status = timeout(PATIENCE, maintenance.status()).await;
-        let slow = |_| Obstacle::Members("etcd does not answer".to_owned());
+        let slow =
+            |_| Obstacle::Members("etcd does not answer, as where the members have no quorum".to_owned());
         let status =
             status.map_err(slow)?.map_err(clients::Error::of("ask etcd how it is")).map_err(members)?;
         let header = status.header();

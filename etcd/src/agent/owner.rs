@@ -50,12 +50,12 @@ pub(super) async fn run(agent: &Agent, settings: &Settings, volume: &Volume, sto
                 due = Instant::now() + settings.timing.interval;
             }
             Some((begun, (answer, detail))) = looks.next() => {
-                if !matches!(answer, Answer::Record(_)) {
-                    due = due.min(Instant::now() + AGAIN);
-                }
                 let judged = stop.run_until_cancelled(owner.judge(begun, &answer, detail.as_deref())).await;
                 if judged.is_none() {
                     return;
+                }
+                if owner.seen.confirmed.max(owner.seen.lost) < Some(begun) {
+                    due = due.min(Instant::now() + AGAIN);
                 }
             }
             () = stop.cancelled() => return,
@@ -85,6 +85,10 @@ struct Owner<'a> {
 
 impl Owner<'_> {
     async fn judge(&mut self, begun: Time, answer: &Answer, detail: Option<&str>) {
+        let detail = detail.or_else(|| match answer {
+            Answer::Record(values) if values.len() > 1 => Some("the record has several values"),
+            _ => None,
+        });
         loop {
             let etcd = self.agent.supervisor.seen().etcd;
             let past = match self.past(etcd) {

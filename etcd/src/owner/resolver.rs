@@ -1,15 +1,17 @@
 //! Asks servers for a TXT record: by UDP, and by TCP what does not fit into a datagram. The first server that knows is believed.
 
 use std::{
+    collections::{BTreeMap, VecDeque},
     io,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     time::Duration,
 };
 
+use futures::{StreamExt, stream::FuturesUnordered};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpStream, UdpSocket},
-    time::timeout,
+    time::{Instant, sleep_until},
 };
 
 use super::message::{self, Name, Said};
@@ -17,7 +19,7 @@ use super::message::{self, Name, Said};
 /// The longest datagram that a server sends to somebody who has not offered to take longer ones is of 512 bytes.
 const DATAGRAM: usize = 4096;
 /// A datagram may get lost: each server is asked so often, as far as the time goes.
-const ROUNDS: u32 = 3;
+const ROUNDS: usize = 3;
 
 /// Nobody said.
 #[derive(Debug)]
@@ -28,31 +30,41 @@ pub(super) enum Failure {
     Servers(String),
 }
 
-/// The values of the record; none where there is none. It takes no longer than about `limit`; when that is over the caller gives up.
+/// The values of the record; none where there is none. Where servers are silent this waits for them: the caller gives up after `limit`.
 pub(super) async fn ask(
     servers: &[SocketAddr],
     name: &Name,
     ttl: Duration,
     limit: Duration,
 ) -> Result<Vec<String>, Failure> {
-    let count = u32::try_from(servers.len()).unwrap_or(u32::MAX);
-    let each = limit / count.saturating_mul(ROUNDS).max(1);
-    let mut silent = servers.to_vec();
-    let mut failures = Vec::new();
-    // Who has given an answer that is none gives the same again.
-    while !silent.is_empty() {
-        let mut still = Vec::new();
-        for server in silent {
-            match timeout(each, ask_one(server, name, ttl)).await {
-                Ok(Ok(values)) => return Ok(values),
-                Ok(Err(Failure::Servers(why))) => failures.push(format!("{server}: {why}")),
-                Ok(Err(own)) => return Err(own),
-                Err(_) => still.push(server),
-            }
+    let mut queue: VecDeque<SocketAddr> = servers.repeat(ROUNDS).into();
+    let pace = limit / u32::try_from(queue.len()).unwrap_or(u32::MAX).max(1);
+    // A question that was repeated is still waited for: the answer to the first may only be late.
+    let mut asked = FuturesUnordered::new();
+    let mut failed = BTreeMap::new();
+    let mut next = Instant::now();
+    loop {
+        // Who has given an answer that is none gives the same again.
+        queue.retain(|server| !failed.contains_key(server));
+        if queue.is_empty() && servers.iter().all(|server| failed.contains_key(server)) {
+            let all: Vec<String> = failed.iter().map(|(server, why)| format!("{server}: {why}")).collect();
+            return Err(Failure::Servers(all.join(", ")));
         }
-        silent = still;
+        tokio::select! {
+            () = sleep_until(next), if !queue.is_empty() => {
+                asked.extend(queue.pop_front().map(|server| async move { (server, ask_one(server, name, ttl).await) }));
+                next = Instant::now() + pace;
+            }
+            Some((server, answer)) = asked.next(), if !asked.is_empty() => match answer {
+                Ok(values) => return Ok(values),
+                Err(Failure::Servers(why)) => {
+                    failed.insert(server, why);
+                    next = Instant::now();
+                }
+                Err(own) => return Err(own),
+            },
+        }
     }
-    Err(Failure::Servers(failures.join(", ")))
 }
 
 async fn ask_one(server: SocketAddr, name: &Name, ttl: Duration) -> Result<Vec<String>, Failure> {

@@ -87,7 +87,7 @@ fn owner(dns: &DnsServer, id: &str) -> Value {
         "interval": format!("{INTERVAL}s"),
         "timeout": format!("{TIMEOUT}s"),
         "grace": format!("{GRACE}s"),
-        "quorumTimeout": "20s",
+        "quorumTimeout": "30s",
     })
 }
 
