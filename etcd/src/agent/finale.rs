@@ -77,6 +77,18 @@ impl Finale<'_> {
         }
     }
 
+    /// Goes on until every member runs privately: one that comes late sees nothing, not even what itself has, without a quorum.
+    pub(super) async fn linger(&self) {
+        if self.agent.settings.config.members.len() < 2 {
+            return;
+        }
+        let end = self.lost.after(self.settings.timing.wait());
+        while now() < end {
+            self.agent.supervisor.renew(Deadline::after(LIFE));
+            sleep(LOOK).await;
+        }
+    }
+
     async fn attempts(&self, say: &(impl Fn(&str) + Sync)) -> Outcome {
         let mut own = None;
         let mut end = Instant::now() + self.settings.quorum;
@@ -105,7 +117,7 @@ impl Finale<'_> {
         let mut maintenance = client.maintenance_client();
         let status = timeout(PATIENCE, maintenance.status()).await;
         let slow =
-            |_| Obstacle::Members("etcd does not answer, as where the members have no quorum".to_owned());
+            |_| Obstacle::Members("the members have no quorum, it seems: etcd does not answer".to_owned());
         let status =
             status.map_err(slow)?.map_err(clients::Error::of("ask etcd how it is")).map_err(members)?;
         let header = status.header();

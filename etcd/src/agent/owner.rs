@@ -86,7 +86,9 @@ struct Owner<'a> {
 impl Owner<'_> {
     async fn judge(&mut self, begun: Time, answer: &Answer, detail: Option<&str>) {
         let detail = detail.or_else(|| match answer {
-            Answer::Record(values) if values.len() > 1 => Some("the record has several values"),
+            Answer::Record(values) if values.len() > 1 && values.contains(&self.settings.id) => {
+                Some("the record names us and others, or the same twice")
+            }
             _ => None,
         });
         loop {
@@ -168,7 +170,6 @@ impl Owner<'_> {
         let lost = self.seen.lost.unwrap_or_else(now);
         let finale = Finale { agent: self.agent, settings: self.settings, lost };
         let outcome = finale.run(&|doing| self.say("FinalSnapshot", Some(why), Some(doing))).await;
-        self.agent.supervisor.order(Etcd::Stopped, None);
         match outcome {
             Outcome::Taken(name) => {
                 let mark = Mark::cut_off(&self.settings.id, jiff::Timestamp::now());
@@ -176,12 +177,14 @@ impl Owner<'_> {
                 self.write(&mark).await;
                 self.mark = Some(mark);
                 self.say("StayDown", Some(why), None);
+                finale.linger().await;
             }
             Outcome::GivenUp(given_up) => {
                 self.say("StayDown", Some(why), Some(&given_up));
                 self.given_up = Some(given_up);
             }
         }
+        self.agent.supervisor.order(Etcd::Stopped, None);
         self.agent.supervisor.reached(Etcd::Stopped).await;
     }
 
