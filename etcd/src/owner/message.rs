@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn names_are_checked() {
         let long = "a".repeat(64);
-        for bad in ["", ".", "a..b", "a b", "ä.org", long.as_str(), &"a.".repeat(127)] {
+        for bad in ["", ".", "a..b", "a b", "ä.org", long.as_str(), &"a.".repeat(128)] {
             assert!(Name::parse(bad).is_err(), "{bad}");
         }
         assert_eq!(Name::parse("A.org").ok(), Name::parse("a.org.").ok());
