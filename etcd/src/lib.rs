@@ -5,6 +5,8 @@
 
 pub mod agent;
 pub mod gateway;
+pub mod backup;
+pub mod digest;
 pub mod link;
 pub mod owner;
 pub mod snapshot;

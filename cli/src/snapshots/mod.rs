@@ -3,7 +3,9 @@
 mod copy;
 mod list;
 mod progress;
+mod prove;
 mod restore;
+mod take;
 mod verify;
 
 use std::{io::Write, process::ExitCode};
@@ -30,7 +32,7 @@ const FILES: [(&str, &[&str]); 2] = [
     ),
 ];
 
-/// Look after the snapshots of an etcd: list, copy, verify, restore.
+/// Look after the snapshots of an etcd: list, copy, verify, restore; take and prove a named backup.
 ///
 /// A store is a URL. Its layout is that of etcd-backup-restore, <URL>/v2/<name>, whose snapshots are read and which reads these.
 ///
@@ -56,6 +58,8 @@ enum Task {
     Copy(copy::Flags),
     Verify(verify::Flags),
     Restore(Box<restore::Flags>),
+    Take(take::Flags),
+    Prove(prove::Flags),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -80,6 +84,8 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
             Task::Copy(flags) => copy::run(flags).await,
             Task::Verify(flags) => verify::run(flags).await,
             Task::Restore(flags) => restore::run(*flags).await,
+            Task::Take(flags) => take::run(flags).await,
+            Task::Prove(flags) => prove::run(flags).await,
         }
     };
     stop.run_until_cancelled(work).await.unwrap_or_else(|| bail!("broken off by a signal"))

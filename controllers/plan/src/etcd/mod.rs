@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use crate::flow::{Control, Flow};
 use effect::Effect;
+pub use rows::BACKUP_ATTEMPTS;
 use world::{Cluster, Digest, Lock, Settings, VolumeSet, World};
 
 /// The workflows of a hosted etcd.

@@ -14,6 +14,7 @@
 
 mod leases;
 mod private;
+pub mod prove;
 mod replay;
 mod tools;
 mod work;
@@ -137,6 +138,9 @@ pub enum Error {
     /// Its snapshot could not be taken.
     #[error("failed to take the snapshot of the private etcd")]
     Take(#[source] take::Error),
+    /// What was restored could not be read.
+    #[error("failed to read what was restored")]
+    Digest(#[source] crate::digest::Error),
     /// The process is about to end.
     #[error("broken off")]
     Stopped,
@@ -268,7 +272,7 @@ async fn replay_into(
 ) -> Result<Revisions> {
     let own = private::member();
     etcdutl.restore(&work.base(), &work.replay(), &Seat { member: &own, bump: 0 }).await?;
-    let mut etcd = private::Etcd::start(&options.etcd, work).await?;
+    let mut etcd = private::Etcd::start(&options.etcd, work.dir(), &work.replay()).await?;
     let outcome = replay::run(&etcd, work, options.lease_ttl, (base, deltas), progress).await;
     // Why it died explains more than what failed for it.
     if let Some(error) = etcd.died() {

@@ -20,7 +20,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{Error, Member, Result, at, work::Work};
+use super::{Error, Member, Result, at};
 use crate::link;
 
 /// How long it may take to serve. It opens a database of many GiB.
@@ -57,15 +57,15 @@ pub(super) struct Etcd {
 }
 
 impl Etcd {
-    /// Starts it on the replay directory and waits until it serves.
-    pub(super) async fn start(program: &Path, work: &Work) -> Result<Self> {
-        let files = Files::write(work.dir())?;
-        let log = work.dir().join("etcd.log");
+    /// Starts it on a data directory and waits until it serves; its log and certificates are in `dir`.
+    pub(super) async fn start(program: &Path, dir: &Path, data_dir: &Path) -> Result<Self> {
+        let files = Files::write(dir)?;
+        let log = dir.join("etcd.log");
         let end = Instant::now() + START;
         loop {
             // Somebody may take the port between our look and etcd's.
             let port = free_port().map_err(at(Path::new("127.0.0.1")))?;
-            let child = files.launch(program, &work.replay(), &log, port)?;
+            let child = files.launch(program, data_dir, &log, port)?;
             let options = link::Options {
                 endpoints: vec![format!("https://127.0.0.1:{port}")],
                 ca: Some(files.ca.clone().into_bytes()),

@@ -15,6 +15,7 @@ mod credentials;
 mod failure;
 mod list;
 mod mark;
+mod object;
 mod open;
 mod put;
 mod record;
