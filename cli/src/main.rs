@@ -62,7 +62,7 @@ fn main() -> ExitCode {
             Role::Preflight(flags) => preflight::run(flags).await,
             Role::Snapshots(flags) => snapshots::run(flags).await,
             Role::EtcdAgent(flags) => etcd_agent::run(*flags).await,
-            Role::Controllers(flags) => controllers::run(flags).await,
+            Role::Controllers(flags) => controllers::run(flags).await.map(|()| ExitCode::SUCCESS),
         }
     });
     match result {

@@ -4,11 +4,13 @@
 //! |---|---|
 //! | [`etcd`] | an `Etcd` into a StatefulSet of members, and its members one by one |
 //! | [`workflow`] | EtcdBackup, EtcdRestore and EtcdMigration into steps on a HostedEtcd |
+//! | [`election`] | one of several processes the one that acts |
 //! | [`members`] | a membership that is wanted into one change at a time |
 //!
 //! Each is observe (reads), decide (in `repot-plan`), act (one idempotent call an effect), record (status). None of them may wait
 //! inside a pass: it returns, and the next event or the requeue brings the next one.
 
+pub mod election;
 pub mod etcd;
 pub mod members;
 pub mod workflow;

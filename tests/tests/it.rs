@@ -18,3 +18,4 @@ mod ownership;
 mod shootstate;
 mod testbed;
 mod webhook;
+mod workflows;

@@ -14,7 +14,7 @@ pub struct Revision(pub i64);
 
 /// Name of a set of volumes, one for each member. The StatefulSet's claim template carries it, so that the volumes of two sets
 /// exist side by side.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VolumeSet(pub String);
 
 impl fmt::Display for VolumeSet {
@@ -223,10 +223,16 @@ impl World {
     #[must_use]
     pub fn lifecycle(&self) -> &'static str {
         let members: u32 = self.pods.values().sum();
-        match (&self.etcd, members, self.api.wanted.max(self.api.pods)) {
-            (None, 0, _) => "etcdDeleted",
-            (_, _, 0) => "apiDown",
-            _ => "running",
-        }
+        lifecycle(self.etcd.is_some(), members as usize, &self.api)
+    }
+}
+
+/// The same of its parts: whether there is a StatefulSet, how many Pods of members there are, and the API servers.
+#[must_use]
+pub fn lifecycle(has_set: bool, members: usize, api: &Api) -> &'static str {
+    match (has_set, members, api.wanted.max(api.pods)) {
+        (false, 0, _) => "etcdDeleted",
+        (_, _, 0) => "apiDown",
+        _ => "running",
     }
 }

@@ -1,0 +1,163 @@
+//! One of several processes leads: whoever holds a Lease of the cluster. Whoever loses it ends at once, so that there are never two
+//! for longer than a request is on its way; what was decided before is refused by the versions that it was decided on.
+//!
+//! Times of other machines are not believed: a Lease is over when it was seen unchanged for its whole duration.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::coordination::v1::{Lease, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+};
+use kube::{
+    Api, Client,
+    api::{ObjectMeta, PostParams},
+};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+/// How long a Lease holds without being renewed.
+const DURATION: Duration = Duration::from_secs(15);
+/// How long its holder tries to renew it before it ends; less, so that it is gone when another one begins.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// From one look to the next.
+const PERIOD: Duration = Duration::from_secs(2);
+/// How long one request may take.
+const REQUEST: Duration = Duration::from_secs(5);
+
+/// A Lease, and who wants it.
+#[derive(Clone)]
+pub struct Election {
+    /// Where the Lease is.
+    pub leases: Api<Lease>,
+    /// Its name.
+    pub name: String,
+    /// Who we are: another name for each process.
+    pub identity: String,
+}
+
+impl Election {
+    /// For a Lease of a namespace.
+    #[must_use]
+    pub fn new(client: Client, namespace: &str, name: &str, identity: String) -> Self {
+        Self { leases: Api::namespaced(client, namespace), name: name.to_owned(), identity }
+    }
+
+    /// Waits until we lead. Nothing but the end of the process may end that.
+    pub async fn lead(&self) {
+        let mut seen: Option<(Option<String>, Instant)> = None;
+        loop {
+            match self.try_take(&mut seen).await {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(error) => tracing::warn!(lease = self.name, %error, "the Lease cannot be taken yet"),
+            }
+            sleep(PERIOD).await;
+        }
+    }
+
+    async fn try_take(&self, seen: &mut Option<(Option<String>, Instant)>) -> Result<bool, kube::Error> {
+        let Some(mut lease) = self.leases.get_opt(&self.name).await? else {
+            return self.create().await;
+        };
+        let version = lease.metadata.resource_version.clone();
+        let since = match seen {
+            Some((known, since)) if *known == version => *since,
+            _ => seen.insert((version, Instant::now())).1,
+        };
+        let spec = lease.spec.get_or_insert_default();
+        let holder = spec.holder_identity.clone().unwrap_or_default();
+        let theirs = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        let is_over = since.elapsed() >= theirs.map_or(DURATION, Duration::from_secs);
+        if !holder.is_empty() && holder != self.identity && !is_over {
+            return Ok(false);
+        }
+        if holder != self.identity {
+            spec.lease_transitions = Some(spec.lease_transitions.unwrap_or_default().saturating_add(1));
+            spec.acquire_time = Some(now());
+        }
+        self.fill(spec);
+        is_ours(self.leases.replace(&self.name, &PostParams::default(), &lease).await)
+    }
+
+    async fn create(&self) -> Result<bool, kube::Error> {
+        let mut spec =
+            LeaseSpec { acquire_time: Some(now()), lease_transitions: Some(0), ..LeaseSpec::default() };
+        self.fill(&mut spec);
+        let metadata = ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() };
+        let lease = Lease { metadata, spec: Some(spec) };
+        is_ours(self.leases.create(&PostParams::default(), &lease).await)
+    }
+
+    fn fill(&self, spec: &mut LeaseSpec) {
+        spec.holder_identity = Some(self.identity.clone());
+        spec.lease_duration_seconds = i32::try_from(DURATION.as_secs()).ok();
+        spec.renew_time = Some(now());
+    }
+
+    /// Keeps the Lease until `stop`, then gives it back. Ends earlier when it is lost: then the process has to end.
+    ///
+    /// Whether it was kept to the end.
+    pub async fn keep(&self, stop: &CancellationToken) -> bool {
+        let mut renewed = Instant::now();
+        loop {
+            if stop.run_until_cancelled(sleep(PERIOD)).await.is_none() {
+                self.give_back().await;
+                return true;
+            }
+            match timeout(REQUEST, self.renew()).await {
+                Ok(Ok(true)) => renewed = Instant::now(),
+                Ok(Ok(false)) => return false,
+                Ok(Err(error)) => tracing::warn!(lease = self.name, %error, "the Lease could not be renewed"),
+                Err(_) => tracing::warn!(lease = self.name, "the Lease could not be renewed in time"),
+            }
+            if renewed.elapsed() > DEADLINE {
+                return false;
+            }
+        }
+    }
+
+    /// Whether it is still ours.
+    async fn renew(&self) -> Result<bool, kube::Error> {
+        let Some(mut lease) = self.leases.get_opt(&self.name).await? else { return Ok(false) };
+        let spec = lease.spec.get_or_insert_default();
+        if spec.holder_identity.as_ref() != Some(&self.identity) {
+            return Ok(false);
+        }
+        self.fill(spec);
+        is_ours(self.leases.replace(&self.name, &PostParams::default(), &lease).await)
+    }
+
+    /// The next one need not wait then.
+    async fn give_back(&self) {
+        let give = async {
+            let Some(mut lease) = self.leases.get_opt(&self.name).await? else { return Ok(()) };
+            let spec = lease.spec.get_or_insert_default();
+            if spec.holder_identity.as_ref() == Some(&self.identity) {
+                spec.holder_identity = None;
+                self.leases.replace(&self.name, &PostParams::default(), &lease).await?;
+            }
+            Ok::<_, kube::Error>(())
+        };
+        if !matches!(timeout(REQUEST, give).await, Ok(Ok(()))) {
+            tracing::warn!(
+                lease = self.name,
+                "the Lease could not be given back; the next one waits for its end"
+            );
+        }
+    }
+}
+
+fn now() -> MicroTime {
+    MicroTime(Timestamp::now())
+}
+
+/// Somebody else was faster where the version is another one.
+fn is_ours(outcome: Result<Lease, kube::Error>) -> Result<bool, kube::Error> {
+    match outcome {
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,267 @@
+//! Effects become calls: each one call, or a few that may be repeated, under the versions that were seen.
+
+use k8s_openapi::api::{apps::v1::Deployment, batch::v1::Job, core::v1::PersistentVolumeClaim};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions},
+};
+use repot_plan::etcd::{
+    effect::Effect,
+    world::{Settings, VolumeSet},
+};
+use serde_json::{Value, json};
+
+use super::{
+    Context, Error, Result,
+    jobs::{self, Order, Task},
+    kinds::{self, FENCE, FINALIZER, Kind, MANAGER, RESTORE_FROM, number},
+    members::Reach,
+    observe::Observed,
+    site::{Site, is_etcd},
+};
+
+/// The longest pause between two Jobs that prove the same backup.
+const LONGEST_PAUSE: i64 = 120;
+
+/// Whose effects, and on what they were decided.
+pub struct Actor<'a> {
+    /// Clients.
+    pub context: &'a Context,
+    /// Kind of the workflow.
+    pub kind: Kind,
+    /// Its object, as it is stored now.
+    pub object: &'a DynamicObject,
+    /// What was seen.
+    pub observed: &'a Observed,
+}
+
+impl Actor<'_> {
+    /// Asks for an effect.
+    ///
+    /// # Errors
+    /// [`Error`]. The next pass looks again.
+    pub async fn act(&self, effect: &Effect) -> Result<()> {
+        match effect {
+            Effect::EnsureFinalizer { present } => self.finalizer(*present).await,
+            Effect::EnsureLock { held } => self.lock(*held).await,
+            Effect::EnsureApi { replicas, fence } => self.api(*replicas, fence).await,
+            Effect::EnsureBackup { name } => self.job(Task::Take, name).await,
+            Effect::EnsureVerified { name } => self.job(Task::Prove, name).await,
+            Effect::EnsureEtcd { volumes, settings, from, fence } => {
+                self.etcd(volumes, settings, from.as_deref(), fence).await
+            }
+            Effect::EnsureNoEtcd { volumes } => self.no_etcd(volumes).await,
+            Effect::EnsureSettings { settings } => self.settings(settings).await,
+            Effect::EnsureNoVolumes { volumes } => self.no_volumes(volumes).await,
+            Effect::EnsureNoBackups { names } => self.no_backups(names).await,
+        }
+    }
+
+    fn namespace(&self) -> String {
+        self.object.namespace().unwrap_or_default()
+    }
+
+    fn site(&self) -> Result<&Site> {
+        self.observed.site.as_ref().ok_or_else(|| Error::Missing("the HostedEtcd".to_owned()))
+    }
+
+    fn hosted(&self) -> Result<(Api<DynamicObject>, &DynamicObject)> {
+        let hosted = &self.site()?.hosted;
+        let resource = kinds::hosted_etcd();
+        Ok((Api::namespaced_with(self.context.client.clone(), &self.namespace(), &resource), hosted))
+    }
+
+    async fn finalizer(&self, present: bool) -> Result<()> {
+        let mut finalizers = self.object.finalizers().to_vec();
+        finalizers.retain(|finalizer| finalizer != FINALIZER);
+        if present {
+            finalizers.push(FINALIZER.to_owned());
+        }
+        let all = Api::<DynamicObject>::namespaced_with(
+            self.context.client.clone(),
+            &self.namespace(),
+            &self.kind.resource(),
+        );
+        let patch = under(self.object.resource_version(), json!({"metadata": {"finalizers": finalizers}}));
+        let name = self.object.name_any();
+        match all.patch(&name, &params(), &Patch::Merge(patch)).await {
+            // With its last finalizer the object goes.
+            Err(error) if !present && is_missing(&error) => Ok(()),
+            outcome => done("set the finalizer", outcome),
+        }
+    }
+
+    async fn lock(&self, held: bool) -> Result<()> {
+        let (all, hosted) = self.hosted()?;
+        let owner = json!({
+            "kind": self.kind.plan().kind, "name": self.object.name_any(), "uid": self.object.uid(),
+        });
+        let current = if held { owner } else { Value::Null };
+        let patch = under(hosted.resource_version(), json!({"status": {"currentWorkflow": current}}));
+        let outcome = all.patch_status(&hosted.name_any(), &params(), &Patch::Merge(patch)).await;
+        done("write status.currentWorkflow of the HostedEtcd", outcome)
+    }
+
+    async fn settings(&self, settings: &Settings) -> Result<()> {
+        let (all, hosted) = self.hosted()?;
+        let patch = json!({"spec": {"settings": kinds::settings(settings)}});
+        let patch = under(hosted.resource_version(), patch);
+        let outcome = all.patch(&hosted.name_any(), &params(), &Patch::Merge(patch)).await;
+        done("write spec.settings of the HostedEtcd", outcome)
+    }
+
+    async fn api(&self, replicas: u32, fence: &str) -> Result<()> {
+        let deployment = self.site()?.deployment.as_ref();
+        let deployment =
+            deployment.ok_or_else(|| Error::Missing("the Deployment of the API servers".to_owned()))?;
+        let patch = json!({"metadata": {"annotations": {FENCE: fence}}, "spec": {"replicas": replicas}});
+        let patch = under(deployment.resource_version(), patch);
+        let all = Api::<Deployment>::namespaced(self.context.client.clone(), &self.namespace());
+        let outcome = all.patch(&deployment.name_any(), &params(), &Patch::Merge(patch)).await;
+        done("scale the API servers", outcome)
+    }
+
+    /// The Etcd, which must be one of ours.
+    fn managed(&self) -> Result<(Api<DynamicObject>, &DynamicObject)> {
+        let site = self.site()?;
+        if !is_etcd(&site.hosted) {
+            return Err(Error::Unmanaged);
+        }
+        let etcd = site.etcd.as_ref().ok_or_else(|| Error::Missing("the Etcd".to_owned()))?;
+        let resource = kinds::etcd();
+        Ok((Api::namespaced_with(self.context.client.clone(), &self.namespace(), &resource), etcd))
+    }
+
+    async fn etcd(
+        &self,
+        volumes: &VolumeSet,
+        settings: &Settings,
+        from: Option<&str>,
+        fence: &str,
+    ) -> Result<()> {
+        let (all, etcd) = self.managed()?;
+        // One that runs with other volumes is left alone.
+        let runs = number(&etcd.data, "/spec/replicas") > Some(0);
+        if runs && self.site()?.template().as_ref() != Some(volumes) {
+            return Ok(());
+        }
+        let known = |text: &String| (!text.is_empty()).then(|| text.clone());
+        let patch = json!({
+            "metadata": {"annotations": {FENCE: fence, RESTORE_FROM: from}},
+            "spec": {
+                "volumeClaimTemplate": volumes.0, "replicas": settings.replicas,
+                "storageCapacity": known(&settings.size), "storageClass": known(&settings.storage_class),
+            },
+        });
+        let patch = under(etcd.resource_version(), patch);
+        done("write the Etcd", all.patch(&etcd.name_any(), &params(), &Patch::Merge(patch)).await)
+    }
+
+    async fn no_etcd(&self, volumes: &VolumeSet) -> Result<()> {
+        let (all, etcd) = self.managed()?;
+        if self.site()?.template().as_ref() != Some(volumes) {
+            return Ok(());
+        }
+        let patch = under(etcd.resource_version(), json!({"spec": {"replicas": 0}}));
+        done("stop the Etcd", all.patch(&etcd.name_any(), &params(), &Patch::Merge(patch)).await)
+    }
+
+    async fn no_volumes(&self, volumes: &VolumeSet) -> Result<()> {
+        let site = self.site()?;
+        // Whoever is about to go may still write.
+        if site.pods().contains_key(volumes) || site.deployed().is_some_and(|etcd| etcd.volumes == *volumes) {
+            return Ok(());
+        }
+        let all = Api::<PersistentVolumeClaim>::namespaced(self.context.client.clone(), &self.namespace());
+        for claim in site.claims_of(volumes) {
+            let preconditions =
+                Preconditions { uid: claim.uid(), resource_version: claim.resource_version() };
+            let how = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+            match all.delete(&claim.name_any(), &how).await {
+                Err(error) if is_missing(&error) => {}
+                outcome => done("delete a claim", outcome)?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn no_backups(&self, names: &[String]) -> Result<()> {
+        let backups = self.observed.backups.as_ref().ok_or(Error::SilentStore)?;
+        for name in names {
+            backups.remove(name).await.map_err(Error::Backups)?;
+        }
+        Ok(())
+    }
+
+    async fn job(&self, task: Task, backup: &str) -> Result<()> {
+        let story = jobs::story(&self.observed.jobs, task, backup);
+        let pause = i64::from(story.ended).saturating_mul(10).min(LONGEST_PAUSE);
+        let is_soon =
+            story.ended > 0 && self.context.now().0.cast_signed() < story.last.saturating_add(pause);
+        if story.open || is_soon {
+            return Ok(());
+        }
+        let site = self.site()?;
+        let place = self.observed.place.as_ref();
+        let place = place.ok_or_else(|| Error::Missing("spec.backupStore of the HostedEtcd".to_owned()))?;
+        let volumes = site.deployed().map_or_else(|| VolumeSet(String::new()), |etcd| etcd.volumes);
+        let reach = Reach::of(site, &volumes);
+        if task == Task::Take && reach.endpoints.is_empty() {
+            return Err(Error::NoQuorum);
+        }
+        let order = Order {
+            workflow: self.object,
+            owner: owner(self.kind, self.object),
+            task,
+            backup,
+            attempt: story.ended,
+            place,
+            reach,
+            image: &self.context.image,
+            limit: self.observed.world.request.step_timeout,
+        };
+        let job = serde_json::from_value(jobs::render(&order)).map_err(Error::Render)?;
+        let all = Api::<Job>::namespaced(self.context.client.clone(), &self.namespace());
+        match all
+            .create(&PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() }, &job)
+            .await
+        {
+            // By a pass before this one, which did not see it yet.
+            Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => Ok(()),
+            outcome => done("create a Job", outcome),
+        }
+    }
+}
+
+fn owner(
+    kind: Kind,
+    object: &DynamicObject,
+) -> k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference {
+    let resource = kind.resource();
+    k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference {
+        api_version: resource.api_version,
+        kind: resource.kind,
+        name: object.name_any(),
+        uid: object.uid().unwrap_or_default(),
+        controller: Some(true),
+        block_owner_deletion: None,
+    }
+}
+
+fn params() -> PatchParams {
+    PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() }
+}
+
+/// A patch that is refused unless the object is what was seen.
+fn under(version: Option<String>, mut patch: Value) -> Value {
+    patch["metadata"]["resourceVersion"] = version.into();
+    patch
+}
+
+fn is_missing(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
+}
+
+fn done<T>(task: &'static str, outcome: Result<T, kube::Error>) -> Result<()> {
+    outcome.map(drop).map_err(|source| Error::Write { task, source })
+}

@@ -1,0 +1,265 @@
+//! The HostedEtcd's own status: where its life stands, inferred from what is seen; and its number of members, handed to the Etcd
+//! while no workflow runs.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::StreamExt;
+use kube::{
+    Api, ResourceExt,
+    api::{DynamicObject, Patch, PatchParams},
+    runtime::{
+        Controller,
+        controller::{self, Action},
+        watcher,
+    },
+};
+use repot_plan::{
+    etcd::{
+        Notes,
+        world::{Digest, Lock},
+    },
+    ledger::{Ledger, State},
+    status::from_status,
+    time::Time,
+};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    AGAIN, AT_ONCE, Context, DEBOUNCE, Error, Result, causes,
+    kinds::{self, Kind, number, text},
+    observe,
+    site::Site,
+    wake::Wake,
+};
+
+/// Nothing tells of an etcd that lost its quorum without a Pod that ends.
+const LOOK: Duration = Duration::from_secs(30);
+const MANAGER: &str = "repot-hosted-etcd";
+
+/// Runs all HostedEtcds until `stop`.
+pub async fn run(context: Arc<Context>, wake: &Wake, stop: CancellationToken) {
+    let resource = kinds::hosted_etcd();
+    let all = Api::<DynamicObject>::all_with(context.client.clone(), &resource);
+    let controller = Controller::new_with(all, watcher::Config::default(), resource.clone());
+    let woken = wake.all(controller.store(), resource, |_| true);
+    controller
+        .with_config(controller::Config::default().debounce(DEBOUNCE))
+        .reconcile_on(woken)
+        .graceful_shutdown_on(async move { stop.cancelled().await })
+        .run(
+            reconcile,
+            |object, error, _| {
+                let error = causes(error);
+                tracing::warn!(name = object.name_any(), error, "a pass came to nothing and is repeated");
+                Action::requeue(AGAIN)
+            },
+            context,
+        )
+        .for_each(|_| std::future::ready(()))
+        .await;
+}
+
+/// What a HostedEtcd tells of itself.
+struct Seen {
+    site: Site,
+    serving: Option<Digest>,
+    lock: Lock,
+    /// The workflow that has the lock: kind and name, and its ledger.
+    workflow: Option<(String, Ledger<Notes>)>,
+}
+
+async fn reconcile(cached: Arc<DynamicObject>, context: Arc<Context>) -> Result<Action> {
+    let (namespace, name) = (cached.namespace().unwrap_or_default(), cached.name_any());
+    let all =
+        Api::<DynamicObject>::namespaced_with(context.client.clone(), &namespace, &kinds::hosted_etcd());
+    let what = || format!("HostedEtcd {namespace}/{name}");
+    let found = all.get_opt(&name).await.map_err(|source| Error::Read { what: what(), source })?;
+    let Some(hosted) = found.filter(|hosted| hosted.metadata.deletion_timestamp.is_none()) else {
+        context.digests.forget(&cached);
+        return Ok(Action::await_change());
+    };
+    let seen = look(&context, hosted).await?;
+    let status = render(&seen, context.now());
+    let outcome = write(&all, &seen, &status).await;
+    match outcome.and(scale(&context, &seen).await) {
+        Err(error) if error.is_conflict() => Ok(Action::requeue(AT_ONCE)),
+        other => other.map(|()| Action::requeue(LOOK)),
+    }
+}
+
+async fn look(context: &Context, hosted: DynamicObject) -> Result<Seen> {
+    let client = &context.client;
+    let owner = text(&hosted, "/status/currentWorkflow/uid").unwrap_or_default().to_owned();
+    // Asked for as nobody: the lock is free, or another one's.
+    let lock = observe::lock(client, &hosted, "").await?;
+    let workflow = match &lock {
+        Lock::Other(name) => workflow(client, &hosted, name, &owner).await?,
+        Lock::Free | Lock::Ours => None,
+    };
+    let site = Site::read(client, hosted).await?;
+    let serving = match site.deployed() {
+        Some(etcd) => context.digests.ask(client, &site, &etcd.volumes, false).await,
+        None => None,
+    };
+    Ok(Seen { site, serving, lock, workflow })
+}
+
+async fn workflow(
+    client: &kube::Client,
+    hosted: &DynamicObject,
+    title: &str,
+    owner: &str,
+) -> Result<Option<(String, Ledger<Notes>)>> {
+    let at = |field: &str| text(hosted, &format!("/status/currentWorkflow/{field}")).unwrap_or_default();
+    let Some(kind) = Kind::of(at("kind")) else { return Ok(None) };
+    let namespace = hosted.namespace().unwrap_or_default();
+    let all = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &kind.resource());
+    let what = || format!("{title} of {namespace}");
+    let found = all.get_opt(at("name")).await.map_err(|source| Error::Read { what: what(), source })?;
+    let found = found.filter(|found| found.uid().as_deref() == Some(owner));
+    let ledger = found.and_then(|found| from_status(&kinds::status(&found)).ok());
+    Ok(ledger.map(|ledger| (title.to_owned(), ledger)))
+}
+
+/// The command of the paper that the running step stands for.
+fn command(ledger: &Ledger<Notes>) -> Option<&'static str> {
+    let commands = [
+        ("ApiDown", "stopApi"),
+        ("EtcdDeleted", "deleteEtcd"),
+        ("EtcdRestored", "startRestore"),
+        ("ApiUp", "startApi"),
+        ("NewEtcdGone", "deleteEtcd"),
+        ("OldEtcdUp", "startRestore"),
+        ("ApiUpAgain", "startApi"),
+    ];
+    let runs = |step: &str| ledger.state(step) == State::Running;
+    commands.into_iter().filter(|(step, _)| runs(step)).map(|(_, command)| command).next_back()
+}
+
+/// The fields of the status that are this controller's.
+fn render(seen: &Seen, now: Time) -> Value {
+    let site = &seen.site;
+    let etcd = site.deployed();
+    let ready = etcd.as_ref().map_or(0, |etcd| site.ready(&etcd.volumes).count());
+    let wanted = etcd.as_ref().map_or(0, |etcd| etcd.settings.replicas);
+    let command = seen.workflow.as_ref().and_then(|(_, ledger)| command(ledger));
+    let backup = seen.workflow.as_ref().and_then(|(_, ledger)| ledger.notes.backup.clone());
+    let members = match (&etcd, &seen.serving) {
+        (None, _) => "there are no members".to_owned(),
+        (Some(_), Some(_)) => format!("{ready} of {wanted} members are ready"),
+        (Some(_), None) => format!("{ready} of {wanted} members are ready, and no quorum answers"),
+    };
+    let message = match &seen.workflow {
+        Some((title, ledger)) if !ledger.message.is_empty() => {
+            format!("{members}; {title} is at {}", ledger.message)
+        }
+        Some((title, _)) => format!("{members}; {title} works on it"),
+        None => members.clone(),
+    };
+    let (status, reason) = match (&etcd, &seen.serving) {
+        (None, _) => ("False", "EtcdDeleted"),
+        (Some(_), None) => ("False", "NoQuorum"),
+        (Some(_), Some(_)) if site.api().ready == 0 => ("False", "NoApiServer"),
+        (Some(_), Some(_)) => ("True", "Serving"),
+    };
+    json!({
+        "lifecycleStatus": lifecycle(site, etcd.is_some()),
+        "readyReplicas": ready,
+        "observedGeneration": site.hosted.metadata.generation,
+        "command": command,
+        "backupName": if command == Some("startRestore") { backup } else { None },
+        "message": message,
+        "conditions": [condition(&site.hosted, ("Ready", status, reason), &members, now)],
+    })
+}
+
+fn lifecycle(site: &Site, has_set: bool) -> &'static str {
+    repot_plan::etcd::world::lifecycle(has_set, site.members.len(), &site.api())
+}
+
+/// A condition whose time is that of its last transition.
+fn condition(
+    hosted: &DynamicObject,
+    (kind, status, reason): (&str, &str, &str),
+    message: &str,
+    now: Time,
+) -> Value {
+    let all = hosted.data.pointer("/status/conditions").and_then(Value::as_array);
+    let old = all.into_iter().flatten().find(|old| old["type"] == kind && old["status"] == status);
+    let since = old
+        .and_then(|old| old["lastTransitionTime"].as_str())
+        .map_or_else(|| now.to_rfc3339(), str::to_owned);
+    json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since})
+}
+
+/// Writes what changed. A lock of an object that does not exist any more is cleared, under the version that was seen.
+async fn write(all: &Api<DynamicObject>, seen: &Seen, status: &Value) -> Result<()> {
+    let hosted = &seen.site.hosted;
+    let stale = seen.lock == Lock::Free && text(hosted, "/status/currentWorkflow/uid").is_some();
+    let known = kinds::status(hosted);
+    let is_new = |(field, value): (&String, &Value)| known.get(field).unwrap_or(&Value::Null) != value;
+    if !stale && !status.as_object().into_iter().flatten().any(is_new) {
+        return Ok(());
+    }
+    let mut patch = json!({"status": status});
+    if stale {
+        patch["status"]["currentWorkflow"] = Value::Null;
+        patch["metadata"] = json!({"resourceVersion": hosted.resource_version()});
+    }
+    let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+    let outcome = all.patch_status(&hosted.name_any(), &params, &Patch::Merge(patch)).await;
+    outcome.map(drop).map_err(|source| Error::Write { task: "write the status of the HostedEtcd", source })
+}
+
+/// The number of members can be changed in place; a workflow that runs decides on it alone.
+async fn scale(context: &Context, seen: &Seen) -> Result<()> {
+    let (Some(etcd), Some(wanted)) = (&seen.site.etcd, kinds::wanted(&seen.site.hosted).replicas) else {
+        return Ok(());
+    };
+    let has = number(&etcd.data, "/spec/replicas").unwrap_or_default();
+    if seen.lock != Lock::Free || has == 0 || has == wanted {
+        return Ok(());
+    }
+    let all =
+        Api::<DynamicObject>::namespaced_with(context.client.clone(), &seen.site.namespace(), &kinds::etcd());
+    let patch =
+        json!({"metadata": {"resourceVersion": etcd.resource_version()}, "spec": {"replicas": wanted}});
+    let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+    let outcome = all.patch(&etcd.name_any(), &params, &Patch::Merge(patch)).await;
+    outcome.map(drop).map_err(|source| Error::Write { task: "scale the Etcd", source })
+}
+
+#[cfg(test)]
+mod tests {
+    use repot_plan::ledger::Record;
+
+    use super::*;
+
+    fn mk_ledger(steps: &[(&str, State)]) -> Ledger<Notes> {
+        let record = |state| Record {
+            state,
+            reason: String::new(),
+            message: String::new(),
+            started: None,
+            completed: None,
+            attempts: 1,
+        };
+        let steps = steps.iter().map(|(step, state)| ((*step).to_owned(), record(*state))).collect();
+        Ledger { steps, ..Ledger::default() }
+    }
+
+    #[test]
+    fn command_is_that_of_the_step_that_runs() {
+        for (steps, expected) in [
+            (&[("ApiDown", State::Running)][..], Some("stopApi")),
+            (&[("ApiDown", State::Succeeded), ("BackupTaken", State::Running)], None),
+            (&[("ApiDown", State::Succeeded), ("EtcdRestored", State::Running)], Some("startRestore")),
+            // On the way back, the step that ran before is left as it was.
+            (&[("EtcdRestored", State::Running), ("ApiUpAgain", State::Running)], Some("startApi")),
+            (&[("ApiUp", State::Succeeded)], None),
+        ] {
+            assert_eq!(command(&mk_ledger(steps)), expected, "{steps:?}");
+        }
+    }
+}

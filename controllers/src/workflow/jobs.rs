@@ -1,0 +1,235 @@
+//! Jobs that take and prove backups: rendered, and read. Whatever came of them is in the store; they only tell of failures.
+
+use std::time::Duration;
+
+use k8s_openapi::{
+    api::{batch::v1::Job, core::v1::Pod},
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
+};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DynamicObject, ListParams},
+};
+use repot_etcd::backup::place::Place;
+use serde_json::{Value, json};
+
+use super::{
+    Error, Result,
+    kinds::{BACKUP, TASK, WORKFLOW},
+    members::Reach,
+};
+
+/// Names of Jobs become labels of Pods.
+const MOST_NAME: usize = 63;
+const SCRATCH: &str = "/scratch";
+
+/// What a Job does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Takes a backup.
+    Take,
+    /// Proves one.
+    Prove,
+}
+
+impl Task {
+    /// Its name, which is that of the command too.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Take => "take",
+            Self::Prove => "prove",
+        }
+    }
+}
+
+/// What the Jobs of one task and backup tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Story {
+    /// One of them has not ended.
+    pub open: bool,
+    /// So many ended.
+    pub ended: u32,
+    /// So many ended without what was wanted of them.
+    pub failed: u32,
+    /// Why the last one failed.
+    pub message: String,
+    /// When the last one ended, in seconds.
+    pub last: i64,
+}
+
+/// All Jobs of a workflow.
+///
+/// # Errors
+/// [`Error::Read`].
+pub async fn of(client: &Client, namespace: &str, uid: &str) -> Result<Vec<Job>> {
+    let labels = ListParams::default().labels(&format!("{WORKFLOW}={uid}"));
+    let got = Api::<Job>::namespaced(client.clone(), namespace).list(&labels).await;
+    let got = got.map_err(|source| Error::Read { what: format!("Jobs of {namespace}"), source })?;
+    Ok(got.items)
+}
+
+/// Reads the Jobs of a task and a backup.
+#[must_use]
+pub fn story(jobs: &[Job], task: Task, backup: &str) -> Story {
+    let mut story = Story::default();
+    let is = |job: &&Job, label: &str, value: &str| job.labels().get(label).is_some_and(|v| v == value);
+    for job in jobs.iter().filter(|job| is(job, TASK, task.word()) && is(job, BACKUP, backup)) {
+        let Some((end, message)) = end(job) else {
+            story.open = true;
+            continue;
+        };
+        story.ended += 1;
+        // One that says it is complete has left its result in the store; if that is not there, it failed too.
+        story.failed += 1;
+        if end >= story.last {
+            (story.last, story.message) = (end, message);
+        }
+    }
+    story
+}
+
+/// When a Job ended, and what it says about that.
+fn end(job: &Job) -> Option<(i64, String)> {
+    let conditions = job.status.as_ref()?.conditions.as_ref()?;
+    let over = |kind: &str| matches!(kind, "Complete" | "Failed");
+    let last = conditions.iter().find(|c| over(&c.type_) && c.status == "True")?;
+    let time = last.last_transition_time.as_ref().map_or(0, |time| time.0.as_second());
+    let said = [last.reason.as_deref(), last.message.as_deref()];
+    let said: Vec<&str> = said.into_iter().flatten().filter(|text| !text.is_empty()).collect();
+    Some((time, format!("Job {}: {}", job.name_any(), said.join(", "))))
+}
+
+/// The last words of the Pods of a Job, where they left any.
+pub async fn last_words(client: &Client, namespace: &str, job: &str) -> Option<String> {
+    let labels = ListParams::default().labels(&format!("batch.kubernetes.io/job-name={job}"));
+    let pods = Api::<Pod>::namespaced(client.clone(), namespace).list(&labels).await.ok()?;
+    let said = |pod: Pod| {
+        let status = pod.status?.container_statuses?.into_iter().next()?;
+        status.state?.terminated?.message.filter(|text| !text.trim().is_empty())
+    };
+    pods.items.into_iter().filter_map(said).next_back().map(|text| text.trim().to_owned())
+}
+
+/// What a Job is made of.
+#[derive(Clone, Debug)]
+pub struct Order<'a> {
+    /// The workflow.
+    pub workflow: &'a DynamicObject,
+    /// Whom it belongs to.
+    pub owner: OwnerReference,
+    /// What to do.
+    pub task: Task,
+    /// On which backup.
+    pub backup: &'a str,
+    /// How many Jobs did so before.
+    pub attempt: u32,
+    /// Where backups lie.
+    pub place: &'a Place,
+    /// The members, for taking.
+    pub reach: Reach,
+    /// The image, with `repot`, `etcd` and `etcdutl`.
+    pub image: &'a str,
+    /// How long it may take.
+    pub limit: Duration,
+}
+
+/// The Job.
+#[must_use]
+pub fn render(order: &Order) -> Value {
+    let uid = order.workflow.uid().unwrap_or_default();
+    let labels = json!({
+        "app.kubernetes.io/managed-by": "repot", "app.kubernetes.io/component": "etcd-backup",
+        WORKFLOW: uid, TASK: order.task.word(), BACKUP: order.backup,
+    });
+    let (volumes, mounts) = volumes(order);
+    let container = json!({
+        "name": order.task.word(), "image": order.image, "command": command(order), "env": environment(order.place),
+        "volumeMounts": mounts, "terminationMessagePolicy": "FallbackToLogsOnError",
+    });
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {
+            "name": name(order), "namespace": order.workflow.namespace(), "labels": labels, "ownerReferences": [order.owner],
+        },
+        "spec": {
+            // Each failure is seen and counted by the workflow, which tries again.
+            "backoffLimit": 0, "activeDeadlineSeconds": order.limit.as_secs(),
+            "ttlSecondsAfterFinished": order.limit.as_secs().saturating_mul(2).max(3600),
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "restartPolicy": "Never", "automountServiceAccountToken": false, "terminationGracePeriodSeconds": 10,
+                    "containers": [container], "volumes": volumes,
+                },
+            },
+        },
+    })
+}
+
+/// The same for the same attempt, so that asking twice makes one.
+fn name(order: &Order) -> String {
+    let tail = order.backup.rsplit('-').next().unwrap_or_default();
+    let end = format!("-{}-{tail}-{}", order.task.word(), order.attempt);
+    let mut name = order.workflow.name_any().replace('.', "-");
+    name.truncate(MOST_NAME.saturating_sub(end.len()));
+    name + &end
+}
+
+fn command(order: &Order) -> Vec<String> {
+    let mut words: Vec<String> =
+        ["repot", "snapshots", order.task.word(), "--scratch", SCRATCH].map(str::to_owned).into();
+    let mut flag = |name: &str, value: String| words.extend([format!("--{name}"), value]);
+    flag("store", order.place.url());
+    flag("name", order.backup.to_owned());
+    if order.task == Task::Take {
+        flag("owner", order.workflow.uid().unwrap_or_default());
+        flag("endpoints", order.reach.endpoints.join(","));
+        if let Some((_, key)) = &order.reach.ca {
+            flag("cacert", format!("/etc/etcd/ca/{key}"));
+        }
+        if order.reach.client.is_some() {
+            flag("cert", "/etc/etcd/client/tls.crt".to_owned());
+            flag("key", "/etc/etcd/client/tls.key".to_owned());
+        }
+    }
+    words
+}
+
+fn environment(place: &Place) -> Vec<Value> {
+    let plain = place.settings();
+    let mut all: Vec<Value> = Vec::new();
+    if let Some(secret) = &place.secret_ref {
+        let missing = |(name, _): &&(&str, &str)| !plain.contains_key(*name);
+        all.extend(place.credentials().iter().filter(missing).map(|(name, key)| {
+            let from = json!({"secretKeyRef": {"name": secret.name, "key": key, "optional": true}});
+            json!({"name": name, "valueFrom": from})
+        }));
+    }
+    all.extend(plain.iter().map(|(name, value)| json!({"name": name, "value": value})));
+    all
+}
+
+fn volumes(order: &Order) -> (Vec<Value>, Vec<Value>) {
+    let mut volumes = vec![json!({"name": "scratch", "emptyDir": {}})];
+    let mut mounts = vec![json!({"name": "scratch", "mountPath": SCRATCH})];
+    let mut add = |name: &str, place: &str, source: Value| {
+        let mut volume = source;
+        volume["name"] = name.into();
+        mounts.push(json!({"name": name, "mountPath": place}));
+        volumes.push(volume);
+    };
+    if let Some(directory) = order.place.directory() {
+        let source = json!({"hostPath": {"path": directory, "type": "DirectoryOrCreate"}});
+        add("store", &directory, source);
+    }
+    if order.task == Task::Take {
+        if let Some((name, _)) = &order.reach.ca {
+            add("ca", "/etc/etcd/ca", json!({"secret": {"secretName": name}}));
+        }
+        if let Some(name) = &order.reach.client {
+            add("client", "/etc/etcd/client", json!({"secret": {"secretName": name}}));
+        }
+    }
+    (volumes, mounts)
+}

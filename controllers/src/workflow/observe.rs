@@ -1,0 +1,208 @@
+//! What a workflow sees in one pass: read from kube-apiserver, the store and the members themselves, never from a cache.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::batch::v1::Job;
+use kube::{Api, Client, ResourceExt, api::DynamicObject};
+use repot_etcd::backup::{Backups, place::Place};
+use repot_plan::{
+    etcd::{
+        Notes,
+        world::{self, Cluster, Lock, Request, Settings, VolumeSet, World},
+    },
+    ledger::Ledger,
+    time::Time,
+};
+
+use super::{
+    Context, Error, Result, jobs,
+    kinds::{self, FINALIZER, Kind, flag, text},
+    members,
+    shelf::{self, Trouble},
+    site::Site,
+};
+
+/// The world, and the objects that it was read from: what is done to them is done under their versions.
+#[derive(Debug)]
+pub struct Observed {
+    /// For the plan.
+    pub world: World,
+    /// The HostedEtcd and what belongs to it; nothing where there is none.
+    pub site: Option<Site>,
+    /// Where backups lie.
+    pub place: Option<Place>,
+    /// The backups, where the store could be opened.
+    pub backups: Option<Backups>,
+    /// Jobs of the workflow.
+    pub jobs: Vec<Job>,
+}
+
+/// Looks.
+///
+/// # Errors
+/// Where kube-apiserver does not answer. A silent store and a silent etcd are a part of the world.
+pub async fn observe(
+    context: &Context,
+    kind: Kind,
+    object: &DynamicObject,
+    ledger: &Ledger<Notes>,
+    now: Time,
+) -> Result<Observed> {
+    let client = &context.client;
+    let request = request(kind, object);
+    let Some(hosted) = hosted(client, object).await? else { return Ok(nothing(request)) };
+    let namespace = hosted.namespace().unwrap_or_default();
+    let lock = lock(client, &hosted, &request.uid).await?;
+    let (site, jobs) =
+        futures::try_join!(Site::read(client, hosted), jobs::of(client, &namespace, &request.uid))?;
+    let api = site.api();
+    let etcd = site.deployed();
+    // While API servers run, the keys change all the time and are equal to nothing.
+    let is_still = api.wanted == 0 && api.pods == 0;
+    let serving = match &etcd {
+        Some(etcd) => context.digests.ask(client, &site, &etcd.volumes, is_still).await,
+        None => None,
+    };
+    let place = members::backup_store(&site.hosted);
+    let (backups, found) = shelves(context, &site, place.as_ref()).await;
+    let world = World {
+        cluster: match site.hosted.metadata.deletion_timestamp {
+            None => Cluster::Present,
+            Some(_) => Cluster::Deleting,
+        },
+        lock,
+        settings: site.settings(&ledger.notes),
+        api,
+        pods: site.pods(),
+        ready: etcd
+            .as_ref()
+            .map_or(0, |etcd| u32::try_from(site.ready(&etcd.volumes).count()).unwrap_or_default()),
+        etcd,
+        serving,
+        volumes: site.volumes(&ledger.notes, released(ledger)),
+        backups: shelf::merge(found, (&request.uid, ledger, now), &jobs),
+        request,
+    };
+    Ok(Observed { world, site: Some(site), place, backups, jobs })
+}
+
+/// The HostedEtcd that a workflow works on.
+///
+/// # Errors
+/// [`Error::Read`].
+pub async fn hosted(client: &Client, object: &DynamicObject) -> Result<Option<DynamicObject>> {
+    let (namespace, name) =
+        (object.namespace().unwrap_or_default(), text(object, "/spec/clusterRef/name").unwrap_or_default());
+    let all = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &kinds::hosted_etcd());
+    let what = || format!("HostedEtcd {namespace}/{name}");
+    all.get_opt(name).await.map_err(|source| Error::Read { what: what(), source })
+}
+
+/// The set that is being released at the moment, if one is.
+fn released(ledger: &Ledger<Notes>) -> Option<&VolumeSet> {
+    let notes = &ledger.notes;
+    if ledger.is_begun("NewVolumesReleased") {
+        return notes.new.as_ref();
+    }
+    ledger.is_begun("OldVolumesReleased").then_some(notes.old.as_ref().map(|(volumes, _)| volumes)).flatten()
+}
+
+fn request(kind: Kind, object: &DynamicObject) -> Request {
+    Request {
+        uid: object.uid().unwrap_or_default(),
+        paused: flag(object, "/spec/paused"),
+        cancel: flag(object, "/spec/cancel"),
+        deleting: object.metadata.deletion_timestamp.as_ref().map(kinds::at),
+        finalizer: object.finalizers().iter().any(|finalizer| finalizer == FINALIZER),
+        step_timeout: kinds::step_timeout(object),
+        fresh_name: fresh_name(),
+        settings: match kind {
+            Kind::Migration => kinds::wanted(object),
+            Kind::Backup | Kind::Restore => world::Wanted::default(),
+        },
+        source: text(object, "/spec/source/backupName").map(str::to_owned),
+    }
+}
+
+/// The time, so that names sort, and eight random letters. It is a label of DNS: claims, Jobs and directories are named after it.
+fn fresh_name() -> String {
+    const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+    let time = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S");
+    let random = uuid::Uuid::new_v4().into_bytes();
+    let letters: String =
+        random[..8].iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect();
+    format!("{time}-{letters}")
+}
+
+/// Whose lock it is. That of an object that does not exist any more is nobody's.
+///
+/// # Errors
+/// [`Error::Read`].
+pub async fn lock(client: &Client, hosted: &DynamicObject, uid: &str) -> Result<Lock> {
+    let at = |field: &str| text(hosted, &format!("/status/currentWorkflow/{field}")).unwrap_or_default();
+    let (kind, name, owner) = (at("kind"), at("name"), at("uid"));
+    if owner.is_empty() {
+        return Ok(Lock::Free);
+    }
+    if owner == uid {
+        return Ok(Lock::Ours);
+    }
+    let other = || Lock::Other(format!("{kind} {name}"));
+    let Some(resource) = Kind::of(kind).map(Kind::resource) else { return Ok(other()) };
+    let namespace = hosted.namespace().unwrap_or_default();
+    let all = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &resource);
+    let found = all.get_opt(name).await;
+    let found = found.map_err(|source| Error::Read { what: format!("{kind} {namespace}/{name}"), source })?;
+    Ok(if found.is_some_and(|found| found.uid().as_deref() == Some(owner)) { other() } else { Lock::Free })
+}
+
+type Found = Result<BTreeMap<String, world::Backup>, Trouble>;
+
+async fn shelves(context: &Context, site: &Site, place: Option<&Place>) -> (Option<Backups>, Found) {
+    let Some(place) = place else {
+        return (None, Err(Trouble::None("the HostedEtcd names no spec.backupStore".to_owned())));
+    };
+    let silent = |error: Error| {
+        let why = super::causes(&error);
+        tracing::warn!(store = place.url(), error = why, "the store does not answer");
+        Trouble::Silent(why)
+    };
+    let backups = match shelf::open(&context.client, &site.namespace(), place).await {
+        Ok(backups) => backups,
+        Err(error) => return (None, Err(silent(error))),
+    };
+    let url = place.url();
+    let asked = context.settled.all(&backups, &url);
+    let found = match tokio::time::timeout(super::STORE_ANSWER, asked).await {
+        Ok(found) => found.map_err(silent),
+        Err(_) => Err(silent(Error::SilentStore)),
+    };
+    (Some(backups), found)
+}
+
+fn nothing(request: Request) -> Observed {
+    let world = World {
+        request,
+        cluster: Cluster::Gone,
+        lock: Lock::Free,
+        settings: Settings::default(),
+        api: world::Api { wanted: 0, pods: 0, ready: 0, generation: 0, fence: String::new() },
+        etcd: None,
+        pods: BTreeMap::new(),
+        ready: 0,
+        serving: None,
+        volumes: std::collections::BTreeSet::new(),
+        backups: BTreeMap::new(),
+    };
+    Observed { world, site: None, place: None, backups: None, jobs: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn fresh_names_are_labels_of_dns() {
+        let name = super::fresh_name();
+        assert!(repot_api::names::dns_subdomain(&name).is_ok() && name.len() == 24, "{name}");
+        assert_ne!(name, super::fresh_name());
+    }
+}

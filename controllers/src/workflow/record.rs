@@ -1,0 +1,150 @@
+//! The ledger becomes the status, under the version that was read; and what changed in it becomes events.
+
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{DynamicObject, PostParams},
+    runtime::events::{Event, EventType},
+};
+use repot_plan::{
+    etcd::{Notes, backup::Spec, schedule},
+    ledger::{Ledger, Phase, State},
+    render::steps,
+    status::{FIELDS, to_status},
+    time::Time,
+};
+use serde_json::{Map, Value, json};
+
+use super::{
+    Context, Error, Result,
+    kinds::{self, Kind, MANAGER},
+    observe::Observed,
+};
+
+/// The longest note that an event may have.
+const NOTE: usize = 1000;
+
+/// Stores the ledger, and gives the object as it is then.
+///
+/// # Errors
+/// [`Error::Write`]; a conflict where somebody changed the object since it was read, and then nothing was stored.
+pub async fn record(
+    context: &Context,
+    kind: Kind,
+    object: &DynamicObject,
+    observed: &Observed,
+    (before, next): (&Ledger<Notes>, &Ledger<Notes>),
+) -> Result<DynamicObject> {
+    let mut changed = object.clone();
+    changed.data["status"] = render(context, kind, object, observed, (before, next));
+    let namespace = object.namespace().unwrap_or_default();
+    let all = Api::<DynamicObject>::namespaced_with(context.client.clone(), &namespace, &kind.resource());
+    let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
+    let stored = all.replace_status(&object.name_any(), &params, &changed).await;
+    let stored = stored.map_err(|source| Error::Write { task: "record the ledger", source })?;
+    for event in events(kind, before, next) {
+        publish(context, kind, object, event).await;
+    }
+    Ok(stored)
+}
+
+fn render(
+    context: &Context,
+    kind: Kind,
+    object: &DynamicObject,
+    observed: &Observed,
+    (before, next): (&Ledger<Notes>, &Ledger<Notes>),
+) -> Value {
+    let mut fields = match kinds::status(object) {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    };
+    FIELDS.iter().for_each(|field| drop(fields.remove(*field)));
+    if let Value::Object(ledger) = to_status(kind.plan(), next) {
+        fields.extend(ledger);
+    }
+    fields.insert("observedGeneration".to_owned(), json!(object.meta().generation));
+    match kind {
+        Kind::Backup => backup_fields(context, object, observed, (before, next), &mut fields),
+        Kind::Restore => {
+            if let Some(proof) = &next.notes.proof {
+                fields.insert("revision".to_owned(), json!(proof.revision.0));
+            }
+        }
+        Kind::Migration => {}
+    }
+    Value::Object(fields)
+}
+
+/// What is told of the newest backup stays until there is a newer one.
+fn backup_fields(
+    context: &Context,
+    object: &DynamicObject,
+    observed: &Observed,
+    (before, next): (&Ledger<Notes>, &Ledger<Notes>),
+    fields: &mut Map<String, Value>,
+) {
+    let verified = next.steps.get("BackupVerified").filter(|record| record.state == State::Succeeded);
+    let is_new = before.state("BackupVerified") != State::Succeeded;
+    if let (Some(record), Some(proof), true) = (verified, &next.notes.proof, is_new) {
+        fields.insert("lastSuccessfulTime".to_owned(), json!(record.completed.map(Time::to_rfc3339)));
+        fields.insert("revision".to_owned(), json!(proof.revision.0));
+        let name = next.notes.backup.as_deref().unwrap_or_default();
+        let bytes = observed.place.as_ref().and_then(|place| context.settled.bytes(&place.url(), name));
+        fields.remove("sizeBytes");
+        fields.extend(bytes.map(|bytes| ("sizeBytes".to_owned(), json!(bytes))));
+    }
+    fields.remove("nextScheduleTime");
+    fields.extend(
+        due(&kinds::backup_spec(object), next).map(|time| ("nextScheduleTime".to_owned(), json!(time))),
+    );
+}
+
+fn due(spec: &Spec, ledger: &Ledger<Notes>) -> Option<String> {
+    let schedule = spec.schedule.filter(|_| ledger.phase != Phase::Cancelled)?;
+    schedule::next(&schedule, ledger.started.unwrap_or(spec.created)).map(Time::to_rfc3339)
+}
+
+/// An event for each step that was begun, reached or missed, and for each change of the phase.
+fn events(kind: Kind, before: &Ledger<Notes>, next: &Ledger<Notes>) -> Vec<Event> {
+    let mut events = Vec::new();
+    for step in steps(kind.plan()) {
+        let (old, new) = (before.steps.get(step), next.steps.get(step));
+        let Some(record) = new.filter(|record| old.map(|old| old.state) != Some(record.state)) else {
+            continue;
+        };
+        let (bad, reason) = match record.state {
+            State::Running => (false, format!("{step}Begun")),
+            State::Succeeded => (false, step.to_owned()),
+            State::Failed => (true, format!("{step}Failed")),
+            State::Skipped => (true, format!("{step}Skipped")),
+            State::Pending | State::RolledBack => continue,
+        };
+        events.push(event(bad, &reason, &record.message));
+    }
+    if before.phase != next.phase {
+        let bad = matches!(next.phase, Phase::RollingBack | Phase::RolledBack | Phase::Failed);
+        events.push(event(bad, &format!("{:?}", next.phase), &next.message));
+    }
+    events
+}
+
+/// An event.
+#[must_use]
+pub fn event(bad: bool, reason: &str, note: &str) -> Event {
+    let note: String = note.chars().take(NOTE).collect();
+    Event {
+        type_: if bad { EventType::Warning } else { EventType::Normal },
+        reason: reason.to_owned(),
+        note: (!note.is_empty()).then_some(note),
+        action: "Reconcile".to_owned(),
+        secondary: None,
+    }
+}
+
+/// Publishes an event; one that cannot be is only logged.
+pub async fn publish(context: &Context, kind: Kind, object: &DynamicObject, event: Event) {
+    let about = object.object_ref(&kind.resource());
+    if let Err(error) = context.events.publish(&event, &about).await {
+        tracing::warn!(%error, reason = event.reason, "an event could not be published");
+    }
+}

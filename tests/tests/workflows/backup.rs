@@ -1,0 +1,152 @@
+//! EtcdBackup of an etcd that somebody else's StatefulSet runs.
+
+use anyhow::{Context, Result, ensure};
+use repot_etcd::digest::digest;
+use repot_tests::run;
+use repot_tests::wait::until;
+use serde_json::{Value, json};
+
+use super::world::{DEADLINE, Place, object};
+
+/// A StatefulSet of one plain etcd with its Service.
+fn plain_etcd() -> [Value; 2] {
+    let command = [
+        "etcd",
+        "--name=$(POD_NAME)",
+        "--data-dir=/var/lib/etcd/data",
+        "--listen-client-urls=http://0.0.0.0:2379",
+        "--listen-peer-urls=http://127.0.0.1:2380",
+        "--advertise-client-urls=http://$(POD_NAME).main:2379",
+        "--unsafe-no-fsync",
+    ];
+    let container = json!({
+        "name": "etcd", "image": "repot", "command": command,
+        "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+        "volumeMounts": [{"name": "data", "mountPath": "/var/lib/etcd"}],
+        "readinessProbe": {"httpGet": {"path": "/health", "port": 2379}, "periodSeconds": 1},
+    });
+    let labels = json!({"app": "main"});
+    let claim = json!({
+        "metadata": {"name": "data"},
+        "spec": {
+            "storageClassName": "slow", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
+        },
+    });
+    [
+        json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "main"},
+            "spec": {"selector": labels, "clusterIP": "None", "ports": [{"port": 2379}]},
+        }),
+        json!({
+            "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "main"},
+            "spec": {
+                "serviceName": "main", "replicas": 1, "selector": {"matchLabels": labels},
+                "template": {
+                    "metadata": {"labels": labels},
+                    "spec": {"containers": [container], "terminationGracePeriodSeconds": 2},
+                },
+                "volumeClaimTemplates": [claim],
+            },
+        }),
+    ]
+}
+
+fn hosted_etcd(place: &Place) -> Value {
+    let etcd = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "main"});
+    let spec = json!({
+        "etcdRef": etcd, "apiServerRef": {"name": "kube-apiserver"}, "backupStore": place.backup_store(),
+    });
+    object("HostedEtcd", "main", spec)
+}
+
+async fn start(namespace: &str) -> Result<(Place, etcd_client::Client)> {
+    let place = Place::make(namespace).await?;
+    place.apply(&plain_etcd()).await?;
+    place.apply(&[hosted_etcd(&place)]).await?;
+    place.kubectl(&["rollout", "status", "statefulset/main", "--timeout=120s"]).await?;
+    let etcd = place.client("main-0.main").await?;
+    for at in 0..50 {
+        etcd.kv_client().put(format!("/registry/{at}"), vec![7; 1000], None).await?;
+    }
+    Ok((place, etcd))
+}
+
+#[test]
+fn backup_is_taken_proved_and_deleted_with_its_object() {
+    run(async |_| {
+        let (place, etcd) = start("backup-once").await?;
+        let source = digest(&etcd).await?;
+        let spec = json!({"clusterRef": {"name": "main"}, "deletionPolicy": "Delete"});
+        place.apply(&[object("EtcdBackup", "b", spec)]).await?;
+        let ended = place.ends("etcdbackup", "b", "Succeeded").await?;
+        let status = &ended["status"];
+        let proof = json!({"revision": source.revision.0, "keys": source.keys, "hash": source.hash});
+        ensure!(status["proof"] == proof && source.keys == 50, "{status} for {source:?}");
+        ensure!(
+            status["sizeBytes"].as_u64() > Some(0) && status["lastSuccessfulTime"].is_string(),
+            "{status}"
+        );
+        let name = status["backupName"].as_str().context("no name")?.to_owned();
+        for record in ["backup.json", "verified.json"] {
+            ensure!(place.backups().join(&name).join(record).is_file(), "{record} of {name} is missing");
+        }
+        // The lock is free, and the HostedEtcd says how it is.
+        let hosted = place.until("hostedetcd", "main", "free", |hosted| {
+            hosted["status"]["currentWorkflow"].is_null() && hosted["status"]["readyReplicas"] == 1
+        });
+        let hosted = hosted.await?;
+        ensure!(hosted["status"]["lifecycleStatus"] == "apiDown", "{}", hosted["status"]);
+        let shown = place.kubectl(&["get", "etcdbackups", "-o", "wide"]).await?;
+        ensure!(shown.contains("Succeeded") && shown.contains(&name), "{shown}");
+
+        place.kubectl(&["delete", "etcdbackup", "b"]).await?;
+        place.until_gone("etcdbackup", "b").await?;
+        ensure!(!place.backups().join(&name).exists(), "the backup outlives its object");
+        Ok(())
+    });
+}
+
+#[test]
+fn backups_are_taken_by_schedule_and_only_so_many_are_kept() {
+    run(async |_| {
+        let (place, _) = start("backup-schedule").await?;
+        let spec = json!({
+            "clusterRef": {"name": "main"}, "schedule": "* * * * *", "retention": {"policy": "LimitBased", "limit": 1},
+        });
+        place.apply(&[object("EtcdBackup", "every", spec)]).await?;
+        let first = |backup: &Value| {
+            backup["status"]["phase"] == "Scheduled" && backup["status"]["lastSuccessfulTime"].is_string()
+        };
+        let first = place.until("etcdbackup", "every", "taken once", first).await?;
+        ensure!(first["status"]["nextScheduleTime"].is_string(), "{}", first["status"]);
+        let time = first["status"]["lastSuccessfulTime"].clone();
+        place
+            .until("etcdbackup", "every", "taken again", |backup| {
+                backup["status"]["phase"] == "Scheduled" && backup["status"]["lastSuccessfulTime"] != time
+            })
+            .await?;
+        until("one backup to be left", DEADLINE, async || {
+            let left = std::fs::read_dir(place.backups())?.count();
+            ensure!(left == 1, "{left} are there");
+            Ok(())
+        })
+        .await?;
+        place.kubectl(&["delete", "etcdbackup", "every"]).await?;
+        place.until_gone("etcdbackup", "every").await?;
+        ensure!(std::fs::read_dir(place.backups())?.count() == 1, "a backup that is to be kept is gone");
+        Ok(())
+    });
+}
+
+#[test]
+fn migration_of_a_stateful_set_that_is_not_ours_is_refused_before_anything_is_stopped() {
+    run(async |_| {
+        let (place, _) = start("unmanaged").await?;
+        let spec = json!({"clusterRef": {"name": "main"}, "settings": {"storageClassName": "fast"}});
+        place.apply(&[object("EtcdMigration", "m", spec)]).await?;
+        let ended = place.ends("etcdmigration", "m", "Failed").await?;
+        ensure!(ended["status"]["reason"] == "NotManaged", "{}", ended["status"]);
+        ensure!(ended["status"]["steps"].as_array().is_none_or(Vec::is_empty), "{}", ended["status"]);
+        Ok(())
+    });
+}
