@@ -22,6 +22,7 @@ use super::{
 /// Names of Jobs become labels of Pods.
 const MOST_NAME: usize = 63;
 const SCRATCH: &str = "/scratch";
+const CREDENTIALS: &str = "/etc/store";
 
 /// What a Job does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,7 +145,7 @@ pub fn render(order: &Order) -> Value {
     });
     let (volumes, mounts) = volumes(order);
     let container = json!({
-        "name": order.task.word(), "image": order.image, "command": command(order), "env": environment(order.place),
+        "name": order.task.word(), "image": order.image, "command": command(order), "env": environment(order),
         "volumeMounts": mounts, "terminationMessagePolicy": "FallbackToLogsOnError",
     });
     json!({
@@ -196,18 +197,11 @@ fn command(order: &Order) -> Vec<String> {
     words
 }
 
-fn environment(place: &Place) -> Vec<Value> {
-    let plain = place.settings();
-    let mut all: Vec<Value> = Vec::new();
-    if let Some(secret) = &place.secret_ref {
-        let missing = |(name, _): &&(&str, &str)| !plain.contains_key(*name);
-        all.extend(place.credentials().iter().filter(missing).map(|(name, key)| {
-            let from = json!({"secretKeyRef": {"name": secret.name, "key": key, "optional": true}});
-            json!({"name": name, "valueFrom": from})
-        }));
-    }
-    all.extend(plain.iter().map(|(name, value)| json!({"name": name, "value": value})));
-    all
+fn environment(order: &Order) -> Vec<Value> {
+    let mut all = order.place.environment(CREDENTIALS);
+    // A store that is away for longer is the matter of the next Job.
+    all.insert("STORE_PATIENCE_SECONDS".to_owned(), order.limit.as_secs().div_ceil(3).min(60).to_string());
+    all.iter().map(|(name, value)| json!({"name": name, "value": value})).collect()
 }
 
 fn volumes(order: &Order) -> (Vec<Value>, Vec<Value>) {
@@ -222,6 +216,9 @@ fn volumes(order: &Order) -> (Vec<Value>, Vec<Value>) {
     if let Some(directory) = order.place.directory() {
         let source = json!({"hostPath": {"path": directory, "type": "DirectoryOrCreate"}});
         add("store", &directory, source);
+    }
+    if let Some(secret) = &order.place.secret_ref {
+        add("credentials", CREDENTIALS, json!({"secret": {"secretName": secret.name}}));
     }
     if order.task == Task::Take {
         if let Some((name, _)) = &order.reach.ca {

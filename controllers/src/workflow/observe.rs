@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::batch::v1::Job;
 use kube::{Api, Client, ResourceExt, api::DynamicObject};
-use repot_etcd::backup::{Backups, place::Place};
+use repot_etcd::backup::place::Place;
 use repot_plan::{
     etcd::{
         Notes,
@@ -18,7 +18,7 @@ use super::{
     Context, Error, Result, jobs,
     kinds::{self, FINALIZER, Kind, flag, text},
     members,
-    shelf::{self, Trouble},
+    shelf::{self, Shelf, Trouble},
     site::Site,
 };
 
@@ -32,7 +32,7 @@ pub struct Observed {
     /// Where backups lie.
     pub place: Option<Place>,
     /// The backups, where the store could be opened.
-    pub backups: Option<Backups>,
+    pub backups: Option<Shelf>,
     /// Jobs of the workflow.
     pub jobs: Vec<Job>,
 }
@@ -158,7 +158,7 @@ pub async fn lock(client: &Client, hosted: &DynamicObject, uid: &str) -> Result<
 
 type Found = Result<BTreeMap<String, world::Backup>, Trouble>;
 
-async fn shelves(context: &Context, site: &Site, place: Option<&Place>) -> (Option<Backups>, Found) {
+async fn shelves(context: &Context, site: &Site, place: Option<&Place>) -> (Option<Shelf>, Found) {
     let Some(place) = place else {
         return (None, Err(Trouble::None("the HostedEtcd names no spec.backupStore".to_owned())));
     };
@@ -172,7 +172,7 @@ async fn shelves(context: &Context, site: &Site, place: Option<&Place>) -> (Opti
         Err(error) => return (None, Err(silent(error))),
     };
     let url = place.url();
-    let asked = context.settled.all(&backups, &url);
+    let asked = context.settled.all(&backups.backups, &url);
     let found = match tokio::time::timeout(super::STORE_ANSWER, asked).await {
         Ok(found) => found.map_err(silent),
         Err(_) => Err(silent(Error::SilentStore)),

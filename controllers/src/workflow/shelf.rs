@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Mutex, PoisonError},
+    time::Duration,
 };
 
 use k8s_openapi::api::{batch::v1::Job, core::v1::Secret};
@@ -21,16 +22,21 @@ use repot_plan::{
     time::Time,
 };
 
+use tempfile::TempDir;
+
 use super::{
     Error, Result,
     jobs::{self, Task},
 };
 
+/// How long one request is tried again: a pass is not held up for longer, and the next one comes soon.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// Opens the store, with what its Secret says.
 ///
 /// # Errors
 /// [`Error::Read`], [`Error::Backups`].
-pub async fn open(client: &Client, namespace: &str, place: &Place) -> Result<Backups> {
+pub async fn open(client: &Client, namespace: &str, place: &Place) -> Result<Shelf> {
     let mut secret = BTreeMap::new();
     if let Some(reference) = &place.secret_ref {
         let secrets = Api::<Secret>::namespaced(client.clone(), namespace);
@@ -39,8 +45,18 @@ pub async fn open(client: &Client, namespace: &str, place: &Place) -> Result<Bac
             secrets.get(&reference.name).await.map_err(|source| Error::Read { what: what(), source })?;
         secret = found.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect();
     }
-    let store = place.open(&secret).map_err(|error| Error::Backups(error.into()))?;
-    Ok(Backups::of(&store))
+    let opened = place.open(&secret, PATIENCE).map_err(|error| Error::Backups(error.into()))?;
+    let (store, _secret) = opened;
+    Ok(Shelf { backups: Backups::of(&store), _secret })
+}
+
+/// An open store.
+#[derive(Debug)]
+pub struct Shelf {
+    /// The backups in it.
+    pub backups: Backups,
+    /// Its credentials are read while it is used.
+    _secret: TempDir,
 }
 
 /// Records that cannot change any more: of backups that are stored and verified.

@@ -1,12 +1,11 @@
 //! From the store that an object names, and the Secret beside it, to a URL and the variables by which it is opened.
-//!
-//! Keys of the Secret are those that Gardener's extensions write for etcd-backup-restore.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::Deserialize;
+use tempfile::TempDir;
 
-use crate::snapshot::store::{Environment, Result, Store};
+use crate::snapshot::store::{Environment, Error, Result, Store};
 
 /// `backupStore` of a HostedEtcd.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -33,19 +32,6 @@ pub struct SecretRef {
     pub name: String,
 }
 
-/// Variable, key of the Secret.
-type Pairs = &'static [(&'static str, &'static str)];
-
-const S3: Pairs = &[
-    ("AWS_ACCESS_KEY_ID", "accessKeyID"),
-    ("AWS_SECRET_ACCESS_KEY", "secretAccessKey"),
-    ("AWS_REGION", "region"),
-    ("AWS_ENDPOINT", "endpoint"),
-];
-const GCS: Pairs = &[("GOOGLE_SERVICE_ACCOUNT_KEY", "serviceaccount.json")];
-const ABS: Pairs =
-    &[("AZURE_STORAGE_ACCOUNT_NAME", "storageAccount"), ("AZURE_STORAGE_ACCOUNT_KEY", "storageKey")];
-
 impl Place {
     /// The URL, for [`Store::open`].
     #[must_use]
@@ -65,46 +51,47 @@ impl Place {
         (self.provider == "Local").then(|| format!("/{}", self.container.trim_matches('/')))
     }
 
-    /// Which variable has the value of which key of the Secret.
+    /// Variables with which a program opens the store, given where the Secret is mounted.
     #[must_use]
-    pub fn credentials(&self) -> Pairs {
-        match self.provider.as_str() {
-            "GCS" => GCS,
-            "ABS" => ABS,
-            "Local" => &[],
-            _ => S3,
+    pub fn environment(&self, mounted: &str) -> Environment {
+        let mut all = Environment::new();
+        let mut set = |name: &str, value: &str| drop(all.insert(name.to_owned(), value.to_owned()));
+        if self.secret_ref.is_some() {
+            match self.provider.as_str() {
+                "GCS" => set("GOOGLE_SERVICE_ACCOUNT", &format!("{mounted}/serviceaccount.json")),
+                "ABS" => set("AZURE_APPLICATION_CREDENTIALS", mounted),
+                "Local" => {}
+                _ => set("AWS_APPLICATION_CREDENTIALS", mounted),
+            }
         }
+        if let Some(endpoint) = self.endpoint.as_deref().filter(|endpoint| !endpoint.is_empty()) {
+            let family = match self.provider.as_str() {
+                "ABS" => "AZURE",
+                "GCS" => "GOOGLE",
+                _ => "AWS",
+            };
+            set(&format!("{family}_ENDPOINT"), endpoint);
+            if endpoint.starts_with("http://") {
+                set(&format!("{family}_ALLOW_HTTP"), "true");
+            }
+        }
+        all
     }
 
-    /// Variables that are no secret.
-    #[must_use]
-    pub fn settings(&self) -> Environment {
-        let Some(endpoint) = self.endpoint.clone().filter(|endpoint| !endpoint.is_empty()) else {
-            return Environment::new();
-        };
-        let plain = endpoint.starts_with("http://");
-        let (name, allow) = match self.provider.as_str() {
-            "ABS" => ("AZURE_ENDPOINT", "AZURE_ALLOW_HTTP"),
-            // Google's is a part of the service account.
-            "GCS" | "Local" => return Environment::new(),
-            _ => ("AWS_ENDPOINT", "AWS_ALLOW_HTTP"),
-        };
-        let allow = plain.then(|| (allow.to_owned(), "true".to_owned()));
-        std::iter::once((name.to_owned(), endpoint)).chain(allow).collect()
-    }
-
-    /// Opens the store with what its Secret says.
+    /// Opens the store with what its Secret says, for as long as the second value lives.
     ///
     /// # Errors
-    /// As [`Store::open`].
-    pub fn open(&self, secret: &BTreeMap<String, Vec<u8>>) -> Result<Store> {
-        let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).trim().to_owned();
-        let given = self.credentials().iter();
-        let mut all: Environment = given
-            .filter_map(|(variable, key)| Some(((*variable).to_owned(), text(secret.get(*key)?))))
-            .collect();
-        all.extend(self.settings());
-        Store::open(&self.url(), &all)
+    /// As [`Store::open`], and where the Secret cannot be laid down for the library to read.
+    pub fn open(&self, secret: &BTreeMap<String, Vec<u8>>, patience: Duration) -> Result<(Store, TempDir)> {
+        let failed = |source| Error::Credentials { path: std::env::temp_dir(), source };
+        // Nobody else can look into it.
+        let mounted = tempfile::Builder::new().prefix("store.").tempdir().map_err(failed)?;
+        for (key, value) in secret {
+            std::fs::write(mounted.path().join(key), value).map_err(failed)?;
+        }
+        let mut environment = self.environment(&mounted.path().display().to_string());
+        environment.insert("STORE_PATIENCE_SECONDS".to_owned(), patience.as_secs().to_string());
+        Ok((Store::open(&self.url(), &environment)?, mounted))
     }
 }
 
@@ -112,10 +99,13 @@ impl Place {
 mod tests {
     use super::*;
 
+    const MOUNTED: &str = "/etc/store";
+
     fn mk_place(provider: &str, container: &str, endpoint: Option<&str>) -> Place {
         let (provider, prefix) = (provider.to_owned(), "shoot--p--a/main".to_owned());
         let endpoint = endpoint.map(str::to_owned);
-        Place { provider, container: container.to_owned(), prefix, endpoint, secret_ref: None }
+        let secret_ref = Some(SecretRef { name: "credentials".to_owned() });
+        Place { provider, container: container.to_owned(), prefix, endpoint, secret_ref }
     }
 
     #[test]
@@ -128,15 +118,22 @@ mod tests {
         ] {
             let place = mk_place(provider, container, None);
             assert_eq!(place.url(), url);
-            assert_eq!(place.open(&secret).expect("a store").url(), url);
+            let (store, _mounted) = place.open(&secret, Duration::from_secs(5)).expect("a store");
+            assert_eq!(store.url(), url);
         }
         assert_eq!(mk_place("Local", "/var/backups/", None).directory().as_deref(), Some("/var/backups"));
         assert_eq!(mk_place("GCS", "b", None).url(), "gs://b/shoot--p--a/main");
-        let own = mk_place("S3", "b", Some("http://10.0.0.20:9000")).settings();
-        assert_eq!(
-            (own["AWS_ENDPOINT"].as_str(), own["AWS_ALLOW_HTTP"].as_str()),
-            ("http://10.0.0.20:9000", "true")
-        );
-        assert_eq!(mk_place("S3", "b", Some("https://s3.example.com")).settings().len(), 1);
+    }
+
+    #[test]
+    fn programs_are_told_where_the_secret_is_and_nothing_of_it() {
+        let own = mk_place("S3", "b", Some("http://10.0.0.20:9000")).environment(MOUNTED);
+        let expected = [
+            ("AWS_ALLOW_HTTP", "true"),
+            ("AWS_APPLICATION_CREDENTIALS", MOUNTED),
+            ("AWS_ENDPOINT", "http://10.0.0.20:9000"),
+        ];
+        assert_eq!(own, expected.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
+        assert_eq!(mk_place("Local", "/b", None).environment(MOUNTED).len(), 0);
     }
 }

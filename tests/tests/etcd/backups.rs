@@ -1,5 +1,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use etcd_client::PutOptions;
@@ -188,7 +189,8 @@ fn directories_of_an_object_are_found_as_stores() {
         let (container, prefix) = (bed.path().display().to_string(), "p/a".to_owned());
         let provider = "Local".to_owned();
         let place = Place { provider, container, prefix, endpoint: None, secret_ref: None };
-        let backups = Backups::of(&place.open(&Default::default())?);
+        let (store, _secret) = place.open(&Default::default(), Duration::from_secs(5))?;
+        let backups = Backups::of(&store);
         ensure!(backups.names().await?.is_empty(), "there is something");
         take::take(&backups, &ASKED, &world.client, bed.path(), Timestamp::now()).await?;
         ensure!(bed.path().join("p/a/backups/b-1/backup.json").is_file(), "it is elsewhere");

@@ -14,7 +14,7 @@ impl Store {
         let directory = self.directory.clone();
         let directory = directory.map(|dir| parts.iter().fold(dir, |dir, part| dir.join(part)));
         let url = parts.iter().fold(self.url.trim_end_matches('/').to_owned(), |url, part| url + "/" + part);
-        Self { objects: self.objects.clone(), prefix, directory, url }
+        Self { objects: self.objects.clone(), prefix, directory, url, patience: self.patience }
     }
 
     /// A small object; `None` where there is none.
@@ -23,7 +23,8 @@ impl Store {
     /// [`Error::Read`].
     pub async fn read_small(&self, name: &str) -> Result<Option<Bytes>> {
         let path = self.prefix.clone().join(name);
-        let failed = |source| Error::Read { place: self.place(&path), source };
+        let failed =
+            |source: object_store::Error| Error::Read { place: self.place(&path), source: source.into() };
         match self.objects.get(&path).await {
             Ok(got) => got.bytes().await.map(Some).map_err(failed),
             Err(object_store::Error::NotFound { .. }) => Ok(None),
@@ -44,7 +45,10 @@ impl Store {
     /// # Errors
     /// [`Error::List`].
     pub async fn children(&self) -> Result<Vec<String>> {
-        let failed = |source| Error::List { place: self.place(&self.prefix), source };
+        let failed = |source: object_store::Error| Error::List {
+            place: self.place(&self.prefix),
+            source: source.into(),
+        };
         let listed = self.objects.list_with_delimiter(Some(&self.prefix)).await.map_err(failed)?;
         Ok(listed.common_prefixes.iter().filter_map(Path::filename).map(str::to_owned).collect())
     }
@@ -62,15 +66,19 @@ impl Store {
                 _ => Ok(()),
             };
         }
-        let listed = self.objects.list(Some(&self.prefix)).map_ok(|meta| meta.location).try_collect();
-        let paths: Vec<Path> =
-            listed.await.map_err(|source| Error::List { place: self.place(&self.prefix), source })?;
+        let listed = self.objects.list(Some(&self.prefix)).map_ok(|meta| meta.location).try_collect().await;
+        let paths: Vec<Path> = listed.map_err(|source: object_store::Error| Error::List {
+            place: self.place(&self.prefix),
+            source: source.into(),
+        })?;
         let all = futures::stream::iter(paths.into_iter().map(Ok)).boxed();
         let mut gone = self.objects.delete_stream(all);
         while let Some(outcome) = gone.next().await {
             match outcome {
                 Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
-                Err(source) => return Err(Error::Write { place: self.place(&self.prefix), source }),
+                Err(source) => {
+                    return Err(Error::Write { place: self.place(&self.prefix), source: source.into() });
+                }
             }
         }
         Ok(())
