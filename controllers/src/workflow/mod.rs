@@ -173,7 +173,7 @@ async fn run_kind(kind: Kind, context: Arc<Context>, wake: &Wake, stop: Cancella
     let resource = kind.resource();
     let all = Api::<DynamicObject>::all_with(context.client.clone(), &resource);
     let controller = Controller::new_with(all, watcher::Config::default(), resource.clone());
-    let woken = wake.all(controller.store(), resource, |object| !is_over(object));
+    let woken = wake.all(controller.store(), resource, |object| !sleeps(object));
     controller
         .with_config(controller::Config::default().debounce(DEBOUNCE))
         .reconcile_on(woken)
@@ -191,11 +191,16 @@ async fn run_kind(kind: Kind, context: Arc<Context>, wake: &Wake, stop: Cancella
         .await;
 }
 
-/// Whether nothing is to be done any more, whatever happens around it.
-fn is_over(object: &DynamicObject) -> bool {
-    let phase = kinds::text(object, "/status/phase");
-    let ended = matches!(phase, Some("Succeeded" | "RolledBack" | "Failed" | "Cancelled"));
-    ended && object.metadata.deletion_timestamp.is_none() && object.finalizers().is_empty()
+/// Whether nothing that happens around it matters: it waits for its schedule, or is over and has nothing to give back.
+fn sleeps(object: &DynamicObject) -> bool {
+    if object.metadata.deletion_timestamp.is_some() {
+        return false;
+    }
+    match kinds::text(object, "/status/phase") {
+        Some("Scheduled") => true,
+        Some("Succeeded" | "RolledBack" | "Failed" | "Cancelled") => object.finalizers().is_empty(),
+        _ => false,
+    }
 }
 
 /// One pass.
