@@ -235,7 +235,8 @@ fn called_off_while_another_workflow_has_the_lock() {
         // It takes the lock, since only what comes after is paused; if it does not, the backup will.
         let owner = json!({"status": {"currentWorkflow": {"kind": "EtcdMigration", "name": "other", "uid": play.place()
             .get("etcdmigration", "other").await?["metadata"]["uid"]}}});
-        let patch = ["patch", "hostedetcd", "main", "--subresource=status", "--type=merge", "-p", &owner.to_string()];
+        let patch =
+            ["patch", "hostedetcd", "main", "--subresource=status", "--type=merge", "-p", &owner.to_string()];
         play.place().kubectl(&patch).await?;
         play.migrate().await?;
         play.place()
@@ -422,7 +423,8 @@ fn new_member_is_killed() {
 fn old_claim_is_held() {
     run(async |_| {
         let play = Play::start("f-claim", "OldVolumesReleased", "finalizer").await?;
-        let hold = json!({"metadata": {"finalizers": ["kubernetes.io/pvc-protection", "tests.repot.dev/hold"]}});
+        let hold =
+            json!({"metadata": {"finalizers": ["kubernetes.io/pvc-protection", "tests.repot.dev/hold"]}});
         let claim = "data-main-0";
         play.place().kubectl(&["patch", "pvc", claim, "--type=merge", "-p", &hold.to_string()]).await?;
         play.migrate().await?;
@@ -449,7 +451,8 @@ fn controllers_are_killed_in_each_step() {
                     return Ok::<_, anyhow::Error>(steps);
                 }
                 let all = object["status"]["steps"].as_array().cloned().unwrap_or_default();
-                let begun = all.iter().filter(|step| step["state"] == "Running").map(|step| step["name"].clone());
+                let begun =
+                    all.iter().filter(|step| step["state"] == "Running").map(|step| step["name"].clone());
                 if let Some(step) = begun.into_iter().find(|step| !steps.contains(step)) {
                     kill_controllers(play.place()).await?;
                     steps.push(step);

@@ -22,15 +22,16 @@ fn three_members_move_to_another_storage_class_behind_a_kube_apiserver() {
         plant.api_is_up().await?;
 
         let volumes = ended["status"]["newVolumes"].as_str().context("no volumes")?;
-        let expected: Vec<_> =
-            (0..3).map(|at| (format!("{volumes}-main-{at}"), "fast".to_owned())).collect();
+        let expected: Vec<_> = (0..3).map(|at| (format!("{volumes}-main-{at}"), "fast".to_owned())).collect();
         ensure!(plant.claims().await? == expected, "{:?}", plant.claims().await?);
         let hosted = place.get("hostedetcd", "main").await?;
         let settings = json!({"replicas": 3, "size": "2Gi", "storageClassName": "fast"});
         ensure!(hosted["spec"]["settings"] == settings, "{}", hosted["spec"]);
         ensure!(hosted["status"]["currentWorkflow"].is_null(), "{}", hosted["status"]);
         tells_the_story(&watch.text().await?)?;
-        let events = place.kubectl(&["get", "events", "--field-selector", "involvedObject.kind=EtcdMigration"]).await?;
+        let events = place
+            .kubectl(&["get", "events", "--field-selector", "involvedObject.kind=EtcdMigration"])
+            .await?;
         for reason in ["BackupVerified", "EtcdDeleted", "ProvedEqual", "Succeeded"] {
             ensure!(events.contains(reason), "no event {reason}:\n{events}");
         }
@@ -42,7 +43,9 @@ fn three_members_move_to_another_storage_class_behind_a_kube_apiserver() {
 fn tells_the_story(shown: &str) -> Result<()> {
     println!("{shown}");
     let mut rest = shown;
-    for word in ["ApiDown", "BackupTaken", "BackupVerified", "EtcdDeleted", "EtcdRestored", "ApiUp", "Succeeded"] {
+    for word in
+        ["ApiDown", "BackupTaken", "BackupVerified", "EtcdDeleted", "EtcdRestored", "ApiUp", "Succeeded"]
+    {
         let at = rest.find(word).with_context(|| format!("{word} is not seen in its place:\n{shown}"))?;
         rest = &rest[at..];
     }
@@ -61,7 +64,8 @@ fn etcd_is_put_back_to_a_backup() {
         kv.delete("/data/00007", None).await?;
         kv.put("/data/later", "is gone afterwards", None).await?;
         let name: &Value = &backup["status"]["backupName"];
-        let spec = json!({"clusterRef": {"name": "main"}, "source": {"backupName": name}, "stepTimeout": "1m"});
+        let spec =
+            json!({"clusterRef": {"name": "main"}, "source": {"backupName": name}, "stepTimeout": "1m"});
         place.apply(&[object("EtcdRestore", "r", spec)]).await?;
         let ended = place.ends("etcdrestore", "r", "Succeeded").await?;
         ensure!(plant.data().await? == before, "it is not what the backup holds");
@@ -76,7 +80,8 @@ fn restore_of_a_backup_that_is_not_there_stops_nothing() {
     run(async |_| {
         let plant = Plant::start("no-backup", 1, Front::Writer).await?;
         let place = &plant.place;
-        let spec = json!({"clusterRef": {"name": "main"}, "source": {"backupName": "none"}, "stepTimeout": "30s"});
+        let spec =
+            json!({"clusterRef": {"name": "main"}, "source": {"backupName": "none"}, "stepTimeout": "30s"});
         place.apply(&[object("EtcdRestore", "r", spec)]).await?;
         let ended = place.ends("etcdrestore", "r", "RolledBack").await?;
         ensure!(ended["status"]["reason"] == "BackupNotFound", "{}", ended["status"]);

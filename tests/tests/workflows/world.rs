@@ -60,7 +60,11 @@ impl World {
         let mut limited = PodRunner::storage_class("limited", "Immediate", "Delete");
         limited["parameters"] = json!({"quota": "enforced"});
         garden.apply(&[limited]).await?;
-        garden.kubectl(["apply", "-f", &deploy("rbac/controllers.yaml")]).await?.text()?;
+        for file in ["crds/etcds.yaml", "rbac/controllers.yaml"] {
+            garden.kubectl(["apply", "--server-side", "-f", &deploy(file)]).await?.text()?;
+        }
+        let crd = ["wait", "--for=condition=Established", "crd/etcds.druid.gardener.cloud", "--timeout=60s"];
+        garden.kubectl(crd).await?.text()?;
         let world = Self { garden, runner, store, _repot: repot };
         world.garden.apply(&[world.controllers()]).await?;
         let rolled = ["rollout", "status", "-n", SYSTEM, "deployment/repot-controllers", "--timeout=120s"];
