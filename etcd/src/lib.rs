@@ -4,9 +4,9 @@
 //! never trusted by its name alone; [`snapshot`] says what is checked where.
 
 pub mod agent;
-pub mod gateway;
 pub mod backup;
 pub mod digest;
+pub mod gateway;
 pub mod link;
 pub mod owner;
 pub mod snapshot;

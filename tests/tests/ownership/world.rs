@@ -118,7 +118,6 @@ pub fn signal_alone(agent: &Agent, signal: Signal) -> Result<()> {
 #[derive(Clone, Copy, Debug)]
 pub struct Write {
     pub number: usize,
-    pub sent: Instant,
     pub acked: Instant,
 }
 
@@ -182,11 +181,10 @@ async fn write(url: String, side: &'static str, acked: Arc<Mutex<Vec<Write>>>) {
             let options = link::Options { endpoints: vec![url.clone()], ..Default::default() };
             client = timeout(PATIENCE, link::connect(&options)).await.ok().and_then(Result::ok);
         }
-        let sent = Instant::now();
         let put = async { client.as_ref()?.kv_client().put(key(side, number), "x", None).await.ok() };
         match timeout(PATIENCE, put).await {
             Ok(Some(_)) => {
-                let write = Write { number, sent, acked: Instant::now() };
+                let write = Write { number, acked: Instant::now() };
                 if let Ok(mut all) = acked.lock() {
                     all.push(write);
                 }

@@ -150,8 +150,9 @@ fn owner(check: &OwnerCheck) -> Owner {
         servers: check.servers.clone(),
         ttl: or(&check.dns_cache_ttl, "60s"),
         interval: or(&check.interval, "30s"),
-        timeout: or(&check.timeout, "120s"),
+        timeout: or(&check.timeout, "30s"),
         grace: or(&check.grace, "60s"),
+        quorum_timeout: None,
     }
 }
 
