@@ -27,7 +27,7 @@ checked:
 soak: testbed
 	tests/go/build etcdbrctl
 	$(CARGO) build --locked --workspace
-	REPOT_SOAK=1 $(CARGO) test --locked -p repot-tests --test it -- --include-ignored oracles:: etcd::peer:: expansion::
+	REPOT_SOAK=1 $(CARGO) test --locked -p repot-tests --test it -- --include-ignored oracles:: etcd::peer:: expansion:: workflows::
 
 # Repot beside a CRD on this machine, about ten minutes: make bench BENCH="--quick --output json" (all options: BENCH=--help).
 bench: testbed

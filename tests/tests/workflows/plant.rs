@@ -19,16 +19,7 @@ pub enum Front {
     Writer,
 }
 
-/// A member that is frozen.
-pub struct Frozen<'a>(&'a Place);
-
-impl Drop for Frozen<'_> {
-    fn drop(&mut self) {
-        // Its container may have been started again meanwhile.
-        let _ = self.0.world.runner.resume(&self.0.namespace, "main-0", "etcd");
-    }
-}
-
+/// An etcd with its operator, workflows and API servers.
 pub struct Plant {
     pub place: Place,
     pub members: u32,
@@ -220,12 +211,6 @@ impl Plant {
     pub async fn migrate_within(&self, settings: Value, step_timeout: &str) -> Result<()> {
         let spec = json!({"clusterRef": {"name": "main"}, "settings": settings, "stepTimeout": step_timeout});
         self.place.apply(&[object("EtcdMigration", "m", spec)]).await
-    }
-
-    /// Stops the first member until the value is dropped: it is there, and does nothing.
-    pub fn freeze(&self) -> Result<Frozen<'_>> {
-        self.place.world.runner.freeze(&self.place.namespace, "main-0", "etcd")?;
-        Ok(Frozen(&self.place))
     }
 
     /// Waits until a step of the migration is in that state, and gives the migration.
