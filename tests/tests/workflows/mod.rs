@@ -5,4 +5,5 @@ mod backup;
 mod faults;
 mod migration;
 mod plant;
+mod table;
 mod world;
