@@ -4,6 +4,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use repot_etcd::snapshot::store as snapshots;
 use repot_storage::{
     Keyring, Store, StoreOptions,
     backend::{Backend, embedded, etcd, tiered},
@@ -89,8 +90,12 @@ impl StoreFlags {
 
     async fn tiered(&self, backend: Arc<dyn Backend>) -> anyhow::Result<Arc<dyn Backend>> {
         let Some(url) = &self.chunk_store else { return Ok(backend) };
-        let environment = std::env::vars().collect();
-        let opened = tiered::Tiered::open(backend, url, &environment, tiered::Options::default()).await;
+        let mut environment = snapshots::environment();
+        // Clients wait for an answer: one that comes after their patience is of no use.
+        environment.entry("STORE_PATIENCE_SECONDS".to_owned()).or_insert_with(|| "10".to_owned());
+        let (objects, root) = snapshots::Store::open(url, &environment).context("--chunk-store")?.objects();
+        let place = tiered::Place { objects, root, url: url.clone() };
+        let opened = tiered::Tiered::open(backend, place, tiered::Options::default()).await;
         Ok(Arc::new(opened.context("--chunk-store")?))
     }
 

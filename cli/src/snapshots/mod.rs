@@ -12,7 +12,7 @@ use std::{io::Write, process::ExitCode};
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use repot_etcd::snapshot::store::{Environment, Store};
+use repot_etcd::snapshot::store::{Environment, Store, environment};
 use serde_json::Value;
 
 use crate::run;
@@ -89,11 +89,6 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
         }
     };
     stop.run_until_cancelled(work).await.unwrap_or_else(|| bail!("broken off by a signal"))
-}
-
-fn environment() -> Environment {
-    let text = |value: std::ffi::OsString| value.into_string().ok();
-    std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect()
 }
 
 /// The environment with the variables in it that are meant for the source only.

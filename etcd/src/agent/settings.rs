@@ -237,7 +237,7 @@ fn places(config: &Config, wrong: &mut Vec<String>) {
 /// # Errors
 /// As of [`store::Store::open_with`].
 pub(super) fn open(config: &StoreConfig) -> Result<store::Store, store::Error> {
-    let environment = std::env::vars().collect();
+    let environment = store::environment();
     store::Store::open_with(
         &config.url,
         &environment,

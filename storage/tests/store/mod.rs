@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use object_store::local::LocalFileSystem;
 use repot_storage::{
     Draft, Key, Keyring, Object, ResourceVersion, Scope, Store, StoreOptions,
     backend::{self, Backend, Embedded, Etcd, Tiered, embedded, tiered},
@@ -77,9 +78,16 @@ impl Lab {
 async fn tiered_in(dir: &std::path::Path) -> Arc<dyn Backend> {
     let options = embedded::Options { min_free_bytes: 0, ..embedded::Options::default() };
     let inner = Embedded::open(&dir.join("embedded"), options).await.unwrap();
-    let url = format!("file://{}/objects", dir.display());
-    let none = tiered::Environment::new();
-    Arc::new(Tiered::open(Arc::new(inner), &url, &none, tiered::Options::default()).await.unwrap())
+    let place = files(&dir.join("objects"));
+    Arc::new(Tiered::open(Arc::new(inner), place, tiered::Options::default()).await.unwrap())
+}
+
+/// A directory for objects.
+pub fn files(dir: &std::path::Path) -> tiered::Place {
+    std::fs::create_dir_all(dir).unwrap();
+    let objects = Arc::new(LocalFileSystem::new().with_fsync(true));
+    let root = object_store::path::Path::from_absolute_path(dir).unwrap();
+    tiered::Place { objects, root, url: dir.display().to_string() }
 }
 
 /// Makes a test of each behaviour on each backend.

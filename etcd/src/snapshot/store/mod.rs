@@ -27,6 +27,7 @@ use futures::{StreamExt, TryStreamExt, stream::BoxStream};
 use object_store::{GetOptions, ObjectStore, ObjectStoreExt, path::Path};
 
 pub use failure::Failure;
+pub use open::environment;
 pub use put::{Mode, Upload};
 pub use record::Integrity;
 
@@ -167,6 +168,12 @@ pub struct Store {
 }
 
 impl Store {
+    /// What it stands on, and where in that: for others who keep objects by the same URLs and credentials.
+    #[must_use]
+    pub fn objects(&self) -> (Arc<dyn ObjectStore>, Path) {
+        (Arc::clone(&self.objects), self.prefix.clone())
+    }
+
     /// The URL, for messages.
     #[must_use]
     pub fn url(&self) -> &str {

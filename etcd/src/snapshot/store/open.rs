@@ -92,9 +92,16 @@ impl Store {
     fn directory(url: &Url) -> Option<Self> {
         let directory: PathBuf = url.to_file_path().ok()?;
         let prefix = Path::from_absolute_path(&directory).ok()?;
-        let objects = Arc::new(LocalFileSystem::new());
+        let objects = Arc::new(LocalFileSystem::new().with_fsync(true));
         Some(Self { objects, prefix, directory: Some(directory), url: url.to_string(), patience: PATIENCE })
     }
+}
+
+/// The environment variables of this process; those that are not text are nobody's credentials.
+#[must_use]
+pub fn environment() -> Environment {
+    let text = |value: std::ffi::OsString| value.into_string().ok();
+    std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect()
 }
 
 /// A URL as it may be printed.

@@ -39,7 +39,7 @@ use super::{
     WatchItem, WatchStream,
 };
 pub use collect::Collected;
-pub use open::Environment;
+pub use open::Place;
 use pointer::Pointer;
 
 /// The key below that says which object store belongs to it. Nobody above sees it.
