@@ -9,6 +9,7 @@
 //! | [`bed`] | the directory, runtime and time limit of a test; things that several tests share |
 //! | [`garden`] | kube-apiserver and kube-controller-manager with users, certificates, kubectl |
 //! | [`pods`] | nodes that run Pods as processes, for what controllers make of StatefulSets, Deployments and Jobs |
+//! | [`place`] | a namespace of one test in a garden that tests share |
 //! | [`aggregate`] | registration of a server behind the garden |
 //! | [`repot`] | `repot dev`, `repot apiserver` and every other role |
 //! | [`etcd`] | clusters, with or without TLS |
@@ -36,6 +37,7 @@ pub mod http;
 pub mod kubectl;
 pub mod null_server;
 pub mod pki;
+pub mod place;
 pub mod pods;
 pub mod port;
 pub mod process;

@@ -3,6 +3,7 @@
 //! Three nets: dropping a [`Process`] kills its whole process group; on Linux the kernel kills it when the test process dies; and
 //! because that kernel signal follows the *thread* that made the child, one thread that never ends makes them all.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -189,6 +190,35 @@ impl Process {
         self.signal_group(Signal::CONT);
     }
 
+    /// Freezes it and all that it has started, whatever their groups, as the freezer of a container does.
+    pub fn pause_all(&self) {
+        self.signal_descendants(Signal::STOP);
+    }
+
+    /// Lets go on what [`Process::pause_all`] has frozen.
+    pub fn resume_all(&self) {
+        self.signal_descendants(Signal::CONT);
+    }
+
+    /// Parents first, until there is nobody new: who is frozen starts nobody.
+    fn signal_descendants(&self, signal: Signal) {
+        let mut reached = vec![];
+        loop {
+            let new: Vec<_> =
+                descendants(self.child.id()).into_iter().filter(|pid| !reached.contains(pid)).collect();
+            if new.is_empty() {
+                return;
+            }
+            for pid in new {
+                if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+                    // It may have ended just now.
+                    let _ = kill_process(pid, signal);
+                }
+                reached.push(pid);
+            }
+        }
+    }
+
     fn signal_group(&self, signal: Signal) {
         // The only possible failure is that nobody is left in the group.
         let _ = kill_process_group(Pid::from_child(&self.child), signal);
@@ -199,6 +229,27 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// A process and all below it, parents first.
+fn descendants(root: u32) -> Vec<u32> {
+    let mut parents = BTreeMap::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
+        // "pid (name) state parent ...": the name may hold anything, so what follows it is found from the end.
+        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let parent = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)?.parse::<u32>().ok());
+        if let Some(parent) = parent {
+            parents.insert(pid, parent);
+        }
+    }
+    let mut found = vec![root];
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied() {
+        found.extend(parents.iter().filter(|(_, of)| **of == parent).map(|(pid, _)| *pid));
+        next += 1;
+    }
+    found
 }
 
 /// Waits until the process of that id has ended.

@@ -83,11 +83,11 @@ impl Running {
     }
 
     pub(super) fn pause(&self) {
-        lock(&self.0).pause();
+        lock(&self.0).pause_all();
     }
 
     pub(super) fn resume(&self) {
-        lock(&self.0).resume();
+        lock(&self.0).resume_all();
     }
 
     /// Its exit code once it has ended, as container runtimes count: 128 and the number of the signal that ended it.

@@ -123,6 +123,33 @@ fn called_off_while_another_workflow_has_the_lock() {
 }
 
 #[test]
+fn etcd_out_of_quorum() {
+    run(async |_| {
+        let play = Play::start("f-quorum", "EtcdServes", "quorum").await?;
+        let frozen = play.plant.freeze()?;
+        play.migrate().await?;
+        let ended = |object: &Value| object["status"]["completionTime"].is_string();
+        play.place().until("etcdmigration", "m", "over", ended).await?;
+        drop(frozen);
+        play.ends().await.map(drop)
+    });
+}
+
+#[test]
+fn api_server_does_not_end() {
+    run(async |_| {
+        let play = Play::start("f-api", "ApiDown", "does not end").await?;
+        let pods = ["get", "pods", "-l", "app=kube-apiserver", "-o", "name"];
+        play.plant.make_stubborn().await?;
+        let pod = play.place().kubectl(&pods).await?.trim().to_owned();
+        play.migrate().await?;
+        play.plant.step("ApiDown", "Failed").await?;
+        play.place().kubectl(&["delete", &pod, "--force", "--grace-period=0"]).await?;
+        play.ends().await.map(drop)
+    });
+}
+
+#[test]
 fn store_cannot_be_written() {
     run(async |_| {
         let play = Play::start("f-store", "BackupTaken", "cannot be written").await?;
@@ -236,6 +263,17 @@ fn agent_is_killed() {
             runner.kill(&play.place().namespace, "main-0", "etcd")
         })
         .await?;
+        play.ends().await.map(drop)
+    });
+}
+
+#[test]
+fn somebody_writes_to_the_new_etcd() {
+    run(async |_| {
+        let play = Play::start("f-write", "ProvedEqual", "writes").await?;
+        play.pause_after("EtcdRestored").await?;
+        play.plant.client().await?.kv_client().put("/data/intruder", "was here", None).await?;
+        play.steer(json!({"paused": false})).await?;
         play.ends().await.map(drop)
     });
 }

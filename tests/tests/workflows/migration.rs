@@ -1,11 +1,16 @@
 //! EtcdMigration and EtcdRestore from end to end.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use repot_tests::run;
 use serde_json::{Value, json};
 
-use super::plant::{Front, Plant};
+use super::plant::{Front, LARGE, Plant};
 use super::world::object;
+
+/// For what moves more than a test should.
+const LONG: Duration = Duration::from_secs(1200);
 
 #[test]
 fn three_members_move_to_another_storage_class_behind_a_kube_apiserver() {
@@ -36,6 +41,22 @@ fn three_members_move_to_another_storage_class_behind_a_kube_apiserver() {
             ensure!(events.contains(reason), "no event {reason}:\n{events}");
         }
         Ok(())
+    });
+}
+
+#[test]
+#[ignore = "takes minutes: make soak"]
+fn three_members_with_200_megabytes_move_while_somebody_writes() {
+    run(async |_| {
+        let plant = Plant::start_with("migration-200", 3, Front::Writer, LARGE).await?;
+        let before = plant.data().await?;
+        ensure!(before.iter().map(|pair| pair.1.len()).sum::<usize>() == 200_000_000, "less is there");
+        plant.migrate_within(json!({"storageClassName": "fast", "size": "2Gi"}), "5m").await?;
+        let ended = plant.place.ends_within("etcdmigration", "m", "Succeeded", LONG).await?;
+        let down = ended["status"]["apiDownSeconds"].as_u64().context("the outage is not told")?;
+        println!("{} keys moved, API down for {down} s; {}", before.len(), ended["status"]["steps"]);
+        plant.api_is_up().await?;
+        plant.holds(&before).await
     });
 }
 

@@ -2,13 +2,24 @@
 
 use anyhow::{Context, Result, ensure};
 use etcd_client::{Client, GetOptions};
+use futures::{StreamExt, TryStreamExt, stream};
 use repot_tests::wait::until;
 use serde_json::{Value, json};
 
 use super::world::{DEADLINE, Place, object};
 
-/// How many keys of a thousand bytes make up what an etcd holds.
-pub const KEYS: usize = 5_000;
+/// What an etcd holds.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    pub keys: usize,
+    /// The length of each value.
+    pub bytes: usize,
+}
+
+/// 5 MB.
+pub const SMALL: Load = Load { keys: 5_000, bytes: 1_000 };
+/// 200 MB.
+pub const LARGE: Load = Load { keys: 20_000, bytes: 10_000 };
 
 /// What stands before the etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +30,16 @@ pub enum Front {
     Writer,
 }
 
+/// A member that is frozen.
+pub struct Frozen<'a>(&'a Place);
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        // Its container may have been started again meanwhile.
+        let _ = self.0.world.runner.resume(&self.0.namespace, "main-0", "etcd");
+    }
+}
+
 /// An etcd with its operator, workflows and API servers.
 pub struct Plant {
     pub place: Place,
@@ -26,10 +47,14 @@ pub struct Plant {
 }
 
 impl Plant {
-    /// Starts one, with [`KEYS`] keys in it.
+    /// Starts one that holds [`SMALL`].
     pub async fn start(namespace: &str, members: u32, front: Front) -> Result<Self> {
+        Self::start_with(namespace, members, front, SMALL).await
+    }
+
+    pub async fn start_with(namespace: &str, members: u32, front: Front, load: Load) -> Result<Self> {
         let plant = Self::start_empty(namespace, members).await?;
-        plant.fill(KEYS).await?;
+        plant.fill(load).await?;
         let deployment = match front {
             Front::KubeApiserver => plant.kube_apiserver(),
             Front::Writer => plant.writer(),
@@ -76,13 +101,18 @@ impl Plant {
         self.place.client("main-client").await
     }
 
-    /// Writes so many keys of a thousand bytes.
-    pub async fn fill(&self, keys: usize) -> Result<()> {
-        let mut kv = self.client().await?.kv_client();
-        for at in 0..keys {
-            kv.put(format!("/data/{at:05}"), vec![u8::try_from(at % 251)?; 1000], None).await?;
-        }
-        Ok(())
+    /// Writes the keys, several at a time.
+    async fn fill(&self, load: Load) -> Result<()> {
+        let client = self.client().await?;
+        let puts = (0..load.keys).map(|at| {
+            let mut kv = client.kv_client();
+            async move {
+                let value = vec![u8::try_from(at % 251)?; load.bytes];
+                kv.put(format!("/data/{at:05}"), value, None).await?;
+                Ok(())
+            }
+        });
+        stream::iter(puts).buffer_unordered(16).try_collect().await
     }
 
     /// Everything below `/data/`, with the revisions of the keys.
@@ -154,7 +184,8 @@ impl Plant {
     fn writer(&self) -> Value {
         let dir = self.place.world.store.join(&self.place.namespace);
         let script = format!(
-            "n=0; [ -e {dir}/acknowledged ] && n=$(cat {dir}/acknowledged)
+            "[ -z \"$STUBBORN\" ] || trap '' TERM
+             n=0; [ -e {dir}/acknowledged ] && n=$(cat {dir}/acknowledged)
              while :; do n=$((n+1))
              if etcdctl --endpoints {} --command-timeout 2s put /writer $n >/dev/null; then
                echo $n >{dir}/new && mv {dir}/new {dir}/acknowledged && touch /tmp/ready
@@ -211,6 +242,27 @@ impl Plant {
     pub async fn migrate_within(&self, settings: Value, step_timeout: &str) -> Result<()> {
         let spec = json!({"clusterRef": {"name": "main"}, "settings": settings, "stepTimeout": step_timeout});
         self.place.apply(&[object("EtcdMigration", "m", spec)]).await
+    }
+
+    /// Stops the first member until the value is dropped: it is there, and does nothing.
+    pub fn freeze(&self) -> Result<Frozen<'_>> {
+        self.place.world.runner.freeze(&self.place.namespace, "main-0", "etcd")?;
+        Ok(Frozen(&self.place))
+    }
+
+    /// Makes API servers that do not end when they are asked to, and waits until only those are left.
+    pub async fn make_stubborn(&self) -> Result<()> {
+        let container = json!({"name": "main", "env": [{"name": "STUBBORN", "value": "yes"}]});
+        let template = json!({"spec": {"containers": [container], "terminationGracePeriodSeconds": 3600}});
+        let patch = json!({"spec": {"template": template}}).to_string();
+        self.place.kubectl(&["patch", "deployment", "kube-apiserver", "-p", &patch]).await?;
+        self.place.kubectl(&["rollout", "status", "deployment/kube-apiserver", "--timeout=120s"]).await?;
+        until("one API server", DEADLINE, async || {
+            let pods = self.place.kubectl(&["get", "pods", "-l", "app=kube-apiserver", "-o", "name"]).await?;
+            ensure!(pods.lines().count() == 1, "{pods}");
+            Ok(())
+        })
+        .await
     }
 
     /// Waits until a step of the migration is in that state, and gives the migration.

@@ -27,6 +27,20 @@ pub const FAULTS: &[Fault] = &[
         left: "everything, untouched",
     },
     Fault {
+        step: "EtcdServes",
+        what: "the etcd is out of quorum: its member is frozen",
+        ends: "RolledBack",
+        reason: "EtcdUnwell",
+        left: KEPT,
+    },
+    Fault {
+        step: "ApiDown",
+        what: "an API server does not end in time",
+        ends: "RolledBack",
+        reason: "ApiServersEnding",
+        left: KEPT,
+    },
+    Fault {
         step: "BackupTaken",
         what: "the store cannot be written",
         ends: "RolledBack",
@@ -90,6 +104,13 @@ pub const FAULTS: &[Fault] = &[
         left: MOVED,
     },
     Fault {
+        step: "ProvedEqual",
+        what: "somebody writes to the new etcd while the migration is paused before the API servers start",
+        ends: "RolledBack",
+        reason: "NotEqual",
+        left: KEPT,
+    },
+    Fault {
         step: "ApiUp",
         what: "the new member is killed while the API servers start",
         ends: "Succeeded",
@@ -105,7 +126,7 @@ pub const FAULTS: &[Fault] = &[
     },
     Fault {
         step: "all of them",
-        what: "the controllers are killed as soon as each step is begun (expected; its test is in the soak and was not yet seen to its end)",
+        what: "the controllers are killed as soon as each step is begun",
         ends: "Succeeded",
         reason: "Succeeded",
         left: MOVED,

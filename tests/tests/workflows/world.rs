@@ -1,23 +1,25 @@
 //! A garden whose Pods run etcd and the controllers, which tests share; each has a namespace of its own.
 
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use etcd_client::Client;
 use repot_tests::garden::{Garden, GardenOptions};
 use repot_tests::pods::{Image, Images, PodRunner, PodRunnerOptions};
 use repot_tests::repot::{Repot, program};
 use repot_tests::wait::{Hopeless, until};
-use repot_tests::{Bed, Shared, binaries, start_shared};
+use repot_tests::{Bed, Shared, binaries, place, start_shared};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 use tokio::process::Child;
 
 use crate::etcd_kinds::world::{GROUP, VERSION, flags};
 
-pub const DEADLINE: Duration = Duration::from_secs(180);
+pub use repot_tests::place::DEADLINE;
+
 /// The namespace of the controllers.
 pub const SYSTEM: &str = "repot-system";
 pub const CONTROLLERS: &str = "repot-controllers";
@@ -100,68 +102,39 @@ impl World {
 /// A namespace of one test.
 pub struct Place {
     pub world: &'static World,
-    pub namespace: String,
+    place: place::Place,
+}
+
+impl Deref for Place {
+    type Target = place::Place;
+
+    fn deref(&self) -> &place::Place {
+        &self.place
+    }
 }
 
 impl Place {
     pub async fn make(namespace: &str) -> Result<Self> {
         let world = WORLD.value()?;
-        world.garden.kubectl(["create", "namespace", namespace]).await?.text()?;
-        let place = Self { world, namespace: namespace.to_owned() };
-        // Pods are refused before kube-controller-manager has made it.
-        until("the service account", DEADLINE, async || {
-            place.get("serviceaccount", "default").await.map(drop)
-        })
-        .await?;
-        Ok(place)
-    }
-
-    pub async fn apply(&self, objects: &[Value]) -> Result<()> {
-        let mut objects = objects.to_vec();
-        for object in &mut objects {
-            object["metadata"]["namespace"] = self.namespace.as_str().into();
-        }
-        self.world.garden.apply(&objects).await
-    }
-
-    pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
-        let all = args.iter().copied().chain(["-n", &self.namespace]);
-        self.world.garden.kubectl(all).await?.text()
-    }
-
-    pub async fn get(&self, kind: &str, name: &str) -> Result<Value> {
-        Ok(serde_json::from_str(&self.kubectl(&["get", kind, name, "-o", "json"]).await?)?)
-    }
-
-    pub async fn until(
-        &self,
-        kind: &str,
-        name: &str,
-        what: &str,
-        check: impl Fn(&Value) -> bool,
-    ) -> Result<Value> {
-        until(&format!("{kind} {name}: {what}"), DEADLINE, async || {
-            let object = self.get(kind, name).await?;
-            ensure!(check(&object), "it is {}", object["status"]);
-            Ok(object)
-        })
-        .await
-    }
-
-    pub async fn until_gone(&self, kind: &str, name: &str) -> Result<()> {
-        until(&format!("{kind} {name} to be gone"), DEADLINE, async || {
-            let found = self.kubectl(&["get", kind, name, "--ignore-not-found", "-o", "name"]).await?;
-            ensure!(found.is_empty(), "it is there");
-            Ok(())
-        })
-        .await
+        Ok(Self { world, place: place::Place::make(&world.garden, namespace).await? })
     }
 
     /// Waits until a workflow is over, and gives it; what it ended as has to be this.
     pub async fn ends(&self, kind: &str, name: &str, phase: &str) -> Result<Value> {
+        self.ends_within(kind, name, phase, DEADLINE).await
+    }
+
+    /// The same with a deadline of its own.
+    pub async fn ends_within(
+        &self,
+        kind: &str,
+        name: &str,
+        phase: &str,
+        deadline: Duration,
+    ) -> Result<Value> {
         let over = ["Succeeded", "RolledBack", "Failed", "Cancelled"];
         let what = format!("{kind} {name} to end");
-        let ended = until(&what, DEADLINE, async || {
+        let ended = until(&what, deadline, async || {
             let object = self.get(kind, name).await?;
             let is = object["status"]["phase"].as_str().unwrap_or_default().to_owned();
             match over.contains(&is.as_str()) {

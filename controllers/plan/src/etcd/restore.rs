@@ -101,7 +101,7 @@ static FORWARD: &[Row<EtcdFlow>] = &[
     Row {
         step: "ProvedEqual",
         does: "The etcd holds what the backup holds: number of keys, hash, and a revision that is not behind.",
-        proof: Proof::Latched,
+        proof: Proof::HeldUntil("ApiUp"),
         patience: Patience::Steps(1),
         otherwise: Otherwise::TurnBack,
         advice: "see the members' logs",

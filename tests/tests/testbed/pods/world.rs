@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::time::Duration;
+use std::ops::Deref;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use repot_tests::garden::{Garden, GardenOptions};
 use repot_tests::pods::{Image, Images, PodRunner, PodRunnerOptions};
-use repot_tests::wait::until;
-use repot_tests::{Bed, Shared, binaries, start_shared};
+use repot_tests::{Bed, Shared, binaries, place, start_shared};
 use serde_json::{Value, json};
 use tokio::net::UdpSocket;
 
-pub const DEADLINE: Duration = Duration::from_secs(120);
+pub use repot_tests::place::DEADLINE;
+
 /// Runs nothing but what names it.
 pub const APART: &str = "node-apart";
 /// What the DNS server of this machine knows, and nobody else: an address at which pods find what is exposed to them.
@@ -88,63 +88,21 @@ async fn start_dns() -> Result<SocketAddr> {
 /// A namespace of one test.
 pub struct Place {
     pub world: &'static World,
-    pub namespace: String,
+    place: place::Place,
+}
+
+impl Deref for Place {
+    type Target = place::Place;
+
+    fn deref(&self) -> &place::Place {
+        &self.place
+    }
 }
 
 impl Place {
     pub async fn make(namespace: &str) -> Result<Self> {
         let world = shared()?;
-        world.garden.kubectl(["create", "namespace", namespace]).await?.text()?;
-        let place = Self { world, namespace: namespace.to_owned() };
-        // Pods are refused before kube-controller-manager has made it.
-        until("the service account", DEADLINE, async || {
-            place.get("serviceaccount", "default").await.map(drop)
-        })
-        .await?;
-        Ok(place)
-    }
-
-    /// Applies objects in the namespace.
-    pub async fn apply(&self, objects: &[Value]) -> Result<()> {
-        let mut objects = objects.to_vec();
-        for object in &mut objects {
-            object["metadata"]["namespace"] = self.namespace.as_str().into();
-        }
-        self.world.garden.apply(&objects).await
-    }
-
-    pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
-        let all = args.iter().copied().chain(["-n", &self.namespace]);
-        self.world.garden.kubectl(all).await?.text()
-    }
-
-    pub async fn get(&self, kind: &str, name: &str) -> Result<Value> {
-        Ok(serde_json::from_str(&self.kubectl(&["get", kind, name, "-o", "json"]).await?)?)
-    }
-
-    /// Waits until an object is as the check wants it, and gives it.
-    pub async fn until(
-        &self,
-        kind: &str,
-        name: &str,
-        what: &str,
-        check: impl Fn(&Value) -> bool,
-    ) -> Result<Value> {
-        until(&format!("{kind} {name}: {what}"), DEADLINE, async || {
-            let object = self.get(kind, name).await?;
-            ensure!(check(&object), "it is {}", object["status"]);
-            Ok(object)
-        })
-        .await
-    }
-
-    pub async fn until_gone(&self, kind: &str, name: &str) -> Result<()> {
-        until(&format!("{kind} {name} to be gone"), DEADLINE, async || {
-            let found = self.kubectl(&["get", kind, name, "--ignore-not-found", "-o", "name"]).await?;
-            ensure!(found.is_empty(), "it is there");
-            Ok(())
-        })
-        .await
+        Ok(Self { world, place: place::Place::make(&world.garden, namespace).await? })
     }
 
     pub async fn roll_out(&self, workload: &str) -> Result<()> {
