@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use parking_lot::RwLock;
 use repot_api::openapi::GroupVersion;
-use repot_storage::{Keyring, ListRequest, Scope, Store};
+use repot_storage::{Keyring, Scope, Store};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -28,6 +28,8 @@ use crate::{
 pub struct Limits {
     /// The largest object, in bytes of its JSON form.
     pub object_bytes: usize,
+    /// What the objects of one resource in one namespace may come to, in bytes of their JSON form.
+    pub namespace_bytes: Option<u64>,
     /// Bytes of bodies and payloads that may be in memory at once. Requests that find no room are told to come back;
     /// answers that find none are sent as they are read.
     pub memory: usize,
@@ -53,6 +55,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             object_bytes: DEFAULT_OBJECT_BYTES,
+            namespace_bytes: None,
             memory: 256 << 20,
             watch_grace: Duration::ZERO,
             orphan_interval: Duration::from_secs(300),
@@ -71,9 +74,6 @@ pub const DEFAULT_OBJECT_BYTES: usize = 15 << 20;
 
 /// How often readiness looks at the store.
 const STORAGE_PROBE_INTERVAL: Duration = Duration::from_secs(5);
-
-/// From how many objects the size of all is estimated.
-const SAMPLE: usize = 100;
 
 /// How often objects are counted.
 const COUNT_INTERVAL: Duration = Duration::from_secs(60);
@@ -179,13 +179,11 @@ impl Server {
         let mut tick = tokio::time::interval(COUNT_INTERVAL);
         while stop.run_until_cancelled(tick.tick()).await.is_some() {
             for resource in &self.resources {
-                // What cannot be listed now is told by other means.
-                if let Ok(list) = self.store.list(sample(resource)).await {
-                    let seen = list.objects.len() as u64;
-                    let bytes = list.objects.iter().flatten().map(|o| o.payload_len + o.meta.len() as u64);
-                    let count = seen + list.remaining.unwrap_or(0);
-                    let estimate = bytes.sum::<u64>().saturating_mul(count) / seen.max(1);
-                    self.metrics.at_rest(resource, count, estimate);
+                let GroupResource { group, resource: plural } = resource.name.clone();
+                let scope = Scope { group, resource: plural, namespace: None };
+                // What cannot be counted now is told by other means.
+                if let Ok(usage) = self.store.usage(&scope).await {
+                    self.metrics.at_rest(resource, &usage);
                 }
             }
         }
@@ -226,13 +224,6 @@ impl Server {
             other => other,
         }
     }
-}
-
-/// Some objects of a resource. Not from the cache: counting must not fill it.
-fn sample(resource: &Resource) -> ListRequest {
-    let GroupResource { group, resource: plural } = resource.name.clone();
-    let scope = Scope { group, resource: plural, namespace: None };
-    ListRequest { scope, at: None, after: None, limit: SAMPLE }
 }
 
 /// The kinds by group and version, in a stable order.

@@ -116,6 +116,9 @@ pub struct Flags {
     /// The largest object, in bytes of its JSON form
     #[arg(long, default_value_t = DEFAULT_OBJECT_BYTES, value_name = "N", value_parser = object_bytes)]
     max_object_bytes: usize,
+    /// What the objects of one kind in one namespace may come to, in bytes of their JSON form; more is refused (403) [default: no limit]
+    #[arg(long, value_name = "N")]
+    max_namespace_bytes: Option<u64>,
     /// The largest AdmissionReview that is sent to webhooks, in bytes; a larger one counts as their failure
     #[arg(long, default_value_t = 32 << 20, value_name = "N")]
     max_admission_review_bytes: usize,
@@ -210,6 +213,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
         admission,
         limits: Limits {
             object_bytes: flags.max_object_bytes,
+            namespace_bytes: flags.max_namespace_bytes,
             request_timeout: flags.request_timeout,
             readers: flags.max_requests_inflight,
             writers: flags.max_mutating_requests_inflight,

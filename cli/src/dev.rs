@@ -55,6 +55,9 @@ pub struct Flags {
     /// The largest object, in bytes of its JSON form
     #[arg(long, default_value_t = repot_apiserver::server::DEFAULT_OBJECT_BYTES, value_name = "N", value_parser = crate::apiserver::object_bytes)]
     max_object_bytes: usize,
+    /// What the objects of one kind in one namespace may come to, in bytes of their JSON form; more is refused (403) [default: no limit]
+    #[arg(long, value_name = "N")]
+    max_namespace_bytes: Option<u64>,
     /// Serve the admission webhooks too, with facts from this directory of YAML manifests
     #[arg(long, value_name = "DIR", conflicts_with = "garden_kubeconfig")]
     facts: Option<PathBuf>,
@@ -91,7 +94,11 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
         authorizer: Authorizer::new(None),
         namespaces: Namespaces::Any,
         admission: Admission::none(),
-        limits: Limits { object_bytes: flags.max_object_bytes, ..Limits::default() },
+        limits: Limits {
+            object_bytes: flags.max_object_bytes,
+            namespace_bytes: flags.max_namespace_bytes,
+            ..Limits::default()
+        },
         auditor: Auditor::off(),
         trust_loaded: None,
         neighbours: None,

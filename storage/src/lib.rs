@@ -25,6 +25,6 @@ pub use error::{Error, Result};
 pub use keyring::Keyring;
 pub use store::{
     Checked, CollectReport, Finding, KeyUse, Lost, Quarantined, Remedy, Rewritten, Store, StoreOptions,
-    Trouble,
+    Trouble, Usage,
     types::{Draft, Event, Key, List, ListRequest, Object, ResourceVersion, Scope, Segmented, WatchItem},
 };

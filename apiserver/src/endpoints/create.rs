@@ -5,7 +5,7 @@ use repot_api::document::Document;
 use uuid::Uuid;
 
 use super::{
-    Answer, Request, admit, status_part,
+    Answer, Request, admit, room, status_part,
     tracking::{self, Origin},
     write::{self, Ready, WriteOptions},
 };
@@ -99,6 +99,7 @@ async fn rest(
             None => Ok(ready.answer(request, StatusCode::CREATED, None, write.form)),
         };
     }
+    room::see(request, name, ready.length(), None).await?;
     match store.create(&key, ready.draft(uid)).await {
         Ok(object) => Ok(ready.answer(request, StatusCode::CREATED, Some(&object), write.form)),
         Err(repot_storage::Error::Exists) => match store.get(&key).await {

@@ -14,6 +14,7 @@ pub mod openapi;
 mod options;
 pub mod patch;
 mod resource_version;
+mod room;
 mod status_part;
 pub mod table;
 mod tracking;

@@ -7,7 +7,7 @@ use repot_api::{document::Document, field::FieldError, meta::ObjectMeta};
 use repot_storage::Object;
 
 use super::{
-    Answer, Request, admit, status_part,
+    Answer, Request, admit, room, status_part,
     tracking::{self, Origin},
     write::{self, Ready, WriteOptions},
 };
@@ -87,6 +87,7 @@ pub(super) async fn replace(
     if write.dry_run || ready.same_as(current) {
         return Ok(ready.answer(request, StatusCode::OK, Some(current), write.form));
     }
+    room::see(request, &current.key.name, ready.length(), Some(current)).await?;
     let stored = if ready.summary == wire::Summary::of(current) {
         store.update_head(current, ready.meta.clone(), ready.summary_json()).await
     } else {
@@ -138,6 +139,10 @@ pub(super) async fn rest_meta(
     if last && !dry_run {
         shown.version = store.delete(current).await.map_err(|error| request.failed(&error))?.version;
     } else if !last && !dry_run && (current.stale || current.meta != text) {
+        // An object that goes is never held up.
+        if !meta.deleting() {
+            room::see(request, &current.key.name, shown.length(), Some(current)).await?;
+        }
         let stored = store.update_head(current, text, current.summary.clone()).await;
         shown = stored.map_err(|error| request.failed(&error))?;
     }

@@ -296,6 +296,11 @@ impl Ready {
         if whole > limit { Err(Status::too_large(limit)) } else { Ok(()) }
     }
 
+    /// What it counts as where namespaces are limited.
+    pub(super) fn length(&self) -> u64 {
+        (self.meta.len() + self.payload.text.len()) as u64
+    }
+
     pub(super) fn draft(&self, uid: Uuid) -> Draft {
         let payload = Segmented::new(self.payload.text.clone(), self.payload.joints.clone());
         Draft { uid, meta: self.meta.clone(), summary: self.summary_json(), payload }

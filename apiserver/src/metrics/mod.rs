@@ -2,8 +2,9 @@
 
 mod process;
 mod shared;
+mod usage;
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use axum::body::Body;
 use http::{HeaderValue, Response, header};
@@ -12,8 +13,8 @@ use prometheus::{
     core::Collector,
 };
 
-use self::process::Process;
 pub use self::shared::*;
+use self::{process::Process, usage::Usage};
 use crate::{
     answer::{End, Sent},
     filters::request_info::RequestInfo,
@@ -47,6 +48,7 @@ pub struct Metrics {
     storage_objects: IntGaugeVec,
     resource_objects: IntGaugeVec,
     resource_bytes: IntGaugeVec,
+    usage: Usage,
     process: Process,
     /// Of objects without their namespace.
     pub orphans: crate::orphans::Counters,
@@ -126,6 +128,7 @@ impl Metrics {
                 "Bytes of the JSON form of objects at rest.",
                 &["group", "resource"],
             )?,
+            usage: Usage::new()?,
             process: Process::new()?,
         };
         for collector in metrics.collectors().into_iter().chain(shared::all()).chain(others) {
@@ -147,7 +150,8 @@ impl Metrics {
         let counters = counters.into_iter().map(|c| Box::new(c.clone()) as Box<dyn Collector>);
         let gauges = gauges.into_iter().map(|g| Box::new(g.clone()) as Box<dyn Collector>);
         let histograms = histograms.into_iter().map(|h| Box::new(h.clone()) as Box<dyn Collector>);
-        counters.chain(gauges).chain(histograms).chain(self.process.collectors()).collect()
+        let usage = self.usage.collectors();
+        counters.chain(gauges).chain(histograms).chain(usage).chain(self.process.collectors()).collect()
     }
 
     /// Counts a request whose answer is known.
@@ -196,13 +200,15 @@ impl Metrics {
         }
     }
 
-    /// Tells how many objects of a resource there are, and how large they are.
-    pub fn at_rest(&self, resource: &Resource, objects: u64, bytes: u64) {
+    /// Tells how many objects of a resource there are, and how large they are, by namespace.
+    pub fn at_rest(&self, resource: &Resource, namespaces: &BTreeMap<String, repot_storage::Usage>) {
         let (group, plural) = (resource.name.group.as_str(), resource.name.resource.as_str());
-        let count = i64::try_from(objects).unwrap_or(i64::MAX);
-        self.storage_objects.with_label_values(&[&resource.name.to_string()]).set(count);
-        self.resource_objects.with_label_values(&[group, plural]).set(count);
-        self.resource_bytes.with_label_values(&[group, plural]).set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        let objects = integer(namespaces.values().map(|usage| usage.objects).sum());
+        let bytes = integer(namespaces.values().map(|usage| usage.bytes).sum());
+        self.storage_objects.with_label_values(&[&resource.name.to_string()]).set(objects);
+        self.resource_objects.with_label_values(&[group, plural]).set(objects);
+        self.resource_bytes.with_label_values(&[group, plural]).set(bytes);
+        self.usage.tell(&resource.name, namespaces);
     }
 
     /// The text form.
@@ -218,6 +224,10 @@ impl Metrics {
         response.headers_mut().insert(header::CONTENT_TYPE, kind);
         response
     }
+}
+
+fn integer(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// What a request is called in metrics. Only what is served has a name of its own: clients can invent any number of others.

@@ -1,15 +1,17 @@
 //! `repot storage status` and `rewrite`: which keys objects depend on.
 
-use std::{io::Write, time::Duration};
+use std::{fmt, io::Write, time::Duration};
 
 use anyhow::bail;
 use clap::Args;
-use repot_storage::{KeyUse, Rewritten, Scope, Store};
+use repot_storage::{KeyUse, Rewritten, Scope, Store, Usage};
 
 use super::{Line, WhatFlags};
 use crate::store::StoreFlags;
 
-/// Tell how many objects depend on which key. A key that is not named here may be taken out of the EncryptionConfiguration.
+/// Tell how many objects depend on which key, and what the objects of each namespace come to.
+///
+/// A key that is not named here may be taken out of the EncryptionConfiguration.
 #[derive(Args)]
 pub(super) struct StatusFlags {
     #[command(flatten)]
@@ -32,22 +34,36 @@ pub(super) struct RewriteFlags {
     pub(super) what: WhatFlags,
 }
 
-/// Prints them.
+/// Prints them, and what they come to.
 pub(super) async fn status(store: &Store, scopes: &[Scope]) -> anyhow::Result<()> {
-    let mut lines = vec![["RESOURCE", "KEY", "OBJECTS", "STALE"].map(str::to_owned)];
+    let mut keys = vec![["RESOURCE", "KEY", "OBJECTS", "STALE"].map(str::to_owned)];
+    let mut namespaces = vec![["NAMESPACE", "RESOURCE", "OBJECTS", "BYTES"].map(str::to_owned)];
     for scope in scopes {
+        let resource = format!("{}.{}", scope.resource, scope.group);
         for (key, KeyUse { objects, stale }) in store.key_use(scope).await? {
-            let resource = format!("{}.{}", scope.resource, scope.group);
-            lines.push([resource, key, objects.to_string(), stale.to_string()]);
+            keys.push([resource.clone(), key, objects.to_string(), stale.to_string()]);
+        }
+        for (namespace, Usage { objects, bytes }) in store.usage(scope).await? {
+            namespaces.push([namespace, resource.clone(), objects.to_string(), bytes.to_string()]);
         }
     }
-    let width = |column: usize| lines.iter().map(|line| line[column].len()).max().unwrap_or(0);
-    let (first, second, third) = (width(0), width(1), width(2));
     let mut out = std::io::stdout();
-    for [resource, key, objects, stale] in &lines {
-        writeln!(out, "{resource:first$}  {key:second$}  {objects:>third$}  {stale}")?;
-    }
+    write!(out, "{}\n{}", Columns(&keys), Columns(&namespaces))?;
     Ok(())
+}
+
+/// Lines in columns: two of words, two of numbers.
+struct Columns<'a>(&'a [[String; 4]]);
+
+impl fmt::Display for Columns<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = |column: usize| self.0.iter().map(|line| line[column].len()).max().unwrap_or(0);
+        let (first, second, third) = (width(0), width(1), width(2));
+        for [one, two, three, four] in self.0 {
+            writeln!(f, "{one:first$}  {two:second$}  {three:>third$}  {four}")?;
+        }
+        Ok(())
+    }
 }
 
 /// Rewrites, and fails where something could not be.

@@ -1,9 +1,9 @@
 //! The store of objects: reads, writes, lists and watches over a backend, all of it sealed.
 //!
 //! Where to look: `write` how an object changes in one transaction, `payload` how it is read, `hub` the watch cache,
-//! `collect` how chunks go that no object names, `epoch` how revisions become versions.
+//! `collect` how chunks go that no object names, `usage` how much there is, `epoch` how revisions become versions.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::stream::BoxStream;
@@ -29,6 +29,7 @@ mod read;
 mod rewrite;
 pub mod types;
 mod upload;
+mod usage;
 mod write;
 
 use self::core::Core;
@@ -39,6 +40,7 @@ use intent::Intents;
 pub use quarantine::Quarantined;
 pub use rewrite::{KeyUse, Rewritten};
 use types::{Draft, Key, List, ListRequest, Object, ResourceVersion, Scope, WatchItem};
+pub use usage::Usage;
 
 /// What can be set about a store.
 #[derive(Clone, Debug)]
@@ -199,6 +201,15 @@ impl Store {
     /// [`Error::Invalid`] for a key that cannot be one.
     pub fn count_cached(&self, scope: &Scope, after: &Key) -> Result<Option<u64>> {
         self.inner.hubs.count(scope, after)
+    }
+
+    /// What the objects of a scope come to, by namespace, as of everything that was acknowledged before the call. Of one
+    /// namespace, or where somebody watches, from memory: that costs one question to the backend. All heads are read otherwise.
+    ///
+    /// # Errors
+    /// As of [`Store::list`].
+    pub async fn usage(&self, scope: &Scope) -> Result<BTreeMap<String, Usage>> {
+        self.inner.hubs.usage(scope).await
     }
 
     /// Everything that happens in a scope after a version, exactly once and in order. The stream ends after an error, and

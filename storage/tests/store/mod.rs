@@ -26,6 +26,7 @@ mod lists;
 mod outcomes;
 mod spy;
 mod tampering;
+mod usage;
 mod watches;
 
 use etcd_process::EtcdProcess;

@@ -1,13 +1,18 @@
 //! Errors as clients read them.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, bail, ensure};
 use repot_tests::http::{Answer, send};
 use repot_tests::repot::Dev;
 use repot_tests::run;
+use repot_tests::wait::until;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::place::{GROUP, JSON, JSON_PATCH, MERGE_PATCH, Place, ask, expect, header, post};
+
+const DEADLINE: Duration = Duration::from_secs(60);
 
 async fn call(place: &Place, method: Method, path: &str, body: &Value) -> Result<Answer> {
     send(place.api.request(method, path).json(body)).await
@@ -118,6 +123,57 @@ fn the_largest_object_is_a_flag_that_keeps_watches_working() {
         let Err(error) = Dev::start(bed, ["--max-object-bytes=16777216"]).await else { bail!("it started") };
         ensure!(format!("{error:#}").contains("watches of clients break above"), "{error:#}");
         Ok(())
+    });
+}
+
+#[test]
+fn a_namespace_holds_no_more_than_it_may_and_can_be_made_room_in() {
+    run(async |bed| {
+        let mut dev = Dev::start(bed, ["--max-namespace-bytes=100000"]).await?;
+        let (place, other) = (Place::of(dev.api()?, "full"), Place::of(dev.api()?, "other"));
+        let large = |place: &Place, name: &str, bytes: usize| {
+            let mut object = place.object(name);
+            object["spec"]["extensions"][0]["state"] = json!("x".repeat(bytes));
+            object
+        };
+        let refused = |answer: &Answer| {
+            let status = expect(answer, 403, "Forbidden")?;
+            let message = status["message"].as_str().unwrap_or_default();
+            ensure!(
+                message.contains("--max-namespace-bytes") && message.contains("limited: 100000"),
+                "{message}"
+            );
+            Ok(())
+        };
+        place.create("a").await?;
+        place.api.post(&place.all(""), &large(&place, "b", 60_000)).await?.ok()?;
+        refused(&call(&place, Method::POST, &place.all(""), &large(&place, "c", 60_000)).await?)?;
+        refused(&call(&place, Method::PUT, &place.one("a"), &large(&place, "a", 60_000)).await?)?;
+        let label = json!({"metadata": {"annotations": {"note": "x".repeat(60_000)}}});
+        refused(&place.api.patch(&place.one("a"), MERGE_PATCH, &label).await?)?;
+        // Other namespaces have their own room, and what shrinks or goes makes some.
+        other.api.post(&other.all(""), &large(&other, "c", 60_000)).await?.ok()?;
+        place.api.put(&place.one("b"), &large(&place, "b", 20_000)).await?.ok()?;
+        place.api.put(&place.one("a"), &large(&place, "a", 60_000)).await?.ok()?;
+        place.api.delete(&place.one("b")).await?.ok()?;
+        // Counted at every start, and every minute.
+        dev.repot().restart().await?;
+        until("usage to be counted", DEADLINE, async || {
+            let text = String::from_utf8(place.api.get("/metrics").await?.body.to_vec())?;
+            let value = |name: &str, namespace: &str| {
+                let label = format!("namespace=\"{namespace}\"");
+                let mut lines = text.lines().filter(|line| line.starts_with(name) && line.contains(&label));
+                lines.next().and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
+            };
+            ensure!(value("repot_namespace_objects", "full") == Some(1), "{text}");
+            ensure!(value("repot_namespace_objects", "other") == Some(1), "{text}");
+            ensure!(
+                value("repot_namespace_bytes", "full").is_some_and(|bytes| (60_000..62_000).contains(&bytes)),
+                "{text}"
+            );
+            Ok(())
+        })
+        .await
     });
 }
 

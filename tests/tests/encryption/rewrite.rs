@@ -1,6 +1,6 @@
 //! `repot storage`: what depends on which key, and how it comes under a new one.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use repot_tests::encryption::provider;
 use repot_tests::repot::program;
 use repot_tests::{run, tool};
@@ -41,7 +41,12 @@ fn an_operator_sees_when_an_old_key_may_go() {
         let again = storage(&world, &["rewrite"]).await?;
         ensure!(again == "7 objects seen, 0 written again, 0 failed\n", "{again}");
         let status = storage(&world, &["status"]).await?;
-        ensure!(status.lines().count() == 2 && !status.contains("old"), "{status}");
+        let (keys, namespaces) = status.split_once("\n\n").context("one table")?;
+        ensure!(keys.lines().count() == 2 && !keys.contains("old"), "{status}");
+        let usage = namespaces.lines().nth(1).context("no namespace")?;
+        let usage: Vec<_> = usage.split_whitespace().collect();
+        ensure!(usage[..3] == ["default", "shootstates.core.gardener.cloud", "7"], "{status}");
+        ensure!(usage[3].parse::<u64>()? > 700, "{status}");
         replica.reconfigure(&[&new]).await?;
         world.read_all(&names).await
     });

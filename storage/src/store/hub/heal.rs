@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Hub, follow};
+use super::{Hub, State, follow};
 use crate::{Error, backend::Revision};
 
 /// How often a key is looked for that was missing: a service may be back, and does not say so.
@@ -45,10 +45,12 @@ impl Hub {
         let mut state = self.state.write();
         // Only as the state that the cache shows: neither one that it has not come to, nor one from before.
         let shown: std::ops::RangeInclusive<Revision> = modified..=at;
-        if shown.contains(&state.mark.at)
-            && let Some(head @ Err(_)) = state.heads.get_mut(&path)
+        let State { mark, heads, usage, .. } = &mut *state;
+        if shown.contains(&mark.at)
+            && let Some(head @ Err(_)) = heads.get_mut(&path)
         {
-            *head = Ok(object);
+            let before = std::mem::replace(head, Ok(object));
+            usage.replace(&path, Some(&before), Some(head));
         }
     }
 }

@@ -21,6 +21,7 @@ use super::{
     core::Core,
     path,
     types::{Event, Key, List, ListRequest, Object, ResourceVersion, Scope, WatchItem},
+    usage::{self, Ledger, Usage},
 };
 use crate::{Error, Result, backend::Revision};
 
@@ -62,6 +63,8 @@ struct State {
     era: u64,
     /// Heads by path: paths compare faster than keys, and sort as the backend does.
     heads: BTreeMap<Bytes, Result<Object>>,
+    /// What the heads come to.
+    usage: Ledger,
     ring: VecDeque<Entry>,
     /// The place of the first entry of the ring; places only grow.
     first: u64,
@@ -106,6 +109,20 @@ impl Hubs {
         let rest = state.heads.range((Bound::Excluded(after), Bound::Unbounded));
         let count = || rest.take_while(|(path, _)| path.starts_with(&prefix)).count() as u64;
         Ok(state.mark.ready.then(count))
+    }
+
+    /// See [`Store::usage`](super::Store::usage).
+    pub(crate) async fn usage(&self, scope: &Scope) -> Result<BTreeMap<String, Usage>> {
+        let hub = match scope.namespace {
+            // Who asks for one namespace will ask again and again, before writes.
+            Some(_) => Some(self.hub(scope)?),
+            None => self.hubs.lock().get(&(scope.group.clone(), scope.resource.clone())).cloned(),
+        };
+        let Some(hub) = hub else { return usage::count(&self.core, scope).await };
+        match hub.reaches(self.core.revision().await?).await {
+            true => Ok(hub.state.read().usage.of(scope.namespace.as_deref())),
+            false => usage::count(&self.core, scope).await,
+        }
     }
 
     /// See [`Store::watch`](super::Store::watch).
@@ -187,7 +204,12 @@ impl State {
     /// Starts again from a list.
     fn restart(&mut self, heads: BTreeMap<Bytes, Result<Object>>, at: Revision) {
         let (era, first) = (self.era + 1, self.first + self.ring.len() as u64);
-        *self = Self { mark: Mark { ready: true, at }, era, heads, first, floor: at, ..Self::default() };
+        let mut usage = Ledger::default();
+        for (path, head) in &heads {
+            usage.replace(path, None, Some(head));
+        }
+        *self =
+            Self { mark: Mark { ready: true, at }, era, heads, usage, first, floor: at, ..Self::default() };
     }
 
     /// Takes in one event.
@@ -196,6 +218,7 @@ impl State {
             Some(now) => self.heads.insert(path.clone(), now.clone()),
             None => self.heads.remove(&path),
         };
+        self.usage.replace(&path, before.as_ref(), now.as_ref());
         let event = event(core, revision, now, before).map(Arc::new);
         let bytes = event.as_ref().map_or(0, |event| weight(event)) + path.len() + size_of::<Entry>();
         self.bytes += bytes;

@@ -1,0 +1,86 @@
+//! How much there is, by namespace.
+
+use std::collections::BTreeMap;
+
+use super::{
+    core::Core,
+    path,
+    types::{ListRequest, Object, Scope},
+};
+use crate::{Error, Result};
+
+/// What the objects of one namespace come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// How many there are, those that do not open among them.
+    pub objects: u64,
+    /// The lengths of metadata and payload as they were given, before compression. An object that does not open has none.
+    pub bytes: u64,
+}
+
+impl Object {
+    /// What it counts as in [`Usage::bytes`].
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        self.meta.len() as u64 + self.payload_len
+    }
+}
+
+/// Usage by namespace, kept up while objects come and go. Cluster-scoped ones are under the empty name.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ledger(BTreeMap<String, Usage>);
+
+impl Ledger {
+    /// An object at a path takes the place of another one; either may be none.
+    pub(super) fn replace(
+        &mut self,
+        path: &[u8],
+        before: Option<&Result<Object>>,
+        now: Option<&Result<Object>>,
+    ) {
+        let Some(key) = path::parse_record(path) else { return };
+        let bytes = |object: Option<&Result<Object>>| match object {
+            Some(Ok(object)) => object.length(),
+            _ => 0,
+        };
+        let usage = self.0.entry(key.namespace.clone()).or_default();
+        usage.objects = (usage.objects + u64::from(now.is_some())) - u64::from(before.is_some());
+        usage.bytes = (usage.bytes + bytes(now)) - bytes(before);
+        if usage.objects == 0 {
+            self.0.remove(&key.namespace);
+        }
+    }
+
+    /// All, or that of one namespace.
+    pub(super) fn of(&self, namespace: Option<&str>) -> BTreeMap<String, Usage> {
+        match namespace {
+            None => self.0.clone(),
+            Some(name) => {
+                self.0.get_key_value(name).map(|(name, usage)| (name.clone(), *usage)).into_iter().collect()
+            }
+        }
+    }
+}
+
+/// Reads all heads of a scope, page by page, and keeps none.
+pub(super) async fn count(core: &Core, scope: &Scope) -> Result<BTreeMap<String, Usage>> {
+    let (mut counted, mut after) = (Ledger::default(), None);
+    loop {
+        // Each page as of now, not all of one version: this may take longer than history is kept.
+        let page = core.list(ListRequest { scope: scope.clone(), at: None, after, limit: 0 }).await?;
+        for object in &page.objects {
+            let path = match object {
+                Ok(Object { key, .. }) | Err(Error::Corrupt { key, .. } | Error::Sealing { key, .. }) => {
+                    path::record(key)?
+                }
+                // Keys cannot be had now, so nothing else would open either.
+                Err(error) => return Err(Error::Unavailable(error.to_string())),
+            };
+            counted.replace(&path, None, Some(object));
+        }
+        after = page.next;
+        if after.is_none() {
+            return Ok(counted.of(scope.namespace.as_deref()));
+        }
+    }
+}
