@@ -33,7 +33,6 @@ async fn check(backend: &Arc<dyn Backend>, store: &Store, expected: &[(&str, u64
     assert_eq!(store.usage(&mk_scope(None)).await.unwrap(), of(expected));
     let fresh = open(backend).await;
     assert_eq!(fresh.usage(&mk_scope(None)).await.unwrap(), of(expected));
-    fresh.close().await;
 }
 
 async fn usage_follows_every_write(lab: &Lab) {

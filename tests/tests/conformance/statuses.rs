@@ -148,13 +148,13 @@ fn a_namespace_holds_no_more_than_it_may_and_can_be_made_room_in() {
         place.create("a").await?;
         place.api.post(&place.all(""), &large(&place, "b", 60_000)).await?.ok()?;
         refused(&call(&place, Method::POST, &place.all(""), &large(&place, "c", 60_000)).await?)?;
-        refused(&call(&place, Method::PUT, &place.one("a"), &large(&place, "a", 60_000)).await?)?;
+        refused(&place.api.patch(&place.one("a"), MERGE_PATCH, &large(&place, "a", 60_000)).await?)?;
         let label = json!({"metadata": {"annotations": {"note": "x".repeat(60_000)}}});
         refused(&place.api.patch(&place.one("a"), MERGE_PATCH, &label).await?)?;
         // Other namespaces have their own room, and what shrinks or goes makes some.
         other.api.post(&other.all(""), &large(&other, "c", 60_000)).await?.ok()?;
-        place.api.put(&place.one("b"), &large(&place, "b", 20_000)).await?.ok()?;
-        place.api.put(&place.one("a"), &large(&place, "a", 60_000)).await?.ok()?;
+        place.api.patch(&place.one("b"), MERGE_PATCH, &large(&place, "b", 20_000)).await?.ok()?;
+        place.api.patch(&place.one("a"), MERGE_PATCH, &large(&place, "a", 60_000)).await?.ok()?;
         place.api.delete(&place.one("b")).await?.ok()?;
         // Counted at every start, and every minute.
         dev.repot().restart().await?;
