@@ -58,7 +58,7 @@ fn full() -> Etcd {
         "sharedConfig": {"autoCompactionMode": "periodic", "autoCompactionRetention": "30m"},
         "etcd": {
             "image": "other:2", "clientPort": 12379, "serverPort": 12380, "quota": "4Gi", "snapshotCount": 5000, "metrics": "basic",
-            "resources": {"requests": {"cpu": "100m"}}, "extraFlags": {"heartbeat-interval": "200", "metrics": "extensive"},
+            "resources": {"requests": {"cpu": "100m"}}, "extraFlags": {"heartbeat-interval": "200", "metrics": "extensive"}, "gateway": {"port": 12381},
             "clientUrlTls": tls, "peerUrlTls": peer,
             "clientService": {"annotations": {"c": "d"}, "labels": {"e": "f"}, "trafficDistribution": "PreferClose"},
             "additionalAdvertisePeerUrls": [

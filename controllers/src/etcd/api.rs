@@ -138,6 +138,8 @@ pub struct Members {
     pub peer_url_tls: Option<Tls>,
     /// The Service for clients.
     pub client_service: ClientService,
+    /// A gateway beside each member.
+    pub gateway: Option<Gateway>,
     /// Further peer URLs by the names of members, in the spelling of etcd-druid or of GEP-39.
     #[serde(rename = "additionalAdvertisePeerURLs", alias = "additionalAdvertisePeerUrls")]
     pub additional_peer_urls: Vec<PeerUrls>,
@@ -188,6 +190,14 @@ pub struct ClientService {
     pub traffic_distribution: Option<String>,
 }
 
+/// A gateway beside each member, by which clients do not notice that members come and go, nor who of them leads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Gateway {
+    /// Where it listens.
+    pub port: Option<u16>,
+}
+
 /// Further peer URLs of a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -216,6 +226,13 @@ pub struct ExistingMember {
     pub name: String,
     /// Where members reach it.
     pub peer_urls: Vec<String>,
+}
+
+impl Existing {
+    /// Each member with the URL at which clients reach it: one for each, in their order.
+    pub fn endpoints(&self) -> impl Iterator<Item = (&ExistingMember, &str)> {
+        self.members.iter().zip(self.client_endpoints.iter().map(String::as_str).cycle())
+    }
 }
 
 /// Snapshots.

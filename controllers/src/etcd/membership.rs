@@ -18,10 +18,10 @@ use super::{
     Error, Result,
     agents::{self, Said},
     api::{Etcd, SecretKey, Tls},
-    names,
+    gateways, names,
     observe::Observed,
 };
-use crate::members::{Driver, Limits, Outcome, Pass, Seat, Seen, Wish};
+use crate::members::{Driver, HttpGateways, Limits, Outcome, Pass, Seat, Seen, Wish};
 
 /// Drivers of all Etcds, by UID: what they have seen of connections is worth keeping from pass to pass.
 #[derive(Default)]
@@ -31,7 +31,15 @@ pub struct Memberships(std::sync::Mutex<BTreeMap<String, Arc<Mutex<Link>>>>);
 struct Link {
     versions: Vec<String>,
     driver: Driver,
+    gateways: Option<Arc<HttpGateways>>,
     http: reqwest::Client,
+}
+
+impl Link {
+    /// Whether it can be kept.
+    fn is_for(&self, etcd: &Etcd, versions: &[String]) -> bool {
+        self.versions == versions && self.gateways.is_some() == etcd.spec.etcd.gateway.is_some()
+    }
 }
 
 /// What was seen of the members, and what became of them.
@@ -114,7 +122,14 @@ impl Memberships {
             });
         }
         let said = known.said;
-        let Pass { seen, outcome, .. } = link.driver.pass(&wish).await;
+        if let Some(gateways) = &link.gateways {
+            gateways.set_doors(gateways::doors(observed, &wish));
+        }
+        let pass = link.driver.pass(&wish).await;
+        if let Some(gateways) = &link.gateways {
+            gateways::lead(gateways, &pass).await;
+        }
+        let Pass { seen, outcome, .. } = pass;
         Ok(Known { seen, outcome: Some(outcome), said })
     }
 
@@ -128,13 +143,14 @@ impl Memberships {
         let mut links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let uid = etcd.uid().unwrap_or_default();
         if let Some(link) = links.get(&uid)
-            && link.try_lock().is_ok_and(|link| link.versions == versions)
+            && link.try_lock().is_ok_and(|link| link.is_for(etcd, &versions))
         {
             return Ok(link.clone());
         }
         let http = http(&access)?;
-        let link = Link { versions, driver: Driver::new(access, Limits::default()), http };
-        let link = Arc::new(Mutex::new(link));
+        let driver = Driver::new(access, Limits::default());
+        let (driver, gateways) = gateways::place(driver, &http, etcd.spec.etcd.gateway.is_some());
+        let link = Arc::new(Mutex::new(Link { versions, driver, gateways, http }));
         links.insert(uid, link.clone());
         Ok(link)
     }
@@ -163,13 +179,11 @@ fn wish(observed: &Observed, places: u32, said: &[Option<Said>]) -> Wish {
         return Wish { source: own, destination: Vec::new(), desired, lost };
     };
     let others: Vec<Seat> = existing
-        .members
-        .iter()
-        .zip(existing.client_endpoints.iter().cycle())
+        .endpoints()
         .map(|(member, endpoint)| Seat {
             name: member.name.clone(),
             peer_urls: member.peer_urls.clone(),
-            client_url: endpoint.clone(),
+            client_url: endpoint.to_owned(),
         })
         .collect();
     let before = others.len();

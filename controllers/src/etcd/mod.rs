@@ -10,6 +10,7 @@ mod act;
 mod agents;
 pub mod api;
 mod copy;
+mod gateways;
 mod membership;
 pub mod names;
 mod observe;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kube::ResourceExt;
 
-use super::api::{Etcd, Members, Spec, Store};
+use super::api::{Etcd, Gateway, Members, Spec, Store};
 
 /// Field manager of everything that the operator writes.
 pub const MANAGER: &str = "repot-etcd-operator";
@@ -20,6 +20,8 @@ const CLIENT_PORT: u16 = 2379;
 const PEER_PORT: u16 = 2380;
 /// Port of the agent's HTTP.
 const AGENT_PORT: u16 = 8080;
+/// Port of a gateway.
+const GATEWAY_PORT: u16 = 2381;
 
 /// Labels of everything, by which Pods are selected. They can never be changed for a StatefulSet that exists.
 #[must_use]
@@ -158,6 +160,14 @@ impl Members {
     #[must_use]
     pub fn peer_port(&self) -> u16 {
         self.server_port.unwrap_or(PEER_PORT)
+    }
+}
+
+impl Gateway {
+    /// Where it listens.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port.unwrap_or(GATEWAY_PORT)
     }
 }
 

@@ -19,6 +19,7 @@
 
 mod act;
 mod gateways;
+mod http;
 mod observe;
 mod series;
 
@@ -36,6 +37,7 @@ use repot_plan::{
 };
 
 pub use gateways::Gateways;
+pub use http::{Door, HttpGateways};
 pub use observe::{Seen, SeenMember};
 use series::Series;
 

@@ -69,7 +69,16 @@ pub async fn connect(
     endpoints: Vec<String>,
     server_name: Option<String>,
 ) -> Result<Client, Error> {
-    let mut options = link::Options { endpoints, server_name, ..link::Options::default() };
+    let options = link::Options { endpoints, server_name, ..access(settings)? };
+    link::connect(&options).await.map_err(Error::of("connect"))
+}
+
+/// The certificate of the agent, and who may have signed those of members.
+///
+/// # Errors
+/// [`Error::File`].
+pub fn access(settings: &Settings) -> Result<link::Options, Error> {
+    let mut options = link::Options::default();
     if let Some(dir) = &settings.config.tls.client {
         // Read each time: certificates are renewed.
         let read = |name: &str| {
@@ -79,7 +88,7 @@ pub async fn connect(
         options.ca = Some(read("ca.crt")?);
         options.identity = Some((read("tls.crt")?, read("tls.key")?));
     }
-    link::connect(&options).await.map_err(Error::of("connect"))
+    Ok(options)
 }
 
 /// Reads from the cluster, linearizably: the answer says that there is a quorum, and the revision.

@@ -46,6 +46,9 @@ pub struct Config {
     /// The record that says who may serve; whoever runs serves without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<Owner>,
+    /// The gateway beside etcd; none without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<Gateway>,
 }
 
 /// How a member begins its life.
@@ -169,4 +172,34 @@ pub struct Owner {
     /// How long members of an etcd that lost ownership look for a quorum to take the final snapshot from; `5m` where it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quorum_timeout: Option<String>,
+}
+
+/// A gateway beside etcd: clients that go through it do not notice that members come and go, nor who of them leads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Gateway {
+    /// Where it listens; certificates are those of the port for clients of etcd.
+    pub port: u16,
+    /// Members that it leads clients to until it is told of others; where there are none, those of `members` that have client URLs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<GatewayMember>,
+    /// The largest message, in bytes; 16 MiB where it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_limit: Option<u64>,
+    /// All messages that it holds at a time, in bytes; 128 MiB where it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_limit: Option<u64>,
+}
+
+/// A member that a gateway leads clients to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GatewayMember {
+    /// Its name in etcd.
+    pub name: String,
+    /// Where the gateway reaches it.
+    pub url: String,
+    /// Whether it is on the same site; the others are used when none of these is well.
+    #[serde(default)]
+    pub near: bool,
 }

@@ -20,6 +20,7 @@
 //! | `backups` | snapshots by schedule and by request, where etcd leads |
 //! | `owner`, `finale`, `mark` | whether clients may be served, by the record in DNS; the final snapshot; what is remembered of both |
 //! | [`clients`] | the agent as a client of etcd |
+//! | `gateway` | the way of clients to all members, held while the leader moves |
 //! | [`report`] | what the agent says of itself |
 //!
 //! Nothing here removes data of etcd, and no failure of a backup has a say in whether the member is ready.
@@ -32,6 +33,7 @@ pub mod clock;
 pub mod config;
 mod finale;
 pub mod flags;
+mod gateway;
 pub mod guard;
 mod http;
 mod identity;
@@ -82,6 +84,12 @@ pub enum Error {
     /// Its volume cannot be used.
     #[error(transparent)]
     Volume(#[from] volume::Error),
+    /// Its gateway cannot be opened.
+    #[error("the gateway cannot be opened")]
+    Gateway(#[from] crate::gateway::Error),
+    /// The certificate for members cannot be read.
+    #[error("the gateway cannot reach members")]
+    Access(#[from] clients::Error),
 }
 
 /// What the parts of a running agent share.
@@ -90,6 +98,7 @@ struct Agent {
     supervisor: Supervisor,
     board: Board,
     backups: Backups,
+    gateway: Option<gateway::Door>,
     /// Room for the database while a snapshot is taken.
     scratch: PathBuf,
 }
@@ -137,6 +146,7 @@ impl Prepared {
             member: settings.own.name.clone(),
         };
         let volume = Volume::open(&config.data_dir, label)?;
+        let gateway = gateway::Door::open(&settings).await?;
         let board = Board::default();
         let etcd = if config.owner.is_some() { Etcd::Stopped } else { Etcd::Serves };
         let (backups, inbox) = Backups::new();
@@ -144,6 +154,7 @@ impl Prepared {
             supervisor: Supervisor::new(etcd),
             board: board.clone(),
             backups,
+            gateway,
             scratch: std::env::temp_dir(),
             settings: settings.clone(),
         });
@@ -179,7 +190,13 @@ impl Prepared {
                 owner::run(&agent, settings, &beginner.volume, &stop).await;
             }
         };
+        // As long as etcd, which has clients that find another way when it ends.
+        let gateway = async {
+            if let Some(gateway) = &agent.gateway {
+                gateway.run(&agent.settings, &end).await;
+            }
+        };
         let http = http::serve(listener, agent.clone(), tls, end.clone());
-        tokio::join!(etcd, ownership, backups, identity, http);
+        tokio::join!(etcd, ownership, backups, identity, gateway, http);
     }
 }

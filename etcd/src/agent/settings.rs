@@ -12,7 +12,7 @@ use url::Url;
 
 use super::{
     config::{Config, Member, Store as StoreConfig},
-    flags,
+    flags, gateway,
     supervisor::STOP,
 };
 use crate::{
@@ -113,6 +113,7 @@ impl Settings {
         names(&config, &mut wrong);
         members(&config, &mut wrong);
         places(&config, &mut wrong);
+        gateway::check(&config, &mut wrong);
         wrong.extend(config.etcd_flags.keys().filter(|name| flags::is_ours(name)).map(|name| {
             format!("etcdFlags: {name} is set by the agent; change what it is made of, or leave it out")
         }));
@@ -194,7 +195,7 @@ pub(super) fn scheme(tls: bool) -> &'static str {
 }
 
 /// What is wrong with a URL, if something is.
-fn url_of(text: &str, scheme: &str) -> Option<String> {
+pub(super) fn url_of(text: &str, scheme: &str) -> Option<String> {
     let Ok(url) = Url::parse(text) else { return Some(format!("{text:?} is no URL")) };
     let bare = matches!(url.path(), "" | "/") && url.query().is_none() && url.username().is_empty();
     match url.scheme() == scheme {

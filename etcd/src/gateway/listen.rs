@@ -8,13 +8,16 @@ use std::{
 
 use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use repot_certs::{Roots, tls::Serving};
+use repot_certs::{
+    clients::{Authorities, Peer},
+    tls::Serving,
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     time::{sleep, timeout},
 };
-use tokio_rustls::{rustls::pki_types::UnixTime, server::TlsStream};
+use tokio_rustls::server::TlsStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{CONNECTION_WINDOW, SEND_BUFFER, STREAM_WINDOW, Shared, proxy::Client};
@@ -33,7 +36,7 @@ const HEADER_BYTES: u32 = 64 << 10;
 /// What makes a TLS server of it.
 pub(super) struct Tls {
     pub serving: Serving,
-    pub clients: Option<Roots>,
+    pub clients: Option<Authorities>,
 }
 
 /// Serves until `stop`.
@@ -46,7 +49,7 @@ pub(super) async fn serve(
     let (tls, connections) = (tls.map(Arc::new), TaskTracker::new());
     if let Some(tls) = tls.clone() {
         let stop = stop.clone();
-        connections.spawn(async move { tls.serving.follow(stop).await });
+        connections.spawn(async move { tls.follow(stop).await });
     }
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         match accepted {
@@ -79,9 +82,19 @@ async fn connect(stream: TcpStream, tls: Option<Arc<Tls>>, shared: Arc<Shared>, 
 impl Tls {
     /// Whether the client may speak at all: as with etcd itself, once a connection.
     fn admits(&self, stream: &TlsStream<TcpStream>) -> bool {
-        let Some(roots) = &self.clients else { return true };
-        let chain = stream.get_ref().1.peer_certificates();
-        chain.is_some_and(|chain| roots.trusts(chain, UnixTime::now()))
+        let Some(authorities) = &self.clients else { return true };
+        let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
+        Peer::new(chain.iter().map(|der| der.clone().into_owned()).collect()).is_trusted(authorities)
+    }
+
+    /// Takes up files that change.
+    async fn follow(&self, stop: CancellationToken) {
+        let authorities = async {
+            if let Some(authorities) = &self.clients {
+                authorities.follow(stop.clone()).await;
+            }
+        };
+        tokio::join!(self.serving.follow(stop.clone()), authorities);
     }
 }
 

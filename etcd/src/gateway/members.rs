@@ -41,6 +41,8 @@ pub(super) struct Member {
 #[derive(Debug, Default)]
 pub(super) struct Members {
     listed: RwLock<Vec<Listed>>,
+    /// Those that left and may still have calls.
+    leaving: Mutex<Vec<Arc<Member>>>,
 }
 
 #[derive(Clone, Debug)]
@@ -99,7 +101,7 @@ impl Members {
         best.map(|(_, listed)| Flight::new(&listed.member))
     }
 
-    /// Uses these members from now on; gives those that are not among them any more.
+    /// Uses these members from now on; gives those that are not among them any more, and those that left earlier and still have calls.
     ///
     /// # Errors
     /// Where there are none, or a URL cannot be used; then nothing has changed.
@@ -116,9 +118,11 @@ impl Members {
         }
         let stays = |member: &Arc<Member>| next.iter().any(|listed| Arc::ptr_eq(&listed.member, member));
         let old = listed.iter().map(|listed| &listed.member);
-        let left: Vec<_> = old.filter(|member| !stays(member)).cloned().collect();
+        let mut leaving = self.leaving.lock();
+        leaving.retain(|member| *member.calls.borrow() > 0);
+        leaving.extend(old.filter(|member| !stays(member)).cloned());
         *listed = next;
-        Ok(left)
+        Ok(leaving.clone())
     }
 
     pub(super) fn status(&self) -> Vec<EndpointStatus> {
@@ -200,7 +204,10 @@ mod tests {
         assert_eq!(left.len(), 1);
         assert_eq!(retire(&left, Instant::now() + Duration::from_millis(20)).await, 1);
         assert!(flight.member().gone.is_cancelled());
+        // Whoever asks again waits for it again.
+        assert_eq!(members.set(&mk(&[("http://b:1", true)])).expect("set").len(), 1);
         drop(flight);
+        assert!(members.set(&mk(&[("http://b:1", true)])).expect("set").is_empty());
         assert_eq!(retire(&left, Instant::now() + Duration::from_secs(60)).await, 0);
     }
 

@@ -43,10 +43,10 @@ use std::{
     time::Duration,
 };
 
-use repot_certs::{Roots, tls::Serving};
-use tokio::{net::TcpListener, task::JoinHandle, time::Instant};
+use repot_certs::{clients::Authorities, tls::Serving};
+use tokio::{net::TcpListener, time::Instant};
 use tokio_rustls::rustls;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use gate::NotDrained;
 pub use members::Endpoint;
@@ -106,7 +106,7 @@ pub struct Options {
     /// Certificates to serve with; plain HTTP/2 without.
     pub serving: Option<Serving>,
     /// Whose certificates clients have to show; with `serving` only.
-    pub clients: Option<Roots>,
+    pub clients: Option<Authorities>,
     /// The members.
     pub endpoints: Vec<Endpoint>,
     /// How to speak to members: authorities, the own certificate, the name in theirs. Neither its endpoints nor its user are used;
@@ -154,7 +154,7 @@ pub struct Handle {
     addr: SocketAddr,
     shared: Arc<Shared>,
     stop: CancellationToken,
-    task: JoinHandle<()>,
+    task: TaskTracker,
 }
 
 /// How a gateway stands.
@@ -204,7 +204,9 @@ impl Gateway {
         let addr = listener.local_addr().map_err(failed)?;
         let tls = serving.map(|serving| listen::Tls { serving, clients });
         let (shared, stop) = (Arc::new(shared), CancellationToken::new());
-        let task = tokio::spawn(listen::serve(listener, tls, shared.clone(), stop.clone()));
+        let task = TaskTracker::new();
+        task.spawn(listen::serve(listener, tls, shared.clone(), stop.clone()));
+        task.close();
         Ok(Handle { addr, shared, stop, task })
     }
 }
@@ -244,6 +246,14 @@ impl Handle {
         }
     }
 
+    /// Makes further connections to members like this. Those that are there stay.
+    ///
+    /// # Errors
+    /// Where a certificate or a key cannot be used; then nothing has changed.
+    pub fn set_access(&self, access: &link::Options) -> Result<(), Error> {
+        self.shared.dialer.set(access)
+    }
+
     /// How it stands.
     #[must_use]
     pub fn status(&self) -> Status {
@@ -258,10 +268,9 @@ impl Handle {
     }
 
     /// Ends it: no new connections, an end of streams, and five seconds for calls that are being answered.
-    pub async fn stop(mut self) {
+    pub async fn stop(&self) {
         self.stop.cancel();
-        // It can only have panicked, and then it has ended, too.
-        let _ = (&mut self.task).await;
+        self.task.wait().await;
     }
 }
 

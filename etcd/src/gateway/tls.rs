@@ -2,6 +2,7 @@
 
 use std::{io, sync::Arc};
 
+use parking_lot::RwLock;
 use tokio::net::TcpStream;
 use tokio_rustls::{
     TlsConnector,
@@ -17,7 +18,10 @@ use super::Error;
 use crate::link;
 
 /// Shakes hands with members.
-pub(super) struct Dialer {
+pub(super) struct Dialer(RwLock<Access>);
+
+#[derive(Clone)]
+struct Access {
     connector: TlsConnector,
     server_name: Option<String>,
 }
@@ -26,6 +30,34 @@ impl Dialer {
     /// # Errors
     /// Where a certificate or a key cannot be used.
     pub(super) fn new(access: &link::Options) -> Result<Self, Error> {
+        Access::new(access).map(|access| Self(RwLock::new(access)))
+    }
+
+    /// Shakes hands like this from now on.
+    ///
+    /// # Errors
+    /// Where a certificate or a key cannot be used; then nothing has changed.
+    pub(super) fn set(&self, access: &link::Options) -> Result<(), Error> {
+        *self.0.write() = Access::new(access)?;
+        Ok(())
+    }
+
+    pub(super) async fn shake_hands(
+        &self,
+        stream: TcpStream,
+        host: &str,
+    ) -> io::Result<TlsStream<TcpStream>> {
+        let Access { connector, server_name } = self.0.read().clone();
+        let name = ServerName::try_from(server_name.unwrap_or_else(|| host.to_owned()));
+        let name = name.map_err(|error: rustls::pki_types::InvalidDnsNameError| {
+            io::Error::new(io::ErrorKind::InvalidInput, error)
+        })?;
+        connector.connect(name, stream).await
+    }
+}
+
+impl Access {
+    fn new(access: &link::Options) -> Result<Self, Error> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(access.ca.as_deref().unwrap_or_default()) {
             roots.add(certificate.map_err(Error::Pem)?).map_err(Error::Tls)?;
@@ -44,17 +76,5 @@ impl Dialer {
         };
         config.alpn_protocols = vec![b"h2".to_vec()];
         Ok(Self { connector: Arc::new(config).into(), server_name: access.server_name.clone() })
-    }
-
-    pub(super) async fn shake_hands(
-        &self,
-        stream: TcpStream,
-        host: &str,
-    ) -> io::Result<TlsStream<TcpStream>> {
-        let name = self.server_name.as_deref().unwrap_or(host).to_owned();
-        let name = ServerName::try_from(name).map_err(|error: rustls::pki_types::InvalidDnsNameError| {
-            io::Error::new(io::ErrorKind::InvalidInput, error)
-        })?;
-        self.connector.connect(name, stream).await
     }
 }

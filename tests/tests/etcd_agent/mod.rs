@@ -3,6 +3,7 @@
 mod backups;
 mod beginning;
 mod ending;
+mod gateway;
 mod removal;
 mod requests;
 pub mod world;

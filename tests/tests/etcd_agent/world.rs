@@ -200,6 +200,10 @@ impl Agent {
             .await
     }
 
+    pub async fn put(&self, path: &str, body: &Value) -> Result<Answer> {
+        self.api.put(path, body).await
+    }
+
     pub async fn post(&self, path: &str) -> Result<Answer> {
         self.api.post(path, &Value::Null).await
     }

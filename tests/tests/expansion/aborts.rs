@@ -16,7 +16,7 @@ const ALL_SIX: usize = 6;
 
 async fn abort_after(bed: &Bed, changes: &[usize]) -> Result<()> {
     let mut moving = Moving::start(bed, Duration::ZERO).await?;
-    let load = Load::start(&moving.fleet, 1).await?;
+    let load = Load::start(moving.fleet.urls(), 1).await?;
     for &at in changes {
         moving.world.changes.clear();
         moving.world.wish.desired = AWAY;

@@ -59,7 +59,7 @@ async fn write_near(moving: &Moving<'_>, site: Site, step: usize, attempt: usize
 
 async fn lose_link_after(bed: &Bed, steps: &[usize]) -> Result<()> {
     let mut moving = Moving::start(bed, Duration::ZERO).await?;
-    let load = Load::start(&moving.fleet, 1).await?;
+    let load = Load::start(moving.fleet.urls(), 1).await?;
     moving.world.wish.desired = AWAY;
     println!("| after | source writes | destination writes |\n|---|---|---|");
     for &step in steps {

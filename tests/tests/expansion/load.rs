@@ -8,14 +8,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use etcd_client::{Client, Compare, CompareOp, Error, GetOptions, Txn, TxnOp, WatchOptions};
 use parking_lot::Mutex;
-use repot_tests::sites::Site;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::world::Fleet;
 use crate::gateway::world::DEADLINE;
 
-const BOTH: [Site; 2] = [Site::Source, Site::Destination];
 /// A request that takes longer has failed.
 const LONGEST: Duration = Duration::from_secs(30);
 /// From one failure to the next attempt.
@@ -74,8 +71,8 @@ pub struct Report {
 }
 
 impl Load {
-    /// So many writers and a reader and a watcher on each side.
-    pub async fn start(fleet: &Fleet, writers: usize) -> Result<Self> {
+    /// So many writers and a reader and a watcher on each side, by the gateways there.
+    pub async fn start(gateways: [String; 2], writers: usize) -> Result<Self> {
         let shared = Arc::new(Shared {
             end: AtomicBool::new(false),
             requests: AtomicUsize::new(0),
@@ -88,8 +85,8 @@ impl Load {
             resumed: AtomicUsize::new(0),
         });
         let (mut clients, mut watchers) = (JoinSet::new(), JoinSet::new());
-        for (side, site) in BOTH.into_iter().enumerate() {
-            let connect = async || Client::connect([fleet.url(site)], None).await;
+        for (side, url) in gateways.into_iter().enumerate() {
+            let connect = async || Client::connect([url.as_str()], None).await;
             for writer in (0..writers).map(|at| 2 * at + side) {
                 clients.spawn(write(shared.clone(), connect().await?, side, writer));
             }

@@ -24,7 +24,7 @@ struct Trial {
 
 async fn move_under_load(bed: &Bed, trial: &Trial) -> Result<Report> {
     let mut moving = Moving::start(bed, trial.round_trip).await?;
-    let load = Load::start(&moving.fleet, trial.writers).await?;
+    let load = Load::start(moving.fleet.urls(), trial.writers).await?;
     load.begin("three at the source");
     reach(&load, trial.requests / 10).await?;
     moving.world.wish.desired = Desired { release_source: false, ..AWAY };
@@ -54,7 +54,7 @@ async fn move_under_load(bed: &Bed, trial: &Trial) -> Result<Report> {
     Ok(report)
 }
 
-async fn reach(load: &Load, requests: usize) -> Result<()> {
+pub async fn reach(load: &Load, requests: usize) -> Result<()> {
     until("requests", DEADLINE * 10, async || {
         ensure!(load.requests() >= requests, "{} of {requests}", load.requests());
         Ok(())
@@ -62,7 +62,7 @@ async fn reach(load: &Load, requests: usize) -> Result<()> {
     .await
 }
 
-fn describe(change: &Change) -> String {
+pub fn describe(change: &Change) -> String {
     match change {
         Change::Added { seat } => format!("added {seat}"),
         Change::Promoted { seat } => format!("promoted {seat}"),

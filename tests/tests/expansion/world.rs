@@ -66,6 +66,10 @@ impl Fleet {
         door.map(|door| format!("http://{}", door.handle.addr())).unwrap_or_default()
     }
 
+    pub fn urls(&self) -> [String; 2] {
+        BOTH.map(|site| self.url(site))
+    }
+
     /// A member that clients may use from now on.
     pub async fn join(&self, seat: &str) -> Result<()> {
         let mut members = self.members.lock().await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use etcd_client::{Client, Compare, CompareOp, Error, GetOptions, Txn, TxnOp};
-use repot_certs::Roots;
+use repot_certs::clients::Authorities;
 use repot_certs::tls::{Options as TlsOptions, Serving, ServingFiles};
 use repot_etcd::gateway::{Endpoint, Gateway, Handle, Limits, Options};
 use repot_etcd::link;
@@ -40,7 +40,7 @@ pub async fn open_tls(etcd: &EtcdCluster) -> Result<Handle> {
     let options = Options {
         listen: ANY_PORT,
         serving: Some(Serving::load(TlsOptions::from(files))?),
-        clients: Some(Roots::from_pem(&ca)?),
+        clients: Some(Authorities::load(tls.ca.clone())?),
         endpoints: endpoints(&etcd.endpoints(), true),
         access: link::Options { ca: Some(ca), identity: Some(identity), ..link::Options::default() },
         limits: Limits::default(),

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
-use repot_etcd::agent::config::{ClusterState, Config, Member, Owner, Ports, Restore, Snapshots, Store, Tls};
+use repot_etcd::agent::config::{
+    ClusterState, Config, Gateway, GatewayMember, Member, Owner, Ports, Restore, Snapshots, Store, Tls,
+};
 
 use super::{Layout, place};
 use crate::etcd::{
-    api::{Backup, Etcd, OwnerCheck, RESTORE_FROM},
+    api::{Backup, Etcd, Existing, OwnerCheck, RESTORE_FROM},
     names,
 };
 
@@ -37,6 +39,7 @@ pub fn config(etcd: &Etcd, layout: &Layout) -> Config {
         tls: tls(etcd),
         etcd_flags: flags(etcd),
         owner: spec.backup.owner_check.as_ref().map(owner),
+        gateway: gateway(etcd, layout),
         volumes,
     }
 }
@@ -51,6 +54,8 @@ pub fn checksum(config: &Config) -> String {
         members: Vec::new(),
         client_endpoints: Vec::new(),
         restore: None,
+        // It is told of other members while it runs.
+        gateway: config.gateway.clone().map(|gateway| Gateway { members: Vec::new(), ..gateway }),
         ..config.clone()
     };
     let text = serde_json::to_vec(&lasting).unwrap_or_default();
@@ -87,6 +92,24 @@ fn store(backup: &Backup) -> Option<Store> {
         credentials: store.secret_ref.as_ref().map(|_| place::STORE.into()),
         endpoint: store.endpoint_override.clone(),
     })
+}
+
+/// Where clients are led before anybody tells who votes: a member that cannot serve passes them on to another.
+fn gateway(etcd: &Etcd, layout: &Layout) -> Option<Gateway> {
+    let wanted = etcd.spec.etcd.gateway.as_ref()?;
+    let own = (0..layout.members).map(|ordinal| GatewayMember {
+        name: names::member(etcd, ordinal),
+        url: names::client_url(etcd, ordinal),
+        near: true,
+    });
+    let others = layout.existing.iter().flat_map(Existing::endpoints);
+    let others = others.map(|(member, url)| GatewayMember {
+        name: member.name.clone(),
+        url: url.to_owned(),
+        near: false,
+    });
+    let members = own.chain(others).collect();
+    Some(Gateway { port: wanted.port(), members, ..Gateway::default() })
 }
 
 /// One backup by its name; else what was copied from another store.

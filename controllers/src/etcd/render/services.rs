@@ -34,10 +34,7 @@ pub fn peer(etcd: &Etcd) -> Value {
         "apiVersion": "v1", "kind": "Service", "metadata": metadata(etcd, &names::peer_service(&name)),
         "spec": {
             "clusterIP": "None", "publishNotReadyAddresses": true, "selector": names::labels(&name),
-            "ports": [
-                port("peer", members.peer_port()), port("client", members.client_port()),
-                port("agent", etcd.spec.agent_port()),
-            ],
+            "ports": ports(etcd, vec![port("peer", members.peer_port())]),
         },
     })
 }
@@ -50,7 +47,7 @@ pub fn client(etcd: &Etcd) -> Value {
         "apiVersion": "v1", "kind": "Service", "metadata": metadata(etcd, &names::client_service(&name)),
         "spec": {
             "type": "ClusterIP", "selector": names::labels(&name),
-            "ports": [port("client", etcd.spec.etcd.client_port()), port("agent", etcd.spec.agent_port())],
+            "ports": ports(etcd, Vec::new()),
         },
     });
     let labels = wanted.labels.iter().map(|(key, value)| (key.clone(), value.clone()));
@@ -73,6 +70,14 @@ pub fn config_map(etcd: &Etcd, config: &Config) -> Value {
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(etcd, &names::config_map(&etcd.name_any())),
         "data": {"agent.yaml": text},
     })
+}
+
+/// What clients reach, after what only members do.
+fn ports(etcd: &Etcd, mut ports: Vec<Value>) -> Vec<Value> {
+    let gateway = etcd.spec.etcd.gateway.as_ref();
+    ports.extend([port("client", etcd.spec.etcd.client_port()), port("agent", etcd.spec.agent_port())]);
+    ports.extend(gateway.map(|gateway| port("gateway", gateway.port())));
+    ports
 }
 
 fn port(name: &str, number: u16) -> Value {

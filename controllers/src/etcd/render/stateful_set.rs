@@ -102,6 +102,9 @@ fn container(etcd: &Etcd, layout: &Layout, mounts: &[Value]) -> Value {
         "ports": [port("client", members.client_port()), port("peer", members.peer_port()), port("agent", agent)],
         "readinessProbe": readiness(etcd), "securityContext": pod::container_security(), "volumeMounts": mounts,
     });
+    if let (Some(gateway), Some(ports)) = (&members.gateway, container["ports"].as_array_mut()) {
+        ports.push(port("gateway", gateway.port()));
+    }
     if let Some(resources) = &members.resources {
         container["resources"] = resources.clone();
     }

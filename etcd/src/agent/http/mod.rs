@@ -1,6 +1,7 @@
 //! The agent's HTTP. Paths, answers and errors are listed in `docs/etcd-agent.md`.
 
 mod forms;
+mod gateway;
 mod listen;
 mod members;
 mod peers;
@@ -112,6 +113,7 @@ pub(super) async fn serve(
         .route("/snapshot/delta", get(delta).post(delta))
         .route("/snapshot/latest", get(latest))
         .route("/member/remove", post(members::remove))
+        .merge(gateway::routes())
         .fallback(async || Failure(StatusCode::NOT_FOUND, "there is nothing at this path".to_owned()))
         .with_state(agent)
         .layer(from_fn_with_state(authorities.clone(), admit));

@@ -1,0 +1,54 @@
+//! The gateways beside the members of an Etcd: told whom to lead clients to, and asked to hold writes while the leader moves.
+
+use std::{sync::Arc, time::Duration};
+
+use repot_etcd::agent::config::GatewayMember;
+use repot_plan::etcd::members::{Role, Side};
+
+use super::{membership::side, names, observe::Observed};
+use crate::members::{Door, Driver, HttpGateways, Outcome, Pass, Seat, Wish};
+
+/// How long writes may be held. Half of it is for those that are on their way, and a leader moves within an election timeout.
+const HOLD: Duration = Duration::from_secs(4);
+
+/// A driver behind the gateways of an Etcd, where it has some.
+pub fn place(driver: Driver, http: &reqwest::Client, asked: bool) -> (Driver, Option<Arc<HttpGateways>>) {
+    if !asked {
+        return (driver, None);
+    }
+    let gateways = Arc::new(HttpGateways::new(http.clone(), Vec::new()));
+    (driver.behind(gateways.clone(), HOLD), Some(gateways))
+}
+
+/// Gateways of the Pods that are there, and where each reaches members.
+pub fn doors(observed: &Observed, wish: &Wish) -> Vec<Door> {
+    let etcd = &observed.etcd;
+    let (own, others) = match side(observed) {
+        Side::Source => (&wish.source, &wish.destination),
+        Side::Destination => (&wish.destination, &wish.source),
+    };
+    let member = |near| {
+        move |seat: &Seat| GatewayMember { name: seat.name.clone(), url: seat.client_url.clone(), near }
+    };
+    let members: Vec<_> = own.iter().map(member(true)).chain(others.iter().map(member(false))).collect();
+    let places = (0..).take(own.len()).filter(|at| observed.pod(*at).is_some());
+    places.map(|at| Door { agent: names::agent_url(etcd, at), members: members.clone() }).collect()
+}
+
+/// Where clients may just have left a member for good.
+const LEAVING: [&str; 2] = ["ClientsNotGone", "OutcomeUnknown"];
+
+/// Leads clients to all members that vote, by what a pass saw before it changed nothing.
+pub async fn lead(gateways: &HttpGateways, pass: &Pass) {
+    let Some(seen) = pass.seen.as_ref().filter(|seen| seen.settled) else { return };
+    match &pass.outcome {
+        Outcome::Changed(_) => return,
+        Outcome::Waiting(why) if LEAVING.contains(&why.reason) => return,
+        Outcome::Waiting(_) | Outcome::Done | Outcome::Refused(_) => {}
+    }
+    let voters = seen.members.iter().filter(|member| member.role == Role::Voter && member.started);
+    let voters: Vec<String> = voters.map(|member| member.seat.clone()).collect();
+    if let Err(error) = gateways.lead_to(&voters).await {
+        tracing::debug!(error, "a gateway was not told of the members; the next pass tells it again");
+    }
+}

@@ -1,0 +1,177 @@
+//! The same move where the gateways are those of the members' agents, and the driver reaches them over HTTP.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use repot_controllers::members::{Change, Door, Driver, HttpGateways, Limits, Outcome, Seat, Wish};
+use repot_etcd::agent::config::GatewayMember;
+use repot_etcd::link;
+use repot_plan::etcd::members::Desired;
+use repot_tests::bed::Bed;
+use repot_tests::wait::until;
+use repot_tests::{port, run};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::load::Load;
+use super::moves::{describe, reach};
+use super::world::{AWAY, DEADLINE};
+use crate::etcd_agent::world::{Agent, Cluster, address};
+
+/// Members of each site; those of the source come first.
+const COUNT: usize = 3;
+/// How long writes may be held.
+const LONGEST: Duration = Duration::from_secs(4);
+const REQUESTS: usize = 2_000;
+
+/// Agents of both sites, each with a gateway.
+struct World {
+    cluster: Cluster,
+    gateway: u16,
+    agents: Vec<Agent>,
+    gateways: Arc<HttpGateways>,
+    driver: Driver,
+    wish: Wish,
+    changes: Vec<Change>,
+    /// Members that clients are led to.
+    used: Vec<String>,
+}
+
+fn name(at: usize) -> String {
+    format!("m{at}")
+}
+
+fn is_source(at: usize) -> bool {
+    at < COUNT
+}
+
+impl World {
+    /// Three members at the source, and agents at the destination whose gateways lead there.
+    async fn start(bed: &Bed) -> Result<Self> {
+        let (mut cluster, gateway) = (Cluster::new(bed, COUNT)?, port::reserve()?);
+        cluster.config["gateway"] = json!({ "port": gateway });
+        let mut agents = cluster.start_all(bed).await?;
+        let client_port = cluster.ports.client;
+        let urls: Vec<String> =
+            (0..2 * COUNT).map(|at| format!("http://{}:{client_port}", address(at))).collect();
+        for at in COUNT..2 * COUNT {
+            cluster.add_member(at)?;
+        }
+        let members = cluster.config["members"].as_array_mut().context("members")?;
+        // To the destination, members of the source have no Pods.
+        members.iter_mut().take(COUNT).filter_map(Value::as_object_mut).for_each(|m| drop(m.remove("pod")));
+        cluster.config["clusterState"] = json!("existing");
+        cluster.config["clientEndpoints"] = json!(urls[..COUNT]);
+        let far = |at: usize| json!({ "name": name(at), "url": urls[at] });
+        cluster.config["gateway"]["members"] = (0..COUNT).map(far).collect();
+        for at in COUNT..2 * COUNT {
+            agents.push(cluster.start(bed, at)?);
+        }
+        let seat = |at: usize| Seat {
+            name: name(at),
+            peer_urls: vec![format!("http://{}:{}", address(at), cluster.ports.peer)],
+            client_url: urls[at].clone(),
+        };
+        let door = |here: usize| {
+            let member = |at: usize| {
+                let near = is_source(at) == is_source(here);
+                GatewayMember { name: name(at), url: urls[at].clone(), near }
+            };
+            Door {
+                agent: format!("http://{}:{}", address(here), cluster.ports.agent),
+                members: (0..2 * COUNT).map(member).collect(),
+            }
+        };
+        let doors = (0..2 * COUNT).map(door).collect();
+        let gateways = Arc::new(HttpGateways::new(reqwest::Client::new(), doors));
+        let wish = Wish {
+            source: (0..COUNT).map(seat).collect(),
+            destination: (COUNT..2 * COUNT).map(seat).collect(),
+            desired: Desired { release_source: false, ..AWAY },
+            lost: Default::default(),
+        };
+        let driver =
+            Driver::new(link::Options::default(), Limits::default()).behind(gateways.clone(), LONGEST);
+        let used = (0..COUNT).map(name).collect();
+        Ok(Self { cluster, gateway, agents, gateways, driver, wish, changes: Vec::new(), used })
+    }
+
+    fn gateway(&self, at: usize) -> String {
+        format!("http://{}:{}", address(at), self.gateway)
+    }
+
+    /// Passes until the members are those of the destination.
+    async fn go(&mut self, load: &Load) -> Result<()> {
+        let end = Instant::now() + DEADLINE;
+        loop {
+            let pass = self.driver.pass(&self.wish).await;
+            match &pass.outcome {
+                Outcome::Changed(change) => {
+                    println!("{change:?}");
+                    load.begin(&describe(change));
+                    self.changes.push(change.clone());
+                    self.follow(change).await?;
+                    continue;
+                }
+                Outcome::Waiting(why) if why.reason == "SourceNotReleased" => self.wish.desired = AWAY,
+                Outcome::Waiting(_) => {}
+                Outcome::Done => return Ok(()),
+                Outcome::Refused(why) => bail!("{why:?}"),
+            }
+            ensure!(Instant::now() < end, "waited for the members: {:?}", pass.outcome);
+            sleep(pass.again.min(Duration::from_millis(200))).await;
+        }
+    }
+
+    async fn follow(&mut self, change: &Change) -> Result<()> {
+        match change {
+            Change::Promoted { seat } => self.used.push(seat.clone()),
+            Change::Removed { seat } => self.used.retain(|used| used != seat),
+            Change::Added { .. } | Change::Leads { .. } => return Ok(()),
+        }
+        self.gateways.lead_to(&self.used).await.map_err(|why| anyhow!(why))
+    }
+
+    async fn standing(&self, at: usize) -> Result<Value> {
+        self.agents[at].get("/gateway").await?.ok()
+    }
+}
+
+#[test]
+fn etcd_moves_behind_the_gateways_of_its_agents_and_no_request_fails() {
+    run(async |bed| {
+        let mut world = World::start(bed).await?;
+        until("the gateways of the destination", DEADLINE, async || world.standing(COUNT).await.map(drop))
+            .await?;
+        let load = Load::start([world.gateway(0), world.gateway(COUNT)], 2).await?;
+        load.begin("three at the source");
+        reach(&load, REQUESTS / 10).await?;
+        world.go(&load).await?;
+        load.begin("three at the destination");
+        reach(&load, REQUESTS).await?;
+
+        let changes: Vec<String> = world.changes.iter().map(describe).collect();
+        let leads = changes.iter().position(|change| change.starts_with("leads"));
+        ensure!(leads == Some(7) && changes.len() == 10, "{changes:?}");
+        for at in [0, COUNT] {
+            let standing = world.standing(at).await?;
+            let members = standing["members"].as_array().context("members")?;
+            let found: Vec<_> = members.iter().map(|m| (m["name"].as_str(), m["near"].as_bool())).collect();
+            let expected = ["m3", "m4", "m5"].map(|name| (Some(name), Some(at >= COUNT)));
+            ensure!(found == expected && standing["held"].is_null(), "{standing}");
+        }
+        let client = world.cluster.client(&world.agents[COUNT..]).await?;
+        let report = load.finish(&client).await?;
+        println!(
+            "{} requests, {} acknowledged, {} failed, {} watches resumed",
+            report.requests,
+            report.acknowledged,
+            report.failures.len(),
+            report.resumed
+        );
+        ensure!(report.failures.is_empty(), "{:?}", report.failures);
+        ensure!(report.resumed == 0, "{} watches had to begin anew", report.resumed);
+        Ok(())
+    });
+}
