@@ -172,11 +172,12 @@ fn wish(observed: &Observed, places: u32, said: &[Option<Said>]) -> Wish {
         .collect();
     let lost = said.iter().zip(&own).filter(|(said, _)| said.as_ref().is_some_and(|said| said.needs_rejoin));
     let lost: BTreeSet<String> = lost.map(|(_, seat)| seat.name.clone()).collect();
+    let readdress = Some(side(observed));
     let replicas = usize::try_from(etcd.spec.replicas).unwrap_or_default();
     let Some(existing) = observed.existing() else {
         let desired =
             Desired { source: replicas, destination: 0, source_before: replicas, release_source: false };
-        return Wish { source: own, destination: Vec::new(), desired, lost };
+        return Wish { source: own, destination: Vec::new(), desired, lost, readdress };
     };
     let others: Vec<Seat> = existing
         .endpoints()
@@ -191,7 +192,7 @@ fn wish(observed: &Observed, places: u32, said: &[Option<Said>]) -> Wish {
     // Without members here the others stay as they were: that is the way back.
     let source = if replicas == 0 { before } else { 0 };
     let desired = Desired { source, destination: replicas, source_before: before, release_source: !joins };
-    Wish { source: others, destination: own, desired, lost }
+    Wish { source: others, destination: own, desired, lost, readdress }
 }
 
 /// How members are spoken to, and the versions of what that was made from.

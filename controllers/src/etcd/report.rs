@@ -10,7 +10,7 @@ use repot_plan::{
     time::Time,
 };
 
-use crate::members::Outcome;
+use crate::members::{Change, Outcome};
 
 use super::{
     copy,
@@ -270,6 +270,8 @@ fn scaled(pass: &Pass) -> Finding {
     let outcome = pass.known.and_then(|known| known.outcome.as_ref());
     let (holds, reason, message) = if let Some(Outcome::Waiting(why) | Outcome::Refused(why)) = outcome {
         (false, why.reason, why.message.clone())
+    } else if let Some(Outcome::Changed(Change::Updated { seat })) = outcome {
+        (false, "UpdatingPeerUrls", format!("{seat} has its peer URLs"))
     } else if planned == wanted && !matches!(outcome, Some(Outcome::Changed(_))) {
         (true, "NoScaleOperation", "members are as many as are wanted".to_owned())
     } else if !matches!(pass.next, Next::Run { .. }) {

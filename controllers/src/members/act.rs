@@ -48,6 +48,17 @@ impl Driver {
                 let answer = ask(limit, client.cluster_client().member_remove(id.0)).await;
                 conclude(answer, Change::Removed { seat })
             }
+            plan::Change::Update(id) => {
+                let place = seen.seat_of(id).and_then(|member| wish.seat(member.side, member.ordinal));
+                let Some(seat) = place else {
+                    return Outcome::Refused(Why::new("NoSeat", format!("{} has no seat", named(id))));
+                };
+                let mut cluster = client.cluster_client();
+                let answer = ask(limit, cluster.member_update(id.0, seat.peer_urls.clone())).await;
+                // What it is connected by may be older than its URLs: it has to prove itself anew.
+                self.series.forget(id);
+                conclude(answer, Change::Updated { seat: seat.name.clone() })
+            }
             plan::Change::MoveLeader(id) => {
                 let left = match self.hold(&leader.seat).await {
                     Ok(left) => left.unwrap_or(limit),
@@ -158,6 +169,7 @@ impl Change {
             Self::Added { seat } => format!("add {seat}"),
             Self::Promoted { seat } => format!("promote {seat}"),
             Self::Leads { seat } => format!("hand the lead over to {seat}"),
+            Self::Updated { seat } => format!("give {seat} its peer URLs"),
             Self::Removed { seat } => format!("remove {seat}"),
         }
     }

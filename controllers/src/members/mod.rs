@@ -64,6 +64,8 @@ pub struct Wish {
     pub desired: Desired,
     /// Names of members whose data is gone: they are removed and added anew.
     pub lost: BTreeSet<String>,
+    /// The site whose members get the peer URLs of their seats, where they have others; those of other sites keep theirs.
+    pub readdress: Option<Side>,
 }
 
 /// How long things may take.
@@ -123,6 +125,11 @@ pub enum Change {
     },
     /// The member leads now.
     Leads {
+        /// Name of its seat.
+        seat: String,
+    },
+    /// The member has the peer URLs of its seat now.
+    Updated {
         /// Name of its seat.
         seat: String,
     },

@@ -45,6 +45,8 @@ pub struct SeenMember {
     pub started: bool,
     /// Whether it answers and follows the leader.
     pub healthy: bool,
+    /// Whether its peer URLs are not those of its seat, and shall be.
+    pub moved: bool,
     /// Whether its data is gone.
     pub lost: bool,
     /// Version of etcd; empty where it does not answer.
@@ -62,6 +64,8 @@ struct Answers {
 /// What one member says of itself.
 struct Answer {
     id: MemberId,
+    /// The seat at which it answers.
+    place: (Side, u32),
     client: Client,
     status: StatusResponse,
 }
@@ -87,7 +91,7 @@ impl Driver {
         let mut strangers = BTreeSet::new();
         let mut members = Vec::new();
         for member in &listed.members {
-            match wish.seats().find(|(.., seat)| is_of(member, seat)) {
+            match place_of(member, wish, &answers) {
                 Some(place) => members.push(self.describe(wish, member, place, &answers, leader)),
                 None => drop(strangers.insert(member.peer_urls().join(","))),
             }
@@ -100,7 +104,7 @@ impl Driver {
     /// What each seat says that answers.
     async fn ask(&mut self, wish: &Wish) -> Result<Answers, Outcome> {
         let mut asked = Vec::new();
-        for (.., seat) in wish.seats() {
+        for (side, ordinal, seat) in wish.seats() {
             let client = self.client(&seat.client_url).await.map_err(|error| {
                 let message = format!("{}: {error}", seat.client_url);
                 Outcome::Refused(Why::new("BadEndpoint", message))
@@ -111,7 +115,7 @@ impl Driver {
                 let status = within(look, maintenance.status()).await?;
                 let header = status.header().ok_or("it sent no header")?;
                 let (cluster, id) = (header.cluster_id(), MemberId(header.member_id()));
-                Ok::<_, String>((cluster, Answer { id, client, status }))
+                Ok::<_, String>((cluster, Answer { id, place: (side, ordinal), client, status }))
             });
         }
         let answers = join_all(asked).await;
@@ -160,6 +164,7 @@ impl Driver {
             role,
             started: !member.name().is_empty(),
             healthy: leader.zip(answer).is_some_and(|(leader, answer)| answer.follows(leader)),
+            moved: wish.readdress == Some(side) && !has_urls(member, seat),
             lost: wish.lost.contains(&seat.name),
             version: answer.map(|answer| answer.status.version().to_owned()).unwrap_or_default(),
             client_url: seat.client_url.clone(),
@@ -208,6 +213,7 @@ impl Seen {
             started: seen.started,
             healthy: seen.healthy && !seen.lost,
             connected: seen.connected,
+            moved: seen.moved,
             lost: seen.lost,
         };
         let members = self.members.iter().map(member).collect();
@@ -252,6 +258,21 @@ async fn within<T>(
         Ok(answer) => answer.map_err(|error| error.to_string()),
         Err(_) => Err(format!("no answer within {limit:?}")),
     }
+}
+
+/// The seat of a member, by its URLs. Where members get others, by what answers at the seat too, for none of them may be left.
+fn place_of<'a>(member: &Member, wish: &'a Wish, answers: &Answers) -> Option<(Side, u32, &'a Seat)> {
+    let by_urls = wish.seats().find(|(.., seat)| is_of(member, seat));
+    let answers = |(side, ordinal, _): &(Side, u32, &Seat)| {
+        let answer = answers.of(MemberId(member.id()));
+        wish.readdress == Some(*side) && answer.is_some_and(|answer| answer.place == (*side, *ordinal))
+    };
+    by_urls.or_else(|| wish.seats().find(answers))
+}
+
+fn has_urls(member: &Member, seat: &Seat) -> bool {
+    let urls = |urls: &[String]| urls.iter().cloned().collect::<BTreeSet<_>>();
+    urls(member.peer_urls()) == urls(&seat.peer_urls)
 }
 
 fn is_of(member: &Member, seat: &Seat) -> bool {

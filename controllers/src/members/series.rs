@@ -41,6 +41,11 @@ impl Series {
         }
     }
 
+    /// Has a member begin anew.
+    pub(super) fn forget(&mut self, id: MemberId) {
+        self.runs.remove(&id);
+    }
+
     /// Since when a member has been well; not earlier than it was.
     pub(super) fn since(&self, id: MemberId) -> Option<Time> {
         let run = self.runs.get(&id)?;
@@ -69,5 +74,7 @@ mod tests {
         assert_eq!(later(0.25, &[(member, leader)]), Some(Time(11)));
         assert_eq!(later(11.0, &[(member, leader)]), Some(Time(22)));
         assert_eq!(later(1.0, &[(member, other)]), Some(Time(23)));
+        series.forget(member);
+        assert_eq!(series.since(member), None);
     }
 }

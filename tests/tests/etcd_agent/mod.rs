@@ -4,6 +4,7 @@ mod backups;
 mod beginning;
 mod ending;
 mod gateway;
+mod joining;
 mod removal;
 mod requests;
 pub mod world;

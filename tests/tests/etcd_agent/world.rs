@@ -33,6 +33,8 @@ pub struct Cluster {
     pub dir: PathBuf,
     pub ports: Ports,
     pub tls: Option<Tls>,
+    /// The program that agents start.
+    pub etcd: PathBuf,
     /// What all members are told, without their data directory.
     pub config: Value,
 }
@@ -104,7 +106,7 @@ impl Cluster {
         if let Some(tls) = &tls {
             config["tls"] = json!({ "server": tls.dir, "client": tls.dir, "peer": tls.dir });
         }
-        Ok(Self { dir, ports, tls, config })
+        Ok(Self { dir, ports, tls, etcd: binaries::find("etcd")?, config })
     }
 
     /// What a member with an index is, without being one of those in the configuration.
@@ -152,7 +154,7 @@ impl Cluster {
         Ok(Spec::new(format!("agent-{at}"), binaries::profile_dir()?.join("repot"))
             .arg("etcd-agent")
             .flag("config", file)
-            .flag("etcd", binaries::find("etcd")?)
+            .flag("etcd", &self.etcd)
             .flag("etcdutl", binaries::find("etcdutl")?)
             .env("POD_NAME", format!("main-{at}"))
             .env("POD_IP", address(at))

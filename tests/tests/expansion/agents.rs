@@ -90,6 +90,7 @@ impl World {
             destination: (COUNT..2 * COUNT).map(seat).collect(),
             desired: Desired { release_source: false, ..AWAY },
             lost: Default::default(),
+            readdress: None,
         };
         let driver =
             Driver::new(link::Options::default(), Limits::default()).behind(gateways.clone(), LONGEST);
@@ -128,7 +129,7 @@ impl World {
         match change {
             Change::Promoted { seat } => self.used.push(seat.clone()),
             Change::Removed { seat } => self.used.retain(|used| used != seat),
-            Change::Added { .. } | Change::Leads { .. } => return Ok(()),
+            Change::Added { .. } | Change::Leads { .. } | Change::Updated { .. } => return Ok(()),
         }
         self.gateways.lead_to(&self.used).await.map_err(|why| anyhow!(why))
     }

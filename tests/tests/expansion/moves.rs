@@ -67,6 +67,7 @@ pub fn describe(change: &Change) -> String {
         Change::Added { seat } => format!("added {seat}"),
         Change::Promoted { seat } => format!("promoted {seat}"),
         Change::Leads { seat } => format!("leads {seat}"),
+        Change::Updated { seat } => format!("updated {seat}"),
         Change::Removed { seat } => format!("removed {seat}"),
     }
 }

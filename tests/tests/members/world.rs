@@ -43,6 +43,7 @@ impl<'a> World<'a> {
             destination: seats(Site::Destination)?,
             desired: alone(founders, founders),
             lost: Default::default(),
+            readdress: None,
         };
         Ok(Self { bed, sites, driver: new_driver(), wish, changes: Vec::new(), starts: true, joining: None })
     }

@@ -1,5 +1,6 @@
 //! The operator of Etcds, as a Deployment under the real kube-controller-manager, with members that are real.
 
+mod addresses;
 mod certificates;
 mod joining;
 mod lifecycle;

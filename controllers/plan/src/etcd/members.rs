@@ -11,6 +11,10 @@
 //! promotion, votes and commits would need the source: the leader would be far from the majority until the first removal.
 //! Going back before the first removal needs no move, unless a member of the destination was elected meanwhile.
 //!
+//! **A member that is reached elsewhere** is given its peer URLs where it votes and all members are on one site: etcd turns a learner
+//! into a voter with them, and on the way between two sites nothing may come between. Each other voter has to be well, so that
+//! the others are a quorum should the new URLs lead nowhere.
+//!
 //! **Going back** is asking for the numbers of the beginning. It is refused once a source member was removed: then the destination
 //! alone has the quorum.
 
@@ -60,6 +64,8 @@ pub struct Member {
     pub healthy: bool,
     /// Since when it is connected to the leader without a break; nothing while it is not.
     pub connected: Option<Time>,
+    /// Whether its peer URLs are not those that it is to have.
+    pub moved: bool,
     /// Whether its data is gone. It has to leave and join anew: under its old id it would forget what it voted for.
     pub lost: bool,
 }
@@ -99,6 +105,8 @@ pub enum Change {
     MoveLeader(MemberId),
     /// The member is removed.
     Remove(MemberId),
+    /// The member gets the peer URLs that it is to have.
+    Update(MemberId),
 }
 
 /// The next move.
@@ -137,6 +145,7 @@ pub fn decide(cluster: &Cluster, desired: &Desired, now: Time) -> Move {
         .or_else(|| view.unrest())
         .or_else(|| view.lost())
         .or_else(|| view.learner())
+        .or_else(|| view.moved())
         .or_else(|| view.grow())
         .or_else(|| view.shrink())
         .unwrap_or(Move::Done)
@@ -293,6 +302,17 @@ impl View<'_> {
             );
         }
         Move::Change(Change::Promote(learner.id))
+    }
+
+    /// Other peer URLs, for one that stays. Of two voters both are needed: the third one comes first.
+    fn moved(&self) -> Option<Move> {
+        let moved = self.voters().filter(|m| m.moved && self.stays(m));
+        let next = moved.min_by_key(|m| (Some(m.id) == self.cluster.leader, m.ordinal, m.id))?;
+        let together = self.cluster.members.iter().all(|member| member.side == next.side);
+        if !together || self.voters().count() == 2 {
+            return None;
+        }
+        Some(self.unsteady_voter().unwrap_or(Move::Change(Change::Update(next.id))))
     }
 
     fn unsteady_voter(&self) -> Option<Move> {

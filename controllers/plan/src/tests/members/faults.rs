@@ -106,6 +106,14 @@ const FAULTS: &[(&str, Decide, &[&str])] = &[
         &["is stuck"],
     ),
     (
+        "gives peer URLs whatever else there is to do",
+        |c, d, now| match c.members.iter().find(|m| m.moved) {
+            Some(moved) if c.leader.is_some() && c.reads => Move::Change(Change::Update(moved.id)),
+            _ => decide(c, d, now),
+        },
+        &["that the quorum needs"],
+    ),
+    (
         "adds learners only when nothing was ever ill",
         |c, d, now| match decide(c, d, now) {
             Move::Change(Change::AddLearner(..))

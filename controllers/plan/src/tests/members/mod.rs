@@ -52,7 +52,7 @@ fn mk_member(id: u64, side: Side, role: Role) -> Member {
     // Ids begin at 1 and at 11.
     let ordinal = u32::try_from((id - 1) % 10).expect("few");
     let (id, connected) = (MemberId(id), Some(Time(0)));
-    Member { id, side, ordinal, role, started: true, healthy: true, connected, lost: false }
+    Member { id, side, ordinal, role, started: true, healthy: true, connected, moved: false, lost: false }
 }
 
 fn mk_cluster(source: u64, destination: u64) -> Cluster {
@@ -77,7 +77,8 @@ impl World {
             Story::Move(n) | Story::CallOff(n, _) => (n, 0, n),
         };
         let desired = Desired { source, destination, source_before: before, release_source: false };
-        let cluster = mk_cluster(before as u64, 0);
+        let mut cluster = mk_cluster(before as u64, 0);
+        cluster.members.iter_mut().for_each(|m| m.moved = rng.percent(20));
         let ill = rng.within(0, 8);
         Self {
             rng,
@@ -180,6 +181,13 @@ impl World {
                 let early = heir.side == Side::Destination && source >= destination && source > 1;
                 hold(!early, "moves the leader before the destination has the quorum")
             }
+            Change::Update(id) => {
+                let Some(member) = find(id) else { return Err("moves nobody".into()) };
+                hold(member.role == Role::Voter && n == cluster.members.len(), "moves with a learner")?;
+                hold(source == 0 || destination == 0, "moves one between two sites")?;
+                let left = voters(cluster).filter(|m| m.id != id).filter(steady).count();
+                hold(n == 1 || left >= quorum(n), "moves one that the quorum needs")
+            }
             Change::Remove(id) => {
                 let Some(member) = find(id) else { return Err("removes nobody".into()) };
                 if member.role != Role::Voter {
@@ -229,6 +237,9 @@ impl World {
             }
             Change::MoveLeader(id) => self.cluster.leader = Some(id),
             Change::Remove(id) => self.cluster.members.retain(|m| m.id != id),
+            Change::Update(id) => {
+                self.cluster.members.iter_mut().filter(|m| m.id == id).for_each(|m| m.moved = false);
+            }
         }
         self.cluster.reads = false;
         let after = voters(&self.cluster).count();
@@ -289,6 +300,7 @@ fn every_membership_comes_to_its_end() {
             (count(&world.cluster, Side::Source), count(&world.cluster, Side::Destination));
         assert_eq!((source, destination), (world.desired.source, world.desired.destination), "seed {seed}");
         assert_eq!(world.cluster.members.len(), source + destination, "seed {seed}: a learner is left");
+        assert!(world.cluster.members.iter().all(|m| !m.moved), "seed {seed}: one is not where it is to be");
         lost += world.lost;
         match (began, world.story) {
             (Story::Move(3), _) => assert_eq!(world.sizes, [3, 4, 5, 6, 5, 4, 3], "seed {seed}"),
@@ -351,6 +363,26 @@ fn voter_without_its_data_leaves_and_its_place_is_filled() {
     cluster.members[1].connected = Some(Time(0));
     cluster.members.pop();
     assert_eq!(asked(&cluster, desired), Move::Change(Change::AddLearner(Side::Source, 2)));
+}
+
+#[test]
+fn peer_urls_are_given_one_by_one_to_voters_that_stay_and_the_leader_comes_last() {
+    let desired = |source| Desired { source, destination: 0, source_before: 5, release_source: false };
+    let mut cluster = mk_cluster(3, 0);
+    cluster.members.iter_mut().for_each(|m| m.moved = true);
+    assert_eq!(asked(&cluster, desired(3)), Move::Change(Change::Update(MemberId(2))));
+    cluster.members[1].moved = false;
+    cluster.members[1].connected = None;
+    let Move::Wait(why) = asked(&cluster, desired(3)) else { panic!("it does not wait") };
+    assert_eq!(why.reason, "VoterUnsteady");
+    cluster.members[1].connected = Some(Time(0));
+    assert_eq!(asked(&cluster, desired(1)), Move::Change(Change::Update(MemberId(1))));
+    cluster.members[0].moved = false;
+    assert_eq!(asked(&cluster, desired(1)), Move::Change(Change::Remove(MemberId(3))));
+    // With two, both are needed.
+    cluster.members.pop();
+    cluster.members[1].moved = true;
+    assert_eq!(asked(&cluster, desired(3)), Move::Change(Change::AddLearner(Side::Source, 2)));
 }
 
 #[test]
