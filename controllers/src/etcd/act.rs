@@ -72,7 +72,11 @@ pub async fn apply(client: &Client, etcd: &Etcd, rendered: &Rendered) -> Result<
     }
 }
 
-async fn apply_as<K>(client: &Client, etcd: &Etcd, object: &Value) -> Result<()>
+/// Applies an object of a kind.
+///
+/// # Errors
+/// [`Error::Apply`], [`Error::Changed`].
+pub async fn apply_as<K>(client: &Client, etcd: &Etcd, object: &Value) -> Result<()>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Clone
@@ -107,7 +111,11 @@ pub async fn delete_claim(client: &Client, claim: &PersistentVolumeClaim) -> Res
     delete::<PersistentVolumeClaim>(client, claim).await
 }
 
-async fn delete<K>(client: &Client, object: &K) -> Result<()>
+/// Deletes what was seen.
+///
+/// # Errors
+/// [`Error::Delete`], [`Error::Changed`].
+pub async fn delete<K>(client: &Client, object: &K) -> Result<()>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
 {

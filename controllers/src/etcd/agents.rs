@@ -20,6 +20,20 @@ pub struct Said {
     pub cluster: Option<String>,
     /// Whether it has to be removed and added again.
     pub needs_rejoin: bool,
+    /// How backups stand, by what this agent knows.
+    pub backup: Option<Backup>,
+}
+
+/// How backups stand.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Backup {
+    /// Whether this agent is the one that takes them.
+    pub leads: bool,
+    /// Name of the newest full one.
+    pub full: Option<String>,
+    /// Why none can be taken.
+    pub failing: Option<String>,
 }
 
 /// Asks agents by their URLs; nothing for those that do not answer.

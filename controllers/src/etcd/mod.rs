@@ -10,7 +10,10 @@ mod act;
 mod agents;
 pub mod api;
 mod copy;
+mod events;
+mod findings;
 mod gateways;
+mod leases;
 mod membership;
 pub mod names;
 mod observe;
@@ -29,7 +32,13 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api, Client, ResourceExt,
-    runtime::{Controller, controller, controller::Action, reflector::ObjectRef, watcher},
+    runtime::{
+        Controller, controller,
+        controller::Action,
+        events::{Recorder, Reporter},
+        reflector::ObjectRef,
+        watcher,
+    },
 };
 use repot_plan::{
     etcd::operator::{Next, decide},
@@ -134,6 +143,7 @@ struct Context {
     client: Client,
     options: Options,
     memberships: Memberships,
+    recorder: Recorder,
 }
 
 /// Looks after all Etcds until `shutdown`. Only one operator may run at a time.
@@ -141,7 +151,9 @@ pub async fn run(client: Client, options: Options, shutdown: CancellationToken) 
     let config = || watcher::Config::default();
     let ours = || config().labels("app.kubernetes.io/managed-by=repot");
     let memberships = Memberships::default();
-    let context = Arc::new(Context { client: client.clone(), options: options.clone(), memberships });
+    let recorder = Recorder::new(client.clone(), Reporter::from(names::MANAGER.to_owned()));
+    let context =
+        Arc::new(Context { client: client.clone(), options: options.clone(), memberships, recorder });
     Controller::new(scope::<Etcd>(&client, &options), config())
         .owns(scope::<StatefulSet>(&client, &options), ours())
         .owns(scope::<ConfigMap>(&client, &options), ours())
@@ -212,6 +224,8 @@ async fn pass(context: &Context, observed: &Observed) -> Result<Done> {
     // What is decided is written down before it is done.
     let status = report::status(&Pass { observed, next: &next, known: known.as_ref(), now: now() });
     act::record(&context.client, &observed.etcd, &status).await?;
+    let notes = events::notes(&observed.status(), &status, &next, known.as_ref());
+    events::tell(&context.recorder, observed, notes).await;
     act(context, observed, &next, known.as_ref()).await?;
     Ok(Done { next, known })
 }
@@ -238,6 +252,7 @@ async fn act(context: &Context, observed: &Observed, next: &Next, known: Option<
         }
         Next::Run { members } => {
             act::run(client, observed, &layout(context, observed, *members)).await?;
+            leases::renew(client, observed, *members, known).await?;
             for claim in known.map(|known| known.claims_to_delete(observed)).unwrap_or_default() {
                 tracing::info!(claim = claim.name_any(), "deleting the volume of a member that was removed");
                 act::delete_claim(client, claim).await?;

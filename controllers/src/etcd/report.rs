@@ -13,7 +13,7 @@ use repot_plan::{
 use crate::members::{Change, Outcome};
 
 use super::{
-    copy,
+    copy, findings,
     membership::{self, Known},
     names,
     observe::{Observed, is_ready, template},
@@ -69,7 +69,7 @@ pub fn status(pass: &Pass) -> Status {
 }
 
 /// How many members there are to be at the moment.
-fn planned(pass: &Pass) -> u32 {
+pub(super) fn planned(pass: &Pass) -> u32 {
     match pass.next {
         Next::Run { members } => *members,
         Next::Stop(_) | Next::Wait(_) | Next::Rest | Next::Copy(_) => 0,
@@ -184,6 +184,7 @@ fn bootstrapped(pass: &Pass, before: &Status) -> Option<Bootstrapped> {
 fn findings(pass: &Pass, ready: usize, members: usize) -> Vec<Finding> {
     let mut all = vec![quorate(pass, ready, members), all_ready(pass, ready, members), updated(pass)];
     all.push(scaled(pass));
+    all.extend(findings::all(pass));
     all.extend(joining(pass));
     if copy::name(&pass.observed.etcd).is_some() {
         all.push(copied(pass));

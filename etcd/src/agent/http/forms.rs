@@ -60,6 +60,16 @@ pub(super) fn status(agent: &Agent, found: Option<&StatusResponse>) -> Value {
             "bumpedRevision": restored.bumped.0,
         })
     });
+    let backup = agent.settings.config.store.as_ref().map(|_| {
+        let state = agent.backups.state();
+        let name = |name: Option<SnapshotName>| name.map(|name| name.to_string());
+        json!({
+            "leads": state.leads,
+            "full": name(state.full),
+            "delta": name(state.delta),
+            "failing": state.failing,
+        })
+    });
     let owner = agent.settings.config.owner.as_ref().map(|owner| {
         json!({
             "name": owner.name,
@@ -85,5 +95,6 @@ pub(super) fn status(agent: &Agent, found: Option<&StatusResponse>) -> Value {
         "needsRejoin": report.needs_rejoin,
         "restored": restored,
         "owner": owner,
+        "backup": backup,
     })
 }

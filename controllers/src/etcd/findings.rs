@@ -1,0 +1,93 @@
+//! What is found of volumes, cluster ids and backups. Pure.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::ResourceExt;
+
+use super::{
+    agents::Said,
+    names,
+    report::{Pass, planned},
+    status::Finding,
+};
+use crate::members::Outcome;
+
+/// All of them that there are to be.
+pub(super) fn all(pass: &Pass) -> Vec<Finding> {
+    let mut all = vec![volumes(pass), cluster_ids(pass)];
+    all.extend(backup(pass));
+    all
+}
+
+fn said<'a>(pass: &Pass<'a>) -> impl Iterator<Item = &'a Said> {
+    pass.known.into_iter().flat_map(|known| known.said.iter().flatten())
+}
+
+/// Whether each member has a volume that stays.
+fn volumes(pass: &Pass) -> Finding {
+    let finding =
+        |holds, reason, message: String| Finding { kind: "DataVolumesReady", holds, reason, message };
+    let (etcd, members) = (&pass.observed.etcd, planned(pass));
+    if members == 0 {
+        return finding(None, "NoMembers", "no member is to run".to_owned());
+    }
+    let claims: Vec<String> =
+        (0..members).map(|at| names::claim(&etcd.volumes(), &etcd.name_any(), at)).collect();
+    let of = |name: &String| pass.observed.claims.iter().find(|claim| claim.name_any() == *name);
+    let missing: Vec<&str> =
+        claims.iter().filter(|name| !of(name).is_some_and(is_bound)).map(String::as_str).collect();
+    if missing.is_empty() {
+        return finding(Some(true), "VolumesBound", format!("all {members} volumes are bound"));
+    }
+    let message = format!("there is no bound volume that stays for {}", missing.join(", "));
+    finding(Some(false), "VolumesNotBound", message)
+}
+
+fn is_bound(claim: &PersistentVolumeClaim) -> bool {
+    let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
+    phase == Some("Bound") && claim.metadata.deletion_timestamp.is_none()
+}
+
+/// Whether members are of different clusters.
+fn cluster_ids(pass: &Pass) -> Finding {
+    let finding =
+        |holds, reason, message: String| Finding { kind: "ClusterIDMismatch", holds, reason, message };
+    if let Some(Outcome::Refused(why)) = pass.known.and_then(|known| known.outcome.as_ref())
+        && why.reason == "ForeignCluster"
+    {
+        return finding(Some(true), why.reason, why.message.clone());
+    }
+    let ids: BTreeSet<&str> = said(pass).filter_map(|said| said.cluster.as_deref()).collect();
+    let list = ids.iter().copied().collect::<Vec<_>>().join(", ");
+    match ids.len() {
+        0 => finding(None, "NoMemberAnswers", "no member tells its cluster".to_owned()),
+        1 => finding(Some(false), "SameCluster", format!("all members that answer are of cluster {list}")),
+        _ => {
+            let message = format!(
+                "members are of clusters {list}; stop all but those with the data that is to stay, and empty their volumes"
+            );
+            finding(Some(true), "DifferentClusters", message)
+        }
+    }
+}
+
+/// Whether what etcd holds is in the store, as the agent knows that takes the snapshots.
+fn backup(pass: &Pass) -> Option<Finding> {
+    pass.observed.etcd.spec.backup.store.as_ref()?;
+    let finding = |holds, reason, message: String| Finding { kind: "BackupReady", holds, reason, message };
+    let Some(backup) = said(pass).filter_map(|said| said.backup.as_ref()).find(|backup| backup.leads) else {
+        return Some(finding(
+            None,
+            "NobodyTakesSnapshots",
+            "no agent says that it takes snapshots".to_owned(),
+        ));
+    };
+    Some(match (&backup.failing, &backup.full) {
+        (Some(why), _) => finding(Some(false), "SnapshotsFail", why.clone()),
+        (None, None) => finding(None, "NoSnapshotYet", "no full snapshot is in the store yet".to_owned()),
+        (None, Some(full)) => {
+            finding(Some(true), "SnapshotsTaken", format!("the newest full snapshot is {full}"))
+        }
+    })
+}
