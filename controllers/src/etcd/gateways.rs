@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use k8s_openapi::api::core::v1::Pod;
 use repot_etcd::agent::config::GatewayMember;
 use repot_plan::etcd::members::{Role, Side};
 
@@ -20,7 +21,7 @@ pub fn place(driver: Driver, http: &reqwest::Client, asked: bool) -> (Driver, Op
     (driver.behind(gateways.clone(), HOLD), Some(gateways))
 }
 
-/// Gateways of the Pods that are there, and where each reaches members.
+/// Gateways of the Pods that run, and where each reaches members.
 pub fn doors(observed: &Observed, wish: &Wish) -> Vec<Door> {
     let etcd = &observed.etcd;
     let (own, others) = match side(observed) {
@@ -31,8 +32,14 @@ pub fn doors(observed: &Observed, wish: &Wish) -> Vec<Door> {
         move |seat: &Seat| GatewayMember { name: seat.name.clone(), url: seat.client_url.clone(), near }
     };
     let members: Vec<_> = own.iter().map(member(true)).chain(others.iter().map(member(false))).collect();
-    let places = (0..).take(own.len()).filter(|at| observed.pod(*at).is_some());
+    let places = (0..).take(own.len()).filter(|at| observed.pod(*at).is_some_and(runs));
     places.map(|at| Door { agent: names::agent_url(etcd, at), members: members.clone() }).collect()
+}
+
+/// Whether its agent may have clients: it is ready only after that is known.
+fn runs(pod: &Pod) -> bool {
+    let containers = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
+    containers.into_iter().any(|one| one.state.as_ref().is_some_and(|state| state.running.is_some()))
 }
 
 /// Where clients may just have left a member for good.

@@ -282,7 +282,9 @@ fn again(observed: &Observed, done: &Done) -> Duration {
         (Next::Run { .. }, Some(Outcome::Waiting(_) | Outcome::Refused(_))) => SOON,
         (Next::Run { members }, _) => {
             let ready = (0..*members).all(|at| observed.pod(at).is_some_and(observe::is_ready));
-            if ready { REST } else { HASTE }
+            // Who they are is asked once they are all known to carry a cluster.
+            let asked = done.known.as_ref().is_some_and(|known| known.seen.is_some());
+            if ready && asked { REST } else { HASTE }
         }
         (Next::Stop(_) | Next::Wait(_) | Next::Copy(_), _) => HASTE,
     }

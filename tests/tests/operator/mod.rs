@@ -2,9 +2,11 @@
 
 mod addresses;
 mod certificates;
+mod gateway;
 mod joining;
 mod lifecycle;
 mod objects;
+mod reports;
 mod scale;
 mod source;
 mod world;
