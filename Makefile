@@ -27,9 +27,11 @@ checked:
 soak: testbed
 	tests/go/build etcdbrctl
 	$(CARGO) build --locked --workspace
-	REPOT_SOAK=1 $(CARGO) test --locked -p repot-tests --test it -- --include-ignored oracles:: etcd::peer:: expansion:: workflows::
+	REPOT_SOAK=1 $(CARGO) test --locked -p repot-tests --test it -- --include-ignored oracles:: etcd::peer:: etcd::flips:: expansion:: workflows::
 
 # Repot beside a CRD on this machine, about ten minutes: make bench BENCH="--quick --output json" (all options: BENCH=--help).
+# Snapshots beside the tools of etcd: make bench BENCH="snapshots --size 200MB"; `tests/go/build etcdbrctl` before it lets
+# etcd-backup-restore take part.
 bench: testbed
 	$(CARGO) build --locked --release -p repot
 	$(CARGO) run --locked --release -p repot-tests --bin bench -- $(BENCH)

@@ -3,6 +3,7 @@
 mod backups;
 mod copying;
 mod damage;
+mod flips;
 mod leases;
 mod peer;
 mod remote;

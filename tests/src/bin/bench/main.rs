@@ -1,5 +1,6 @@
 //! Repot side by side with a CRD: `make bench`, or `make bench BENCH="--quick --output json"`; its webhooks side by side with a
-//! ValidatingAdmissionPolicy: `make bench BENCH=admission`.
+//! ValidatingAdmissionPolicy: `make bench BENCH=admission`; snapshots side by side with the tools of etcd and with
+//! etcd-backup-restore: `make bench BENCH="snapshots --size 200MB"`.
 //!
 //! One run starts a real kube-apiserver with an etcd that syncs to disk, Repot with its embedded store (also with full
 //! durability), the null server and a CRD of the same schema, and lets the same load generator ask all of them in turns.
@@ -13,6 +14,7 @@ mod memory;
 mod proc;
 mod report;
 mod run;
+mod snapshots;
 
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -78,6 +80,8 @@ enum Machines {
 enum Role {
     /// Measure the webhook beside a ValidatingAdmissionPolicy and beside a server that only reads the body
     Admission,
+    /// Measure snapshots beside etcdctl, etcdutl, cp and, where `tests/go/build etcdbrctl` built it, etcd-backup-restore
+    Snapshots(snapshots::Flags),
     /// Serve as the null server; the benchmark starts itself so
     #[command(hide = true)]
     NullServer { cert: PathBuf, key: PathBuf },
@@ -101,6 +105,11 @@ fn main() -> Result<()> {
         Some(Role::Admission) => {
             let report =
                 runtime.block_on(admission::bench(&bed, flags.admission_scale(), flags.only.as_deref()))?;
+            (report.to_markdown(), report.to_json())
+        }
+        Some(Role::Snapshots(ref own)) => {
+            let (rounds, only) = (flags.scale().rounds, flags.only.as_deref());
+            let report = runtime.block_on(snapshots::bench(&bed, own.clone(), &repot, rounds, only))?;
             (report.to_markdown(), report.to_json())
         }
         _ => {
