@@ -3,17 +3,23 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, sleep_until, timeout_at},
+};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     SnapshotName,
     chain::final_snapshot,
-    inspect::{self, Look, pass, read_content},
+    inspect::{self, Look, Opened, pass, read_back, read_content},
     store::{self, Integrity, Mode, Store, Stored},
 };
 
 /// How often a store is asked whether the final snapshot has come.
 const POLL: Duration = Duration::from_millis(500);
+/// So many of those that are sent in parts are under way at once: each of them takes some parts' worth of memory.
+const LARGE_AT_ONCE: usize = 4;
 
 /// What became of one snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +80,7 @@ impl Report {
 /// How to copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// So many at once.
+    /// So many at once; of large ones no more than four.
     pub parallel: usize,
     /// Whether a snapshot that is at the target, of the recorded length and with the recorded hash, is taken to be whole without
     /// being read again.
@@ -83,7 +89,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { parallel: 4, trust_target: false }
+        Self { parallel: 16, trust_target: false }
     }
 }
 
@@ -142,28 +148,33 @@ pub async fn copy(
     options: Options,
     progress: impl Fn(Progress) + Sync,
 ) -> store::Result<Report> {
-    let (from, to) = tokio::try_join!(source.list(), target.list_quickly())?;
+    let (from, to) = tokio::try_join!(source.list_quickly(), target.list_quickly())?;
     progress(Progress::Begun { snapshots: from.len(), bytes: from.iter().map(|one| one.bytes).sum() });
-    let work = stream::iter(from.iter().rev()).map(|one| {
-        let there = to.iter().find(|other| other.name == one.name);
-        let progress = &progress;
+    let large = Arc::new(Semaphore::new(LARGE_AT_ONCE));
+    let work = stream::iter(from.into_iter().rev()).map(|one| {
+        let (source, target, large) = (source.clone(), target.clone(), Arc::clone(&large));
+        let there = to.iter().find(|other| other.name == one.name).cloned();
+        let (name, bytes) = (one.name.clone(), one.bytes);
+        let job = Job { source, target, one, there, trust_target: options.trust_target, large };
         async move {
-            let outcome = copy_one(source, target, one, there, options).await;
-            let outcome = outcome.map_err(Arc::new);
-            let (name, bytes) = (one.name.clone(), one.bytes);
-            progress(match &outcome {
-                Ok(outcome) => Progress::Done { name, bytes, outcome: *outcome },
-                Err(error) => Progress::Failed { name, error: Arc::clone(error) },
-            });
-            (one, outcome)
+            // On a task of its own, so that each core has something to do.
+            let outcome = AbortOnDropHandle::new(tokio::spawn(job.run())).await;
+            (name, bytes, outcome.unwrap_or(Err(inspect::Error::Stopped)).map_err(Arc::new))
         }
     });
     let mut report = Report::default();
     let mut work = work.buffer_unordered(options.parallel.max(1));
-    while let Some((one, outcome)) = work.next().await {
+    while let Some((name, bytes, outcome)) = work.next().await {
         match outcome {
-            Ok(outcome) => report.done.push((one.name.clone(), one.bytes, outcome)),
-            Err(error) => report.failed.push((one.name.clone(), error)),
+            Ok(None) => {}
+            Ok(Some(outcome)) => {
+                progress(Progress::Done { name: name.clone(), bytes, outcome });
+                report.done.push((name, bytes, outcome));
+            }
+            Err(error) => {
+                progress(Progress::Failed { name: name.clone(), error: Arc::clone(&error) });
+                report.failed.push((name, error));
+            }
         }
     }
     report.done.sort_by(|a, b| b.0.cmp(&a.0));
@@ -171,84 +182,90 @@ pub async fn copy(
     Ok(report)
 }
 
-async fn copy_one(
-    source: &Store,
-    target: &Store,
-    one: &Stored,
-    there: Option<&Stored>,
-    options: Options,
-) -> inspect::Result<Outcome> {
-    if let Some(there) = there {
-        if is_whole(source, target, one, there, options.trust_target).await? {
-            return Ok(Outcome::Present);
+/// One snapshot, and what was at the target before.
+struct Job {
+    source: Store,
+    target: Store,
+    one: Stored,
+    there: Option<Stored>,
+    trust_target: bool,
+    large: Arc<Semaphore>,
+}
+
+impl Job {
+    /// What became of it; `None` where it is marked as not to be listed, which is seen when it is asked for.
+    async fn run(self) -> inspect::Result<Option<Outcome>> {
+        let Self { source, target, one, .. } = &self;
+        let _permit = match one.bytes > store::PART_BYTES as u64 {
+            true => Some(self.large.acquire().await.map_err(|_| inspect::Error::Stopped)?),
+            false => None,
+        };
+        if let Some(there) = &self.there {
+            if source.is_marked(one).await? {
+                return Ok(None);
+            }
+            if self.is_whole(there).await? {
+                return Ok(Some(Outcome::Present));
+            }
+            tracing::warn!(snapshot = %one.name, target = target.url(), "is not whole at the target and is copied again");
         }
-        tracing::warn!(snapshot = %one.name, target = target.url(), "is not whole at the target and is copied again");
-    }
-    let mode = if there.is_some() { Mode::Replace } else { Mode::Create };
-    let mut upload = target.upload(&one.name, mode).await?;
-    // Read to the end with all checks while it goes to the target; it appears there only after they have passed.
-    let work = read_content(one, Look::default());
-    let integrity = match pass(source, one, Some(&mut upload), work).await {
-        Ok((integrity, _)) => integrity,
-        Err(error) => {
-            upload.abort().await;
-            return Err(error);
+        let opened = inspect::open(source, one).await?;
+        if opened.is_marked() {
+            return Ok(None);
         }
-    };
-    upload.finish().await?;
-    target.record(&one.name, &integrity).await?;
-    read_back(target, &one.name).await?;
-    Ok(if there.is_some() { Outcome::Repaired } else { Outcome::Copied })
-}
+        let integrity = self.transfer(opened).await?;
+        // As it was written, whatever the record says; the record says what was written, whatever is there.
+        let written = target.written(&one.name, integrity.bytes);
+        let recorded = async { Ok(target.record(&one.name, &integrity).await?) };
+        tokio::try_join!(recorded, read_back(target, &written, &integrity))?;
+        Ok(Some(if self.there.is_some() { Outcome::Repaired } else { Outcome::Copied }))
+    }
 
-/// Whether what is at the target is what is at the source.
-async fn is_whole(
-    source: &Store,
-    target: &Store,
-    one: &Stored,
-    there: &Stored,
-    trust: bool,
-) -> inspect::Result<bool> {
-    if there.bytes != one.bytes || !there.recorded {
-        return Ok(false);
+    /// Reads it to the end with all checks while it goes to the target; it appears there only after they have passed.
+    async fn transfer(&self, opened: Opened) -> inspect::Result<Integrity> {
+        let mode = if self.there.is_some() { Mode::Replace } else { Mode::Create };
+        let mut upload = self.target.upload(&self.one.name, mode).await?;
+        let work = read_content(&self.one, Look::default());
+        match pass(opened, Some(&mut upload), work).await {
+            Ok(_) => Ok(upload.finish().await?),
+            Err(error) => {
+                upload.abort().await;
+                Err(error)
+            }
+        }
     }
-    let recorded = match target.integrity(&one.name).await {
-        Ok(Some(recorded)) => recorded,
-        // A record that cannot be read proves nothing.
-        Ok(None) | Err(store::Error::Record { .. }) => return Ok(false),
-        Err(error) => return Err(error.into()),
-    };
-    if recorded.bytes != there.bytes || !agrees(source, one, &recorded).await? {
-        return Ok(false);
-    }
-    if trust {
-        return Ok(true);
-    }
-    match read_back(target, &one.name).await {
-        Ok(()) => Ok(true),
-        Err(error) if error.is_damage() => Ok(false),
-        Err(error) => Err(error),
-    }
-}
 
-/// Whether the source recorded the same, if it recorded anything.
-async fn agrees(source: &Store, one: &Stored, recorded: &Integrity) -> inspect::Result<bool> {
-    if !one.recorded {
-        return Ok(true);
+    /// Whether what is at the target is what is at the source.
+    async fn is_whole(&self, there: &Stored) -> inspect::Result<bool> {
+        let Self { target, one, .. } = self;
+        if there.bytes != one.bytes || !there.recorded {
+            return Ok(false);
+        }
+        let recorded = match target.integrity(&one.name).await {
+            Ok(Some(recorded)) => recorded,
+            // A record that cannot be read proves nothing.
+            Ok(None) | Err(store::Error::Record { .. }) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
+        if recorded.bytes != there.bytes || !self.agrees(&recorded).await? {
+            return Ok(false);
+        }
+        if self.trust_target {
+            return Ok(true);
+        }
+        match read_back(target, there, &recorded).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_damage() => Ok(false),
+            Err(error) => Err(error),
+        }
     }
-    Ok(source.integrity(&one.name).await?.is_none_or(|at_source| at_source == *recorded))
-}
 
-/// Reads what is at the target and compares it with its record.
-async fn read_back(target: &Store, name: &SnapshotName) -> inspect::Result<()> {
-    let Some(mut there) = target.head(name).await? else {
-        let place = target.place_of(name);
-        return Err(inspect::Error::Length { place, found: 0, listed: 0 });
-    };
-    there.recorded = true;
-    pass(target, &there, None, |mut fed| {
-        std::io::copy(&mut fed, &mut std::io::sink()).map(drop).map_err(super::codec::Error::of)
-    })
-    .await
-    .map(drop)
+    /// Whether the source recorded the same, if it recorded anything.
+    async fn agrees(&self, recorded: &Integrity) -> inspect::Result<bool> {
+        if !self.one.recorded {
+            return Ok(true);
+        }
+        let at_source = self.source.integrity(&self.one.name).await?;
+        Ok(at_source.is_none_or(|at_source| at_source == *recorded))
+    }
 }

@@ -14,7 +14,7 @@ use super::{
         feed::{Fed, feed},
         read_full,
     },
-    store::{self, Integrity, Store, Stored, Upload},
+    store::{self, Integrity, Reading, Store, Stored, Upload},
 };
 
 /// Why a snapshot is not good, or could not be looked at.
@@ -87,24 +87,51 @@ impl Error {
 /// The result of this module's calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// A snapshot that is about to be read, and what was recorded of it.
+pub(super) struct Opened {
+    reading: Reading,
+    recorded: Option<Integrity>,
+    place: String,
+    bytes: u64,
+}
+
+impl Opened {
+    /// Whether other tools are told to leave it out.
+    pub(super) fn is_marked(&self) -> bool {
+        self.reading.marked
+    }
+}
+
+/// Asks for a snapshot and for its record at the same time.
+///
+/// # Errors
+/// [`Error::Store`].
+pub(super) async fn open(store: &Store, snapshot: &Stored) -> Result<Opened> {
+    let recorded = async {
+        match snapshot.recorded {
+            true => store.integrity(&snapshot.name).await,
+            false => Ok(None),
+        }
+    };
+    let (recorded, reading) = tokio::try_join!(recorded, store.read(snapshot))?;
+    Ok(Opened { reading, recorded, place: snapshot.place(store), bytes: snapshot.bytes })
+}
+
 /// Reads a snapshot once: its bytes go to `work` (on a thread that may block), to `tee` where there is one, and through a hash
 /// that is compared with what was recorded of it.
 ///
 /// # Errors
 /// [`Error`]; what was recorded is compared last, since it says least.
 pub(super) async fn pass<T: Send + 'static>(
-    store: &Store,
-    snapshot: &Stored,
+    opened: Opened,
     tee: Option<&mut Upload>,
     work: impl FnOnce(Fed) -> Result<T, codec::Error> + Send + 'static,
 ) -> Result<(Integrity, T)> {
-    let place = snapshot.place(store);
-    let recorded = if snapshot.recorded { store.integrity(&snapshot.name).await? } else { None };
-    let stream = store.read(snapshot).await?;
+    let Opened { reading, recorded, place, bytes: listed } = opened;
     let (feed, fed) = feed();
     let worker = spawn_blocking(move || work(fed));
-    let (bytes, hash) = match pump(stream, &feed, tee).await {
-        Ok(sums) => sums,
+    let found = match pump(reading.bytes, Some(&feed), tee).await {
+        Ok(found) => found,
         Err(error) => {
             drop(feed);
             // It ends because nothing comes any more, and has nothing to tell.
@@ -115,41 +142,60 @@ pub(super) async fn pass<T: Send + 'static>(
     feed.end().await;
     let outcome = worker.await.map_err(|_| Error::Stopped)?;
     let value = outcome.map_err(|source| Error::Content { place: place.clone(), source })?;
-    if bytes != snapshot.bytes {
-        return Err(Error::Length { place, found: bytes, listed: snapshot.bytes });
+    if found.bytes != listed {
+        return Err(Error::Length { place, found: found.bytes, listed });
     }
-    let found = Integrity::new(bytes, hash);
+    compare(place, &found, recorded.as_ref())?;
+    Ok((found, value))
+}
+
+/// Reads a snapshot to its end for its hash alone, and compares that with what is expected.
+///
+/// # Errors
+/// [`Error::Store`], [`Error::Recorded`].
+pub(super) async fn read_back(store: &Store, snapshot: &Stored, expected: &Integrity) -> Result<()> {
+    let found = pump(store.read(snapshot).await?.bytes, None, None).await?;
+    compare(snapshot.place(store), &found, Some(expected))
+}
+
+fn compare(place: String, found: &Integrity, recorded: Option<&Integrity>) -> Result<()> {
     match recorded {
         Some(recorded) if recorded != found => Err(Error::Recorded {
             place,
             found: found.bytes,
-            found_hash: found.sha256,
+            found_hash: found.sha256.clone(),
             recorded: recorded.bytes,
-            recorded_hash: recorded.sha256,
+            recorded_hash: recorded.sha256.clone(),
         }),
-        _ => Ok((found, value)),
+        _ => Ok(()),
     }
 }
 
-/// Moves bytes until their end, or until the reader has seen enough to refuse them.
+/// Moves bytes until their end, or until the reader has seen enough to refuse them. Each is hashed once, by the upload where there
+/// is one.
 async fn pump(
     mut stream: BoxStream<'static, store::Result<Bytes>>,
-    feed: &codec::feed::Feed,
+    feed: Option<&codec::feed::Feed>,
     mut tee: Option<&mut Upload>,
-) -> Result<(u64, [u8; codec::HASH_BYTES])> {
+) -> Result<Integrity> {
     let (mut bytes, mut hash) = (0, codec::Sha256::default());
     while let Some(piece) = stream.next().await {
         let piece = piece?;
-        bytes += piece.len() as u64;
-        hash.update(&piece);
-        if let Some(upload) = tee.as_deref_mut() {
-            upload.write(piece.clone()).await?;
-        }
-        if !feed.send(piece).await {
+        // First of all, so that another thread is at it meanwhile.
+        if let Some(feed) = feed
+            && !feed.send(piece.clone()).await
+        {
             break;
         }
+        match tee.as_deref_mut() {
+            Some(upload) => upload.write(piece).await?,
+            None => {
+                bytes += piece.len() as u64;
+                hash.update(&piece);
+            }
+        }
     }
-    Ok((bytes, hash.finish()))
+    Ok(tee.map_or_else(|| Integrity::new(bytes, hash.finish()), |upload| upload.integrity()))
 }
 
 /// What a snapshot was found to hold.
@@ -194,5 +240,5 @@ pub(super) fn read_content(
 /// [`Error`]; [`Error::is_damage`] tells whose fault it is.
 pub async fn inspect(store: &Store, snapshot: &Stored, look: Look) -> Result<(Integrity, Content)> {
     let work = read_content(snapshot, look);
-    pass(store, snapshot, None, work).await
+    pass(open(store, snapshot).await?, None, work).await
 }

@@ -6,7 +6,7 @@
 
 use std::{
     fs::File,
-    io::{self, Seek, Write},
+    io::{self, Read, Seek, Write},
     path::Path,
 };
 
@@ -74,6 +74,9 @@ pub enum Error {
 
 /// The result of this module's calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// How much is compressed at once.
+const BUFFER: usize = 256 << 10;
 
 /// A snapshot that is in a store now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -171,9 +174,15 @@ pub async fn full(
 /// uploaded as good.
 fn encode(mut file: File, compression: Compression, writer: feed::Writer) -> Result<(), codec::Error> {
     file.rewind().map_err(codec::Error::Scratch)?;
-    let mut encoder = Encoder::new(compression, writer)?;
+    let mut encoder = Encoder::of_large(compression, writer)?;
     let mut content = Trailed::new(&file);
-    io::copy(&mut content, &mut encoder).map_err(codec::Error::of)?;
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        match content.read(&mut buffer).map_err(codec::Error::of)? {
+            0 => break,
+            count => encoder.write_all(&buffer[..count]).map_err(codec::Error::Read)?,
+        }
+    }
     let trailer = content.trailer().ok_or(codec::Error::NoTrailer)?;
     encoder.write_all(&trailer).map_err(codec::Error::Read)?;
     encoder.finish().and_then(|mut writer| writer.flush()).map_err(codec::Error::Read)

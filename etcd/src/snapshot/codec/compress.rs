@@ -9,7 +9,7 @@ use flate2::{
 };
 use weezl::{BitOrder, LzwStatus, decode::Decoder as LzwDecoder};
 
-use super::Error;
+use super::{Error, blocks::Blocks};
 use crate::snapshot::Compression;
 
 /// Width of literals in LZW, as etcd-backup-restore writes it.
@@ -101,6 +101,8 @@ pub enum Encoder<W: Write> {
     None(W),
     /// gzip.
     Gzip(GzEncoder<W>),
+    /// gzip, by several threads.
+    Blocks(Blocks<W>),
     /// zlib.
     Zlib(ZlibEncoder<W>),
 }
@@ -119,6 +121,17 @@ impl<W: Write> Encoder<W> {
         }
     }
 
+    /// The same for something large, by as many threads as are worth it.
+    ///
+    /// # Errors
+    /// [`Error::LzwWriting`].
+    pub fn of_large(compression: Compression, inner: W) -> Result<Self, Error> {
+        match compression {
+            Compression::Gzip => Ok(Self::Blocks(Blocks::new(inner))),
+            other => Self::new(other, inner),
+        }
+    }
+
     /// Writes what is left and gives `inner` back.
     ///
     /// # Errors
@@ -127,6 +140,7 @@ impl<W: Write> Encoder<W> {
         match self {
             Self::None(inner) => Ok(inner),
             Self::Gzip(encoder) => encoder.finish(),
+            Self::Blocks(encoder) => encoder.finish(),
             Self::Zlib(encoder) => encoder.finish(),
         }
     }
@@ -137,6 +151,7 @@ impl<W: Write> Write for Encoder<W> {
         match self {
             Self::None(inner) => inner.write(bytes),
             Self::Gzip(encoder) => encoder.write(bytes),
+            Self::Blocks(encoder) => encoder.write(bytes),
             Self::Zlib(encoder) => encoder.write(bytes),
         }
     }
@@ -145,6 +160,7 @@ impl<W: Write> Write for Encoder<W> {
         match self {
             Self::None(inner) => inner.flush(),
             Self::Gzip(encoder) => encoder.flush(),
+            Self::Blocks(encoder) => encoder.flush(),
             Self::Zlib(encoder) => encoder.flush(),
         }
     }

@@ -1,25 +1,17 @@
 //! Deltas: the list of events, written and read an event at a time.
 
 use std::{
-    cell::{Cell, RefCell},
-    fmt,
-    io::{self, Read, Write},
+    io::{Read, Write},
     ops::RangeInclusive,
-    rc::Rc,
 };
 
 use jiff::Timestamp;
-use serde::{
-    Deserializer,
-    de::{self, SeqAccess, Visitor},
-};
 
-use super::{Encoder, Error, Event, EventKind, HASH_BYTES, Sha256, Trailed};
+use super::{Encoder, Error, Event, EventKind, HASH_BYTES, Sha256, Trailed, list::Elements};
 use crate::snapshot::{Compression, Revision};
 
 /// The largest event that is read, as JSON: far beyond what etcd takes in one request.
 const EVENT_BYTES: u64 = 256 << 20;
-const BUFFER: usize = 64 << 10;
 
 /// Writes a delta. What it holds must begin after the snapshot before it and leave nothing out.
 pub struct DeltaWriter<W: Write> {
@@ -173,69 +165,15 @@ fn hash_event(event: &Event, hash: &mut Sha256) {
     hash.update(&event.value);
 }
 
-fn read_events<R: Read>(
-    content: Trailed<R>,
-    each: impl FnMut(Event) -> Result<(), Error>,
+fn read_events(
+    content: Trailed<impl Read>,
+    mut each: impl FnMut(Event) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let since = Rc::new(Cell::new(0));
-    // Where reading or the caller stopped; JSON's own errors carry text only.
-    let stopped = RefCell::new(None);
-    let metered = Metered { inner: content, since: Rc::clone(&since), stopped: &stopped };
-    let mut json = serde_json::Deserializer::from_reader(io::BufReader::with_capacity(BUFFER, metered));
-    let list = EventList { each, since, stopped: &stopped };
-    let outcome = json.deserialize_seq(list).and_then(|()| json.end());
-    drop(json);
-    match (stopped.into_inner(), outcome) {
-        (Some(error), _) => Err(error),
-        (None, Err(error)) => Err(Error::Events(error.to_string())),
-        (None, Ok(())) => Ok(()),
+    let mut list = Elements::new(content, EVENT_BYTES);
+    while let Some(element) = list.next()? {
+        each(serde_json::from_slice(element).map_err(|error| Error::Events(error.to_string()))?)?;
     }
-}
-
-/// Bounds what one event may take.
-struct Metered<'a, R> {
-    inner: R,
-    since: Rc<Cell<u64>>,
-    stopped: &'a RefCell<Option<Error>>,
-}
-
-impl<R: Read> Read for Metered<'_, R> {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let outcome = self.inner.read(out).map_err(Error::of).and_then(|count| {
-            let since = self.since.get() + count as u64;
-            self.since.set(since);
-            if since > EVENT_BYTES { Err(Error::EventSize { limit: EVENT_BYTES }) } else { Ok(count) }
-        });
-        outcome.map_err(|error| {
-            self.stopped.borrow_mut().get_or_insert(error);
-            io::ErrorKind::InvalidData.into()
-        })
-    }
-}
-
-struct EventList<'a, F> {
-    each: F,
-    since: Rc<Cell<u64>>,
-    stopped: &'a RefCell<Option<Error>>,
-}
-
-impl<'de, F: FnMut(Event) -> Result<(), Error>> Visitor<'de> for EventList<'_, F> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list of events")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
-        while let Some(event) = list.next_element::<Event>()? {
-            self.since.set(0);
-            if let Err(error) = (self.each)(event) {
-                self.stopped.borrow_mut().get_or_insert(error);
-                return Err(de::Error::custom("stopped"));
-            }
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 #[cfg(test)]

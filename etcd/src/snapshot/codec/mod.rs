@@ -7,12 +7,14 @@
 //!
 //! Everything here is synchronous and belongs on a thread that may block; [`feed`] joins it to streams.
 
+mod blocks;
 mod bolt;
 mod compress;
 pub mod delta;
 mod event;
 pub mod feed;
 mod full;
+mod list;
 mod trailer;
 
 use std::io;

@@ -314,10 +314,8 @@ async fn fetch_all(
 async fn fetch_base(store: &Store, base: &Stored, path: &Path) -> Result<Revisions> {
     let mut file = File::options().create_new(true).read(true).write(true).open(path).map_err(at(path))?;
     let compression = base.name.compression;
-    let (_, database) = pass(store, base, None, move |fed| {
-        let found = read_full(decoder(compression, fed), Some(&mut file))?;
-        file.sync_all().map_err(codec::Error::Scratch)?;
-        Ok(found)
+    let (_, database) = pass(inspect::open(store, base).await?, None, move |fed| {
+        read_full(decoder(compression, fed), Some(&mut file))
     })
     .await?;
     Ok(database.revisions.unwrap_or_default())
@@ -335,7 +333,7 @@ async fn fetch_delta(
     let name = one.name.clone();
     let of_it = overlaps.iter().filter(|overlap| overlap.first == at_index || overlap.second == at_index);
     let ranges: Vec<_> = of_it.map(|overlap| overlap.revisions.clone()).collect();
-    let (_, found) = pass(store, one, None, move |fed| {
+    let (_, found) = pass(inspect::open(store, one).await?, None, move |fed| {
         let kept = std::io::BufReader::new(Kept { inner: fed, file: &mut file });
         let ends = (name.start, name.last);
         delta::read(decoder(name.compression, kept), ends, &ranges, |_| Ok(()))

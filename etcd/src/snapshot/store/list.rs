@@ -3,13 +3,11 @@
 use std::collections::BTreeSet;
 
 use futures::{StreamExt, TryStreamExt, stream};
-use object_store::{Attribute, GetOptions, ObjectMeta, ObjectStore as _};
+use object_store::{GetOptions, ObjectMeta, ObjectStore as _};
 
-use super::{Error, Result, Store, Stored, record};
+use super::{Error, Result, Store, Stored, read::is_mark, record};
 use crate::snapshot::name::{Place, parse_path};
 
-/// Metadata by which etcd-backup-restore marks objects that are not to be listed.
-const EXCLUDED: &str = "x-etcd-snapshot-exclude";
 /// How many objects are asked for their metadata at once.
 const PARALLEL: usize = 16;
 
@@ -85,10 +83,7 @@ impl Store {
         let path = &snapshot.path;
         let options = GetOptions { head: true, ..GetOptions::default() };
         match self.objects.get_opts(path, options).await {
-            Ok(got) => {
-                let key = Attribute::Metadata(EXCLUDED.into());
-                Ok(got.attributes.get(&key).is_some_and(|value| value.as_ref() == "true"))
-            }
+            Ok(got) => Ok(is_mark(&got.attributes)),
             // It was collected meanwhile.
             Err(object_store::Error::NotFound { .. }) => Ok(true),
             Err(source) => Err(Error::Read { place: self.place(path), source: source.into() }),

@@ -13,22 +13,24 @@
 
 mod credentials;
 mod failure;
+mod file;
 mod list;
 mod mark;
 mod object;
 mod open;
 mod put;
+mod read;
 mod record;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
-use bytes::Bytes;
-use futures::{StreamExt, TryStreamExt, stream::BoxStream};
-use object_store::{GetOptions, ObjectStore, ObjectStoreExt, path::Path};
+use object_store::{ObjectStore, ObjectStoreExt, path::Path};
 
 pub use failure::Failure;
 pub use open::environment;
+pub(super) use put::PART_BYTES;
 pub use put::{Mode, Upload};
+pub use read::Reading;
 pub use record::Integrity;
 
 use super::SnapshotName;
@@ -195,26 +197,17 @@ impl Store {
         self.place(&self.snapshot_path(name))
     }
 
-    /// The bytes of a snapshot, as they are in the store. A snapshot that was replaced since it was listed is an error.
-    ///
-    /// # Errors
-    /// [`Error::Read`].
-    pub async fn read(&self, snapshot: &Stored) -> Result<BoxStream<'static, Result<Bytes>>> {
-        let failed = |place: String| {
-            move |source: object_store::Error| Error::Read { place: place.clone(), source: source.into() }
-        };
-        let place = self.place(&snapshot.path);
-        let options = GetOptions { if_match: snapshot.e_tag.clone(), ..GetOptions::default() };
-        let got = self.objects.get_opts(&snapshot.path, options).await.map_err(failed(place.clone()))?;
-        Ok(got.into_stream().map_err(failed(place)).boxed())
-    }
-
     /// Begins to write a snapshot.
     ///
     /// # Errors
     /// [`Error::Exists`] with [`Mode::Create`] where there is one, [`Error::Busy`], [`Error::File`], [`Error::Write`].
     pub async fn upload(&self, name: &SnapshotName, mode: Mode) -> Result<Upload> {
         Upload::begin(self, self.snapshot_path(name), mode).await
+    }
+
+    /// The one of a name that was written just now, as it has to be.
+    pub(in crate::snapshot) fn written(&self, name: &SnapshotName, bytes: u64) -> Stored {
+        Stored { name: name.clone(), bytes, recorded: true, path: self.snapshot_path(name), e_tag: None }
     }
 
     /// The one of a name, if it is there; whether it is excluded or recorded is not looked at.

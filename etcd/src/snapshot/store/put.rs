@@ -1,32 +1,25 @@
 //! Writing objects: whole or not at all, whatever the kind of store.
 
-use std::{
-    path::{Path as FilePath, PathBuf},
-    time::Duration,
-};
+use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use object_store::{
     MultipartUpload, ObjectStore as _, ObjectStoreExt, PutMode, PutOptions, PutPayload, path::Path,
 };
-use rustix::fs::{FlockOperation, flock};
 use tokio::{
-    fs,
-    io::AsyncWriteExt,
     task::JoinSet,
     time::{Instant, sleep},
 };
 
-use super::{Error, Failure, Integrity, Result, Store};
+use super::{Error, Failure, Integrity, Result, Store, file::PartialFile};
 use crate::snapshot::codec::Sha256;
 
 /// Length of a part: with the 10000 parts that S3 takes, 78 GiB.
-const PART_BYTES: usize = 8 << 20;
+pub(in crate::snapshot) const PART_BYTES: usize = 8 << 20;
 /// How many parts are on their way at once.
 const PARTS: usize = 4;
 /// Before a write that may not be repeated blindly is tried again.
 const AGAIN: Duration = Duration::from_millis(300);
-const PARTIAL: &str = "partial";
 
 /// What is to become of an object of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +57,8 @@ impl Upload {
                 store: store.clone(),
                 path,
                 mode,
-                buffer: BytesMut::new(),
+                buffer: Vec::new(),
+                buffered: 0,
                 parts: None,
             })),
         };
@@ -79,8 +73,8 @@ impl Upload {
         self.hash.update(&bytes);
         self.bytes += bytes.len() as u64;
         match &mut self.target {
-            Target::Remote(remote) => remote.write(&bytes).await,
-            Target::File(file) => file.write(&bytes).await,
+            Target::Remote(remote) => remote.write(bytes).await,
+            Target::File(file) => file.write(bytes).await,
         }
     }
 
@@ -135,7 +129,9 @@ struct Remote {
     store: Store,
     path: Path,
     mode: Mode,
-    buffer: BytesMut,
+    /// What waits to be sent, as it came.
+    buffer: Vec<Bytes>,
+    buffered: usize,
     /// Once there is more than one part.
     parts: Option<Parts>,
 }
@@ -149,18 +145,25 @@ impl Remote {
         }
     }
 
-    async fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.buffer.extend_from_slice(bytes);
-        while self.buffer.len() > PART_BYTES {
-            let part = self.buffer.split_to(PART_BYTES).freeze();
+    async fn write(&mut self, mut bytes: Bytes) -> Result<()> {
+        while self.buffered + bytes.len() > PART_BYTES {
+            self.buffer.push(bytes.split_to(PART_BYTES - self.buffered));
+            let part = self.take_buffer();
             if let Err(source) = self.send(part).await {
                 return Err(self.failed(source));
             }
         }
+        self.buffered += bytes.len();
+        self.buffer.push(bytes);
         Ok(())
     }
 
-    async fn send(&mut self, part: Bytes) -> object_store::Result<()> {
+    fn take_buffer(&mut self) -> PutPayload {
+        self.buffered = 0;
+        self.buffer.drain(..).collect()
+    }
+
+    async fn send(&mut self, part: PutPayload) -> object_store::Result<()> {
         if self.parts.is_none() {
             if self.mode == Mode::Create && self.exists().await? {
                 let path = self.path.to_string();
@@ -173,7 +176,7 @@ impl Remote {
         if parts.running.len() >= PARTS {
             parts.next().await?;
         }
-        parts.running.spawn(parts.upload.put_part(PutPayload::from_bytes(part)));
+        parts.running.spawn(parts.upload.put_part(part));
         Ok(())
     }
 
@@ -187,7 +190,7 @@ impl Remote {
     }
 
     async fn finish(mut self) -> Result<()> {
-        let last = self.buffer.split().freeze();
+        let last = self.take_buffer();
         let outcome = match self.parts.is_some() {
             true => self.finish_parts(last).await,
             false => self.put_whole(last).await,
@@ -200,8 +203,7 @@ impl Remote {
         Ok(())
     }
 
-    async fn put_whole(&mut self, bytes: Bytes) -> object_store::Result<()> {
-        let payload = PutPayload::from_bytes(bytes.clone());
+    async fn put_whole(&mut self, payload: PutPayload) -> object_store::Result<()> {
         if self.mode == Mode::Replace {
             return self.store.objects.put(&self.path, payload).await.map(drop);
         }
@@ -211,7 +213,9 @@ impl Remote {
             match self.store.objects.put_opts(&self.path, payload.clone(), options).await {
                 Ok(_) => return Ok(()),
                 // The answer to an earlier try may have been lost on the way: then what is there is what was sent.
-                Err(object_store::Error::AlreadyExists { .. }) if self.holds(&bytes).await? => return Ok(()),
+                Err(object_store::Error::AlreadyExists { .. }) if self.holds(&payload).await? => {
+                    return Ok(());
+                }
                 // The library repeats only what may be done twice.
                 Err(error @ object_store::Error::Generic { .. }) if Instant::now() < end => {
                     tracing::warn!(place = self.store.place(&self.path), error = %Failure::from(error), "trying again to write it");
@@ -222,11 +226,13 @@ impl Remote {
         }
     }
 
-    async fn holds(&mut self, bytes: &Bytes) -> object_store::Result<bool> {
-        Ok(self.store.objects.get(&self.path).await?.bytes().await? == *bytes)
+    async fn holds(&mut self, payload: &PutPayload) -> object_store::Result<bool> {
+        let mut there = self.store.objects.get(&self.path).await?.bytes().await?;
+        let same = there.len() == payload.content_length();
+        Ok(same && payload.iter().all(|piece| there.split_to(piece.len()) == *piece))
     }
 
-    async fn finish_parts(&mut self, last: Bytes) -> object_store::Result<()> {
+    async fn finish_parts(&mut self, last: PutPayload) -> object_store::Result<()> {
         self.send(last).await?;
         let Some(parts) = &mut self.parts else { return Ok(()) };
         while !parts.running.is_empty() {
@@ -252,86 +258,4 @@ impl Parts {
             None => Ok(()),
         }
     }
-}
-
-/// A file beside the snapshots, which is linked or moved to its place once it is whole and on disk.
-#[derive(Debug)]
-struct PartialFile {
-    file: fs::File,
-    partial: PathBuf,
-    target: PathBuf,
-    mode: Mode,
-}
-
-impl PartialFile {
-    async fn open(directory: &FilePath, prefix: &Path, path: &Path, mode: Mode) -> Result<Self> {
-        let relative: Vec<_> = path.parts().skip(prefix.parts().count()).collect();
-        let target = relative.iter().fold(directory.to_owned(), |path, part| path.join(part.as_ref()));
-        let partial = directory.join(PARTIAL).join(target.file_name().unwrap_or_default());
-        if mode == Mode::Create && fs::try_exists(&target).await.map_err(at(&target))? {
-            return Err(Error::Exists { place: target.display().to_string() });
-        }
-        for path in [&target, &partial] {
-            let parent = path.parent().unwrap_or(directory);
-            // What an etcd holds is not for everybody.
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(parent).await.map_err(at(parent))?;
-        }
-        let file = lock_new(&partial).await?;
-        Ok(Self { file, partial, target, mode })
-    }
-
-    async fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.file.write_all(bytes).await.map_err(at(&self.partial))
-    }
-
-    async fn finish(mut self) -> Result<()> {
-        self.file.flush().await.map_err(at(&self.partial))?;
-        self.file.sync_all().await.map_err(at(&self.partial))?;
-        match self.mode {
-            Mode::Replace => fs::rename(&self.partial, &self.target).await.map_err(at(&self.target))?,
-            Mode::Create => {
-                let linked = fs::hard_link(&self.partial, &self.target).await;
-                fs::remove_file(&self.partial).await.map_err(at(&self.partial))?;
-                linked.map_err(|error| match error.kind() {
-                    std::io::ErrorKind::AlreadyExists => {
-                        Error::Exists { place: self.target.display().to_string() }
-                    }
-                    _ => at(&self.target)(error),
-                })?;
-            }
-        }
-        let parent = self.target.parent().unwrap_or(&self.target);
-        let opened = fs::File::open(parent).await.map_err(at(parent))?;
-        opened.sync_all().await.map_err(at(parent))
-    }
-
-    async fn abort(self) {
-        if let Err(error) = fs::remove_file(&self.partial).await {
-            tracing::warn!(%error, path = %self.partial.display(), "a partial file is left behind");
-        }
-    }
-}
-
-/// A new file that is locked by us. What an interrupted writer left behind goes first; it may be linked to something, so it is not
-/// written to again. What a living one writes is left alone.
-async fn lock_new(path: &FilePath) -> Result<fs::File> {
-    let busy = |_| Error::Busy { path: path.to_owned() };
-    loop {
-        match fs::File::options().create_new(true).write(true).mode(0o600).open(path).await {
-            Ok(file) => {
-                flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(busy)?;
-                return Ok(file);
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(at(path)(error)),
-        }
-        let left = fs::File::open(path).await.map_err(at(path))?;
-        flock(&left, FlockOperation::NonBlockingLockExclusive).map_err(busy)?;
-        fs::remove_file(path).await.map_err(at(path))?;
-    }
-}
-
-fn at(path: &FilePath) -> impl FnOnce(std::io::Error) -> Error {
-    let path = path.to_owned();
-    move |source| Error::File { path, source }
 }
