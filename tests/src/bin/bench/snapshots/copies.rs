@@ -126,6 +126,7 @@ impl RemoteStore {
         let repot = bench.programs.repot.clone();
         let make_repot = move |place: &Place| {
             let mut command = Command::new(&repot);
+            command.env_remove("AWS_CA_BUNDLE");
             command.envs(self.server.environment()).env("AWS_ENDPOINT", &self.endpoint);
             command.args(["snapshots", "copy", "--source", &self.server.url(SOURCE)]);
             command.arg("--target").arg(self.server.url(&place.name));
@@ -136,6 +137,8 @@ impl RemoteStore {
             let program = program.to_owned();
             let make = move |place: &Place| {
                 let mut command = Command::new(&program);
+                // With it, it refuses to start.
+                command.env_remove("AWS_CA_BUNDLE");
                 for variable in ["AWS_APPLICATION_CREDENTIALS", "SOURCE_AWS_APPLICATION_CREDENTIALS"] {
                     command.env(variable, &self.secret);
                 }

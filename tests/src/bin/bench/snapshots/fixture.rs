@@ -8,10 +8,10 @@ use etcd_client::{Client, Txn, TxnOp};
 use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use repot_etcd::link;
-use repot_etcd::snapshot::codec::{Event, EventKind};
-use repot_etcd::snapshot::store::{Environment, Store};
+use repot_etcd::snapshot::codec::{Event, EventKind, Sha256};
+use repot_etcd::snapshot::store::{Environment, Mode, Store};
 use repot_etcd::snapshot::take::{self, Draft};
-use repot_etcd::snapshot::{Compression, Revision};
+use repot_etcd::snapshot::{Compression, Kind, Revision, SnapshotName};
 use repot_tests::Bed;
 use repot_tests::etcd::{EtcdCluster, EtcdOptions};
 
@@ -115,7 +115,8 @@ impl World {
             take::full(&world.client, &store, bed.path(), (compression, false), Timestamp::now()).await?;
         }
         let small = open(&world.small)?;
-        write_deltas(&small, (0, bench.flags.objects), (1, SMALL)).await?;
+        write_base(&small).await?;
+        write_deltas(&small, (1, bench.flags.objects), (1, SMALL)).await?;
         world.fill_deltas(bench).await?;
         Ok(world)
     }
@@ -177,6 +178,25 @@ async fn fill(client: &Client, bytes: usize) -> Result<()> {
         }
     };
     Ok(stream::iter(0..count).map(write).buffer_unordered(WRITERS).try_collect().await?)
+}
+
+/// A full snapshot of revision 1, of which nobody asks more than its hash: etcd-backup-restore copies no deltas without one.
+async fn write_base(store: &Store) -> Result<()> {
+    let name = SnapshotName {
+        kind: Kind::Full,
+        start: Revision(0),
+        last: Revision(1),
+        created: Timestamp::now().as_second(),
+        compression: Compression::None,
+        is_final: false,
+    };
+    let page = [0; 4096];
+    let mut hash = Sha256::default();
+    hash.update(&page);
+    let mut upload = store.upload(&name, Mode::Create).await?;
+    upload.write([&page[..], &hash.finish()].concat().into()).await?;
+    let integrity = upload.finish().await?;
+    Ok(store.record(&name, &integrity).await?)
 }
 
 /// So many deltas after a revision, each of so many events with values of so many bytes.
