@@ -28,6 +28,7 @@ pub enum Amount {
 impl Report {
     /// The rows of a cell; Repot is its first side.
     pub fn add(&mut self, cell: &str, amount: Amount, sides: &[Side<'_>]) {
+        let before = self.rows.len();
         let own = sides.first().map_or(f64::NAN, |side| median(&side.runs, |run| run.seconds));
         for side in sides {
             let seconds = median(&side.runs, |run| run.seconds);
@@ -44,6 +45,8 @@ impl Report {
                 "peakMiB": median(&side.runs, |run| run.peak_mib),
             }));
         }
+        // Told at once, so that a run that is broken off was not for nothing.
+        self.rows[before..].iter().for_each(|row| eprint!("{}", markdown_row(row)));
     }
 
     /// A row of times alone, in milliseconds.
