@@ -1,15 +1,19 @@
 //! Committing: one transaction that happens entirely or not, and finding out which where the backend cannot say.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use bytes::Bytes;
 use futures::StreamExt;
 
-use super::{core::Core, path};
+use super::{core::Core, intent, path, write::cipher_refused};
 use crate::{
     Error, Result,
-    backend::{self, KeyEvent, KeyValue, Outcome, Revision, Txn, WatchItem},
+    backend::{self, Compare, KeyEvent, KeyValue, Op, Outcome, Revision, Txn, WatchItem},
     record::Token,
+    seal,
 };
 
 /// How often a transaction of unknown outcome is sent again.
@@ -18,7 +22,8 @@ const TRIES: usize = 4;
 const SEARCH: Duration = Duration::from_secs(5);
 
 /// A transaction on one record. It compares the record with `expected`, so it can happen only once, however often it is
-/// sent: that is what makes sending it again safe.
+/// sent: that is what makes sending it again safe. A record that is to be absent may be so again after it was made and
+/// removed; there a [`Fence`] does what a revision does elsewhere.
 pub(crate) struct Commit {
     /// Path of the record.
     pub path: Bytes,
@@ -30,6 +35,25 @@ pub(crate) struct Commit {
     pub before: Revision,
     /// Comparisons and changes.
     pub txn: Txn,
+    /// Of a transaction that expects no record.
+    pub fence: Option<Fence>,
+}
+
+/// A key that a transaction compares to be absent. Once it is put, whatever was sent under it and has not happened never
+/// will, however long it is on its way. It looks like an intent, and goes as one that was forgotten does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fence(u64);
+
+impl Fence {
+    /// One that nobody else has.
+    pub(crate) fn new() -> Result<Self, seal::Refused> {
+        Ok(Self(u64::from_be_bytes(seal::random()?)))
+    }
+
+    /// Holds until the fence is put.
+    pub(crate) fn compare(self) -> Compare {
+        Compare::ModifiedAt(path::intent(self.0), Revision(0))
+    }
 }
 
 /// What became of it.
@@ -53,15 +77,17 @@ enum Trace {
 
 impl Core {
     /// Commits, or tells why not. [`Error::UnknownOutcome`] only where reading back failed too.
-    pub(crate) async fn commit(&self, commit: Commit) -> Result<Verdict> {
-        let mut doubt = None;
+    pub(crate) async fn commit(&self, mut commit: Commit) -> Result<Verdict> {
+        let (mut doubt, mut last) = (None, String::new());
         for _ in 0..TRIES {
             match self.backend.txn(commit.txn.clone()).await {
                 Ok(Outcome::Committed(revision)) => return Ok(Verdict::Committed(self.met(revision))),
                 Ok(Outcome::Failed) => return self.failed(&commit, doubt).await,
-                Err(backend::Error::Unknown(what)) => match self.trace(&commit).await {
+                Err(backend::Error::Unknown(what)) => match self.settle(&mut commit).await {
                     Ok(Trace::Found(revision)) => return Ok(Verdict::Committed(self.met(revision))),
                     Ok(Trace::Lost) => return Ok(Verdict::Overtaken),
+                    // Behind a fence there is nothing left to doubt.
+                    Ok(Trace::Pending) if commit.fence.is_some() => last = what,
                     Ok(Trace::Pending) => doubt = Some(what),
                     Err(error) => {
                         return Err(Error::UnknownOutcome(format!("{what}; reading back: {error}")));
@@ -70,7 +96,36 @@ impl Core {
                 Err(error) => return Err(in_doubt(self.error(error), doubt)),
             }
         }
-        Err(Error::UnknownOutcome(doubt.unwrap_or_default()))
+        Err(doubt.map_or(Error::Unavailable(last), Error::UnknownOutcome))
+    }
+
+    /// After a try of unknown outcome: puts the fence, if there is one, so that what is found stays true, and looks.
+    async fn settle(&self, commit: &mut Commit) -> Result<Trace> {
+        if let Some(fence) = commit.fence {
+            self.put_fence(fence).await?;
+        }
+        let trace = self.trace(commit).await?;
+        if let (Trace::Pending, Some(old)) = (&trace, commit.fence) {
+            // The next try needs another one.
+            let new = Fence::new().map_err(|_| cipher_refused())?;
+            commit.txn.compares.retain(|compare| *compare != old.compare());
+            commit.txn.compares.push(new.compare());
+            commit.fence = Some(new);
+        }
+        Ok(trace)
+    }
+
+    async fn put_fence(&self, fence: Fence) -> Result<()> {
+        let put = Op::PutEphemeral(path::intent(fence.0), intent::stamp(SystemTime::now()));
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.backend.txn(Txn { compares: Vec::new(), ops: vec![put.clone()] }).await {
+                Ok(_) => return Ok(()),
+                Err(backend::Error::Unknown(_) | backend::Error::Unavailable(_)) if tries < TRIES => {}
+                Err(error) => return Err(self.error(error)),
+            }
+        }
     }
 
     /// A comparison did not hold. After a try of unknown outcome, that may be because that try happened.
@@ -168,7 +223,7 @@ impl Core {
         let most = self.backend.limits().txn_ops;
         while !keys.is_empty() {
             let rest = keys.split_off(keys.len().min(most));
-            let ops = std::mem::replace(&mut keys, rest).into_iter().map(backend::Op::Delete).collect();
+            let ops = std::mem::replace(&mut keys, rest).into_iter().map(Op::Delete).collect();
             if let Err(error) = self.backend.txn(Txn { compares: Vec::new(), ops }).await {
                 tracing::debug!(%error, "unused chunks are left to the collector");
                 return;

@@ -153,7 +153,7 @@ pub(crate) fn age(intent: &KeyValue) -> Option<Duration> {
     SystemTime::now().duration_since(UNIX_EPOCH + Duration::from_secs(seconds)).ok()
 }
 
-fn stamp(now: SystemTime) -> Bytes {
+pub(super) fn stamp(now: SystemTime) -> Bytes {
     let seconds = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     Bytes::copy_from_slice(&seconds.to_be_bytes())
 }

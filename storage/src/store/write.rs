@@ -13,7 +13,7 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use super::{
-    commit::{Commit, Verdict, chunk_keys},
+    commit::{Commit, Fence, Verdict, chunk_keys},
     core::Core,
     intent::{Intent, Intents},
     path,
@@ -104,7 +104,7 @@ impl Intents {
         ops.extend(keys.into_iter().map(Op::Delete));
         let txn = Txn { compares: vec![Compare::ModifiedAt(path.clone(), object.modified)], ops };
         let expected = object.modified;
-        let commit = Commit { path, expected, token: None, before: expected, txn };
+        let commit = Commit { path, expected, token: None, before: core.seen(), txn, fence: None };
         let Verdict::Committed(revision) = core.commit(commit).await? else { return Err(Error::Conflict) };
         core.sweep_later(later);
         // Its last state can be read as of just before.
@@ -223,6 +223,11 @@ impl<'a> Write<'a> {
         let expected = self.base.map_or(Revision(0), |base| base.modified);
         let mut compares = vec![Compare::ModifiedAt(self.path.clone(), expected)];
         compares.extend(intent.map(Intent::compare));
+        let fence = match self.base {
+            Some(_) => None,
+            None => Some(Fence::new().map_err(|_| cipher_refused())?),
+        };
+        compares.extend(fence.map(Fence::compare));
         ops.push(Op::Put(self.path.clone(), ready.value.clone()));
         ops.extend(self.owner(&ready.payload));
         let limits = self.core.backend.limits();
@@ -236,6 +241,7 @@ impl<'a> Write<'a> {
             token: Some(ready.token),
             before: self.core.seen(),
             txn: Txn { compares, ops },
+            fence,
         };
         let verdict = self.core.commit(commit).await?;
         if matches!(verdict, Verdict::Committed(_)) {

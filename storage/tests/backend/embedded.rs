@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc, time::Instant};
 use async_trait::async_trait;
 use bytes::Bytes;
 use repot_storage::backend::{
-    Backend, Embedded, Error, Op, Outcome, Revision, Txn, conformance::Lab, embedded::Options,
+    Backend, Embedded, Error, Op, Outcome, RangeRequest, Revision, Txn, conformance::Lab, embedded::Options,
 };
 use tempfile::TempDir;
 
@@ -143,4 +143,32 @@ async fn space_comes_back_after_removal_and_compaction() {
         let found = store.get(format!("/chunks/{first:06}").into(), None).await.unwrap().unwrap();
         assert!(found.value == noise(first, 256 << 10));
     }
+}
+
+/// What one has read, no look at the newest revision is behind of.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_newest_revision_is_not_behind_what_was_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(open(dir.path()).await);
+    let readers: Vec<_> = (0..4)
+        .map(|_| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move {
+                let keys = repot_storage::backend::prefix_range(b"/");
+                let request = RangeRequest { keys, at: None, limit: 1, max_bytes: 0, keys_only: true };
+                for _ in 0..1500 {
+                    let read = store.range(request.clone()).await.unwrap().revision;
+                    let newest = store.revision().await.unwrap();
+                    assert!(newest >= read, "{newest} after {read}");
+                }
+            })
+        })
+        .collect();
+    while !readers.iter().all(tokio::task::JoinHandle::is_finished) {
+        put(&store, "/a", Bytes::from_static(b"1")).await;
+    }
+    for reader in readers {
+        reader.await.unwrap();
+    }
+    store.close().await;
 }

@@ -13,6 +13,8 @@ on_every_backend! {
     tells_a_lost_race_from_a_won_one
     gives_up_where_nothing_answers
     says_nothing_was_done_where_nothing_was
+    takes_no_earlier_removal_for_its_own
+    what_was_answered_does_not_happen_later
 }
 
 async fn open(lab: &Lab) -> (Arc<Spy>, Store) {
@@ -114,6 +116,54 @@ async fn says_nothing_was_done_where_nothing_was(lab: &Lab) {
     while !spy::all(&*spy, "/chunks/").await.is_empty() {
         assert!(begin.elapsed() < PATIENCE, "the failed write did not clean up behind itself");
         tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    store.close().await;
+}
+
+/// A removal of what is gone already is refused, also where the first try of it is lost.
+async fn takes_no_earlier_removal_for_its_own(lab: &Lab) {
+    let (spy, store) = open(lab).await;
+    let object = store.create(&mk_key("a"), mk_draft(Uuid::from_u128(1), "1", vec![])).await.unwrap();
+    store.delete(&object).await.unwrap();
+    for again in [false, true] {
+        if again {
+            store.create(&mk_key("a"), mk_draft(Uuid::from_u128(2), "2", vec![])).await.unwrap();
+        }
+        spy.fates(&[Fate::Lost]);
+        let refused = store.delete(&object).await;
+        assert!(matches!(refused, Err(Error::Conflict)), "{refused:?}");
+    }
+    store.close().await;
+}
+
+/// A try of unknown outcome may be on its way for long. Once its writer has an answer, it changes nothing any more: not even
+/// where an object is to be made, and there is none again.
+async fn what_was_answered_does_not_happen_later(lab: &Lab) {
+    let (spy, store) = open(lab).await;
+    for size in [100, 300_000, 3 << 20] {
+        let (key, uid) = (mk_key(&size.to_string()), Uuid::from_u128(size as u128));
+        let draft = |label| mk_draft(uid, label, vec![mk_noise(size as u64, size)]);
+        let first = store.create(&key, draft("first")).await.unwrap();
+        // Refused, as there is one; then there is none.
+        spy.fates(&[Fate::Late]);
+        let refused = store.create(&key, draft("refused")).await;
+        assert!(matches!(refused, Err(Error::Exists)), "{refused:?}");
+        store.delete(&first).await.unwrap();
+        assert_eq!(spy.happen().await, 0);
+        assert!(store.get(&key).await.unwrap().is_none());
+        // Made by another try, and removed.
+        spy.fates(&[Fate::Late, Fate::Late]);
+        let made = store.create(&key, draft("made")).await.unwrap();
+        store.delete(&made).await.unwrap();
+        assert_eq!(spy.happen().await, 0);
+        assert!(store.get(&key).await.unwrap().is_none());
+        // As where a state is to be replaced or removed.
+        let made = store.create(&key, draft("made")).await.unwrap();
+        spy.fates(&[Fate::Late]);
+        let changed = store.update(&made, draft("changed")).await.unwrap();
+        spy.fates(&[Fate::Late]);
+        store.delete(&changed).await.unwrap();
+        assert_eq!(spy.happen().await, 0);
     }
     store.close().await;
 }

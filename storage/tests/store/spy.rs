@@ -21,6 +21,8 @@ pub enum Fate {
     Lost,
     /// Does it, and says that it does not know.
     Unanswered,
+    /// Says that it does not know, and does it at [`Spy::happen`].
+    Late,
     /// Does nothing, and says so.
     Unavailable,
     /// Waits for [`Spy::release`], having told [`Spy::waiting`].
@@ -33,6 +35,7 @@ pub enum Fate {
 pub struct Spy {
     inner: Arc<dyn Backend>,
     fates: Mutex<VecDeque<Fate>>,
+    late: Mutex<Vec<Txn>>,
     waiting: Semaphore,
     released: Semaphore,
     /// Bytes of keys and values put since the last [`Spy::reset`].
@@ -46,6 +49,7 @@ impl Spy {
         Arc::new(Self {
             inner: lab.backend().await,
             fates: Mutex::default(),
+            late: Mutex::default(),
             waiting: Semaphore::new(0),
             released: Semaphore::new(0),
             bytes: AtomicU64::new(0),
@@ -67,6 +71,16 @@ impl Spy {
     /// Lets a held transaction go on.
     pub fn release(&self) {
         self.released.add_permits(1);
+    }
+
+    /// Does what is late. How many of it happened.
+    pub async fn happen(&self) -> usize {
+        let late = std::mem::take(&mut *self.late.lock());
+        let mut happened = 0;
+        for txn in late {
+            happened += usize::from(self.inner.txn(txn).await.unwrap() != Outcome::Failed);
+        }
+        happened
     }
 
     pub fn reset(&self) {
@@ -121,6 +135,10 @@ impl Backend for Spy {
             Some(Fate::Unanswered) => {
                 self.inner.txn(txn).await?;
                 Err(Error::Unknown("unanswered".into()))
+            }
+            Some(Fate::Late) => {
+                self.late.lock().push(txn);
+                Err(Error::Unknown("late".into()))
             }
             Some(Fate::Unavailable) => Err(Error::Unavailable("down".into())),
             Some(Fate::Held) => {

@@ -69,8 +69,11 @@ impl Committer {
         if let Err(error) = batch.durability(Some(PersistMode::SyncData)).commit() {
             return self.fail(&error, answers);
         }
-        self.engine.set_newest(newest);
-        self.newest.send_replace(newest);
+        // Both at once: nobody may read at a revision, and then be told that the newest is an older one.
+        self.newest.send_modify(|told| {
+            self.engine.set_newest(newest);
+            *told = newest;
+        });
         if let Err(error) = self.engine.wrote(bytes) {
             // The group is durable; the next one will meet whatever is wrong.
             tracing::warn!(%error, "tables could not be asked to write out");
