@@ -4,4 +4,5 @@
 #![allow(clippy::duplicate_mod, reason = "backend and store both start etcd, each with its own idea of it")]
 
 mod backend;
+mod history;
 mod store;

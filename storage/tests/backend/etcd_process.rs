@@ -157,7 +157,7 @@ fn spawn(dir: &Path, ports: [u16; 2], tls: Option<&ServerFiles>, flags: &[String
 }
 
 /// From the test environment, else from where the testbed builds it.
-fn binary() -> PathBuf {
+pub fn binary() -> PathBuf {
     let built = || Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("target/testbed/bin/etcd");
     let binary =
         std::env::var_os("KUBEBUILDER_ASSETS").map_or_else(built, |dir| Path::new(&dir).join("etcd"));

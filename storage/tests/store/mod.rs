@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 #[path = "../backend/etcd_process.rs"]
 #[allow(dead_code, reason = "the tests of the backend use the rest")]
-mod etcd_process;
+pub(crate) mod etcd_process;
 
 mod archives;
 mod basics;
@@ -29,13 +29,13 @@ mod tampering;
 mod usage;
 mod watches;
 
-use etcd_process::EtcdProcess;
+pub(crate) use etcd_process::EtcdProcess;
 
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A place for one store.
-enum Lab {
+pub(crate) enum Lab {
     Embedded(TempDir),
     Etcd(Box<EtcdProcess>),
     /// Chunks in files, the rest in an embedded store.
@@ -43,19 +43,19 @@ enum Lab {
 }
 
 impl Lab {
-    async fn embedded() -> Self {
+    pub(crate) async fn embedded() -> Self {
         Self::Embedded(tempfile::tempdir().unwrap())
     }
 
-    async fn etcd() -> Self {
+    pub(crate) async fn etcd() -> Self {
         Self::Etcd(Box::new(EtcdProcess::start(None, &[]).await))
     }
 
-    async fn tiered() -> Self {
+    pub(crate) async fn tiered() -> Self {
         Self::Tiered(tempfile::tempdir().unwrap())
     }
 
-    async fn backend(&self) -> Arc<dyn Backend> {
+    pub(crate) async fn backend(&self) -> Arc<dyn Backend> {
         match self {
             Self::Embedded(dir) => {
                 let options = embedded::Options { min_free_bytes: 0, ..embedded::Options::default() };
@@ -76,7 +76,7 @@ impl Lab {
 }
 
 /// Chunks in files, the rest in an embedded store.
-async fn tiered_in(dir: &std::path::Path) -> Arc<dyn Backend> {
+pub(crate) async fn tiered_in(dir: &std::path::Path) -> Arc<dyn Backend> {
     let options = embedded::Options { min_free_bytes: 0, ..embedded::Options::default() };
     let inner = Embedded::open(&dir.join("embedded"), options).await.unwrap();
     let place = files(&dir.join("objects"));
@@ -125,11 +125,11 @@ resources:
   - aesgcm: {keys: [{name: first, secret: AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=}]}
 ";
 
-fn mk_keyring() -> Arc<Keyring> {
+pub(crate) fn mk_keyring() -> Arc<Keyring> {
     Arc::new(Keyring::parse(CONFIG).unwrap())
 }
 
-fn mk_key(name: &str) -> Key {
+pub(crate) fn mk_key(name: &str) -> Key {
     mk_key_in("ns", name)
 }
 
@@ -142,7 +142,7 @@ fn mk_key_in(namespace: &str, name: &str) -> Key {
     }
 }
 
-fn mk_scope(namespace: Option<&str>) -> Scope {
+pub(crate) fn mk_scope(namespace: Option<&str>) -> Scope {
     Scope {
         group: "core.example.org".into(),
         resource: "states".into(),
@@ -151,7 +151,7 @@ fn mk_scope(namespace: Option<&str>) -> Scope {
 }
 
 /// A draft whose head names `label`, so that states can be told apart.
-fn mk_draft(uid: Uuid, label: &str, payload: Vec<Bytes>) -> Draft {
+pub(crate) fn mk_draft(uid: Uuid, label: &str, payload: Vec<Bytes>) -> Draft {
     let (meta, summary) = (format!("meta {label}").into(), format!("summary {label}").into());
     Draft { uid, meta, summary, payload: payload.into() }
 }
@@ -161,7 +161,7 @@ fn label(object: &Object) -> &str {
 }
 
 /// Bytes that do not compress, the same for the same seed.
-fn mk_noise(seed: u64, len: usize) -> Bytes {
+pub(crate) fn mk_noise(seed: u64, len: usize) -> Bytes {
     let mut bytes = vec![0; len];
     blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut bytes);
     bytes.into()
@@ -186,7 +186,7 @@ fn mk_machines(seed: u64, len: usize) -> Bytes {
     text.into()
 }
 
-fn joined(parts: &[Bytes]) -> Bytes {
+pub(crate) fn joined(parts: &[Bytes]) -> Bytes {
     parts.concat().into()
 }
 
