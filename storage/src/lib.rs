@@ -16,6 +16,8 @@ pub mod backend;
 mod chunk;
 mod compress;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzz;
 pub mod keyring;
 mod record;
 mod seal;

@@ -4,5 +4,6 @@
 #![allow(clippy::duplicate_mod, reason = "backend and store both start etcd, each with its own idea of it")]
 
 mod backend;
+mod fuzz;
 mod history;
 mod store;

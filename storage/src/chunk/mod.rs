@@ -92,6 +92,22 @@ pub(crate) fn seal(
     Ok(value.into())
 }
 
+/// Seals bytes as they are, whatever the flags say of them.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn sealed_raw(
+    cipher: &Cipher,
+    uid: Uuid,
+    id: &Id,
+    flags: u8,
+    content: &[u8],
+) -> Result<Bytes, Refused> {
+    let mut value = vec![FORMAT, flags];
+    value.extend_from_slice(&[0; seal::NONCE]);
+    value.extend_from_slice(content);
+    cipher.seal(HEADER, &associated([FORMAT, flags], uid, id), &mut value)?;
+    Ok(value.into())
+}
+
 /// Opens a chunk into a buffer of its own.
 pub(crate) fn open(cipher: &Cipher, uid: Uuid, chunk: &ChunkRef, value: Bytes) -> Result<Bytes, What> {
     let (flags, text) = unseal(cipher, uid, &chunk.id, value)?;

@@ -43,7 +43,7 @@ impl Services {
     /// One more, which may take this long for an answer.
     pub(super) fn add(&mut self, kms: Arc<Kms>, timeout: Duration) {
         self.all.push(kms);
-        self.timeouts += timeout;
+        self.timeouts = self.timeouts.saturating_add(timeout);
     }
 }
 
@@ -76,7 +76,7 @@ impl Ring {
 
     /// How long all services together may take for two questions each.
     pub(super) fn patience(&self) -> Duration {
-        self.services.timeouts * 2
+        self.services.timeouts.saturating_mul(2)
     }
 
     /// How many entries there are.

@@ -23,6 +23,8 @@ use crate::{
 };
 
 mod wire;
+#[cfg(feature = "fuzzing")]
+pub(crate) use wire::{decode, encode};
 
 const MAGIC: &[u8; 4] = b"RPOT";
 /// The one format there is.

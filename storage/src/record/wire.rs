@@ -52,7 +52,7 @@ struct Chunk {
     len: u32,
 }
 
-pub(super) fn encode(record: &Record) -> Vec<u8> {
+pub(crate) fn encode(record: &Record) -> Vec<u8> {
     let head = Head { meta: record.meta.clone(), summary: record.summary.clone() };
     let inline = match &record.payload {
         Payload::Inline(packed) => Some(Piece::from(packed)),
@@ -69,7 +69,7 @@ pub(super) fn encode(record: &Record) -> Vec<u8> {
     body.encode_to_vec()
 }
 
-pub(super) fn decode(bytes: Bytes) -> Result<Record, What> {
+pub(crate) fn decode(bytes: Bytes) -> Result<Record, What> {
     let body = Body::decode(bytes).map_err(|_| "record is not a record")?;
     let (meta, summary) = head(body.head)?;
     let payload = payload(body.inline, &body.chunks, body.payload_len)?;

@@ -273,8 +273,12 @@ impl<'a, R: Read + Seek> Archive<'a, R> {
         if length > MAX_FRAME {
             return Err(Error::Damaged("a part of it is longer than any can be"));
         }
-        let mut body = vec![0; length];
-        self.input.read_exact(&mut body)?;
+        // Grows with what there is, not with what it says.
+        let mut body = Vec::new();
+        self.input.by_ref().take(length as u64).read_to_end(&mut body)?;
+        if body.len() < length {
+            return Err(Error::Damaged("a part of it is cut off"));
+        }
         Ok((head[0], body.into()))
     }
 }

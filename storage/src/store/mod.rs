@@ -21,7 +21,7 @@ mod housekeeping;
 mod hub;
 mod intent;
 mod pages;
-mod path;
+pub(crate) mod path;
 mod payload;
 mod prepare;
 mod quarantine;

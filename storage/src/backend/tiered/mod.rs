@@ -15,7 +15,7 @@
 
 mod collect;
 mod open;
-mod pointer;
+pub(crate) mod pointer;
 
 use std::{
     collections::HashMap,

@@ -11,7 +11,7 @@ const LEN: usize = 4 + 1 + 16 + 8;
 
 /// Where a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pointer {
+pub(crate) struct Pointer {
     /// Name of the object.
     pub name: Uuid,
     /// Bytes in it.
@@ -19,7 +19,7 @@ pub(super) struct Pointer {
 }
 
 /// Whether a value could be taken for a pointer, so that it has to be behind one whatever its size.
-pub(super) fn is_like(value: &[u8]) -> bool {
+pub(crate) fn is_like(value: &[u8]) -> bool {
     value.starts_with(MAGIC)
 }
 
