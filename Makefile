@@ -23,10 +23,13 @@ checked:
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) build --locked --workspace --all-targets
 
-# The long forms of the tests by outside oracles, and an etcd that moves under much load: about an hour.
+# The long forms of the tests by outside oracles, of histories and of fuzzers, and an etcd that moves under much load: more than an hour.
 soak: testbed
 	tests/go/build etcdbrctl
 	$(CARGO) build --locked --workspace
+	REPOT_SOAK=1 $(CARGO) test --locked -p repot-storage --test it -- history:: fuzz::
+	REPOT_SOAK=1 $(CARGO) test --locked -p repot-api --test fuzz
+	REPOT_SOAK=1 $(CARGO) test --locked -p repot-apiserver takes_any_token
 	REPOT_SOAK=1 $(CARGO) test --locked -p repot-tests --test it -- --include-ignored oracles:: etcd::peer:: etcd::flips:: expansion:: workflows::
 
 # Repot beside a CRD on this machine, about ten minutes: make bench BENCH="--quick --output json" (all options: BENCH=--help).

@@ -1,6 +1,6 @@
 //! A small fuzzer on stable Rust: replays what is kept of earlier hunts, and hunts by seeded changes of it.
 //!
-//! It knows nothing of coverage; `fuzz/run` does, on nightly. What either finds becomes a file of the corpus.
+//! It knows nothing of coverage. What it finds becomes a file of the corpus.
 
 use std::{
     fs,
