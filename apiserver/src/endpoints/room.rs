@@ -1,4 +1,5 @@
-//! How much a namespace may hold: what grows beyond that is refused, what shrinks or goes never is.
+//! How much a namespace may hold: what grows beyond that is refused, what shrinks or is being deleted never is. Who owns which
+//! field counts as well, so the first change by somebody new makes an object a little longer.
 
 use repot_storage::{Object, Scope};
 

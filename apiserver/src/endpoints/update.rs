@@ -87,7 +87,10 @@ pub(super) async fn replace(
     if write.dry_run || ready.same_as(current) {
         return Ok(ready.answer(request, StatusCode::OK, Some(current), write.form));
     }
-    room::see(request, &current.key.name, ready.length(), Some(current)).await?;
+    // An object that goes is never held up.
+    if !document.meta.deleting() {
+        room::see(request, &current.key.name, ready.length(), Some(current)).await?;
+    }
     let stored = if ready.summary == wire::Summary::of(current) {
         store.update_head(current, ready.meta.clone(), ready.summary_json()).await
     } else {

@@ -216,8 +216,11 @@ impl Job {
         let integrity = self.transfer(opened).await?;
         // As it was written, whatever the record says; the record says what was written, whatever is there.
         let written = target.written(&one.name, integrity.bytes);
-        let recorded = async { Ok(target.record(&one.name, &integrity).await?) };
-        tokio::try_join!(recorded, read_back(target, &written, &integrity))?;
+        // Neither is dropped because the other fails: an object without its record is worse than a bad one with it.
+        let (recorded, same) =
+            tokio::join!(target.record(&one.name, &integrity), read_back(target, &written, &integrity));
+        recorded?;
+        same?;
         Ok(Some(if self.there.is_some() { Outcome::Repaired } else { Outcome::Copied }))
     }
 

@@ -21,6 +21,8 @@ const KIND: &str = "EncryptionConfiguration";
 
 /// How long a service may take for an answer, unless the configuration says otherwise.
 const KMS_TIMEOUT: Duration = Duration::from_secs(3);
+/// Nobody waits for longer, and clocks and transports cannot count without end.
+const KMS_LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Bytes of a name that is written with every object.
 const MAX_NAME: usize = 4096;
@@ -176,8 +178,10 @@ fn kms(at: &At<'_>, found: &mut Found<'_>) -> Result<Arc<Kms>, Error> {
     }
     let socket = socket(&endpoint)?;
     let timeout = timeout.map_or(Ok(KMS_TIMEOUT), |at| {
-        let read = duration(at.text()?).filter(|timeout| !timeout.is_zero());
-        read.ok_or_else(|| at.error("must be a duration longer than nothing, such as 3s"))
+        let read = duration(at.text()?).filter(|timeout| !timeout.is_zero() && *timeout <= KMS_LONGEST);
+        read.ok_or_else(|| {
+            at.error("must be a duration longer than nothing and no longer than a year, such as 3s")
+        })
     })?;
     let kms = Arc::new(Kms::new(name.text()?, socket, timeout, found.second, found.metrics));
     found.services.add(Arc::clone(&kms), timeout);

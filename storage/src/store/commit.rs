@@ -39,8 +39,9 @@ pub(crate) struct Commit {
     pub fence: Option<Fence>,
 }
 
-/// A key that a transaction compares to be absent. Once it is put, whatever was sent under it and has not happened never
-/// will, however long it is on its way. It looks like an intent, and goes as one that was forgotten does.
+/// A key that a transaction compares to be absent. Once it is put, whatever was sent under it and has not happened cannot
+/// for as long as the key is there. It looks like an intent, and goes as one that was forgotten does: after
+/// [`StoreOptions::intent_patience`](super::StoreOptions::intent_patience), when nothing is on its way any more.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fence(u64);
 
@@ -116,7 +117,8 @@ impl Core {
     }
 
     async fn put_fence(&self, fence: Fence) -> Result<()> {
-        let put = Op::PutEphemeral(path::intent(fence.0), intent::stamp(SystemTime::now()));
+        // Not ephemeral: it has to outlive this process, as what was sent may.
+        let put = Op::Put(path::intent(fence.0), intent::stamp(SystemTime::now()));
         let mut tries = 0;
         loop {
             tries += 1;

@@ -147,7 +147,8 @@ async fn remove(core: Arc<Core>, number: u64) {
     }
 }
 
-/// How old an intent is by its stamp. Clocks of replicas may differ: too old by mistake only makes a write start again.
+/// How old an intent is by its stamp. Clocks of replicas may differ, by less than the patience: an intent that is too old by mistake
+/// only makes a write start again, a fence that goes too early keeps nothing out any more.
 pub(crate) fn age(intent: &KeyValue) -> Option<Duration> {
     let seconds = u64::from_be_bytes(*intent.value.first_chunk()?);
     SystemTime::now().duration_since(UNIX_EPOCH + Duration::from_secs(seconds)).ok()

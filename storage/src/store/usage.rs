@@ -5,9 +5,15 @@ use std::collections::BTreeMap;
 use super::{
     core::Core,
     path,
-    types::{ListRequest, Object, Scope},
+    types::{Object, Scope},
 };
-use crate::{Error, Result};
+use crate::{
+    Result,
+    backend::{RangeRequest, prefix_range},
+};
+
+/// Bytes of records that are read at once.
+const PAGE_BYTES: usize = 2 << 20;
 
 /// What the objects of one namespace come to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,22 +70,25 @@ impl Ledger {
 
 /// Reads all heads of a scope, page by page, and keeps none.
 pub(super) async fn count(core: &Core, scope: &Scope) -> Result<BTreeMap<String, Usage>> {
-    let (mut counted, mut after) = (Ledger::default(), None);
+    let mut counted = Ledger::default();
+    // Each page as of now, not all of one version: this may take longer than history is kept.
+    let mut request = RangeRequest {
+        keys: prefix_range(&path::scope(scope)?),
+        at: None,
+        limit: 0,
+        max_bytes: PAGE_BYTES,
+        keys_only: false,
+    };
     loop {
-        // Each page as of now, not all of one version: this may take longer than history is kept.
-        let page = core.list(ListRequest { scope: scope.clone(), at: None, after, limit: 0 }).await?;
-        for object in &page.objects {
-            let path = match object {
-                Ok(Object { key, .. }) | Err(Error::Corrupt { key, .. } | Error::Sealing { key, .. }) => {
-                    path::record(key)?
-                }
-                // Keys cannot be had now, so nothing else would open either.
-                Err(error) => return Err(Error::Unavailable(error.to_string())),
-            };
-            counted.replace(&path, None, Some(object));
+        let page = core.backend.range(request.clone()).await.map_err(|error| core.error(error))?;
+        if let Some(last) = page.kvs.last() {
+            request.keys.start = path::after(&last.key);
         }
-        after = page.next;
-        if after.is_none() {
+        for kv in page.kvs {
+            let path = kv.key.clone();
+            counted.replace(&path, None, Some(&core.open(kv, page.revision).await));
+        }
+        if !page.more {
             return Ok(counted.of(scope.namespace.as_deref()));
         }
     }

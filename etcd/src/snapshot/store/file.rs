@@ -100,9 +100,7 @@ impl Place {
             return Err(Error::Exists { place: target.display().to_string() });
         }
         for path in [target, partial] {
-            let parent = path.parent().unwrap_or(directory);
-            // What an etcd holds is not for everybody.
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(parent).map_err(at(parent))?;
+            make_directory(path.parent().unwrap_or(directory))?;
         }
         lock_new(partial)
     }
@@ -155,9 +153,20 @@ impl Place {
                 })?;
             }
         }
-        let parent = target.parent().unwrap_or(target);
-        File::open(parent).and_then(|opened| opened.sync_all()).map_err(at(parent))
+        sync_directory(target.parent().unwrap_or(target))
     }
+}
+
+/// A directory and those above it, on disk: what is put there has to be found after the power was gone.
+fn make_directory(path: &FilePath) -> Result<()> {
+    let missing: Vec<_> = path.ancestors().take_while(|above| !above.exists()).collect();
+    // What an etcd holds is not for everybody.
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(at(path))?;
+    missing.iter().filter_map(|made| made.parent()).try_for_each(sync_directory)
+}
+
+fn sync_directory(path: &FilePath) -> Result<()> {
+    File::open(path).and_then(|opened| opened.sync_all()).map_err(at(path))
 }
 
 /// Brings a file to disk while it is written.

@@ -79,6 +79,11 @@ async fn fetch_in_ranges(
         GetOptions { range: Some(range), ..options.clone() }
     };
     let first = objects.get_opts(&path, range(0)).await?;
+    // What is beyond would not be seen.
+    if first.meta.size != end {
+        let source = format!("{path} has {} bytes in place of {end}", first.meta.size).into();
+        return Err(object_store::Error::Generic { store: "ranges", source });
+    }
     let attributes = first.attributes.clone();
     let starts = (1..end.div_ceil(RANGE_BYTES)).map(|at| at * RANGE_BYTES);
     let rest = stream::iter(starts).map(move |start| get(Arc::clone(&objects), path.clone(), range(start)));
