@@ -23,6 +23,9 @@ const TLS: &str = "member.etcd.gardener.cloud/tls-enabled";
 /// After so long without another look a Lease says nothing.
 const SECONDS: i32 = 60;
 
+/// A Lease that says the same is written again after so long.
+const RENEW: i32 = 10;
+
 /// Renews those of members that are well, and deletes those of places that nobody has any more.
 ///
 /// # Errors
@@ -30,14 +33,26 @@ const SECONDS: i32 = 60;
 pub async fn renew(client: &Client, observed: &Observed, members: u32, known: Option<&Known>) -> Result<()> {
     let Some(seen) = known.and_then(|known| known.seen.as_ref()) else { return Ok(()) };
     let own = side(observed);
+    let there = list(client, observed).await?;
     for member in seen.members.iter().filter(|member| member.side == own && member.healthy) {
-        act::apply_as::<Lease>(client, &observed.etcd, &lease(observed, seen, member)).await?;
+        let name = names::member(&observed.etcd, member.ordinal);
+        let (holder, found) = (holder(seen, member), there.iter().find(|lease| lease.name_any() == name));
+        if !found.is_some_and(|lease| is_fresh(lease, &holder)) {
+            act::apply_as::<Lease>(client, &observed.etcd, &lease(observed, member, holder)).await?;
+        }
     }
     let wanted: Vec<String> = (0..members).map(|at| names::member(&observed.etcd, at)).collect();
-    for lease in list(client, observed).await?.iter().filter(|lease| !wanted.contains(&lease.name_any())) {
+    for lease in there.iter().filter(|lease| !wanted.contains(&lease.name_any())) {
         act::delete(client, lease).await?;
     }
     Ok(())
+}
+
+fn is_fresh(lease: &Lease, holder: &str) -> bool {
+    let Some(spec) = &lease.spec else { return false };
+    let age = spec.renew_time.as_ref().map(|renewed| jiff::Timestamp::now().duration_since(renewed.0));
+    let young = |age: jiff::SignedDuration| (0..i64::from(RENEW)).contains(&age.as_secs());
+    spec.holder_identity.as_deref() == Some(holder) && age.is_some_and(young)
 }
 
 async fn list(client: &Client, observed: &Observed) -> Result<Vec<Lease>> {
@@ -52,15 +67,20 @@ async fn list(client: &Client, observed: &Observed) -> Result<Vec<Lease>> {
     Ok(all.items.into_iter().filter(is_ours).collect())
 }
 
-fn lease(observed: &Observed, seen: &Seen, member: &SeenMember) -> Value {
-    let etcd = &observed.etcd;
+/// `<id of the member>:<id of the cluster>:<role>`.
+fn holder(seen: &Seen, member: &SeenMember) -> String {
     let role = match member.role {
         _ if seen.leader == Some(member.id) => "Leader",
         Role::Voter => "Member",
         Role::Learner { .. } => "Learner",
     };
+    format!("{:x}:{:x}:{role}", member.id.0, seen.cluster)
+}
+
+fn lease(observed: &Observed, member: &SeenMember, holder: String) -> Value {
+    let etcd = &observed.etcd;
     let spec = LeaseSpec {
-        holder_identity: Some(format!("{:x}:{:x}:{role}", member.id.0, seen.cluster)),
+        holder_identity: Some(holder),
         lease_duration_seconds: Some(SECONDS),
         renew_time: Some(MicroTime(jiff::Timestamp::now())),
         ..LeaseSpec::default()

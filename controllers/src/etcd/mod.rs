@@ -222,11 +222,18 @@ async fn pass(context: &Context, observed: &Observed) -> Result<Done> {
     }
     log(observed, &next);
     // What is decided is written down before it is done.
-    let status = report::status(&Pass { observed, next: &next, known: known.as_ref(), now: now() });
+    let mut status = report::status(&Pass { observed, next: &next, known: known.as_ref(), now: now() });
+    // What went wrong stands there until a pass came through: each change of the status begins another pass.
+    let wrong = observed.status().last_errors;
+    status.last_errors.clone_from(&wrong);
     act::record(&context.client, &observed.etcd, &status).await?;
     let notes = events::notes(&observed.status(), &status, &next, known.as_ref());
     events::tell(&context.recorder, observed, notes).await;
     act(context, observed, &next, known.as_ref()).await?;
+    if !wrong.is_empty() {
+        status.last_errors.clear();
+        act::record(&context.client, &observed.etcd, &status).await?;
+    }
     Ok(Done { next, known })
 }
 
@@ -252,7 +259,14 @@ async fn act(context: &Context, observed: &Observed, next: &Next, known: Option<
         }
         Next::Run { members } => {
             act::run(client, observed, &layout(context, observed, *members)).await?;
-            leases::renew(client, observed, *members, known).await?;
+            // Leases only tell others, so they hold up nothing.
+            if let Err(error) = leases::renew(client, observed, *members, known).await {
+                tracing::warn!(
+                    etcd = observed.etcd.name_any(),
+                    error = chain(&error),
+                    "Leases of members are not renewed"
+                );
+            }
             for claim in known.map(|known| known.claims_to_delete(observed)).unwrap_or_default() {
                 tracing::info!(claim = claim.name_any(), "deleting the volume of a member that was removed");
                 act::delete_claim(client, claim).await?;

@@ -7,13 +7,15 @@ use repot_plan::{
     etcd::members::{self as plan, MemberId},
     ledger::Why,
 };
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
 
 use super::{Change, Driver, Outcome, Seen, Wish};
 
 /// How often a leader that hands over is asked whether it has.
 const LOOK: Duration = Duration::from_millis(20);
+/// After writes could not be held, they go on for so long before it is tried again.
+const PAUSE: Duration = Duration::from_secs(30);
 
 impl Driver {
     /// Makes the change. All of them go to the leader: then the entry by which the next pass settles is behind them.
@@ -77,13 +79,26 @@ impl Driver {
     }
 
     /// No write is on its way from here on. Gives for how long, where there are gateways.
-    async fn hold(&self, leader: &str) -> Result<Option<Duration>, Why> {
+    async fn hold(&mut self, leader: &str) -> Result<Option<Duration>, Why> {
         let Some((gateways, longest)) = &self.gateways else { return Ok(None) };
+        let why = || {
+            let message = format!("the leader stays: writes could not be held, tried again every {PAUSE:?}");
+            Why::new("WritesNotHeld", message)
+        };
+        // Writes stand still while it is tried.
+        if self.not_held.is_some_and(|at| at.elapsed() < PAUSE) {
+            return Err(why());
+        }
         match gateways.hold(leader, *longest).await {
-            Ok(left) => Ok(Some(left)),
-            Err(why) => {
+            Ok(left) => {
+                self.not_held = None;
+                Ok(Some(left))
+            }
+            Err(error) => {
                 gateways.release().await;
-                Err(Why::new("WritesNotHeld", format!("the leader stays while writes cannot be held: {why}")))
+                tracing::warn!(leader, error, "writes could not be held");
+                self.not_held = Some(Instant::now());
+                Err(why())
             }
         }
     }

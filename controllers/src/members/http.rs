@@ -14,9 +14,10 @@ use tokio::time::Instant;
 use super::Gateways;
 
 /// How long calls at a member have to end that clients are to leave.
-const LEAVE: Duration = Duration::from_secs(10);
-/// How long an agent has for an answer, beyond what it waits for itself.
-const ANSWER: Duration = Duration::from_secs(3);
+const LEAVE: Duration = Duration::from_secs(3);
+/// How long an agent has for an answer, beyond what it waits for itself. Looks at members may be [`Limits::gap`](super::Limits::gap)
+/// apart, and both of these come between two looks.
+const ANSWER: Duration = Duration::from_secs(1);
 /// Less than this is no time to hold writes.
 const SHORTEST: Duration = Duration::from_millis(10);
 
@@ -62,8 +63,9 @@ impl HttpGateways {
         let told = self.doors().into_iter().map(async |door| {
             let members = door.members.iter().filter(|member| seats.contains(&member.name));
             let members: Vec<&GatewayMember> = members.collect();
-            let request = self.client.put(format!("{}/gateway/members", door.agent)).json(&members);
-            self.send(&door, request.timeout(LEAVE + ANSWER)).await.map(drop)
+            // Nobody waits for calls at a member that is not among them.
+            let request = self.client.put(format!("{}/gateway/members?for=10ms", door.agent)).json(&members);
+            self.send(&door, request.timeout(ANSWER), &[StatusCode::NOT_FOUND, StatusCode::CONFLICT]).await
         });
         join_all(told).await.into_iter().collect()
     }
@@ -83,17 +85,23 @@ impl HttpGateways {
         let asked = doors.iter().map(async |door| {
             let url = Url::parse_with_params(&format!("{}/gateway/{order}", door.agent), params);
             let url = url.map_err(|error| format!("{}: {error}", door.agent))?;
-            self.send(door, self.client.post(url).timeout(limit)).await
+            // Without a gateway nobody comes through there.
+            self.send(door, self.client.post(url).timeout(limit), &[StatusCode::NOT_FOUND]).await
         });
         try_join_all(asked).await.map(drop)
     }
 
-    async fn send(&self, door: &Door, request: reqwest::RequestBuilder) -> Result<(), String> {
+    /// `fine`: what is no failure, beyond success.
+    async fn send(
+        &self,
+        door: &Door,
+        request: reqwest::RequestBuilder,
+        fine: &[StatusCode],
+    ) -> Result<(), String> {
         let failed = |error: reqwest::Error| format!("{}: {}", door.agent, chain(&error.without_url()));
         let answer = request.send().await.map_err(failed)?;
         let status = answer.status();
-        // Without a gateway nobody comes through there.
-        if status.is_success() || status == StatusCode::NOT_FOUND {
+        if status.is_success() || fine.contains(&status) {
             return Ok(());
         }
         let body = answer.bytes().await.map_err(failed)?;

@@ -40,6 +40,7 @@ pub use gateways::Gateways;
 pub use http::{Door, HttpGateways};
 pub use observe::{Seen, SeenMember};
 use series::Series;
+use tokio::time::Instant;
 
 /// A place for a member: where it is, whether it is taken or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,13 +148,16 @@ pub struct Driver {
     clients: BTreeMap<String, Client>,
     series: Series,
     gateways: Option<(Arc<dyn Gateways>, Duration)>,
+    /// When writes could not be held, the last time.
+    not_held: Option<Instant>,
 }
 
 impl Driver {
     /// A driver that has seen nothing yet. Of `access` everything but the endpoints is used.
     #[must_use]
     pub fn new(access: link::Options, limits: Limits) -> Self {
-        Self { access, limits, clients: BTreeMap::new(), series: Series::new(limits.gap), gateways: None }
+        let (clients, series) = (BTreeMap::new(), Series::new(limits.gap));
+        Self { access, limits, clients, series, gateways: None, not_held: None }
     }
 
     /// Has clients behind gateways: writes are held there, for at most so long, while the leader moves, and no client is at a member

@@ -88,12 +88,15 @@ impl Driver {
         let listed = list(&answers, leader, self.limits.look).await?;
         let well: Vec<_> = leader.map_or_else(Vec::new, |leader| answers.well(leader));
         self.series.note(&well, Instant::now());
-        let mut strangers = BTreeSet::new();
+        let (mut strangers, mut taken) = (BTreeSet::new(), BTreeSet::new());
         let mut members = Vec::new();
         for member in &listed.members {
             match place_of(member, wish, &answers) {
-                Some(place) => members.push(self.describe(wish, member, place, &answers, leader)),
-                None => drop(strangers.insert(member.peer_urls().join(","))),
+                // Of two at one seat nobody can tell which belongs there.
+                Some(place) if taken.insert((place.0, place.1)) => {
+                    members.push(self.describe(wish, member, place, &answers, leader));
+                }
+                _ => drop(strangers.insert(member.peer_urls().join(","))),
             }
         }
         let obstacle = obstacle(&strangers, listed.corrupt);
@@ -260,14 +263,15 @@ async fn within<T>(
     }
 }
 
-/// The seat of a member, by its URLs. Where members get others, by what answers at the seat too, for none of them may be left.
+/// The seat of a member, by its URLs. Where members get others, what answers at a seat says more: of the URLs none may be left, or
+/// those of one member may be given to another.
 fn place_of<'a>(member: &Member, wish: &'a Wish, answers: &Answers) -> Option<(Side, u32, &'a Seat)> {
-    let by_urls = wish.seats().find(|(.., seat)| is_of(member, seat));
     let answers = |(side, ordinal, _): &(Side, u32, &Seat)| {
         let answer = answers.of(MemberId(member.id()));
         wish.readdress == Some(*side) && answer.is_some_and(|answer| answer.place == (*side, *ordinal))
     };
-    by_urls.or_else(|| wish.seats().find(answers))
+    let by_urls = || wish.seats().find(|(.., seat)| is_of(member, seat));
+    wish.seats().find(answers).or_else(by_urls)
 }
 
 fn has_urls(member: &Member, seat: &Seat) -> bool {
@@ -288,7 +292,10 @@ fn matched(learner: &StatusResponse, last: u64) -> u8 {
 fn obstacle(strangers: &BTreeSet<String>, corrupt: bool) -> Option<Why> {
     if !strangers.is_empty() {
         let urls: Vec<&str> = strangers.iter().map(String::as_str).collect();
-        let message = format!("no seat has the peer URLs of the members at {}", urls.join(" and "));
+        let message = format!(
+            "no seat, or one that another member has, is that of the members at {}",
+            urls.join(" and ")
+        );
         return Some(Why::new("UnknownMember", message));
     }
     let message = "an alarm says that members hold different data; find out which, and replace it by hand";

@@ -29,6 +29,8 @@ pub(super) struct Gate {
 #[derive(Debug, Default)]
 struct State {
     held_until: Option<Instant>,
+    /// Grows with each time that it is shut or opened by somebody.
+    turn: u64,
     passing: usize,
     waiting: usize,
 }
@@ -82,32 +84,61 @@ impl Gate {
     }
 
     /// Shuts the gate for at most so long, and waits until no write is on its way any more, for at most half of it: the other half
-    /// is for what it is shut for. Gives when it opens by itself.
+    /// is for what it is shut for. Gives when it opens by itself. Who shuts it while somebody else waits takes it over.
     pub(super) async fn hold(&self, longest: Duration) -> Result<Instant, NotDrained> {
         let now = Instant::now();
         let (drained_by, until) = (now + longest / 2, now + longest);
-        self.state.lock().held_until = Some(until);
+        let mine = self.shut(until);
         loop {
             let drained = self.drained.notified();
-            let left = self.state.lock().passing;
+            let (left, turn) = {
+                let state = self.state.lock();
+                (state.passing, state.turn)
+            };
+            let not_drained = NotDrained { left, waited: now.elapsed() };
+            if turn != mine {
+                return Err(not_drained);
+            }
             if left == 0 {
                 return Ok(until);
             }
             if timeout_at(drained_by, drained).await.is_err() {
-                self.release();
+                self.open(Some(mine));
                 return Err(NotDrained { left, waited: longest / 2 });
             }
         }
     }
 
+    /// Shuts it; gives the number of this.
+    fn shut(&self, until: Instant) -> u64 {
+        let mut state = self.state.lock();
+        state.held_until = Some(until);
+        state.turn += 1;
+        state.turn
+    }
+
     /// Opens it.
     pub(super) fn release(&self) {
-        self.state.lock().held_until = None;
+        self.open(None);
+    }
+
+    /// Opens it; `turn`: only where it was shut by this.
+    fn open(&self, turn: Option<u64>) {
+        {
+            let mut state = self.state.lock();
+            if turn.is_some_and(|turn| state.turn != turn) {
+                return;
+            }
+            state.held_until = None;
+            state.turn += 1;
+        }
         self.opened.notify_waiters();
+        // Who waits for the last write learns that it is not held any more.
+        self.drained.notify_waiters();
     }
 
     pub(super) fn standing(&self) -> Standing {
-        let State { held_until, passing, waiting } = *self.state.lock();
+        let State { held_until, passing, waiting, .. } = *self.state.lock();
         Standing { held_until: held_until.filter(|until| *until > Instant::now()), passing, waiting }
     }
 }
@@ -182,6 +213,30 @@ mod tests {
         assert_eq!(gate.hold(SHORT).await, Err(NotDrained { left: 1, waited: SHORT / 2 }));
         assert_eq!(gate.standing().held_until, None);
         drop(gate.enter().await);
+    }
+
+    #[tokio::test]
+    async fn who_opens_it_ends_the_wait_of_who_shut_it() {
+        let gate = Arc::new(Gate::default());
+        let _pass = gate.enter().await;
+        let holds = |longest| {
+            let gate = gate.clone();
+            tokio::spawn(async move { gate.hold(longest).await })
+        };
+        let first = holds(LONG);
+        until(|| gate.standing().held_until.is_some()).await;
+        gate.release();
+        assert_eq!(first.await.expect("no panic").expect_err("it is open").left, 1);
+
+        // One that gives up leaves it shut for the other.
+        let first = holds(SHORT);
+        until(|| gate.standing().held_until.is_some()).await;
+        let shut = gate.standing().held_until;
+        let second = holds(LONG);
+        until(|| gate.standing().held_until != shut).await;
+        first.await.expect("no panic").expect_err("the other has taken it over");
+        assert!(gate.standing().held_until.is_some() && !second.is_finished());
+        second.abort();
     }
 
     #[tokio::test]
