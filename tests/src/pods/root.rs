@@ -54,6 +54,9 @@ rmdir /.host
 exec "$@"
 "#;
 
+/// What containers have for themselves.
+const HIDDEN: [&str; 2] = ["/run", "/tmp"];
+
 /// A file that the root of a container has once it is complete.
 pub(super) const COMPLETE: &str = ".container";
 
@@ -100,6 +103,10 @@ impl Shape {
             words.extend(triple(kind, &mount.source, &mount.place));
         }
         for program in &self.programs {
+            // Where nothing of the machine is seen, a link would lead nowhere.
+            if HIDDEN.iter().any(|dir| program.starts_with(dir)) {
+                words.extend(triple("ro", program, program));
+            }
             let name = Path::new("/usr/local/bin").join(program.file_name().unwrap_or_default());
             words.extend(triple("link", program, &name));
         }
