@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -39,8 +39,20 @@ impl Aggregation<'_> {
         self.wait_until_available(garden).await
     }
 
-    /// Waits until the condition Available is True.
+    /// Waits until the condition Available is True, and calls are passed on.
     pub async fn wait_until_available(&self, garden: &Garden) -> Result<()> {
+        self.wait_for_condition(garden).await?;
+        // What passes calls on learns of the condition by a watch of its own, a little later than its readers.
+        let path = format!("/apis/{}/{}", self.group, self.version);
+        until(&format!("{path} to be passed on"), AVAILABLE_DEADLINE, async || {
+            let answer = garden.api().get(&path).await?;
+            ensure!(answer.status != 503, "{answer}");
+            Ok(())
+        })
+        .await
+    }
+
+    async fn wait_for_condition(&self, garden: &Garden) -> Result<()> {
         let name = self.name();
         let what = format!("APIService {name} to be available");
         until(&what, AVAILABLE_DEADLINE, async || {

@@ -12,14 +12,14 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{
     SnapshotName,
     chain::final_snapshot,
-    inspect::{self, Look, Opened, pass, read_back, read_content},
+    inspect::{self, Opened, read_back},
     store::{self, Integrity, Mode, Store, Stored},
 };
 
 /// How often a store is asked whether the final snapshot has come.
 const POLL: Duration = Duration::from_millis(500);
 /// So many of those that are sent in parts are under way at once: each of them takes some parts' worth of memory.
-const LARGE_AT_ONCE: usize = 4;
+const LARGE_AT_ONCE: usize = 2;
 
 /// What became of one snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,9 +228,8 @@ impl Job {
     async fn transfer(&self, opened: Opened) -> inspect::Result<Integrity> {
         let mode = if self.there.is_some() { Mode::Replace } else { Mode::Create };
         let mut upload = self.target.upload(&self.one.name, mode).await?;
-        let work = read_content(&self.one, Look::default());
-        match pass(opened, Some(&mut upload), work).await {
-            Ok(_) => Ok(upload.finish().await?),
+        match inspect::pass_on(opened, &self.one, &mut upload).await {
+            Ok(()) => Ok(upload.finish().await?),
             Err(error) => {
                 upload.abort().await;
                 Err(error)

@@ -142,11 +142,30 @@ pub(super) async fn pass<T: Send + 'static>(
     feed.end().await;
     let outcome = worker.await.map_err(|_| Error::Stopped)?;
     let value = outcome.map_err(|source| Error::Content { place: place.clone(), source })?;
+    check(place, &found, listed, recorded.as_ref())?;
+    Ok((found, value))
+}
+
+/// Reads a snapshot once, and its bytes go to `tee`. They have to be the recorded ones: whoever recorded them had read the content
+/// to its end. Where nothing was recorded, that is done here.
+///
+/// # Errors
+/// [`Error`].
+pub(super) async fn pass_on(opened: Opened, snapshot: &Stored, tee: &mut Upload) -> Result<()> {
+    if opened.recorded.is_none() {
+        let work = read_content(snapshot, Look::default());
+        return pass(opened, Some(tee), work).await.map(drop);
+    }
+    let Opened { reading, recorded, place, bytes: listed } = opened;
+    let found = pump(reading.bytes, None, Some(tee)).await?;
+    check(place, &found, listed, recorded.as_ref())
+}
+
+fn check(place: String, found: &Integrity, listed: u64, recorded: Option<&Integrity>) -> Result<()> {
     if found.bytes != listed {
         return Err(Error::Length { place, found: found.bytes, listed });
     }
-    compare(place, &found, recorded.as_ref())?;
-    Ok((found, value))
+    compare(place, found, recorded)
 }
 
 /// Reads a snapshot to its end for its hash alone, and compares that with what is expected.

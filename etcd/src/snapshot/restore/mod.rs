@@ -12,9 +12,11 @@
 //! etcd's own tools write etcd's own files: `etcdutl snapshot restore` makes every data directory, and a real etcd takes the
 //! events in. Nothing is at the place of the data directory before everything was proved, and what is in the store is only read.
 
+mod evidence;
 mod leases;
 mod private;
 pub mod prove;
+mod queue;
 mod replay;
 mod tools;
 mod work;
@@ -22,6 +24,7 @@ mod work;
 use std::{
     fs::File,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -35,6 +38,7 @@ use super::{
     store::{self, Store, Stored},
     take,
 };
+use replay::Job;
 use tools::{Etcdutl, Seat};
 use work::Work;
 
@@ -101,6 +105,9 @@ pub enum Error {
         /// What it said.
         output: String,
     },
+    /// There is no thread for the replay.
+    #[error("failed to begin the replay")]
+    Thread(#[source] std::io::Error),
     /// The private etcd cannot be had.
     #[error("the private etcd at {path} {what}; its log ends:\n{log}")]
     PrivateEtcd {
@@ -235,7 +242,7 @@ pub async fn restore(
     progress: &(impl Fn(Progress) + Sync),
 ) -> Result<Restored> {
     let etcdutl = Etcdutl::find(&options.etcdutl).await?;
-    let work = Work::begin(&options.data_dir)?;
+    let work = Arc::new(Work::begin(&options.data_dir)?);
     let all = store.list().await?;
     let names: Vec<SnapshotName> = all.iter().map(|one| one.name.clone()).collect();
     let plan = chain::plan(&names, options.base.as_ref())
@@ -245,11 +252,20 @@ pub async fn restore(
     if base.current < plan.base.last {
         return Err(Error::BaseRevision { name: plan.base.clone(), found: base.current });
     }
-    let beyond: Vec<&SnapshotName> = plan.deltas.iter().filter(|delta| delta.last > base.current).collect();
+    let beyond = plan.deltas.iter().filter(|delta| delta.last > base.current);
+    let beyond: Vec<SnapshotName> = beyond.cloned().collect();
     let (database, revisions) = match beyond.is_empty() {
         true => (work.base(), base),
         false => {
-            (work.replayed(), replay_into(&etcdutl, &work, options, (base.current, &beyond), progress).await?)
+            let job = Job {
+                etcdutl: etcdutl.clone(),
+                etcd: options.etcd.clone(),
+                work: Arc::clone(&work),
+                lease_ttl: options.lease_ttl,
+                base: base.current,
+                deltas: beyond,
+            };
+            (work.replayed(), replay::on_its_own(job, progress).await?)
         }
     };
     progress(Progress::Finishing);
@@ -261,26 +277,6 @@ pub async fn restore(
     work.finish(&options.data_dir)?;
     let bumped = Revision(revisions.current.0.saturating_add_unsigned(options.bump_revision));
     Ok(Restored { plan, revision: revisions.current, bumped })
-}
-
-async fn replay_into(
-    etcdutl: &Etcdutl,
-    work: &Work,
-    options: &Options,
-    (base, deltas): (Revision, &[&SnapshotName]),
-    progress: &(impl Fn(Progress) + Sync),
-) -> Result<Revisions> {
-    let own = private::member();
-    etcdutl.restore(&work.base(), &work.replay(), &Seat { member: &own, bump: 0 }).await?;
-    let mut etcd = private::Etcd::start(&options.etcd, work.dir(), &work.replay()).await?;
-    let outcome = replay::run(&etcd, work, options.lease_ttl, (base, deltas), progress).await;
-    // Why it died explains more than what failed for it.
-    if let Some(error) = etcd.died() {
-        return Err(error);
-    }
-    let revisions = outcome?;
-    etcd.stop().await?;
-    Ok(revisions)
 }
 
 /// Brings everything that is needed into the working directory, checked, and gives the revisions of the full snapshot.

@@ -14,6 +14,7 @@ use super::{Error, Member, Result};
 const SAID: usize = 2000;
 
 /// The program.
+#[derive(Clone)]
 pub(super) struct Etcdutl(PathBuf);
 
 /// What a data directory is made for.

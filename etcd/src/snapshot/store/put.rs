@@ -17,7 +17,7 @@ use crate::snapshot::codec::Sha256;
 /// Length of a part: with the 10000 parts that S3 takes, 78 GiB.
 pub(in crate::snapshot) const PART_BYTES: usize = 8 << 20;
 /// How many parts are on their way at once.
-const PARTS: usize = 4;
+const PARTS: usize = 8;
 /// Before a write that may not be repeated blindly is tried again.
 const AGAIN: Duration = Duration::from_millis(300);
 

@@ -18,7 +18,7 @@ const PIECES: usize = 4;
 /// Asked of a remote store at once. One connection to it is slow where it is far, and several are not.
 const RANGE_BYTES: u64 = 4 << 20;
 /// How many ranges are on their way at once.
-const RANGES: usize = 4;
+const RANGES: usize = 8;
 
 type Pieces<E> = BoxStream<'static, Result<Bytes, E>>;
 
