@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use tempfile::{Builder, TempDir};
 
 use crate::access::{Access, Credential};
 use crate::bed::Bed;
@@ -47,6 +48,7 @@ pub struct Sites {
     places: Vec<Place>,
     relays: Vec<Relay>,
     heartbeat: Duration,
+    data: TempDir,
 }
 
 /// A place for a member.
@@ -89,7 +91,7 @@ impl Sites {
         }
         // As long as a round trip takes, at least etcd's own.
         let heartbeat = options.round_trip.max(Duration::from_millis(100));
-        Ok(Self { places, relays, heartbeat })
+        Ok(Self { places, relays, heartbeat, data: make_data_dir()? })
     }
 
     /// Names of all places at a site, taken or not.
@@ -169,14 +171,14 @@ impl Sites {
 
     fn launch(&mut self, bed: &Bed, name: &str, all: &[(String, String)], state: &str) -> Result<()> {
         let (heartbeat, peer) = (self.heartbeat, self.peer_url(name)?);
+        let dir = Builder::new().prefix(name).disable_cleanup(true).tempdir_in(&self.data)?;
         let place = self.place_mut(name)?;
-        let dir = bed.make_dir(&format!("data-{name}"))?;
         let local = |port| format!("http://127.0.0.1:{port}");
         let cluster: Vec<_> = all.iter().map(|(name, url)| format!("{name}={url}")).collect();
         let spec = place
             .spec()?
             .flag("name", name)
-            .flag("data-dir", &dir)
+            .flag("data-dir", dir.path())
             .flag("listen-client-urls", local(place.client_port))
             .flag("advertise-client-urls", local(place.client_port))
             .flag("listen-peer-urls", local(place.peer_port))
@@ -188,6 +190,13 @@ impl Sites {
         place.process = Some(Process::start(bed, spec)?);
         Ok(())
     }
+}
+
+/// Where all data of the members is: in memory, where there is such a place. Members that share one disk wait for each other's
+/// syncs, which members on two sites never do.
+fn make_data_dir() -> Result<TempDir> {
+    let builder = || Builder::new().prefix("repot-sites-").tempdir_in("/dev/shm");
+    Ok(builder().or_else(|_| TempDir::new())?)
 }
 
 impl Site {
