@@ -40,7 +40,7 @@ pub struct Flags {
     /// What to do when it does not come
     #[arg(long, value_enum, default_value_t = OnDeadline::Fail, requires = "wait_for_final")]
     on_deadline: OnDeadline,
-    /// So many snapshots at once; of those beyond 8 MiB, no more than four
+    /// So many snapshots at once; of those beyond 8 MiB, no more than two
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     parallel: u16,
     /// Count a source without any snapshot as success; otherwise it is answered with exit code 3

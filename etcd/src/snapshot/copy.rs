@@ -80,7 +80,7 @@ impl Report {
 /// How to copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// So many at once; of large ones no more than four.
+    /// So many at once; of large ones no more than two.
     pub parallel: usize,
     /// Whether a snapshot that is at the target, of the recorded length and with the recorded hash, is taken to be whole without
     /// being read again.

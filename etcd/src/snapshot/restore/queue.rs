@@ -13,8 +13,8 @@ use crate::snapshot::Revision;
 
 /// How many transactions are sent at once. The more there are, the less they are taken in order.
 const BATCH: RangeInclusive<usize> = 8..=64;
-/// And so many bytes of keys and values, or one transaction.
-const BATCH_BYTES: usize = 16 << 20;
+/// And so many bytes of keys and values, or one transaction: the time that etcd gives a request runs for all of a batch at once.
+const BATCH_BYTES: usize = 1 << 20;
 
 /// All events of one revision. It demands to find what the steps before it have done, and does nothing where it does not.
 pub(super) struct Step<T = Txn> {
@@ -63,9 +63,9 @@ impl Queue {
         Ok(())
     }
 
-    /// Sends all that wait; at least the first is done then.
+    /// Sends a batch of those that wait; at least the first is done then.
     async fn send(&mut self) -> Result<()> {
-        let calls = self.order.waiting.iter().map(|step| {
+        let calls = self.order.waiting.iter().take(self.order.batch).map(|step| {
             let (mut kv, txn) = (self.kv.clone(), step.txn.clone());
             async move { kv.txn(txn).await }
         });
@@ -115,7 +115,7 @@ impl<T> Order<T> {
         self.waiting.push_back(step);
     }
 
-    /// What was said of all that wait, in their order.
+    /// What was said of the first that wait, in their order.
     fn take(&mut self, answers: impl Iterator<Item = Answer>) -> Result<()> {
         let (sent, mut last) = (self.waiting.len(), Revision(0));
         for answer in answers {
@@ -163,7 +163,8 @@ mod tests {
 
     impl Server {
         fn answer(&mut self, order: &Order<()>, turns: &[usize]) -> Vec<Answer> {
-            let revisions: Vec<Revision> = order.waiting.iter().map(|step| step.revision).collect();
+            let sent = order.waiting.iter().take(order.batch);
+            let revisions: Vec<Revision> = sent.map(|step| step.revision).collect();
             let mut places: Vec<usize> = (0..revisions.len()).collect();
             places.sort_by_key(|at| turns.get(*at).copied().unwrap_or(*at));
             let mut answers = vec![Answer { done: false, revision: Revision(0) }; places.len()];

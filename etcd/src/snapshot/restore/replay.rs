@@ -35,8 +35,10 @@ const AHEAD: usize = 2;
 const BUNCH: usize = 64;
 /// After so many bytes of keys and values a bunch takes no more.
 const BUNCH_BYTES: usize = 4 << 20;
-/// From this share of a database that is not in use it is worth writing it anew: one part in so many.
+/// From this share of a database that is not in use it is worth writing it anew: one part in so many. What grew large in the
+/// replay is in any case: it may come near to a quota, which counts what is not in use as well.
 const HOLES: i64 = 4;
+const LARGE: i64 = 512 << 20;
 
 /// What is to be replayed, and by what.
 pub(super) struct Job {
@@ -223,7 +225,8 @@ async fn keep(client: &Client, path: &Path, last: Revision) -> Result<Revisions>
     let status = maintenance.status().await.map_err(failed("tell the size of its database"))?;
     // Of the database, not of raft, whatever the library calls it.
     let used = status.raft_used_db_size();
-    if status.db_size().saturating_sub(used) >= status.db_size() / HOLES {
+    let size = status.db_size();
+    if size >= LARGE || size.saturating_sub(used) >= size / HOLES {
         maintenance.defragment().await.map_err(failed("defragment its database"))?;
     }
     let file = File::options().create_new(true).read(true).write(true).open(path).map_err(at(path))?;
