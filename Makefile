@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: build dev test checked soak bench testbed tools
+.PHONY: build dev test checked soak canaries bench testbed tools
 
 build:
 	$(CARGO) build --locked --workspace
@@ -28,6 +28,7 @@ checked:
 KILLER = controllers_are_killed_in_each_step
 soak: testbed
 	tests/go/build etcdbrctl
+	$(MAKE) canaries
 	$(CARGO) build --locked --workspace
 	REPOT_SOAK=1 $(CARGO) test --locked -p repot-storage --test it -- history:: fuzz::
 	REPOT_SOAK=1 $(CARGO) test --locked -p repot-api --test fuzz
@@ -35,6 +36,10 @@ soak: testbed
 	REPOT_SOAK=1 $(CARGO) test --locked -p repot-tests --test it -- --include-ignored --test-threads 1 expansion::moves::
 	REPOT_SOAK=1 $(CARGO) test --locked -p repot-tests --test it -- --include-ignored oracles:: etcd::peer:: etcd::flips:: expansion:: workflows:: --skip expansion::moves:: --skip $(KILLER)
 	REPOT_SOAK=1 $(CARGO) test --locked -p repot-tests --test it -- --include-ignored $(KILLER)
+
+# Whether tests of storage find the wrongs that are planted there (docs/storage-faults.md). What this builds is for nothing else.
+canaries: testbed
+	$(CARGO) test --locked -p repot-storage --features canaries --lib --test it -- --nocapture canaries::
 
 # Repot beside a CRD on this machine, about ten minutes: make bench BENCH="--quick --output json" (all options: BENCH=--help).
 # Snapshots beside the tools of etcd: make bench BENCH="snapshots --size 200MB"; `tests/go/build etcdbrctl` before it lets

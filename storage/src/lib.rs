@@ -13,6 +13,7 @@
 //! ```
 
 pub mod backend;
+mod canary;
 mod chunk;
 mod compress;
 mod error;

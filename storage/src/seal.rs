@@ -141,6 +141,13 @@ mod tests {
     }
 
     #[test]
+    fn takes_no_nonce_twice() {
+        let key = DataKey::random().unwrap();
+        let mut nonces = std::collections::HashSet::new();
+        assert!((0..200).all(|_| nonces.insert(sealed(&key, b"here", b"the same")[..NONCE].to_vec())));
+    }
+
+    #[test]
     fn never_shows_a_key() {
         let key = DataKey::from_bytes(&[0x41; 32]).unwrap();
         let shown = format!("{key:?} {:?}", key.cipher().unwrap());

@@ -13,6 +13,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use uuid::Uuid;
 
 use crate::{
+    canary::Canary,
     compress::{self, Worth},
     record::What,
     seal::{self, Cipher, Refused},
@@ -155,8 +156,12 @@ fn associated(header: [u8; HEADER], uid: Uuid, id: &Id) -> [u8; 1 + HEADER + 16 
     let mut bytes = [0; 1 + HEADER + 16 + ID];
     bytes[0] = b'c';
     bytes[1..3].copy_from_slice(&header);
-    bytes[3..19].copy_from_slice(uid.as_bytes());
-    bytes[19..].copy_from_slice(id);
+    if !Canary::ChunkForgetsUid.sings() {
+        bytes[3..19].copy_from_slice(uid.as_bytes());
+    }
+    if !Canary::ChunkForgetsName.sings() {
+        bytes[19..].copy_from_slice(id);
+    }
     bytes
 }
 

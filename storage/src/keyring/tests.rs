@@ -57,6 +57,21 @@ async fn binds_a_wrapped_key_to_its_path_with_every_provider() {
     }
 }
 
+/// A nonce that comes again gives away what it seals.
+#[tokio::test]
+async fn wraps_otherwise_each_time() {
+    for kind in ["aesgcm", "secretbox", "aescbc"] {
+        let keyring = mk_keyring(&mk_provider(kind, "k", KEY1));
+        let data_key = DataKey::random().unwrap();
+        let mut nonces = std::collections::HashSet::new();
+        for _ in 0..200 {
+            let wrapped = keyring.wrap(&mk_key(), PATH, &data_key).await.unwrap();
+            let sealed = wrapped.slice(format!("k8s:enc:{kind}:v1:k:").len()..);
+            assert!(nonces.insert(sealed.slice(..12)), "{kind}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn keeps_a_wrapped_key_only_where_the_same_key_wraps_now() {
     let (one, two) = (mk_provider("aesgcm", "one", KEY1), mk_provider("secretbox", "two", KEY2));

@@ -12,6 +12,7 @@ use super::{core::Core, intent, path, write::cipher_refused};
 use crate::{
     Error, Result,
     backend::{self, Compare, KeyEvent, KeyValue, Op, Outcome, Revision, Txn, WatchItem},
+    canary::Canary,
     record::Token,
     seal,
 };
@@ -79,11 +80,20 @@ enum Trace {
 impl Core {
     /// Commits, or tells why not. [`Error::UnknownOutcome`] only where reading back failed too.
     pub(crate) async fn commit(&self, mut commit: Commit) -> Result<Verdict> {
+        self.sound()?;
         let (mut doubt, mut last) = (None, String::new());
         for _ in 0..TRIES {
             match self.backend.txn(commit.txn.clone()).await {
-                Ok(Outcome::Committed(revision)) => return Ok(Verdict::Committed(self.met(revision))),
+                Ok(Outcome::Committed(revision)) => {
+                    return Ok(Verdict::Committed(self.later(commit.before, revision)?));
+                }
                 Ok(Outcome::Failed) => return self.failed(&commit, doubt).await,
+                Err(backend::Error::Unknown(what)) if Canary::UnknownTakenForFailed.sings() => {
+                    return Err(Error::Unavailable(what));
+                }
+                Err(backend::Error::Unknown(_)) if Canary::UnknownTakenForDone.sings() => {
+                    return Ok(Verdict::Committed(self.seen()));
+                }
                 Err(backend::Error::Unknown(what)) => match self.settle(&mut commit).await {
                     Ok(Trace::Found(revision)) => return Ok(Verdict::Committed(self.met(revision))),
                     Ok(Trace::Lost) => return Ok(Verdict::Overtaken),
@@ -102,7 +112,9 @@ impl Core {
 
     /// After a try of unknown outcome: puts the fence, if there is one, so that what is found stays true, and looks.
     async fn settle(&self, commit: &mut Commit) -> Result<Trace> {
-        if let Some(fence) = commit.fence {
+        if let Some(fence) = commit.fence
+            && !Canary::FenceLeftOut.sings()
+        {
             self.put_fence(fence).await?;
         }
         let trace = self.trace(commit).await?;
@@ -172,7 +184,8 @@ impl Core {
 
     /// Searches the history of the record up to revision `until`.
     async fn search(&self, commit: &Commit, until: Revision) -> Result<Option<Revision>> {
-        let after = commit.before.max(commit.expected);
+        let before = if Canary::EarlierRemovalTaken.sings() { commit.expected } else { commit.before };
+        let after = before.max(commit.expected);
         if until <= after {
             return Ok(None); // Nothing has happened at all since it was sent.
         }
@@ -221,7 +234,7 @@ impl Core {
         }
     }
 
-    async fn sweep(&self, mut keys: Vec<Bytes>) {
+    pub(super) async fn sweep(&self, mut keys: Vec<Bytes>) {
         let most = self.backend.limits().txn_ops;
         while !keys.is_empty() {
             let rest = keys.split_off(keys.len().min(most));

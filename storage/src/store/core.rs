@@ -1,11 +1,16 @@
 //! What all parts of a store share: the backend, the keys, and how a record becomes an object.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
 };
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
@@ -35,8 +40,12 @@ pub(crate) struct Core {
     pub stop: CancellationToken,
     /// Background work, to be waited for when the store is closed.
     pub tasks: TaskTracker,
+    /// Since when the collector has known an intent, by its key and the revision that made it.
+    pub known_intents: Mutex<HashMap<(Bytes, Revision), Instant>>,
     /// The newest revision this handle has met.
     seen: AtomicU64,
+    /// What to answer once revisions went back.
+    rolled_back: OnceLock<Error>,
 }
 
 impl Core {
@@ -47,21 +56,52 @@ impl Core {
     ) -> Result<Self> {
         let epoch = Epoch::load(&*backend).await?;
         let (stop, tasks, seen) = (CancellationToken::new(), TaskTracker::new(), AtomicU64::new(0));
-        let core = Self { backend, keys, options, epoch, stop, tasks, seen };
+        let (known_intents, rolled_back) = (Mutex::default(), OnceLock::new());
+        let core = Self { backend, keys, options, epoch, stop, tasks, known_intents, seen, rolled_back };
         core.revision().await?;
         Ok(core)
     }
 
     /// The newest revision (linearizable).
     pub(crate) async fn revision(&self) -> Result<Revision> {
+        let before = self.seen();
         let revision = self.backend.revision().await.map_err(|error| self.error(error))?;
-        Ok(self.met(revision))
+        self.later(before, revision)
     }
 
     /// Remembers a revision that this handle has met.
     pub(crate) fn met(&self, revision: Revision) -> Revision {
         self.seen.fetch_max(revision.0, Ordering::Relaxed);
         revision
+    }
+
+    /// Remembers a revision that was asked for, or made, when `before` had been met already. An older one can only be if the
+    /// backend was put back to an earlier state: then nothing this handle knows is true any more, and it stops.
+    pub(crate) fn later(&self, before: Revision, told: Revision) -> Result<Revision> {
+        if told < before {
+            let (version, offset) = (self.version(before), before.0 - told.0);
+            let error = Error::Damaged(format!(
+                "it was put back by {offset} revisions to an older copy of itself; stop all servers, run \
+                 `repot storage raise --past {version}` (or what else clients have seen, if that is more), and start again"
+            ));
+            tracing::error!(%error, "the store stops");
+            let _ = self.rolled_back.set(error); // Somebody else may have noticed first.
+            self.stop.cancel();
+        }
+        self.sound()?;
+        Ok(self.met(told))
+    }
+
+    /// The answer to whoever asks for a version of an earlier epoch.
+    pub(crate) async fn expired<T>(&self) -> Result<T> {
+        let oldest = self.backend.oldest().await.map_err(|error| self.error(error))?;
+        Err(Error::Expired { oldest: self.version(oldest.max(Revision(1))) })
+    }
+
+    /// # Errors
+    /// [`Error::Damaged`] once revisions went back.
+    pub(crate) fn sound(&self) -> Result<()> {
+        self.rolled_back.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
     /// The newest revision this handle has met: whatever it does from now on happens later.
@@ -75,8 +115,9 @@ impl Core {
         // written before the history window can be read only at a revision inside it.
         let request =
             RangeRequest { keys: path::only(path), at: None, limit: 1, max_bytes: 0, keys_only: false };
+        let before = self.seen();
         let mut page = self.backend.range(request).await.map_err(|error| self.error(error))?;
-        Ok((page.kvs.pop(), self.met(page.revision)))
+        Ok((page.kvs.pop(), self.later(before, page.revision)?))
     }
 
     /// Opens a record that was read at revision `at`.

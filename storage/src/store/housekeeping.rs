@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use tokio::time::Instant;
 
 use super::{core::Core, intent::Intents};
-use crate::{Error, backend::Revision};
+use crate::{Error, backend::Revision, canary::Canary};
 
 /// Runs until the store is closed. Every replica does this; what one has done is no work for the next.
 pub(super) async fn run(core: Arc<Core>, intents: Arc<Intents>) {
@@ -13,7 +13,7 @@ pub(super) async fn run(core: Arc<Core>, intents: Arc<Intents>) {
     let mut compactor = Compactor::default();
     let mut collected = Instant::now();
     while core.stop.run_until_cancelled(tokio::time::sleep(period)).await.is_some() {
-        if let Err(error) = compactor.step(&core).await {
+        if let Err(error) = compactor.step(&core, Instant::now()).await {
             tracing::warn!(%error, "history was not compacted, trying again");
         }
         intents.rotate().await;
@@ -41,12 +41,13 @@ struct Compactor {
 impl Compactor {
     /// Compacts what was superseded before the window began. A fresh process knows nothing of the past, and so keeps it a
     /// window longer.
-    async fn step(&mut self, core: &Core) -> Result<(), Error> {
+    async fn step(&mut self, core: &Core, now: Instant) -> Result<(), Error> {
         let newest = core.revision().await?;
-        self.samples.push_back((Instant::now(), newest));
+        self.samples.push_back((now, newest));
+        let window = core.options.history / if Canary::WindowTooShort.sings() { 10 } else { 1 };
         let mut target = None;
         while let Some((when, revision)) = self.samples.front()
-            && when.elapsed() >= core.options.history
+            && now.duration_since(*when) >= window
         {
             target = Some(*revision);
             self.samples.pop_front();
@@ -57,5 +58,46 @@ impl Compactor {
             Ok(()) | Err(crate::backend::Error::Compacted { .. }) => Ok(()),
             Err(error) => Err(core.error(error)),
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::{
+        Keyring, StoreOptions,
+        backend::{
+            Backend, Op, Txn,
+            embedded::{Embedded, Options},
+        },
+    };
+
+    const KEYS: &str = "{apiVersion: apiserver.config.k8s.io/v1, kind: EncryptionConfiguration, \
+                        resources: [{resources: ['*.*'], providers: [{identity: {}}]}]}";
+
+    #[tokio::test]
+    async fn history_stays_for_its_window() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options { min_free_bytes: 0, ..Options::default() };
+        let backend = Arc::new(Embedded::open(dir.path(), options).await.unwrap());
+        let keys = Arc::new(Keyring::parse(KEYS).unwrap());
+        let core = Core::new(backend.clone(), keys, StoreOptions::default()).await.unwrap();
+        let (mut compactor, begin, second) = (Compactor::default(), Instant::now(), Duration::from_secs(1));
+        let written = async || {
+            let ops = vec![Op::Put("/a".into(), "1".into())];
+            backend.txn(Txn { compares: vec![], ops }).await.unwrap();
+            backend.revision().await.unwrap()
+        };
+        let window = StoreOptions::default().history;
+        let first = written().await;
+        compactor.step(&core, begin).await.unwrap();
+        written().await;
+        compactor.step(&core, begin + window / 2).await.unwrap();
+        written().await;
+        compactor.step(&core, begin + window - second).await.unwrap();
+        assert_eq!(backend.oldest().await.unwrap(), Revision(0), "all of it was there a moment ago");
+        compactor.step(&core, begin + window + second).await.unwrap();
+        assert_eq!(backend.oldest().await.unwrap(), first);
     }
 }

@@ -12,7 +12,7 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering},
     },
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
 use bytes::Bytes;
@@ -21,7 +21,8 @@ use tokio::sync::Mutex;
 use super::{core::Core, path};
 use crate::{
     Error, Result,
-    backend::{Compare, KeyValue, Op, Outcome, Revision, Txn},
+    backend::{Compare, Op, Outcome, Revision, Txn},
+    canary::Canary,
     seal,
 };
 
@@ -110,7 +111,7 @@ impl Intent {
 
     /// What the names of a new write under this intent carry: the number of the intent, and that of the write.
     pub(crate) fn next_write(&self) -> (u64, u32) {
-        (self.number, self.writes.fetch_add(1, Ordering::Relaxed))
+        (self.number, self.writes.fetch_add(u32::from(!Canary::NamesNotFresh.sings()), Ordering::Relaxed))
     }
 
     /// Holds as long as the intent is the one that was made: not removed, and not put again after it was lost.
@@ -147,13 +148,7 @@ async fn remove(core: Arc<Core>, number: u64) {
     }
 }
 
-/// How old an intent is by its stamp. Clocks of replicas may differ, by less than the patience: an intent that is too old by mistake
-/// only makes a write start again, a fence that goes too early keeps nothing out any more.
-pub(crate) fn age(intent: &KeyValue) -> Option<Duration> {
-    let seconds = u64::from_be_bytes(*intent.value.first_chunk()?);
-    SystemTime::now().duration_since(UNIX_EPOCH + Duration::from_secs(seconds)).ok()
-}
-
+/// When an intent was made, for people who look. Nothing is decided by it: clocks jump, and those of replicas differ.
 pub(super) fn stamp(now: SystemTime) -> Bytes {
     let seconds = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     Bytes::copy_from_slice(&seconds.to_be_bytes())

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     Error, Result,
     backend::Op,
+    canary::Canary,
     chunk::{self, ChunkRef, Hash, INLINE_LIMIT},
     compress::Worth,
     record::{Packed, Payload},
@@ -32,7 +33,8 @@ pub(crate) fn prepare(key: &DataKey, payload: &Segmented) -> Prepared {
     if payload.text().len() < INLINE_LIMIT {
         return Prepared::Inline(Packed::new(payload.text()));
     }
-    let (cutting, naming) = (key.cutting(), key.naming());
+    let cutting = key.cutting();
+    let naming = if Canary::HashUnderWrongKey.sings() { key.cutting() } else { key.naming() };
     let pieces = chunk::split(payload, &cutting);
     Prepared::Pieces(pieces.into_iter().map(|piece| (chunk::hash(&naming, &piece), piece)).collect())
 }

@@ -15,6 +15,7 @@ use super::{
 use crate::{
     Error, Result,
     backend::{Compare, KeyValue, Op, Outcome, Revision, Txn},
+    canary::Canary,
 };
 
 /// A record in quarantine.
@@ -84,7 +85,7 @@ impl Core {
         let (Some(kv), _) = self.read(home).await? else { return Ok(None) };
         let hidden = path::quarantined(home, modified);
         let mut ops = vec![Op::Delete(home.clone()), Op::Put(hidden.clone(), kv.value)];
-        for uid in uids {
+        for uid in uids.into_iter().filter(|_| !Canary::QuarantineLeavesOwner.sings()) {
             ops.extend([
                 Op::Delete(path::owner(uid, home)),
                 Op::Put(path::owner(uid, &hidden), Bytes::new()),

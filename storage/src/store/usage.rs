@@ -10,6 +10,7 @@ use super::{
 use crate::{
     Result,
     backend::{RangeRequest, prefix_range},
+    canary::Canary,
 };
 
 /// Bytes of records that are read at once.
@@ -51,7 +52,10 @@ impl Ledger {
         };
         let usage = self.0.entry(key.namespace.clone()).or_default();
         usage.objects = (usage.objects + u64::from(now.is_some())) - u64::from(before.is_some());
-        usage.bytes = (usage.bytes + bytes(now)) - bytes(before);
+        usage.bytes += bytes(now);
+        if !Canary::UsageKeepsRemoved.sings() {
+            usage.bytes -= bytes(before);
+        }
         if usage.objects == 0 {
             self.0.remove(&key.namespace);
         }

@@ -25,6 +25,7 @@ use super::{
 use crate::{
     Error, Result,
     backend::{Compare, Op, Revision, Txn},
+    canary::Canary,
     keyring,
     record::{Opened, Payload, Record, Token},
     seal::{self, DataKey},
@@ -120,6 +121,7 @@ impl<'a> Write<'a> {
         base: Option<&'a Object>,
         draft: Draft,
     ) -> Result<Self> {
+        core.sound()?;
         let path = path::record(key)?;
         let data_key = match base {
             Some(base) => base.record.key.clone(),
@@ -220,9 +222,15 @@ impl<'a> Write<'a> {
         mut dropped: Vec<Bytes>,
         intent: Option<&Intent>,
     ) -> Result<Verdict> {
+        if Canary::ChunksGoBeforeRecord.sings() {
+            self.core.sweep(dropped.clone()).await;
+        }
         let expected = self.base.map_or(Revision(0), |base| base.modified);
-        let mut compares = vec![Compare::ModifiedAt(self.path.clone(), expected)];
-        compares.extend(intent.map(Intent::compare));
+        let mut compares = Vec::new();
+        if !Canary::RevisionNotCompared.sings() {
+            compares.push(Compare::ModifiedAt(self.path.clone(), expected));
+        }
+        compares.extend(intent.filter(|_| !Canary::IntentNotCompared.sings()).map(Intent::compare));
         let fence = match self.base {
             Some(_) => None,
             None => Some(Fence::new().map_err(|_| cipher_refused())?),

@@ -2,6 +2,7 @@
 
 use std::{
     fs::File,
+    io::Write,
     net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -95,6 +96,33 @@ impl EtcdProcess {
         assert!(self.answers().await, "etcd does not start again: {}", self.log());
     }
 
+    /// Saves a snapshot.
+    pub async fn save(&self, file: &Path) {
+        let mut client = etcd_client::Client::connect([self.endpoint()], None).await.unwrap();
+        let mut parts = client.snapshot().await.unwrap();
+        let mut file = File::create(file).unwrap();
+        while let Some(part) = parts.message().await.unwrap() {
+            file.write_all(part.blob()).unwrap();
+        }
+    }
+
+    /// Starts again with what was saved. Revisions go back to those of then.
+    pub async fn restore(&mut self, snapshot: &Path) {
+        self.kill();
+        std::fs::remove_dir_all(self.dir.path().join("data")).unwrap();
+        let peer = format!("http://127.0.0.1:{}", self.ports[1]);
+        let mut command = Command::new(program("etcdutl"));
+        command
+            .args(["snapshot", "restore"])
+            .arg(snapshot)
+            .arg("--data-dir")
+            .arg(self.dir.path().join("data"));
+        command.args(["--name", "m", "--initial-cluster", &format!("m={peer}")]);
+        let output = command.args(["--initial-advertise-peer-urls", &peer]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        self.restart().await;
+    }
+
     pub fn endpoint(&self) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         format!("{scheme}://127.0.0.1:{}", self.ports[0])
@@ -156,12 +184,21 @@ fn spawn(dir: &Path, ports: [u16; 2], tls: Option<&ServerFiles>, flags: &[String
     command.spawn().unwrap_or_else(|error| panic!("cannot run {}: {error}", binary.display()))
 }
 
-/// From the test environment, else from where the testbed builds it.
+/// etcd itself.
 pub fn binary() -> PathBuf {
-    let built = || Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("target/testbed/bin/etcd");
-    let binary =
-        std::env::var_os("KUBEBUILDER_ASSETS").map_or_else(built, |dir| Path::new(&dir).join("etcd"));
-    assert!(binary.is_file(), "no etcd at {}: set KUBEBUILDER_ASSETS or build the testbed", binary.display());
+    program("etcd")
+}
+
+/// From the test environment, else from where the testbed builds it.
+fn program(name: &str) -> PathBuf {
+    let built = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("target/testbed/bin").join(name);
+    let given = std::env::var_os("KUBEBUILDER_ASSETS").map(|dir| Path::new(&dir).join(name));
+    let binary = given.filter(|given| given.is_file()).unwrap_or(built);
+    assert!(
+        binary.is_file(),
+        "no {name} at {}: set KUBEBUILDER_ASSETS or build the testbed",
+        binary.display()
+    );
     binary
 }
 

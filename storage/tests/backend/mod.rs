@@ -4,5 +4,7 @@ mod crash;
 mod embedded;
 mod etcd;
 mod etcd_process;
+mod rollback;
+mod sync;
 mod tiered;
 mod torn;

@@ -157,3 +157,39 @@ async fn backend_and_objects_belong_together() {
     let error = Store::open(below(dir.path()).await, keys, StoreOptions::default()).await.unwrap_err();
     assert!(error.to_string().contains("object store"), "{error}");
 }
+
+/// As for the collector, an object that was just put and one to which nothing points any more look alike.
+#[tokio::test]
+async fn a_young_object_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { prefix: Bytes::new(), least: 0, ..Options::default() };
+    let place = files(&dir.path().join("objects"));
+    let tiered = Tiered::open(below(dir.path()).await, place, options).await.unwrap();
+    for seed in 0..4 {
+        let revision = commit(&tiered, vec![put("a", seed)]).await;
+        tiered.compact(revision).await.unwrap();
+        let report = tiered.collect().await.unwrap();
+        assert_eq!((report.used, report.suspected, report.removed), (1, 0, 0));
+    }
+    assert_eq!(objects(dir.path()), 4);
+    tiered.close().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_put_is_not_pointed_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let tiered = open(dir.path(), "objects").await.unwrap();
+    commit(&tiered, vec![put("a", 1)]).await;
+    // A file stands where the directory was.
+    let (there, away) = (dir.path().join("objects"), dir.path().join("away"));
+    std::fs::rename(&there, &away).unwrap();
+    std::fs::write(&there, "in the way").unwrap();
+    let refused = tiered.txn(Txn { compares: vec![], ops: vec![put("b", 2)] }).await;
+    assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
+    assert_eq!(tiered.get("b".into(), None).await.unwrap(), None);
+    std::fs::remove_file(&there).unwrap();
+    std::fs::rename(&away, &there).unwrap();
+    commit(&tiered, vec![put("b", 2)]).await;
+    assert!(tiered.get("b".into(), None).await.unwrap().unwrap().value == noise(2, 10_000));
+    tiered.close().await;
+}

@@ -10,6 +10,7 @@ use super::{
 on_every_backend! {
     finds_nothing_wrong_with_what_is_whole
     tells_what_is_lost
+    finds_each_chunk_that_is_damaged
     puts_away_what_cannot_be_read_and_gives_it_back
     sets_marks_that_are_missing
     leaves_what_only_lacks_its_key
@@ -195,5 +196,29 @@ async fn reads_beside_writers(lab: &Lab) {
     writes.await.unwrap();
     assert!(passes > 0);
     assert_eq!(store.quarantined().await.unwrap(), []);
+    store.close().await;
+}
+
+/// Whichever it is of many: the first, one between, the last.
+async fn finds_each_chunk_that_is_damaged(lab: &Lab) {
+    let (backend, store) = open(lab).await;
+    fill(&store).await;
+    let all = chunks(&*backend, 3).await;
+    assert!(all.len() > 5);
+    let mut lost = Vec::new();
+    for chunk in &all {
+        damage(&*backend, chunk).await;
+        let (_, findings) = fsck(&store, false).await;
+        let [Finding { trouble: Trouble::Payload(parts), .. }] = &findings[..] else {
+            panic!("{findings:?}")
+        };
+        let [part] = &parts[..] else { panic!("{parts:?}") };
+        lost.push(part.bytes.clone());
+        put(&*backend, &chunk.key, chunk.value.clone()).await;
+    }
+    lost.sort_by_key(|bytes| bytes.start);
+    assert!(lost.windows(2).all(|pair| pair[0].end == pair[1].start), "{lost:?}");
+    assert_eq!((lost[0].start, lost[lost.len() - 1].end), (0, 3 << 20));
+    assert_eq!(fsck(&store, false).await.1, []);
     store.close().await;
 }

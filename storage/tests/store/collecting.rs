@@ -14,6 +14,8 @@ on_every_backend! {
     removes_what_a_dropped_write_left
     removes_what_a_lost_process_left
     keeps_to_many_objects
+    a_write_that_loses_takes_nothing_from_the_one_that_won
+    no_clock_that_jumps_takes_an_intent
 }
 
 /// Too large for one transaction of any backend.
@@ -91,7 +93,7 @@ async fn makes_a_forgotten_upload_start_again(lab: &Lab) {
             async move { writer.create(&mk_key("a"), mk_draft(Uuid::nil(), "a", mk_large(1))).await },
         );
     spy.waiting().await;
-    // Stamps have whole seconds: patience is over when a second has begun anew.
+    // The collector has to know an intent for longer than its patience, which a first pass never does.
     let begin = Instant::now();
     let removed = loop {
         let report = collector.collect().await.unwrap();
@@ -192,5 +194,49 @@ async fn keeps_to_many_objects(lab: &Lab) {
         let whole = [mk_noise(*n, 66_000), mk_noise(n + 1000, 66_000)].concat();
         assert!(store.payload_bytes(object).await.unwrap() == whole);
     }
+    store.close().await;
+}
+
+/// Two writes of the same content from the same state: chunks of the same hashes, under names of their own.
+async fn a_write_that_loses_takes_nothing_from_the_one_that_won(lab: &Lab) {
+    let spy = Spy::new(lab).await;
+    let store = open(&spy, StoreOptions::default()).await;
+    let uid = Uuid::from_u128(1);
+    let base = store.create(&mk_key("a"), mk_draft(uid, "base", vec![])).await.unwrap();
+    spy.fates(&[Fate::Held]);
+    let (writer, from) = (store.clone(), base.clone());
+    let late = tokio::spawn(async move { writer.update(&from, mk_draft(uid, "late", mk_large(1))).await });
+    spy.waiting().await;
+    store.update(&base, mk_draft(uid, "won", mk_large(1))).await.unwrap();
+    spy.release();
+    let late = late.await.unwrap();
+    assert!(matches!(late, Err(repot_storage::Error::Conflict)), "{late:?}");
+    // What the late one wrote is removed by when the store is closed.
+    store.close().await;
+    let store = lab.open().await;
+    let won = store.get(&mk_key("a")).await.unwrap().unwrap();
+    assert_eq!(label(&won), "won");
+    assert!(store.payload_bytes(&won).await.unwrap() == mk_large(1)[0]);
+    assert_eq!(store.collect().await.unwrap().removed, 0);
+    store.close().await;
+}
+
+/// Stamps of long ago and of times to come, as clocks leave that jump or differ: how long an intent stays is told by neither.
+async fn no_clock_that_jumps_takes_an_intent(lab: &Lab) {
+    let spy = Spy::new(lab).await;
+    let store = open(&spy, StoreOptions::default()).await;
+    for (intent, stamp) in [(1_u64, 0_u64), (2, 1 << 40)] {
+        spy::put(&*spy, &format!("/intents/{intent:016x}").into(), stamp.to_be_bytes().to_vec()).await;
+        let chunk = format!("/chunks/{}/{:032x}{intent:016x}{:08x}", Uuid::nil().simple(), 7, 0);
+        spy::put(&*spy, &chunk.into(), "a chunk").await;
+    }
+    for _ in 0..3 {
+        let report = store.collect().await.unwrap();
+        assert_eq!((report.chunks, report.in_flight, report.removed), (2, 2, 0));
+    }
+    let collector = open(&spy, impatient()).await;
+    assert_eq!(collector.collect().await.unwrap().in_flight, 2, "it has not met them before");
+    assert_eq!(collector.collect().await.unwrap().removed, 2);
+    assert_eq!(chunks(&spy).await, 0);
     store.close().await;
 }

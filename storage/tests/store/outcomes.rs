@@ -13,6 +13,7 @@ on_every_backend! {
     tells_a_lost_race_from_a_won_one
     gives_up_where_nothing_answers
     says_nothing_was_done_where_nothing_was
+    an_update_that_fails_takes_nothing_away
     takes_no_earlier_removal_for_its_own
     what_was_answered_does_not_happen_later
 }
@@ -164,6 +165,23 @@ async fn what_was_answered_does_not_happen_later(lab: &Lab) {
         spy.fates(&[Fate::Late]);
         store.delete(&changed).await.unwrap();
         assert_eq!(spy.happen().await, 0);
+    }
+    store.close().await;
+}
+
+/// Of a state that could not be replaced, everything is still there.
+async fn an_update_that_fails_takes_nothing_away(lab: &Lab) {
+    let (spy, store) = open(lab).await;
+    for size in [100, 300_000, 5 << 20] {
+        let (key, uid) = (mk_key(&size.to_string()), Uuid::from_u128(size as u128));
+        let object = store.create(&key, mk_draft(uid, "1", vec![mk_noise(1, size)])).await.unwrap();
+        spy.fates(&[Fate::Unavailable, Fate::Unavailable]);
+        let down = store.update(&object, mk_draft(uid, "2", vec![mk_noise(2, size)])).await;
+        assert!(matches!(down, Err(Error::Unavailable(_))), "{down:?}");
+        assert!(matches!(store.delete(&object).await, Err(Error::Unavailable(_))));
+        let now = store.get(&key).await.unwrap().unwrap();
+        assert_eq!((now.version, label(&now)), (object.version, "1"));
+        assert!(store.payload_bytes(&now).await.unwrap() == mk_noise(1, size), "{size}");
     }
     store.close().await;
 }

@@ -8,6 +8,7 @@ use std::process::Command;
 use repot_rules::table::RULES;
 use serde_json::Value;
 
+mod canaries;
 mod ledger;
 mod sources;
 

@@ -11,6 +11,7 @@ use super::{
     engine::{Engine, storage},
     layout::{self, Entry, Head, SMALL},
 };
+use crate::canary::Canary;
 
 /// Bytes after which a group is closed: enough to hide the sync behind the copying.
 const GROUP_BYTES: usize = 4 << 20;
@@ -66,7 +67,12 @@ impl Committer {
         if batch.is_empty() {
             return answers;
         }
-        if let Err(error) = batch.durability(Some(PersistMode::SyncData)).commit() {
+        if Canary::RevisionToldEarly.sings() {
+            self.engine.set_newest(newest);
+        }
+        let sync =
+            if Canary::AcknowledgedBeforeSync.sings() { PersistMode::Buffer } else { PersistMode::SyncData };
+        if let Err(error) = batch.durability(Some(sync)).commit() {
             return self.fail(&error, answers);
         }
         // Both at once: nobody may read at a revision, and then be told that the newest is an older one.
@@ -211,7 +217,9 @@ impl<'a> Draft<'a> {
         if head.apart {
             self.batch.insert(&engine.values, head.place(), value);
         }
-        self.heads.insert(entry.key, Some(head).filter(|head| !head.removed));
+        if !Canary::GroupIsBlind.sings() {
+            self.heads.insert(entry.key, Some(head).filter(|head| !head.removed));
+        }
     }
 }
 

@@ -56,7 +56,10 @@ impl Failure {
             Code::OutOfRange if text.contains("message length too large") => Self::AnswerTooLarge,
             Code::NotFound if text.contains("lease not found") => Self::LeaseGone,
             Code::ResourceExhausted if text.contains("space exceeded") => {
-                Self::Other(Error::NoSpace(text.to_owned()))
+                Self::Other(Error::NoSpace(format!(
+                    "etcd's quota is used up ({text}); remove objects or raise --quota-backend-bytes, compact and defragment \
+                 etcd, then run `etcdctl alarm disarm`"
+                )))
             }
             // Turned away before it was proposed.
             Code::ResourceExhausted => Self::NotDone(text.to_owned()),

@@ -20,6 +20,7 @@ use super::{
     keys::Prefix,
     link::{Link, closed, number},
 };
+use crate::canary::Canary;
 
 /// The largest message of a watch: a fragment is about 2 MiB unless a single event is larger.
 const MESSAGE_BYTES: usize = 64 << 20;
@@ -158,7 +159,8 @@ impl Watch {
             self.fragments.push(self.event(event)?);
         }
         // Held back until it is whole: a fragment may end within a transaction.
-        Ok((!answer.fragment).then(|| WatchItem::Events(std::mem::take(&mut self.fragments))))
+        let whole = !answer.fragment || Canary::EtcdHandsOnFragments.sings();
+        Ok(whole.then(|| WatchItem::Events(std::mem::take(&mut self.fragments))))
     }
 
     fn progress(&mut self, shown: Revision) -> WatchItem {

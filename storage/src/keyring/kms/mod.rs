@@ -29,7 +29,7 @@ use self::{
     service::{Service, Socket, StatusResponse},
 };
 use super::{Error, metrics::Metrics, provider::Tried};
-use crate::seal::DataKey;
+use crate::{canary::Canary, seal::DataKey};
 
 mod object;
 mod service;
@@ -139,7 +139,8 @@ impl Kms {
 
     async fn look(&self, version: &mut Option<String>) -> Result<(), String> {
         // Counted from before the question: three minutes are the most, however long the answer takes.
-        let until = Instant::now() + self.second * WRITE_GRACE;
+        let grace = if Canary::KmsGraceTooLong.sings() { 60 * WRITE_GRACE } else { WRITE_GRACE };
+        let until = Instant::now() + self.second * grace;
         let status = self.service.status().await.map_err(|failure| failure.to_string())?;
         if let Err(why) = object::check_key_id(&status.key_id) {
             let label = if status.key_id.is_empty() { "empty" } else { "too_long" };
@@ -168,8 +169,10 @@ impl Kms {
             return Err("Encrypt used another key than Status tells".into());
         }
         let back = self.service.decrypt(&source).await.map_err(|failure| failure.to_string())?;
-        constant_time::verify_slices_are_equal(&back, seed.bytes())
-            .map_err(|_| "Decrypt does not give back what was encrypted")?;
+        let same = constant_time::verify_slices_are_equal(&back, seed.bytes()).is_ok();
+        if !same && !Canary::KmsTrustsEncrypt.sings() {
+            return Err("Decrypt does not give back what was encrypted".into());
+        }
         let known = Arc::new(Known { seed, key_id_hash: object::hash(key_id) });
         self.seeds.insert(source.digest(), Arc::clone(&known)).await;
         self.count_seeds();

@@ -215,6 +215,13 @@ mod tests {
     }
 
     #[test]
+    fn seals_under_another_key_each_time() {
+        let (seed, key) = (Seed::random().unwrap(), DataKey::random().unwrap());
+        let mut infos = std::collections::HashSet::new();
+        assert!((0..200).all(|_| infos.insert(seed.seal(b"/a", &key).unwrap()[..INFO].to_vec())));
+    }
+
+    #[test]
     fn comes_back_as_it_was_encoded() {
         let bytes = mk_source().encode(vec![7; 9]);
         assert_eq!(Source::decode(&bytes), Some((mk_source(), vec![7; 9])));

@@ -8,6 +8,7 @@ use super::{Hub, Mark};
 use crate::{
     Error, Result,
     backend::{self, KeyEvent, KeyValue, RangeRequest, Revision, WatchItem, prefix_range},
+    canary::Canary,
     store::{core::Core, path, types::Object},
 };
 
@@ -98,6 +99,10 @@ impl Hub {
 
     async fn follow_once(&self, pause: &mut Duration) -> End {
         let after = self.moved.borrow().at;
+        // A backend that was put back to an earlier state would wait for `after` to come again.
+        if let Err(error) = self.core.revision().await {
+            return End::Stumbled(error);
+        }
         let mut items = match self.core.backend.watch(self.prefix.clone(), after, PROGRESS).await {
             Ok(items) => items,
             Err(error) => return self.end(error),
@@ -129,6 +134,9 @@ impl Hub {
                 None => None,
             };
             opened.push((event.key, event.revision, now));
+        }
+        if Canary::EventsReversed.sings() {
+            opened.reverse();
         }
         let mark = {
             let mut state = self.state.write();

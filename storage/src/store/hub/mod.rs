@@ -23,7 +23,7 @@ use super::{
     types::{Event, Key, List, ListRequest, Object, ResourceVersion, Scope, WatchItem},
     usage::{self, Ledger, Usage},
 };
-use crate::{Error, Result, backend::Revision};
+use crate::{Error, Result, backend::Revision, canary::Canary};
 
 mod follow;
 mod heal;
@@ -89,6 +89,7 @@ impl Hubs {
 
     /// See [`Store::list_cached`](super::Store::list_cached).
     pub(crate) async fn list(&self, scope: &Scope, at_least: Option<ResourceVersion>) -> Result<List> {
+        self.core.sound()?;
         let prefix = path::scope(scope)?;
         let hub = self.hub(scope)?;
         let target = match at_least {
@@ -131,8 +132,10 @@ impl Hubs {
         scope: &Scope,
         after: ResourceVersion,
     ) -> Result<BoxStream<'static, Result<WatchItem>>> {
+        self.core.sound()?;
         let prefix = path::scope(scope)?;
-        self.hub(scope)?.subscribe(prefix, self.core.epoch.revision(after)).await
+        let Some(after) = self.core.epoch.of_this(after) else { return self.core.expired().await };
+        self.hub(scope)?.subscribe(prefix, after).await
     }
 
     /// The hub of a resource, started where nobody used it before.
@@ -178,7 +181,7 @@ impl Hub {
     async fn reaches(&self, target: Revision) -> bool {
         let mut moved = self.moved.subscribe();
         let mark = *moved.borrow_and_update();
-        if !mark.ready || mark.at >= target {
+        if !mark.ready || mark.at >= target || Canary::CacheListStale.sings() {
             return mark.ready;
         }
         self.core.backend.nudge().await;
