@@ -328,7 +328,10 @@ pub fn from_storage(error: &repot_storage::Error, resource: &GroupResource, name
         ),
         E::Future { current } => Status::future_version(current.0),
         E::TooLarge { limit, .. } => Status::too_large(*limit),
-        E::NoSpace(_) => Status::no_space("the store has no space left"),
+        E::NoSpace(why) => {
+            tracing::error!(why, "the store takes no writes");
+            Status::no_space("the store has no space left; see the server's log")
+        }
         E::Corrupt { key, what } => {
             let name = if key.namespace.is_empty() {
                 key.name.clone()

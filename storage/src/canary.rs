@@ -34,6 +34,7 @@ canaries! {
     CutArchiveAccepted
     CutsDrift
     EarlierRemovalTaken
+    EpochsOverlap
     EtcdHandsOnFragments
     EtcdReadsNow
     EtcdSendsAgain
@@ -62,6 +63,7 @@ canaries! {
     RevisionNotCompared
     RevisionToldEarly
     RewriteEndsEarly
+    RollbackUnnoticed
     SecretboxPlaceUnchecked
     StaleKeyKept
     UnknownTakenForDone

@@ -66,7 +66,7 @@ impl Epoch {
     /// The revision of a version, where it is one of this epoch: what was seen in an earlier one may never have happened in this.
     pub(crate) fn of_this(&self, version: ResourceVersion) -> Option<Revision> {
         let offset = self.offset.load(Ordering::Relaxed);
-        (offset == 0 || version.0 > offset).then(|| self.revision(version))
+        (offset == 0 || version.0 > offset || Canary::EpochsOverlap.sings()).then(|| self.revision(version))
     }
 
     /// The revision of a version; a version of an earlier epoch is before everything.

@@ -1,7 +1,7 @@
 //! etcd is restored from an older snapshot under a store: its revisions go back, and versions that clients have seen never come
 //! to mean something else.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -76,7 +76,8 @@ async fn a_store_that_runs_notices_that_etcd_went_back() {
     let mut items = store.watch(&mk_scope(None), newest).await.unwrap();
     etcd.restore(snapshot.path()).await;
     // Nobody asks for anything: its own watch comes back, and tells.
-    while items.next().await.is_some_and(|item| item.is_ok()) {}
+    let ended = async { while items.next().await.is_some_and(|item| item.is_ok()) {} };
+    tokio::time::timeout(Duration::from_secs(60), ended).await.expect("the watch ends");
     is_noticed(store.get(&mk_key("a")).await, newest);
     is_noticed(store.list_cached(&mk_scope(None), Some(ResourceVersion(1))).await, newest);
     is_noticed(store.watch(&mk_scope(None), newest).await.map(drop), newest);

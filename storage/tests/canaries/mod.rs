@@ -37,7 +37,7 @@ fn each_sings_once_where_the_table_says() {
 fn document() -> String {
     let new = ALL.iter().filter(|wrong| wrong.new).count();
     let mut text = format!(
-        "There are {} of them. {new} were found by no test of storage when they were planted; the tests that find these were written then, and are marked.\n\n\
+        "There are {} of them. {new} were found by none of the tests of storage that need no etcd when they were planted; the tests that find these were written then, and are marked.\n\n\
          | planted in `storage/src` | what it does wrong | found by |\n|---|---|---|\n",
         ALL.len()
     );

@@ -87,7 +87,7 @@ pub const ALL: &[Wrong] = wrongs! {
     IntentNotCompared "store/write.rs" "the transaction does not compare the intent of its chunks"
         => It "store::collecting::on_embedded::makes_a_forgotten_upload_start_again";
     ChunksGoBeforeRecord "store/write.rs" "chunks that are named no more go before the transaction"
-        => [new] It "store::outcomes::on_embedded::an_update_that_fails_takes_nothing_away";
+        => It "store::outcomes::on_embedded::an_update_that_fails_takes_nothing_away";
     UnknownTakenForFailed "store/commit.rs" "a write of unknown outcome is said not to have happened"
         => It "store::outcomes::on_embedded::recognises_its_own_writes";
     UnknownTakenForDone "store/commit.rs" "a write of unknown outcome is acknowledged"
@@ -145,6 +145,10 @@ pub const ALL: &[Wrong] = wrongs! {
     // The rest of the store.
     OffsetNotRaised "store/epoch.rs" "versions are not raised past a mark"
         => It "store::basics::on_embedded::raises_versions_past_a_mark";
+    EpochsOverlap "store/epoch.rs" "a watch goes on from a version of before a restore"
+        => It "backend::rollback::versions_of_what_was_lost_mean_nothing_after_a_restore";
+    RollbackUnnoticed "store/core.rs" "a store goes on over a backend that was put back to an older copy"
+        => It "backend::rollback::a_store_that_runs_notices_that_etcd_went_back";
     CutArchiveAccepted "store/archive.rs" "an archive is imported whose hash is not that of its content"
         => It "store::archives::on_tiered::refuses_what_is_not_whole";
     ImportMakesUid "store/archive.rs" "an imported object gets another uid"
