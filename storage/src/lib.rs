@@ -23,6 +23,7 @@ pub mod keyring;
 mod record;
 mod seal;
 pub mod store;
+pub mod stream;
 
 pub use error::{Error, Result};
 pub use keyring::Keyring;

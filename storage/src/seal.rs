@@ -44,6 +44,12 @@ impl DataKey {
         RandomizedNonceKey::new(&AES_256_GCM, key.as_ref()).map(Cipher).map_err(|_| Refused)
     }
 
+    /// The key that seals the frames of a stream.
+    pub(crate) fn streaming(&self) -> Result<Cipher, Refused> {
+        let key = self.derive("repot storage v1: seal streams");
+        RandomizedNonceKey::new(&AES_256_GCM, key.as_ref()).map(Cipher).map_err(|_| Refused)
+    }
+
     /// The key of the hash that names chunks by content. Nobody without it can tell whether two chunks are equal.
     pub(crate) fn naming(&self) -> Zeroizing<[u8; 32]> {
         self.derive("repot storage v1: name chunks")

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use jiff::Timestamp;
-use repot_etcd::snapshot::store::{Store, Stored};
+use repot_etcd::snapshot::store::{Form, Store, Stored};
 use serde_json::{Value, json};
 
 use super::{Output, StoreFlags, environment, open, print, print_json};
@@ -50,7 +50,7 @@ fn render(store: &Store, one: &Stored) -> Value {
         "snapName": one.name.to_string(), "path": one.path(store), "kind": one.name.kind.word(),
         "startRevision": one.name.start.0, "lastRevision": one.name.last.0, "createdOn": created(one),
         "compressionSuffix": one.name.compression.suffix(), "isFinal": one.name.is_final,
-        "bytes": one.bytes, "integrityRecorded": one.recorded,
+        "bytes": one.bytes, "integrityRecorded": one.recorded, "sealed": one.form == Form::Sealed,
     })
 }
 

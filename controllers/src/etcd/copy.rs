@@ -114,6 +114,9 @@ fn command(etcd: &Etcd, source: &Store, target: &Store) -> Vec<String> {
 fn environment(before: &str, store: &Store, path: &str) -> Vec<Value> {
     let variable = |name: &str, value: &str| json!({"name": format!("{before}{name}"), "value": value});
     let mut all = Vec::new();
+    // An empty one for a store without a Secret: otherwise the source would be opened with what the target has.
+    let secret = store.secret_ref.as_ref().map_or("", |_| path);
+    all.push(variable("STORE_SECRET", secret));
     let (family, credentials, endpoint) = match store.provider.as_str() {
         "S3" => ("AWS", ("AWS_APPLICATION_CREDENTIALS", path.to_owned()), "AWS_ENDPOINT"),
         "ABS" => ("AZURE", ("AZURE_APPLICATION_CREDENTIALS", path.to_owned()), "AZURE_STORAGE_ENDPOINT"),

@@ -139,7 +139,7 @@ impl Backups {
     /// [`Error::Name`], [`Error::Store`].
     pub async fn remove(&self, name: &str) -> Result<()> {
         let store = self.store(name)?;
-        for part in [&["v2"][..], &["integrity"], &[]] {
+        for part in [&["v2"][..], &["sealed"], &["integrity"], &[]] {
             store.below_prefix(part).remove_all().await?;
         }
         Ok(())

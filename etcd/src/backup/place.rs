@@ -57,6 +57,8 @@ impl Place {
         let mut all = Environment::new();
         let mut set = |name: &str, value: &str| drop(all.insert(name.to_owned(), value.to_owned()));
         if self.secret_ref.is_some() {
+            // Whoever opens the store looks there for the keys of snapshots.
+            set("STORE_SECRET", mounted);
             match self.provider.as_str() {
                 "GCS" => set("GOOGLE_SERVICE_ACCOUNT", &format!("{mounted}/serviceaccount.json")),
                 "ABS" => set("AZURE_APPLICATION_CREDENTIALS", mounted),
@@ -132,8 +134,14 @@ mod tests {
             ("AWS_ALLOW_HTTP", "true"),
             ("AWS_APPLICATION_CREDENTIALS", MOUNTED),
             ("AWS_ENDPOINT", "http://10.0.0.20:9000"),
+            ("STORE_SECRET", MOUNTED),
         ];
         assert_eq!(own, expected.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
-        assert_eq!(mk_place("Local", "/b", None).environment(MOUNTED).len(), 0);
+        for provider in ["Local", "GCS", "ABS"] {
+            let own = mk_place(provider, "/b", None).environment(MOUNTED);
+            assert_eq!(own["STORE_SECRET"], MOUNTED, "{provider}");
+        }
+        let none = Place { secret_ref: None, ..mk_place("Local", "/b", None) };
+        assert_eq!(none.environment(MOUNTED).len(), 0);
     }
 }

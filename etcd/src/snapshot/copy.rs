@@ -138,7 +138,7 @@ async fn look_for_final(source: &Store) -> store::Result<Option<SnapshotName>> {
 /// # Guarantees
 /// What is counted as copied was whole at the source, and was read at the target byte for byte as it was at the source. A copy that was
 /// broken off is taken up by running it again: what is done is left alone, what is not whole is copied again. A snapshot appears at
-/// the target whole or not at all.
+/// the target whole or not at all. What is sealed stays sealed under the keys that it has, and what is not is not sealed on the way.
 ///
 /// # Errors
 /// When one of the stores cannot be listed. What is wrong with single snapshots is in the report.
@@ -153,7 +153,7 @@ pub async fn copy(
     let large = Arc::new(Semaphore::new(LARGE_AT_ONCE));
     let work = stream::iter(from.into_iter().rev()).map(|one| {
         let (source, target, large) = (source.clone(), target.clone(), Arc::clone(&large));
-        let there = to.iter().find(|other| other.name == one.name).cloned();
+        let there = to.iter().find(|other| other.name == one.name && other.form == one.form).cloned();
         let (name, bytes) = (one.name.clone(), one.bytes);
         let job = Job { source, target, one, there, trust_target: options.trust_target, large };
         async move {
@@ -215,10 +215,12 @@ impl Job {
         }
         let integrity = self.transfer(opened).await?;
         // As it was written, whatever the record says; the record says what was written, whatever is there.
-        let written = target.written(&one.name, integrity.bytes);
+        let written = target.written(one, integrity.bytes);
         // Neither is dropped because the other fails: an object without its record is worse than a bad one with it.
-        let (recorded, same) =
-            tokio::join!(target.record(&one.name, &integrity), read_back(target, &written, &integrity));
+        let (recorded, same) = tokio::join!(
+            target.record(&one.name, one.form, &integrity),
+            read_back(target, &written, &integrity)
+        );
         recorded?;
         same?;
         Ok(Some(if self.there.is_some() { Outcome::Repaired } else { Outcome::Copied }))
@@ -227,7 +229,7 @@ impl Job {
     /// Reads it to the end with all checks while it goes to the target; it appears there only after they have passed.
     async fn transfer(&self, opened: Opened) -> inspect::Result<Integrity> {
         let mode = if self.there.is_some() { Mode::Replace } else { Mode::Create };
-        let mut upload = self.target.upload(&self.one.name, mode).await?;
+        let mut upload = self.target.upload_as_it_is(&self.one, mode).await?;
         match inspect::pass_on(opened, &self.one, &mut upload).await {
             Ok(()) => Ok(upload.finish().await?),
             Err(error) => {
@@ -243,7 +245,7 @@ impl Job {
         if there.bytes != one.bytes || !there.recorded {
             return Ok(false);
         }
-        let recorded = match target.integrity(&one.name).await {
+        let recorded = match target.integrity(&one.name, one.form).await {
             Ok(Some(recorded)) => recorded,
             // A record that cannot be read proves nothing.
             Ok(None) | Err(store::Error::Record { .. }) => return Ok(false),
@@ -267,7 +269,7 @@ impl Job {
         if !self.one.recorded {
             return Ok(true);
         }
-        let at_source = self.source.integrity(&self.one.name).await?;
+        let at_source = self.source.integrity(&self.one.name, self.one.form).await?;
         Ok(at_source.is_none_or(|at_source| at_source == *recorded))
     }
 }

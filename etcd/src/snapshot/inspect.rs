@@ -1,9 +1,10 @@
 //! Reading one snapshot of a store to its end, with every check there is.
 
-use std::{fs::File, ops::RangeInclusive, path::PathBuf};
+use std::{fs::File, io::BufRead, ops::RangeInclusive, path::PathBuf};
 
 use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
+use repot_storage::stream;
 use tokio::task::spawn_blocking;
 
 use super::{
@@ -11,10 +12,10 @@ use super::{
     codec::{
         self, Database, Event, decoder,
         delta::{self, Found},
-        feed::{Fed, feed},
+        feed::feed,
         read_full,
     },
-    store::{self, Integrity, Reading, Store, Stored, Upload},
+    store::{self, Integrity, Opening, Reading, Store, Stored, Upload},
 };
 
 /// Why a snapshot is not good, or could not be looked at.
@@ -31,6 +32,15 @@ pub enum Error {
         /// What is wrong.
         #[source]
         source: codec::Error,
+    },
+    /// It is sealed, and the keys do not open it.
+    #[error("{place} cannot be opened")]
+    Keys {
+        /// Store and object.
+        place: String,
+        /// Why.
+        #[source]
+        source: stream::Error,
     },
     /// It is not what was recorded when it was written.
     #[error(
@@ -79,7 +89,11 @@ impl Error {
         match self {
             Self::Content { source, .. } => !matches!(source, codec::Error::Scratch(_)),
             Self::Recorded { .. } | Self::Store(store::Error::Record { .. }) => true,
-            Self::Store(_) | Self::Length { .. } | Self::Scratch { .. } | Self::Stopped => false,
+            Self::Store(_)
+            | Self::Keys { .. }
+            | Self::Length { .. }
+            | Self::Scratch { .. }
+            | Self::Stopped => false,
         }
     }
 }
@@ -91,6 +105,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub(super) struct Opened {
     reading: Reading,
     recorded: Option<Integrity>,
+    /// What opens it, where it is sealed; an error where nothing does, for those who have to.
+    opening: store::Result<Option<Opening>>,
     place: String,
     bytes: u64,
 }
@@ -109,13 +125,17 @@ impl Opened {
 pub(super) async fn open(store: &Store, snapshot: &Stored) -> Result<Opened> {
     let recorded = async {
         match snapshot.recorded {
-            true => store.integrity(&snapshot.name).await,
+            true => store.integrity(&snapshot.name, snapshot.form).await,
             false => Ok(None),
         }
     };
     let (recorded, reading) = tokio::try_join!(recorded, store.read(snapshot))?;
-    Ok(Opened { reading, recorded, place: snapshot.place(store), bytes: snapshot.bytes })
+    let (opening, place) = (store.opening(snapshot).await, snapshot.place(store));
+    Ok(Opened { reading, recorded, opening, place, bytes: snapshot.bytes })
 }
+
+/// A snapshot as its name says it is: still compressed, and opened where it was sealed.
+pub(super) type Input = Box<dyn BufRead + Send>;
 
 /// Reads a snapshot once: its bytes go to `work` (on a thread that may block), to `tee` where there is one, and through a hash
 /// that is compared with what was recorded of it.
@@ -125,12 +145,16 @@ pub(super) async fn open(store: &Store, snapshot: &Stored) -> Result<Opened> {
 pub(super) async fn pass<T: Send + 'static>(
     opened: Opened,
     tee: Option<&mut Upload>,
-    work: impl FnOnce(Fed) -> Result<T, codec::Error> + Send + 'static,
+    work: impl FnOnce(Input) -> Result<T, codec::Error> + Send + 'static,
 ) -> Result<(Integrity, T)> {
-    let Opened { reading, recorded, place, bytes: listed } = opened;
-    let (feed, fed) = feed();
-    let worker = spawn_blocking(move || work(fed));
-    let found = match pump(reading.bytes, Some(&feed), tee).await {
+    let Opened { reading, recorded, opening, place, bytes: listed } = opened;
+    let (opening, (feed, fed)) = (opening?, feed());
+    let to_its_end = opening.is_some();
+    let worker = spawn_blocking(move || match opening {
+        None => work(Box::new(fed)),
+        Some(opening) => work(Box::new(opening.open(fed)?)),
+    });
+    let found = match pump(reading.bytes, Some((&feed, to_its_end)), tee).await {
         Ok(found) => found,
         Err(error) => {
             drop(feed);
@@ -141,7 +165,15 @@ pub(super) async fn pass<T: Send + 'static>(
     };
     feed.end().await;
     let outcome = worker.await.map_err(|_| Error::Stopped)?;
-    let value = outcome.map_err(|source| Error::Content { place: place.clone(), source })?;
+    let value = match outcome {
+        Ok(value) => value,
+        Err(codec::Error::Sealed(source)) if !source.is_damage() => {
+            // A key that was altered looks like a wrong one; what was recorded tells them apart.
+            check(place.clone(), &found, listed, recorded.as_ref())?;
+            return Err(Error::Keys { place, source });
+        }
+        Err(source) => return Err(Error::Content { place, source }),
+    };
     check(place, &found, listed, recorded.as_ref())?;
     Ok((found, value))
 }
@@ -156,7 +188,7 @@ pub(super) async fn pass_on(opened: Opened, snapshot: &Stored, tee: &mut Upload)
         let work = read_content(snapshot, Look::default());
         return pass(opened, Some(tee), work).await.map(drop);
     }
-    let Opened { reading, recorded, place, bytes: listed } = opened;
+    let Opened { reading, recorded, place, bytes: listed, .. } = opened;
     let found = pump(reading.bytes, None, Some(tee)).await?;
     check(place, &found, listed, recorded.as_ref())
 }
@@ -190,21 +222,24 @@ fn compare(place: String, found: &Integrity, recorded: Option<&Integrity>) -> Re
     }
 }
 
-/// Moves bytes until their end, or until the reader has seen enough to refuse them. Each is hashed once, by the upload where there
-/// is one.
+/// Moves bytes until their end, or until the reader has seen enough to refuse them, unless they are to be moved to their end
+/// whatever it says. Each is hashed once, by the upload where there is one.
 async fn pump(
     mut stream: BoxStream<'static, store::Result<Bytes>>,
-    feed: Option<&codec::feed::Feed>,
+    mut feed: Option<(&codec::feed::Feed, bool)>,
     mut tee: Option<&mut Upload>,
 ) -> Result<Integrity> {
     let (mut bytes, mut hash) = (0, codec::Sha256::default());
     while let Some(piece) = stream.next().await {
         let piece = piece?;
         // First of all, so that another thread is at it meanwhile.
-        if let Some(feed) = feed
-            && !feed.send(piece.clone()).await
+        if let Some((reader, to_its_end)) = feed
+            && !reader.send(piece.clone()).await
         {
-            break;
+            if !to_its_end {
+                break;
+            }
+            feed = None;
         }
         match tee.as_deref_mut() {
             Some(upload) => upload.write(piece).await?,
@@ -239,7 +274,7 @@ pub struct Look {
 pub(super) fn read_content(
     snapshot: &Stored,
     mut look: Look,
-) -> impl FnOnce(Fed) -> Result<Content, codec::Error> + Send + 'static {
+) -> impl FnOnce(Input) -> Result<Content, codec::Error> + Send + 'static {
     let name = snapshot.name.clone();
     move |fed| {
         let content = decoder(name.compression, fed);

@@ -155,27 +155,63 @@ impl PartialOrd for SnapshotName {
     }
 }
 
+/// How a snapshot rests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// As etcd-backup-restore writes it.
+    Clear,
+    /// That, sealed.
+    Sealed,
+}
+
+impl Form {
+    /// Where new snapshots of this form are below the prefix of a store.
+    #[must_use]
+    pub fn directory(self) -> &'static str {
+        match self {
+            Self::Clear => "v2",
+            Self::Sealed => "sealed",
+        }
+    }
+
+    /// What is behind the name of a snapshot in the name of its record.
+    #[must_use]
+    pub fn record(self) -> &'static str {
+        match self {
+            Self::Clear => ".json",
+            Self::Sealed => ".sealed.json",
+        }
+    }
+}
+
 /// Where a name stands below the prefix of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A snapshot.
-    Snapshot(SnapshotName),
+    Snapshot {
+        /// Its name.
+        name: SnapshotName,
+        /// Whether it is sealed.
+        form: Form,
+    },
     /// A part of a snapshot that a store could not take in one piece; whatever wrote it looks after it.
     Chunk,
 }
 
-/// Reads a path relative to the prefix: `v2/<name>`, `v1/Backup-<unix seconds>/<name>`, or a chunk below one of these.
+/// Reads a path relative to the prefix: `v2/<name>`, `v1/Backup-<unix seconds>/<name>`, `sealed/<name>`, or a chunk below one of the
+/// first two.
 ///
 /// # Errors
 /// [`NameError`] for everything else.
 pub fn parse_path(path: &str) -> Result<Place, NameError> {
     let parts: Vec<&str> = path.split('/').collect();
-    let name = match parts.as_slice() {
-        ["v2", name] | ["v1", _, name] => name,
+    let (name, form) = match parts.as_slice() {
+        ["v2", name] | ["v1", _, name] => (name, Form::Clear),
+        ["sealed", name] => (name, Form::Sealed),
         ["v2", name, _] | ["v1", _, name, _] => return name.parse::<SnapshotName>().map(|_| Place::Chunk),
-        _ => return Err(NameError { text: path.to_owned(), why: "it lies neither in v1 nor in v2" }),
+        _ => return Err(NameError { text: path.to_owned(), why: "it lies neither in v1, v2 nor sealed" }),
     };
-    name.parse().map(Place::Snapshot)
+    name.parse().map(|name| Place::Snapshot { name, form })
 }
 
 #[cfg(test)]
@@ -271,14 +307,21 @@ mod tests {
         let name = "Full-00000000-00000008-1.gz";
         for (path, snapshot) in [
             (format!("v2/{name}"), true),
+            (format!("sealed/{name}"), true),
             (format!("v1/Backup-1565021494/{name}"), true),
             (format!("v2/{name}/000001"), false),
             (format!("v1/Backup-1565021494/{name}/000001"), false),
         ] {
-            assert_eq!(matches!(parse_path(&path), Ok(Place::Snapshot(_))), snapshot, "{path}");
+            assert_eq!(matches!(parse_path(&path), Ok(Place::Snapshot { .. })), snapshot, "{path}");
             assert!(parse_path(&path).is_ok(), "{path}");
         }
-        for path in [format!("v3/{name}"), name.to_owned(), format!("integrity/{name}.json"), "v2/x".into()] {
+        for path in [
+            format!("v3/{name}"),
+            name.to_owned(),
+            format!("integrity/{name}.json"),
+            format!("sealed/{name}/000001"),
+            "v2/x".into(),
+        ] {
             assert!(parse_path(&path).is_err(), "{path}");
         }
     }

@@ -190,7 +190,7 @@ fn encode(mut file: File, compression: Compression, writer: feed::Writer) -> Res
 
 async fn finish(store: &Store, name: SnapshotName, upload: Upload) -> Result<Taken> {
     let integrity = upload.finish().await?;
-    store.record(&name, &integrity).await?;
+    store.record(&name, store.form(), &integrity).await?;
     Ok(Taken { name, integrity })
 }
 

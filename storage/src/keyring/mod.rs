@@ -148,6 +148,14 @@ impl Keyring {
         self.replaced.send_modify(|count| *count += 1);
     }
 
+    /// Whether the data keys of new objects of this resource are wrapped, and not left in clear.
+    ///
+    /// # Errors
+    /// [`Error::Uncovered`].
+    pub fn seals(&self, object: &Key) -> Result<bool, Error> {
+        self.ring.load().seals(object)
+    }
+
     /// Wraps a data key for the object at `path`. Async because a provider may ask a service.
     pub(crate) async fn wrap(&self, object: &Key, path: &[u8], key: &DataKey) -> Result<Bytes, Error> {
         self.ring.load_full().wrap(object, path, key).await

@@ -110,6 +110,11 @@ impl Ring {
         Ok(first.is_current(wrapped) || Canary::StaleKeyKept.sings())
     }
 
+    /// Whether what is written now is wrapped.
+    pub(super) fn seals(&self, object: &Key) -> Result<bool, Error> {
+        Ok(!matches!(self.first(object)?, Provider::Identity))
+    }
+
     fn first(&self, object: &Key) -> Result<&Provider, Error> {
         let uncovered = || Error::Uncovered(format!("{}.{}", object.resource, object.group));
         self.providers(object).next().ok_or_else(uncovered)

@@ -8,4 +8,5 @@ mod leases;
 mod peer;
 mod remote;
 mod restoring;
+mod sealing;
 pub mod world;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use repot_tests::run;
+use repot_tests::{encryption, run};
 use serde_json::{Value, json};
 
 use super::plant::{Front, LARGE, Plant};
@@ -93,6 +93,32 @@ fn etcd_is_put_back_to_a_backup() {
         ensure!(ended["status"]["revision"] == backup["status"]["revision"], "{}", ended["status"]);
         ensure!(ended["status"]["apiDownSeconds"].is_u64(), "{}", ended["status"]);
         plant.api_is_up().await
+    });
+}
+
+#[test]
+fn etcd_whose_snapshots_are_sealed_moves_to_another_storage_class() {
+    run(async |_| {
+        let config = encryption::config(&[&encryption::provider("aesgcm", "one")?]);
+        let plant = Plant::start_sealed("sealed", &config).await?;
+        let before = plant.data().await?;
+        plant.migrate(json!({"storageClassName": "fast", "size": "2Gi"})).await?;
+        plant.place.ends("etcdmigration", "m", "Succeeded").await?;
+        plant.holds(&before).await?;
+        let mut sealed = 0;
+        for backup in std::fs::read_dir(plant.place.backups())? {
+            let backup = backup?.path();
+            ensure!(!backup.join("v2").exists(), "a snapshot in {} rests in clear", backup.display());
+            sealed += std::fs::read_dir(backup.join("sealed"))?.count();
+        }
+        ensure!(sealed > 0, "there is no backup");
+        let backups = plant.place.backups();
+        let own = backups.parent().context("no store")?;
+        ensure!(
+            !own.join("v2").exists() && own.join("sealed").exists(),
+            "the agent's snapshots rest in clear"
+        );
+        Ok(())
     });
 }
 

@@ -53,7 +53,7 @@ impl Plant {
     }
 
     pub async fn start_with(namespace: &str, members: u32, front: Front, load: Load) -> Result<Self> {
-        let plant = Self::start_empty(namespace, members).await?;
+        let plant = Self::start_empty(namespace, members, None).await?;
         plant.fill(load).await?;
         let deployment = match front {
             Front::KubeApiserver => plant.kube_apiserver(),
@@ -64,11 +64,24 @@ impl Plant {
         Ok(plant)
     }
 
-    async fn start_empty(namespace: &str, members: u32) -> Result<Self> {
+    /// Starts one of one member that holds [`SMALL`], whose snapshots are sealed by this configuration.
+    pub async fn start_sealed(namespace: &str, config: &Value) -> Result<Self> {
+        let plant = Self::start_empty(namespace, 1, Some(config)).await?;
+        plant.fill(SMALL).await?;
+        plant.place.apply(&[plant.writer()]).await?;
+        plant.api_is_up().await?;
+        Ok(plant)
+    }
+
+    async fn start_empty(namespace: &str, members: u32, sealed: Option<&Value>) -> Result<Self> {
         let place = Place::make(namespace).await?;
-        let store = json!({
-            "provider": "Local", "container": place.world.store, "prefix": format!("{namespace}/main"),
-        });
+        let mut store = place.backup_store();
+        if let Some(config) = sealed {
+            store["secretRef"] = json!({"name": "store"});
+            let data = json!({"encryptionConfiguration": config.to_string()});
+            let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "store"}, "stringData": data});
+            place.apply(&[secret]).await?;
+        }
         let etcd = json!({
             "apiVersion": "druid.gardener.cloud/v1alpha1", "kind": "Etcd", "metadata": {"name": "main"},
             "spec": {
@@ -77,7 +90,7 @@ impl Plant {
             },
         });
         let spec = json!({
-            "etcdRef": {"name": "main"}, "apiServerRef": {"name": "kube-apiserver"}, "backupStore": place.backup_store(),
+            "etcdRef": {"name": "main"}, "apiServerRef": {"name": "kube-apiserver"}, "backupStore": store,
         });
         place.apply(&[etcd, object("HostedEtcd", "main", spec)]).await?;
         let plant = Self { place, members };

@@ -25,6 +25,8 @@ pub use event::{Event, EventKind};
 pub use full::{Database, read_full};
 pub use trailer::{HASH_BYTES, Sha256, Trailed};
 
+use repot_storage::stream;
+
 use crate::snapshot::Revision;
 
 /// What is wrong with the bytes of a snapshot.
@@ -87,6 +89,9 @@ pub enum Error {
     /// A database could not be kept for a closer look.
     #[error("failed to write or read a scratch file")]
     Scratch(#[source] io::Error),
+    /// It is sealed, and cannot be opened; whether it is to blame, the cause tells.
+    #[error("it cannot be opened")]
+    Sealed(#[source] stream::Error),
     /// This compression is only read.
     #[error("snapshots are not written in LZW; use gzip or zlib")]
     LzwWriting,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use futures::{StreamExt, TryStreamExt, stream};
 use object_store::{GetOptions, ObjectMeta, ObjectStore as _};
 
-use super::{Error, Result, Store, Stored, read::is_mark, record};
+use super::{Error, Form, Result, Store, Stored, read::is_mark, record};
 use crate::snapshot::name::{Place, parse_path};
 
 /// How many objects are asked for their metadata at once.
@@ -27,22 +27,26 @@ impl Store {
         Ok(kept.into_iter().flatten().collect())
     }
 
-    /// As [`Store::list`], but only our own marks are seen: three requests, however many snapshots there are.
+    /// As [`Store::list`], but only our own marks are seen: four requests, however many snapshots there are.
     ///
     /// # Errors
     /// [`Error::List`].
     pub async fn list_quickly(&self) -> Result<Vec<Stored>> {
-        let (v2, v1, beside) =
-            tokio::try_join!(self.below("v2"), self.below("v1"), self.below(record::DIRECTORY))?;
+        let (v2, v1, sealed, beside) = tokio::try_join!(
+            self.below(Form::Clear.directory()),
+            self.below("v1"),
+            self.below(Form::Sealed.directory()),
+            self.below(record::DIRECTORY)
+        )?;
         let beside: BTreeSet<&str> = beside.iter().filter_map(|meta| meta.location.filename()).collect();
         let mut found: Vec<Stored> =
-            v2.into_iter().chain(v1).filter_map(|meta| self.read_name(meta)).collect();
+            v2.into_iter().chain(v1).chain(sealed).filter_map(|meta| self.read_name(meta)).collect();
         found.retain(|one| !beside.contains(format!("{}{}", one.name, record::EXCLUDE).as_str()));
         for one in &mut found {
-            one.recorded = beside.contains(format!("{}{}", one.name, record::RECORD).as_str());
+            one.recorded = beside.contains(format!("{}{}", one.name, one.form.record()).as_str());
         }
         found.sort_by(|a, b| (&a.name, &a.path).cmp(&(&b.name, &b.path)));
-        // The same snapshot in both layouts is one.
+        // The same snapshot in two places is one; the sealed one comes first.
         found.dedup_by(|later, earlier| later.name == earlier.name);
         Ok(found)
     }
@@ -60,10 +64,11 @@ impl Store {
         let whole = meta.location.as_ref();
         let path = whole.strip_prefix(self.prefix.as_ref()).unwrap_or(whole).trim_start_matches('/');
         match parse_path(path) {
-            Ok(Place::Snapshot(name)) => Some(Stored {
+            Ok(Place::Snapshot { name, form }) => Some(Stored {
                 name,
                 bytes: meta.size,
                 recorded: false,
+                form,
                 path: meta.location,
                 e_tag: meta.e_tag,
             }),

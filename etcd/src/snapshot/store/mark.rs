@@ -46,7 +46,7 @@ impl Store {
     /// [`Error::Write`].
     pub async fn delete(&self, snapshot: &Stored) -> Result<()> {
         // The snapshot first: what is left beside it when this is broken off is read by nobody.
-        let beside = [record::RECORD, CLUSTER].map(|suffix| {
+        let beside = [snapshot.form.record(), CLUSTER].map(|suffix| {
             self.prefix.clone().join(record::DIRECTORY).join(format!("{}{suffix}", snapshot.name))
         });
         for path in std::iter::once(&snapshot.path).chain(&beside) {

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! <prefix>/v2/<name>                     snapshot (and v1/Backup-<unix seconds>/<name>, which is only read)
-//! <prefix>/integrity/<name>.json         its length and SHA-256, written after it
+//! <prefix>/sealed/<name>                 snapshot that is sealed; other tools never see it
+//! <prefix>/integrity/<name>.json         its length and SHA-256, written after it (of a sealed one: <name>.sealed.json)
 //! <prefix>/integrity/<name>.exclude      a mark: the snapshot is not to be listed
 //! <prefix>/integrity/<name>.cluster      id of the cluster that made a full one, where snapshots go on from it
 //! <prefix>/partial/<name>                a file that is being written; in directories only
@@ -21,10 +22,12 @@ mod open;
 mod put;
 mod read;
 mod record;
+mod seal;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
-use object_store::{ObjectStore, ObjectStoreExt, path::Path};
+use object_store::{ObjectStore, path::Path};
+use repot_storage::{keyring, stream};
 
 pub use failure::Failure;
 pub use open::environment;
@@ -32,8 +35,12 @@ pub(super) use put::PART_BYTES;
 pub use put::{Mode, Upload};
 pub use read::Reading;
 pub use record::Integrity;
+pub use seal::CONFIGURATION;
+pub(super) use seal::Opening;
+use seal::Seal;
 
 use super::SnapshotName;
+pub use super::name::Form;
 
 /// What can go wrong with a store.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +70,32 @@ pub enum Error {
         /// Why.
         #[source]
         source: std::io::Error,
+    },
+    /// Its encryption configuration cannot be used.
+    #[error("snapshots in {url} cannot be sealed")]
+    Keys {
+        /// The store.
+        url: String,
+        /// Why.
+        #[source]
+        source: keyring::Error,
+    },
+    /// A snapshot could not be sealed.
+    #[error("failed to seal {place}")]
+    Sealing {
+        /// Store and object.
+        place: String,
+        /// Why.
+        #[source]
+        source: stream::Error,
+    },
+    /// A snapshot is sealed, and there are no keys.
+    #[error(
+        "{place} is sealed, and no keys are configured: set STORE_ENCRYPTION_PROVIDER_CONFIG, or encryptionConfiguration in the Secret of the store"
+    )]
+    NoKeys {
+        /// Store and object.
+        place: String,
     },
     /// Its objects could not be listed.
     #[error("failed to list {place}")]
@@ -138,6 +171,8 @@ pub struct Stored {
     pub bytes: u64,
     /// Whether its integrity was recorded.
     pub recorded: bool,
+    /// Whether it is sealed.
+    pub form: Form,
     path: Path,
     e_tag: Option<String>,
 }
@@ -167,6 +202,8 @@ pub struct Store {
     url: String,
     /// How long one request is tried again.
     patience: Duration,
+    /// Where new snapshots are to be sealed.
+    seal: Option<Seal>,
 }
 
 impl Store {
@@ -187,45 +224,62 @@ impl Store {
         format!("{}/{}", self.url.trim_end_matches('/'), rest.trim_start_matches('/'))
     }
 
-    fn snapshot_path(&self, name: &SnapshotName) -> Path {
-        self.prefix.clone().join("v2").join(name.to_string())
+    fn snapshot_path(&self, name: &SnapshotName, form: Form) -> Path {
+        self.prefix.clone().join(form.directory()).join(name.to_string())
+    }
+
+    /// The form of new snapshots.
+    #[must_use]
+    pub fn form(&self) -> Form {
+        if self.seal.is_some() { Form::Sealed } else { Form::Clear }
     }
 
     /// Where a new snapshot of a name is in messages.
     #[must_use]
     pub fn place_of(&self, name: &SnapshotName) -> String {
-        self.place(&self.snapshot_path(name))
+        self.place(&self.snapshot_path(name, self.form()))
     }
 
-    /// Begins to write a snapshot.
+    /// Begins to write a snapshot, which is sealed on the way where this store has keys.
     ///
     /// # Errors
-    /// [`Error::Exists`] with [`Mode::Create`] where there is one, [`Error::Busy`], [`Error::File`], [`Error::Write`].
+    /// [`Error::Exists`] with [`Mode::Create`] where there is one, [`Error::Busy`], [`Error::File`], [`Error::Write`],
+    /// [`Error::Keys`], [`Error::Sealing`].
     pub async fn upload(&self, name: &SnapshotName, mode: Mode) -> Result<Upload> {
-        Upload::begin(self, self.snapshot_path(name), mode).await
+        let path = self.snapshot_path(name, self.form());
+        match &self.seal {
+            None => Upload::begin(self, path, mode).await,
+            Some(seal) => {
+                let place = self.place(&path);
+                let sealing = seal.begin(&self.url, name, place).await?;
+                Upload::begin(self, path, mode).await?.sealed(sealing).await
+            }
+        }
     }
 
-    /// The one of a name that was written just now, as it has to be.
-    pub(in crate::snapshot) fn written(&self, name: &SnapshotName, bytes: u64) -> Stored {
-        Stored { name: name.clone(), bytes, recorded: true, path: self.snapshot_path(name), e_tag: None }
-    }
-
-    /// The one of a name, if it is there; whether it is excluded or recorded is not looked at.
+    /// Begins to write the bytes of a snapshot as another store has them.
     ///
     /// # Errors
-    /// [`Error::Read`].
-    pub async fn head(&self, name: &SnapshotName) -> Result<Option<Stored>> {
-        let path = self.snapshot_path(name);
-        match self.objects.head(&path).await {
-            Ok(meta) => Ok(Some(Stored {
-                name: name.clone(),
-                bytes: meta.size,
-                recorded: false,
-                path,
-                e_tag: meta.e_tag,
-            })),
-            Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(source) => Err(Error::Read { place: self.place(&path), source: source.into() }),
+    /// As [`Store::upload`].
+    pub(in crate::snapshot) async fn upload_as_it_is(&self, one: &Stored, mode: Mode) -> Result<Upload> {
+        Upload::begin(self, self.snapshot_path(&one.name, one.form), mode).await
+    }
+
+    /// What opens the bytes of a snapshot; `None` where they are in clear.
+    ///
+    /// # Errors
+    /// [`Error::NoKeys`], [`Error::Keys`].
+    pub(in crate::snapshot) async fn opening(&self, one: &Stored) -> Result<Option<Opening>> {
+        match (one.form, &self.seal) {
+            (Form::Clear, _) => Ok(None),
+            (Form::Sealed, None) => Err(Error::NoKeys { place: one.place(self) }),
+            (Form::Sealed, Some(seal)) => seal.opening(&self.url, &one.name).await.map(Some),
         }
+    }
+
+    /// A snapshot that was written just now, as another store has it.
+    pub(in crate::snapshot) fn written(&self, one: &Stored, bytes: u64) -> Stored {
+        let path = self.snapshot_path(&one.name, one.form);
+        Stored { name: one.name.clone(), bytes, recorded: true, form: one.form, path, e_tag: None }
     }
 }

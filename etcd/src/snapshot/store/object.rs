@@ -14,7 +14,7 @@ impl Store {
         let directory = self.directory.clone();
         let directory = directory.map(|dir| parts.iter().fold(dir, |dir, part| dir.join(part)));
         let url = parts.iter().fold(self.url.trim_end_matches('/').to_owned(), |url, part| url + "/" + part);
-        Self { objects: self.objects.clone(), prefix, directory, url, patience: self.patience }
+        Self { prefix, directory, url, ..self.clone() }
     }
 
     /// A small object; `None` where there is none.

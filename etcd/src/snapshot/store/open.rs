@@ -15,6 +15,7 @@ use url::Url;
 use super::{
     Environment, Error, Result, Store,
     credentials::{self, Followed, Kind, Place},
+    seal::Seal,
 };
 
 /// How long one request is tried again before its failure counts: longer than a load balancer needs to find another server.
@@ -36,10 +37,12 @@ impl Store {
     ///
     /// `AWS_CA_BUNDLE` is a file with further authorities. `AWS_APPLICATION_CREDENTIALS` and `AZURE_APPLICATION_CREDENTIALS` are
     /// directories with a file for each key of a Secret of etcd-backup-restore, and with `_JSON` at their end files; what is there
-    /// goes before variables. `STORE_PATIENCE_SECONDS` is how long one request is tried again, 60 where it is left out.
+    /// goes before variables. `STORE_ENCRYPTION_PROVIDER_CONFIG` is a file by whose keys new snapshots are sealed and sealed ones are
+    /// opened; without it, the file `encryptionConfiguration` in the directory `STORE_SECRET` is, where there is one.
+    /// `STORE_PATIENCE_SECONDS` is how long one request is tried again, 60 where it is left out.
     ///
     /// # Errors
-    /// [`Error::Url`], [`Error::Open`], [`Error::Credentials`].
+    /// [`Error::Url`], [`Error::Open`], [`Error::Credentials`], [`Error::Keys`].
     pub fn open(url: &str, environment: &Environment) -> Result<Self> {
         Self::open_with(url, environment, None, None)
     }
@@ -60,7 +63,9 @@ impl Store {
             return Err(refuse("credentials belong into environment variables"));
         }
         if parsed.scheme() == "file" {
-            return Self::directory(&parsed).ok_or_else(|| refuse("it names no directory of this machine"));
+            let store = Self::directory(&parsed);
+            let store = store.ok_or_else(|| refuse("it names no directory of this machine"))?;
+            return Ok(Self { seal: Seal::find(url, environment, secret)?, ..store });
         }
         let container = parsed.host_str().filter(|host| !host.is_empty());
         let container = container.ok_or_else(|| refuse("it names no bucket"))?;
@@ -68,6 +73,7 @@ impl Store {
         let Some(kind) = kind_of(parsed.scheme()) else {
             return Err(refuse("it begins with none of file:, s3:, gs:, az: and azblob:"));
         };
+        let seal = Seal::find(url, environment, secret)?;
         let mut environment = environment.clone();
         let place = secret.map(|path| Place::Directory(path.to_owned()));
         let place = place.or_else(|| Place::of(kind, &environment));
@@ -86,14 +92,15 @@ impl Store {
         };
         let objects = opened.map_err(|source| Error::Open { url: url.to_owned(), source: source.into() })?;
         let patience = patience(&environment);
-        Ok(Self { objects, prefix, directory: None, url: url.to_owned(), patience })
+        Ok(Self { objects, prefix, directory: None, url: url.to_owned(), patience, seal })
     }
 
     fn directory(url: &Url) -> Option<Self> {
         let directory: PathBuf = url.to_file_path().ok()?;
         let prefix = Path::from_absolute_path(&directory).ok()?;
         let objects = Arc::new(LocalFileSystem::new().with_fsync(true));
-        Some(Self { objects, prefix, directory: Some(directory), url: url.to_string(), patience: PATIENCE })
+        let (directory, url) = (Some(directory), url.to_string());
+        Some(Self { objects, prefix, directory, url, patience: PATIENCE, seal: None })
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{Error, Failure, Integrity, Result, Store, file::PartialFile};
+use super::{Error, Failure, Integrity, Result, Store, file::PartialFile, seal::Sealing};
 use crate::snapshot::codec::Sha256;
 
 /// Length of a part: with the 10000 parts that S3 takes, 78 GiB.
@@ -37,6 +37,7 @@ pub enum Mode {
 #[derive(Debug)]
 pub struct Upload {
     target: Target,
+    sealing: Option<Sealing>,
     hash: Sha256,
     bytes: u64,
 }
@@ -62,14 +63,33 @@ impl Upload {
                 parts: None,
             })),
         };
-        Ok(Self { target, hash: Sha256::default(), bytes: 0 })
+        Ok(Self { target, sealing: None, hash: Sha256::default(), bytes: 0 })
+    }
+
+    /// Seals what is written from now on; there is nothing before that.
+    pub(super) async fn sealed(mut self, sealing: Sealing) -> Result<Self> {
+        let header = sealing.header.clone();
+        self.sealing = Some(sealing);
+        self.put(header).await?;
+        Ok(self)
     }
 
     /// Adds bytes.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::Write`], [`Error::File`].
+    /// [`Error::Exists`], [`Error::Write`], [`Error::File`], [`Error::Sealing`].
     pub async fn write(&mut self, bytes: Bytes) -> Result<()> {
+        match &mut self.sealing {
+            None => self.put(bytes).await,
+            Some(sealing) => {
+                let frames = sealing.push(&bytes)?;
+                if frames.is_empty() { Ok(()) } else { self.put(frames).await }
+            }
+        }
+    }
+
+    /// What is in the store is hashed, so a sealed snapshot is verified and copied without keys.
+    async fn put(&mut self, bytes: Bytes) -> Result<()> {
         self.hash.update(&bytes);
         self.bytes += bytes.len() as u64;
         match &mut self.target {
@@ -87,8 +107,18 @@ impl Upload {
     /// Lets it appear.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::Write`], [`Error::File`].
-    pub async fn finish(self) -> Result<Integrity> {
+    /// [`Error::Exists`], [`Error::Write`], [`Error::File`], [`Error::Sealing`].
+    pub async fn finish(mut self) -> Result<Integrity> {
+        if let Some(sealing) = self.sealing.take() {
+            let last = match sealing.finish() {
+                Ok(last) => last,
+                Err(error) => {
+                    self.abort().await;
+                    return Err(error);
+                }
+            };
+            self.put(last).await?;
+        }
         let integrity = self.integrity();
         match self.target {
             Target::Remote(remote) => remote.finish().await?,

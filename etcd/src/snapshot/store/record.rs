@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use object_store::{ObjectStoreExt, path::Path};
 use serde::{Deserialize, Serialize};
 
-use super::{Error, Result, Store, put};
+use super::{Error, Form, Result, Store, put};
 use crate::snapshot::{SnapshotName, codec::HASH_BYTES};
 
 /// Length and hash of an object, as it is in the store.
@@ -31,7 +31,6 @@ impl Integrity {
 }
 
 pub(super) const DIRECTORY: &str = "integrity";
-pub(super) const RECORD: &str = ".json";
 pub(super) const EXCLUDE: &str = ".exclude";
 
 impl Store {
@@ -43,8 +42,8 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Read`], [`Error::Record`].
-    pub async fn integrity(&self, name: &SnapshotName) -> Result<Option<Integrity>> {
-        let path = self.beside(name, RECORD);
+    pub async fn integrity(&self, name: &SnapshotName, form: Form) -> Result<Option<Integrity>> {
+        let path = self.beside(name, form.record());
         let failed =
             |source: object_store::Error| Error::Read { place: self.place(&path), source: source.into() };
         let bytes = match self.objects.get(&path).await {
@@ -60,8 +59,8 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Write`], [`Error::File`], [`Error::Busy`].
-    pub async fn record(&self, name: &SnapshotName, integrity: &Integrity) -> Result<()> {
-        let path = self.beside(name, RECORD);
+    pub async fn record(&self, name: &SnapshotName, form: Form, integrity: &Integrity) -> Result<()> {
+        let path = self.beside(name, form.record());
         let text = serde_json::to_vec(integrity)
             .map_err(|source| Error::Record { place: self.place(&path), source })?;
         put::small(self, path, text.into()).await

@@ -196,7 +196,7 @@ async fn write_base(store: &Store) -> Result<()> {
     let mut upload = store.upload(&name, Mode::Create).await?;
     upload.write([&page[..], &hash.finish()].concat().into()).await?;
     let integrity = upload.finish().await?;
-    Ok(store.record(&name, &integrity).await?)
+    Ok(store.record(&name, store.form(), &integrity).await?)
 }
 
 /// So many deltas after a revision, each of so many events with values of so many bytes.

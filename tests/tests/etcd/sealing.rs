@@ -1,0 +1,210 @@
+//! Snapshots that rest sealed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use jiff::Timestamp;
+use repot_etcd::snapshot::Compression;
+use repot_etcd::snapshot::copy::{Options, Outcome, Report, copy};
+use repot_etcd::snapshot::store::{Environment, Store};
+use repot_etcd::snapshot::take;
+use repot_etcd::snapshot::verify::{What, verify};
+use repot_tests::bed::Bed;
+use repot_tests::run;
+use repot_tests::{encryption, tool};
+use serde_json::Value;
+
+use super::damage::Chance;
+use super::world::{Revived, World, command, dump, duplicate, open, restore, snapshots, url};
+
+/// Opens a store with keys.
+fn open_sealed(dir: &Path, config: &Path) -> Result<Store> {
+    let variable = ("STORE_ENCRYPTION_PROVIDER_CONFIG".to_owned(), config.display().to_string());
+    Ok(Store::open(&url(dir), &Environment::from([variable]))?)
+}
+
+fn write_config(bed: &Bed, name: &str, providers: &[&Value]) -> Result<PathBuf> {
+    let file = bed.path().join(name);
+    encryption::write_config(&file, &encryption::config(providers).to_string())?;
+    Ok(file)
+}
+
+/// A full snapshot that is not compressed, and a delta after it, in a store with keys.
+async fn mk_world(bed: &Bed, config: &Path) -> Result<World> {
+    let mut world = World::start(bed).await?;
+    world.store = open_sealed(&world.dir, config)?;
+    world.write("secret-of-early", 60).await?;
+    let how = (Compression::None, false);
+    let full = take::full(&world.client, &world.store, bed.path(), how, Timestamp::now()).await?;
+    world.write("secret-of-late", 40).await?;
+    world.delta(full.name.last, Compression::Gzip).await?;
+    Ok(world)
+}
+
+fn files(dir: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        if path.is_dir() { found.extend(files(&path)?) } else { found.push(path) }
+    }
+    Ok(found)
+}
+
+fn holds(dir: &Path, word: &[u8]) -> Result<bool> {
+    for file in files(dir)? {
+        if fs::read(file)?.windows(word.len()).any(|part| part == word) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+async fn looks(store: &Store, scratch: &Path) -> Result<Vec<What>> {
+    let report = verify(store, scratch, 2, |_| {}).await?;
+    Ok(report.findings.iter().map(|finding| finding.what).collect())
+}
+
+#[test]
+fn sealed_snapshots_show_nothing_and_restore_whole() {
+    run(async |bed| {
+        let key = encryption::provider("aesgcm", "one")?;
+        let config = write_config(bed, "keys.yaml", &[&key])?;
+        let world = mk_world(bed, &config).await?;
+        let (_, before) = dump(&world.client).await?;
+        let word = b"secret-of-early";
+        ensure!(!holds(&world.dir, word)?, "something rests in clear");
+        ensure!(!world.dir.join("v2").exists(), "other tools would find a snapshot that they cannot read");
+        ensure!(looks(&world.store, bed.path()).await?.is_empty(), "it is not found to be good");
+        // The same in clear does show it, or the look above proves nothing.
+        let clear = bed.make_dir("clear")?;
+        let how = (Compression::None, false);
+        take::full(&world.client, &open(&clear)?, bed.path(), how, Timestamp::now()).await?;
+        ensure!(holds(&clear, word)?, "the word is not looked for in the right way");
+
+        restore(&world.store, bed.path().join("restored")).await?;
+        let revived = Revived::start(bed, &bed.path().join("restored")).await?;
+        let (_, after) = dump(&revived.client).await?;
+        ensure!(after == before, "it is not what was there before");
+        // By hand, and under a newer key.
+        let other = encryption::provider("secretbox", "two")?;
+        let rotated = write_config(bed, "rotated.yaml", &[&other, &key])?;
+        let args = ["verify", "--store", &url(&world.dir), "--output", "json"];
+        let mut verify = command(&args)?;
+        verify.env("STORE_ENCRYPTION_PROVIDER_CONFIG", &rotated);
+        let output = tool::run(verify, b"").await?;
+        ensure!(output.code == 0, "{output:?}");
+        let listed = snapshots(&["list", "--store", &url(&world.dir), "--output", "json"]).await?;
+        let listed: Value = serde_json::from_slice(&listed.stdout)?;
+        ensure!(listed["snapshots"].as_array().is_some_and(|all| all.len() == 2), "{listed}");
+        ensure!(listed["snapshots"][0]["sealed"] == true, "{listed}");
+        Ok(())
+    });
+}
+
+#[test]
+fn wrong_keys_are_no_damage_and_damage_is_no_matter_of_keys() {
+    run(async |bed| {
+        let key = encryption::provider("aesgcm", "one")?;
+        let config = write_config(bed, "keys.yaml", &[&key])?;
+        let world = mk_world(bed, &config).await?;
+        let same_name = write_config(bed, "same.yaml", &[&encryption::provider("aesgcm", "one")?])?;
+        let other_name = write_config(bed, "other.yaml", &[&encryption::provider("secretbox", "x")?])?;
+        let stores = [
+            ("without keys", open(&world.dir)?),
+            ("with another key of the name", open_sealed(&world.dir, &same_name)?),
+            ("with another key", open_sealed(&world.dir, &other_name)?),
+        ];
+        for (what, store) in &stores {
+            let found = looks(store, bed.path()).await?;
+            ensure!(found == [What::Unreadable, What::Unreadable], "{what}: {found:?}");
+            let error = restore(store, bed.path().join("never")).await.err().context(*what)?;
+            let error = error.downcast::<repot_etcd::snapshot::restore::Error>()?;
+            ensure!(!error.is_damage(), "{what}: {error:?}");
+        }
+        // Each changed byte is damage, whoever holds which keys, and with keys also where nothing was recorded.
+        let mut chance = Chance(77);
+        for round in 0..60 {
+            let dir = bed.path().join(format!("damaged-{round}"));
+            duplicate(&world.dir, &dir)?;
+            let sealed = files(&dir.join("sealed"))?;
+            let file = &sealed[chance.below(sealed.len())];
+            let mut bytes = fs::read(file)?;
+            // Often in what opens it all.
+            let at = chance.below(if round % 3 == 0 { 130 } else { bytes.len() });
+            match round % 4 {
+                0 => bytes.truncate(at),
+                _ => bytes[at] ^= 1 << chance.below(8),
+            }
+            fs::write(file, &bytes)?;
+            let found = looks(&open_sealed(&dir, &config)?, bed.path()).await?;
+            ensure!(found == [What::Damaged], "{round}, byte {at}: {found:?}");
+            fs::remove_dir_all(dir.join("integrity"))?;
+            let found = looks(&open_sealed(&dir, &config)?, bed.path()).await?;
+            ensure!(matches!(found[..], [What::Damaged | What::Unreadable]), "{round}, byte {at}: {found:?}");
+            fs::remove_dir_all(dir)?;
+        }
+        Ok(())
+    });
+}
+
+async fn copied(from: &Store, to: &Path) -> Result<Report> {
+    Ok(copy(from, &open(to)?, Options::default(), |_| {}).await?)
+}
+
+#[test]
+fn sealed_snapshots_are_copied_as_they_are_without_keys() {
+    run(async |bed| {
+        let config = write_config(bed, "keys.yaml", &[&encryption::provider("aesgcm", "one")?])?;
+        let world = mk_world(bed, &config).await?;
+        let target = bed.make_dir("target")?;
+        for expected in [Outcome::Copied, Outcome::Present] {
+            let report = copied(&open(&world.dir)?, &target).await?;
+            ensure!(report.failed.is_empty() && report.count(expected) == 2, "{report:?}");
+        }
+        for file in files(&world.dir.join("sealed"))? {
+            let name = file.file_name().context("a name")?;
+            ensure!(fs::read(&file)? == fs::read(target.join("sealed").join(name))?, "{name:?} differs");
+        }
+        restore(&open_sealed(&target, &config)?, bed.path().join("restored")).await?;
+        // Where nothing was recorded it has to be read, and for that it has to be opened.
+        fs::remove_dir_all(world.dir.join("integrity"))?;
+        let another = bed.make_dir("another")?;
+        let report = copied(&open(&world.dir)?, &another).await?;
+        ensure!(report.failed.len() == 2 && report.done.is_empty(), "{report:?}");
+        let error = &report.failed[0].1;
+        let said = error.to_string();
+        ensure!(said.contains("STORE_ENCRYPTION_PROVIDER_CONFIG") && !error.is_damage(), "{said}");
+        let report = copied(&open_sealed(&world.dir, &config)?, &another).await?;
+        ensure!(report.count(Outcome::Copied) == 2, "{report:?}");
+        Ok(())
+    });
+}
+
+#[test]
+fn keys_that_seal_nothing_are_refused_and_clear_snapshots_go_on() {
+    run(async |bed| {
+        let key = encryption::provider("aesgcm", "one")?;
+        let identity = serde_json::json!({"identity": {}});
+        let config = write_config(bed, "clear.yaml", &[&identity, &key])?;
+        let mut world = World::start(bed).await?;
+        world.write("early", 20).await?;
+        let full = world.full(false).await?;
+        let mut list = command(&["list", "--store", &url(&world.dir)])?;
+        list.env("STORE_ENCRYPTION_PROVIDER_CONFIG", &config);
+        let output = tool::run(list, b"").await?;
+        ensure!(output.code == 2 && output.stderr.contains("identity"), "{output:?}");
+        let error = open_sealed(&world.dir, &bed.path().join("none.yaml")).err().context("it opened")?;
+        ensure!(format!("{error:#}").contains("none.yaml"), "{error:#}");
+        // What was taken before there were keys is the beginning of what is sealed now.
+        let config = write_config(bed, "keys.yaml", &[&key])?;
+        world.write("late", 20).await?;
+        world.store = open_sealed(&world.dir, &config)?;
+        world.delta(full.name.last, Compression::Gzip).await?;
+        let (_, before) = dump(&world.client).await?;
+        restore(&world.store, bed.path().join("restored")).await?;
+        let revived = Revived::start(bed, &bed.path().join("restored")).await?;
+        ensure!(dump(&revived.client).await?.1 == before, "it is not what was there before");
+        Ok(())
+    });
+}
