@@ -29,12 +29,13 @@ KILLER = controllers_are_killed_in_each_step
 soak: testbed
 	tests/go/build etcdbrctl
 	$(MAKE) canaries
+	tests/azure/build
 	$(CARGO) build --locked --workspace
 	REPOT_SOAK=1 $(CARGO) test --locked -p repot-storage --test it -- history:: fuzz::
 	REPOT_SOAK=1 $(CARGO) test --locked -p repot-api --test fuzz
 	REPOT_SOAK=1 $(CARGO) test --locked -p repot-apiserver takes_any_token
 	REPOT_SOAK=1 $(CARGO) test --locked -p repot-tests --test it -- --include-ignored --test-threads 1 expansion::moves::
-	REPOT_SOAK=1 $(CARGO) test --locked -p repot-tests --test it -- --include-ignored oracles:: etcd::peer:: etcd::flips:: expansion:: workflows:: --skip expansion::moves:: --skip $(KILLER)
+	REPOT_SOAK=1 $(CARGO) test --locked -p repot-tests --test it -- --include-ignored oracles:: etcd::peer:: etcd::flips:: azure:: expansion:: workflows:: --skip expansion::moves:: --skip $(KILLER)
 	REPOT_SOAK=1 $(CARGO) test --locked -p repot-tests --test it -- --include-ignored $(KILLER)
 
 # Whether tests of storage find the wrongs that are planted there (docs/storage-faults.md). What this builds is for nothing else.

@@ -17,6 +17,7 @@
 //! | [`relay`] | the wire between two parts: cut, stalled, late, slow; or a load balancer |
 //! | [`sites`] | members of one etcd on two sites, with a link between them |
 //! | [`s3`] | an object store with credentials, whose objects a test can harm |
+//! | [`azure`] | one as Azure has it |
 //! | [`null_server`] | the smallest aggregated server, as a floor for benchmarks |
 //! | [`webhook`] | an admission webhook that records and answers |
 //! | [`states`] | ShootStates as Gardener makes them, of any size |
@@ -26,6 +27,7 @@
 
 pub mod access;
 pub mod aggregate;
+pub mod azure;
 pub mod bed;
 pub mod binaries;
 pub mod clientgo;

@@ -2,6 +2,7 @@
 
 mod admit;
 mod apply;
+pub mod backup;
 mod config;
 pub mod create;
 pub mod delete;
@@ -125,6 +126,7 @@ async fn dispatch_path(server: &Server, call: &mut Call) -> Answer {
     }
     match path.as_str() {
         "/version" => version::version(),
+        backup::PATH => backup::backup(server, call),
         "/metrics" => Ok(server.metrics.render()),
         "" | "/apis" | "/api" => discovery::root(server, call, &path),
         "/openapi/v2" | "/openapi/v3" => openapi::document(server, call, &path),

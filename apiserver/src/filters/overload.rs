@@ -25,6 +25,7 @@ pub struct Overload {
     /// In KiB.
     memory: Arc<Semaphore>,
     memory_kib: u32,
+    backups: Arc<Semaphore>,
 }
 
 impl Overload {
@@ -37,7 +38,16 @@ impl Overload {
             writers: Arc::new(Semaphore::new(writers)),
             memory: Arc::new(Semaphore::new(memory_kib as usize)),
             memory_kib,
+            backups: Arc::new(Semaphore::new(1)),
         }
+    }
+
+    /// The place for a backup: one at a time reads everything there is.
+    ///
+    /// # Errors
+    /// 429 where it is taken.
+    pub fn backup(&self) -> Result<Place, Status> {
+        self.backups.clone().try_acquire_owned().map_err(|_| Status::too_many_requests())
     }
 
     /// A place for a request, to be held until its answer is sent.

@@ -2,6 +2,8 @@
 
 use http::{Method, Uri};
 
+use crate::endpoints::backup;
+
 /// What a request is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestInfo {
@@ -51,7 +53,7 @@ impl RequestInfo {
     /// Whether the request may go on for longer than the deadline of all others.
     #[must_use]
     pub fn long_running(&self) -> bool {
-        self.verb == "watch"
+        self.verb == "watch" || self.path == backup::PATH
     }
 
     /// Whether the request may change something.

@@ -18,6 +18,9 @@ use super::Line;
 use crate::store::StoreFlags;
 
 /// Write all objects into one file, sealed as they rest: whoever imports it needs the same EncryptionConfiguration.
+///
+/// Of an embedded store that is being served, its server writes the same file: `kubectl get --raw /backup > FILE`, sent to the server
+/// itself.
 #[derive(Args)]
 pub(super) struct ExportFlags {
     /// The file, which must not exist

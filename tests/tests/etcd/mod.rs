@@ -1,5 +1,6 @@
 //! Snapshots of a real etcd: taken, verified, copied and restored, with everything that can be wrong with them.
 
+mod azure;
 mod backups;
 mod copying;
 mod damage;

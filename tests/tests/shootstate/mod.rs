@@ -1,6 +1,8 @@
 //! ShootState as its users meet it: by kubectl and by plain HTTP, directly and behind a real kube-apiserver.
 
 mod apply;
+mod azure;
+mod backup;
 mod bad_input;
 mod chunk_store;
 mod costs;
