@@ -3,9 +3,7 @@
 use std::{collections::BTreeMap, time::Instant};
 
 use axum::body::Body;
-use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method, Request};
-use http_body_util::BodyExt;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::{
@@ -16,6 +14,7 @@ use crate::{
         request_info::{RequestInfo, percent},
         user::User,
     },
+    memory::Room,
     status::Status,
 };
 
@@ -109,6 +108,8 @@ pub struct Call {
     pub notes: parking_lot::Mutex<Notes>,
     /// Places that the request takes until its answer is sent.
     pub held: Vec<Place>,
+    /// Room in memory that it has until its answer is sent.
+    pub room: parking_lot::Mutex<Option<Room>>,
     /// Who is at the other end of the connection.
     pub peer: std::sync::Arc<Peer>,
     /// Path and parameters as sent.
@@ -148,6 +149,7 @@ impl Call {
             body: parking_lot::Mutex::new(body),
             notes: parking_lot::Mutex::default(),
             held: Vec::new(),
+            room: parking_lot::Mutex::default(),
             peer,
             uri,
             received: jiff::Timestamp::now(),
@@ -155,39 +157,6 @@ impl Call {
             trail: None,
             being_answered: None,
         })
-    }
-
-    /// Takes the whole body; 413 with the limit when it is longer, having read no more than that.
-    ///
-    /// # Errors
-    /// 413, or 400 when the client ends it early.
-    pub async fn take_body(&mut self, limit: usize) -> Result<Bytes, Status> {
-        let announced = self.content_length().unwrap_or(0);
-        if announced > limit {
-            return Err(Status::too_large(limit));
-        }
-        let mut body = std::mem::take(self.body.get_mut());
-        // At once, and not by doubling; a client that only announced so much has not sent it yet.
-        let mut whole = BytesMut::new();
-        let mut first = None::<Bytes>;
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|_| Status::bad_request("the body of the request ended early"))?;
-            let Ok(data) = frame.into_data() else { continue };
-            // A body that comes in one frame is not copied.
-            match (first.take(), whole.is_empty()) {
-                (None, true) => first = Some(data),
-                (Some(before), _) => {
-                    whole.reserve(announced.max(before.len() + data.len()));
-                    whole.extend_from_slice(&before);
-                    whole.extend_from_slice(&data);
-                }
-                (None, false) => whole.extend_from_slice(&data),
-            }
-            if first.as_ref().map_or(whole.len(), Bytes::len) > limit {
-                return Err(Status::too_large(limit));
-            }
-        }
-        Ok(first.unwrap_or_else(|| whole.freeze()))
     }
 
     /// Keeps what was decided about the request, and why, for the audit log.
@@ -204,15 +173,8 @@ impl Call {
 
     /// The most bytes that the body can have: what the client announced, or `unknown` where it did not.
     #[must_use]
-    pub fn body_at_most(&self, unknown: usize) -> usize {
-        let upper = http_body::Body::size_hint(&*self.body.lock()).upper();
-        upper.map_or(unknown, |upper| usize::try_from(upper).unwrap_or(usize::MAX))
-    }
-
-    /// The length that the client announced.
-    #[must_use]
-    pub fn content_length(&self) -> Option<usize> {
-        self.headers.get(http::header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+    pub fn body_at_most(&self, unknown: u64) -> u64 {
+        http_body::Body::size_hint(&*self.body.lock()).upper().unwrap_or(unknown)
     }
 }
 
@@ -265,22 +227,5 @@ mod tests {
         assert!(Query::parse("limit=x").expect("a query").number("limit").is_err());
         assert!(Query::parse("watch=maybe").expect("a query").flag("watch").is_err());
         assert!(Query::parse("a=%ff").is_err());
-    }
-
-    #[tokio::test]
-    async fn takes_bodies_up_to_the_limit() {
-        let pieces = |sizes: &[usize]| {
-            let pieces: Vec<Result<Bytes, std::io::Error>> =
-                sizes.iter().map(|size| Ok(Bytes::from(vec![b'x'; *size]))).collect();
-            Body::from_stream(futures::stream::iter(pieces))
-        };
-        for sizes in [&[][..], &[10], &[4, 6], &[3, 3, 4]] {
-            let taken = call(pieces(sizes)).take_body(10).await.expect("fits");
-            assert_eq!(taken.len(), sizes.iter().sum::<usize>());
-        }
-        for sizes in [&[11][..], &[4, 7], &[3, 3, 4, 1]] {
-            let status = call(pieces(sizes)).take_body(10).await.expect_err("too large");
-            assert_eq!(status.code(), http::StatusCode::PAYLOAD_TOO_LARGE);
-        }
     }
 }

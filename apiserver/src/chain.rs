@@ -137,7 +137,7 @@ fn head(server: &Server, call: &Call, response: &mut Response<Body>) {
 
 impl Call {
     /// What is left of the time that a request has.
-    fn left(&self, most: Duration) -> Duration {
+    pub(crate) fn left(&self, most: Duration) -> Duration {
         let time = deadline::of(&self.query, most).unwrap_or(most);
         time.saturating_sub(self.began.elapsed())
     }

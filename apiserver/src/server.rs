@@ -2,22 +2,20 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bytes::Bytes;
-use http::StatusCode;
 use parking_lot::RwLock;
 use repot_api::openapi::GroupVersion;
-use repot_storage::{Keyring, Scope, Store};
+use repot_storage::{Keyring, Scope, Spool, Store};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     admission::Admission,
     audit::Auditor,
-    call::Call,
     delegation::{Namespaces, Neighbours},
     endpoints::openapi::Documents,
     filters::{
         authentication::Authenticator, authorization::Authorizer, overload::Overload, request_info::Target,
     },
+    memory::Memory,
     metrics::Metrics,
     resource::{GroupResource, Resource},
     status::Status,
@@ -30,9 +28,9 @@ pub struct Limits {
     pub object_bytes: usize,
     /// What the objects of one resource in one namespace may come to, in bytes of their JSON form.
     pub namespace_bytes: Option<u64>,
-    /// Bytes of bodies and payloads that may be in memory at once. Requests that find no room are told to come back;
-    /// answers that find none are sent as they are read.
-    pub memory: usize,
+    /// Bytes of bodies and payloads that may be in memory at once: see [`crate::memory`]. Requests that find no room wait on a
+    /// disk; answers that find none are sent as they are read.
+    pub memory: u64,
     /// Over how long watches end when the server stops.
     pub watch_grace: Duration,
     /// How often objects without their namespace are looked for.
@@ -69,20 +67,16 @@ impl Default for Limits {
     }
 }
 
-/// Under the 16 MiB that client-go's watch decoder takes in one frame.
+/// What fits into a frame of a watch: under the 16 MiB that client-go's decoder takes.
 pub const DEFAULT_OBJECT_BYTES: usize = 15 << 20;
+/// The largest object that may be allowed.
+pub const MAX_OBJECT_BYTES: usize = 256 << 20;
 
 /// How often readiness looks at the store.
 const STORAGE_PROBE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How often objects are counted.
 const COUNT_INTERVAL: Duration = Duration::from_secs(60);
-
-/// A client that sends slower than this keeps others out of the memory.
-const BODY_DEADLINE: Duration = Duration::from_secs(30);
-
-/// A patch may say the same in more bytes than the object, and a body may be indented.
-const BODY_SLACK: usize = 1 << 20;
 
 /// A server; shared by all connections.
 pub struct Server {
@@ -95,6 +89,8 @@ pub struct Server {
     pub(crate) namespaces: Namespaces,
     pub(crate) admission: Admission,
     pub(crate) overload: Overload,
+    pub(crate) memory: Memory,
+    pub(crate) spool: Spool,
     pub(crate) limits: Limits,
     pub(crate) metrics: Metrics,
     pub(crate) health: Health,
@@ -120,6 +116,8 @@ pub struct Parts {
     pub admission: Admission,
     /// How much at once.
     pub limits: Limits,
+    /// Where bodies wait for room in memory.
+    pub spool: Spool,
     /// Who records requests.
     pub auditor: Auditor,
     /// Whether the authentication configuration is known yet.
@@ -143,7 +141,9 @@ impl Server {
             authorizer: parts.authorizer,
             namespaces: parts.namespaces.clone(),
             admission: parts.admission.clone(),
-            overload: Overload::new(parts.limits.readers, parts.limits.writers, parts.limits.memory),
+            overload: Overload::new(parts.limits.readers, parts.limits.writers),
+            memory: Memory::new(parts.limits.memory),
+            spool: parts.spool,
             limits: parts.limits,
             metrics: Metrics::new(parts.store.keyring().collectors())?,
             health: Health {
@@ -201,28 +201,6 @@ impl Server {
                 && resource.version == target.version
                 && resource.name.resource == target.resource
         })
-    }
-
-    /// The body of a request. Room for it is held until the request is answered.
-    pub(crate) async fn take_body(&self, call: &mut Call) -> Result<Bytes, Status> {
-        let limit = self.limits.object_bytes;
-        let most = call.body_at_most(limit + BODY_SLACK);
-        if most > limit + BODY_SLACK {
-            return Err(Status::too_large(limit));
-        }
-        if most > 0 {
-            call.held.push(self.overload.room(most as u64).await?);
-        }
-        let body = tokio::time::timeout(BODY_DEADLINE, call.take_body(limit + BODY_SLACK)).await;
-        let late = |_| Err(Status::bad_request("the body of the request did not come in time"));
-        let body = body.unwrap_or_else(late);
-        if let (Ok(body), Some(trail)) = (&body, &mut call.trail) {
-            trail.keep_sent(body);
-        }
-        match body {
-            Err(status) if status.code() == StatusCode::PAYLOAD_TOO_LARGE => Err(Status::too_large(limit)),
-            other => other,
-        }
     }
 }
 

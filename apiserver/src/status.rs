@@ -269,7 +269,7 @@ impl Status {
         })
     }
 
-    pub(crate) fn patch_too_large(message: impl Into<String>) -> Self {
+    pub(crate) fn too_much(message: impl Into<String>) -> Self {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
     }
 

@@ -14,7 +14,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use crate::{negotiate::MetaVersion, resource::Resource};
+use crate::{negotiate::MetaVersion, resource::Resource, trimmed};
 
 /// What the store keeps beside an object, so that tables and comparisons need no payload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,6 +152,33 @@ pub fn object_pieces(
     stream::iter([Ok(before)]).chain(payload).chain(stream::iter([Ok(Bytes::from_static(b"}"))]))
 }
 
+/// The pieces of one object in a list or in an event of a watch: whole, or [trimmed](crate::trimmed).
+pub fn shown_pieces(
+    store: &Store,
+    resource: &Resource,
+    object: &Object,
+) -> impl Stream<Item = Piece> + use<> {
+    match trimmed::of(resource, object) {
+        Some(text) => stream::iter([Ok(text)]).left_stream(),
+        None => object_pieces(store, resource, object).right_stream(),
+    }
+}
+
+/// Length of what [`shown_pieces`] gives.
+#[must_use]
+pub fn shown_len(resource: &Resource, object: &Object) -> u64 {
+    trimmed::of(resource, object).map_or_else(|| object_len(resource, object), |text| text.len() as u64)
+}
+
+/// A payload between two texts, read beside the task that sends it.
+pub fn around(
+    before: Bytes,
+    payload: impl Stream<Item = Piece> + Send + 'static,
+    after: Bytes,
+) -> impl Stream<Item = Piece> + Send {
+    stream::iter([Ok(before)]).chain(ahead(payload)).chain(stream::iter([Ok(after)]))
+}
+
 /// Length of what [`object_pieces`] gives.
 #[must_use]
 pub fn object_len(resource: &Resource, object: &Object) -> u64 {
@@ -172,7 +199,7 @@ pub async fn checked(
     resource: &Resource,
     object: &Object,
 ) -> Result<Pin<Box<dyn Stream<Item = Piece> + Send>>, repot_storage::Error> {
-    let place = (object.payload_len > LIGHT).then(|| server.overload.room_now(object.payload_len));
+    let place = (object.payload_len > LIGHT).then(|| server.memory.for_answer(object.payload_len));
     let whole = place.as_ref().is_none_or(Option::is_some);
     let ahead_of_answer = if whole { object.payload_len } else { LIGHT };
     let mut read = vec![Ok(before_stored(resource, object).freeze())];

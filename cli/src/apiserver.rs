@@ -18,7 +18,7 @@ use repot_apiserver::{
         client_certificate::Roots,
     },
     listen, registry,
-    server::{DEFAULT_OBJECT_BYTES, Limits, Parts},
+    server::{Limits, Parts},
     tls::ServingFiles,
 };
 use repot_certs::{Authority, write_private};
@@ -26,6 +26,7 @@ use time::OffsetDateTime;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    limits::LimitFlags,
     run,
     serving::{self, duration},
     store,
@@ -113,12 +114,6 @@ pub struct Flags {
     /// Group in which ShootStates are served; another than the default where gardener-apiserver serves them too
     #[arg(long, default_value = repot_api::names::CORE_GROUP, value_parser = [repot_api::names::CORE_GROUP, repot_api::names::MIGRATION_GROUP], value_name = "GROUP")]
     shootstate_group: String,
-    /// The largest object, in bytes of its JSON form
-    #[arg(long, default_value_t = DEFAULT_OBJECT_BYTES, value_name = "N", value_parser = object_bytes)]
-    max_object_bytes: usize,
-    /// What the objects of one kind in one namespace may come to, in bytes of their JSON form; more is refused (403) [default: no limit]
-    #[arg(long, value_name = "N")]
-    max_namespace_bytes: Option<u64>,
     /// The largest AdmissionReview that is sent to webhooks, in bytes; a larger one counts as their failure
     #[arg(long, default_value_t = 32 << 20, value_name = "N")]
     max_admission_review_bytes: usize,
@@ -138,6 +133,8 @@ pub struct Flags {
     #[arg(long, default_value = "60s", value_name = "DURATION", value_parser = duration)]
     request_timeout: Duration,
 
+    #[command(flatten)]
+    limits: LimitFlags,
     #[command(flatten)]
     store: store::StoreFlags,
     #[command(flatten)]
@@ -164,15 +161,6 @@ impl From<Serve> for registry::Serve {
     }
 }
 
-/// A limit under which every object fits into a frame of a watch.
-pub fn object_bytes(text: &str) -> Result<usize, String> {
-    let bytes: usize = text.parse().map_err(|_| "must be a number of bytes".to_owned())?;
-    match bytes {
-        1024..=DEFAULT_OBJECT_BYTES => Ok(bytes),
-        _ => Err(format!("must be from 1024 to {DEFAULT_OBJECT_BYTES}: watches of clients break above")),
-    }
-}
-
 fn interval(text: &str) -> Result<Duration, String> {
     let read = duration(text)?;
     if read.is_zero() { Err("must be longer than nothing".to_owned()) } else { Ok(read) }
@@ -186,9 +174,11 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
     let listener = listen::bind(address).await.with_context(|| format!("failed to listen on {address}"))?;
     let tls = flags.serving.tls(serving_files(&flags)?)?;
     let auditor = flags.audit.auditor()?;
+    let memory = flags.limits.memory(Some(flags.max_admission_review_bytes as u64))?;
     // What is followed is followed to the end: requests are answered for a while after the signal.
     let end = CancellationToken::new();
     let store = flags.store.open(&end).await?;
+    let spool = flags.limits.spool(flags.store.dir()).await?;
     let (authenticator, trust_loaded) = authenticator(&flags, &end).await?;
     let authorization = delegation::client(flags.authorization_kubeconfig.as_deref()).await?;
     let core = flags.kubeconfig.as_deref().or(flags.authorization_kubeconfig.as_deref());
@@ -212,8 +202,9 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
         namespaces,
         admission,
         limits: Limits {
-            object_bytes: flags.max_object_bytes,
-            namespace_bytes: flags.max_namespace_bytes,
+            object_bytes: flags.limits.max_object_bytes,
+            namespace_bytes: flags.limits.max_namespace_bytes,
+            memory,
             request_timeout: flags.request_timeout,
             readers: flags.max_requests_inflight,
             writers: flags.max_mutating_requests_inflight,
@@ -224,6 +215,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
             compression: flags.serving.response_compression,
             ..Limits::default()
         },
+        spool,
         trust_loaded,
         neighbours,
     };

@@ -28,7 +28,7 @@ use time::OffsetDateTime;
 use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use crate::{kubeconfig, run, webhook};
+use crate::{kubeconfig, limits::LimitFlags, run, webhook};
 
 /// How long reviews that are being answered have.
 const WEBHOOKS_DRAIN: Duration = Duration::from_secs(10);
@@ -52,12 +52,8 @@ pub struct Flags {
     /// Where to write the administrator's kubeconfig [default: DIR/kubeconfig]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// The largest object, in bytes of its JSON form
-    #[arg(long, default_value_t = repot_apiserver::server::DEFAULT_OBJECT_BYTES, value_name = "N", value_parser = crate::apiserver::object_bytes)]
-    max_object_bytes: usize,
-    /// What the objects of one kind in one namespace may come to, in bytes of their JSON form; more is refused (403) [default: no limit]
-    #[arg(long, value_name = "N")]
-    max_namespace_bytes: Option<u64>,
+    #[command(flatten)]
+    limits: LimitFlags,
     /// Serve the admission webhooks too, with facts from this directory of YAML manifests
     #[arg(long, value_name = "DIR", conflicts_with = "garden_kubeconfig")]
     facts: Option<PathBuf>,
@@ -73,11 +69,13 @@ pub struct Flags {
 pub async fn run(flags: Flags) -> anyhow::Result<()> {
     let stop = run::stop_on_signals()?;
     let dir = &flags.data_dir;
+    let memory = flags.limits.memory(None)?;
     make_private_dir(dir)?;
     // Keys are followed to the end: requests are answered for a while after the signal.
     let end = CancellationToken::new();
     let _end = end.clone().drop_guard();
     let store = open_store(dir, end).await?;
+    let spool = flags.limits.spool(Some(dir)).await?;
     let listener = listen::bind((Ipv4Addr::LOCALHOST, flags.port).into()).await.with_context(|| {
         format!("failed to listen on 127.0.0.1:{}; choose another with --port", flags.port)
     })?;
@@ -95,11 +93,13 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
         namespaces: Namespaces::Any,
         admission: Admission::none(),
         limits: Limits {
-            object_bytes: flags.max_object_bytes,
-            namespace_bytes: flags.max_namespace_bytes,
+            object_bytes: flags.limits.max_object_bytes,
+            namespace_bytes: flags.limits.max_namespace_bytes,
+            memory,
             ..Limits::default()
         },
         auditor: Auditor::off(),
+        spool,
         trust_loaded: None,
         neighbours: None,
     };

@@ -5,6 +5,7 @@ mod controllers;
 mod dev;
 mod etcd_agent;
 mod kubeconfig;
+mod limits;
 mod logging;
 mod preflight;
 mod run;

@@ -1,6 +1,10 @@
 //! Where objects rest and what seals them: the flags of every role that opens the store.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -97,6 +101,14 @@ impl StoreFlags {
         let place = tiered::Place { objects, root, url: url.clone() };
         let opened = tiered::Tiered::open(backend, place, tiered::Options::default()).await;
         Ok(Arc::new(opened.context("--chunk-store")?))
+    }
+
+    /// The directory in which objects rest, where they rest in one.
+    pub fn dir(&self) -> Option<&Path> {
+        match &self.storage {
+            Storage::Embedded(dir) => Some(dir),
+            Storage::Etcd => None,
+        }
     }
 
     fn etcd_options(&self) -> anyhow::Result<etcd::Options> {

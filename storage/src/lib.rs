@@ -22,11 +22,13 @@ pub mod fuzz;
 pub mod keyring;
 mod record;
 mod seal;
+pub mod spool;
 pub mod store;
 pub mod stream;
 
 pub use error::{Error, Result};
 pub use keyring::Keyring;
+pub use spool::Spool;
 pub use store::{
     Checked, CollectReport, Finding, KeyUse, Lost, Quarantined, Remedy, Rewritten, Store, StoreOptions,
     Trouble, Usage,

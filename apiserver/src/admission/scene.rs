@@ -15,7 +15,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::{
-    Attributes, call,
+    Attributes, Operation, call,
     conditions::{self, Json, Members, Needs, Variables},
     denial::denied,
     follow::Cluster,
@@ -24,7 +24,7 @@ use super::{
     mutation,
     review::{self, Printed, Verdict},
 };
-use crate::{filters::overload::Place, resource::Resource, status::Status, wire};
+use crate::{memory::Room, resource::Resource, status::Status, wire};
 
 /// How asking a webhook can fail.
 enum Failure {
@@ -41,10 +41,11 @@ pub(super) struct Scene<'a> {
     attributes: &'a Attributes<'a>,
     cluster: &'a Cluster,
     old: Option<&'a Object>,
-    object_text: Option<Printed>,
-    /// `Err`: too large to be shown, and how large.
+    /// `Err`: too large to be shown, and about how large.
+    object_text: Option<Result<Printed, usize>>,
+    /// The same.
     old_text: Option<Result<Printed, usize>>,
-    held: Vec<Place>,
+    held: Vec<Room>,
     namespace_labels: Option<BTreeMap<String, String>>,
 }
 
@@ -143,12 +144,17 @@ impl<'a> Scene<'a> {
         Ok(self.namespace_labels.get_or_insert_default())
     }
 
-    /// Prints the objects where that has not been done, with room for them in memory.
+    /// Prints the objects where that has not been done.
     pub(super) async fn print(&mut self, document: Option<&Document>) -> Result<(), Status> {
         if self.object_text.is_none() {
-            let printed = document.map_or_else(Printed::null, |document| print(self.attributes, document));
-            self.held.push(self.attributes.server.overload.room(printed.len() as u64).await?);
-            self.object_text = Some(printed);
+            self.object_text = Some(match document {
+                None => Ok(Printed::null()),
+                // What cannot be shown anyway is not printed. The measure is rough, and a little too long.
+                Some(document) if document.body.size() / 2 > self.cluster.max_review_bytes => {
+                    Err(document.body.size())
+                }
+                Some(document) => Ok(print(self.attributes, document)),
+            });
         }
         if self.old_text.is_none() {
             let printed = match self.old {
@@ -163,12 +169,19 @@ impl<'a> Scene<'a> {
     async fn print_old(&mut self, old: &Object) -> Result<Result<Printed, usize>, Status> {
         let Attributes { server, resource, .. } = self.attributes;
         let length = usize::try_from(wire::object_len(resource, old)).unwrap_or(usize::MAX);
-        let beside = self.object_text.as_ref().map_or(0, Printed::len);
+        let beside = match &self.object_text {
+            Some(Ok(printed)) => printed.len(),
+            Some(Err(length)) => *length,
+            None => 0,
+        };
         // What cannot be shown anyway is not read.
         if beside.saturating_add(length) > self.cluster.max_review_bytes {
             return Ok(Err(length));
         }
-        self.held.push(server.overload.room(old.payload_len).await?);
+        // A write has room for it; a removal has none at all.
+        if self.attributes.operation == Operation::Delete {
+            self.held.push(server.room(self.attributes.call, old.payload_len).await?);
+        }
         let payload = server.store.payload_bytes(old).await;
         let payload =
             payload.map_err(|error| crate::status::from_storage(&error, &resource.name, &old.key.name))?;
@@ -265,7 +278,11 @@ impl<'a> Scene<'a> {
                 "the AdmissionReview would have {length} bytes, which is more than --max-admission-review-bytes={limit}"
             ))
         };
-        let object = self.object_text.as_ref().unwrap_or(&none);
+        let object = match &self.object_text {
+            None => &none,
+            Some(Ok(object)) => object,
+            Some(Err(length)) => return Err(too_large(*length)),
+        };
         let old = match &self.old_text {
             None => &none,
             Some(Ok(old)) => old,

@@ -56,6 +56,16 @@ pub(super) fn may_be_judged(request: &Request<'_>) -> bool {
     admission::may_concern(&Attributes::of_write(request, Operation::Update, false, &request.target.name))
 }
 
+/// How large a question about this write may become, in bytes; `None`: nobody will ask one.
+pub(super) fn largest_review(request: &Request<'_>) -> Option<u64> {
+    let operations = [Operation::Create, Operation::Update];
+    let concerns = |operation| {
+        admission::may_concern(&Attributes::of_write(request, operation, false, &request.target.name))
+    };
+    let cluster = request.server.admission.cluster()?;
+    operations.into_iter().any(concerns).then_some(cluster.max_review_bytes as u64)
+}
+
 fn attributes<'a>(
     request: &'a Request<'_>,
     write: &WriteOptions,

@@ -10,13 +10,13 @@ use repot_api::{
 use repot_storage::Object;
 
 use super::{
-    Answer, Request, config, create,
+    Answer, Request, admit, config, create,
     options::FieldValidation,
     tracking::Origin,
     update,
-    write::{self, WriteOptions},
+    write::{self, Found, WriteOptions},
 };
-use crate::{filters::request_info::RequestInfo, status::Status, wire};
+use crate::{filters::request_info::RequestInfo, memory::Needs, status::Status, wire};
 
 /// The content type that asks for it.
 pub(super) const CONTENT_TYPE: &str = "application/apply-patch+yaml";
@@ -30,17 +30,18 @@ struct Apply {
     force: bool,
     /// Whether only a certain version is meant.
     named: bool,
+    /// What it takes in memory.
+    needs: Needs,
 }
 
 /// Applies a configuration.
 pub(super) async fn apply(mut request: Request<'_>) -> Answer {
     let write = WriteOptions::parse(&request, "PatchOptions")?;
     let mut warnings = Vec::new();
-    let apply = read(&mut request, &write, &mut warnings).await?;
+    let (apply, mut found) = read(&mut request, &write, &mut warnings).await?;
     for left in (0..TRIES).rev() {
         let mut warnings = warnings.clone();
-        let found = request.server.store.get(&request.key()).await.map_err(|error| request.failed(&error))?;
-        let (done, retry) = match found {
+        let (done, retry) = match found.take(&request).await? {
             Some(current) => (replace(&request, &write, &apply, &current, &mut warnings).await, "Conflict"),
             None => (bring_about(&request, &write, &apply, &mut warnings).await, "AlreadyExists"),
         };
@@ -61,14 +62,17 @@ async fn read(
     request: &mut Request<'_>,
     write: &WriteOptions,
     warnings: &mut Vec<String>,
-) -> Result<Apply, Status> {
+) -> Result<(Apply, Found), Status> {
     let Some(manager) = request.call.query.get("fieldManager").map(str::to_owned) else {
         let error = FieldError::required("fieldManager", "is required for apply patch");
         return Err(Status::invalid(("meta.k8s.io", "PatchOptions"), "", &[error]));
     };
     let force = request.call.query.flag("force")?;
-    let body = request.server.take_body(request.call).await?;
-    let (kind, limit) = (request.resource.kind, request.server.limits.object_bytes);
+    let sent = request.server.receive(request.call).await?;
+    let needs = sent.needs(true, admit::largest_review(request));
+    let (kind, limit) = (request.resource.kind, write::json_at_most(request, &sent));
+    let found = Found::look(request).await;
+    let body = request.server.open(request.call, sent, needs.lay_over(found.payload_len())).await?;
     let read = write::off_the_workers(body.len(), move || config::read(&body, kind, limit)).await?;
     let (mut config, strict) = read.map_err(|error| Status::bad_request(error.to_string()))?;
     write::expect_kind(request, &config)?;
@@ -79,10 +83,14 @@ async fn read(
         config.meta.name.clone_from(&request.target.name);
     }
     write::fit_place(request, &mut config.meta)?;
+    if !request.target.subresource.is_empty() {
+        // Its metadata goes no further.
+        write::refuse_trimmed(request, &config.meta)?;
+    }
     refuse_findings(request, write, &config, strict, warnings)?;
     confine(request, &mut config.body, warnings);
     let named = !config.meta.resource_version.is_empty();
-    Ok(Apply { config, manager, force, named })
+    Ok((Apply { config, manager, force, named, needs }, found))
 }
 
 /// Nobody can own a field that is not declared, so such a configuration is refused whatever the client says about
@@ -148,8 +156,7 @@ async fn replace(
     current: &Object,
     warnings: &mut Vec<String>,
 ) -> Result<Answer, Status> {
-    // Old and new state are in memory until the new one rests.
-    let _room = request.server.overload.room(current.payload_len).await?;
+    request.server.reserve(request.call, apply.needs.lay_over(current.payload_len)).await?;
     let payload =
         request.server.store.payload_bytes(current).await.map_err(|error| request.failed(&error))?;
     let kind = request.resource.kind;

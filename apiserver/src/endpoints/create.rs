@@ -1,7 +1,7 @@
 //! POST to a collection.
 
 use http::StatusCode;
-use repot_api::document::Document;
+use repot_api::{document::Document, json::Node};
 use uuid::Uuid;
 
 use super::{
@@ -20,7 +20,10 @@ const GENERATE_TRIES: usize = 8;
 pub(super) async fn create(mut request: Request<'_>) -> Answer {
     let write = WriteOptions::parse(&request, "CreateOptions")?;
     let mut warnings = Vec::new();
-    let mut document = write::read_object(&mut request, &write, &mut warnings).await?;
+    let yaml = write::is_yaml(&request)?;
+    let sent = request.server.receive(request.call).await?;
+    let need = sent.needs(yaml, admit::largest_review(&request)).create();
+    let mut document = write::read_object(&mut request, &write, (sent, need), &mut warnings).await?;
     write::fit_place(&request, &mut document.meta)?;
     if !document.meta.resource_version.is_empty() {
         return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
@@ -58,6 +61,10 @@ pub(super) async fn bring_to_rest(
         write::validate(request, &document, Vec::new())?;
         admit::judge(request, write, &document, None).await?;
         let ready = Ready::fitting(request, &mut document, &origin)?;
+        if !generated {
+            // It is printed, and there is no other try: what it was decoded from is not needed any more.
+            document.body = Node::object();
+        }
         match rest(request, write, &document, uid, ready).await {
             Err(status) if status.reason() == "AlreadyExists" && left > 0 => {}
             Err(status) if status.reason() == "AlreadyExists" && generated => {

@@ -57,7 +57,7 @@ impl DeleteOptions {
     /// From the body, or from the parameters where there is none.
     pub(super) async fn read(server: &Server, call: &mut Call) -> Result<Self, Status> {
         let content_type = negotiate::content_type(&call.headers);
-        let body = server.take_body(call).await?;
+        let body = server.take_short_body(call).await?;
         let options = if body.is_empty() {
             Self::from_query(call)?
         } else if content_type == "application/json" {

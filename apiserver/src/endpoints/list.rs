@@ -177,7 +177,7 @@ async fn bounded(
             if !selectors.matches(&object) {
                 continue;
             }
-            size += object.payload_len;
+            size += wire::shown_len(request.resource, &object);
             if let (true, Some(last)) = (size > most, objects.last()) {
                 let last: &Object = last;
                 end = Some((last.key.clone(), list.remaining.map(|more| more + count - seen as u64)));
@@ -208,11 +208,11 @@ fn objects(request: &Request<'_>, page: Page, meta: &ListMeta) -> http::Response
     let (store, resource) = (request.server.store.clone(), request.resource.clone());
     let before = wire::before_items(resource.kind.list_kind, &resource.api_version(), meta).freeze();
     let commas = page.objects.len().saturating_sub(1) as u64;
-    let items: u64 = page.objects.iter().map(|object| wire::object_len(&resource, object)).sum();
+    let items: u64 = page.objects.iter().map(|object| wire::shown_len(&resource, object)).sum();
     let length = before.len() as u64 + items + commas + 2;
     let items = stream::iter(page.objects).enumerate().flat_map(move |(at, object)| {
         let comma = stream::iter((at > 0).then(|| Ok(Bytes::from_static(b","))));
-        comma.chain(wire::object_pieces(&store, &resource, &object))
+        comma.chain(wire::shown_pieces(&store, &resource, &object))
     });
     let pieces = stream::iter([Ok(before)]).chain(items).chain(stream::iter([Ok(Bytes::from_static(b"]}"))]));
     wire::sized(StatusCode::OK, length, wire::ahead(pieces))

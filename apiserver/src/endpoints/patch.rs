@@ -14,9 +14,9 @@ use super::{
     Answer, Request, admit, apply as server_side, status_part,
     tracking::Origin,
     update,
-    write::{self, WriteOptions},
+    write::{self, Found, WriteOptions},
 };
-use crate::{negotiate, status::Status, wire};
+use crate::{negotiate, server::DEFAULT_OBJECT_BYTES, status::Status, wire};
 
 /// How often a patch that names no version is tried against concurrent writes. The deadline of the request
 /// comes first.
@@ -67,6 +67,10 @@ impl Change {
         }
     }
 
+    fn copies(&self) -> bool {
+        matches!(self, Self::Json(patch) if patch.copies())
+    }
+
     /// Whether a merge patch carries a version, even the current one.
     fn names_version(&self) -> bool {
         let Self::Merge(patch) = self else { return false };
@@ -82,7 +86,7 @@ fn unusable(error: &json::patch::Error) -> Status {
     use json::patch::Error as E;
     match error {
         E::Syntax(_) => Status::bad_request(error.to_string()),
-        E::TooMany(_) | E::TooMuchCopied(_) | E::TooCostly => Status::patch_too_large(error.to_string()),
+        E::TooMany(_) | E::TooMuchCopied(_) | E::TooCostly => Status::too_much(error.to_string()),
         E::Apply { .. } => Status::unprocessable(format!(
             "the server rejected our request due to an error in our request: {error}"
         )),
@@ -100,20 +104,26 @@ pub(super) async fn patch(request: Request<'_>) -> Answer {
         let error = FieldError::forbidden("force", why);
         return Err(Status::invalid(("meta.k8s.io", "PatchOptions"), "", &[error]));
     }
-    let body = request.server.take_body(request.call).await?;
+    let sent = request.server.receive(request.call).await?;
+    let needs = sent.needs(false, admit::largest_review(&request));
+    let mut found = Found::look(&request).await;
+    let body = match sent.is_short() {
+        // What it takes is known when it is read: a patch of metadata, next to nothing.
+        true => request.server.read(request.call, sent).await?,
+        false => request.server.open(request.call, sent, needs.lay_over(found.payload_len())).await?,
+    };
     let change = Arc::new(Change::read(&request.call.headers, &body)?);
     // Webhooks see the whole object, so there has to be one; a status comes along with its object.
     let light =
         change.is_of_metadata() && !admit::may_be_judged(&request) && !status_part::is_meant(&request);
     for left in (0..TRIES).rev() {
-        let found = request.server.store.get(&request.key()).await.map_err(|error| request.failed(&error))?;
-        let current = found.ok_or_else(|| request.not_found())?;
+        let current = found.take(&request).await?.ok_or_else(|| request.not_found())?;
         let mut warnings = Vec::new();
-        // The patched object is in memory until it rests.
-        let _room = match light {
-            true => None,
-            false => Some(request.server.overload.room(current.payload_len).await?),
-        };
+        if !light {
+            let copied = if change.copies() { copy_limit(&request) } else { 0 };
+            let need = needs.lay_over(current.payload_len) + copied as u64;
+            request.server.reserve(request.call, need).await?;
+        }
         let Patched { mut document, before, named } =
             apply(&request, &write, &change, light, &current, &mut warnings).await?;
         let replaced = if light {
@@ -151,6 +161,11 @@ fn expect_uid(request: &Request<'_>, document: &Document, current: &Object) -> R
     Err(Status::invalid((&name.group, request.resource.kind.kind), &document.meta.name, &[error]))
 }
 
+/// Bytes that one patch may copy: there has to be room for them.
+fn copy_limit(request: &Request<'_>) -> usize {
+    request.server.limits.object_bytes.min(DEFAULT_OBJECT_BYTES)
+}
+
 /// An object with a patch applied to it.
 struct Patched {
     document: Document,
@@ -176,7 +191,7 @@ async fn apply(
     };
     let meta = wire::meta_json(&current.meta, current.version).freeze();
     let (api_version, kind) = (resource.api_version(), resource.kind);
-    let (change_now, copy_limit) = (change.clone(), request.server.limits.object_bytes);
+    let (change_now, copy_limit) = (change.clone(), copy_limit(request));
     let work = move || {
         // Brought into form first, what the patch does not enter is not read again afterwards.
         let before = document::tree(&api_version, kind.kind, Bytes::from_static(b"{}"), &payload);

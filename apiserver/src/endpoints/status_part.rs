@@ -38,8 +38,10 @@ pub(super) async fn confine(
     }
     let mut before = body(request, current).await?;
     if is_meant(request) {
+        // The metadata that was sent goes no further.
+        let errors = write::trimmed(&document.meta).into_iter().collect();
         confine_to_status(document, before, current);
-        return Ok(Vec::new());
+        return Ok(errors);
     }
     document.body.take(STATUS);
     let errors = (request.resource.strategy.validate_change)(&before, &document.body);

@@ -6,7 +6,7 @@ use axum::body::Body;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::{Stream, StreamExt, stream};
 use http::{Response, StatusCode};
-use repot_storage::{Object, Store};
+use repot_storage::Object;
 use serde_json::{Value, json};
 
 use super::Request;
@@ -57,9 +57,14 @@ pub(super) fn answer(
         wire::put(&mut text, "]}");
         return wire::whole(StatusCode::OK, text.freeze());
     }
+    let single = request.call.info.verb == "get";
     let rows = stream::iter(objects).enumerate().flat_map(move |(at, object)| {
         let comma = stream::iter((at > 0).then(|| Ok(Bytes::from_static(b","))));
-        comma.chain(long_row(&store, &resource, &object))
+        let pieces = match single {
+            true => wire::object_pieces(&store, &resource, &object).left_stream(),
+            false => wire::shown_pieces(&store, &resource, &object).right_stream(),
+        };
+        comma.chain(long_row(&resource, &object, pieces))
     });
     let pieces =
         stream::iter([Ok(text.freeze())]).chain(rows).chain(stream::iter([Ok(Bytes::from_static(b"]}"))]));
@@ -111,18 +116,16 @@ pub(super) fn short_row(
     text
 }
 
-/// One row with the whole object.
-pub(super) fn long_row(
-    store: &Store,
+/// One row with the object in these pieces.
+pub(super) fn long_row<S: Stream<Item = wire::Piece>>(
     resource: &Resource,
     object: &Object,
-) -> impl Stream<Item = wire::Piece> + use<> {
+    pieces: S,
+) -> impl Stream<Item = wire::Piece> + use<S> {
     let mut text = cells(resource, object);
     wire::put(&mut text, ",\"object\":");
     let before = stream::iter([Ok(text.freeze())]);
-    before
-        .chain(wire::object_pieces(store, resource, object))
-        .chain(stream::iter([Ok(Bytes::from_static(b"}"))]))
+    before.chain(pieces).chain(stream::iter([Ok(Bytes::from_static(b"}"))]))
 }
 
 /// The beginning of a row: its cells.

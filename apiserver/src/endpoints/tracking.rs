@@ -84,7 +84,6 @@ pub(super) fn keep_readable(request: &Request<'_>, meta: &mut ObjectMeta, owners
 /// The members beside metadata of an object at rest. `None`: they cannot be read. Who replaces a damaged object owns all
 /// of the new one, and must not be kept from it.
 async fn old_body(request: &Request<'_>, current: &Object) -> Result<Option<Node>, Status> {
-    let _room = request.server.overload.room(current.payload_len).await?;
     let Ok(payload) = request.server.store.payload_bytes(current).await else { return Ok(None) };
     let kind = request.resource.kind;
     let read = move || {

@@ -9,7 +9,7 @@ use repot_storage::Object;
 use super::{
     Answer, Request, admit, room, status_part,
     tracking::{self, Origin},
-    write::{self, Ready, WriteOptions},
+    write::{self, Found, Ready, WriteOptions},
 };
 use crate::{negotiate::Form, status::Status, wire};
 
@@ -21,12 +21,17 @@ const TRIES: usize = 1000;
 pub(super) async fn update(mut request: Request<'_>) -> Answer {
     let write = WriteOptions::parse(&request, "UpdateOptions")?;
     let mut warnings = Vec::new();
-    let mut document = write::read_object(&mut request, &write, &mut warnings).await?;
+    let yaml = write::is_yaml(&request)?;
+    let sent = request.server.receive(request.call).await?;
+    let needs = sent.needs(yaml, admit::largest_review(&request));
+    let mut found = Found::look(&request).await;
+    let need = needs.replace(found.payload_len());
+    let mut document = write::read_object(&mut request, &write, (sent, need), &mut warnings).await?;
     write::fit_place(&request, &mut document.meta)?;
     let conditional = !document.meta.resource_version.is_empty();
     for left in (0..TRIES).rev() {
-        let found = request.server.store.get(&request.key()).await.map_err(|error| request.failed(&error))?;
-        let current = found.ok_or_else(|| request.not_found())?;
+        let current = found.take(&request).await?.ok_or_else(|| request.not_found())?;
+        request.server.reserve(request.call, needs.replace(current.payload_len)).await?;
         if !conditional && !request.resource.strategy.unconditional_update {
             let why = "must be specified for an update";
             let error = FieldError::invalid("metadata.resourceVersion", 0, why);

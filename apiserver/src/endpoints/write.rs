@@ -22,6 +22,7 @@ use super::{
     tracking::Origin,
 };
 use crate::{
+    body::Sent,
     delegation::NamespaceState,
     negotiate::{self, Form},
     status::Status,
@@ -52,19 +53,51 @@ impl WriteOptions {
     }
 }
 
-/// Reads a whole object from a request body, JSON or YAML.
+/// Whether a request body with a whole object is YAML, and not JSON.
+pub(super) fn is_yaml(request: &Request<'_>) -> Result<bool, Status> {
+    match negotiate::content_type(&request.call.headers).as_str() {
+        "application/json" => Ok(false),
+        "application/yaml" => Ok(true),
+        _ => Err(Status::unsupported_media_type("application/json, application/yaml")),
+    }
+}
+
+/// The object of a write as it rested before there was room for the write. The first try begins with it.
+pub(super) struct Found(Option<Result<Option<Object>, repot_storage::Error>>);
+
+impl Found {
+    /// Looks. What goes wrong is told by [`Found::take`].
+    pub(super) async fn look(request: &Request<'_>) -> Self {
+        Self(Some(request.server.store.get(&request.key()).await))
+    }
+
+    /// Length of its payload; zero where there is none.
+    pub(super) fn payload_len(&self) -> u64 {
+        let found = self.0.as_ref().and_then(|found| found.as_ref().ok()?.as_ref());
+        found.map_or(0, |object| object.payload_len)
+    }
+
+    /// The object; from the second time on as it is then.
+    pub(super) async fn take(&mut self, request: &Request<'_>) -> Result<Option<Object>, Status> {
+        let found = match self.0.take() {
+            Some(found) => found,
+            None => request.server.store.get(&request.key()).await,
+        };
+        found.map_err(|error| request.failed(&error))
+    }
+}
+
+/// Reads a whole object from a request body, with room for `need` bytes.
 pub(super) async fn read_object(
     request: &mut Request<'_>,
     write: &WriteOptions,
+    (sent, need): (Sent, u64),
     warnings: &mut Vec<String>,
 ) -> Result<Document, Status> {
-    let yaml = match negotiate::content_type(&request.call.headers).as_str() {
-        "application/json" => false,
-        "application/yaml" => true,
-        _ => return Err(Status::unsupported_media_type("application/json, application/yaml")),
-    };
-    let body = request.server.take_body(request.call).await?;
-    let (kind, limit, length) = (request.resource.kind, request.server.limits.object_bytes, body.len());
+    let yaml = is_yaml(request)?;
+    let limit = json_at_most(request, &sent);
+    let body = request.server.open(request.call, sent, need).await?;
+    let (kind, length) = (request.resource.kind, body.len());
     let decode = move || match yaml {
         false => Document::decode(&body, kind).map_err(Unreadable::Document),
         true => config::read(&body, kind, limit),
@@ -75,6 +108,11 @@ pub(super) async fn read_object(
         Err(other) => return Err(Status::bad_request(other.to_string())),
     };
     admit(request, decoded, write, warnings)
+}
+
+/// What YAML may come to as JSON, in bytes.
+pub(super) fn json_at_most(request: &Request<'_>, sent: &Sent) -> usize {
+    usize::try_from(sent.as_json()).unwrap_or(usize::MAX).min(request.server.limits.object_bytes)
 }
 
 /// Bodies up to this size are read where the request runs.
@@ -201,17 +239,27 @@ pub(super) fn validate_meta(
     let kind = request.resource.kind;
     let mut errors = meta.validate(kind.namespaced, request.resource.strategy.name_rule);
     errors.extend(more);
-    if meta.annotations.contains_key(repot_api::names::TRIMMED) {
-        let field = format!("metadata.annotations[{}]", repot_api::names::TRIMMED);
-        errors.push(FieldError::forbidden(
-            field,
-            "this is the trimmed form of an object; read the whole one with GET",
-        ));
-    }
+    errors.extend(trimmed(meta));
+    refuse(request, meta, &errors)
+}
+
+/// Refuses metadata of the trimmed form of an object, where nothing else of it is looked at.
+pub(super) fn refuse_trimmed(request: &Request<'_>, meta: &ObjectMeta) -> Result<(), Status> {
+    refuse(request, meta, trimmed(meta).as_slice())
+}
+
+fn refuse(request: &Request<'_>, meta: &ObjectMeta, errors: &[FieldError]) -> Result<(), Status> {
     if errors.is_empty() {
         return Ok(());
     }
-    Err(Status::invalid((&request.resource.name.group, kind.kind), &meta.name, &errors))
+    Err(Status::invalid((&request.resource.name.group, request.resource.kind.kind), &meta.name, errors))
+}
+
+/// Whoever writes the form back that lists and watches show of an object too long for them would remove its payload.
+pub(super) fn trimmed(meta: &ObjectMeta) -> Option<FieldError> {
+    let field = || format!("metadata.annotations[{}]", repot_api::names::TRIMMED);
+    let why = "this is the trimmed form of an object; read the whole one with GET";
+    meta.annotations.contains_key(repot_api::names::TRIMMED).then(|| FieldError::forbidden(field(), why))
 }
 
 /// New objects need a namespace that lives.
@@ -243,6 +291,11 @@ pub(super) struct Ready {
 impl Ready {
     /// Prints the object and measures it: 413 when it is too large.
     pub(super) fn new(request: &Request<'_>, document: &Document) -> Result<Self, Status> {
+        let limit = request.server.limits.object_bytes;
+        // A rough measure, a little too long for what is escaped: what is far too large is not printed first.
+        if document.body.size() / 2 > limit {
+            return Err(Status::too_large(limit));
+        }
         let payload = document.print();
         let digest =
             |(name, range): &(String, Range<usize>)| (name.clone(), digest(&payload.text[range.clone()]));
@@ -327,13 +380,32 @@ impl Ready {
         if let Form::Metadata(meta_version) = form {
             return wire::whole(code, wire::partial_of(&self.meta, version, meta_version).freeze());
         }
-        let before =
-            wire::before_payload(request.resource, &self.meta, version, !self.payload.text.is_empty());
-        let pieces = [before.freeze(), self.payload.text, Bytes::from_static(b"}")];
-        let length = pieces.iter().map(Bytes::len).sum::<usize>() as u64;
-        wire::sized(code, length, stream::iter(pieces.into_iter().map(Ok)))
+        let text = self.payload.text;
+        let before = wire::before_payload(request.resource, &self.meta, version, !text.is_empty()).freeze();
+        let (payload_len, end) = (text.len() as u64, Bytes::from_static(b"}"));
+        let length = (before.len() + end.len()) as u64 + payload_len;
+        let at_rest = object.filter(|object| {
+            payload_len > HELD && object.payload_len == payload_len && Summary::of(object) == self.summary
+        });
+        if let Some(object) = at_rest {
+            // It is read again as it is sent, and others have the room meanwhile.
+            drop(text);
+            *request.call.room.lock() = None;
+            return wire::sized(
+                code,
+                length,
+                wire::around(before, request.server.store.payload(object), end),
+            );
+        }
+        if let Some(room) = request.call.room.lock().as_mut() {
+            room.shrink_to(length);
+        }
+        wire::sized(code, length, stream::iter([before, text, end].map(Ok)))
     }
 }
+
+/// Longer payloads are not held in memory until a client has read them.
+const HELD: u64 = 16 << 20;
 
 fn digest(text: &[u8]) -> String {
     blake3::hash(text).to_hex()[..32].to_owned()

@@ -10,6 +10,7 @@ mod damage;
 pub mod etcd_values;
 mod identity;
 pub mod kills;
+mod large;
 mod lifecycle;
 mod owners;
 mod reads;

@@ -43,7 +43,12 @@ pub enum Server {
 impl World {
     /// `repot dev` alone.
     pub async fn dev(bed: &Bed) -> Result<Self> {
-        let dev = Dev::start(bed, [""; 0]).await?;
+        Self::dev_with(bed, Vec::new()).await
+    }
+
+    /// The same with further flags.
+    pub async fn dev_with(bed: &Bed, flags: Vec<String>) -> Result<Self> {
+        let dev = Dev::start(bed, flags).await?;
         let (api, kubectl) = (dev.api()?, dev.kubectl(bed)?);
         Ok(Self { api, kubectl, etcd: None, server: Server::Dev(dev), garden: None })
     }

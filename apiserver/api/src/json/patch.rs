@@ -77,6 +77,12 @@ impl Patch {
         operations.iter().enumerate().map(|(at, raw)| operation(at, raw)).collect::<Result<_, _>>().map(Self)
     }
 
+    /// Whether anything may be there twice afterwards.
+    #[must_use]
+    pub fn copies(&self) -> bool {
+        self.0.iter().any(|operation| matches!(operation, Operation::Copy(..)))
+    }
+
     /// Whether every place that the operations name lies in this member of the document.
     #[must_use]
     pub fn is_within(&self, member: &str) -> bool {

@@ -25,7 +25,7 @@ impl Watcher {
         let begin = BytesMut::from(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());
         match self.plan.form {
             Form::Object => {
-                let pieces = wire::object_pieces(&self.store, &self.resource, object);
+                let pieces = wire::shown_pieces(&self.store, &self.resource, object);
                 self.line(begin, pieces, "}\n").await
             }
             Form::Metadata(version) => {
@@ -38,7 +38,8 @@ impl Watcher {
                 let first = std::mem::take(&mut self.first_table);
                 begin.extend_from_slice(&table::before_rows(&self.resource, version, &meta, first));
                 if self.plan.include == Include::Object {
-                    let row = table::long_row(&self.store, &self.resource, object);
+                    let pieces = wire::shown_pieces(&self.store, &self.resource, object);
+                    let row = table::long_row(&self.resource, object, pieces);
                     return self.line(begin, row, "]}}\n").await;
                 }
                 let row = table::short_row(&self.resource, object, version, self.plan.include).freeze();

@@ -1,0 +1,336 @@
+//! Bodies of requests: taken from the connection as they come, into memory where there is room for all that will be made of
+//! them, else sealed onto a disk until there is. A connection never stalls behind a body that waits, and a body that waits
+//! holds no more than a piece of itself in memory.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use repot_storage::spool::{self, Spooled};
+
+use crate::{
+    call::Call,
+    memory::{Needs, Room, TooMuch},
+    server::Server,
+    status::Status,
+};
+
+/// A patch may say the same in more bytes than the object, and a body may be indented.
+pub const SLACK: u64 = 1 << 20;
+/// A longer body is not taken into memory before it is there as a whole: a client that sends slowly would keep others out.
+const IN_MEMORY: u64 = 16 << 20;
+/// A client that sends such a body slower than this keeps others out of the memory.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// A request that waits for room gives up so long before its time is up, to say so.
+const LAST_WORD: Duration = Duration::from_secs(2);
+
+/// As much every YAML may come to, with all its aliases written out.
+const YAML: u64 = 256 << 10;
+
+/// A body that has come.
+pub(crate) struct Sent {
+    kept: Kept,
+    /// What it looks like, read as JSON.
+    seen: Gaps,
+}
+
+enum Kept {
+    /// The call holds room for it.
+    Memory(Bytes),
+    Spooled(Spooled),
+}
+
+impl Sent {
+    fn len(&self) -> u64 {
+        match &self.kept {
+            Kept::Memory(bytes) => bytes.len() as u64,
+            Kept::Spooled(spooled) => spooled.len(),
+        }
+    }
+
+    /// Whether it is so short that it needs no room of its own.
+    pub(crate) fn is_short(&self) -> bool {
+        matches!(&self.kept, Kept::Spooled(spooled) if spooled.in_memory())
+    }
+
+    /// What it may come to as JSON, where it is YAML, in bytes. Only what is written with aliases, which nobody does for large
+    /// bodies, comes to more. Most of what is sent as YAML is JSON.
+    pub(crate) fn as_json(&self) -> u64 {
+        let times = if self.seen.first == Some(b'{') { 1 } else { 3 };
+        (times * self.len()).max(YAML)
+    }
+
+    /// What it takes in memory. `yaml`: whether it may be YAML. `reviewed`: as in [`Needs`].
+    pub(crate) fn needs(&self, yaml: bool, reviewed: Option<u64>) -> Needs {
+        let from_yaml = (yaml && self.seen.first != Some(b'{')).then(|| self.as_json());
+        Needs { body: self.len(), indented: self.seen.found, from_yaml, reviewed }
+    }
+}
+
+impl Server {
+    /// Takes the body of a request from its connection.
+    ///
+    /// # Errors
+    /// 413 with the limit when it is longer, having taken no more than that; 400 when the client ends it early or takes too
+    /// long; 507 when it does not fit where it has to wait.
+    pub(crate) async fn receive(&self, call: &mut Call) -> Result<Sent, Status> {
+        let limit = self.limits.object_bytes as u64 + SLACK;
+        let too_large = || Status::too_large(self.limits.object_bytes);
+        let most = call.body_at_most(limit);
+        if most > limit {
+            return Err(too_large());
+        }
+        let mut frames =
+            Frames { body: std::mem::take(call.body.get_mut()), left: limit, seen: Gaps::default() };
+        let worth_room = (spool::PIECE as u64 + 1..=IN_MEMORY).contains(&most);
+        let room = worth_room.then(|| self.memory.reserve_now(3 * most)).flatten();
+        let taking = async {
+            match room {
+                Some(room) => {
+                    *call.room.lock() = Some(room);
+                    frames.into_memory(most).await.map(Kept::Memory)
+                }
+                None => self.onto_disk(&mut frames).await.map(Kept::Spooled),
+            }
+        };
+        let taken = match most <= IN_MEMORY {
+            true => tokio::time::timeout(DEADLINE, taking).await.unwrap_or(Err(Broken::Late)),
+            false => taking.await,
+        };
+        match taken {
+            Ok(kept) => Ok(Sent { kept, seen: frames.seen }),
+            Err(Broken::TooLong) => Err(too_large()),
+            Err(Broken::Early) => Err(Status::bad_request("the body of the request ended early")),
+            Err(Broken::Late) => Err(Status::bad_request("the body of the request did not come in time")),
+            Err(Broken::Spool(error)) => Err(unspoolable(&error)),
+        }
+    }
+
+    async fn onto_disk(&self, frames: &mut Frames) -> Result<Spooled, Broken> {
+        let mut writer = self.spool.writer();
+        while let Some(data) = frames.next().await? {
+            writer.push(&data).await?;
+        }
+        Ok(writer.finish().await?)
+    }
+
+    /// The body in memory, once there is room for `need` bytes, which is what the request holds at the worst. Room that it has
+    /// is part of that.
+    ///
+    /// # Errors
+    /// 429 when there is no room before the time of the request is up; 413 when there will never be so much; 500.
+    pub(crate) async fn open(&self, call: &mut Call, sent: Sent, need: u64) -> Result<Bytes, Status> {
+        let fits = call.room.lock().as_mut().map(|room| room.grow_to(need));
+        let Sent { kept, seen } = sent;
+        let kept = match (kept, fits) {
+            (Kept::Memory(bytes), Some(false)) => {
+                // Nobody holds room and waits for more: the body makes place, and comes back when there is enough.
+                let mut writer = self.spool.writer();
+                writer.push(&bytes).await.map_err(|error| unspoolable(&error))?;
+                drop(bytes);
+                *call.room.lock() = None;
+                Kept::Spooled(writer.finish().await.map_err(|error| unspoolable(&error))?)
+            }
+            (kept, _) => kept,
+        };
+        self.reserve(call, need).await?;
+        self.read(call, Sent { kept, seen }).await
+    }
+
+    /// A body that needs no room, being [short](Sent::is_short), or has it.
+    ///
+    /// # Errors
+    /// 500.
+    pub(crate) async fn read(&self, call: &mut Call, sent: Sent) -> Result<Bytes, Status> {
+        let body = match sent.kept {
+            Kept::Memory(bytes) => bytes,
+            Kept::Spooled(spooled) => spooled.read().await.map_err(|error| unspoolable(&error))?,
+        };
+        if let Some(trail) = &mut call.trail {
+            trail.keep_sent(&body);
+        }
+        Ok(body)
+    }
+
+    /// A body that is no object and so has to be short.
+    ///
+    /// # Errors
+    /// As [`Server::receive`]; 413.
+    pub(crate) async fn take_short_body(&self, call: &mut Call) -> Result<Bytes, Status> {
+        if call.body_at_most(0) > spool::PIECE as u64 {
+            return Err(Status::too_large(spool::PIECE));
+        }
+        match self.receive(call).await? {
+            sent if !sent.is_short() => Err(Status::too_large(spool::PIECE)),
+            sent => self.read(call, sent).await,
+        }
+    }
+
+    /// Sees to it that a request has room for so many bytes: waits where it has none, and makes it larger where that is
+    /// possible at once.
+    ///
+    /// # Errors
+    /// 429 when there is no room before the time of the request is up; 413 when there will never be so much.
+    pub(crate) async fn reserve(&self, call: &Call, bytes: u64) -> Result<(), Status> {
+        if let Some(room) = call.room.lock().as_mut() {
+            return if room.grow_to(bytes) { Ok(()) } else { Err(Status::too_many_requests()) };
+        }
+        let room = self.room(call, bytes).await?;
+        *call.room.lock() = Some(room);
+        Ok(())
+    }
+
+    /// Room beside what the request has; only for who has none.
+    ///
+    /// # Errors
+    /// As [`Server::reserve`].
+    pub(crate) async fn room(&self, call: &Call, bytes: u64) -> Result<Room, Status> {
+        let left = call.left(self.limits.request_timeout);
+        let patience = left.saturating_sub(LAST_WORD).max(left / 2);
+        match tokio::time::timeout(patience, self.memory.reserve(bytes)).await {
+            Ok(Ok(room)) => Ok(room),
+            Ok(Err(TooMuch { asked, most })) => Err(Status::too_much(format!(
+                "the request would take {asked} bytes of memory, and one may take {most}: send less at once, or let the server have \
+                 more by --max-inflight-bytes"
+            ))),
+            Err(_) => Err(Status::too_many_requests()),
+        }
+    }
+}
+
+/// Why there is no body.
+enum Broken {
+    TooLong,
+    Early,
+    Late,
+    Spool(spool::Error),
+}
+
+impl From<spool::Error> for Broken {
+    fn from(error: spool::Error) -> Self {
+        Self::Spool(error)
+    }
+}
+
+fn unspoolable(error: &spool::Error) -> Status {
+    // Which directory it is, is for who runs the server.
+    tracing::error!(%error, "a body cannot wait for room in memory");
+    match error {
+        spool::Error::Full(_) => {
+            Status::no_space("the place where bodies wait for room in memory (--spool-dir) has no space left")
+        }
+        _ => Status::internal(
+            "the place where bodies wait for room in memory (--spool-dir) fails; see the server's log",
+        ),
+    }
+}
+
+/// A body as it comes.
+struct Frames {
+    body: Body,
+    /// Bytes that may still come.
+    left: u64,
+    seen: Gaps,
+}
+
+impl Frames {
+    async fn next(&mut self) -> Result<Option<Bytes>, Broken> {
+        while let Some(frame) = self.body.frame().await {
+            let Ok(data) = frame.map_err(|_| Broken::Early)?.into_data() else { continue };
+            self.left = self.left.checked_sub(data.len() as u64).ok_or(Broken::TooLong)?;
+            self.seen.look(&data);
+            return Ok(Some(data));
+        }
+        Ok(None)
+    }
+
+    /// `most`: bytes that it has at most.
+    async fn into_memory(&mut self, most: u64) -> Result<Bytes, Broken> {
+        let Some(first) = self.next().await? else { return Ok(Bytes::new()) };
+        // A body that comes in one frame is not copied.
+        let Some(second) = self.next().await? else { return Ok(first) };
+        // At once, and not by doubling; a client that only announced so much has not sent it yet.
+        let mut whole = BytesMut::with_capacity(usize::try_from(most).unwrap_or_default());
+        whole.extend_from_slice(&first);
+        whole.extend_from_slice(&second);
+        while let Some(data) = self.next().await? {
+            whole.extend_from_slice(&data);
+        }
+        Ok(whole.freeze())
+    }
+}
+
+/// Whether JSON that comes in pieces has whitespace between its tokens. Around the whole value it does not count.
+#[derive(Clone, Copy, Default)]
+struct Gaps {
+    /// The first byte that is no whitespace.
+    first: Option<u8>,
+    depth: u64,
+    in_string: bool,
+    escaped: bool,
+    found: bool,
+}
+
+impl Gaps {
+    fn look(&mut self, piece: &[u8]) {
+        if self.found {
+            return;
+        }
+        if self.first.is_none() {
+            self.first = piece.iter().copied().find(|byte| !byte.is_ascii_whitespace());
+        }
+        for byte in piece {
+            match (self.in_string, byte) {
+                (true, _) if self.escaped => self.escaped = false,
+                (true, b'\\') => self.escaped = true,
+                (_, b'"') => self.in_string = !self.in_string,
+                (true, _) => {}
+                (false, b'{' | b'[') => self.depth += 1,
+                (false, b'}' | b']') => self.depth = self.depth.saturating_sub(1),
+                (false, b' ' | b'\n' | b'\r' | b'\t') if self.depth > 0 => self.found = true,
+                (false, _) => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frames(sizes: &[usize], limit: u64) -> Frames {
+        let pieces: Vec<Result<Bytes, std::io::Error>> =
+            sizes.iter().map(|size| Ok(Bytes::from(vec![b'x'; *size]))).collect();
+        Frames { body: Body::from_stream(futures::stream::iter(pieces)), left: limit, seen: Gaps::default() }
+    }
+
+    #[tokio::test]
+    async fn takes_bodies_up_to_the_limit() {
+        for sizes in [&[][..], &[10], &[4, 6], &[3, 3, 4]] {
+            let taken = frames(sizes, 10).into_memory(10).await.ok().expect("fits");
+            assert_eq!(taken.len(), sizes.iter().sum::<usize>());
+        }
+        for sizes in [&[11][..], &[4, 7], &[3, 3, 4, 1]] {
+            assert!(matches!(frames(sizes, 10).into_memory(10).await, Err(Broken::TooLong)));
+        }
+    }
+
+    #[test]
+    fn sees_whitespace_between_tokens_however_it_is_cut() {
+        for (text, indented) in [
+            (r#"{"a b":"c\" d\\","e":[1,"\\\" "]}"#, false),
+            (" {\"a\":[]}\n", false),
+            (r#"{"a": 1}"#, true),
+            ("{\"a\":[\n]}", true),
+            (r#"{"a":"\\" }"#, true),
+        ] {
+            for at in 0..text.len() {
+                let mut gaps = Gaps::default();
+                gaps.look(&text.as_bytes()[..at]);
+                gaps.look(&text.as_bytes()[at..]);
+                assert_eq!(gaps.found, indented, "{text} cut at {at}");
+            }
+        }
+    }
+}

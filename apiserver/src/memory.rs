@@ -1,0 +1,273 @@
+//! How much of the memory requests may fill with bodies and payloads, whatever their number.
+//!
+//! A request takes room once, for all that it will hold at the worst, and gives it back when its answer is sent. So nobody who
+//! holds room waits for more of it, and whoever waits is served in the end. Three lanes keep small requests from waiting
+//! behind large ones, and writers from waiting for clients that read slowly:
+//!
+//! | lane | share | for |
+//! |---|---|---|
+//! | small | 1/16 | requests that take up to a MiB |
+//! | large | 11/16 | all others that write |
+//! | answers | 1/4 | payloads that are read to the end before their answer begins; who finds no room there streams |
+//!
+//! What is not counted is the base: windows of connections (512 KiB for each request that writes), the few pieces of an
+//! answer that is streamed, heads of objects in the watch cache, and the store's own buffers.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Requests that take no more go through the small lane.
+const SMALL: u64 = 1 << 20;
+/// What sealing and sending of one write holds at most, in batches on their way, however long its payload is.
+const UNDER_WAY: u64 = 12 << 20;
+
+/// What there is.
+pub struct Memory {
+    small: Lane,
+    large: Lane,
+    answers: Lane,
+}
+
+struct Lane {
+    free: Arc<Semaphore>,
+    kib: u32,
+}
+
+/// More than one request may ever have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooMuch {
+    /// What was asked for, in bytes.
+    pub asked: u64,
+    /// What one may have, in bytes.
+    pub most: u64,
+}
+
+/// Room that is taken until it is dropped.
+#[derive(Debug)]
+pub struct Room {
+    /// Where more can be had.
+    lane: Arc<Semaphore>,
+    permits: Vec<OwnedSemaphorePermit>,
+}
+
+impl Lane {
+    fn new(bytes: u64) -> Self {
+        let kib = u32::try_from(bytes >> 10).unwrap_or(u32::MAX).max(1);
+        Self { free: Arc::new(Semaphore::new(kib as usize)), kib }
+    }
+
+    fn now(&self, bytes: u64) -> Option<Room> {
+        let permit = Arc::clone(&self.free).try_acquire_many_owned(kib(bytes)?).ok()?;
+        Some(self.room(permit))
+    }
+
+    fn room(&self, permit: OwnedSemaphorePermit) -> Room {
+        Room { lane: Arc::clone(&self.free), permits: vec![permit] }
+    }
+
+    fn most(&self) -> u64 {
+        u64::from(self.kib) << 10
+    }
+}
+
+/// Rounded up; `None`: more than can be counted.
+fn kib(bytes: u64) -> Option<u32> {
+    u32::try_from(bytes.div_ceil(1 << 10).max(1)).ok()
+}
+
+impl Memory {
+    /// So many bytes in all.
+    #[must_use]
+    pub fn new(bytes: u64) -> Self {
+        let (small, answers) = (bytes / 16, bytes / 4);
+        Self {
+            small: Lane::new(small),
+            large: Lane::new(bytes - small - answers),
+            answers: Lane::new(answers),
+        }
+    }
+
+    /// Waits for room for so many bytes. Whoever comes first is served first.
+    ///
+    /// # Errors
+    /// [`TooMuch`] where there will never be so much.
+    pub async fn reserve(&self, bytes: u64) -> Result<Room, TooMuch> {
+        let too_much = || TooMuch { asked: bytes, most: self.large.most() };
+        let lane = self.lane(bytes);
+        let kib = kib(bytes).filter(|kib| *kib <= lane.kib).ok_or_else(too_much)?;
+        let permit = Arc::clone(&lane.free).acquire_many_owned(kib).await;
+        permit.map(|permit| lane.room(permit)).map_err(|_| too_much())
+    }
+
+    /// Room for so many bytes where there is some right now.
+    #[must_use]
+    pub fn reserve_now(&self, bytes: u64) -> Option<Room> {
+        self.lane(bytes).now(bytes)
+    }
+
+    /// Room for an answer that is held back until it is checked, where there is some right now.
+    #[must_use]
+    pub fn for_answer(&self, bytes: u64) -> Option<Room> {
+        self.answers.now(bytes)
+    }
+
+    fn lane(&self, bytes: u64) -> &Lane {
+        if bytes <= SMALL.min(self.small.most()) { &self.small } else { &self.large }
+    }
+}
+
+impl Room {
+    /// How much it is, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.permits.iter().map(|permit| permit.num_permits() as u64).sum::<u64>() << 10
+    }
+
+    /// Makes it so large where that is possible right now. Nobody who holds room waits: two who did could wait for each other.
+    #[must_use]
+    pub fn grow_to(&mut self, bytes: u64) -> bool {
+        let missing = bytes.saturating_sub(self.bytes());
+        if missing == 0 {
+            return true;
+        }
+        let more = kib(missing).and_then(|kib| Arc::clone(&self.lane).try_acquire_many_owned(kib).ok());
+        more.map(|more| self.permits.push(more)).is_some()
+    }
+
+    /// Gives back what is more than so much.
+    pub fn shrink_to(&mut self, bytes: u64) {
+        let mut surplus = usize::try_from((self.bytes() >> 10).saturating_sub(bytes.div_ceil(1 << 10)));
+        for permit in &mut self.permits {
+            let Ok(left) = &mut surplus else { return };
+            let given = (*left).min(permit.num_permits());
+            *left -= given;
+            drop(permit.split(given));
+        }
+    }
+}
+
+/// What a write holds in memory at the worst: see [`Needs::create`] and the others. All in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Needs {
+    /// The body.
+    pub body: u64,
+    /// Whether the body has whitespace that is dropped: what stays is then a copy.
+    pub indented: bool,
+    /// What the body may come to as JSON, where it is YAML.
+    pub from_yaml: Option<u64>,
+    /// The largest question to a webhook, where there may be one.
+    pub reviewed: Option<u64>,
+}
+
+impl Needs {
+    /// A new object: the body, of which the decoded object is made of slices, and its text as it rests.
+    #[must_use]
+    pub fn create(&self) -> u64 {
+        self.replace(0)
+    }
+
+    /// The same in place of an object with a payload of `old` bytes, which is read to tell who changed what.
+    #[must_use]
+    pub fn replace(&self, old: u64) -> u64 {
+        let text = self.decoded();
+        self.read() + text + old + self.beside(text, old)
+    }
+
+    /// A body laid over an object with a payload of `old` bytes, by a patch or an apply: what comes of it may have all of both.
+    #[must_use]
+    pub fn lay_over(&self, old: u64) -> u64 {
+        let text = self.decoded() + old;
+        self.read() + old + text + self.beside(text, old)
+    }
+
+    /// The body, and what is copied of it to read it.
+    fn read(&self) -> u64 {
+        match self.from_yaml {
+            Some(json) => self.body + json,
+            None if self.indented => 2 * self.body,
+            None => self.body,
+        }
+    }
+
+    fn decoded(&self) -> u64 {
+        self.from_yaml.unwrap_or(self.body)
+    }
+
+    fn beside(&self, text: u64, old: u64) -> u64 {
+        let shown = self.reviewed.map_or(0, |most| text.min(most) + old.min(most));
+        text.min(UNDER_WAY) + shown
+    }
+}
+
+/// The least budget with which every object of up to so many bytes can be created and replaced; webhooks may see
+/// `reviewed` bytes of it.
+#[must_use]
+pub fn least(object_bytes: u64, reviewed: Option<u64>) -> u64 {
+    let needs = Needs { body: object_bytes + super::body::SLACK, reviewed, ..Needs::default() };
+    // The large lane has eleven of sixteen parts.
+    needs.replace(object_bytes).div_ceil(11) * 16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[tokio::test]
+    async fn room_is_lent_once_and_given_back() {
+        let memory = Memory::new(160 * MIB);
+        let mut held = memory.reserve(60 * MIB).await.expect("room");
+        assert_eq!(held.bytes(), 60 * MIB);
+        assert!(memory.reserve_now(60 * MIB).is_none());
+        assert!(!held.grow_to(111 * MIB) && held.grow_to(110 * MIB));
+        held.shrink_to(30 * MIB);
+        assert_eq!(held.bytes(), 30 * MIB);
+        let other = memory.reserve_now(80 * MIB).expect("what was given back");
+        drop((held, other));
+        assert!(memory.reserve_now(110 * MIB).is_some());
+    }
+
+    #[tokio::test]
+    async fn large_requests_neither_hold_up_small_ones_nor_answers() {
+        let memory = Memory::new(160 * MIB);
+        let _all = memory.reserve(110 * MIB).await.expect("room");
+        assert!(memory.reserve_now(2 * MIB).is_none());
+        assert!(memory.reserve_now(MIB / 2).is_some());
+        let answer = memory.for_answer(40 * MIB).expect("a lane of their own");
+        assert!(memory.for_answer(1).is_none());
+        drop(answer);
+    }
+
+    #[tokio::test]
+    async fn what_never_fits_is_not_waited_for() {
+        let memory = Memory::new(160 * MIB);
+        for asked in [111 * MIB, u64::MAX] {
+            let error = memory.reserve(asked).await.expect_err("more than there is");
+            assert_eq!(error, TooMuch { asked, most: 110 * MIB });
+        }
+    }
+
+    #[test]
+    fn the_least_budget_holds_the_largest_object() {
+        for object in [15 * MIB, 64 * MIB, 256 * MIB] {
+            let memory = Memory::new(least(object, Some(32 * MIB)));
+            let needs =
+                Needs { body: object + MIB, reviewed: Some(32 * MIB), ..Needs::default() }.replace(object);
+            assert!(memory.reserve_now(needs).is_some(), "{object}");
+            assert!(memory.reserve_now(needs / 8).is_none(), "{object}: there is more than needed");
+        }
+    }
+
+    #[test]
+    fn counts_copies() {
+        let plain = Needs { body: 100 * MIB, ..Needs::default() };
+        assert_eq!(plain.create(), 212 * MIB);
+        assert_eq!(plain.replace(50 * MIB), 262 * MIB);
+        assert_eq!(plain.lay_over(50 * MIB), 312 * MIB);
+        assert_eq!(Needs { indented: true, ..plain }.create(), 312 * MIB);
+        assert_eq!(Needs { from_yaml: Some(150 * MIB), ..plain }.create(), 412 * MIB);
+        assert_eq!(Needs { reviewed: Some(32 * MIB), ..plain }.replace(50 * MIB), 326 * MIB);
+    }
+}

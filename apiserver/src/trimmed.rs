@@ -1,0 +1,69 @@
+//! The form in which lists and watches show an object that is too long for a frame of a watch: metadata with a marker, and no
+//! payload. A client of client-go that was sent more than 16 MiB in one frame would lose its watch, list, and lose it again.
+//!
+//! It is the same form in every list and event, whatever the version that they show, so caches agree with each other; and a
+//! write that carries the marker is refused, so nobody takes it for the object. GET and the answers to writes show all of it.
+//!
+//! `PartialObjectMetadata` and tables do not have the marker: they never promise a payload, what they show is complete, and a
+//! controller that only knows metadata may apply or patch with what it was shown. The marker would refuse it for nothing.
+
+use bytes::Bytes;
+use repot_api::{meta::ObjectMeta, names::TRIMMED};
+use repot_storage::Object;
+
+use crate::{resource::Resource, server::DEFAULT_OBJECT_BYTES, wire};
+
+/// More than everything of an object that is neither metadata nor payload.
+const FRAME: usize = 4 << 10;
+
+/// The trimmed form of an object at rest; `None`: it is shown whole.
+#[must_use]
+pub fn of(resource: &Resource, object: &Object) -> Option<Bytes> {
+    if !is_due(resource, &object.meta, object.payload_len) {
+        return None;
+    }
+    let mut meta: ObjectMeta = wire::parse_meta(object);
+    meta.annotations.insert(TRIMMED.to_owned(), object.payload_len.to_string());
+    let mut text = print(resource, object, &meta);
+    if text.len() > DEFAULT_OBJECT_BYTES {
+        // Who owns what may be nearly as long as what is owned.
+        meta.managed_fields = None;
+        text = print(resource, object, &meta);
+    }
+    Some(text)
+}
+
+/// The version does not count: an object is as long in the event of its removal as before.
+fn is_due(resource: &Resource, meta: &[u8], payload_len: u64) -> bool {
+    if meta.len() as u64 + payload_len + FRAME as u64 <= DEFAULT_OBJECT_BYTES as u64 {
+        return false;
+    }
+    let before = wire::before_payload(resource, meta, None, payload_len > 0).len() as u64;
+    before + payload_len + 1 > DEFAULT_OBJECT_BYTES as u64
+}
+
+fn print(resource: &Resource, object: &Object, meta: &ObjectMeta) -> Bytes {
+    let meta = serde_json::to_vec(meta).unwrap_or_default();
+    let mut text = wire::before_payload(resource, &meta, Some(object.version), false);
+    wire::put(&mut text, "}");
+    text.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::{self, Serve};
+
+    #[test]
+    fn is_due_beyond_what_the_default_limit_allows() {
+        let resources = registry::resources(Serve::Garden, repot_api::names::CORE_GROUP);
+        let resource = resources.first().expect("a kind");
+        let meta = br#"{"name":"a"}"#;
+        let whole = |payload| wire::before_payload(resource, meta, None, true).len() as u64 + payload + 1;
+        let limit = DEFAULT_OBJECT_BYTES as u64;
+        let longest = limit - whole(0);
+        assert_eq!(whole(longest), limit);
+        assert!(!is_due(resource, meta, 0) && !is_due(resource, meta, longest));
+        assert!(is_due(resource, meta, longest + 1) && is_due(resource, meta, 16 * limit));
+    }
+}

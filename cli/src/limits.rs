@@ -1,0 +1,73 @@
+//! How large objects may be, and how much of them may be in memory at once: flags of every role that serves them.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use repot_apiserver::{
+    memory,
+    server::{DEFAULT_OBJECT_BYTES, Limits, MAX_OBJECT_BYTES},
+};
+use repot_storage::Spool;
+
+/// What is left free on the disk of the store by bodies that wait there.
+const MIN_FREE: u64 = 512 << 20;
+
+/// See the module.
+#[derive(Args)]
+pub struct LimitFlags {
+    /// The largest object, in bytes of its JSON form, up to 256 MiB. One of more than 15 MiB is shown without payload by lists and
+    /// watches, whose clients could not read it: GET has it whole
+    #[arg(long, default_value_t = DEFAULT_OBJECT_BYTES, value_name = "N", value_parser = object_bytes)]
+    pub max_object_bytes: usize,
+    /// What the objects of one kind in one namespace may come to, in bytes of their JSON form; more is refused (403) [default: no limit]
+    #[arg(long, value_name = "N")]
+    pub max_namespace_bytes: Option<u64>,
+    /// Bytes of bodies and payloads that may be in memory at once. Requests that find no room wait, their bodies sealed on a disk
+    /// [default: 256 MiB, or what writing the largest object takes, if that is more]
+    #[arg(long, value_name = "N")]
+    max_inflight_bytes: Option<u64>,
+    /// Where bodies wait for room in memory; a disk, not memory [default: the directory of the embedded store, else the system's
+    /// for temporary files]
+    #[arg(long, value_name = "DIR")]
+    spool_dir: Option<PathBuf>,
+}
+
+impl LimitFlags {
+    /// The budget in bytes. `reviewed`: the largest question to an admission webhook, where any are asked.
+    pub fn memory(&self, reviewed: Option<u64>) -> anyhow::Result<u64> {
+        let object = self.max_object_bytes as u64;
+        match self.max_inflight_bytes {
+            None => Ok(Limits::default().memory.max(memory::least(object, reviewed))),
+            Some(bytes) if bytes < memory::least(object, None) => bail!(
+                "--max-inflight-bytes={bytes} is too little for --max-object-bytes={object}: an object of that size is written \
+                 with {} or more",
+                memory::least(object, None)
+            ),
+            Some(bytes) => Ok(bytes),
+        }
+    }
+
+    /// Where bodies wait. `store`: the directory of the store.
+    pub async fn spool(&self, store: Option<&Path>) -> anyhow::Result<Spool> {
+        let spool = match (&self.spool_dir, store) {
+            (Some(dir), _) => Spool::new(dir, 0),
+            (None, Some(dir)) => Spool::new(dir, MIN_FREE),
+            (None, None) => Spool::new(std::env::temp_dir(), 0),
+        };
+        if self.spool_dir.is_some() {
+            // Known at start, and not by the first large request.
+            spool.probe().await.context("--spool-dir")?;
+        }
+        Ok(spool)
+    }
+}
+
+/// A limit that can be kept.
+fn object_bytes(text: &str) -> Result<usize, String> {
+    let bytes: usize = text.parse().map_err(|_| "must be a number of bytes".to_owned())?;
+    match bytes {
+        1024..=MAX_OBJECT_BYTES => Ok(bytes),
+        _ => Err(format!("must be from 1024 to {MAX_OBJECT_BYTES} (256 MiB)")),
+    }
+}

@@ -1,0 +1,99 @@
+//! The memory of the server stays within its budget and a base, however much is written and read at once.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use futures::future::try_join_all;
+use repot_tests::repot::Dev;
+use repot_tests::run;
+use reqwest::Method;
+
+use super::blob::{Blob, noise};
+use super::is_soak;
+use crate::shootstate::world::{collection, path};
+
+const MIB: u64 = 1 << 20;
+/// What is resident beside the budget: the program, windows of connections, pieces of answers on their way, what the allocator
+/// keeps.
+const BASE: u64 = 192 * MIB;
+
+/// The most that was ever resident, in bytes, as the kernel counts.
+fn peak(pid: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
+    Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? << 10)
+}
+
+#[test]
+fn many_large_writes_and_reads_at_once_stay_within_the_budget() {
+    // Together they are more than the budget, even if each were held once.
+    let (count, size, budget) = if is_soak() { (32, 64 * MIB, 320 * MIB) } else { (8, 24 * MIB, 132 * MIB) };
+    run(async |bed| {
+        let limit = size + MIB;
+        let flags = [format!("--max-object-bytes={limit}"), format!("--max-inflight-bytes={budget}")];
+        let mut dev = Dev::start(bed, flags).await?;
+        let (api, pid) = (dev.api()?, dev.repot().process().pid());
+        let noise = noise(usize::try_from(size)?);
+        let blobs: Vec<Blob> = (0..count).map(|number| Blob::new(number, &noise)).collect();
+        try_join_all(blobs.iter().map(|blob| blob.create(&api))).await?;
+        let written = peak(pid)?;
+        try_join_all(blobs.iter().map(|blob| blob.get(&api))).await?;
+        let read = peak(pid)?;
+        println!(
+            "{count} writes of {} MiB at once, then as many reads, with a budget of {} MiB: {} and {} MiB resident at most",
+            size / MIB,
+            budget / MIB,
+            written / MIB,
+            read / MIB
+        );
+        ensure!(read <= budget + BASE, "{read} bytes were resident, and the budget is {budget}");
+        let list = api.get(&collection("default")).await?.ok()?;
+        ensure!(list["items"].as_array().is_some_and(|items| items.len() == count), "{list}");
+        Ok(())
+    });
+}
+
+#[test]
+fn clients_that_do_not_read_hold_no_more_than_a_piece_each() {
+    run(async |bed| {
+        let size = 24 * MIB;
+        let flags =
+            [format!("--max-object-bytes={}", size + MIB), format!("--max-inflight-bytes={}", 132 * MIB)];
+        let mut dev = Dev::start(bed, flags).await?;
+        let (api, pid) = (dev.api()?, dev.repot().process().pid());
+        let blob = Blob::new(0, &noise(usize::try_from(size)?));
+        blob.create(&api).await?;
+        // All answers have begun, and nobody reads on.
+        let waiting =
+            try_join_all((0..24).map(|_| api.request(Method::GET, &path(&blob.name)).send())).await?;
+        blob.get(&api).await?;
+        let read = peak(pid)?;
+        ensure!(waiting.iter().all(|answer| answer.status() == 200), "not all began");
+        ensure!(read <= 132 * MIB + BASE, "{} MiB were resident for 24 clients that do not read", read / MIB);
+        // Nor do they keep anybody from writing.
+        Blob::new(1, &noise(usize::try_from(size)?)).create(&api).await
+    });
+}
+
+#[test]
+fn what_can_never_be_worked_on_is_refused_with_the_flag_that_says_so() {
+    run(async |bed| {
+        let limit = format!("--max-object-bytes={}", 64 * MIB);
+        let little = format!("--max-inflight-bytes={}", 128 * MIB);
+        let Err(error) = Dev::start(bed, [&limit, &little]).await else { anyhow::bail!("it started") };
+        ensure!(format!("{error:#}").contains("--max-inflight-bytes=134217728 is too little"), "{error:#}");
+        // A patch holds itself, what it changes, and what comes of it.
+        let flags =
+            [format!("--max-object-bytes={}", 25 * MIB), format!("--max-inflight-bytes={}", 132 * MIB)];
+        let dev = Dev::start(bed, flags).await?;
+        let (api, noise) = (dev.api()?, noise(20 << 20));
+        let blob = Blob::new(0, &noise);
+        blob.create(&api).await?;
+        let patch = [&br#"{"spec":{"x": ""#[..], &noise, br#""}}"#].concat();
+        let request = api.request(Method::PATCH, &path(&blob.name)).body(patch);
+        let answer =
+            repot_tests::http::send(request.header("Content-Type", "application/merge-patch+json")).await?;
+        ensure!(answer.status == 413 && answer.to_string().contains("--max-inflight-bytes"), "{answer}");
+        blob.get(&api).await
+    });
+}
