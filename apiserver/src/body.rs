@@ -77,24 +77,24 @@ impl Server {
     pub(crate) async fn receive(&self, call: &mut Call) -> Result<Sent, Status> {
         let limit = self.limits.object_bytes as u64 + SLACK;
         let too_large = || Status::too_large(self.limits.object_bytes);
-        let most = call.body_at_most(limit);
-        if most > limit {
+        let announced = call.announced();
+        if announced.is_some_and(|length| length > limit) {
             return Err(too_large());
         }
         let mut frames =
             Frames { body: std::mem::take(call.body.get_mut()), left: limit, seen: Gaps::default() };
-        let worth_room = (spool::PIECE as u64 + 1..=IN_MEMORY).contains(&most);
-        let room = worth_room.then(|| self.memory.reserve_now(3 * most)).flatten();
+        let worth_room = announced.filter(|length| (spool::PIECE as u64 + 1..=IN_MEMORY).contains(length));
+        let room = worth_room.and_then(|length| Some((length, self.memory.reserve_now(3 * length)?)));
         let taking = async {
             match room {
-                Some(room) => {
+                Some((length, room)) => {
                     *call.room.lock() = Some(room);
-                    frames.into_memory(most).await.map(Kept::Memory)
+                    frames.into_memory(length).await.map(Kept::Memory)
                 }
                 None => self.onto_disk(&mut frames).await.map(Kept::Spooled),
             }
         };
-        let taken = match most <= IN_MEMORY {
+        let taken = match announced.is_some_and(|length| length <= IN_MEMORY) {
             true => tokio::time::timeout(DEADLINE, taking).await.unwrap_or(Err(Broken::Late)),
             false => taking.await,
         };
@@ -121,7 +121,10 @@ impl Server {
     /// # Errors
     /// 429 when there is no room before the time of the request is up; 413 when there will never be so much; 500.
     pub(crate) async fn open(&self, call: &mut Call, sent: Sent, need: u64) -> Result<Bytes, Status> {
-        let fits = call.room.lock().as_mut().map(|room| room.grow_to(need));
+        let fits = call.room.lock().as_mut().map(|room| {
+            room.shrink_to(need);
+            room.grow_to(need)
+        });
         let Sent { kept, seen } = sent;
         let kept = match (kept, fits) {
             (Kept::Memory(bytes), Some(false)) => {
@@ -158,7 +161,7 @@ impl Server {
     /// # Errors
     /// As [`Server::receive`]; 413.
     pub(crate) async fn take_short_body(&self, call: &mut Call) -> Result<Bytes, Status> {
-        if call.body_at_most(0) > spool::PIECE as u64 {
+        if call.announced().is_some_and(|length| length > spool::PIECE as u64) {
             return Err(Status::too_large(spool::PIECE));
         }
         match self.receive(call).await? {
@@ -245,13 +248,13 @@ impl Frames {
         Ok(None)
     }
 
-    /// `most`: bytes that it has at most.
-    async fn into_memory(&mut self, most: u64) -> Result<Bytes, Broken> {
+    /// `length`: what it has, as far as one knows.
+    async fn into_memory(&mut self, length: u64) -> Result<Bytes, Broken> {
         let Some(first) = self.next().await? else { return Ok(Bytes::new()) };
         // A body that comes in one frame is not copied.
         let Some(second) = self.next().await? else { return Ok(first) };
         // At once, and not by doubling; a client that only announced so much has not sent it yet.
-        let mut whole = BytesMut::with_capacity(usize::try_from(most).unwrap_or_default());
+        let mut whole = BytesMut::with_capacity(usize::try_from(length).unwrap_or_default());
         whole.extend_from_slice(&first);
         whole.extend_from_slice(&second);
         while let Some(data) = self.next().await? {
@@ -280,17 +283,35 @@ impl Gaps {
         if self.first.is_none() {
             self.first = piece.iter().copied().find(|byte| !byte.is_ascii_whitespace());
         }
-        for byte in piece {
-            match (self.in_string, byte) {
-                (true, _) if self.escaped => self.escaped = false,
-                (true, b'\\') => self.escaped = true,
-                (_, b'"') => self.in_string = !self.in_string,
-                (true, _) => {}
-                (false, b'{' | b'[') => self.depth += 1,
-                (false, b'}' | b']') => self.depth = self.depth.saturating_sub(1),
-                (false, b' ' | b'\n' | b'\r' | b'\t') if self.depth > 0 => self.found = true,
-                (false, _) => {}
-            }
+        let mut rest = piece;
+        while let Some((byte, after)) = rest.split_first() {
+            rest = match self.in_string {
+                true => self.string(rest),
+                false => {
+                    self.token(*byte);
+                    after
+                }
+            };
+        }
+    }
+
+    /// What is left behind the string, which may go on in the next piece. Strings are long in this field: jump, do not step.
+    fn string<'a>(&mut self, piece: &'a [u8]) -> &'a [u8] {
+        let from = usize::from(std::mem::take(&mut self.escaped));
+        let rest = &piece[from..];
+        let Some(at) = memchr::memchr2(b'"', b'\\', rest) else { return &[] };
+        self.in_string = rest[at] != b'"';
+        self.escaped = self.in_string;
+        &rest[at + 1..]
+    }
+
+    fn token(&mut self, byte: u8) {
+        match byte {
+            b'"' => self.in_string = true,
+            b'{' | b'[' => self.depth += 1,
+            b'}' | b']' => self.depth = self.depth.saturating_sub(1),
+            b' ' | b'\n' | b'\r' | b'\t' if self.depth > 0 => self.found = true,
+            _ => {}
         }
     }
 }

@@ -171,10 +171,10 @@ impl Call {
         self.annotations.insert("authorization.k8s.io/reason".into(), reason);
     }
 
-    /// The most bytes that the body can have: what the client announced, or `unknown` where it did not.
+    /// The length of the body, where the client announced it.
     #[must_use]
-    pub fn body_at_most(&self, unknown: u64) -> u64 {
-        http_body::Body::size_hint(&*self.body.lock()).upper().unwrap_or(unknown)
+    pub fn announced(&self) -> Option<u64> {
+        http_body::Body::size_hint(&*self.body.lock()).upper()
     }
 }
 

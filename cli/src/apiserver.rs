@@ -129,9 +129,6 @@ pub struct Flags {
     /// Requests that write, served at once; more are answered with 429
     #[arg(long, default_value_t = 200, value_name = "N")]
     max_mutating_requests_inflight: usize,
-    /// When a request that is not a watch is given up
-    #[arg(long, default_value = "60s", value_name = "DURATION", value_parser = duration)]
-    request_timeout: Duration,
 
     #[command(flatten)]
     limits: LimitFlags,
@@ -205,7 +202,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
             object_bytes: flags.limits.max_object_bytes,
             namespace_bytes: flags.limits.max_namespace_bytes,
             memory,
-            request_timeout: flags.request_timeout,
+            request_timeout: flags.limits.request_timeout,
             readers: flags.max_requests_inflight,
             writers: flags.max_mutating_requests_inflight,
             orphan_interval: flags.orphan_check_interval,

@@ -96,6 +96,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
             object_bytes: flags.limits.max_object_bytes,
             namespace_bytes: flags.limits.max_namespace_bytes,
             memory,
+            request_timeout: flags.limits.request_timeout,
             ..Limits::default()
         },
         auditor: Auditor::off(),

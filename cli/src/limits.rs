@@ -1,6 +1,9 @@
 //! How large objects may be, and how much of them may be in memory at once: flags of every role that serves them.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -9,6 +12,8 @@ use repot_apiserver::{
     server::{DEFAULT_OBJECT_BYTES, Limits, MAX_OBJECT_BYTES},
 };
 use repot_storage::Spool;
+
+use crate::serving::duration;
 
 /// What is left free on the disk of the store by bodies that wait there.
 const MIN_FREE: u64 = 512 << 20;
@@ -23,6 +28,9 @@ pub struct LimitFlags {
     /// What the objects of one kind in one namespace may come to, in bytes of their JSON form; more is refused (403) [default: no limit]
     #[arg(long, value_name = "N")]
     pub max_namespace_bytes: Option<u64>,
+    /// When a request that is not a watch is given up
+    #[arg(long, default_value = "60s", value_name = "DURATION", value_parser = duration)]
+    pub request_timeout: Duration,
     /// Bytes of bodies and payloads that may be in memory at once. Requests that find no room wait, their bodies sealed on a disk
     /// [default: 256 MiB, or what writing the largest object takes, if that is more]
     #[arg(long, value_name = "N")]

@@ -13,6 +13,8 @@ use super::is_soak;
 use crate::shootstate::world::{collection, path};
 
 const MIB: u64 = 1 << 20;
+/// Gigabytes take their time on a machine that is busy with other tests.
+const PATIENT: &str = "--request-timeout=20m";
 /// What is resident beside the budget: the program, windows of connections, pieces of answers on their way, what the allocator
 /// keeps.
 const BASE: u64 = 192 * MIB;
@@ -30,7 +32,11 @@ fn many_large_writes_and_reads_at_once_stay_within_the_budget() {
     let (count, size, budget) = if is_soak() { (32, 64 * MIB, 320 * MIB) } else { (8, 24 * MIB, 132 * MIB) };
     run(async |bed| {
         let limit = size + MIB;
-        let flags = [format!("--max-object-bytes={limit}"), format!("--max-inflight-bytes={budget}")];
+        let flags = [
+            format!("--max-object-bytes={limit}"),
+            format!("--max-inflight-bytes={budget}"),
+            PATIENT.to_owned(),
+        ];
         let mut dev = Dev::start(bed, flags).await?;
         let (api, pid) = (dev.api()?, dev.repot().process().pid());
         let noise = noise(usize::try_from(size)?);
@@ -64,8 +70,9 @@ fn clients_that_do_not_read_hold_no_more_than_a_piece_each() {
         let blob = Blob::new(0, &noise(usize::try_from(size)?));
         blob.create(&api).await?;
         // All answers have begun, and nobody reads on.
+        let idle = dev.api()?;
         let waiting =
-            try_join_all((0..24).map(|_| api.request(Method::GET, &path(&blob.name)).send())).await?;
+            try_join_all((0..24).map(|_| idle.request(Method::GET, &path(&blob.name)).send())).await?;
         blob.get(&api).await?;
         let read = peak(pid)?;
         ensure!(waiting.iter().all(|answer| answer.status() == 200), "not all began");

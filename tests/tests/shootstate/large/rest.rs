@@ -17,6 +17,8 @@ use super::blob::{Blob, noise};
 use super::is_soak;
 use crate::shootstate::world::{World, collection, path, small};
 
+/// Many other tests may run at the same time.
+const PATIENT: &str = "--request-timeout=20m";
 const LARGEST: usize = 256 << 20;
 /// The largest object has metadata, too.
 const BESIDE: usize = 8 << 10;
@@ -48,7 +50,7 @@ async fn round_trip(api: &Api, place: &str) -> Result<Blob> {
 #[test]
 fn the_largest_state_rests_in_the_embedded_store() {
     run(async |bed| {
-        let mut dev = Dev::start(bed, [format!("--max-object-bytes={LARGEST}")]).await?;
+        let mut dev = Dev::start(bed, [format!("--max-object-bytes={LARGEST}"), PATIENT.to_owned()]).await?;
         let api = dev.api()?;
         let blob = round_trip(&api, "the embedded store").await?;
         dev.repot().kill();
@@ -73,6 +75,7 @@ async fn on_etcd(bed: &Bed) -> Result<(EtcdCluster, Garden, Repot, Api)> {
         format!("--etcd-servers={}", etcd.endpoints().join(",")),
         format!("--encryption-provider-config={}", keys.display()),
         format!("--max-object-bytes={LARGEST}"),
+        PATIENT.to_owned(),
     ];
     let repot = Repot::replica(bed, &garden, flags).await?;
     let server = format!("https://127.0.0.1:{}", repot.port()?);
