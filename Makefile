@@ -34,7 +34,7 @@ soak: testbed
 	REPOT_SOAK=1 $(CARGO) test --locked -p repot-storage --test it -- history:: fuzz::
 	REPOT_SOAK=1 $(CARGO) test --locked -p repot-api --test fuzz
 	REPOT_SOAK=1 $(CARGO) test --locked -p repot-apiserver takes_any_token
-	REPOT_SOAK=1 $(CARGO) test --locked -p repot-tests --test it -- --include-ignored --test-threads 1 expansion::moves::
+	REPOT_SOAK=1 $(CARGO) test --locked -p repot-tests --test it -- --include-ignored --test-threads 1 expansion::moves:: shootstate::large::
 	REPOT_SOAK=1 $(CARGO) test --locked -p repot-tests --test it -- --include-ignored oracles:: etcd::peer:: etcd::flips:: azure:: expansion:: workflows:: --skip expansion::moves:: --skip $(KILLER)
 	REPOT_SOAK=1 $(CARGO) test --locked -p repot-tests --test it -- --include-ignored $(KILLER)
 

@@ -11,10 +11,11 @@ use repot_storage::Object;
 
 use super::{
     Answer, Request, admit, config, create,
+    found::Found,
     options::FieldValidation,
     tracking::Origin,
     update,
-    write::{self, Found, WriteOptions},
+    write::{self, WriteOptions},
 };
 use crate::{filters::request_info::RequestInfo, memory::Needs, status::Status, wire};
 

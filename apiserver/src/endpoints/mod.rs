@@ -8,6 +8,7 @@ pub mod create;
 pub mod delete;
 pub mod delete_collection;
 pub mod discovery;
+mod found;
 pub mod get;
 pub mod health;
 pub mod list;

@@ -11,10 +11,12 @@ use repot_api::{
 use repot_storage::Object;
 
 use super::{
-    Answer, Request, admit, apply as server_side, status_part,
+    Answer, Request, admit, apply as server_side,
+    found::Found,
+    status_part,
     tracking::Origin,
     update,
-    write::{self, Found, WriteOptions},
+    write::{self, WriteOptions},
 };
 use crate::{negotiate, server::DEFAULT_OBJECT_BYTES, status::Status, wire};
 

@@ -7,9 +7,11 @@ use repot_api::{document::Document, field::FieldError, meta::ObjectMeta};
 use repot_storage::Object;
 
 use super::{
-    Answer, Request, admit, room, status_part,
+    Answer, Request, admit,
+    found::Found,
+    room, status_part,
     tracking::{self, Origin},
-    write::{self, Found, Ready, WriteOptions},
+    write::{self, Ready, WriteOptions},
 };
 use crate::{negotiate::Form, status::Status, wire};
 
