@@ -1,5 +1,6 @@
 //! The binary `repot`: flags become configuration, configuration becomes a running role. No logic of a role lives here.
 
+mod allocator;
 mod apiserver;
 mod controllers;
 mod dev;
@@ -44,6 +45,9 @@ enum Role {
 fn main() -> ExitCode {
     // Bad usage ends in here with exit code 2.
     let cli = Cli::parse();
+    if matches!(cli.role, Role::Dev(_) | Role::Apiserver(_)) {
+        allocator::give_large_buffers_back();
+    }
     logging::install(&cli.logging);
     let role = match cli.role {
         Role::EtcdAgent(flags) => match flags.inner() {
