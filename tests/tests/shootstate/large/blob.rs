@@ -1,7 +1,7 @@
 //! A state that is sent and compared piece by piece: a test of many at once must not hold them all.
 
 use anyhow::{Context, Result, bail, ensure};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures::stream;
 use repot_tests::http::Api;
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
@@ -10,6 +10,8 @@ use reqwest::{Body, Method, Response};
 use crate::shootstate::world::{GROUP, VERSION, collection, path};
 
 const PIECE: usize = 1 << 20;
+/// Metadata is shorter.
+const HEAD: usize = 256 << 10;
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-";
 
 /// Text that no codec shortens by more than a quarter, and that never says the same twice.
@@ -38,23 +40,22 @@ pub struct Blob {
 impl Blob {
     pub fn new(number: usize, noise: &Bytes) -> Self {
         let name = format!("blob-{number}");
-        let head = format!(
-            r#"{{"apiVersion":"{GROUP}/{VERSION}","kind":"ShootState","metadata":{{"name":"{name}","namespace":"default"}},"#
-        );
+        let head = head(&name, "");
         let open = format!(r#""spec":{{"extensions":[{{"kind":"Worker","name":"w-{number}","state":""#);
         let cut = number * 4099 % noise.len();
         let mut tail = vec![Bytes::from(open)];
         tail.extend([noise.slice(cut..), noise.slice(..cut)].iter().flat_map(pieces));
         tail.push(Bytes::from_static(br#""}]}}"#));
-        Self { name, head: head.into(), tail }
+        Self { name, head, tail }
+    }
+
+    /// The same, meant for a version of the object.
+    pub fn at(&self, version: &str) -> Self {
+        Self { head: head(&self.name, &format!(r#","resourceVersion":"{version}""#)), ..self.clone() }
     }
 
     pub fn len(&self) -> usize {
-        self.head.len() + self.tail_len()
-    }
-
-    fn tail_len(&self) -> usize {
-        self.tail.iter().map(Bytes::len).sum()
+        self.head.len() + self.tail.iter().map(Bytes::len).sum::<usize>()
     }
 
     /// All of it in one piece.
@@ -90,13 +91,16 @@ impl Blob {
 
     /// Compares what comes behind the metadata.
     async fn compare(&self, mut answer: Response) -> Result<()> {
-        let length = answer.content_length().context("no length")?;
-        let mut head = usize::try_from(length)?.checked_sub(self.tail_len()).context("too short")?;
         let mut expected = self.tail.iter().cloned();
-        let mut piece = Bytes::new();
-        while let Some(mut chunk) = answer.chunk().await? {
-            let skipped = chunk.split_to(head.min(chunk.len()));
-            head -= skipped.len();
+        let open = expected.next().context("no tail")?;
+        let mut found = BytesMut::new();
+        while find(&found, &open).is_none() {
+            ensure!(found.len() < HEAD, "{} came back with another spec", self.name);
+            found.extend_from_slice(&answer.chunk().await?.context("the answer ended early")?);
+        }
+        let at = find(&found, &open).context("no spec")? + open.len();
+        let (mut chunk, mut piece) = (found.split_off(at).freeze(), Bytes::new());
+        loop {
             while !chunk.is_empty() {
                 if piece.is_empty() {
                     piece = expected.next().context("too long")?;
@@ -109,10 +113,23 @@ impl Blob {
                     self.name
                 );
             }
+            match answer.chunk().await? {
+                Some(next) => chunk = next,
+                None => break,
+            }
         }
         ensure!(piece.is_empty() && expected.next().is_none(), "{} came back cut short", self.name);
         Ok(())
     }
+}
+
+fn head(name: &str, more: &str) -> Bytes {
+    let meta = format!(r#"{{"name":"{name}","namespace":"default"{more}}}"#);
+    format!(r#"{{"apiVersion":"{GROUP}/{VERSION}","kind":"ShootState","metadata":{meta},"#).into()
+}
+
+fn find(text: &[u8], part: &[u8]) -> Option<usize> {
+    text.windows(part.len()).position(|here| here == part)
 }
 
 fn pieces(text: &Bytes) -> Vec<Bytes> {

@@ -17,7 +17,7 @@ const MIB: u64 = 1 << 20;
 const PATIENT: &str = "--request-timeout=20m";
 /// What is resident beside the budget: the program, windows of connections, pieces of answers on their way, what the allocator
 /// keeps.
-const BASE: u64 = 192 * MIB;
+const BASE: u64 = 128 * MIB;
 
 /// The most that was ever resident, in bytes, as the kernel counts.
 fn peak(pid: u32) -> Result<u64> {

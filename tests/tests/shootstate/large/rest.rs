@@ -56,8 +56,13 @@ fn the_largest_state_rests_in_the_embedded_store() {
         dev.repot().kill();
         dev.repot().restart().await?;
         blob.get(&api).await?;
-        let answer = blob.send(&api, Method::PUT, &path(&blob.name)).await?;
-        ensure!(answer.status() == 200, "an equal state was answered {}", answer.status());
+        let found = api.get(&collection("default")).await?.ok()?;
+        let version = found["items"][0]["metadata"]["resourceVersion"].as_str().context("a version")?;
+        let again = Blob::new(1, &noise(size() - BESIDE)).at(version);
+        let answer = again.send(&api, Method::PUT, &path(&blob.name)).await?;
+        ensure!(answer.status() == 200, "another state was answered {}", answer.status());
+        drop(answer);
+        again.get(&api).await?;
         ensure!(api.delete(&path(&blob.name)).await?.status == 200);
         ensure!(api.get(&path(&blob.name)).await?.status == 404);
         Ok(())
