@@ -89,7 +89,7 @@ impl Server {
             match room {
                 Some((length, room)) => {
                     *call.room.lock() = Some(room);
-                    frames.into_memory(length).await.map(Kept::Memory)
+                    frames.whole(length).await.map(Kept::Memory)
                 }
                 None => self.onto_disk(&mut frames).await.map(Kept::Spooled),
             }
@@ -249,7 +249,7 @@ impl Frames {
     }
 
     /// `length`: what it has, as far as one knows.
-    async fn into_memory(&mut self, length: u64) -> Result<Bytes, Broken> {
+    async fn whole(&mut self, length: u64) -> Result<Bytes, Broken> {
         let Some(first) = self.next().await? else { return Ok(Bytes::new()) };
         // A body that comes in one frame is not copied.
         let Some(second) = self.next().await? else { return Ok(first) };
@@ -329,11 +329,11 @@ mod tests {
     #[tokio::test]
     async fn takes_bodies_up_to_the_limit() {
         for sizes in [&[][..], &[10], &[4, 6], &[3, 3, 4]] {
-            let taken = frames(sizes, 10).into_memory(10).await.ok().expect("fits");
+            let taken = frames(sizes, 10).whole(10).await.ok().expect("fits");
             assert_eq!(taken.len(), sizes.iter().sum::<usize>());
         }
         for sizes in [&[11][..], &[4, 7], &[3, 3, 4, 1]] {
-            assert!(matches!(frames(sizes, 10).into_memory(10).await, Err(Broken::TooLong)));
+            assert!(matches!(frames(sizes, 10).whole(10).await, Err(Broken::TooLong)));
         }
     }
 

@@ -210,7 +210,6 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
             watch_grace: flags.serving.shutdown_watch_termination_grace_period,
             goaway_chance: flags.serving.goaway_chance,
             compression: flags.serving.response_compression,
-            ..Limits::default()
         },
         spool,
         trust_loaded,
