@@ -54,5 +54,5 @@ async fn states_rest_in(bed: &Bed, azure: &AzureServer) -> Result<()> {
 #[test]
 #[ignore = "takes long to install: make soak"]
 fn chunks_rest_in_azure() {
-    run(async |bed| states_rest_in(bed, &AzureServer::azure(bed).await?).await);
+    run(async |bed| states_rest_in(bed, &AzureServer::start(bed).await?).await);
 }

@@ -60,7 +60,7 @@ impl Blob {
 
     /// All of it in one piece.
     pub fn text(&self) -> Vec<u8> {
-        [&[self.head.clone()], &self.tail[..]].concat().concat()
+        [std::slice::from_ref(&self.head), &self.tail[..]].concat().concat()
     }
 
     /// Sends it by a method to a path, and reads nothing of the answer.
