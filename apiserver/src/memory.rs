@@ -255,7 +255,8 @@ mod tests {
             let memory = Memory::new(least(object, Some(32 * MIB)));
             let needs =
                 Needs { body: object + MIB, reviewed: Some(32 * MIB), ..Needs::default() }.replace(object);
-            assert!(memory.reserve_now(needs).is_some(), "{object}");
+            let held = memory.reserve_now(needs);
+            assert!(held.is_some(), "{object}");
             assert!(memory.reserve_now(needs / 8).is_none(), "{object}: there is more than needed");
         }
     }
