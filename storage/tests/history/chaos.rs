@@ -255,11 +255,15 @@ impl Backend for Chaos {
 
     async fn range(&self, mut request: RangeRequest) -> Result<Page> {
         let newest = request.at.is_none() && request.keys.start.starts_with(b"/registry/");
+        let mut stale = None;
         if newest && self.breaks(Wrong::StaleRead, 20) {
             let now = self.inner.revision().await?;
             request.at = Some(Revision(now.0.saturating_sub(8).max(1)));
+            stale = Some(now);
         }
-        let page = self.read(self.inner.range(request.clone())).await?;
+        let mut page = self.read(self.inner.range(request.clone())).await?;
+        // It does not say so: a store that is told of an older revision stops by itself.
+        page.revision = stale.unwrap_or(page.revision);
         if newest && request.limit != 1 && self.breaks(Wrong::TornPage, 50) {
             return self.torn(request, page).await;
         }

@@ -74,7 +74,8 @@ async fn a_full_quota_stops_writes_and_nothing_else() {
     is_told(store.create(&mk_key("small"), mk_draft(Uuid::nil(), "small", vec![])).await);
     is_told(store.update_head(&kept[0].1, "meta 2".into(), Bytes::new()).await);
     check(&store, &kept).await;
-    for (_, object) in kept.drain(..5) {
+    // Most of them: the file of etcd's database has a power of two of bytes, and the quota is one.
+    for (_, object) in kept.split_off(4) {
         store.delete(&object).await.unwrap();
     }
     store.collect().await.unwrap();
