@@ -1,6 +1,6 @@
 //! Repot side by side with a CRD: `make bench`, or `make bench BENCH="--quick --output json"`; its webhooks side by side with a
 //! ValidatingAdmissionPolicy: `make bench BENCH=admission`; snapshots side by side with the tools of etcd and with
-//! etcd-backup-restore: `make bench BENCH="snapshots --size 200MB"`.
+//! etcd-backup-restore: `make bench BENCH="snapshots --size 200MB"`; many objects and watchers: `make bench BENCH=scale`.
 //!
 //! One run starts a real kube-apiserver with an etcd that syncs to disk, Repot with its embedded store (also with full
 //! durability), the null server and a CRD of the same schema, and lets the same load generator ask all of them in turns.
@@ -14,6 +14,7 @@ mod memory;
 mod proc;
 mod report;
 mod run;
+mod scale;
 mod snapshots;
 
 use std::os::unix::process::CommandExt;
@@ -82,6 +83,8 @@ enum Role {
     Admission,
     /// Measure snapshots beside etcdctl, etcdutl, cp and, where `tests/go/build etcdbrctl` built it, etcd-backup-restore
     Snapshots(snapshots::Flags),
+    /// Measure many objects and many watchers, with chunks in an object store
+    Scale(scale::Flags),
     /// Serve as the null server; the benchmark starts itself so
     #[command(hide = true)]
     NullServer { cert: PathBuf, key: PathBuf },
@@ -110,6 +113,10 @@ fn main() -> Result<()> {
         Some(Role::Snapshots(ref own)) => {
             let (rounds, only) = (flags.scale().rounds, flags.only.as_deref());
             let report = runtime.block_on(snapshots::bench(&bed, own.clone(), &repot, rounds, only))?;
+            (report.to_markdown(), report.to_json())
+        }
+        Some(Role::Scale(ref own)) => {
+            let report = runtime.block_on(scale::bench(&bed, own))?;
             (report.to_markdown(), report.to_json())
         }
         _ => {

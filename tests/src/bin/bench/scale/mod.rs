@@ -1,0 +1,95 @@
+//! Many objects and many watchers: records in etcd, chunks in an object store, one Repot.
+//!
+//! What grows with what: rows are taken at moments, each with the memory of Repot and etcd, the database of etcd, and the object
+//! store.
+
+mod fill;
+mod house;
+mod reads;
+mod report;
+mod watchers;
+
+use std::time::Instant;
+
+use anyhow::Result;
+use clap::Args;
+use repot_tests::Bed;
+
+use self::house::House;
+use self::watchers::Watch;
+use crate::proc;
+
+pub use self::report::Report;
+
+/// Options of this part alone.
+#[derive(Args, Clone, Debug)]
+pub struct Flags {
+    /// Objects of 100 KB
+    #[arg(long, default_value_t = 10_000, value_name = "N")]
+    small: usize,
+    /// Objects of 5 MB
+    #[arg(long, default_value_t = 1_000, value_name = "N")]
+    large: usize,
+    /// Watchers of metadata, and as many of objects of 1 KB
+    #[arg(long, default_value_t = 1_000, value_name = "N")]
+    watchers: usize,
+    /// Watchers of whole objects of 100 KB
+    #[arg(long, default_value_t = 100, value_name = "N")]
+    full_watchers: usize,
+    /// Seconds that each sort of watchers is watched
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    seconds: u64,
+}
+
+/// Runs everything.
+///
+/// Errors: when a program is missing or a request fails.
+pub async fn bench(bed: &Bed, flags: &Flags) -> Result<Report> {
+    let start = Instant::now();
+    let mut house = House::start(bed).await?;
+    let mut report = Report { setting: proc::describe_machine(bed.path())?, rows: Vec::new() };
+    report.setting["asked"] = format!("{flags:?}").into();
+    house.row(&mut report, "empty", serde_json::json!({})).await?;
+    for (what, namespace, count, bytes) in [
+        ("objects of 100 KB", house::SMALL, flags.small, 100_000),
+        ("objects of 5 MB", house::LARGE, flags.large, 5_000_000),
+    ] {
+        let filled = fill::fill(&house, namespace, count, bytes).await?;
+        house.row(&mut report, &format!("{count} {what} created"), filled).await?;
+        crate::say(start, what);
+    }
+    let restarted = reads::restart(&mut house, flags.small > 0).await?;
+    house.row(&mut report, "started again", restarted).await?;
+    let listed = reads::lists(&house).await?;
+    house.row(&mut report, "metadata and tables listed", listed).await?;
+    crate::say(start, "lists");
+    fill::tiny(&house).await?;
+    fill::fill(&house, house::WATCHED, 1, 100_000).await?;
+    let (many, few) = (flags.watchers, flags.full_watchers);
+    for watch in [
+        Watch { what: "metadata", namespace: house::TINY, metadata: true, count: many, writes_a_second: 20 },
+        Watch {
+            what: "objects of 1 KB",
+            namespace: house::TINY,
+            metadata: false,
+            count: many,
+            writes_a_second: 20,
+        },
+        Watch {
+            what: "objects of 100 KB",
+            namespace: house::WATCHED,
+            metadata: false,
+            count: few,
+            writes_a_second: 1,
+        },
+    ] {
+        let seen = watchers::watch(&house, &watch, flags.seconds).await?;
+        let Watch { what, count, writes_a_second, .. } = watch;
+        let moment = format!("{count} watchers of {what}, {writes_a_second} writes a second");
+        house.row(&mut report, &moment, seen).await?;
+        crate::say(start, &moment);
+    }
+    report.setting["loadAfter"] = proc::load().into();
+    report.setting["secondsInAll"] = start.elapsed().as_secs().into();
+    Ok(report)
+}
