@@ -74,7 +74,7 @@ async fn snapshots_go_there_and_back(bed: &Bed, azure: &AzureServer) -> Result<(
     let mut verify = command(&["verify", "--store", &b, "--output", "json"])?;
     verify.envs(azure.environment());
     let verified = tool::run(verify, b"").await?.json()?;
-    ensure!(verified["good"] == true && verified["recorded"] == 2, "{verified}");
+    ensure!(verified["good"] == true && verified["integrityRecorded"] == 2, "{verified}");
     let data = bed.path().join("restored");
     restore(&open(azure, "b")?, data.clone()).await?;
     let revived = Revived::start(bed, &data).await?;
