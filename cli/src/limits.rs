@@ -63,9 +63,12 @@ impl LimitFlags {
             (None, Some(dir)) => Spool::new(dir, MIN_FREE),
             (None, None) => Spool::new(std::env::temp_dir(), 0),
         };
+        // Known at start, and not by the first large request.
+        let usable = spool.probe().await;
         if self.spool_dir.is_some() {
-            // Known at start, and not by the first large request.
-            spool.probe().await.context("--spool-dir")?;
+            usable.context("--spool-dir")?;
+        } else if let Err(error) = usable {
+            tracing::warn!(%error, "bodies cannot wait for room in memory; requests that would have to will fail: set --spool-dir");
         }
         Ok(spool)
     }

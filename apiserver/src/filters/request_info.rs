@@ -53,7 +53,7 @@ impl RequestInfo {
     /// Whether the request may go on for longer than the deadline of all others.
     #[must_use]
     pub fn long_running(&self) -> bool {
-        self.verb == "watch" || self.path == backup::PATH
+        self.verb == "watch" || self.path.trim_end_matches('/') == backup::PATH
     }
 
     /// Whether the request may change something.

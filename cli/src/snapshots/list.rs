@@ -55,7 +55,8 @@ fn render(store: &Store, one: &Stored) -> Value {
 }
 
 fn table(all: &[Stored]) -> String {
-    let mut lines = vec![["KIND", "START", "LAST", "CREATED", "BYTES", "FINAL", "NAME"].map(str::to_owned)];
+    let titles = ["KIND", "START", "LAST", "CREATED", "BYTES", "FINAL", "SEALED", "NAME"];
+    let mut lines = vec![titles.map(str::to_owned)];
     for one in all {
         let name = &one.name;
         lines.push([
@@ -65,11 +66,13 @@ fn table(all: &[Stored]) -> String {
             created(one),
             one.bytes.to_string(),
             if name.is_final { "yes" } else { "" }.to_owned(),
+            if one.form == Form::Sealed { "yes" } else { "" }.to_owned(),
             name.to_string(),
         ]);
     }
-    let widths: Vec<usize> =
-        (0..7).map(|column| lines.iter().map(|line| line[column].len()).max().unwrap_or(0)).collect();
+    let widths: Vec<usize> = (0..titles.len())
+        .map(|column| lines.iter().map(|line| line[column].len()).max().unwrap_or(0))
+        .collect();
     let mut text = String::new();
     for line in &lines {
         for (cell, width) in line.iter().zip(&widths) {

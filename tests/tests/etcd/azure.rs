@@ -10,7 +10,7 @@ use repot_tests::azure::AzureServer;
 use repot_tests::bed::Bed;
 use repot_tests::{run, tool};
 
-use super::world::{Revived, World, command, dump, restore, url};
+use super::world::{self, Revived, World, command, dump, restore, url};
 
 fn open(azure: &AzureServer, prefix: &str) -> Result<Store> {
     let mut environment: Environment = azure.environment();
@@ -19,12 +19,7 @@ fn open(azure: &AzureServer, prefix: &str) -> Result<Store> {
 }
 
 async fn put(store: &Store, name: &SnapshotName, piece: Bytes) -> Result<()> {
-    let mut upload = store.upload(name, Mode::Create).await?;
-    if let Err(error) = upload.write(piece).await {
-        upload.abort().await;
-        return Err(error.into());
-    }
-    let integrity = upload.finish().await?;
+    let integrity = world::put(store, name, piece, Mode::Create).await?;
     Ok(store.record(name, store.form(), &integrity).await?)
 }
 

@@ -18,7 +18,7 @@ use repot_tests::wait::until;
 use tokio::process::Command;
 
 use super::copying::fill;
-use super::world::{DEADLINE, Revived, World, command, dump, restore, url};
+use super::world::{self, DEADLINE, Revived, World, command, dump, restore, url};
 
 /// A store in it, by environment variables.
 fn open(s3: &S3Server, prefix: &str) -> Result<Store> {
@@ -59,14 +59,7 @@ fn mk_name(last: i64) -> SnapshotName {
 }
 
 async fn put(store: &Store, name: &SnapshotName, bytes: usize, mode: Mode) -> Result<()> {
-    let mut upload = store.upload(name, mode).await?;
-    let piece = bytes::Bytes::from(vec![7; bytes]);
-    if let Err(error) = upload.write(piece).await {
-        upload.abort().await;
-        return Err(error.into());
-    }
-    upload.finish().await?;
-    Ok(())
+    world::put(store, name, vec![7; bytes].into(), mode).await.map(drop)
 }
 
 #[test]

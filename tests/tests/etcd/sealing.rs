@@ -141,7 +141,9 @@ fn wrong_keys_are_no_damage_and_damage_is_no_matter_of_keys() {
             ensure!(found == [What::Damaged], "{round}, byte {at}: {found:?}");
             fs::remove_dir_all(dir.join("integrity"))?;
             let found = looks(&open_sealed(&dir, &config)?, bed.path()).await?;
-            ensure!(matches!(found[..], [What::Damaged | What::Unreadable]), "{round}, byte {at}: {found:?}");
+            // Of the key that is before everything else nobody can tell then whether it was changed or is another one.
+            let of_key = at < 130 && found == [What::Unreadable];
+            ensure!(of_key || found == [What::Damaged], "{round}, byte {at}: {found:?}");
             fs::remove_dir_all(dir)?;
         }
         Ok(())

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
 use etcd_client::{Client, GetOptions};
 use jiff::Timestamp;
 use repot_etcd::link;
 use repot_etcd::snapshot::restore::{self, Member, Options, Progress, Restored};
-use repot_etcd::snapshot::store::{Environment, Store};
+use repot_etcd::snapshot::store::{Environment, Integrity, Mode, Store};
 use repot_etcd::snapshot::take::{self, Draft, Events, Taken};
-use repot_etcd::snapshot::{Compression, Revision};
+use repot_etcd::snapshot::{Compression, Revision, SnapshotName};
 use repot_tests::bed::Bed;
 use repot_tests::binaries;
 use repot_tests::etcd::EtcdCluster;
@@ -111,6 +112,16 @@ impl World {
         kv.delete(format!("/{name}/txn/"), Some(range)).await?;
         Ok(())
     }
+}
+
+/// Writes these bytes under the name of a snapshot, and records nothing.
+pub async fn put(store: &Store, name: &SnapshotName, bytes: Bytes, mode: Mode) -> Result<Integrity> {
+    let mut upload = store.upload(name, mode).await?;
+    if let Err(error) = upload.write(bytes).await {
+        upload.abort().await;
+        return Err(error.into());
+    }
+    Ok(upload.finish().await?)
 }
 
 /// All that a client can see of a key.

@@ -1,5 +1,6 @@
 //! Chunks in S3, records in etcd: what is where, and what goes on while the object store is out of reach.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -25,33 +26,48 @@ const SIZE: usize = 5 << 20;
 /// Values from this size on rest in the object store.
 const LEAST: usize = 4 << 10;
 
+/// One with records in an etcd and chunks in an object store.
+pub(super) struct Server {
+    pub api: Api,
+    /// Where it keeps its records, and by which keys: for `repot storage`.
+    pub flags: Vec<String>,
+    etcd: EtcdCluster,
+    _repot: Repot,
+    _garden: Garden,
+}
+
+impl Server {
+    /// `chunks`: URL of the object store, and the variables by which it is opened.
+    pub async fn start(bed: &Bed, chunks: (&str, &BTreeMap<String, String>)) -> Result<Self> {
+        let (etcd, garden) = (EtcdCluster::start(bed, 1).await?, Garden::start(bed).await?);
+        let keys = bed.make_dir("keys")?.join("encryption.yaml");
+        write_config(&keys, &config(&[&provider("aesgcm", "key")?]).to_string())?;
+        let flags = vec![
+            format!("--etcd-servers={}", etcd.endpoints().join(",")),
+            format!("--encryption-provider-config={}", keys.display()),
+        ];
+        let (url, environment) = chunks;
+        let stored = [flags.clone(), vec![format!("--chunk-store={url}")]].concat();
+        let repot = Repot::replica_with(bed, &garden, &stored, environment).await?;
+        let server = format!("https://127.0.0.1:{}", repot.port()?);
+        let api = Api::new(&Access { server, ..garden.admin().clone() })?;
+        Ok(Self { api, flags, etcd, _repot: repot, _garden: garden })
+    }
+}
+
 struct World {
     api: Api,
     values: Values,
     s3: S3Server,
-    flags: Vec<String>,
-    _repot: Repot,
-    _garden: Garden,
-    _etcd: EtcdCluster,
+    server: Server,
 }
 
 impl World {
     async fn start(bed: &Bed) -> Result<Self> {
-        let mut etcd = EtcdCluster::start(bed, 1).await?;
-        let (garden, s3) = (Garden::start(bed).await?, S3Server::start(bed).await?);
-        let keys = bed.make_dir("keys")?.join("encryption.yaml");
-        write_config(&keys, &config(&[&provider("aesgcm", "key")?]).to_string())?;
-        let mut flags = vec![
-            format!("--etcd-servers={}", etcd.endpoints().join(",")),
-            format!("--encryption-provider-config={}", keys.display()),
-        ];
-        let stored = [flags.clone(), vec![format!("--chunk-store={}", s3.url("chunks"))]].concat();
-        let repot = Repot::replica_with(bed, &garden, &stored, &s3.environment()).await?;
-        let server = format!("https://127.0.0.1:{}", repot.port()?);
-        let api = Api::new(&Access { server, ..garden.admin().clone() })?;
-        let values = Values::new(&mut etcd)?;
-        flags.insert(0, "fsck".to_owned());
-        Ok(Self { api, values, s3, flags, _repot: repot, _garden: garden, _etcd: etcd })
+        let s3 = S3Server::start(bed).await?;
+        let mut server = Server::start(bed, (&s3.url("chunks"), &s3.environment())).await?;
+        let values = Values::new(&mut server.etcd)?;
+        Ok(Self { api: server.api.clone(), values, s3, server })
     }
 
     async fn create(&self, object: &Value) -> Result<u16> {
@@ -83,7 +99,7 @@ fn large_states_rest_in_s3_and_records_in_etcd() {
         ensure!(objects > 5, "{objects} directories of objects");
         // One that would find pointers where it looks for chunks does not begin.
         let mut without = Command::new(program()?);
-        without.arg("storage").args(&world.flags);
+        without.args(["storage", "fsck"]).args(&world.server.flags);
         let refused = tool::run(without, b"").await?;
         ensure!(refused.code == 1 && refused.stderr.contains("object store"), "{refused:?}");
         Ok(())
