@@ -4,13 +4,16 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
-use repot_tests::states::{self, MachineState, Options, Payload};
+use repot_tests::states::{self, MachineState, Options, Payload, Random};
+use serde_json::{Value, json};
 
 use crate::house::Side;
 
 /// Digits of the number in a name.
 const DIGITS: usize = 8;
 const PLACEHOLDER: &str = "b-00000000";
+/// Bytes of a small object beside its one secret.
+const BESIDE: usize = 250;
 const API_VERSION: &str = r#"{"apiVersion":""#;
 
 /// The form of machines in all bodies.
@@ -38,12 +41,18 @@ impl Body {
         payload: Payload,
         rng_seed: u64,
     ) -> Result<Self> {
-        let mut object = states::generate(&Options {
-            namespace: namespace.to_owned(),
-            payload,
-            machine_state: *MACHINE_STATE.get().unwrap_or(&MachineState::Gzip),
-            ..Options::new("pot", bytes, rng_seed)
-        })?;
+        let mut object = match side {
+            Side::ConfigMap => json!({
+                "kind": "ConfigMap", "metadata": { "namespace": namespace }, "data": { "state": text(bytes, rng_seed) },
+            }),
+            _ if bytes < *states::SIZES.start() => small(namespace, bytes, rng_seed),
+            _ => states::generate(&Options {
+                namespace: namespace.to_owned(),
+                payload,
+                machine_state: *MACHINE_STATE.get().unwrap_or(&MachineState::Gzip),
+                ..Options::new("pot", bytes, rng_seed)
+            })?,
+        };
         object["apiVersion"] = side.api_version().into();
         object["metadata"]["name"] = PLACEHOLDER.into();
         let text = object.to_string();
@@ -75,6 +84,22 @@ impl Body {
     pub fn len(&self) -> usize {
         self.json.len()
     }
+}
+
+/// A ShootState of about so many bytes, less than Gardener ever writes.
+fn small(namespace: &str, bytes: usize, rng_seed: u64) -> Value {
+    let secret = json!({
+        "name": "ca", "type": "secret", "labels": { "persist": "true" },
+        "data": { "ca.key": text(bytes.saturating_sub(BESIDE), rng_seed) },
+    });
+    json!({
+        "kind": "ShootState", "metadata": { "namespace": namespace }, "spec": { "gardener": [secret] },
+    })
+}
+
+/// So many random characters.
+fn text(bytes: usize, rng_seed: u64) -> String {
+    Random::new(rng_seed).base64(bytes)
 }
 
 /// The name of that number.

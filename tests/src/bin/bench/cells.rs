@@ -8,7 +8,7 @@ use repot_tests::states::Payload;
 use reqwest::Method;
 
 use crate::body::{Body, name};
-use crate::house::Side::{self, Aggregated, Crd, Direct, Null};
+use crate::house::Side::{self, Aggregated, ConfigMap, Crd, Direct, Null, SameEtcd};
 use crate::load::{Limit, Shot, Shots};
 
 /// Namespaces of the objects: listed, read one by one, and created.
@@ -24,6 +24,9 @@ const JSON: &str = "application/json";
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
 const MB: usize = 1_000_000;
+/// Of twenty requests of a mix, so many create an object and so many replace a part of one; the others read.
+const CREATE_OF_20: u64 = 1;
+const PATCH_OF_20: u64 = 3;
 
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,6 +35,8 @@ pub enum Operation {
     Get(Kind),
     /// POST of one object.
     Create(Kind),
+    /// 80 % GET, 15 % merge PATCH of an annotation, 5 % POST.
+    Mix(Kind),
     /// LIST of all resident objects.
     List(Form),
 }
@@ -73,6 +78,8 @@ pub struct Cell {
     pub requests: usize,
     /// Rounds.
     pub rounds: usize,
+    /// Where requests come at a rate of their own, whatever became of those before: so many a second.
+    pub arrivals: Option<f64>,
 }
 
 /// How much to measure.
@@ -95,9 +102,15 @@ impl Kind {
         Self { bytes: MB, payload: Payload::Incompressible },
     ];
     /// Those too large for a CRD.
-    pub const LARGE: [Self; 2] = [
+    pub const LARGE: [Self; 3] = [
         Self { bytes: 10 * MB, payload: Payload::Realistic },
         Self { bytes: 10 * MB, payload: Payload::Incompressible },
+        Self { bytes: 30 * MB, payload: Payload::Realistic },
+    ];
+    /// Those smaller than what Gardener writes.
+    pub const SMALL: [Self; 2] = [
+        Self { bytes: 1_000, payload: Payload::Incompressible },
+        Self { bytes: 9_000, payload: Payload::Incompressible },
     ];
 
     /// For tables.
@@ -117,7 +130,7 @@ impl Kind {
 
     /// The number of the first object of this kind that is read.
     pub fn first_number(self) -> u64 {
-        let all = Self::COMMON.iter().chain(&Self::LARGE);
+        let all = Self::COMMON.iter().chain(&Self::LARGE).chain(&Self::SMALL);
         all.take_while(|&&kind| kind != self).count() as u64 * READ_OBJECTS
     }
 }
@@ -128,12 +141,31 @@ impl Cell {
         let what = match self.operation {
             Operation::Get(kind) => format!("GET {}", kind.name()),
             Operation::Create(kind) => format!("POST {}", kind.name()),
+            Operation::Mix(kind) => format!("MIX {}", kind.name()),
             Operation::List(Form::Full) => "LIST full".to_owned(),
             Operation::List(Form::FullOfAnyAge) => "LIST full, resourceVersion=0".to_owned(),
             Operation::List(Form::Metadata) => "LIST metadata".to_owned(),
             Operation::List(Form::Table) => "LIST Table".to_owned(),
         };
-        format!("{what}, c={}", self.connections)
+        match self.arrivals {
+            None => format!("{what}, c={}", self.connections),
+            Some(rate) => format!("{what}, {rate:.1} arrive a second"),
+        }
+    }
+
+    /// Whether requests of this cell are also let in at a rate of their own, to see how long each of them takes then.
+    pub fn arrives(&self) -> bool {
+        let kind = match self.operation {
+            Operation::Get(kind) | Operation::Create(kind) => kind.payload == Payload::Realistic,
+            Operation::Mix(_) => true,
+            Operation::List(_) => false,
+        };
+        kind && self.sides.contains(&Crd) && matches!(self.connections, 8 | 16)
+    }
+
+    /// The same requests, so many a second. Three times as long, since fewer come.
+    pub fn at(&self, rate: f64) -> Self {
+        Self { arrivals: Some(rate), time: self.time * 3, ..self.clone() }
     }
 
     /// The load of one round.
@@ -146,6 +178,7 @@ impl Cell {
         Ok(match self.operation {
             Operation::Get(kind) => read(side, kind),
             Operation::Create(kind) => create(side, kind)?,
+            Operation::Mix(kind) => mix(side, kind)?,
             Operation::List(form) => list(side, form, resident),
         })
     }
@@ -154,7 +187,7 @@ impl Cell {
 /// All cells, in the order of the report.
 pub fn all(scale: Scale) -> Vec<Cell> {
     let Scale { connections, time, rounds } = scale;
-    let everybody = vec![Direct, Aggregated, Crd, Null];
+    let everybody = vec![Direct, SameEtcd, Aggregated, Crd, Null];
     let cell = |operation, sides: &[Side], connections| Cell {
         operation,
         sides: sides.to_vec(),
@@ -162,11 +195,17 @@ pub fn all(scale: Scale) -> Vec<Cell> {
         time,
         requests: usize::MAX,
         rounds,
+        arrivals: None,
     };
     let mut cells = Vec::new();
     for make in [Operation::Get, Operation::Create] {
         cells.extend(Kind::COMMON.iter().map(|&kind| cell(make(kind), &everybody, connections)));
         cells.push(cell(make(Kind::COMMON[2]), &everybody, 1));
+    }
+    cells.push(cell(Operation::Get(Kind::COMMON[2]), &[Direct, SameEtcd, Crd], 64));
+    cells.push(cell(Operation::Get(Kind::COMMON[2]), &[Direct, ConfigMap], 1));
+    for kind in Kind::SMALL {
+        cells.extend([1, 16].map(|many| cell(Operation::Mix(kind), &[Direct, SameEtcd, Crd], many)));
     }
     for form in [Form::Metadata, Form::Table] {
         cells.push(cell(Operation::List(form), &[Direct, Aggregated, Crd], 1));
@@ -174,7 +213,9 @@ pub fn all(scale: Scale) -> Vec<Cell> {
     cells.push(cell(Operation::List(Form::Full), &everybody, 1));
     cells.push(cell(Operation::List(Form::FullOfAnyAge), &[Direct, Aggregated, Crd], 1));
     for make in [Operation::Create, Operation::Get] {
-        cells.extend(Kind::LARGE.iter().map(|&kind| cell(make(kind), &[Direct, Aggregated, Null], 1)));
+        cells.extend(
+            Kind::LARGE.iter().map(|&kind| cell(make(kind), &[Direct, SameEtcd, Aggregated, Null], 1)),
+        );
     }
     cells
 }
@@ -188,6 +229,7 @@ pub fn lists_at_once(clients: usize, rounds: usize) -> Cell {
         time: Duration::ZERO,
         requests: 1,
         rounds,
+        arrivals: None,
     }
 }
 
@@ -199,7 +241,7 @@ fn read(side: Side, kind: Kind) -> Shots {
     let (collection, first) = (side.collection(READ), kind.first_number());
     Arc::new(move |number| match side {
         Null => get(format!("{collection}/{}", kind.bytes), JSON),
-        Direct | Aggregated | Crd => {
+        Direct | SameEtcd | Aggregated | Crd | ConfigMap => {
             get(format!("{collection}/{}", name(first + number % READ_OBJECTS)), JSON)
         }
     })
@@ -210,6 +252,20 @@ fn create(side: Side, kind: Kind) -> Result<Shots> {
     let collection = side.collection(WRITTEN);
     // What comes back from a create is the object.
     Ok(create_in(if side == Null { format!("{collection}/echo") } else { collection }, body))
+}
+
+fn mix(side: Side, kind: Kind) -> Result<Shots> {
+    let (reads, creates, collection) = (read(side, kind), create(side, kind)?, side.collection(READ));
+    Ok(Arc::new(move |number| match number % 20 {
+        at if at < CREATE_OF_20 => creates(number),
+        at if at < CREATE_OF_20 + PATCH_OF_20 => Shot {
+            method: Method::PATCH,
+            path: format!("{collection}/{}", name(kind.first_number() + number % READ_OBJECTS)),
+            accept: JSON,
+            body: Some(format!(r#"{{"metadata":{{"annotations":{{"n":"{number}"}}}}}}"#).into()),
+        },
+        _ => reads(number),
+    }))
 }
 
 /// Requests that create an object under each number.

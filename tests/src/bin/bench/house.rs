@@ -1,16 +1,17 @@
-//! The contestants: Repot and the null server behind one kube-apiserver, and a CRD in it.
+//! The contestants: Repot and the null server behind one kube-apiserver, and a CRD in it. All seal with secretbox.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use repot_tests::Bed;
 use repot_tests::access::Access;
 use repot_tests::aggregate::Aggregation;
+use repot_tests::encryption::{config, provider, write_config};
 use repot_tests::garden::{Garden, GardenOptions};
 use repot_tests::null_server;
 use repot_tests::process::{Process, Spec};
-use repot_tests::repot::{Repot, write_encryption_config};
+use repot_tests::repot::Repot;
 use repot_tests::wait::until;
 use repot_tests::{binaries, port};
 use serde_json::{Value, json};
@@ -32,10 +33,14 @@ const ETCD_QUOTA: u64 = 8 << 30;
 pub enum Side {
     /// Repot itself.
     Direct,
+    /// Repot itself, with everything in the etcd that kube-apiserver uses.
+    SameEtcd,
     /// Repot behind kube-apiserver.
     Aggregated,
     /// A CustomResourceDefinition of the same schema in the same kube-apiserver.
     Crd,
+    /// A ConfigMap, whose content is text to kube-apiserver.
+    ConfigMap,
     /// A server that does nothing, behind kube-apiserver.
     Null,
 }
@@ -47,8 +52,10 @@ pub struct House {
     etcd_data: PathBuf,
     repot: Repot,
     repot_data: PathBuf,
+    on_etcd: Repot,
     null: Process,
     direct: Line,
+    same_etcd: Line,
     front: Line,
 }
 
@@ -57,8 +64,10 @@ impl Side {
     pub fn name(self) -> &'static str {
         match self {
             Self::Direct => "Repot, direct",
+            Self::SameEtcd => "Repot on the same etcd",
             Self::Aggregated => "Repot, aggregated",
             Self::Crd => "CRD",
+            Self::ConfigMap => "ConfigMap",
             Self::Null => "null, aggregated",
         }
     }
@@ -66,7 +75,8 @@ impl Side {
     /// Group and version of its objects.
     pub fn api_version(self) -> String {
         match self {
-            Self::Direct | Self::Aggregated => format!("{REPOT_GROUP}/{VERSION}"),
+            Self::Direct | Self::SameEtcd | Self::Aggregated => format!("{REPOT_GROUP}/{VERSION}"),
+            Self::ConfigMap => "v1".to_owned(),
             Self::Crd => format!("{CRD_GROUP}/{VERSION}"),
             Self::Null => format!("{}/v1", null_server::GROUP),
         }
@@ -77,7 +87,8 @@ impl Side {
         let api_version = self.api_version();
         match self {
             Self::Null => format!("/apis/{api_version}/blobs"),
-            Self::Direct | Self::Aggregated | Self::Crd => {
+            Self::ConfigMap => format!("/api/v1/namespaces/{namespace}/configmaps"),
+            Self::Direct | Self::SameEtcd | Self::Aggregated | Self::Crd => {
                 format!("/apis/{api_version}/namespaces/{namespace}/shootstates")
             }
         }
@@ -87,7 +98,11 @@ impl Side {
 impl House {
     /// Starts everything; `namespaces` are made. Each line has so many connections.
     pub async fn start(bed: &Bed, namespaces: &[&str], connections: usize) -> Result<Self> {
-        let mut garden = Garden::start_with(bed, GardenOptions::default()).await?;
+        let keys = bed.make_dir("keys")?.join("encryption.yaml");
+        write_config(&keys, &config(&[&provider("secretbox", "key")?]).to_string())?;
+        let sealed = vec![format!("--encryption-provider-config={}", keys.display())];
+        let options = GardenOptions { apiserver_flags: sealed.clone(), ..GardenOptions::default() };
+        let mut garden = Garden::start_with(bed, options).await?;
         let etcd_data = garden.etcd().member(0).data_dir().to_owned();
         let etcd = make_durable(bed, &mut garden).await?;
         let made = namespaces
@@ -95,15 +110,17 @@ impl House {
             .map(|name| json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }));
         garden.apply(&made.chain([crd()]).collect::<Vec<_>>()).await?;
         let repot_data = bed.make_dir("repot-store")?;
-        let repot = start_repot(bed, &garden, &repot_data).await?;
+        let embedded =
+            [sealed.clone(), vec![format!("--storage=embedded:{}", repot_data.display())]].concat();
+        let repot = Repot::behind(bed, &garden, &[(REPOT_GROUP, VERSION)], embedded).await?;
+        let etcd_servers = format!("--etcd-servers={}", garden.etcd().endpoints().join(","));
+        let on_etcd = Repot::replica(bed, &garden, [sealed, vec![etcd_servers]].concat()).await?;
         let null = start_null(bed, &garden).await?;
-        let own = Access {
-            server: repot.url().to_owned(),
-            ca_pem: garden.pki().serving.pem(),
-            credential: garden.admin().credential.clone(),
-        };
-        let (direct, front) = (Line::new(&own, connections)?, Line::new(garden.admin(), connections)?);
-        let house = Self { garden, etcd, etcd_data, repot, repot_data, null, direct, front };
+        let line = |access: &Access| Line::new(access, connections);
+        let (direct, same_etcd) = (line(&access(&garden, &repot))?, line(&access(&garden, &on_etcd))?);
+        let front = line(garden.admin())?;
+        let house =
+            Self { garden, etcd, etcd_data, repot, repot_data, on_etcd, null, direct, same_etcd, front };
         house.wait_until_served(namespaces).await?;
         Ok(house)
     }
@@ -112,14 +129,45 @@ impl House {
     pub fn line(&self, side: Side) -> &Line {
         match side {
             Side::Direct => &self.direct,
-            Side::Aggregated | Side::Crd | Side::Null => &self.front,
+            Side::SameEtcd => &self.same_etcd,
+            Side::Aggregated | Side::Crd | Side::ConfigMap | Side::Null => &self.front,
         }
     }
 
-    /// Process ids by program: Repot, kube-apiserver, etcd, null server.
-    pub fn pids(&mut self) -> [(&'static str, u32); 4] {
+    /// How the administrator reaches a side, over further connections.
+    pub fn access(&self, side: Side) -> Access {
+        match side {
+            Side::Direct => access(&self.garden, &self.repot),
+            Side::SameEtcd => access(&self.garden, &self.on_etcd),
+            Side::Aggregated | Side::Crd | Side::ConfigMap | Side::Null => self.garden.admin().clone(),
+        }
+    }
+
+    /// The garden, for further servers beside these.
+    pub fn garden(&mut self) -> &mut Garden {
+        &mut self.garden
+    }
+
+    /// Repot with its embedded store.
+    pub fn repot(&mut self) -> &mut Repot {
+        &mut self.repot
+    }
+
+    /// Bytes that are in use in etcd's database, after its history and its gaps are gone.
+    pub async fn etcd_bytes(&mut self) -> Result<u64> {
+        let etcd = self.garden.etcd();
+        let status = async || etcd.etcdctl(&["endpoint", "status", "--write-out=json"]).await?.json();
+        let revision = status().await?[0]["Status"]["header"]["revision"].as_u64().context("no revision")?;
+        let compacted = etcd.etcdctl(&["compact", "--physical", &revision.to_string()]).await?;
+        ensure!(compacted.succeeded() || compacted.stderr.contains("has been compacted"), "{compacted:?}");
+        status().await?[0]["Status"]["dbSizeInUse"].as_u64().context("etcd tells no size")
+    }
+
+    /// Process ids by program: Repot twice, kube-apiserver, etcd, null server.
+    pub fn pids(&mut self) -> [(&'static str, u32); 5] {
         [
             ("repot", self.repot.process().pid()),
+            ("repot on etcd", self.on_etcd.process().pid()),
             ("kube-apiserver", self.garden.apiserver().pid()),
             ("etcd", self.etcd.pid()),
             ("null", self.null.pid()),
@@ -130,8 +178,9 @@ impl House {
     pub fn programs(side: Side) -> &'static [&'static str] {
         match side {
             Side::Direct => &["repot"],
+            Side::SameEtcd => &["repot on etcd", "etcd"],
             Side::Aggregated => &["repot", "kube-apiserver"],
-            Side::Crd => &["kube-apiserver", "etcd"],
+            Side::Crd | Side::ConfigMap => &["kube-apiserver", "etcd"],
             Side::Null => &["null", "kube-apiserver"],
         }
     }
@@ -144,7 +193,7 @@ impl House {
     /// A CRD is served some time after it was made, and Repot sees a new namespace some time after kube-apiserver.
     async fn wait_until_served(&self, namespaces: &[&str]) -> Result<()> {
         for namespace in namespaces {
-            for side in [Side::Direct, Side::Aggregated, Side::Crd] {
+            for side in [Side::Direct, Side::SameEtcd, Side::Aggregated, Side::Crd] {
                 let path = format!("{}?limit=1", side.collection(namespace));
                 until(&format!("{} to list", side.name()), DEADLINE, async || {
                     self.line(side).api().get(&path).await?.ok().map(drop)
@@ -174,13 +223,13 @@ async fn make_durable(bed: &Bed, garden: &mut Garden) -> Result<Process> {
     Ok(process)
 }
 
-async fn start_repot(bed: &Bed, garden: &Garden, data: &Path) -> Result<Repot> {
-    let keys = write_encryption_config(bed.path())?;
-    let flags = [
-        format!("--storage=embedded:{}", data.display()),
-        format!("--encryption-provider-config={}", keys.display()),
-    ];
-    Repot::behind(bed, garden, &[(REPOT_GROUP, VERSION)], flags).await
+/// How the administrator reaches a Repot itself.
+pub fn access(garden: &Garden, repot: &Repot) -> Access {
+    Access {
+        server: repot.url().to_owned(),
+        ca_pem: garden.pki().serving.pem(),
+        credential: garden.admin().credential.clone(),
+    }
 }
 
 async fn start_null(bed: &Bed, garden: &Garden) -> Result<Process> {

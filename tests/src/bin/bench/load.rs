@@ -1,4 +1,5 @@
-//! The load generator: so many connections, each with one request at a time, for so long.
+//! The load generator: so many connections, each with one request at a time, for so long; or requests that arrive at a rate of
+//! their own, whether those before them are answered or not.
 //!
 //! Bodies are made ready before the clock starts and responses are counted, not parsed.
 
@@ -12,6 +13,8 @@ use futures::future::join_all;
 use repot_tests::access::Access;
 use repot_tests::http::Api;
 use reqwest::{Client, Method};
+use tokio::task::JoinSet;
+use tokio::time::sleep_until;
 
 /// Receive windows as client-go has them, rounded: 4 MiB a stream, more than enough a connection.
 const STREAM_WINDOW: u32 = 4 << 20;
@@ -63,6 +66,8 @@ pub struct Round {
     pub seconds: f64,
     /// Bytes of the bodies received by requests that succeeded.
     pub received: u64,
+    /// Latencies of those that failed, of requests that arrive at a rate of their own.
+    pub refused_millis: Vec<f64>,
     /// Messages of the requests that failed.
     pub failures: Vec<String>,
     /// Names (sequence numbers) that were used up: from, to.
@@ -111,7 +116,44 @@ impl Line {
     }
 }
 
+impl Line {
+    /// Lets requests arrive at a constant rate, each over the next connection. Latency counts from when a request was due, so that
+    /// a server which keeps everybody waiting is not asked less.
+    pub async fn offer(&self, shots: &Shots, first: u64, rate: f64, time: Duration) -> Round {
+        let (start, mut asked) = (Instant::now(), JoinSet::new());
+        let count = ((rate * time.as_secs_f64()) as u64).max(1);
+        for at in 0..count {
+            let (api, shot) =
+                (self.connections[at as usize % self.connections.len()].clone(), shots(first + at));
+            let due = start + Duration::from_secs_f64(at as f64 / rate);
+            sleep_until(due.into()).await;
+            asked.spawn(async move {
+                let answer = fire(&api, shot).await;
+                (due.elapsed().as_secs_f64() * 1000.0, answer)
+            });
+        }
+        let mut round = Round { sequence: (first, first + count), ..Round::default() };
+        while let Some(answer) = asked.join_next().await {
+            match answer {
+                Ok((millis, Ok(received))) => {
+                    round.millis.push(millis);
+                    round.received += received;
+                }
+                Ok((millis, Err(error))) => round.refuse(millis, &error),
+                Err(error) => round.failures.push(error.to_string()),
+            }
+        }
+        round.seconds = start.elapsed().as_secs_f64();
+        round
+    }
+}
+
 impl Round {
+    fn refuse(&mut self, millis: f64, error: &anyhow::Error) {
+        self.refused_millis.push(millis);
+        self.failures.push(format!("{error:#}"));
+    }
+
     fn add(&mut self, part: Self) {
         self.millis.extend(part.millis);
         self.received += part.received;

@@ -1,6 +1,7 @@
 //! Repot side by side with a CRD: `make bench`, or `make bench BENCH="--quick --output json"`; its webhooks side by side with a
 //! ValidatingAdmissionPolicy: `make bench BENCH=admission`; snapshots side by side with the tools of etcd and with
-//! etcd-backup-restore: `make bench BENCH="snapshots --size 200MB"`; many objects and watchers: `make bench BENCH=scale`.
+//! etcd-backup-restore: `make bench BENCH="snapshots --size 200MB"`; many objects and watchers: `make bench BENCH=scale`; what
+//! rests, keys, overload and `kill -9`: `make bench BENCH=storage`.
 //!
 //! One run starts a real kube-apiserver with an etcd that syncs to disk, Repot with its embedded store (also with full
 //! durability), the null server and a CRD of the same schema, and lets the same load generator ask all of them in turns.
@@ -16,6 +17,7 @@ mod report;
 mod run;
 mod scale;
 mod snapshots;
+mod storage;
 
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -85,6 +87,8 @@ enum Role {
     Snapshots(snapshots::Flags),
     /// Measure many objects and many watchers, with chunks in an object store
     Scale(scale::Flags),
+    /// Measure what rests, keys, watches, overload and `kill -9`, beside a CRD
+    Storage(storage::Flags),
     /// Serve as the null server; the benchmark starts itself so
     #[command(hide = true)]
     NullServer { cert: PathBuf, key: PathBuf },
@@ -119,6 +123,11 @@ fn main() -> Result<()> {
             let report = runtime.block_on(scale::bench(&bed, own))?;
             (report.to_markdown(), report.to_json())
         }
+        Some(Role::Storage(ref own)) => {
+            let (rounds, only) = (flags.scale().rounds, flags.only.as_deref());
+            let report = runtime.block_on(storage::bench(&bed, own, rounds, only))?;
+            (report.to_markdown(), report.to_json())
+        }
         _ => {
             let report = runtime.block_on(bench(&bed, &flags, &repot))?;
             (report.to_markdown(), report.to_json())
@@ -148,7 +157,7 @@ async fn bench(bed: &Bed, flags: &Flags, repot: &PathBuf) -> Result<report::Repo
     let scale = flags.scale();
     let objects = flags.objects.unwrap_or(if flags.quick { 100 } else { 300 });
     let mut setting = proc::describe_machine(bed.path())?;
-    let mut house = House::start(bed, &[RESIDENT, READ, WRITTEN], scale.connections.max(8)).await?;
+    let mut house = House::start(bed, &[RESIDENT, READ, WRITTEN], scale.connections.max(64)).await?;
     say(start, "servers are up");
     let memory = memory::measure(&mut house, objects, RESIDENT_BYTES).await?;
     let resident = memory.resident_bytes;
@@ -156,8 +165,16 @@ async fn bench(bed: &Bed, flags: &Flags, repot: &PathBuf) -> Result<report::Repo
     run::prepare_reads(&house).await?;
     let mut rows = Vec::new();
     for cell in flags.cells(scale) {
-        rows.extend(report::rows(&cell, &run::measure(&mut house, &cell, resident).await?));
+        let own = report::rows(&cell, &run::measure(&mut house, &cell, resident).await?);
         say(start, &cell.name());
+        // Half of what the slowest can do, which nobody has to queue for.
+        let rate = cell.arrives().then(|| report::rate(&own, house::Side::Crd)).flatten();
+        rows.extend(own);
+        if let Some(rate) = rate {
+            let cell = cell.at(rate / 2.0);
+            rows.extend(report::rows(&cell, &run::measure(&mut house, &cell, resident).await?));
+            say(start, &cell.name());
+        }
     }
     let refusal = Some(run::observe_refusal(&house).await?);
     for (name, value) in [

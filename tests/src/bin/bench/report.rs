@@ -42,6 +42,12 @@ pub fn rows(cell: &Cell, measured: &[Measured]) -> Vec<Value> {
     rows
 }
 
+/// Requests a second of a side, where any succeeded.
+pub fn rate(rows: &[Value], side: Side) -> Option<f64> {
+    let row = rows.iter().find(|row| row["side"] == side.name() && row["n"] != 0)?;
+    row["perSecond"]["median"].as_f64()
+}
+
 fn ratio(value: &Value, to: &Value) -> Value {
     match (value.as_f64(), to.as_f64()) {
         (Some(value), Some(to)) if to > 0.0 => (value / to).into(),

@@ -40,7 +40,7 @@ pub async fn measure(house: &mut House, cell: &Cell, resident: usize) -> Result<
         let shots = cell.shots(side, resident)?;
         measured.push((Measured::new(side), shots));
     }
-    if cell.requests > 1 {
+    if cell.requests > 1 && cell.arrivals.is_none() {
         for (measured, shots) in &measured {
             let warm = Limit { time: cell.time / 4, ..cell.limit() };
             load(house.line(measured.side), shots, warm, house, cell, measured.side).await;
@@ -64,7 +64,10 @@ impl Measured {
 
     async fn round(&mut self, house: &mut House, cell: &Cell, shots: &Shots) {
         let (cpu, machine) = (programs_cpu(house), proc::machine_cpu());
-        let round = fire(house.line(self.side), shots, cell.limit()).await;
+        let round = match cell.arrivals {
+            Some(rate) => offer(house.line(self.side), shots, rate, cell.time).await,
+            None => fire(house.line(self.side), shots, cell.limit()).await,
+        };
         for (program, used) in programs_cpu(house) {
             *self.cpu.entry(program).or_default() += used - cpu.get(program).copied().unwrap_or(used);
         }
@@ -81,6 +84,12 @@ async fn load(line: &Line, shots: &Shots, limit: Limit, house: &House, cell: &Ce
     clean_up(house, cell, side, &round).await;
 }
 
+async fn offer(line: &Line, shots: &Shots, rate: f64, time: Duration) -> Round {
+    let round = line.offer(shots, NUMBERS.load(Ordering::Relaxed), rate, time).await;
+    NUMBERS.store(round.sequence.1, Ordering::Relaxed);
+    round
+}
+
 async fn fire(line: &Line, shots: &Shots, limit: Limit) -> Round {
     let round = line.load(shots, NUMBERS.load(Ordering::Relaxed), limit).await;
     NUMBERS.store(round.sequence.1, Ordering::Relaxed);
@@ -89,7 +98,7 @@ async fn fire(line: &Line, shots: &Shots, limit: Limit) -> Round {
 
 /// Deletes what a round created; not measured. What failed to be created is missing, so failures mean nothing here.
 async fn clean_up(house: &House, cell: &Cell, side: Side, round: &Round) {
-    if !matches!(cell.operation, Operation::Create(_)) || side == Side::Null {
+    if !matches!(cell.operation, Operation::Create(_) | Operation::Mix(_)) || side == Side::Null {
         return;
     }
     let owner = if side == Side::Aggregated { Side::Direct } else { side };
@@ -108,9 +117,14 @@ fn programs_cpu(house: &mut House) -> BTreeMap<&'static str, f64> {
 /// Creates the objects that are read one by one.
 pub async fn prepare_reads(house: &House) -> Result<()> {
     let limit = Limit { connections: 1, time: FOREVER, requests: READ_OBJECTS as usize };
-    for kind in Kind::COMMON.into_iter().chain(Kind::LARGE) {
-        for side in [Side::Direct, Side::Crd] {
-            if side == Side::Crd && Kind::LARGE.contains(&kind) {
+    for kind in Kind::COMMON.into_iter().chain(Kind::LARGE).chain(Kind::SMALL) {
+        for side in [Side::Direct, Side::SameEtcd, Side::Crd, Side::ConfigMap] {
+            let taken = match side {
+                Side::Crd => !Kind::LARGE.contains(&kind),
+                Side::ConfigMap => kind == Kind::COMMON[2],
+                _ => true,
+            };
+            if !taken {
                 continue;
             }
             let body = Body::generate(side, READ, kind.bytes, kind.payload, 11)?;

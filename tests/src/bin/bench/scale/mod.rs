@@ -7,7 +7,7 @@ mod fill;
 mod house;
 mod reads;
 mod report;
-mod watchers;
+pub mod watchers;
 
 use std::time::Instant;
 
@@ -67,23 +67,29 @@ pub async fn bench(bed: &Bed, flags: &Flags) -> Result<Report> {
     fill::fill(&house, house::WATCHED, 1, 100_000).await?;
     let (many, few) = (flags.watchers, flags.full_watchers);
     for watch in [
-        Watch { what: "metadata", namespace: house::TINY, metadata: true, count: many, writes_a_second: 20 },
+        Watch {
+            what: "metadata",
+            path: house::collection(house::TINY),
+            metadata: true,
+            count: many,
+            writes_a_second: 20,
+        },
         Watch {
             what: "objects of 1 KB",
-            namespace: house::TINY,
+            path: house::collection(house::TINY),
             metadata: false,
             count: many,
             writes_a_second: 20,
         },
         Watch {
             what: "objects of 100 KB",
-            namespace: house::WATCHED,
+            path: house::collection(house::WATCHED),
             metadata: false,
             count: few,
             writes_a_second: 1,
         },
     ] {
-        let seen = watchers::watch(&house, &watch, flags.seconds).await?;
+        let seen = watchers::watch(&|| house.api(), &watch, flags.seconds).await?;
         let Watch { what, count, writes_a_second, .. } = watch;
         let moment = format!("{count} watchers of {what}, {writes_a_second} writes a second");
         house.row(&mut report, &moment, seen).await?;

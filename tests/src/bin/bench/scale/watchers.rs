@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::{interval, timeout};
 
-use super::house::{House, collection};
 use crate::proc;
 
 /// Watchers that share a connection.
@@ -25,7 +24,8 @@ const LATE: Duration = Duration::from_secs(60);
 /// Who watches what.
 pub struct Watch {
     pub what: &'static str,
-    pub namespace: &'static str,
+    /// Path of the collection, of which one object is written.
+    pub path: String,
     /// Metadata alone, or whole objects.
     pub metadata: bool,
     pub count: usize,
@@ -42,10 +42,10 @@ struct Seen {
     twice: usize,
 }
 
-/// Watches for so many seconds.
-pub async fn watch(house: &House, watch: &Watch, seconds: u64) -> Result<Value> {
-    let apis = (0..watch.count.div_ceil(ON_ONE)).map(|_| house.api()).collect::<Result<Vec<_>>>()?;
-    let path = collection(watch.namespace);
+/// Watches for so many seconds; `connect` makes a connection of its own.
+pub async fn watch(connect: &dyn Fn() -> Result<Api>, watch: &Watch, seconds: u64) -> Result<Value> {
+    let apis = (0..watch.count.div_ceil(ON_ONE)).map(|_| connect()).collect::<Result<Vec<_>>>()?;
+    let path = &watch.path;
     let list = apis[0].get(&format!("{path}?limit=1")).await?.ok()?;
     let version = list["metadata"]["resourceVersion"].as_str().context("a list without version")?;
     let name = list["items"][0]["metadata"]["name"].as_str().context("nothing to watch")?.to_owned();
@@ -59,7 +59,7 @@ pub async fn watch(house: &House, watch: &Watch, seconds: u64) -> Result<Value> 
     for stream in streams {
         readers.spawn(read(stream, Arc::clone(&begun), usize::try_from(writes)?));
     }
-    write(&house.api()?, &format!("{path}/{name}"), watch, writes, &begun).await?;
+    write(&connect()?, &format!("{path}/{name}"), watch, writes, &begun).await?;
     let (mut millis, mut twice) = (Vec::new(), 0);
     while let Some(seen) = readers.join_next().await {
         let seen = seen??;
