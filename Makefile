@@ -42,7 +42,7 @@ soak: testbed
 canaries: testbed
 	$(CARGO) test --locked -p repot-storage --features canaries --lib --test it -- --nocapture canaries::
 
-# Repot beside a CRD on this machine, about ten minutes: make bench BENCH="--quick --output json" (all options: BENCH=--help).
+# Repot beside a CRD on this machine, about half an hour: make bench BENCH="--quick --output json" (all options: BENCH=--help).
 # Snapshots beside the tools of etcd: make bench BENCH="snapshots --size 200MB"; `tests/go/build etcdbrctl` before it lets
 # etcd-backup-restore take part.
 bench: testbed

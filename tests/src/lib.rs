@@ -22,6 +22,7 @@
 //! | [`webhook`] | an admission webhook that records and answers |
 //! | [`states`] | ShootStates as Gardener makes them, of any size |
 //! | [`http`], [`access`], [`kubectl`], [`clientgo`] | calls, as anybody |
+//! | [`cgroup`] | a process that gets so much memory and no more |
 //! | [`encryption`] | Kubernetes' own side of encryption at rest |
 //! | [`process`], [`tool`], [`binaries`], [`port`], [`pki`], [`wait`] | what the others stand on |
 
@@ -30,6 +31,7 @@ pub mod aggregate;
 pub mod azure;
 pub mod bed;
 pub mod binaries;
+pub mod cgroup;
 pub mod clientgo;
 pub mod dns;
 pub mod encryption;

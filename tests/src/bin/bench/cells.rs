@@ -27,6 +27,8 @@ const MB: usize = 1_000_000;
 /// Of twenty requests of a mix, so many create an object and so many replace a part of one; the others read.
 const CREATE_OF_20: u64 = 1;
 const PATCH_OF_20: u64 = 3;
+/// Requests in a round of those that arrive by themselves.
+const LEAST_ARRIVALS: f64 = 30.0;
 
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -163,9 +165,10 @@ impl Cell {
         kind && self.sides.contains(&Crd) && matches!(self.connections, 8 | 16)
     }
 
-    /// The same requests, so many a second. Three times as long, since fewer come.
+    /// The same requests, so many a second, for as long as it takes until enough of them came.
     pub fn at(&self, rate: f64) -> Self {
-        Self { arrivals: Some(rate), time: self.time * 3, ..self.clone() }
+        let time = (self.time * 2).max(Duration::from_secs_f64(LEAST_ARRIVALS / rate));
+        Self { arrivals: Some(rate), time, ..self.clone() }
     }
 
     /// The load of one round.
@@ -208,10 +211,10 @@ pub fn all(scale: Scale) -> Vec<Cell> {
         cells.extend([1, 16].map(|many| cell(Operation::Mix(kind), &[Direct, SameEtcd, Crd], many)));
     }
     for form in [Form::Metadata, Form::Table] {
-        cells.push(cell(Operation::List(form), &[Direct, Aggregated, Crd], 1));
+        cells.push(cell(Operation::List(form), &[Direct, SameEtcd, Aggregated, Crd], 1));
     }
     cells.push(cell(Operation::List(Form::Full), &everybody, 1));
-    cells.push(cell(Operation::List(Form::FullOfAnyAge), &[Direct, Aggregated, Crd], 1));
+    cells.push(cell(Operation::List(Form::FullOfAnyAge), &[Direct, SameEtcd, Aggregated, Crd], 1));
     for make in [Operation::Create, Operation::Get] {
         cells.extend(
             Kind::LARGE.iter().map(|&kind| cell(make(kind), &[Direct, SameEtcd, Aggregated, Null], 1)),
@@ -224,7 +227,7 @@ pub fn all(scale: Scale) -> Vec<Cell> {
 pub fn lists_at_once(clients: usize, rounds: usize) -> Cell {
     Cell {
         operation: Operation::List(Form::Full),
-        sides: vec![Direct, Aggregated, Crd],
+        sides: vec![Direct, SameEtcd, Aggregated, Crd],
         connections: clients,
         time: Duration::ZERO,
         requests: 1,

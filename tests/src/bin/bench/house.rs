@@ -25,6 +25,7 @@ const VERSION: &str = "v1alpha1";
 const NULL_NAMESPACE: &str = "null-system";
 const NULL_SERVICE: &str = "null";
 const DEADLINE: Duration = Duration::from_secs(60);
+const MAX_OBJECT_BYTES: u64 = 32 << 20;
 /// Enough that no run fills it: etcd's own default is 2 GiB.
 const ETCD_QUOTA: u64 = 8 << 30;
 
@@ -110,11 +111,14 @@ impl House {
             .map(|name| json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }));
         garden.apply(&made.chain([crd()]).collect::<Vec<_>>()).await?;
         let repot_data = bed.make_dir("repot-store")?;
+        // 30 MB are more than is taken without being told so.
+        let taken = vec![format!("--max-object-bytes={MAX_OBJECT_BYTES}")];
         let embedded =
-            [sealed.clone(), vec![format!("--storage=embedded:{}", repot_data.display())]].concat();
+            [sealed.clone(), taken.clone(), vec![format!("--storage=embedded:{}", repot_data.display())]]
+                .concat();
         let repot = Repot::behind(bed, &garden, &[(REPOT_GROUP, VERSION)], embedded).await?;
         let etcd_servers = format!("--etcd-servers={}", garden.etcd().endpoints().join(","));
-        let on_etcd = Repot::replica(bed, &garden, [sealed, vec![etcd_servers]].concat()).await?;
+        let on_etcd = Repot::replica(bed, &garden, [sealed, taken, vec![etcd_servers]].concat()).await?;
         let null = start_null(bed, &garden).await?;
         let line = |access: &Access| Line::new(access, connections);
         let (direct, same_etcd) = (line(&access(&garden, &repot))?, line(&access(&garden, &on_etcd))?);

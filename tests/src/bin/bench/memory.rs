@@ -27,17 +27,18 @@ pub struct Report {
     pub disk: Vec<(&'static str, u64)>,
 }
 
-/// Loads the resident objects into Repot and into the CRD, and lists them.
+/// Loads the resident objects into Repot, with each of its backends, and into the CRD, and lists them.
 pub async fn measure(house: &mut House, objects: usize, bytes: usize) -> Result<Report> {
     let mut report = Report::default();
     report.observe(house, Side::Crd, "idle, empty", 0.0)?;
     report.observe(house, Side::Direct, "idle, empty", 0.0)?;
+    report.observe(house, Side::SameEtcd, "idle, empty", 0.0)?;
     let bodies = (0..objects)
         .map(|at| Body::generate(Side::Direct, RESIDENT, bytes, Payload::Realistic, at as u64))
         .collect::<Result<Vec<_>>>()?;
     report.resident_bytes = bodies.iter().map(Body::len).sum();
     let bodies = Arc::new(bodies);
-    for side in [Side::Direct, Side::Crd] {
+    for side in [Side::Direct, Side::SameEtcd, Side::Crd] {
         let load = load_shots(side, bodies.clone());
         let limit = Limit { connections: 8, time: FOREVER, requests: objects.div_ceil(8) };
         report.during(house, side, "peak while they are created, c=8", &load, limit).await?;
