@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: build dev test checked soak canaries bench testbed tools
+.PHONY: build dev test checked soak canaries fuzz bench testbed tools
 
 build:
 	$(CARGO) build --locked --workspace
@@ -32,8 +32,8 @@ soak: testbed
 	tests/azure/build
 	$(CARGO) build --locked --workspace
 	REPOT_SOAK=1 $(CARGO) test --locked -p repot-storage --test it -- history:: fuzz::
-	REPOT_SOAK=1 $(CARGO) test --locked -p repot-api --test fuzz
-	REPOT_SOAK=1 $(CARGO) test --locked -p repot-apiserver takes_any_token
+	REPOT_SOAK=1 $(CARGO) test --locked -p repot-api fuzz::
+	REPOT_SOAK=1 $(CARGO) test --locked -p repot-apiserver fuzz::
 	REPOT_SOAK=1 $(CARGO) test --locked -p repot-tests --test it -- --include-ignored --test-threads 1 expansion::moves:: shootstate::large::
 	REPOT_SOAK=1 $(CARGO) test --locked -p repot-tests --test it -- --include-ignored oracles:: etcd::peer:: etcd::flips:: azure:: expansion:: workflows:: --skip expansion::moves:: --skip $(KILLER)
 	REPOT_SOAK=1 $(CARGO) test --locked -p repot-tests --test it -- --include-ignored $(KILLER)
@@ -41,6 +41,11 @@ soak: testbed
 # Whether tests of storage find the wrongs that are planted there (docs/storage-faults.md). What this builds is for nothing else.
 canaries: testbed
 	$(CARGO) test --locked -p repot-storage --features canaries --lib --test it -- --nocapture canaries::
+
+# Fuzzers that know what code they reach, each for FUZZ_SECONDS (docs/storage-faults.md). The first time, this builds cargo-fuzz and
+# all of the server once more, on stable Rust. `fuzz/run --keep` copies what has reached new code into the corpus.
+fuzz:
+	fuzz/run $(FUZZ_TARGETS)
 
 # Repot beside a CRD on this machine, about half an hour: make bench BENCH="--quick --output json" (all options: BENCH=--help).
 # Snapshots beside the tools of etcd: make bench BENCH="snapshots --size 200MB"; `tests/go/build etcdbrctl` before it lets

@@ -13,6 +13,8 @@ pub mod compress;
 pub mod delegation;
 pub mod endpoints;
 pub mod filters;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 pub mod listen;
 pub mod memory;
 pub mod metrics;

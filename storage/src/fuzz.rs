@@ -3,14 +3,19 @@
 //! They may refuse what they are given; they must not panic, and what they take apart has to come back as it was. Sealed
 //! inputs are sealed here first, by keys that everybody knows, since no fuzzer would ever guess a tag.
 
-use std::io::Cursor;
+use std::{io::Cursor, sync::Arc};
 
 use bytes::Bytes;
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
 use uuid::Uuid;
 
 use crate::{
-    Keyring, Store,
-    backend::tiered::pointer,
+    Keyring, Store, StoreOptions,
+    backend::{
+        embedded::{self, Embedded},
+        tiered::pointer,
+    },
     chunk::{self, ChunkRef},
     keyring,
     record::{self, Packed, Payload, Record, Sealed},
@@ -23,6 +28,20 @@ const PATH: &[u8] = b"/registry/g.io/rs/ns/name";
 const UID: Uuid = Uuid::from_u128(7);
 /// What is taken from the input as a length is not more than this, as in what the callers of decoders check.
 const MOST: u32 = 1 << 20;
+
+/// An `EncryptionConfiguration` with every provider that works without a service.
+pub const PROVIDERS: &str = "
+apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+- resources: ['*.*']
+  providers:
+  - aesgcm: {keys: [{name: a, secret: AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=}]}
+  - secretbox: {keys: [{name: a, secret: AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=}]}
+  - aescbc: {keys: [{name: a, secret: AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=}]}
+  - kms: {apiVersion: v2, name: main, endpoint: 'unix:///nowhere/kms.sock'}
+  - identity: {}
+";
 
 fn key() -> DataKey {
     DataKey::from_bytes(&[7; 32]).expect("32 bytes")
@@ -71,13 +90,29 @@ pub fn configuration(input: &[u8]) {
     }
 }
 
-/// A wrapped data key, as each of the providers of these keys would have left it.
-pub async fn wrapped(keys: &Keyring, input: &[u8]) {
-    let object = path::parse_record(PATH).expect("a key");
-    let _ = keys.keeps(&object, input);
-    let _ = keyring::label(input);
-    if let Ok(unwrapped) = keys.unwrap(&object, PATH, input).await {
-        assert_eq!(unwrapped.key.bytes().len(), 32);
+/// A wrapped data key, as each of the providers would have left it.
+#[derive(Debug)]
+pub struct Wrapped {
+    runtime: Runtime,
+    keys: Keyring,
+}
+
+impl Wrapped {
+    /// Reads the keys.
+    #[must_use]
+    pub fn begin() -> Self {
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        Self { runtime, keys: Keyring::parse(PROVIDERS).expect("keys") }
+    }
+
+    /// Tries an input.
+    pub fn attempt(&self, input: &[u8]) {
+        let object = path::parse_record(PATH).expect("a key");
+        let _ = self.keys.keeps(&object, input);
+        let _ = keyring::label(input);
+        if let Ok(unwrapped) = self.runtime.block_on(self.keys.unwrap(&object, PATH, input)) {
+            assert_eq!(unwrapped.key.bytes().len(), 32);
+        }
     }
 }
 
@@ -106,13 +141,48 @@ pub fn paths(input: &[u8]) {
 }
 
 /// The parts of an archive; its begin and its hash are made to fit.
-pub async fn archive(store: &Store, input: &[u8]) {
-    let mut whole = b"REPOTAR1".to_vec();
-    whole.extend_from_slice(input);
-    let hash = blake3::hash(&whole);
-    whole.extend_from_slice(hash.as_bytes());
-    let _ = store.import(Cursor::new(whole), archive::Existing::Skip, |_| {}).await;
-    let _ = store.import(Cursor::new(input), archive::Existing::Skip, |_| {}).await;
+#[derive(Debug)]
+pub struct Archive {
+    runtime: Runtime,
+    store: Store,
+    /// Where the store rests.
+    _dir: TempDir,
+}
+
+impl Archive {
+    /// Opens an empty store.
+    #[must_use]
+    pub fn begin() -> Self {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = runtime.block_on(async {
+            let options = embedded::Options { min_free_bytes: 0, ..embedded::Options::default() };
+            let backend = Arc::new(Embedded::open(dir.path(), options).await.expect("a backend"));
+            let keys = Keyring::parse(PROVIDERS).expect("keys").into();
+            Store::open(backend, keys, StoreOptions::default()).await.expect("a store")
+        });
+        Self { runtime, store, _dir: dir }
+    }
+
+    /// Tries an input.
+    pub fn attempt(&self, input: &[u8]) {
+        let mut whole = b"REPOTAR1".to_vec();
+        whole.extend_from_slice(input);
+        let hash = blake3::hash(&whole);
+        whole.extend_from_slice(hash.as_bytes());
+        self.import(&whole);
+        self.import(input);
+    }
+
+    fn import(&self, file: &[u8]) {
+        let _ = self.runtime.block_on(self.store.import(Cursor::new(file), archive::Existing::Skip, |_| {}));
+    }
+}
+
+impl Drop for Archive {
+    fn drop(&mut self) {
+        self.runtime.block_on(self.store.close());
+    }
 }
 
 /// Something for each of these to begin with, by the name of the function.

@@ -10,6 +10,8 @@ pub mod etcd_migration;
 pub mod etcd_restore;
 pub mod field;
 pub mod formats;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzz;
 pub mod hosted_etcd;
 pub mod json;
 pub mod kind;

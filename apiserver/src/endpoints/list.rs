@@ -1,14 +1,13 @@
 //! GET of a collection.
 
-use base64::Engine;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use http::StatusCode;
-use repot_storage::{Key, ListRequest, Object, ResourceVersion};
-use serde::{Deserialize, Serialize};
+use repot_storage::{ListRequest, Object, ResourceVersion};
 
 use super::{
     Answer, Request,
+    continuation::Continue,
     options::Selectors,
     resource_version::{self, Freshness},
     table,
@@ -216,91 +215,4 @@ fn objects(request: &Request<'_>, page: Page, meta: &ListMeta) -> http::Response
     });
     let pieces = stream::iter([Ok(before)]).chain(items).chain(stream::iter([Ok(Bytes::from_static(b"]}"))]));
     wire::sized(StatusCode::OK, length, wire::ahead(pieces))
-}
-
-/// Where a page ended. Bound to what is listed; the same on every replica.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Continue {
-    /// Version of the list; zero: whatever is newest.
-    version: u64,
-    resource: String,
-    scope: String,
-    namespace: String,
-    name: String,
-}
-
-impl Continue {
-    fn new(request: &Request<'_>, version: ResourceVersion, last: &Key) -> Self {
-        Self {
-            version: version.0,
-            resource: request.resource.name.to_string(),
-            scope: request.target.namespace.clone(),
-            namespace: last.namespace.clone(),
-            name: last.name.clone(),
-        }
-    }
-
-    fn encode(&self) -> String {
-        let text = serde_json::to_vec(self).unwrap_or_default();
-        base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(text)
-    }
-
-    fn decode(text: &str, request: &Request<'_>) -> Result<Self, Status> {
-        let token = Self::parse(text, &request.resource.name.to_string(), &request.target.namespace);
-        token.ok_or_else(|| Status::bad_request("continue key is not valid"))
-    }
-
-    /// A token, if it is one of a list of these.
-    fn parse(text: &str, resource: &str, scope: &str) -> Option<Self> {
-        let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(text).ok();
-        let token: Option<Self> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        let fits = |token: &Self| {
-            token.resource == resource
-                && token.scope == scope
-                && (token.scope.is_empty() || token.scope == token.namespace)
-                && !token.name.contains(['/', '\0'])
-                && !token.namespace.contains(['/', '\0'])
-        };
-        token.filter(fits)
-    }
-
-    fn at(&self) -> Option<ResourceVersion> {
-        (self.version > 0).then_some(ResourceVersion(self.version))
-    }
-
-    fn after(&self, request: &Request<'_>) -> Key {
-        Key { namespace: self.namespace.clone(), name: self.name.clone(), ..request.key_of("") }
-    }
-
-    fn inconsistent(&self) -> Self {
-        Self { version: 0, ..self.clone() }
-    }
-}
-
-#[cfg(test)]
-#[path = "../../../fuzz/driver.rs"]
-mod driver;
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::{Continue, driver};
-
-    /// Any text is refused or a token; a token is one of the list that was asked for, and printed as it is read.
-    #[test]
-    fn takes_any_token() {
-        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/continuation");
-        let resource = "shootstates.core.gardener.cloud";
-        driver::fuzz(&corpus, |input| {
-            let Ok(text) = std::str::from_utf8(input) else { return };
-            for scope in ["", "ns"] {
-                let Some(token) = Continue::parse(text, resource, scope) else { continue };
-                assert!(token.resource == resource && token.scope == scope);
-                assert!(!token.name.contains('/') && !token.namespace.contains('/'));
-                let again = Continue::parse(&token.encode(), resource, scope).map(|token| token.encode());
-                assert_eq!(again, Some(token.encode()));
-            }
-        });
-    }
 }

@@ -4,6 +4,7 @@ mod admit;
 mod apply;
 pub mod backup;
 mod config;
+pub(crate) mod continuation;
 pub mod create;
 pub mod delete;
 pub mod delete_collection;

@@ -1,7 +1,6 @@
 //! The backend on etcd, against a real one: the conformance suite, and what a network adds.
 
 use std::{
-    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -9,17 +8,11 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt;
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-    KeyUsagePurpose,
-};
 use repot_storage::backend::{
-    Backend, Error, Etcd, Op, Outcome, Revision, Txn, WatchItem,
-    conformance::Lab,
-    etcd::{ClientFiles, Options, Tls},
+    Backend, Error, Etcd, Op, Outcome, Revision, Txn, WatchItem, conformance::Lab, etcd::Options,
 };
 
-use super::etcd_process::{EtcdProcess, ServerFiles};
+use super::etcd_process::EtcdProcess;
 
 mod conformance {
     repot_storage::backend_conformance!(super::mk_lab);
@@ -36,11 +29,11 @@ async fn mk_lab() -> EtcdProcess {
     EtcdProcess::start(None, &[]).await
 }
 
-fn mk_put(key: &'static str, value: &'static str) -> Txn {
+pub(super) fn mk_put(key: &'static str, value: &'static str) -> Txn {
     Txn { compares: vec![], ops: vec![Op::Put(key.into(), value.into())] }
 }
 
-async fn value(backend: &Etcd, key: &'static str) -> Option<Bytes> {
+pub(super) async fn value(backend: &Etcd, key: &'static str) -> Option<Bytes> {
     backend.get(key.into(), None).await.unwrap().map(|found| found.value)
 }
 
@@ -206,64 +199,4 @@ async fn a_full_quota_is_no_space() {
     };
     assert!(matches!(refused, Error::NoSpace(_)), "{refused:?}");
     assert!(handle.get("/a".into(), None).await.unwrap().is_some());
-}
-
-#[tokio::test]
-async fn speaks_tls_and_shows_a_certificate() {
-    let dir = tempfile::tempdir().unwrap();
-    let files = mk_certificates(dir.path());
-    let etcd = EtcdProcess::start(Some(files.clone()), &[]).await;
-    let handle = Etcd::connect(etcd.options()).await.unwrap();
-    assert!(matches!(handle.txn(mk_put("/a", "1")).await, Ok(Outcome::Committed(_))));
-
-    let deadline = Duration::from_secs(2);
-    let anonymous = Tls { client: None, ..files.client.clone() };
-    let foreign = mk_certificates(&dir.path().join("foreign"));
-    let deceived = Tls { ca_file: Some(foreign.ca), ..files.client };
-    for tls in [anonymous, deceived] {
-        let refused = Etcd::connect(Options { tls, deadline, ..etcd.options() }).await.unwrap();
-        let refused = refused.txn(mk_put("/a", "2")).await;
-        assert!(matches!(refused, Err(Error::Unavailable(_) | Error::Unknown(_))), "{refused:?}");
-    }
-    assert_eq!(value(&handle, "/a").await.unwrap(), "1");
-}
-
-#[tokio::test]
-async fn a_missing_certificate_is_named() {
-    let missing = Path::new("/nowhere/ca.pem");
-    let tls = Tls { ca_file: Some(missing.into()), ..Tls::default() };
-    let options = Options { tls, ..Options::new(vec!["https://127.0.0.1:1".into()], "") };
-    let refused = Etcd::connect(options).await.unwrap_err();
-    assert!(matches!(&refused, Error::Refused(why) if why.contains("/nowhere/ca.pem")), "{refused:?}");
-}
-
-/// A CA, and certificates of a server on 127.0.0.1 and of a client.
-fn mk_certificates(dir: &Path) -> ServerFiles {
-    std::fs::create_dir_all(dir).unwrap();
-    let mut params = CertificateParams::default();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-    let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-    let write = |name: &str, text: String| {
-        let file = dir.join(name);
-        std::fs::write(&file, text).unwrap();
-        file
-    };
-    let issue = |name: &str, hosts: Vec<String>| {
-        let mut params = CertificateParams::new(hosts).unwrap();
-        // etcd dials itself with its server certificate.
-        params.extended_key_usages =
-            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.signed_by(&key, &ca).unwrap();
-        ClientFiles {
-            certificate: write(&format!("{name}.crt"), certificate.pem()),
-            key: write(&format!("{name}.key"), key.serialize_pem()),
-        }
-    };
-    let server = issue("server", vec!["127.0.0.1".into()]);
-    let client = issue("client", vec![]);
-    let ca = write("ca.crt", ca.pem());
-    let tls = Tls { ca_file: Some(ca.clone()), client: Some(client), server_name: None };
-    ServerFiles { ca, certificate: server.certificate, key: server.key, client: tls }
 }

@@ -16,7 +16,7 @@ use repot_storage::backend::{
 use tempfile::TempDir;
 
 /// How long etcd may take to answer on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 /// How often to try other ports: one may be taken between the look and the use.
 const ATTEMPTS: usize = 5;
 
@@ -94,6 +94,18 @@ impl EtcdProcess {
     pub async fn restart(&mut self) {
         self.child = spawn(self.dir.path(), self.ports, self.tls.as_ref(), &self.flags);
         assert!(self.answers().await, "etcd does not start again: {}", self.log());
+    }
+
+    /// Starts it again with its data and other certificates.
+    pub async fn restart_with(&mut self, tls: ServerFiles) {
+        self.tls = Some(tls);
+        self.restart().await;
+    }
+
+    /// How many connections of clients it has refused.
+    pub fn refusals(&self) -> usize {
+        let log = std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
+        log.lines().filter(|line| line.contains("rejected connection")).count()
     }
 
     /// Saves a snapshot.

@@ -1,5 +1,6 @@
 //! Backends: the conformance suite on each of them, and what only one of them promises.
 
+mod certificates;
 mod crash;
 mod embedded;
 mod etcd;

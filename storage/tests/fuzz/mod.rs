@@ -30,36 +30,16 @@ takes_any_bytes! {
     paths
 }
 
-/// Every provider that works without a service.
-const PROVIDERS: &str = "
-apiVersion: apiserver.config.k8s.io/v1
-kind: EncryptionConfiguration
-resources:
-- resources: ['*.*']
-  providers:
-  - aesgcm: {keys: [{name: a, secret: AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=}]}
-  - secretbox: {keys: [{name: a, secret: AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=}]}
-  - aescbc: {keys: [{name: a, secret: AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=}]}
-  - kms: {apiVersion: v2, name: main, endpoint: 'unix:///nowhere/kms.sock'}
-  - identity: {}
-";
-
 #[test]
 fn wrapped() {
-    let keys = Keyring::parse(PROVIDERS).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    driver::fuzz(&corpus("wrapped"), |input| runtime.block_on(fuzz::wrapped(&keys, input)));
+    let target = fuzz::Wrapped::begin();
+    driver::fuzz(&corpus("wrapped"), |input| target.attempt(input));
 }
 
 #[test]
 fn archive() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let lab = runtime.block_on(Lab::embedded());
-    let keys = Keyring::parse(PROVIDERS).unwrap().into();
-    let store = runtime
-        .block_on(async { Store::open(lab.backend().await, keys, StoreOptions::default()).await.unwrap() });
-    driver::fuzz(&corpus("archive"), |input| runtime.block_on(fuzz::archive(&store, input)));
-    runtime.block_on(store.close());
+    let target = fuzz::Archive::begin();
+    driver::fuzz(&corpus("archive"), |input| target.attempt(input));
 }
 
 /// Begins the corpora anew, with what the program writes today: to be run by hand where a format changes.
@@ -71,9 +51,9 @@ fn begin_corpora() {
         std::fs::create_dir_all(corpus(name)).unwrap();
         std::fs::write(corpus(name).join(format!("sample-{number}")), bytes).unwrap();
     };
-    let identity = PROVIDERS.replace("  - aesgcm: ", "  - identity: {}\n  - aesgcm: ");
+    let identity = fuzz::PROVIDERS.replace("  - aesgcm: ", "  - identity: {}\n  - aesgcm: ");
     let identity = identity.rsplit_once("  - identity").unwrap().0.to_owned();
-    for (round, config) in [PROVIDERS, &identity].into_iter().enumerate() {
+    for (round, config) in [fuzz::PROVIDERS, &identity].into_iter().enumerate() {
         let keys = Keyring::parse(config).unwrap();
         for (number, (name, bytes)) in runtime.block_on(fuzz::samples(&keys)).into_iter().enumerate() {
             keep(name, 100 * round + number, &bytes);

@@ -1,5 +1,5 @@
 //! etcd at its worst: the leader of three members is killed, a member is lost and comes back, and one that is alone stops
-//! answering for longer than its clients wait, and then goes on with all that it was sent.
+//! answering for longer than its clients wait, and then goes on with all that it was sent. `partition` cuts a leader off.
 
 use std::{
     fs::File,
@@ -70,7 +70,7 @@ async fn etcd_may_do_what_nobody_waits_for_any_more() {
     done(&history, &stores).await;
 }
 
-async fn done(history: &History, stores: &[Store]) {
+pub(super) async fn done(history: &History, stores: &[Store]) {
     let faults = runs::check(&stores[0]).await;
     judge(history, &faults);
     assert!(history.operations.len() > 100, "hardly anything was done");
@@ -80,42 +80,65 @@ async fn done(history: &History, stores: &[Store]) {
     }
 }
 
-async fn open(options: Options) -> Store {
+pub(super) async fn open(options: Options) -> Store {
     runs::open(Arc::new(Etcd::connect(options).await.unwrap())).await
 }
 
+/// Where a member is.
+pub(super) struct Place {
+    /// What clients call it.
+    pub(super) endpoint: String,
+    /// Where it waits for them.
+    pub(super) listen: String,
+    /// What the other members call it.
+    pub(super) peer: String,
+    /// The process in whose network namespace it runs, where it has one of its own.
+    pub(super) within: Option<u32>,
+}
+
 /// Three members on this machine.
-struct Cluster {
+pub(super) struct Cluster {
     dir: TempDir,
-    /// Of clients and of peers.
-    ports: [[u16; 2]; 3],
+    places: [Place; 3],
     members: [Option<Child>; 3],
 }
 
 impl Cluster {
     async fn start() -> Self {
-        let dir = tempfile::tempdir().unwrap();
         // Held together, so that none is drawn twice.
         let held: Vec<_> = (0..6).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let port = |index: usize| held[index].local_addr().unwrap().port();
-        let ports = [0, 2, 4].map(|first| [port(first), port(first + 1)]);
+        let url = |index: usize| format!("http://127.0.0.1:{}", held[index].local_addr().unwrap().port());
+        let place =
+            |index| Place { endpoint: url(index), listen: url(index), peer: url(index + 3), within: None };
+        let places = [0, 1, 2].map(place);
         drop(held);
-        let mut cluster = Self { dir, ports, members: [None, None, None] };
+        Self::start_at(places).await
+    }
+
+    pub(super) async fn start_at(places: [Place; 3]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mut cluster = Self { dir, places, members: [None, None, None] };
         (0..3).for_each(|index| cluster.spawn(index));
         cluster.healthy().await;
         cluster
     }
 
     fn spawn(&mut self, index: usize) {
-        let url = |port| format!("http://127.0.0.1:{port}");
-        let [client, peer] = self.ports[index].map(url);
-        let peers = self.ports.iter().enumerate().map(|(index, ports)| format!("m{index}={}", url(ports[1])));
-        let mut command = Command::new(binary());
+        let place = &self.places[index];
+        let mut command = match place.within {
+            None => Command::new(binary()),
+            Some(id) => {
+                let mut command = Command::new("nsenter");
+                command.arg(format!("--net=/proc/{id}/ns/net")).arg(binary());
+                command
+            }
+        };
+        let peers = self.places.iter().enumerate().map(|(index, place)| format!("m{index}={}", place.peer));
         command.arg("--data-dir").arg(self.dir.path().join(format!("m{index}")));
         command.args(["--name", &format!("m{index}")]);
         command.args(["--initial-cluster", &peers.collect::<Vec<_>>().join(",")]);
-        command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
-        command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+        command.args(["--listen-client-urls", &place.listen, "--advertise-client-urls", &place.endpoint]);
+        command.args(["--listen-peer-urls", &place.peer, "--initial-advertise-peer-urls", &place.peer]);
         command.args(["--heartbeat-interval", "50", "--election-timeout", "500"]);
         let log = log(self.dir.path(), index);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
@@ -128,27 +151,31 @@ impl Cluster {
         member.wait().unwrap();
     }
 
-    fn options(&self) -> Options {
-        let endpoints = self.ports.iter().map(|ports| format!("http://127.0.0.1:{}", ports[0])).collect();
+    pub(super) fn options(&self) -> Options {
+        let endpoints = self.places.iter().map(|place| place.endpoint.clone()).collect();
         let (deadline, lease) = (Duration::from_secs(2), Duration::from_secs(2));
         Options { deadline, lease, ..Options::new(endpoints, "/repot.dev") }
     }
 
     /// What a member says: its own number and that of the leader; `None` where it does not answer.
-    async fn status(&self, index: usize) -> Option<(u64, u64)> {
+    pub(super) async fn status(&self, index: usize) -> Option<(u64, u64)> {
         let ask = async {
-            let endpoint = format!("http://127.0.0.1:{}", self.ports[index][0]);
-            let mut client = etcd_client::Client::connect([endpoint], None).await.ok()?;
+            let mut client = etcd_client::Client::connect([&self.places[index].endpoint], None).await.ok()?;
             let status = client.status().await.ok()?;
             Some((status.header()?.member_id(), status.leader()))
         };
         tokio::time::timeout(Duration::from_secs(1), ask).await.ok().flatten()
     }
 
-    async fn leader(&self) -> usize {
+    pub(super) async fn leader(&self) -> usize {
+        self.leader_of(&[0, 1, 2]).await
+    }
+
+    /// Waits until one of these leads.
+    pub(super) async fn leader_of(&self, some: &[usize]) -> usize {
         let begin = Instant::now();
         loop {
-            for index in 0..3 {
+            for &index in some {
                 if self.status(index).await.is_some_and(|(own, leader)| own == leader) {
                     return index;
                 }
@@ -158,7 +185,7 @@ impl Cluster {
     }
 
     /// Waits until every member answers and follows a leader.
-    async fn healthy(&self) {
+    pub(super) async fn healthy(&self) {
         let begin = Instant::now();
         for index in 0..3 {
             while self.status(index).await.is_none_or(|(_, leader)| leader == 0) {

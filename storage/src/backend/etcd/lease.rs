@@ -33,7 +33,7 @@ impl Lease {
             return Ok(id);
         }
         let ttl = i64::try_from(self.ttl.as_secs().max(1)).unwrap_or(i64::MAX);
-        let mut client = link.client.lease_client();
+        let mut client = link.lease();
         let end = Instant::now() + link.deadline;
         let granted = link
             .within(end, client.grant(ttl, None))
@@ -54,7 +54,7 @@ impl Lease {
     /// Gives up the lease, and with it all ephemeral keys, at once.
     pub(super) async fn revoke(&self, link: &Link) {
         let Some(id) = self.held.lock().take() else { return };
-        let mut client = link.client.lease_client();
+        let mut client = link.lease();
         let end = Instant::now() + link.deadline;
         if let Err(failure) = link.within(end, client.revoke(id)).await {
             tracing::warn!(?failure, "lease could not be revoked; it will expire");
@@ -69,7 +69,7 @@ async fn keep_alive(link: Arc<Link>, held: Arc<parking_lot::Mutex<Option<i64>>>,
             () = sleep(ttl / 3) => {}
             () = link.closed.cancelled() => return,
         }
-        let mut client = link.client.lease_client();
+        let mut client = link.lease();
         match link.within(Instant::now() + ttl / 3, client.keep_alive(id)).await {
             Ok(_) => {}
             Err(Failure::LeaseGone) => {

@@ -1,8 +1,9 @@
 //! One call to etcd: deadline, repetition where it is harmless, and the meaning of failures. Knows no keys.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use etcd_client::{Client, KvClient};
+use arc_swap::ArcSwap;
+use etcd_client::{Client, KvClient, LeaseClient, MaintenanceClient, WatchClient};
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
@@ -21,13 +22,34 @@ const ATTEMPTS: u32 = 5;
 
 /// A client and how long it may take.
 pub(super) struct Link {
-    pub(super) client: Client,
+    client: ArcSwap<Client>,
     pub(super) deadline: Duration,
     /// Set once the handle is closed.
     pub(super) closed: CancellationToken,
 }
 
 impl Link {
+    pub(super) fn new(client: Client, deadline: Duration) -> Self {
+        Self { client: ArcSwap::from_pointee(client), deadline, closed: CancellationToken::new() }
+    }
+
+    /// Calls and watches that begin from now on use another client.
+    pub(super) fn renew(&self, client: Client) {
+        self.client.store(Arc::new(client));
+    }
+
+    pub(super) fn lease(&self) -> LeaseClient {
+        self.client.load().lease_client()
+    }
+
+    pub(super) fn maintenance(&self) -> MaintenanceClient {
+        self.client.load().maintenance_client()
+    }
+
+    pub(super) fn watch(&self) -> WatchClient {
+        self.client.load().watch_client()
+    }
+
     /// Makes a call of the key-value service. It is made again while nothing was done: with several endpoints of which
     /// one is down, the next attempt goes elsewhere. Reads are made again whatever happened to them.
     pub(super) async fn call<T, C>(
@@ -42,7 +64,7 @@ impl Link {
         let end = Instant::now() + self.deadline;
         let mut pause = PAUSE;
         for attempt in 1.. {
-            let kv = self.client.kv_client().max_decoding_message_size(ANSWER_BYTES);
+            let kv = self.client.load().kv_client().max_decoding_message_size(ANSWER_BYTES);
             let failure = match self.within(end, make(kv)).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,

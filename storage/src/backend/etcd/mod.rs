@@ -8,13 +8,13 @@ use std::{fmt, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::watch as signal;
-use tokio_util::sync::CancellationToken;
 
 use super::{Backend, KeyValue, Limits, Outcome, Page, RangeRequest, Result, Revision, Txn, WatchStream};
 use error::{Failure, Kind};
 use keys::Prefix;
 use lease::Lease;
 use link::Link;
+use renewal::Renewal;
 
 mod error;
 mod keys;
@@ -22,6 +22,7 @@ mod kv;
 mod lease;
 mod link;
 mod options;
+mod renewal;
 mod watch;
 
 pub use options::{ClientFiles, Options, Tls};
@@ -29,7 +30,7 @@ pub use options::{ClientFiles, Options, Tls};
 /// Below what etcd takes by default: 1.5 MiB a request and 128 operations a transaction.
 const LIMITS: Limits = Limits { txn_bytes: 960 << 10, txn_ops: 100 };
 
-/// A handle on a part of an etcd cluster.
+/// A handle on a part of an etcd cluster. Certificates that are replaced in their files are taken while it is used.
 ///
 /// # Guarantees
 /// Those of [`Backend`]. A call whose request never reached etcd is made again within its deadline; a write that may
@@ -58,18 +59,19 @@ impl Etcd {
     /// # Errors
     /// [`Error::Refused`](super::Error::Refused) where a URL or a certificate cannot be used; the message names it.
     pub async fn connect(options: Options) -> Result<Self> {
-        let link = Link {
-            client: options.client().await?,
-            deadline: options.deadline,
-            closed: CancellationToken::new(),
-        };
-        Ok(Self {
-            link: Arc::new(link),
+        let certificates = if options.speaks_tls() { Some(options.tls.read().await?) } else { None };
+        let client = options.client(certificates.as_ref()).await?;
+        let handle = Self {
+            link: Arc::new(Link::new(client, options.deadline)),
             prefix: Prefix::new(&options.prefix),
             lease: Lease::new(options.lease),
             nudges: signal::channel(Revision(0)).0,
             endpoints: options.endpoints.join(","),
-        })
+        };
+        if let Some(certificates) = certificates {
+            Renewal::begin(options, &handle.link, certificates.hash());
+        }
+        Ok(handle)
     }
 }
 
@@ -132,7 +134,7 @@ impl Backend for Etcd {
     }
 
     async fn size(&self) -> Result<u64> {
-        let mut client = self.link.client.maintenance_client();
+        let mut client = self.link.maintenance();
         let end = tokio::time::Instant::now() + self.link.deadline;
         let status = self.link.within(end, client.status()).await;
         let status = status.map_err(|failure| failure.into_error(Kind::Read))?;

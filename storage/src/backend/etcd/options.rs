@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use etcd_client::{Certificate, Client, ConnectOptions, Identity, TlsOptions};
+use zeroize::Zeroizing;
 
 use super::super::{Error, Result};
 
@@ -21,7 +22,7 @@ pub struct Options {
     pub lease: Duration,
 }
 
-/// Files in PEM.
+/// Files in PEM. They are read again while a handle is used: what replaces them is taken once etcd answers to it.
 #[derive(Clone, Debug, Default)]
 pub struct Tls {
     /// Who may have signed the servers' certificates; without it, nobody is trusted.
@@ -54,16 +55,21 @@ impl Options {
         }
     }
 
-    /// A client that connects when it is first used.
-    pub(super) async fn client(&self) -> Result<Client> {
+    /// Whether certificates matter.
+    pub(super) fn speaks_tls(&self) -> bool {
+        self.endpoints.iter().any(|endpoint| endpoint.starts_with("https://"))
+    }
+
+    /// A client that connects when it is first used, with certificates where they matter.
+    pub(super) async fn client(&self, certificates: Option<&Certificates>) -> Result<Client> {
         let mut options = ConnectOptions::new()
             .with_connect_timeout(Duration::from_secs(2).min(self.deadline))
             // A dead peer would hold a watch for ever.
             .with_keep_alive(Duration::from_secs(5), Duration::from_secs(3))
             .with_keep_alive_while_idle(true)
             .with_require_leader(true);
-        if self.endpoints.iter().any(|endpoint| endpoint.starts_with("https://")) {
-            options = options.with_tls(self.tls.load().await?);
+        if let Some(certificates) = certificates {
+            options = options.with_tls(certificates.options(self.tls.server_name.as_deref()));
         }
         Client::connect(&self.endpoints, Some(options)).await.map_err(|error| {
             Error::Refused(format!("cannot speak to {}: {error}", self.endpoints.join(", ")))
@@ -71,20 +77,50 @@ impl Options {
     }
 }
 
+/// What is in the files of [`Tls`].
+pub(super) struct Certificates {
+    ca: Option<Vec<u8>>,
+    /// The client's chain and its key.
+    client: Option<(Vec<u8>, Zeroizing<Vec<u8>>)>,
+}
+
 impl Tls {
-    async fn load(&self) -> Result<TlsOptions> {
+    pub(super) async fn read(&self) -> Result<Certificates> {
+        let ca = match &self.ca_file {
+            Some(file) => Some(read(file).await?),
+            None => None,
+        };
+        let client = match &self.client {
+            Some(files) => Some((read(&files.certificate).await?, Zeroizing::new(read(&files.key).await?))),
+            None => None,
+        };
+        Ok(Certificates { ca, client })
+    }
+}
+
+impl Certificates {
+    fn options(&self, server_name: Option<&str>) -> TlsOptions {
         let mut tls = TlsOptions::new();
-        if let Some(file) = &self.ca_file {
-            tls = tls.ca_certificate(Certificate::from_pem(read(file).await?));
+        if let Some(ca) = &self.ca {
+            tls = tls.ca_certificate(Certificate::from_pem(ca));
         }
-        if let Some(client) = &self.client {
-            tls =
-                tls.identity(Identity::from_pem(read(&client.certificate).await?, read(&client.key).await?));
+        if let Some((chain, key)) = &self.client {
+            tls = tls.identity(Identity::from_pem(chain, key.as_slice()));
         }
-        if let Some(name) = &self.server_name {
+        if let Some(name) = server_name {
             tls = tls.domain_name(name);
         }
-        Ok(tls)
+        tls
+    }
+
+    /// Other content has another hash; the key cannot be told from it.
+    pub(super) fn hash(&self) -> blake3::Hash {
+        let mut hasher = blake3::Hasher::new();
+        let (chain, key) = self.client.as_ref().map_or((&[][..], &[][..]), |(chain, key)| (chain, key));
+        for part in [self.ca.as_deref().unwrap_or_default(), chain, key] {
+            hasher.update(&(part.len() as u64).to_be_bytes()).update(part);
+        }
+        hasher.finalize()
     }
 }
 

@@ -80,7 +80,7 @@ impl Etcd {
             .with_prev_key()
             .with_fragment()
             .with_progress_notify();
-        let mut client = self.link.client.watch_client().max_decoding_message_size(MESSAGE_BYTES);
+        let mut client = self.link.watch().max_decoding_message_size(MESSAGE_BYTES);
         let end = Instant::now() + self.link.deadline;
         self.link.within(end, client.watch(start, Some(options))).await
     }
