@@ -5,5 +5,6 @@ mod backup;
 mod faults;
 mod migration;
 mod plant;
+mod sources;
 mod table;
 mod world;
