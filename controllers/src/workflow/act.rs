@@ -189,6 +189,7 @@ impl Actor<'_> {
     async fn no_backups(&self, names: &[String]) -> Result<()> {
         let backups = self.observed.backups.as_ref().ok_or(Error::SilentStore)?;
         for name in names {
+            self.context.term.check()?;
             backups.backups.remove(name).await.map_err(Error::Backups)?;
         }
         Ok(())
