@@ -16,6 +16,7 @@ use repot_apiserver::delegation;
 use repot_controllers::{
     election::Election,
     etcd,
+    term::{Term, writing_during},
     workflow::{self, Context},
 };
 use tokio::{
@@ -33,8 +34,8 @@ const REQUEST_BYTES: u64 = 8 << 10;
 
 /// Run the controllers of a seed: the operator, which makes members of Etcds, and the workflows EtcdBackup, EtcdRestore and EtcdMigration.
 ///
-/// Several may run; with --leader-elect the one that holds the Lease `repot-controllers` acts, and whoever loses it ends. /healthz
-/// answers as long as the process lives, /readyz once it could ask kube-apiserver. deploy/rbac/controllers.yaml has the permissions.
+/// Several may run; with --leader-elect the one that holds the Lease `repot-controllers` acts. Whoever cannot renew it for ten seconds
+/// writes nothing any more and ends; whoever is asked to end gives it back first, so that the next one need not wait. /healthz answers as long as the process lives, /readyz once it could ask kube-apiserver. deploy/rbac/controllers.yaml has the permissions.
 ///
 ///     repot controllers --image registry.example.com/repot:1 --leader-elect
 #[derive(Args)]
@@ -79,13 +80,16 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
     let version = client.apiserver_version().await.context("failed to ask kube-apiserver for its version")?;
     tracing::info!(identity, kubernetes = version.git_version, %address, "controllers are up");
     ready.store(true, Ordering::Relaxed);
-    if flags.leader_elect && stop.run_until_cancelled(election.lead()).await.is_none() {
-        return Ok(());
-    }
+    let term = match flags.leader_elect {
+        false => Some(Term::endless()),
+        true => stop.run_until_cancelled(election.lead()).await,
+    };
+    let Some(term) = term else { return Ok(()) };
     tracing::info!(identity, "acting");
-    let operator = etcd::Options { image: flags.image.clone(), namespace: None };
+    let client = writing_during(term.clone(), client);
+    let operator = etcd::Options { image: flags.image.clone(), namespace: None, term: term.clone() };
     let operator = etcd::run(client.clone(), operator, stop.clone());
-    let workflows = workflow::run(Context::new(client, flags.image, own), stop.clone());
+    let workflows = workflow::run(Context::new(client, flags.image, own, term.clone()), stop.clone());
     let work = async { tokio::join!(operator, workflows) };
     if !flags.leader_elect {
         work.await;
@@ -93,7 +97,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
     }
     // The Lease is given back only after the last pass is over.
     let over = CancellationToken::new();
-    let kept = election.keep(&over);
+    let kept = election.keep(&term, &over);
     tokio::pin!(work, kept);
     tokio::select! {
         _ = &mut work => {

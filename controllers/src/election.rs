@@ -1,5 +1,5 @@
-//! One of several processes leads: whoever holds a Lease of the cluster. Whoever loses it ends at once, so that there are never two
-//! for longer than a request is on its way; what was decided before is refused by the versions that it was decided on.
+//! One of several processes leads: whoever holds a Lease of the cluster. Whoever loses it ends at once, and has stopped writing
+//! before ([`Term`]); what is on its way by then is refused by the versions that it was decided on.
 //!
 //! Times of other machines are not believed: a Lease is over when it was seen unchanged for its whole duration.
 
@@ -14,8 +14,11 @@ use kube::{
     Api, Client,
     api::{ObjectMeta, PostParams},
 };
+use repot_etcd::agent::clock;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
+
+use crate::term::Term;
 
 /// How long a Lease holds without being renewed.
 const DURATION: Duration = Duration::from_secs(15);
@@ -44,12 +47,13 @@ impl Election {
         Self { leases: Api::namespaced(client, namespace), name: name.to_owned(), identity }
     }
 
-    /// Waits until we lead. Nothing but the end of the process may end that.
-    pub async fn lead(&self) {
+    /// Waits until we lead. Nothing but the end of the process may end that. Gives for how long we do, for [`Self::keep`].
+    pub async fn lead(&self) -> Term {
         let mut seen: Option<(Option<String>, Instant)> = None;
         loop {
+            let asked = clock::now();
             match self.try_take(&mut seen).await {
-                Ok(true) => return,
+                Ok(true) => return Term::begin(asked, DEADLINE),
                 Ok(false) => {}
                 Err(error) => tracing::warn!(lease = self.name, %error, "the Lease cannot be taken yet"),
             }
@@ -96,29 +100,35 @@ impl Election {
         spec.renew_time = Some(now());
     }
 
-    /// Keeps the Lease until `stop`, then gives it back. Ends earlier when it is lost: then the process has to end.
+    /// Keeps the Lease, and the term with it, until `stop`, then gives it back. Ends earlier when it is lost: then the term is over,
+    /// and the process has to end.
     ///
     /// Whether it was kept to the end.
-    pub async fn keep(&self, stop: &CancellationToken) -> bool {
-        let mut renewed = Instant::now();
+    pub async fn keep(&self, term: &Term, stop: &CancellationToken) -> bool {
         loop {
             if stop.run_until_cancelled(sleep(PERIOD)).await.is_none() {
+                term.end();
                 self.give_back().await;
                 return true;
             }
+            // We may stand still before the answer is read, and it says nothing about the time since it was given.
+            let asked = clock::now();
             match timeout(REQUEST, self.renew()).await {
-                Ok(Ok(true)) => renewed = Instant::now(),
-                Ok(Ok(false)) => return false,
+                Ok(Ok(true)) => term.renew(asked, DEADLINE),
+                Ok(Ok(false)) => {
+                    term.end();
+                    return false;
+                }
                 Ok(Err(error)) => tracing::warn!(lease = self.name, %error, "the Lease could not be renewed"),
                 Err(_) => tracing::warn!(lease = self.name, "the Lease could not be renewed in time"),
             }
-            if renewed.elapsed() > DEADLINE {
+            if term.check().is_err() {
                 return false;
             }
         }
     }
 
-    /// Whether it is still ours.
+    /// Whether it is still ours. Where it was changed meanwhile, the next look tells whose it is.
     async fn renew(&self) -> Result<bool, kube::Error> {
         let Some(mut lease) = self.leases.get_opt(&self.name).await? else { return Ok(false) };
         let spec = lease.spec.get_or_insert_default();
@@ -126,16 +136,18 @@ impl Election {
             return Ok(false);
         }
         self.fill(spec);
-        is_ours(self.leases.replace(&self.name, &PostParams::default(), &lease).await)
+        self.leases.replace(&self.name, &PostParams::default(), &lease).await.map(|_| true)
     }
 
-    /// The next one need not wait then.
+    /// The next one need not wait then: nobody holds it, and where somebody waits for its end all the same, that is near.
     async fn give_back(&self) {
         let give = async {
             let Some(mut lease) = self.leases.get_opt(&self.name).await? else { return Ok(()) };
             let spec = lease.spec.get_or_insert_default();
             if spec.holder_identity.as_ref() == Some(&self.identity) {
-                spec.holder_identity = None;
+                spec.holder_identity = Some(String::new());
+                spec.lease_duration_seconds = Some(1);
+                spec.renew_time = Some(now());
                 self.leases.replace(&self.name, &PostParams::default(), &lease).await?;
             }
             Ok::<_, kube::Error>(())

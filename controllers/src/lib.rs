@@ -5,6 +5,7 @@
 //! | [`etcd`] | an `Etcd` into a StatefulSet of members, and its members one by one |
 //! | [`workflow`] | EtcdBackup, EtcdRestore and EtcdMigration into steps on a HostedEtcd |
 //! | [`election`] | one of several processes the one that acts |
+//! | [`term`] | the end of what a process may write, when another one may act |
 //! | [`members`] | a membership that is wanted into one change at a time |
 //!
 //! Each is observe (reads), decide (in `repot-plan`), act (one idempotent call an effect), record (status). None of them may wait
@@ -13,4 +14,5 @@
 pub mod election;
 pub mod etcd;
 pub mod members;
+pub mod term;
 pub mod workflow;

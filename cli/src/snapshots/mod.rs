@@ -1,6 +1,7 @@
 //! `repot snapshots`: what there is, whether it is good, from one store to another, and back into an etcd.
 
 mod copy;
+mod import;
 mod list;
 mod progress;
 mod prove;
@@ -32,7 +33,7 @@ const FILES: [(&str, &[&str]); 2] = [
     ),
 ];
 
-/// Look after the snapshots of an etcd: list, copy, verify, restore; take and prove a named backup.
+/// Look after the snapshots of an etcd: list, copy, verify, restore; take, import and prove a named backup.
 ///
 /// A store is a URL. Its layout is that of etcd-backup-restore, <URL>/v2/<name>, whose snapshots are read and which reads these.
 ///
@@ -60,6 +61,7 @@ enum Task {
     Verify(verify::Flags),
     Restore(Box<restore::Flags>),
     Take(take::Flags),
+    Import(import::Flags),
     Prove(prove::Flags),
 }
 
@@ -86,6 +88,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
             Task::Verify(flags) => verify::run(flags).await,
             Task::Restore(flags) => restore::run(*flags).await,
             Task::Take(flags) => take::run(flags).await,
+            Task::Import(flags) => import::run(flags).await,
             Task::Prove(flags) => prove::run(flags).await,
         }
     };

@@ -21,11 +21,16 @@ use super::{
     gateways, names,
     observe::Observed,
 };
-use crate::members::{Driver, HttpGateways, Limits, Outcome, Pass, Seat, Seen, Wish};
+use crate::{
+    members::{Driver, HttpGateways, Limits, Outcome, Pass, Seat, Seen, Wish},
+    term::Term,
+};
 
 /// Drivers of all Etcds, by UID: what they have seen of connections is worth keeping from pass to pass.
-#[derive(Default)]
-pub struct Memberships(std::sync::Mutex<BTreeMap<String, Arc<Mutex<Link>>>>);
+pub struct Memberships {
+    links: std::sync::Mutex<BTreeMap<String, Arc<Mutex<Link>>>>,
+    term: Term,
+}
 
 /// The ways to one etcd, made from certificates of one version.
 struct Link {
@@ -89,6 +94,12 @@ impl Known {
 }
 
 impl Memberships {
+    /// None yet; members are changed while the term runs.
+    #[must_use]
+    pub fn new(term: Term) -> Self {
+        Self { links: std::sync::Mutex::default(), term }
+    }
+
     /// Looks at the members, and makes the next change where `changes` allows it.
     ///
     /// # Errors
@@ -135,12 +146,12 @@ impl Memberships {
 
     /// Forgets an Etcd.
     pub fn forget(&self, etcd: &Etcd) {
-        let mut links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         links.remove(&etcd.uid().unwrap_or_default());
     }
 
     fn link(&self, etcd: &Etcd, versions: Vec<String>, access: link::Options) -> Result<Arc<Mutex<Link>>> {
-        let mut links = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         let uid = etcd.uid().unwrap_or_default();
         if let Some(link) = links.get(&uid)
             && link.try_lock().is_ok_and(|link| link.is_for(etcd, &versions))
@@ -148,7 +159,7 @@ impl Memberships {
             return Ok(link.clone());
         }
         let http = http(&access)?;
-        let driver = Driver::new(access, Limits::default());
+        let driver = Driver::new(access, Limits::default()).during(self.term.clone());
         let (driver, gateways) = gateways::place(driver, &http, etcd.spec.etcd.gateway.is_some());
         let link = Arc::new(Mutex::new(Link { versions, driver, gateways, http }));
         links.insert(uid, link.clone());

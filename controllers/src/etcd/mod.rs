@@ -46,7 +46,7 @@ use repot_plan::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::members::Outcome;
+use crate::{members::Outcome, term::Term};
 use api::Etcd;
 use membership::{Known, Memberships};
 use observe::Observed;
@@ -74,6 +74,8 @@ pub struct Options {
     pub image: String,
     /// The only namespace to look at; all where there is none.
     pub namespace: Option<String>,
+    /// How long members may be changed; the client has to follow it, too.
+    pub term: Term,
 }
 
 /// Why a pass ended early. The next one begins anew.
@@ -150,7 +152,7 @@ struct Context {
 pub async fn run(client: Client, options: Options, shutdown: CancellationToken) {
     let config = || watcher::Config::default();
     let ours = || config().labels("app.kubernetes.io/managed-by=repot");
-    let memberships = Memberships::default();
+    let memberships = Memberships::new(options.term.clone());
     let recorder = Recorder::new(client.clone(), Reporter::from(names::MANAGER.to_owned()));
     let context =
         Arc::new(Context { client: client.clone(), options: options.clone(), memberships, recorder });

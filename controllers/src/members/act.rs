@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
 
 use super::{Change, Driver, Outcome, Seen, Wish};
+use crate::term::{Over, Term};
 
 /// How often a leader that hands over is asked whether it has.
 const LOOK: Duration = Duration::from_millis(20);
@@ -32,14 +33,14 @@ impl Driver {
         };
         match change {
             plan::Change::AddLearner(side, ordinal) => match wish.seat(side, ordinal) {
-                Some(seat) => add(&client, limit, seat).await,
+                Some(seat) => add(&self.term, &client, limit, seat).await,
                 None => {
                     let message = format!("there is no seat {ordinal} for another member");
                     Outcome::Refused(Why::new("NoSeat", message))
                 }
             },
             plan::Change::Promote(id) => {
-                let answer = ask(limit, client.cluster_client().member_promote(id.0)).await;
+                let answer = ask(&self.term, limit, client.cluster_client().member_promote(id.0)).await;
                 conclude(answer, Change::Promoted { seat: named(id) })
             }
             plan::Change::Remove(id) => {
@@ -47,7 +48,7 @@ impl Driver {
                 if let Err(why) = self.leave(&seat).await {
                     return Outcome::Waiting(why);
                 }
-                let answer = ask(limit, client.cluster_client().member_remove(id.0)).await;
+                let answer = ask(&self.term, limit, client.cluster_client().member_remove(id.0)).await;
                 conclude(answer, Change::Removed { seat })
             }
             plan::Change::Update(id) => {
@@ -56,7 +57,8 @@ impl Driver {
                     return Outcome::Refused(Why::new("NoSeat", format!("{} has no seat", named(id))));
                 };
                 let mut cluster = client.cluster_client();
-                let answer = ask(limit, cluster.member_update(id.0, seat.peer_urls.clone())).await;
+                let answer =
+                    ask(&self.term, limit, cluster.member_update(id.0, seat.peer_urls.clone())).await;
                 // What it is connected by may be older than its URLs: it has to prove itself anew.
                 self.series.forget(id);
                 conclude(answer, Change::Updated { seat: seat.name.clone() })
@@ -69,7 +71,7 @@ impl Driver {
                 let mut maintenance = client.maintenance_client();
                 // etcd looks only once a heartbeat whether it is done, and all the while writes are held.
                 let answer = tokio::select! {
-                    answer = ask(limit.min(left), maintenance.move_leader(id.0)) => answer,
+                    answer = ask(&self.term, limit.min(left), maintenance.move_leader(id.0)) => answer,
                     () = until_follows(&client, id) => Ok(()),
                 };
                 self.release().await;
@@ -125,10 +127,10 @@ async fn until_follows(client: &Client, leader: MemberId) {
     }
 }
 
-async fn add(client: &Client, limit: Duration, seat: &super::Seat) -> Outcome {
+async fn add(term: &Term, client: &Client, limit: Duration, seat: &super::Seat) -> Outcome {
     let mut cluster = client.cluster_client();
     let learner = MemberAddOptions::new().with_is_learner();
-    let answer = ask(limit, cluster.member_add(seat.peer_urls.clone(), Some(learner))).await;
+    let answer = ask(term, limit, cluster.member_add(seat.peer_urls.clone(), Some(learner))).await;
     conclude(answer, Change::Added { seat: seat.name.clone() })
 }
 
@@ -138,9 +140,16 @@ enum Failure {
     Refused(String),
     /// It may be done, or not, or later.
     Unknown(String),
+    /// It was not asked.
+    Over(Over),
 }
 
-async fn ask<T>(limit: Duration, answer: impl Future<Output = Result<T, Error>>) -> Result<(), Failure> {
+async fn ask<T>(
+    term: &Term,
+    limit: Duration,
+    answer: impl Future<Output = Result<T, Error>>,
+) -> Result<(), Failure> {
+    term.check().map_err(Failure::Over)?;
     match timeout(limit, answer).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) if is_refusal(&error) => Err(Failure::Refused(error.to_string())),
@@ -167,6 +176,7 @@ fn conclude(answer: Result<(), Failure>, change: Change) -> Outcome {
     let what = change.describe();
     match answer {
         Ok(()) => Outcome::Changed(change),
+        Err(Failure::Over(over)) => Outcome::Waiting(Why::new("LeaseOver", format!("{what}: {over}"))),
         Err(Failure::Refused(error)) => {
             Outcome::Waiting(Why::new("RefusedByEtcd", format!("failed to {what}: {error}")))
         }

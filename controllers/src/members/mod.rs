@@ -42,6 +42,8 @@ pub use observe::{Seen, SeenMember};
 use series::Series;
 use tokio::time::Instant;
 
+use crate::term::Term;
+
 /// A place for a member: where it is, whether it is taken or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seat {
@@ -148,6 +150,7 @@ pub struct Driver {
     clients: BTreeMap<String, Client>,
     series: Series,
     gateways: Option<(Arc<dyn Gateways>, Duration)>,
+    term: Term,
     /// When writes could not be held, the last time.
     not_held: Option<Instant>,
 }
@@ -157,7 +160,14 @@ impl Driver {
     #[must_use]
     pub fn new(access: link::Options, limits: Limits) -> Self {
         let (clients, series) = (BTreeMap::new(), Series::new(limits.gap));
-        Self { access, limits, clients, series, gateways: None, not_held: None }
+        Self { access, limits, clients, series, gateways: None, term: Term::endless(), not_held: None }
+    }
+
+    /// Changes members while the term runs, and not afterwards.
+    #[must_use]
+    pub fn during(mut self, term: Term) -> Self {
+        self.term = term;
+        self
     }
 
     /// Has clients behind gateways: writes are held there, for at most so long, while the leader moves, and no client is at a member

@@ -45,6 +45,7 @@ impl Actor<'_> {
             Effect::EnsureFinalizer { present } => self.finalizer(*present).await,
             Effect::EnsureLock { held } => self.lock(*held).await,
             Effect::EnsureApi { replicas, fence } => self.api(*replicas, fence).await,
+            Effect::EnsureBackup { name } if self.kind == Kind::Restore => self.job(Task::Import, name).await,
             Effect::EnsureBackup { name } => self.job(Task::Take, name).await,
             Effect::EnsureVerified { name } => self.job(Task::Prove, name).await,
             Effect::EnsureEtcd { volumes, settings, from, fence } => {
@@ -188,13 +189,14 @@ impl Actor<'_> {
     async fn no_backups(&self, names: &[String]) -> Result<()> {
         let backups = self.observed.backups.as_ref().ok_or(Error::SilentStore)?;
         for name in names {
+            self.context.term.check()?;
             backups.backups.remove(name).await.map_err(Error::Backups)?;
         }
         Ok(())
     }
 
     async fn job(&self, task: Task, backup: &str) -> Result<()> {
-        let story = jobs::story(&self.observed.jobs, task, backup);
+        let story = jobs::story(&self.observed.jobs, &[task], backup);
         let pause = i64::from(story.ended).saturating_mul(10).min(LONGEST_PAUSE);
         let is_soon =
             story.ended > 0 && self.context.now().0.cast_signed() < story.last.saturating_add(pause);
@@ -206,6 +208,10 @@ impl Actor<'_> {
         let place = place.ok_or_else(|| Error::Missing("spec.backupStore of the HostedEtcd".to_owned()))?;
         let volumes = site.deployed().map_or_else(|| VolumeSet(String::new()), |etcd| etcd.volumes);
         let reach = Reach::of(site, &volumes);
+        let source = self.observed.source.as_ref().filter(|_| task == Task::Import);
+        if task == Task::Import && source.is_none() {
+            return Err(Error::Missing("spec.source.store of the EtcdRestore".to_owned()));
+        }
         if task == Task::Take && reach.endpoints.is_empty() {
             return Err(Error::NoQuorum);
         }
@@ -216,6 +222,7 @@ impl Actor<'_> {
             backup,
             attempt: story.ended,
             place,
+            source,
             reach,
             image: &self.context.image,
             limit: self.observed.world.request.step_timeout,

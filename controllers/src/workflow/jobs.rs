@@ -23,12 +23,15 @@ use super::{
 const MOST_NAME: usize = 63;
 const SCRATCH: &str = "/scratch";
 const CREDENTIALS: &str = "/etc/store";
+const SOURCE_CREDENTIALS: &str = "/etc/source-store";
 
 /// What a Job does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Takes a backup.
     Take,
+    /// Makes one of what another store has.
+    Import,
     /// Proves one.
     Prove,
 }
@@ -39,6 +42,7 @@ impl Task {
     pub fn word(self) -> &'static str {
         match self {
             Self::Take => "take",
+            Self::Import => "import",
             Self::Prove => "prove",
         }
     }
@@ -70,12 +74,16 @@ pub async fn of(client: &Client, namespace: &str, uid: &str) -> Result<Vec<Job>>
     Ok(got.items)
 }
 
-/// Reads the Jobs of a task and a backup.
+/// Reads the Jobs of a backup that do one of these.
 #[must_use]
-pub fn story(jobs: &[Job], task: Task, backup: &str) -> Story {
+pub fn story(jobs: &[Job], tasks: &[Task], backup: &str) -> Story {
     let mut story = Story::default();
-    let is = |job: &&Job, label: &str, value: &str| job.labels().get(label).is_some_and(|v| v == value);
-    for job in jobs.iter().filter(|job| is(job, TASK, task.word()) && is(job, BACKUP, backup)) {
+    let label = |job: &Job, label: &str| job.labels().get(label).cloned().unwrap_or_default();
+    let is = |job: &&Job| {
+        let task = label(job, TASK);
+        label(job, BACKUP) == backup && tasks.iter().any(|one| one.word() == task)
+    };
+    for job in jobs.iter().filter(is) {
         let Some((end, message)) = end(job) else {
             story.open = true;
             continue;
@@ -127,6 +135,8 @@ pub struct Order<'a> {
     pub attempt: u32,
     /// Where backups lie.
     pub place: &'a Place,
+    /// The store to import from, for that.
+    pub source: Option<&'a Place>,
     /// The members, for taking.
     pub reach: Reach,
     /// The image, with `repot`, `etcd` and `etcdutl`.
@@ -178,13 +188,20 @@ fn name(order: &Order) -> String {
 }
 
 fn command(order: &Order) -> Vec<String> {
-    let mut words: Vec<String> =
-        ["repot", "snapshots", order.task.word(), "--scratch", SCRATCH].map(str::to_owned).into();
+    let mut words: Vec<String> = ["repot", "snapshots", order.task.word()].map(str::to_owned).into();
     let mut flag = |name: &str, value: String| words.extend([format!("--{name}"), value]);
+    if order.task != Task::Import {
+        flag("scratch", SCRATCH.to_owned());
+    }
     flag("store", order.place.url());
     flag("name", order.backup.to_owned());
-    if order.task == Task::Take {
+    if matches!(order.task, Task::Take | Task::Import) {
         flag("owner", order.workflow.uid().unwrap_or_default());
+    }
+    if let Some(source) = order.source {
+        flag("source", source.url());
+    }
+    if order.task == Task::Take {
         flag("endpoints", order.reach.endpoints.join(","));
         if let Some((_, key)) = &order.reach.ca {
             flag("cacert", format!("/etc/etcd/ca/{key}"));
@@ -199,6 +216,10 @@ fn command(order: &Order) -> Vec<String> {
 
 fn environment(order: &Order) -> Vec<Value> {
     let mut all = order.place.environment(CREDENTIALS);
+    if let Some(source) = order.source {
+        let of_source = source.environment(SOURCE_CREDENTIALS).into_iter();
+        all.extend(of_source.map(|(name, value)| (format!("SOURCE_{name}"), value)));
+    }
     // A store that is away for longer is the matter of the next Job.
     all.insert("STORE_PATIENCE_SECONDS".to_owned(), order.limit.as_secs().div_ceil(3).min(60).to_string());
     all.iter().map(|(name, value)| json!({"name": name, "value": value})).collect()
@@ -213,12 +234,21 @@ fn volumes(order: &Order) -> (Vec<Value>, Vec<Value>) {
         mounts.push(json!({"name": name, "mountPath": place}));
         volumes.push(volume);
     };
-    if let Some(directory) = order.place.directory() {
-        let source = json!({"hostPath": {"path": directory, "type": "DirectoryOrCreate"}});
-        add("store", &directory, source);
-    }
-    if let Some(secret) = &order.place.secret_ref {
-        add("credentials", CREDENTIALS, json!({"secret": {"secretName": secret.name}}));
+    let mut add_store =
+        |(store, credentials): (&str, &str), mounted: &str, place: &Place, known: Option<&str>| {
+            // A directory cannot be mounted twice in one place.
+            if let Some(directory) = place.directory().filter(|directory| known != Some(directory)) {
+                let source = json!({"hostPath": {"path": directory, "type": "DirectoryOrCreate"}});
+                add(store, &directory, source);
+            }
+            if let Some(secret) = &place.secret_ref {
+                add(credentials, mounted, json!({"secret": {"secretName": secret.name}}));
+            }
+        };
+    add_store(("store", "credentials"), CREDENTIALS, order.place, None);
+    if let Some(source) = order.source {
+        let known = order.place.directory();
+        add_store(("source", "source-credentials"), SOURCE_CREDENTIALS, source, known.as_deref());
     }
     if order.task == Task::Take {
         if let Some((name, _)) = &order.reach.ca {

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::{
     Error, Result,
-    kinds::{number, text},
+    kinds::number,
     site::{Site, etcd_name},
 };
 
@@ -150,12 +150,19 @@ fn place(hosted: &DynamicObject) -> String {
 
 /// Where the members of a HostedEtcd back up to.
 pub fn backup_store(hosted: &DynamicObject) -> Option<repot_etcd::backup::place::Place> {
-    let store = hosted.data.pointer("/spec/backupStore")?.clone();
-    match serde_json::from_value(store) {
+    store(hosted, "/spec/backupStore")
+}
+
+/// Where a restore takes its backup from, if that is another store.
+pub fn source_store(restore: &DynamicObject) -> Option<repot_etcd::backup::place::Place> {
+    store(restore, "/spec/source/store")
+}
+
+fn store(object: &DynamicObject, field: &str) -> Option<repot_etcd::backup::place::Place> {
+    match serde_json::from_value(object.data.pointer(field)?.clone()) {
         Ok(place) => Some(place),
         Err(error) => {
-            let name = text(hosted, "/metadata/name").unwrap_or_default();
-            tracing::warn!(name, %error, "spec.backupStore cannot be read");
+            tracing::warn!(name = object.name_any(), field, %error, "a store cannot be read");
             None
         }
     }

@@ -49,6 +49,7 @@ use repot_plan::{
 };
 use tokio_util::sync::CancellationToken;
 
+use crate::term::{Over, Term};
 use act::Actor;
 use kinds::{Kind, MANAGER};
 use observe::Observed;
@@ -107,6 +108,9 @@ pub enum Error {
     /// The etcd is run by a StatefulSet of somebody else.
     #[error("the HostedEtcd refers to a StatefulSet; only the members of an Etcd can be made anew")]
     Unmanaged,
+    /// Somebody else may act.
+    #[error(transparent)]
+    Over(#[from] Over),
     /// A rendered object is none.
     #[error("a Job could not be rendered")]
     Render(#[source] serde_json::Error),
@@ -135,16 +139,18 @@ pub struct Context {
     pub digests: members::Digests,
     /// Backups that do not change any more.
     pub settled: shelf::Settled,
+    /// How long backups may be removed; the client has to follow it, too.
+    pub term: Term,
 }
 
 impl Context {
     /// For a client; `instance` is the name of this process in events.
     #[must_use]
-    pub fn new(client: Client, image: String, instance: String) -> Self {
+    pub fn new(client: Client, image: String, instance: String, term: Term) -> Self {
         let reporter = Reporter { controller: MANAGER.to_owned(), instance: Some(instance) };
         let events = Recorder::new(client.clone(), reporter);
         let (digests, settled) = (members::Digests::default(), shelf::Settled::default());
-        Self { client, image, events, digests, settled }
+        Self { client, image, events, digests, settled, term }
     }
 
     /// The time.

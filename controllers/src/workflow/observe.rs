@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::{batch::v1::Job, core::v1::Secret};
 use kube::{Api, Client, ResourceExt, api::DynamicObject};
 use repot_etcd::backup::place::Place;
 use repot_plan::{
     etcd::{
         Notes,
-        world::{self, Cluster, Lock, Request, Settings, VolumeSet, World},
+        world::{self, Cluster, Lock, Request, Settings, Source, VolumeSet, World},
     },
-    ledger::Ledger,
+    ledger::{self, Ledger},
     time::Time,
 };
 
@@ -31,6 +31,8 @@ pub struct Observed {
     pub site: Option<Site>,
     /// Where backups lie.
     pub place: Option<Place>,
+    /// The store that a restore takes its backup from, where it names one.
+    pub source: Option<Place>,
     /// The backups, where the store could be opened.
     pub backups: Option<Shelf>,
     /// Jobs of the workflow.
@@ -49,7 +51,7 @@ pub async fn observe(
     now: Time,
 ) -> Result<Observed> {
     let client = &context.client;
-    let request = request(kind, object);
+    let mut request = request(kind, object);
     let Some(hosted) = hosted(client, object).await? else { return Ok(nothing(request)) };
     let namespace = hosted.namespace().unwrap_or_default();
     let lock = lock(client, &hosted, &request.uid).await?;
@@ -64,6 +66,12 @@ pub async fn observe(
         None => None,
     };
     let place = members::backup_store(&site.hosted);
+    let source = members::source_store(object).filter(|_| kind == Kind::Restore);
+    if let Some(source) = &source {
+        let is_copied = ledger.state("BackupFound") == ledger::State::Succeeded;
+        let trouble = if is_copied { None } else { trouble(client, &namespace, source).await? };
+        request.source = Some(Source::Store { trouble });
+    }
     let (backups, found) = shelves(context, &site, place.as_ref()).await;
     let world = World {
         cluster: match site.hosted.metadata.deletion_timestamp {
@@ -83,7 +91,7 @@ pub async fn observe(
         backups: shelf::merge(found, (&request.uid, ledger, now), &jobs),
         request,
     };
-    Ok(Observed { world, site: Some(site), place, backups, jobs })
+    Ok(Observed { world, site: Some(site), place, source, backups, jobs })
 }
 
 /// The HostedEtcd that a workflow works on.
@@ -120,8 +128,17 @@ fn request(kind: Kind, object: &DynamicObject) -> Request {
             Kind::Migration => kinds::wanted(object),
             Kind::Backup | Kind::Restore => world::Wanted::default(),
         },
-        source: text(object, "/spec/source/backupName").map(str::to_owned),
+        source: text(object, "/spec/source/backupName").map(|name| Source::Named(name.to_owned())),
     }
+}
+
+/// Why a store cannot even be asked: a Pod would wait without a word for a Secret that is not there.
+async fn trouble(client: &Client, namespace: &str, source: &Place) -> Result<Option<String>> {
+    let Some(secret) = &source.secret_ref else { return Ok(None) };
+    let what = || format!("Secret {namespace}/{}", secret.name);
+    let found = Api::<Secret>::namespaced(client.clone(), namespace).get_opt(&secret.name).await;
+    let found = found.map_err(|source| Error::Read { what: what(), source })?;
+    Ok(found.is_none().then(|| format!("{} with the credentials of spec.source.store is not there", what())))
 }
 
 /// The time, so that names sort, and eight random letters. It is a label of DNS: claims, Jobs and directories are named after it.
@@ -194,7 +211,7 @@ fn nothing(request: Request) -> Observed {
         volumes: std::collections::BTreeSet::new(),
         backups: BTreeMap::new(),
     };
-    Observed { world, site: None, place: None, backups: None, jobs: Vec::new() }
+    Observed { world, site: None, place: None, source: None, backups: None, jobs: Vec::new() }
 }
 
 #[cfg(test)]

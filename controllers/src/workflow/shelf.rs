@@ -161,12 +161,13 @@ pub fn merge(
     if trouble.is_some() {
         all.insert(name.clone(), by_heart(uid, ledger, now));
     }
-    let story = jobs::story(jobs, Task::Take, name);
+    let story = jobs::story(jobs, &[Task::Take, Task::Import], name);
     let own = all.entry(name.clone());
     let std::collections::btree_map::Entry::Occupied(mut own) = own else {
         // Nothing was written yet, as by a Job that waits for its node, or cannot reach the store. A backup that was stored and is
         // not there any more is gone, whatever Jobs say.
-        let is_awaited = ledger.state("BackupTaken") == ledger::State::Running;
+        let is_awaited =
+            ["BackupTaken", "BackupFound"].iter().any(|step| ledger.state(step) == ledger::State::Running);
         if is_awaited && (story.open || story.failed > 0) {
             let taking = taking(&story, None);
             all.insert(name.clone(), Backup { taking, ..by_heart(uid, ledger, now) });

@@ -15,8 +15,10 @@
 //! | [`place`] | from the store of an object and its Secret to a URL and credentials |
 //! | [`record`] | the two records |
 //! | [`take`] | from a live etcd into a named backup |
+//! | [`import`] | the newest state of another store into a named backup |
 //! | [`prove`] | reads and restores it, and writes down what it holds |
 
+pub mod import;
 pub mod place;
 pub mod prove;
 pub mod record;
@@ -25,7 +27,7 @@ pub mod take;
 use crate::{
     digest,
     snapshot::{
-        restore,
+        SnapshotName, chain, inspect, restore,
         store::{self, Store},
         take as snapshots,
     },
@@ -69,6 +71,30 @@ pub enum Error {
     /// No snapshot could be taken.
     #[error(transparent)]
     Take(#[from] snapshots::Error),
+    /// A store from which nothing can be restored.
+    #[error("{0} holds no full snapshot, and no backup that was stored; look at its container and prefix")]
+    Empty(String),
+    /// A store whose snapshots do not follow on each other.
+    #[error("the newest state of {store} cannot be restored")]
+    Chain {
+        /// Its URL.
+        store: String,
+        /// Why.
+        #[source]
+        source: chain::PlanError,
+    },
+    /// A snapshot could not be copied.
+    #[error("failed to copy {snapshot}")]
+    Copy {
+        /// Its name.
+        snapshot: SnapshotName,
+        /// Why.
+        #[source]
+        source: std::sync::Arc<inspect::Error>,
+    },
+    /// Snapshots were put away while they were copied.
+    #[error("snapshots of {0} were removed while they were copied")]
+    Vanished(String),
     /// It could not be restored, and that says nothing about it.
     #[error(transparent)]
     Restore(#[from] restore::Error),
@@ -139,10 +165,8 @@ impl Backups {
     /// [`Error::Name`], [`Error::Store`].
     pub async fn remove(&self, name: &str) -> Result<()> {
         let store = self.store(name)?;
-        for part in [&["v2"][..], &["sealed"], &["integrity"], &[]] {
-            store.below_prefix(part).remove_all().await?;
-        }
-        Ok(())
+        clear(&store).await?;
+        Ok(store.remove_all().await?)
     }
 
     async fn read<T: serde::de::DeserializeOwned>(
@@ -160,6 +184,14 @@ impl Backups {
         let bytes = serde_json::to_vec(value).map_err(failed)?;
         Ok(self.store(name)?.write_small(record, bytes.into()).await?)
     }
+}
+
+/// Removes the snapshots of a named backup, and leaves its records.
+async fn clear(store: &Store) -> Result<()> {
+    for part in ["v2", "sealed", "integrity"] {
+        store.below_prefix(&[part]).remove_all().await?;
+    }
+    Ok(())
 }
 
 /// Whether it can be a name: it becomes a part of paths, labels and names of Jobs.

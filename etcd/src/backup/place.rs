@@ -7,7 +7,21 @@ use tempfile::TempDir;
 
 use crate::snapshot::store::{Environment, Error, Result, Store};
 
-/// `backupStore` of a HostedEtcd.
+/// Variables that [`Place::environment`] may set: they belong to one store, and are of no use to another.
+pub const VARIABLES: [&str; 10] = [
+    "AWS_ALLOW_HTTP",
+    "AWS_APPLICATION_CREDENTIALS",
+    "AWS_ENDPOINT",
+    "AZURE_ALLOW_HTTP",
+    "AZURE_APPLICATION_CREDENTIALS",
+    "AZURE_ENDPOINT",
+    "GOOGLE_ALLOW_HTTP",
+    "GOOGLE_ENDPOINT",
+    "GOOGLE_SERVICE_ACCOUNT",
+    "STORE_SECRET",
+];
+
+/// `backupStore` of a HostedEtcd, and `source.store` of an EtcdRestore.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Place {

@@ -9,7 +9,7 @@ use super::{
     Backups, Error, Result,
     record::{BACKUP, State, Taken},
 };
-use crate::snapshot::{Compression, take};
+use crate::snapshot::{Compression, SnapshotName, store::Store, take};
 
 /// Whose backup, and under which name.
 #[derive(Clone, Debug)]
@@ -34,6 +34,31 @@ pub async fn take(
     scratch: &Path,
     now: Timestamp,
 ) -> Result<Taken> {
+    let filled = async |store: Store| {
+        let taken = take::full(client, &store, scratch, (Compression::Gzip, false), now).await?;
+        Ok(Filled { revision: taken.name.last.0, bytes: taken.integrity.bytes, snapshot: taken.name })
+    };
+    recorded(backups, asked, now, filled).await
+}
+
+/// What the store of a backup holds.
+pub(super) struct Filled {
+    /// The full snapshot.
+    pub(super) snapshot: SnapshotName,
+    /// The revision up to which it all reaches.
+    pub(super) revision: i64,
+    /// Its length.
+    pub(super) bytes: u64,
+}
+
+/// Fills the store of a backup, and writes down how far that has come. May be called again after whatever happened; one that is
+/// stored is left alone.
+pub(super) async fn recorded(
+    backups: &Backups,
+    asked: &Asked<'_>,
+    now: Timestamp,
+    fill: impl AsyncFnOnce(Store) -> Result<Filled>,
+) -> Result<Taken> {
     let Asked { name, owner } = *asked;
     let mut record = match backups.taken(name).await? {
         Some(record) if record.owner != owner => {
@@ -44,14 +69,13 @@ pub async fn take(
         None => begun(owner, now),
     };
     backups.write(name, BACKUP, &record).await?;
-    let store = backups.store(name)?;
-    match take::full(client, &store, scratch, (Compression::Gzip, false), now).await {
-        Ok(taken) => {
+    match fill(backups.store(name)?).await {
+        Ok(filled) => {
             record.state = State::Stored;
             record.message = None;
-            record.revision = Some(taken.name.last.0);
-            record.bytes = Some(taken.integrity.bytes);
-            record.snapshot = Some(taken.name.to_string());
+            record.revision = Some(filled.revision);
+            record.bytes = Some(filled.bytes);
+            record.snapshot = Some(filled.snapshot.to_string());
             backups.write(name, BACKUP, &record).await?;
             Ok(record)
         }
@@ -63,7 +87,7 @@ pub async fn take(
             if let Err(error) = backups.write(name, BACKUP, &record).await {
                 tracing::warn!(%error, name, "the failure of the backup could not be recorded");
             }
-            Err(error.into())
+            Err(error)
         }
     }
 }

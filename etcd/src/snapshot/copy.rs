@@ -148,7 +148,22 @@ pub async fn copy(
     options: Options,
     progress: impl Fn(Progress) + Sync,
 ) -> store::Result<Report> {
-    let (from, to) = tokio::try_join!(source.list_quickly(), target.list_quickly())?;
+    let from = source.list_quickly().await?;
+    copy_these(from, source, target, options, progress).await
+}
+
+/// The same for some of the snapshots that the source has listed.
+///
+/// # Errors
+/// As [`copy`].
+pub async fn copy_these(
+    from: Vec<Stored>,
+    source: &Store,
+    target: &Store,
+    options: Options,
+    progress: impl Fn(Progress) + Sync,
+) -> store::Result<Report> {
+    let to = target.list_quickly().await?;
     progress(Progress::Begun { snapshots: from.len(), bytes: from.iter().map(|one| one.bytes).sum() });
     let large = Arc::new(Semaphore::new(LARGE_AT_ONCE));
     let work = stream::iter(from.into_iter().rev()).map(|one| {

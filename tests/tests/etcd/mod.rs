@@ -5,6 +5,7 @@ mod backups;
 mod copying;
 mod damage;
 mod flips;
+mod importing;
 mod leases;
 mod peer;
 mod remote;

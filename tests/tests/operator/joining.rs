@@ -2,7 +2,8 @@ use anyhow::{Result, ensure};
 use repot_tests::run;
 use serde_json::{Value, json};
 
-use super::world::{Place, holds, reason, spec};
+use super::reports::told;
+use super::world::{Place, etcd, holds, reason, spec};
 
 /// An Etcd whose members join those of another namespace, as if that were another seed.
 fn joining(other: &str) -> Value {
@@ -50,6 +51,37 @@ fn members_join_the_etcd_of_another_seed_go_back_and_take_it_over() {
         // The other side has lost its members, and says so instead of doing something about it.
         let left = source.until("without a quorum", |status| holds(status, "Ready") == Some(false)).await?;
         ensure!(reason(&left["status"], "Ready") == "QuorumLost", "{}", left["status"]);
+        Ok(())
+    });
+}
+
+/// A mistake that would end in two halves: the endpoints of the other etcd are those of two.
+#[test]
+fn endpoints_of_two_clusters_are_told_and_nobody_joins_either() {
+    run(async |_| {
+        let place = Place::make("operator-foreign").await?;
+        let others = ["one", "other"];
+        place.pods.apply(&others.map(|name| etcd(name, spec(1)))).await?;
+        for name in others {
+            let serves = |status: &Value| holds(status, "ClusterIDMismatch") == Some(false);
+            place.until_of(name, "a member that tells its cluster", serves).await?;
+        }
+        let url = |name: &str, port: u16| format!("http://{name}-0.{name}-peer.operator-foreign.svc:{port}");
+        let members = others.map(|name| json!({"name": format!("{name}-0"), "peerUrls": [url(name, 2380)]}));
+        let mut joins = spec(3);
+        joins["etcd"]["bootstrapWithExistingCluster"] =
+            json!({"members": members, "clientEndpoints": others.map(|name| url(name, 2379))});
+        place.apply(joins).await?;
+        let differ = |status: &Value| holds(status, "ClusterIDMismatch") == Some(true);
+        let told_of = place.until("clusters that differ", differ).await?;
+        let why = reason(&told_of["status"], "ClusterIDMismatch");
+        ensure!(why == "ForeignCluster", "{}", told_of["status"]);
+        told(&place, "Warning", "ForeignCluster").await?;
+        ensure!(place.names("pod").await? == ["one-0", "other-0"], "{:?}", place.names("pod").await?);
+        for name in others {
+            let members = place.member_of(name, 0).await?.members().await?;
+            ensure!(members == [format!("{name}-0")], "{members:?}");
+        }
         Ok(())
     });
 }

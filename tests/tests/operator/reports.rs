@@ -16,7 +16,8 @@ async fn events(place: &Place) -> Result<Vec<(String, String)>> {
     Ok(ours.map(|event| (text(&event["type"]), text(&event["reason"]))).collect())
 }
 
-async fn told(place: &Place, kind: &str, what: &str) -> Result<()> {
+/// Waits until an Event on the Etcd `main` tells this.
+pub async fn told(place: &Place, kind: &str, what: &str) -> Result<()> {
     until(&format!("an Event {what}"), DEADLINE, async || {
         let events = events(place).await?;
         ensure!(events.iter().any(|event| *event == (kind.to_owned(), what.to_owned())), "{events:?}");

@@ -8,6 +8,7 @@ use repot_tests::wait::until;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
+use super::reports::told;
 use super::world::{DEADLINE, Place, holds, reason, spec};
 
 /// Writes numbered keys as fast as they are acknowledged, and remembers how many were.
@@ -116,6 +117,10 @@ fn a_member_whose_volume_is_lost_is_replaced_and_none_is_removed_without_a_quoru
         let member = place.member(0).await?;
         member.put("a", "1").await?;
         place.pods.kubectl(&["delete", "pvc", "main-main-1", "--wait=false"]).await?;
+        // As long as its Pod uses it, it is there; but it does not stay.
+        let going = |status: &Value| reason(status, "DataVolumesReady") == "VolumesNotBound";
+        let etcd = place.until("a volume that goes", going).await?;
+        ensure!(holds(&etcd["status"], "DataVolumesReady") == Some(false), "{}", etcd["status"]);
         place.pods.kubectl(&["delete", "pod", "main-1"]).await?;
         place
             .until("another member in its place", |status| {
@@ -125,6 +130,8 @@ fn a_member_whose_volume_is_lost_is_replaced_and_none_is_removed_without_a_quoru
             })
             .await?;
         place.until_members(3, "main").await?;
+        told(&place, "Warning", "MemberLost").await?;
+        place.until("volumes that stay", |status| holds(status, "DataVolumesReady") == Some(true)).await?;
         ensure!(place.member(1).await?.read("a").await? == "1", "it has no data");
 
         // With one of three gone there is no second one to give.

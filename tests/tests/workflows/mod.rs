@@ -2,8 +2,10 @@
 //! a Deployment of the garden with the permissions of `deploy/`, and etcd in Pods.
 
 mod backup;
+mod failover;
 mod faults;
 mod migration;
 mod plant;
+mod sources;
 mod table;
 mod world;

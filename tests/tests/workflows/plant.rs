@@ -53,7 +53,11 @@ impl Plant {
     }
 
     pub async fn start_with(namespace: &str, members: u32, front: Front, load: Load) -> Result<Self> {
-        let plant = Self::start_empty(namespace, members, None).await?;
+        Self::start_in(Place::make(namespace).await?, members, front, load).await
+    }
+
+    pub async fn start_in(place: Place, members: u32, front: Front, load: Load) -> Result<Self> {
+        let plant = Self::start_empty(place, members, None).await?;
         plant.fill(load).await?;
         let deployment = match front {
             Front::KubeApiserver => plant.kube_apiserver(),
@@ -66,15 +70,14 @@ impl Plant {
 
     /// Starts one of one member that holds [`SMALL`], whose snapshots are sealed by this configuration.
     pub async fn start_sealed(namespace: &str, config: &Value) -> Result<Self> {
-        let plant = Self::start_empty(namespace, 1, Some(config)).await?;
+        let plant = Self::start_empty(Place::make(namespace).await?, 1, Some(config)).await?;
         plant.fill(SMALL).await?;
         plant.place.apply(&[plant.writer()]).await?;
         plant.api_is_up().await?;
         Ok(plant)
     }
 
-    async fn start_empty(namespace: &str, members: u32, sealed: Option<&Value>) -> Result<Self> {
-        let place = Place::make(namespace).await?;
+    async fn start_empty(place: Place, members: u32, sealed: Option<&Value>) -> Result<Self> {
         let mut store = place.backup_store();
         if let Some(config) = sealed {
             store["secretRef"] = json!({"name": "store"});

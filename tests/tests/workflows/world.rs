@@ -29,10 +29,31 @@ pub struct World {
     pub runner: PodRunner,
     /// Stores of all tests, a directory by namespace.
     pub store: PathBuf,
+    /// Who changed what, as kube-apiserver writes it down; only where there are several controllers.
+    pub audit: PathBuf,
     _repot: Repot,
 }
 
-static WORLD: Shared<World> = Shared::new(|bed| start_shared(World::start(bed)));
+static WORLD: Shared<World> = Shared::new(|bed| start_shared(World::start(bed, 1)));
+/// With two controllers, of which one acts.
+static PAIR: Shared<World> = Shared::new(|bed| start_shared(World::start(bed, 2)));
+
+/// What the controllers change, whatever comes of it, and what they write into their Lease.
+const AUDIT_POLICY: &str = r#"
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Request
+  users: ["system:serviceaccount:repot-system:repot-controllers"]
+  verbs: [create, update, patch]
+  namespaces: [repot-system]
+  resources: [{group: coordination.k8s.io, resources: [leases]}]
+- level: Metadata
+  users: ["system:serviceaccount:repot-system:repot-controllers"]
+  verbs: [create, update, patch, delete, deletecollection]
+- level: None
+"#;
 
 fn deploy(part: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(part).display().to_string()
@@ -48,8 +69,16 @@ fn images() -> Result<Images> {
 }
 
 impl World {
-    async fn start(bed: &Bed) -> Result<Self> {
-        let options = GardenOptions { controller_manager: true, ..GardenOptions::default() };
+    /// With so many controllers.
+    async fn start(bed: &Bed, controllers: u32) -> Result<Self> {
+        let (policy, audit) = (bed.path().join("audit-policy.yaml"), bed.path().join("audit.log"));
+        std::fs::write(&policy, AUDIT_POLICY)?;
+        let audited = [("audit-policy-file", &policy), ("audit-log-path", &audit)];
+        let apiserver_flags = match controllers {
+            1 => Vec::new(),
+            _ => audited.map(|(name, path)| format!("--{name}={}", path.display())).to_vec(),
+        };
+        let options = GardenOptions { controller_manager: true, apiserver_flags, ..GardenOptions::default() };
         let garden = Garden::start_with(bed, options).await?;
         let flags = [flags(bed)?, vec!["--serve=seed".to_owned()]].concat();
         let repot = Repot::behind(bed, &garden, &[(GROUP, VERSION)], flags).await?;
@@ -67,22 +96,24 @@ impl World {
         }
         let crd = ["wait", "--for=condition=Established", "crd/etcds.druid.gardener.cloud", "--timeout=60s"];
         garden.kubectl(crd).await?.text()?;
-        let world = Self { garden, runner, store, _repot: repot };
-        world.garden.apply(&[world.controllers()]).await?;
+        let world = Self { garden, runner, store, audit, _repot: repot };
+        world.garden.apply(&[world.controllers(controllers)]).await?;
         let rolled = ["rollout", "status", "-n", SYSTEM, "deployment/repot-controllers", "--timeout=120s"];
         world.garden.kubectl(rolled).await?.text()?;
         Ok(world)
     }
 
     /// The controllers, as an operator deploys them; they see the stores of `Local` where Pods of the node do.
-    fn controllers(&self) -> Value {
+    fn controllers(&self, replicas: u32) -> Value {
+        // Where there are several, tests freeze one of them, and wait for what it does afterwards.
+        let failures = if replicas > 1 { 1000 } else { 3 };
         let labels = json!({"app": CONTROLLERS});
         let container = json!({
             "name": "controllers", "image": "repot",
             "command": ["repot", "controllers", "--image=repot", "--leader-elect"],
             "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
             "volumeMounts": [{"name": "store", "mountPath": self.store}],
-            "livenessProbe": {"httpGet": {"path": "/healthz", "port": 8081}, "periodSeconds": 5},
+            "livenessProbe": {"httpGet": {"path": "/healthz", "port": 8081}, "periodSeconds": 5, "failureThreshold": failures},
             "readinessProbe": {"httpGet": {"path": "/readyz", "port": 8081}, "periodSeconds": 1},
         });
         let spec = json!({
@@ -92,7 +123,7 @@ impl World {
         json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": CONTROLLERS, "namespace": SYSTEM},
             "spec": {
-                "replicas": 1, "selector": {"matchLabels": labels},
+                "replicas": replicas, "selector": {"matchLabels": labels},
                 "template": {"metadata": {"labels": labels}, "spec": spec},
             },
         })
@@ -115,7 +146,15 @@ impl Deref for Place {
 
 impl Place {
     pub async fn make(namespace: &str) -> Result<Self> {
-        let world = WORLD.value()?;
+        Self::make_in(WORLD.value()?, namespace).await
+    }
+
+    /// The same where there are two controllers.
+    pub async fn make_with_two(namespace: &str) -> Result<Self> {
+        Self::make_in(PAIR.value()?, namespace).await
+    }
+
+    async fn make_in(world: &'static World, namespace: &str) -> Result<Self> {
         Ok(Self { world, place: place::Place::make(&world.garden, namespace).await? })
     }
 

@@ -2,13 +2,14 @@
 
 use super::{
     EtcdFlow, Notes, PLAN_VERSION, back,
+    effect::Effect,
     rows::{
-        Scene, are_old_volumes_gone, delete_etcd, give_lock_back, is_api_down, is_api_up, is_equal,
-        is_etcd_deleted, is_locked, is_restored, is_unlocked, is_verified, name_volumes, no_effects,
-        note_api, note_generation, note_lock, note_old, note_proof, nothing, release_old_volumes,
-        restore_etcd, start_api, stop_api, take_lock, verify_backup,
+        Scene, are_old_volumes_gone, delete_etcd, give_lock_back, is_api_down, is_api_up, is_backed_up,
+        is_equal, is_etcd_deleted, is_locked, is_restored, is_unlocked, is_verified, name_backup,
+        name_volumes, no_effects, note_api, note_generation, note_lock, note_old, note_proof, nothing,
+        release_old_volumes, restore_etcd, start_api, stop_api, take_backup, take_lock, verify_backup,
     },
-    world::World,
+    world::{Source, World},
 };
 use crate::{
     flow::{Otherwise, Patience, Plan, Proof, Row},
@@ -40,14 +41,14 @@ static FORWARD: &[Row<EtcdFlow>] = &[
     },
     Row {
         step: "BackupFound",
-        does: "The backup is chosen, recorded in `status.backupName`, and lies in the store.",
+        does: "The backup is chosen, recorded in `status.backupName`, and lies in the store; the newest of `source.store` is copied there.",
         proof: Proof::Latched,
-        patience: Patience::Steps(1),
+        patience: Patience::Steps(2),
         otherwise: Otherwise::TurnBack,
-        advice: "see whether the store can be reached, and the names in it",
+        advice: "see whether the stores can be reached, and the names in them",
         check: is_found,
-        effects: no_effects,
-        begin: nothing,
+        effects: copy_source,
+        begin: name_source,
         met: note_source,
     },
     Row {
@@ -149,16 +150,36 @@ static FORWARD: &[Row<EtcdFlow>] = &[
 ];
 
 fn is_found(scene: &Scene) -> Check {
-    let world = scene.world;
-    match &world.request.source {
-        Some(name) if world.backups.contains_key(name) => {
+    match &scene.world.request.source {
+        Some(Source::Named(name)) if scene.world.backups.contains_key(name) => {
             Check::Met(format!("backup {name} is in the store"))
         }
-        Some(name) => Check::waiting("BackupNotFound", format!("backup {name} is not in the store")),
-        None => Check::waiting("BackupNotFound", "the store has no backup"),
+        Some(Source::Named(name)) => {
+            Check::waiting("BackupNotFound", format!("backup {name} is not in the store"))
+        }
+        Some(Source::Store { trouble }) => match (is_backed_up(scene), trouble) {
+            (Check::Waiting(_), Some(why)) => Check::waiting("SourceNotUsable", why.clone()),
+            (check, _) => check,
+        },
+        None => Check::waiting("BackupNotFound", "no backup is named"),
+    }
+}
+
+fn name_source(world: &World, notes: &mut Notes) {
+    if let Some(Source::Store { .. }) = world.request.source {
+        name_backup(world, notes);
+    }
+}
+
+fn copy_source(scene: &Scene) -> Vec<Effect> {
+    match scene.world.request.source {
+        Some(Source::Store { trouble: None }) => take_backup(scene),
+        Some(Source::Store { trouble: Some(_) } | Source::Named(_)) | None => Vec::new(),
     }
 }
 
 fn note_source(world: &World, notes: &mut Notes) {
-    notes.backup.clone_from(&world.request.source);
+    if let Some(Source::Named(name)) = &world.request.source {
+        notes.backup = Some(name.clone());
+    }
 }

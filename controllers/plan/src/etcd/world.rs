@@ -97,8 +97,20 @@ pub struct Request {
     pub fresh_name: String,
     /// `spec.settings` of a migration.
     pub settings: Wanted,
-    /// The backup that a restore names, or the newest of the store that it names.
-    pub source: Option<String>,
+    /// Which backup a restore asks for.
+    pub source: Option<Source>,
+}
+
+/// Which backup a restore asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// One in the store of the etcd, by its name.
+    Named(String),
+    /// The newest of another store. It is copied into the store of the etcd under a name of its own.
+    Store {
+        /// Why that store cannot be asked, where this is known.
+        trouble: Option<String>,
+    },
 }
 
 /// The HostedEtcd.

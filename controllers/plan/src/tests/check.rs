@@ -105,7 +105,10 @@ pub(super) fn always(sim: &mut Sim) -> Result<(), String> {
         if let Some(data) =
             new.filter(|_| sim.ledger.state("ApiUp") == State::Running && sim.truth.api.pods == 0)
         {
-            let backup = sim.truth.store.get("from").and_then(|store| store.data.as_ref());
+            let name = sim.ledger.notes.backup.as_deref().unwrap_or_default();
+            let named = sim.truth.store.get("from").and_then(|store| store.data.as_ref());
+            let backup = sim.truth.elsewhere.as_ref().or(named);
+            hold(sim.truth.store.contains_key(name), "restored what is in no store")?;
             hold(backup.is_some_and(|backup| backup.writes == data.writes), "restored something else")?;
             sim.truth.must.clone_from(&data.writes);
         }

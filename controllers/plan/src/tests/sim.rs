@@ -126,7 +126,11 @@ pub(super) fn run(build: Build, seed: u64) -> Result<Phase, String> {
     let trouble = mk_trouble(&mut rng);
     let mut truth = Truth::new(rng, trouble);
     if build.kind == Kind::Restore {
-        truth.add_backup("from");
+        if truth.rng.percent(50) {
+            truth.add_backup("from");
+        } else {
+            truth.add_store();
+        }
     }
     let mut sim = Sim {
         build,

@@ -68,9 +68,10 @@ impl Truth {
     }
 
     fn begin_backup(&mut self, name: &str) {
-        let Some(set) = self.serving().cloned() else { return };
-        let taken_at = self.now + self.rng.within(5, 200);
-        let data = Some(self.volumes[&set].clone());
+        // Of another store it is copied, whatever the etcd does.
+        let own = self.serving().map(|set| self.volumes[set].clone());
+        let Some(data) = self.elsewhere.clone().or(own) else { return };
+        let (taken_at, data) = (self.now + self.rng.within(5, 200), Some(data));
         match self.store.get_mut(name) {
             None => {
                 let store = Store {

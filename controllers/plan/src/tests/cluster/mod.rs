@@ -9,8 +9,8 @@ use crate::{
     etcd::{
         Notes,
         world::{
-            Api, Backup, Cluster, Deployed, Digest, Lock, Request, Revision, Settings, Taking, Verifying,
-            VolumeSet, Wanted, World,
+            Api, Backup, Cluster, Deployed, Digest, Lock, Request, Revision, Settings, Source, Taking,
+            Verifying, VolumeSet, Wanted, World,
         },
     },
     ledger::Ledger,
@@ -120,6 +120,8 @@ pub(super) struct Truth {
     pub(super) settings: Settings,
     hosted_version: u64,
     pub(super) request: Request,
+    /// What another store holds, from which a restore can be asked for.
+    pub(super) elsewhere: Option<Data>,
     pub(super) object_gone: bool,
     /// Whatever was acknowledged and has to be there.
     pub(super) must: Vec<u32>,
@@ -177,6 +179,7 @@ impl Truth {
                 settings: Wanted { storage_class: Some("fast".into()), ..Wanted::default() },
                 source: None,
             },
+            elsewhere: None,
             object_gone: false,
             writes: writes.len() as u32,
             must: writes,
@@ -201,7 +204,16 @@ impl Truth {
             begun: 5,
         };
         self.store.insert(name.into(), store);
-        self.request.source = Some(name.into());
+        self.request.source = Some(Source::Named(name.into()));
+        for _ in 0..3 {
+            self.write(&old_set());
+        }
+    }
+
+    /// The same in a store that is not the etcd's own.
+    pub(super) fn add_store(&mut self) {
+        self.elsewhere = Some(self.volumes[&old_set()].clone());
+        self.request.source = Some(Source::Store { trouble: None });
         for _ in 0..3 {
             self.write(&old_set());
         }

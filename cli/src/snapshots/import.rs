@@ -1,0 +1,93 @@
+//! `repot snapshots import`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use jiff::Timestamp;
+use repot_etcd::{
+    backup::{Backups, import, place, take::Asked},
+    snapshot::store::{Environment, Store},
+};
+
+use super::{StoreFlags, environment, open, print_json, source_environment};
+
+/// Copy the newest state of another store into a named backup below <store>/backups/<name>, with a record of it in backup.json.
+///
+/// The Jobs of an EtcdRestore with source.store run this. The newest state is what was taken last: by an agent, into the store
+/// itself, with the deltas after it, or as a backup below it. It is read with all checks, and the source is never written to. It may
+/// be run again after any interruption; a backup that is in the store is left alone. The record is printed.
+///
+/// Files with credentials and endpoints are those of --store alone; for the source, put SOURCE_ before the names of the variables,
+/// such as SOURCE_AWS_APPLICATION_CREDENTIALS.
+///
+///     repot snapshots import --source s3://seed-a/shoot--p--a --store s3://seed-b/shoot--p--b --name b-1 --owner $UID
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub struct Flags {
+    /// The store to copy from
+    #[arg(long, value_name = "URL")]
+    source: String,
+    #[command(flatten)]
+    store: StoreFlags,
+    /// Name of the backup: lower-case letters, digits and dashes
+    #[arg(long, value_name = "NAME")]
+    name: String,
+    /// UID of the object that asks for it; nobody else's backup of the same name is touched
+    #[arg(long, value_name = "UID")]
+    owner: String,
+}
+
+/// Imports.
+pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
+    let all = environment();
+    let store = match open("--store", &flags.store.store, &all) {
+        Ok(store) => store,
+        Err(code) => return Ok(code),
+    };
+    let asked = Asked { name: &flags.name, owner: &flags.owner };
+    let source = || Store::open(&flags.source, &of_source(all));
+    let taken = import::import(&Backups::of(&store), &asked, source, Timestamp::now()).await?;
+    print_json(&serde_json::to_value(taken)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What belongs to the one store is not sent to the other.
+fn of_source(mut all: Environment) -> Environment {
+    all.retain(|name, _| !place::VARIABLES.contains(&name.as_str()));
+    source_environment(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use repot_etcd::backup::place::Place;
+
+    use super::*;
+
+    #[test]
+    fn credentials_and_endpoint_of_the_store_are_not_those_of_the_source() {
+        let pairs = [
+            ("AWS_APPLICATION_CREDENTIALS", "/store"),
+            ("AWS_ENDPOINT", "https://store"),
+            ("STORE_SECRET", "/store"),
+            ("SOURCE_AWS_APPLICATION_CREDENTIALS", "/source"),
+            ("STORE_PATIENCE_SECONDS", "5"),
+        ];
+        let source = of_source(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
+        assert_eq!(source["AWS_APPLICATION_CREDENTIALS"], "/source");
+        assert_eq!(source["STORE_PATIENCE_SECONDS"], "5");
+        assert!(!source.contains_key("AWS_ENDPOINT") && !source.contains_key("STORE_SECRET"), "{source:?}");
+    }
+
+    #[test]
+    fn what_a_place_sets_is_known_to_belong_to_one_store() {
+        for provider in ["S3", "GCS", "ABS", "Local"] {
+            let place = serde_json::json!({
+                "provider": provider, "container": "b", "prefix": "p", "endpoint": "http://e", "secretRef": {"name": "s"},
+            });
+            let place: Place = serde_json::from_value(place).expect("a place");
+            for name in place.environment("/mounted").keys() {
+                assert!(place::VARIABLES.contains(&name.as_str()), "{name} of {provider}");
+            }
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Two controllers of which one acts: the leader is killed, asked to end, or made to stand still, and the other one goes on. What
+//! either of them has changed, and when, is read from the audit log of kube-apiserver: the tokens of both say which Pod it was.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result, ensure};
+use jiff::Timestamp;
+use repot_tests::run;
+use repot_tests::wait::until;
+use serde_json::{Value, json};
+use tokio::sync::{Mutex, MutexGuard};
+
+use super::plant::{Front, Plant, SMALL};
+use super::world::{CONTROLLERS, DEADLINE, Place, SYSTEM, World};
+
+/// Tests take the leader away, one after the other.
+static TURN: Mutex<()> = Mutex::const_new(());
+
+/// Who holds the Lease, and how often it went from one to another.
+#[derive(Clone, Debug)]
+struct Leader {
+    identity: String,
+    transitions: i64,
+}
+
+impl Leader {
+    fn pod(&self) -> &str {
+        pod_of(&self.identity)
+    }
+}
+
+/// An identity is the name of the Pod and a random word.
+fn pod_of(identity: &str) -> &str {
+    identity.rsplit_once('_').map_or(identity, |(pod, _)| pod)
+}
+
+/// Who leads now.
+async fn leader(world: &World) -> Result<Leader> {
+    let get = ["get", "lease", CONTROLLERS, "-n", SYSTEM, "-o", "json"];
+    let lease: Value = serde_json::from_str(&world.garden.kubectl(get).await?.text()?)?;
+    let identity = lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned();
+    ensure!(!identity.is_empty(), "nobody holds the Lease: {lease}");
+    let transitions = lease["spec"]["leaseTransitions"].as_i64().context("no transitions")?;
+    Ok(Leader { identity, transitions })
+}
+
+/// Waits until somebody else leads, and nobody did in between.
+async fn successor(world: &World, first: &Leader) -> Result<Leader> {
+    let second = until("another leader", DEADLINE, async || {
+        let now = leader(world).await?;
+        ensure!(now.identity != first.identity, "it is still {now:?}");
+        Ok(now)
+    });
+    let second = second.await?;
+    ensure!(second.transitions == first.transitions + 1, "{first:?}, and then {second:?}");
+    Ok(second)
+}
+
+/// Something that one of the controllers has asked for, whatever came of it.
+struct Change {
+    received: Timestamp,
+    /// When it was answered.
+    done: Timestamp,
+    pod: String,
+    what: String,
+    /// Of the Lease: who holds it by that, and for how many seconds.
+    lease: Option<(String, i64)>,
+}
+
+/// All of them, in the order in which they were answered.
+fn changes(world: &World) -> Result<Vec<Change>> {
+    let text = std::fs::read_to_string(&world.audit)?;
+    let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut all = events.map(|event| change(&event)).collect::<Result<Vec<_>>>()?;
+    all.sort_by_key(|change| change.done);
+    Ok(all)
+}
+
+fn change(event: &Value) -> Result<Change> {
+    let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let pods = &event["user"]["extra"]["authentication.kubernetes.io/pod-name"];
+    let of_lease = text("/objectRef/resource") == "leases" && text("/objectRef/namespace") == SYSTEM;
+    let spec = &event["requestObject"]["spec"];
+    let holder = spec["holderIdentity"].as_str().unwrap_or_default().to_owned();
+    let is_done = event["responseStatus"]["code"].as_u64().is_some_and(|code| code < 300);
+    Ok(Change {
+        received: text("/requestReceivedTimestamp").parse()?,
+        done: text("/stageTimestamp").parse()?,
+        pod: pods[0].as_str().context("the token names no Pod")?.to_owned(),
+        what: format!("{} {} ({})", text("/verb"), text("/requestURI"), event["responseStatus"]["code"]),
+        lease: (of_lease && is_done)
+            .then(|| (holder, spec["leaseDurationSeconds"].as_i64().unwrap_or_default())),
+    })
+}
+
+impl Change {
+    fn is_of_lease(&self) -> bool {
+        self.what.contains(&format!("/namespaces/{SYSTEM}/leases"))
+    }
+}
+
+/// Checks that whatever was asked for was asked for by who held the Lease then, and gives the Pods that did.
+fn acted(world: &World) -> Result<BTreeSet<String>> {
+    let all = changes(world)?;
+    let leases: Vec<&Change> = all.iter().filter(|change| change.lease.is_some()).collect();
+    let mut pods = BTreeSet::new();
+    for change in all.iter().filter(|change| !change.is_of_lease()) {
+        // The one that was answered last, and those that may have been done already.
+        let known = leases.partition_point(|lease| lease.done <= change.received);
+        let begun = leases[known..].iter().filter(|lease| lease.received <= change.received);
+        let mut holders = leases[..known].last().into_iter().chain(begun);
+        let is_held =
+            holders.any(|lease| lease.lease.as_ref().is_some_and(|(who, _)| pod_of(who) == change.pod));
+        let last = leases[..known].last().and_then(|lease| lease.lease.clone());
+        ensure!(is_held, "{} asked for {} while the Lease was of {last:?}", change.pod, change.what);
+        pods.insert(change.pod.clone());
+    }
+    Ok(pods)
+}
+
+/// A migration that is under way.
+struct Journey {
+    plant: Plant,
+    before: Vec<(Vec<u8>, Vec<u8>, i64, i64)>,
+    first: Leader,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Journey {
+    /// Begins one, and waits until this step is at work.
+    async fn begin(namespace: &str, step: &str) -> Result<Self> {
+        let turn = TURN.lock().await;
+        let place = Place::make_with_two(namespace).await?;
+        let plant = Plant::start_in(place, 1, Front::Writer, SMALL).await?;
+        let before = plant.data().await?;
+        plant.migrate(json!({"storageClassName": "fast", "size": "2Gi"})).await?;
+        plant.step(step, "Running").await?;
+        let first = leader(plant.place.world).await?;
+        Ok(Self { plant, before, first, _turn: turn })
+    }
+
+    fn world(&self) -> &'static World {
+        self.plant.place.world
+    }
+
+    /// It is done, nothing is missing, and there was always one who acted.
+    async fn ends(self, second: &Leader) -> Result<()> {
+        self.plant.place.ends("etcdmigration", "m", "Succeeded").await?;
+        self.plant.api_is_up().await?;
+        until("everything to be there", DEADLINE, async || self.plant.holds(&self.before).await).await?;
+        let pods = acted(self.world())?;
+        ensure!(
+            [&self.first, second].iter().all(|leader| pods.contains(leader.pod())),
+            "only {pods:?} acted"
+        );
+        Ok(())
+    }
+}
+
+#[test]
+fn migration_whose_controllers_are_killed_is_ended_by_the_others() {
+    run(async |_| {
+        let journey = Journey::begin("failover-kill", "EtcdDeleted").await?;
+        journey.world().runner.kill(SYSTEM, journey.first.pod(), "controllers")?;
+        let second = successor(journey.world(), &journey.first).await?;
+        journey.ends(&second).await
+    });
+}
+
+#[test]
+fn controllers_that_are_asked_to_end_give_the_lease_back_first() {
+    run(async |_| {
+        let journey = Journey::begin("failover-stop", "BackupTaken").await?;
+        let (world, first) = (journey.world(), journey.first.clone());
+        let delete = ["delete", "pod", first.pod(), "-n", SYSTEM, "--wait=false"];
+        world.garden.kubectl(delete).await?.text()?;
+        let second = successor(world, &first).await?;
+        let leases: Vec<_> = changes(world)?.into_iter().filter_map(|change| change.lease).collect();
+        let taken = leases.iter().position(|(holder, _)| *holder == second.identity).context("not taken")?;
+        let before = taken.checked_sub(1).and_then(|at| leases.get(at)).context("nothing before")?;
+        // So there was nothing to wait for.
+        ensure!(*before == (String::new(), 1), "{second:?} took it from {before:?}");
+        journey.ends(&second).await
+    });
+}
+
+/// Changes an Etcd without end, so that whoever looks after it always has something to write. Gives the last change.
+async fn keep_busy(world: &'static World, namespace: String, stop: Arc<AtomicBool>) -> Result<u64> {
+    let path = format!("/apis/druid.gardener.cloud/v1alpha1/namespaces/{namespace}/etcds/busy");
+    let mut count = 0;
+    while !stop.load(Ordering::Relaxed) {
+        count += 1;
+        let service = json!({"annotations": {"tests.repot.dev/count": count.to_string()}});
+        let patch = json!({"spec": {"etcd": {"clientService": service}}});
+        world.garden.api().patch(&path, "application/merge-patch+json", &patch).await?.ok()?;
+    }
+    Ok(count)
+}
+
+#[test]
+fn controllers_that_stood_still_write_nothing_any_more_and_end() {
+    run(async |_| {
+        let _turn = TURN.lock().await;
+        let place = Place::make_with_two("failover-freeze").await?;
+        let world = place.world;
+        let etcd = json!({
+            "apiVersion": "druid.gardener.cloud/v1alpha1", "kind": "Etcd", "metadata": {"name": "busy"},
+            "spec": {"replicas": 1, "storageClass": "slow", "storageCapacity": "1Gi", "etcd": {}},
+        });
+        place.apply(&[etcd]).await?;
+        place.until("etcd", "busy", "ready", |etcd| etcd["status"]["readyReplicas"] == 1).await?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let busy = tokio::spawn(keep_busy(world, place.namespace.clone(), stop.clone()));
+        let first = leader(world).await?;
+        let pod = async || -> Result<Value> {
+            let get = ["get", "pod", first.pod(), "-n", SYSTEM, "-o", "json"];
+            let pod: Value = serde_json::from_str(&world.garden.kubectl(get).await?.text()?)?;
+            Ok(pod["status"]["containerStatuses"][0].clone())
+        };
+        let starts = pod().await?["restartCount"].as_u64();
+        until("it to be at work", DEADLINE, async || {
+            let service = place.get("service", "busy-client").await?;
+            ensure!(service["metadata"]["annotations"]["tests.repot.dev/count"].is_string(), "{service}");
+            Ok(())
+        })
+        .await?;
+        world.runner.freeze(SYSTEM, first.pod(), "controllers")?;
+        let second = successor(world, &first).await;
+        world.runner.resume(SYSTEM, first.pod(), "controllers")?;
+        let second = second?;
+        until("it to end", DEADLINE, async || {
+            let status = pod().await?;
+            ensure!(status["restartCount"].as_u64() > starts, "{status}");
+            let code = &status["lastState"]["terminated"]["exitCode"];
+            ensure!(*code == 1, "it ended with {code}");
+            Ok(())
+        })
+        .await?;
+        stop.store(true, Ordering::Relaxed);
+        let last = busy.await??.to_string();
+        place
+            .until("service", "busy-client", "as it was wanted last", |service| {
+                service["metadata"]["annotations"]["tests.repot.dev/count"] == last.as_str()
+            })
+            .await?;
+        let pods = acted(world)?;
+        ensure!([&first, &second].iter().all(|leader| pods.contains(leader.pod())), "only {pods:?} acted");
+        Ok(())
+    });
+}
