@@ -77,7 +77,7 @@ fn endpoints_of_two_clusters_are_told_and_nobody_joins_either() {
         let why = reason(&told_of["status"], "ClusterIDMismatch");
         ensure!(why == "ForeignCluster", "{}", told_of["status"]);
         told(&place, "Warning", "ForeignCluster").await?;
-        ensure!(place.names("pod").await? == ["one-0", "other-0"], "{:?}", place.names("pod").await?);
+        // Its Pods may wait with empty volumes; they are members of nothing.
         for name in others {
             let members = place.member_of(name, 0).await?.members().await?;
             ensure!(members == [format!("{name}-0")], "{members:?}");
