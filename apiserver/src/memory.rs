@@ -10,23 +10,37 @@
 //! | large | 11/16 | all others that write |
 //! | answers | 1/4 | payloads that are read to the end before their answer begins; who finds no room there streams |
 //!
-//! What is not counted is the base: windows of connections (512 KiB for each request that writes), the few pieces of an
-//! answer that is streamed, heads of objects in the watch cache, and the store's own buffers.
+//! Beside the budget there is a fixed lane of 48 MiB for answers on their way: the pieces of one that is streamed, or all of one
+//! without payload. Who finds none of it within ten seconds is told to come again: clients that do not read their answers cost
+//! others their turn, and not the server its memory.
+//!
+//! What is not counted is the base: windows of connections (512 KiB for each request that writes), heads of objects in the
+//! watch cache, events on their way to watchers, and the store's own buffers.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
 
 /// Requests that take no more go through the small lane.
 const SMALL: u64 = 1 << 20;
 /// What sealing and sending of one write holds at most, in batches on their way, however long its payload is.
 const UNDER_WAY: u64 = 12 << 20;
+/// What answers on their way may hold beside the budget.
+const ANSWERS: u64 = 48 << 20;
+/// What one that is streamed holds at most: pieces read ahead, and those that its connection has.
+const STREAMED: u64 = 3 << 19;
+/// How long an answer waits for its turn.
+const TURN: Duration = Duration::from_secs(10);
 
 /// What there is.
 pub struct Memory {
     small: Lane,
     large: Lane,
     answers: Lane,
+    on_their_way: Lane,
 }
 
 struct Lane {
@@ -62,6 +76,13 @@ impl Lane {
         Some(self.room(permit))
     }
 
+    /// So many bytes, or all there are, where they are free in time.
+    async fn within(&self, time: Duration, bytes: u64) -> Option<Room> {
+        let permits = Arc::clone(&self.free).acquire_many_owned(kib(bytes.min(self.most()))?);
+        let permit = timeout(time, permits).await.ok()?.ok()?;
+        Some(self.room(permit))
+    }
+
     fn room(&self, permit: OwnedSemaphorePermit) -> Room {
         Room { lane: Arc::clone(&self.free), permits: vec![permit] }
     }
@@ -85,7 +106,18 @@ impl Memory {
             small: Lane::new(small),
             large: Lane::new(bytes - small - answers),
             answers: Lane::new(answers),
+            on_their_way: Lane::new(ANSWERS),
         }
+    }
+
+    /// Room for an answer that is streamed, so many bytes in all. `None` where its turn does not come.
+    pub async fn to_stream(&self, bytes: u64) -> Option<Room> {
+        self.to_send(bytes.min(STREAMED)).await
+    }
+
+    /// Room for an answer that is put together before it is sent. One that is larger than all there is has its turn alone.
+    pub async fn to_send(&self, bytes: u64) -> Option<Room> {
+        self.on_their_way.within(TURN, bytes).await
     }
 
     /// Waits for room for so many bytes. Whoever comes first is served first.
@@ -238,6 +270,22 @@ mod tests {
         let answer = memory.for_answer(40 * MIB).expect("a lane of their own");
         assert!(memory.for_answer(1).is_none());
         drop(answer);
+    }
+
+    #[tokio::test]
+    async fn answers_wait_for_their_turn_and_not_for_ever() {
+        const SOON: Duration = Duration::from_millis(20);
+        let memory = Memory::new(160 * MIB);
+        let mut held = Vec::new();
+        for _ in 0..ANSWERS / STREAMED {
+            held.push(memory.to_stream(100 * MIB).await.expect("room"));
+        }
+        assert!(memory.on_their_way.within(SOON, 1).await.is_none());
+        let (waiting, ()) = tokio::join!(memory.to_stream(MIB), async { drop(held.pop()) });
+        assert!(waiting.is_some());
+        drop((waiting, held));
+        let alone = memory.to_send(1000 * MIB).await.expect("its turn");
+        assert_eq!(alone.bytes(), ANSWERS);
     }
 
     #[tokio::test]

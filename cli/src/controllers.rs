@@ -35,7 +35,8 @@ const REQUEST_BYTES: u64 = 8 << 10;
 /// Run the controllers of a seed: the operator, which makes members of Etcds, and the workflows EtcdBackup, EtcdRestore and EtcdMigration.
 ///
 /// Several may run; with --leader-elect the one that holds the Lease `repot-controllers` acts. Whoever cannot renew it for ten seconds
-/// writes nothing any more and ends; whoever is asked to end gives it back first, so that the next one need not wait. /healthz answers as long as the process lives, /readyz once it could ask kube-apiserver. deploy/rbac/controllers.yaml has the permissions.
+/// writes nothing any more and ends; whoever is asked to end gives it back first, so that the next one need not wait. /healthz
+/// answers as long as the process lives, /readyz once it could ask kube-apiserver. deploy/rbac/controllers.yaml has the permissions.
 ///
 ///     repot controllers --image registry.example.com/repot:1 --leader-elect
 #[derive(Args)]

@@ -23,18 +23,20 @@ pub(super) async fn get(request: Request<'_>) -> Answer {
     let resource = request.resource;
     Ok(match form {
         Form::Object => {
+            let length = wire::object_len(resource, &object);
+            request.keep(request.server.memory.to_stream(length).await)?;
             // The first piece is read before the answer begins, so that damage is answered with a status.
             let pieces = wire::checked(request.server, resource, &object)
                 .await
                 .map_err(|error| request.failed(&error))?;
-            wire::sized(StatusCode::OK, wire::object_len(resource, &object), pieces)
+            wire::sized(StatusCode::OK, length, pieces)
         }
         Form::Metadata(version) => wire::whole(StatusCode::OK, wire::partial(&object, version).freeze()),
         Form::Table(version) => {
             let include = table::Include::parse(&request.call.query)?;
             let meta =
                 wire::ListMeta { resource_version: object.version.to_string(), ..wire::ListMeta::default() };
-            table::answer(&request, version, include, &meta, vec![object])
+            table::answer(&request, version, include, &meta, vec![object]).await?
         }
     })
 }

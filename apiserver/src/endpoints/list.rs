@@ -38,8 +38,9 @@ pub(super) async fn list(request: Request<'_>) -> Answer {
     let page = page(&request, &selectors, with_payload).await?;
     let meta = page.meta();
     Ok(match form {
-        Form::Object => objects(&request, page, &meta),
+        Form::Object => objects(&request, page, &meta).await?,
         Form::Metadata(version) => {
+            request.keep(request.server.memory.to_send(heads_len(&page.objects)).await)?;
             let mut text = wire::before_items("PartialObjectMetadataList", version.api_version(), &meta);
             for (at, object) in page.objects.iter().enumerate() {
                 wire::put(&mut text, if at > 0 { "," } else { "" });
@@ -48,8 +49,14 @@ pub(super) async fn list(request: Request<'_>) -> Answer {
             wire::put(&mut text, "]}");
             wire::whole(StatusCode::OK, text.freeze())
         }
-        Form::Table(version) => table::answer(&request, version, include, &meta, page.objects),
+        Form::Table(version) => table::answer(&request, version, include, &meta, page.objects).await?,
     })
+}
+
+/// About how long an answer is that has no payload.
+pub(super) fn heads_len(objects: &[Object]) -> u64 {
+    const BESIDE: usize = 256;
+    objects.iter().map(|object| (object.meta.len() + BESIDE) as u64).sum()
 }
 
 /// Heads of one page.
@@ -203,16 +210,17 @@ async fn bounded(
     }
 }
 
-fn objects(request: &Request<'_>, page: Page, meta: &ListMeta) -> http::Response<axum::body::Body> {
+async fn objects(request: &Request<'_>, page: Page, meta: &ListMeta) -> Answer {
     let (store, resource) = (request.server.store.clone(), request.resource.clone());
     let before = wire::before_items(resource.kind.list_kind, &resource.api_version(), meta).freeze();
     let commas = page.objects.len().saturating_sub(1) as u64;
     let items: u64 = page.objects.iter().map(|object| wire::shown_len(&resource, object)).sum();
     let length = before.len() as u64 + items + commas + 2;
+    request.keep(request.server.memory.to_stream(length).await)?;
     let items = stream::iter(page.objects).enumerate().flat_map(move |(at, object)| {
         let comma = stream::iter((at > 0).then(|| Ok(Bytes::from_static(b","))));
         comma.chain(wire::shown_pieces(&store, &resource, &object))
     });
     let pieces = stream::iter([Ok(before)]).chain(items).chain(stream::iter([Ok(Bytes::from_static(b"]}"))]));
-    wire::sized(StatusCode::OK, length, wire::ahead(pieces))
+    Ok(wire::sized(StatusCode::OK, length, wire::ahead(pieces)))
 }

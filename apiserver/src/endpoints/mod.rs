@@ -30,7 +30,10 @@ use axum::body::Body;
 use http::Response;
 use repot_storage::{Key, Scope};
 
-use crate::{call::Call, filters::request_info::Target, resource::Resource, server::Server, status::Status};
+use crate::{
+    call::Call, filters::request_info::Target, memory::Room, resource::Resource, server::Server,
+    status::Status,
+};
 
 type Answer = Result<Response<Body>, Status>;
 
@@ -47,6 +50,15 @@ pub struct Request<'a> {
 }
 
 impl Request<'_> {
+    /// Keeps room for the answer until it is sent.
+    ///
+    /// # Errors
+    /// 429 where there was none.
+    fn keep(&self, room: Option<Room>) -> Result<(), Status> {
+        *self.call.room.lock() = Some(room.ok_or_else(Status::too_many_requests)?);
+        Ok(())
+    }
+
     fn key(&self) -> Key {
         self.key_of(&self.target.name)
     }

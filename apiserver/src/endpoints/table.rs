@@ -5,11 +5,11 @@ use std::time::SystemTime;
 use axum::body::Body;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures::{Stream, StreamExt, stream};
-use http::{Response, StatusCode};
+use http::StatusCode;
 use repot_storage::Object;
 use serde_json::{Value, json};
 
-use super::Request;
+use super::{Answer, Request, list::heads_len};
 use crate::{
     call::Query,
     negotiate::MetaVersion,
@@ -40,13 +40,22 @@ impl Include {
 }
 
 /// A whole table. Rows with whole objects are sent as they are read.
-pub(super) fn answer(
+///
+/// # Errors
+/// 429 where there is no room for it.
+pub(super) async fn answer(
     request: &Request<'_>,
     version: MetaVersion,
     include: Include,
     meta: &ListMeta,
     objects: Vec<Object>,
-) -> Response<Body> {
+) -> Answer {
+    let memory = &request.server.memory;
+    let room = match include {
+        Include::Object => memory.to_stream(u64::MAX).await,
+        Include::Metadata | Include::Nothing => memory.to_send(heads_len(&objects)).await,
+    };
+    request.keep(room)?;
     let (store, resource) = (request.server.store.clone(), request.resource.clone());
     let mut text = before_rows(&resource, version, meta, true);
     if include != Include::Object {
@@ -55,7 +64,7 @@ pub(super) fn answer(
             text.extend_from_slice(&short_row(&resource, object, version, include));
         }
         wire::put(&mut text, "]}");
-        return wire::whole(StatusCode::OK, text.freeze());
+        return Ok(wire::whole(StatusCode::OK, text.freeze()));
     }
     let single = request.call.info.verb == "get";
     let rows = stream::iter(objects).enumerate().flat_map(move |(at, object)| {
@@ -68,7 +77,7 @@ pub(super) fn answer(
     });
     let pieces =
         stream::iter([Ok(text.freeze())]).chain(rows).chain(stream::iter([Ok(Bytes::from_static(b"]}"))]));
-    wire::json_response(StatusCode::OK, Body::from_stream(wire::ahead(pieces)))
+    Ok(wire::json_response(StatusCode::OK, Body::from_stream(wire::ahead(pieces))))
 }
 
 /// Everything of a table that comes before its rows. In a watch only the first table names the columns.

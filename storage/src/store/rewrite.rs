@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use futures::{FutureExt, StreamExt, stream};
 use tokio::time::{Instant, sleep_until};
 
 use super::{
@@ -12,6 +13,8 @@ use crate::{Error, Result, canary::Canary};
 
 /// Objects looked at at once.
 const PAGE: usize = 500;
+/// Objects written at once: backends commit together what comes together.
+const AT_ONCE: usize = 16;
 /// How often an object is tried again that somebody else writes at the same time.
 const TRIES: usize = 5;
 
@@ -66,7 +69,7 @@ impl Store {
     /// anew, payload is not touched. What is written has another version afterwards, and watches see it. Any number of these may
     /// run beside servers; one that was broken off has less to do when it runs again.
     ///
-    /// `each`: the shortest time from one write to the next. `progress` is called after each page.
+    /// `each`: the shortest time from the begin of one write to that of the next. `progress` is called after each page.
     ///
     /// # Errors
     /// As of [`Store::list`]. What goes wrong with one object is counted, and told in the log.
@@ -80,21 +83,27 @@ impl Store {
         loop {
             // As of now, not of one version: this may take longer than history is kept, and what is new is not stale.
             let page = self.list(page(scope, after)).await?;
+            let mut stale = Vec::new();
             for object in page.objects {
                 done.seen += 1;
                 match object {
                     Ok(object) if !object.stale => {}
-                    Ok(object) => {
-                        sleep_until(next).await;
-                        next = Instant::now() + each;
-                        let key = object.key.clone();
-                        done.count(&key, self.wrap_again(object).await);
-                    }
+                    Ok(object) => stale.push(object),
                     Err(error) => {
                         tracing::error!(%error, "an object does not open");
                         done.failed += 1;
                     }
                 }
+            }
+            let paced = stream::iter(stale).then(|object| {
+                let turn = next.max(Instant::now());
+                next = turn + each;
+                sleep_until(turn).map(|()| object)
+            });
+            let written = paced.map(async |object| (object.key.clone(), self.wrap_again(object).await));
+            let mut written = std::pin::pin!(written.buffer_unordered(AT_ONCE));
+            while let Some((key, result)) = written.next().await {
+                done.count(&key, result);
             }
             progress(done);
             after = page.next.filter(|_| !Canary::RewriteEndsEarly.sings());

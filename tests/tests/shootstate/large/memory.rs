@@ -1,11 +1,13 @@
 //! The memory of the server stays within its budget and a base, however much is written and read at once.
 
 use std::fs;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use repot_tests::cgroup::MemoryLimit;
 use repot_tests::repot::Dev;
+use repot_tests::wait::until;
 use repot_tests::{Bed, run};
 use reqwest::Method;
 
@@ -14,6 +16,7 @@ use super::is_soak;
 use crate::shootstate::world::{collection, path};
 
 const MIB: u64 = 1 << 20;
+const DEADLINE: Duration = Duration::from_secs(60);
 /// Gigabytes take their time on a machine that is busy with other tests.
 const PATIENT: &str = "--request-timeout=20m";
 /// What is resident beside the budget: the program, windows of connections, pieces of answers on their way, what the allocator
@@ -92,6 +95,31 @@ fn clients_that_do_not_read_hold_no_more_than_a_piece_each() {
         ensure!(read <= 132 * MIB + BASE, "{} MiB were resident for 24 clients that do not read", read / MIB);
         // Nor do they keep anybody from writing.
         Blob::new(1, &noise(usize::try_from(size)?)).create(&api).await
+    });
+}
+
+#[test]
+fn more_clients_that_do_not_read_are_sent_away_and_cost_no_memory() {
+    run(async |bed| {
+        let size = 24 * MIB;
+        let flags =
+            [format!("--max-object-bytes={}", size + MIB), format!("--max-inflight-bytes={}", 132 * MIB)];
+        let mut dev = Dev::start(bed, flags).await?;
+        let (api, pid) = (dev.api()?, dev.repot().process().pid());
+        let blob = Blob::new(0, &noise(usize::try_from(size)?));
+        blob.create(&api).await?;
+        // As the administrator, whom no number of requests holds back.
+        let idle = (0..4).map(|_| dev.api()).collect::<Result<Vec<_>>>()?;
+        let asked = (0..200).map(|at| idle[at % idle.len()].request(Method::GET, &path(&blob.name)).send());
+        let answers = try_join_all(asked).await?;
+        let begun = answers.iter().filter(|answer| answer.status() == 200).count();
+        let refused = answers.iter().filter(|answer| answer.status() == 429);
+        let told = refused.filter(|answer| answer.headers().contains_key("retry-after")).count();
+        ensure!(begun >= 24 && told > 0 && begun + told == 200, "{begun} began, {told} were sent away");
+        let most = peak(pid)?;
+        ensure!(most <= 132 * MIB + BASE, "{} MiB were resident for 200 that do not read", most / MIB);
+        drop((answers, idle));
+        until("their places to be free", DEADLINE, async || blob.get(&api).await).await
     });
 }
 
