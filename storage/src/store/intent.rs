@@ -12,11 +12,11 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering},
     },
-    time::{Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use bytes::Bytes;
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, time::sleep};
 
 use super::{core::Core, path};
 use crate::{
@@ -25,6 +25,9 @@ use crate::{
     canary::Canary,
     seal,
 };
+
+/// Between tries to remove an intent; the last one ends it.
+const PAUSES_MILLIS: [u64; 5] = [100, 500, 2_000, 10_000, 60_000];
 
 /// The intents of a process.
 pub(crate) struct Intents {
@@ -120,7 +123,7 @@ impl Intent {
     }
 
     async fn remove(&self) {
-        remove(Arc::clone(&self.core), self.number).await;
+        let _ = remove(&self.core, self.number).await;
     }
 }
 
@@ -130,7 +133,7 @@ impl Drop for Intent {
         if let Ok(runtime) = tokio::runtime::Handle::try_current()
             && !self.core.stop.is_cancelled()
         {
-            self.core.tasks.spawn_on(remove(Arc::clone(&self.core), self.number), &runtime);
+            self.core.tasks.spawn_on(remove_in_the_end(Arc::clone(&self.core), self.number), &runtime);
         }
     }
 }
@@ -141,11 +144,24 @@ impl fmt::Debug for Intents {
     }
 }
 
-async fn remove(core: Arc<Core>, number: u64) {
+/// An intent that stays keeps what was given up under it for as long as this process lives, or the collector's patience: so what
+/// fails is tried again.
+async fn remove_in_the_end(core: Arc<Core>, number: u64) {
+    for pause in PAUSES_MILLIS.map(Duration::from_millis) {
+        if remove(&core, number).await || core.stop.run_until_cancelled(sleep(pause)).await.is_none() {
+            return;
+        }
+    }
+}
+
+/// Whether it is surely gone.
+async fn remove(core: &Core, number: u64) -> bool {
     let txn = Txn { compares: Vec::new(), ops: vec![Op::Delete(path::intent(number))] };
-    if let Err(error) = core.backend.txn(txn).await {
+    let removed = core.backend.txn(txn).await;
+    if let Err(error) = &removed {
         tracing::debug!(%error, "write intent was not removed; it vanishes with its lease");
     }
+    removed.is_ok()
 }
 
 /// When an intent was made, for people who look. Nothing is decided by it: clocks jump, and those of replicas differ.
