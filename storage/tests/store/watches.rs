@@ -218,11 +218,11 @@ async fn keeps_to_its_namespace(lab: &Lab) {
 }
 
 async fn bookmarks_never_run_ahead(lab: &Lab) {
-    let options = StoreOptions { bookmark_every: Duration::from_millis(5), ..StoreOptions::default() };
+    let options = StoreOptions { bookmark_every: Duration::from_millis(1), ..StoreOptions::default() };
     let store = lab.open_with(options).await;
     let start = current(&store).await;
     let mut items = store.watch(&mk_scope(Some("ns")), start).await.unwrap();
-    let writer = tokio::spawn(write_some(store.clone(), 1, 30));
+    let writer = tokio::spawn(write_some(store.clone(), 1, 150));
     // What happens next door makes for bookmarks between the events.
     let (busy, done) = (store.clone(), Arc::new(std::sync::atomic::AtomicBool::new(false)));
     let until = done.clone();
@@ -234,7 +234,7 @@ async fn bookmarks_never_run_ahead(lab: &Lab) {
         }
     });
     let (mut told, mut events, mut bookmarks) = (start, 0, 0);
-    while events < 90 {
+    while events < 450 {
         match next(&mut items).await.unwrap() {
             WatchItem::Event(event) => {
                 assert!(event.version > told, "{} after {told}", event.version);
