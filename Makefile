@@ -47,7 +47,7 @@ canaries: testbed
 fuzz:
 	fuzz/run $(FUZZ_TARGETS)
 
-# Repot beside a CRD on this machine, about half an hour: make bench BENCH="--quick --output json" (all options: BENCH=--help).
+# Repot beside a CRD on this machine: make bench BENCH="--quick --output json" (all options: BENCH=--help).
 # Snapshots beside the tools of etcd: make bench BENCH="snapshots --size 200MB"; `tests/go/build etcdbrctl` before it lets
 # etcd-backup-restore take part.
 bench: testbed

@@ -10,9 +10,9 @@
 //! | large | 11/16 | all others that write |
 //! | answers | 1/4 | payloads that are read to the end before their answer begins; who finds no room there streams |
 //!
-//! Beside the budget there is a fixed lane of 48 MiB for answers on their way: the pieces of one that is streamed, or all of one
-//! without payload. Who finds none of it within ten seconds is told to come again: clients that do not read their answers cost
-//! others their turn, and not the server its memory.
+//! Beside the budget there are 48 MiB for answers on their way: the pieces of one that is streamed, or all of one without payload.
+//! Who finds none of it within ten seconds is told to come again: clients that do not read their answers cost others their
+//! turn, and not the server its memory. Answers up to 256 KiB have 8 MiB of their own, so that an operator still sees what there is.
 //!
 //! What is not counted is the base: windows of connections (512 KiB for each request that writes), heads of objects in the
 //! watch cache, events on their way to watchers, and the store's own buffers.
@@ -30,6 +30,9 @@ const SMALL: u64 = 1 << 20;
 const UNDER_WAY: u64 = 12 << 20;
 /// What answers on their way may hold beside the budget.
 const ANSWERS: u64 = 48 << 20;
+/// Answers up to so many bytes are short, and share so many.
+const SHORT: u64 = 256 << 10;
+const SHORT_ANSWERS: u64 = 8 << 20;
 /// What one that is streamed holds at most: pieces read ahead, and those that its connection has.
 const STREAMED: u64 = 3 << 19;
 /// How long an answer waits for its turn.
@@ -41,6 +44,7 @@ pub struct Memory {
     large: Lane,
     answers: Lane,
     on_their_way: Lane,
+    short_on_their_way: Lane,
 }
 
 struct Lane {
@@ -107,6 +111,7 @@ impl Memory {
             large: Lane::new(bytes - small - answers),
             answers: Lane::new(answers),
             on_their_way: Lane::new(ANSWERS),
+            short_on_their_way: Lane::new(SHORT_ANSWERS),
         }
     }
 
@@ -117,7 +122,8 @@ impl Memory {
 
     /// Room for an answer that is put together before it is sent. One that is larger than all there is has its turn alone.
     pub async fn to_send(&self, bytes: u64) -> Option<Room> {
-        self.on_their_way.within(TURN, bytes).await
+        let lane = if bytes <= SHORT { &self.short_on_their_way } else { &self.on_their_way };
+        lane.within(TURN, bytes).await
     }
 
     /// Waits for room for so many bytes. Whoever comes first is served first.
@@ -281,6 +287,7 @@ mod tests {
             held.push(memory.to_stream(100 * MIB).await.expect("room"));
         }
         assert!(memory.on_their_way.within(SOON, 1).await.is_none());
+        assert!(memory.to_send(SHORT).await.is_some(), "a short one waits behind long ones");
         let (waiting, ()) = tokio::join!(memory.to_stream(MIB), async { drop(held.pop()) });
         assert!(waiting.is_some());
         drop((waiting, held));

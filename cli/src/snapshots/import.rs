@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use clap::Args;
 use jiff::Timestamp;
 use repot_etcd::{
-    backup::{Backups, import, place, take::Asked},
+    backup::{Backups, import, place},
     snapshot::store::{Environment, Store},
 };
 
-use super::{StoreFlags, environment, open, print_json, source_environment};
+use super::{AskedFlags, StoreFlags, environment, open, print_json, source_environment};
 
 /// Copy the newest state of another store into a named backup below <store>/backups/<name>, with a record of it in backup.json.
 ///
@@ -29,12 +29,8 @@ pub struct Flags {
     source: String,
     #[command(flatten)]
     store: StoreFlags,
-    /// Name of the backup: lower-case letters, digits and dashes
-    #[arg(long, value_name = "NAME")]
-    name: String,
-    /// UID of the object that asks for it; nobody else's backup of the same name is touched
-    #[arg(long, value_name = "UID")]
-    owner: String,
+    #[command(flatten)]
+    asked: AskedFlags,
 }
 
 /// Imports.
@@ -44,9 +40,8 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
         Ok(store) => store,
         Err(code) => return Ok(code),
     };
-    let asked = Asked { name: &flags.name, owner: &flags.owner };
     let source = || Store::open(&flags.source, &of_source(all));
-    let taken = import::import(&Backups::of(&store), &asked, source, Timestamp::now()).await?;
+    let taken = import::import(&Backups::of(&store), &flags.asked.get(), source, Timestamp::now()).await?;
     print_json(&serde_json::to_value(taken)?)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -13,7 +13,10 @@ use std::{io::Write, process::ExitCode};
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use repot_etcd::snapshot::store::{Environment, Store, environment};
+use repot_etcd::{
+    backup::take::Asked,
+    snapshot::store::{Environment, Store, environment},
+};
 use serde_json::Value;
 
 use crate::run;
@@ -69,6 +72,23 @@ enum Task {
 enum Output {
     Text,
     Json,
+}
+
+/// Which backup, and whose.
+#[derive(Args)]
+struct AskedFlags {
+    /// Name of the backup: lower-case letters, digits and dashes
+    #[arg(long, value_name = "NAME")]
+    name: String,
+    /// UID of the object that asks for it; nobody else's backup of the same name is touched
+    #[arg(long, value_name = "UID")]
+    owner: String,
+}
+
+impl AskedFlags {
+    fn get(&self) -> Asked<'_> {
+        Asked { name: &self.name, owner: &self.owner }
+    }
 }
 
 #[derive(Args)]

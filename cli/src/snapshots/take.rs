@@ -6,14 +6,11 @@ use anyhow::Context;
 use clap::Args;
 use jiff::Timestamp;
 use repot_etcd::{
-    backup::{
-        Backups,
-        take::{self, Asked},
-    },
+    backup::{Backups, take},
     link,
 };
 
-use super::{StoreFlags, environment, open, print_json};
+use super::{AskedFlags, StoreFlags, environment, open, print_json};
 
 /// Take a named backup of a live etcd: a full snapshot below <store>/backups/<name>, and a record of it in backup.json.
 ///
@@ -27,12 +24,8 @@ use super::{StoreFlags, environment, open, print_json};
 pub struct Flags {
     #[command(flatten)]
     store: StoreFlags,
-    /// Name of the backup: lower-case letters, digits and dashes
-    #[arg(long, value_name = "NAME")]
-    name: String,
-    /// UID of the object that asks for it; nobody else's backup of the same name is touched
-    #[arg(long, value_name = "UID")]
-    owner: String,
+    #[command(flatten)]
+    asked: AskedFlags,
     /// Client URLs of members
     #[arg(long, value_delimiter = ',', required = true, value_name = "URLS")]
     endpoints: Vec<String>,
@@ -57,8 +50,9 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
         Err(code) => return Ok(code),
     };
     let client = link::connect(&options(&flags)?).await.context("--endpoints")?;
-    let asked = Asked { name: &flags.name, owner: &flags.owner };
-    let taken = take::take(&Backups::of(&store), &asked, &client, &flags.scratch, Timestamp::now()).await?;
+    let taken =
+        take::take(&Backups::of(&store), &flags.asked.get(), &client, &flags.scratch, Timestamp::now())
+            .await?;
     print_json(&serde_json::to_value(taken)?)?;
     Ok(ExitCode::SUCCESS)
 }

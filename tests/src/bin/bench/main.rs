@@ -39,7 +39,7 @@ const RESIDENT_BYTES: usize = 400_000;
 /// Measure Repot, directly and behind kube-apiserver, beside a CRD of the same schema and a server that does nothing.
 #[derive(Parser)]
 struct Flags {
-    /// Fewer rounds and fewer resident objects: about six minutes instead of half an hour
+    /// Fewer and shorter rounds, fewer resident objects
     #[arg(long, global = true)]
     quick: bool,
     /// Form of the report on standard output
