@@ -11,8 +11,9 @@
 //! | answers | 1/4 | payloads that are read to the end before their answer begins; who finds no room there streams |
 //!
 //! Beside the budget there are 48 MiB for answers on their way: the pieces of one that is streamed, or all of one without payload.
-//! Who finds none of it within ten seconds is told to come again: clients that do not read their answers cost others their
-//! turn, and not the server its memory. Answers up to 256 KiB have 8 MiB of their own, so that an operator still sees what there is.
+//! Who finds none of it within ten seconds is told to come again, and who finds 128 others waiting is told so at once: clients
+//! that do not read their answers cost others their turn, and not the server its memory. Answers up to 256 KiB have 8 MiB of their
+//! own, so that an operator still sees what there is.
 //!
 //! What is not counted is the base: windows of connections (512 KiB for each request that writes), heads of objects in the
 //! watch cache, events on their way to watchers, and the store's own buffers.
@@ -37,14 +38,22 @@ const SHORT_ANSWERS: u64 = 8 << 20;
 const STREAMED: u64 = 3 << 19;
 /// How long an answer waits for its turn.
 const TURN: Duration = Duration::from_secs(10);
+/// How many wait for it. A few seconds' work for a server whose clients read: so hardly any waits for nothing.
+const QUEUE: usize = 128;
 
 /// What there is.
 pub struct Memory {
     small: Lane,
     large: Lane,
     answers: Lane,
-    on_their_way: Lane,
-    short_on_their_way: Lane,
+    on_their_way: Queued,
+    short_on_their_way: Queued,
+}
+
+/// A lane with places for those who wait.
+struct Queued {
+    lane: Lane,
+    places: Semaphore,
 }
 
 struct Lane {
@@ -80,9 +89,9 @@ impl Lane {
         Some(self.room(permit))
     }
 
-    /// So many bytes, or all there are, where they are free in time.
+    /// So many bytes where they are free in time.
     async fn within(&self, time: Duration, bytes: u64) -> Option<Room> {
-        let permits = Arc::clone(&self.free).acquire_many_owned(kib(bytes.min(self.most()))?);
+        let permits = Arc::clone(&self.free).acquire_many_owned(kib(bytes)?);
         let permit = timeout(time, permits).await.ok()?.ok()?;
         Some(self.room(permit))
     }
@@ -93,6 +102,22 @@ impl Lane {
 
     fn most(&self) -> u64 {
         u64::from(self.kib) << 10
+    }
+}
+
+impl Queued {
+    fn new(bytes: u64) -> Self {
+        Self { lane: Lane::new(bytes), places: Semaphore::new(QUEUE) }
+    }
+
+    /// So many bytes, or all there are, where they are free now, or in time and there is a place to wait.
+    async fn within(&self, time: Duration, bytes: u64) -> Option<Room> {
+        let bytes = bytes.min(self.lane.most());
+        if let Some(room) = self.lane.now(bytes) {
+            return Some(room);
+        }
+        let _place = self.places.try_acquire().ok()?;
+        self.lane.within(time, bytes).await
     }
 }
 
@@ -110,8 +135,8 @@ impl Memory {
             small: Lane::new(small),
             large: Lane::new(bytes - small - answers),
             answers: Lane::new(answers),
-            on_their_way: Lane::new(ANSWERS),
-            short_on_their_way: Lane::new(SHORT_ANSWERS),
+            on_their_way: Queued::new(ANSWERS),
+            short_on_their_way: Queued::new(SHORT_ANSWERS),
         }
     }
 
@@ -249,6 +274,8 @@ pub fn least(object_bytes: u64, reviewed: Option<u64>) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Poll;
+
     use super::*;
 
     const MIB: u64 = 1 << 20;
@@ -293,6 +320,23 @@ mod tests {
         drop((waiting, held));
         let alone = memory.to_send(1000 * MIB).await.expect("its turn");
         assert_eq!(alone.bytes(), ANSWERS);
+    }
+
+    #[tokio::test]
+    async fn who_finds_no_place_to_wait_is_told_at_once() {
+        let memory = Memory::new(160 * MIB);
+        let held = memory.to_send(ANSWERS).await.expect("room");
+        let mut waiting: Vec<_> = (0..QUEUE).map(|_| Box::pin(memory.to_stream(MIB))).collect();
+        for one in &mut waiting {
+            assert!(futures::poll!(one).is_pending());
+        }
+        let asked = std::pin::pin!(memory.to_stream(MIB));
+        assert!(matches!(futures::poll!(asked), Poll::Ready(None)), "it waits behind {QUEUE}");
+        drop(held);
+        let served = futures::future::join_all(waiting.into_iter().take(20)).await;
+        assert!(served.iter().all(Option::is_some));
+        let next = std::pin::pin!(memory.to_stream(MIB));
+        assert!(matches!(futures::poll!(next), Poll::Ready(Some(_))), "places are not given back");
     }
 
     #[tokio::test]

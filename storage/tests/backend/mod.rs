@@ -5,6 +5,7 @@ mod crash;
 mod embedded;
 mod etcd;
 mod etcd_process;
+mod lost_answer;
 mod rollback;
 mod sync;
 mod tiered;

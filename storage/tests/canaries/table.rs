@@ -128,7 +128,7 @@ pub const ALL: &[Wrong] = wrongs! {
     EtcdReadsNow "backend/etcd/kv.rs" "a page of several requests is not read at one revision"
         => It "backend::etcd::conformance::a_revision_is_held_still_while_compaction_runs";
     EtcdSendsAgain "backend/etcd/link.rs" "a transaction without an answer is sent again"
-        => It "backend::etcd::a_write_cut_by_a_crash_is_unknown_or_done";
+        => It "backend::lost_answer::a_write_whose_answer_is_lost_is_unknown_and_not_sent_again";
     EtcdHandsOnFragments "backend/etcd/watch.rs" "a watch hands on parts of a transaction"
         => It "backend::etcd::conformance::a_transaction_is_never_split_in_a_watch";
     // Lists and watches.

@@ -124,10 +124,12 @@ fn a_leader_that_moves_leaves_one_chain() {
             over.store(true, Ordering::Relaxed);
             outcome
         };
-        let (killed, ()) = tokio::join!(work, write(client.clone(), &over));
+        let (killed, ()) = tokio::join!(work, write(client, &over));
         let killed = killed?;
         agents[killed] = cluster.start(bed, killed)?;
         agents[killed].ready().await?;
+        // The one before may still have to tell of a connection that was refused meanwhile.
+        let client = cluster.client(&agents).await?;
         let leads = leader(&agents, |_| true).await?;
         let last =
             client.kv_client().put("/last", "one", None).await?.header().context("a header")?.revision();
