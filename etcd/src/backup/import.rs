@@ -21,7 +21,8 @@ use crate::snapshot::{
 /// only read. That it cannot be opened is recorded like everything else that goes wrong.
 ///
 /// # Guarantees
-/// As [`super::take::take`]. Every snapshot is read with all checks on the way, and once more at the target.
+/// As [`super::take::take`]. Every snapshot is read with all checks on the way, and once more at the target. It rests there as what
+/// the target takes itself: sealed with its keys where it has some, whatever it was at the source.
 ///
 /// # Errors
 /// [`Error`]; where the store can be written, the failure is recorded there too.
@@ -40,7 +41,9 @@ async fn fill(source: &Store, target: &Store) -> Result<Filled> {
     let State { store, plan, parts } = newest(source).await?;
     let bytes = parts.iter().map(|part| part.bytes).sum();
     let wanted = parts.len();
-    let report = copy_these(parts, &store, target, Options::default(), |_| {}).await?;
+    // Whoever restores from the target has the keys of the target.
+    let options = Options { as_of_target: true, ..Options::default() };
+    let report = copy_these(parts, &store, target, options, |_| {}).await?;
     if let Some((snapshot, source)) = report.failed.into_iter().next() {
         return Err(Error::Copy { snapshot, source });
     }

@@ -12,8 +12,8 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{
     SnapshotName,
     chain::final_snapshot,
-    inspect::{self, Opened, read_back},
-    store::{self, Integrity, Mode, Store, Stored},
+    inspect::{self, Look, Opened, read_back},
+    store::{self, Form, Integrity, Mode, Store, Stored},
 };
 
 /// How often a store is asked whether the final snapshot has come.
@@ -85,11 +85,14 @@ pub struct Options {
     /// Whether a snapshot that is at the target, of the recorded length and with the recorded hash, is taken to be whole without
     /// being read again.
     pub trust_target: bool,
+    /// Whether each snapshot is opened with the keys of the source and sealed with those of the target, so that it rests there as
+    /// what the target writes itself: in clear where that has no keys. Otherwise it stays as it is.
+    pub as_of_target: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { parallel: 16, trust_target: false }
+        Self { parallel: 16, trust_target: false, as_of_target: false }
     }
 }
 
@@ -138,7 +141,8 @@ async fn look_for_final(source: &Store) -> store::Result<Option<SnapshotName>> {
 /// # Guarantees
 /// What is counted as copied was whole at the source, and was read at the target byte for byte as it was at the source. A copy that was
 /// broken off is taken up by running it again: what is done is left alone, what is not whole is copied again. A snapshot appears at
-/// the target whole or not at all. What is sealed stays sealed under the keys that it has, and what is not is not sealed on the way.
+/// the target whole or not at all. What is sealed stays sealed under the keys that it has, and what is not is not sealed on the way,
+/// unless [`Options::as_of_target`].
 ///
 /// # Errors
 /// When one of the stores cannot be listed. What is wrong with single snapshots is in the report.
@@ -168,9 +172,10 @@ pub async fn copy_these(
     let large = Arc::new(Semaphore::new(LARGE_AT_ONCE));
     let work = stream::iter(from.into_iter().rev()).map(|one| {
         let (source, target, large) = (source.clone(), target.clone(), Arc::clone(&large));
-        let there = to.iter().find(|other| other.name == one.name && other.form == one.form).cloned();
+        let form = if options.as_of_target { target.form() } else { one.form };
+        let there = to.iter().find(|other| other.name == one.name && other.form == form).cloned();
         let (name, bytes) = (one.name.clone(), one.bytes);
-        let job = Job { source, target, one, there, trust_target: options.trust_target, large };
+        let job = Job { source, target, one, form, there, options, large };
         async move {
             // On a task of its own, so that each core has something to do.
             let outcome = AbortOnDropHandle::new(tokio::spawn(job.run())).await;
@@ -202,15 +207,17 @@ struct Job {
     source: Store,
     target: Store,
     one: Stored,
+    /// What it is to be at the target.
+    form: Form,
     there: Option<Stored>,
-    trust_target: bool,
+    options: Options,
     large: Arc<Semaphore>,
 }
 
 impl Job {
     /// What became of it; `None` where it is marked as not to be listed, which is seen when it is asked for.
     async fn run(self) -> inspect::Result<Option<Outcome>> {
-        let Self { source, target, one, .. } = &self;
+        let Self { source, target, one, form, .. } = &self;
         let _permit = match one.bytes > store::PART_BYTES as u64 {
             true => Some(self.large.acquire().await.map_err(|_| inspect::Error::Stopped)?),
             false => None,
@@ -230,22 +237,38 @@ impl Job {
         }
         let integrity = self.transfer(opened).await?;
         // As it was written, whatever the record says; the record says what was written, whatever is there.
-        let written = target.written(one, integrity.bytes);
+        let written = target.written(&one.name, *form, integrity.bytes);
         // Neither is dropped because the other fails: an object without its record is worse than a bad one with it.
         let (recorded, same) = tokio::join!(
-            target.record(&one.name, one.form, &integrity),
+            target.record(&one.name, *form, &integrity),
             read_back(target, &written, &integrity)
         );
         recorded?;
         same?;
+        if self.is_changed() {
+            // On the way it was not looked at.
+            inspect::inspect(target, &written, Look::default()).await?;
+        }
         Ok(Some(if self.there.is_some() { Outcome::Repaired } else { Outcome::Copied }))
+    }
+
+    /// Whether its bytes are others at the target.
+    fn is_changed(&self) -> bool {
+        self.options.as_of_target && (self.one.form, self.form) != (Form::Clear, Form::Clear)
     }
 
     /// Reads it to the end with all checks while it goes to the target; it appears there only after they have passed.
     async fn transfer(&self, opened: Opened) -> inspect::Result<Integrity> {
         let mode = if self.there.is_some() { Mode::Replace } else { Mode::Create };
-        let mut upload = self.target.upload_as_it_is(&self.one, mode).await?;
-        match inspect::pass_on(opened, &self.one, &mut upload).await {
+        let mut upload = match self.is_changed() {
+            true => self.target.upload(&self.one.name, mode).await?,
+            false => self.target.upload_as_it_is(&self.one, mode).await?,
+        };
+        let passed = match self.is_changed() {
+            true => inspect::pass_in_clear(opened, &mut upload).await,
+            false => inspect::pass_on(opened, &self.one, &mut upload).await,
+        };
+        match passed {
             Ok(()) => Ok(upload.finish().await?),
             Err(error) => {
                 upload.abort().await;
@@ -257,7 +280,8 @@ impl Job {
     /// Whether what is at the target is what is at the source.
     async fn is_whole(&self, there: &Stored) -> inspect::Result<bool> {
         let Self { target, one, .. } = self;
-        if there.bytes != one.bytes || !there.recorded {
+        // What has other bytes tells nothing of those at the source.
+        if self.is_changed() || there.bytes != one.bytes || !there.recorded {
             return Ok(false);
         }
         let recorded = match target.integrity(&one.name, one.form).await {
@@ -269,7 +293,7 @@ impl Job {
         if recorded.bytes != there.bytes || !self.agrees(&recorded).await? {
             return Ok(false);
         }
-        if self.trust_target {
+        if self.options.trust_target {
             return Ok(true);
         }
         match read_back(target, there, &recorded).await {

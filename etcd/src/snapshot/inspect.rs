@@ -1,11 +1,16 @@
 //! Reading one snapshot of a store to its end, with every check there is.
 
-use std::{fs::File, io::BufRead, ops::RangeInclusive, path::PathBuf};
+use std::{
+    fs::File,
+    io::{BufRead, Read},
+    ops::RangeInclusive,
+    path::PathBuf,
+};
 
 use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
 use repot_storage::stream;
-use tokio::task::spawn_blocking;
+use tokio::{sync::mpsc, task::spawn_blocking};
 
 use super::{
     Kind, Revision,
@@ -17,6 +22,10 @@ use super::{
     },
     store::{self, Integrity, Opening, Reading, Store, Stored, Upload},
 };
+
+/// Handed on at once, and how many of them may wait.
+const PIECE_BYTES: u64 = 256 << 10;
+const PIECES: usize = 4;
 
 /// Why a snapshot is not good, or could not be looked at.
 #[derive(Debug, thiserror::Error)]
@@ -191,6 +200,37 @@ pub(super) async fn pass_on(opened: Opened, snapshot: &Stored, tee: &mut Upload)
     let Opened { reading, recorded, place, bytes: listed, .. } = opened;
     let found = pump(reading.bytes, None, Some(tee)).await?;
     check(place, &found, listed, recorded.as_ref())
+}
+
+/// Reads a snapshot once, opens it where it is sealed, and writes it to `target` as its name says it is. All but the content is
+/// checked: sealed bytes are those that were sealed, and all bytes those that were recorded.
+///
+/// # Errors
+/// [`Error`].
+pub(super) async fn pass_in_clear(opened: Opened, target: &mut Upload) -> Result<()> {
+    let (sender, mut pieces) = mpsc::channel(PIECES);
+    let read = pass(opened, None, move |input| send(input, &sender));
+    // Whoever sends is not kept waiting by a target that takes no more.
+    let written = async move {
+        while let Some(piece) = pieces.recv().await {
+            target.write(piece).await?;
+        }
+        Ok::<_, store::Error>(())
+    };
+    let (read, written) = tokio::join!(read, written);
+    written?;
+    read.map(drop)
+}
+
+fn send(mut input: Input, pieces: &mpsc::Sender<Bytes>) -> Result<(), codec::Error> {
+    loop {
+        let mut piece = Vec::with_capacity(PIECE_BYTES as usize);
+        (&mut input).take(PIECE_BYTES).read_to_end(&mut piece).map_err(codec::Error::of)?;
+        // Why nobody receives is told by who did.
+        if piece.is_empty() || pieces.blocking_send(piece.into()).is_err() {
+            return Ok(());
+        }
+    }
 }
 
 fn check(place: String, found: &Integrity, listed: u64, recorded: Option<&Integrity>) -> Result<()> {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
+use repot_etcd::backup::Backups;
 use repot_etcd::snapshot::Compression;
 use repot_etcd::snapshot::copy::{Options, Outcome, Report, copy};
 use repot_etcd::snapshot::store::{Environment, Store};
@@ -207,6 +208,47 @@ fn keys_that_seal_nothing_are_refused_and_clear_snapshots_go_on() {
         restore(&world.store, bed.path().join("restored")).await?;
         let revived = Revived::start(bed, &bed.path().join("restored")).await?;
         ensure!(dump(&revived.client).await?.1 == before, "it is not what was there before");
+        Ok(())
+    });
+}
+
+/// Imports into a backup, with these keys for the store and for the source.
+async fn import(from: &Path, to: &Path, name: &str, keys: [Option<&Path>; 2]) -> Result<tool::Output> {
+    let (from, to) = (url(from), url(to));
+    let args = ["import", "--source", &from, "--store", &to, "--name", name, "--owner", "of-a-test"];
+    let mut import = command(&args)?;
+    let names = ["STORE_ENCRYPTION_PROVIDER_CONFIG", "SOURCE_STORE_ENCRYPTION_PROVIDER_CONFIG"];
+    import.envs(names.into_iter().zip(keys).filter_map(|(name, keys)| Some((name, keys?))));
+    tool::run(import, b"").await
+}
+
+#[test]
+fn imported_backup_is_sealed_with_the_keys_of_its_store_alone() {
+    run(async |bed| {
+        let ours = write_config(bed, "ours.yaml", &[&encryption::provider("secretbox", "ours")?])?;
+        let theirs = write_config(bed, "theirs.yaml", &[&encryption::provider("aesgcm", "theirs")?])?;
+        let world = mk_world(bed, &theirs).await?;
+        let (_, wanted) = dump(&world.client).await?;
+        let clear = bed.make_dir("clear")?;
+        let opened = Options { as_of_target: true, ..Options::default() };
+        let report = copy(&world.store, &open(&clear)?, opened, |_| {}).await?;
+        ensure!(report.count(Outcome::Copied) == 2 && report.failed.is_empty(), "{report:?}");
+        let target = bed.make_dir("target")?;
+        let backups = Backups::of(&open_sealed(&target, &ours)?);
+        for (name, from, keys) in [("sealed", &world.dir, Some(theirs.as_path())), ("clear", &clear, None)] {
+            import(from, &target, name, [Some(&ours), keys]).await?.text()?;
+            ensure!(!holds(&target, b"secret-of")?, "{name}: something rests in clear");
+            let data = bed.path().join(format!("restored-{name}"));
+            restore(&backups.store(name)?, data.clone()).await?;
+            let (_, found) = dump(&Revived::start(bed, &data).await?.client).await?;
+            ensure!(found == wanted, "{name}: it is not what was there before");
+        }
+        // A store without keys has no use for what is sealed.
+        let plain = bed.make_dir("plain")?;
+        import(&world.dir, &plain, "b", [None, Some(&theirs)]).await?.text()?;
+        restore(&Backups::of(&open(&plain)?).store("b")?, bed.path().join("restored-plain")).await?;
+        let refused = import(&world.dir, &plain, "c", [None, None]).await?;
+        ensure!(!refused.succeeded() && refused.stderr.contains("no keys are configured"), "{refused:?}");
         Ok(())
     });
 }

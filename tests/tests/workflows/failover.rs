@@ -1,5 +1,6 @@
-//! Two controllers of which one acts: the leader is killed, asked to end, or made to stand still, and the other one goes on. What
-//! either of them has changed, and when, is read from the audit log of kube-apiserver: the tokens of both say which Pod it was.
+//! Two controllers of which one acts: the leader is killed, asked to end, made to stand still, or kept from renewing its Lease, and
+//! another one goes on. What either of them has changed, and when, is read from the audit log of kube-apiserver: the tokens of both
+//! say which Pod it was.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use repot_tests::run;
 use repot_tests::wait::until;
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, MutexGuard};
+use tokio::task::JoinHandle;
 
 use super::plant::{Front, Plant, SMALL};
 use super::world::{CONTROLLERS, DEADLINE, Place, SYSTEM, World};
@@ -99,9 +101,15 @@ impl Change {
     fn is_of_lease(&self) -> bool {
         self.what.contains(&format!("/namespaces/{SYSTEM}/leases"))
     }
+
+    /// Of the Lease: whether by that a Pod holds it at a moment.
+    fn is_held_by(&self, pod: &str, moment: Timestamp) -> bool {
+        let Some((holder, seconds)) = &self.lease else { return false };
+        pod_of(holder) == pod && moment.as_second() <= self.done.as_second() + seconds
+    }
 }
 
-/// Checks that whatever was asked for was asked for by who held the Lease then, and gives the Pods that did.
+/// Checks that whatever was asked for was asked for by who held the Lease then, before its time was over, and gives the Pods that did.
 fn acted(world: &World) -> Result<BTreeSet<String>> {
     let all = changes(world)?;
     let leases: Vec<&Change> = all.iter().filter(|change| change.lease.is_some()).collect();
@@ -111,8 +119,7 @@ fn acted(world: &World) -> Result<BTreeSet<String>> {
         let known = leases.partition_point(|lease| lease.done <= change.received);
         let begun = leases[known..].iter().filter(|lease| lease.received <= change.received);
         let mut holders = leases[..known].last().into_iter().chain(begun);
-        let is_held =
-            holders.any(|lease| lease.lease.as_ref().is_some_and(|(who, _)| pod_of(who) == change.pod));
+        let is_held = holders.any(|lease| lease.is_held_by(&change.pod, change.received));
         let last = leases[..known].last().and_then(|lease| lease.lease.clone());
         ensure!(is_held, "{} asked for {} while the Lease was of {last:?}", change.pod, change.what);
         pods.insert(change.pod.clone());
@@ -199,11 +206,22 @@ async fn keep_busy(world: &'static World, namespace: String, stop: Arc<AtomicBoo
     Ok(count)
 }
 
-#[test]
-fn controllers_that_stood_still_write_nothing_any_more_and_end() {
-    run(async |_| {
-        let _turn = TURN.lock().await;
-        let place = Place::make_with_two("failover-freeze").await?;
+/// An Etcd that always gives the leader something to write.
+struct Busy {
+    place: Place,
+    first: Leader,
+    /// How often the leader's container had started.
+    starts: Option<u64>,
+    stop: Arc<AtomicBool>,
+    work: JoinHandle<Result<u64>>,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Busy {
+    /// Begins, and waits until the leader is at work.
+    async fn begin(namespace: &str) -> Result<Self> {
+        let turn = TURN.lock().await;
+        let place = Place::make_with_two(namespace).await?;
         let world = place.world;
         let etcd = json!({
             "apiVersion": "druid.gardener.cloud/v1alpha1", "kind": "Etcd", "metadata": {"name": "busy"},
@@ -212,41 +230,86 @@ fn controllers_that_stood_still_write_nothing_any_more_and_end() {
         place.apply(&[etcd]).await?;
         place.until("etcd", "busy", "ready", |etcd| etcd["status"]["readyReplicas"] == 1).await?;
         let stop = Arc::new(AtomicBool::new(false));
-        let busy = tokio::spawn(keep_busy(world, place.namespace.clone(), stop.clone()));
+        let work = tokio::spawn(keep_busy(world, place.namespace.clone(), stop.clone()));
         let first = leader(world).await?;
-        let pod = async || -> Result<Value> {
-            let get = ["get", "pod", first.pod(), "-n", SYSTEM, "-o", "json"];
-            let pod: Value = serde_json::from_str(&world.garden.kubectl(get).await?.text()?)?;
-            Ok(pod["status"]["containerStatuses"][0].clone())
-        };
-        let starts = pod().await?["restartCount"].as_u64();
-        until("it to be at work", DEADLINE, async || {
-            let service = place.get("service", "busy-client").await?;
-            ensure!(service["metadata"]["annotations"]["tests.repot.dev/count"].is_string(), "{service}");
-            Ok(())
-        })
-        .await?;
-        world.runner.freeze(SYSTEM, first.pod(), "controllers")?;
-        let second = successor(world, &first).await;
-        world.runner.resume(SYSTEM, first.pod(), "controllers")?;
-        let second = second?;
+        let starts = container(world, &first).await?["restartCount"].as_u64();
+        place
+            .until("service", "busy-client", "at work", |service| {
+                service["metadata"]["annotations"]["tests.repot.dev/count"].is_string()
+            })
+            .await?;
+        Ok(Self { place, first, starts, stop, work, _turn: turn })
+    }
+
+    /// Waits until the process that led has ended by itself.
+    async fn first_ends(&self) -> Result<()> {
         until("it to end", DEADLINE, async || {
-            let status = pod().await?;
-            ensure!(status["restartCount"].as_u64() > starts, "{status}");
+            let status = container(self.place.world, &self.first).await?;
+            ensure!(status["restartCount"].as_u64() > self.starts, "{status}");
             let code = &status["lastState"]["terminated"]["exitCode"];
             ensure!(*code == 1, "it ended with {code}");
             Ok(())
         })
-        .await?;
-        stop.store(true, Ordering::Relaxed);
-        let last = busy.await??.to_string();
-        place
+        .await
+    }
+
+    /// All is as it was wanted last, and there was never a moment with another one who wrote than the holder of the Lease.
+    async fn ends(self, second: &Leader) -> Result<()> {
+        self.stop.store(true, Ordering::Relaxed);
+        let last = self.work.await??.to_string();
+        self.place
             .until("service", "busy-client", "as it was wanted last", |service| {
                 service["metadata"]["annotations"]["tests.repot.dev/count"] == last.as_str()
             })
             .await?;
-        let pods = acted(world)?;
-        ensure!([&first, &second].iter().all(|leader| pods.contains(leader.pod())), "only {pods:?} acted");
+        let pods = acted(self.place.world)?;
+        ensure!(
+            [&self.first, second].iter().all(|leader| pods.contains(leader.pod())),
+            "only {pods:?} acted"
+        );
         Ok(())
+    }
+}
+
+/// How the container of a leader stands.
+async fn container(world: &World, leader: &Leader) -> Result<Value> {
+    let get = ["get", "pod", leader.pod(), "-n", SYSTEM, "-o", "json"];
+    let pod: Value = serde_json::from_str(&world.garden.kubectl(get).await?.text()?)?;
+    Ok(pod["status"]["containerStatuses"][0].clone())
+}
+
+#[test]
+fn controllers_that_stood_still_write_nothing_any_more_and_end() {
+    run(async |_| {
+        let busy = Busy::begin("failover-freeze").await?;
+        let (world, first) = (busy.place.world, &busy.first);
+        world.runner.freeze(SYSTEM, first.pod(), "controllers")?;
+        let second = successor(world, first).await;
+        world.runner.resume(SYSTEM, first.pod(), "controllers")?;
+        let second = second?;
+        busy.first_ends().await?;
+        busy.ends(&second).await
+    });
+}
+
+/// What the controllers may do with their Lease.
+async fn allow(world: &World, verbs: &[&str]) -> Result<()> {
+    let patch = json!([{"op": "replace", "path": "/rules/1/verbs", "value": verbs}]).to_string();
+    let role = ["patch", "role", "repot-controllers-lease", "-n", SYSTEM, "--type=json", "-p", &patch];
+    world.garden.kubectl(role).await?.text().map(drop)
+}
+
+#[test]
+fn controllers_that_cannot_renew_their_lease_write_nothing_any_more_and_end() {
+    run(async |_| {
+        let busy = Busy::begin("failover-renewal").await?;
+        let world = busy.place.world;
+        // All else they may still do, and there is always something to do.
+        allow(world, &["get"]).await?;
+        let ended = busy.first_ends().await;
+        allow(world, &["get", "update"]).await?;
+        ended?;
+        let second = successor(world, &busy.first).await?;
+        busy.ends(&second).await
     });
 }

@@ -8,8 +8,8 @@ use anyhow::{Context, Result, ensure};
 use repot_etcd::snapshot::Compression;
 use repot_etcd::snapshot::store::Store;
 use repot_tests::bed::Bed;
-use repot_tests::run;
 use repot_tests::s3::{BUCKET, S3Server};
+use repot_tests::{encryption, run};
 use serde_json::{Value, json};
 
 use super::plant::{Front, Plant};
@@ -41,10 +41,13 @@ fn files(dir: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
     Ok(found)
 }
 
-/// An etcd of somewhere else, with a full snapshot and a delta in an S3 store.
-async fn another_etcd(bed: &Bed, s3: &S3Server, prefix: &str) -> Result<elsewhere::World> {
+/// An etcd of somewhere else, with a full snapshot and a delta in an S3 store, sealed with these keys.
+async fn another_etcd(bed: &Bed, s3: &S3Server, prefix: &str, keys: &Value) -> Result<elsewhere::World> {
     let mut other = elsewhere::World::start(bed).await?;
-    other.store = Store::open(&s3.url(prefix), &s3.environment())?;
+    let (file, mut environment) = (bed.path().join("keys.yaml"), s3.environment());
+    encryption::write_config(&file, &keys.to_string())?;
+    environment.insert("STORE_ENCRYPTION_PROVIDER_CONFIG".to_owned(), file.display().to_string());
+    other.store = Store::open(&s3.url(prefix), &environment)?;
     other.write("data", 300).await?;
     let full = other.full(false).await?;
     other.write("data/more", 100).await?;
@@ -58,10 +61,14 @@ fn etcd_is_restored_from_the_store_of_another_one() {
         let plant = Plant::start("from-store", 1, Front::Writer).await?;
         let place = &plant.place;
         let s3 = S3Server::start(bed).await?;
-        let other = another_etcd(bed, &s3, "elsewhere/main").await?;
+        // The etcd here has no keys.
+        let keys = encryption::config(&[&encryption::provider("aesgcm", "elsewhere")?]);
+        let other = another_etcd(bed, &s3, "elsewhere/main", &keys).await?;
         let before = files(&s3.files("elsewhere/main"))?;
         let at = place.world.runner.expose(s3.relay.port())?;
-        place.apply(&[secret("elsewhere", &s3, at, &[])]).await?;
+        let opening = [("encryptionConfiguration", keys.to_string())];
+        let opening = opening.each_ref().map(|(key, value)| (*key, value.as_str()));
+        place.apply(&[secret("elsewhere", &s3, at, &opening)]).await?;
         let source = json!({"store": s3_store("elsewhere/main", "elsewhere")});
         let spec = json!({"clusterRef": {"name": "main"}, "source": source, "stepTimeout": "1m"});
         place.apply(&[object("EtcdRestore", "r", spec)]).await?;

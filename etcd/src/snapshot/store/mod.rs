@@ -277,9 +277,9 @@ impl Store {
         }
     }
 
-    /// A snapshot that was written just now, as another store has it.
-    pub(in crate::snapshot) fn written(&self, one: &Stored, bytes: u64) -> Stored {
-        let path = self.snapshot_path(&one.name, one.form);
-        Stored { name: one.name.clone(), bytes, recorded: true, form: one.form, path, e_tag: None }
+    /// A snapshot that was written just now.
+    pub(in crate::snapshot) fn written(&self, name: &SnapshotName, form: Form, bytes: u64) -> Stored {
+        let path = self.snapshot_path(name, form);
+        Stored { name: name.clone(), bytes, recorded: true, form, path, e_tag: None }
     }
 }
