@@ -24,19 +24,19 @@ checked:
 	$(CARGO) build --locked --workspace --all-targets
 
 # The long forms of the tests by outside oracles, of histories and of fuzzers, and an etcd that moves under much load: more than an hour.
-# What is timed has the machine to itself, and what kills the controllers that tests share runs without them.
+# What is timed has the machine to itself, and what kills the controllers that tests share runs without them. All crates are named
+# each time: a part of them would be built once more, with fewer features.
+SOAK = REPOT_SOAK=1 $(CARGO) test --locked --workspace
 KILLER = controllers_are_killed_in_each_step
 soak: testbed
 	tests/go/build etcdbrctl
 	$(MAKE) canaries
 	tests/azure/build
-	$(CARGO) build --locked --workspace
-	REPOT_SOAK=1 $(CARGO) test --locked -p repot-storage --test it -- history:: fuzz::
-	REPOT_SOAK=1 $(CARGO) test --locked -p repot-api fuzz::
-	REPOT_SOAK=1 $(CARGO) test --locked -p repot-apiserver fuzz::
-	REPOT_SOAK=1 $(CARGO) test --locked -p repot-tests --test it -- --include-ignored --test-threads 1 expansion::moves:: shootstate::large::
-	REPOT_SOAK=1 $(CARGO) test --locked -p repot-tests --test it -- --include-ignored oracles:: etcd::peer:: etcd::flips:: azure:: expansion:: workflows:: --skip expansion::moves:: --skip $(KILLER)
-	REPOT_SOAK=1 $(CARGO) test --locked -p repot-tests --test it -- --include-ignored $(KILLER)
+	$(CARGO) build --locked --workspace --all-targets
+	$(SOAK) -- history:: fuzz::
+	$(SOAK) --test it -- --include-ignored --test-threads 1 expansion::moves:: shootstate::large::
+	$(SOAK) --test it -- --include-ignored oracles:: etcd::peer:: etcd::flips:: azure:: expansion:: workflows:: --skip expansion::moves:: --skip $(KILLER)
+	$(SOAK) --test it -- --include-ignored $(KILLER)
 
 # Whether tests of storage find the wrongs that are planted there (docs/storage-faults.md). What this builds is for nothing else.
 canaries: testbed
