@@ -1,8 +1,11 @@
 //! One step of a path into an object: a field, an element of a list by its key fields or its value, or an index.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, collections::BTreeMap, fmt};
 
-use crate::json::Node;
+use bytes::Bytes;
+use serde_json::value::RawValue;
+
+use crate::json::{Node, decode_opaque};
 
 /// A scalar that tells elements of a list apart.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,15 +61,20 @@ impl Scalar {
         }
     }
 
-    fn of_json(value: serde_json::Value) -> Self {
-        match value {
-            serde_json::Value::String(text) => Self::Text(text),
-            serde_json::Value::Bool(value) => Self::Boolean(value),
-            serde_json::Value::Number(number) if number.is_i64() => {
-                Self::Integer(number.as_i64().unwrap_or_default())
+    /// Reads JSON. What has no form of its own stays as it is spelled, as in [`Self::of`]: numbers may have more digits than a type
+    /// of ours.
+    fn parse(json: &str) -> Result<Self, Unreadable> {
+        use serde_json::Value;
+        Ok(match serde_json::from_str(json).map_err(|_| Unreadable::Malformed)? {
+            Value::String(text) => Self::Text(text),
+            Value::Bool(value) => Self::Boolean(value),
+            Value::Number(number) if let Some(number) = number.as_i64() => Self::Integer(number),
+            _ => {
+                let raw = decode_opaque(&Bytes::copy_from_slice(json.as_bytes()));
+                let raw = raw.map_err(|_| Unreadable::Malformed)?;
+                Self::Other(String::from_utf8_lossy(raw.bytes()).into_owned())
             }
-            other => Self::Other(other.to_string()),
-        }
+        })
     }
 
     fn print(&self, text: &mut String) {
@@ -104,17 +112,15 @@ impl Element {
     /// [`Unreadable`].
     pub fn parse(text: &str) -> Result<Self, Unreadable> {
         let (kind, rest) = text.split_at_checked(2).ok_or(Unreadable::Malformed)?;
-        let malformed = |_| Unreadable::Malformed;
         match kind {
             "f:" => Ok(Self::Field(Cow::Owned(rest.to_owned()))),
-            "v:" => serde_json::from_str(rest).map(|v| Self::Value(Scalar::of_json(v))).map_err(malformed),
+            "v:" => Scalar::parse(rest).map(Self::Value),
             "k:" => {
-                let fields: serde_json::Map<String, serde_json::Value> =
-                    serde_json::from_str(rest).map_err(malformed)?;
-                let key = |(name, value)| (Cow::Owned(name), Scalar::of_json(value));
-                let mut keys: Keys = fields.into_iter().map(key).collect();
-                keys.sort_unstable();
-                Ok(Self::Key(keys))
+                let fields: BTreeMap<String, Box<RawValue>> =
+                    serde_json::from_str(rest).map_err(|_| Unreadable::Malformed)?;
+                let key =
+                    |(name, value): (_, Box<RawValue>)| Ok((Cow::Owned(name), Scalar::parse(value.get())?));
+                fields.into_iter().map(key).collect::<Result<_, _>>().map(Self::Key)
             }
             "i:" => rest.parse().map(Self::Index).map_err(|_| Unreadable::Malformed),
             _ if kind.ends_with(':') => Err(Unreadable::Unknown),
@@ -191,6 +197,10 @@ mod tests {
             "v:3",
             "v:true",
             "v:1.5",
+            "v:1.50",
+            "v:3333333333333333333333333333333333333333333333333333",
+            r#"v:{"a":[0.10,null]}"#,
+            r#"k:{"weight":3.3333333333333332e+128}"#,
             "i:0",
             "f:",
         ] {
