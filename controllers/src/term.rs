@@ -2,7 +2,8 @@
 //! by its own clock, before it has asked anybody.
 //!
 //! The term is over before the Lease is, so nobody else has begun by then. What was handed to the network before is not called
-//! back: it was decided under the versions of objects, and is refused where those are others.
+//! back: what may not be done twice was decided under the versions of objects, and is refused where those are others. The rest, such as
+//! Services, is applied once more by whoever acts then.
 
 use std::{
     sync::{

@@ -14,11 +14,12 @@ use super::{AskedFlags, StoreFlags, environment, open, print_json, source_enviro
 /// Copy the newest state of another store into a named backup below <store>/backups/<name>, with a record of it in backup.json.
 ///
 /// The Jobs of an EtcdRestore with source.store run this. The newest state is what was taken last: by an agent, into the store
-/// itself, with the deltas after it, or as a backup below it. It is read with all checks, and the source is never written to. It may
-/// be run again after any interruption; a backup that is in the store is left alone. The record is printed.
+/// itself, with the deltas after it, or as a backup below it. It is read with all checks, and the source is never written to. What is
+/// sealed there is opened, and the backup is sealed with the keys of --store where it has some. It may be run again after any
+/// interruption; a backup that is in the store is left alone. The record is printed.
 ///
-/// Files with credentials and endpoints are those of --store alone; for the source, put SOURCE_ before the names of the variables,
-/// such as SOURCE_AWS_APPLICATION_CREDENTIALS.
+/// Files with credentials, keys and endpoints are those of --store alone; for the source, put SOURCE_ before the names of the
+/// variables, such as SOURCE_AWS_APPLICATION_CREDENTIALS and SOURCE_STORE_ENCRYPTION_PROVIDER_CONFIG.
 ///
 ///     repot snapshots import --source s3://seed-a/shoot--p--a --store s3://seed-b/shoot--p--b --name b-1 --owner $UID
 #[derive(Args)]
@@ -64,13 +65,15 @@ mod tests {
             ("AWS_APPLICATION_CREDENTIALS", "/store"),
             ("AWS_ENDPOINT", "https://store"),
             ("STORE_SECRET", "/store"),
+            ("STORE_ENCRYPTION_PROVIDER_CONFIG", "/keys"),
             ("SOURCE_AWS_APPLICATION_CREDENTIALS", "/source"),
             ("STORE_PATIENCE_SECONDS", "5"),
         ];
         let source = of_source(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
         assert_eq!(source["AWS_APPLICATION_CREDENTIALS"], "/source");
         assert_eq!(source["STORE_PATIENCE_SECONDS"], "5");
-        assert!(!source.contains_key("AWS_ENDPOINT") && !source.contains_key("STORE_SECRET"), "{source:?}");
+        let names = ["AWS_ENDPOINT", "STORE_SECRET", "STORE_ENCRYPTION_PROVIDER_CONFIG"];
+        assert!(names.iter().all(|name| !source.contains_key(*name)), "{source:?}");
     }
 
     #[test]

@@ -51,14 +51,19 @@ fn is_bound(claim: &PersistentVolumeClaim) -> bool {
 
 /// Whether members are of different clusters.
 fn cluster_ids(pass: &Pass) -> Finding {
-    let finding =
-        |holds, reason, message: String| Finding { kind: "ClusterIDMismatch", holds, reason, message };
     if let Some(Outcome::Refused(why)) = pass.known.and_then(|known| known.outcome.as_ref())
         && why.reason == "ForeignCluster"
     {
-        return finding(Some(true), why.reason, why.message.clone());
+        let (kind, holds) = ("ClusterIDMismatch", Some(true));
+        return Finding { kind, holds, reason: why.reason, message: why.message.clone() };
     }
-    let ids: BTreeSet<&str> = said(pass).filter_map(|said| said.cluster.as_deref()).collect();
+    of_clusters(&said(pass).filter_map(|said| said.cluster.as_deref()).collect())
+}
+
+/// The same of the ids that members tell.
+fn of_clusters(ids: &BTreeSet<&str>) -> Finding {
+    let finding =
+        |holds, reason, message: String| Finding { kind: "ClusterIDMismatch", holds, reason, message };
     let list = ids.iter().copied().collect::<Vec<_>>().join(", ");
     match ids.len() {
         0 => finding(None, "NoMemberAnswers", "no member tells its cluster".to_owned()),
@@ -90,4 +95,22 @@ fn backup(pass: &Pass) -> Option<Finding> {
             finding(Some(true), "SnapshotsTaken", format!("the newest full snapshot is {full}"))
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_that_tell_different_clusters_are_told_of() {
+        for (ids, holds, reason) in [
+            (&[][..], None, "NoMemberAnswers"),
+            (&["77c2", "77c2"], Some(false), "SameCluster"),
+            (&["77c2", "8e1f", "77c2"], Some(true), "DifferentClusters"),
+        ] {
+            let finding = of_clusters(&ids.iter().copied().collect());
+            assert_eq!((finding.holds, finding.reason), (holds, reason), "{}", finding.message);
+            assert!(ids.iter().all(|id| finding.message.contains(id)), "{}", finding.message);
+        }
+    }
 }

@@ -13,7 +13,7 @@ use super::{
 use crate::snapshot::{
     SnapshotName,
     chain::{self, Plan, PlanError},
-    copy::{Options, copy_these},
+    copy,
     store::{self, Store, Stored},
 };
 
@@ -39,17 +39,16 @@ async fn fill(source: &Store, target: &Store) -> Result<Filled> {
     // What an attempt before this one has left may be newer by its name than what is the newest now.
     clear(target).await?;
     let State { store, plan, parts } = newest(source).await?;
-    let bytes = parts.iter().map(|part| part.bytes).sum();
     let wanted = parts.len();
     // Whoever restores from the target has the keys of the target.
-    let options = Options { as_of_target: true, ..Options::default() };
-    let report = copy_these(parts, &store, target, options, |_| {}).await?;
+    let report = copy::adopt(parts, &store, target).await?;
     if let Some((snapshot, source)) = report.failed.into_iter().next() {
         return Err(Error::Copy { snapshot, source });
     }
     if report.done.len() < wanted {
         return Err(Error::Vanished(store.url().to_owned()));
     }
+    let bytes = target.list_quickly().await?.iter().map(|one| one.bytes).sum();
     Ok(Filled { revision: plan.reaches().0, bytes, snapshot: plan.base })
 }
 

@@ -7,8 +7,8 @@ use tempfile::TempDir;
 
 use crate::snapshot::store::{Environment, Error, Result, Store};
 
-/// Variables that [`Place::environment`] may set: they belong to one store, and are of no use to another.
-pub const VARIABLES: [&str; 10] = [
+/// Variables that belong to one store, and are of no use to another: those that [`Place::environment`] may set, and the keys.
+pub const VARIABLES: [&str; 11] = [
     "AWS_ALLOW_HTTP",
     "AWS_APPLICATION_CREDENTIALS",
     "AWS_ENDPOINT",
@@ -18,6 +18,7 @@ pub const VARIABLES: [&str; 10] = [
     "GOOGLE_ALLOW_HTTP",
     "GOOGLE_ENDPOINT",
     "GOOGLE_SERVICE_ACCOUNT",
+    "STORE_ENCRYPTION_PROVIDER_CONFIG",
     "STORE_SECRET",
 ];
 

@@ -12,7 +12,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{
     SnapshotName,
     chain::final_snapshot,
-    inspect::{self, Look, Opened, read_back},
+    inspect::{self, Opened, read_back},
     store::{self, Form, Integrity, Mode, Store, Stored},
 };
 
@@ -85,14 +85,11 @@ pub struct Options {
     /// Whether a snapshot that is at the target, of the recorded length and with the recorded hash, is taken to be whole without
     /// being read again.
     pub trust_target: bool,
-    /// Whether each snapshot is opened with the keys of the source and sealed with those of the target, so that it rests there as
-    /// what the target writes itself: in clear where that has no keys. Otherwise it stays as it is.
-    pub as_of_target: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { parallel: 16, trust_target: false, as_of_target: false }
+        Self { parallel: 16, trust_target: false }
     }
 }
 
@@ -141,8 +138,7 @@ async fn look_for_final(source: &Store) -> store::Result<Option<SnapshotName>> {
 /// # Guarantees
 /// What is counted as copied was whole at the source, and was read at the target byte for byte as it was at the source. A copy that was
 /// broken off is taken up by running it again: what is done is left alone, what is not whole is copied again. A snapshot appears at
-/// the target whole or not at all. What is sealed stays sealed under the keys that it has, and what is not is not sealed on the way,
-/// unless [`Options::as_of_target`].
+/// the target whole or not at all. What is sealed stays sealed under the keys that it has, and what is not is not sealed on the way.
 ///
 /// # Errors
 /// When one of the stores cannot be listed. What is wrong with single snapshots is in the report.
@@ -153,18 +149,31 @@ pub async fn copy(
     progress: impl Fn(Progress) + Sync,
 ) -> store::Result<Report> {
     let from = source.list_quickly().await?;
-    copy_these(from, source, target, options, progress).await
+    run(from, source, target, Way { options, adopts: false }, progress).await
 }
 
-/// The same for some of the snapshots that the source has listed.
+/// Copies these snapshots of the source to a target that has none of them. Each is opened with the keys of the source and sealed with
+/// those of the target, so that it rests there as what the target writes itself: in clear where that has no keys.
 ///
 /// # Errors
 /// As [`copy`].
-pub async fn copy_these(
+pub(crate) async fn adopt(from: Vec<Stored>, source: &Store, target: &Store) -> store::Result<Report> {
+    run(from, source, target, Way { options: Options::default(), adopts: true }, |_| {}).await
+}
+
+/// How each snapshot is copied.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    options: Options,
+    /// Whether it becomes what the target writes itself.
+    adopts: bool,
+}
+
+async fn run(
     from: Vec<Stored>,
     source: &Store,
     target: &Store,
-    options: Options,
+    way: Way,
     progress: impl Fn(Progress) + Sync,
 ) -> store::Result<Report> {
     let to = target.list_quickly().await?;
@@ -172,10 +181,10 @@ pub async fn copy_these(
     let large = Arc::new(Semaphore::new(LARGE_AT_ONCE));
     let work = stream::iter(from.into_iter().rev()).map(|one| {
         let (source, target, large) = (source.clone(), target.clone(), Arc::clone(&large));
-        let form = if options.as_of_target { target.form() } else { one.form };
+        let form = if way.adopts { target.form() } else { one.form };
         let there = to.iter().find(|other| other.name == one.name && other.form == form).cloned();
         let (name, bytes) = (one.name.clone(), one.bytes);
-        let job = Job { source, target, one, form, there, options, large };
+        let job = Job { source, target, one, form, there, way, large };
         async move {
             // On a task of its own, so that each core has something to do.
             let outcome = AbortOnDropHandle::new(tokio::spawn(job.run())).await;
@@ -183,7 +192,7 @@ pub async fn copy_these(
         }
     });
     let mut report = Report::default();
-    let mut work = work.buffer_unordered(options.parallel.max(1));
+    let mut work = work.buffer_unordered(way.options.parallel.max(1));
     while let Some((name, bytes, outcome)) = work.next().await {
         match outcome {
             Ok(None) => {}
@@ -210,7 +219,7 @@ struct Job {
     /// What it is to be at the target.
     form: Form,
     there: Option<Stored>,
-    options: Options,
+    way: Way,
     large: Arc<Semaphore>,
 }
 
@@ -245,16 +254,12 @@ impl Job {
         );
         recorded?;
         same?;
-        if self.is_changed() {
-            // On the way it was not looked at.
-            inspect::inspect(target, &written, Look::default()).await?;
-        }
         Ok(Some(if self.there.is_some() { Outcome::Repaired } else { Outcome::Copied }))
     }
 
     /// Whether its bytes are others at the target.
     fn is_changed(&self) -> bool {
-        self.options.as_of_target && (self.one.form, self.form) != (Form::Clear, Form::Clear)
+        self.way.adopts && (self.one.form, self.form) != (Form::Clear, Form::Clear)
     }
 
     /// Reads it to the end with all checks while it goes to the target; it appears there only after they have passed.
@@ -265,7 +270,7 @@ impl Job {
             false => self.target.upload_as_it_is(&self.one, mode).await?,
         };
         let passed = match self.is_changed() {
-            true => inspect::pass_in_clear(opened, &mut upload).await,
+            true => inspect::pass_in_clear(opened, &self.one, &mut upload).await,
             false => inspect::pass_on(opened, &self.one, &mut upload).await,
         };
         match passed {
@@ -280,8 +285,7 @@ impl Job {
     /// Whether what is at the target is what is at the source.
     async fn is_whole(&self, there: &Stored) -> inspect::Result<bool> {
         let Self { target, one, .. } = self;
-        // What has other bytes tells nothing of those at the source.
-        if self.is_changed() || there.bytes != one.bytes || !there.recorded {
+        if there.bytes != one.bytes || !there.recorded {
             return Ok(false);
         }
         let recorded = match target.integrity(&one.name, one.form).await {
@@ -293,7 +297,7 @@ impl Job {
         if recorded.bytes != there.bytes || !self.agrees(&recorded).await? {
             return Ok(false);
         }
-        if self.options.trust_target {
+        if self.way.options.trust_target {
             return Ok(true);
         }
         match read_back(target, there, &recorded).await {

@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{BufRead, Read},
+    io::{self, BufRead, Read, Write},
     ops::RangeInclusive,
     path::PathBuf,
 };
@@ -10,22 +10,18 @@ use std::{
 use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
 use repot_storage::stream;
-use tokio::{sync::mpsc, task::spawn_blocking};
+use tokio::task::spawn_blocking;
 
 use super::{
     Kind, Revision,
     codec::{
         self, Database, Event, decoder,
         delta::{self, Found},
-        feed::feed,
+        feed::{Writer, feed, writer},
         read_full,
     },
     store::{self, Integrity, Opening, Reading, Store, Stored, Upload},
 };
-
-/// Handed on at once, and how many of them may wait.
-const PIECE_BYTES: u64 = 256 << 10;
-const PIECES: usize = 4;
 
 /// Why a snapshot is not good, or could not be looked at.
 #[derive(Debug, thiserror::Error)]
@@ -202,34 +198,59 @@ pub(super) async fn pass_on(opened: Opened, snapshot: &Stored, tee: &mut Upload)
     check(place, &found, listed, recorded.as_ref())
 }
 
-/// Reads a snapshot once, opens it where it is sealed, and writes it to `target` as its name says it is. All but the content is
-/// checked: sealed bytes are those that were sealed, and all bytes those that were recorded.
+/// Reads a snapshot once with all checks, opens it where it is sealed, and writes it to `target` as its name says it is.
 ///
 /// # Errors
 /// [`Error`].
-pub(super) async fn pass_in_clear(opened: Opened, target: &mut Upload) -> Result<()> {
-    let (sender, mut pieces) = mpsc::channel(PIECES);
-    let read = pass(opened, None, move |input| send(input, &sender));
-    // Whoever sends is not kept waiting by a target that takes no more.
+pub(super) async fn pass_in_clear(opened: Opened, snapshot: &Stored, target: &mut Upload) -> Result<()> {
+    let (copy, mut pieces) = writer();
+    let look = read_content(snapshot, Look::default());
+    let read = pass(opened, None, move |input| look(Box::new(Tee { input, copy, copied: 0 })));
     let written = async move {
         while let Some(piece) = pieces.recv().await {
             target.write(piece).await?;
         }
-        Ok::<_, store::Error>(())
+        Ok(())
     };
-    let (read, written) = tokio::join!(read, written);
-    written?;
-    read.map(drop)
+    // Whichever fails first is the reason of what the other would tell.
+    tokio::try_join!(read, written).map(drop)
 }
 
-fn send(mut input: Input, pieces: &mpsc::Sender<Bytes>) -> Result<(), codec::Error> {
-    loop {
-        let mut piece = Vec::with_capacity(PIECE_BYTES as usize);
-        (&mut input).take(PIECE_BYTES).read_to_end(&mut piece).map_err(codec::Error::of)?;
-        // Why nobody receives is told by who did.
-        if piece.is_empty() || pieces.blocking_send(piece.into()).is_err() {
-            return Ok(());
-        }
+/// Copies what is read.
+struct Tee {
+    input: Input,
+    copy: Writer,
+    /// So much of what comes next was copied already.
+    copied: usize,
+}
+
+impl BufRead for Tee {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        let Self { input, copy, copied } = self;
+        let bytes = input.fill_buf()?;
+        copy.write_all(&bytes[*copied..])?;
+        *copied = bytes.len();
+        Ok(bytes)
+    }
+
+    fn consume(&mut self, amount: usize) {
+        self.input.consume(amount);
+        self.copied -= amount;
+    }
+}
+
+impl Read for Tee {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let count = self.fill_buf()?.read(out)?;
+        self.consume(count);
+        Ok(count)
+    }
+}
+
+impl Drop for Tee {
+    fn drop(&mut self) {
+        // Where nobody receives any more, whoever did tells why.
+        let _ = self.copy.flush();
     }
 }
 

@@ -36,7 +36,6 @@ async fn a_write_whose_answer_is_lost_is_unknown_and_not_sent_again() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let done = direct.revision().await.unwrap();
-    assert!(!write.is_finished(), "the answer came in spite of the relay");
     relay.set(Answers::Cut);
     let lost = write.await.unwrap();
     assert!(matches!(lost, Err(Error::Unknown(_))), "{lost:?}");

@@ -95,13 +95,15 @@ pub struct Client {
     pub known: BTreeMap<Name, Object>,
     /// Versions that it has met.
     pub versions: Vec<u64>,
+    /// Why something was not done, the last time that it was not.
+    pub excuse: String,
 }
 
 impl Client {
     pub fn new(number: u32, recorder: &Arc<Recorder>, store: &Store, seed: u64) -> Self {
         let dice = Dice(seed.wrapping_mul(1000) + u64::from(number));
-        let (known, versions) = (BTreeMap::new(), Vec::new());
-        Self { number, recorder: Arc::clone(recorder), store: store.clone(), dice, known, versions }
+        let (known, versions, excuse) = (BTreeMap::new(), Vec::new(), String::new());
+        Self { number, recorder: Arc::clone(recorder), store: store.clone(), dice, known, versions, excuse }
     }
 
     pub async fn work(mut self, until: Instant) {
@@ -256,7 +258,8 @@ impl Client {
     }
 
     /// Only what a backend that fails may lead to is no breach.
-    fn excuse(&self, error: Error) {
+    fn excuse(&mut self, error: Error) {
+        self.excuse = error.to_string();
         if !matches!(error, Error::Unavailable(_) | Error::UnknownOutcome(_)) {
             self.recorder.breach(format!("a client was told: {error}"));
         }

@@ -165,7 +165,7 @@ impl<'a> Team<'a> {
         let mut last = Client::new(u32::MAX, &self.recorder, &self.stores[0], 0);
         let begin = Instant::now();
         while !last.known.contains_key(&END) {
-            assert!(begin.elapsed() < PATIENCE, "the last object cannot be made");
+            assert!(begin.elapsed() < PATIENCE, "the last object cannot be made: {}", last.excuse);
             last.create(END).await;
             last.get(END).await;
         }

@@ -229,10 +229,10 @@ fn imported_backup_is_sealed_with_the_keys_of_its_store_alone() {
         let theirs = write_config(bed, "theirs.yaml", &[&encryption::provider("aesgcm", "theirs")?])?;
         let world = mk_world(bed, &theirs).await?;
         let (_, wanted) = dump(&world.client).await?;
-        let clear = bed.make_dir("clear")?;
-        let opened = Options { as_of_target: true, ..Options::default() };
-        let report = copy(&world.store, &open(&clear)?, opened, |_| {}).await?;
-        ensure!(report.count(Outcome::Copied) == 2 && report.failed.is_empty(), "{report:?}");
+        // A store without keys has no use for what is sealed.
+        let plain = bed.make_dir("plain")?;
+        import(&world.dir, &plain, "b", [None, Some(&theirs)]).await?.text()?;
+        let clear = plain.join("backups/b");
         let target = bed.make_dir("target")?;
         let backups = Backups::of(&open_sealed(&target, &ours)?);
         for (name, from, keys) in [("sealed", &world.dir, Some(theirs.as_path())), ("clear", &clear, None)] {
@@ -242,13 +242,57 @@ fn imported_backup_is_sealed_with_the_keys_of_its_store_alone() {
             restore(&backups.store(name)?, data.clone()).await?;
             let (_, found) = dump(&Revived::start(bed, &data).await?.client).await?;
             ensure!(found == wanted, "{name}: it is not what was there before");
+            let there: u64 = backups.store(name)?.list().await?.iter().map(|one| one.bytes).sum();
+            let record = backups.taken(name).await?.context("no record")?;
+            ensure!(record.bytes == Some(there), "{name}: {record:?}, and {there} bytes");
         }
-        // A store without keys has no use for what is sealed.
+        for keys in [[None, None], [Some(ours.as_path()), None]] {
+            let refused = import(&world.dir, &plain, "c", keys).await?;
+            ensure!(!refused.succeeded() && refused.stderr.contains("no keys are configured"), "{refused:?}");
+        }
+        Ok(())
+    });
+}
+
+/// Whatever it is that is wrong, it is found on the way, told of the source, and nothing of it rests in the backup.
+#[test]
+fn damage_is_not_imported() {
+    run(async |bed| {
+        let ours = write_config(bed, "ours.yaml", &[&encryption::provider("secretbox", "ours")?])?;
+        let theirs = write_config(bed, "theirs.yaml", &[&encryption::provider("aesgcm", "theirs")?])?;
+        let world = mk_world(bed, &theirs).await?;
         let plain = bed.make_dir("plain")?;
         import(&world.dir, &plain, "b", [None, Some(&theirs)]).await?.text()?;
-        restore(&Backups::of(&open(&plain)?).store("b")?, bed.path().join("restored-plain")).await?;
-        let refused = import(&world.dir, &plain, "c", [None, None]).await?;
-        ensure!(!refused.succeeded() && refused.stderr.contains("no keys are configured"), "{refused:?}");
+        let target = bed.make_dir("target")?;
+        for (name, from, form) in
+            [("sealed", world.dir.clone(), "sealed"), ("clear", plain.join("backups/b"), "v2")]
+        {
+            for recorded in [true, false] {
+                let dir = bed.path().join(format!("{name}-{recorded}"));
+                duplicate(&from, &dir)?;
+                let all = files(&dir.join(form))?;
+                let full =
+                    all.iter().find(|file| file.to_string_lossy().contains("Full")).context("no full")?;
+                let mut bytes = fs::read(full)?;
+                let middle = bytes.len() / 2;
+                bytes[middle] ^= 1;
+                fs::write(full, bytes)?;
+                if !recorded {
+                    fs::remove_dir_all(dir.join("integrity"))?;
+                }
+                let backup = format!("{name}-{recorded}");
+                let refused = import(&dir, &target, &backup, [Some(&ours), Some(&theirs)]).await?;
+                let told = format!("{}/{form}/", url(&dir));
+                ensure!(
+                    !refused.succeeded() && refused.stderr.contains("is damaged"),
+                    "{backup}: {refused:?}"
+                );
+                ensure!(refused.stderr.contains(&told), "{backup}, {told}: {refused:?}");
+                let left: Vec<PathBuf> = files(&target.join("backups").join(&backup))?;
+                let full = left.iter().filter(|file| file.to_string_lossy().contains("Full"));
+                ensure!(full.count() == 0, "{left:?}");
+            }
+        }
         Ok(())
     });
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, ensure};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use repot_tests::run;
 use repot_tests::wait::until;
 use serde_json::{Value, json};
@@ -105,7 +105,7 @@ impl Change {
     /// Of the Lease: whether by that a Pod holds it at a moment.
     fn is_held_by(&self, pod: &str, moment: Timestamp) -> bool {
         let Some((holder, seconds)) = &self.lease else { return false };
-        pod_of(holder) == pod && moment.as_second() <= self.done.as_second() + seconds
+        pod_of(holder) == pod && moment <= self.done + SignedDuration::from_secs(*seconds)
     }
 }
 
@@ -292,11 +292,19 @@ fn controllers_that_stood_still_write_nothing_any_more_and_end() {
     });
 }
 
-/// What the controllers may do with their Lease.
-async fn allow(world: &World, verbs: &[&str]) -> Result<()> {
-    let patch = json!([{"op": "replace", "path": "/rules/1/verbs", "value": verbs}]).to_string();
-    let role = ["patch", "role", "repot-controllers-lease", "-n", SYSTEM, "--type=json", "-p", &patch];
-    world.garden.kubectl(role).await?.text().map(drop)
+/// What the controllers may do with their Lease, in place of what they might.
+async fn allow(world: &World, verbs: &Value) -> Result<Value> {
+    let role = ["role", "repot-controllers-lease", "-n", SYSTEM];
+    let get = [&["get"][..], &role, &["-o", "json"]].concat();
+    let before: Value = serde_json::from_str(&world.garden.kubectl(get).await?.text()?)?;
+    let rule = "/rules/1";
+    let patch = json!([
+        {"op": "test", "path": format!("{rule}/resourceNames"), "value": [CONTROLLERS]},
+        {"op": "replace", "path": format!("{rule}/verbs"), "value": verbs},
+    ]);
+    let patch = patch.to_string();
+    world.garden.kubectl([&["patch"][..], &role, &["--type=json", "-p", &patch]].concat()).await?.text()?;
+    Ok(before["rules"][1]["verbs"].clone())
 }
 
 #[test]
@@ -305,9 +313,9 @@ fn controllers_that_cannot_renew_their_lease_write_nothing_any_more_and_end() {
         let busy = Busy::begin("failover-renewal").await?;
         let world = busy.place.world;
         // All else they may still do, and there is always something to do.
-        allow(world, &["get"]).await?;
+        let before = allow(world, &json!(["get"])).await?;
         let ended = busy.first_ends().await;
-        allow(world, &["get", "update"]).await?;
+        allow(world, &before).await?;
         ended?;
         let second = successor(world, &busy.first).await?;
         busy.ends(&second).await

@@ -91,7 +91,7 @@ pub enum Error {
     },
     /// A snapshot is sealed, and there are no keys.
     #[error(
-        "{place} is sealed, and no keys are configured: set STORE_ENCRYPTION_PROVIDER_CONFIG, or encryptionConfiguration in the Secret of the store"
+        "{place} is sealed, and no keys are configured: set STORE_ENCRYPTION_PROVIDER_CONFIG (SOURCE_STORE_ENCRYPTION_PROVIDER_CONFIG, where it is a source), or encryptionConfiguration in the Secret of the store"
     )]
     NoKeys {
         /// Store and object.
