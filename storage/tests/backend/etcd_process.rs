@@ -17,6 +17,8 @@ use tempfile::TempDir;
 
 /// How long etcd may take to answer on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+/// In minutes clients write more than the two GiB that etcd has room for by itself, and nothing of that is old enough to go.
+pub const QUOTA: &str = "8589934592";
 /// How often to try other ports: one may be taken between the look and the use.
 const ATTEMPTS: usize = 5;
 
@@ -190,7 +192,7 @@ fn spawn(dir: &Path, ports: [u16; 2], tls: Option<&ServerFiles>, flags: &[String
         command.arg("--cert-file").arg(&tls.certificate).arg("--key-file").arg(&tls.key);
         command.arg("--client-cert-auth").arg("--trusted-ca-file").arg(&tls.ca);
     }
-    command.args(flags);
+    command.args(["--quota-backend-bytes", QUOTA]).args(flags);
     let log = File::options().create(true).append(true).open(dir.join("log")).unwrap();
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     command.spawn().unwrap_or_else(|error| panic!("cannot run {}: {error}", binary.display()))

@@ -18,7 +18,10 @@ use super::{
     runs::{self, PATIENCE, Team, judge},
     *,
 };
-use crate::store::{EtcdProcess, etcd_process::binary};
+use crate::store::{
+    EtcdProcess,
+    etcd_process::{QUOTA, binary},
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn etcd_may_lose_its_leader_and_any_one_member() {
@@ -140,6 +143,7 @@ impl Cluster {
         command.args(["--listen-client-urls", &place.listen, "--advertise-client-urls", &place.endpoint]);
         command.args(["--listen-peer-urls", &place.peer, "--initial-advertise-peer-urls", &place.peer]);
         command.args(["--heartbeat-interval", "50", "--election-timeout", "500"]);
+        command.args(["--quota-backend-bytes", QUOTA]);
         let log = log(self.dir.path(), index);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         self.members[index] = Some(command.spawn().unwrap());
