@@ -74,11 +74,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
         Err(code) => return Ok(code),
     };
     let bar = Bar::new("copying");
-    let options = copy::Options {
-        parallel: flags.parallel.into(),
-        trust_target: flags.trust_target,
-        ..copy::Options::default()
-    };
+    let options = copy::Options { parallel: flags.parallel.into(), trust_target: flags.trust_target };
     let report = copy::copy(&source, &target, options, |progress| show(&bar, progress)).await;
     bar.end();
     let report = report?;
