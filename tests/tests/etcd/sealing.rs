@@ -222,17 +222,32 @@ async fn import(from: &Path, to: &Path, name: &str, keys: [Option<&Path>; 2]) ->
     tool::run(import, b"").await
 }
 
-#[test]
-fn imported_backup_is_sealed_with_the_keys_of_its_store_alone() {
-    run(async |bed| {
+/// Snapshots of somebody else, with other keys than ours.
+struct Foreign {
+    ours: PathBuf,
+    theirs: PathBuf,
+    world: World,
+    /// The same in clear.
+    clear: PathBuf,
+}
+
+impl Foreign {
+    async fn start(bed: &Bed) -> Result<Self> {
         let ours = write_config(bed, "ours.yaml", &[&encryption::provider("secretbox", "ours")?])?;
         let theirs = write_config(bed, "theirs.yaml", &[&encryption::provider("aesgcm", "theirs")?])?;
         let world = mk_world(bed, &theirs).await?;
-        let (_, wanted) = dump(&world.client).await?;
         // A store without keys has no use for what is sealed.
         let plain = bed.make_dir("plain")?;
         import(&world.dir, &plain, "b", [None, Some(&theirs)]).await?.text()?;
-        let clear = plain.join("backups/b");
+        Ok(Self { ours, theirs, world, clear: plain.join("backups/b") })
+    }
+}
+
+#[test]
+fn imported_backup_is_sealed_with_the_keys_of_its_store_alone() {
+    run(async |bed| {
+        let Foreign { ours, theirs, world, clear } = Foreign::start(bed).await?;
+        let (_, wanted) = dump(&world.client).await?;
         let target = bed.make_dir("target")?;
         let backups = Backups::of(&open_sealed(&target, &ours)?);
         for (name, from, keys) in [("sealed", &world.dir, Some(theirs.as_path())), ("clear", &clear, None)] {
@@ -247,7 +262,7 @@ fn imported_backup_is_sealed_with_the_keys_of_its_store_alone() {
             ensure!(record.bytes == Some(there), "{name}: {record:?}, and {there} bytes");
         }
         for keys in [[None, None], [Some(ours.as_path()), None]] {
-            let refused = import(&world.dir, &plain, "c", keys).await?;
+            let refused = import(&world.dir, &target, "c", keys).await?;
             ensure!(!refused.succeeded() && refused.stderr.contains("no keys are configured"), "{refused:?}");
         }
         Ok(())
@@ -258,18 +273,12 @@ fn imported_backup_is_sealed_with_the_keys_of_its_store_alone() {
 #[test]
 fn damage_is_not_imported() {
     run(async |bed| {
-        let ours = write_config(bed, "ours.yaml", &[&encryption::provider("secretbox", "ours")?])?;
-        let theirs = write_config(bed, "theirs.yaml", &[&encryption::provider("aesgcm", "theirs")?])?;
-        let world = mk_world(bed, &theirs).await?;
-        let plain = bed.make_dir("plain")?;
-        import(&world.dir, &plain, "b", [None, Some(&theirs)]).await?.text()?;
+        let Foreign { ours, theirs, world, clear } = Foreign::start(bed).await?;
         let target = bed.make_dir("target")?;
-        for (name, from, form) in
-            [("sealed", world.dir.clone(), "sealed"), ("clear", plain.join("backups/b"), "v2")]
-        {
+        for (name, from, form) in [("sealed", &world.dir, "sealed"), ("clear", &clear, "v2")] {
             for recorded in [true, false] {
                 let dir = bed.path().join(format!("{name}-{recorded}"));
-                duplicate(&from, &dir)?;
+                duplicate(from, &dir)?;
                 let all = files(&dir.join(form))?;
                 let full =
                     all.iter().find(|file| file.to_string_lossy().contains("Full")).context("no full")?;
