@@ -1,11 +1,13 @@
 //! Repot side by side with a CRD: `make bench`, or `make bench BENCH="--quick --output json"`; its webhooks side by side with a
 //! ValidatingAdmissionPolicy: `make bench BENCH=admission`; snapshots side by side with the tools of etcd and with
 //! etcd-backup-restore: `make bench BENCH="snapshots --size 200MB"`; many objects and watchers: `make bench BENCH=scale`; what
-//! rests, keys, overload and `kill -9`: `make bench BENCH=storage`.
+//! rests, keys, overload and `kill -9`: `make bench BENCH=storage`; one user's requests while others attack:
+//! `make bench BENCH=abuse`.
 //!
 //! One run starts a real kube-apiserver with an etcd that syncs to disk, Repot with its embedded store (also with full
 //! durability), the null server and a CRD of the same schema, and lets the same load generator ask all of them in turns.
 
+mod abuse;
 mod admission;
 mod body;
 mod cells;
@@ -81,6 +83,8 @@ enum Machines {
 
 #[derive(Subcommand)]
 enum Role {
+    /// Measure one user's requests while others attack
+    Abuse(abuse::Flags),
     /// Measure the webhook beside a ValidatingAdmissionPolicy and beside a server that only reads the body
     Admission,
     /// Measure snapshots beside etcdctl, etcdutl, cp and, where `tests/go/build etcdbrctl` built it, etcd-backup-restore
@@ -109,6 +113,10 @@ fn main() -> Result<()> {
     let repot = choose_program()?;
     let bed = Bed::new("bench")?;
     let (markdown, json) = match flags.role {
+        Some(Role::Abuse(ref own)) => {
+            let report = runtime.block_on(abuse::bench(&bed, own, flags.only.as_deref()))?;
+            (report.to_markdown(), report.to_json())
+        }
         Some(Role::Admission) => {
             let report =
                 runtime.block_on(admission::bench(&bed, flags.admission_scale(), flags.only.as_deref()))?;
