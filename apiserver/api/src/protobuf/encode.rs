@@ -1,8 +1,8 @@
 //! From JSON to protobuf, field by field. Values of which a message knows nothing are dropped, as Go drops them.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap, fmt};
 
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::{
@@ -17,18 +17,71 @@ const GO_ZERO_TIME: i64 = -62_135_596_800;
 /// Appends a message. A value of another type than the field has counts as absent, and so does `null`. Time is linear in
 /// the length of the text: each level of messages, of which there are at most five, is scanned once.
 pub(super) fn message(out: &mut Vec<u8>, shape: &Message, json: &RawValue) {
-    let members: BTreeMap<String, &RawValue> = serde_json::from_str(json.get()).unwrap_or_default();
-    for field in shape.0 {
-        let value = members.get(field.key).copied().filter(|value| value.get() != "null");
-        put(out, field.number, &field.form, value);
+    let mut json = serde_json::Deserializer::from_str(json.get());
+    let values = Members(shape).deserialize(&mut json).unwrap_or_else(|_| vec![None; shape.0.len()]);
+    for (field, value) in shape.0.iter().zip(values) {
+        put(out, field.number, &field.form, value.filter(|value| value.get() != "null"));
+    }
+}
+
+/// Reads the values of a message's fields from an object, in the order of the fields; where one comes twice, the last.
+struct Members<'m>(&'m Message);
+
+impl<'de> DeserializeSeed<'de> for Members<'_> {
+    type Value = Vec<Option<&'de RawValue>>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Members<'_> {
+    type Value = Vec<Option<&'de RawValue>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut values = vec![None; self.0.0.len()];
+        while let Some(at) = map.next_key_seed(Key(self.0))? {
+            match at {
+                Some(at) => values[at] = Some(map.next_value()?),
+                None => _ = map.next_value::<IgnoredAny>()?,
+            }
+        }
+        Ok(values)
+    }
+}
+
+/// Reads a key as the position of its field.
+struct Key<'m>(&'m Message);
+
+impl<'de> DeserializeSeed<'de> for Key<'_> {
+    type Value = Option<usize>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Key<'_> {
+    type Value = Option<usize>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
+        Ok(self.0.0.iter().position(|field| field.key == key))
     }
 }
 
 fn put(out: &mut Vec<u8>, number: u32, form: &Form, value: Option<&RawValue>) {
     match form {
-        Form::Text => wire::bytes(out, number, read::<String>(value).unwrap_or_default().as_bytes()),
+        Form::Text => wire::bytes(out, number, text(value).unwrap_or_default().as_bytes()),
         Form::OptionalText => {
-            read::<String>(value).iter().for_each(|text| wire::bytes(out, number, text.as_bytes()));
+            text(value).iter().for_each(|text| wire::bytes(out, number, text.as_bytes()));
         }
         Form::Integer => wire::integer(out, number, read(value).unwrap_or(0)),
         Form::OptionalInteger => {
@@ -41,9 +94,9 @@ fn put(out: &mut Vec<u8>, number: u32, form: &Form, value: Option<&RawValue>) {
         Form::Texts => texts(out, number, value),
         Form::OptionalTexts if value.is_some() => wire::message(out, number, |out| texts(out, 1, value)),
         Form::TextMap => text_map(out, number, value),
-        Form::Time => time(out, number, read::<String>(value).as_deref().and_then(time::seconds)),
+        Form::Time => time(out, number, text(value).as_deref().and_then(time::seconds)),
         Form::OptionalTime => {
-            let seconds = read::<String>(value).as_deref().and_then(time::seconds);
+            let seconds = text(value).as_deref().and_then(time::seconds);
             seconds.iter().for_each(|seconds| time(out, number, Some(*seconds)));
         }
         Form::Message(inner) => {
@@ -67,6 +120,16 @@ fn put(out: &mut Vec<u8>, number: u32, form: &Form, value: Option<&RawValue>) {
 
 fn read<T: DeserializeOwned>(value: Option<&RawValue>) -> Option<T> {
     value.and_then(|value| serde_json::from_str(value.get()).ok())
+}
+
+/// A text; one without escapes is not copied.
+fn text(value: Option<&RawValue>) -> Option<Cow<'_, str>> {
+    let quoted = value?.get();
+    let inner = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'))?;
+    match memchr::memchr(b'\\', inner.as_bytes()) {
+        None => Some(Cow::Borrowed(inner)),
+        Some(_) => serde_json::from_str(quoted).ok().map(Cow::Owned),
+    }
 }
 
 fn read_borrowed(value: Option<&RawValue>) -> Vec<&RawValue> {
