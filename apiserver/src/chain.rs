@@ -13,7 +13,7 @@ use crate::{
     compress, endpoints,
     filters::{audit, authorization::PROBES, client_certificate::Peer, connection, deadline},
     metrics::Labels,
-    pretty,
+    pretty, protobuf,
     server::Server,
     status::Status,
     wire,
@@ -55,7 +55,7 @@ pub async fn serve(server: Arc<Server>, peer: Arc<Peer>, request: Request<Body>)
     if code == StatusCode::UNAUTHORIZED {
         call.peer.connection.send_away();
     }
-    let mut response = form(&server, &call, response).await;
+    let mut response = form(&server, &call, response, failure.is_some()).await;
     wire::warn(&mut response, &call.notes.lock().warnings);
     head(&server, &call, &mut response);
     server.metrics.answered(&labels, code.as_u16());
@@ -115,11 +115,12 @@ fn no_impersonation(call: &Call) -> Result<(), Status> {
 }
 
 /// The form in which the answer is sent; the trail keeps it as it was before.
-async fn form(server: &Server, call: &Call, response: Response<Body>) -> Response<Body> {
+async fn form(server: &Server, call: &Call, response: Response<Body>, failed: bool) -> Response<Body> {
     let response = match &call.trail {
         Some(trail) => trail.keep_answered(response),
         None => response,
     };
+    let response = protobuf::answer(call, response, failed).await;
     let response = if pretty::wanted(call) { pretty::answer(response) } else { response };
     if server.limits.compression { compress::answer(call, response).await } else { response }
 }

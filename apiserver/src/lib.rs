@@ -21,6 +21,7 @@ pub mod metrics;
 pub mod negotiate;
 pub mod orphans;
 pub mod pretty;
+mod protobuf;
 pub mod registry;
 pub mod resource;
 pub mod server;

@@ -1,6 +1,7 @@
 //! Which form of an answer the client wants, and whether to compress it.
 
 use http::{HeaderMap, header};
+use repot_api::protobuf;
 
 use crate::status::Status;
 
@@ -13,6 +14,15 @@ pub enum Form {
     Table(MetaVersion),
     /// Metadata only; the version of `meta.k8s.io` to say.
     Metadata(MetaVersion),
+}
+
+/// The encoding of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// `application/json`.
+    Json,
+    /// `application/vnd.kubernetes.protobuf`.
+    Protobuf,
 }
 
 /// A version of `meta.k8s.io`.
@@ -47,7 +57,21 @@ impl Clause<'_> {
     }
 
     fn json(&self) -> bool {
-        matches!(self.media, "application/json" | "application/*" | "*/*")
+        self.encoding() == Some(Encoding::Json)
+    }
+
+    /// JSON is what wildcards mean.
+    fn encoding(&self) -> Option<Encoding> {
+        match self.media {
+            "application/json" | "application/*" | "*/*" => Some(Encoding::Json),
+            protobuf::MEDIA_TYPE => Some(Encoding::Protobuf),
+            _ => None,
+        }
+    }
+
+    /// Whether the client takes the document itself, and not another form of it.
+    fn plain(&self) -> bool {
+        ["as", "g", "v"].iter().all(|name| self.parameter(name).is_none())
     }
 }
 
@@ -81,43 +105,73 @@ fn clauses(headers: &HeaderMap) -> Vec<Clause<'_>> {
     weighted.into_iter().map(|(_, clause)| clause).collect()
 }
 
-/// The best form that can be served.
+/// The best form that can be served. See [`form_and_encoding`].
+///
+/// # Errors
+/// 406 with what is supported, when no clause can be met.
+pub fn form(headers: &HeaderMap, list: bool) -> Result<Form, Status> {
+    form_and_encoding(headers, list).map(|(form, _)| form)
+}
+
+/// The best form that can be served, and its encoding. Only metadata is served in protobuf, as kube-apiserver does for custom
+/// resources (`StandardSerializers` of their `RequestScope`); a table has no protobuf anywhere.
 ///
 /// `list`: metadata is asked for as a list there, as a single object elsewhere.
 ///
 /// # Errors
 /// 406 with what is supported, when no clause can be met.
-pub fn form(headers: &HeaderMap, list: bool) -> Result<Form, Status> {
+pub fn form_and_encoding(headers: &HeaderMap, list: bool) -> Result<(Form, Encoding), Status> {
     let metadata = if list { "PartialObjectMetadataList" } else { "PartialObjectMetadata" };
     let one = |clause: Clause<'_>| {
-        if !clause.json() {
-            return None;
-        }
+        let encoding = clause.encoding()?;
         let version = match (clause.parameter("g"), clause.parameter("v")) {
             (Some("meta.k8s.io"), Some("v1")) => Some(MetaVersion::V1),
             (Some("meta.k8s.io"), Some("v1beta1")) => Some(MetaVersion::V1Beta1),
             _ => None,
         };
-        match (clause.parameter("as"), version) {
-            (None, _) => Some(Form::Object),
-            (Some("Table"), Some(version)) => Some(Form::Table(version)),
-            (Some(kind), Some(version)) if kind == metadata => Some(Form::Metadata(version)),
-            _ => None,
-        }
+        let form = match (clause.parameter("as"), version) {
+            (None, _) => Form::Object,
+            (Some("Table"), Some(version)) => Form::Table(version),
+            (Some(kind), Some(version)) if kind == metadata => Form::Metadata(version),
+            _ => return None,
+        };
+        let served = encoding == Encoding::Json || matches!(form, Form::Metadata(_));
+        served.then_some((form, encoding))
     };
     let supported = "application/json, application/json;as=Table;g=meta.k8s.io;v=v1, \
-                     application/json;as=PartialObjectMetadata(List);g=meta.k8s.io;v=v1";
+                     application/json;as=PartialObjectMetadata(List);g=meta.k8s.io;v=v1, \
+                     application/vnd.kubernetes.protobuf;as=PartialObjectMetadata(List);g=meta.k8s.io;v=v1";
     clauses(headers).into_iter().find_map(one).ok_or_else(|| Status::not_acceptable(supported))
 }
 
-/// The version of `apidiscovery.k8s.io` in which aggregated discovery is wanted; `None`: the legacy form is.
+/// The encoding of a `Status` that says why a request failed: the best one that the client takes for a whole document, as
+/// `ErrorNegotiated` of kube-apiserver chooses it, and JSON where there is none.
 #[must_use]
-pub fn aggregated_discovery(headers: &HeaderMap) -> Option<&'static str> {
-    for clause in clauses(headers).iter().filter(|clause| clause.json()) {
+pub fn of_failure(headers: &HeaderMap) -> Encoding {
+    document(headers).unwrap_or(Encoding::Json)
+}
+
+/// The encoding of a document that has both.
+///
+/// # Errors
+/// 406.
+pub fn document(headers: &HeaderMap) -> Result<Encoding, Status> {
+    let found = clauses(headers).iter().find_map(|clause| clause.encoding().filter(|_| clause.plain()));
+    found.ok_or_else(|| Status::not_acceptable(&format!("application/json, {}", protobuf::MEDIA_TYPE)))
+}
+
+/// The version of `apidiscovery.k8s.io` in which aggregated discovery is wanted, and its encoding; `None`: the legacy form
+/// is.
+#[must_use]
+pub fn aggregated_discovery(headers: &HeaderMap) -> Option<(&'static str, Encoding)> {
+    for clause in clauses(headers) {
+        let Some(encoding) = clause.encoding() else { continue };
         match (clause.parameter("g"), clause.parameter("v"), clause.parameter("as")) {
-            (Some("apidiscovery.k8s.io"), Some("v2"), Some("APIGroupDiscoveryList")) => return Some("v2"),
+            (Some("apidiscovery.k8s.io"), Some("v2"), Some("APIGroupDiscoveryList")) => {
+                return Some(("v2", encoding));
+            }
             (Some("apidiscovery.k8s.io"), Some("v2beta1"), Some("APIGroupDiscoveryList")) => {
-                return Some("v2beta1");
+                return Some(("v2beta1", encoding));
             }
             (_, _, None) => return None,
             _ => {}
@@ -214,12 +268,78 @@ mod tests {
     }
 
     #[test]
+    fn only_metadata_is_served_in_protobuf() {
+        const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+        let metadata = Form::Metadata(MetaVersion::V1);
+        let (one, many) = (
+            ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+            ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+        );
+        let table = ";as=Table;g=meta.k8s.io;v=v1";
+        for (value, list, expected) in [
+            // As client-go's metadata client asks.
+            (
+                format!("{PROTOBUF}{many},application/json{many},application/json"),
+                true,
+                Some((metadata, Encoding::Protobuf)),
+            ),
+            (format!("{PROTOBUF}{one}"), false, Some((metadata, Encoding::Protobuf))),
+            (format!("{PROTOBUF}{one};stream=watch"), false, Some((metadata, Encoding::Protobuf))),
+            (
+                format!("{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v1beta1"),
+                false,
+                Some((Form::Metadata(MetaVersion::V1Beta1), Encoding::Protobuf)),
+            ),
+            (format!("application/json{one},{PROTOBUF}{one}"), false, Some((metadata, Encoding::Json))),
+            (
+                format!("application/json{one};q=0.5,{PROTOBUF}{one}"),
+                false,
+                Some((metadata, Encoding::Protobuf)),
+            ),
+            (format!("{PROTOBUF}{one},application/json"), true, Some((Form::Object, Encoding::Json))),
+            (format!("{PROTOBUF},application/json"), false, Some((Form::Object, Encoding::Json))),
+            (
+                format!("{PROTOBUF}{table},application/json{table}"),
+                true,
+                Some((Form::Table(MetaVersion::V1), Encoding::Json)),
+            ),
+            (format!("{PROTOBUF}{table}"), true, None),
+            (format!("{PROTOBUF}{one}"), true, None),
+            (PROTOBUF.to_owned(), false, None),
+        ] {
+            assert_eq!(form_and_encoding(&accept(&value), list).ok(), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn failures_come_in_protobuf_to_who_takes_it_plainly() {
+        const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+        let one = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        for (value, expected) in [
+            (format!("{PROTOBUF},application/json"), Encoding::Protobuf),
+            (PROTOBUF.to_owned(), Encoding::Protobuf),
+            (format!("{PROTOBUF}{one},application/json{one},application/json"), Encoding::Json),
+            (format!("{PROTOBUF}{one}"), Encoding::Json),
+            (format!("{PROTOBUF}{one},{PROTOBUF}"), Encoding::Protobuf),
+            (format!("{PROTOBUF};q=0.1,*/*"), Encoding::Json),
+            ("text/html".to_owned(), Encoding::Json),
+        ] {
+            assert_eq!(of_failure(&accept(&value)), expected, "{value}");
+        }
+        assert_eq!(of_failure(&HeaderMap::new()), Encoding::Json);
+    }
+
+    #[test]
     fn finds_aggregated_discovery_in_any_order_of_parameters() {
         let v2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-        assert_eq!(aggregated_discovery(&accept(&format!("{v2},application/json"))), Some("v2"));
+        let (json, protobuf) = (Encoding::Json, Encoding::Protobuf);
+        assert_eq!(aggregated_discovery(&accept(&format!("{v2},application/json"))), Some(("v2", json)));
         let other =
             "application/json;as=APIGroupDiscoveryList;v=v2beta1;g=apidiscovery.k8s.io;profile=nopeer";
-        assert_eq!(aggregated_discovery(&accept(other)), Some("v2beta1"));
+        assert_eq!(aggregated_discovery(&accept(other)), Some(("v2beta1", json)));
+        let encoded = v2.replace("application/json", "application/vnd.kubernetes.protobuf");
+        assert_eq!(aggregated_discovery(&accept(&format!("{encoded},{v2}"))), Some(("v2", protobuf)));
+        assert_eq!(aggregated_discovery(&accept("application/vnd.kubernetes.protobuf")), None);
         assert_eq!(aggregated_discovery(&accept("application/json")), None);
         assert_eq!(aggregated_discovery(&accept("*/*")), None);
     }

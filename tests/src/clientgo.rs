@@ -47,7 +47,8 @@ impl ClientGo {
         let dir = bed.make_dir(name)?;
         let mut program = Command::new(binaries::find(name)?);
         program.arg(command).arg("--kubeconfig").arg(kubeconfig).args(flags).current_dir(&dir);
-        program.env("HOME", &dir).env("KUBE_WATCHLIST_INCONSISTENCY_DETECTOR", "true");
+        program.env("HOME", &dir).env("KUBE_FEATURE_WatchListClient", "true");
+        program.env("KUBE_WATCHLIST_INCONSISTENCY_DETECTOR", "true");
         Self::speak_with(name, program, &dir.join(format!("{name}.log")))
     }
 

@@ -19,6 +19,7 @@ pub mod managed;
 pub mod meta;
 pub mod names;
 pub mod openapi;
+pub mod protobuf;
 pub mod schedule;
 pub mod schema;
 pub mod selector;

@@ -9,6 +9,7 @@ use repot_api::{
     meta::ObjectMeta,
     names::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN},
     openapi::meta_types::DELETE_OPTIONS,
+    protobuf,
 };
 use repot_storage::Object;
 use serde::Deserialize;
@@ -62,8 +63,12 @@ impl DeleteOptions {
             Self::from_query(call)?
         } else if content_type == "application/json" {
             Self::from_body(&body)?
+        } else if content_type == protobuf::MEDIA_TYPE {
+            let unreadable = |error| Status::bad_request(format!("DeleteOptions cannot be read: {error}"));
+            Self::from_body(&protobuf::delete_options(&body).map_err(unreadable)?.to_string().into())?
         } else {
-            return Err(Status::unsupported_media_type("application/json"));
+            let supported = format!("application/json, {}", protobuf::MEDIA_TYPE);
+            return Err(Status::unsupported_media_type(&supported));
         };
         options.check()?;
         Ok(options)

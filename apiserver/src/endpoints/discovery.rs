@@ -3,11 +3,17 @@
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
-use repot_api::openapi::GroupVersion;
+use repot_api::{openapi::GroupVersion, protobuf};
 use serde_json::{Value, json};
 
 use super::Answer;
-use crate::{call::Call, negotiate, server::Server, status::Status, wire};
+use crate::{
+    call::Call,
+    negotiate::{self, Encoding},
+    server::Server,
+    status::Status,
+    wire,
+};
 
 /// What is implemented, sorted.
 const VERBS: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
@@ -26,7 +32,7 @@ pub(super) fn root(server: &Server, call: &Call, path: &str) -> Answer {
             );
             Ok(wire::whole(StatusCode::OK, json!({"paths": paths}).to_string()))
         }
-        (_, Some(version)) => {
+        (_, Some((version, encoding))) => {
             let items: Vec<Value> =
                 if path == "/apis" { groups.iter().map(aggregated_group).collect() } else { Vec::new() };
             let document = json!({
@@ -35,29 +41,46 @@ pub(super) fn root(server: &Server, call: &Call, path: &str) -> Answer {
                 "metadata": {},
                 "items": items,
             });
-            let content_type =
-                format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList");
-            Ok(cacheable(&call.headers, document.to_string().into(), &content_type))
+            let (text, media) = encoded(&document, encoding);
+            let content_type = format!("{media};g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList");
+            Ok(cacheable(&call.headers, text, &content_type))
         }
         ("/api", None) => {
-            negotiate::json(&call.headers)?;
             let document = json!({"kind": "APIVersions", "versions": [], "serverAddressByClientCIDRs": []});
-            Ok(wire::whole(StatusCode::OK, document.to_string()))
+            legacy(&call.headers, &document)
         }
         (_, None) => {
-            negotiate::json(&call.headers)?;
             let list: Vec<Value> = groups.iter().map(legacy_group).collect();
             let document = json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": list});
-            let mut response = wire::whole(StatusCode::OK, document.to_string());
+            let mut response = legacy(&call.headers, &document)?;
             response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
             Ok(response)
         }
     }
 }
 
+/// A document in the encoding that the client asks for.
+fn legacy(headers: &HeaderMap, document: &Value) -> Answer {
+    let (text, media) = encoded(document, negotiate::document(headers)?);
+    let mut response = wire::whole(StatusCode::OK, text);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+    Ok(response)
+}
+
+fn encoded(document: &Value, encoding: Encoding) -> (Bytes, &'static str) {
+    let text = document.to_string();
+    let protobuf = match encoding {
+        Encoding::Json => None,
+        Encoding::Protobuf => protobuf::encode(text.as_bytes()),
+    };
+    match protobuf {
+        Some(bytes) => (bytes.into(), protobuf::MEDIA_TYPE),
+        None => (text.into(), "application/json"),
+    }
+}
+
 /// `/apis/G` and `/apis/G/V`.
 pub(super) fn below(server: &Server, call: &Call, path: &str) -> Answer {
-    negotiate::json(&call.headers)?;
     let mut segments = path.trim_start_matches("/apis/").split('/');
     let group = segments.next().unwrap_or_default();
     let known = |group_version: &&GroupVersion| group_version.group == group;
@@ -71,7 +94,7 @@ pub(super) fn below(server: &Server, call: &Call, path: &str) -> Answer {
         (Some(found), Some(version), None) if found.version == version => resource_list(found),
         _ => return Err(Status::no_such_path()),
     };
-    Ok(wire::whole(StatusCode::OK, document.to_string()))
+    legacy(&call.headers, &document)
 }
 
 fn group_path(group: &GroupVersion) -> String {

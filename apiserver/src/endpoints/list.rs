@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     negotiate::{self, Form},
+    protobuf,
     status::Status,
     wire::{self, ListMeta},
 };
@@ -40,7 +41,8 @@ pub(super) async fn list(request: Request<'_>) -> Answer {
     Ok(match form {
         Form::Object => objects(&request, page, &meta).await?,
         Form::Metadata(version) => {
-            request.keep(request.server.memory.to_send(heads_len(&page.objects)).await)?;
+            let copies = protobuf::copies(request.call);
+            request.keep(request.server.memory.to_send(copies * heads_len(&page.objects)).await)?;
             let mut text = wire::before_items("PartialObjectMetadataList", version.api_version(), &meta);
             for (at, object) in page.objects.iter().enumerate() {
                 wire::put(&mut text, if at > 0 { "," } else { "" });

@@ -41,6 +41,7 @@ var modes = map[string]func(*follower, *place) error{
 	"metadata-list":     byReflector(func(f *follower) { f.slim, f.plain, f.page = true, true, page }),
 	"informer":          (*follower).inform,
 	"metadata-informer": (*follower).informOfMetadata,
+	"typed-informer":    (*follower).informTyped,
 }
 
 func bySelector(options *metav1.ListOptions) { options.LabelSelector = selector }
@@ -52,7 +53,9 @@ type follower struct {
 	// Never by WatchList.
 	plain bool
 	// PartialObjectMetadata instead of whole objects.
-	slim  bool
+	slim bool
+	// Types of Go instead of maps.
+	typed bool
 	page  int64
 	tweak func(*metav1.ListOptions)
 
@@ -148,30 +151,20 @@ func (f *follower) calls(at *place, count *traffic) (listCall, watchCall, error)
 			return nil, nil, err
 		}
 		of := client.Resource(at.resource).Namespace(at.namespace)
-		return func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			list, err := of.List(ctx, o)
-			if err != nil {
-				return nil, err
-			}
-			for i := range list.Items {
-				list.Items[i] = *bare(&list.Items[i])
-			}
-			return list, nil
-		}, of.Watch, nil
+		return func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return of.List(ctx, o) }, of.Watch, nil
+	}
+	if f.typed {
+		of, err := at.typed(count)
+		if err != nil {
+			return nil, nil, err
+		}
+		return func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return of.List(ctx, o) }, of.Watch, nil
 	}
 	of, err := at.objects(count)
 	if err != nil {
 		return nil, nil, err
 	}
 	return func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return of.List(ctx, o) }, of.Watch, nil
-}
-
-// bare is the object without kind and apiVersion. The decoder of a watch drops them from metadata, that of a list only where it came as
-// protobuf; so a copy made of both forms differs from itself, with any server that answers in JSON.
-func bare(object *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
-	without := *object
-	without.TypeMeta = metav1.TypeMeta{}
-	return &without
 }
 
 // noteExpired passes every event on.
@@ -238,7 +231,9 @@ func (f *follower) observe(ctx context.Context) (map[string]any, error) {
 		if err != nil {
 			return nil, err
 		}
-		found[key] = item
+		if found[key], err = withoutKind(item); err != nil {
+			return nil, err
+		}
 	}
 	return found, nil
 }
@@ -253,13 +248,7 @@ func (f *follower) verify(ctx context.Context) (int, error) {
 			why = err
 			return false, nil
 		}
-		copied := f.copied()
-		for key, object := range copied {
-			if partial, slim := object.(*metav1.PartialObjectMetadata); slim {
-				copied[key] = bare(partial)
-			}
-		}
-		items, why = len(listed), difference(listed, copied)
+		items, why = len(listed), difference(listed, f.copied())
 		return why == nil, nil
 	})
 	if err != nil {

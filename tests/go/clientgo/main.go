@@ -4,6 +4,9 @@
 //	clientgo follow   informers and watches of every kind, and a writer: write, rest, verify, stats
 //	clientgo apply    one scenario of server-side apply with two managers; ends by itself
 //	clientgo until    waits for one object with UntilWithSync; ends by itself
+//	clientgo forms    compares what the metadata client gets in protobuf with the same in JSON; ends by itself
+//	clientgo decode   compares, line by line, a document in JSON with the same in protobuf
+//	clientgo goldens  prints what Go's own types make of documents in protobuf; needs no server and ends by itself
 package main
 
 import (
@@ -19,9 +22,11 @@ import (
 type answer map[string]any
 
 func main() {
-	commands := map[string]func(context.Context, []string) error{"follow": follow, "apply": apply, "until": until}
+	commands := map[string]func(context.Context, []string) error{
+		"follow": follow, "apply": apply, "until": until, "forms": forms, "decode": decode, "goldens": goldens,
+	}
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: clientgo follow|apply|until [flags]; --help tells the flags of each")
+		fmt.Fprintln(os.Stderr, "usage: clientgo follow|apply|until|forms|decode|goldens [flags]; --help tells the flags of each")
 		os.Exit(2)
 	}
 	if err := commands[os.Args[1]](context.Background(), os.Args[2:]); err != nil {

@@ -1,6 +1,7 @@
 //! What clients say they want and what they send, and the headers they find on every answer.
 
 use anyhow::{Context, ensure};
+use repot_api::protobuf;
 use repot_tests::http::{Answer, send};
 use repot_tests::run;
 use reqwest::Method;
@@ -48,11 +49,18 @@ fn json_is_what_wildcards_mean() {
             ensure!(header(&answer, "content-type") == JSON, "{accept}: {answer}");
             ensure!(answer.ok()?["kind"] == "ShootState", "{accept}");
         }
-        for accept in ["application/vnd.kubernetes.protobuf", "text/html", "application/json;as=Unknown"] {
+        for accept in ["text/html", "application/json;as=Unknown"] {
             let status =
                 expect(&ask(&place.api, Method::GET, &place.one("a"), accept).await?, 406, "NotAcceptable")?;
             ensure!(status["message"].as_str().is_some_and(|m| m.contains(JSON)), "{status}");
         }
+        // Who takes nothing but protobuf is told in protobuf that there is none.
+        let answer = ask(&place.api, Method::GET, &place.one("a"), protobuf::MEDIA_TYPE).await?;
+        ensure!(answer.status == 406, "{answer}");
+        ensure!(header(&answer, "content-type") == protobuf::MEDIA_TYPE, "{:?}", answer.headers);
+        let status =
+            protobuf::encode(br#"{"kind":"Status","apiVersion":"v1"}"#).context("a kind that is known")?;
+        ensure!(answer.body.starts_with(&status[..18]), "{:?}", answer.body);
         Ok(())
     });
 }

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use super::span;
 use crate::shootstate::world::{World, path, small};
 
-pub const MODES: [&str; 9] = [
+pub const MODES: [&str; 11] = [
     "list",
     "watchlist",
     "paged",
@@ -22,6 +22,8 @@ pub const MODES: [&str; 9] = [
     "metadata",
     "metadata-list",
     "informer",
+    "metadata-informer",
+    "typed-informer",
 ];
 
 pub fn modes(count: usize) -> String {

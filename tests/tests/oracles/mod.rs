@@ -6,6 +6,7 @@ use std::time::Duration;
 
 mod clients;
 mod controllers;
+mod forms;
 mod http2;
 mod informers;
 mod kube_rs;

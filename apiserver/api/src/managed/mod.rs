@@ -19,7 +19,7 @@ mod last_applied;
 pub mod merge;
 pub mod remove;
 pub mod set;
-mod time;
+pub(crate) mod time;
 pub mod update;
 
 pub use apply::{Applied, apply};

@@ -5,6 +5,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::protobuf::wire::{self, bytes as put};
+
 /// How a JSON value is written.
 enum Form {
     Text,
@@ -229,27 +231,8 @@ fn wrapped(around: &[u32], inner: Vec<u8>) -> Vec<u8> {
     })
 }
 
-/// A field of bytes, text or a message.
-fn put(out: &mut Vec<u8>, number: u32, bytes: &[u8]) {
-    const LENGTH_DELIMITED: u64 = 2;
-    varint(out, u64::from(number) << 3 | LENGTH_DELIMITED);
-    varint(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
-}
-
 fn flag(out: &mut Vec<u8>, number: u32, value: &Value) {
-    varint(out, u64::from(number) << 3);
-    varint(out, u64::from(value.as_bool().unwrap_or_default()));
-}
-
-fn varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        #[expect(clippy::cast_possible_truncation, reason = "seven bits at a time")]
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    #[expect(clippy::cast_possible_truncation, reason = "less than 0x80")]
-    out.push(value as u8);
+    wire::integer(out, number, value.as_bool().unwrap_or_default().into());
 }
 
 #[cfg(test)]
@@ -260,9 +243,6 @@ mod tests {
 
     #[test]
     fn writes_numbers_and_lengths_as_protobuf_does() {
-        let mut out = Vec::new();
-        varint(&mut out, 300);
-        assert_eq!(out, [0xac, 0x02]);
         let info = json!({"swagger": "2.0", "info": {"title": "T", "version": "v"}});
         assert_eq!(encode(&info), b"\x12\x06\x0a\x01T\x12\x01v\x0a\x032.0");
     }

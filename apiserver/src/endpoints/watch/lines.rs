@@ -12,6 +12,7 @@ use super::{End, Include, Watcher};
 use crate::{
     endpoints::table,
     negotiate::Form,
+    protobuf,
     wire::{self, ListMeta},
 };
 
@@ -29,8 +30,11 @@ impl Watcher {
                 self.line(begin, pieces, "}\n").await
             }
             Form::Metadata(version) => {
-                let whole = wire::partial(object, version).freeze();
-                self.line(begin, stream::iter([Ok(whole)]), "}\n").await
+                let frame = protobuf::event(self.plan.encoding, kind, &wire::partial(object, version));
+                let length = frame.len() as u64;
+                self.send(frame, false).await?;
+                self.metrics.sent(length);
+                Ok(())
             }
             Form::Table(version) => {
                 let mut begin = begin;
@@ -108,8 +112,8 @@ impl Watcher {
                 json!({"kind": "Table", "apiVersion": v.api_version(), "metadata": list, "columnDefinitions": [], "rows": [row]})
             }
         };
-        let frame = format!("{}\n", json!({"type": "BOOKMARK", "object": object}));
-        self.send(frame.into(), false).await
+        let frame = protobuf::event(self.plan.encoding, "BOOKMARK", object.to_string().as_bytes());
+        self.send(frame, false).await
     }
 
     /// `begun`: the line has been sent in part.

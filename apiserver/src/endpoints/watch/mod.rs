@@ -13,7 +13,7 @@ use std::{
 };
 
 use axum::body::Body;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use http::{HeaderValue, StatusCode, header};
 use repot_storage::{Event, Object, ResourceVersion, Store, WatchItem};
@@ -24,7 +24,8 @@ use super::{Answer, Request, options::Selectors, resource_version, table::Includ
 use crate::{
     call::Query,
     metrics::WatchMetrics,
-    negotiate::{self, Form},
+    negotiate::{self, Encoding, Form},
+    protobuf,
     resource::Resource,
     status::{Status, from_storage},
     wire,
@@ -37,7 +38,7 @@ const FRAMES_AHEAD: usize = 4;
 
 /// Begins a watch.
 pub(super) async fn watch(request: Request<'_>) -> Answer {
-    let form = negotiate::form(&request.call.headers, false)?;
+    let (form, encoding) = negotiate::form_and_encoding(&request.call.headers, false)?;
     let query = &request.call.query;
     let mut selectors = Selectors::parse(query, request.resource.kind)?;
     if !request.target.name.is_empty() {
@@ -49,6 +50,7 @@ pub(super) async fn watch(request: Request<'_>) -> Answer {
         until: Instant::now() + duration(query.number("timeoutSeconds")?),
         include: Include::parse(query)?,
         form,
+        encoding,
         selectors,
     };
     let (frames, receiver) = mpsc::channel(FRAMES_AHEAD);
@@ -73,6 +75,7 @@ pub(super) async fn watch(request: Request<'_>) -> Answer {
         stream::once(async move { cut.load(Ordering::Acquire).then_some(Err(io::ErrorKind::Interrupted)) });
     let body = Body::from_stream(lines.chain(end.filter_map(std::future::ready)).map_err(io::Error::from));
     let mut response = wire::json_response(StatusCode::OK, body);
+    protobuf::mark_stream(&mut response, encoding);
     if !matches!(form, Form::Object) {
         response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
     }
@@ -117,6 +120,7 @@ struct Plan {
     until: Instant,
     include: Include,
     form: Form,
+    encoding: Encoding,
     selectors: Selectors,
 }
 
@@ -169,10 +173,8 @@ impl Watcher {
             End::Quiet => {}
             End::Cut => self.cut.store(true, Ordering::Release),
             End::Told(status) => {
-                let mut frame = BytesMut::from(&b"{\"type\":\"ERROR\",\"object\":"[..]);
-                frame.extend_from_slice(&status.to_json());
-                wire::put(&mut frame, "}\n");
-                let _ = self.send(frame.freeze(), false).await;
+                let frame = protobuf::event(self.plan.encoding, "ERROR", &status.to_json());
+                let _ = self.send(frame, false).await;
             }
         }
     }
