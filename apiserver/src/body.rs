@@ -84,7 +84,8 @@ impl Server {
         let mut frames =
             Frames { body: std::mem::take(call.body.get_mut()), left: limit, seen: Gaps::default() };
         let worth_room = announced.filter(|length| (spool::PIECE as u64 + 1..=IN_MEMORY).contains(length));
-        let room = worth_room.and_then(|length| Some((length, self.memory.reserve_now(3 * length)?)));
+        let room = worth_room
+            .and_then(|length| Some((length, self.memory.reserve_now(&call.user.flow(), 3 * length)?)));
         let taking = async {
             match room {
                 Some((length, room)) => {
@@ -191,7 +192,7 @@ impl Server {
     pub(crate) async fn room(&self, call: &Call, bytes: u64) -> Result<Room, Status> {
         let left = call.left(self.limits.request_timeout);
         let patience = left.saturating_sub(LAST_WORD).max(left / 2);
-        match tokio::time::timeout(patience, self.memory.reserve(bytes)).await {
+        match tokio::time::timeout(patience, self.memory.reserve(&call.user.flow(), bytes)).await {
             Ok(Ok(room)) => Ok(room),
             Ok(Err(TooMuch { asked, most })) => Err(Status::too_much(format!(
                 "the request would take {asked} bytes of memory, and one may take {most}: send less at once, or let the server have \

@@ -4,10 +4,11 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use axum::body::Body;
 use futures::FutureExt;
-use http::{HeaderValue, Request, Response, StatusCode, Version, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use tokio::time::Instant;
 
 use crate::{
-    answer,
+    answer::{self, Followed, Limit},
     audit::policy::Stage,
     call::Call,
     compress, endpoints,
@@ -15,12 +16,24 @@ use crate::{
     metrics::Labels,
     pretty, protobuf,
     server::Server,
+    shares::Flow,
     status::Status,
     wire,
 };
 
+/// A client of a watch that takes nothing for so long is let go; it comes back from where it was.
+const STALL: Duration = Duration::from_secs(60);
+
+/// Time that a response has at least, however late it is: also one that says that the time is up has to arrive.
+const SENDING: Duration = Duration::from_secs(5);
+
+/// The same at most for a client without credentials, and bytes of a message to it: what it does not take costs little, and
+/// not for long.
+const UNAUTHENTICATED_SENDING: Duration = Duration::from_secs(10);
+const UNAUTHENTICATED_MESSAGE: usize = 1 << 10;
+
 /// Answers a request, whatever happens.
-pub async fn serve(server: Arc<Server>, peer: Arc<Peer>, request: Request<Body>) -> Response<Body> {
+pub async fn serve(server: Arc<Server>, peer: Arc<Peer>, request: Request<Body>) -> Response<Followed> {
     let busy = peer.connection.busy();
     if request.version() == Version::HTTP_2 && connection::is_chosen(server.limits.goaway_chance) {
         peer.connection.send_away();
@@ -31,9 +44,14 @@ pub async fn serve(server: Arc<Server>, peer: Arc<Peer>, request: Request<Body>)
         Err((status, audit_id)) => {
             let mut response = status.into_response();
             audit::stamp(&mut response, &audit_id);
-            return response;
+            let limit = Limit::Until(Instant::now() + server.limits.request_timeout);
+            return answer::follow(response, limit, (), move |_| drop(busy));
         }
     };
+    // Nobody reads it: what comes of it would stay in the connection's window for as long as the request lives.
+    if matches!(call.method, Method::GET | Method::HEAD) {
+        *call.body.get_mut() = Body::empty();
+    }
     let resource = call.info.target.as_ref().and_then(|target| server.resource(target));
     let labels = Labels::of(&call.info, resource);
     let serving = server.metrics.serving(&call.info, &labels);
@@ -46,9 +64,13 @@ pub async fn serve(server: Arc<Server>, peer: Arc<Peer>, request: Request<Body>)
             (Stage::Panic, Err(Status::internal("the server panicked; see its log")))
         }
     };
+    let known = call.user.flow() != Flow::Unauthenticated;
     let (response, failure) = match answered {
         Ok(response) => (response, None),
-        Err(status) => (status.clone().into_response(), Some(status)),
+        Err(status) => {
+            let status = if known { status } else { status.shortened(UNAUTHENTICATED_MESSAGE) };
+            (status.clone().into_response(), Some(status))
+        }
     };
     let code = response.status();
     // A client without good credentials pays for a new handshake before it tries others.
@@ -65,18 +87,29 @@ pub async fn serve(server: Arc<Server>, peer: Arc<Peer>, request: Request<Body>)
         StatusCode::UNAUTHORIZED => server.auditor.begin(&call, resource),
         _ => call.trail.take(),
     };
-    let within = (!call.info.long_running()).then(|| call.left(server.limits.request_timeout));
-    if let Some(trail) = trail.as_ref().filter(|_| within.is_none()) {
+    let limit = limit(&call, known, server.limits.request_timeout);
+    if let (Some(trail), Limit::Stalled(_)) = (&trail, limit) {
         trail.record(Stage::ResponseStarted, &call, Some((code.as_u16(), failure.as_ref())));
     }
-    answer::follow(response, within, move |sent| {
+    call.shed();
+    // Requests that are served are counted until the answer is produced, memory until its last byte is sent.
+    let producing = (std::mem::take(&mut call.held), serving);
+    answer::follow(response, limit, producing, move |sent| {
         server.metrics.sent(&labels, sent, call.began.elapsed());
         if let Some(trail) = trail {
             trail.record(stage, &call, Some((code.as_u16(), failure.as_ref())));
         }
-        // Places in memory and among requests are given back when the last byte is sent.
-        drop((call, serving, busy));
+        drop((call, busy));
     })
+}
+
+/// How long the answer may take. `known`: its client has shown who it is.
+fn limit(call: &Call, known: bool, most: Duration) -> Limit {
+    if call.info.long_running() {
+        return Limit::Stalled(STALL);
+    }
+    let left = call.left(most).max(SENDING);
+    Limit::Until(Instant::now() + if known { left } else { left.min(UNAUTHENTICATED_SENDING) })
 }
 
 /// The layers that may refuse, and the endpoint behind them.
@@ -92,6 +125,9 @@ async fn answer(server: &Server, call: &mut Call) -> Result<Response<Body>, Stat
     }
     let guarded = async {
         call.user = server.authenticator.authenticate(&call.peer, &mut call.headers).await?;
+        if call.user.flow() != Flow::Unauthenticated {
+            call.peer.connection.set_authenticated();
+        }
         let resource = call.info.target.as_ref().and_then(|target| server.resource(target));
         call.trail = server.auditor.begin(call, resource);
         no_impersonation(call)?;
@@ -137,6 +173,13 @@ fn head(server: &Server, call: &Call, response: &mut Response<Body>) {
 }
 
 impl Call {
+    /// Forgets what the client sent, once the answer is known: a client can make it long, and take its time with the answer.
+    fn shed(&mut self) {
+        (self.headers, self.query, self.uri) = Default::default();
+        (self.info.path, self.info.target) = Default::default();
+        (self.info.field_selector, self.info.label_selector) = Default::default();
+    }
+
     /// What is left of the time that a request has.
     pub(crate) fn left(&self, most: Duration) -> Duration {
         let time = deadline::of(&self.query, most).unwrap_or(most);

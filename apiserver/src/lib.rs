@@ -15,6 +15,7 @@ pub mod endpoints;
 pub mod filters;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
+mod http2;
 pub mod listen;
 pub mod memory;
 pub mod metrics;
@@ -25,7 +26,10 @@ mod protobuf;
 pub mod registry;
 pub mod resource;
 pub mod server;
+pub mod shares;
 pub mod status;
 mod trimmed;
+mod unauthenticated;
 pub use repot_certs::tls;
 pub mod wire;
+mod write_timeout;

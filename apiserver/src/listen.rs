@@ -1,14 +1,11 @@
 //! Connections: accepting them, TLS, HTTP, and ending them without dropping a request.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{convert::Infallible, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use axum::body::Body;
 use http::Request;
 use hyper::{body::Incoming, service::service_fn};
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::conn::auto::Builder,
-};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::server::TlsStream;
@@ -16,31 +13,30 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     chain,
-    filters::client_certificate::Peer,
+    filters::{client_certificate::Peer, connection::Connection},
+    http2::{self, Settings},
     metrics,
     server::Server,
     tls::{Lingering, Serving},
+    unauthenticated::{Counted, Unauthenticated},
+    write_timeout::WriteTimeout,
 };
+
+/// What requests are read from.
+type Io = Lingering<WriteTimeout<TlsStream<TcpStream>>>;
 
 /// A client that does not finish its handshake in this time is dropped.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 /// A client that does not finish the head of a request in this time is dropped.
 const HEADER_DEADLINE: Duration = Duration::from_secs(32);
-/// Every watch of every user holds a stream of the one connection that the front server keeps.
-const STREAMS_PER_CONNECTION: u32 = 2000;
-/// A window that a body of megabytes does not stall in.
-const STREAM_WINDOW: u32 = 512 << 10;
-/// Room for a full window of every stream: bodies that wait for their turn must not stop those that are being read.
-const CONNECTION_WINDOW: u32 = STREAM_WINDOW * STREAMS_PER_CONNECTION;
-const FRAME: u32 = 256 << 10;
-const SEND_BUFFER: usize = 1 << 20;
-/// Streams that a client opened and reset before they were looked at; more end the connection, since opening is cheap for
-/// the client only.
-const RESET_STREAMS: usize = 100;
 /// A connection on which nothing was asked for so long is ended.
 const IDLE: Duration = Duration::from_secs(90);
-/// Facts about a user come in headers and can be many.
-const HEADER_BYTES: u32 = 1 << 20;
+/// A client that reads nothing of what is written to it for so long is dropped.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// What is read ahead over HTTP/1.1: facts about a user come in headers and can be many; for who has not shown a certificate,
+/// what a token may need.
+const HTTP1_BUFFER: usize = 1 << 20;
+const HTTP1_UNAUTHENTICATED_BUFFER: usize = 64 << 10;
 
 /// A peer that vanished without a word is noticed after this much silence, by the system.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(60);
@@ -79,6 +75,7 @@ struct Listening {
     server: Arc<Server>,
     serving: Arc<Serving>,
     connections: TaskTracker,
+    unauthenticated: Unauthenticated,
 }
 
 /// Serves connections until `stop`, then lets them end: not ready at once, and GOAWAY on connections that are there, so that
@@ -96,7 +93,9 @@ pub async fn serve(
         let (serving, end) = (serving.clone(), end.clone());
         async move { serving.follow(end).await }
     });
-    let listening = Listening { listener, server, serving, connections: TaskTracker::new() };
+    let unauthenticated = Unauthenticated::new(server.limits.unauthenticated_connections);
+    let connections = TaskTracker::new();
+    let listening = Listening { listener, server, serving, connections, unauthenticated };
     listening.accept(&stop).await;
     listening.server.health.set_stopping();
     tracing::info!(delay_ms = shutdown.delay.as_millis() as u64, "stopping: not ready any more");
@@ -139,19 +138,13 @@ impl Listening {
                 }
             };
             let (server, serving, leave) = (self.server.clone(), self.serving.clone(), leave.clone());
+            // Counted before the handshake, which takes memory and time already.
+            let shared = Connection::default();
+            let counted = self.unauthenticated.count(shared.end());
             self.connections.spawn(async move {
-                let _ = stream.set_nodelay(true);
-                let _ =
-                    SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(TCP_KEEPALIVE));
-                // The handshake is the client's time, not the accept loop's.
-                match tokio::time::timeout(HANDSHAKE_DEADLINE, serving.accept(stream)).await {
-                    Ok(Ok(tls)) => connection(tls, server, leave).await,
-                    Ok(Err(error)) => {
-                        tracing::debug!(%error, "handshake failed");
-                        metrics::HANDSHAKE_ERRORS.inc();
-                    }
-                    Err(_) => metrics::HANDSHAKE_ERRORS.inc(),
-                }
+                let end = shared.end();
+                let served = accepted_one(stream, server, serving, shared, counted, leave);
+                end.run_until_cancelled(served).await
             });
         }
     }
@@ -168,55 +161,98 @@ impl Listening {
     }
 }
 
-async fn connection(tls: TlsStream<TcpStream>, server: Arc<Server>, leave: CancellationToken) {
+async fn accepted_one(
+    stream: TcpStream,
+    server: Arc<Server>,
+    serving: Arc<Serving>,
+    shared: Connection,
+    counted: Counted,
+    leave: CancellationToken,
+) {
+    let _ = stream.set_nodelay(true);
+    let _ = SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(TCP_KEEPALIVE));
+    // The handshake is the client's time, not the accept loop's.
+    match tokio::time::timeout(HANDSHAKE_DEADLINE, serving.accept(stream)).await {
+        Ok(Ok(tls)) => connection(tls, server, shared, counted, leave).await,
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "handshake failed");
+            metrics::HANDSHAKE_ERRORS.inc();
+        }
+        Err(_) => metrics::HANDSHAKE_ERRORS.inc(),
+    }
+}
+
+async fn connection(
+    tls: TlsStream<TcpStream>,
+    server: Arc<Server>,
+    shared: Connection,
+    counted: Counted,
+    leave: CancellationToken,
+) {
     let (stream, session) = tls.get_ref();
     let chain = session.peer_certificates().unwrap_or_default();
     let chain = chain.iter().map(|der| der.clone().into_owned()).collect();
-    let peer = Arc::new(Peer::at(stream.peer_addr().map(|address| address.ip()).ok(), chain));
-    let done = peer.connection.done(IDLE);
+    let address = stream.peer_addr().map(|address| address.ip()).ok();
     // What was agreed on, not what comes first: a client that says nothing is then cut off in time.
-    let builder = match session.alpn_protocol() {
-        Some(b"h2") => http().http2_only(),
-        _ => http().http1_only(),
-    };
-    let peer_of_requests = peer.clone();
-    let service = service_fn(move |request: Request<Incoming>| {
-        let (server, peer) = (server.clone(), peer_of_requests.clone());
-        async move { Ok::<_, std::convert::Infallible>(chain::serve(server, peer, request.map(Body::new)).await) }
-    });
-    let mut served = std::pin::pin!(builder.serve_connection(TokioIo::new(Lingering::new(tls)), service));
-    let ended = tokio::select! {
-        ended = served.as_mut() => ended,
+    let http2 = session.alpn_protocol() == Some(b"h2");
+    let peer = Arc::new(Peer::at(address, chain).on(shared));
+    if server.authenticator.knows(&peer) {
+        peer.connection.set_authenticated();
+    }
+    let stream = Lingering::new(WriteTimeout::new(tls, WRITE_TIMEOUT)).until(peer.connection.end());
+    let done = peer.connection.done(IDLE);
+    let leave = async move {
         // The server stops; the client shall go elsewhere; nothing happens here any more.
-        () = async { tokio::select! { () = leave.cancelled() => {}, () = done => {} } } => {
-            served.as_mut().graceful_shutdown();
-            served.await
-        }
+        tokio::select! { () = leave.cancelled() => {}, () = done => {} }
     };
-    if let Err(error) = ended {
+    let uncount = async {
+        peer.connection.authenticated().await;
+        drop(counted);
+        std::future::pending().await
+    };
+    tokio::select! {
+        () = async {
+            if http2 { serve_http2(stream, server, &peer, leave).await } else { serve_http1(stream, server, &peer, leave).await }
+        } => {}
+        () = uncount => {}
+    }
+}
+
+async fn serve_http2(stream: Io, server: Arc<Server>, peer: &Arc<Peer>, leave: impl Future<Output = ()>) {
+    let authenticated = Settings::authenticated(server.limits.writers);
+    let first = if peer.connection.is_authenticated() { authenticated } else { Settings::UNAUTHENTICATED };
+    let service = |request| {
+        let (server, peer) = (server.clone(), peer.clone());
+        async move { Ok(chain::serve(server, peer, request).await) }
+    };
+    if let Err(error) = http2::serve(stream, first, authenticated, &peer.connection, leave, service).await {
         // Clients leave in many ways; none of them is this server's failure.
         tracing::debug!(%error, "connection ended early");
     }
 }
 
-fn http() -> Builder<TokioExecutor> {
-    let mut builder = Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_DEADLINE)
-        .max_buf_size(HEADER_BYTES as usize);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_pending_accept_reset_streams(RESET_STREAMS)
-        .max_concurrent_streams(STREAMS_PER_CONNECTION)
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_frame_size(FRAME)
-        .max_send_buf_size(SEND_BUFFER)
-        .max_header_list_size(HEADER_BYTES)
-        .keep_alive_interval(Duration::from_secs(30))
-        .keep_alive_timeout(Duration::from_secs(15));
-    builder
+async fn serve_http1(stream: Io, server: Arc<Server>, peer: &Arc<Peer>, leave: impl Future<Output = ()>) {
+    let service = service_fn(|request: Request<Incoming>| {
+        let (server, peer) = (server.clone(), peer.clone());
+        async move {
+            let response = chain::serve(server, peer.clone(), request.map(Body::new)).await;
+            // A connection has one answer at a time: it ends with one that is not taken.
+            let end = peer.connection.end();
+            Ok::<_, Infallible>(response.map(|body| body.with_timer(move || end.cancel())))
+        }
+    });
+    let buffer = if peer.connection.is_authenticated() { HTTP1_BUFFER } else { HTTP1_UNAUTHENTICATED_BUFFER };
+    let mut builder = hyper::server::conn::http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEADER_DEADLINE).max_buf_size(buffer);
+    let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let ended = tokio::select! {
+        ended = served.as_mut() => ended,
+        () = leave => {
+            served.as_mut().graceful_shutdown();
+            served.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "connection ended early");
+    }
 }

@@ -15,15 +15,18 @@
 //! that do not read their answers cost others their turn, and not the server its memory. Answers up to 256 KiB have 8 MiB of their
 //! own, so that an operator still sees what there is.
 //!
+//! Each lane is a [`FairPool`]: one user may hold as much as stays free for others, and all requests without credentials hold a
+//! twentieth at most. So a user with slow bodies, or one that does not read its answers, waits for itself. Places to wait for an answer's
+//! turn are shared in the same way.
+//!
 //! What is not counted is the base: windows of connections (512 KiB for each request that writes), heads of objects in the
 //! watch cache, events on their way to watchers, and the store's own buffers.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::timeout,
-};
+use tokio::time::timeout;
+
+use crate::shares::{FairPool, Flow, Permit};
 
 /// Requests that take no more go through the small lane.
 const SMALL: u64 = 1 << 20;
@@ -39,7 +42,7 @@ const STREAMED: u64 = 3 << 19;
 /// How long an answer waits for its turn.
 const TURN: Duration = Duration::from_secs(10);
 /// How many wait for it. A few seconds' work for a server whose clients read: so hardly any waits for nothing.
-const QUEUE: usize = 128;
+const QUEUE: u64 = 128;
 
 /// What there is.
 pub struct Memory {
@@ -53,13 +56,11 @@ pub struct Memory {
 /// A lane with places for those who wait.
 struct Queued {
     lane: Lane,
-    places: Semaphore,
+    places: FairPool,
 }
 
-struct Lane {
-    free: Arc<Semaphore>,
-    kib: u32,
-}
+/// A pool of KiB.
+struct Lane(FairPool);
 
 /// More than one request may ever have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,58 +73,46 @@ pub struct TooMuch {
 
 /// Room that is taken until it is dropped.
 #[derive(Debug)]
-pub struct Room {
-    /// Where more can be had.
-    lane: Arc<Semaphore>,
-    permits: Vec<OwnedSemaphorePermit>,
-}
+pub struct Room(Permit);
 
 impl Lane {
     fn new(bytes: u64) -> Self {
-        let kib = u32::try_from(bytes >> 10).unwrap_or(u32::MAX).max(1);
-        Self { free: Arc::new(Semaphore::new(kib as usize)), kib }
+        Self(FairPool::new((bytes >> 10).max(1)))
     }
 
-    fn now(&self, bytes: u64) -> Option<Room> {
-        let permit = Arc::clone(&self.free).try_acquire_many_owned(kib(bytes)?).ok()?;
-        Some(self.room(permit))
+    fn now(&self, flow: &Flow, bytes: u64) -> Option<Room> {
+        self.0.try_take(flow, kib(bytes)).ok().map(Room)
     }
 
     /// So many bytes where they are free in time.
-    async fn within(&self, time: Duration, bytes: u64) -> Option<Room> {
-        let permits = Arc::clone(&self.free).acquire_many_owned(kib(bytes)?);
-        let permit = timeout(time, permits).await.ok()?.ok()?;
-        Some(self.room(permit))
-    }
-
-    fn room(&self, permit: OwnedSemaphorePermit) -> Room {
-        Room { lane: Arc::clone(&self.free), permits: vec![permit] }
+    async fn within(&self, flow: &Flow, time: Duration, bytes: u64) -> Option<Room> {
+        timeout(time, self.0.take(flow, kib(bytes))).await.ok().map(Room)
     }
 
     fn most(&self) -> u64 {
-        u64::from(self.kib) << 10
+        self.0.total() << 10
     }
 }
 
 impl Queued {
     fn new(bytes: u64) -> Self {
-        Self { lane: Lane::new(bytes), places: Semaphore::new(QUEUE) }
+        Self { lane: Lane::new(bytes), places: FairPool::new(QUEUE) }
     }
 
     /// So many bytes, or all there are, where they are free now, or in time and there is a place to wait.
-    async fn within(&self, time: Duration, bytes: u64) -> Option<Room> {
+    async fn within(&self, flow: &Flow, time: Duration, bytes: u64) -> Option<Room> {
         let bytes = bytes.min(self.lane.most());
-        if let Some(room) = self.lane.now(bytes) {
+        if let Some(room) = self.lane.now(flow, bytes) {
             return Some(room);
         }
-        let _place = self.places.try_acquire().ok()?;
-        self.lane.within(time, bytes).await
+        let _place = self.places.try_take(flow, 1).ok()?;
+        self.lane.within(flow, time, bytes).await
     }
 }
 
-/// Rounded up; `None`: more than can be counted.
-fn kib(bytes: u64) -> Option<u32> {
-    u32::try_from(bytes.div_ceil(1 << 10).max(1)).ok()
+/// Rounded up, and something.
+fn kib(bytes: u64) -> u64 {
+    bytes.div_ceil(1 << 10).max(1)
 }
 
 impl Memory {
@@ -141,38 +130,38 @@ impl Memory {
     }
 
     /// Room for an answer that is streamed, so many bytes in all. `None` where its turn does not come.
-    pub async fn to_stream(&self, bytes: u64) -> Option<Room> {
-        self.to_send(bytes.min(STREAMED)).await
+    pub async fn to_stream(&self, flow: &Flow, bytes: u64) -> Option<Room> {
+        self.to_send(flow, bytes.min(STREAMED)).await
     }
 
     /// Room for an answer that is put together before it is sent. One that is larger than all there is has its turn alone.
-    pub async fn to_send(&self, bytes: u64) -> Option<Room> {
+    pub async fn to_send(&self, flow: &Flow, bytes: u64) -> Option<Room> {
         let lane = if bytes <= SHORT { &self.short_on_their_way } else { &self.on_their_way };
-        lane.within(TURN, bytes).await
+        lane.within(flow, TURN, bytes).await
     }
 
-    /// Waits for room for so many bytes. Whoever comes first is served first.
+    /// Waits for room for so many bytes. Whoever comes first is served first, within the share of its flow.
     ///
     /// # Errors
     /// [`TooMuch`] where there will never be so much.
-    pub async fn reserve(&self, bytes: u64) -> Result<Room, TooMuch> {
-        let too_much = || TooMuch { asked: bytes, most: self.large.most() };
+    pub async fn reserve(&self, flow: &Flow, bytes: u64) -> Result<Room, TooMuch> {
         let lane = self.lane(bytes);
-        let kib = kib(bytes).filter(|kib| *kib <= lane.kib).ok_or_else(too_much)?;
-        let permit = Arc::clone(&lane.free).acquire_many_owned(kib).await;
-        permit.map(|permit| lane.room(permit)).map_err(|_| too_much())
+        if kib(bytes) > lane.0.total() {
+            return Err(TooMuch { asked: bytes, most: self.large.most() });
+        }
+        Ok(Room(lane.0.take(flow, kib(bytes)).await))
     }
 
     /// Room for so many bytes where there is some right now.
     #[must_use]
-    pub fn reserve_now(&self, bytes: u64) -> Option<Room> {
-        self.lane(bytes).now(bytes)
+    pub fn reserve_now(&self, flow: &Flow, bytes: u64) -> Option<Room> {
+        self.lane(bytes).now(flow, bytes)
     }
 
     /// Room for an answer that is held back until it is checked, where there is some right now.
     #[must_use]
-    pub fn for_answer(&self, bytes: u64) -> Option<Room> {
-        self.answers.now(bytes)
+    pub fn for_answer(&self, flow: &Flow, bytes: u64) -> Option<Room> {
+        self.answers.now(flow, bytes)
     }
 
     fn lane(&self, bytes: u64) -> &Lane {
@@ -184,29 +173,18 @@ impl Room {
     /// How much it is, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.permits.iter().map(|permit| permit.num_permits() as u64).sum::<u64>() << 10
+        self.0.units() << 10
     }
 
     /// Makes it so large where that is possible right now. Nobody who holds room waits: two who did could wait for each other.
     #[must_use]
     pub fn grow_to(&mut self, bytes: u64) -> bool {
-        let missing = bytes.saturating_sub(self.bytes());
-        if missing == 0 {
-            return true;
-        }
-        let more = kib(missing).and_then(|kib| Arc::clone(&self.lane).try_acquire_many_owned(kib).ok());
-        more.map(|more| self.permits.push(more)).is_some()
+        self.0.grow_to(kib(bytes)).is_ok()
     }
 
     /// Gives back what is more than so much.
     pub fn shrink_to(&mut self, bytes: u64) {
-        let mut surplus = usize::try_from((self.bytes() >> 10).saturating_sub(bytes.div_ceil(1 << 10)));
-        for permit in &mut self.permits {
-            let Ok(left) = &mut surplus else { return };
-            let given = (*left).min(permit.num_permits());
-            *left -= given;
-            drop(permit.split(given));
-        }
+        self.0.shrink_to(kib(bytes));
     }
 }
 
@@ -280,28 +258,36 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
+    fn alice() -> Flow {
+        Flow::User("alice".into())
+    }
+
+    fn user(number: u64) -> Flow {
+        Flow::User(number.to_string().into())
+    }
+
     #[tokio::test]
     async fn room_is_lent_once_and_given_back() {
         let memory = Memory::new(160 * MIB);
-        let mut held = memory.reserve(60 * MIB).await.expect("room");
+        let mut held = memory.reserve(&alice(), 60 * MIB).await.expect("room");
         assert_eq!(held.bytes(), 60 * MIB);
-        assert!(memory.reserve_now(60 * MIB).is_none());
+        assert!(memory.reserve_now(&alice(), 60 * MIB).is_none());
         assert!(!held.grow_to(111 * MIB) && held.grow_to(110 * MIB));
         held.shrink_to(30 * MIB);
         assert_eq!(held.bytes(), 30 * MIB);
-        let other = memory.reserve_now(80 * MIB).expect("what was given back");
+        let other = memory.reserve_now(&user(1), 80 * MIB).expect("what was given back");
         drop((held, other));
-        assert!(memory.reserve_now(110 * MIB).is_some());
+        assert!(memory.reserve_now(&alice(), 110 * MIB).is_some());
     }
 
     #[tokio::test]
     async fn large_requests_neither_hold_up_small_ones_nor_answers() {
         let memory = Memory::new(160 * MIB);
-        let _all = memory.reserve(110 * MIB).await.expect("room");
-        assert!(memory.reserve_now(2 * MIB).is_none());
-        assert!(memory.reserve_now(MIB / 2).is_some());
-        let answer = memory.for_answer(40 * MIB).expect("a lane of their own");
-        assert!(memory.for_answer(1).is_none());
+        let _all = memory.reserve(&alice(), 110 * MIB).await.expect("room");
+        assert!(memory.reserve_now(&alice(), 2 * MIB).is_none());
+        assert!(memory.reserve_now(&alice(), MIB / 2).is_some());
+        let answer = memory.for_answer(&alice(), 40 * MIB).expect("a lane of their own");
+        assert!(memory.for_answer(&alice(), 1).is_none());
         drop(answer);
     }
 
@@ -310,42 +296,75 @@ mod tests {
         const SOON: Duration = Duration::from_millis(20);
         let memory = Memory::new(160 * MIB);
         let mut held = Vec::new();
-        for _ in 0..ANSWERS / STREAMED {
-            held.push(memory.to_stream(100 * MIB).await.expect("room"));
+        for number in 0..ANSWERS / STREAMED {
+            held.push(memory.to_stream(&user(number), 100 * MIB).await.expect("room"));
         }
-        assert!(memory.on_their_way.within(SOON, 1).await.is_none());
-        assert!(memory.to_send(SHORT).await.is_some(), "a short one waits behind long ones");
-        let (waiting, ()) = tokio::join!(memory.to_stream(MIB), async { drop(held.pop()) });
+        assert!(memory.on_their_way.within(&alice(), SOON, 1).await.is_none());
+        assert!(memory.to_send(&alice(), SHORT).await.is_some(), "a short one waits behind long ones");
+        let flow = alice();
+        let (waiting, ()) = tokio::join!(memory.to_stream(&flow, MIB), async { drop(held.pop()) });
         assert!(waiting.is_some());
         drop((waiting, held));
-        let alone = memory.to_send(1000 * MIB).await.expect("its turn");
+        let alone = memory.to_send(&alice(), 1000 * MIB).await.expect("its turn");
         assert_eq!(alone.bytes(), ANSWERS);
     }
 
     #[tokio::test]
     async fn who_finds_no_place_to_wait_is_told_at_once() {
         let memory = Memory::new(160 * MIB);
-        let held = memory.to_send(ANSWERS).await.expect("room");
-        let mut waiting: Vec<_> = (0..QUEUE).map(|_| Box::pin(memory.to_stream(MIB))).collect();
+        let held = memory.to_send(&alice(), ANSWERS).await.expect("room");
+        let users: Vec<_> = (0..=QUEUE).map(user).collect();
+        let (last, others) = users.split_last().expect("users");
+        let mut waiting: Vec<_> = others.iter().map(|one| Box::pin(memory.to_stream(one, MIB))).collect();
         for one in &mut waiting {
             assert!(futures::poll!(one).is_pending());
         }
-        let asked = std::pin::pin!(memory.to_stream(MIB));
+        let asked = std::pin::pin!(memory.to_stream(last, MIB));
         assert!(matches!(futures::poll!(asked), Poll::Ready(None)), "it waits behind {QUEUE}");
         drop(held);
         let served = futures::future::join_all(waiting.into_iter().take(20)).await;
         assert!(served.iter().all(Option::is_some));
         drop(served);
-        let _held = memory.to_send(ANSWERS).await.expect("room");
-        let next = std::pin::pin!(memory.to_stream(MIB));
+        let _held = memory.to_send(&alice(), ANSWERS).await.expect("room");
+        let next = std::pin::pin!(memory.to_stream(last, MIB));
         assert!(futures::poll!(next).is_pending(), "places are not given back");
+    }
+
+    #[tokio::test]
+    async fn a_user_that_takes_all_it_may_leaves_others_room_and_places_to_wait() {
+        let memory = Memory::new(160 * MIB);
+        for mallory in [Flow::Unauthenticated, user(0)] {
+            let mut held = Vec::new();
+            for bytes in [MIB / 4, 2 * MIB] {
+                held.extend(std::iter::from_fn(|| memory.reserve_now(&mallory, bytes)));
+                held.extend(std::iter::from_fn(|| memory.for_answer(&mallory, bytes)));
+                // Until the next one would wait.
+                while let Poll::Ready(sent) = futures::poll!(Box::pin(memory.to_send(&mallory, bytes))) {
+                    held.extend(sent);
+                }
+            }
+            let mut waiting = Vec::new();
+            for _ in 0..2 * QUEUE {
+                let mut one = Box::pin(memory.to_stream(&mallory, MIB));
+                if futures::poll!(&mut one).is_pending() {
+                    waiting.push(one);
+                }
+            }
+            assert!(waiting.len() as u64 <= QUEUE / 2, "{mallory:?} has {} places to wait", waiting.len());
+            for bytes in [MIB / 4, 2 * MIB] {
+                assert!(memory.reserve_now(&alice(), bytes).is_some(), "{mallory:?} {bytes}");
+                assert!(memory.for_answer(&alice(), bytes).is_some(), "{mallory:?} {bytes}");
+                let sent = futures::poll!(Box::pin(memory.to_send(&alice(), bytes)));
+                assert!(matches!(sent, Poll::Ready(Some(_))), "{mallory:?} {bytes}");
+            }
+        }
     }
 
     #[tokio::test]
     async fn what_never_fits_is_not_waited_for() {
         let memory = Memory::new(160 * MIB);
         for asked in [111 * MIB, u64::MAX] {
-            let error = memory.reserve(asked).await.expect_err("more than there is");
+            let error = memory.reserve(&alice(), asked).await.expect_err("more than there is");
             assert_eq!(error, TooMuch { asked, most: 110 * MIB });
         }
     }
@@ -356,9 +375,9 @@ mod tests {
             let memory = Memory::new(least(object, Some(32 * MIB)));
             let needs =
                 Needs { body: object + MIB, reviewed: Some(32 * MIB), ..Needs::default() }.replace(object);
-            let held = memory.reserve_now(needs);
+            let held = memory.reserve_now(&alice(), needs);
             assert!(held.is_some(), "{object}");
-            assert!(memory.reserve_now(needs / 8).is_none(), "{object}: there is more than needed");
+            assert!(memory.reserve_now(&alice(), needs / 8).is_none(), "{object}: there is more than needed");
         }
     }
 

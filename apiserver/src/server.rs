@@ -43,6 +43,8 @@ pub struct Limits {
     pub readers: usize,
     /// Requests that write, at once.
     pub writers: usize,
+    /// Connections whose client has not shown who it is, at once.
+    pub unauthenticated_connections: usize,
     /// How likely a request is the last on its connection.
     pub goaway_chance: f64,
     /// Whether long answers are compressed for clients that take gzip.
@@ -61,12 +63,15 @@ impl Default for Limits {
             request_timeout: Duration::from_secs(60),
             readers: 400,
             writers: 200,
+            unauthenticated_connections: UNAUTHENTICATED_CONNECTIONS,
             goaway_chance: 0.0,
             compression: true,
         }
     }
 }
 
+/// Connections without credentials by default: each may make this program keep about 0.4 MiB.
+pub const UNAUTHENTICATED_CONNECTIONS: usize = 500;
 /// What fits into a frame of a watch: under the 16 MiB that client-go's decoder takes.
 pub const DEFAULT_OBJECT_BYTES: usize = 15 << 20;
 /// The largest object that may be allowed.

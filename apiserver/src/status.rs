@@ -100,6 +100,17 @@ impl Status {
         self
     }
 
+    /// With so many bytes of a message at most: a client may put any text into one, by its path for example.
+    #[must_use]
+    pub(crate) fn shortened(mut self, most: usize) -> Self {
+        if self.0.message.len() > most {
+            let end = self.0.message.floor_char_boundary(most);
+            self.0.message.truncate(end);
+            self.0.details = None;
+        }
+        self
+    }
+
     /// The HTTP code.
     #[must_use]
     pub fn code(&self) -> StatusCode {

@@ -196,10 +196,11 @@ const LIGHT: u64 = 1 << 20;
 /// Why the payload cannot be read.
 pub async fn checked(
     server: &crate::server::Server,
+    flow: &crate::shares::Flow,
     resource: &Resource,
     object: &Object,
 ) -> Result<Pin<Box<dyn Stream<Item = Piece> + Send>>, repot_storage::Error> {
-    let place = (object.payload_len > LIGHT).then(|| server.memory.for_answer(object.payload_len));
+    let place = (object.payload_len > LIGHT).then(|| server.memory.for_answer(flow, object.payload_len));
     let whole = place.as_ref().is_none_or(Option::is_some);
     let ahead_of_answer = if whole { object.payload_len } else { LIGHT };
     let mut read = vec![Ok(before_stored(resource, object).freeze())];

@@ -18,7 +18,7 @@ use repot_apiserver::{
         client_certificate::Roots,
     },
     listen, registry,
-    server::{Limits, Parts},
+    server::{Limits, Parts, UNAUTHENTICATED_CONNECTIONS},
     tls::ServingFiles,
 };
 use repot_certs::{Authority, write_private};
@@ -123,12 +123,16 @@ pub struct Flags {
     /// How long a namespace has to be gone before the objects that were in it are deleted
     #[arg(long, default_value = "1h", value_name = "DURATION", value_parser = duration)]
     orphan_grace_period: Duration,
-    /// Requests that only read, served at once; more are answered with 429
+    /// Requests that only read, served at once; more are answered with 429. One user may have as many as stay free, requests
+    /// without credentials a twentieth; 0: no limit
     #[arg(long, default_value_t = 400, value_name = "N")]
     max_requests_inflight: usize,
-    /// Requests that write, served at once; more are answered with 429
+    /// Requests that write, served at once; more are answered with 429. Shared among users as those that only read; 0: no limit
     #[arg(long, default_value_t = 200, value_name = "N")]
     max_mutating_requests_inflight: usize,
+    /// Connections whose client has shown neither a certificate nor a token that is good; a new one ends the oldest of them
+    #[arg(long, default_value_t = UNAUTHENTICATED_CONNECTIONS, value_name = "N", value_parser = at_least_one)]
+    max_unauthenticated_connections: usize,
 
     #[command(flatten)]
     limits: LimitFlags,
@@ -161,6 +165,13 @@ impl From<Serve> for registry::Serve {
 fn interval(text: &str) -> Result<Duration, String> {
     let read = duration(text)?;
     if read.is_zero() { Err("must be longer than nothing".to_owned()) } else { Ok(read) }
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse()
+        .ok()
+        .filter(|number| *number > 0)
+        .ok_or_else(|| "must be a whole number of at least 1".to_owned())
 }
 
 /// Runs until a signal.
@@ -205,6 +216,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
             request_timeout: flags.limits.request_timeout,
             readers: flags.max_requests_inflight,
             writers: flags.max_mutating_requests_inflight,
+            unauthenticated_connections: flags.max_unauthenticated_connections,
             orphan_interval: flags.orphan_check_interval,
             orphan_grace: flags.orphan_grace_period,
             watch_grace: flags.serving.shutdown_watch_termination_grace_period,

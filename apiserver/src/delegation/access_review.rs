@@ -9,17 +9,26 @@ use k8s_openapi::api::authorization::v1::{
 use kube::{Api, Client, api::PostParams};
 use moka::{Expiry, future::Cache};
 
-use super::retry::{counted, retrying};
+use super::{
+    bounded::Bounded,
+    retry::{counted, retrying},
+};
 use crate::{
     filters::{
         request_info::{RequestInfo, Target},
         user::User,
     },
     metrics,
+    shares::Flow,
     status::Status,
 };
 
 const CACHE_ENTRIES: u64 = 8192;
+/// The same for requests without credentials, which would fill the cache of all others.
+const UNAUTHENTICATED_CACHE_ENTRIES: u64 = 512;
+/// Reviews at once, and requests that wait for one. Watches count too, which no other limit does.
+const REVIEWS: u64 = 64;
+const WAITING: u64 = 512;
 /// Attributes that a client makes longer than this are not remembered: they would fill the cache at its will.
 const MAX_CACHED_BYTES: usize = 10_000;
 
@@ -68,20 +77,36 @@ pub struct Question {
 pub struct AccessReviewer {
     api: Api<SubjectAccessReview>,
     cache: Cache<Question, Verdict>,
+    unauthenticated: Cache<Question, Verdict>,
+    reviews: Bounded,
+}
+
+/// Why there is no verdict.
+#[derive(Debug)]
+enum Undecided {
+    /// Too many are asked for already.
+    Busy(Status),
+    /// Nobody can tell.
+    Failed(kube::Error),
 }
 
 impl AccessReviewer {
     /// Asks through this client, and remembers answers for so long.
     #[must_use]
     pub fn new(client: Client, memory: Memory) -> Self {
-        let cache = Cache::builder().max_capacity(CACHE_ENTRIES).expire_after(memory).build();
-        Self { api: Api::all(client), cache }
+        let cache = |entries| Cache::builder().max_capacity(entries).expire_after(memory).build();
+        Self {
+            api: Api::all(client),
+            cache: cache(CACHE_ENTRIES),
+            unauthenticated: cache(UNAUTHENTICATED_CACHE_ENTRIES),
+            reviews: Bounded::new("subjectaccessreviews", REVIEWS, WAITING),
+        }
     }
 
     /// Whether the user may make the request.
     ///
     /// # Errors
-    /// 500 when nobody could tell: no answer is not a permission.
+    /// 429 where too many reviews are under way; 500 when nobody could tell: no answer is not a permission.
     pub async fn review(&self, user: &User, info: &RequestInfo) -> Result<Verdict, Status> {
         let question = Question {
             user: user.clone(),
@@ -90,23 +115,32 @@ impl AccessReviewer {
             target: info.target.clone(),
             selectors: [info.field_selector.clone(), info.label_selector.clone()],
         };
-        let answer = if question.size() < MAX_CACHED_BYTES {
-            self.cache.try_get_with_by_ref(&question, self.ask(&question)).await
-        } else {
-            self.ask(&question).await.map_err(Arc::new)
+        let flow = user.flow();
+        let cache = match flow {
+            Flow::Unauthenticated => &self.unauthenticated,
+            Flow::User(_) => &self.cache,
         };
-        answer.map_err(|error| {
-            tracing::error!(%error, "access review failed");
-            Status::internal("failed to review access")
+        let answer = if question.size() < MAX_CACHED_BYTES {
+            cache.try_get_with_by_ref(&question, self.ask(&question, &flow)).await
+        } else {
+            self.ask(&question, &flow).await.map_err(Arc::new)
+        };
+        answer.map_err(|why| match &*why {
+            Undecided::Busy(status) => status.clone(),
+            Undecided::Failed(error) => {
+                tracing::error!(%error, "access review failed");
+                Status::internal("failed to review access")
+            }
         })
     }
 
-    async fn ask(&self, question: &Question) -> kube::Result<Verdict> {
+    async fn ask(&self, question: &Question, flow: &Flow) -> Result<Verdict, Undecided> {
+        let _turn = self.reviews.turn(flow).await.map_err(Undecided::Busy)?;
         let review = SubjectAccessReview { spec: question.spec(), ..SubjectAccessReview::default() };
         let params = PostParams::default();
         let (count, time) = (&metrics::ACCESS_REVIEWS, &metrics::ACCESS_REVIEW_SECONDS);
-        let answer = retrying(|| counted(count, time, self.api.create(&params, &review))).await?;
-        let status = answer.status.unwrap_or_default();
+        let answer = retrying(|| counted(count, time, self.api.create(&params, &review))).await;
+        let status = answer.map_err(Undecided::Failed)?.status.unwrap_or_default();
         let allowed = status.allowed && status.denied != Some(true);
         Ok(Verdict { allowed, reason: status.reason.unwrap_or_default() })
     }
@@ -166,11 +200,12 @@ mod tests {
     use super::*;
     use crate::{
         call::Call,
-        delegation::scripted::{Script, script},
+        delegation::scripted::{Script, script, script_behind},
     };
     use axum::body::Body;
     use http::Method;
     use serde_json::{Value, json};
+    use tokio::sync::Semaphore;
 
     fn info(method: Method, uri: &str) -> RequestInfo {
         let request =
@@ -252,5 +287,38 @@ mod tests {
             assert_eq!(status.code(), http::StatusCode::INTERNAL_SERVER_ERROR);
         }
         assert_eq!(script.bodies().len(), 2, "a failure was remembered");
+    }
+
+    #[tokio::test]
+    async fn neither_anonymous_requests_nor_one_user_use_up_the_reviews() {
+        let gate = Arc::new(Semaphore::new(0));
+        let (client, script) = script_behind(gate.clone(), |_, body| allow(body));
+        let kept = Duration::from_secs(10);
+        let reviewer = AccessReviewer::new(client, Memory { allowed: kept, denied: kept });
+        let watch = |number| info(Method::GET, &format!("/apis/g/v1/r{number}?watch=1"));
+        let ask = |user: &User, numbers: std::ops::Range<u32>| {
+            let ask = |number| {
+                let (reviewer, user, watch) = (reviewer.clone(), user.clone(), watch(number));
+                tokio::spawn(async move { reviewer.review(&user, &watch).await })
+            };
+            numbers.map(ask).collect::<Vec<_>>()
+        };
+        let (nobody, mallory) = (User::anonymous(), User { name: "mallory".into(), ..user() });
+        let mut asked = 0;
+        for (who, most, waiting) in
+            [(&nobody, REVIEWS / 20, WAITING / 20), (&mallory, REVIEWS / 2, WAITING / 2)]
+        {
+            let most = (most + waiting) as usize;
+            let asks = ask(who, 0..2000);
+            let now = script.asked_when(2000 - most, &asks).await;
+            assert!((1..=most - waiting as usize).contains(&(now - asked)), "{}: {now}", who.name);
+            assert!(asks.iter().any(|ask| !ask.is_finished()), "nobody waits");
+            asked = now;
+        }
+        let alice = ask(&user(), 0..1);
+        assert_eq!(script.asked_when(0, &alice).await, asked + 1, "it waits behind others");
+        gate.add_permits(10_000);
+        let answer = futures::future::join_all(alice).await.remove(0);
+        assert!(answer.expect("a task").expect("an answer").allowed);
     }
 }

@@ -2,6 +2,7 @@
 //! namespaces there are.
 
 mod access_review;
+mod bounded;
 mod namespaces;
 mod neighbours;
 mod reload;

@@ -24,9 +24,9 @@ pub(super) async fn get(request: Request<'_>) -> Answer {
     Ok(match form {
         Form::Object => {
             let length = wire::object_len(resource, &object);
-            request.keep(request.server.memory.to_stream(length).await)?;
+            request.keep(request.server.memory.to_stream(&request.flow(), length).await)?;
             // The first piece is read before the answer begins, so that damage is answered with a status.
-            let pieces = wire::checked(request.server, resource, &object)
+            let pieces = wire::checked(request.server, &request.flow(), resource, &object)
                 .await
                 .map_err(|error| request.failed(&error))?;
             wire::sized(StatusCode::OK, length, pieces)

@@ -41,8 +41,8 @@ pub(super) async fn list(request: Request<'_>) -> Answer {
     Ok(match form {
         Form::Object => objects(&request, page, &meta).await?,
         Form::Metadata(version) => {
-            let copies = protobuf::copies(request.call);
-            request.keep(request.server.memory.to_send(copies * heads_len(&page.objects)).await)?;
+            let bytes = protobuf::copies(request.call) * heads_len(&page.objects);
+            request.keep(request.server.memory.to_send(&request.flow(), bytes).await)?;
             let mut text = wire::before_items("PartialObjectMetadataList", version.api_version(), &meta);
             for (at, object) in page.objects.iter().enumerate() {
                 wire::put(&mut text, if at > 0 { "," } else { "" });
@@ -218,7 +218,7 @@ async fn objects(request: &Request<'_>, page: Page, meta: &ListMeta) -> Answer {
     let commas = page.objects.len().saturating_sub(1) as u64;
     let items: u64 = page.objects.iter().map(|object| wire::shown_len(&resource, object)).sum();
     let length = before.len() as u64 + items + commas + 2;
-    request.keep(request.server.memory.to_stream(length).await)?;
+    request.keep(request.server.memory.to_stream(&request.flow(), length).await)?;
     let items = stream::iter(page.objects).enumerate().flat_map(move |(at, object)| {
         let comma = stream::iter((at > 0).then(|| Ok(Bytes::from_static(b","))));
         comma.chain(wire::shown_pieces(&store, &resource, &object))

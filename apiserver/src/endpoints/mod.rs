@@ -32,7 +32,7 @@ use repot_storage::{Key, Scope};
 
 use crate::{
     call::Call, filters::request_info::Target, memory::Room, resource::Resource, server::Server,
-    status::Status,
+    shares::Flow, status::Status,
 };
 
 type Answer = Result<Response<Body>, Status>;
@@ -57,6 +57,11 @@ impl Request<'_> {
     fn keep(&self, room: Option<Room>) -> Result<(), Status> {
         *self.call.room.lock() = Some(room.ok_or_else(Status::too_many_requests)?);
         Ok(())
+    }
+
+    /// With whom the request shares memory.
+    fn flow(&self) -> Flow {
+        self.call.user.flow()
     }
 
     fn key(&self) -> Key {

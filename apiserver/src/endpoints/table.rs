@@ -50,10 +50,10 @@ pub(super) async fn answer(
     meta: &ListMeta,
     objects: Vec<Object>,
 ) -> Answer {
-    let memory = &request.server.memory;
+    let (memory, flow) = (&request.server.memory, request.flow());
     let room = match include {
-        Include::Object => memory.to_stream(u64::MAX).await,
-        Include::Metadata | Include::Nothing => memory.to_send(heads_len(&objects)).await,
+        Include::Object => memory.to_stream(&flow, u64::MAX).await,
+        Include::Metadata | Include::Nothing => memory.to_send(&flow, heads_len(&objects)).await,
     };
     request.keep(room)?;
     let (store, resource) = (request.server.store.clone(), request.resource.clone());

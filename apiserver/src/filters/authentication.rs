@@ -66,6 +66,15 @@ impl Authenticator {
         self.trust.store(Arc::new(Trust { front_proxy, client, number }));
     }
 
+    /// Whether the certificate of a connection is good for anything: that of a front proxy, or of a client.
+    #[must_use]
+    pub fn knows(&self, peer: &Peer) -> bool {
+        let trust = self.trust.load_full();
+        let roots = trust.front_proxy.as_ref().map(|proxy| &proxy.roots);
+        let standing = peer.standing(trust.number, roots, trust.client.as_ref());
+        standing.is_some_and(|standing| standing.front_proxy || standing.client)
+    }
+
     /// Who makes the request. The headers that assert identities are taken out, whoever sent them.
     ///
     /// # Errors
@@ -93,7 +102,7 @@ impl Authenticator {
         }
         match (bearer, &self.tokens) {
             (Some(token), Some(reviewer)) => {
-                reviewer.review(&token).await?.map(User::known).ok_or_else(Status::unauthorized)
+                reviewer.review(&token, peer.address).await?.map(User::known).ok_or_else(Status::unauthorized)
             }
             // A credential that nobody vouches for is not the same as none.
             (Some(_), None) => Err(Status::unauthorized()),

@@ -61,6 +61,12 @@ impl Peer {
         Self { chain, address, ..Self::default() }
     }
 
+    /// The same on a connection.
+    #[must_use]
+    pub fn on(self, connection: Connection) -> Self {
+        Self { connection, ..self }
+    }
+
     /// What the certificate amounts to; `None`: there is none. `trust` numbers the set of authorities.
     pub fn standing(
         &self,

@@ -12,6 +12,8 @@ use tokio_util::sync::CancellationToken;
 pub struct Connection {
     activity: Arc<Mutex<Activity>>,
     leave: CancellationToken,
+    authenticated: CancellationToken,
+    end: CancellationToken,
 }
 
 #[derive(Debug, Default)]
@@ -39,6 +41,28 @@ impl Connection {
         Busy(self.activity.clone())
     }
 
+    /// Its client has shown who it is.
+    pub fn set_authenticated(&self) {
+        self.authenticated.cancel();
+    }
+
+    /// Whether its client has shown who it is.
+    #[must_use]
+    pub fn is_authenticated(&self) -> bool {
+        self.authenticated.is_cancelled()
+    }
+
+    /// Ends when its client has shown who it is.
+    pub async fn authenticated(&self) {
+        self.authenticated.cancelled().await;
+    }
+
+    /// What ends it at once, whatever is being answered on it.
+    #[must_use]
+    pub fn end(&self) -> CancellationToken {
+        self.end.clone()
+    }
+
     /// Asks the client to use another one.
     pub fn send_away(&self) {
         self.leave.cancel();
@@ -46,7 +70,7 @@ impl Connection {
 
     /// Ends when the client is sent away, or asked nothing for so long.
     pub fn done(&self, idle: Duration) -> impl Future<Output = ()> + use<> {
-        let Self { activity, leave } = self.clone();
+        let Self { activity, leave, .. } = self.clone();
         let began = Instant::now();
         let quiet = async move {
             loop {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::shares::Flow;
+
 /// An identity, as authentication found it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct User {
@@ -27,6 +29,15 @@ impl User {
     #[must_use]
     pub fn anonymous() -> Self {
         Self { name: "system:anonymous".into(), groups: vec![UNAUTHENTICATED.into()], ..Self::default() }
+    }
+
+    /// With whom the user shares limits: all users without credentials are one flow, also those that the front proxy names.
+    #[must_use]
+    pub fn flow(&self) -> Flow {
+        match self.in_group(UNAUTHENTICATED) {
+            true => Flow::Unauthenticated,
+            false => Flow::User(self.name.as_str().into()),
+        }
     }
 
     /// Whether this user is in a group.

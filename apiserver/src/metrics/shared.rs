@@ -34,6 +34,22 @@ pub static AUDIT_LEVELS: LazyLock<IntCounterVec> =
 /// Handshakes that failed.
 pub static HANDSHAKE_ERRORS: LazyLock<IntCounter> =
     LazyLock::new(|| counter("apiserver_tls_handshake_errors_total", "TLS handshakes that failed."));
+/// Requests that were turned away by a limit: which one, whose (`user`, `unauthenticated`), and why (`concurrency-limit`: all is
+/// taken; `share-limit`: the flow has its share).
+pub static REJECTED_REQUESTS: LazyLock<IntCounterVec> = LazyLock::new(|| {
+    counters(
+        "apiserver_flowcontrol_rejected_requests_total",
+        "Requests rejected by limits on what is served at once.",
+        &["priority_level", "flow_schema", "reason"],
+    )
+});
+/// Connections without credentials that were ended to make room for newer ones.
+pub static EVICTED_CONNECTIONS: LazyLock<IntCounter> = LazyLock::new(|| {
+    counter(
+        "repot_unauthenticated_connections_evicted_total",
+        "Connections without credentials ended to make room for newer ones.",
+    )
+});
 /// TokenReviews sent, by HTTP code or `<error>`.
 pub static TOKEN_REVIEWS: LazyLock<IntCounterVec> = LazyLock::new(|| {
     counters("apiserver_delegated_authn_request_total", "TokenReviews sent, by HTTP code.", &["code"])
@@ -61,6 +77,8 @@ pub(super) fn all() -> Vec<Box<dyn Collector>> {
         Box::new(AUDIT_ERRORS.clone()),
         Box::new(AUDIT_LEVELS.clone()),
         Box::new(HANDSHAKE_ERRORS.clone()),
+        Box::new(REJECTED_REQUESTS.clone()),
+        Box::new(EVICTED_CONNECTIONS.clone()),
         Box::new(TOKEN_REVIEWS.clone()),
         Box::new(TOKEN_REVIEW_SECONDS.clone()),
         Box::new(ACCESS_REVIEWS.clone()),
@@ -72,6 +90,6 @@ pub(super) fn all() -> Vec<Box<dyn Collector>> {
 mod tests {
     #[test]
     fn all_can_be_made() {
-        assert_eq!(super::all().len(), 8);
+        assert_eq!(super::all().len(), 10);
     }
 }

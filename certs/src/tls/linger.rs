@@ -12,6 +12,7 @@ use tokio::{
     runtime::Handle,
     time::timeout,
 };
+use tokio_util::sync::CancellationToken;
 
 /// A client that sends nothing for this time has nothing more to send.
 const QUIET: Duration = Duration::from_secs(1);
@@ -24,12 +25,20 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// A request may be answered before its body was read: with a refusal, mostly. Were the connection closed right then, with parts
 /// of the body still on their way, the system would reset it, and a client that is still sending would see that and not the answer.
 #[derive(Debug)]
-pub struct Lingering<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(Option<S>);
+pub struct Lingering<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(Option<S>, CancellationToken);
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Lingering<S> {
     /// Takes a stream over.
     pub fn new(stream: S) -> Self {
-        Self(Some(stream))
+        Self(Some(stream), CancellationToken::new())
+    }
+
+    /// The same; it is not seen off any more after `end`.
+    #[must_use]
+    pub fn until(self, end: CancellationToken) -> Self {
+        let mut lingering = self;
+        lingering.1 = end;
+        lingering
     }
 
     fn project(self: Pin<&mut Self>) -> io::Result<Pin<&mut S>> {
@@ -42,7 +51,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Drop for Lingering<S> {
     fn drop(&mut self) {
         // Without a runtime the process is about to end.
         if let (Some(stream), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
-            runtime.spawn(async move { timeout(LONGEST, see_off(stream)).await });
+            let end = std::mem::take(&mut self.1);
+            runtime.spawn(async move { end.run_until_cancelled(timeout(LONGEST, see_off(stream))).await });
         }
     }
 }

@@ -57,7 +57,7 @@ impl Connection {
     }
 }
 
-fn authority_of(access: &Access) -> Result<String> {
+pub fn authority_of(access: &Access) -> Result<String> {
     Ok(access.server.strip_prefix("https://").context("a URL")?.to_owned())
 }
 
@@ -66,14 +66,18 @@ pub async fn dial_tls(access: &Access, protocols: &[&str]) -> Result<TlsStream<T
     let authority = authority_of(access)?;
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(access.ca_pem.as_bytes())?)?;
-    let Credential::Certificate(leaf) = &access.credential else { bail!("a certificate is needed") };
-    let chain = vec![CertificateDer::from_pem_slice(leaf.cert_pem.as_bytes())?];
-    let key = PrivateKeyDer::from_pem_slice(leaf.key_pem.as_bytes())?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut config = rustls::ClientConfig::builder_with_provider(provider)
+    let config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_client_auth_cert(chain, key)?;
+        .with_root_certificates(roots);
+    let mut config = match &access.credential {
+        Credential::Certificate(leaf) => {
+            let chain = vec![CertificateDer::from_pem_slice(leaf.cert_pem.as_bytes())?];
+            config.with_client_auth_cert(chain, PrivateKeyDer::from_pem_slice(leaf.key_pem.as_bytes())?)?
+        }
+        Credential::Anonymous => config.with_no_client_auth(),
+        Credential::Token(_) => bail!("a token is shown with each request"),
+    };
     config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
     let tcp = TcpStream::connect(authority.replace("localhost", "127.0.0.1")).await?;
     let name = authority.split(':').next().unwrap_or_default().to_owned();
@@ -84,7 +88,7 @@ pub fn dev_access(world: &World) -> Result<Access> {
     Access::read(world.kubectl.kubeconfig())
 }
 
-async fn gauge(api: &Api, line: &str) -> Result<f64> {
+pub async fn gauge(api: &Api, line: &str) -> Result<f64> {
     let metrics = api.get("/metrics").await?;
     let text = String::from_utf8(metrics.body.to_vec())?;
     let found = text

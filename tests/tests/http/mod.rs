@@ -4,5 +4,7 @@ mod audit;
 mod connections;
 mod early;
 mod forms;
+mod limits;
+mod starvation;
 mod stop;
 mod tls;
