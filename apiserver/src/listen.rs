@@ -6,7 +6,7 @@ use axum::body::Body;
 use http::Request;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
+    rt::{TokioIo, TokioTimer},
     server::conn::auto::Builder,
 };
 use socket2::{SockRef, TcpKeepalive};
@@ -16,7 +16,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     chain,
-    filters::client_certificate::Peer,
+    filters::{
+        client_certificate::Peer,
+        stream::{self, StreamExecutor},
+    },
     metrics,
     server::Server,
     tls::{Lingering, Serving},
@@ -145,7 +148,7 @@ impl Listening {
                     SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(TCP_KEEPALIVE));
                 // The handshake is the client's time, not the accept loop's.
                 match tokio::time::timeout(HANDSHAKE_DEADLINE, serving.accept(stream)).await {
-                    Ok(Ok(tls)) => connection(tls, server, leave).await,
+                    Ok(Ok(tls)) => stream::abortable(connection(tls, server, leave)).await,
                     Ok(Err(error)) => {
                         tracing::debug!(%error, "handshake failed");
                         metrics::HANDSHAKE_ERRORS.inc();
@@ -199,8 +202,8 @@ async fn connection(tls: TlsStream<TcpStream>, server: Arc<Server>, leave: Cance
     }
 }
 
-fn http() -> Builder<TokioExecutor> {
-    let mut builder = Builder::new(TokioExecutor::new());
+fn http() -> Builder<StreamExecutor> {
+    let mut builder = Builder::new(StreamExecutor);
     builder
         .http1()
         .timer(TokioTimer::new())

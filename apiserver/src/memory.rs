@@ -16,7 +16,7 @@
 //! own, so that an operator still sees what there is.
 //!
 //! What is not counted is the base: windows of connections (512 KiB for each request that writes), heads of objects in the
-//! watch cache, events on their way to watchers, and the store's own buffers.
+//! watch cache, events on their way to watchers (128 MiB, see `endpoints::watch::limits`), and the store's own buffers.
 
 use std::{sync::Arc, time::Duration};
 

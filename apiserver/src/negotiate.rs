@@ -16,7 +16,7 @@ pub enum Form {
 }
 
 /// A version of `meta.k8s.io`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MetaVersion {
     /// Today's.
     V1,
