@@ -6,3 +6,4 @@ mod early;
 mod forms;
 mod stop;
 mod tls;
+mod watches;
