@@ -20,7 +20,7 @@
 //! turn are shared in the same way.
 //!
 //! What is not counted is the base: windows of connections (512 KiB for each request that writes), heads of objects in the
-//! watch cache, events on their way to watchers, and the store's own buffers.
+//! watch cache, events on their way to watchers (128 MiB, see `endpoints::watch::limits`), and the store's own buffers.
 
 use std::time::Duration;
 

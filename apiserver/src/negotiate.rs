@@ -26,7 +26,7 @@ pub enum Encoding {
 }
 
 /// A version of `meta.k8s.io`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MetaVersion {
     /// Today's.
     V1,

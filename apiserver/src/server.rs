@@ -11,7 +11,7 @@ use crate::{
     admission::Admission,
     audit::Auditor,
     delegation::{Namespaces, Neighbours},
-    endpoints::openapi::Documents,
+    endpoints::{openapi::Documents, watch::Watching},
     filters::{
         authentication::Authenticator, authorization::Authorizer, overload::Overload, request_info::Target,
     },
@@ -49,6 +49,10 @@ pub struct Limits {
     pub goaway_chance: f64,
     /// Whether long answers are compressed for clients that take gzip.
     pub compression: bool,
+    /// Watches that one user may have at once; anonymous users together a twentieth of it.
+    pub watches_per_user: usize,
+    /// A watch is ended whose client has taken nothing for so long although there was something to take.
+    pub watch_stall: Duration,
 }
 
 impl Default for Limits {
@@ -66,6 +70,8 @@ impl Default for Limits {
             unauthenticated_connections: UNAUTHENTICATED_CONNECTIONS,
             goaway_chance: 0.0,
             compression: true,
+            watches_per_user: 2000,
+            watch_stall: Duration::from_secs(30),
         }
     }
 }
@@ -100,6 +106,7 @@ pub struct Server {
     pub(crate) metrics: Metrics,
     pub(crate) health: Health,
     pub(crate) watches_end: CancellationToken,
+    pub(crate) watching: Watching,
     pub(crate) auditor: Auditor,
     /// Requests that a stop waits for.
     pub(crate) requests: TaskTracker,
@@ -138,6 +145,7 @@ impl Server {
     /// When two metrics have one name.
     pub fn new(parts: Parts) -> prometheus::Result<Self> {
         let groups = groups(&parts.resources);
+        let watching = Watching::new(parts.limits.watches_per_user);
         Ok(Self {
             documents: Documents::new(&groups),
             groups,
@@ -161,6 +169,7 @@ impl Server {
             },
             store: parts.store,
             watches_end: CancellationToken::new(),
+            watching,
             auditor: parts.auditor,
             requests: TaskTracker::new(),
         })
@@ -187,7 +196,9 @@ impl Server {
                 let GroupResource { group, resource: plural } = resource.name.clone();
                 let scope = Scope { group, resource: plural, namespace: None };
                 // What cannot be counted now is told by other means.
-                if let Ok(usage) = self.store.usage(&scope).await {
+                if let Ok(usage) = self.store.usage(&scope).await
+                    && usage.values().all(|usage| usage.unknown == 0)
+                {
                     self.metrics.at_rest(resource, &usage);
                 }
             }

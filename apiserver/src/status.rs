@@ -293,6 +293,18 @@ impl Status {
         Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).retry_after(1)
     }
 
+    pub(crate) fn too_many_watches(user: &str, most: usize) -> Self {
+        let message =
+            format!("user {user:?} has {most} watches, and may have no more: see --max-watches-per-user");
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).retry_after(5)
+    }
+
+    /// Events of a user wait for those before them, which some of its clients do not take.
+    pub(crate) fn watch_events_wait() -> Self {
+        let message = "other watches of this user do not take their events, please try again later";
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).retry_after(5)
+    }
+
     pub(crate) fn shutting_down() -> Self {
         let message = "The apiserver is shutting down, please try again later.";
         Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).retry_after(5)

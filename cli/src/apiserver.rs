@@ -212,6 +212,8 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
         limits: Limits {
             object_bytes: flags.limits.max_object_bytes,
             namespace_bytes: flags.limits.max_namespace_bytes,
+            watches_per_user: flags.limits.max_watches_per_user,
+            watch_stall: flags.limits.watch_stall_timeout,
             memory,
             request_timeout: flags.limits.request_timeout,
             readers: flags.max_requests_inflight,

@@ -28,6 +28,13 @@ pub struct LimitFlags {
     /// What the objects of one kind in one namespace may come to, in bytes of their JSON form; more is refused (403) [default: no limit]
     #[arg(long, value_name = "N")]
     pub max_namespace_bytes: Option<u64>,
+    /// Watches that one user may have at once; more are refused (429). Anonymous users together may have a twentieth of it, and
+    /// members of system:masters any number
+    #[arg(long, default_value_t = Limits::default().watches_per_user, value_name = "N", value_parser = watches)]
+    pub max_watches_per_user: usize,
+    /// A watch is ended when its client has taken nothing for so long although there was something to take
+    #[arg(long, default_value = "30s", value_name = "DURATION", value_parser = stall)]
+    pub watch_stall_timeout: Duration,
     /// When a request that is not a watch is given up
     #[arg(long, default_value = "60s", value_name = "DURATION", value_parser = duration)]
     pub request_timeout: Duration,
@@ -71,6 +78,22 @@ impl LimitFlags {
             tracing::warn!(%error, "bodies cannot wait for room in memory; requests that would have to will fail: set --spool-dir");
         }
         Ok(spool)
+    }
+}
+
+/// Long enough for a client that is only slow.
+fn stall(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        short if short < Duration::from_secs(1) => Err("must be a second or more".to_owned()),
+        time => Ok(time),
+    }
+}
+
+/// At least one watch for each user.
+fn watches(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("must be a whole number of watches, and at least 1".to_owned()),
+        Ok(watches) => Ok(watches),
     }
 }
 

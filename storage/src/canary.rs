@@ -49,6 +49,7 @@ canaries! {
     KmsGraceTooLong
     KmsTrustsEncrypt
     LastPieceDropped
+    LockedTakenForDamaged
     MapWithGapsAccepted
     NamesNotFresh
     ObjectsGoBeforeTheirWindow
@@ -57,6 +58,7 @@ canaries! {
     OverrunNotTold
     PageDropsLast
     PageOverfull
+    PastPageShowsNow
     QuarantineLeavesOwner
     RecordForgetsPath
     ReloadWithoutHealth

@@ -1,6 +1,7 @@
 //! What can go wrong when objects are stored.
 
 use crate::{
+    canary::Canary,
     keyring,
     store::types::{Key, ResourceVersion},
 };
@@ -72,4 +73,15 @@ pub enum Error {
         #[source]
         source: Box<keyring::Error>,
     },
+}
+
+impl Error {
+    /// Whether it is proved that what is stored is damaged. Only then may a list of metadata leave an object out: whatever else keeps
+    /// an object from being read may end without a write (a service that is away, a key that another configuration has), and
+    /// clients that took the object for deleted would be told nothing.
+    #[must_use]
+    pub fn is_proven_damage(&self) -> bool {
+        let locked = matches!(self, Self::Sealing { .. }) && Canary::LockedTakenForDamaged.sings();
+        locked || matches!(self, Self::Corrupt { .. })
+    }
 }

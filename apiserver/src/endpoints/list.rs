@@ -91,26 +91,28 @@ pub(super) async fn page(
     let limit = query.number("limit")?.unwrap_or(0);
     let freshness = resource_version::of_list(query, limit)?;
     let token = query.get("continue").map(|text| Continue::decode(text, request)).transpose()?;
-    let (at, after) = match (&token, freshness) {
-        (Some(token), Freshness::Latest | Freshness::Any) => (token.at(), Some(token.after(request))),
+    let (at, at_least, after) = match (&token, freshness) {
+        (Some(token), Freshness::Latest | Freshness::Any) => (token.at(), None, Some(token.after(request))),
         (Some(_), _) => {
             return Err(Status::bad_request(
                 "specifying resource version is not allowed when using continue",
             ));
         }
-        (None, Freshness::Exact(version)) => (Some(version), None),
+        (None, Freshness::Exact(version)) => (Some(version), None, None),
         (None, Freshness::NotOlderThan(version)) => {
             resource_version::reach(&request.server.store, version).await?;
-            (None, None)
+            (None, Some(version), None)
         }
-        (None, _) => (None, None),
+        // As kube-apiserver answers `resourceVersion=0`: from the cache, without asking what is newest.
+        (None, Freshness::Any) => (None, Some(ResourceVersion(0)), None),
+        (None, Freshness::Latest) => (None, None, None),
     };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     if limit == 0 && at.is_none() && after.is_none() {
-        return everything(request, selectors, with_payload).await;
+        return everything(request, selectors, at_least, with_payload).await;
     }
     let start = ListRequest { scope: request.scope(), at, after, limit };
-    let read = bounded(request, selectors, start, with_payload).await;
+    let read = bounded(request, selectors, start, at_least, with_payload).await;
     // A page that came too late is told where to go on, at the price of consistency.
     read.map_err(|error| match (&error, &token) {
         (repot_storage::Error::Expired { .. }, Some(token)) => {
@@ -127,10 +129,11 @@ pub(super) async fn page(
 async fn everything(
     request: &Request<'_>,
     selectors: &Selectors,
+    at_least: Option<ResourceVersion>,
     with_payload: bool,
 ) -> Result<Page, Status> {
-    let store = &request.server.store;
-    let list = store.list_cached(&request.scope(), None).await.map_err(|error| request.failed(&error))?;
+    let list = request.server.store.list_cached(&request.scope(), at_least).await;
+    let list = list.map_err(|error| request.failed(&error))?;
     let mut unreadable = None;
     let objects =
         readable(list.objects, with_payload, &mut unreadable).map_err(|error| request.failed(&error))?;
@@ -138,8 +141,8 @@ async fn everything(
     Ok(Page { objects, version: list.version, token: None, remaining: None, unreadable })
 }
 
-/// Objects that cannot be opened: without payload the others are worth showing, with payload a list that left some out
-/// would be taken for the truth.
+/// Objects that cannot be opened: without payload the others are worth showing where one is damaged for good; with payload a list
+/// that left some out would be taken for the truth. What may open later is never left out: clients would take it for deleted.
 fn readable(
     objects: Vec<Result<Object, repot_storage::Error>>,
     with_payload: bool,
@@ -152,6 +155,7 @@ fn readable(
     for object in objects {
         match object {
             Ok(object) => good.push(object),
+            Err(error) if !error.is_proven_damage() => return Err(error),
             Err(error) => {
                 tracing::error!(%error, "object left out of a list of metadata");
                 *unreadable = Some(error);
@@ -165,6 +169,7 @@ async fn bounded(
     request: &Request<'_>,
     selectors: &Selectors,
     start: ListRequest,
+    at_least: Option<ResourceVersion>,
     with_payload: bool,
 ) -> Result<Page, repot_storage::Error> {
     let limit = if start.limit == 0 { usize::MAX } else { start.limit };
@@ -172,9 +177,11 @@ async fn bounded(
     let (mut at, mut after) = (start.at, start.after);
     let (mut objects, mut size, mut unreadable) = (Vec::new(), 0, None);
     loop {
-        let limit_now = (limit - objects.len()).min(HEADS_AT_ONCE);
+        // What a selector leaves over is not known beforehand: a few at a time would be a request for each that is not selected.
+        let missing = if selectors.is_empty() { limit - objects.len() } else { HEADS_AT_ONCE };
+        let limit_now = missing.min(HEADS_AT_ONCE);
         let ask = ListRequest { scope: start.scope.clone(), at, after: after.take(), limit: limit_now };
-        let list = request.server.store.list(ask).await?;
+        let list = request.server.store.list_page(ask, at_least).await?;
         at = Some(list.version);
         let read = readable(list.objects, with_payload, &mut unreadable)?;
         let count = read.len() as u64;
@@ -186,7 +193,7 @@ async fn bounded(
                 continue;
             }
             size += wire::shown_len(request.resource, &object);
-            if let (true, Some(last)) = (size > most, objects.last()) {
+            if let (true, Some(last)) = (size > most || objects.len() == limit, objects.last()) {
                 let last: &Object = last;
                 end = Some((last.key.clone(), list.remaining.map(|more| more + count - seen as u64)));
                 full = true;

@@ -30,7 +30,16 @@ pub(super) async fn see(
         namespace: Some(namespace.clone()),
     };
     let usage = request.server.store.usage(&scope).await.map_err(|error| request.failed(&error))?;
-    let used = usage.get(namespace).map_or(0, |usage| usage.bytes);
+    let usage = usage.get(namespace).copied().unwrap_or_default();
+    if usage.unknown > 0 {
+        let unknown = usage.unknown;
+        let why = format!(
+            "{unknown} {resource} of namespace {namespace} cannot be decrypted now, so it cannot be told whether the namespace is \
+             within --max-namespace-bytes"
+        );
+        return Err(Status::unavailable(why, 5));
+    }
+    let used = usage.bytes;
     if used.saturating_add(length - before) <= limit {
         return Ok(());
     }

@@ -116,9 +116,11 @@ pub(super) fn short_row(
     version: MetaVersion,
     include: Include,
 ) -> BytesMut {
-    let mut text = cells(resource, object);
+    let mut text = match include {
+        Include::Metadata => before_object(resource, object),
+        Include::Nothing | Include::Object => cells(resource, object),
+    };
     if include == Include::Metadata {
-        wire::put(&mut text, ",\"object\":");
         text.extend_from_slice(&wire::partial(object, version));
     }
     wire::put(&mut text, "}");
@@ -131,10 +133,15 @@ pub(super) fn long_row<S: Stream<Item = wire::Piece>>(
     object: &Object,
     pieces: S,
 ) -> impl Stream<Item = wire::Piece> + use<S> {
+    let before = stream::iter([Ok(before_object(resource, object).freeze())]);
+    before.chain(pieces).chain(stream::iter([Ok(Bytes::from_static(b"}"))]))
+}
+
+/// The beginning of a row that carries an object.
+pub(super) fn before_object(resource: &Resource, object: &Object) -> BytesMut {
     let mut text = cells(resource, object);
     wire::put(&mut text, ",\"object\":");
-    let before = stream::iter([Ok(text.freeze())]);
-    before.chain(pieces).chain(stream::iter([Ok(Bytes::from_static(b"}"))]))
+    text
 }
 
 /// The beginning of a row: its cells.

@@ -8,4 +8,5 @@ pub mod connection;
 pub mod deadline;
 pub mod overload;
 pub mod request_info;
+pub mod stream;
 pub mod user;

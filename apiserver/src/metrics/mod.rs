@@ -45,6 +45,7 @@ pub struct Metrics {
     long_running: IntGaugeVec,
     watch_events: IntCounterVec,
     watch_event_sizes: HistogramVec,
+    terminated_watchers: IntCounterVec,
     storage_objects: IntGaugeVec,
     resource_objects: IntGaugeVec,
     resource_bytes: IntGaugeVec,
@@ -117,6 +118,11 @@ impl Metrics {
                 EVENT_SIZES,
                 &kind,
             )?,
+            terminated_watchers: counters(
+                "apiserver_terminated_watchers_total",
+                "Watches that were ended because their clients take nothing.",
+                &["group", "resource"],
+            )?,
             storage_objects: gauges("apiserver_storage_objects", "Objects at rest.", &["resource"])?,
             resource_objects: gauges(
                 "apiserver_resource_objects",
@@ -138,7 +144,8 @@ impl Metrics {
     }
 
     fn collectors(&self) -> Vec<Box<dyn Collector>> {
-        let counters = [&self.requests, &self.terminations, &self.aborts, &self.watch_events];
+        let counters =
+            [&self.requests, &self.terminations, &self.aborts, &self.watch_events, &self.terminated_watchers];
         let gauges = [
             &self.inflight,
             &self.long_running,
@@ -197,6 +204,7 @@ impl Metrics {
         WatchMetrics {
             events: self.watch_events.with_label_values(&labels),
             sizes: self.watch_event_sizes.with_label_values(&labels),
+            terminated: self.terminated_watchers.with_label_values(&[labels[0], labels[2]]),
         }
     }
 
@@ -298,6 +306,7 @@ impl Drop for Serving {
 pub struct WatchMetrics {
     events: prometheus::IntCounter,
     sizes: prometheus::Histogram,
+    terminated: prometheus::IntCounter,
 }
 
 impl WatchMetrics {
@@ -306,5 +315,10 @@ impl WatchMetrics {
         self.events.inc();
         #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
         self.sizes.observe(bytes as f64);
+    }
+
+    /// The watch was ended because its client takes nothing.
+    pub fn terminated(&self) {
+        self.terminated.inc();
     }
 }

@@ -43,7 +43,7 @@ pub(super) async fn status(store: &Store, scopes: &[Scope]) -> anyhow::Result<()
         for (key, KeyUse { objects, stale }) in store.key_use(scope).await? {
             keys.push([resource.clone(), key, objects.to_string(), stale.to_string()]);
         }
-        for (namespace, Usage { objects, bytes }) in store.usage(scope).await? {
+        for (namespace, Usage { objects, bytes, .. }) in store.usage(scope).await? {
             namespaces.push([namespace, resource.clone(), objects.to_string(), bytes.to_string()]);
         }
     }

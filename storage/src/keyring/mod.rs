@@ -64,6 +64,13 @@ pub enum Error {
     /// There is a key of that name, and it does not open the data key.
     #[error("the wrapped data key was altered or moved, or wrapped by another key of the same name")]
     Altered,
+    /// As [`Error::Altered`], but this key has not decrypted anything before it refused: nothing shows that it is the right one.
+    /// Not a proof of damage: the configuration may have another key under the same name.
+    #[error(
+        "the key of the name that wrapped the data key does not unwrap it, and has unwrapped no other since the configuration \
+         was read; check that the configuration has the right secret under this name"
+    )]
+    WrongKey,
     /// The cipher refused to wrap.
     #[error("the cipher refused to wrap a data key")]
     Cipher,

@@ -1,6 +1,9 @@
 //! The providers of an entry. A new one is a variant here and an arm in `config`.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU8, Ordering},
+};
 
 use bytes::Bytes;
 
@@ -35,6 +38,26 @@ pub(super) struct Keys<K>(pub Vec<Named<K>>);
 pub(super) struct Named<K> {
     prefix: Vec<u8>,
     key: K,
+    trust: Trust,
+}
+
+/// Whether a key is the one that its name stands for: its first use decides. An operator who puts another secret under a name
+/// that is in use makes every older object refuse to open. That must not be taken for damage of all of them, also not once new
+/// objects open.
+#[derive(Default)]
+struct Trust(AtomicU8);
+
+const UNTRIED: u8 = 0;
+const TRUSTED: u8 = 1;
+const DOUBTED: u8 = 2;
+
+impl Trust {
+    /// Notes what came of a use. Whether the key is known to be the right one.
+    fn tried(&self, opened: bool) -> bool {
+        let first = if opened { TRUSTED } else { DOUBTED };
+        let set = self.0.compare_exchange(UNTRIED, first, Ordering::Relaxed, Ordering::Relaxed);
+        set.map_or_else(|before| before, |_| first) == TRUSTED
+    }
 }
 
 /// What came of the try to unwrap.
@@ -43,6 +66,8 @@ pub(super) enum Tried {
     Opened(DataKey),
     /// There is a key of the right name, and it does not open this.
     Refused,
+    /// The same, and nothing shows that the key is the right one.
+    Doubted,
     /// Wrapped by something else.
     NotMine,
 }
@@ -95,7 +120,8 @@ impl Provider {
 impl<K> Named<K> {
     /// A key of a provider of this kind.
     pub(super) fn new(kind: &str, name: &str, key: K) -> Self {
-        Self { prefix: format!("k8s:enc:{kind}:v1:{name}:").into_bytes(), key }
+        let prefix = format!("k8s:enc:{kind}:v1:{name}:").into_bytes();
+        Self { prefix, key, trust: Trust::default() }
     }
 }
 
@@ -108,7 +134,10 @@ impl<K: Wrap> Keys<K> {
     fn unwrap(&self, path: &[u8], wrapped: &[u8]) -> Tried {
         for named in &self.0 {
             if let Some(sealed) = wrapped.strip_prefix(named.prefix.as_slice()) {
-                return named.key.unwrap(path, sealed).map_or(Tried::Refused, Tried::Opened);
+                let key = named.key.unwrap(path, sealed);
+                let trusted = named.trust.tried(key.is_some());
+                let refused = if trusted { Tried::Refused } else { Tried::Doubted };
+                return key.map_or(refused, Tried::Opened);
             }
         }
         Tried::NotMine

@@ -97,6 +97,7 @@ impl Ring {
             match provider.unwrap(path, wrapped).await? {
                 Tried::Opened(key) => return Ok(Unwrapped { key, stale: !first.is_current(wrapped) }),
                 Tried::Refused => result = Err(Error::Altered),
+                Tried::Doubted => result = Err(Error::WrongKey),
                 Tried::NotMine => {}
             }
         }

@@ -52,6 +52,7 @@ async fn binds_a_wrapped_key_to_its_path_with_every_provider() {
     for kind in ["aesgcm", "secretbox", "aescbc"] {
         let keyring = mk_keyring(&mk_provider(kind, "k", KEY1));
         let wrapped = keyring.wrap(&mk_key(), PATH, &DataKey::random().unwrap()).await.unwrap();
+        assert!(keyring.unwrap(&mk_key(), PATH, &wrapped).await.is_ok(), "{kind}");
         let moved = keyring.unwrap(&mk_key(), b"/registry/g/r/ns/other", &wrapped).await;
         assert_eq!(moved.err(), Some(Error::Altered), "{kind}");
     }
@@ -104,7 +105,11 @@ async fn reads_with_every_key_and_marks_all_but_the_first_stale() {
     let gone = mk_keyring(&mk_provider("aesgcm", "new", KEY2));
     assert_eq!(gone.unwrap(&mk_key(), PATH, &wrapped).await.err(), Some(Error::NoKey));
     let changed = mk_keyring(&mk_provider("aesgcm", "old", KEY2));
-    assert_eq!(changed.unwrap(&mk_key(), PATH, &wrapped).await.err(), Some(Error::Altered));
+    assert_eq!(changed.unwrap(&mk_key(), PATH, &wrapped).await.err(), Some(Error::WrongKey));
+    // What is written since opens, and says nothing about what was written before.
+    let newer = changed.wrap(&mk_key(), PATH, &DataKey::random().unwrap()).await.unwrap();
+    assert!(changed.unwrap(&mk_key(), PATH, &newer).await.is_ok());
+    assert_eq!(changed.unwrap(&mk_key(), PATH, &wrapped).await.err(), Some(Error::WrongKey));
 }
 
 #[tokio::test]

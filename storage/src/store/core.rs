@@ -6,17 +6,19 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     StoreOptions,
     epoch::Epoch,
     path,
+    revisions::Revisions,
     types::{Key, Object, ResourceVersion},
 };
 use crate::{
@@ -25,6 +27,9 @@ use crate::{
     canary::Canary,
     keyring, record,
 };
+
+/// How often a revision is looked for that has not come yet: for all together who wait.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// See the module.
 #[derive(Debug)]
@@ -45,6 +50,10 @@ pub(crate) struct Core {
     pub known_intents: Mutex<HashMap<(Bytes, Revision), Instant>>,
     /// The newest revision this handle has met.
     seen: AtomicU64,
+    /// Changes whenever that does.
+    progress: watch::Sender<Revision>,
+    revisions: Revisions,
+    nudges: Revisions,
     /// What to answer once revisions went back.
     rolled_back: OnceLock<Error>,
 }
@@ -58,21 +67,79 @@ impl Core {
         let epoch = Epoch::load(&*backend).await?;
         let (stop, tasks, seen) = (CancellationToken::new(), TaskTracker::new(), AtomicU64::new(0));
         let (known_intents, rolled_back) = (Mutex::default(), OnceLock::new());
-        let core = Self { backend, keys, options, epoch, stop, tasks, known_intents, seen, rolled_back };
+        let (progress, revisions, nudges) = Default::default();
+        let core = Self {
+            backend,
+            keys,
+            options,
+            epoch,
+            stop,
+            tasks,
+            known_intents,
+            seen,
+            progress,
+            revisions,
+            nudges,
+            rolled_back,
+        };
         core.revision().await?;
         Ok(core)
     }
 
     /// The newest revision (linearizable).
     pub(crate) async fn revision(&self) -> Result<Revision> {
+        self.revisions.newest(|| self.ask_revision()).await
+    }
+
+    async fn ask_revision(&self) -> Result<Revision> {
         let before = self.seen();
         let revision = self.backend.revision().await.map_err(|error| self.error(error))?;
         self.later(before, revision)
     }
 
+    /// Asks all watches of the backend how far they are; to etcd that is a read. Those who ask at the same time ask once.
+    pub(crate) async fn nudge(&self) {
+        let asked = async || {
+            self.backend.nudge().await;
+            Ok(Revision::default())
+        };
+        let _ = self.nudges.newest(asked).await;
+    }
+
+    /// Waits until the backend has come to a revision, whoever brings it there. Those who wait share their questions.
+    ///
+    /// # Errors
+    /// [`Error::Future`] if it has not in time.
+    pub(crate) async fn wait_for(&self, target: Revision, timeout: Duration) -> Result<()> {
+        let mut progress = self.progress.subscribe();
+        if self.seen() >= target {
+            return Ok(());
+        }
+        let reached = async {
+            while self.revisions.recent(LOOK, || self.ask_revision()).await? < target {
+                // Writes of other replicas to resources that nobody watches here are told by nobody.
+                let met = progress.wait_for(|revision| *revision >= target);
+                if let Ok(Ok(_)) = tokio::time::timeout(LOOK, met).await {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        match tokio::time::timeout(timeout, reached).await {
+            Ok(result) => result,
+            Err(_) => Err(Error::Future { current: self.version(self.seen()) }),
+        }
+    }
+
     /// Remembers a revision that this handle has met.
     pub(crate) fn met(&self, revision: Revision) -> Revision {
-        self.seen.fetch_max(revision.0, Ordering::Relaxed);
+        if self.seen.fetch_max(revision.0, Ordering::SeqCst) < revision.0 {
+            self.progress.send_if_modified(|newest| {
+                let newer = revision > *newest;
+                *newest = revision.max(*newest);
+                newer
+            });
+        }
         revision
     }
 
@@ -107,7 +174,7 @@ impl Core {
 
     /// The newest revision this handle has met: whatever it does from now on happens later.
     pub(crate) fn seen(&self) -> Revision {
-        Revision(self.seen.load(Ordering::Relaxed))
+        Revision(self.seen.load(Ordering::SeqCst))
     }
 
     /// The newest version of the record at this path, and the revision at which it was read.

@@ -26,6 +26,7 @@ mod payload;
 mod prepare;
 mod quarantine;
 mod read;
+mod revisions;
 mod rewrite;
 pub mod types;
 mod upload;
@@ -180,8 +181,8 @@ impl Store {
     /// that is zero, and still have a `next`. To go on, ask again with `at` the version of this page and `after` its `next`.
     ///
     /// # Errors
-    /// [`Error::Expired`] and [`Error::Future`] where `at` cannot be read. An object that does not open is an error in the
-    /// list, in its place.
+    /// [`Error::Expired`] and [`Error::Future`] where `at` cannot be read; [`Error::Unavailable`] where the backend or a key
+    /// management service is away. An object that does not open is an error in the list, in its place.
     pub async fn list(&self, request: ListRequest) -> Result<List> {
         self.inner.core.list(request).await
     }
@@ -193,6 +194,16 @@ impl Store {
     /// [`Error::Future`] if the store has not reached `at_least` yet.
     pub async fn list_cached(&self, scope: &Scope, at_least: Option<ResourceVersion>) -> Result<List> {
         self.inner.hubs.list(scope, at_least).await
+    }
+
+    /// As [`Store::list`], from memory where the watch cache can tell: pages as of a version as long as its events go back to that
+    /// version. Without [`ListRequest::at`]: as of `at_least` or newer; `None`: as of everything that was acknowledged before the
+    /// call, which costs one question to the backend. What the cache cannot tell is read from the backend.
+    ///
+    /// # Errors
+    /// As of [`Store::list`]; [`Error::Future`] if the store has not reached `at_least` yet.
+    pub async fn list_page(&self, request: ListRequest, at_least: Option<ResourceVersion>) -> Result<List> {
+        self.inner.hubs.page(request, at_least).await
     }
 
     /// How many objects of a scope come after a key just now, as far as the cache knows; `None` before it does.
@@ -228,27 +239,14 @@ impl Store {
         self.inner.hubs.watch(scope, after).await
     }
 
-    /// Waits until the store has reached a version.
+    /// Waits until the store has reached a version. Any number of calls cost ten questions to the backend in a second.
     ///
     /// # Errors
     /// [`Error::Future`] if it has not in time.
     pub async fn wait_until(&self, version: ResourceVersion, timeout: Duration) -> Result<()> {
-        let reached = async {
-            let mut pause = Duration::from_millis(5);
-            loop {
-                let current = self.current().await?;
-                if current >= version {
-                    return Ok::<(), Error>(());
-                }
-                // Nobody tells: the write may come from another replica and from any resource.
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(Duration::from_millis(100));
-            }
-        };
-        match tokio::time::timeout(timeout, reached).await {
-            Ok(result) => result,
-            Err(_) => Err(Error::Future { current: self.current().await? }),
-        }
+        let core = &self.inner.core;
+        core.sound()?;
+        core.wait_for(core.epoch.revision(version), timeout).await
     }
 
     /// One pass of collection: removes chunks that no object can name any more. Any replica may do so at any time.

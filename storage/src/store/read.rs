@@ -68,7 +68,11 @@ impl Core {
             if index % TURN == TURN - 1 {
                 tokio::task::yield_now().await;
             }
-            objects.push(self.open(kv, page.revision).await);
+            match self.open(kv, page.revision).await {
+                // A service that is away now is so for the others, too: each of them would wait for it anew.
+                Err(error @ Error::Unavailable(_)) => return Err(error),
+                opened => objects.push(opened),
+            }
         }
         if page.more && Canary::PageDropsLast.sings() {
             objects.pop();

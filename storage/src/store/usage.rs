@@ -8,7 +8,7 @@ use super::{
     types::{Object, Scope},
 };
 use crate::{
-    Result,
+    Error, Result,
     backend::{RangeRequest, prefix_range},
     canary::Canary,
 };
@@ -23,6 +23,9 @@ pub struct Usage {
     pub objects: u64,
     /// The lengths of metadata and payload as they were given, before compression. An object that does not open has none.
     pub bytes: u64,
+    /// How many of the objects do not open now but may later ([`Error::is_proven_damage`](crate::Error::is_proven_damage) is false):
+    /// their lengths are missing in `bytes`.
+    pub unknown: u64,
 }
 
 impl Object {
@@ -50,9 +53,14 @@ impl Ledger {
             Some(Ok(object)) => object.length(),
             _ => 0,
         };
+        let unknown = |object: Option<&Result<Object>>| match object {
+            Some(Err(error)) => u64::from(!error.is_proven_damage()),
+            _ => 0,
+        };
         let usage = self.0.entry(key.namespace.clone()).or_default();
         usage.objects = (usage.objects + u64::from(now.is_some())) - u64::from(before.is_some());
         usage.bytes += bytes(now);
+        usage.unknown = (usage.unknown + unknown(now)) - unknown(before);
         if !Canary::UsageKeepsRemoved.sings() {
             usage.bytes -= bytes(before);
         }
@@ -90,7 +98,10 @@ pub(super) async fn count(core: &Core, scope: &Scope) -> Result<BTreeMap<String,
         }
         for kv in page.kvs {
             let path = kv.key.clone();
-            counted.replace(&path, None, Some(&core.open(kv, page.revision).await));
+            match core.open(kv, page.revision).await {
+                Err(error @ Error::Unavailable(_)) => return Err(error),
+                head => counted.replace(&path, None, Some(&head)),
+            }
         }
         if !page.more {
             return Ok(counted.of(scope.namespace.as_deref()));

@@ -142,6 +142,10 @@ pub const ALL: &[Wrong] = wrongs! {
         => It "store::watches::on_embedded::a_slow_watcher_is_let_go_and_delays_nobody";
     PageDropsLast "store/read.rs" "going on with a list skips an object"
         => It "store::lists::on_embedded::pages_are_bounded_in_bytes";
+    PastPageShowsNow "store/hub/page.rs" "a page as of a past version shows what is there now"
+        => [new] It "store::memory_pages::on_embedded::pages_from_memory_are_those_of_the_backend";
+    LockedTakenForDamaged "error.rs" "an object whose key is missing counts as damaged"
+        => [new] It "store::healing::on_embedded::what_did_not_open_for_want_of_a_key_is_whole_once_the_key_is_there";
     // The rest of the store.
     OffsetNotRaised "store/epoch.rs" "versions are not raised past a mark"
         => It "store::basics::on_embedded::raises_versions_past_a_mark";

@@ -215,7 +215,8 @@ impl Client {
     pub async fn list(&mut self) {
         let asked = self.recorder.now();
         let limit = [0, 1, 3][self.dice.below(3) as usize];
-        match pages(&self.store, None, limit).await {
+        let memory = self.dice.below(2) == 0;
+        match pages(&self.store, None, limit, memory).await {
             Ok(list) => self.listed(asked, &list, true, 0),
             Err(error) => self.excuse(error),
         }
@@ -227,7 +228,8 @@ impl Client {
             return;
         };
         let asked = self.recorder.now();
-        match pages(&self.store, Some(ResourceVersion(version)), 2).await {
+        let memory = self.dice.below(2) == 0;
+        match pages(&self.store, Some(ResourceVersion(version)), 2, memory).await {
             Ok(list) if list.version.0 == version => self.listed(asked, &list, false, version),
             Ok(list) => self.recorder.breach(format!("a list at {version} is at {}", list.version)),
             Err(error) => self.excuse(error),
@@ -276,11 +278,21 @@ pub async fn prove(store: &Store, recorder: &Recorder, object: &Object) {
     }
 }
 
-async fn pages(store: &Store, at: Option<ResourceVersion>, limit: usize) -> Result<List, Error> {
+/// All pages of a list, as of one version; `memory`: from the watch cache as far as that can tell.
+async fn pages(
+    store: &Store,
+    at: Option<ResourceVersion>,
+    limit: usize,
+    memory: bool,
+) -> Result<List, Error> {
     let request = |at, after| ListRequest { scope: scope(), at, after, limit };
-    let mut list = store.list(request(at, None)).await?;
+    let read = async |request| match memory {
+        true => store.list_page(request, None).await,
+        false => store.list(request).await,
+    };
+    let mut list = read(request(at, None)).await?;
     while let Some(after) = list.next.take() {
-        let page = store.list(request(Some(list.version), Some(after))).await?;
+        let page = read(request(Some(list.version), Some(after))).await?;
         list.objects.extend(page.objects);
         list.next = page.next;
     }

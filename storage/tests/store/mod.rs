@@ -22,8 +22,10 @@ mod collecting;
 mod compacted;
 mod costs;
 mod crash;
+mod healing;
 mod keys;
 mod lists;
+mod memory_pages;
 mod outcomes;
 mod quota;
 mod spy;
@@ -190,6 +192,15 @@ fn mk_machines(seed: u64, len: usize) -> Bytes {
 
 pub(crate) fn joined(parts: &[Bytes]) -> Bytes {
     parts.concat().into()
+}
+
+/// Waits until lists and watches are served from memory.
+async fn wait_for_cache(store: &Store) {
+    let begin = std::time::Instant::now();
+    while store.count_cached(&mk_scope(None), &mk_key("first")).unwrap().is_none() {
+        assert!(begin.elapsed() < PATIENCE);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 async fn current(store: &Store) -> ResourceVersion {

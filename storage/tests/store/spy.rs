@@ -42,6 +42,9 @@ pub struct Spy {
     bytes: AtomicU64,
     largest: AtomicU64,
     txns: AtomicU64,
+    /// Questions for the newest revision, and reads of records and chunks, since the last [`Spy::reset`].
+    revisions: AtomicU64,
+    reads: AtomicU64,
 }
 
 impl Spy {
@@ -55,6 +58,8 @@ impl Spy {
             bytes: AtomicU64::new(0),
             largest: AtomicU64::new(0),
             txns: AtomicU64::new(0),
+            revisions: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
         })
     }
 
@@ -86,6 +91,8 @@ impl Spy {
     pub fn reset(&self) {
         self.bytes.store(0, Ordering::SeqCst);
         self.txns.store(0, Ordering::SeqCst);
+        self.revisions.store(0, Ordering::SeqCst);
+        self.reads.store(0, Ordering::SeqCst);
     }
 
     pub fn bytes(&self) -> u64 {
@@ -94,6 +101,14 @@ impl Spy {
 
     pub fn txns(&self) -> u64 {
         self.txns.load(Ordering::SeqCst)
+    }
+
+    pub fn revisions(&self) -> u64 {
+        self.revisions.load(Ordering::SeqCst)
+    }
+
+    pub fn reads(&self) -> u64 {
+        self.reads.load(Ordering::SeqCst)
     }
 
     /// The largest transaction ever, in bytes.
@@ -162,18 +177,22 @@ impl Backend for Spy {
     }
 
     async fn revision(&self) -> Result<Revision> {
+        self.revisions.fetch_add(1, Ordering::SeqCst);
         self.inner.revision().await
     }
 
     async fn get(&self, key: Bytes, at: Option<Revision>) -> Result<Option<KeyValue>> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
         self.inner.get(key, at).await
     }
 
     async fn get_many(&self, keys: Vec<Bytes>, at: Revision) -> Result<Vec<Option<KeyValue>>> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
         self.inner.get_many(keys, at).await
     }
 
     async fn range(&self, request: RangeRequest) -> Result<Page> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
         self.inner.range(request).await
     }
 
@@ -182,6 +201,8 @@ impl Backend for Spy {
     }
 
     async fn nudge(&self) {
+        // To etcd that is a read.
+        self.revisions.fetch_add(1, Ordering::SeqCst);
         self.inner.nudge().await;
     }
 

@@ -16,7 +16,8 @@ fn length(draft: &Draft) -> u64 {
 }
 
 fn of(namespaces: &[(&str, u64, u64)]) -> BTreeMap<String, Usage> {
-    let one = |&(name, objects, bytes): &(&str, u64, u64)| (name.to_owned(), Usage { objects, bytes });
+    let one =
+        |&(name, objects, bytes): &(&str, u64, u64)| (name.to_owned(), Usage { objects, bytes, unknown: 0 });
     namespaces.iter().map(one).collect()
 }
 

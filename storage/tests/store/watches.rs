@@ -163,15 +163,6 @@ async fn a_slow_watcher_is_let_go_and_delays_nobody(lab: &Lab) {
     store.close().await;
 }
 
-/// Waits until a watch is served from memory: only then it is told of progress by the cache's own clock.
-async fn wait_for_cache(store: &Store) {
-    let begin = std::time::Instant::now();
-    while store.count_cached(&mk_scope(None), &mk_key("first")).unwrap().is_none() {
-        assert!(begin.elapsed() < PATIENCE);
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
 async fn tells_the_state_before_and_its_payload(lab: &Lab) {
     for ring_events in [100, 1] {
         let store = lab.open_with(StoreOptions { ring_events, ..StoreOptions::default() }).await;

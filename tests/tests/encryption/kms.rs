@@ -145,6 +145,61 @@ fn reads_go_on_without_the_service_and_writes_for_three_minutes() {
     });
 }
 
+const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
+
+/// Asks for a list in one of its forms.
+async fn list(replica: &Replica, accept: &str, query: &str) -> Result<repot_tests::http::Answer> {
+    let request = replica.api.request(reqwest::Method::GET, &format!("{}?{query}", collection("default")));
+    repot_tests::http::send(request.header("Accept", accept)).await
+}
+
+#[test]
+fn nothing_is_taken_for_deleted_while_the_service_is_away() {
+    const FORMS: [&str; 3] = ["application/json", METADATA, TABLE];
+    const QUERIES: [&str; 4] = ["", "resourceVersion=0", "limit=5", "labelSelector=a%21%3Db&limit=5"];
+    run(async |bed| {
+        let mut plugin = Plugin::start(bed).await?;
+        let mut world = World::start(bed, 2, &[&plugin.provider("main")], "50ms").await?;
+        let mut names = Vec::new();
+        create_many(&world.replicas[0], &mut names).await?;
+        plugin.ask("close").await?;
+        // A server that starts without the service knows no seed: it can open nothing, and all of it is whole.
+        let other = &mut world.replicas[1];
+        other.repot.kill();
+        other.repot.process().restart()?;
+        until("an answer", DEADLINE, async || {
+            let answer = other.api.get(&path(&names[0])).await?;
+            ensure!(answer.status == 503, "{answer}");
+            Ok(())
+        })
+        .await?;
+        for (accept, query) in FORMS.iter().flat_map(|form| QUERIES.iter().map(move |query| (form, query))) {
+            let answer = list(other, accept, query).await?;
+            ensure!(answer.status == 503, "{accept} {query}: {answer}");
+            ensure!(answer.headers.contains_key("retry-after"), "{accept} {query}: {answer}");
+        }
+        for accept in [FORMS[0], TABLE, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"] {
+            let answer = list(other, accept, "watch=1&timeoutSeconds=60").await?;
+            let text = String::from_utf8(answer.body.to_vec())?;
+            let event: serde_json::Value = serde_json::from_str(text.lines().next().context("an event")?)?;
+            ensure!(event["type"] == "ERROR" && event["object"]["code"] == 503, "{accept}: {text}");
+            ensure!(text.lines().count() == 1, "{accept}: {text}");
+        }
+        let removal = other.api.delete(&collection("default")).await?;
+        ensure!(removal.status == 503, "{removal}");
+        plugin.ask("listen").await?;
+        until("the list to be whole again", DEADLINE, async || {
+            let answer = list(&world.replicas[1], METADATA, "resourceVersion=0").await?.ok()?;
+            let items = answer["items"].as_array().context("items")?;
+            ensure!(items.len() == names.len(), "{} of {} objects", items.len(), names.len());
+            Ok(())
+        })
+        .await?;
+        world.read_all(&names).await
+    });
+}
+
 fn with_label(mut object: serde_json::Value) -> serde_json::Value {
     object["metadata"]["labels"] = serde_json::json!({"new": "label"});
     object

@@ -8,3 +8,4 @@ mod limits;
 mod starvation;
 mod stop;
 mod tls;
+mod watches;

@@ -5,7 +5,7 @@ use repot_tests::run;
 use serde_json::json;
 
 use super::etcd_values::Values;
-use super::world::{World, collection, large, path, small};
+use super::world::{Watch, World, collection, large, path, small};
 
 /// The chunks of one object, by size.
 async fn chunks(values: &Values, uid: &str) -> Result<Vec<(String, Vec<u8>)>> {
@@ -109,6 +109,42 @@ fn a_damaged_record_is_told_and_harms_no_other_object() {
         }
         values.put(&hurt, &own).await?;
         ensure!(world.api.get(&path("hurt")).await?.status == 200, "put back, it is not readable");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_watch_ends_with_500_where_an_object_cannot_be_read_and_goes_on_where_it_is_repaired() {
+    run(async |bed| {
+        let mut world = World::garden_on_etcd(bed).await?;
+        let hurt = world.create(&small("hurt", &json!(1))).await?;
+        let version = hurt["metadata"]["resourceVersion"].as_str().context("a version")?;
+        let values = Values::new(world.etcd.as_mut().context("etcd")?)?;
+        let records = values.range("/repot/registry/").await?;
+        let (key, whole) = records.iter().find(|(key, _)| key.ends_with("/hurt")).context("a record")?;
+        let mut watch = world.watch(version).await?;
+        let mut flipped = whole.clone();
+        *flipped.last_mut().context("a value")? ^= 1;
+        values.put(key, &flipped).await?;
+        let event = watch.next().await?;
+        let status = &event["object"];
+        ensure!(event["type"] == "ERROR" && status["kind"] == "Status", "{event}");
+        ensure!(status["code"] == 500 && status["reason"] == "InternalError", "{event}");
+        ensure!(watch.rest().await?.is_empty(), "something comes after the error");
+
+        // Metadata is listed without it; who watches from there is told when it is back.
+        let accept = |form: &str| format!("application/json;as={form};g=meta.k8s.io;v=v1");
+        let request = world.api.request(reqwest::Method::GET, &collection("default"));
+        let list = request.header("Accept", accept("PartialObjectMetadataList"));
+        let list = repot_tests::http::send(list).await?.ok()?;
+        ensure!(list["items"].as_array().is_some_and(Vec::is_empty), "{list}");
+        let version = list["metadata"]["resourceVersion"].as_str().context("a version")?;
+        let path = format!("{}?watch=1&resourceVersion={version}", collection("default"));
+        let request = world.api.request(reqwest::Method::GET, &path);
+        let mut watch = Watch::new(request.header("Accept", accept("PartialObjectMetadata")).send().await?);
+        values.put(key, whole).await?;
+        let event = watch.next().await?;
+        ensure!(event["type"] == "ADDED" && event["object"]["metadata"]["name"] == "hurt", "{event}");
         Ok(())
     });
 }

@@ -3,88 +3,149 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use futures::{Stream, StreamExt, stream};
+use futures::StreamExt;
 use repot_api::names::INITIAL_EVENTS_END;
 use repot_storage::{Object, ResourceVersion};
 use serde_json::json;
 
-use super::{End, Include, Watcher};
+use super::{
+    End, Include, Watcher,
+    flow::Holds,
+    shared::{BodyForm, BodyKey, Encoded},
+};
 use crate::{
     endpoints::table,
     negotiate::Form,
     protobuf,
+    status::Status,
     wire::{self, ListMeta},
 };
 
-/// A client that takes nothing for this long is let go; it comes back from where it was.
-const STALL: Duration = Duration::from_secs(30);
-/// Pieces of a line that are shorter are joined.
-const JOINED: usize = 64 << 10;
+/// Lines up to this length are printed for each watch: sharing them costs more than it saves.
+const SHORT: u64 = 4 << 10;
+/// Bytes that are handed to the connection at once.
+const PIECE: usize = 256 << 10;
+/// How long a watch waits for room for an event.
+const ROOM_WITHIN: Duration = Duration::from_secs(30);
 
 impl Watcher {
-    pub(super) async fn event(&mut self, kind: &str, object: &Object) -> Result<(), End> {
-        let begin = BytesMut::from(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());
-        match self.plan.form {
-            Form::Object => {
-                let pieces = wire::shown_pieces(&self.store, &self.resource, object);
-                self.line(begin, pieces, "}\n").await
-            }
-            Form::Metadata(version) => {
-                let frame = protobuf::event(self.plan.encoding, kind, &wire::partial(object, version));
-                let length = frame.len() as u64;
-                self.send(frame, false).await?;
-                self.metrics.sent(length);
-                Ok(())
-            }
+    /// `last`: the object is the last state of one that is gone or leaves the selector.
+    pub(super) async fn event(&mut self, kind: &str, object: &Object, last: bool) -> Result<(), End> {
+        let mut begin = BytesMut::from(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());
+        let (form, end) = match self.plan.form {
+            Form::Object => (BodyForm::Object, "}\n"),
+            Form::Metadata(version) => (BodyForm::Metadata(version), "}\n"),
             Form::Table(version) => {
-                let mut begin = begin;
                 let meta = ListMeta { resource_version: object.version.to_string(), ..ListMeta::default() };
                 let first = std::mem::take(&mut self.first_table);
                 begin.extend_from_slice(&table::before_rows(&self.resource, version, &meta, first));
-                if self.plan.include == Include::Object {
-                    let pieces = wire::shown_pieces(&self.store, &self.resource, object);
-                    let row = table::long_row(&self.resource, object, pieces);
-                    return self.line(begin, row, "]}}\n").await;
+                let form = match self.plan.include {
+                    Include::Object => BodyForm::Object,
+                    Include::Metadata => BodyForm::Metadata(version),
+                    Include::Nothing => {
+                        let include = self.plan.include;
+                        begin.extend_from_slice(&table::short_row(&self.resource, object, version, include));
+                        wire::put(&mut begin, "]}}\n");
+                        return self.short(begin).await;
+                    }
+                };
+                begin.extend_from_slice(&table::before_object(&self.resource, object));
+                (form, "}]}}\n")
+            }
+        };
+        let length = match form {
+            BodyForm::Object => wire::shown_len(&self.resource, object),
+            BodyForm::Metadata(_) => object.meta.len() as u64,
+        };
+        if length <= SHORT {
+            begin.extend_from_slice(&self.print(form, object).await?);
+            wire::put(&mut begin, end);
+            return self.short(begin).await;
+        }
+        let (body, holds) = self.body(form, object, last, length).await?;
+        self.line(begin.freeze(), &body, holds, end).await
+    }
+
+    /// The text of a short object.
+    async fn print(&self, form: BodyForm, object: &Object) -> Result<BytesMut, End> {
+        let BodyForm::Object = form else { return Ok(self.partial(form, object)) };
+        let mut pieces = std::pin::pin!(wire::shown_pieces(&self.store, &self.resource, object));
+        let mut text = BytesMut::new();
+        while let Some(piece) = pieces.next().await {
+            text.extend_from_slice(&piece.map_err(|error| self.told(&error))?);
+        }
+        Ok(text)
+    }
+
+    fn partial(&self, form: BodyForm, object: &Object) -> BytesMut {
+        match form {
+            BodyForm::Metadata(version) => wire::partial(object, version),
+            BodyForm::Object => BytesMut::new(),
+        }
+    }
+
+    /// The text of an object that all watches share, and what it is charged to.
+    async fn body(
+        &self,
+        form: BodyForm,
+        object: &Object,
+        last: bool,
+        length: u64,
+    ) -> Result<(std::sync::Arc<Encoded>, Holds), End> {
+        let key = BodyKey {
+            api_version: self.resource.api_version(),
+            key: object.key.clone(),
+            version: object.version,
+            last,
+            form,
+        };
+        let shared = async {
+            let charge = self.permit.charge(&key, length).await;
+            let body = match form {
+                BodyForm::Object => {
+                    let pieces = || wire::shown_pieces(&self.store, &self.resource, object);
+                    self.bodies.get(key, length, pieces).await
                 }
-                let row = table::short_row(&self.resource, object, version, self.plan.include).freeze();
-                self.line(begin, stream::iter([Ok(row)]), "]}}\n").await
+                BodyForm::Metadata(_) => {
+                    let text = || futures::stream::iter([Ok(self.partial(form, object).freeze())]);
+                    self.bodies.get(key, length, text).await
+                }
+            };
+            let body = body.map_err(|error| self.told(&error))?;
+            let holds = Holds { body: Some(body.clone()), charge: Some(charge) };
+            Ok((body, holds))
+        };
+        tokio::select! {
+            biased;
+            () = self.frames.closed() => Err(End::Quiet),
+            () = self.over.cancelled() => Err(End::Quiet),
+            shared = tokio::time::timeout(ROOM_WITHIN, shared) => {
+                shared.unwrap_or_else(|_| Err(End::Told(Status::watch_events_wait())))
             }
         }
     }
 
-    /// One line, sent piece by piece.
-    async fn line(
-        &self,
-        mut frame: BytesMut,
-        pieces: impl Stream<Item = wire::Piece>,
-        end: &str,
-    ) -> Result<(), End> {
-        let mut pieces = std::pin::pin!(pieces);
-        let (mut begun, mut length) = (false, frame.len() + end.len());
-        while let Some(piece) = pieces.next().await {
-            let piece = match piece {
-                Ok(piece) => piece,
-                Err(error) if begun => {
-                    tracing::error!(%error, "a line of a watch had to be cut");
-                    return Err(End::Cut);
-                }
-                Err(error) => return Err(self.told(&error)),
-            };
-            length += piece.len();
-            if frame.len() + piece.len() < JOINED {
-                frame.extend_from_slice(&piece);
-                continue;
+    /// One line that is at hand.
+    async fn short(&self, line: BytesMut) -> Result<(), End> {
+        let length = line.len() as u64;
+        self.send(line.freeze(), false).await?;
+        self.metrics.sent(length);
+        Ok(())
+    }
+
+    /// One line around a text that is shared, sent piece by piece.
+    async fn line(&self, begin: Bytes, body: &Encoded, holds: Holds, end: &'static str) -> Result<(), End> {
+        let length = begin.len() as u64 + body.length + end.len() as u64;
+        self.send(begin, false).await?;
+        for piece in &body.pieces {
+            let mut rest = piece.clone();
+            while !rest.is_empty() {
+                let now = rest.split_to(rest.len().min(PIECE));
+                self.hand_over(now, holds.clone(), true).await?;
             }
-            if !frame.is_empty() {
-                self.send(frame.split().freeze(), begun).await?;
-                begun = true;
-            }
-            self.send(piece, begun).await?;
-            begun = true;
         }
-        wire::put(&mut frame, end);
-        self.send(frame.freeze(), begun).await?;
-        self.metrics.sent(length as u64);
+        self.send(Bytes::from_static(end.as_bytes()), true).await?;
+        self.metrics.sent(length);
         Ok(())
     }
 
@@ -118,16 +179,16 @@ impl Watcher {
 
     /// `begun`: the line has been sent in part.
     pub(super) async fn send(&self, frame: Bytes, begun: bool) -> Result<(), End> {
-        let given_up = async {
-            tokio::select! {
-                () = self.over.cancelled() => {}
-                () = tokio::time::sleep(STALL) => tracing::debug!("a watcher that takes nothing is let go"),
-            }
-        };
+        self.hand_over(frame, Holds::default(), begun).await
+    }
+
+    async fn hand_over(&self, frame: Bytes, holds: Holds, begun: bool) -> Result<(), End> {
+        let frame = self.flow.piece(frame, holds);
         tokio::select! {
             biased;
             sent = self.frames.send(frame) => sent.map_err(|_| End::Quiet),
-            () = given_up => Err(if begun { End::Cut } else { End::Quiet }),
+            () = self.over.cancelled() => Err(if begun { End::Cut } else { End::Quiet }),
+            () = self.flow.stalled(self.stall) => Err(End::Stalled),
         }
     }
 }

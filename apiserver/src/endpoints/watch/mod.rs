@@ -1,10 +1,13 @@
 //! Watches: what happens to the objects of a collection, as a stream of JSON lines.
 
+mod flow;
+mod follow;
+mod limits;
 mod lines;
+mod shared;
 
 use std::{
     io,
-    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -14,12 +17,17 @@ use std::{
 
 use axum::body::Body;
 use bytes::Bytes;
-use futures::{Stream, StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, TryStreamExt, stream};
 use http::{HeaderValue, StatusCode, header};
-use repot_storage::{Event, Object, ResourceVersion, Store, WatchItem};
+use repot_storage::{ResourceVersion, Store};
 use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use self::{
+    flow::Flow,
+    limits::{Users, WatchPermit},
+    shared::Bodies,
+};
 use super::{Answer, Request, options::Selectors, resource_version, table::Include};
 use crate::{
     call::Query,
@@ -27,12 +35,23 @@ use crate::{
     negotiate::{self, Encoding, Form},
     protobuf,
     resource::Resource,
-    status::{Status, from_storage},
+    status::Status,
     wire,
 };
 
-/// How often a watch on which nothing happens says how far it has come.
-const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+/// What all watches of a server share.
+pub(crate) struct Watching {
+    users: Users,
+    bodies: Arc<Bodies>,
+}
+
+impl Watching {
+    /// So many watches for one user.
+    pub(crate) fn new(per_user: usize) -> Self {
+        Self { users: Users::new(per_user), bodies: Bodies::new() }
+    }
+}
+
 /// Frames that may wait for a client before the store's own queue begins to fill.
 const FRAMES_AHEAD: usize = 4;
 
@@ -53,6 +72,7 @@ pub(super) async fn watch(request: Request<'_>) -> Answer {
         encoding,
         selectors,
     };
+    let permit = request.server.watching.users.begin(&request.call.user)?;
     let (frames, receiver) = mpsc::channel(FRAMES_AHEAD);
     let cut = Arc::new(AtomicBool::new(false));
     let over = end_of_time(plan.until, request.server.watches_end.clone(), request.server.limits.watch_grace);
@@ -67,6 +87,10 @@ pub(super) async fn watch(request: Request<'_>) -> Answer {
         _over: over.drop_guard(),
         first_table: true,
         metrics: request.server.metrics.watch(request.resource),
+        flow: Arc::default(),
+        stall: request.server.limits.watch_stall,
+        permit,
+        bodies: Arc::clone(&request.server.watching.bodies),
     };
     tokio::spawn(watcher.run());
     let lines = tokio_stream::wrappers::ReceiverStream::new(receiver).map(Ok);
@@ -148,6 +172,8 @@ enum End {
     Quiet,
     /// In the middle of a line.
     Cut,
+    /// The client takes nothing: the connection resets its stream ([`crate::answer::Limit::Stalled`]).
+    Stalled,
     /// The client has to be told.
     Told(Status),
 }
@@ -163,141 +189,10 @@ struct Watcher {
     _over: DropGuard,
     first_table: bool,
     metrics: WatchMetrics,
-}
-
-type Items = Pin<Box<dyn Stream<Item = Result<WatchItem, repot_storage::Error>> + Send>>;
-
-impl Watcher {
-    async fn run(mut self) {
-        match self.follow().await {
-            End::Quiet => {}
-            End::Cut => self.cut.store(true, Ordering::Release),
-            End::Told(status) => {
-                let frame = protobuf::event(self.plan.encoding, "ERROR", &status.to_json());
-                let _ = self.send(frame, false).await;
-            }
-        }
-    }
-
-    async fn follow(&mut self) -> End {
-        let (mut items, mut reached) = match self.open().await {
-            Ok(opened) => opened,
-            Err(end) => return end,
-        };
-        let mut bookmark = tokio::time::interval(BOOKMARK_INTERVAL);
-        bookmark.reset();
-        let last_word = self.plan.until.checked_sub(Duration::from_secs(2));
-        let mut said_last_word = false;
-        loop {
-            let near_end = async {
-                match last_word {
-                    Some(at) if !said_last_word => tokio::time::sleep_until(at).await,
-                    _ => std::future::pending().await,
-                }
-            };
-            let end = tokio::select! {
-                () = self.frames.closed() => Err(End::Quiet),
-                () = self.over.cancelled() => Err(End::Quiet),
-                item = items.next() => self.item(item, &mut reached).await,
-                _ = bookmark.tick() => self.bookmark(reached, false).await,
-                () = near_end => {
-                    said_last_word = true;
-                    self.bookmark(reached, false).await
-                }
-            };
-            if let Err(end) = end {
-                return end;
-            }
-        }
-    }
-
-    /// The stream of what happens, and the version up to which the client knows everything.
-    async fn open(&mut self) -> Result<(Items, ResourceVersion), End> {
-        let after = match self.plan.start {
-            Start::After(version) => version,
-            Start::Now => self.store.current().await.map_err(|error| self.told(&error))?,
-            Start::Present { marked, at_least } => {
-                let store = self.store.clone();
-                if let Some(version) = at_least {
-                    resource_version::reach(&store, version).await.map_err(End::Told)?;
-                }
-                let list = store.list_cached(&self.scope, None).await.map_err(|e| self.told(&e))?;
-                for object in list.objects {
-                    let object = match object {
-                        Ok(object) => object,
-                        // Who only asks for metadata is better served without the object than not at all.
-                        Err(error) if self.plan.form != Form::Object => {
-                            tracing::error!(%error, "object left out of a watch of metadata");
-                            continue;
-                        }
-                        Err(error) => return Err(self.told(&error)),
-                    };
-                    if self.plan.selectors.matches(&object) {
-                        self.event("ADDED", &object).await?;
-                    }
-                }
-                if marked && self.plan.bookmarks {
-                    self.bookmark(list.version, true).await?;
-                }
-                list.version
-            }
-        };
-        match self.store.watch(&self.scope, after).await {
-            Ok(items) => Ok((items, after)),
-            Err(repot_storage::Error::Expired { oldest }) => {
-                Err(End::Told(Status::expired(format!("too old resource version: {after} ({oldest})"), None)))
-            }
-            Err(error) => Err(self.told(&error)),
-        }
-    }
-
-    fn told(&self, error: &repot_storage::Error) -> End {
-        match error {
-            // The client goes on from the last version it saw.
-            repot_storage::Error::Slow => End::Quiet,
-            // Passing over an object would be taken for its absence.
-            error @ (repot_storage::Error::Corrupt { .. } | repot_storage::Error::Sealing { .. }) => {
-                tracing::error!(%error, "an object of a watch cannot be read");
-                End::Told(Status::internal("an object cannot be read; the watch cannot go on"))
-            }
-            other => End::Told(from_storage(other, &self.resource.name, "")),
-        }
-    }
-
-    async fn item(
-        &mut self,
-        item: Option<Result<WatchItem, repot_storage::Error>>,
-        reached: &mut ResourceVersion,
-    ) -> Result<(), End> {
-        match item {
-            None => Err(End::Quiet),
-            Some(Err(error)) => Err(self.told(&error)),
-            Some(Ok(WatchItem::Bookmark(version))) => {
-                *reached = version.max(*reached);
-                Ok(())
-            }
-            Some(Ok(WatchItem::Event(event))) => {
-                self.happened(&event).await?;
-                *reached = event.version;
-                Ok(())
-            }
-        }
-    }
-
-    /// An event as it looks through the selectors: what enters them is added, what leaves them is deleted.
-    async fn happened(&mut self, event: &Arc<Event>) -> Result<(), End> {
-        let selected =
-            |object: &Option<Object>| object.clone().filter(|object| self.plan.selectors.matches(object));
-        match (selected(&event.before), selected(&event.now)) {
-            (None, None) => Ok(()),
-            (None, Some(now)) => self.event("ADDED", &now).await,
-            (Some(_), Some(now)) => self.event("MODIFIED", &now).await,
-            (Some(mut before), None) => {
-                before.version = event.version;
-                self.event("DELETED", &before).await
-            }
-        }
-    }
+    flow: Arc<Flow>,
+    stall: Duration,
+    permit: WatchPermit,
+    bodies: Arc<Bodies>,
 }
 
 #[cfg(test)]

@@ -71,7 +71,7 @@ fn mk_kms(fake: &Arc<Fake>, second: Duration) -> Arc<Kms> {
 async fn opened(kms: &Kms, path: &[u8], wrapped: &[u8]) -> DataKey {
     match kms.unwrap(path, wrapped).await.unwrap() {
         Tried::Opened(key) => key,
-        Tried::Refused => panic!("refused"),
+        Tried::Refused | Tried::Doubted => panic!("refused"),
         Tried::NotMine => panic!("not mine"),
     }
 }

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::StreamExt;
+use tokio::time::Instant;
 
 use super::{Hub, Mark};
 use crate::{
@@ -16,6 +17,8 @@ use crate::{
 const PROGRESS: Duration = Duration::from_secs(10);
 /// Bytes of records that are read at once.
 const PAGE_BYTES: usize = 2 << 20;
+/// How long an event waits for a key management service that is away: longer than the service's failures are remembered.
+const HOLD: Duration = Duration::from_secs(5);
 /// Pauses after failures.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -130,7 +133,7 @@ impl Hub {
         let mut opened = Vec::with_capacity(events.len());
         for event in events {
             let now = match event.now {
-                Some(kv) => Some(head(&self.core, kv, event.revision).await),
+                Some(kv) => Some(self.patient_head(kv, event.revision).await),
                 None => None,
             };
             opened.push((event.key, event.revision, now));
@@ -151,6 +154,21 @@ impl Hub {
         self.publish(mark);
     }
 
+    /// Opens a record. Where a key management service is away, waits for it a little: the first object that another replica writes
+    /// after its start needs a call, and one call that fails would end all watches. Only one event waits: as long as
+    /// something does not open, others are not held up.
+    async fn patient_head(&self, kv: KeyValue, at: Revision) -> Result<Object> {
+        let deadline = Instant::now() + HOLD;
+        loop {
+            match head(&self.core, kv.clone(), at).await {
+                Err(Error::Unavailable(_)) if Instant::now() < deadline && self.is_open() => {
+                    tokio::time::sleep(FIRST_PAUSE).await;
+                }
+                opened => return opened,
+            }
+        }
+    }
+
     fn progress(&self, revision: Revision) {
         let mark: Mark = {
             let mut state = self.state.write();
@@ -158,6 +176,7 @@ impl Hub {
             state.trim(&self.core);
             state.mark
         };
+        self.core.met(revision);
         self.publish(mark);
     }
 }

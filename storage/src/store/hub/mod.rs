@@ -17,6 +17,8 @@ use futures::stream::BoxStream;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch as signal;
 
+use page::PageRequest;
+
 use super::{
     core::Core,
     path,
@@ -27,6 +29,7 @@ use crate::{Error, Result, backend::Revision, canary::Canary};
 
 mod follow;
 mod heal;
+mod page;
 mod subscribe;
 
 /// How long a list waits for the cache to catch up before it reads from the backend.
@@ -78,6 +81,8 @@ struct Entry {
     path: Bytes,
     revision: Revision,
     event: Result<Arc<Event>>,
+    /// The state before was proven damage. Lists of metadata left it out, so watches are not told of it either.
+    before_unknown: bool,
     bytes: usize,
     taken_in: Instant,
 }
@@ -100,6 +105,36 @@ impl Hubs {
             return Ok(hub.list(&prefix));
         }
         self.list_stored(scope, target).await
+    }
+
+    /// See [`Store::list_page`](super::Store::list_page).
+    pub(crate) async fn page(&self, request: ListRequest, at_least: Option<ResourceVersion>) -> Result<List> {
+        self.core.sound()?;
+        let hub = self.hub(&request.scope)?;
+        let at = request.at.map(|version| self.core.epoch.revision(version));
+        let target = match (at, at_least) {
+            (Some(at), _) => at,
+            (None, Some(version)) => self.core.epoch.revision(version),
+            (None, None) => self.core.revision().await?,
+        };
+        let cached = PageRequest {
+            prefix: path::scope(&request.scope)?,
+            at,
+            after: request.after.as_ref().map(path::record).transpose()?,
+            limit: request.limit,
+        };
+        // What nobody has seen yet is not waited for: the backend knows whether it has happened.
+        if target <= self.core.seen()
+            && hub.reaches(target).await
+            && let Some(list) = hub.page(&cached)
+        {
+            return Ok(list);
+        }
+        let list = self.core.list(request).await?;
+        if self.core.epoch.revision(list.version) < target {
+            return Err(Error::Future { current: list.version });
+        }
+        Ok(list)
     }
 
     /// See [`Store::count_cached`](super::Store::count_cached).
@@ -184,7 +219,7 @@ impl Hub {
         if !mark.ready || mark.at >= target || Canary::CacheListStale.sings() {
             return mark.ready;
         }
-        self.core.backend.nudge().await;
+        self.core.nudge().await;
         let caught_up = moved.wait_for(|mark| mark.ready && mark.at >= target);
         tokio::time::timeout(CATCH_UP, caught_up).await.is_ok_and(|mark| mark.is_ok())
     }
@@ -222,10 +257,12 @@ impl State {
             None => self.heads.remove(&path),
         };
         self.usage.replace(&path, before.as_ref(), now.as_ref());
+        let before_unknown = matches!(&before, Some(Err(error)) if error.is_proven_damage());
         let event = event(core, revision, now, before).map(Arc::new);
         let bytes = event.as_ref().map_or(0, |event| weight(event)) + path.len() + size_of::<Entry>();
         self.bytes += bytes;
-        self.ring.push_back(Entry { path, revision, event, bytes, taken_in: Instant::now() });
+        let taken_in = Instant::now();
+        self.ring.push_back(Entry { path, revision, event, before_unknown, bytes, taken_in });
     }
 
     /// Drops events that are too many, too large in sum, or older than the history: their payload may be gone.
@@ -244,7 +281,9 @@ impl State {
     }
 }
 
-/// Makes an event of two states. Where one does not open, there is no event: nobody could tell what it changed.
+/// Makes an event of two states. Where one does not open, there is no event: nobody could tell what it changed. Where the state before
+/// is proven damage and the one after is not, an object is repaired: it is told as one that comes into being, because lists of
+/// metadata have left it out, and to a client that knows it that is as good as a change.
 fn event(
     core: &Core,
     revision: Revision,
@@ -252,7 +291,9 @@ fn event(
     before: Option<Result<Object>>,
 ) -> Result<Event> {
     let version = core.version(revision);
-    let (now, before) = (now.transpose()?, before.transpose()?);
+    let now = now.transpose()?;
+    let damaged = matches!(&before, Some(Err(error)) if error.is_proven_damage());
+    let before = if damaged && now.is_some() { None } else { before.transpose()? };
     let before = before.map(|object| Object {
         // The state before can be read as of just before.
         at: Revision(revision.0 - 1),
