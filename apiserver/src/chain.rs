@@ -15,14 +15,11 @@ use crate::{
     filters::{audit, authorization::PROBES, client_certificate::Peer, connection, deadline},
     metrics::Labels,
     pretty, protobuf,
-    server::Server,
+    server::{Limits, Server},
     shares::Flow,
     status::Status,
     wire,
 };
-
-/// A client of a watch that takes nothing for so long is let go; it comes back from where it was.
-const STALL: Duration = Duration::from_secs(60);
 
 /// Time that a response has at least, however late it is: also one that says that the time is up has to arrive.
 const SENDING: Duration = Duration::from_secs(5);
@@ -87,7 +84,7 @@ pub async fn serve(server: Arc<Server>, peer: Arc<Peer>, request: Request<Body>)
         StatusCode::UNAUTHORIZED => server.auditor.begin(&call, resource),
         _ => call.trail.take(),
     };
-    let limit = limit(&call, known, server.limits.request_timeout);
+    let limit = limit(&call, known, &server.limits);
     if let (Some(trail), Limit::Stalled(_)) = (&trail, limit) {
         trail.record(Stage::ResponseStarted, &call, Some((code.as_u16(), failure.as_ref())));
     }
@@ -104,11 +101,11 @@ pub async fn serve(server: Arc<Server>, peer: Arc<Peer>, request: Request<Body>)
 }
 
 /// How long the answer may take. `known`: its client has shown who it is.
-fn limit(call: &Call, known: bool, most: Duration) -> Limit {
+fn limit(call: &Call, known: bool, limits: &Limits) -> Limit {
     if call.info.long_running() {
-        return Limit::Stalled(STALL);
+        return Limit::Stalled(limits.watch_stall);
     }
-    let left = call.left(most).max(SENDING);
+    let left = call.left(limits.request_timeout).max(SENDING);
     Limit::Until(Instant::now() + if known { left } else { left.min(UNAUTHENTICATED_SENDING) })
 }
 

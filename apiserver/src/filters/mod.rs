@@ -8,5 +8,4 @@ pub mod connection;
 pub mod deadline;
 pub mod overload;
 pub mod request_info;
-pub mod stream;
 pub mod user;

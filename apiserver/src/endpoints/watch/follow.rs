@@ -2,15 +2,14 @@
 
 use std::{pin::Pin, sync::Arc, sync::atomic::Ordering, time::Duration};
 
-use bytes::BytesMut;
 use futures::{Stream, StreamExt};
 use repot_storage::{Error, Event, ListRequest, Object, ResourceVersion, WatchItem};
 
 use super::{End, Start, Watcher, resource_version};
 use crate::{
     negotiate::Form,
+    protobuf,
     status::{Status, from_storage},
-    wire,
 };
 
 /// How often a watch on which nothing happens says how far it has come.
@@ -24,10 +23,8 @@ impl Watcher {
     pub(super) async fn run(mut self) {
         let end = match self.follow().await {
             End::Told(status) => {
-                let mut frame = BytesMut::from(&b"{\"type\":\"ERROR\",\"object\":"[..]);
-                frame.extend_from_slice(&status.to_json());
-                wire::put(&mut frame, "}\n");
-                self.send(frame.freeze(), false).await.err().unwrap_or(End::Quiet)
+                let frame = protobuf::event(self.plan.encoding, "ERROR", &status.to_json());
+                self.send(frame, false).await.err().unwrap_or(End::Quiet)
             }
             end => end,
         };
@@ -37,9 +34,9 @@ impl Watcher {
         self.close(matches!(end, End::Stalled)).await;
     }
 
-    /// Lets the client take what it was given, and ends its stream if it does not.
+    /// Waits until the client has taken what it was given, or the connection gives it up.
     async fn close(self, stalled: bool) {
-        let Self { frames, flow, stall, abort, metrics, permit, .. } = self;
+        let Self { frames, flow, stall, metrics, permit, .. } = self;
         drop(frames);
         let left = async {
             tokio::select! {
@@ -50,9 +47,6 @@ impl Watcher {
         if stalled || left.await {
             metrics.terminated();
             tracing::info!("a watch was ended: its client takes nothing");
-            if let Some(abort) = abort {
-                abort.cancel();
-            }
         }
         drop(permit);
     }

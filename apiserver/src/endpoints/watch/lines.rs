@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     endpoints::table,
-    negotiate::Form,
+    negotiate::{Encoding, Form},
     protobuf,
     status::Status,
     wire::{self, ListMeta},
@@ -30,10 +30,14 @@ const ROOM_WITHIN: Duration = Duration::from_secs(30);
 
 impl Watcher {
     /// `last`: the object is the last state of one that is gone or leaves the selector.
-    pub(super) async fn event(&mut self, kind: &str, object: &Object, last: bool) -> Result<(), End> {
+    pub(super) async fn event(&mut self, kind: &'static str, object: &Object, last: bool) -> Result<(), End> {
         let mut begin = BytesMut::from(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());
         let (form, end) = match self.plan.form {
             Form::Object => (BodyForm::Object, "}\n"),
+            Form::Metadata(version) if self.plan.encoding == Encoding::Protobuf => {
+                begin.clear();
+                (BodyForm::Frame(version, kind), "")
+            }
             Form::Metadata(version) => (BodyForm::Metadata(version), "}\n"),
             Form::Table(version) => {
                 let meta = ListMeta { resource_version: object.version.to_string(), ..ListMeta::default() };
@@ -55,7 +59,7 @@ impl Watcher {
         };
         let length = match form {
             BodyForm::Object => wire::shown_len(&self.resource, object),
-            BodyForm::Metadata(_) => object.meta.len() as u64,
+            BodyForm::Metadata(_) | BodyForm::Frame(..) => object.meta.len() as u64,
         };
         if length <= SHORT {
             begin.extend_from_slice(&self.print(form, object).await?);
@@ -67,21 +71,14 @@ impl Watcher {
     }
 
     /// The text of a short object.
-    async fn print(&self, form: BodyForm, object: &Object) -> Result<BytesMut, End> {
-        let BodyForm::Object = form else { return Ok(self.partial(form, object)) };
+    async fn print(&self, form: BodyForm, object: &Object) -> Result<Bytes, End> {
+        let BodyForm::Object = form else { return Ok(partial(form, object)) };
         let mut pieces = std::pin::pin!(wire::shown_pieces(&self.store, &self.resource, object));
         let mut text = BytesMut::new();
         while let Some(piece) = pieces.next().await {
             text.extend_from_slice(&piece.map_err(|error| self.told(&error))?);
         }
-        Ok(text)
-    }
-
-    fn partial(&self, form: BodyForm, object: &Object) -> BytesMut {
-        match form {
-            BodyForm::Metadata(version) => wire::partial(object, version),
-            BodyForm::Object => BytesMut::new(),
-        }
+        Ok(text.freeze())
     }
 
     /// The text of an object that all watches share, and what it is charged to.
@@ -106,8 +103,8 @@ impl Watcher {
                     let pieces = || wire::shown_pieces(&self.store, &self.resource, object);
                     self.bodies.get(key, length, pieces).await
                 }
-                BodyForm::Metadata(_) => {
-                    let text = || futures::stream::iter([Ok(self.partial(form, object).freeze())]);
+                BodyForm::Metadata(_) | BodyForm::Frame(..) => {
+                    let text = || futures::stream::iter([Ok(partial(form, object))]);
                     self.bodies.get(key, length, text).await
                 }
             };
@@ -190,5 +187,16 @@ impl Watcher {
             () = self.over.cancelled() => Err(if begun { End::Cut } else { End::Quiet }),
             () = self.flow.stalled(self.stall) => Err(End::Stalled),
         }
+    }
+}
+
+/// The metadata of an object as text, or the whole event in protobuf; empty for a form that needs the payload.
+fn partial(form: BodyForm, object: &Object) -> Bytes {
+    match form {
+        BodyForm::Metadata(version) => wire::partial(object, version).freeze(),
+        BodyForm::Frame(version, kind) => {
+            protobuf::event(Encoding::Protobuf, kind, &wire::partial(object, version))
+        }
+        BodyForm::Object => Bytes::new(),
     }
 }

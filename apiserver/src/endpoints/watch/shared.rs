@@ -50,6 +50,8 @@ pub(super) struct BodyKey {
 pub(super) enum BodyForm {
     Object,
     Metadata(MetaVersion),
+    /// A whole event of this type in protobuf, whose object is metadata.
+    Frame(MetaVersion, &'static str),
 }
 
 /// The text of an object as one event shows it.
