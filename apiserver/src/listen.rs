@@ -3,12 +3,13 @@
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::body::Body;
-use http::Request;
+use http::{Request, Version};
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto::Builder,
 };
+use repot_certs::unread::{self, RequestBody, UnreadBodies};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::server::TlsStream;
@@ -180,9 +181,14 @@ async fn connection(tls: TlsStream<TcpStream>, server: Arc<Server>, leave: Cance
         _ => http().http1_only(),
     };
     let peer_of_requests = peer.clone();
+    let limits = unread::Limits { request: server.limits.request_timeout, ..unread::Limits::default() };
+    let unread = UnreadBodies::new(limits, server.watches_end.clone());
     let service = service_fn(move |request: Request<Incoming>| {
         let (server, peer) = (server.clone(), peer_of_requests.clone());
-        async move { Ok::<_, std::convert::Infallible>(chain::serve(server, peer, request.map(Body::new)).await) }
+        let two = request.version() == Version::HTTP_2;
+        let request =
+            request.map(|body| Body::new(if two { unread.watch(body) } else { RequestBody::http1(body) }));
+        async move { Ok::<_, std::convert::Infallible>(chain::serve(server, peer, request).await) }
     });
     let mut served = std::pin::pin!(builder.serve_connection(TokioIo::new(Lingering::new(tls)), service));
     let ended = tokio::select! {
