@@ -8,7 +8,7 @@ use http::{HeaderValue, Request, Response, StatusCode, Version, header};
 
 use crate::{
     answer,
-    audit::policy::Stage,
+    audit::{hold, policy::Stage},
     call::Call,
     compress, endpoints,
     filters::{audit, authorization::PROBES, client_certificate::Peer, connection, deadline},
@@ -62,20 +62,26 @@ pub async fn serve(server: Arc<Server>, peer: Arc<Peer>, request: Request<Body>)
     audit::record(&call, code.as_u16(), call.began.elapsed());
     let trail = match code {
         // It did not come as far as that.
-        StatusCode::UNAUTHORIZED => server.auditor.begin(&call, resource),
+        StatusCode::UNAUTHORIZED => {
+            let begun = server.auditor.begin(&call, resource, server.limits.request_timeout).await;
+            begun.ok().flatten()
+        }
         _ => call.trail.take(),
     };
+    let completion = trail.map(|trail| Arc::new(trail.ends(stage, &call, code.as_u16(), failure.as_ref())));
     let within = (!call.info.long_running()).then(|| call.left(server.limits.request_timeout));
-    if let Some(trail) = trail.as_ref().filter(|_| within.is_none()) {
-        trail.record(Stage::ResponseStarted, &call, Some((code.as_u16(), failure.as_ref())));
+    if let Some(completion) = completion.as_ref().filter(|_| within.is_none()) {
+        completion.begins().await;
     }
+    let response = hold(response, completion.as_ref()).await;
     answer::follow(response, within, move |sent| {
         server.metrics.sent(&labels, sent, call.began.elapsed());
-        if let Some(trail) = trail {
-            trail.record(stage, &call, Some((code.as_u16(), failure.as_ref())));
+        // Places in memory and among requests are given back when the last byte is sent and the last event is written.
+        let held = (call, serving, busy);
+        match completion {
+            Some(completion) => completion.settle(held),
+            None => drop(held),
         }
-        // Places in memory and among requests are given back when the last byte is sent.
-        drop((call, serving, busy));
     })
 }
 
@@ -93,7 +99,7 @@ async fn answer(server: &Server, call: &mut Call) -> Result<Response<Body>, Stat
     let guarded = async {
         call.user = server.authenticator.authenticate(&call.peer, &mut call.headers).await?;
         let resource = call.info.target.as_ref().and_then(|target| server.resource(target));
-        call.trail = server.auditor.begin(call, resource);
+        call.trail = server.auditor.begin(call, resource, server.limits.request_timeout).await?;
         no_impersonation(call)?;
         call.held.extend(server.overload.admit(&call.user, &call.info)?);
         let allowed = server.authorizer.authorize(&call.user, &call.info).await;
