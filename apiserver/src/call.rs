@@ -178,6 +178,15 @@ impl Call {
     }
 }
 
+impl Drop for Call {
+    fn drop(&mut self) {
+        // A request that is answered hands its trail over before.
+        if let Some(trail) = self.trail.take() {
+            trail.abandon(self);
+        }
+    }
+}
+
 /// The id under which the front server knows the request, if it can be one; else a new one.
 fn audit_id(headers: &HeaderMap) -> String {
     let given = headers.get("audit-id").and_then(|value| value.to_str().ok());

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::{
     answer::{self, Followed, Limit},
-    audit::policy::Stage,
+    audit::{hold, policy::Stage},
     call::Call,
     compress, endpoints,
     filters::{audit, authorization::PROBES, client_certificate::Peer, connection, deadline},
@@ -81,22 +81,29 @@ pub async fn serve(server: Arc<Server>, peer: Arc<Peer>, request: Request<Body>)
     audit::record(&call, code.as_u16(), call.began.elapsed());
     let trail = match code {
         // It did not come as far as that.
-        StatusCode::UNAUTHORIZED => server.auditor.begin(&call, resource),
+        StatusCode::UNAUTHORIZED => {
+            let begun = server.auditor.begin(&call, resource, server.limits.request_timeout).await;
+            begun.ok().flatten()
+        }
         _ => call.trail.take(),
     };
+    let completion = trail.map(|trail| Arc::new(trail.ends(stage, &call, code.as_u16(), failure.as_ref())));
     let limit = limit(&call, known, &server.limits);
-    if let (Some(trail), Limit::Stalled(_)) = (&trail, limit) {
-        trail.record(Stage::ResponseStarted, &call, Some((code.as_u16(), failure.as_ref())));
+    if let (Some(completion), Limit::Stalled(_)) = (&completion, limit) {
+        completion.begins().await;
     }
+    let response = hold(response, completion.as_ref()).await;
     call.shed();
     // Requests that are served are counted until the answer is produced, memory until its last byte is sent.
     let producing = (std::mem::take(&mut call.held), serving);
     answer::follow(response, limit, producing, move |sent| {
         server.metrics.sent(&labels, sent, call.began.elapsed());
-        if let Some(trail) = trail {
-            trail.record(stage, &call, Some((code.as_u16(), failure.as_ref())));
+        // Memory is given back when the last byte is sent and the last event is written.
+        let held = (call, busy);
+        match completion {
+            Some(completion) => completion.settle(held),
+            None => drop(held),
         }
-        drop((call, busy));
     })
 }
 
@@ -126,7 +133,7 @@ async fn answer(server: &Server, call: &mut Call) -> Result<Response<Body>, Stat
             call.peer.connection.set_authenticated();
         }
         let resource = call.info.target.as_ref().and_then(|target| server.resource(target));
-        call.trail = server.auditor.begin(call, resource);
+        call.trail = server.auditor.begin(call, resource, server.limits.request_timeout).await?;
         no_impersonation(call)?;
         call.held.extend(server.overload.admit(&call.user, &call.info)?);
         let allowed = server.authorizer.authorize(&call.user, &call.info).await;

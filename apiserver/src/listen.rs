@@ -6,6 +6,7 @@ use axum::body::Body;
 use http::Request;
 use hyper::{body::Incoming, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use repot_certs::unread::{self, UnreadBodies};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::server::TlsStream;
@@ -221,8 +222,11 @@ async fn connection(
 async fn serve_http2(stream: Io, server: Arc<Server>, peer: &Arc<Peer>, leave: impl Future<Output = ()>) {
     let authenticated = Settings::authenticated(server.limits.writers);
     let first = if peer.connection.is_authenticated() { authenticated } else { Settings::UNAUTHENTICATED };
-    let service = |request| {
+    let limits = unread::Limits { request: server.limits.request_timeout, ..unread::Limits::default() };
+    let unread = UnreadBodies::new(limits, server.watches_end.clone());
+    let service = |request: Request<Body>| {
         let (server, peer) = (server.clone(), peer.clone());
+        let request = request.map(|body| Body::new(unread.watch(body)));
         async move { Ok(chain::serve(server, peer, request).await) }
     };
     if let Err(error) = http2::serve(stream, first, authenticated, &peer.connection, leave, service).await {

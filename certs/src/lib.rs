@@ -7,6 +7,7 @@ pub mod clients;
 mod files;
 mod roots;
 pub mod tls;
+pub mod unread;
 
 pub use authority::{Authority, Leaf};
 pub use files::write_private;

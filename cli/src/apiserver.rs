@@ -141,7 +141,7 @@ pub struct Flags {
     #[command(flatten)]
     serving: serving::ServingFlags,
     #[command(flatten)]
-    audit: serving::AuditFlags,
+    audit: crate::audit::AuditFlags,
 }
 
 /// As [`registry::Serve`], for the command line.

@@ -2,6 +2,7 @@
 
 mod allocator;
 mod apiserver;
+mod audit;
 mod controllers;
 mod dev;
 mod etcd_agent;

@@ -1,6 +1,6 @@
 //! Flags about connections, TLS and the end of serving.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use clap::Args;
 use repot_apiserver::{
@@ -66,53 +66,4 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 fn chance(text: &str) -> Result<f64, String> {
     let chance = text.parse().ok().filter(|chance| (0.0..=0.02).contains(chance));
     chance.ok_or_else(|| "must be from 0 to 0.02".to_owned())
-}
-
-/// What is recorded of requests.
-#[derive(Args)]
-pub struct AuditFlags {
-    /// Policy of audit.k8s.io/v1 [default: metadata of all requests]. Payload is never recorded, whatever it says
-    #[arg(long, requires = "audit_log_path", value_name = "FILE")]
-    audit_policy_file: Option<PathBuf>,
-    /// Where events are written as JSON lines; `-` is standard output [default: nowhere]
-    #[arg(long, value_name = "FILE")]
-    audit_log_path: Option<PathBuf>,
-    /// Days for which full files are kept; 0: for ever
-    #[arg(long, default_value_t = 0, value_name = "DAYS")]
-    audit_log_maxage: u64,
-    /// Full files that are kept; 0: all
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    audit_log_maxbackup: usize,
-    /// Megabytes at which a file is full
-    #[arg(long, default_value_t = 100, value_name = "MB", value_parser = clap::value_parser!(u64).range(1..))]
-    audit_log_maxsize: u64,
-}
-
-impl AuditFlags {
-    /// The auditor that they describe.
-    pub fn auditor(&self) -> anyhow::Result<repot_apiserver::audit::Auditor> {
-        use anyhow::Context;
-        use repot_apiserver::audit::{
-            Auditor,
-            log::{Log, Rotation},
-            policy::Policy,
-        };
-        let Some(path) = &self.audit_log_path else { return Ok(Auditor::off()) };
-        let policy = match &self.audit_policy_file {
-            None => Policy::default(),
-            Some(file) => {
-                let text = std::fs::read_to_string(file)
-                    .with_context(|| format!("--audit-policy-file: failed to read {}", file.display()))?;
-                Policy::parse(&text).with_context(|| format!("--audit-policy-file: {}", file.display()))?
-            }
-        };
-        let rotation = Rotation {
-            most_bytes: self.audit_log_maxsize << 20,
-            backups: self.audit_log_maxbackup,
-            age: Duration::from_secs(self.audit_log_maxage * 86_400),
-        };
-        let log =
-            Log::open(path, rotation).with_context(|| format!("--audit-log-path: {}", path.display()))?;
-        Ok(Auditor::new(policy, Some(log)))
-    }
 }

@@ -2,12 +2,16 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use hyper::service::service_fn;
+use http::{Request, Version};
+use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto::Builder,
 };
-use repot_certs::tls::{Lingering, Serving};
+use repot_certs::{
+    tls::{Lingering, Serving},
+    unread::{RequestBody, UnreadBodies},
+};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::server::TlsStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -111,8 +115,11 @@ async fn connection(tls: TlsStream<TcpStream>, server: Arc<Server>, leave: Cance
         Some(b"h2") => http().http2_only(),
         _ => http().http1_only(),
     };
-    let service = service_fn(move |request| {
+    let unread = UnreadBodies::new(server.unread(), leave.clone());
+    let service = service_fn(move |request: Request<Incoming>| {
         let (server, peer) = (server.clone(), peer.clone());
+        let two = request.version() == Version::HTTP_2;
+        let request = request.map(|body| if two { unread.watch(body) } else { RequestBody::http1(body) });
         async move { Ok::<_, Infallible>(server.serve(request, &peer).await) }
     });
     let mut served = std::pin::pin!(builder.serve_connection(TokioIo::new(Lingering::new(tls)), service));

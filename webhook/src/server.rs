@@ -12,6 +12,7 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
+use repot_certs::unread::{self, RequestBody};
 use repot_rules::{
     facts::Facts,
     judge,
@@ -36,8 +37,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(30);
 /// The way back takes a part of the time.
 const MARGIN: Duration = Duration::from_millis(100);
-/// A body that is this many times too large is not read to its end.
-const DISCARDED: usize = 4;
+/// A body that is more than this many times too large is not read and discarded to its end.
+const DISCARDED: u64 = 4;
 /// A permit of the memory for bodies.
 const UNIT: usize = 1 << 10;
 
@@ -103,6 +104,13 @@ impl Server {
         self.authorities.as_ref()
     }
 
+    /// How much is read and discarded of requests that are answered early.
+    #[must_use]
+    pub fn unread(&self) -> unread::Limits {
+        let bytes = DISCARDED.saturating_mul(self.limits.review_bytes as u64);
+        unread::Limits { bytes, request: LONGEST, ..unread::Limits::default() }
+    }
+
     /// What is not known yet, if anything.
     #[must_use]
     pub fn missing(&self) -> Vec<&'static str> {
@@ -110,7 +118,7 @@ impl Server {
     }
 
     /// Answers a request.
-    pub async fn serve(&self, request: Request<Incoming>, peer: &Peer) -> Answer {
+    pub async fn serve(&self, request: Request<RequestBody<Incoming>>, peer: &Peer) -> Answer {
         let path = request.uri().path();
         match (request.method(), path) {
             (&Method::GET, "/livez" | "/healthz") => text(StatusCode::OK, "ok"),
@@ -145,7 +153,12 @@ impl Server {
     }
 
     /// Within the time that kube-apiserver waits.
-    async fn timed(&self, watch: &'static Watch, request: Request<Incoming>, peer: &Peer) -> Answer {
+    async fn timed(
+        &self,
+        watch: &'static Watch,
+        request: Request<RequestBody<Incoming>>,
+        peer: &Peer,
+    ) -> Answer {
         let began = Instant::now();
         self.metrics.inflight.inc();
         let limit = timeout(request.uri().query().unwrap_or_default());
@@ -166,7 +179,7 @@ impl Server {
     async fn review(
         &self,
         watch: &'static Watch,
-        request: Request<Incoming>,
+        request: Request<RequestBody<Incoming>>,
         peer: &Peer,
     ) -> Result<(Vec<u8>, &'static str), Failure> {
         if let Some(authorities) = &self.authorities
@@ -195,31 +208,29 @@ impl Server {
     /// The body, and the room that it takes.
     async fn body(
         &self,
-        request: Request<Incoming>,
+        request: Request<RequestBody<Incoming>>,
     ) -> Result<(Bytes, tokio::sync::SemaphorePermit<'_>), Failure> {
         let most = self.limits.review_bytes;
         let too_large = || Failure(StatusCode::PAYLOAD_TOO_LARGE, format!("a review may have {most} bytes"));
         let told =
             request.body().size_hint().exact().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        // Too large a body is read to its end and thrown away, so that the client hears why.
-        let told = told.map(|bytes| bytes.min(most));
+        if told.is_some_and(|bytes| bytes > most) {
+            return Err(too_large());
+        }
         let units = u32::try_from(told.unwrap_or(most) / UNIT + 1).unwrap_or(u32::MAX);
         let closed = |_| Failure(StatusCode::SERVICE_UNAVAILABLE, "stopping".to_owned());
         let held = self.room.acquire_many(units).await.map_err(closed)?;
         let mut body = request.into_body();
         let mut taken = BytesMut::with_capacity(told.unwrap_or_default());
-        let mut came = 0_usize;
         while let Some(frame) = body.frame().await {
             let broke = |_| Failure(StatusCode::BAD_REQUEST, "the body broke off".to_owned());
             let data = frame.map_err(broke)?.into_data().unwrap_or_default();
-            came = came.saturating_add(data.len());
-            if came <= most {
-                taken.extend_from_slice(&data);
-            } else if came > most.saturating_mul(DISCARDED) {
-                break;
+            if taken.len().saturating_add(data.len()) > most {
+                return Err(too_large());
             }
+            taken.extend_from_slice(&data);
         }
-        if came > most { Err(too_large()) } else { Ok((taken.freeze(), held)) }
+        Ok((taken.freeze(), held))
     }
 }
 

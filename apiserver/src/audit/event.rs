@@ -233,6 +233,28 @@ fn micro_time(at: Timestamp) -> String {
 }
 
 #[cfg(test)]
+impl Event {
+    /// An event of an anonymous GET.
+    pub(super) fn of_uri(uri: &str) -> Self {
+        let request = http::Request::builder().uri(uri).body(axum::body::Body::empty()).expect("a request");
+        let call =
+            Call::begin(request, std::sync::Arc::default()).map_err(|(status, _)| status).expect("a call");
+        let decision =
+            Decision { level: Level::Metadata, omit_stages: Vec::new(), omit_managed_fields: false };
+        Self {
+            head: std::sync::Arc::new(Head::of(&call, &decision, None)),
+            stage: Stage::ResponseComplete,
+            at: Timestamp::now(),
+            outcome: None,
+            created: None,
+            sent: None,
+            answered: None,
+            annotations: BTreeMap::new(),
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -1,28 +1,49 @@
 //! The audit trail: who did what, in events of `audit.k8s.io/v1`, as much of it as a policy says. Never payload: see
-//! [`redact`]. A request never waits for the log: events that find no room in its queue are counted and lost.
+//! [`redact`]. By default a request waits until its events are written, as in kube-apiserver: see [`delivery::Mode`].
 
+mod completion;
+pub mod delivery;
 mod event;
 pub mod log;
 pub mod policy;
+mod queue;
 pub mod redact;
+pub mod rotation;
 
-use std::sync::Arc;
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use axum::body::Body;
 use bytes::Bytes;
 use futures::StreamExt;
 use http::Response;
 use parking_lot::Mutex;
+use serde_json::json;
 
+pub(crate) use self::completion::{Completion, hold};
 use self::{
     event::{Event, Head, Outcome},
     log::Log,
     policy::{Decision, Level, Policy, Stage},
+    queue::Share,
 };
-use crate::{call::Call, metrics, resource::Resource, status::Status};
+use crate::{
+    call::Call,
+    filters::user::{UNAUTHENTICATED, User},
+    metrics,
+    resource::Resource,
+    status::Status,
+};
 
 /// Bodies up to this size are kept for the log until it has redacted them.
 const MOST_KEPT: usize = 16 << 20;
+/// The code of a request whose client went away before it was answered.
+const ABANDONED: u16 = 499;
+/// A request stops to wait for the log so long before its own time is up, to be answered within it.
+const MARGIN: Duration = Duration::from_secs(2);
 
 /// Writes the trail.
 pub struct Auditor {
@@ -43,29 +64,49 @@ impl Auditor {
         Self::new(Policy::default(), None)
     }
 
-    /// Begins the trail of a request whose user is known; `None`: it leaves none.
-    #[must_use]
-    pub fn begin(&self, call: &Call, resource: Option<&Resource>) -> Option<Trail> {
-        let log = self.log.clone()?;
+    /// Begins the trail of a request whose user is known, and records that it came; `None`: it leaves no trail.
+    /// `request_timeout`: the most that a request has.
+    ///
+    /// # Errors
+    /// 500 in strict mode, when this is not in the log.
+    pub async fn begin(
+        &self,
+        call: &Call,
+        resource: Option<&Resource>,
+        request_timeout: Duration,
+    ) -> Result<Option<Trail>, Status> {
+        let Some(log) = self.log.clone() else { return Ok(None) };
         let decision = self.policy.decide(&call.user, &call.info);
         metrics::AUDIT_LEVELS.with_label_values(&[decision.level.name()]).inc();
         if decision.level == Level::None {
-            return None;
+            return Ok(None);
         }
         let schema = resource.map(|resource| resource.kind.schema);
         let head = Arc::new(Head::of(call, &decision, schema));
-        let trail = Trail { log, decision, head, sent: None, answered: Arc::default() };
-        trail.record(Stage::RequestReceived, call, None);
-        Some(trail)
+        let left = call.left(request_timeout);
+        let patience = left.saturating_sub(MARGIN).max(left / 2);
+        let deadline = (!call.info.long_running()).then(|| Instant::now() + patience);
+        let known = is_known(&call.user);
+        let answered = Arc::default();
+        let trail =
+            Trail { log, decision, head, sent: None, answered, known, deadline, patience: request_timeout };
+        if !trail.record(Stage::RequestReceived, call, None).await && trail.log.is_strict() {
+            metrics::AUDIT_REJECTED.inc();
+            return Err(Status::internal("failed to store audit event"));
+        }
+        Ok(Some(trail))
     }
 
     /// Writes what is queued; nothing is recorded any more.
     pub async fn close(&self) {
-        if let Some(log) = self.log.clone() {
-            // An error means that the log's thread is gone, which it has said itself.
-            let _ = tokio::task::spawn_blocking(move || log.close()).await;
+        if let Some(log) = &self.log {
+            log.close().await;
         }
     }
+}
+
+fn is_known(user: &User) -> bool {
+    !user.in_group(UNAUTHENTICATED)
 }
 
 /// The trail of one request.
@@ -75,6 +116,11 @@ pub struct Trail {
     head: Arc<Head>,
     sent: Option<Bytes>,
     answered: Arc<Mutex<Option<Vec<Bytes>>>>,
+    /// Whether it is known who asks.
+    known: bool,
+    /// Until when the request waits for the log; `None`: it runs for long, and waits for `patience` each time.
+    deadline: Option<Instant>,
+    patience: Duration,
 }
 
 impl Trail {
@@ -109,25 +155,77 @@ impl Trail {
         })
     }
 
-    /// Records a moment. `status`: the failure, where there is one.
-    pub fn record(&self, stage: Stage, call: &Call, outcome: Option<(u16, Option<&Status>)>) {
-        if self.decision.omit_stages.contains(&stage) {
-            return;
+    /// Records a moment, and waits as the mode says. `outcome`: code and failure, where there are any. False: it is not in the
+    /// log.
+    pub async fn record(&self, stage: Stage, call: &Call, outcome: Option<(u16, Option<&Status>)>) -> bool {
+        let event = self.event(stage, Facts::of(call), outcome.map(into_outcome));
+        // In this order: the event is handed over before anything is awaited.
+        let stored = event.map(|event| self.store(event));
+        match stored {
+            Some(stored) => stored.await,
+            None => true,
         }
-        let outcome = outcome.map(|(code, status)| Outcome { code, status: status.cloned() });
-        let mut annotations = call.annotations.clone();
-        annotations.extend(call.notes.lock().annotations.iter().cloned());
+    }
+
+    /// What is recorded when the request is over.
+    pub(crate) fn ends(self, stage: Stage, call: &Call, code: u16, failure: Option<&Status>) -> Completion {
+        Completion::new(self, stage, Facts::of(call), into_outcome((code, failure)))
+    }
+
+    /// The request ends here: its client has gone, and nobody goes on with it.
+    pub(crate) fn abandon(self, call: &Call) {
+        let status = Status::verbatim(
+            ABANDONED,
+            json!({
+                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": ABANDONED,
+                "message": "the client went away before it was answered; a write may have happened",
+            }),
+        );
+        drop(self.ends(Stage::ResponseComplete, call, ABANDONED, Some(&status)));
+    }
+
+    /// `None`: the policy leaves the stage out.
+    fn event(&self, stage: Stage, facts: Facts, outcome: Option<Outcome>) -> Option<Event> {
+        if self.decision.omit_stages.contains(&stage) {
+            return None;
+        }
         let done = matches!(stage, Stage::ResponseComplete | Stage::Panic);
-        let event = Event {
+        Some(Event {
             head: self.head.clone(),
             stage,
             at: jiff::Timestamp::now(),
             outcome,
-            created: call.notes.lock().created.clone(),
+            created: facts.created,
             sent: self.sent.clone().filter(|_| done),
             answered: if done { self.answered.lock().take() } else { None },
-            annotations,
-        };
-        self.log.write(event);
+            annotations: facts.annotations,
+        })
     }
+
+    /// Hands an event to the log at once; see [`Log::store`].
+    fn store(&self, event: Event) -> impl Future<Output = bool> + Send + use<> {
+        let refused = matches!(event.outcome.as_ref().map(|outcome| outcome.code), Some(401 | 429));
+        let share = if self.known && !refused { Share::Known } else { Share::Refused };
+        self.log.store(event, share, self.deadline.unwrap_or_else(|| Instant::now() + self.patience))
+    }
+}
+
+/// What events say that a request learned on its way.
+#[derive(Clone)]
+struct Facts {
+    annotations: BTreeMap<String, String>,
+    created: Option<String>,
+}
+
+impl Facts {
+    fn of(call: &Call) -> Self {
+        let notes = call.notes.lock();
+        let mut annotations = call.annotations.clone();
+        annotations.extend(notes.annotations.iter().cloned());
+        Self { annotations, created: notes.created.clone() }
+    }
+}
+
+fn into_outcome((code, failure): (u16, Option<&Status>)) -> Outcome {
+    Outcome { code, status: failure.cloned() }
 }

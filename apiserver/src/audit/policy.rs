@@ -139,6 +139,16 @@ impl Default for Policy {
     }
 }
 
+impl Policy {
+    /// The default where a request fails when its arrival cannot be recorded: with an event for that.
+    #[must_use]
+    pub fn default_with_arrival() -> Self {
+        let mut policy = Self::default();
+        policy.rules.iter_mut().for_each(|rule| rule.omit_stages.clear());
+        policy
+    }
+}
+
 /// Version of policies and events.
 pub const API_VERSION: &str = "audit.k8s.io/v1";
 

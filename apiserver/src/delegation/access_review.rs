@@ -210,7 +210,7 @@ mod tests {
     fn info(method: Method, uri: &str) -> RequestInfo {
         let request =
             http::Request::builder().method(method).uri(uri).body(Body::empty()).expect("a request");
-        Call::begin(request, Arc::default()).map_err(|(status, _)| status).expect("a call").info
+        Call::begin(request, Arc::default()).map_err(|(status, _)| status).expect("a call").info.clone()
     }
 
     fn reviewer(answer: fn(&Value) -> (u16, Value), denied: Duration) -> (AccessReviewer, Script) {

@@ -28,6 +28,16 @@ pub static AUDIT_EVENTS: LazyLock<IntCounter> =
 pub static AUDIT_ERRORS: LazyLock<IntCounterVec> = LazyLock::new(|| {
     counters("apiserver_audit_error_total", "Audit events that could not be written.", &["plugin"])
 });
+/// Events that were lost, by whose they were.
+pub static AUDIT_DROPPED: LazyLock<IntCounterVec> = LazyLock::new(|| {
+    let help = "Audit events that were lost: of authenticated requests, and of those that were anonymous, got 401 or got 429.";
+    counters("repot_audit_dropped_events_total", help, &["requests"])
+});
+/// Requests that failed because the log did.
+pub static AUDIT_REJECTED: LazyLock<IntCounter> = LazyLock::new(|| {
+    let help = "Requests that were rejected because their arrival could not be recorded.";
+    counter("apiserver_audit_requests_rejected_total", help)
+});
 /// Requests by how much of them is recorded.
 pub static AUDIT_LEVELS: LazyLock<IntCounterVec> =
     LazyLock::new(|| counters("apiserver_audit_level_total", "Requests by audit level.", &["level"]));
@@ -76,6 +86,8 @@ pub(super) fn all() -> Vec<Box<dyn Collector>> {
         Box::new(AUDIT_EVENTS.clone()),
         Box::new(AUDIT_ERRORS.clone()),
         Box::new(AUDIT_LEVELS.clone()),
+        Box::new(AUDIT_DROPPED.clone()),
+        Box::new(AUDIT_REJECTED.clone()),
         Box::new(HANDSHAKE_ERRORS.clone()),
         Box::new(REJECTED_REQUESTS.clone()),
         Box::new(EVICTED_CONNECTIONS.clone()),

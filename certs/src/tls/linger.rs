@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 /// A client that sends nothing for this time has nothing more to send.
 const QUIET: Duration = Duration::from_secs(1);
 /// A client that goes on sending is not listened to for longer.
-const LONGEST: Duration = Duration::from_secs(10);
+const LONGEST: Duration = Duration::from_secs(30);
 
 /// A stream that is seen off when it is dropped: what was written is ended in good order, and what still comes in is taken in and
 /// thrown away for a while.

@@ -94,19 +94,41 @@ fn a_webhook_that_cannot_be_reached_or_trusted_has_failed() {
 }
 
 #[test]
-fn a_dry_run_asks_only_those_it_does_no_harm_to() {
+fn a_dry_run_is_told_to_webhooks_and_stores_nothing() {
     run(async |_| {
         let place = Place::make("dry").await?;
-        place.validating("dry", &[place.hook("/harmless", &json!({"sideEffects": "NoneOnDryRun"}))]).await?;
+        let with = |path: &str, effects: &str| place.hook(path, &json!({"sideEffects": effects}));
+        let harmless = [with("/none", "None"), with("/none-on-dry-run", "NoneOnDryRun")];
+        place.validating("dry", &harmless).await?;
         let dry = format!("{}?dryRun=All&fieldManager=me", place.collection());
         place.api.post(&dry, &place.object("a")).await?.ok()?;
-        let asked = place.asked_about("/harmless", "a");
-        ensure!(asked.len() == 1 && asked[0]["dryRun"] == true, "{asked:?}");
-        ensure!(
-            asked[0]["options"]["dryRun"] == json!(["All"]) && asked[0]["options"]["fieldManager"] == "me",
-            "{asked:?}"
-        );
+        for path in ["/none", "/none-on-dry-run"] {
+            let asked = place.asked_about(path, "a");
+            ensure!(asked.len() == 1 && asked[0]["dryRun"] == true, "{path}: {asked:?}");
+            let options = &asked[0]["options"];
+            ensure!(
+                options["dryRun"] == json!(["All"]) && options["fieldManager"] == "me",
+                "{path}: {asked:?}"
+            );
+        }
         ensure!(!place.exists("a").await?, "a dry run stored something");
+        // Without it the same webhooks are told so.
+        place.create("a").await?.ok()?;
+        for path in ["/none", "/none-on-dry-run"] {
+            let asked = place.asked_about(path, "a");
+            ensure!(asked.len() == 2 && asked[1]["dryRun"] == false, "{path}: {asked:?}");
+        }
+        // No other webhook is to be asked: kube-apiserver takes none, and one that it took in earlier times is refused by us
+        // (`admission::hook`).
+        for effects in ["Some", "Unknown"] {
+            let configuration = json!({
+                "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+                "metadata": {"name": "harmful"}, "webhooks": [with("/harmful", effects)],
+            });
+            let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+            let answer = place.api.post(path, &configuration).await?;
+            ensure!(answer.status == 422, "{effects}: {answer}");
+        }
         Ok(())
     });
 }

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 mod canaries;
 mod fuzzers;
+mod imports;
 mod ledger;
 mod sources;
 
@@ -122,6 +123,8 @@ fn pure_crates_meet_no_clock_client_file_or_random_number() {
         for word in IMPURE {
             assert!(!text.contains(word), "{} meets {word}", file.display());
         }
+        let named = imports::named(&text, IMPURE);
+        assert!(named.is_empty(), "{} meets {named:?}", file.display());
         checked += 1;
     }
     assert!(checked > 5, "only {checked} files were checked");

@@ -184,21 +184,74 @@ fn an_answer_that_is_not_taken_in_time_is_cut_off_and_gives_its_place_back() {
     });
 }
 
+/// What kube-apiserver lets a client send on a stream before it reads any of it.
+const WINDOW: usize = 256 << 10;
+
+#[test]
+fn a_body_of_a_quarter_of_a_megabyte_needs_no_window_update() {
+    run(async |bed| {
+        let world = World::dev(bed).await?;
+        let tls = dial_tls(&dev_access(&world)?, &["h2"]).await?;
+        let (sender, connection) = h2::client::handshake(tls).await?;
+        let end = tokio::spawn(connection);
+        // When this is answered, the client knows the server's settings.
+        let Ok(mut sender) = ask(sender).await? else { bail!("the connection ended") };
+        let request = http::Request::post(format!("https://localhost{}", collection("default")));
+        let (_, mut body) = sender.send_request(request.body(())?, false)?;
+        body.reserve_capacity(1 << 30);
+        let assigned = async {
+            while body.capacity() < WINDOW {
+                std::future::poll_fn(|cx| body.poll_capacity(cx)).await.context("the stream ended")??;
+            }
+            anyhow::Ok(body.capacity())
+        };
+        let assigned = tokio::time::timeout(Duration::from_secs(10), assigned).await;
+        assigned.context("the window is smaller")??;
+        end.abort();
+        Ok(())
+    });
+}
+
+/// Asks on a connection that may have been told to end; the error is that of the connection, before anything was asked.
+async fn ask(
+    sender: h2::client::SendRequest<bytes::Bytes>,
+) -> Result<Result<h2::client::SendRequest<bytes::Bytes>, h2::Error>> {
+    let mut sender = match sender.ready().await {
+        Ok(sender) => sender,
+        Err(error) => return Ok(Err(error)),
+    };
+    let request = http::Request::get("https://localhost/livez").body(())?;
+    let (response, _) = sender.send_request(request, true)?;
+    // Whatever was asked before the connection was told to end is answered.
+    let response = response.await.context("a request was lost")?;
+    ensure!(response.status() == 200, "{response:?}");
+    let mut body = response.into_body();
+    while let Some(data) = body.data().await {
+        let data = data.context("an answer was cut short")?;
+        body.flow_control().release_capacity(data.len())?;
+    }
+    Ok(Ok(sender))
+}
+
 #[test]
 fn now_and_then_a_client_is_sent_to_another_connection() {
     run(async |bed| {
         let mut world = World::garden_with(bed, vec!["--goaway-chance=0.02".into()]).await?;
-        let mut connection = Connection::dial(&world.as_master()?).await?;
+        let (mut sender, connection) =
+            h2::client::handshake(dial_tls(&world.as_master()?, &["h2"]).await?).await?;
+        let end = tokio::spawn(connection);
         let mut answered = 0;
-        while !connection.end.is_finished() && answered < 5000 {
-            match connection.get("/livez").await {
-                Ok(response) => ensure!(response.status() == 200, "{response:?}"),
-                // It may be told between two requests.
-                Err(_) => break,
+        let told = loop {
+            match ask(sender).await? {
+                Ok(again) => sender = again,
+                Err(told) => break told,
             }
             answered += 1;
-        }
-        ensure!(answered < 5000, "nobody was sent away");
+            ensure!(answered < 5000, "nobody was sent away");
+        };
+        let friendly = told.is_go_away() && told.is_remote() && told.reason() == Some(h2::Reason::NO_ERROR);
+        ensure!(friendly, "after {answered} answers the connection ended otherwise: {told:?}");
+        end.await?.context("the connection was not ended in good order")?;
         let (cert, http1) = (world.as_master()?, Client::builder().http1_only());
         let api = Api::build(&cert, http1)?;
         ensure!(api.request(Method::GET, "/livez").send().await?.status() == 200, "HTTP/1.1 does not work");

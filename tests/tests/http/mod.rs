@@ -1,8 +1,10 @@
 //! The server as HTTP clients meet it: connections, forms of answers, health, the audit log, and the end of serving.
 
 mod audit;
+mod audit_modes;
 mod connections;
 mod early;
+mod early_clients;
 mod forms;
 mod limits;
 mod starvation;

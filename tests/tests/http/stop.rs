@@ -1,8 +1,9 @@
 //! Health, and a stop that loses nothing.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use futures::future::try_join_all;
 use repot_tests::access::Credential;
 use repot_tests::http::{Api, send};
 use repot_tests::run;
@@ -11,7 +12,7 @@ use reqwest::{Client, Method};
 use serde_json::json;
 
 use super::connections::Connection;
-use crate::shootstate::world::{World, collection, small};
+use crate::shootstate::world::{Watch, World, collection, small};
 
 /// A client that makes a connection for each request, as probes do.
 fn prober(world: &mut World) -> Result<Api> {
@@ -111,6 +112,38 @@ fn a_stop_says_so_at_once_serves_on_for_the_delay_and_answers_429_until_all_is_a
         })
         .await?;
         ensure!(status.success(), "it ended with {status}");
+        Ok(())
+    });
+}
+
+#[test]
+fn watches_end_at_a_stop_spread_over_the_grace_period_and_each_with_a_clean_end() {
+    const WATCHES: usize = 60;
+    run(async |bed| {
+        let flags = vec!["--shutdown-watch-termination-grace-period=6s".into()];
+        let mut world = World::garden_with(bed, flags).await?;
+        let api = Api::new(&world.as_master()?)?;
+        let version = api.get(&collection("default")).await?.ok()?["metadata"]["resourceVersion"].clone();
+        let version = version.as_str().context("a version")?;
+        let path = format!("{}?watch=1&resourceVersion={version}", collection("default"));
+        let mut watches = Vec::new();
+        for _ in 0..WATCHES {
+            let response = api.request(Method::GET, &path).send().await?;
+            ensure!(response.status() == 200, "{response:?}");
+            watches.push(Watch::new(response));
+        }
+        let ends = try_join_all(watches.iter_mut().map(async |watch| {
+            let rest = watch.rest().await?;
+            anyhow::Ok((Instant::now(), rest))
+        }));
+        let (ends, stopped) = tokio::join!(ends, world.repot().stop());
+        stopped?;
+        let ends = ends?;
+        ensure!(ends.iter().all(|(_, rest)| rest.is_empty()), "a watch ended in the middle of a line");
+        let first = ends.iter().map(|(at, _)| *at).min().context("watches")?;
+        let last = ends.iter().map(|(at, _)| *at).max().context("watches")?;
+        // By chance alone, 60 ends are within a third of the period once in 10^26 stops.
+        ensure!(last - first >= Duration::from_secs(2), "they ended within {:?}", last - first);
         Ok(())
     });
 }

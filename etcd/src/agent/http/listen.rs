@@ -3,6 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::{Extension, Router};
+use http::{Request, Version};
+use hyper::{
+    body::Incoming,
+    service::{Service, service_fn},
+};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto::Builder,
@@ -11,6 +16,7 @@ use hyper_util::{
 use repot_certs::{
     clients::Peer,
     tls::{Lingering, Serving},
+    unread::{Limits, RequestBody, UnreadBodies},
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -74,7 +80,12 @@ async fn connection<S>(stream: S, peer: Peer, router: Router, stop: Cancellation
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let service = TowerToHyperService::new(router.layer(Extension(Arc::new(peer))));
+    let router = TowerToHyperService::new(router.layer(Extension(Arc::new(peer))));
+    let unread = UnreadBodies::new(Limits::default(), stop.clone());
+    let service = service_fn(move |request: Request<Incoming>| {
+        let two = request.version() == Version::HTTP_2;
+        router.call(request.map(|body| if two { unread.watch(body) } else { RequestBody::http1(body) }))
+    });
     let mut http = Builder::new(TokioExecutor::new());
     http.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_DEADLINE);
     http.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS);

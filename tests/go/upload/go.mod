@@ -1,0 +1,3 @@
+module repot.dev/tests/upload
+
+go 1.26.1
