@@ -49,6 +49,7 @@ canaries! {
     KmsGraceTooLong
     KmsTrustsEncrypt
     LastPieceDropped
+    ManifestLeftOut
     MapWithGapsAccepted
     NamesNotFresh
     ObjectsGoBeforeTheirWindow
@@ -60,6 +61,7 @@ canaries! {
     QuarantineLeavesOwner
     RecordForgetsPath
     ReloadWithoutHealth
+    RetentionIgnored
     RevisionNotCompared
     RevisionToldEarly
     RewriteEndsEarly

@@ -17,11 +17,13 @@ pub(crate) mod etcd_process;
 
 mod archives;
 mod basics;
+mod cheap;
 mod checking;
 mod collecting;
 mod compacted;
 mod costs;
 mod crash;
+mod duty;
 mod keys;
 mod lists;
 mod outcomes;

@@ -2,7 +2,8 @@
 
 use std::{
     collections::VecDeque,
-    sync::atomic::{AtomicU64, Ordering},
+    ops::Range,
+    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
 use async_trait::async_trait;
@@ -42,6 +43,23 @@ pub struct Spy {
     bytes: AtomicU64,
     largest: AtomicU64,
     txns: AtomicU64,
+    /// Whether every transaction fails from now on.
+    down: AtomicBool,
+    /// Changes in a transaction, at most.
+    ops: AtomicUsize,
+    /// What was read since the last [`Spy::reset`].
+    reads: Mutex<Vec<Read>>,
+}
+
+/// A range or a count.
+#[derive(Clone, Debug)]
+pub struct Read {
+    /// Its first key.
+    pub start: Bytes,
+    /// Whether it only counts.
+    pub counted: bool,
+    /// Bytes of values that etcd reads for it: also for keys alone.
+    pub loaded: u64,
 }
 
 impl Spy {
@@ -55,6 +73,9 @@ impl Spy {
             bytes: AtomicU64::new(0),
             largest: AtomicU64::new(0),
             txns: AtomicU64::new(0),
+            down: AtomicBool::new(false),
+            ops: AtomicUsize::new(usize::MAX),
+            reads: Mutex::default(),
         })
     }
 
@@ -73,6 +94,25 @@ impl Spy {
         self.released.add_permits(1);
     }
 
+    /// Lets every transaction fail, or none any more.
+    pub fn down(&self, down: bool) {
+        self.down.store(down, Ordering::SeqCst);
+    }
+
+    /// Takes no more than so many changes in a transaction.
+    pub fn most_ops(&self, most: usize) {
+        self.ops.store(most, Ordering::SeqCst);
+    }
+
+    /// Ranges and counts since the last reset.
+    pub fn reads(&self) -> Vec<Read> {
+        self.reads.lock().clone()
+    }
+
+    fn note(&self, read: Read) {
+        self.reads.lock().push(read);
+    }
+
     /// Does what is late. How many of it happened.
     pub async fn happen(&self) -> usize {
         let late = std::mem::take(&mut *self.late.lock());
@@ -86,6 +126,7 @@ impl Spy {
     pub fn reset(&self) {
         self.bytes.store(0, Ordering::SeqCst);
         self.txns.store(0, Ordering::SeqCst);
+        self.reads.lock().clear();
     }
 
     pub fn bytes(&self) -> u64 {
@@ -106,7 +147,7 @@ impl Spy {
         self.released.acquire().await.unwrap().forget();
     }
 
-    fn count(&self, txn: &Txn) {
+    fn count_txn(&self, txn: &Txn) {
         let size = |op: &Op| match op {
             Op::Put(key, value) | Op::PutEphemeral(key, value) => key.len() + value.len(),
             Op::Delete(key) => key.len(),
@@ -127,9 +168,10 @@ fn touches_record(txn: &Txn) -> bool {
 #[async_trait]
 impl Backend for Spy {
     async fn txn(&self, txn: Txn) -> Result<Outcome> {
-        self.count(&txn);
+        self.count_txn(&txn);
         let fate = if touches_record(&txn) { self.fates.lock().pop_front() } else { None };
         match fate {
+            None if self.down.load(Ordering::SeqCst) => Err(Error::Unavailable("down".into())),
             None => self.inner.txn(txn).await,
             Some(Fate::Lost) => Err(Error::Unknown("lost".into())),
             Some(Fate::Unanswered) => {
@@ -158,7 +200,8 @@ impl Backend for Spy {
     }
 
     fn limits(&self) -> Limits {
-        self.inner.limits()
+        let limits = self.inner.limits();
+        Limits { txn_ops: limits.txn_ops.min(self.ops.load(Ordering::SeqCst)), ..limits }
     }
 
     async fn revision(&self) -> Result<Revision> {
@@ -174,7 +217,31 @@ impl Backend for Spy {
     }
 
     async fn range(&self, request: RangeRequest) -> Result<Page> {
-        self.inner.range(request).await
+        let (start, keys_only) = (request.keys.start.clone(), request.keys_only);
+        let with_values = RangeRequest { keys_only: false, max_bytes: 0, ..request.clone() };
+        let page = self.inner.range(request).await?;
+        let mut read = Read { start, counted: false, loaded: 0 };
+        let values = match keys_only {
+            // As etcd does: it reads the values of all keys, and of one more where there is one.
+            true => {
+                self.inner
+                    .range(RangeRequest { limit: page.kvs.len() + usize::from(page.more), ..with_values })
+                    .await?
+            }
+            false => page.clone(),
+        };
+        read.loaded = values.kvs.iter().map(|kv| kv.value.len() as u64).sum();
+        self.note(read);
+        Ok(page)
+    }
+
+    async fn count(&self, keys: Range<Bytes>, at: Option<Revision>) -> Result<u64> {
+        self.note(Read { start: keys.start.clone(), counted: true, loaded: 0 });
+        self.inner.count(keys, at).await
+    }
+
+    async fn missing_values(&self) -> Result<Vec<Bytes>> {
+        self.inner.missing_values().await
     }
 
     async fn watch(&self, prefix: Bytes, after: Revision, progress: Duration) -> Result<WatchStream> {
