@@ -52,7 +52,14 @@ pub struct StoreFlags {
     /// usual environment variables. Records stay; a store that has begun with one is not opened without it
     #[arg(long, value_name = "URL")]
     chunk_store: Option<String>,
+    /// How long objects of the chunk store are kept after nothing names them any more. A snapshot of etcd that is older than this
+    /// cannot be restored whole, so it has to be longer than snapshots are kept. All servers of a store need the same
+    #[arg(long, default_value = "168h", requires = "chunk_store", value_name = "DURATION", value_parser = duration)]
+    chunk_retention: Duration,
 }
+
+/// Below this, `--chunk-retention` is taken for a mistake that is worth a warning.
+const SHORT_RETENTION: Duration = Duration::from_secs(24 * 3600);
 
 #[derive(Clone, Debug)]
 enum Storage {
@@ -94,12 +101,20 @@ impl StoreFlags {
 
     async fn tiered(&self, backend: Arc<dyn Backend>) -> anyhow::Result<Arc<dyn Backend>> {
         let Some(url) = &self.chunk_store else { return Ok(backend) };
+        if self.chunk_retention < SHORT_RETENTION {
+            let retention = self.chunk_retention.as_secs();
+            tracing::warn!(
+                retention,
+                "snapshots of etcd older than --chunk-retention cannot be restored whole"
+            );
+        }
         let mut environment = snapshots::environment();
         // Clients wait for an answer: one that comes after their patience is of no use.
         environment.entry("STORE_PATIENCE_SECONDS".to_owned()).or_insert_with(|| "10".to_owned());
         let (objects, root) = snapshots::Store::open(url, &environment).context("--chunk-store")?.objects();
         let place = tiered::Place { objects, root, url: url.clone() };
-        let opened = tiered::Tiered::open(backend, place, tiered::Options::default()).await;
+        let options = tiered::Options { retention: self.chunk_retention, ..tiered::Options::default() };
+        let opened = tiered::Tiered::open(backend, place, options).await;
         Ok(Arc::new(opened.context("--chunk-store")?))
     }
 

@@ -50,6 +50,7 @@ canaries! {
     KmsTrustsEncrypt
     LastPieceDropped
     LockedTakenForDamaged
+    ManifestLeftOut
     MapWithGapsAccepted
     NamesNotFresh
     ObjectsGoBeforeTheirWindow
@@ -62,6 +63,7 @@ canaries! {
     QuarantineLeavesOwner
     RecordForgetsPath
     ReloadWithoutHealth
+    RetentionIgnored
     RevisionNotCompared
     RevisionToldEarly
     RewriteEndsEarly

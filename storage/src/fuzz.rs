@@ -20,7 +20,7 @@ use crate::{
     keyring,
     record::{self, Packed, Payload, Record, Sealed},
     seal::DataKey,
-    store::{archive, path},
+    store::{archive, manifest, path},
 };
 
 /// Where the records of fuzzers rest.
@@ -138,6 +138,7 @@ pub fn paths(input: &[u8]) {
         None => {}
     }
     let _ = (path::parse_intent(input), path::parse_quarantined(&bytes));
+    let _ = (path::parse_manifest(input), manifest::read(input));
 }
 
 /// The parts of an archive; its begin and its hash are made to fit.
@@ -217,6 +218,7 @@ pub async fn samples(keys: &Keyring) -> Vec<(&'static str, Bytes)> {
         samples.push(("paths", path));
     }
     samples.push(("paths", path::intent(77)));
+    samples.push(("paths", path::manifest(77, 1, UID)));
     samples.push(("paths", path::quarantined(PATH, crate::backend::Revision(8))));
     samples
 }

@@ -7,9 +7,13 @@
 //! /registry/<group>/<resource>/<namespace>/<name>   record: head, small payload, or the map of chunks
 //! /chunks/<uid>/<chunk id>                          chunk: a piece of payload, about 256 KiB
 //! /chunks/<uid>/-/registry/...                      owner: says which record may name chunks of this uid
+//! /manifests/<number>/<uid>                         manifest: names chunks that perhaps no record names
 //! /intents/<number>                                 intent: "chunks that carry this number are being written"
 //! /quarantine/<number>/registry/...                 record that did not open, or whose chunks did not; nothing serves it
 //! /meta/epoch                                       epoch: format of the store, offset of its versions
+//! /meta/collector                                   collector: which server collects chunks, while it lives
+//! /meta/collection                                  collection: put by each pass that removes something
+//! /meta/audit                                       audit: how far the last count of all chunks got
 //! ```
 
 pub mod backend;
@@ -30,7 +34,7 @@ pub use error::{Error, Result};
 pub use keyring::Keyring;
 pub use spool::Spool;
 pub use store::{
-    Checked, CollectReport, Finding, KeyUse, Lost, Quarantined, Remedy, Rewritten, Store, StoreOptions,
-    Trouble, Usage,
+    Checked, CollectReport, Finding, KeyUse, Lost, Missing, Quarantined, Remedy, Rewritten, Store,
+    StoreOptions, Trouble, Usage,
     types::{Draft, Event, Key, List, ListRequest, Object, ResourceVersion, Scope, Segmented, WatchItem},
 };

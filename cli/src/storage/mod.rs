@@ -3,6 +3,7 @@
 mod archive;
 mod check;
 mod keys;
+mod missing;
 mod raise;
 
 use std::io::IsTerminal;

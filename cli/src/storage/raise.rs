@@ -24,5 +24,5 @@ pub(super) struct RaiseFlags {
 pub(super) async fn raise(store: &Store, flags: &RaiseFlags) -> anyhow::Result<()> {
     store.raise_past(ResourceVersion(flags.past)).await?;
     println!("the newest resource version is {}", store.current().await?);
-    Ok(())
+    super::missing::warn(store).await
 }

@@ -25,6 +25,9 @@ pub use error::{Error, Result};
 pub use etcd::Etcd;
 pub use tiered::Tiered;
 
+/// Keys that [`Backend::count`] asks for at once, where a backend does not count by itself.
+const COUNT_PAGE: usize = 1000;
+
 /// The longest key.
 pub const MAX_KEY_BYTES: usize = 1024;
 
@@ -164,7 +167,8 @@ pub struct RangeRequest {
     /// Stop after the key whose value passes this many bytes in sum, so that a page fits in memory; zero: no limit by
     /// size. A page holds at least one key where there is one.
     pub max_bytes: usize,
-    /// Leave every value empty.
+    /// Leave every value empty. A backend may read the values all the same (etcd does): to learn how many keys there are,
+    /// use [`Backend::count`].
     pub keys_only: bool,
 }
 
@@ -243,6 +247,25 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     /// A page of keys.
     async fn range(&self, request: RangeRequest) -> Result<Page>;
+
+    /// How many keys a range holds. Reads no value where the backend can tell without: the cost of this call does not grow
+    /// with the size of values. `at` as in [`RangeRequest::at`].
+    async fn count(&self, keys: Range<Bytes>, at: Option<Revision>) -> Result<u64> {
+        let mut request = RangeRequest { keys, at, limit: COUNT_PAGE, max_bytes: 0, keys_only: true };
+        let mut count = 0;
+        loop {
+            let page = self.range(request.clone()).await?;
+            count += page.kvs.len() as u64;
+            let Some(last) = page.kvs.last().filter(|_| page.more) else { return Ok(count) };
+            request.keys.start = [&last.key[..], b"\0"].concat().into();
+            request.at = Some(page.revision);
+        }
+    }
+
+    /// The keys whose value is not where it should be, for a backend that keeps values elsewhere. May read every key.
+    async fn missing_values(&self) -> Result<Vec<Bytes>> {
+        Ok(Vec::new())
+    }
 
     /// Commits or does not.
     async fn txn(&self, txn: Txn) -> Result<Outcome>;

@@ -10,9 +10,11 @@ use bytes::Bytes;
 
 use super::{
     Core, Store,
+    collect::Duty,
     pages::Pages,
     path,
     payload::Reader,
+    quarantine::Strays,
     types::{Key, Object},
 };
 use crate::{
@@ -44,7 +46,7 @@ pub enum Trouble {
     Unread,
     /// The key that wraps it is not in the configuration at hand; the object may be whole.
     Locked(String),
-    /// Nothing says that its chunks are in use, so the collector would take them for garbage.
+    /// Nothing beside its chunks says that they are in use: the collector of an earlier version takes them for garbage.
     Unowned,
     /// What rests here is none of ours.
     Foreign,
@@ -64,7 +66,7 @@ impl fmt::Display for Trouble {
             }
             Self::Unread => f.write_str("all of it is lost: the backend cannot read its record"),
             Self::Locked(why) => write!(f, "it cannot be opened with this configuration: {why}"),
-            Self::Unowned => f.write_str("its chunks are not marked as in use, so they would be collected"),
+            Self::Unowned => f.write_str("its chunks are not marked as in use; --repair marks them"),
             Self::Foreign => f.write_str("this key is none of an object"),
         }
     }
@@ -127,13 +129,16 @@ impl Store {
         mut progress: impl FnMut(Checked),
     ) -> Result<Checked> {
         let core = &self.inner.core;
-        let mut checked = Checked::default();
+        let (mut checked, mut strays) = (Checked::default(), None);
         let mut records = Pages::new(core, path::REGISTRY, None, true);
         while let Some(page) = records.next().await? {
             for kv in page {
                 let troubles = check(self, kv.key.clone(), &mut checked).await?;
                 for (trouble, state) in troubles {
-                    let remedy = if repair { core.remedy(&trouble, state).await? } else { Remedy::Left };
+                    let remedy = match repair {
+                        true => core.remedy(&trouble, state, &mut strays).await?,
+                        false => Remedy::Left,
+                    };
                     checked.findings += 1;
                     checked.open += u64::from(matches!(remedy, Remedy::Left | Remedy::Changed));
                     found(Finding { place: place(&kv.key), trouble, remedy });
@@ -141,7 +146,7 @@ impl Store {
             }
             progress(checked);
         }
-        let chunks = core.judge_chunks(false).await?;
+        let chunks = core.audit(&Duty { remove: false, fence: None }).await?;
         (checked.chunks, checked.orphans, checked.in_flight) =
             (chunks.chunks, chunks.removed, chunks.in_flight);
         Ok(checked)
@@ -219,10 +224,10 @@ impl Core {
         Ok(self.backend.get(owner, None).await.map_err(|error| self.error(error))?.is_some())
     }
 
-    async fn remedy(&self, trouble: &Trouble, state: State) -> Result<Remedy> {
+    async fn remedy(&self, trouble: &Trouble, state: State, strays: &mut Option<Strays>) -> Result<Remedy> {
         match trouble {
             Trouble::Record(_) | Trouble::Payload(_) => {
-                let moved = self.quarantine(&state.path, state.modified).await?;
+                let moved = self.quarantine(&state.path, state.modified, strays).await?;
                 Ok(moved.map_or(Remedy::Changed, Remedy::Quarantined))
             }
             Trouble::Unowned => {

@@ -4,13 +4,13 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{core::Core, intent::Intents};
+use super::{collect::Duty, core::Core, duty::Candidate, intent::Intents};
 use crate::{Error, backend::Revision, canary::Canary};
 
-/// Runs until the store is closed. Every replica does this; what one has done is no work for the next.
+/// Runs until the store is closed. Every replica forgets history; what one has done is no work for the next. One replica collects.
 pub(super) async fn run(core: Arc<Core>, intents: Arc<Intents>) {
     let period = (core.options.history / 5).clamp(Duration::from_millis(20), Duration::from_secs(60));
-    let mut compactor = Compactor::default();
+    let (mut compactor, candidate) = (Compactor::default(), Candidate::default());
     let mut collected = Instant::now();
     while core.stop.run_until_cancelled(tokio::time::sleep(period)).await.is_some() {
         if let Err(error) = compactor.step(&core, Instant::now()).await {
@@ -19,17 +19,32 @@ pub(super) async fn run(core: Arc<Core>, intents: Arc<Intents>) {
         intents.rotate().await;
         if collected.elapsed() >= core.options.collect_every {
             collected = Instant::now();
-            let Some(pass) = core.stop.run_until_cancelled(core.collect()).await else { return };
-            match pass {
-                Ok(report) => tracing::debug!(?report, "chunks collected"),
-                Err(error) => tracing::warn!(%error, "chunks were not collected, trying again"),
-            }
-            let Some(tidied) = core.stop.run_until_cancelled(core.backend.tidy()).await else { return };
-            if let Err(error) = tidied {
-                tracing::warn!(%error, "the backend was not tidied, trying again");
+            let Some(pass) = core.stop.run_until_cancelled(collect(&core, &candidate)).await else { return };
+            if let Err(error) = pass {
+                tracing::warn!(%error, "chunks were not collected, trying again");
             }
         }
     }
+}
+
+/// A pass, where this replica is the one that collects.
+async fn collect(core: &Core, candidate: &Candidate) -> Result<(), Error> {
+    let fence = match candidate.hold(core).await {
+        Ok(Some(fence)) => Some(fence),
+        Ok(None) => return Ok(()),
+        // Garbage is to go just then: all do it.
+        Err(Error::NoSpace(_)) => None,
+        Err(error) => return Err(error),
+    };
+    let duty = Duty { remove: true, fence };
+    let report = core.collect(&duty).await?;
+    tracing::debug!(?report, "chunks collected");
+    if duty.fence.is_some()
+        && let Some(report) = core.audit_in_turn(&duty).await?
+    {
+        tracing::info!(?report, "all chunks were counted");
+    }
+    core.backend.tidy().await.map_err(|error| core.error(error))
 }
 
 /// Remembers which revision was the newest when.

@@ -12,14 +12,18 @@ use tokio_util::sync::DropGuard;
 use crate::{Error, Keyring, Result, backend::Backend};
 
 pub mod archive;
+mod audit;
 mod collect;
 mod commit;
 mod core;
+mod duty;
 mod epoch;
 mod fsck;
 mod housekeeping;
 mod hub;
 mod intent;
+pub(crate) mod manifest;
+mod missing;
 mod pages;
 pub(crate) mod path;
 mod payload;
@@ -35,9 +39,11 @@ mod write;
 
 use self::core::Core;
 pub use collect::CollectReport;
+use collect::Duty;
 pub use fsck::{Checked, Finding, Lost, Remedy, Trouble};
 use hub::Hubs;
 use intent::Intents;
+pub use missing::Missing;
 pub use quarantine::Quarantined;
 pub use rewrite::{KeyUse, Rewritten};
 use types::{Draft, Key, List, ListRequest, Object, ResourceVersion, Scope, WatchItem};
@@ -51,6 +57,8 @@ pub struct StoreOptions {
     pub history: Duration,
     /// How often chunks are collected that no object names. They are left over only by crashes and cut connections.
     pub collect_every: Duration,
+    /// How often all chunks are counted, for those of which no manifest tells.
+    pub audit_every: Duration,
     /// How long one write intent serves.
     pub intent_rotation: Duration,
     /// How old an intent may get before the collector takes it for forgotten; the longest that one write may take.
@@ -73,6 +81,7 @@ impl Default for StoreOptions {
         Self {
             history: Self::MIN_HISTORY,
             collect_every: Duration::from_secs(600),
+            audit_every: Duration::from_secs(86_400),
             intent_rotation: Duration::from_secs(60),
             intent_patience: Duration::from_secs(900),
             ring_events: 4096,
@@ -249,12 +258,26 @@ impl Store {
         core.wait_for(core.epoch.revision(version), timeout).await
     }
 
-    /// One pass of collection: removes chunks that no object can name any more. Any replica may do so at any time.
+    /// One pass of collection: removes chunks that a manifest names and no object can name any more. Any replica may do so at
+    /// any time.
     ///
     /// # Errors
     /// [`Error::Expired`] where a pass took longer than the history; nothing is lost by that.
     pub async fn collect(&self) -> Result<CollectReport> {
-        self.inner.core.collect().await
+        self.inner.core.collect(&Duty { remove: true, fence: None }).await
+    }
+
+    /// A pass of collection, and after it a count of all chunks: removes also what no manifest names. Reads all records, and no
+    /// chunk but those that it removes.
+    ///
+    /// # Errors
+    /// As of [`Store::collect`].
+    pub async fn audit(&self) -> Result<CollectReport> {
+        let duty = Duty { remove: true, fence: None };
+        let collected = self.inner.core.collect(&duty).await?;
+        let mut report = self.inner.core.audit(&duty).await?;
+        report.removed += collected.removed;
+        Ok(report)
     }
 
     /// Makes the newest version larger than `mark`, the largest version that clients may have seen: to be called after a

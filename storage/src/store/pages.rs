@@ -8,6 +8,8 @@ use crate::{
 
 /// Keys in one page.
 const PAGE: usize = 1000;
+/// Keys in one page without values. etcd reads the values of these too, so that many may be in its memory at once.
+const BARE_PAGE: usize = 128;
 /// Bytes of values in one page, about.
 const PAGE_BYTES: usize = 4 << 20;
 
@@ -21,7 +23,8 @@ impl<'a> Pages<'a> {
     /// `at`: all pages as of one revision, which has to stay in the history; `None`: each as of now, for a walk of any length.
     pub(super) fn new(core: &'a Core, prefix: &str, at: Option<Revision>, keys_only: bool) -> Self {
         let keys = prefix_range(prefix.as_bytes());
-        Self { core, request: Some(RangeRequest { keys, at, limit: PAGE, max_bytes: PAGE_BYTES, keys_only }) }
+        let limit = if keys_only { BARE_PAGE } else { PAGE };
+        Self { core, request: Some(RangeRequest { keys, at, limit, max_bytes: PAGE_BYTES, keys_only }) }
     }
 
     /// The next page; `None` after the last one.

@@ -18,6 +18,14 @@ pub(crate) const REGISTRY: &str = "/registry/";
 pub(crate) const CHUNKS: &str = "/chunks/";
 /// Under this prefix rest intents.
 pub(crate) const INTENTS: &str = "/intents/";
+/// Under this prefix are manifests: lists of chunks that the collector has to look at.
+pub(crate) const MANIFESTS: &str = "/manifests/";
+/// Who collects, while it lives.
+pub(crate) const COLLECTOR: &str = "/meta/collector";
+/// Put by each pass of the collector that removes something.
+pub(crate) const COLLECTION: &str = "/meta/collection";
+/// How far the last audit of all chunks got.
+pub(crate) const AUDIT: &str = "/meta/audit";
 /// Under this prefix rest records that nothing serves.
 pub(crate) const QUARANTINE: &str = "/quarantine/";
 /// The epoch of the store.
@@ -114,6 +122,16 @@ pub(crate) fn owner(uid: Uuid, record: &[u8]) -> Bytes {
     path.into()
 }
 
+/// The range of all keys of a uid under [`CHUNKS`].
+pub(crate) fn chunks_of(uid: Uuid) -> Range<Bytes> {
+    backend::prefix_range(format!("{CHUNKS}{}/", uid.simple()).as_bytes())
+}
+
+/// The range of the owners of a uid. Their values are empty.
+pub(crate) fn owners_of(uid: Uuid) -> Range<Bytes> {
+    backend::prefix_range(format!("{CHUNKS}{}/{OWNER}", uid.simple()).as_bytes())
+}
+
 /// What rests under [`CHUNKS`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Beneath {
@@ -134,6 +152,12 @@ pub(crate) fn parse_chunk(path: &Bytes) -> Option<Beneath> {
     Some(Beneath::Chunk(uid, unhex(rest)?))
 }
 
+/// The uid under which a key is, whatever it is.
+pub(crate) fn uid_of(path: &[u8]) -> Option<Uuid> {
+    let rest = path.strip_prefix(CHUNKS.as_bytes())?;
+    (rest.get(32) == Some(&b'/')).then(|| Uuid::try_parse_ascii(rest.get(..32)?).ok())?
+}
+
 /// Where an intent rests.
 pub(crate) fn intent(number: u64) -> Bytes {
     format!("{INTENTS}{number:016x}").into()
@@ -142,6 +166,20 @@ pub(crate) fn intent(number: u64) -> Bytes {
 /// The number of the intent at this path.
 pub(crate) fn parse_intent(path: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(unhex(path.strip_prefix(INTENTS.as_bytes())?)?))
+}
+
+/// Where the manifest is of a write under an intent; of a removal, the number is drawn at random.
+pub(crate) fn manifest(intent: u64, write: u32, uid: Uuid) -> Bytes {
+    format!("{MANIFESTS}{intent:016x}{write:08x}/{}", uid.simple()).into()
+}
+
+/// The uid whose chunks the manifest at this path names.
+pub(crate) fn parse_manifest(path: &[u8]) -> Option<Uuid> {
+    let rest = path.strip_prefix(MANIFESTS.as_bytes())?;
+    let (number, uid) = (rest.get(..24)?, rest.get(24..)?.strip_prefix(b"/")?);
+    unhex::<12>(number)?;
+    let uid = (uid.len() == 32).then_some(uid)?;
+    Uuid::try_parse_ascii(uid).ok()
 }
 
 /// Where a record rests that was last written at this revision and is not served.
@@ -229,6 +267,12 @@ mod tests {
         assert_eq!(parse_intent(&intent(0xfeed)), Some(0xfeed));
         assert_eq!(chunk::intent_of(&id), 0xfeed);
         assert_eq!(parse_chunk(&Bytes::from("/chunks/zz")), None);
+        assert_eq!((uid_of(&path), uid_of(&owner), uid_of(b"/chunks/zz")), (Some(uid), Some(uid), None));
+        let manifest = manifest(0xfeed, 3, uid);
+        assert_eq!(parse_manifest(&manifest), Some(uid));
+        assert_eq!(parse_manifest(&manifest[..manifest.len() - 1]), None);
+        assert!(chunks_of(uid).contains(&path) && chunks_of(uid).contains(&owner));
+        assert!(owners_of(uid).contains(&owner) && !owners_of(uid).contains(&path));
         assert_eq!(parse_intent(b"/intents/xyz"), None);
         let hidden = quarantined(b"/registry/a/b/c", Revision(0xbeef));
         assert_eq!(hidden, "/quarantine/000000000000beef/registry/a/b/c");

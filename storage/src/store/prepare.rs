@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{
     intent::Intent,
-    path,
+    manifest, path,
     types::{Draft, Object, Segmented},
 };
 use crate::{
@@ -85,6 +85,12 @@ impl Difference {
         self.new.iter().map(|(hash, _)| path::chunk(uid, &names.id(*hash))).collect()
     }
 
+    /// The manifest of the new chunks.
+    pub(crate) fn manifest(&self, uid: Uuid, names: Names) -> Op {
+        let ids: Vec<_> = self.new.iter().map(|(hash, _)| names.id(*hash)).collect();
+        Op::Put(names.manifest(uid), manifest::value(&ids))
+    }
+
     /// The chunk map, once it is known under which names the new chunks are written.
     pub(crate) fn map(&self, names: Names) -> Payload {
         let id =
@@ -111,6 +117,11 @@ impl Names {
             None => (u64::from_be_bytes(crate::seal::random()?), 0),
         };
         Ok(Self { intent, write })
+    }
+
+    /// The key of the manifest of this write.
+    pub(crate) fn manifest(self, uid: Uuid) -> Bytes {
+        path::manifest(self.intent, self.write, uid)
     }
 
     fn id(self, hash: Hash) -> chunk::Id {

@@ -3,20 +3,21 @@
 //! A record is moved in one transaction, together with what protects its chunks: an owner that does not open. So the collector
 //! leaves them alone until the record is put back or purged.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
 use uuid::Uuid;
 
-use super::{
-    Store,
-    core::Core,
-    pages::Pages,
-    path::{self, Beneath},
-};
+use super::{Store, core::Core, manifest, pages::Pages, path, write::cipher_refused};
 use crate::{
     Error, Result,
     backend::{Compare, KeyValue, Op, Outcome, Revision, Txn},
     canary::Canary,
+    record::Sealed,
 };
+
+/// Owners under uids of which no record tells, by the path of their record.
+pub(super) type Strays = HashMap<Bytes, Vec<Uuid>>;
 
 /// A record in quarantine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +53,7 @@ impl Store {
         let (hidden, home) = paths(name)?;
         let kv = core.hidden(&hidden).await?;
         let mut ops = vec![Op::Delete(hidden.clone()), Op::Put(home.clone(), kv.value)];
-        for uid in core.uids_of(&hidden).await? {
+        for uid in core.uids_of(&hidden, &mut None).await? {
             ops.extend([
                 Op::Delete(path::owner(uid, &hidden)),
                 Op::Put(path::owner(uid, &home), Bytes::new()),
@@ -70,9 +71,11 @@ impl Store {
         let core = &self.inner.core;
         let (hidden, _) = paths(name)?;
         let kv = core.hidden(&hidden).await?;
-        let uids = core.uids_of(&hidden).await?;
-        let owners = uids.into_iter().map(|uid| Op::Delete(path::owner(uid, &hidden)));
-        let ops = owners.chain([Op::Delete(hidden.clone())]).collect();
+        let mut ops = vec![Op::Delete(hidden.clone())];
+        for uid in core.uids_of(&hidden, &mut None).await? {
+            let manifest = manifest::of_all(uid).map_err(|_| cipher_refused())?;
+            ops.extend([Op::Delete(path::owner(uid, &hidden)), manifest]);
+        }
         let compares = vec![Compare::ModifiedAt(hidden, kv.modified)];
         if core.move_record(compares, ops).await? { Ok(()) } else { Err(Error::Conflict) }
     }
@@ -80,8 +83,13 @@ impl Store {
 
 impl Core {
     /// Moves the record at a path out of the way, if it is still in this state; the name under which it is kept.
-    pub(super) async fn quarantine(&self, home: &Bytes, modified: Revision) -> Result<Option<String>> {
-        let uids = self.uids_of(home).await?;
+    pub(super) async fn quarantine(
+        &self,
+        home: &Bytes,
+        modified: Revision,
+        strays: &mut Option<Strays>,
+    ) -> Result<Option<String>> {
+        let uids = self.uids_of(home, strays).await?;
         let (Some(kv), _) = self.read(home).await? else { return Ok(None) };
         let hidden = path::quarantined(home, modified);
         let mut ops = vec![Op::Delete(home.clone()), Op::Put(hidden.clone(), kv.value)];
@@ -105,17 +113,22 @@ impl Core {
         self.read(path).await?.0.ok_or(Error::Invalid("there is nothing of this name in quarantine"))
     }
 
-    /// The objects whose chunks a record may name. Walks over the names of all chunks: a record that does not open cannot tell.
-    async fn uids_of(&self, record: &Bytes) -> Result<Vec<Uuid>> {
-        let mut uids = Vec::new();
-        let mut pages = Pages::new(self, path::CHUNKS, None, true);
-        while let Some(page) = pages.next().await? {
-            uids.extend(page.iter().filter_map(|kv| match path::parse_chunk(&kv.key) {
-                Some(Beneath::Owner(uid, of)) if of == *record => Some(uid),
-                _ => None,
-            }));
+    /// The objects whose chunks a record may name. A record tells its uid in clear; where that is damaged, `strays` are searched,
+    /// and read first where they are not known yet.
+    async fn uids_of(&self, record: &Bytes, strays: &mut Option<Strays>) -> Result<Vec<Uuid>> {
+        if let Some(kv) = self.read(record).await?.0
+            && let Ok(sealed) = Sealed::parse(kv.value)
+        {
+            let owner = path::only(&path::owner(sealed.uid, record));
+            if self.backend.count(owner, None).await.map_err(|error| self.error(error))? > 0 {
+                return Ok(vec![sealed.uid]);
+            }
         }
-        Ok(uids)
+        let strays = match strays {
+            Some(known) => known,
+            None => strays.insert(self.stray_owners().await?),
+        };
+        Ok(strays.get(record).cloned().unwrap_or_default())
     }
 }
 

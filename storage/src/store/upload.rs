@@ -1,6 +1,9 @@
 //! Putting the chunks of one write, some requests at once, before the record that will name them.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
@@ -13,6 +16,7 @@ use super::{
 use crate::{
     Error, Result,
     backend::{self, Op, Outcome, Txn},
+    canary::Canary,
     chunk::Hash,
     compress::Worth,
 };
@@ -35,8 +39,9 @@ const MARGIN: usize = 4 << 10;
 pub(super) enum Put {
     /// Few enough to go with the record.
     Held(Vec<Op>),
-    /// They rest in the store.
-    Done,
+    /// They rest in the store, and the manifest with them. `settled`: every request was answered, so that none of them can
+    /// still happen.
+    Done { settled: bool },
     /// The intent is gone, and with it perhaps some of the chunks.
     IntentLost,
 }
@@ -65,8 +70,7 @@ impl Write<'_> {
                 let Some(intent) = intent else {
                     return Err(Error::TooLarge { size: bytes, limit: limits.txn_bytes });
                 };
-                let all = stream::iter([Ok(held)]).chain(sealed);
-                return self.upload(all, intent).await;
+                return self.upload(difference.manifest(self.uid, names), held, sealed, intent).await;
             }
         }
         Ok(Put::Held(held))
@@ -88,29 +92,49 @@ impl Write<'_> {
             .map(|sealed| sealed?.map_err(|_| cipher_refused()))
     }
 
-    async fn upload(&self, ops: impl Stream<Item = Result<Vec<Op>>> + Send, intent: &Intent) -> Result<Put> {
+    /// Puts the manifest with the first chunks, then the other chunks.
+    async fn upload(
+        &self,
+        manifest: Op,
+        held: Vec<Op>,
+        rest: impl Stream<Item = Result<Vec<Op>>> + Send,
+        intent: &Intent,
+    ) -> Result<Put> {
         let limits = self.core.backend.limits();
-        let most = REQUEST.min(limits.txn_bytes / 2);
-        let requests = ops
-            .map_ok(|ops| stream::iter(requests(ops, most, limits.txn_ops).into_iter().map(Ok)))
-            .try_flatten()
-            .map_ok(|ops| self.send(ops, intent));
-        let mut sent = Box::pin(requests.try_buffer_unordered(PARALLEL));
+        let (most, count) = (REQUEST.min(limits.txn_bytes / 2), limits.txn_ops - 1);
+        let settled = AtomicBool::new(true);
+        let mut held = requests(held, most, count).into_iter().peekable();
+        let beside = |group: &Vec<Op>| {
+            group.iter().chain([&manifest]).map(op_bytes).sum::<usize>() + MARGIN <= limits.txn_bytes
+        };
+        let mut first = held.next_if(beside).unwrap_or_default();
+        first.extend(Some(manifest).filter(|_| !Canary::ManifestLeftOut.sings()));
+        if let Sent::IntentLost = self.send(first, intent, &settled).await? {
+            return Ok(Put::IntentLost);
+        }
+        let rest = rest.map_ok(|ops| stream::iter(requests(ops, most, count).into_iter().map(Ok)));
+        let requests = stream::iter(held.map(Ok)).chain(rest.try_flatten());
+        let sent = requests.map_ok(|ops| self.send(ops, intent, &settled));
+        let mut sent = Box::pin(sent.try_buffer_unordered(PARALLEL));
         while let Some(outcome) = sent.try_next().await? {
             if let Sent::IntentLost = outcome {
                 return Ok(Put::IntentLost);
             }
         }
-        Ok(Put::Done)
+        Ok(Put::Done { settled: settled.load(Ordering::Relaxed) })
     }
 
-    async fn send(&self, ops: Vec<Op>, intent: &Intent) -> Result<Sent> {
+    async fn send(&self, ops: Vec<Op>, intent: &Intent, settled: &AtomicBool) -> Result<Sent> {
         // Compared here too, only to stop early and to leave less behind.
         let txn = Txn { compares: vec![intent.compare()], ops };
         let mut tries = 0;
         loop {
             tries += 1;
-            match self.core.backend.txn(txn.clone()).await {
+            let answer = self.core.backend.txn(txn.clone()).await;
+            if let Err(backend::Error::Unknown(_)) = &answer {
+                settled.store(false, Ordering::Relaxed); // It may happen after the answer to its repetition.
+            }
+            match answer {
                 Ok(Outcome::Committed(_)) => return Ok(Sent::Done),
                 Ok(Outcome::Failed) => return Ok(Sent::IntentLost),
                 Err(backend::Error::Unavailable(_) | backend::Error::Unknown(_)) if tries < TRIES => {

@@ -16,6 +16,7 @@ use super::{
     commit::{Commit, Fence, Verdict, chunk_keys},
     core::Core,
     intent::{Intent, Intents},
+    manifest::Left,
     path,
     payload::Reader,
     prepare::{self, Difference, Names, Prepared},
@@ -101,13 +102,16 @@ impl Intents {
         if !keys.is_empty() {
             ops.push(Op::Delete(path::owner(object.uid, &path)));
         }
-        let later = keys.split_off(keys.len().min(core.backend.limits().txn_ops - ops.len()));
+        let limits = core.backend.limits();
+        let most = limits.txn_ops - ops.len() - 1;
+        let left = Left::split(object.uid, &mut keys, most).map_err(|_| cipher_refused())?;
+        ops.extend(left.as_ref().map(|left| left.op(limits.txn_bytes / 2)));
         ops.extend(keys.into_iter().map(Op::Delete));
         let txn = Txn { compares: vec![Compare::ModifiedAt(path.clone(), object.modified)], ops };
         let expected = object.modified;
         let commit = Commit { path, expected, token: None, before: core.seen(), txn, fence: None };
         let Verdict::Committed(revision) = core.commit(commit).await? else { return Err(Error::Conflict) };
-        core.sweep_later(later);
+        core.sweep_later(left.map_or_else(Vec::new, |left| left.keys()));
         // Its last state can be read as of just before.
         let at = Revision(revision.0 - 1);
         Ok(Object { version: core.version(revision), at, ..object.clone() })
@@ -158,15 +162,23 @@ impl<'a> Write<'a> {
             let ready = self.seal(difference.map(names))?;
             let put = self.put_chunks(&difference, names, intent.as_deref(), ready.value.len()).await;
             let alone = !matches!(put, Ok(Put::Held(_)));
+            let mut unused = difference.new_keys(self.uid, names);
+            // While a request may still put chunks, the manifest stays: the collector ends it after the intent.
+            let manifest = names.manifest(self.uid);
+            let over = matches!(put, Ok(Put::Done { settled: true } | Put::IntentLost)).then_some(manifest);
+            unused.extend(over.clone());
             let verdict = match put {
                 Ok(Put::Held(chunks)) => self.commit_with(&ready, chunks, &difference, None).await,
-                Ok(Put::Done) => self.commit_with(&ready, Vec::new(), &difference, intent.as_deref()).await,
+                Ok(Put::Done { .. }) => {
+                    let manifest = over.into_iter().map(Op::Delete).collect();
+                    self.commit_with(&ready, manifest, &difference, intent.as_deref()).await
+                }
                 Ok(Put::IntentLost) => Ok(Verdict::Refused),
                 Err(error) => Err(error),
             };
             if alone && !matches!(verdict, Ok(Verdict::Committed(_)) | Err(Error::UnknownOutcome(_))) {
                 // Not committed for certain, and the names are of this write alone: nobody can come to need them.
-                self.core.sweep_later(difference.new_keys(self.uid, names));
+                self.core.sweep_later(unused);
             }
             match (verdict?, intent) {
                 (Verdict::Committed(revision), _) => return Ok(self.object(ready, revision)),
@@ -240,8 +252,9 @@ impl<'a> Write<'a> {
         ops.extend(self.owner(&ready.payload));
         let limits = self.core.backend.limits();
         let room = limits.txn_bytes.saturating_sub(ops.iter().map(op_bytes).sum::<usize>() + MARGIN);
-        let most = limits.txn_ops.saturating_sub(ops.len()).min(room / 128);
-        let later = dropped.split_off(dropped.len().min(most));
+        let most = limits.txn_ops.saturating_sub(ops.len() + 1).min(room / 128);
+        let left = Left::split(self.uid, &mut dropped, most).map_err(|_| cipher_refused())?;
+        ops.extend(left.as_ref().map(|left| left.op(room.saturating_sub(128 * dropped.len()))));
         ops.extend(dropped.into_iter().map(Op::Delete));
         let commit = Commit {
             path: self.path.clone(),
@@ -253,7 +266,7 @@ impl<'a> Write<'a> {
         };
         let verdict = self.core.commit(commit).await?;
         if matches!(verdict, Verdict::Committed(_)) {
-            self.core.sweep_later(later);
+            self.core.sweep_later(left.map_or_else(Vec::new, |left| left.keys()));
         }
         Ok(verdict)
     }

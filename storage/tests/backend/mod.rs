@@ -6,6 +6,7 @@ mod embedded;
 mod etcd;
 mod etcd_process;
 mod lost_answer;
+mod retention;
 mod rollback;
 mod sync;
 mod tiered;

@@ -39,8 +39,13 @@ async fn below(dir: &Path) -> Arc<dyn Backend> {
 
 /// Every value is in an object, and none is left alone because it is young.
 async fn open(dir: &Path, objects: &str) -> Result<Tiered, Error> {
-    let options =
-        Options { prefix: Bytes::new(), least: 0, orphan_age: Duration::ZERO, ..Options::default() };
+    let options = Options {
+        prefix: Bytes::new(),
+        least: 0,
+        orphan_age: Duration::ZERO,
+        retention: Duration::ZERO,
+        ..Options::default()
+    };
     Tiered::open(below(dir).await, files(&dir.join(objects)), options).await
 }
 
@@ -162,7 +167,7 @@ async fn backend_and_objects_belong_together() {
 #[tokio::test]
 async fn a_young_object_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { prefix: Bytes::new(), least: 0, ..Options::default() };
+    let options = Options { prefix: Bytes::new(), least: 0, retention: Duration::ZERO, ..Options::default() };
     let place = files(&dir.path().join("objects"));
     let tiered = Tiered::open(below(dir.path()).await, place, options).await.unwrap();
     for seed in 0..4 {

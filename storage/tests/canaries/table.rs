@@ -101,6 +101,8 @@ pub const ALL: &[Wrong] = wrongs! {
         => It "store::collecting::on_embedded::leaves_an_upload_that_is_under_way";
     CollectorForgetsUnreadable "store/collect.rs" "chunks go whose record does not open"
         => It "store::tampering::on_embedded::an_unreadable_object_ends_only_what_touches_it";
+    ManifestLeftOut "store/upload.rs" "nothing tells the collector of chunks that are put before their record"
+        => [new] It "store::collecting::on_embedded::removes_what_a_dropped_write_left";
     WindowTooShort "store/housekeeping.rs" "history goes after a tenth of its window"
         => [new] Lib "store::housekeeping::tests::history_stays_for_its_window";
     QuarantineLeavesOwner "store/quarantine.rs" "nothing protects the chunks of a record in quarantine"
@@ -109,6 +111,8 @@ pub const ALL: &[Wrong] = wrongs! {
         => [new] It "backend::tiered::a_young_object_is_left_alone";
     ObjectsGoBeforeTheirWindow "backend/tiered/collect.rs" "objects go to which a revision points that can be read"
         => It "backend::tiered::an_object_goes_when_no_revision_needs_it";
+    RetentionIgnored "backend/tiered/collect.rs" "objects go to which a snapshot may point that can be restored"
+        => [new] It "backend::retention::an_object_stays_for_its_retention_whoever_looks";
     UploadFailureIgnored "backend/tiered/mod.rs" "a pointer is put although its object could not be"
         => [new] It "backend::tiered::what_cannot_be_put_is_not_pointed_to";
     // The embedded backend.

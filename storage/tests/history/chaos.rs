@@ -2,6 +2,7 @@
 //! seed. It keeps all promises of [`Backend`], unless a test plants a [`Wrong`].
 
 use std::{
+    ops::Range,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::Duration,
 };
@@ -268,6 +269,10 @@ impl Backend for Chaos {
             return self.torn(request, page).await;
         }
         Ok(page)
+    }
+
+    async fn count(&self, keys: Range<Bytes>, at: Option<Revision>) -> Result<u64> {
+        self.read(self.inner.count(keys, at)).await
     }
 
     async fn watch(&self, prefix: Bytes, after: Revision, progress: Duration) -> Result<WatchStream> {

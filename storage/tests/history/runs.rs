@@ -206,24 +206,28 @@ async fn collect(store: Store, recorder: Arc<Recorder>, until: Instant) {
 /// Reads everything that rests: nothing is wrong, and nothing is left over once the collector was there.
 pub async fn check(store: &Store) -> Vec<String> {
     let mut faults = Vec::new();
-    let found = store.fsck(false, |finding| faults.push(format!("{finding:?}")), |_| {}).await;
-    if let Err(error) = found {
-        faults.push(format!("fsck failed: {error}"));
-    }
     let begin = Instant::now();
     loop {
-        match store.collect().await {
-            Ok(report) if report.removed == 0 && report.in_flight == 0 => break,
+        // Manifests have to tell of all garbage: what fsck counts goes, or is found here to stay.
+        if let Err(error) = store.collect().await {
+            faults.push(format!("the collector was told: {error}"));
+            break;
+        }
+        match store.fsck(false, |finding| faults.push(format!("{finding:?}")), |_| {}).await {
+            Ok(checked) if (checked.orphans, checked.in_flight) == (0, 0) => break,
             // A store that is idle lets go of its intent when it looks after itself, which is once a minute.
-            Ok(report) if begin.elapsed() > 2 * PATIENCE => {
-                faults.push(format!("the collector does not come to an end: {report:?}"));
+            Ok(checked) if begin.elapsed() > 2 * PATIENCE => {
+                faults.push(format!("the collector does not come to an end: {checked:?}"));
                 break;
             }
             Ok(_) => tokio::time::sleep(Duration::from_millis(50)).await,
             Err(error) => {
-                faults.push(format!("the collector was told: {error}"));
+                faults.push(format!("fsck failed: {error}"));
                 break;
             }
+        }
+        if !faults.is_empty() {
+            break;
         }
     }
     let listed = store.list_cached(&clients::scope(), None).await.unwrap();

@@ -125,7 +125,7 @@ async fn replaces_a_head_and_leaves_the_payload(lab: &Lab) {
         let late = store.update_head(&read, "late".into(), Bytes::new()).await;
         assert!(matches!(late, Err(Error::Conflict)), "{late:?}");
     }
-    assert_eq!(store.collect().await.unwrap().removed, 0);
+    assert_eq!(store.audit().await.unwrap().removed, 0);
     store.close().await;
 }
 
@@ -173,10 +173,10 @@ async fn grows_and_shrinks_across_the_inline_limit(lab: &Lab) {
         object = store.update(&object, mk_draft(uid, "next", vec![payload.clone()])).await.unwrap();
         let read = store.get(&key).await.unwrap().unwrap();
         assert!(store.payload_bytes(&read).await.unwrap() == payload, "{len}");
-        let report = store.collect().await.unwrap();
+        let report = store.audit().await.unwrap();
         assert_eq!((report.removed, report.in_flight), (0, 0), "replaced chunks went with the update");
     }
-    assert_eq!(store.collect().await.unwrap().chunks, 0);
+    assert_eq!(store.audit().await.unwrap().chunks, 0);
     store.close().await;
 }
 

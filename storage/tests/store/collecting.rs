@@ -16,6 +16,8 @@ on_every_backend! {
     keeps_to_many_objects
     a_write_that_loses_takes_nothing_from_the_one_that_won
     no_clock_that_jumps_takes_an_intent
+    what_does_not_fit_into_a_removal_is_removed_after_a_crash
+    an_audit_goes_by_every_record
 }
 
 /// Too large for one transaction of any backend.
@@ -43,9 +45,10 @@ async fn leaves_what_objects_name(lab: &Lab) {
         store.create(&mk_key("small"), mk_draft(Uuid::nil(), "s", vec![mk_noise(1, 200_000)])).await.unwrap();
     let large = store.create(&mk_key("large"), mk_draft(uid, "l", mk_large(2))).await.unwrap();
     let before = chunks(&spy).await;
-    let report = store.collect().await.unwrap();
+    let report = store.audit().await.unwrap();
     assert_eq!((report.removed, report.in_flight, report.unreadable), (0, 0, 0));
     assert_eq!(report.chunks as usize + 2, before, "two of the keys are owners");
+    assert_eq!(store.collect().await.unwrap().chunks, 0, "no manifest is left of what was committed");
     assert_eq!(chunks(&spy).await, before);
     // A change takes most chunks over; a pass after it leaves those too.
     let mut next = mk_large(2);
@@ -187,7 +190,8 @@ async fn keeps_to_many_objects(lab: &Lab) {
         garbage[digit] = if garbage[digit] == b'0' { b'1' } else { b'0' };
         spy::put(&*spy, &garbage.into(), "garbage").await;
     }
-    let report = store.collect().await.unwrap();
+    assert_eq!(store.collect().await.unwrap().removed, 0, "no manifest tells of it");
+    let report = store.audit().await.unwrap();
     assert_eq!((report.removed, report.in_flight, report.unreadable), (80, 0, 0));
     assert_eq!(all(&*spy, "/chunks/").await.len(), keys.len());
     for (n, object) in objects.iter().step_by(37) {
@@ -231,12 +235,80 @@ async fn no_clock_that_jumps_takes_an_intent(lab: &Lab) {
         spy::put(&*spy, &chunk.into(), "a chunk").await;
     }
     for _ in 0..3 {
-        let report = store.collect().await.unwrap();
+        let report = store.audit().await.unwrap();
         assert_eq!((report.chunks, report.in_flight, report.removed), (2, 2, 0));
     }
     let collector = open(&spy, impatient()).await;
-    assert_eq!(collector.collect().await.unwrap().in_flight, 2, "it has not met them before");
-    assert_eq!(collector.collect().await.unwrap().removed, 2);
+    assert_eq!(collector.audit().await.unwrap().in_flight, 2, "it has not met them before");
+    assert_eq!(collector.audit().await.unwrap().removed, 2);
     assert_eq!(chunks(&spy).await, 0);
+    store.close().await;
+}
+
+/// A removal of more chunks than fit into one transaction, by a process that ends right after it.
+async fn what_does_not_fit_into_a_removal_is_removed_after_a_crash(lab: &Lab) {
+    let spy = Spy::new(lab).await;
+    spy.most_ops(20);
+    let store = open(&spy, StoreOptions::default()).await;
+    let (uid, many) = (Uuid::from_u128(1), vec![mk_noise(1, 16 << 20)]);
+    let object = store.create(&mk_key("a"), mk_draft(uid, "1", many.clone())).await.unwrap();
+    let there = chunks(&spy).await;
+    assert!(there > 20 + 20, "{there} chunks");
+    spy.fates(&[Fate::Held]);
+    let writer = store.clone();
+    let removal = tokio::spawn(async move { writer.delete(&object).await });
+    spy.waiting().await;
+    // Everything after the removal itself fails, as if the process had ended there.
+    spy.down(true);
+    spy.release();
+    removal.await.unwrap().unwrap();
+    store.close().await;
+    drop(store);
+    let spy = Spy::new(lab).await;
+    assert!(chunks(&spy).await > 10, "what did not fit is left");
+    let store = open(&spy, StoreOptions::default()).await;
+    let begin = Instant::now();
+    while chunks(&spy).await > 0 {
+        // The intent of the write is removed by its process, or vanishes after it.
+        store.collect().await.unwrap();
+        assert!(begin.elapsed() < PATIENCE);
+    }
+    assert_eq!(all(&*spy, "/manifests/").await, []);
+    store.close().await;
+}
+
+/// A record whose owner was lost, and one that does not open: an audit takes nothing of theirs.
+async fn an_audit_goes_by_every_record(lab: &Lab) {
+    let spy = Spy::new(lab).await;
+    let store = open(&spy, StoreOptions::default()).await;
+    for n in 1..=3_u64 {
+        let draft = mk_draft(Uuid::from_u128(n.into()), "", vec![mk_noise(n, 300_000)]);
+        store.create(&mk_key(&format!("o{n}")), draft).await.unwrap();
+    }
+    let there = chunks(&spy).await;
+    let owner = all(&*spy, &format!("/chunks/{}/-", Uuid::from_u128(1).simple())).await.remove(0);
+    spy::remove(&*spy, &owner.key).await;
+    let record = all(&*spy, "/registry/core.example.org/states/ns/o2").await.remove(0);
+    let mut damaged = record.value.to_vec();
+    *damaged.last_mut().unwrap() ^= 1;
+    spy::put(&*spy, &record.key, damaged).await;
+    // Under a uid of its own, and between those of others.
+    for uid in [2_u128, 9] {
+        let stray = format!("/chunks/{}/{:032x}{:016x}{:08x}", Uuid::from_u128(uid).simple(), 7, 3, 0);
+        spy::put(&*spy, &stray.into(), mk_noise(1, 100_000)).await;
+    }
+    let report = store.audit().await.unwrap();
+    assert_eq!((report.removed, report.in_flight, report.unreadable), (1, 0, 1));
+    assert_eq!(
+        chunks(&spy).await,
+        there,
+        "one owner went, and one stray chunk stays with what does not open"
+    );
+    spy::put(&*spy, &record.key, record.value).await;
+    for n in 1..=3_u64 {
+        let object = store.get(&mk_key(&format!("o{n}"))).await.unwrap().unwrap();
+        assert!(store.payload_bytes(&object).await.unwrap() == mk_noise(n, 300_000));
+    }
+    assert_eq!(store.audit().await.unwrap().removed, 1);
     store.close().await;
 }

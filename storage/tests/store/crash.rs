@@ -184,6 +184,8 @@ async fn clean(lab: &Lab, objects: usize) {
         assert!(begin.elapsed() < PATIENCE, "intents of the dead do not go: {report:?}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+    let left = store.audit().await.unwrap();
+    assert_eq!((left.removed, left.in_flight), (0, 0), "a manifest told of all garbage");
     let everything = store.list_cached(&mk_scope(None), None).await.unwrap();
     assert_eq!(everything.objects.len(), objects);
     for object in everything.objects {

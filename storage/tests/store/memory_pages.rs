@@ -108,7 +108,7 @@ async fn a_list_in_pages_costs_no_read(lab: &Lab) {
             pages += 1;
         }
         assert_eq!((count, pages), (OBJECTS, OBJECTS / LIMIT));
-        assert_eq!((spy.reads(), spy.revisions()), (0, revisions));
+        assert_eq!((spy.read_calls(), spy.revisions()), (0, revisions));
     }
     // From before the ring it is the backend's to answer, page by page and not object by object.
     let first = store.get(&mk_key("o-000")).await.unwrap().unwrap();
@@ -117,7 +117,7 @@ async fn a_list_in_pages_costs_no_read(lab: &Lab) {
     wait_for_cache(&fresh).await;
     spy.reset();
     let past = fresh.list_page(mk_request(Some(first.version), None, LIMIT), None).await.unwrap();
-    assert_eq!((past.version, spy.reads()), (first.version, 1));
+    assert_eq!((past.version, spy.read_calls()), (first.version, 1));
     store.close().await;
 }
 
@@ -146,7 +146,7 @@ async fn waiting_for_a_version_costs_few_questions(lab: &Lab) {
     // Ten in a second, and the first.
     let most = began.elapsed().as_millis() as u64 / 100 + 2;
     assert!(spy.revisions() <= most, "{} questions, {most} are ten in a second", spy.revisions());
-    assert_eq!(spy.reads(), 0);
+    assert_eq!(spy.read_calls(), 0);
     store.update(&object, mk_draft(Uuid::nil(), "2", vec![])).await.unwrap();
     for waiting in soon {
         waiting.await.unwrap().unwrap();

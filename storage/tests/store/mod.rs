@@ -17,12 +17,14 @@ pub(crate) mod etcd_process;
 
 mod archives;
 mod basics;
+mod cheap;
 mod checking;
 mod collecting;
 mod compacted;
 mod costs;
 mod crash;
 mod healing;
+mod duty;
 mod keys;
 mod lists;
 mod memory_pages;

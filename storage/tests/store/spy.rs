@@ -2,7 +2,8 @@
 
 use std::{
     collections::VecDeque,
-    sync::atomic::{AtomicU64, Ordering},
+    ops::Range,
+    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
 use async_trait::async_trait;
@@ -44,7 +45,24 @@ pub struct Spy {
     txns: AtomicU64,
     /// Questions for the newest revision, and reads of records and chunks, since the last [`Spy::reset`].
     revisions: AtomicU64,
-    reads: AtomicU64,
+    read_calls: AtomicU64,
+    /// Whether every transaction fails from now on.
+    down: AtomicBool,
+    /// Changes in a transaction, at most.
+    ops: AtomicUsize,
+    /// What was read since the last [`Spy::reset`].
+    reads: Mutex<Vec<Read>>,
+}
+
+/// A range or a count.
+#[derive(Clone, Debug)]
+pub struct Read {
+    /// Its first key.
+    pub start: Bytes,
+    /// Whether it only counts.
+    pub counted: bool,
+    /// Bytes of values that etcd reads for it: also for keys alone.
+    pub loaded: u64,
 }
 
 impl Spy {
@@ -59,7 +77,10 @@ impl Spy {
             largest: AtomicU64::new(0),
             txns: AtomicU64::new(0),
             revisions: AtomicU64::new(0),
-            reads: AtomicU64::new(0),
+            read_calls: AtomicU64::new(0),
+            down: AtomicBool::new(false),
+            ops: AtomicUsize::new(usize::MAX),
+            reads: Mutex::default(),
         })
     }
 
@@ -78,6 +99,25 @@ impl Spy {
         self.released.add_permits(1);
     }
 
+    /// Lets every transaction fail, or none any more.
+    pub fn down(&self, down: bool) {
+        self.down.store(down, Ordering::SeqCst);
+    }
+
+    /// Takes no more than so many changes in a transaction.
+    pub fn most_ops(&self, most: usize) {
+        self.ops.store(most, Ordering::SeqCst);
+    }
+
+    /// Ranges and counts since the last reset.
+    pub fn reads(&self) -> Vec<Read> {
+        self.reads.lock().clone()
+    }
+
+    fn note(&self, read: Read) {
+        self.reads.lock().push(read);
+    }
+
     /// Does what is late. How many of it happened.
     pub async fn happen(&self) -> usize {
         let late = std::mem::take(&mut *self.late.lock());
@@ -92,7 +132,8 @@ impl Spy {
         self.bytes.store(0, Ordering::SeqCst);
         self.txns.store(0, Ordering::SeqCst);
         self.revisions.store(0, Ordering::SeqCst);
-        self.reads.store(0, Ordering::SeqCst);
+        self.read_calls.store(0, Ordering::SeqCst);
+        self.reads.lock().clear();
     }
 
     pub fn bytes(&self) -> u64 {
@@ -107,8 +148,8 @@ impl Spy {
         self.revisions.load(Ordering::SeqCst)
     }
 
-    pub fn reads(&self) -> u64 {
-        self.reads.load(Ordering::SeqCst)
+    pub fn read_calls(&self) -> u64 {
+        self.read_calls.load(Ordering::SeqCst)
     }
 
     /// The largest transaction ever, in bytes.
@@ -121,7 +162,7 @@ impl Spy {
         self.released.acquire().await.unwrap().forget();
     }
 
-    fn count(&self, txn: &Txn) {
+    fn count_txn(&self, txn: &Txn) {
         let size = |op: &Op| match op {
             Op::Put(key, value) | Op::PutEphemeral(key, value) => key.len() + value.len(),
             Op::Delete(key) => key.len(),
@@ -142,9 +183,10 @@ fn touches_record(txn: &Txn) -> bool {
 #[async_trait]
 impl Backend for Spy {
     async fn txn(&self, txn: Txn) -> Result<Outcome> {
-        self.count(&txn);
+        self.count_txn(&txn);
         let fate = if touches_record(&txn) { self.fates.lock().pop_front() } else { None };
         match fate {
+            None if self.down.load(Ordering::SeqCst) => Err(Error::Unavailable("down".into())),
             None => self.inner.txn(txn).await,
             Some(Fate::Lost) => Err(Error::Unknown("lost".into())),
             Some(Fate::Unanswered) => {
@@ -173,7 +215,8 @@ impl Backend for Spy {
     }
 
     fn limits(&self) -> Limits {
-        self.inner.limits()
+        let limits = self.inner.limits();
+        Limits { txn_ops: limits.txn_ops.min(self.ops.load(Ordering::SeqCst)), ..limits }
     }
 
     async fn revision(&self) -> Result<Revision> {
@@ -182,18 +225,42 @@ impl Backend for Spy {
     }
 
     async fn get(&self, key: Bytes, at: Option<Revision>) -> Result<Option<KeyValue>> {
-        self.reads.fetch_add(1, Ordering::SeqCst);
+        self.read_calls.fetch_add(1, Ordering::SeqCst);
         self.inner.get(key, at).await
     }
 
     async fn get_many(&self, keys: Vec<Bytes>, at: Revision) -> Result<Vec<Option<KeyValue>>> {
-        self.reads.fetch_add(1, Ordering::SeqCst);
+        self.read_calls.fetch_add(1, Ordering::SeqCst);
         self.inner.get_many(keys, at).await
     }
 
     async fn range(&self, request: RangeRequest) -> Result<Page> {
-        self.reads.fetch_add(1, Ordering::SeqCst);
-        self.inner.range(request).await
+        self.read_calls.fetch_add(1, Ordering::SeqCst);
+        let (start, keys_only) = (request.keys.start.clone(), request.keys_only);
+        let with_values = RangeRequest { keys_only: false, max_bytes: 0, ..request.clone() };
+        let page = self.inner.range(request).await?;
+        let mut read = Read { start, counted: false, loaded: 0 };
+        let values = match keys_only {
+            // As etcd does: it reads the values of all keys, and of one more where there is one.
+            true => {
+                self.inner
+                    .range(RangeRequest { limit: page.kvs.len() + usize::from(page.more), ..with_values })
+                    .await?
+            }
+            false => page.clone(),
+        };
+        read.loaded = values.kvs.iter().map(|kv| kv.value.len() as u64).sum();
+        self.note(read);
+        Ok(page)
+    }
+
+    async fn count(&self, keys: Range<Bytes>, at: Option<Revision>) -> Result<u64> {
+        self.note(Read { start: keys.start.clone(), counted: true, loaded: 0 });
+        self.inner.count(keys, at).await
+    }
+
+    async fn missing_values(&self) -> Result<Vec<Bytes>> {
+        self.inner.missing_values().await
     }
 
     async fn watch(&self, prefix: Bytes, after: Revision, progress: Duration) -> Result<WatchStream> {

@@ -236,7 +236,7 @@ async fn an_unreadable_object_ends_only_what_touches_it(lab: &Lab) {
         }
     }
     // The collector leaves alone what it cannot read.
-    let report = store.collect().await.unwrap();
+    let report = store.audit().await.unwrap();
     assert_eq!((report.removed, report.unreadable), (0, 1));
     put(&*backend, &path, good).await;
     assert!(read(&store, &mk_key("b")).await.unwrap() == mk_noise(1, 100_000));

@@ -3,7 +3,7 @@
 //! May not know what rests in it. Revisions are the cluster's own, shared with whatever else lives there. Connections
 //! come back by themselves; a watch that lost its connection ends with an error and is opened again by its caller.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, ops::Range, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -99,6 +99,10 @@ impl Backend for Etcd {
 
     async fn range(&self, request: RangeRequest) -> Result<Page> {
         self.page(&request).await
+    }
+
+    async fn count(&self, keys: Range<Bytes>, at: Option<Revision>) -> Result<u64> {
+        self.counted(&keys, at).await
     }
 
     async fn txn(&self, txn: Txn) -> Result<Outcome> {

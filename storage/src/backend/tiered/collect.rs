@@ -1,39 +1,58 @@
-//! Objects to which nothing points any more go.
+//! Objects to which nothing points any more are kept for their retention, and then removed.
 //!
-//! Why none goes that somebody needs. A name is used once, so a pointer to it is put by one transaction only, and all that was
-//! ever written of it is: put, then perhaps removed or replaced.
+//! Why none is removed that somebody needs. A name is used once, so a pointer to it is put by one transaction only, and all that
+//! was ever written of it is: put, then perhaps removed or replaced.
 //!
 //! 1. An object that is older than [`Options::orphan_age`](super::Options::orphan_age) is not being written any more: the
 //!    transaction that would point to it has happened, or failed, or its writer has lost its right to commit what it would be part of.
 //! 2. If at a revision `R` nothing points to such an object, nothing does at any later revision.
-//! 3. When `R` is compacted, nothing points to it at any revision that can be read. Then it goes.
+//! 3. When `R` is compacted, nothing points to it at any revision that can be read.
+//! 4. A snapshot of the backend below may still point to it, if it was taken before `R`. So the object stays for
+//!    [`Options::retention`](super::Options::retention) after it was seen, at `R` or later, that nothing points to it. Whoever
+//!    restores a snapshot that is not older than that finds every object.
 //!
-//! What is suspected is kept in memory: a process that begins anew begins anew with this, too.
+//! When that was seen is kept in the [ledger](super::ledger). After a restore the ledger is not believed, because what nothing
+//! pointed to before may be pointed to again: all of the retention begins anew. All times are those of the object store, read
+//! from an object that each pass puts; the clock of the server does not matter.
+//!
+//! Several replicas may do this at once: a pass that another one overtook removes nothing.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     sync::atomic::Ordering,
+    time::{Duration, Instant},
 };
 
+use bytes::Bytes;
 use futures::TryStreamExt;
-use object_store::ObjectMeta;
+use object_store::{ObjectMeta, ObjectStoreExt};
 use uuid::Uuid;
 
-use super::{Pointer, Tiered};
+use super::{
+    PASS, Pointer, Shelf, Tiered,
+    ledger::{Ledger, Since},
+};
 use crate::{
-    backend::{RangeRequest, Result, Revision, prefix_range},
+    backend::{Compare, Error, KeyValue, Op, Outcome, RangeRequest, Result, Revision, Txn, prefix_range},
     canary::Canary,
 };
 
 /// Keys in one page.
 const PAGE: usize = 2000;
+/// The object that holds the ledger.
+const LEDGER: &str = "repot-unreferenced";
+/// The object that is put to read the clock of the object store.
+const CLOCK: &str = "repot-clock";
+/// Between two passes that a server does by itself: this part of the retention, and no longer than that.
+const PASSES: u32 = 24;
+const MOST_BETWEEN: Duration = Duration::from_secs(6 * 3600);
 
 /// What a pass did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
     /// Objects that something points to.
     pub used: u64,
-    /// Objects that nothing points to, which may still be needed by somebody.
+    /// Objects that nothing points to, which are kept for now.
     pub suspected: u64,
     /// Objects that were removed.
     pub removed: u64,
@@ -45,34 +64,63 @@ impl Tiered {
     /// # Errors
     /// As of the backend below and of the object store. What was done is done; another pass goes on.
     pub async fn collect(&self) -> Result<Collected> {
+        let (now, begin) = (self.shelf.now().await?, Instant::now());
         // Listed before the pointers are read: what is put in between is not seen here.
         let objects = self.objects().await?;
         let (at, oldest) = (self.inner.revision().await?, self.inner.oldest().await?);
-        let used = self.pointed_to(at).await?;
-        let mut report = Collected::default();
-        let mut suspects = std::mem::take(&mut *self.shelf.suspects.lock());
-        let mut still = HashMap::new();
-        let mut garbage = Vec::new();
-        let mut bytes = 0;
+        let mut used = HashSet::new();
+        self.pointers(at, |_, pointer| used.extend([pointer.name])).await?;
+        let (last, modified) = self.last_pass().await?;
+        let before =
+            self.shelf.ledger().await?.filter(|ledger| last == Some(ledger.pass)).unwrap_or_default();
+        let seen = Since { millis: now + u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX), at };
+        let (mut report, mut next) =
+            (Collected::default(), Ledger { pass: Uuid::new_v4(), ..Ledger::default() });
+        let (mut garbage, mut bytes) = (Vec::new(), 0);
         for (name, meta) in objects {
             bytes += meta.size;
             if used.contains(&name) {
                 report.used += 1;
-            } else if self.is_old(&meta) {
-                let since = suspects.remove(&name).unwrap_or(at);
-                if since < oldest || Canary::ObjectsGoBeforeTheirWindow.sings() {
+            } else if self.is_old(&meta, now) {
+                let since = before.objects.get(&name).copied().unwrap_or(seen);
+                next.objects.insert(name, since);
+                if self.is_over(since, now, oldest) {
                     garbage.push(Pointer { name, len: meta.size });
-                } else {
-                    still.insert(name, since);
                 }
             }
         }
-        report.suspected = still.len() as u64;
+        if !self.claim(next.pass, modified).await? {
+            return Ok(report); // Another pass began after this one.
+        }
+        self.shelf.put_ledger(&next).await?;
+        report.suspected = (next.objects.len() - garbage.len()) as u64;
         report.removed = garbage.len() as u64;
-        *self.shelf.suspects.lock() = still;
         self.shelf.bytes.store(bytes, Ordering::Relaxed);
         self.shelf.forget(&garbage).await;
         Ok(report)
+    }
+
+    /// A pass, if the last one of this handle is long enough ago.
+    pub(super) async fn collect_in_turn(&self) -> Result<()> {
+        let every = (self.shelf.options.retention / PASSES).min(MOST_BETWEEN);
+        let due = self.shelf.passed.lock().is_none_or(|last| last.elapsed() >= every);
+        if due {
+            let report = self.collect().await?;
+            *self.shelf.passed.lock() = Some(Instant::now());
+            tracing::info!(?report, "objects of the chunk store were collected");
+        }
+        Ok(())
+    }
+
+    /// The keys of values whose objects are not there.
+    pub(super) async fn without_object(&self) -> Result<Vec<Bytes>> {
+        let at = self.inner.revision().await?;
+        let mut pointers = Vec::new();
+        self.pointers(at, |kv, pointer| pointers.push((kv.key.clone(), pointer.name))).await?;
+        // Listed afterwards: an object is there before anything points to it.
+        let there: HashSet<Uuid> = self.objects().await?.into_iter().map(|(name, _)| name).collect();
+        pointers.retain(|(_, name)| !there.contains(name));
+        Ok(pointers.into_iter().map(|(key, _)| key).collect())
     }
 
     async fn objects(&self) -> Result<Vec<(Uuid, ObjectMeta)>> {
@@ -83,24 +131,92 @@ impl Tiered {
         Ok(listed.into_iter().filter_map(named).collect())
     }
 
-    /// Names of objects to which something points at a revision.
-    async fn pointed_to(&self, at: Revision) -> Result<HashSet<Uuid>> {
-        let mut names = HashSet::new();
+    /// Tells of every pointer that there is at a revision.
+    async fn pointers(&self, at: Revision, mut each: impl FnMut(&KeyValue, Pointer)) -> Result<()> {
         let keys = prefix_range(&self.shelf.options.prefix);
         let mut request =
             RangeRequest { keys, at: Some(at), limit: PAGE, max_bytes: 4 << 20, keys_only: false };
         loop {
             let page = self.inner.range(request.clone()).await?;
-            names.extend(page.kvs.iter().filter_map(|kv| Some(Pointer::read(&kv.value)?.name)));
-            let Some(last) = page.kvs.last().filter(|_| page.more) else { return Ok(names) };
+            for kv in &page.kvs {
+                if let Some(pointer) = Pointer::read(&kv.value) {
+                    each(kv, pointer);
+                }
+            }
+            let Some(last) = page.kvs.last().filter(|_| page.more) else { return Ok(()) };
             request.keys.start = [&last.key[..], b"\0"].concat().into();
         }
     }
 
-    fn is_old(&self, meta: &ObjectMeta) -> bool {
-        let written = std::time::SystemTime::from(meta.last_modified);
-        // A clock that is behind that of the object store makes objects younger, not older.
-        let old = written.elapsed().is_ok_and(|age| age >= self.shelf.options.orphan_age);
+    /// The name of the last pass, as the backend below knows it, and when it was put there.
+    async fn last_pass(&self) -> Result<(Option<Uuid>, Revision)> {
+        let found = self.inner.get(PASS.into(), None).await?;
+        Ok(found.map_or((None, Revision(0)), |kv| (Uuid::from_slice(&kv.value).ok(), kv.modified)))
+    }
+
+    /// Makes this pass the last one, unless another one came first.
+    async fn claim(&self, pass: Uuid, modified: Revision) -> Result<bool> {
+        let compares = vec![Compare::ModifiedAt(PASS.into(), modified)];
+        let ops = vec![Op::Put(PASS.into(), Bytes::copy_from_slice(pass.as_bytes()))];
+        Ok(self.inner.txn(Txn { compares, ops }).await? != Outcome::Failed)
+    }
+
+    fn is_old(&self, meta: &ObjectMeta, now: u64) -> bool {
+        let written = millis(meta);
+        let old = is_past(written, now, self.shelf.options.orphan_age);
         old || Canary::OrphansTakenYoung.sings()
+    }
+
+    fn is_over(&self, since: Since, now: u64, oldest: Revision) -> bool {
+        let unread = since.at < oldest || Canary::ObjectsGoBeforeTheirWindow.sings();
+        unread
+            && (is_past(since.millis, now, self.shelf.options.retention) || Canary::RetentionIgnored.sings())
+    }
+}
+
+impl Shelf {
+    /// The time of the object store, in milliseconds since 1970.
+    async fn now(&self) -> Result<u64> {
+        let path = self.root.clone().join(CLOCK);
+        self.within(self.objects.put(&path, Bytes::new().into())).await?;
+        let meta = self.within(self.objects.head(&path)).await?;
+        Ok(millis(&meta))
+    }
+
+    async fn ledger(&self) -> Result<Option<Ledger>> {
+        let path = self.root.clone().join(LEDGER);
+        let read = async { self.objects.get(&path).await?.bytes().await };
+        match self.within(read).await {
+            Ok(bytes) => Ok(Ledger::read(&bytes)),
+            Err(Error::Corrupt(_)) => Ok(None), // Not there yet.
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn put_ledger(&self, ledger: &Ledger) -> Result<()> {
+        let path = self.root.clone().join(LEDGER);
+        self.within(self.objects.put(&path, ledger.bytes().into())).await.map(drop)
+    }
+}
+
+fn millis(meta: &ObjectMeta) -> u64 {
+    u64::try_from(meta.last_modified.timestamp_millis()).unwrap_or(0)
+}
+
+/// Whether a period has passed. With none, also where times are those of one moment.
+fn is_past(since: u64, now: u64, period: Duration) -> bool {
+    period.is_zero() || u128::from(now.saturating_sub(since)) >= period.as_millis()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_period_passes_by_one_clock_that_may_stand_still() {
+        let hour = Duration::from_secs(3600);
+        assert!(!is_past(1_000, 3_600_999, hour) && is_past(1_000, 3_601_000, hour));
+        assert!(!is_past(5_000, 1_000, hour), "what comes from the future is young");
+        assert!(is_past(5_000, 1_000, Duration::ZERO));
     }
 }

@@ -6,25 +6,28 @@
 //! ```text
 //! <key>                         "RPTR" ++ format (1) ++ name of the object (16) ++ its length (8)
 //! <url>/<2 digits>/<name>       the value; written once, under a name that is never used again
+//! <url>/repot-unreferenced      to which objects nothing points, and since when
+//! <url>/repot-clock             put again and again, to read the clock of the object store
 //! <url>/repot-store             which store the objects belong to; the backend below holds the same
 //! ```
 //!
 //! **Order.** An object is there before a transaction can point to it, and stays until no revision that can be read does
-//! (`collect` says how). So all that the backend below promises holds for large values too; what is added is that data calls
+//! and no snapshot of the backend below that is younger than [`Options::retention`] does (`collect` says how). So all that the backend below promises holds for large values too; what is added is that data calls
 //! fail with [`Error::Unavailable`] while the object store is out of reach, and calls that meet no large value do not.
 
 mod collect;
+mod ledger;
 mod open;
 pub(crate) mod pointer;
 
 use std::{
-    collections::HashMap,
     fmt,
+    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
@@ -45,6 +48,8 @@ use pointer::Pointer;
 
 /// The key below that says which object store belongs to it. Nobody above sees it.
 pub(crate) const MARKER: &str = "/meta/objects";
+/// The key below that names the last pass of the collector. Nobody above sees it.
+const PASS: &str = "/meta/objects-pass";
 /// Objects that are read or written at once for one call.
 const PARALLEL: usize = 8;
 
@@ -60,6 +65,14 @@ pub struct Options {
     /// An object of which nothing tells is left alone for so long: somebody may be about to point to it. Twice the longest time
     /// that one write may take.
     pub orphan_age: Duration,
+    /// How long an object stays to which nothing points any more: longer than any snapshot of the backend below is kept from
+    /// which the store may be restored.
+    pub retention: Duration,
+}
+
+impl Options {
+    /// Seven days.
+    pub const RETENTION: Duration = Duration::from_secs(7 * 24 * 3600);
 }
 
 impl Default for Options {
@@ -69,6 +82,7 @@ impl Default for Options {
             least: 4 << 10,
             timeout: Duration::from_secs(15),
             orphan_age: Duration::from_secs(1800),
+            retention: Self::RETENTION,
         }
     }
 }
@@ -94,8 +108,8 @@ struct Shelf {
     options: Options,
     /// Bytes in objects, as far as this handle knows.
     bytes: AtomicU64,
-    /// Objects to which nothing pointed at a revision.
-    suspects: Mutex<HashMap<Uuid, Revision>>,
+    /// When this handle last collected by itself.
+    passed: Mutex<Option<Instant>>,
 }
 
 impl Shelf {
@@ -153,6 +167,11 @@ impl Shelf {
         });
         removed.buffer_unordered(PARALLEL).collect::<Vec<()>>().await;
     }
+}
+
+/// Whether a key is one that nobody above sees.
+fn is_own(key: &[u8]) -> bool {
+    key == MARKER.as_bytes() || key == PASS.as_bytes()
 }
 
 impl Tiered {
@@ -218,7 +237,7 @@ impl Tiered {
 
     async fn resolve_item(&self, item: WatchItem) -> Result<WatchItem> {
         let WatchItem::Events(events) = item else { return Ok(item) };
-        let events: Vec<_> = events.into_iter().filter(|event| event.key != MARKER).collect();
+        let events: Vec<_> = events.into_iter().filter(|event| !is_own(&event.key)).collect();
         if events.iter().all(|event| !self.moves(&event.key)) {
             return Ok(WatchItem::Events(events));
         }
@@ -243,7 +262,7 @@ impl Backend for Tiered {
     }
 
     async fn get(&self, key: Bytes, at: Option<Revision>) -> Result<Option<KeyValue>> {
-        if key == MARKER {
+        if is_own(&key) {
             return Ok(None);
         }
         match self.inner.get(key, at).await? {
@@ -266,7 +285,7 @@ impl Backend for Tiered {
     async fn range(&self, request: RangeRequest) -> Result<Page> {
         let (keys_only, most) = (request.keys_only, request.max_bytes);
         let mut page = self.inner.range(request).await?;
-        page.kvs.retain(|kv| kv.key != MARKER);
+        page.kvs.retain(|kv| !is_own(&kv.key));
         if keys_only {
             return Ok(page);
         }
@@ -279,14 +298,32 @@ impl Backend for Tiered {
         Ok(page)
     }
 
+    async fn count(&self, keys: Range<Bytes>, at: Option<Revision>) -> Result<u64> {
+        let own = [MARKER, PASS].into_iter().filter(|own| {
+            keys.contains(own.as_bytes()) || keys.end.is_empty() && own.as_bytes() >= &keys.start[..]
+        });
+        let mut count = self.inner.count(keys.clone(), at).await?;
+        for own in own.map(Bytes::from) {
+            count -= u64::from(self.inner.get(own, at).await?.is_some());
+        }
+        Ok(count)
+    }
+
+    async fn missing_values(&self) -> Result<Vec<Bytes>> {
+        self.without_object().await
+    }
+
     async fn txn(&self, txn: Txn) -> Result<Outcome> {
         txn.check(self.limits())?;
         let (txn, pointers) = self.move_out(txn).await?;
         let outcome = self.inner.txn(txn).await;
         match &outcome {
+            // Nothing ever pointed to them.
+            Ok(Outcome::Failed) | Err(Error::Unavailable(_) | Error::TooLarge { .. } | Error::Refused(_)) => {
+                self.shelf.forget(&pointers).await;
+            }
             // Whether it happened is not known: the collector will see.
-            Ok(Outcome::Committed(_)) | Err(Error::Unknown(_)) => {}
-            Ok(Outcome::Failed) | Err(_) => self.shelf.forget(&pointers).await,
+            Ok(Outcome::Committed(_)) | Err(_) => {}
         }
         outcome
     }
@@ -320,7 +357,7 @@ impl Backend for Tiered {
     }
 
     async fn tidy(&self) -> Result<()> {
-        self.collect().await.map(drop)
+        self.collect_in_turn().await
     }
 
     async fn close(&self) {

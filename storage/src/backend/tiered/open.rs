@@ -1,9 +1,6 @@
 //! Whether an object store is the one that belongs to a backend.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, atomic::AtomicU64},
-};
+use std::sync::{Arc, atomic::AtomicU64};
 
 use bytes::Bytes;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, path::Path};
@@ -36,8 +33,8 @@ impl Tiered {
     /// [`Error::Unavailable`].
     pub async fn open(inner: Arc<dyn Backend>, place: Place, options: Options) -> Result<Self> {
         let Place { objects, root, url } = place;
-        let (bytes, suspects) = (AtomicU64::new(0), Mutex::new(HashMap::new()));
-        let shelf = Shelf { objects, root, url, options, bytes, suspects };
+        let (bytes, passed) = (AtomicU64::new(0), Mutex::new(None));
+        let shelf = Shelf { objects, root, url, options, bytes, passed };
         let tiered = Self { inner, shelf: Arc::new(shelf) };
         tiered.recognise().await?;
         Ok(tiered)
