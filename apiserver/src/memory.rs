@@ -73,7 +73,7 @@ pub struct TooMuch {
 
 /// Room that is taken until it is dropped.
 #[derive(Debug)]
-pub struct Room(Permit);
+pub struct Room(Vec<Permit>);
 
 impl Lane {
     fn new(bytes: u64) -> Self {
@@ -81,12 +81,12 @@ impl Lane {
     }
 
     fn now(&self, flow: &Flow, bytes: u64) -> Option<Room> {
-        self.0.try_take(flow, kib(bytes)).ok().map(Room)
+        self.0.try_take(flow, kib(bytes)).ok().map(|permit| Room(vec![permit]))
     }
 
     /// So many bytes where they are free in time.
     async fn within(&self, flow: &Flow, time: Duration, bytes: u64) -> Option<Room> {
-        timeout(time, self.0.take(flow, kib(bytes))).await.ok().map(Room)
+        timeout(time, self.0.take(flow, kib(bytes))).await.ok().map(|permit| Room(vec![permit]))
     }
 
     fn most(&self) -> u64 {
@@ -149,7 +149,7 @@ impl Memory {
         if kib(bytes) > lane.0.total() {
             return Err(TooMuch { asked: bytes, most: self.large.most() });
         }
-        Ok(Room(lane.0.take(flow, kib(bytes)).await))
+        Ok(Room(vec![lane.0.take(flow, kib(bytes)).await]))
     }
 
     /// Room for so many bytes where there is some right now.
@@ -173,18 +173,25 @@ impl Room {
     /// How much it is, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.0.units() << 10
+        self.0.iter().map(Permit::units).sum::<u64>() << 10
     }
 
     /// Makes it so large where that is possible right now. Nobody who holds room waits: two who did could wait for each other.
     #[must_use]
     pub fn grow_to(&mut self, bytes: u64) -> bool {
-        self.0.grow_to(kib(bytes)).is_ok()
+        let missing = kib(bytes).saturating_sub(self.bytes() >> 10);
+        let Some(last) = self.0.last_mut() else { return missing == 0 };
+        last.grow_to(last.units() + missing).is_ok()
     }
 
     /// Gives back what is more than so much.
     pub fn shrink_to(&mut self, bytes: u64) {
-        self.0.shrink_to(kib(bytes));
+        let mut surplus = (self.bytes() >> 10).saturating_sub(kib(bytes));
+        for permit in self.0.iter_mut().rev() {
+            let given = surplus.min(permit.units());
+            permit.shrink_to(permit.units() - given);
+            surplus -= given;
+        }
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct Settings {
     pub(crate) stream_window: u32,
     /// What comes of all bodies together before they are read.
     pub(crate) connection_window: u32,
+    /// One frame.
+    pub(crate) frame: u32,
     /// The headers of one request.
     pub(crate) header_bytes: u32,
 }
@@ -43,7 +45,6 @@ const STREAMS: u32 = 2000;
 const STREAM_WINDOW: u32 = 512 << 10;
 /// Facts about a user come in headers and can be many.
 const HEADER_BYTES: u32 = 1 << 20;
-/// The largest frame that is taken.
 const FRAME: u32 = 256 << 10;
 /// What one stream may have in the connection's queue, within its window. What is there is counted: see [`crate::answer`].
 const SEND_BUFFER: usize = 256 << 10;
@@ -57,9 +58,15 @@ const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
 impl Settings {
-    /// Before a client has shown who it is. 100 streams are the least that RFC 9113, 6.5.2 recommends, 65,535 bytes its default.
-    pub(crate) const UNAUTHENTICATED: Self =
-        Self { streams: 100, stream_window: 65_535, connection_window: 128 << 10, header_bytes: 64 << 10 };
+    /// Before a client has shown who it is. 100 streams are the least that RFC 9113, 6.5.2 recommends; window and frame of a stream are
+    /// its defaults.
+    pub(crate) const UNAUTHENTICATED: Self = Self {
+        streams: 100,
+        stream_window: 65_535,
+        connection_window: 128 << 10,
+        frame: 16 << 10,
+        header_bytes: 64 << 10,
+    };
 
     /// For a client with credentials. `writers`: how many requests with bodies are served at once; those that are served read
     /// their bodies, and those that are not give up what came of theirs.
@@ -72,6 +79,7 @@ impl Settings {
             streams: STREAMS,
             stream_window: STREAM_WINDOW,
             connection_window: STREAM_WINDOW * writers.max(2),
+            frame: FRAME,
             header_bytes: HEADER_BYTES,
         }
     }
@@ -101,7 +109,7 @@ where
         .max_concurrent_streams(first.streams)
         .initial_window_size(first.stream_window)
         .initial_connection_window_size(first.connection_window)
-        .max_frame_size(FRAME)
+        .max_frame_size(first.frame)
         .max_send_buffer_size(SEND_BUFFER)
         .max_header_list_size(first.header_bytes);
     let Ok(wire) = timeout(PREFACE, builder.handshake::<IO, Piece>(io)).await else { return Ok(()) };
@@ -140,7 +148,8 @@ where
     F: Future<Output = Result<Response<Followed>, Infallible>> + Send + 'static,
 {
     let method = request.method().clone();
-    let answered = service(request::from_wire(request));
+    // In a box of its own: the work on a request takes tens of KiB, which must not be kept while its answer waits to be taken.
+    let answered = Box::pin(service(request::from_wire(request)));
     tokio::spawn(stream::answer(method, answered, respond));
 }
 

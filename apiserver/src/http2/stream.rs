@@ -4,7 +4,7 @@
 //! where it is counted, and not in the queue of the connection; the end of the stream is never queued behind bytes that
 //! have no window, and until then the stream can be reset, which frees all of it.
 
-use std::{convert::Infallible, future::poll_fn, task::Poll, time::Duration};
+use std::{convert::Infallible, future::poll_fn, pin::Pin, task::Poll, time::Duration};
 
 use bytes::Bytes;
 use h2::{Reason, SendStream, server::SendResponse};
@@ -20,13 +20,17 @@ const OF_CONNECTIONS: [header::HeaderName; 4] =
 /// Waits for the response and sends it. A client that resets the stream ends both.
 pub(super) async fn answer(
     method: Method,
-    answered: impl Future<Output = Result<Response<Followed>, Infallible>>,
+    answered: Pin<Box<impl Future<Output = Result<Response<Followed>, Infallible>>>>,
     mut respond: SendResponse<Piece>,
 ) {
-    let response = tokio::select! {
-        biased;
-        Ok(response) = answered => response,
-        _ = poll_fn(|cx| respond.poll_reset(cx)) => return,
+    let response = {
+        // Dropped at the end of this block.
+        let mut answered = answered;
+        tokio::select! {
+            biased;
+            Ok(response) = answered.as_mut() => response,
+            _ = poll_fn(|cx| respond.poll_reset(cx)) => return,
+        }
     };
     let (mut parts, mut body) = response.into_parts();
     complete(&mut parts.headers, &body);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use repot_tests::Bed;
-use repot_tests::access::{Access, Credential};
+use repot_tests::access::Access;
 use repot_tests::http::{Answer, Api, send};
 use repot_tests::repot::{Dev, program};
 use repot_tests::run;
