@@ -209,12 +209,19 @@ pub async fn check(store: &Store) -> Vec<String> {
     let begin = Instant::now();
     loop {
         // Manifests have to tell of all garbage: what fsck counts goes, or is found here to stay.
-        if let Err(error) = store.collect().await {
-            faults.push(format!("the collector was told: {error}"));
-            break;
-        }
+        let idle = match store.collect().await {
+            Ok(report) => report.removed == 0 && report.in_flight == 0,
+            Err(error) => {
+                faults.push(format!("the collector was told: {error}"));
+                break;
+            }
+        };
         match store.fsck(false, |finding| faults.push(format!("{finding:?}")), |_| {}).await {
             Ok(checked) if (checked.orphans, checked.in_flight) == (0, 0) => break,
+            Ok(checked) if idle && checked.orphans > 0 => {
+                faults.push(format!("no manifest tells of garbage: {checked:?}"));
+                break;
+            }
             // A store that is idle lets go of its intent when it looks after itself, which is once a minute.
             Ok(checked) if begin.elapsed() > 2 * PATIENCE => {
                 faults.push(format!("the collector does not come to an end: {checked:?}"));

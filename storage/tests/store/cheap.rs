@@ -79,7 +79,8 @@ async fn create(store: &Store, n: u64) -> Object {
 async fn looking_after_chunks_does_not_read_them() {
     let mib = if std::env::var_os("REPOT_SOAK").is_some() { SOAK_MIB } else { MIB };
     let objects = mib / OBJECT_MIB;
-    let spy = Spy::new(&Lab::etcd().await).await;
+    let lab = Lab::etcd().await;
+    let spy = Spy::new(&lab).await;
     let options = StoreOptions { intent_rotation: Duration::ZERO, ..StoreOptions::default() };
     let store = Store::open(spy.clone(), mk_keyring(), options).await.unwrap();
     for n in 0..objects {
