@@ -18,6 +18,7 @@ pub mod fuzz;
 pub mod listen;
 pub mod memory;
 pub mod metrics;
+mod needs;
 pub mod negotiate;
 pub mod orphans;
 pub mod pretty;
