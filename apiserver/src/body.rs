@@ -64,7 +64,7 @@ impl Sent {
     /// What it takes in memory. `yaml`: whether it may be YAML. `reviewed`: as in [`Needs`].
     pub(crate) fn needs(&self, yaml: bool, reviewed: Option<u64>) -> Needs {
         let from_yaml = (yaml && self.seen.first != Some(b'{')).then(|| self.as_json());
-        Needs { body: self.len(), indented: self.seen.found, from_yaml, reviewed }
+        Needs { body: self.len(), indented: self.seen.found, from_yaml, reviewed, parsed: 0 }
     }
 }
 
@@ -122,11 +122,29 @@ impl Server {
     /// # Errors
     /// 429 when there is no room before the time of the request is up; 413 when there will never be so much; 500.
     pub(crate) async fn open(&self, call: &mut Call, sent: Sent, need: u64) -> Result<Bytes, Status> {
+        let Sent { kept, seen } = sent;
+        let kept = self.make_room(call, kept, need).await?;
+        self.read(call, Sent { kept, seen }).await
+    }
+
+    /// A body that is in memory, once there is room for `need` bytes: what was read of it shows that it takes more than its length
+    /// tells. The caller holds no other reference to it.
+    ///
+    /// # Errors
+    /// As [`Server::open`].
+    pub(crate) async fn keep(&self, call: &mut Call, body: Bytes, need: u64) -> Result<Bytes, Status> {
+        match self.make_room(call, Kept::Memory(body), need).await? {
+            Kept::Memory(bytes) => Ok(bytes),
+            Kept::Spooled(spooled) => spooled.read().await.map_err(|error| unspoolable(&error)),
+        }
+    }
+
+    async fn make_room(&self, call: &mut Call, kept: Kept, need: u64) -> Result<Kept, Status> {
+        self.expect_room(need)?;
         let fits = call.room.lock().as_mut().map(|room| {
             room.shrink_to(need);
-            room.grow_to(need)
+            self.memory.enlarge(room, need)
         });
-        let Sent { kept, seen } = sent;
         let kept = match (kept, fits) {
             (Kept::Memory(bytes), Some(false)) => {
                 // Nobody holds room and waits for more: the body makes place, and comes back when there is enough.
@@ -139,7 +157,7 @@ impl Server {
             (kept, _) => kept,
         };
         self.reserve(call, need).await?;
-        self.read(call, Sent { kept, seen }).await
+        Ok(kept)
     }
 
     /// A body that needs no room, being [short](Sent::is_short), or has it.
@@ -171,18 +189,47 @@ impl Server {
         }
     }
 
-    /// Sees to it that a request has room for so many bytes: waits where it has none, and makes it larger where that is
-    /// possible at once.
+    /// Sees to it that a request has room for so many bytes and no more: waits where it has none, and makes it larger where that
+    /// is possible at once.
     ///
     /// # Errors
     /// 429 when there is no room before the time of the request is up; 413 when there will never be so much.
     pub(crate) async fn reserve(&self, call: &Call, bytes: u64) -> Result<(), Status> {
         if let Some(room) = call.room.lock().as_mut() {
-            return if room.grow_to(bytes) { Ok(()) } else { Err(Status::too_many_requests()) };
+            room.shrink_to(bytes);
+            return self.grow(room, bytes);
         }
         let room = self.room(call, bytes).await?;
         *call.room.lock() = Some(room);
         Ok(())
+    }
+
+    /// So many bytes more for a request that has room, until [`Server::reserve`] says again how much it needs.
+    ///
+    /// # Errors
+    /// 429 when they are not free now; 413 when there will never be so much.
+    pub(crate) fn charge(&self, call: &Call, more: u64) -> Result<(), Status> {
+        match call.room.lock().as_mut() {
+            Some(room) => {
+                let bytes = room.bytes() + more;
+                self.grow(room, bytes)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// That there may ever be so much for one request.
+    ///
+    /// # Errors
+    /// 413.
+    pub(crate) fn expect_room(&self, bytes: u64) -> Result<(), Status> {
+        let most = self.memory.most();
+        if bytes > most { Err(too_much(TooMuch { asked: bytes, most })) } else { Ok(()) }
+    }
+
+    fn grow(&self, room: &mut Room, bytes: u64) -> Result<(), Status> {
+        self.expect_room(bytes)?;
+        if self.memory.enlarge(room, bytes) { Ok(()) } else { Err(Status::too_many_requests()) }
     }
 
     /// Room beside what the request has; only for who has none.
@@ -194,13 +241,18 @@ impl Server {
         let patience = left.saturating_sub(LAST_WORD).max(left / 2);
         match tokio::time::timeout(patience, self.memory.reserve(&call.user.flow(), bytes)).await {
             Ok(Ok(room)) => Ok(room),
-            Ok(Err(TooMuch { asked, most })) => Err(Status::too_much(format!(
-                "the request would take {asked} bytes of memory, and one may take {most}: send less at once, or let the server have \
-                 more by --max-inflight-bytes"
-            ))),
+            Ok(Err(error)) => Err(too_much(error)),
             Err(_) => Err(Status::too_many_requests()),
         }
     }
+}
+
+fn too_much(error: TooMuch) -> Status {
+    let TooMuch { asked, most } = error;
+    Status::too_much(format!(
+        "the request would take {asked} bytes of memory, and one may take {most}: send less at once (many small fields take more \
+         than few large ones), or let the server have more by --max-inflight-bytes"
+    ))
 }
 
 /// Why there is no body.

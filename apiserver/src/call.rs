@@ -44,34 +44,32 @@ impl Query {
         self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// A boolean parameter as Go reads it; absent is false.
-    ///
-    /// # Errors
-    /// 400.
-    pub fn flag(&self, name: &str) -> Result<bool, Status> {
-        Ok(self.maybe_flag(name)?.unwrap_or(false))
+    /// The first value of a parameter, also an empty one; `None`: it is absent.
+    #[must_use]
+    pub fn present(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// A boolean parameter, or that it is absent. `watch=` and a bare `watch` count as set.
-    ///
-    /// # Errors
-    /// 400.
-    pub fn maybe_flag(&self, name: &str) -> Result<Option<bool>, Status> {
-        match self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str()) {
-            None => Ok(None),
-            Some("" | "1" | "t" | "T" | "true" | "True" | "TRUE") => Ok(Some(true)),
-            Some("0" | "f" | "F" | "false" | "False" | "FALSE") => Ok(Some(false)),
-            Some(other) => Err(Status::bad_request(format!("{name}: {other:?} is neither true nor false"))),
-        }
+    /// A boolean parameter; absent is false.
+    #[must_use]
+    pub fn flag(&self, name: &str) -> bool {
+        self.maybe_flag(name).unwrap_or(false)
     }
 
-    /// A whole number.
+    /// A boolean parameter, or that it is absent. Everything but `0` and `false` counts as true, also nothing at all, as in
+    /// apimachinery's `Convert_Slice_string_To_bool`.
+    #[must_use]
+    pub fn maybe_flag(&self, name: &str) -> Option<bool> {
+        self.present(name).map(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
+    }
+
+    /// A whole number. An empty value is none.
     ///
     /// # Errors
     /// 400.
     pub fn number(&self, name: &str) -> Result<Option<u64>, Status> {
         let wrong = |text: &str| Status::bad_request(format!("{name}: {text:?} is no whole number"));
-        self.get(name).map(|text| text.parse().map_err(|_| wrong(text))).transpose()
+        self.present(name).map(|text| text.parse().map_err(|_| wrong(text))).transpose()
     }
 }
 
@@ -134,7 +132,7 @@ impl Call {
         let audit_id = audit_id(&parts.headers);
         let failed = |status| (status, audit_id.clone());
         let query = Query::parse(parts.uri.query().unwrap_or_default()).map_err(failed)?;
-        let watch = query.flag("watch").map_err(failed)?;
+        let watch = query.flag("watch");
         let mut info = RequestInfo::parse(&parts.method, &parts.uri, watch);
         single_out(&mut info, &query);
         let uri = parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
@@ -234,7 +232,26 @@ mod tests {
         assert_eq!(call.query.get("a"), Some("b c&d"));
         assert_eq!(call.query.number("limit").expect("a number"), Some(7));
         assert!(Query::parse("limit=x").expect("a query").number("limit").is_err());
-        assert!(Query::parse("watch=maybe").expect("a query").flag("watch").is_err());
         assert!(Query::parse("a=%ff").is_err());
+    }
+
+    #[test]
+    fn an_empty_value_means_what_it_means_to_kube_apiserver() {
+        let query = Query::parse("watch=&limit=&dryRun=&name=&no=False&zero=0&yes=maybe").expect("a query");
+        for (name, expected) in [
+            ("watch", Some(true)),
+            ("no", Some(false)),
+            ("zero", Some(false)),
+            ("yes", Some(true)),
+            ("absent", None),
+        ] {
+            assert_eq!(query.maybe_flag(name), expected, "{name}");
+        }
+        assert!(query.number("limit").is_err());
+        assert_eq!(
+            (query.get("name"), query.present("name"), query.present("absent")),
+            (None, Some(""), None)
+        );
+        assert_eq!(query.all("dryRun").collect::<Vec<_>>(), [""]);
     }
 }

@@ -19,6 +19,7 @@ mod http2;
 pub mod listen;
 pub mod memory;
 pub mod metrics;
+mod needs;
 pub mod negotiate;
 pub mod orphans;
 pub mod pretty;

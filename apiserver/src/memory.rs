@@ -28,10 +28,10 @@ use tokio::time::timeout;
 
 use crate::shares::{FairPool, Flow, Permit};
 
+pub use crate::needs::{Needs, least};
+
 /// Requests that take no more go through the small lane.
 const SMALL: u64 = 1 << 20;
-/// What sealing and sending of one write holds at most, in batches on their way, however long its payload is.
-const UNDER_WAY: u64 = 12 << 20;
 /// What answers on their way may hold beside the budget.
 const ANSWERS: u64 = 48 << 20;
 /// Answers up to so many bytes are short, and share so many.
@@ -152,6 +152,23 @@ impl Memory {
         Ok(Room(vec![lane.0.take(flow, kib(bytes)).await]))
     }
 
+    /// The most that one request may have, in bytes.
+    #[must_use]
+    pub fn most(&self) -> u64 {
+        self.large.most()
+    }
+
+    /// Makes room larger where that is possible right now: from its own lane, or from that of large requests.
+    #[must_use]
+    pub fn enlarge(&self, room: &mut Room, bytes: u64) -> bool {
+        if room.grow_to(bytes) {
+            return true;
+        }
+        let Some(flow) = room.0.first().map(|permit| permit.flow().clone()) else { return false };
+        let more = self.large.now(&flow, bytes.saturating_sub(room.bytes()));
+        more.map(|more| room.0.extend(more.0)).is_some()
+    }
+
     /// Room for so many bytes where there is some right now.
     #[must_use]
     pub fn reserve_now(&self, flow: &Flow, bytes: u64) -> Option<Room> {
@@ -195,68 +212,6 @@ impl Room {
     }
 }
 
-/// What a write holds in memory at the worst: see [`Needs::create`] and the others. All in bytes.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Needs {
-    /// The body.
-    pub body: u64,
-    /// Whether the body has whitespace that is dropped: what stays is then a copy.
-    pub indented: bool,
-    /// What the body may come to as JSON, where it is YAML.
-    pub from_yaml: Option<u64>,
-    /// The largest question to a webhook, where there may be one.
-    pub reviewed: Option<u64>,
-}
-
-impl Needs {
-    /// A new object: the body, of which the decoded object is made of slices, and its text as it rests.
-    #[must_use]
-    pub fn create(&self) -> u64 {
-        self.replace(0)
-    }
-
-    /// The same in place of an object with a payload of `old` bytes, which is read to tell who changed what.
-    #[must_use]
-    pub fn replace(&self, old: u64) -> u64 {
-        let text = self.decoded();
-        self.read() + text + old + self.beside(text, old)
-    }
-
-    /// A body laid over an object with a payload of `old` bytes, by a patch or an apply: what comes of it may have all of both.
-    #[must_use]
-    pub fn lay_over(&self, old: u64) -> u64 {
-        let text = self.decoded() + old;
-        self.read() + old + text + self.beside(text, old)
-    }
-
-    /// The body, and what is copied of it to read it.
-    fn read(&self) -> u64 {
-        match self.from_yaml {
-            Some(json) => self.body + json,
-            None if self.indented => 2 * self.body,
-            None => self.body,
-        }
-    }
-
-    fn decoded(&self) -> u64 {
-        self.from_yaml.unwrap_or(self.body)
-    }
-
-    fn beside(&self, text: u64, old: u64) -> u64 {
-        let shown = self.reviewed.map_or(0, |most| text.min(most) + old.min(most));
-        text.min(UNDER_WAY) + shown
-    }
-}
-
-/// The least budget with which every object of up to so many bytes can be created and replaced; webhooks may see
-/// `reviewed` bytes of it.
-#[must_use]
-pub fn least(object_bytes: u64, reviewed: Option<u64>) -> u64 {
-    let needs = Needs { body: object_bytes + super::body::SLACK, reviewed, ..Needs::default() };
-    // The large lane has eleven of sixteen parts.
-    needs.replace(object_bytes).div_ceil(11) * 16
-}
-
 #[cfg(test)]
 mod tests {
     use std::task::Poll;
@@ -296,6 +251,18 @@ mod tests {
         let answer = memory.for_answer(&alice(), 40 * MIB).expect("a lane of their own");
         assert!(memory.for_answer(&alice(), 1).is_none());
         drop(answer);
+    }
+
+    #[tokio::test]
+    async fn a_small_request_that_turns_out_large_takes_from_the_large_lane() {
+        let memory = Memory::new(160 * MIB);
+        let mut held = memory.reserve(&alice(), MIB / 2).await.expect("room");
+        assert!(memory.enlarge(&mut held, 20 * MIB) && held.bytes() == 20 * MIB);
+        let other = user(1);
+        assert!(memory.reserve_now(&other, 100 * MIB).is_none() && memory.reserve_now(&other, 90 * MIB).is_some());
+        assert!(!memory.enlarge(&mut held, memory.most() + 20 * MIB));
+        held.shrink_to(MIB);
+        assert!(memory.reserve_now(&other, 109 * MIB).is_some(), "what was given back is not there");
     }
 
     #[tokio::test]
@@ -374,28 +341,5 @@ mod tests {
             let error = memory.reserve(&alice(), asked).await.expect_err("more than there is");
             assert_eq!(error, TooMuch { asked, most: 110 * MIB });
         }
-    }
-
-    #[test]
-    fn the_least_budget_holds_the_largest_object() {
-        for object in [15 * MIB, 64 * MIB, 256 * MIB] {
-            let memory = Memory::new(least(object, Some(32 * MIB)));
-            let needs =
-                Needs { body: object + MIB, reviewed: Some(32 * MIB), ..Needs::default() }.replace(object);
-            let held = memory.reserve_now(&alice(), needs);
-            assert!(held.is_some(), "{object}");
-            assert!(memory.reserve_now(&alice(), needs / 8).is_none(), "{object}: there is more than needed");
-        }
-    }
-
-    #[test]
-    fn counts_copies() {
-        let plain = Needs { body: 100 * MIB, ..Needs::default() };
-        assert_eq!(plain.create(), 212 * MIB);
-        assert_eq!(plain.replace(50 * MIB), 262 * MIB);
-        assert_eq!(plain.lay_over(50 * MIB), 312 * MIB);
-        assert_eq!(Needs { indented: true, ..plain }.create(), 312 * MIB);
-        assert_eq!(Needs { from_yaml: Some(150 * MIB), ..plain }.create(), 412 * MIB);
-        assert_eq!(Needs { reviewed: Some(32 * MIB), ..plain }.replace(50 * MIB), 326 * MIB);
     }
 }

@@ -205,6 +205,13 @@ pub fn best_of(headers: &HeaderMap, media: &[&'static str]) -> Result<&'static s
     best.ok_or_else(|| Status::not_acceptable(&format!("application/json, {}", media.join(", "))))
 }
 
+/// Whether the first clause that can be met asks for indented JSON (`application/json;pretty=1`).
+#[must_use]
+pub fn pretty(headers: &HeaderMap) -> bool {
+    let clauses = clauses(headers);
+    clauses.iter().find(|clause| clause.json()).is_some_and(|clause| clause.parameter("pretty") == Some("1"))
+}
+
 /// Whether the client takes gzip.
 #[must_use]
 pub fn gzip(headers: &HeaderMap) -> bool {

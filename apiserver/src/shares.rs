@@ -184,6 +184,12 @@ impl State {
 }
 
 impl Permit {
+    /// Who holds them.
+    #[must_use]
+    pub fn flow(&self) -> &Flow {
+        &self.flow
+    }
+
     /// How many units it is.
     #[must_use]
     pub fn units(&self) -> u64 {

@@ -2,10 +2,21 @@
 
 use axum::body::Body;
 use http::{HeaderValue, Response, StatusCode, header};
-use repot_api::field::FieldError;
+use repot_api::field::{FieldError, MAX_ERRORS, shortened};
 use serde::Serialize;
 
 use crate::resource::GroupResource;
+
+/// A message is cut off there, in bytes: what clients send may be of any length, and is often part of it.
+const MAX_MESSAGE: usize = 128 << 10;
+/// A text of a cause is cut off there, in bytes.
+const MAX_CAUSE: usize = 4 << 10;
+/// The name of an object that is refused is cut off there, in bytes.
+const MAX_NAME: usize = 512;
+
+fn short_name(name: &str) -> String {
+    name[..name.floor_char_boundary(MAX_NAME)].to_owned()
+}
 
 /// A failure as the client will see it. Boxed: it is the error of almost everything here, and rare.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -73,7 +84,7 @@ impl Status {
             api_version: "v1",
             metadata: ListMeta::default(),
             status: "Failure",
-            message: message.into(),
+            message: shortened(message.into(), MAX_MESSAGE),
             reason,
             details: None,
             code: code.as_u16(),
@@ -85,12 +96,13 @@ impl Status {
         let details = self.0.details.get_or_insert_default();
         details.group.clone_from(&resource.group);
         details.kind.clone_from(&resource.resource);
-        details.name = name.to_owned();
+        details.name = short_name(name);
         self
     }
 
     fn cause(mut self, reason: &'static str, message: impl Into<String>, field: impl Into<String>) -> Self {
-        let cause = StatusCause { reason, message: message.into(), field: field.into() };
+        let (message, field) = (shortened(message.into(), MAX_CAUSE), shortened(field.into(), MAX_CAUSE));
+        let cause = StatusCause { reason, message, field };
         self.0.details.get_or_insert_default().causes.push(cause);
         self
     }
@@ -251,7 +263,7 @@ impl Status {
     pub(crate) fn apply_conflict(conflicts: &[repot_api::managed::Conflict]) -> Self {
         let message = repot_api::managed::conflict::summary(conflicts);
         let status = Self::new(StatusCode::CONFLICT, "Conflict", message);
-        conflicts.iter().fold(status, |status, conflict| {
+        conflicts.iter().take(MAX_ERRORS).fold(status, |status, conflict| {
             status.cause("FieldManagerConflict", conflict.message(), conflict.field())
         })
     }
@@ -269,13 +281,17 @@ impl Status {
 
     pub(crate) fn invalid(kind: (&str, &str), name: &str, errors: &[FieldError]) -> Self {
         let (group, kind) = kind;
-        let listed: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        let mut listed: Vec<String> = errors.iter().take(MAX_ERRORS).map(ToString::to_string).collect();
+        if errors.len() > MAX_ERRORS {
+            listed.push(format!("too many errors: only the first {MAX_ERRORS} are listed"));
+        }
         let all = if listed.len() == 1 { listed[0].clone() } else { format!("[{}]", listed.join(", ")) };
         let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
+        let name = &short_name(name);
         let message = format!("{qualified} {name:?} is invalid: {all}");
         let resource = GroupResource { group: group.to_owned(), resource: kind.to_owned() };
         let status = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).about(&resource, name);
-        errors.iter().fold(status, |status, error| {
+        errors.iter().take(MAX_ERRORS).fold(status, |status, error| {
             status.cause(error.cause.reason(), error.message(), error.field.clone())
         })
     }
@@ -383,5 +399,25 @@ pub fn from_storage(error: &repot_storage::Error, resource: &GroupResource, name
             tracing::error!(error = %other, "unexpected error of the store");
             Status::internal("the store failed; see the server's log")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_short_however_much_is_wrong() {
+        let errors = |count: usize| -> Vec<FieldError> {
+            let error = |n| FieldError::invalid(format!("spec.x[{n}]"), "v".repeat(100_000), "is wrong");
+            (0..count).map(error).collect()
+        };
+        let invalid = |count: usize| Status::invalid(("g", "K"), &"n".repeat(1 << 20), &errors(count));
+        let text: serde_json::Value = serde_json::from_slice(&invalid(5000).to_json()).expect("JSON");
+        assert_eq!(text["details"]["causes"].as_array().map(Vec::len), Some(MAX_ERRORS));
+        let message = text["message"].as_str().expect("a message");
+        assert!(message.ends_with("too many errors: only the first 100 are listed]"), "{message}");
+        assert!(invalid(5000).to_json().len() < 200 << 10, "{} bytes", invalid(5000).to_json().len());
+        assert!(!invalid(MAX_ERRORS).to_string().contains("too many errors"));
     }
 }

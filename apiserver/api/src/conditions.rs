@@ -1,7 +1,7 @@
 //! Conditions of a status, as `metav1.Condition` has them: one for each type, each with one writer.
 
 use crate::{
-    field::FieldError,
+    field::{FieldError, is_enough},
     json::Node,
     names,
     schema::{Field, ListType, Schema, Shape},
@@ -43,6 +43,9 @@ const MAX_MESSAGE: usize = 32 * 1024;
 pub(crate) fn check(status: &Node, errors: &mut Vec<FieldError>) {
     let conditions = status.member("conditions").map_or(&[][..], Node::items);
     for (at, condition) in conditions.iter().enumerate() {
+        if is_enough(errors) {
+            return;
+        }
         let path = |field: &str| format!("status.conditions[{at}].{field}");
         let text = |field: &str| condition.text(field).filter(|text| !text.is_empty());
         if let Some(kind) = text("type") {

@@ -64,6 +64,7 @@ impl Document {
             findings.mismatches.push("metadata: not the metadata of an object".to_owned());
             ObjectMeta::default()
         });
+        findings.tell_omitted();
         if !findings.mismatches.is_empty() {
             return Err(Error::Mismatch(findings.mismatches));
         }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::{
-    field::FieldError,
+    field::{FieldError, is_enough},
     names,
     schema::{Field, ListType, Schema, Shape},
 };
@@ -106,6 +106,12 @@ pub static OBJECT_META: Schema = Schema {
     ]),
 };
 
+/// Whether this is the shape of `metadata.managedFields`, which is kept as text and worked with as sets.
+#[must_use]
+pub fn is_managed_fields(schema: &'static Schema) -> bool {
+    std::ptr::eq(schema, &raw const MANAGED_FIELDS)
+}
+
 /// A string map that is never `null` in JSON; kept for schemas of kinds.
 pub static STRING_MAP: &Schema = &TEXTS;
 
@@ -158,7 +164,7 @@ pub struct ObjectMeta {
 }
 
 /// An owner of an object.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OwnerReference {
     /// API version of the owner.
@@ -189,38 +195,44 @@ impl ObjectMeta {
         self.deletion_timestamp.is_some()
     }
 
-    /// Everything that is wrong with names, labels, annotations, owners and finalizers.
+    /// What is wrong with names, labels, annotations, owners and finalizers: all of it, or the first
+    /// [`MAX_ERRORS`](crate::field::MAX_ERRORS) and a few.
     #[must_use]
     pub fn validate(&self, namespaced: bool, name_rule: names::Rule) -> Vec<FieldError> {
         let mut errors = Vec::new();
         self.validate_identity(namespaced, name_rule, &mut errors);
+        self.validate_maps(&mut errors);
+        self.validate_owners(&mut errors);
+        for finalizer in &self.finalizers {
+            if is_enough(&errors) {
+                break;
+            }
+            let error = |why| FieldError::invalid("metadata.finalizers", finalizer, why);
+            errors.extend(names::qualified(finalizer).err().map(error));
+        }
+        errors
+    }
+
+    fn validate_maps(&self, errors: &mut Vec<FieldError>) {
         for (key, value) in &self.labels {
-            let field = || "metadata.labels".to_owned();
-            errors.extend(names::qualified(key).err().map(|why| FieldError::invalid(field(), key, why)));
-            errors
-                .extend(names::label_value(value).err().map(|why| FieldError::invalid(field(), value, why)));
+            if is_enough(errors) {
+                return;
+            }
+            let field = "metadata.labels";
+            errors.extend(names::qualified(key).err().map(|why| FieldError::invalid(field, key, why)));
+            errors.extend(names::label_value(value).err().map(|why| FieldError::invalid(field, value, why)));
         }
         for key in self.annotations.keys() {
-            let lower = key.to_lowercase();
-            errors.extend(
-                names::qualified(&lower)
-                    .err()
-                    .map(|why| FieldError::invalid("metadata.annotations", key, why)),
-            );
+            if is_enough(errors) {
+                return;
+            }
+            let error = |why| FieldError::invalid("metadata.annotations", key, why);
+            errors.extend(names::qualified(&key.to_lowercase()).err().map(error));
         }
         let total: usize = self.annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
         if total > MAX_ANNOTATIONS {
             errors.push(FieldError::too_long("metadata.annotations", MAX_ANNOTATIONS));
         }
-        self.validate_owners(&mut errors);
-        for finalizer in &self.finalizers {
-            errors.extend(
-                names::qualified(finalizer)
-                    .err()
-                    .map(|why| FieldError::invalid("metadata.finalizers", finalizer, why)),
-            );
-        }
-        errors
     }
 
     fn validate_identity(&self, namespaced: bool, name_rule: names::Rule, errors: &mut Vec<FieldError>) {
@@ -240,6 +252,9 @@ impl ObjectMeta {
 
     fn validate_owners(&self, errors: &mut Vec<FieldError>) {
         for owner in &self.owner_references {
+            if is_enough(errors) {
+                return;
+            }
             let parts = [
                 ("apiVersion", &owner.api_version),
                 ("kind", &owner.kind),

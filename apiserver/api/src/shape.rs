@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    field::FieldError,
+    field::{FieldError, is_enough},
     formats,
     json::Node,
     schema::{Default, Field, ListType, Schema, Shape},
@@ -42,8 +42,11 @@ fn value(default: Default) -> Node {
 }
 
 /// Everything below `path` that the schema forbids: required fields that are missing or empty, strings that are none of the
-/// allowed ones or no time, elements that a set or a keyed list holds twice.
+/// allowed ones or no time, elements that a set or a keyed list holds twice. It ends where there are [enough](is_enough).
 pub fn check(node: &Node, schema: &Schema, path: &str, errors: &mut Vec<FieldError>) {
+    if is_enough(errors) {
+        return;
+    }
     match (node, &schema.shape) {
         (Node::Object(members), Shape::Object(fields)) => {
             for field in fields.iter().filter(|field| field.required) {
@@ -65,6 +68,9 @@ pub fn check(node: &Node, schema: &Schema, path: &str, errors: &mut Vec<FieldErr
         }
         (Node::Array(items), Shape::List(inner, kind)) => {
             for (at, item) in items.iter().enumerate() {
+                if is_enough(errors) {
+                    return;
+                }
                 check(item, inner, &format!("{path}[{at}]"), errors);
             }
             check_unique(items, *kind, path, errors);
@@ -92,7 +98,7 @@ fn check_unique(items: &[Node], kind: ListType, path: &str, errors: &mut Vec<Fie
     };
     let mut seen = BTreeSet::new();
     for (at, item) in items.iter().enumerate() {
-        let Some(identity) = identity(item) else { return };
+        let Some(identity) = identity(item).filter(|_| !is_enough(errors)) else { return };
         if !seen.insert(identity.clone()) {
             errors.push(FieldError::duplicate(format!("{path}[{at}]"), identity));
         }

@@ -6,7 +6,7 @@
 use bytes::Bytes;
 
 use crate::{
-    field::FieldError,
+    field::{FieldError, is_enough},
     json::{Node, Raw},
     kind::{Cell, Column, Kind, human_bytes},
     meta,
@@ -208,50 +208,66 @@ fn extend(object: &mut Node, list: &'static str, more: Vec<Node>) {
     }
 }
 
-/// Everything that is wrong outside of metadata.
+/// What is wrong outside of metadata: all of it, or the first [`MAX_ERRORS`](crate::field::MAX_ERRORS) and a few.
 #[must_use]
 pub fn validate(object: &Node) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let Some(spec) = object.member("spec") else { return errors };
     for (at, data) in list(spec, "gardener").iter().enumerate() {
         let why = "name of data required to generate resources cannot be empty";
-        required(data, "name", &format!("spec.gardener[{at}]"), why, &mut errors);
+        required(data, "name", || format!("spec.gardener[{at}]"), why, &mut errors);
+        if is_enough(&errors) {
+            return errors;
+        }
     }
     for (at, state) in list(spec, "extensions").iter().enumerate() {
-        let path = format!("spec.extensions[{at}]");
-        required(state, "kind", &path, "extension resource kind cannot be empty", &mut errors);
-        if state.text("purpose") == Some("") {
-            let why = "extension resource purpose cannot be empty";
-            errors.push(FieldError::required(format!("{path}.purpose"), why));
-        }
-        for (at, reference) in list(state, "resources").iter().enumerate() {
-            let path = format!("{path}.resources[{at}]");
-            required(reference, "name", &path, "name of the reference cannot be empty", &mut errors);
-            let target = reference.member("resourceRef").cloned().unwrap_or_else(Node::object);
-            validate_reference(&target, &format!("{path}.resourceRef"), &mut errors);
+        validate_extension(state, at, &mut errors);
+        if is_enough(&errors) {
+            return errors;
         }
     }
     for (at, resource) in list(spec, "resources").iter().enumerate() {
-        validate_reference(resource, &format!("spec.resources[{at}]"), &mut errors);
+        validate_reference(resource, || format!("spec.resources[{at}]"), &mut errors);
+        if is_enough(&errors) {
+            return errors;
+        }
     }
     errors
 }
 
-fn validate_reference(reference: &Node, path: &str, errors: &mut Vec<FieldError>) {
-    for field in ["kind", "name", "apiVersion"] {
-        required(
-            reference,
-            field,
-            path,
-            &format!("{field} of the referenced resource cannot be empty"),
-            errors,
-        );
+fn validate_extension(state: &Node, at: usize, errors: &mut Vec<FieldError>) {
+    let path = || format!("spec.extensions[{at}]");
+    required(state, "kind", path, "extension resource kind cannot be empty", errors);
+    if state.text("purpose") == Some("") {
+        let why = "extension resource purpose cannot be empty";
+        errors.push(FieldError::required(format!("{}.purpose", path()), why));
+    }
+    for (at, reference) in list(state, "resources").iter().enumerate() {
+        if is_enough(errors) {
+            return;
+        }
+        let path = || format!("{}.resources[{at}]", path());
+        required(reference, "name", path, "name of the reference cannot be empty", errors);
+        let nothing = Node::object();
+        let target = reference.member("resourceRef").unwrap_or(&nothing);
+        validate_reference(target, || format!("{}.resourceRef", path()), errors);
     }
 }
 
-fn required(node: &Node, field: &str, path: &str, why: &str, errors: &mut Vec<FieldError>) {
+fn validate_reference(reference: &Node, path: impl Fn() -> String, errors: &mut Vec<FieldError>) {
+    for field in ["kind", "name", "apiVersion"] {
+        let why = match field {
+            "kind" => "kind of the referenced resource cannot be empty",
+            "name" => "name of the referenced resource cannot be empty",
+            _ => "apiVersion of the referenced resource cannot be empty",
+        };
+        required(reference, field, &path, why, errors);
+    }
+}
+
+fn required(node: &Node, field: &str, path: impl Fn() -> String, why: &str, errors: &mut Vec<FieldError>) {
     if node.text(field).unwrap_or_default().is_empty() {
-        errors.push(FieldError::required(format!("{path}.{field}"), why));
+        errors.push(FieldError::required(format!("{}.{field}", path()), why));
     }
 }
 
@@ -270,7 +286,10 @@ fn list<'a>(node: &'a Node, field: &str) -> &'a [Node] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::{Findings, decode};
+    use crate::{
+        field::MAX_ERRORS,
+        json::{Findings, decode},
+    };
 
     fn read(text: &str) -> Node {
         let mut findings = Findings::default();
@@ -319,6 +338,19 @@ mod tests {
                 "spec.resources[0].apiVersion",
             ]
         );
+    }
+
+    #[test]
+    fn stops_where_nobody_would_read_on() {
+        let wrong = |text: &str| validate(&read(text)).len();
+        for list in ["gardener", "extensions", "resources"] {
+            let found = wrong(&format!(r#"{{"spec":{{"{list}":[{}]}}}}"#, vec!["{}"; 5000].join(",")));
+            assert!((MAX_ERRORS + 1..MAX_ERRORS + 10).contains(&found), "{list}: {found}");
+        }
+        let references = vec!["{}"; 5000].join(",");
+        let found =
+            wrong(&format!(r#"{{"spec":{{"extensions":[{{"kind":"W","resources":[{references}]}}]}}}}"#));
+        assert!((MAX_ERRORS + 1..MAX_ERRORS + 10).contains(&found), "{found}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::{
     conditions,
-    field::FieldError,
+    field::{FieldError, is_enough},
     formats,
     json::Node,
     kind::{Cell, text_at},
@@ -211,6 +211,9 @@ fn check_records(status: &Node, errors: &mut Vec<FieldError>) {
     }
     let steps = status.member("steps").map_or(&[][..], Node::items);
     for (at, step) in steps.iter().enumerate() {
+        if is_enough(errors) {
+            return;
+        }
         check_least(step, &format!("status.steps[{at}]"), "attempts", 0, errors);
         conditions::check_reason(step, &format!("status.steps[{at}].reason"), errors);
     }

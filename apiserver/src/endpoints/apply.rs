@@ -10,14 +10,15 @@ use repot_api::{
 use repot_storage::Object;
 
 use super::{
-    Answer, Request, admit, config, create,
+    Answer, Request, create,
     found::Found,
     options::FieldValidation,
+    read::{self, Source},
     tracking::Origin,
     update,
     write::{self, WriteOptions},
 };
-use crate::{filters::request_info::RequestInfo, memory::Needs, status::Status, wire};
+use crate::{filters::request_info::RequestInfo, memory::Needs, needs, status::Status, wire};
 
 /// The content type that asks for it.
 pub(super) const CONTENT_TYPE: &str = "application/apply-patch+yaml";
@@ -68,13 +69,12 @@ async fn read(
         let error = FieldError::required("fieldManager", "is required for apply patch");
         return Err(Status::invalid(("meta.k8s.io", "PatchOptions"), "", &[error]));
     };
-    let force = request.call.query.flag("force")?;
+    let force = request.call.query.flag("force");
     let sent = request.server.receive(request.call).await?;
-    let needs = sent.needs(true, admit::largest_review(request));
-    let (kind, limit) = (request.resource.kind, write::json_at_most(request, &sent));
     let found = Found::look(request).await;
-    let body = request.server.open(request.call, sent, needs.lay_over(found.payload_len())).await?;
-    let read = write::off_the_workers(body.len(), move || config::read(&body, kind, limit)).await?;
+    let old = found.payload_len();
+    let source = Source::open(request, sent, true, |needs| needs.lay_over(old), needs::applied).await?;
+    let read = source.decode(request).await?;
     let (mut config, strict) = read.map_err(|error| Status::bad_request(error.to_string()))?;
     write::expect_kind(request, &config)?;
     if config.meta.managed_fields.is_some() {
@@ -91,7 +91,7 @@ async fn read(
     refuse_findings(request, write, &config, strict, warnings)?;
     confine(request, &mut config.body, warnings);
     let named = !config.meta.resource_version.is_empty();
-    Ok((Apply { config, manager, force, named, needs }, found))
+    Ok((Apply { config, manager, force, named, needs: source.needs }, found))
 }
 
 /// Nobody can own a field that is not declared, so such a configuration is refused whatever the client says about
@@ -157,23 +157,27 @@ async fn replace(
     current: &Object,
     warnings: &mut Vec<String>,
 ) -> Result<Answer, Status> {
-    request.server.reserve(request.call, apply.needs.lay_over(current.payload_len)).await?;
+    let meta = read::cost_of_meta(current, needs::applied);
+    request.server.reserve(request.call, apply.needs.lay_over(current.payload_len) + meta).await?;
     let payload =
         request.server.store.payload_bytes(current).await.map_err(|error| request.failed(&error))?;
+    read::charge_payload(request, &payload, needs::applied).await?;
     let kind = request.resource.kind;
     let tree = document::tree("", kind.kind, bytes::Bytes::from_static(b"{}"), &payload);
-    let length = usize::try_from(current.payload_len).unwrap_or(usize::MAX);
-    let read = write::off_the_workers(length, move || Document::conform(tree, kind)).await?;
+    let conform = move || Document::conform(tree, kind);
+    let read = read::off_the_workers(payload.len(), conform).await?;
     let (live, _) =
         read.map_err(|error| Status::internal(format!("the object at rest is unreadable: {error}")))?;
     let before = wire::parse_meta(current);
-    let mut document = lay_over(request, apply, Some((&before, &live.body)), warnings, write)?;
     let asked = &apply.config.meta;
-    document.meta.uid.clone_from(if asked.uid.is_empty() { &before.uid } else { &asked.uid });
+    update::expect_uid(request, asked, current)?;
+    let mut document = lay_over(request, apply, Some((&before, &live.body)), warnings, write)?;
+    document.meta.uid.clone_from(&before.uid);
     document.meta.resource_version = match apply.named {
         true => asked.resource_version.clone(),
         false => current.version.to_string(),
     };
+    update::expect_same(request, &document.meta, current)?;
     Ok(update::replace(request, write, &mut document, current, Origin::Applied).await)
 }
 

@@ -1,18 +1,19 @@
-//! The body of an apply: a configuration in YAML or JSON.
+//! Bodies in YAML or JSON, as JSON.
 
 use std::fmt;
 
 use bytes::Bytes;
-use repot_api::{
-    document::{Document, Error},
-    kind::Kind,
-};
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// YAML may be nested so deep: each level costs stack, and the budget of the parser is counted in levels too.
 const MAX_DEPTH: usize = 128;
 /// Parser events of one body: about one a value, and bodies are of megabytes.
 const MAX_EVENTS: usize = 20_000_000;
+
+/// Values below anchors, which are kept for their aliases; those below several anchors count for each.
+const MAX_ANCHORED: usize = 100_000;
+/// The same, in bytes.
+const MAX_ANCHORED_BYTES: usize = 4 << 20;
 
 /// The body is no configuration.
 #[derive(Debug, thiserror::Error)]
@@ -23,23 +24,19 @@ pub(super) enum Unreadable {
     /// With its aliases written out it is too large.
     #[error("error decoding YAML: with all aliases written out it has more than {0} bytes")]
     TooLarge(usize),
-    /// Values of the wrong type.
-    #[error(transparent)]
-    Document(Error),
 }
 
-/// Reads a configuration. The second value: unknown and duplicate fields. `limit`: bytes that it may have as JSON.
+/// A body in YAML as JSON. Most bodies are JSON, which is YAML too, and is taken over without a copy. `limit`: bytes that others
+/// may have as JSON.
 ///
-/// Most bodies are JSON, which is YAML too, and is read without a detour.
-pub(super) fn read(body: &Bytes, kind: &Kind, limit: usize) -> Result<(Document, Vec<String>), Unreadable> {
-    if body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{') {
-        match Document::decode(body, kind) {
-            Err(Error::Json(_)) => {}
-            read => return read.map_err(Unreadable::Document),
-        }
+/// # Errors
+/// [`Unreadable`].
+pub(super) fn json(body: Bytes, limit: usize) -> Result<Bytes, Unreadable> {
+    let object = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
+    if object && serde_json::from_slice::<IgnoredAny>(&body).is_ok() {
+        return Ok(body);
     }
-    let json = to_json(body, limit)?;
-    Document::decode(&json.into(), kind).map_err(Unreadable::Document)
+    to_json(&body, limit).map(Bytes::from)
 }
 
 /// One YAML document as JSON. Duplicate keys stay: whether they are a mistake is for the client to say.
@@ -55,6 +52,9 @@ fn to_json(yaml: &[u8], limit: usize) -> Result<Vec<u8>, Unreadable> {
             max_events: MAX_EVENTS,
             max_nodes: MAX_EVENTS,
             max_total_scalar_bytes: limit,
+            // What anchors name is kept until the end.
+            max_recorded_anchor_events: MAX_ANCHORED,
+            max_recorded_anchor_bytes: limit.min(MAX_ANCHORED_BYTES),
         },
     };
     let mut json = Vec::with_capacity(text.len());

@@ -5,11 +5,13 @@ use repot_api::{document::Document, json::Node};
 use uuid::Uuid;
 
 use super::{
-    Answer, Request, admit, room, status_part,
+    Answer, Request, admit,
+    read::{self, Source},
+    room, status_part,
     tracking::{self, Origin},
     write::{self, Ready, WriteOptions},
 };
-use crate::{status::Status, wire};
+use crate::{memory::Needs, needs, status::Status, wire};
 
 /// Letters and digits that make no words, as Kubernetes uses them in generated names.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -20,10 +22,10 @@ const GENERATE_TRIES: usize = 8;
 pub(super) async fn create(mut request: Request<'_>) -> Answer {
     let write = WriteOptions::parse(&request, "CreateOptions")?;
     let mut warnings = Vec::new();
-    let yaml = write::is_yaml(&request)?;
+    let yaml = read::is_yaml(&request)?;
     let sent = request.server.receive(request.call).await?;
-    let need = sent.needs(yaml, admit::largest_review(&request)).create();
-    let mut document = write::read_object(&mut request, &write, (sent, need), &mut warnings).await?;
+    let source = Source::open(&mut request, sent, yaml, Needs::create, needs::written).await?;
+    let mut document = source.object(&request, &write, &mut warnings).await?;
     write::fit_place(&request, &mut document.meta)?;
     if !document.meta.resource_version.is_empty() {
         return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));

@@ -15,7 +15,7 @@ use repot_storage::Object;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Answer, Request, admit, options, update, write};
+use super::{Answer, Request, admit, options, read, update, write};
 use crate::{
     call::Call,
     negotiate::{self, Form},
@@ -92,15 +92,15 @@ impl DeleteOptions {
 
     fn from_query(call: &Call) -> Result<Self, Status> {
         let query = &call.query;
-        let grace = query.get("gracePeriodSeconds").map(|text| {
+        let grace = query.present("gracePeriodSeconds").map(|text| {
             text.parse()
                 .map_err(|_| Status::bad_request(format!("gracePeriodSeconds: {text:?} is no number")))
         });
         Ok(Self {
             dry_run: query.all("dryRun").map(str::to_owned).collect(),
             grace_period_seconds: grace.transpose()?,
-            orphan_dependents: query.maybe_flag("orphanDependents")?,
-            propagation_policy: query.get("propagationPolicy").map(str::to_owned),
+            orphan_dependents: query.maybe_flag("orphanDependents"),
+            propagation_policy: query.present("propagationPolicy").map(str::to_owned),
             preconditions: Preconditions::from_query(call),
             ..Self::default()
         })
@@ -128,29 +128,34 @@ impl DeleteOptions {
     }
 
     fn check(&self) -> Result<(), Status> {
-        let invalid = |error| Err(Status::invalid(("meta.k8s.io", "DeleteOptions"), "", &[error]));
+        let mut errors = Vec::new();
         match (self.propagation_policy.as_deref(), self.orphan_dependents) {
             (Some(policy), Some(_)) => {
                 let why = "orphanDependents and deletionPropagation cannot be both set";
-                invalid(FieldError::invalid("propagationPolicy", policy, why))
+                errors.push(FieldError::invalid("propagationPolicy", policy, why));
             }
             (Some(policy), None) if !matches!(policy, "Orphan" | "Background" | "Foreground") => {
-                let allowed = ["Foreground", "Background", "Orphan"];
-                invalid(FieldError::not_supported("propagationPolicy", policy, &allowed))
+                let allowed = ["Foreground", "Background", "Orphan", "nil"];
+                errors.push(FieldError::not_supported("propagationPolicy", policy, &allowed));
             }
-            _ => Ok(()),
+            _ => {}
         }
+        errors.extend(options::check_dry_run(&self.dry_run_values()));
+        options::refuse("DeleteOptions", &errors)
+    }
+
+    fn dry_run_values(&self) -> Vec<&str> {
+        self.dry_run.iter().map(String::as_str).collect()
     }
 
     /// Whether a newer state of the object may be meant as well.
-    fn may_mean_another(&self, current: &Object) -> bool {
+    pub(super) fn may_mean_another(&self, current: &Object) -> bool {
         let same_uid = self.preconditions.uid.as_deref().is_none_or(|uid| uid == current.uid.to_string());
         same_uid && self.preconditions.resource_version.is_none()
     }
 
-    fn dry(&self) -> Result<bool, Status> {
-        let values: Vec<&str> = self.dry_run.iter().map(String::as_str).collect();
-        options::dry_run(&values, "DeleteOptions")
+    fn dry(&self) -> bool {
+        options::is_dry_run(&self.dry_run_values())
     }
 
     /// The finalizers with which garbage collection takes part, by the policy asked for.
@@ -194,6 +199,7 @@ pub(super) async fn delete(request: Request<'_>) -> Answer {
     for left in (0..TRIES).rev() {
         let found = request.server.store.get(&request.key()).await.map_err(|error| request.failed(&error))?;
         let current = found.ok_or_else(|| request.not_found())?;
+        read::reserve_to_delete(&request, std::slice::from_ref(&current), 1).await?;
         match remove(&request, &options, &current).await {
             Err(status)
                 if status.reason() == "Conflict" && left > 0 && options.may_mean_another(&current) => {}
@@ -219,7 +225,7 @@ pub(super) async fn remove(
     current: &Object,
 ) -> Result<Removed, Status> {
     expect(request, options, current)?;
-    let dry = options.dry()?;
+    let dry = options.dry();
     admit::judge_removal(request, dry, options.to_json(), current).await?;
     let mut meta = wire::parse_meta(current);
     let first = !meta.deleting();

@@ -9,6 +9,7 @@ use super::{
     delete::{DeleteOptions, remove},
     list,
     options::Selectors,
+    read,
 };
 use crate::{status::Status, wire};
 
@@ -21,6 +22,7 @@ pub(super) async fn delete_collection(request: Request<'_>) -> Answer {
     let selectors = Selectors::parse(&request.call.query, request.resource.kind)?;
     let page = list::page(&request, &selectors, false).await?;
     let unreadable = page.unreadable;
+    read::reserve_to_delete(&request, &page.objects, AT_ONCE).await?;
     let (request, options, selectors) = (&request, &options, &selectors);
     let mut removals = stream::iter(page.objects)
         .map(|object| async move { remove_one(request, options, selectors, object).await })
@@ -50,7 +52,7 @@ async fn remove_one(
 ) -> Result<(), Status> {
     for _ in 0..TRIES {
         match remove(request, options, &object).await {
-            Err(status) if status.reason() == "Conflict" => {}
+            Err(status) if status.reason() == "Conflict" && options.may_mean_another(&object) => {}
             Err(status) => return Err(status),
             Ok(_) => return Ok(()),
         }

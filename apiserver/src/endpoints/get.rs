@@ -6,7 +6,7 @@ use repot_storage::ResourceVersion;
 use super::{Answer, Request, resource_version, table};
 use crate::{
     negotiate::{self, Form},
-    wire,
+    pretty, wire,
 };
 
 /// Answers with the object, its metadata or its table.
@@ -24,7 +24,8 @@ pub(super) async fn get(request: Request<'_>) -> Answer {
     Ok(match form {
         Form::Object => {
             let length = wire::object_len(resource, &object);
-            request.keep(request.server.memory.to_stream(&request.flow(), length).await)?;
+            let held = length + pretty::held(request.call);
+            request.keep(request.server.memory.to_stream(&request.flow(), held).await)?;
             // The first piece is read before the answer begins, so that damage is answered with a status.
             let pieces = wire::checked(request.server, &request.flow(), resource, &object)
                 .await

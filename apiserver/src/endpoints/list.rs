@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     negotiate::{self, Form},
-    protobuf,
+    pretty, protobuf,
     status::Status,
     wire::{self, ListMeta},
 };
@@ -225,7 +225,8 @@ async fn objects(request: &Request<'_>, page: Page, meta: &ListMeta) -> Answer {
     let commas = page.objects.len().saturating_sub(1) as u64;
     let items: u64 = page.objects.iter().map(|object| wire::shown_len(&resource, object)).sum();
     let length = before.len() as u64 + items + commas + 2;
-    request.keep(request.server.memory.to_stream(&request.flow(), length).await)?;
+    let held = length + pretty::held(request.call);
+    request.keep(request.server.memory.to_stream(&request.flow(), held).await)?;
     let items = stream::iter(page.objects).enumerate().flat_map(move |(at, object)| {
         let comma = stream::iter((at > 0).then(|| Ok(Bytes::from_static(b","))));
         comma.chain(wire::shown_pieces(&store, &resource, &object))

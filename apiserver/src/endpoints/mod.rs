@@ -16,6 +16,7 @@ pub mod list;
 pub mod openapi;
 mod options;
 pub mod patch;
+mod read;
 mod resource_version;
 mod room;
 mod status_part;

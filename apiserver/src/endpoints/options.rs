@@ -44,15 +44,16 @@ impl Selectors {
     }
 }
 
-/// Whether a write is only to be tried out.
-///
-/// # Errors
-/// 422 for any other value than `All`.
-pub(super) fn dry_run(values: &[&str], kind: &str) -> Result<bool, Status> {
-    match values.iter().find(|value| !matches!(**value, "All" | "")) {
-        Some(other) => Err(unsupported(kind, "dryRun", other, &["All"])),
-        None => Ok(values.contains(&"All")),
-    }
+/// Whether a write is only to be tried out. [`check_dry_run`] comes first.
+pub(super) fn is_dry_run(values: &[&str]) -> bool {
+    !values.is_empty()
+}
+
+/// Checks `dryRun`: every value is `All`. An empty one is not, as in apimachinery's `ValidateDryRun`: who asks for a dry run
+/// in a way that nobody knows must not write.
+pub(super) fn check_dry_run(values: &[&str]) -> Option<FieldError> {
+    let all = values.iter().all(|value| *value == "All");
+    (!all).then(|| FieldError::not_supported("dryRun", values, &["All"]))
 }
 
 /// What to do about unknown and duplicate fields.
@@ -64,36 +65,63 @@ pub(super) enum FieldValidation {
 }
 
 impl FieldValidation {
-    pub(super) fn parse(query: &Query, kind: &str) -> Result<Self, Status> {
+    /// An empty value counts as absent, as in kube-apiserver.
+    ///
+    /// # Errors
+    /// The value is none of those known.
+    pub(super) fn parse(query: &Query) -> Result<Self, FieldError> {
         match query.get("fieldValidation") {
             None | Some("Warn") => Ok(Self::Warn),
             Some("Ignore") => Ok(Self::Ignore),
             Some("Strict") => Ok(Self::Strict),
-            Some(other) => Err(unsupported(kind, "fieldValidation", other, &["Ignore", "Strict", "Warn"])),
+            Some(other) => {
+                let known = ["", "Ignore", "Strict", "Warn"];
+                Err(FieldError::not_supported("fieldValidation", other, &known))
+            }
         }
     }
 }
 
-/// Checks `fieldManager`: printable and not too long.
+/// The longest `fieldManager`, in bytes.
+const MAX_FIELD_MANAGER: usize = 128;
+
+/// Checks `fieldManager`: printable and not too long. An empty value counts as absent.
+pub(super) fn check_field_manager(query: &Query) -> Option<FieldError> {
+    let name = query.get("fieldManager")?;
+    if name.len() > MAX_FIELD_MANAGER {
+        return Some(FieldError::too_long("fieldManager", MAX_FIELD_MANAGER));
+    }
+    let printable = |c: char| c == ' ' || !(c.is_control() || c.is_whitespace());
+    let why = "should only contain printable characters";
+    (!name.chars().all(printable)).then(|| FieldError::invalid("fieldManager", name, why))
+}
+
+/// Refuses options in which something is wrong.
 ///
 /// # Errors
 /// 422.
-pub(super) fn field_manager(query: &Query, kind: &str) -> Result<(), Status> {
-    match query.get("fieldManager") {
-        Some(name) if name.chars().count() > 128 => {
-            Err(option_error(kind, "fieldManager", name, "may not be more than 128 characters"))
-        }
-        Some(name) if name.chars().any(char::is_control) => {
-            Err(option_error(kind, "fieldManager", name, "should only contain printable characters"))
-        }
-        _ => Ok(()),
+pub(super) fn refuse(kind: &str, errors: &[FieldError]) -> Result<(), Status> {
+    match errors {
+        [] => Ok(()),
+        errors => Err(Status::invalid(("meta.k8s.io", kind), "", errors)),
     }
 }
 
-fn unsupported(kind: &str, field: &str, value: &str, allowed: &[&str]) -> Status {
-    Status::invalid(("meta.k8s.io", kind), "", &[FieldError::not_supported(field, value, allowed)])
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn option_error(kind: &str, field: &str, value: &str, why: &str) -> Status {
-    Status::invalid(("meta.k8s.io", kind), "", &[FieldError::invalid(field, value, why)])
+    #[test]
+    fn an_empty_dry_run_is_refused_and_never_taken_for_a_write() {
+        for (values, dry, refused) in [
+            (&[][..], false, false),
+            (&["All"], true, false),
+            (&["All", "All"], true, false),
+            (&[""], true, true),
+            (&["All", ""], true, true),
+            (&["all"], true, true),
+        ] {
+            assert_eq!((is_dry_run(values), check_dry_run(values).is_some()), (dry, refused), "{values:?}");
+        }
+    }
 }

@@ -6,19 +6,23 @@ use bytes::Bytes;
 use repot_api::{
     document::{self, Document},
     field::{Cause, FieldError},
-    json::{self, Node, merge::merge, patch::Patch},
+    json::{
+        self, Key, Node, Raw, census,
+        merge::{members_to_open, merge},
+        patch::Patch,
+    },
 };
 use repot_storage::Object;
 
 use super::{
     Answer, Request, admit, apply as server_side,
     found::Found,
-    status_part,
+    read, status_part,
     tracking::Origin,
     update,
     write::{self, WriteOptions},
 };
-use crate::{negotiate, server::DEFAULT_OBJECT_BYTES, status::Status, wire};
+use crate::{needs, negotiate, server::DEFAULT_OBJECT_BYTES, status::Status, wire};
 
 /// How often a patch that names no version is tried against concurrent writes. The deadline of the request
 /// comes first.
@@ -27,7 +31,7 @@ const TRIES: usize = 1000;
 /// A patch, read but not yet applied.
 enum Change {
     Json(Patch),
-    Merge(Node),
+    Merge(Raw),
 }
 
 impl Change {
@@ -41,7 +45,7 @@ impl Change {
                 if raw.first() != b'{' {
                     return Err(Status::bad_request("a merge patch of an object is an object"));
                 }
-                Ok(Self::Merge(Node::Raw(raw)))
+                Ok(Self::Merge(raw))
             }
             _ => Err(Status::unsupported_media_type(
                 "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
@@ -52,7 +56,9 @@ impl Change {
     fn apply(&self, root: &mut Node, copy_limit: usize) -> Result<(), Status> {
         match self {
             Self::Json(patch) => patch.apply(root, copy_limit).map_err(|error| unusable(&error)),
-            Self::Merge(patch) => merge(root, patch.clone()).map_err(|e| Status::bad_request(e.to_string())),
+            Self::Merge(patch) => {
+                merge(root, Node::Raw(patch.clone())).map_err(|e| Status::bad_request(e.to_string()))
+            }
         }
     }
 
@@ -61,11 +67,17 @@ impl Change {
         match self {
             Self::Json(patch) => patch.is_within("metadata"),
             Self::Merge(patch) => {
-                let mut patch = patch.clone();
-                patch.open();
-                let Node::Object(members) = &patch else { return false };
-                members.iter().all(|(key, _)| key.text() == "metadata")
+                patch.members().into_iter().flatten().all(|(key, _)| key.bytes() == &b"\"metadata\""[..])
             }
+        }
+    }
+
+    /// What it opens of itself and of an object with texts of so many bytes, in bytes of memory.
+    fn cost(&self, meta: &Bytes, payload_len: u64) -> u64 {
+        match self {
+            Self::Json(_) => needs::opened(meta.len() as u64 + payload_len),
+            // It enters no array, and nothing but metadata has many members outside of arrays.
+            Self::Merge(patch) => needs::merged(members_to_open(patch.bytes()) + members_to_open(meta)),
         }
     }
 
@@ -76,11 +88,12 @@ impl Change {
     /// Whether a merge patch carries a version, even the current one.
     fn names_version(&self) -> bool {
         let Self::Merge(patch) = self else { return false };
-        let mut patch = patch.clone();
-        patch.open();
-        let Some(meta) = patch.member_mut("metadata") else { return false };
-        meta.open();
-        meta.member("resourceVersion").is_some_and(|version| !version.is_null())
+        let last = |raw: &Raw, name: &str| {
+            let members = raw.members().into_iter().flatten();
+            members.filter(|(key, _)| Key::from_token(key).text() == name).last().map(|(_, value)| value)
+        };
+        let version = last(patch, "metadata").and_then(|meta| last(&meta, "resourceVersion"));
+        version.is_some_and(|version| version.first() != b'n')
     }
 }
 
@@ -101,7 +114,7 @@ pub(super) async fn patch(request: Request<'_>) -> Answer {
         return server_side::apply(request).await;
     }
     let write = WriteOptions::parse(&request, "PatchOptions")?;
-    if request.call.query.maybe_flag("force")?.is_some() {
+    if request.call.query.maybe_flag("force").is_some() {
         let why = "may not be specified for non-apply patch";
         let error = FieldError::forbidden("force", why);
         return Err(Status::invalid(("meta.k8s.io", "PatchOptions"), "", &[error]));
@@ -118,16 +131,20 @@ pub(super) async fn patch(request: Request<'_>) -> Answer {
     // Webhooks see the whole object, so there has to be one; a status comes along with its object.
     let light =
         change.is_of_metadata() && !admit::may_be_judged(&request) && !status_part::is_meant(&request);
+    let copied = if change.copies() { copy_limit(&request) as u64 } else { 0 };
     for left in (0..TRIES).rev() {
         let current = found.take(&request).await?.ok_or_else(|| request.not_found())?;
         let mut warnings = Vec::new();
-        if !light {
-            let copied = if change.copies() { copy_limit(&request) } else { 0 };
-            let need = needs.lay_over(current.payload_len) + copied as u64;
-            request.server.reserve(request.call, need).await?;
-        }
+        let texts = match light {
+            true => needs.body,
+            false => needs.lay_over(current.payload_len) + copied,
+        };
+        let payload_len = if light { 0 } else { current.payload_len };
+        let meta = read::cost_of_meta(&current, needs::written) + change.cost(&current.meta, payload_len);
+        request.server.reserve(request.call, texts + meta).await?;
         let Patched { mut document, before, named } =
             apply(&request, &write, &change, light, &current, &mut warnings).await?;
+        update::expect_same(&request, &document.meta, &current)?;
         let replaced = if light {
             update::replace_meta(&request, write.dry_run, write.form, document.meta.clone(), &current).await
         } else {
@@ -151,16 +168,6 @@ fn ill(status: &Status) -> Status {
     let error =
         FieldError { cause: Cause::Invalid, field: "patch".into(), value: None, detail: status.to_string() };
     Status::invalid(("", ""), "", &[error])
-}
-
-/// Unlike a whole object with another uid, which means another object, a patch of the uid tries to change it.
-fn expect_uid(request: &Request<'_>, document: &Document, current: &Object) -> Result<(), Status> {
-    let (uid, name) = (&document.meta.uid, &request.resource.name);
-    if uid.is_empty() || *uid == current.uid.to_string() {
-        return Ok(());
-    }
-    let error = FieldError::invalid("metadata.uid", uid, "field is immutable");
-    Err(Status::invalid((&name.group, request.resource.kind.kind), &document.meta.name, &[error]))
 }
 
 /// Bytes that one patch may copy: there has to be room for them.
@@ -191,6 +198,7 @@ async fn apply(
         true => Bytes::new(),
         false => request.server.store.payload_bytes(current).await.map_err(|error| request.failed(&error))?,
     };
+    read::charge_payload(request, &payload, needs::written).await?;
     let meta = wire::meta_json(&current.meta, current.version).freeze();
     let (api_version, kind) = (resource.api_version(), resource.kind);
     let (change_now, copy_limit) = (change.clone(), copy_limit(request));
@@ -204,13 +212,16 @@ async fn apply(
             root.set(key.clone(), value.clone());
         }
         change_now.apply(&mut root, copy_limit)?;
-        Ok((Document::conform(root, kind), before))
+        let census = census::count_tree(&root, kind.schema);
+        Ok::<_, Status>((root, before, census))
     };
     let length = usize::try_from(current.payload_len).unwrap_or(usize::MAX);
-    let (conformed, before) = write::off_the_workers(length, work).await??;
+    let (root, before, census) = read::off_the_workers(length, work).await??;
+    request.server.charge(request.call, needs::written(census))?;
+    let conformed = read::off_the_workers(length, move || Document::conform(root, kind)).await?;
     let mut document = write::admit(request, conformed, write, warnings).map_err(|status| ill(&status))?;
     write::fit_place(request, &mut document.meta)?;
-    expect_uid(request, &document, current)?;
+    update::expect_uid(request, &document.meta, current)?;
     // Unless the patch changed it, the version is the one that was just read.
     let named = document.meta.resource_version != current.version.to_string();
     if document.meta.resource_version.is_empty() {

@@ -57,7 +57,7 @@ pub(super) fn of_list(query: &Query, limit: u64) -> Result<Freshness, Status> {
 /// # Errors
 /// 400 for a flag that is none, 422.
 pub(super) fn check(query: &Query, watch: bool) -> Result<(), Status> {
-    let initial = query.maybe_flag("sendInitialEvents")?.is_some();
+    let initial = query.maybe_flag("sendInitialEvents").is_some();
     let matching = query.get("resourceVersionMatch");
     let mut errors = Vec::new();
     let mut forbid = |field: &str, why: &str| errors.push(FieldError::forbidden(field, why));

@@ -8,8 +8,8 @@ use repot_api::{
 };
 use repot_storage::Object;
 
-use super::{Request, write};
-use crate::{status::Status, wire};
+use super::{Request, read, write};
+use crate::{needs, status::Status, wire};
 
 /// The name of the subresource.
 pub(super) const STATUS: &str = "status";
@@ -69,11 +69,12 @@ fn confine_to_status(document: &mut Document, before: Node, current: &Object) {
 async fn body(request: &Request<'_>, current: &Object) -> Result<Node, Status> {
     let payload =
         request.server.store.payload_bytes(current).await.map_err(|error| request.failed(&error))?;
+    read::charge_payload(request, &payload, needs::written).await?;
     let (api_version, kind) = (request.resource.api_version(), request.resource.kind);
     let meta = current.meta.clone();
     let length = payload.len();
     let read = move || Document::conform(document::tree(&api_version, kind.kind, meta, &payload), kind);
-    let (mut document, _) = write::off_the_workers(length, read).await?.map_err(|error| {
+    let (mut document, _) = read::off_the_workers(length, read).await?.map_err(|error| {
         tracing::error!(%error, name = current.key.name, "an object at rest cannot be read");
         Status::internal("the object at rest cannot be read")
     })?;

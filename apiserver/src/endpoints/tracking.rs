@@ -12,10 +12,10 @@ use repot_storage::Object;
 use serde_json::value::RawValue;
 
 use super::{
-    Request,
+    Request, read,
     write::{self, Ready},
 };
-use crate::{call::Call, status::Status, wire::Summary};
+use crate::{call::Call, needs, status::Status, wire::Summary};
 
 /// How a new state of an object came about.
 pub(super) enum Origin {
@@ -85,12 +85,13 @@ pub(super) fn keep_readable(request: &Request<'_>, meta: &mut ObjectMeta, owners
 /// of the new one, and must not be kept from it.
 async fn old_body(request: &Request<'_>, current: &Object) -> Result<Option<Node>, Status> {
     let Ok(payload) = request.server.store.payload_bytes(current).await else { return Ok(None) };
+    read::charge_payload(request, &payload, needs::written).await?;
     let kind = request.resource.kind;
     let read = move || {
         let tree = document::tree("", kind.kind, Bytes::from_static(b"{}"), &payload);
         Document::conform(tree, kind).ok().map(|(document, _)| document.body)
     };
-    write::off_the_workers(usize::try_from(current.payload_len).unwrap_or(usize::MAX), read).await
+    read::off_the_workers(usize::try_from(current.payload_len).unwrap_or(usize::MAX), read).await
 }
 
 fn track(

@@ -1,20 +1,31 @@
 //! PUT of an object, and the rules of change that patches follow too.
 
+use std::collections::HashSet;
+
 use axum::body::Body;
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use repot_api::{document::Document, field::FieldError, meta::ObjectMeta};
+use repot_api::{
+    document::Document,
+    field::{FieldError, shortened},
+    meta::ObjectMeta,
+};
 use repot_storage::Object;
 
 use super::{
     Answer, Request, admit,
     found::Found,
+    read::{self, Source},
     room, status_part,
     tracking::{self, Origin},
     write::{self, Ready, WriteOptions},
 };
-use crate::{negotiate::Form, status::Status, wire};
+use crate::{needs, negotiate::Form, status::Status, wire};
 
+/// Finalizers that may not be added, and that a refusal names.
+const NAMED_FINALIZERS: usize = 10;
+/// A uid of a client is shown up to this length, in bytes.
+const MAX_SHOWN: usize = 256;
 /// How often a write without a version is tried against concurrent ones. The deadline of the request
 /// comes first.
 const TRIES: usize = 1000;
@@ -23,23 +34,29 @@ const TRIES: usize = 1000;
 pub(super) async fn update(mut request: Request<'_>) -> Answer {
     let write = WriteOptions::parse(&request, "UpdateOptions")?;
     let mut warnings = Vec::new();
-    let yaml = write::is_yaml(&request)?;
+    let yaml = read::is_yaml(&request)?;
     let sent = request.server.receive(request.call).await?;
-    let needs = sent.needs(yaml, admit::largest_review(&request));
     let mut found = Found::look(&request).await;
-    let need = needs.replace(found.payload_len());
-    let mut document = write::read_object(&mut request, &write, (sent, need), &mut warnings).await?;
-    write::fit_place(&request, &mut document.meta)?;
-    let conditional = !document.meta.resource_version.is_empty();
+    let old = found.payload_len();
+    let source = Source::open(&mut request, sent, yaml, |needs| needs.replace(old), needs::written).await?;
+    let mut first = Some(named(&request, source.object(&request, &write, &mut warnings).await?)?);
     for left in (0..TRIES).rev() {
         let current = found.take(&request).await?.ok_or_else(|| request.not_found())?;
-        request.server.reserve(request.call, needs.replace(current.payload_len)).await?;
+        let meta = read::cost_of_meta(&current, needs::written);
+        request.server.reserve(request.call, source.needs.replace(current.payload_len) + meta).await?;
+        // Each try begins with what the client sent, and not with what the try before has made of it.
+        let mut document = match first.take() {
+            Some(document) => document,
+            None => named(&request, source.object(&request, &write, &mut Vec::new()).await?)?,
+        };
+        let conditional = !document.meta.resource_version.is_empty();
         if !conditional && !request.resource.strategy.unconditional_update {
             let why = "must be specified for an update";
             let error = FieldError::invalid("metadata.resourceVersion", 0, why);
             let kind = (request.resource.name.group.as_str(), request.resource.kind.kind);
             return Err(Status::invalid(kind, &document.meta.name, &[error]));
         }
+        expect_same(&request, &document.meta, &current)?;
         match replace(&request, &write, &mut document, &current, Origin::Written(None)).await {
             Err(status) if status.reason() == "Conflict" && !conditional && left > 0 => {}
             Err(status) => return Err(status),
@@ -52,7 +69,13 @@ pub(super) async fn update(mut request: Request<'_>) -> Answer {
     Err(Status::modified(&request.resource.name, &request.target.name))
 }
 
-/// Brings a new state of an object to rest in place of `current`.
+fn named(request: &Request<'_>, mut document: Document) -> Result<Document, Status> {
+    write::fit_place(request, &mut document.meta)?;
+    Ok(document)
+}
+
+/// Brings a new state of an object to rest in place of `current`, which is the one that is meant: see [`expect_same`]. So a
+/// conflict says that another write came between.
 pub(super) async fn replace(
     request: &Request<'_>,
     write: &WriteOptions,
@@ -61,7 +84,6 @@ pub(super) async fn replace(
     origin: Origin,
 ) -> Answer {
     let before = wire::parse_meta(current);
-    expect_same(request, &document.meta, &before, current)?;
     inherit(&mut document.meta, &before);
     let mut forbidden = status_part::confine(request, document, current).await?;
     let mut ready = Ready::fitting(request, document, &origin)?;
@@ -107,7 +129,7 @@ pub(super) async fn replace(
     Ok(ready.answer(request, StatusCode::OK, Some(&stored), write.form))
 }
 
-/// Brings new metadata of an object to rest; its payload stays, unread.
+/// Brings new metadata of an object to rest, as [`replace`]; its payload stays, unread.
 pub(super) async fn replace_meta(
     request: &Request<'_>,
     dry_run: bool,
@@ -116,7 +138,6 @@ pub(super) async fn replace_meta(
     current: &Object,
 ) -> Answer {
     let before = wire::parse_meta(current);
-    expect_same(request, &meta, &before, current)?;
     inherit(&mut meta, &before);
     write::validate_meta(request, &meta, changes(&meta, &before))?;
     tracking::meta_replaced(request, &mut meta, &before);
@@ -136,7 +157,9 @@ pub(super) async fn rest_meta(
     let mut shown = current.clone();
     shown.meta = print(meta);
     let limit = request.server.limits.object_bytes;
-    let too_large = |shown: &Object| wire::object_len(request.resource, shown) > limit as u64;
+    let too_large = |shown: &Object| {
+        shown.meta.len() > write::MAX_METADATA || wire::object_len(request.resource, shown) > limit as u64
+    };
     if too_large(&shown) {
         // Rather forget who owns what than refuse.
         shown.meta = print(&ObjectMeta { managed_fields: None, ..meta.clone() });
@@ -175,14 +198,19 @@ pub(super) async fn show(request: &Request<'_>, object: &Object, form: Form) -> 
     }
 }
 
-/// The writer has to mean the object that is there.
-fn expect_same(
-    request: &Request<'_>,
-    meta: &ObjectMeta,
-    before: &ObjectMeta,
-    current: &Object,
-) -> Result<(), Status> {
+/// The writer has to mean the object that is there: first its uid is looked at, then its version, as in kube-apiserver. What
+/// does not hold now never will, so a write is not tried again for it.
+///
+/// # Errors
+/// 409; 422 for what is no version.
+pub(super) fn expect_same(request: &Request<'_>, meta: &ObjectMeta, current: &Object) -> Result<(), Status> {
     let (resource, name) = (&request.resource.name, &request.target.name);
+    let uid = current.uid.to_string();
+    if !meta.uid.is_empty() && meta.uid != uid {
+        let sent = shortened(meta.uid.clone(), MAX_SHOWN);
+        let why = format!("Precondition failed: UID in precondition: {sent}, UID in object meta: {uid}");
+        return Err(Status::conflict(resource, name, &why));
+    }
     if !meta.resource_version.is_empty() {
         if !meta.resource_version.bytes().all(|b| b.is_ascii_digit()) {
             let why = "must be a version that the server gave";
@@ -194,14 +222,20 @@ fn expect_same(
             return Err(Status::modified(resource, name));
         }
     }
-    if !meta.uid.is_empty() && meta.uid != before.uid {
-        let why = format!(
-            "Precondition failed: UID in precondition: {}, UID in object meta: {}",
-            meta.uid, before.uid
-        );
-        return Err(Status::conflict(resource, name, &why));
-    }
     Ok(())
+}
+
+/// Unlike a whole object with another uid, which means another object, a patch of the uid tries to change it.
+///
+/// # Errors
+/// 422.
+pub(super) fn expect_uid(request: &Request<'_>, meta: &ObjectMeta, current: &Object) -> Result<(), Status> {
+    if meta.uid.is_empty() || meta.uid == current.uid.to_string() {
+        return Ok(());
+    }
+    let error = FieldError::invalid("metadata.uid", &meta.uid, "field is immutable");
+    let kind = (request.resource.name.group.as_str(), request.resource.kind.kind);
+    Err(Status::invalid(kind, &meta.name, &[error]))
 }
 
 /// What writers cannot change stays as it was.
@@ -218,7 +252,9 @@ fn inherit(meta: &mut ObjectMeta, before: &ObjectMeta) {
 
 /// What may not be changed in this way.
 fn changes(meta: &ObjectMeta, before: &ObjectMeta) -> Vec<FieldError> {
-    let added: Vec<_> = meta.finalizers.iter().filter(|f| !before.finalizers.contains(f)).collect();
+    let known: HashSet<_> = before.finalizers.iter().collect();
+    let added: Vec<_> =
+        meta.finalizers.iter().filter(|f| !known.contains(f)).take(NAMED_FINALIZERS).collect();
     if !before.deleting() || added.is_empty() {
         return Vec::new();
     }

@@ -1,6 +1,6 @@
 //! What all writes share: reading the body, judging it, and bringing it to rest.
 
-use std::ops::Range;
+use std::{collections::HashSet, ops::Range};
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -8,7 +8,7 @@ use futures::stream;
 use http::{Response, StatusCode};
 use repot_api::{
     document::{Document, Printed},
-    field::FieldError,
+    field::{FieldError, shortened},
     meta::ObjectMeta,
 };
 use repot_storage::{Draft, Object, Segmented};
@@ -16,18 +16,20 @@ use uuid::Uuid;
 
 use super::{
     Request,
-    config::{self, Unreadable},
     options::{self, FieldValidation},
+    read::Decoded,
     status_part,
     tracking::Origin,
 };
 use crate::{
-    body::Sent,
     delegation::NamespaceState,
     negotiate::{self, Form},
     status::Status,
     wire::{self, Summary},
 };
+
+/// Metadata may have so many bytes as JSON: what a whole object may have in etcd. It is in memory for every object that is served.
+pub(super) const MAX_METADATA: usize = 3 << 19;
 
 /// The options of a write.
 pub(super) struct WriteOptions {
@@ -39,78 +41,25 @@ pub(super) struct WriteOptions {
 impl WriteOptions {
     pub(super) fn parse(request: &Request<'_>, kind: &str) -> Result<Self, Status> {
         let query = &request.call.query;
-        options::field_manager(query, kind)?;
         let form = match negotiate::form(&request.call.headers, false)? {
             Form::Table(_) => Form::Object,
             form => form,
         };
         let dry_run: Vec<&str> = query.all("dryRun").collect();
-        Ok(Self {
-            dry_run: options::dry_run(&dry_run, kind)?,
-            form,
-            validation: FieldValidation::parse(query, kind)?,
-        })
+        let validation = FieldValidation::parse(query);
+        let mut errors: Vec<FieldError> = options::check_field_manager(query).into_iter().collect();
+        errors.extend(options::check_dry_run(&dry_run));
+        errors.extend(validation.as_ref().err().cloned());
+        options::refuse(kind, &errors)?;
+        let validation = validation.unwrap_or(FieldValidation::Warn);
+        Ok(Self { dry_run: options::is_dry_run(&dry_run), form, validation })
     }
-}
-
-/// Whether a request body with a whole object is YAML, and not JSON.
-pub(super) fn is_yaml(request: &Request<'_>) -> Result<bool, Status> {
-    match negotiate::content_type(&request.call.headers).as_str() {
-        "application/json" => Ok(false),
-        "application/yaml" => Ok(true),
-        _ => Err(Status::unsupported_media_type("application/json, application/yaml")),
-    }
-}
-
-/// Reads a whole object from a request body, with room for `need` bytes.
-pub(super) async fn read_object(
-    request: &mut Request<'_>,
-    write: &WriteOptions,
-    (sent, need): (Sent, u64),
-    warnings: &mut Vec<String>,
-) -> Result<Document, Status> {
-    let yaml = is_yaml(request)?;
-    let limit = json_at_most(request, &sent);
-    let body = request.server.open(request.call, sent, need).await?;
-    let (kind, length) = (request.resource.kind, body.len());
-    let decode = move || match yaml {
-        false => Document::decode(&body, kind).map_err(Unreadable::Document),
-        true => config::read(&body, kind, limit),
-    };
-    let decoded = match off_the_workers(length, decode).await? {
-        Ok(decoded) => Ok(decoded),
-        Err(Unreadable::Document(error)) => Err(error),
-        Err(other) => return Err(Status::bad_request(other.to_string())),
-    };
-    admit(request, decoded, write, warnings)
-}
-
-/// What YAML may come to as JSON, in bytes.
-pub(super) fn json_at_most(request: &Request<'_>, sent: &Sent) -> usize {
-    usize::try_from(sent.as_json()).unwrap_or(usize::MAX).min(request.server.limits.object_bytes)
-}
-
-/// Bodies up to this size are read where the request runs.
-const LIGHT: usize = 256 << 10;
-
-/// Runs what takes milliseconds for bodies of megabytes where it keeps nobody else waiting.
-pub(super) async fn off_the_workers<T: Send + 'static>(
-    bytes: usize,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Status> {
-    if bytes <= LIGHT {
-        return Ok(work());
-    }
-    // Fails only where the work panicked; the request is then lost as it would be by a panic of its own.
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|_| Status::internal("the request could not be worked on"))
 }
 
 /// Takes over what decoding gave: unknown and duplicate fields are refused or warned of, older shapes made new.
 pub(super) fn admit(
     request: &Request<'_>,
-    decoded: Result<(Document, Vec<String>), repot_api::document::Error>,
+    decoded: Decoded,
     write: &WriteOptions,
     warnings: &mut Vec<String>,
 ) -> Result<Document, Status> {
@@ -143,6 +92,7 @@ pub(super) fn admit(
 pub(super) fn expect_kind(request: &Request<'_>, document: &Document) -> Result<(), Status> {
     let (kind, api_version) = (request.resource.kind.kind, request.resource.api_version());
     let wrong = |what: &str, got: &str, expected: &str| {
+        let got = shortened(got.to_owned(), MAX_SHOWN);
         let message =
             format!("the {what} in the data ({got:?}) does not match the expected {what} ({expected:?})");
         Err(Status::bad_request(message))
@@ -159,16 +109,29 @@ pub(super) fn expect_kind(request: &Request<'_>, document: &Document) -> Result<
     Ok(())
 }
 
+/// What a client says that it sends is shown up to this length, in bytes.
+const MAX_SHOWN: usize = 512;
+/// A uid is shown up to this length, in bytes.
+const MAX_UID: usize = 64;
+/// Duplicates of owners that a warning names.
+const NAMED_DUPLICATES: usize = 10;
+
+/// Takes out owners that are named twice, and warns of them, as kube-apiserver does.
 fn dedupe_owners(meta: &mut ObjectMeta, warnings: &mut Vec<String>) {
-    let mut kept = Vec::new();
-    for owner in std::mem::take(&mut meta.owner_references) {
-        if kept.contains(&owner) {
-            warnings.push(format!("metadata.ownerReferences contains a duplicate of {:?}", owner.name));
-        } else {
-            kept.push(owner);
+    let (mut seen, mut duplicates) = (HashSet::new(), Vec::new());
+    meta.owner_references.retain(|owner| {
+        let first = seen.insert(owner.clone());
+        if !first && duplicates.len() < NAMED_DUPLICATES {
+            duplicates.push(shortened(owner.uid.clone(), MAX_UID));
         }
+        first
+    });
+    if !duplicates.is_empty() {
+        let all = duplicates.join(", ");
+        warnings.push(format!(
+            "metadata.ownerReferences contains duplicates, which are left out; their uids: {all}"
+        ));
     }
-    meta.owner_references = kept;
 }
 
 /// Name and namespace of the body have to be those of the URL; what is empty is filled in.
@@ -185,7 +148,8 @@ pub(super) fn fit_place(request: &Request<'_>, meta: &mut ObjectMeta) -> Result<
     if !target.name.is_empty() && meta.name != target.name {
         let message = format!(
             "the name of the object ({:?}) does not match the name on the URL ({:?})",
-            meta.name, target.name
+            shortened(meta.name.clone(), MAX_SHOWN),
+            target.name
         );
         return Err(Status::bad_request(message));
     }
@@ -318,6 +282,9 @@ impl Ready {
     }
 
     fn check_size(&self, request: &Request<'_>) -> Result<(), Status> {
+        if self.meta.len() > MAX_METADATA {
+            return Err(Status::too_much(format!("metadata may have {MAX_METADATA} bytes as JSON")));
+        }
         let limit = request.server.limits.object_bytes;
         let before = wire::before_payload(request.resource, &self.meta, None, true);
         let whole = before.len() + self.payload.text.len() + 1;

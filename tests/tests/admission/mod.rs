@@ -4,5 +4,6 @@ mod failures;
 mod lifecycle;
 mod mutating;
 mod quota;
+mod retries;
 mod validating;
 mod world;

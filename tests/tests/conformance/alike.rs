@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::place::{Behind, JSON, JSON_PATCH, MERGE_PATCH, Place};
 
 /// A kind in a namespace of the garden.
-struct Twin {
+pub(super) struct Twin {
     api: Api,
     collection: String,
     template: Value,
@@ -19,7 +19,7 @@ struct Twin {
 
 impl Twin {
     /// ConfigMaps, which kube-apiserver serves, and ShootStates, which we serve through it.
-    async fn both(namespace: &str) -> Result<[Self; 2]> {
+    pub(super) async fn both(namespace: &str) -> Result<[Self; 2]> {
         let garden = &Behind::value()?.garden;
         garden.kubectl(["create", "namespace", namespace]).await?.text()?;
         let place = Place::of(garden.api().clone(), namespace);
@@ -32,18 +32,18 @@ impl Twin {
         Ok([twin(maps, map), twin(place.all(""), place.object(""))])
     }
 
-    fn object(&self, name: &str, metadata: &Value) -> Value {
+    pub(super) fn object(&self, name: &str, metadata: &Value) -> Value {
         let mut object = self.template.clone();
         object["metadata"] = metadata.clone();
         object["metadata"]["name"] = json!(name);
         object
     }
 
-    async fn create(&self, name: &str, metadata: &Value) -> Result<Value> {
+    pub(super) async fn create(&self, name: &str, metadata: &Value) -> Result<Value> {
         self.api.post(&self.collection, &self.object(name, metadata)).await?.ok()
     }
 
-    async fn call(
+    pub(super) async fn call(
         &self,
         method: Method,
         path: &str,
@@ -84,7 +84,7 @@ fn essence(answer: &Answer) -> Result<Value> {
     }))
 }
 
-fn same(what: &str, one: &Answer, other: &Answer) -> Option<String> {
+pub(super) fn same(what: &str, one: &Answer, other: &Answer) -> Option<String> {
     match (essence(one), essence(other)) {
         (Ok(a), Ok(b)) if a == b => None,
         (Ok(a), Ok(b)) => Some(format!("{what}\n  theirs: {a}\n  ours:   {b}\n  {other}")),
@@ -92,7 +92,7 @@ fn same(what: &str, one: &Answer, other: &Answer) -> Option<String> {
     }
 }
 
-fn judge(differences: Vec<String>) -> Result<()> {
+pub(super) fn judge(differences: Vec<String>) -> Result<()> {
     ensure!(differences.is_empty(), "{} answers differ:\n{}", differences.len(), differences.join("\n"));
     Ok(())
 }

@@ -12,6 +12,7 @@ mod identity;
 mod lists;
 mod negotiation;
 mod openapi;
+mod parameters;
 mod place;
 mod selectors;
 mod statuses;

@@ -1,8 +1,10 @@
 //! Damage at rest is told with the name of the object, and stays with that object.
 
 use anyhow::{Context, Result, bail, ensure};
+use repot_tests::http::send;
 use repot_tests::run;
-use serde_json::json;
+use reqwest::Method;
+use serde_json::{Value, json};
 
 use super::etcd_values::Values;
 use super::world::{Watch, World, collection, large, path, small};
@@ -41,6 +43,17 @@ async fn expect_damage(world: &World, what: &str) -> Result<()> {
     Ok(())
 }
 
+/// A list of metadata shows everything of an object that has no payload any more.
+async fn lists_of_metadata_are_whole(world: &World, hurt: &Value) -> Result<()> {
+    let list = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+    let asked = world.api.request(Method::GET, &collection("default")).header("Accept", list);
+    let list = send(asked).await?.ok()?;
+    let items = list["items"].as_array().context("items")?;
+    let found = items.iter().find(|item| item["metadata"]["name"] == "hurt").context("no such item")?;
+    ensure!(items.len() == 2 && found["metadata"] == hurt["metadata"], "{list}");
+    Ok(())
+}
+
 #[test]
 fn damaged_chunks_are_told_and_harm_no_other_object() {
     run(async |bed| {
@@ -67,7 +80,14 @@ fn damaged_chunks_are_told_and_harm_no_other_object() {
         }
         values.remove(first).await?;
         expect_damage(&world, "a chunk removed").await?;
-        values.put(first, one).await?;
+        for (key, _) in &chunks {
+            values.remove(key).await?;
+        }
+        expect_damage(&world, "all chunks removed").await?;
+        lists_of_metadata_are_whole(&world, &hurt).await?;
+        for (key, value) in &chunks {
+            values.put(key, value).await?;
+        }
         let healed = world.api.get(&path("hurt")).await?.ok()?;
         ensure!(healed == hurt, "put back, it is not the object it was");
 

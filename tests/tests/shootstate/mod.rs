@@ -11,6 +11,7 @@ pub mod etcd_values;
 mod identity;
 pub mod kills;
 mod large;
+mod late;
 mod lifecycle;
 mod owners;
 mod reads;

@@ -73,6 +73,11 @@ impl World {
         Self::behind(bed, Some(etcd), vec![servers]).await
     }
 
+    /// A real kube-apiserver in front, and whatever answers as etcd at this address behind.
+    pub async fn garden_on_endpoint(bed: &Bed, endpoint: &str) -> Result<Self> {
+        Self::behind(bed, None, vec![format!("--etcd-servers={endpoint}")]).await
+    }
+
     async fn behind(bed: &Bed, etcd: Option<EtcdCluster>, mut flags: Vec<String>) -> Result<Self> {
         let garden = Garden::start(bed).await?;
         let keys = write_encryption_config(bed.path())?;

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use super::{
     findings::{Findings, Path},
+    members::ObjectReader,
     node::{Key, Node},
     raw::Raw,
 };
@@ -104,53 +105,6 @@ fn redact(error: &serde_json::Error) -> String {
     let syntax =
         matches!(error.classify(), serde_json::error::Category::Syntax | serde_json::error::Category::Eof);
     if syntax { text } else { format!("unreadable value {place}") }
-}
-
-/// The members of an object read so far.
-struct ObjectReader {
-    schema: &'static Schema,
-    members: Vec<Option<(Key, Node)>>,
-    /// Where each key stands.
-    places: std::collections::HashMap<String, usize>,
-}
-
-impl ObjectReader {
-    fn new(schema: &'static Schema) -> Self {
-        Self { schema, members: Vec::new(), places: std::collections::HashMap::new() }
-    }
-
-    /// What the member has to look like; `None`: it is unknown.
-    fn admit(&self, key: &str, path: &Path, findings: &mut Findings) -> Option<&'static Schema> {
-        let inner = match &self.schema.shape {
-            Shape::Map(inner) => *inner,
-            _ => match self.schema.field(key) {
-                Some(field) => field.schema,
-                None => {
-                    findings.strict(|| format!("unknown field {:?}", path.join(key)));
-                    return None;
-                }
-            },
-        };
-        if self.places.contains_key(key) {
-            findings.strict(|| format!("duplicate field {:?}", path.join(key)));
-        }
-        Some(inner)
-    }
-
-    /// Takes a member over. Of duplicates the last one stays; null means absent, but for opaque parts.
-    fn put(&mut self, key: Key, value: Node, schema: &Schema) {
-        let absent = value.is_null() && !matches!(schema.shape, Shape::Opaque);
-        let at = *self.places.entry(key.text().to_owned()).or_insert(self.members.len());
-        let member = (!absent).then_some((key, value));
-        match self.members.get_mut(at) {
-            Some(place) => *place = member,
-            None => self.members.push(member),
-        }
-    }
-
-    fn finish(self) -> Node {
-        Node::Object(self.members.into_iter().flatten().collect())
-    }
 }
 
 struct Reader<'a> {
@@ -263,7 +217,10 @@ impl<'de> Visitor<'de> for Reader<'_> {
             self.path.leave_to(outside);
             match item {
                 Some(item) => items.push(item),
-                None => return Ok(Node::Array(items)),
+                None => {
+                    items.shrink_to_fit();
+                    return Ok(Node::Array(items));
+                }
             }
         }
     }

@@ -7,6 +7,15 @@ pub struct Findings {
     pub strict: Vec<String>,
     /// `spec.gardener: expected an array, got a string`: always refused.
     pub mismatches: Vec<String>,
+    counts: Counts,
+}
+
+/// How many there were of each sort. Of each, [`MAX_FINDINGS`] are kept.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Counts {
+    unknown: usize,
+    duplicate: usize,
+    mismatch: usize,
 }
 
 /// Where the reader is, as strict decoding prints it: `spec.gardener[3].data`.
@@ -58,19 +67,60 @@ impl Path {
     }
 }
 
-/// Findings beyond this many are not kept: they would only fill answers.
+/// Findings of one sort beyond this many are counted and not kept: they would only fill answers and memory.
 const MAX_FINDINGS: usize = 100;
+/// A finding is cut off there, in bytes: keys may be of megabytes.
+const MAX_LENGTH: usize = 1024;
 
 impl Findings {
-    pub(super) fn strict(&mut self, finding: impl FnOnce() -> String) {
-        if self.strict.len() < MAX_FINDINGS {
-            self.strict.push(finding());
-        }
+    pub(super) fn unknown(&mut self, finding: impl FnOnce() -> String) {
+        keep(&mut self.counts.unknown, &mut self.strict, finding);
+    }
+
+    pub(super) fn duplicate(&mut self, finding: impl FnOnce() -> String) {
+        keep(&mut self.counts.duplicate, &mut self.strict, finding);
     }
 
     pub(super) fn mismatch(&mut self, finding: impl FnOnce() -> String) {
-        if self.mismatches.len() < MAX_FINDINGS {
-            self.mismatches.push(finding());
+        keep(&mut self.counts.mismatch, &mut self.mismatches, finding);
+    }
+
+    /// Tells at the end of each list how many are left out.
+    pub(crate) fn tell_omitted(&mut self) {
+        let Counts { unknown, duplicate, mismatch } = self.counts;
+        let strict = unknown.saturating_sub(MAX_FINDINGS) + duplicate.saturating_sub(MAX_FINDINGS);
+        let mismatches = mismatch.saturating_sub(MAX_FINDINGS);
+        for (list, omitted) in [(&mut self.strict, strict), (&mut self.mismatches, mismatches)] {
+            if omitted > 0 {
+                list.push(format!("and {omitted} more"));
+            }
         }
+    }
+}
+
+fn keep(count: &mut usize, list: &mut Vec<String>, finding: impl FnOnce() -> String) {
+    *count += 1;
+    if *count <= MAX_FINDINGS {
+        list.push(crate::field::shortened(finding(), MAX_LENGTH));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_each_sort_a_hundred_are_kept_and_the_others_counted() {
+        let mut findings = Findings::default();
+        for n in 0..150 {
+            findings.duplicate(|| format!("duplicate field {n}"));
+            findings.mismatch(|| "x".repeat(10_000));
+        }
+        findings.unknown(|| "unknown field z".to_owned());
+        findings.tell_omitted();
+        assert_eq!((findings.strict.len(), findings.mismatches.len()), (102, 101));
+        assert!(findings.strict.contains(&"unknown field z".to_owned()), "others have displaced it");
+        assert_eq!(findings.strict.last().map(String::as_str), Some("and 50 more"));
+        assert!(findings.mismatches.iter().all(|text| text.len() <= MAX_LENGTH + 3));
     }
 }

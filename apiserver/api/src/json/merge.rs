@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::node::{Key, MAX_OPEN_DEPTH, Node};
+use super::{
+    node::{Key, MAX_OPEN_DEPTH, Node},
+    raw::end_of_string,
+};
 
 /// The patch enters the document more than [`MAX_OPEN_DEPTH`] deep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,12 +24,13 @@ fn merge_at(target: &mut Node, mut patch: Node, depth: usize) -> Result<(), TooD
     if depth > MAX_OPEN_DEPTH {
         return Err(TooDeep);
     }
-    patch.open();
+    // An array replaces what is there as the text that it is.
+    open_object(&mut patch);
     let Node::Object(changes) = patch else {
         *target = patch;
         return Ok(());
     };
-    target.open();
+    open_object(target);
     let members = match std::mem::replace(target, Node::object()) {
         Node::Object(members) => members,
         _ => Vec::new(),
@@ -46,6 +50,32 @@ fn merge_at(target: &mut Node, mut patch: Node, depth: usize) -> Result<(), TooD
     }
     *target = Node::Object(merged.0.into_iter().flatten().collect());
     Ok(())
+}
+
+fn open_object(node: &mut Node) {
+    if !matches!(node, Node::Raw(raw) if raw.first() != b'{') {
+        node.open();
+    }
+}
+
+/// How many members a merge patch opens, at the patch and at what it is merged into: those of objects that stand in no array.
+#[must_use]
+pub fn members_to_open(text: &[u8]) -> u64 {
+    let (mut at, mut arrays, mut members) = (0, 0_usize, 0);
+    while let Some(byte) = text.get(at) {
+        match byte {
+            b'"' => {
+                at = end_of_string(text, at);
+                continue;
+            }
+            b'[' => arrays += 1,
+            b']' => arrays = arrays.saturating_sub(1),
+            b':' if arrays == 0 => members += 1,
+            _ => {}
+        }
+        at += 1;
+    }
+    members
 }
 
 /// Members that are found by key at once: a patch may name a hundred thousand.
@@ -111,6 +141,25 @@ mod tests {
             merge(&mut merged, node(patch)).expect(patch);
             assert_eq!(merged.to_raw().bytes(), expected.as_bytes(), "{target} + {patch}");
         }
+    }
+
+    #[test]
+    fn counts_the_members_that_it_opens() {
+        for (text, members) in [
+            ("{}", 0),
+            (r#"{"a":1,"b:\"[":{"c":":"}}"#, 3),
+            (r#"{"a":[{"b":1},{"c":2}],"d":1}"#, 2),
+            (r#"[{"a":1}]"#, 0),
+        ] {
+            assert_eq!(members_to_open(text.as_bytes()), members, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_array_is_taken_over_unopened() {
+        let mut target = node(r#"{"a":[1]}"#);
+        merge(&mut target, node(r#"{"a":[{"b":1}]}"#)).expect("merges");
+        assert!(matches!(target.member("a"), Some(Node::Raw(_))));
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! A JSON tree that goes no deeper than somebody needs it to.
 
-use std::borrow::Cow;
-
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::raw::Raw;
@@ -10,37 +8,65 @@ use super::raw::Raw;
 pub const MAX_OPEN_DEPTH: usize = 100;
 
 /// A key of an object. Keys of opaque parts keep their spelling, such as `"\u0061"`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Key {
-    text: Cow<'static, str>,
-    spelled: Option<Bytes>,
+#[derive(Clone, Debug)]
+pub struct Key(KeyText);
+
+/// Small, since an object may have a million keys: 24 bytes, and declared names are not copied.
+#[derive(Clone, Debug)]
+enum KeyText {
+    Declared(&'static str),
+    Plain(Box<str>),
+    /// The key, and its JSON token.
+    Spelled(Box<(String, Bytes)>),
 }
 
 impl Key {
     /// The key as text.
     #[must_use]
     pub fn text(&self) -> &str {
-        &self.text
+        match &self.0 {
+            KeyText::Declared(text) => text,
+            KeyText::Plain(text) => text,
+            KeyText::Spelled(spelled) => &spelled.0,
+        }
     }
 
     /// A key from its JSON token, quotes included.
     #[must_use]
     pub fn from_token(token: &Raw) -> Self {
         let text: String = serde_json::from_slice(token.bytes()).unwrap_or_default();
-        let spelled = token.bytes().contains(&b'\\').then(|| token.bytes().clone());
-        Self { text: text.into(), spelled }
+        match token.bytes().contains(&b'\\') {
+            true => Self(KeyText::Spelled(Box::new((text, token.bytes().clone())))),
+            false => Self::from(text),
+        }
+    }
+
+    /// The JSON token, where it is not the usual one.
+    fn token(&self) -> Option<&Bytes> {
+        match &self.0 {
+            KeyText::Spelled(spelled) => Some(&spelled.1),
+            KeyText::Declared(_) | KeyText::Plain(_) => None,
+        }
     }
 }
 
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.text() == other.text() && self.token() == other.token()
+    }
+}
+
+impl Eq for Key {}
+
 impl From<&'static str> for Key {
     fn from(text: &'static str) -> Self {
-        Self { text: text.into(), spelled: None }
+        Self(KeyText::Declared(text))
     }
 }
 
 impl From<String> for Key {
     fn from(text: String) -> Self {
-        Self { text: text.into(), spelled: None }
+        Self(KeyText::Plain(text.into_boxed_str()))
     }
 }
 
@@ -88,12 +114,8 @@ impl Node {
     /// Takes the member with this key out, with its duplicates.
     pub fn take(&mut self, key: &str) -> Option<Node> {
         let Self::Object(members) = self else { return None };
-        let mut taken = None;
-        while let Some(at) = members.iter().rposition(|(k, _)| k.text() == key) {
-            let (_, node) = members.remove(at);
-            taken = taken.or(Some(node));
-        }
-        taken
+        // In one pass: a client may send a hundred thousand duplicates.
+        members.extract_if(.., |(found, _)| found.text() == key).last().map(|(_, node)| node)
     }
 
     /// Sets a member: in its place where it exists, at the end where not.
@@ -136,11 +158,29 @@ impl Node {
     /// Opens raw text by one level: its members or elements stay raw. Other nodes stay as they are.
     pub fn open(&mut self) {
         let Self::Raw(raw) = self else { return };
-        if let Some(members) = raw.members() {
-            let open = |(key, value): (Raw, Raw)| (Key::from_token(&key), Self::Raw(value));
-            *self = Self::Object(members.into_iter().map(open).collect());
-        } else if let Some(elements) = raw.elements() {
-            *self = Self::Array(elements.into_iter().map(Self::Raw).collect());
+        let count = raw.count();
+        let members = raw.members().map(|members| {
+            let mut opened = Vec::with_capacity(count);
+            opened.extend(members.map(|(key, value)| (Key::from_token(&key), Self::Raw(value))));
+            Self::Object(opened)
+        });
+        let opened = members.or_else(|| {
+            let elements = raw.elements()?;
+            let mut opened = Vec::with_capacity(count);
+            opened.extend(elements.map(Self::Raw));
+            Some(Self::Array(opened))
+        });
+        if let Some(opened) = opened {
+            *self = opened;
+        }
+    }
+
+    /// How many nodes [`Node::open`] makes.
+    #[must_use]
+    pub fn count_to_open(&self) -> usize {
+        match self {
+            Self::Raw(raw) => raw.count(),
+            _ => 0,
         }
     }
 
@@ -212,7 +252,7 @@ impl Segments {
             if at > 0 {
                 self.literal(",");
             }
-            match &key.spelled {
+            match key.token() {
                 Some(token) => self.text.extend_from_slice(token),
                 None => self.string(key.text()),
             }

@@ -10,9 +10,13 @@ use super::{
     pointer::{Effort, Malformed, Pointer, find, index},
     raw::Raw,
 };
+use crate::field::shortened;
 
 /// More operations than this are refused, as kube-apiserver does.
 pub const MAX_OPERATIONS: usize = 10_000;
+
+/// Two values of a `test` that are spelled differently are read to be compared, up to so many bytes together.
+const MAX_COMPARED: usize = 256 << 10;
 
 /// The patch cannot be read or applied.
 #[derive(Debug, thiserror::Error)]
@@ -71,10 +75,12 @@ impl Patch {
         let operations = document
             .elements()
             .ok_or_else(|| Error::Syntax("a JSON Patch is an array of operations".to_owned()))?;
-        if operations.len() > MAX_OPERATIONS {
-            return Err(Error::TooMany(operations.len()));
+        // Counted first: millions of operations are not to be held to be refused.
+        let count = document.count();
+        if count > MAX_OPERATIONS {
+            return Err(Error::TooMany(count));
         }
-        operations.iter().enumerate().map(|(at, raw)| operation(at, raw)).collect::<Result<_, _>>().map(Self)
+        operations.enumerate().map(|(at, raw)| operation(at, &raw)).collect::<Result<_, _>>().map(Self)
     }
 
     /// Whether anything may be there twice afterwards.
@@ -86,7 +92,10 @@ impl Patch {
     /// Whether every place that the operations name lies in this member of the document.
     #[must_use]
     pub fn is_within(&self, member: &str) -> bool {
-        let inside = |pointer: &Pointer| pointer.0.len() > 1 && pointer.0[0] == member;
+        let inside = |pointer: &Pointer| {
+            let tokens = pointer.tokens();
+            tokens.len() > 1 && tokens[0] == member
+        };
         self.0.iter().all(|operation| match operation {
             Operation::Add(path, _)
             | Operation::Remove(path)
@@ -104,7 +113,7 @@ impl Patch {
         let (mut copied, mut effort) = (0, Effort::new(Effort::ENOUGH));
         for (at, operation) in self.0.iter().enumerate() {
             if let Operation::Copy(from, _) = operation {
-                copied += find(root, &from.0, &mut effort).map_or(0, |node| node.to_raw().len());
+                copied += find(root, &from.tokens(), &mut effort).map_or(0, |node| node.to_raw().len());
                 if copied > copy_limit {
                     return Err(Error::TooMuchCopied(copy_limit));
                 }
@@ -135,8 +144,8 @@ fn operation(at: usize, raw: &Raw) -> Result<Operation, Error> {
         None => Err(syntax(format!("{:?} needs \"from\"", head.op))),
     };
     let value = || {
-        let members = raw.members().unwrap_or_default();
-        let found = members.into_iter().rev().find(|(key, _)| key.bytes() == &b"\"value\""[..]);
+        let members = raw.members().into_iter().flatten();
+        let found = members.filter(|(key, _)| key.bytes() == &b"\"value\""[..]).last();
         found.map(|(_, value)| value).ok_or_else(|| syntax(format!("{:?} needs \"value\"", head.op)))
     };
     Ok(match head.op.as_str() {
@@ -146,7 +155,10 @@ fn operation(at: usize, raw: &Raw) -> Result<Operation, Error> {
         "move" => Operation::Move(from()?, path),
         "copy" => Operation::Copy(from()?, path),
         "test" => Operation::Test(path, value()?),
-        other => return Err(syntax(format!("{other:?} is not add, remove, replace, move, copy or test"))),
+        other => {
+            let other = shortened(other.to_owned(), MAX_SHOWN);
+            return Err(syntax(format!("{other:?} is not add, remove, replace, move, copy or test")));
+        }
     })
 }
 
@@ -175,15 +187,23 @@ impl Operation {
             }
             Self::Test(path, value) => {
                 let found = place(root, path, effort)?.to_raw();
-                effort.spend(found.len().saturating_add(value.len()).saturating_mul(8));
-                if same(&found, value) { Ok(()) } else { Err(format!("test of {} failed", show(path))) }
+                let compared = found.len().saturating_add(value.len());
+                effort.spend(compared.saturating_mul(8));
+                if compared > MAX_COMPARED && found != *value {
+                    effort.exhaust();
+                }
+                if !effort.is_spent() && same(&found, value) {
+                    Ok(())
+                } else {
+                    Err(format!("test of {} failed", show(path)))
+                }
             }
         }
     }
 }
 
 fn place<'a>(root: &'a mut Node, path: &Pointer, effort: &mut Effort) -> Applied<&'a mut Node> {
-    find(root, &path.0, effort).ok_or_else(|| format!("{} does not exist", show(path)))
+    find(root, &path.tokens(), effort).ok_or_else(|| format!("{} does not exist", show(path)))
 }
 
 fn add(root: &mut Node, path: &Pointer, value: Node, effort: &mut Effort) -> Applied {
@@ -191,18 +211,20 @@ fn add(root: &mut Node, path: &Pointer, value: Node, effort: &mut Effort) -> App
         *root = value;
         return Ok(());
     };
-    let missing = || format!("{} does not exist", show(&Pointer(parents.to_vec())));
-    let parent = find(root, parents, effort).ok_or_else(missing)?;
-    open(parent, effort);
+    let missing = || format!("{} does not exist", show_tokens(&parents));
+    let parent = find(root, &parents, effort).ok_or_else(missing)?;
+    effort.open(parent);
     match parent {
-        Node::Object(_) => parent.set(Key::from(last.to_owned()), value),
+        Node::Object(_) => parent.set(Key::from(last), value),
         Node::Array(items) if last == "-" => items.push(value),
         Node::Array(items) => {
-            let at = index(last, items.len() + 1)
+            let at = index(&last, items.len() + 1)
                 .ok_or_else(|| format!("{} is no index of an array of {}", show(path), items.len()))?;
+            // All behind it are moved.
+            effort.spend((items.len() - at).saturating_mul(8));
             items.insert(at, value);
         }
-        _ => return Err(format!("{} is neither object nor array", show(&Pointer(parents.to_vec())))),
+        _ => return Err(format!("{} is neither object nor array", show_tokens(&parents))),
     }
     Ok(())
 }
@@ -210,25 +232,16 @@ fn add(root: &mut Node, path: &Pointer, value: Node, effort: &mut Effort) -> App
 fn remove(root: &mut Node, path: &Pointer, effort: &mut Effort) -> Applied<Node> {
     let missing = || format!("{} does not exist", show(path));
     let (last, parents) = path.split_last().ok_or("the whole document cannot be removed")?;
-    let parent = find(root, parents, effort).ok_or_else(missing)?;
-    open(parent, effort);
+    let parent = find(root, &parents, effort).ok_or_else(missing)?;
+    effort.open(parent);
     match parent {
         Node::Array(items) => {
-            let at = index(last, items.len()).ok_or_else(missing)?;
+            let at = index(&last, items.len()).ok_or_else(missing)?;
+            effort.spend((items.len() - at).saturating_mul(8));
             Ok(items.remove(at))
         }
-        _ => parent.take(last).ok_or_else(missing),
+        _ => parent.take(&last).ok_or_else(missing),
     }
-}
-
-fn open(node: &mut Node, effort: &mut Effort) {
-    effort.spend(match node {
-        Node::Raw(raw) => raw.len(),
-        Node::Object(members) => members.len(),
-        Node::Array(items) => items.len(),
-        _ => 1,
-    });
-    node.open();
 }
 
 /// Equality as the RFC has it: by value, not by spelling.
@@ -250,13 +263,20 @@ fn equal(a: &serde_json::Value, b: &serde_json::Value) -> bool {
 }
 
 fn show(path: &Pointer) -> String {
-    let tokens = path.0.iter().map(|t| format!("/{}", t.replace('~', "~0").replace('/', "~1")));
-    format!("{:?}", tokens.collect::<String>())
+    show_tokens(&path.tokens())
+}
+
+/// A path in messages is cut off there, in bytes.
+const MAX_SHOWN: usize = 512;
+
+fn show_tokens(tokens: &[String]) -> String {
+    let tokens = tokens.iter().map(|t| format!("/{}", t.replace('~', "~0").replace('/', "~1")));
+    format!("{:?}", shortened(tokens.collect(), MAX_SHOWN))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::pointer::MAX_OPENED, *};
 
     fn run(document: &str, patch: &str) -> Result<String, Error> {
         let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
@@ -354,21 +374,37 @@ mod tests {
 
     #[test]
     fn bounds_the_work_that_a_short_patch_can_ask_for() {
-        let large = format!(r#"{{"a":[{}1]}}"#, "1,".repeat(100_000));
+        let large = format!(r#"{{"a":[{}1]}}"#, "1,".repeat(90_000));
         let tests = vec![r#"{"op":"test","path":"","value":{}}"#; 5000].join(",");
         let applied = run(&large, &format!(r#"[{{"op":"add","path":"/b","value":1}},{tests}]"#));
         assert!(matches!(applied, Err(Error::Apply { at: 1, .. })));
         let walks = vec![r#"{"op":"copy","from":"/a/0","path":"/a/0"}"#; 9000].join(",");
         assert!(matches!(run(&large, &format!("[{walks}]")), Err(Error::TooMuchCopied(_))));
-        let passing = format!(r#"{{"op":"test","path":"/a","value":[{}1]}}"#, "1,".repeat(100_000));
+        let passing = format!(r#"{{"op":"test","path":"/a","value":[{}1]}}"#, "1,".repeat(90_000));
         let passing = vec![passing.as_str(); 700].join(",");
         let applied = run(
             &large,
             &format!(
-                r#"[{{"op":"add","path":"/a/-","value":1}},{{"op":"remove","path":"/a/100001"}},{passing}]"#
+                r#"[{{"op":"add","path":"/a/-","value":1}},{{"op":"remove","path":"/a/90001"}},{passing}]"#
             ),
         );
         assert!(matches!(applied, Err(Error::TooCostly)));
+    }
+
+    #[test]
+    fn bounds_the_nodes_that_a_short_patch_can_open() {
+        let opened = |length: usize| {
+            let large = format!(r#"{{"a":[{}1]}}"#, "1,".repeat(length - 2));
+            run(&large, r#"[{"op":"replace","path":"/a/0","value":2}]"#)
+        };
+        assert!(opened(MAX_OPENED).is_ok());
+        assert!(matches!(opened(MAX_OPENED + 1), Err(Error::TooCostly)));
+        // Inserting at the front moves all others, every time.
+        let inserts = vec![r#"{"op":"add","path":"/a/0","value":1}"#; MAX_OPERATIONS].join(",");
+        let large = format!(r#"{{"a":[{}1]}}"#, "1,".repeat(MAX_OPENED / 2));
+        assert!(matches!(run(&large, &format!("[{inserts}]")), Err(Error::TooCostly)));
+        let few = run(r#"{"a":[1]}"#, &format!("[{inserts}]")).expect("applies");
+        assert_eq!(few.len(), r#"{"a":[1]}"#.len() + 2 * MAX_OPERATIONS);
     }
 
     #[test]

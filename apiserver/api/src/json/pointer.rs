@@ -1,6 +1,10 @@
 //! JSON Pointer (RFC 6901) over trees that open on the way.
 
 use super::node::{MAX_OPEN_DEPTH, Node};
+use crate::field::shortened;
+
+/// A malformed pointer is shown up to this length, in bytes.
+const MAX_SHOWN: usize = 256;
 
 /// The pointer cannot be read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -13,9 +17,9 @@ pub enum Malformed {
     TooDeep(usize),
 }
 
-/// A parsed pointer: its reference tokens, unescaped.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pointer(pub Vec<String>);
+/// A pointer that can be read. It is kept as text: a patch may have ten thousand pointers of a hundred tokens.
+#[derive(Clone, Debug)]
+pub struct Pointer(Box<str>);
 
 impl Pointer {
     /// Reads a pointer.
@@ -23,33 +27,57 @@ impl Pointer {
     /// # Errors
     /// [`Malformed`].
     pub fn parse(text: &str) -> Result<Self, Malformed> {
-        if text.is_empty() {
-            return Ok(Self(Vec::new()));
+        if !text.is_empty() {
+            let rest = text
+                .strip_prefix('/')
+                .ok_or_else(|| Malformed::Start(shortened(text.to_owned(), MAX_SHOWN)))?;
+            let parts = rest.split('/').count();
+            if parts > MAX_OPEN_DEPTH {
+                return Err(Malformed::TooDeep(parts));
+            }
         }
-        let rest = text.strip_prefix('/').ok_or_else(|| Malformed::Start(text.to_owned()))?;
-        let parts = rest.split('/').count();
-        if parts > MAX_OPEN_DEPTH {
-            return Err(Malformed::TooDeep(parts));
-        }
-        Ok(Self(rest.split('/').map(|token| token.replace("~1", "/").replace("~0", "~")).collect()))
+        Ok(Self(text.into()))
     }
 
-    /// The last token and the pointer to what holds it; `None` for the whole document.
+    /// Its reference tokens, unescaped.
     #[must_use]
-    pub fn split_last(&self) -> Option<(&str, &[String])> {
-        self.0.split_last().map(|(last, parents)| (last.as_str(), parents))
+    pub fn tokens(&self) -> Vec<String> {
+        let tokens = self.0.split('/').skip(1);
+        tokens.map(|token| token.replace("~1", "/").replace("~0", "~")).collect()
+    }
+
+    /// The last token and those of what holds it; `None` for the whole document.
+    #[must_use]
+    pub fn split_last(&self) -> Option<(String, Vec<String>)> {
+        let mut tokens = self.tokens();
+        tokens.pop().map(|last| (last, tokens))
     }
 
     /// Whether `other` is this place or lies inside it.
     #[must_use]
     pub fn holds(&self, other: &Pointer) -> bool {
-        other.0.starts_with(&self.0)
+        other.tokens().starts_with(&self.tokens())
     }
 }
 
-/// What walks may cost in sum, in bytes looked at and members passed: about a second of work.
+impl PartialEq for Pointer {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0 || self.tokens() == other.tokens()
+    }
+}
+
+impl Eq for Pointer {}
+
+/// What walks may cost in sum: bytes looked at and members passed, about a second of work; and nodes that are opened, which
+/// take memory.
 #[derive(Debug)]
-pub struct Effort(u64);
+pub struct Effort {
+    work: u64,
+    nodes: usize,
+}
+
+/// Nodes that one patch may open.
+pub const MAX_OPENED: usize = 100_000;
 
 impl Effort {
     /// Enough for ten thousand walks into an object of ordinary shape.
@@ -58,34 +86,54 @@ impl Effort {
     /// A fresh budget.
     #[must_use]
     pub fn new(most: u64) -> Self {
-        Self(most)
+        Self { work: most, nodes: MAX_OPENED }
     }
 
     /// Takes some of it; `false`: it is used up.
     pub fn spend(&mut self, cost: usize) -> bool {
-        self.0 = self.0.saturating_sub(cost as u64);
-        self.0 > 0
+        self.work = self.work.saturating_sub(cost as u64);
+        self.work > 0
+    }
+
+    /// Opens a node, and takes what that costs; `false`: it is used up, and the node is as it was.
+    pub fn open(&mut self, node: &mut Node) -> bool {
+        let cost = match node {
+            Node::Raw(raw) => raw.len(),
+            // Members are compared one by one.
+            Node::Object(members) => members.len().saturating_mul(4),
+            _ => 1,
+        };
+        if !self.spend(cost) {
+            return false;
+        }
+        let nodes = node.count_to_open();
+        let Some(left) = self.nodes.checked_sub(nodes) else {
+            self.exhaust();
+            return false;
+        };
+        self.nodes = left;
+        node.open();
+        true
+    }
+
+    /// Uses it up.
+    pub fn exhaust(&mut self) {
+        self.work = 0;
     }
 
     /// Whether it is used up.
     #[must_use]
     pub fn is_spent(&self) -> bool {
-        self.0 == 0
+        self.work == 0
     }
 }
 
 /// Walks down, opening raw text on the way. `None`: there is no such place, or the effort is spent.
 pub fn find<'a>(mut node: &'a mut Node, tokens: &[String], effort: &mut Effort) -> Option<&'a mut Node> {
     for token in tokens {
-        let cost = match node {
-            Node::Raw(raw) => raw.len(),
-            Node::Object(members) => members.len(),
-            _ => 1,
-        };
-        if !effort.spend(cost) {
+        if !effort.open(node) {
             return None;
         }
-        node.open();
         node = match node {
             Node::Object(_) => node.member_mut(token)?,
             Node::Array(items) => {
@@ -112,8 +160,9 @@ mod tests {
 
     #[test]
     fn reads_escapes() {
-        assert_eq!(Pointer::parse("/a~1b/~0~01/").expect("pointer").0, ["a/b", "~~1", ""]);
-        assert_eq!(Pointer::parse("").expect("pointer").0.len(), 0);
+        assert_eq!(Pointer::parse("/a~1b/~0~01/").expect("pointer").tokens(), ["a/b", "~~1", ""]);
+        assert_eq!(Pointer::parse("/a~").expect("pointer"), Pointer::parse("/a~0").expect("pointer"));
+        assert_eq!(Pointer::parse("").expect("pointer").tokens().len(), 0);
         assert!(Pointer::parse("a").is_err());
     }
 

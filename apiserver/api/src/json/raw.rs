@@ -81,33 +81,42 @@ impl Raw {
 
     /// The members of an object, each key with its quotes; `None` for other types.
     #[must_use]
-    pub fn members(&self) -> Option<Vec<(Raw, Raw)>> {
+    pub fn members(&self) -> Option<impl Iterator<Item = (Raw, Raw)> + '_> {
         (self.first() == b'{').then(|| {
-            let mut members = Vec::new();
             let mut at = 1;
-            while at + 1 < self.0.len() {
-                let colon = end_of_value(&self.0, at);
-                let end = end_of_value(&self.0, colon + 1);
-                members.push((self.cut(at, colon), self.cut(colon + 1, end)));
-                at = end + 1;
-            }
-            members
+            std::iter::from_fn(move || {
+                let here = at;
+                (here + 1 < self.0.len()).then(|| {
+                    let colon = end_of_value(&self.0, here);
+                    let end = end_of_value(&self.0, colon + 1);
+                    at = end + 1;
+                    (self.cut(here, colon), self.cut(colon + 1, end))
+                })
+            })
         })
     }
 
     /// The elements of an array; `None` for other types.
     #[must_use]
-    pub fn elements(&self) -> Option<Vec<Raw>> {
+    pub fn elements(&self) -> Option<impl Iterator<Item = Raw> + '_> {
         (self.first() == b'[').then(|| {
-            let mut elements = Vec::new();
             let mut at = 1;
-            while at + 1 < self.0.len() {
-                let end = end_of_value(&self.0, at);
-                elements.push(self.cut(at, end));
-                at = end + 1;
-            }
-            elements
+            std::iter::from_fn(move || {
+                let here = at;
+                (here + 1 < self.0.len()).then(|| {
+                    let end = end_of_value(&self.0, here);
+                    at = end + 1;
+                    self.cut(here, end)
+                })
+            })
         })
+    }
+
+    /// How many members or elements the value has.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        let members = self.members().map_or(0, Iterator::count);
+        members + self.elements().map_or(0, Iterator::count)
     }
 
     /// The first member of a sequence of members without braces: key with quotes, value, and where the next one starts.
@@ -166,7 +175,7 @@ fn compact(bytes: &[u8]) -> Bytes {
 }
 
 /// The index after the string that starts at `at`. Strings are long in this field (base64, PEM): jump, do not step.
-fn end_of_string(bytes: &[u8], at: usize) -> usize {
+pub(super) fn end_of_string(bytes: &[u8], at: usize) -> usize {
     let mut at = at + 1;
     while let Some(hit) = memchr2(b'"', b'\\', bytes.get(at..).unwrap_or_default()) {
         at += hit + 1;
@@ -235,7 +244,7 @@ mod tests {
     #[test]
     fn lists_members_with_duplicates_and_spelling() {
         let value = raw(r#"{"a":{"x":[1,{"y":"}"}]},"a":1e0,"\u0062":"","c":[]}"#);
-        let members: Vec<_> = value.members().expect("object");
+        let members: Vec<_> = value.members().expect("object").collect();
         let seen: Vec<_> = members.iter().map(|(k, v)| (text(k), text(v))).collect();
         assert_eq!(
             seen,
@@ -246,13 +255,13 @@ mod tests {
     #[test]
     fn lists_elements() {
         let value = raw(r#"["a,b",[1,2],{"c":[3]},null,-1]"#);
-        let elements = value.elements().expect("array");
+        let elements: Vec<_> = value.elements().expect("array").collect();
+        assert_eq!(value.count(), elements.len());
         assert_eq!(
             elements.iter().map(text).collect::<Vec<_>>(),
             ["\"a,b\"", "[1,2]", "{\"c\":[3]}", "null", "-1"]
         );
-        assert_eq!(raw("[]").elements().expect("array").len(), 0);
-        assert_eq!(raw("{}").members().expect("object").len(), 0);
+        assert_eq!((raw("[]").count(), raw("{}").count(), raw("{\"a\":[1,2]}").count()), (0, 0, 1));
         assert!(raw("1").members().is_none() && raw("{}").elements().is_none());
     }
 

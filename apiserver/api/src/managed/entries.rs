@@ -192,11 +192,10 @@ impl Managed {
     /// Whether others own the same, whenever they came to.
     #[must_use]
     pub fn same_but_times(&self, other: &Self) -> bool {
-        let timeless = |managed: &Self| {
-            let entries = managed.0.iter();
-            entries.map(|(id, o)| (id.clone(), o.api_version.clone(), o.fields.clone())).collect::<Vec<_>>()
+        let same = |((id, owned), (other_id, other)): ((&Id, &Owned), (&Id, &Owned))| {
+            id == other_id && owned.api_version == other.api_version && owned.fields == other.fields
         };
-        self.0.len() == other.0.len() && timeless(self) == timeless(other)
+        self.0.len() == other.0.len() && self.0.iter().zip(&other.0).all(same)
     }
 
     /// Merges the oldest entries of updates until there are few enough. Fields of different versions are never mixed.

@@ -7,9 +7,15 @@ use super::{
     form::{Form, by_key, form, items, members},
 };
 use crate::{
+    field::shortened,
     json::{Key, Node},
     schema::Schema,
 };
+
+/// More duplicates than this are not looked for: one is enough to refuse a configuration.
+const MAX_DUPLICATES: usize = 100;
+/// One is shown up to this length, in bytes.
+const MAX_SHOWN: usize = 1024;
 
 /// Elements that occur twice in a list of an applied configuration, as `.spec.gardener: duplicate entries for key [name="x"]`.
 #[must_use]
@@ -34,11 +40,15 @@ fn find_duplicates(node: &Node, schema: &'static Schema, path: &str, found: &mut
         Form::Set(inner) | Form::Keyed(inner, _) => {
             let mut seen = BTreeSet::new();
             for item in items(Some(node)) {
+                if found.len() >= MAX_DUPLICATES {
+                    return;
+                }
                 let element = form.element(item);
                 find_duplicates(item, inner, &format!("{path}{element}"), found);
                 let shown = element.to_string();
                 if !seen.insert(element) {
-                    found.push(format!("{path}: duplicate entries for key {shown}"));
+                    let text = format!("{path}: duplicate entries for key {shown}");
+                    found.push(shortened(text, MAX_SHOWN));
                 }
             }
         }

@@ -65,7 +65,7 @@ pub(super) async fn watch(request: Request<'_>) -> Answer {
     }
     let plan = Plan {
         start: start(query)?,
-        bookmarks: query.flag("allowWatchBookmarks")?,
+        bookmarks: query.flag("allowWatchBookmarks"),
         until: Instant::now() + duration(query.number("timeoutSeconds")?),
         include: Include::parse(query)?,
         form,
@@ -152,7 +152,7 @@ fn start(query: &Query) -> Result<Start, Status> {
     resource_version::check(query, true)?;
     let at_least =
         resource_version::resource_version(query)?.filter(|version| *version > 0).map(ResourceVersion);
-    Ok(match (query.maybe_flag("sendInitialEvents")?, at_least) {
+    Ok(match (query.maybe_flag("sendInitialEvents"), at_least) {
         (Some(true), at_least) => Start::Present { marked: true, at_least },
         (Some(false), None) => Start::Now,
         (None, None) => Start::Present { marked: false, at_least: None },

@@ -15,7 +15,7 @@ use super::blob::{Blob, noise};
 use super::is_soak;
 use crate::shootstate::world::{collection, path};
 
-const MIB: u64 = 1 << 20;
+pub const MIB: u64 = 1 << 20;
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 const SIZE: usize = 24 << 20;
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -23,13 +23,19 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const PATIENT: &str = "--request-timeout=20m";
 /// What is resident beside the budget: the program, windows of connections, pieces of answers on their way, what the allocator
 /// keeps.
-const BASE: u64 = 128 * MIB;
+pub const BASE: u64 = 128 * MIB;
 
 /// The most that was ever resident, in bytes, as the kernel counts.
-fn peak(pid: u32) -> Result<u64> {
+pub fn peak(pid: u32) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
     Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? << 10)
+}
+
+/// Begins anew to look for the most that is resident.
+fn forget_peak(pid: u32) -> Result<()> {
+    // See proc(5), clear_refs.
+    fs::write(format!("/proc/{pid}/clear_refs"), "5").map_err(Into::into)
 }
 
 /// Writes and reads all at once; whether the kernel ends the server that takes more than its budget and [`BASE`].
@@ -129,6 +135,34 @@ fn more_clients_that_do_not_read_are_sent_away_and_cost_no_memory() {
             .error_for_status()?;
         drop((answers, idle));
         until("their places to be free", DEADLINE, async || blob.get(&api).await).await
+    });
+}
+
+#[test]
+fn a_list_is_sent_object_by_object_and_never_held_as_a_whole() {
+    const LENGTH: usize = 12 << 20;
+    const COUNT: usize = 20;
+    run(async |bed| {
+        let mut dev = Dev::start(bed, Vec::<String>::new()).await?;
+        let (api, pid) = (dev.api()?, dev.repot().process().pid());
+        let noise = noise(LENGTH);
+        for number in 0..COUNT {
+            Blob::new(number, &noise).create(&api).await?;
+        }
+        forget_peak(pid)?;
+        let before = peak(pid)?;
+        let mut list = api.request(Method::GET, &collection("default")).send().await?.error_for_status()?;
+        let mut length = 0;
+        while let Some(piece) = list.chunk().await? {
+            length += piece.len();
+        }
+        let most = peak(pid)?;
+        let grown = most - before;
+        println!("{} MiB more were resident for a list of {} MiB", grown / MIB, length >> 20);
+        ensure!(length > COUNT * LENGTH, "the list has {length} bytes");
+        ensure!(most < length as u64, "{most} bytes were resident, so the list may have been");
+        ensure!(grown < 2 * LENGTH as u64, "{grown} bytes more were resident for a list of {length}");
+        Ok(())
     });
 }
 

@@ -1,6 +1,7 @@
 //! States of more than 15 MiB: what lists and watches show of them, how much memory they take, where they wait, where they rest.
 
 mod blob;
+mod hostile;
 mod memory;
 mod rest;
 mod spool;

@@ -1,0 +1,140 @@
+//! Reads whole objects from request bodies, within the memory that the request has.
+
+use bytes::Bytes;
+use repot_api::{
+    document::{self, Document},
+    json::{Census, census},
+    meta::OBJECT_META,
+};
+use repot_storage::Object;
+
+use super::{
+    Request, admit, config,
+    write::{self, WriteOptions},
+};
+use crate::{body::Sent, memory::Needs, needs, negotiate, status::Status};
+
+/// Whether a request body with a whole object is YAML, and not JSON.
+pub(super) fn is_yaml(request: &Request<'_>) -> Result<bool, Status> {
+    match negotiate::content_type(&request.call.headers).as_str() {
+        "application/json" => Ok(false),
+        "application/yaml" => Ok(true),
+        _ => Err(Status::unsupported_media_type("application/json, application/yaml")),
+    }
+}
+
+/// A body that can be decoded as often as a write is tried. The request has memory for it, and for what is made of it.
+pub(super) struct Source {
+    json: Bytes,
+    /// What it takes in memory.
+    pub(super) needs: Needs,
+}
+
+impl Source {
+    /// Takes a body into memory and counts what it will become. `need`: what the request holds then; `cost`: what is made of the
+    /// text beside the text.
+    ///
+    /// # Errors
+    /// 400 for YAML that cannot be read; 413 and 429 where there is no memory.
+    pub(super) async fn open(
+        request: &mut Request<'_>,
+        sent: Sent,
+        yaml: bool,
+        need: impl Fn(&Needs) -> u64,
+        cost: fn(Census) -> u64,
+    ) -> Result<Self, Status> {
+        let mut needs = sent.needs(yaml, admit::largest_review(request));
+        let limit = usize::try_from(sent.as_json()).unwrap_or(usize::MAX);
+        let limit = limit.min(request.server.limits.object_bytes);
+        let body = request.server.open(request.call, sent, need(&needs)).await?;
+        let (kind, length) = (request.resource.kind, body.len());
+        let read = move || {
+            let json = if yaml { config::json(body, limit)? } else { body };
+            let census = census::count(&json, kind.schema);
+            Ok::<_, config::Unreadable>((json, census))
+        };
+        let (json, census) =
+            off_the_workers(length, read).await?.map_err(|error| Status::bad_request(error.to_string()))?;
+        needs.parsed = cost(census);
+        // Who could not be replaced or patched any more could not be repaired either: there both states are read.
+        request.server.expect_room(need(&needs) + needs.parsed)?;
+        let json = request.server.keep(request.call, json, need(&needs)).await?;
+        Ok(Self { json, needs })
+    }
+
+    /// The object as the client sent it. The second value: unknown and duplicate fields.
+    ///
+    /// # Errors
+    /// The inner one says what is wrong with the body.
+    pub(super) async fn decode(&self, request: &Request<'_>) -> Result<Decoded, Status> {
+        let (json, kind) = (self.json.clone(), request.resource.kind);
+        off_the_workers(json.len(), move || Document::decode(&json, kind)).await
+    }
+
+    /// The object, in which nothing is wrong but what validation finds.
+    ///
+    /// # Errors
+    /// 400.
+    pub(super) async fn object(
+        &self,
+        request: &Request<'_>,
+        write: &WriteOptions,
+        warnings: &mut Vec<String>,
+    ) -> Result<Document, Status> {
+        write::admit(request, self.decode(request).await?, write, warnings)
+    }
+}
+
+/// Charges a request for what it makes of a stored payload beside its text.
+///
+/// # Errors
+/// 413 and 429 where there is no memory.
+pub(super) async fn charge_payload(
+    request: &Request<'_>,
+    payload: &Bytes,
+    cost: fn(Census) -> u64,
+) -> Result<(), Status> {
+    let (counted, schema) = (payload.clone(), request.resource.kind.schema);
+    let census = off_the_workers(payload.len(), move || census::count_payload(&counted, schema)).await?;
+    request.server.charge(request.call, cost(census))
+}
+
+/// Takes memory for the metadata of a stored object that is about to be deleted; `at_once`: of so many of them. An object that
+/// could be stored can be deleted: it never takes more than there is.
+///
+/// # Errors
+/// 429 where it is not free in time.
+pub(super) async fn reserve_to_delete(
+    request: &Request<'_>,
+    stored: &[Object],
+    at_once: usize,
+) -> Result<(), Status> {
+    let costs = stored.iter().map(|object| cost_of_meta(object, needs::typed));
+    let most = costs.max().unwrap_or(0).saturating_mul(at_once as u64);
+    request.server.reserve(request.call, most.min(request.server.memory.most())).await
+}
+
+/// What a request makes of stored metadata, in bytes.
+pub(super) fn cost_of_meta(stored: &Object, cost: fn(Census) -> u64) -> u64 {
+    cost(census::count(&stored.meta, &OBJECT_META))
+}
+
+/// What decoding gave.
+pub(super) type Decoded = Result<(Document, Vec<String>), document::Error>;
+
+/// Bodies up to this size are read where the request runs.
+const LIGHT: usize = 256 << 10;
+
+/// Runs what takes milliseconds for bodies of megabytes where it keeps nobody else waiting.
+pub(super) async fn off_the_workers<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Status> {
+    if bytes <= LIGHT {
+        return Ok(work());
+    }
+    // Fails only where the work panicked; the request is then lost as it would be by a panic of its own.
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|_| Status::internal("the request could not be worked on"))
+}
