@@ -41,6 +41,7 @@ canaries! {
     EventsReversed
     FenceLeftOut
     FsckSkipsLastChunk
+    FullTakenForFailed
     GroupIsBlind
     HashUnderWrongKey
     ImportMakesUid
@@ -64,6 +65,7 @@ canaries! {
     RevisionToldEarly
     RewriteEndsEarly
     RollbackUnnoticed
+    RolledBackCommitTakenForFailed
     SecretboxPlaceUnchecked
     StaleKeyKept
     UnknownTakenForDone

@@ -89,6 +89,7 @@ impl Intents {
         match write.commit(&ready, Vec::new(), Vec::new(), None).await? {
             Verdict::Committed(revision) => Ok(write.object(ready, revision)),
             Verdict::Overtaken | Verdict::Refused => Err(Error::Conflict),
+            Verdict::Failed(error) => Err(error),
         }
     }
 
@@ -105,9 +106,14 @@ impl Intents {
         ops.extend(keys.into_iter().map(Op::Delete));
         let txn = Txn { compares: vec![Compare::ModifiedAt(path.clone(), object.modified)], ops };
         let expected = object.modified;
+        let still = Compare::ModifiedAt(path.clone(), Revision(0));
         let commit = Commit { path, expected, token: None, before: core.seen(), txn, fence: None };
-        let Verdict::Committed(revision) = core.commit(commit).await? else { return Err(Error::Conflict) };
-        core.sweep_later(later);
+        let revision = match core.commit(commit).await? {
+            Verdict::Committed(revision) => revision,
+            Verdict::Overtaken | Verdict::Refused => return Err(Error::Conflict),
+            Verdict::Failed(error) => return Err(error),
+        };
+        core.sweep_later(later, Some(still));
         // Its last state can be read as of just before.
         let at = Revision(revision.0 - 1);
         Ok(Object { version: core.version(revision), at, ..object.clone() })
@@ -148,6 +154,7 @@ impl<'a> Write<'a> {
         match self.commit(&ready, Vec::new(), dropped, None).await? {
             Verdict::Committed(revision) => Ok(self.object(ready, revision)),
             Verdict::Overtaken | Verdict::Refused => Err(self.overtaken()),
+            Verdict::Failed(error) => Err(error),
         }
     }
 
@@ -162,16 +169,18 @@ impl<'a> Write<'a> {
                 Ok(Put::Held(chunks)) => self.commit_with(&ready, chunks, &difference, None).await,
                 Ok(Put::Done) => self.commit_with(&ready, Vec::new(), &difference, intent.as_deref()).await,
                 Ok(Put::IntentLost) => Ok(Verdict::Refused),
-                Err(error) => Err(error),
+                // The record was never sent.
+                Err(error) => Ok(Verdict::Failed(error)),
             };
-            if alone && !matches!(verdict, Ok(Verdict::Committed(_)) | Err(Error::UnknownOutcome(_))) {
-                // Not committed for certain, and the names are of this write alone: nobody can come to need them.
-                self.core.sweep_later(difference.new_keys(self.uid, names));
+            if alone && verdict.as_ref().is_ok_and(Verdict::is_undone) {
+                // Proved, and the names are of this write alone: nobody can come to need them.
+                self.core.sweep_later(difference.new_keys(self.uid, names), None);
             }
             match (verdict?, intent) {
                 (Verdict::Committed(revision), _) => return Ok(self.object(ready, revision)),
                 (Verdict::Refused, Some(intent)) => intents.lost(&intent).await,
                 (Verdict::Overtaken, _) | (Verdict::Refused, None) => return Err(self.overtaken()),
+                (Verdict::Failed(error), _) => return Err(error),
             }
         }
         Err(Error::Unavailable("the write intent was lost again and again".into()))
@@ -223,7 +232,7 @@ impl<'a> Write<'a> {
         intent: Option<&Intent>,
     ) -> Result<Verdict> {
         if Canary::ChunksGoBeforeRecord.sings() {
-            self.core.sweep(dropped.clone()).await;
+            self.core.sweep(dropped.clone(), None).await;
         }
         let expected = self.base.map_or(Revision(0), |base| base.modified);
         let mut compares = Vec::new();
@@ -252,8 +261,8 @@ impl<'a> Write<'a> {
             fence,
         };
         let verdict = self.core.commit(commit).await?;
-        if matches!(verdict, Verdict::Committed(_)) {
-            self.core.sweep_later(later);
+        if let Verdict::Committed(revision) = verdict {
+            self.core.sweep_later(later, Some(Compare::ModifiedAt(self.path.clone(), revision)));
         }
         Ok(verdict)
     }
