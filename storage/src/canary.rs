@@ -41,6 +41,7 @@ canaries! {
     EventsReversed
     FenceLeftOut
     FsckSkipsLastChunk
+    FullTakenForFailed
     GroupIsBlind
     HashUnderWrongKey
     ImportMakesUid
@@ -68,6 +69,7 @@ canaries! {
     RevisionToldEarly
     RewriteEndsEarly
     RollbackUnnoticed
+    RolledBackCommitTakenForFailed
     SecretboxPlaceUnchecked
     StaleKeyKept
     UnknownTakenForDone

@@ -18,7 +18,7 @@ use crate::{run, store::StoreFlags};
 
 /// Look after what rests: whether it is whole, which keys it depends on, and how it comes elsewhere.
 ///
-/// On etcd all of this may run beside servers, but for import and raise. An embedded store is open to one process only: stop its server.
+/// On etcd all of this may run beside servers, but for import and bump-revision. An embedded store is open to one process only: stop its server.
 #[derive(Args)]
 pub struct Flags {
     #[command(subcommand)]
@@ -33,7 +33,8 @@ enum Task {
     Quarantine(check::QuarantineFlags),
     Export(archive::ExportFlags),
     Import(archive::ImportFlags),
-    Raise(raise::RaiseFlags),
+    #[command(alias = "raise")]
+    BumpRevision(raise::RaiseFlags),
 }
 
 impl Task {
@@ -45,7 +46,7 @@ impl Task {
             Self::Quarantine(flags) => &flags.store,
             Self::Export(flags) => &flags.store,
             Self::Import(flags) => &flags.store,
-            Self::Raise(flags) => &flags.store,
+            Self::BumpRevision(flags) => &flags.store,
         }
     }
 }
@@ -84,7 +85,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
             Task::Quarantine(flags) => check::quarantine(&store, flags).await,
             Task::Export(flags) => archive::export(&store, flags).await,
             Task::Import(flags) => archive::import(&store, flags).await,
-            Task::Raise(flags) => raise::raise(&store, flags).await,
+            Task::BumpRevision(flags) => raise::raise(&store, flags).await,
         }
     };
     let result = stop.run_until_cancelled(work).await;

@@ -1,4 +1,4 @@
-//! `repot storage raise`: versions go on above those that clients have seen.
+//! `repot storage bump-revision`: versions go on above those that clients have seen.
 
 use clap::Args;
 use repot_storage::{ResourceVersion, Store};
@@ -14,15 +14,15 @@ use crate::store::StoreFlags;
 #[derive(Args)]
 pub(super) struct RaiseFlags {
     /// The largest resource version that any client may have seen
-    #[arg(long, value_name = "VERSION")]
-    past: u64,
+    #[arg(long, alias = "past", value_name = "VERSION")]
+    above: u64,
     #[command(flatten)]
     pub(super) store: StoreFlags,
 }
 
 /// Raises, and tells where versions go on.
 pub(super) async fn raise(store: &Store, flags: &RaiseFlags) -> anyhow::Result<()> {
-    store.raise_past(ResourceVersion(flags.past)).await?;
+    store.raise_past(ResourceVersion(flags.above)).await?;
     println!("the newest resource version is {}", store.current().await?);
     super::missing::warn(store).await
 }

@@ -32,11 +32,12 @@ pub enum Error {
         /// What may be.
         limit: usize,
     },
-    /// There is no room left, or a quota alarm stands; nothing was done.
+    /// There is no room left, or a quota alarm stands. A transaction may be in effect nevertheless: etcd applies one
+    /// that passes the quota, and answers so afterwards. A read tells; nothing happens later.
     #[error("no space left in the store: {0}")]
     NoSpace(String),
     /// The store refuses the request as it stands: it is malformed (a key twice in a transaction, a NUL in a key) or this
-    /// client has no right to it. Nothing was done, and the same request will not succeed later.
+    /// client has no right to it. The same request will not succeed later.
     #[error("store refuses the request: {0}")]
     Refused(String),
     /// Nothing was done; a later try may succeed.
@@ -48,4 +49,30 @@ pub enum Error {
     /// What was read back is not what was written.
     #[error("store is corrupt: {0}")]
     Corrupt(String),
+}
+
+/// What a transaction that failed may have done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing, and nothing will happen later.
+    None,
+    /// All of it or nothing. It is not on its way any more, so a linearizable read that begins now tells which.
+    ReadTells,
+    /// All of it or nothing, now or later.
+    Open,
+}
+
+impl Error {
+    /// What a transaction that failed with this error may have done.
+    #[must_use]
+    pub fn effect(&self) -> Effect {
+        match self {
+            Self::Unavailable(_) | Self::Compacted { .. } | Self::Future { .. } => Effect::None,
+            // Most of these are refusals, but only a read proves it: the backend has answered, so one read is enough.
+            Self::NoSpace(_) | Self::Refused(_) | Self::TooLarge { .. } | Self::Corrupt(_) => {
+                Effect::ReadTells
+            }
+            Self::Unknown(_) => Effect::Open,
+        }
+    }
 }

@@ -21,7 +21,7 @@ pub mod etcd;
 pub mod tiered;
 
 pub use embedded::Embedded;
-pub use error::{Error, Result};
+pub use error::{Effect, Error, Result};
 pub use etcd::Etcd;
 pub use tiered::Tiered;
 
@@ -227,7 +227,8 @@ pub struct Limits {
 ///
 /// # Errors
 /// [`Error::Unavailable`]: nothing was done, try again. [`Error::Unknown`]: a write may or may not have happened; only a
-/// read can tell. [`Error::Compacted`], [`Error::Future`]: the revision is out of the window.
+/// read can tell. What any other error says about a write, [`Error::effect`] tells. [`Error::Compacted`],
+/// [`Error::Future`]: the revision is out of the window.
 #[async_trait]
 pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// The size limits of this backend.
@@ -287,6 +288,11 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
 
     /// Bytes at rest, as well as the backend can tell.
     async fn size(&self) -> Result<u64>;
+
+    /// What the cluster below calls itself, where it has a name that no other has.
+    async fn cluster(&self) -> Result<Option<String>> {
+        Ok(None)
+    }
 
     /// Removes what rests for nobody and is not seen by readers. To be called now and then, by any replica.
     async fn tidy(&self) -> Result<()> {

@@ -11,7 +11,7 @@ use futures::StreamExt;
 use super::{core::Core, intent, path, write::cipher_refused};
 use crate::{
     Error, Result,
-    backend::{self, Compare, KeyEvent, KeyValue, Op, Outcome, Revision, Txn, WatchItem},
+    backend::{self, Compare, Effect, KeyEvent, KeyValue, Op, Outcome, Revision, Txn, WatchItem},
     canary::Canary,
     record::Token,
     seal,
@@ -58,7 +58,7 @@ impl Fence {
     }
 }
 
-/// What became of it.
+/// What is proved to have become of it. What is not proved is an error, and then nothing of the write may be removed.
 pub(crate) enum Verdict {
     /// Durable, at this revision.
     Committed(Revision),
@@ -66,6 +66,15 @@ pub(crate) enum Verdict {
     Overtaken,
     /// Nothing was done although the record is the expected one: something else that was compared does not hold.
     Refused,
+    /// Nothing was done and nothing will happen later, for this reason.
+    Failed(Error),
+}
+
+impl Verdict {
+    /// Whether the transaction is proved not to be in effect, now and later.
+    pub(crate) fn is_undone(&self) -> bool {
+        !matches!(self, Self::Committed(_))
+    }
 }
 
 enum Trace {
@@ -78,15 +87,16 @@ enum Trace {
 }
 
 impl Core {
-    /// Commits, or tells why not. [`Error::UnknownOutcome`] only where reading back failed too.
+    /// Commits, or tells why not.
+    ///
+    /// # Errors
+    /// Where the outcome is not proved: [`Error::UnknownOutcome`]; [`Error::Damaged`] of a store that stopped before.
     pub(crate) async fn commit(&self, mut commit: Commit) -> Result<Verdict> {
         self.sound()?;
         let (mut doubt, mut last) = (None, String::new());
         for _ in 0..TRIES {
             match self.backend.txn(commit.txn.clone()).await {
-                Ok(Outcome::Committed(revision)) => {
-                    return Ok(Verdict::Committed(self.later(commit.before, revision)?));
-                }
+                Ok(Outcome::Committed(revision)) => return self.committed(&commit, revision),
                 Ok(Outcome::Failed) => return self.failed(&commit, doubt).await,
                 Err(backend::Error::Unknown(what)) if Canary::UnknownTakenForFailed.sings() => {
                     return Err(Error::Unavailable(what));
@@ -100,14 +110,48 @@ impl Core {
                     // Behind a fence there is nothing left to doubt.
                     Ok(Trace::Pending) if commit.fence.is_some() => last = what,
                     Ok(Trace::Pending) => doubt = Some(what),
-                    Err(error) => {
-                        return Err(Error::UnknownOutcome(format!("{what}; reading back: {error}")));
-                    }
+                    Err(error) => return Err(unproved(&what, &error)),
                 },
-                Err(error) => return Err(in_doubt(self.error(error), doubt)),
+                Err(error) => return self.answered(&commit, error, doubt).await,
             }
         }
-        Err(doubt.map_or(Error::Unavailable(last), Error::UnknownOutcome))
+        match doubt {
+            Some(what) => Err(Error::UnknownOutcome(what)),
+            None => Ok(Verdict::Failed(Error::Unavailable(last))),
+        }
+    }
+
+    /// The backend says that it happened. Where it says so at a revision of before, it was put back to an older copy: who
+    /// knows whether all that the transaction relies on is there, and which store the record is in.
+    fn committed(&self, commit: &Commit, revision: Revision) -> Result<Verdict> {
+        match self.later(commit.before, revision) {
+            Ok(revision) => Ok(Verdict::Committed(revision)),
+            Err(error) if Canary::RolledBackCommitTakenForFailed.sings() => Ok(Verdict::Failed(error)),
+            Err(error) => Err(Error::UnknownOutcome(error.to_string())),
+        }
+    }
+
+    /// After an error that is an answer: this try does not happen later. `doubt`: of an earlier one, which still may.
+    async fn answered(
+        &self,
+        commit: &Commit,
+        error: backend::Error,
+        doubt: Option<String>,
+    ) -> Result<Verdict> {
+        let effect = error.effect();
+        let error = self.error(error);
+        if effect != Effect::None && !Canary::FullTakenForFailed.sings() {
+            match self.trace(commit).await {
+                Ok(Trace::Found(revision)) => return Ok(Verdict::Committed(self.met(revision))),
+                Ok(Trace::Lost) => return Ok(Verdict::Overtaken),
+                Ok(Trace::Pending) => {}
+                Err(reading) => return Err(unproved(&error.to_string(), &reading)),
+            }
+        }
+        match doubt {
+            Some(_) => Err(in_doubt(error, doubt)),
+            None => Ok(Verdict::Failed(error)),
+        }
     }
 
     /// After a try of unknown outcome: puts the fence, if there is one, so that what is found stays true, and looks.
@@ -137,9 +181,17 @@ impl Core {
             match self.backend.txn(Txn { compares: Vec::new(), ops: vec![put.clone()] }).await {
                 Ok(_) => return Ok(()),
                 Err(backend::Error::Unknown(_) | backend::Error::Unavailable(_)) if tries < TRIES => {}
+                // A full etcd may have put it all the same.
+                Err(error) if error.effect() == Effect::ReadTells && self.is_there(fence).await? => {
+                    return Ok(());
+                }
                 Err(error) => return Err(self.error(error)),
             }
         }
+    }
+
+    async fn is_there(&self, fence: Fence) -> Result<bool> {
+        Ok(self.read(&path::intent(fence.0)).await?.0.is_some())
     }
 
     /// A comparison did not hold. After a try of unknown outcome, that may be because that try happened.
@@ -149,6 +201,7 @@ impl Core {
             Ok(Trace::Found(revision)) => Ok(Verdict::Committed(self.met(revision))),
             Ok(Trace::Lost) => Ok(Verdict::Overtaken),
             Ok(Trace::Pending) => Ok(Verdict::Refused),
+            Err(error) if doubt.is_none() => Ok(Verdict::Failed(error)),
             Err(error) => Err(in_doubt(error, doubt)),
         }
     }
@@ -165,13 +218,13 @@ impl Core {
         let (now, at) = self.read(&commit.path).await?;
         let exists = now.is_some();
         let modified = now.as_ref().map_or(Revision(0), |kv| kv.modified);
-        if let Some(kv) = now
-            && self.is_ours(commit, kv, at).await
-        {
-            return Ok(Trace::Found(modified));
-        }
         if modified == commit.expected && exists {
             return Ok(Trace::Pending);
+        }
+        if let Some(kv) = now
+            && self.is_ours(commit, kv, at).await?
+        {
+            return Ok(Trace::Found(modified));
         }
         // Gone, or somebody else's. What was expected to be absent may have come and gone in between.
         let search = tokio::time::timeout(SEARCH, self.search(commit, at));
@@ -199,7 +252,7 @@ impl Core {
                         if event.revision > until {
                             return Ok(None);
                         }
-                        if let Some(revision) = self.is_trace(commit, event).await {
+                        if let Some(revision) = self.is_trace(commit, event).await? {
                             return Ok(Some(revision));
                         }
                     }
@@ -211,40 +264,55 @@ impl Core {
         Err(Error::Unavailable("the history ended early".into()))
     }
 
-    async fn is_trace(&self, commit: &Commit, event: KeyEvent) -> Option<Revision> {
+    async fn is_trace(&self, commit: &Commit, event: KeyEvent) -> Result<Option<Revision>> {
         let revision = event.revision;
-        match (event.now, commit.token) {
-            (Some(kv), Some(_)) => self.is_ours(commit, kv, revision).await.then_some(revision),
+        Ok(match (event.now, commit.token) {
+            (Some(kv), Some(_)) => self.is_ours(commit, kv, revision).await?.then_some(revision),
             // The version that was to be removed is gone, by whomever: that is what was asked for.
             (None, None) => event.before.is_some_and(|kv| kv.modified == commit.expected).then_some(revision),
             (Some(_), None) | (None, Some(_)) => None,
-        }
+        })
     }
 
-    async fn is_ours(&self, commit: &Commit, kv: KeyValue, at: Revision) -> bool {
-        let Some(token) = commit.token else { return false };
-        self.open(kv, at).await.is_ok_and(|object| object.record.token == token)
+    /// Whether a record is what the transaction put.
+    ///
+    /// # Errors
+    /// Where it does not open, for a while or for good: that proves nothing, and it may be ours.
+    async fn is_ours(&self, commit: &Commit, kv: KeyValue, at: Revision) -> Result<bool> {
+        let Some(token) = commit.token else { return Ok(false) };
+        Ok(self.open(kv, at).await?.record.token == token)
     }
 
-    /// Removes, some time soon, chunks that nobody can name any more. What stays, the collector removes.
-    pub(crate) fn sweep_later(self: &Arc<Self>, keys: Vec<Bytes>) {
+    /// Removes, some time soon, chunks that nobody can name any more: to be called only where that is proved. `still` is what
+    /// has to hold then, so that a store which is put back to an older copy meanwhile keeps what it names. What stays, the
+    /// collector removes.
+    pub(crate) fn sweep_later(self: &Arc<Self>, keys: Vec<Bytes>, still: Option<Compare>) {
         if !keys.is_empty() {
             let core = Arc::clone(self);
-            self.tasks.spawn(async move { core.sweep(keys).await });
+            self.tasks.spawn(async move { core.sweep(keys, still).await });
         }
     }
 
-    pub(super) async fn sweep(&self, mut keys: Vec<Bytes>) {
+    pub(super) async fn sweep(&self, mut keys: Vec<Bytes>, still: Option<Compare>) {
         let most = self.backend.limits().txn_ops;
-        while !keys.is_empty() {
+        while !keys.is_empty() && self.sound().is_ok() {
             let rest = keys.split_off(keys.len().min(most));
             let ops = std::mem::replace(&mut keys, rest).into_iter().map(Op::Delete).collect();
-            if let Err(error) = self.backend.txn(Txn { compares: Vec::new(), ops }).await {
-                tracing::debug!(%error, "unused chunks are left to the collector");
-                return;
+            match self.backend.txn(Txn { compares: still.iter().cloned().collect(), ops }).await {
+                Ok(Outcome::Committed(_)) => {}
+                Ok(Outcome::Failed) => return,
+                Err(error) => {
+                    tracing::debug!(%error, "unused chunks are left to the collector");
+                    return;
+                }
             }
         }
     }
+}
+
+/// Nothing is known of a write but why, and why reading back did not help.
+fn unproved(what: &str, reading: &Error) -> Error {
+    Error::UnknownOutcome(format!("{what}; reading back: {reading}"))
 }
 
 /// A failure that came after a try whose outcome is unknown does not say that nothing was done.

@@ -150,7 +150,8 @@ impl Core {
             let (version, offset) = (self.version(before), before.0 - told.0);
             let error = Error::Damaged(format!(
                 "it was put back by {offset} revisions to an older copy of itself; stop all servers, run \
-                 `repot storage raise --past {version}` (or what else clients have seen, if that is more), and start again"
+                 `repot storage bump-revision --above {version}` (or what else clients have seen, if that is more), and \
+                 start again"
             ));
             tracing::error!(%error, "the store stops");
             let _ = self.rolled_back.set(error); // Somebody else may have noticed first.

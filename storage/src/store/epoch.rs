@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use prost::Message;
+use uuid::Uuid;
 
 use super::{path, types::ResourceVersion};
 use crate::{
@@ -27,12 +28,16 @@ struct Stored {
     format: u32,
     #[prost(uint64, tag = "2")]
     offset: u64,
+    /// The name of the store: 16 bytes; empty where an earlier program founded it.
+    #[prost(bytes = "vec", tag = "3")]
+    store: Vec<u8>,
 }
 
 /// The epoch of an open store.
 #[derive(Debug)]
 pub(crate) struct Epoch {
     offset: AtomicU64,
+    store: Uuid,
 }
 
 impl Epoch {
@@ -43,9 +48,16 @@ impl Epoch {
                 "chunks of this store rest in an object store, which was not named".into(),
             ));
         }
-        let first = Stored { format: FORMAT, offset: 0 };
-        if read(backend).await?.is_none() {
-            write(backend, first, Revision(0)).await?;
+        let name = || Uuid::new_v4().into_bytes().to_vec();
+        match read(backend).await? {
+            None => {
+                let first = Stored { format: FORMAT, offset: 0, store: name() };
+                write(backend, first, Revision(0)).await?;
+            }
+            Some((stored, modified)) if stored.format == FORMAT && stored.store.is_empty() => {
+                write(backend, Stored { store: name(), ..stored }, modified).await?;
+            }
+            Some(_) => {}
         }
         let (stored, _) =
             read(backend).await?.ok_or_else(|| Error::Damaged("the epoch was removed".into()))?;
@@ -55,7 +67,19 @@ impl Epoch {
                 stored.format
             )));
         }
-        Ok(Self { offset: AtomicU64::new(stored.offset) })
+        let store = Uuid::from_slice(&stored.store)
+            .map_err(|_| Error::Damaged("the epoch does not name the store".into()))?;
+        Ok(Self { offset: AtomicU64::new(stored.offset), store })
+    }
+
+    /// The name of the store. Copies of it have the same one.
+    pub(crate) fn store(&self) -> Uuid {
+        self.store
+    }
+
+    /// Every version up to this one was given out before versions were last raised, if they ever were.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset.load(Ordering::Relaxed)
     }
 
     /// The version of a revision.
@@ -131,6 +155,12 @@ mod tests {
         let backend = Embedded::open(dir.path(), Options::default()).await.expect("a store");
         Epoch::load(&backend).await.expect("founded");
         Epoch::load(&backend).await.expect("found again");
+        let (stored, modified) = read(&backend).await.expect("read").expect("an epoch");
+        assert_eq!(stored.store.len(), 16);
+        let unnamed = Stored { store: Vec::new(), ..stored.clone() };
+        write(&backend, unnamed, modified).await.expect("written");
+        let named = Epoch::load(&backend).await.expect("named");
+        assert_eq!(Epoch::load(&backend).await.expect("found again").store(), named.store());
         let (stored, modified) = read(&backend).await.expect("read").expect("an epoch");
         let newer = Stored { format: FORMAT + 1, ..stored };
         write(&backend, newer, modified).await.expect("written");

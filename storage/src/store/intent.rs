@@ -100,13 +100,14 @@ impl Intent {
             compares: vec![Compare::ModifiedAt(key.clone(), Revision(0))],
             ops: vec![Op::PutEphemeral(key, stamp(SystemTime::now()))],
         };
+        let before = core.seen();
         match core.backend.txn(txn).await.map_err(|error| core.error(error)) {
             Ok(Outcome::Committed(made)) => {
-                let made = core.met(made);
+                let made = core.later(before, made)?;
                 Ok(Self { core, number, made, since: Instant::now(), writes: AtomicU32::new(0) })
             }
             Ok(Outcome::Failed) => Err(Error::Unavailable("two write intents drew one number".into())),
-            // Nothing was written under it: what may be left is swept as ephemeral or as too old.
+            // Nothing was written under it: what may be left, also of a full etcd, is swept as ephemeral or as too old.
             Err(Error::UnknownOutcome(what)) => Err(Error::Unavailable(what)),
             Err(error) => Err(error),
         }

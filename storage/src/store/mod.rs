@@ -19,6 +19,7 @@ mod core;
 mod duty;
 mod epoch;
 mod fsck;
+pub mod high_water;
 mod housekeeping;
 mod hub;
 mod intent;
@@ -41,6 +42,7 @@ use self::core::Core;
 pub use collect::CollectReport;
 use collect::Duty;
 pub use fsck::{Checked, Finding, Lost, Remedy, Trouble};
+use high_water::{Guard, Keeper};
 use hub::Hubs;
 use intent::Intents;
 pub use missing::Missing;
@@ -111,6 +113,7 @@ struct Inner {
     core: Arc<Core>,
     intents: Arc<Intents>,
     hubs: Hubs,
+    metrics: high_water::Metrics,
     /// Background work ends with the last handle, also where nobody calls [`Store::close`].
     _stop: DropGuard,
 }
@@ -121,11 +124,38 @@ impl Store {
     /// # Errors
     /// [`Error::Damaged`] where a newer program wrote the store; [`Error::Unavailable`].
     pub async fn open(backend: Arc<dyn Backend>, keys: Arc<Keyring>, options: StoreOptions) -> Result<Self> {
+        Self::open_guarded(backend, keys, options, None).await
+    }
+
+    /// As [`Store::open`], if it was not put back to an older copy since its newest version was recorded; and records it from
+    /// now on.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] where it was, or where the mark is that of another store: the message says what to do.
+    /// [`Error::Unavailable`] where the mark could not be read in [`Guard::patience`].
+    pub async fn open_guarded(
+        backend: Arc<dyn Backend>,
+        keys: Arc<Keyring>,
+        options: StoreOptions,
+        guard: Option<Guard>,
+    ) -> Result<Self> {
         let core = Arc::new(Core::new(backend, keys, options).await?);
+        let metrics = high_water::Metrics::new().map_err(|error| Error::Damaged(error.to_string()))?;
+        if let Some(guard) = guard {
+            let keeper = Keeper::check(&core, guard, metrics.clone()).await?;
+            core.tasks.spawn(keeper.run(Arc::clone(&core)));
+        }
         let intents = Arc::new(Intents::new(Arc::clone(&core)));
         core.tasks.spawn(housekeeping::run(Arc::clone(&core), Arc::clone(&intents)));
         let (hubs, _stop) = (Hubs::new(Arc::clone(&core)), core.stop.clone().drop_guard());
-        Ok(Self { inner: Arc::new(Inner { core, intents, hubs, _stop }) })
+        Ok(Self { inner: Arc::new(Inner { core, intents, hubs, metrics, _stop }) })
+    }
+
+    /// What is counted about the store and its keys, to be registered once.
+    pub fn collectors(&self) -> Vec<Box<dyn prometheus::core::Collector>> {
+        let mut all = self.keyring().collectors();
+        all.extend(self.inner.metrics.collectors());
+        all
     }
 
     /// What wraps the keys of its objects.

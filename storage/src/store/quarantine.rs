@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::{Store, core::Core, manifest, pages::Pages, path, write::cipher_refused};
 use crate::{
     Error, Result,
-    backend::{Compare, KeyValue, Op, Outcome, Revision, Txn},
+    backend::{Compare, Effect, KeyValue, Op, Outcome, Revision, Txn},
     canary::Canary,
     record::Sealed,
 };
@@ -59,8 +59,9 @@ impl Store {
                 Op::Put(path::owner(uid, &home), Bytes::new()),
             ]);
         }
-        let compares = vec![Compare::ModifiedAt(hidden, kv.modified), Compare::ModifiedAt(home, Revision(0))];
-        if core.move_record(compares, ops).await? { Ok(()) } else { Err(Error::Exists) }
+        let compares =
+            vec![Compare::ModifiedAt(hidden.clone(), kv.modified), Compare::ModifiedAt(home, Revision(0))];
+        if core.move_record(&hidden, compares, ops).await? { Ok(()) } else { Err(Error::Exists) }
     }
 
     /// Removes a record for good; its chunks go with the next collection.
@@ -76,8 +77,8 @@ impl Store {
             let manifest = manifest::of_all(uid).map_err(|_| cipher_refused())?;
             ops.extend([Op::Delete(path::owner(uid, &hidden)), manifest]);
         }
-        let compares = vec![Compare::ModifiedAt(hidden, kv.modified)];
-        if core.move_record(compares, ops).await? { Ok(()) } else { Err(Error::Conflict) }
+        let compares = vec![Compare::ModifiedAt(hidden.clone(), kv.modified)];
+        if core.move_record(&hidden, compares, ops).await? { Ok(()) } else { Err(Error::Conflict) }
     }
 }
 
@@ -100,13 +101,18 @@ impl Core {
             ]);
         }
         let compares = vec![Compare::ModifiedAt(home.clone(), modified)];
-        let moved = self.move_record(compares, ops).await?;
+        let moved = self.move_record(home, compares, ops).await?;
         Ok(moved.then(|| name(&hidden)))
     }
 
-    async fn move_record(&self, compares: Vec<Compare>, ops: Vec<Op>) -> Result<bool> {
-        let outcome = self.backend.txn(Txn { compares, ops }).await;
-        Ok(matches!(outcome.map_err(|error| self.error(error))?, Outcome::Committed(_)))
+    /// Whether a transaction that takes a record away from `from` did so.
+    async fn move_record(&self, from: &Bytes, compares: Vec<Compare>, ops: Vec<Op>) -> Result<bool> {
+        match self.backend.txn(Txn { compares, ops }).await {
+            Ok(outcome) => Ok(matches!(outcome, Outcome::Committed(_))),
+            // Nobody else moves what is looked after: where it is gone, it was this.
+            Err(error) if error.effect() != Effect::None && self.read(from).await?.0.is_none() => Ok(true),
+            Err(error) => Err(self.error(error)),
+        }
     }
 
     async fn hidden(&self, path: &Bytes) -> Result<KeyValue> {

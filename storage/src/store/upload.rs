@@ -130,12 +130,16 @@ impl Write<'_> {
         let mut tries = 0;
         loop {
             tries += 1;
+            let before = self.core.seen();
             let answer = self.core.backend.txn(txn.clone()).await;
             if let Err(backend::Error::Unknown(_)) = &answer {
                 settled.store(false, Ordering::Relaxed); // It may happen after the answer to its repetition.
             }
             match answer {
-                Ok(Outcome::Committed(_)) => return Ok(Sent::Done),
+                // Remembered, so that the commit notices a backend that was put back to before these chunks.
+                Ok(Outcome::Committed(revision)) => {
+                    return self.core.later(before, revision).map(|_| Sent::Done);
+                }
                 Ok(Outcome::Failed) => return Ok(Sent::IntentLost),
                 Err(backend::Error::Unavailable(_) | backend::Error::Unknown(_)) if tries < TRIES => {
                     tokio::time::sleep(Duration::from_millis(50) * tries).await;

@@ -90,6 +90,7 @@ impl Intents {
         match write.commit(&ready, Vec::new(), Vec::new(), None).await? {
             Verdict::Committed(revision) => Ok(write.object(ready, revision)),
             Verdict::Overtaken | Verdict::Refused => Err(Error::Conflict),
+            Verdict::Failed(error) => Err(error),
         }
     }
 
@@ -109,9 +110,14 @@ impl Intents {
         ops.extend(keys.into_iter().map(Op::Delete));
         let txn = Txn { compares: vec![Compare::ModifiedAt(path.clone(), object.modified)], ops };
         let expected = object.modified;
+        let still = Compare::ModifiedAt(path.clone(), Revision(0));
         let commit = Commit { path, expected, token: None, before: core.seen(), txn, fence: None };
-        let Verdict::Committed(revision) = core.commit(commit).await? else { return Err(Error::Conflict) };
-        core.sweep_later(left.map_or_else(Vec::new, |left| left.keys()));
+        let revision = match core.commit(commit).await? {
+            Verdict::Committed(revision) => revision,
+            Verdict::Overtaken | Verdict::Refused => return Err(Error::Conflict),
+            Verdict::Failed(error) => return Err(error),
+        };
+        core.sweep_later(left.map_or_else(Vec::new, |left| left.keys()), Some(still));
         // Its last state can be read as of just before.
         let at = Revision(revision.0 - 1);
         Ok(Object { version: core.version(revision), at, ..object.clone() })
@@ -152,6 +158,7 @@ impl<'a> Write<'a> {
         match self.commit(&ready, Vec::new(), dropped, None).await? {
             Verdict::Committed(revision) => Ok(self.object(ready, revision)),
             Verdict::Overtaken | Verdict::Refused => Err(self.overtaken()),
+            Verdict::Failed(error) => Err(error),
         }
     }
 
@@ -174,16 +181,18 @@ impl<'a> Write<'a> {
                     self.commit_with(&ready, manifest, &difference, intent.as_deref()).await
                 }
                 Ok(Put::IntentLost) => Ok(Verdict::Refused),
-                Err(error) => Err(error),
+                // The record was never sent.
+                Err(error) => Ok(Verdict::Failed(error)),
             };
-            if alone && !matches!(verdict, Ok(Verdict::Committed(_)) | Err(Error::UnknownOutcome(_))) {
-                // Not committed for certain, and the names are of this write alone: nobody can come to need them.
-                self.core.sweep_later(unused);
+            if alone && verdict.as_ref().is_ok_and(Verdict::is_undone) {
+                // Proved, and the names are of this write alone: nobody can come to need them.
+                self.core.sweep_later(unused, None);
             }
             match (verdict?, intent) {
                 (Verdict::Committed(revision), _) => return Ok(self.object(ready, revision)),
                 (Verdict::Refused, Some(intent)) => intents.lost(&intent).await,
                 (Verdict::Overtaken, _) | (Verdict::Refused, None) => return Err(self.overtaken()),
+                (Verdict::Failed(error), _) => return Err(error),
             }
         }
         Err(Error::Unavailable("the write intent was lost again and again".into()))
@@ -235,7 +244,7 @@ impl<'a> Write<'a> {
         intent: Option<&Intent>,
     ) -> Result<Verdict> {
         if Canary::ChunksGoBeforeRecord.sings() {
-            self.core.sweep(dropped.clone()).await;
+            self.core.sweep(dropped.clone(), None).await;
         }
         let expected = self.base.map_or(Revision(0), |base| base.modified);
         let mut compares = Vec::new();
@@ -265,8 +274,9 @@ impl<'a> Write<'a> {
             fence,
         };
         let verdict = self.core.commit(commit).await?;
-        if matches!(verdict, Verdict::Committed(_)) {
-            self.core.sweep_later(left.map_or_else(Vec::new, |left| left.keys()));
+        if let Verdict::Committed(revision) = verdict {
+            let same = Compare::ModifiedAt(self.path.clone(), revision);
+            self.core.sweep_later(left.map_or_else(Vec::new, |left| left.keys()), Some(same));
         }
         Ok(verdict)
     }

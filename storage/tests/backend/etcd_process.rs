@@ -106,8 +106,13 @@ impl EtcdProcess {
 
     /// How many connections of clients it has refused.
     pub fn refusals(&self) -> usize {
+        self.count_in_log("rejected connection")
+    }
+
+    /// Lines of its log that contain a text.
+    pub fn count_in_log(&self, text: &str) -> usize {
         let log = std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
-        log.lines().filter(|line| line.contains("rejected connection")).count()
+        log.lines().filter(|line| line.contains(text)).count()
     }
 
     /// Saves a snapshot.

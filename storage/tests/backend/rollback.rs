@@ -63,7 +63,10 @@ async fn mk_scene() -> Scene {
 fn is_noticed<T>(result: Result<T, Error>, newest: ResourceVersion) {
     match result {
         Err(Error::Damaged(why)) => {
-            assert!(why.contains("older copy") && why.contains(&format!("raise --past {newest}")), "{why}");
+            assert!(
+                why.contains("older copy") && why.contains(&format!("bump-revision --above {newest}")),
+                "{why}"
+            );
         }
         Err(error) => panic!("{error:?}"),
         Ok(_) => panic!("it was answered"),

@@ -92,6 +92,8 @@ pub const ALL: &[Wrong] = wrongs! {
         => It "store::outcomes::on_embedded::recognises_its_own_writes";
     UnknownTakenForDone "store/commit.rs" "a write of unknown outcome is acknowledged"
         => It "store::outcomes::on_embedded::sends_lost_writes_again";
+    FullTakenForFailed "store/commit.rs" "a write that a full etcd applied is said not to have happened"
+        => [new] It "store::outcomes::on_embedded::finds_what_a_full_backend_did_all_the_same";
     FenceLeftOut "store/commit.rs" "nothing keeps a creation that was given up from happening later"
         => It "store::outcomes::on_embedded::what_was_answered_does_not_happen_later";
     EarlierRemovalTaken "store/commit.rs" "a removal takes an earlier one for its own"
@@ -157,6 +159,8 @@ pub const ALL: &[Wrong] = wrongs! {
         => It "backend::rollback::versions_of_what_was_lost_mean_nothing_after_a_restore";
     RollbackUnnoticed "store/core.rs" "a store goes on over a backend that was put back to an older copy"
         => It "backend::rollback::a_store_that_runs_notices_that_etcd_went_back";
+    RolledBackCommitTakenForFailed "store/commit.rs" "a commit at a revision of before is said not to have happened"
+        => [new] It "store::outcomes::on_embedded::a_commit_in_a_store_that_went_back_takes_nothing_away";
     CutArchiveAccepted "store/archive.rs" "an archive is imported whose hash is not that of its content"
         => It "store::archives::on_tiered::refuses_what_is_not_whole";
     ImportMakesUid "store/archive.rs" "an imported object gets another uid"

@@ -191,7 +191,8 @@ impl Client {
         let answer = match &written {
             Ok(object) => Answer::Done(object.version.0),
             Err(Error::Exists | Error::Conflict) => Answer::Refused,
-            Err(Error::Unavailable(_)) => Answer::NotDone,
+            // What is said to be full has done nothing either.
+            Err(Error::Unavailable(_) | Error::NoSpace(_)) => Answer::NotDone,
             Err(_) => Answer::Unknown(None),
         };
         self.recorder.answer(number, answer);
@@ -262,7 +263,7 @@ impl Client {
     /// Only what a backend that fails may lead to is no breach.
     fn excuse(&mut self, error: Error) {
         self.excuse = error.to_string();
-        if !matches!(error, Error::Unavailable(_) | Error::UnknownOutcome(_)) {
+        if !matches!(error, Error::Unavailable(_) | Error::UnknownOutcome(_) | Error::NoSpace(_)) {
             self.recorder.breach(format!("a client was told: {error}"));
         }
     }

@@ -132,10 +132,13 @@ fn spawn(lab: &Lab, clock: Time, tags: u64) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// As a test it does nothing; run by the tests above, it works until it is killed.
+/// Run by the tests above, it works until it is killed. As a test, it shows that what it tells is what it did: whoever opens
+/// the store next finds that, and the last write of a client may be lost without an answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn works_until_it_is_killed() {
-    let (Ok(place), Ok(numbers)) = (std::env::var(PLACE), std::env::var(NUMBERS)) else { return };
+    let (Ok(place), Ok(numbers)) = (std::env::var(PLACE), std::env::var(NUMBERS)) else {
+        return tells_what_it_does().await;
+    };
     let numbers: Vec<u64> = numbers.split(' ').map(|number| number.parse().unwrap()).collect();
     let store = runs::open(backend(&place).await).await;
     let recorder = Recorder::new(numbers[0], numbers[1], true);
@@ -147,6 +150,26 @@ async fn works_until_it_is_killed() {
     for client in clients {
         client.await.unwrap();
     }
+}
+
+async fn tells_what_it_does() {
+    let (lab, recorder) = (Lab::embedded().await, Recorder::new(1, 1, false));
+    assert!(child(&lab, &recorder, 0) > 0, "it told nothing");
+    let history = recorder.change(std::mem::take);
+    let is_open = |operation: &&Operation| matches!(operation.answer, Answer::Unknown(Some(_)));
+    assert!(
+        history.operations.iter().filter(is_open).count() <= CLIENTS as usize,
+        "{:?}",
+        history.operations
+    );
+    let done = |operation: &Operation| match operation.answer {
+        Answer::Done(version) => Some(version),
+        _ => None,
+    };
+    let newest = history.operations.iter().filter_map(done).max().expect("a write");
+    let store = runs::open(lab.backend().await).await;
+    assert!(store.current().await.unwrap().0 >= newest, "what was acknowledged is gone");
+    store.close().await;
 }
 
 async fn backend(place: &str) -> Arc<dyn Backend> {

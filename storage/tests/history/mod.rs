@@ -2,7 +2,7 @@
 //! to be explained by one order of all operations, and watches and lists have to tell that order.
 //!
 //! `record` is what happened, as data; `linear` and `agree` judge it; `judged` proves them on histories written by hand.
-//! `chaos` makes faults, `clients` work, `runs`, `killed`, `cluster` and `partition` are the tests, and `planted` shows that
+//! `chaos` makes faults, `clients` work, `runs`, `killed`, `cluster`, `etcd_errors` and `partition` are the tests, and `planted` shows that
 //! promises which a backend breaks are found. `REPOT_SOAK` makes each run last minutes.
 
 use std::{sync::Arc, time::Duration};
@@ -14,6 +14,7 @@ mod agree;
 mod chaos;
 mod clients;
 mod cluster;
+mod etcd_errors;
 mod judged;
 mod killed;
 mod linear;

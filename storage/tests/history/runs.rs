@@ -196,7 +196,7 @@ async fn collect(store: Store, recorder: Arc<Recorder>, until: Instant) {
     while Instant::now() < until {
         match store.collect().await {
             Ok(report) if report.unreadable > 0 => recorder.breach(format!("the collector found {report:?}")),
-            Ok(_) | Err(Error::Unavailable(_) | Error::UnknownOutcome(_)) => {}
+            Ok(_) | Err(Error::Unavailable(_) | Error::UnknownOutcome(_) | Error::NoSpace(_)) => {}
             Err(error) => recorder.breach(format!("the collector was told: {error}")),
         }
         tokio::time::sleep(Duration::from_millis(50)).await;

@@ -16,6 +16,11 @@ on_every_backend! {
     an_update_that_fails_takes_nothing_away
     takes_no_earlier_removal_for_its_own
     what_was_answered_does_not_happen_later
+    finds_what_a_full_backend_did_all_the_same
+    a_full_backend_changes_nothing
+    a_full_backend_does_not_end_the_doubt_about_an_earlier_try
+    a_commit_in_a_store_that_went_back_takes_nothing_away
+    a_record_that_cannot_be_opened_leaves_the_outcome_open
 }
 
 async fn open(lab: &Lab) -> (Arc<Spy>, Store) {
@@ -91,6 +96,115 @@ async fn overtake(spy: &Arc<Spy>, store: &Store, base: &Object) -> Object {
     mine.await.unwrap().unwrap()
 }
 
+/// Also where the transaction happens under other tries, and where its answer is the last of several.
+async fn finds_what_a_full_backend_did_all_the_same(lab: &Lab) {
+    all_writes_under(lab, &[Fate::FullDone]).await;
+    all_writes_under(lab, &[Fate::Lost, Fate::FullDone]).await;
+}
+
+/// Of a write that a full backend refuses nothing is left, and the state before is whole.
+async fn a_full_backend_changes_nothing(lab: &Lab) {
+    let (spy, store) = open(lab).await;
+    for size in [100, 300_000, 5 << 20] {
+        let (key, uid) = (mk_key(&size.to_string()), Uuid::from_u128(size as u128));
+        let is_full = |refused: Result<Object, Error>| {
+            assert!(matches!(refused, Err(Error::NoSpace(_))), "{refused:?}")
+        };
+        spy.fates(&[Fate::Full]);
+        is_full(store.create(&key, mk_draft(uid, "1", vec![mk_noise(1, size)])).await);
+        assert!(store.get(&key).await.unwrap().is_none());
+        let object = store.create(&key, mk_draft(uid, "1", vec![mk_noise(1, size)])).await.unwrap();
+        spy.fates(&[Fate::Full, Fate::Full]);
+        is_full(store.update(&object, mk_draft(uid, "2", vec![mk_noise(2, size)])).await);
+        is_full(store.delete(&object).await);
+        let now = store.get(&key).await.unwrap().unwrap();
+        assert_eq!((now.version, label(&now)), (object.version, "1"));
+        assert!(store.payload_bytes(&now).await.unwrap() == mk_noise(1, size), "{size}");
+        // Who came too late is told so, and not to make room.
+        spy.fates(&[Fate::Full]);
+        let exists = store.create(&key, mk_draft(uid, "3", vec![])).await;
+        assert!(matches!(exists, Err(Error::Exists)), "{exists:?}");
+        store.delete(&object).await.unwrap();
+    }
+    cleaned_up(&spy).await;
+    store.close().await;
+}
+
+/// A try that may still happen leaves the outcome open, whatever the next one is told: its chunks stay.
+async fn a_full_backend_does_not_end_the_doubt_about_an_earlier_try(lab: &Lab) {
+    let (spy, store) = open(lab).await;
+    for size in [100, 300_000, 3 << 20] {
+        let (key, uid) = (mk_key(&size.to_string()), Uuid::from_u128(size as u128));
+        let object = store.create(&key, mk_draft(uid, "1", vec![mk_noise(1, size)])).await.unwrap();
+        spy.fates(&[Fate::Late, Fate::Full]);
+        let open = store.update(&object, mk_draft(uid, "2", vec![mk_noise(2, size)])).await;
+        assert!(matches!(open, Err(Error::UnknownOutcome(_))), "{open:?}");
+        assert_eq!(spy.happen().await, 1);
+        let now = store.get(&key).await.unwrap().unwrap();
+        assert_eq!(label(&now), "2");
+        assert!(store.payload_bytes(&now).await.unwrap() == mk_noise(2, size), "{size}");
+    }
+    store.close().await;
+}
+
+/// The store stops, and the chunks of what may have been committed stay.
+async fn a_commit_in_a_store_that_went_back_takes_nothing_away(lab: &Lab) {
+    for size in [100_usize, 300_000, 5 << 20] {
+        let (key, uid) = (mk_key(&size.to_string()), Uuid::from_u128(size as u128));
+        let (spy, store) = open(lab).await;
+        let object = store.create(&key, mk_draft(uid, "1", vec![mk_noise(1, size)])).await.unwrap();
+        spy.fates(&[Fate::WentBack]);
+        let open = store.update(&object, mk_draft(uid, "2", vec![mk_noise(2, size)])).await;
+        assert!(matches!(open, Err(Error::UnknownOutcome(_))), "{open:?}");
+        let stopped = store.update(&object, mk_draft(uid, "3", vec![])).await;
+        assert!(matches!(stopped, Err(Error::Damaged(_))), "{stopped:?}");
+        // Waits for all that the store does in the background.
+        store.close().await;
+        let store = lab.open().await;
+        let now = store.get(&key).await.unwrap().unwrap();
+        assert_eq!(label(&now), "2");
+        assert!(store.payload_bytes(&now).await.unwrap() == mk_noise(2, size), "{size}");
+        store.close().await;
+    }
+}
+
+/// Whoever cannot read what is there does not know whether it is what was written, and takes nothing away.
+async fn a_record_that_cannot_be_opened_leaves_the_outcome_open(lab: &Lab) {
+    let (spy, store) = open(lab).await;
+    for size in [300_000, 3 << 20] {
+        let (key, uid) = (mk_key(&size.to_string()), Uuid::from_u128(size as u128));
+        let object = store.create(&key, mk_draft(uid, "1", vec![mk_noise(1, size)])).await.unwrap();
+        spy.fates(&[Fate::HeldUnanswered]);
+        let writer = store.clone();
+        let draft = mk_draft(uid, "2", vec![mk_noise(2, size)]);
+        let written = tokio::spawn(async move { writer.update(&object, draft).await });
+        spy.waiting().await;
+        let path = Bytes::from(format!("/registry/core.example.org/states/ns/{size}"));
+        let record = spy.get(path.clone(), None).await.unwrap().unwrap();
+        spy::put(&*spy, &path, "not to be opened").await;
+        spy.release();
+        let open = written.await.unwrap();
+        assert!(matches!(open, Err(Error::UnknownOutcome(_))), "{open:?}");
+        spy::put(&*spy, &path, record.value).await;
+    }
+    // Waits for all that the store does in the background.
+    store.close().await;
+    let store = lab.open().await;
+    for size in [300_000, 3 << 20] {
+        let now = store.get(&mk_key(&size.to_string())).await.unwrap().unwrap();
+        assert!(store.payload_bytes(&now).await.unwrap() == mk_noise(2, size), "{size}");
+    }
+    store.close().await;
+}
+
+async fn cleaned_up(spy: &Arc<Spy>) {
+    let begin = std::time::Instant::now();
+    while !spy::all(&**spy, "/chunks/").await.is_empty() {
+        assert!(begin.elapsed() < PATIENCE, "the failed write did not clean up behind itself");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 async fn gives_up_where_nothing_answers(lab: &Lab) {
     let (spy, store) = open(lab).await;
     let object = store.create(&mk_key("a"), mk_draft(Uuid::nil(), "1", vec![])).await.unwrap();
@@ -113,11 +227,7 @@ async fn says_nothing_was_done_where_nothing_was(lab: &Lab) {
         assert!(matches!(down, Err(Error::Unavailable(_))), "{down:?}");
         assert!(store.get(&mk_key("a")).await.unwrap().is_none());
     }
-    let begin = std::time::Instant::now();
-    while !spy::all(&*spy, "/chunks/").await.is_empty() {
-        assert!(begin.elapsed() < PATIENCE, "the failed write did not clean up behind itself");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    cleaned_up(&spy).await;
     store.close().await;
 }
 

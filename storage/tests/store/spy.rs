@@ -26,6 +26,12 @@ pub enum Fate {
     Late,
     /// Does nothing, and says so.
     Unavailable,
+    /// Does nothing, and says that there is no room.
+    Full,
+    /// Does it, and says that there is no room, as etcd does where its quota is used up meanwhile.
+    FullDone,
+    /// Does it, and says that it was at a revision of long ago.
+    WentBack,
     /// Waits for [`Spy::release`], having told [`Spy::waiting`].
     Held,
     /// Does it, waits like that, and says that it does not know.
@@ -198,6 +204,15 @@ impl Backend for Spy {
                 Err(Error::Unknown("late".into()))
             }
             Some(Fate::Unavailable) => Err(Error::Unavailable("down".into())),
+            Some(Fate::Full) => Err(Error::NoSpace("full".into())),
+            Some(Fate::FullDone) => {
+                self.inner.txn(txn).await?;
+                Err(Error::NoSpace("full".into()))
+            }
+            Some(Fate::WentBack) => {
+                self.inner.txn(txn).await?;
+                Ok(Outcome::Committed(Revision(1)))
+            }
             Some(Fate::Held) => {
                 self.hold().await;
                 self.inner.txn(txn).await

@@ -86,7 +86,7 @@ fn objects_move_from_etcd_to_the_embedded_store() {
         let checked = storage(&replica.file, &["fsck", "--output=json"], &there).await?.json()?;
         ensure!(checked["objects"] == 2 && checked["open"] == 0, "{checked}");
         // As after a restore from an older copy: versions go on above those that clients have seen.
-        let raised = storage(&replica.file, &["raise", "--past=5000000"], &there).await?.text()?;
+        let raised = storage(&replica.file, &["bump-revision", "--above=5000000"], &there).await?.text()?;
         let newest = raised.trim().rsplit(' ').next().and_then(|version| version.parse::<u64>().ok());
         ensure!(newest > Some(5_000_000), "{raised}");
         let absurd = storage(&replica.file, &["raise", "--past=18446744073709551615"], &there).await?;

@@ -1,10 +1,11 @@
-//! What an error of etcd means to a caller. The texts are etcd's own; they are part of its interface.
-
-use std::{error::Error as _, io};
+//! What an error of etcd means to a caller.
 
 use tonic::{Code, Status};
 
-use super::super::Error;
+use super::{
+    super::Error,
+    answers::{Said, said},
+};
 
 /// Whether a call changes something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,8 +19,10 @@ pub(super) enum Kind {
 /// What became of a call that failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The server never saw it, or said before it began that it would not.
-    NotDone(String),
+    /// No connection could be made: the server never saw it.
+    NotSent(String),
+    /// The server says that it did not begin, for a reason that passes.
+    NotBegun(String),
     /// It may have reached the server.
     Lost(String),
     /// The revision is compacted.
@@ -28,8 +31,10 @@ pub(super) enum Failure {
     Future,
     /// The lease has expired.
     LeaseGone,
-    /// The answer is larger than this client takes.
+    /// The answer is larger than this client takes. A write is done.
     AnswerTooLarge,
+    /// An error that etcd does not raise, as it looks by its code. A write may be done.
+    Unfamiliar(Error),
     /// Anything that needs no more knowledge to be told.
     Other(Error),
 }
@@ -37,45 +42,52 @@ pub(super) enum Failure {
 impl Failure {
     /// Reads an error of the client.
     pub(super) fn of(error: etcd_client::Error) -> Self {
+        use etcd_client::Error as E;
         match error {
-            etcd_client::Error::GRpcStatus(status) => Self::of_status(&status),
-            etcd_client::Error::IoError(error) => Self::Lost(error.to_string()),
-            etcd_client::Error::TransportError(error) => Self::Lost(chain(&error)),
-            etcd_client::Error::LeaseKeepAliveError(_) => Self::LeaseGone,
-            etcd_client::Error::WatchError(why) => Self::Lost(why),
-            other => Self::Other(Error::Refused(other.to_string())),
+            E::GRpcStatus(status) => Self::of_status(&status),
+            E::IoError(error) => Self::Lost(error.to_string()),
+            E::TransportError(error) => Self::Lost(chain(&error)),
+            E::LeaseKeepAliveError(_) => Self::LeaseGone,
+            // Found before anything is sent.
+            error @ (E::InvalidArgs(_) | E::InvalidUri(_) | E::InvalidMetadataValue(_)) => {
+                Self::Other(Error::Refused(error.to_string()))
+            }
+            other => Self::Lost(other.to_string()),
         }
     }
 
     fn of_status(status: &Status) -> Self {
+        if never_sent(status) {
+            return Self::NotSent(chain(status));
+        }
         let text = status.message();
+        match said(text) {
+            Said::TryAgain => Self::NotBegun(text.to_owned()),
+            Said::Refused => Self::Other(Error::Refused(text.to_owned())),
+            Said::TooLarge => Self::Other(Error::TooLarge { size: 0, limit: super::LIMITS.txn_bytes }),
+            Said::NoSpace => Self::Other(Error::NoSpace(format!(
+                "etcd's quota is used up ({text}); remove objects or raise --quota-backend-bytes, compact and \
+                 defragment etcd, then run `etcdctl alarm disarm`"
+            ))),
+            Said::Corrupt => Self::Other(Error::Corrupt(text.to_owned())),
+            Said::Compacted => Self::Compacted,
+            Said::Future => Self::Future,
+            Said::LeaseGone => Self::LeaseGone,
+            Said::AnswerTooLarge => Self::AnswerTooLarge,
+            Said::Unknown => Self::of_code(status),
+        }
+    }
+
+    /// An error whose text is not known. HTTP/2 errors, proxies and grpc-go itself use the same codes as etcd, so no code
+    /// proves that a write was not done: see [`Failure::into_error`].
+    fn of_code(status: &Status) -> Self {
         match status.code() {
-            _ if never_sent(status) => Self::NotDone(chain(status)),
-            Code::OutOfRange if text.contains("has been compacted") => Self::Compacted,
-            Code::OutOfRange if text.contains("future revision") => Self::Future,
-            Code::OutOfRange if text.contains("message length too large") => Self::AnswerTooLarge,
-            Code::NotFound if text.contains("lease not found") => Self::LeaseGone,
-            Code::ResourceExhausted if text.contains("space exceeded") => {
-                Self::Other(Error::NoSpace(format!(
-                    "etcd's quota is used up ({text}); remove objects or raise --quota-backend-bytes, compact and defragment \
-                 etcd, then run `etcdctl alarm disarm`"
-                )))
-            }
-            // Turned away before it was proposed.
-            Code::ResourceExhausted => Self::NotDone(text.to_owned()),
-            // The interceptor for calls that require a leader, and a member that knows of none.
-            Code::Unavailable if text.contains("no leader") => Self::NotDone(text.to_owned()),
-            // Raft of the member that was asked dropped it while the leader changed; it was not forwarded.
-            Code::Unknown if text.contains("proposal dropped") => Self::NotDone(text.to_owned()),
-            Code::InvalidArgument if text.contains("request is too large") => {
-                Self::Other(Error::TooLarge { size: 0, limit: super::LIMITS.txn_bytes })
-            }
             Code::InvalidArgument
             | Code::PermissionDenied
             | Code::Unauthenticated
             | Code::Unimplemented
-            | Code::FailedPrecondition => Self::Other(Error::Refused(text.to_owned())),
-            Code::DataLoss => Self::Other(Error::Corrupt(text.to_owned())),
+            | Code::FailedPrecondition => Self::Unfamiliar(Error::Refused(chain(status))),
+            Code::DataLoss => Self::Unfamiliar(Error::Corrupt(chain(status))),
             _ => Self::Lost(chain(status)),
         }
     }
@@ -84,28 +96,26 @@ impl Failure {
     pub(super) fn into_error(self, kind: Kind) -> Error {
         match (self, kind) {
             (Self::Lost(why), Kind::Write) => Error::Unknown(why),
-            (Self::Lost(why) | Self::NotDone(why), _) => Error::Unavailable(why),
+            (Self::Unfamiliar(error), Kind::Write) => Error::Unknown(error.to_string()),
+            (Self::AnswerTooLarge, Kind::Write) => {
+                Error::Unknown("the answer is too large to be read".into())
+            }
+            (Self::Lost(why) | Self::NotSent(why) | Self::NotBegun(why), _) => Error::Unavailable(why),
             (Self::LeaseGone, _) => Error::Unavailable("the lease has expired".into()),
             (Self::AnswerTooLarge, _) => Error::Corrupt("an answer is larger than any value may be".into()),
             (Self::Compacted, _) => Error::Unavailable("the revision was compacted meanwhile".into()),
             (Self::Future, _) => Error::Unavailable("the member is behind".into()),
-            (Self::Other(error), _) => error,
+            (Self::Other(error) | Self::Unfamiliar(error), _) => error,
         }
     }
 }
 
-/// Whether the connection could not even be made.
+/// Whether the connection could not even be made. An I/O error alone does not say so: an established connection can end
+/// with `EHOSTUNREACH` or `ECONNREFUSED`, too, when ICMP told so before its retransmissions ended (`tcp_write_err` in Linux).
 fn never_sent(status: &Status) -> bool {
-    let mut cause = status.source();
+    let mut cause = std::error::Error::source(status);
     while let Some(error) = cause {
-        if error.downcast_ref::<io::Error>().is_some_and(|error| {
-            use io::ErrorKind as K;
-            matches!(error.kind(), K::ConnectionRefused | K::HostUnreachable | K::NetworkUnreachable)
-        }) {
-            return true;
-        }
-        // The type of tonic's own is private.
-        if error.to_string().contains("connect error") {
+        if error.is::<tonic::ConnectError>() {
             return true;
         }
         cause = error.source();
@@ -131,43 +141,94 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn tells_what_was_not_done_from_what_may_have_been() {
-        let cases = [
-            (Code::Unavailable, "etcdserver: no leader", "unavailable"),
-            (Code::Unavailable, "etcdserver: request timed out", "unknown"),
-            (Code::Unavailable, "etcdserver: request timed out, possibly due to connection lost", "unknown"),
-            (Code::Unavailable, "etcdserver: server stopped", "unknown"),
-            (Code::Cancelled, "The operation was cancelled", "unknown"),
-            (Code::Unknown, "transport error", "unknown"),
-            (Code::Unknown, "raft proposal dropped", "unavailable"),
-            (Code::DeadlineExceeded, "context deadline exceeded", "unknown"),
-            (Code::ResourceExhausted, "etcdserver: too many requests", "unavailable"),
-            (Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded", "no space"),
-            (Code::NotFound, "etcdserver: requested lease not found", "unavailable"),
-            (Code::InvalidArgument, "etcdserver: request is too large", "too large"),
-            (Code::InvalidArgument, "etcdserver: duplicate key given in txn request", "refused"),
-            (Code::PermissionDenied, "etcdserver: permission denied", "refused"),
-            (Code::DataLoss, "etcdserver: corrupt cluster", "corrupt"),
-        ];
-        for (code, text, expected) in cases {
-            let failure = Failure::of(etcd_client::Error::GRpcStatus(Status::new(code, text)));
-            let told = match failure.into_error(Kind::Write) {
-                Error::Unavailable(_) => "unavailable",
-                Error::Unknown(_) => "unknown",
-                Error::NoSpace(_) => "no space",
-                Error::TooLarge { .. } => "too large",
-                Error::Refused(_) => "refused",
-                Error::Corrupt(_) => "corrupt",
-                Error::Compacted { .. } | Error::Future { .. } => "revision",
-            };
-            assert_eq!(told, expected, "{text}");
+    fn told(code: Code, text: &str, kind: Kind) -> &'static str {
+        let failure = Failure::of(etcd_client::Error::GRpcStatus(Status::new(code, text)));
+        match failure.into_error(kind) {
+            Error::Unavailable(_) => "unavailable",
+            Error::Unknown(_) => "unknown",
+            Error::NoSpace(_) => "no space",
+            Error::TooLarge { .. } => "too large",
+            Error::Refused(_) => "refused",
+            Error::Corrupt(_) => "corrupt",
+            Error::Compacted { .. } | Error::Future { .. } => "revision",
         }
     }
 
     #[test]
-    fn a_read_that_was_lost_is_only_unavailable() {
-        let lost = Failure::of(etcd_client::Error::GRpcStatus(Status::new(Code::Cancelled, "gone")));
-        assert!(matches!(lost.into_error(Kind::Read), Error::Unavailable(_)));
+    fn tells_what_was_not_done_from_what_may_have_been() {
+        let cases = [
+            (Code::Unavailable, "etcdserver: no leader", "unavailable"),
+            (Code::FailedPrecondition, "etcdserver: not capable", "unavailable"),
+            (Code::FailedPrecondition, "etcdserver: rpc not supported for learner", "unavailable"),
+            (Code::Unavailable, "etcdserver: leader changed", "unknown"),
+            (Code::FailedPrecondition, "etcdserver: not leader", "unknown"),
+            (Code::Unavailable, "etcdserver: request timed out", "unknown"),
+            (
+                Code::Unavailable,
+                "etcdserver: request timed out, possibly due to previous leader failure",
+                "unknown",
+            ),
+            (Code::Unavailable, "etcdserver: request timed out, possibly due to connection lost", "unknown"),
+            (
+                Code::Unavailable,
+                "etcdserver: request timed out, waiting for the applied index took too long",
+                "unknown",
+            ),
+            (Code::Unavailable, "etcdserver: server stopped", "unknown"),
+            (Code::Unavailable, "etcdserver: unhealthy cluster", "unknown"),
+            (Code::Unknown, "etcdserver: request cancelled", "unknown"),
+            (Code::Unknown, "raft: stopped", "unknown"),
+            (Code::Cancelled, "The operation was cancelled", "unknown"),
+            (Code::Unknown, "transport error", "unknown"),
+            (Code::Internal, "stream terminated by RST_STREAM", "unknown"),
+            (Code::Unknown, "raft proposal dropped", "unavailable"),
+            (Code::DeadlineExceeded, "context deadline exceeded", "unknown"),
+            (Code::ResourceExhausted, "etcdserver: too many requests", "unavailable"),
+            (Code::Unknown, "etcdserver: too many requests", "unavailable"),
+            (Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded", "no space"),
+            (Code::ResourceExhausted, "h2 protocol error: ENHANCE_YOUR_CALM", "unknown"),
+            (Code::ResourceExhausted, "trying to send message larger than max (9 vs. 8)", "unknown"),
+            (Code::ResourceExhausted, "grpc: received message larger than max (9 vs. 8)", "too large"),
+            (Code::OutOfRange, "Error, decoded message length too large: found 9 bytes", "unknown"),
+            (Code::NotFound, "etcdserver: requested lease not found", "unavailable"),
+            (Code::InvalidArgument, "etcdserver: request is too large", "too large"),
+            (Code::InvalidArgument, "etcdserver: too many operations in txn request", "too large"),
+            (Code::InvalidArgument, "etcdserver: duplicate key given in txn request", "refused"),
+            (Code::InvalidArgument, "etcdserver: revision of auth store is old", "unavailable"),
+            (Code::InvalidArgument, "etcdserver: user name is empty", "refused"),
+            (Code::Unauthenticated, "etcdserver: invalid auth token", "refused"),
+            (Code::PermissionDenied, "etcdserver: permission denied", "refused"),
+            (Code::PermissionDenied, "h2 protocol error: INADEQUATE_SECURITY", "unknown"),
+            (Code::Unauthenticated, "said by a proxy", "unknown"),
+            (Code::DataLoss, "etcdserver: corrupt cluster", "corrupt"),
+            (Code::DataLoss, "said by a proxy", "unknown"),
+        ];
+        for (code, text, expected) in cases {
+            assert_eq!(told(code, text, Kind::Write), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_read_that_failed_is_never_of_unknown_outcome() {
+        for (code, text, expected) in [
+            (Code::Cancelled, "gone", "unavailable"),
+            (Code::Unauthenticated, "said by a proxy", "refused"),
+            (Code::DataLoss, "said by a proxy", "corrupt"),
+            (Code::OutOfRange, "Error, decoded message length too large: found 9 bytes", "corrupt"),
+        ] {
+            assert_eq!(told(code, text, Kind::Read), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_established_connection_that_ends_is_not_one_that_was_never_made() {
+        let refused = || std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        for (cause, sent) in [
+            (Box::new(refused()) as Box<dyn std::error::Error + Send + Sync>, true),
+            (Box::new(tonic::ConnectError(Box::new(refused()))), false),
+        ] {
+            let failure = Failure::of(etcd_client::Error::GRpcStatus(Status::from_error(cause)));
+            assert_eq!(matches!(failure, Failure::NotSent(_)), !sent, "{failure:?}");
+        }
     }
 }

@@ -12,7 +12,7 @@ use super::{
     super::{Compare, Error, KeyValue, Op, Outcome, Page, RangeRequest, Result, Revision, Txn},
     Etcd,
     error::{Failure, Kind},
-    link::{number, revision},
+    link::{Answer, number, revision},
 };
 use crate::canary::Canary;
 
@@ -32,12 +32,22 @@ const AIM_BYTES: usize = 4 << 20;
 impl Etcd {
     /// The newest revision of the cluster.
     pub(super) async fn newest(&self) -> Result<Revision> {
+        Ok(revision(self.head().await?.header()))
+    }
+
+    /// The id of the cluster, as etcd prints it.
+    pub(super) async fn cluster_id(&self) -> Result<String> {
+        let answer = self.head().await?;
+        let id = answer.header().map(etcd_client::ResponseHeader::cluster_id);
+        id.map(|id| format!("{id:x}")).ok_or_else(|| Error::Corrupt("an answer without its header".into()))
+    }
+
+    /// An answer of which only the header matters (linearizable).
+    async fn head(&self) -> Result<GetResponse> {
         let key = self.prefix.range(&(Bytes::new()..Bytes::new())).0;
-        let answer = self
-            .fetch(key, GetOptions::new().with_count_only())
+        self.fetch(key, GetOptions::new().with_count_only())
             .await
-            .map_err(|failure| failure.into_error(Kind::Read))?;
-        Ok(revision(answer.header()))
+            .map_err(|failure| failure.into_error(Kind::Read))
     }
 
     /// The number of keys in a range. etcd answers from its index of keys and reads no value.
@@ -142,9 +152,16 @@ impl Etcd {
             let request = request.clone();
             async move { kv.txn(request).await }
         };
-        match self.link.call(Kind::Write, make).await {
-            Ok(answer) if answer.succeeded() => Ok(Outcome::Committed(revision(answer.header()))),
-            Ok(_) => Ok(Outcome::Failed),
+        match self.link.answer(Kind::Write, make).await {
+            Ok(Answer { value, .. }) if value.succeeded() => Ok(Outcome::Committed(revision(value.header()))),
+            Ok(Answer { refused: None, .. }) => Ok(Outcome::Failed),
+            // Or it is the first attempt that keeps the second from happening.
+            Ok(Answer { refused: Some(why), .. }) => Err(Error::Unknown(format!(
+                "a comparison does not hold, after an attempt of which etcd said: {why}"
+            ))),
+            Err(Failure::LeaseGone) if lease.is_none() => {
+                Err(Error::Unknown("etcd speaks of a lease that was not named".into()))
+            }
             Err(failure) => {
                 if let (Failure::LeaseGone, Some(lease)) = (&failure, lease) {
                     self.lease.forget(lease);

@@ -28,6 +28,13 @@ pub(super) struct Link {
     pub(super) closed: CancellationToken,
 }
 
+/// The answer to a call.
+pub(super) struct Answer<T> {
+    pub(super) value: T,
+    /// Why etcd did not begin with an earlier attempt. Its word is enough to try again, but proves nothing.
+    pub(super) refused: Option<String>,
+}
+
 impl Link {
     pub(super) fn new(client: Client, deadline: Duration) -> Self {
         Self { client: ArcSwap::from_pointee(client), deadline, closed: CancellationToken::new() }
@@ -61,16 +68,33 @@ impl Link {
         T: Send,
         C: Future<Output = Result<T, etcd_client::Error>> + Send,
     {
+        self.answer(kind, make).await.map(|answer| answer.value)
+    }
+
+    /// As [`Link::call`], with what is known of the attempts before the one that was answered.
+    pub(super) async fn answer<T, C>(
+        &self,
+        kind: Kind,
+        make: impl Fn(KvClient) -> C + Send,
+    ) -> Result<Answer<T>, Failure>
+    where
+        T: Send,
+        C: Future<Output = Result<T, etcd_client::Error>> + Send,
+    {
         let end = Instant::now() + self.deadline;
-        let mut pause = PAUSE;
+        let (mut pause, mut refused) = (PAUSE, None);
         for attempt in 1.. {
             let kv = self.client.load().kv_client().max_decoding_message_size(ANSWER_BYTES);
             let failure = match self.within(end, make(kv)).await {
-                Ok(answer) => return Ok(answer),
+                Ok(value) => return Ok(Answer { value, refused }),
                 Err(failure) => failure,
             };
-            let repeat = match failure {
-                Failure::NotDone(_) => true,
+            let repeat = match &failure {
+                Failure::NotSent(_) => true,
+                Failure::NotBegun(why) => {
+                    refused = Some(why.clone());
+                    true
+                }
                 Failure::Lost(_) => kind == Kind::Read || Canary::EtcdSendsAgain.sings(),
                 _ => false,
             };

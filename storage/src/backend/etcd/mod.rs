@@ -16,6 +16,7 @@ use lease::Lease;
 use link::Link;
 use renewal::Renewal;
 
+mod answers;
 mod error;
 mod keys;
 mod kv;
@@ -143,6 +144,10 @@ impl Backend for Etcd {
         let status = self.link.within(end, client.status()).await;
         let status = status.map_err(|failure| failure.into_error(Kind::Read))?;
         Ok(u64::try_from(status.db_size()).unwrap_or(0))
+    }
+
+    async fn cluster(&self) -> Result<Option<String>> {
+        self.cluster_id().await.map(Some)
     }
 
     async fn close(&self) {

@@ -38,8 +38,8 @@ use parking_lot::Mutex;
 use uuid::Uuid;
 
 use super::{
-    Backend, Error, KeyEvent, KeyValue, Limits, Op, Outcome, Page, RangeRequest, Result, Revision, Txn,
-    WatchItem, WatchStream,
+    Backend, Effect, Error, KeyEvent, KeyValue, Limits, Op, Outcome, Page, RangeRequest, Result, Revision,
+    Txn, WatchItem, WatchStream,
 };
 use crate::canary::Canary;
 pub use collect::Collected;
@@ -317,13 +317,14 @@ impl Backend for Tiered {
         txn.check(self.limits())?;
         let (txn, pointers) = self.move_out(txn).await?;
         let outcome = self.inner.txn(txn).await;
-        match &outcome {
-            // Nothing ever pointed to them.
-            Ok(Outcome::Failed) | Err(Error::Unavailable(_) | Error::TooLarge { .. } | Error::Refused(_)) => {
-                self.shelf.forget(&pointers).await;
-            }
-            // Whether it happened is not known: the collector will see.
-            Ok(Outcome::Committed(_)) | Err(_) => {}
+        let undone = match &outcome {
+            Ok(Outcome::Committed(_)) => false,
+            Ok(Outcome::Failed) => true,
+            // Where it may have happened the collector will see.
+            Err(error) => error.effect() == Effect::None,
+        };
+        if undone {
+            self.shelf.forget(&pointers).await;
         }
         outcome
     }
@@ -354,6 +355,10 @@ impl Backend for Tiered {
 
     async fn size(&self) -> Result<u64> {
         Ok(self.inner.size().await? + self.shelf.bytes.load(Ordering::Relaxed))
+    }
+
+    async fn cluster(&self) -> Result<Option<String>> {
+        self.inner.cluster().await
     }
 
     async fn tidy(&self) -> Result<()> {
