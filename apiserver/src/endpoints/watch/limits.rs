@@ -153,16 +153,16 @@ mod tests {
         let alice = mk_user("alice", "system:authenticated");
         let (one, two) = (users.begin(&alice), users.begin(&alice));
         let (Ok(one), Ok(two)) = (one, two) else { panic!("two watches") };
-        let key = |version| BodyKey::sample(version);
-        let first = one.charge(&key(1), SHARE).await;
+        let (event, next) = (BodyKey::sample(1), BodyKey::sample(2));
+        let first = one.charge(&event, SHARE).await;
         // The same event to another watch of the user.
-        let again = two.charge(&key(1), SHARE).await;
-        let mut other = std::pin::pin!(two.charge(&key(2), 1));
+        let again = two.charge(&event, SHARE).await;
+        let mut other = std::pin::pin!(two.charge(&next, 1));
         assert!(futures::poll!(other.as_mut()).is_pending());
         drop(first);
         assert!(futures::poll!(other.as_mut()).is_pending(), "one watch is still sending");
         let Ok(bob) = users.begin(&mk_user("bob", "system:authenticated")) else { panic!("a watch") };
-        let _bobs = bob.charge(&key(1), SHARE).await;
+        let _bobs = bob.charge(&event, SHARE).await;
         drop(again);
         other.await;
     }
