@@ -5,6 +5,7 @@ mod apiserver;
 mod controllers;
 mod dev;
 mod etcd_agent;
+mod high_water;
 mod kubeconfig;
 mod limits;
 mod logging;

@@ -2,6 +2,7 @@
 //! namespaces there are.
 
 mod access_review;
+mod lease_mark;
 mod namespaces;
 mod neighbours;
 mod reload;
@@ -15,6 +16,7 @@ use std::path::Path;
 
 pub use access_review::{AccessReviewer, Memory, Verdict};
 pub use kube::Client;
+pub use lease_mark::LeaseMark;
 pub use namespaces::{NamespaceState, Namespaces};
 pub use neighbours::{Neighbours, follow_neighbours};
 pub use request_header::{Known, follow_request_header};
