@@ -158,7 +158,7 @@ impl Server {
             memory: Memory::new(parts.limits.memory),
             spool: parts.spool,
             limits: parts.limits,
-            metrics: Metrics::new(parts.store.keyring().collectors())?,
+            metrics: Metrics::new(parts.store.collectors())?,
             health: Health {
                 trust_loaded: parts.trust_loaded,
                 neighbours: parts.neighbours,

@@ -26,6 +26,7 @@ use time::OffsetDateTime;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    high_water::MarkFlags,
     limits::LimitFlags,
     run,
     serving::{self, duration},
@@ -139,6 +140,8 @@ pub struct Flags {
     #[command(flatten)]
     store: store::StoreFlags,
     #[command(flatten)]
+    mark: MarkFlags,
+    #[command(flatten)]
     serving: serving::ServingFlags,
     #[command(flatten)]
     audit: crate::audit::AuditFlags,
@@ -185,12 +188,13 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
     let memory = flags.limits.memory(Some(flags.max_admission_review_bytes as u64))?;
     // What is followed is followed to the end: requests are answered for a while after the signal.
     let end = CancellationToken::new();
-    let store = flags.store.open(&end).await?;
+    let core = flags.kubeconfig.as_deref().or(flags.authorization_kubeconfig.as_deref());
+    let cluster = delegation::client(core).await?;
+    let guard = flags.mark.guard(&flags.store, cluster.clone(), core.is_none())?;
+    let store = flags.store.open(&end, guard).await?;
     let spool = flags.limits.spool(flags.store.dir()).await?;
     let (authenticator, trust_loaded) = authenticator(&flags, &end).await?;
     let authorization = delegation::client(flags.authorization_kubeconfig.as_deref()).await?;
-    let core = flags.kubeconfig.as_deref().or(flags.authorization_kubeconfig.as_deref());
-    let cluster = delegation::client(core).await?;
     let namespaces = Namespaces::follow(cluster.clone(), end.clone());
     let admission = Admission::follow(&cluster, flags.max_admission_review_bytes, &end);
     let neighbours = neighbours(&flags, cluster, &end);

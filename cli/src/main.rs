@@ -6,6 +6,7 @@ mod audit;
 mod controllers;
 mod dev;
 mod etcd_agent;
+mod high_water;
 mod kubeconfig;
 mod limits;
 mod logging;

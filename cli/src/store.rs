@@ -13,6 +13,7 @@ use repot_storage::{
     Keyring, Store, StoreOptions,
     backend::{Backend, embedded, etcd, tiered},
     keyring::Follow,
+    store::high_water::Guard,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -76,8 +77,8 @@ fn storage(text: &str) -> Result<Storage, String> {
 }
 
 impl StoreFlags {
-    /// Opens the store. Keys are followed until `end`.
-    pub async fn open(&self, end: &CancellationToken) -> anyhow::Result<Store> {
+    /// Opens the store, unless it was put back to an older copy as the guard sees it. Keys are followed until `end`.
+    pub async fn open(&self, end: &CancellationToken, guard: Option<Guard>) -> anyhow::Result<Store> {
         let follow = Follow {
             path: self.encryption_provider_config.clone(),
             reload: self.encryption_provider_config_automatic_reload,
@@ -96,11 +97,19 @@ impl StoreFlags {
             }
         };
         let backend = self.tiered(backend).await?;
-        Store::open(backend, keyring, StoreOptions::default()).await.context("failed to open the store")
+        let opened = Store::open_guarded(backend, keyring, StoreOptions::default(), guard).await;
+        opened.context("failed to open the store")
+    }
+
+    /// Something to call the store among others of the same kube-apiserver.
+    pub fn name(&self) -> String {
+        let text = self.etcd_prefix.to_ascii_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+        let name = text.trim_matches('-');
+        if name.is_empty() { "repot".to_owned() } else { name.to_owned() }
     }
 
     async fn tiered(&self, backend: Arc<dyn Backend>) -> anyhow::Result<Arc<dyn Backend>> {
-        let Some(url) = &self.chunk_store else { return Ok(backend) };
+        let Some(place) = self.chunk_objects()? else { return Ok(backend) };
         if self.chunk_retention < SHORT_RETENTION {
             let retention = self.chunk_retention.as_secs();
             tracing::warn!(
@@ -108,14 +117,19 @@ impl StoreFlags {
                 "snapshots of etcd older than --chunk-retention cannot be restored whole"
             );
         }
+        let options = tiered::Options { retention: self.chunk_retention, ..tiered::Options::default() };
+        let opened = tiered::Tiered::open(backend, place, options).await;
+        Ok(Arc::new(opened.context("--chunk-store")?))
+    }
+
+    /// Where chunks are kept instead, if anywhere.
+    pub fn chunk_objects(&self) -> anyhow::Result<Option<tiered::Place>> {
+        let Some(url) = &self.chunk_store else { return Ok(None) };
         let mut environment = snapshots::environment();
         // Clients wait for an answer: one that comes after their patience is of no use.
         environment.entry("STORE_PATIENCE_SECONDS".to_owned()).or_insert_with(|| "10".to_owned());
         let (objects, root) = snapshots::Store::open(url, &environment).context("--chunk-store")?.objects();
-        let place = tiered::Place { objects, root, url: url.clone() };
-        let options = tiered::Options { retention: self.chunk_retention, ..tiered::Options::default() };
-        let opened = tiered::Tiered::open(backend, place, options).await;
-        Ok(Arc::new(opened.context("--chunk-store")?))
+        Ok(Some(tiered::Place { objects, root, url: url.clone() }))
     }
 
     /// The directory in which objects rest, where they rest in one.

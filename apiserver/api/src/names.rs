@@ -18,6 +18,8 @@ pub const FINALIZER_ORPHAN: &str = "orphan";
 pub const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 /// Marks the trimmed form in which an object too large for a watch frame is shown (Repot).
 pub const TRIMMED: &str = "migration.gardener.cloud/trimmed";
+/// The newest resource version of a store, on a Lease (Repot).
+pub const HIGH_WATER_MARK: &str = "migration.gardener.cloud/high-water-mark";
 
 /// Group of Gardener's extension kinds, and of SubnetIsolation (GEP-21).
 pub const EXTENSIONS_GROUP: &str = "extensions.gardener.cloud";

@@ -3,6 +3,7 @@
 
 mod access_review;
 mod bounded;
+mod lease_mark;
 mod namespaces;
 mod neighbours;
 mod reload;
@@ -16,6 +17,7 @@ use std::path::Path;
 
 pub use access_review::{AccessReviewer, Memory, Verdict};
 pub use kube::Client;
+pub use lease_mark::LeaseMark;
 pub use namespaces::{NamespaceState, Namespaces};
 pub use neighbours::{Neighbours, follow_neighbours};
 pub use request_header::{Known, follow_request_header};

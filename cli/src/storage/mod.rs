@@ -76,7 +76,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
     let stop = run::stop_on_signals()?;
     let end = CancellationToken::new();
     let _end = end.clone().drop_guard();
-    let store = flags.task.store().open(&end).await?;
+    let store = flags.task.store().open(&end, None).await?;
     let work = async {
         match &flags.task {
             Task::Status(flags) => keys::status(&store, &flags.what.scopes()).await,

@@ -1,5 +1,7 @@
 //! Key management services, by a plugin on Kubernetes' own library.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, Result, ensure};
 use repot_tests::encryption::{Plugin, Upstream, provider};
 use repot_tests::run;
@@ -8,6 +10,8 @@ use repot_tests::wait::until;
 use super::world::{DEADLINE, Replica, World};
 use crate::shootstate::world::{collection, path};
 
+/// What the servers take for a second.
+const SECOND: Duration = Duration::from_millis(50);
 const USES: &str = "apiserver_envelope_encryption_key_id_hash_total";
 const CALLS: &str = "apiserver_envelope_encryption_kms_operations_latency_seconds_count";
 
@@ -98,8 +102,18 @@ fn reads_go_on_without_the_service_and_writes_for_three_minutes() {
         let mut names = Vec::new();
         create_many(&world.replicas[0], &mut names).await?;
         world.read_all(&names).await?;
-        plugin.ask("close").await?;
         let replica = &world.replicas[0];
+        let asked =
+            async || replica.metric(CALLS, &[("method_name", "/v2.KeyManagementService/Status")]).await;
+        let before = asked().await?;
+        until("a good status", DEADLINE, async || {
+            let now = asked().await?;
+            ensure!(now > before, "{now:?} so far");
+            Ok(())
+        })
+        .await?;
+        plugin.ask("close").await?;
+        let (closed, known) = (Instant::now(), names.len());
         until("writes to be refused", DEADLINE, async || {
             let name = format!("state-{:03}", names.len());
             match replica.create(&name).await {
@@ -112,6 +126,10 @@ fn reads_go_on_without_the_service_and_writes_for_three_minutes() {
             anyhow::bail!("there are {} objects", names.len())
         })
         .await?;
+        // Three minutes after the last good status, which was a moment before; a minute of them for a machine that is slow then.
+        let lasted = closed.elapsed();
+        ensure!(lasted >= SECOND * 120, "writes ended after {lasted:?}");
+        ensure!(names.len() > known, "nothing was written without the service");
         let found = replica.api.get(&path(&names[0])).await?.ok()?;
         let written = replica.api.put(&path(&names[0]), &with_label(found)).await?;
         ensure!(written.status == 503, "a known object keeps no old key either: {written}");

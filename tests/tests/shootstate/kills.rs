@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use repot_tests::http::Api;
 use repot_tests::run;
+use repot_tests::wait::until;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
@@ -15,6 +16,8 @@ use super::world::{World, collection, path, small};
 
 const WRITES: usize = 300;
 const WRITERS: usize = 3;
+/// How long the kube-apiserver may take to notice that the server is there again.
+const DEADLINE: Duration = Duration::from_secs(90);
 /// Filler of the states written, from what fits into a record to many chunks.
 const SIZES: [usize; 5] = [100, 20_000, 200_000, 900_000, 2_500_000];
 
@@ -31,16 +34,24 @@ fn acknowledged_writes_survive_kills_on_etcd() {
 async fn survive(mut world: World) -> Result<()> {
     let done = Arc::new(AtomicUsize::new(0));
     let stop = Arc::new(AtomicBool::new(false));
-    let writers: Vec<_> =
-        (0..WRITERS).map(|number| tokio::spawn(Writer::new(&world, number, &done, &stop).run())).collect();
+    let deaths = Arc::new(Deaths::default());
+    let writer = |number| tokio::spawn(Writer::new(&world, number, &done, &stop, &deaths).run());
+    let writers: Vec<_> = (0..WRITERS).map(writer).collect();
     let mut kills = 0;
     let mut random = Random(7);
     while done.load(Ordering::Relaxed) < WRITES {
         // The point of the kill is what is random here; nothing is waited for.
         sleep_until(Instant::now() + Duration::from_millis(random.below(700))).await;
+        deaths.begin();
         world.repot().kill();
         kills += 1;
         world.repot().restart().await.context("the start after a kill")?;
+        let api = world.api.clone();
+        until("the server to be reached again", DEADLINE, async || {
+            api.get(&collection("default")).await?.ok().map(drop)
+        })
+        .await?;
+        deaths.end();
     }
     stop.store(true, Ordering::Relaxed);
     let mut acknowledged = Vec::new();
@@ -60,18 +71,48 @@ async fn survive(mut world: World) -> Result<()> {
     Ok(())
 }
 
+/// When the server is dead, or not reached yet after a start: odd then, and another number each time.
+#[derive(Default)]
+struct Deaths(AtomicUsize);
+
+impl Deaths {
+    fn begin(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn end(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn now(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// Whether the server was dead at some time since `before`.
+    fn any_since(&self, before: usize) -> bool {
+        before % 2 == 1 || self.now() != before
+    }
+}
+
 /// Writes one object again and again; remembers the last write that was acknowledged.
 struct Writer {
     api: Api,
     name: String,
     done: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
+    deaths: Arc<Deaths>,
 }
 
 impl Writer {
-    fn new(world: &World, number: usize, done: &Arc<AtomicUsize>, stop: &Arc<AtomicBool>) -> Self {
-        let (api, done, stop) = (world.api.clone(), done.clone(), stop.clone());
-        Self { api, name: format!("writer-{number}"), done, stop }
+    fn new(
+        world: &World,
+        number: usize,
+        done: &Arc<AtomicUsize>,
+        stop: &Arc<AtomicBool>,
+        deaths: &Arc<Deaths>,
+    ) -> Self {
+        let (api, done, stop, deaths) = (world.api.clone(), done.clone(), stop.clone(), deaths.clone());
+        Self { api, name: format!("writer-{number}"), done, stop, deaths }
     }
 
     async fn run(self) -> Result<(String, u64)> {
@@ -86,27 +127,50 @@ impl Writer {
         Ok((self.name, last))
     }
 
-    /// Whether the write was acknowledged. Everything else than an answer of 200 or 201 is a server that was killed.
+    /// Whether the write was acknowledged. That it was not is excused by a server that was dead meanwhile, and by nothing else.
     async fn write(&self, number: u64) -> Result<bool> {
-        let Ok(current) = read(&self.api, &self.name).await else { return Ok(false) };
-        let mut object = small(&self.name, &state(number));
-        let answer = match current {
-            None => self.api.post(&collection("default"), &object).await,
-            Some(current) => {
-                verify(&current)?;
-                object["metadata"] = current["metadata"].clone();
-                self.api.put(&path(&self.name), &object).await
-            }
-        };
-        match answer.map(|answer| answer.status) {
+        let before = self.deaths.now();
+        match self.try_write(number).await {
             Ok(200 | 201) => Ok(true),
-            // An earlier write of this writer that was not acknowledged may come to light late.
-            Ok(409) => Ok(false),
-            Ok(status @ 400..500) => bail!("write {number} of {} was answered with {status}", self.name),
-            Ok(_) | Err(_) => Ok(false),
+            Err(error) if error.is::<Half>() => Err(error),
+            // A write that was not acknowledged may have come to light after the read.
+            Ok(409) | Err(_) if self.deaths.any_since(before) => Ok(false),
+            Ok(500..) if self.deaths.any_since(before) => Ok(false),
+            Ok(status) => {
+                bail!("write {number} of {} was answered with {status} by a server that lived", self.name)
+            }
+            Err(error) => {
+                Err(error.context(format!("write {number} of {}, to a server that lived", self.name)))
+            }
         }
     }
+
+    /// The status of the answer.
+    async fn try_write(&self, number: u64) -> Result<u16> {
+        let mut object = small(&self.name, &state(number));
+        let answer = match read(&self.api, &self.name).await? {
+            None => self.api.post(&collection("default"), &object).await?,
+            Some(current) => {
+                verify(&current).map_err(|error| Half(error.to_string()))?;
+                object["metadata"] = current["metadata"].clone();
+                self.api.put(&path(&self.name), &object).await?
+            }
+        };
+        Ok(answer.status)
+    }
 }
+
+/// An object that is not wholly of one write: no kill excuses that.
+#[derive(Debug)]
+struct Half(String);
+
+impl std::fmt::Display for Half {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Half {}
 
 async fn read(api: &Api, name: &str) -> Result<Option<Value>> {
     let answer = api.get(&path(name)).await?;
