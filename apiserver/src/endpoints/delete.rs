@@ -129,16 +129,15 @@ impl DeleteOptions {
 
     fn check(&self) -> Result<(), Status> {
         let mut errors = Vec::new();
-        match (self.propagation_policy.as_deref(), self.orphan_dependents) {
-            (Some(policy), Some(_)) => {
+        if let Some(policy) = self.propagation_policy.as_deref() {
+            if self.orphan_dependents.is_some() {
                 let why = "orphanDependents and deletionPropagation cannot be both set";
                 errors.push(FieldError::invalid("propagationPolicy", policy, why));
             }
-            (Some(policy), None) if !matches!(policy, "Orphan" | "Background" | "Foreground") => {
+            if !matches!(policy, "Orphan" | "Background" | "Foreground") {
                 let allowed = ["Foreground", "Background", "Orphan", "nil"];
                 errors.push(FieldError::not_supported("propagationPolicy", policy, &allowed));
             }
-            _ => {}
         }
         errors.extend(options::check_dry_run(&self.dry_run_values()));
         options::refuse("DeleteOptions", &errors)

@@ -15,6 +15,8 @@ pub(super) struct Selectors {
 
 impl Selectors {
     pub(super) fn parse(query: &Query, kind: &Kind) -> Result<Self, Status> {
+        // Not looked at by every verb, and yet refused where it is no number, as all of `ListOptions` are read at once.
+        query.number("timeoutSeconds")?;
         let wrong = |e: selector::Error| Status::bad_request(e.to_string());
         let fields = selector::FieldSelector::parse(query.get("fieldSelector").unwrap_or_default());
         let fields = fields.map_err(wrong)?;

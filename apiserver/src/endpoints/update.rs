@@ -49,6 +49,7 @@ pub(super) async fn update(mut request: Request<'_>) -> Answer {
             Some(document) => document,
             None => named(&request, source.object(&request, &write, &mut Vec::new()).await?)?,
         };
+        expect_same(&request, &document.meta, &current)?;
         let conditional = !document.meta.resource_version.is_empty();
         if !conditional && !request.resource.strategy.unconditional_update {
             let why = "must be specified for an update";
@@ -56,7 +57,6 @@ pub(super) async fn update(mut request: Request<'_>) -> Answer {
             let kind = (request.resource.name.group.as_str(), request.resource.kind.kind);
             return Err(Status::invalid(kind, &document.meta.name, &[error]));
         }
-        expect_same(&request, &document.meta, &current)?;
         match replace(&request, &write, &mut document, &current, Origin::Written(None)).await {
             Err(status) if status.reason() == "Conflict" && !conditional && left > 0 => {}
             Err(status) => return Err(status),
@@ -211,25 +211,30 @@ pub(super) fn expect_same(request: &Request<'_>, meta: &ObjectMeta, current: &Ob
         let why = format!("Precondition failed: UID in precondition: {sent}, UID in object meta: {uid}");
         return Err(Status::conflict(resource, name, &why));
     }
-    if !meta.resource_version.is_empty() {
-        if !meta.resource_version.bytes().all(|b| b.is_ascii_digit()) {
-            let why = "must be a version that the server gave";
-            let error = FieldError::invalid("metadata.resourceVersion", &meta.resource_version, why);
-            let kind = (resource.group.as_str(), request.resource.kind.kind);
-            return Err(Status::invalid(kind, name, &[error]));
-        }
-        if meta.resource_version != current.version.to_string() {
-            return Err(Status::modified(resource, name));
-        }
-    }
-    Ok(())
+    expect_version(request, meta, current)
 }
 
-/// Unlike a whole object with another uid, which means another object, a patch of the uid tries to change it.
+fn expect_version(request: &Request<'_>, meta: &ObjectMeta, current: &Object) -> Result<(), Status> {
+    let (resource, name, version) = (&request.resource.name, &request.target.name, &meta.resource_version);
+    if version.bytes().any(|b| !b.is_ascii_digit()) {
+        let why = "must be a version that the server gave";
+        let error = FieldError::invalid("metadata.resourceVersion", version, why);
+        let kind = (resource.group.as_str(), request.resource.kind.kind);
+        return Err(Status::invalid(kind, name, &[error]));
+    }
+    match version.is_empty() || *version == current.version.to_string() {
+        true => Ok(()),
+        false => Err(Status::modified(resource, name)),
+    }
+}
+
+/// Unlike a whole object with another uid, which means another object, a patch of the uid tries to change it. Its version is
+/// looked at first.
 ///
 /// # Errors
-/// 422.
+/// 409, 422.
 pub(super) fn expect_uid(request: &Request<'_>, meta: &ObjectMeta, current: &Object) -> Result<(), Status> {
+    expect_version(request, meta, current)?;
     if meta.uid.is_empty() || meta.uid == current.uid.to_string() {
         return Ok(());
     }

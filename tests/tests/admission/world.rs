@@ -35,7 +35,9 @@ pub struct Other {
 impl World {
     /// Starts another server, with a store of its own.
     pub async fn another(&self, bed: &Bed) -> Result<Other> {
-        let repot = Repot::behind(bed, &self.garden, &[], flags(bed)?).await?;
+        // All kinds: some may be replaced without a version.
+        let flags = [&flags(bed)?[..], &["--serve=all".to_owned()]].concat();
+        let repot = Repot::behind(bed, &self.garden, &[], flags).await?;
         let mut access = self.garden.admin().clone();
         access.server = repot.url().to_owned();
         Ok(Other { api: Api::new(&access)?, _repot: repot })

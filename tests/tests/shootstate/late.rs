@@ -53,8 +53,8 @@ fn a_write_whose_answer_comes_too_late_is_504_and_has_happened() {
         relay.change(|link| link.delay_to_client = FOR_GOOD);
         create_late(&api, "arrived").await?;
         reconnect(&relay);
-        let there = async || api.get(&path("arrived")).await;
-        until("the write to be seen", DEADLINE, async || there().await?.ok().map(drop)).await?;
+        until("the write to be seen", DEADLINE, async || api.get(&path("arrived")).await?.ok().map(drop))
+            .await?;
 
         // What is asked does not arrive, and the answer is the same.
         relay.change(|link| link.delay_to_target = FOR_GOOD);

@@ -334,14 +334,14 @@ fn an_indented_answer_is_a_few_times_as_long_and_never_in_memory_as_a_whole() {
             format!(r#""extensions":[{{"kind":"W","state":{state}}},{{"kind":"X","state":[{padding}]}}]"#);
         let body = object("deep", "", &spec);
         let request = api.request(Method::POST, &collection("default")).header("Content-Type", JSON);
-        send(request.body(body.clone())).await?.ok()?;
+        ensure!(send(request.body(body)).await?.status == 201, "the object was not created");
         let (plain, before) = (api.get(&path("deep")).await?, peak(pid)?);
         let asked = (0..16).map(|_| {
             let request = api.request(Method::GET, &path("deep")).header("User-Agent", "curl/7.88.1");
             send(request)
         });
         for answer in try_join_all(asked).await? {
-            answer.ok()?;
+            ensure!(answer.status == 200, "{answer}");
             let (length, most) = (answer.body.len(), 9 * plain.body.len() + (16 << 10));
             ensure!(length > plain.body.len() && length <= most, "{length} bytes of {}", plain.body.len());
             let tokens: Vec<u8> = answer.body.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
