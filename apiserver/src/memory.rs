@@ -259,7 +259,9 @@ mod tests {
         let mut held = memory.reserve(&alice(), MIB / 2).await.expect("room");
         assert!(memory.enlarge(&mut held, 20 * MIB) && held.bytes() == 20 * MIB);
         let other = user(1);
-        assert!(memory.reserve_now(&other, 100 * MIB).is_none() && memory.reserve_now(&other, 90 * MIB).is_some());
+        assert!(
+            memory.reserve_now(&other, 100 * MIB).is_none() && memory.reserve_now(&other, 90 * MIB).is_some()
+        );
         assert!(!memory.enlarge(&mut held, memory.most() + 20 * MIB));
         held.shrink_to(MIB);
         assert!(memory.reserve_now(&other, 109 * MIB).is_some(), "what was given back is not there");

@@ -31,7 +31,7 @@ const LINES: &[(u8, usize)] = &[
     (20, 16),
     (21, 5),
     (22, 9),
-    (26, 3),
+    (26, 29),
 ];
 
 /// A line is read at a glance.

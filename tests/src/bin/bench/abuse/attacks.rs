@@ -133,7 +133,13 @@ impl Running {
         Ok(())
     }
 
-    fn costly(&mut self, attacker: &Access, attack: Attack, method: Method, body: Option<Bytes>) -> Result<()> {
+    fn costly(
+        &mut self,
+        attacker: &Access,
+        attack: Attack,
+        method: Method,
+        body: Option<Bytes>,
+    ) -> Result<()> {
         let path = match attack {
             Attack::Pretty => format!("{COLLECTION}/towers?pretty=true"),
             Attack::ZeroWindow | Attack::Wide => COLLECTION.to_owned(),

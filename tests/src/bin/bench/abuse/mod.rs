@@ -138,8 +138,7 @@ fn readings(round: &Round, cores: f64, memory: proc::Memory, attacked: &Value) -
 
 /// What users of both sorts may do.
 fn permissions() -> [Value; 2] {
-    let rule =
-        json!({ "apiGroups": ["core.gardener.cloud"], "resources": ["shootstates"], "verbs": ["*"] });
+    let rule = json!({ "apiGroups": ["core.gardener.cloud"], "resources": ["shootstates"], "verbs": ["*"] });
     let rbac = "rbac.authorization.k8s.io";
     [
         json!({
