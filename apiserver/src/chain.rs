@@ -11,7 +11,7 @@ use crate::{
     answer::{self, Followed, Limit},
     audit::{hold, policy::Stage},
     call::Call,
-    compress, endpoints,
+    compress, early_response, endpoints,
     filters::{audit, authorization::PROBES, client_certificate::Peer, connection, deadline},
     metrics::Labels,
     pretty, protobuf,
@@ -92,6 +92,7 @@ pub async fn serve(server: Arc<Server>, peer: Arc<Peer>, request: Request<Body>)
     if let (Some(completion), Limit::Stalled(_)) = (&completion, limit) {
         completion.begins().await;
     }
+    let response = early_response::gather(response).await;
     let response = hold(response, completion.as_ref()).await;
     call.shed();
     // Requests that are served are counted until the answer is produced, memory until its last byte is sent.
@@ -168,10 +169,15 @@ async fn form(server: &Server, call: &Call, response: Response<Body>, failed: bo
 /// What every answer says.
 fn head(server: &Server, call: &Call, response: &mut Response<Body>) {
     audit::stamp(response, &call.audit_id);
-    let refused = response.status() == StatusCode::TOO_MANY_REQUESTS && server.health.accepting().is_err();
+    // Over HTTP/1.1 a client has to be told that its connection ends; what it sent on it would be lost.
+    let ends = match response.status() {
+        StatusCode::UNAUTHORIZED => true,
+        StatusCode::TOO_MANY_REQUESTS => server.health.accepting().is_err(),
+        _ => false,
+    };
     let headers = response.headers_mut();
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
-    if refused {
+    if ends {
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
 }

@@ -11,6 +11,7 @@ pub mod call;
 pub mod chain;
 pub mod compress;
 pub mod delegation;
+pub mod early_response;
 pub mod endpoints;
 pub mod filters;
 #[cfg(any(test, feature = "fuzzing"))]

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use super::{Facts, Trail, event::Outcome, policy::Stage};
+use crate::early_response::is_refusal;
 
 /// The event with which a request ends. It is handed to the log once: at the end of the response, or when this is dropped.
 pub(crate) struct Completion(Mutex<State>);
@@ -104,8 +105,8 @@ impl Drop for Completion {
 /// Holds the last piece of a response back until its event is written.
 pub(crate) async fn hold(response: Response<Body>, completion: Option<&Arc<Completion>>) -> Response<Body> {
     let Some(completion) = completion else { return response };
-    if http_body::Body::is_end_stream(response.body()) {
-        // There is no piece to hold back.
+    if is_refusal(response.status()) || http_body::Body::is_end_stream(response.body()) {
+        // There is no piece to hold back, or it must not be apart from the head.
         std::future::poll_fn(|cx| completion.poll(cx)).await;
         return response;
     }

@@ -39,6 +39,12 @@ const CLIENTS: &[Client] = &[
     Client::Python("requests"),
 ];
 
+/// Those over HTTP/2.
+const TWO: &[Client] = &[Client::Curl("--http2"), Client::Go(true), Client::Nghttp, HTTPX];
+/// It ends with an error at the GOAWAY that comes with a 401, here and at kube-apiserver (`UnauthenticatedHTTP2DOSMitigation`): its
+/// library takes no frame after a GOAWAY.
+const HTTPX: Client = Client::Python("httpx2");
+
 /// Where a client sends a body, and as whom.
 struct Target {
     server: String,
@@ -223,10 +229,8 @@ fn whatever_is_refused_early_is_seen_by_clients_that_still_send() {
             // Its connection ends with it, too.
             (&nobody, all.clone(), &[JSON, "Authorization: Bearer nonsense"], 401),
         ] {
-            for client in
-                [Client::Curl("--http2"), Client::Go(true), Client::Python("httpx2"), Client::Nghttp]
-            {
-                all_see(target, client, &path, headers, code).await?;
+            for client in TWO.iter().filter(|client| code != 401 || **client != HTTPX) {
+                all_see(target, *client, &path, headers, code).await?;
             }
         }
         Ok(())
