@@ -120,9 +120,12 @@ fn parameters_without_a_value_mean_what_they_mean_to_kube_apiserver() {
                 compare(&twins, Method::POST, &path, JSON, |t| Some(t.object("n", &json!({})))).await?.0,
             );
         }
-        for (query, content_type) in
-            [("force=", MERGE_PATCH), ("fieldManager=", APPLY), ("fieldManager=m&force=", APPLY)]
-        {
+        for (query, content_type) in [
+            ("force=", MERGE_PATCH),
+            ("fieldManager=", APPLY),
+            ("fieldManager=m&force=", APPLY),
+            ("fieldManager=m&force=maybe", APPLY),
+        ] {
             let (path, body) = (format!("/a?dryRun=All&{query}"), |t: &Twin| Some(t.object("a", &json!({}))));
             differences.extend(compare(&twins, Method::PATCH, &path, content_type, body).await?.0);
         }
