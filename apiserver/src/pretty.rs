@@ -205,7 +205,7 @@ mod tests {
     #[tokio::test]
     async fn white_space_is_bounded_and_no_token_is_lost() {
         let deep = "[".repeat(10_000) + &"]".repeat(10_000);
-        let deep_members = r#"{"a":["#.repeat(5000) + &"1,2".to_owned() + &"]}".repeat(5000);
+        let deep_members = r#"{"a":["#.repeat(5000) + "1,2" + &"]}".repeat(5000);
         let jagged = (0..100).map(|n| "[1,".repeat(n) + "2" + &"]".repeat(n)).collect::<Vec<_>>().join(",");
         for text in [deep, deep_members, format!("[{jagged}]"), format!("[{}0]", "0,".repeat(100_000))] {
             let shown = indent(&text, 10_000).await;

@@ -1,11 +1,15 @@
 //! The only place where an error becomes a `metav1.Status` and an HTTP code.
 
+mod storage;
+
 use axum::body::Body;
 use http::{HeaderValue, Response, StatusCode, header};
 use repot_api::field::{FieldError, MAX_ERRORS, shortened};
 use serde::Serialize;
 
 use crate::resource::GroupResource;
+
+pub use storage::from_storage;
 
 /// A message is cut off there, in bytes: what clients send may be of any length, and is often part of it.
 const MAX_MESSAGE: usize = 128 << 10;
@@ -354,70 +358,5 @@ impl Status {
     }
 }
 
-/// An error of the store, seen by a client of this resource.
-#[must_use]
-pub fn from_storage(error: &repot_storage::Error, resource: &GroupResource, name: &str) -> Status {
-    use repot_storage::Error as E;
-    match error {
-        E::Exists => Status::already_exists(resource, name, false),
-        E::Conflict => Status::modified(resource, name),
-        E::Expired { oldest } => Status::expired(
-            format!("The provided resource version is too old; the oldest kept is {oldest}."),
-            None,
-        ),
-        E::Future { current } => Status::future_version(current.0),
-        E::TooLarge { limit, .. } => Status::too_large(*limit),
-        E::NoSpace(why) => {
-            tracing::error!(why, "the store takes no writes");
-            Status::no_space("the store has no space left; see the server's log")
-        }
-        E::Corrupt { key, what } => {
-            let name = if key.namespace.is_empty() {
-                key.name.clone()
-            } else {
-                format!("{}/{}", key.namespace, key.name)
-            };
-            Status::storage_read(resource, &name, what)
-        }
-        E::Sealing { key, source } => {
-            tracing::error!(%key, error = %source, "object cannot be sealed or opened");
-            Status::storage_read(
-                resource,
-                &key.name,
-                "it cannot be opened with the encryption configuration at hand",
-            )
-        }
-        E::Invalid(why) => Status::bad_request(*why),
-        E::Unavailable(_) => Status::unavailable("the store is unavailable, please try again", 2),
-        // The write may have happened, so no promise that trying again is safe.
-        E::UnknownOutcome(_) => Status::new(
-            StatusCode::GATEWAY_TIMEOUT,
-            "Timeout",
-            "the outcome of the write is unknown: read the object to learn it",
-        ),
-        other => {
-            tracing::error!(error = %other, "unexpected error of the store");
-            Status::internal("the store failed; see the server's log")
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_status_is_short_however_much_is_wrong() {
-        let errors = |count: usize| -> Vec<FieldError> {
-            let error = |n| FieldError::invalid(format!("spec.x[{n}]"), "v".repeat(100_000), "is wrong");
-            (0..count).map(error).collect()
-        };
-        let invalid = |count: usize| Status::invalid(("g", "K"), &"n".repeat(1 << 20), &errors(count));
-        let text: serde_json::Value = serde_json::from_slice(&invalid(5000).to_json()).expect("JSON");
-        assert_eq!(text["details"]["causes"].as_array().map(Vec::len), Some(MAX_ERRORS));
-        let message = text["message"].as_str().expect("a message");
-        assert!(message.ends_with("too many errors: only the first 100 are listed]"), "{message}");
-        assert!(invalid(5000).to_json().len() < 200 << 10, "{} bytes", invalid(5000).to_json().len());
-        assert!(!invalid(MAX_ERRORS).to_string().contains("too many errors"));
-    }
-}
+mod tests;

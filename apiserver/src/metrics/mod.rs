@@ -177,7 +177,11 @@ impl Metrics {
         if matches!(sent.end, End::Broken | End::Late) {
             self.aborts.with_label_values(&labels[..6]).inc();
         }
-        if request.verb != "WATCH" {
+        if request.verb == "WATCH" {
+            if sent.end == End::Late {
+                self.terminated_watchers.with_label_values(&[&request.group, &request.resource]).inc();
+            }
+        } else {
             self.durations.with_label_values(&labels).observe(took.as_secs_f64());
             self.sli_durations.with_label_values(&labels).observe(took.as_secs_f64());
             #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
@@ -204,7 +208,6 @@ impl Metrics {
         WatchMetrics {
             events: self.watch_events.with_label_values(&labels),
             sizes: self.watch_event_sizes.with_label_values(&labels),
-            terminated: self.terminated_watchers.with_label_values(&[labels[0], labels[2]]),
         }
     }
 
@@ -306,7 +309,6 @@ impl Drop for Serving {
 pub struct WatchMetrics {
     events: prometheus::IntCounter,
     sizes: prometheus::Histogram,
-    terminated: prometheus::IntCounter,
 }
 
 impl WatchMetrics {
@@ -315,10 +317,5 @@ impl WatchMetrics {
         self.events.inc();
         #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
         self.sizes.observe(bytes as f64);
-    }
-
-    /// The watch was ended because its client takes nothing.
-    pub fn terminated(&self) {
-        self.terminated.inc();
     }
 }

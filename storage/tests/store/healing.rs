@@ -103,7 +103,7 @@ async fn what_did_not_open_for_want_of_a_key_is_whole_once_the_key_is_there(lab:
     })
     .await;
     let mut items = store.watch(&mk_scope(None), start).await.unwrap();
-    assert_eq!(labels(&*next_event(&mut items).await.unwrap()), (Some("b.1"), None));
+    assert_eq!(labels(&next_event(&mut items).await.unwrap()), (Some("b.1"), None));
     let event = next_event(&mut items).await.unwrap();
     assert_eq!(labels(&event), (Some("b.2"), Some("b.1")));
     assert!(store.payload_bytes(event.now.as_ref().unwrap()).await.unwrap() == mk_noise(1, 200_000));

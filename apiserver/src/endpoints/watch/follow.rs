@@ -36,7 +36,7 @@ impl Watcher {
 
     /// Waits until the client has taken what it was given, or the connection gives it up.
     async fn close(self, stalled: bool) {
-        let Self { frames, flow, stall, metrics, permit, .. } = self;
+        let Self { frames, flow, stall, permit, .. } = self;
         drop(frames);
         let left = async {
             tokio::select! {
@@ -45,7 +45,6 @@ impl Watcher {
             }
         };
         if stalled || left.await {
-            metrics.terminated();
             tracing::info!("a watch was ended: its client takes nothing");
         }
         drop(permit);

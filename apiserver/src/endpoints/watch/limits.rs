@@ -27,17 +27,20 @@ pub(super) const SHARE: u64 = 32 << 20;
 /// Anonymous users share this part of what one user may have.
 const ANONYMOUS: usize = 20;
 
+/// By user, how many watches there are, and what they share.
+type Open = Arc<Mutex<HashMap<String, (usize, Arc<Share>)>>>;
+
 /// The watches that there are, by user.
 pub(crate) struct Users {
     per_user: usize,
-    open: Arc<Mutex<HashMap<String, (usize, Arc<Share>)>>>,
+    open: Open,
 }
 
 /// The right to one watch, until it is dropped.
 pub(super) struct WatchPermit {
     user: String,
     share: Arc<Share>,
-    open: Arc<Mutex<HashMap<String, (usize, Arc<Share>)>>>,
+    open: Open,
 }
 
 /// What is on its way to one user.
