@@ -119,7 +119,8 @@ impl Drop for Shared {
     }
 }
 
-fn is_over(body: &Body) -> bool {
+/// Whether nothing of a body is left: it says so, or as much as it announced has come.
+pub(crate) fn is_over(body: &Body) -> bool {
     http_body::Body::is_end_stream(body) || http_body::Body::size_hint(body).exact() == Some(0)
 }
 

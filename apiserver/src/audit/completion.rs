@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use super::{Facts, Trail, event::Outcome, policy::Stage};
-use crate::early_response::is_refusal;
+use crate::{answer::is_over, early_response::is_refusal};
 
 /// The event with which a request ends. It is handed to the log once: at the end of the response, or when this is dropped.
 pub(crate) struct Completion(Mutex<State>);
@@ -105,7 +105,7 @@ impl Drop for Completion {
 /// Holds the last piece of a response back until its event is written.
 pub(crate) async fn hold(response: Response<Body>, completion: Option<&Arc<Completion>>) -> Response<Body> {
     let Some(completion) = completion else { return response };
-    if is_refusal(response.status()) || http_body::Body::is_end_stream(response.body()) {
+    if is_refusal(response.status()) || is_over(response.body()) {
         // There is no piece to hold back, or it must not be apart from the head.
         std::future::poll_fn(|cx| completion.poll(cx)).await;
         return response;
@@ -139,7 +139,7 @@ impl http_body::Body for Held {
         let this = &mut *self;
         if this.phase == Phase::Sending {
             match ready!(Pin::new(&mut this.body).poll_frame(cx)) {
-                Some(Ok(frame)) if http_body::Body::is_end_stream(&this.body) => this.last = Some(frame),
+                Some(Ok(frame)) if is_over(&this.body) => this.last = Some(frame),
                 None => {}
                 frame => return Poll::Ready(frame),
             }
