@@ -78,8 +78,9 @@ async fn a_change_of_one_machine_rewrites_little(lab: &Lab) {
     // One or two chunks of forty mostly: at most three for most objects. Where a cut came by length and not by content, the next
     // ones move too, until one is met by content again.
     assert!(plain[OBJECTS / 2] <= 75 && plain[OBJECTS - 1] <= 333, "{plain:?}");
-    // Every byte after the change differs, and none before it: half of it all, as the change is in the middle, and a chunk.
-    assert!((450..=650).contains(&zipped[0]) && zipped[OBJECTS - 1] <= 650, "{zipped:?}");
+    // Every byte after the change differs, and none before it: half of it all, as the change is in the middle, and what is before
+    // the change in its chunk, which is a fifth of it all at most.
+    assert!((450..=650).contains(&zipped[OBJECTS / 2]) && zipped[OBJECTS - 1] <= 750, "{zipped:?}");
 }
 
 async fn small_objects_cost_one_request(lab: &Lab) {
