@@ -3,11 +3,14 @@
 use anyhow::{Context, Result, bail, ensure};
 use repot_tests::http::send;
 use repot_tests::run;
+use repot_tests::wait::until;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::etcd_values::Values;
 use super::world::{Watch, World, collection, large, path, small};
+
+const DEADLINE: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// The chunks of one object, by size.
 async fn chunks(values: &Values, uid: &str) -> Result<Vec<(String, Vec<u8>)>> {
@@ -103,6 +106,13 @@ fn a_damaged_record_is_told_and_harms_no_other_object() {
         let mut world = World::garden_on_etcd(bed).await?;
         world.create(&small("hurt", &json!(1))).await?;
         world.create(&small("whole", &json!(2))).await?;
+        // Damage is proved by a key that opens other objects. A server that has only written has opened none: what it cannot open may
+        // also be under another secret of the same name, which is no damage.
+        world.repot().restart().await?;
+        until("the server to open an object", DEADLINE, async || {
+            world.api.get(&path("whole")).await?.ok().map(drop)
+        })
+        .await?;
         let values = Values::new(world.etcd.as_mut().context("etcd")?)?;
         let records = values.range("/repot/registry/").await?;
         let record = |name: &str| {
