@@ -102,6 +102,6 @@ pub(super) fn all() -> Vec<Box<dyn Collector>> {
 mod tests {
     #[test]
     fn all_can_be_made() {
-        assert_eq!(super::all().len(), 10);
+        assert_eq!(super::all().len(), 12);
     }
 }
