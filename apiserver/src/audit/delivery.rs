@@ -60,7 +60,7 @@ pub struct Throttle {
     pub burst: u32,
 }
 
-/// A token bucket.
+/// A token bucket that limits how many batches are written in a second.
 pub(super) struct Bucket {
     throttle: Throttle,
     tokens: f64,

@@ -43,7 +43,7 @@ pub struct Log {
 enum Handed {
     /// It is in the buffer, and nobody waits for it.
     Buffered,
-    /// It is lost.
+    /// The event cannot be written and is counted as lost.
     Lost,
     /// Tells whether it was written.
     Waiting(oneshot::Receiver<bool>),

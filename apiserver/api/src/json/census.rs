@@ -18,7 +18,7 @@ use crate::{
     schema::{Schema, Shape},
 };
 
-/// What was counted.
+/// The nodes, copied bytes and paths of a body, counted before it is decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Census {
     /// Values at declared places, and keys of maps.

@@ -116,7 +116,7 @@ impl Effort {
         true
     }
 
-    /// Uses it up.
+    /// Leaves no work, so that the next walk fails.
     pub fn exhaust(&mut self) {
         self.work = 0;
     }

@@ -3,7 +3,7 @@
 //! Sources: `generated.proto` of k8s.io/apimachinery `pkg/apis/meta/v1` and `pkg/runtime`, and of k8s.io/api
 //! `apidiscovery/v2` (the same as `v2beta1`). Fields are in the order of their numbers, in which Go writes them.
 
-/// A message.
+/// The fields of a message, as `generated.proto` of apimachinery numbers them.
 pub(super) struct Message(pub(super) &'static [Field]);
 
 /// A field of a message.

@@ -16,7 +16,7 @@ use serde_json::{Value, value::RawValue};
 use self::wire::Fields;
 pub use self::wire::Malformed;
 
-/// The media type.
+/// The media type of protobuf in Kubernetes.
 pub const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
 /// What begins each document.
