@@ -56,18 +56,18 @@ async fn cost(lab: &Lab, name: &str, old: Bytes, new: Bytes) -> (u64, u64) {
     (first, change)
 }
 
-/// Objects on which the cost of a change is measured: cuts hang on the random key of each.
-const OBJECTS: usize = 5;
+/// Objects on which the cost of a change is measured: where chunks are cut depends on the random key of each.
+const OBJECTS: u64 = 15;
 
-/// The parts of the first write that changes write again, in thousandths, the least first.
-async fn parts(lab: &Lab, name: &str, old: &Bytes, new: &Bytes) -> Vec<u64> {
+/// The mean part of the first write that a change writes again, in thousandths, and all of them, the least first.
+async fn parts(lab: &Lab, name: &str, old: &Bytes, new: &Bytes) -> (u64, Vec<u64>) {
     let mut parts = Vec::new();
     for number in 0..OBJECTS {
         let (first, change) = cost(lab, &format!("{name}-{number}"), old.clone(), new.clone()).await;
         parts.push(change * 1000 / first);
     }
     parts.sort_unstable();
-    parts
+    (parts.iter().sum::<u64>() / OBJECTS, parts)
 }
 
 async fn a_change_of_one_machine_rewrites_little(lab: &Lab) {
@@ -75,12 +75,12 @@ async fn a_change_of_one_machine_rewrites_little(lab: &Lab) {
     let plain = parts(lab, "plain", &old, &new).await;
     let zipped = parts(lab, "zipped", &zipped(&old), &zipped(&new)).await;
     eprintln!("thousandths that a change writes again: plain JSON {plain:?}, gzip and base64 {zipped:?}");
-    // One or two chunks of forty mostly: at most three for most objects. Where a cut came by length and not by content, the next
-    // ones move too, until one is met by content again.
-    assert!(plain[OBJECTS / 2] <= 75 && plain[OBJECTS - 1] <= 333, "{plain:?}");
+    // One or two chunks of forty for most objects, and more where a cut came by length and not by content: then the cuts after it
+    // move too, until one is made by content again. Over 60 objects the mean was 63 at most, the deviation 40.
+    assert!(plain.0 <= 100, "{plain:?}");
     // Every byte after the change differs, and none before it: half of it all, as the change is in the middle, and what is before
-    // the change in its chunk, which is a fifth of it all at most.
-    assert!((450..=650).contains(&zipped[OBJECTS / 2]) && zipped[OBJECTS - 1] <= 750, "{zipped:?}");
+    // the change in its chunk. Over 60 objects the mean was 603, the deviation 63.
+    assert!((500..=675).contains(&zipped.0), "{zipped:?}");
 }
 
 async fn small_objects_cost_one_request(lab: &Lab) {

@@ -261,6 +261,15 @@ fn quota_counts_shoot_states() {
         let quotas = format!("/api/v1/namespaces/{}/resourcequotas", place.namespace);
         place.create(Kind::ShootState, "s-0", None).await?;
         place.api.post(&quotas, &quota).await?.ok()?;
+        until("the quota to be seen", DEADLINE, async || {
+            let status = place.api.get(&format!("{quotas}/q")).await?.ok()?["status"].clone();
+            ensure!(status["hard"][&key] == "5", "its status is {status}");
+            Ok(())
+        })
+        .await?;
+        // The controller counts what its informer has seen, which may not be `s-0` yet, and counts again only after a deletion.
+        place.create(Kind::ShootState, "s-gone", None).await?;
+        place.api.delete(&format!("{}/s-gone", place.collection(Kind::ShootState))).await?.ok()?;
         let used = async |count: &str| {
             until(&format!("the quota to count {count}"), DEADLINE, async || {
                 let status = place.api.get(&format!("{quotas}/q")).await?.ok()?["status"].clone();

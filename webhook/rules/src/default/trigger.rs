@@ -7,12 +7,15 @@ use crate::{
     change::{Change, Operation, annotation_of},
     facts::Facts,
     finding::{PatchOp, set_entries},
+    live::wanted,
     shoot::{Shoot, Trigger},
 };
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<PatchOp> {
     // On a new Shoot the trigger is refused; a message about what was written is better than one about what was made of it.
-    if change.operation != Operation::Update || Shoot(&change.new).trigger() != Trigger::Live {
+    // A write that takes one spelling away may leave another: nobody has asked for anything then.
+    let asked = Shoot(&change.old).trigger() == Trigger::Live || wanted(change);
+    if change.operation != Operation::Update || Shoot(&change.new).trigger() != Trigger::Live || !asked {
         return Vec::new();
     }
     let mut entries = vec![(LIVE_MIGRATE.to_owned(), Some("true".to_owned()))];
