@@ -27,8 +27,7 @@ const SPACE_PER_BYTE: usize = 8;
 const SPACE: usize = 16 << 10;
 /// An indented piece is passed on from this size on, in bytes.
 const PIECE: usize = 32 << 10;
-/// Pieces of an answer up to this size are indented where the request runs, in bytes: not even brackets alone take a
-/// millisecond.
+/// Pieces of a response up to this size are indented on the thread of the request, in bytes: that takes less than 1 ms.
 const LIGHT: usize = 8 << 10;
 /// What indenting one answer holds at most: an indented piece, with the last line that fits into the space saved up.
 const HELD: usize = PIECE + SPACE + 2;
@@ -105,7 +104,7 @@ fn indented(
 #[derive(Default)]
 struct Page {
     indenter: Indenter,
-    /// Of the source.
+    /// Bytes of the source that are not indented yet.
     left: Bytes,
     text: BytesMut,
 }

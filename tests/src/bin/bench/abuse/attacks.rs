@@ -43,13 +43,13 @@ pub enum Attack {
 pub struct Running {
     tasks: JoinSet<()>,
     answers: Answers,
-    /// `None`: stopped.
-    machine: Option<Runtime>,
+    /// Runs the attacks at the lowest priority; `None` once it is shut down.
+    runtime: Option<Runtime>,
 }
 
 /// Attackers have machines of their own in reality. Here they run on threads that get what the server and its user leave of the
 /// CPUs: what is measured is the work of the server, not that of its attackers.
-fn machine() -> Result<Runtime> {
+fn low_priority_runtime() -> Result<Runtime> {
     let low = || {
         // Where the system refuses, attackers compete as equals.
         let _ = rustix::process::nice(19);
@@ -104,8 +104,11 @@ fn object(name: &str, extensions: &str) -> String {
 impl Running {
     /// Starts these attacks at once.
     pub async fn start(attacker: &Access, attacks: &[Attack]) -> Result<Self> {
-        let mut running =
-            Self { tasks: JoinSet::new(), answers: Answers::default(), machine: Some(machine()?) };
+        let mut running = Self {
+            tasks: JoinSet::new(),
+            answers: Answers::default(),
+            runtime: Some(low_priority_runtime()?),
+        };
         for attack in attacks {
             match attack {
                 Attack::ZeroWindow => running.zero_window(attacker)?,
@@ -127,8 +130,8 @@ impl Running {
     }
 
     fn spawn(&mut self, attack: impl Future<Output = ()> + Send + 'static) {
-        if let Some(machine) = &self.machine {
-            self.tasks.spawn_on(attack, machine.handle());
+        if let Some(runtime) = &self.runtime {
+            self.tasks.spawn_on(attack, runtime.handle());
         }
     }
 
@@ -187,8 +190,8 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         // A runtime that is dropped would wait, which async code must not.
-        if let Some(machine) = self.machine.take() {
-            machine.shutdown_background();
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
         }
     }
 }
