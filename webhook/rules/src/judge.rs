@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    change::{Change, Operation, at},
+    change::{Change, Operation, at, raw_annotation_of},
     facts::Facts,
     finding::{Finding, PatchOp, Verdict, apply},
     table::{Judge, RULES, Rule},
@@ -42,7 +42,7 @@ fn same_but_metadata(change: &Change) -> bool {
 
 fn sets_annotations(change: &Change) -> bool {
     let new = at(&change.new, "/metadata/annotations").and_then(Value::as_object);
-    new.into_iter().flatten().any(|(key, _)| change.sets(key).is_some())
+    new.into_iter().flatten().any(|(key, value)| raw_annotation_of(&change.old, key) != value.as_str())
 }
 
 /// All that the mutating rules of a webhook change, which is done to `change` as well. Nothing on deletion.

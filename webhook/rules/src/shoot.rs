@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use repot_api::names::{LIVE_MIGRATE, OPERATION, OPERATION_LIVE_MIGRATE};
 use serde_json::Value;
 
-use crate::change::{annotation_of, at, is_ending, items_at, parse_bool, text_at};
+use crate::{
+    change::{annotation_of, at, is_ending, items_at, parse_bool, text_at},
+    progress::Progress,
+};
 
 /// A Shoot.
 #[derive(Clone, Copy, Debug)]
@@ -72,10 +75,17 @@ impl<'a> Shoot<'a> {
         }
     }
 
-    /// Whether a live migration runs: it moves, and either the trigger or the progress in its status says how.
+    /// Whether a live migration runs. The operation that runs says so; before it has begun the trigger does, or the progress
+    /// since the request. Progress of an earlier migration does not make a classic one live.
     #[must_use]
     pub fn is_moving_live(self) -> bool {
-        self.is_moving() && (self.trigger() == Trigger::Live || at(self.0, "/status/liveMigration").is_some())
+        self.is_moving()
+            && match self.last_operation() {
+                ("LiveMigrate", state) if state != "Succeeded" => true,
+                ("Migrate", _) => false,
+                ("Restore", state) if state != "Succeeded" => false,
+                _ => self.trigger() == Trigger::Live || Progress(self.0).is_current(),
+            }
     }
 
     /// `node`, `zone` or nothing.

@@ -133,8 +133,8 @@ pub static RULES: &[Rule] = &[
     rule("live-no-other-operation", LIVE, &[&SEED_CHANGE, &MARKERS], live::no_other_operation::judge,
         "The trigger is not combined with other operations, and none is asked for while a live migration runs."),
     rule("live-abort-in-time", LIVE, &[&MARKERS], live::abort_in_time::judge,
-        "A live migration is called off while its step SixMemberETCDReady is Failed; by `force` until the first source member is \
-         removed."),
+        "A live migration is called off while its step `SixMemberETCDReady` (Gardener's condition `DestinationEtcdPeersJoined`) \
+         has failed; by `force` until the first source member is removed."),
     rule("live-back-after-abort", LIVE, &[&SEED_CHANGE], live::back_after_abort::judge,
         "The seed goes back to the source only when the live migration was called off."),
     rule("live-shrink-in-need", LIVE, &[&MARKERS], live::shrink_in_need::judge,

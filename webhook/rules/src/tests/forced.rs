@@ -69,7 +69,7 @@ fn ownership_records_are_left_to_controllers() {
             accepts(&by(person(user)), &mk_facts());
         }
         accepts(&by(gardenlet("b")), &mk_facts());
-        let admin = User { name: "root".into(), groups: vec!["system:masters".into()] };
+        let admin = User { name: "root".into(), groups: vec!["system:masters".into()], ..User::default() };
         accepts(&by(admin.clone()), &mk_facts());
         assert_eq!(warnings(&by(admin), &mk_facts()), ["owner-record"]);
         let mut insists = by(person("alice"));

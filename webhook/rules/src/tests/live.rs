@@ -30,7 +30,7 @@ fn rejects_spellings_that_disagree_or_cannot_be_read() {
     // What was written before counts when it is about to start something.
     rejects(&update(both, moves), &mk_facts(), &["live-trigger-clear"]);
     accepts(&update(both, |shoot| annotate(shoot, "x", "y")), &mk_facts());
-    for word in ["yes", "y", "", "TrUe"] {
+    for word in ["yes", "y", "TrUe"] {
         rejects(&update(rests, |shoot| annotate(shoot, BOOLEAN, word)), &mk_facts(), &["live-trigger-clear"]);
     }
     accepts(&update(rests, |shoot| annotate(shoot, BOOLEAN, "false")), &mk_facts());
@@ -211,4 +211,30 @@ fn the_source_is_given_up_only_in_need() {
     }
     rejects(&update(rests, |shoot| annotate(shoot, SHRINK, "true")), &mk_facts(), &["live-shrink-in-need"]);
     accepts(&update(rests, |shoot| annotate(shoot, SHRINK, "false")), &mk_facts());
+}
+
+#[test]
+fn progress_of_an_earlier_migration_does_not_make_a_classic_one_live() {
+    let stale = |kind: &'static str| {
+        move |shoot: &mut Value| {
+            moves(shoot);
+            shoot["status"]["lastOperation"] = json!({"type": kind, "state": "Processing"});
+            shoot["status"]["liveMigration"] = json!({"conditions": [condition("DestinationEtcdPeersJoined", "False", "Failed")]});
+        }
+    };
+    for kind in ["Reconcile", "Migrate", "Restore"] {
+        let abort = update(stale(kind), |shoot| annotate(shoot, ABORT, "true"));
+        rejects(&abort, &mk_facts(), &["live-abort-in-time"]);
+        let said = judged(&abort, &mk_facts())[0].message();
+        assert!(said.contains("no live migration runs"), "{said}");
+    }
+    accepts(&update(stale("LiveMigrate"), |shoot| annotate(shoot, ABORT, "true")), &mk_facts());
+}
+
+#[test]
+fn texts_name_the_step_and_the_condition_of_gardener() {
+    let joining = json!([condition("DestinationEtcdPeersJoined", "False", "MembersMissing")]);
+    let abort = update(|shoot| moving_live(shoot, &joining), |shoot| annotate(shoot, ABORT, "true"));
+    let said = judged(&abort, &mk_facts())[0].message();
+    assert!(said.contains("SixMemberETCDReady") && said.contains("DestinationEtcdPeersJoined"), "{said}");
 }

@@ -92,11 +92,11 @@ fn with_seed(name: &str, change: impl FnOnce(&mut Value)) -> Facts {
 }
 
 fn person(name: &str) -> User {
-    User { name: name.to_owned(), groups: vec!["system:authenticated".to_owned()] }
+    User { name: name.to_owned(), groups: vec!["system:authenticated".to_owned()], ..User::default() }
 }
 
 fn gardenlet(seed: &str) -> User {
-    User { name: format!("{SEED_USER_PREFIX}{seed}"), groups: vec![SEEDS_GROUP.to_owned()] }
+    User { name: format!("{SEED_USER_PREFIX}{seed}"), groups: vec![SEEDS_GROUP.to_owned()], ..User::default() }
 }
 
 fn of(group: &str, resource: &str, operation: Operation, old: Value, new: Value) -> Change {

@@ -38,7 +38,7 @@ fn states_are_deleted_by_people_only_with_a_confirmation() {
     let confirmed = json!({"metadata": {"annotations": {"confirmation.gardener.cloud/deletion": "true"}}});
     let ends = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
     rejects(&delete(person("alice"), json!({})), &mk_facts(), &["state-deletion-confirmed"]);
-    let admin = User { name: "root".into(), groups: vec!["system:masters".into()] };
+    let admin = User { name: "root".into(), groups: vec!["system:masters".into()], ..User::default() };
     rejects(&delete(admin, json!({})), &mk_facts(), &["state-deletion-confirmed"]);
     accepts(&delete(person("alice"), confirmed), &mk_facts());
     accepts(&delete(person("alice"), ends), &mk_facts());
