@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use repot_api::names::{LIVE_MIGRATE, OPERATION, OPERATION_LIVE_MIGRATE};
+use repot_api::names::{ISOLATED_ZONE, LIVE_MIGRATE, OPERATION, OPERATION_LIVE_MIGRATE};
 use serde_json::Value;
 
 use crate::{
@@ -75,6 +75,11 @@ impl<'a> Shoot<'a> {
         }
     }
 
+    /// What a controller is asked to do, in Gardener's form of a list with `;`.
+    pub fn operations(self) -> impl Iterator<Item = &'a str> {
+        operations_in(annotation_of(self.0, OPERATION).unwrap_or_default())
+    }
+
     /// Whether a live migration runs. The operation that runs says so; before it has begun the trigger does, or the progress
     /// since the request. Progress of an earlier migration does not make a classic one live.
     #[must_use]
@@ -138,6 +143,33 @@ impl<'a> Shoot<'a> {
     #[must_use]
     pub fn is_ending(self) -> bool {
         is_ending(self.0)
+    }
+
+    /// The generation of its spec. Gardener raises it for a reconciliation that is asked for, too.
+    #[must_use]
+    pub fn generation(self) -> Option<i64> {
+        at(self.0, "/metadata/generation").and_then(Value::as_i64)
+    }
+
+    /// Whether gardenlet has not begun to work on the latest spec.
+    #[must_use]
+    pub fn is_unobserved(self) -> bool {
+        self.generation() > at(self.0, "/status/observedGeneration").and_then(Value::as_i64)
+    }
+
+    /// The zone that is isolated: the one that is asked for, or the one of an isolation whose failback is not done.
+    #[must_use]
+    pub fn isolated_zone(self) -> Option<&'a str> {
+        annotation_of(self.0, ISOLATED_ZONE).or_else(|| self.failing_back())
+    }
+
+    /// The zone of an isolation in the status whose failback is not done.
+    #[must_use]
+    pub fn failing_back(self) -> Option<&'a str> {
+        let text = |member| text_at(self.0, member);
+        let over = text("/status/zoneIsolation/phase") == Some("Failback")
+            && text("/status/zoneIsolation/status") == Some("Done");
+        text("/status/zoneIsolation/isolatedZoneID").filter(|_| !over)
     }
 }
 
@@ -208,6 +240,11 @@ impl<'a> Seed<'a> {
         }
         ailments
     }
+}
+
+/// The operations in the value of an annotation, which Gardener separates by `;`.
+pub(crate) fn operations_in(value: &str) -> impl Iterator<Item = &str> {
+    value.split(';').map(str::trim).filter(|operation| !operation.is_empty())
 }
 
 fn texts(items: &[Value]) -> Vec<&str> {

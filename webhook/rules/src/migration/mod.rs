@@ -29,6 +29,7 @@ use serde_json::{Map, Value};
 use crate::{
     change::Change,
     facts::Facts,
+    finding::{Finding, Verdict},
     shoot::{Seed, Shoot},
     travel::Travel,
 };
@@ -55,6 +56,24 @@ pub(crate) fn changed_fields(change: &Change) -> impl Iterator<Item = String> {
 pub(crate) fn ailments(facts: &Facts, name: &str) -> Option<String> {
     let ailments = Seed(facts.seed(name)?).ailments();
     (!ailments.is_empty()).then(|| ailments.join(", "))
+}
+
+/// Whether nobody works for a seed any more: it does not exist, or its gardenlet is not known to be alive.
+pub(crate) fn is_dead(facts: &Facts, name: &str) -> bool {
+    match facts.seeds.get(name) {
+        Some(Some(seed)) => Seed(seed).condition("GardenletReady") != "True",
+        Some(None) => true,
+        None => false,
+    }
+}
+
+/// What a source that is dead cannot mend must not keep a Shoot on it: the refusal becomes a warning.
+pub(crate) fn unless_dead(facts: &Facts, source: &str, finding: Finding) -> Finding {
+    if !is_dead(facts, source) {
+        return finding;
+    }
+    let advice = format!("source seed {source:?} does not answer, so the Shoot may leave it all the same");
+    Finding { verdict: Verdict::Warn, advice, ..finding }
 }
 
 /// The seed to which a migration that begins goes, where it exists, and its name.

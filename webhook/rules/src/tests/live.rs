@@ -219,7 +219,8 @@ fn progress_of_an_earlier_migration_does_not_make_a_classic_one_live() {
         move |shoot: &mut Value| {
             moves(shoot);
             shoot["status"]["lastOperation"] = json!({"type": kind, "state": "Processing"});
-            shoot["status"]["liveMigration"] = json!({"conditions": [condition("DestinationEtcdPeersJoined", "False", "Failed")]});
+            shoot["status"]["liveMigration"] =
+                json!({"conditions": [condition("DestinationEtcdPeersJoined", "False", "Failed")]});
         }
     };
     for kind in ["Reconcile", "Migrate", "Restore"] {

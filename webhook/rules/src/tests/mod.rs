@@ -96,7 +96,11 @@ fn person(name: &str) -> User {
 }
 
 fn gardenlet(seed: &str) -> User {
-    User { name: format!("{SEED_USER_PREFIX}{seed}"), groups: vec![SEEDS_GROUP.to_owned()], ..User::default() }
+    User {
+        name: format!("{SEED_USER_PREFIX}{seed}"),
+        groups: vec![SEEDS_GROUP.to_owned()],
+        ..User::default()
+    }
 }
 
 fn of(group: &str, resource: &str, operation: Operation, old: Value, new: Value) -> Change {
