@@ -12,6 +12,7 @@ pub(crate) mod enough_zones;
 pub(crate) mod internal_domain;
 pub(crate) mod life_rests;
 pub(crate) mod networks_disjoint;
+pub(crate) mod no_leftover_markers;
 pub(crate) mod one_migration;
 pub(crate) mod pinned_zones;
 pub(crate) mod provider_and_labels;

@@ -147,10 +147,60 @@ fn rejects_other_operations_beside_it() {
             &["live-no-other-operation"],
         );
     }
-    accepts(
-        &update(|shoot| moving_live(shoot, &json!([])), |shoot| annotate(shoot, OPERATION, "retry")),
-        &mk_facts(),
-    );
+}
+
+#[test]
+fn asks_for_nothing_else_while_a_live_migration_runs_but_to_retry_a_failed_one() {
+    let running = |shoot: &mut Value| {
+        moving_live(shoot, &json!([]));
+        shoot["metadata"]["generation"] = json!(3);
+    };
+    let failed = |shoot: &mut Value| {
+        running(shoot);
+        shoot["status"]["lastOperation"]["state"] = json!("Failed");
+    };
+    // gardener-apiserver has taken the annotation away by then.
+    let raised = |shoot: &mut Value| shoot["metadata"]["generation"] = json!(4);
+    let retry = |shoot: &mut Value| annotate(shoot, OPERATION, "retry");
+    let rotate = |shoot: &mut Value| annotate(shoot, OPERATION, "reconcile;rotate-ca-start");
+    for change in
+        [update(running, retry), update(running, raised), update(running, rotate), update(failed, rotate)]
+    {
+        rejects(&change, &mk_facts(), &["live-no-other-operation"]);
+    }
+    for change in
+        [update(failed, retry), update(failed, raised), update(rests, raised), update(moves, raised)]
+    {
+        accepts(&change, &mk_facts());
+    }
+    let by = |user: &str| Change { user: person(user), ..update(running, raised) };
+    accepts(&by("system:serviceaccount:repot-system:controllers"), &mk_facts());
+}
+
+#[test]
+fn the_trigger_stays_while_a_live_migration_runs() {
+    let live = |shoot: &mut Value| moving_live(shoot, &json!([]));
+    let removed = |shoot: &mut Value| shoot["metadata"]["annotations"] = json!({});
+    let denied = |shoot: &mut Value| annotate(shoot, BOOLEAN, "false");
+    let emptied = |shoot: &mut Value| annotate(shoot, BOOLEAN, "");
+    rejects(&update(live, removed), &mk_facts(), &["live-trigger-kept"]);
+    rejects(&update(live, denied), &mk_facts(), &["live-trigger-kept"]);
+    rejects(&update(live, emptied), &mk_facts(), &["live-trigger-kept"]);
+    let by = Change { user: person("system:serviceaccount:repot-system:x"), ..update(live, removed) };
+    accepts(&by, &mk_facts());
+    let aborted = |shoot: &mut Value| {
+        live(shoot);
+        annotate(shoot, ABORT, "force");
+    };
+    accepts(&update(aborted, removed), &mk_facts());
+    // Before the start it is a wish that may be taken back.
+    accepts(&update(|shoot| annotate(shoot, BOOLEAN, "true"), removed), &mk_facts());
+    // One that was lost may be set again, and then nobody calls the migration one with downtime.
+    let lost = |shoot: &mut Value| {
+        live(shoot);
+        shoot["metadata"]["annotations"] = json!({});
+    };
+    accepts(&update(lost, |shoot| annotate(shoot, BOOLEAN, "true")), &mk_facts());
 }
 
 fn condition(kind: &str, status: &str, reason: &str) -> Value {

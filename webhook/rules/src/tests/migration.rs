@@ -295,3 +295,20 @@ fn finds_everything_at_once() {
     ];
     assert_eq!(refusals(&change, &facts), expected);
 }
+
+#[test]
+fn rejects_what_steered_an_earlier_migration() {
+    for (key, value) in [
+        ("migration.shoot.gardener.cloud/abort-live-migration", "true"),
+        ("migration.shoot.gardener.cloud/abort-live-migration", "force"),
+        ("migration.gardener.cloud/force-shrink-etcd", "true"),
+        ("shoot.gardener.cloud/force-restore", "1"),
+        ("confirmation.gardener.cloud/force-restore", "a"),
+        ("confirmation.gardener.cloud/leave-destination", "b"),
+    ] {
+        let left = |shoot: &mut Value| annotate(shoot, key, value);
+        rejects(&update(left, moves), &mk_facts(), &["no-leftover-markers"]);
+        accepts(&update(left, |shoot| annotate(shoot, "x", "y")), &mk_facts());
+        accepts(&update(|shoot| annotate(shoot, key, "false"), moves), &mk_facts());
+    }
+}

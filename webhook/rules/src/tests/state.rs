@@ -135,6 +135,37 @@ fn what_holds_an_etcd_together_is_left_to_controllers() {
         accepts(&write("system:serviceaccount:repot-system:x", &json!({}), object), &mk_facts());
         accepts(&write("alice", object, object), &mk_facts());
     }
+    // Deleting an Etcd and making it anew leads to the same.
+    for (object, rule) in [
+        (&suspended, "etcd-lifecycle"),
+        (&ours, "etcd-lifecycle"),
+        (&peers, "etcd-membership"),
+        (&bootstrap, "etcd-membership"),
+    ] {
+        let create = |user: &str| Change {
+            user: person(user),
+            ..of("druid.gardener.cloud", "etcds", Operation::Create, Value::Null, object.clone())
+        };
+        rejects(&create("alice"), &mk_facts(), &[rule]);
+        accepts(
+            &create("system:serviceaccount:garden:gardenlet"),
+            &Facts {
+                settings: Arc::new(Settings {
+                    controllers: vec!["system:serviceaccount:garden:*".into()],
+                    ..Settings::default()
+                }),
+                ..mk_facts()
+            },
+        );
+    }
+    // It counts by its presence.
+    let empty =
+        json!({"metadata": {"annotations": {"druid.gardener.cloud/suspend-etcd-spec-reconcile": ""}}});
+    rejects(
+        &of("druid.gardener.cloud", "etcds", Operation::Update, json!({}), empty),
+        &mk_facts(),
+        &["etcd-lifecycle"],
+    );
     let frees = of("druid.gardener.cloud", "etcds", Operation::Update, suspended, json!({"metadata": {}}));
     accepts(&frees, &mk_facts());
     rejects(
