@@ -84,6 +84,11 @@ pub const PURPOSE_PROFILES: &str = "scheduling.gardener.cloud/cloudprofiles";
 /// The namespace of such ConfigMaps (Gardener).
 pub const GARDEN_NAMESPACE: &str = "garden";
 
+/// Stops all reconciliations of Shoots on a Seed when `true` (Gardener).
+pub const EMERGENCY_STOP: &str = "shoot.gardener.cloud/emergency-stop-reconciliations";
+/// Group of Bastions (Gardener).
+pub const OPERATIONS_GROUP: &str = "operations.gardener.cloud";
+
 /// The group of all gardenlets (Gardener).
 pub const SEEDS_GROUP: &str = "gardener.cloud:system:seeds";
 /// What the user of a gardenlet begins with; its seed follows (Gardener).

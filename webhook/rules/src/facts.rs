@@ -68,6 +68,8 @@ pub struct Facts {
     pub hosted_etcd: Option<Arc<Value>>,
     /// All workflows of the namespace.
     pub workflows: Vec<Arc<Value>>,
+    /// Names of the Bastions of the Shoot.
+    pub bastions: Vec<String>,
     /// Whether the cluster has the subresource `shoots/binding`.
     pub binding: bool,
     /// What an operator decided.
@@ -96,6 +98,8 @@ pub struct Needs {
     pub project_of: Option<String>,
     /// The Shoot of this namespace and name.
     pub shoot: Option<(String, String)>,
+    /// The Bastions of the Shoot of this namespace and name.
+    pub bastions_of: Option<(String, String)>,
     /// The HostedEtcd of this namespace and name, and all workflows beside it.
     pub hosted_etcd: Option<(String, String)>,
 }
@@ -133,10 +137,12 @@ impl Needs {
             return Self::default();
         }
         let seeds = [old.spec_seed(), old.status_seed(), new.spec_seed()];
+        let shoot = || (change.target.namespace.clone(), change.target.name.clone());
         Self {
             seeds: seeds.into_iter().flatten().map(str::to_owned).collect(),
             choice,
             cloud_profile: new.cloud_profile().map(str::to_owned),
+            bastions_of: moves.then(shoot),
             project_of: choice.then(|| change.target.namespace.clone()),
             ..Self::default()
         }

@@ -23,6 +23,7 @@ mod isolation;
 mod live;
 mod migration;
 mod state;
+mod time;
 mod who;
 
 #[cfg(test)]

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use repot_api::names::{ISOLATED_ZONE, LIVE_MIGRATE, OPERATION, OPERATION_LIVE_MIGRATE};
+use repot_api::names::{EMERGENCY_STOP, ISOLATED_ZONE, LIVE_MIGRATE, OPERATION, OPERATION_LIVE_MIGRATE};
 use serde_json::Value;
 
 use crate::{
     change::{annotation_of, at, is_ending, items_at, parse_bool, text_at},
-    progress::Progress,
+    progress::{Progress, Step},
 };
 
 /// A Shoot.
@@ -57,9 +57,22 @@ impl<'a> Shoot<'a> {
         seeds_differ
             || match self.last_operation() {
                 ("Migrate", _) => true,
-                ("Restore" | "LiveMigrate", state) => state != "Succeeded",
+                ("Restore", state) => state != "Succeeded",
+                ("LiveMigrate", "Succeeded") => false,
+                ("LiveMigrate", state) => !self.is_back_at_source(state),
                 _ => false,
             }
+    }
+
+    /// Whether a live migration is over without success: both seeds are one, and no API server and no etcd of a destination took
+    /// over, so that this one is the source. While the clean-up runs or is retried it is not over.
+    fn is_back_at_source(self, state: &str) -> bool {
+        let progress = Progress(self.0);
+        let seeds_agree = self.spec_seed().is_some() && self.spec_seed() == self.status_seed();
+        seeds_agree
+            && matches!(state, "Failed" | "Aborted")
+            && !progress.is_past_return()
+            && progress.api_servers() != Step::Done
     }
 
     /// What the trigger says.
@@ -233,6 +246,13 @@ impl<'a> Seed<'a> {
             .filter(|(_, status)| *status != "True")
             .map(|(kind, is)| format!("condition {kind} is {is}"))
             .collect();
+        // Gardens without extension controllers do not tell; Gardener itself goes by the two conditions above.
+        if self.condition("ExtensionsReady") == "False" {
+            ailments.push("condition ExtensionsReady is False".to_owned());
+        }
+        if annotation_of(self.0, EMERGENCY_STOP) == Some("true") {
+            ailments.push(format!("annotation {EMERGENCY_STOP} stops all reconciliations of Shoots"));
+        }
         let generation = at(self.0, "/metadata/generation").and_then(Value::as_i64);
         let observed = at(self.0, "/status/observedGeneration").and_then(Value::as_i64);
         if generation > observed {

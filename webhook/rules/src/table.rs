@@ -77,10 +77,10 @@ pub static RULES: &[Rule] = &[
     rule("destination-exists", MIGRATION, &[&SEED_CHANGE], migration::destination_exists::judge,
         "The destination seed exists and is not being deleted."),
     rule("destination-healthy", MIGRATION, &[&SEED_CHANGE], migration::destination_healthy::judge,
-        "The destination's gardenlet is ready and up to date, its system components are healthy and its backup buckets are ready; \
-         a source that is not healthy is warned of."),
+        "The destination's gardenlet is ready and up to date, its system components are healthy, its backup buckets are ready, its \
+         extensions are not known to fail, and its reconciliations are not stopped; a source that is not healthy is warned of."),
     rule("same-gardenlet-version", MIGRATION, &[&SEED_CHANGE], migration::same_gardenlet_version::judge,
-        "Source and destination run the same version of gardenlet, and both tell it."),
+        "Source and destination run the same version of gardenlet, and both tell it; of a source that is dead only a warning comes."),
     rule("taints-tolerated", MIGRATION, &[&SEED_CHANGE], migration::taints_tolerated::judge,
         "The Shoot tolerates all taints of the destination."),
     rule("room-left", MIGRATION, &[&SEED_CHANGE], migration::room_left::judge,
@@ -105,9 +105,17 @@ pub static RULES: &[Rule] = &[
     rule("networks-disjoint", MIGRATION, &[&SEED_CHANGE], migration::networks_disjoint::judge,
         "IPv6 networks of the Shoot do not overlap with those of the destination."),
     rule("rotation-settled", MIGRATION, &[&SEED_CHANGE], migration::rotation_settled::judge,
-        "No rotation of credentials is being prepared or completed; one that waits for workers is warned of."),
+        "No rotation of credentials is being prepared or completed; one that waits for workers, or whose seed is dead, is warned of."),
     rule("one-migration", MIGRATION, &[&SEED_CHANGE], migration::one_migration::judge,
-        "A Shoot on its way is not sent elsewhere, and not back."),
+        "A Shoot on its way is not sent elsewhere, and not back; one whose destination is dead may be, with \
+         `confirmation.gardener.cloud/leave-destination` that names it."),
+    rule("no-move-while-deleted", MIGRATION, &[&SEED_CHANGE], migration::no_move_while_deleted::judge,
+        "A Shoot that is being deleted does not move."),
+    rule("ha-reconciled", MIGRATION, &[&SEED_CHANGE], migration::ha_reconciled::judge,
+        "A highly available Shoot moves after gardenlet has seen its latest spec (`status.observedGeneration`); one whose source is \
+         dead may go before."),
+    rule("no-bastions", MIGRATION, &[&SEED_CHANGE], migration::no_bastions::judge,
+        "No Bastion of the Shoot is left, for gardenlet does not migrate before; one whose source is dead may go."),
     rule("no-leftover-markers", MIGRATION, &[&SEED_CHANGE], migration::no_leftover_markers::judge,
         "No annotation that steered an earlier migration is left when the next one begins."),
     rule("spec-rests", MIGRATION, &[&MOVING_SHOOTS], migration::spec_rests::judge,
@@ -164,7 +172,7 @@ pub static RULES: &[Rule] = &[
 
     rule("forced-restore", FORCED, &[&MARKERS], forced::restore::judge,
         "A restore is forced only with the confirmation that names the source, and only when the source does not answer or its half \
-         of the migration has failed."),
+         of the migration is Failed, or has been in Error for 30 minutes."),
     rule("owner-record", FORCED, &[&OWNER_RECORDS], forced::owner_record::judge,
         "Records of ownership are changed by controllers."),
 

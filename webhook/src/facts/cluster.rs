@@ -23,7 +23,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Error,
+    Error, access,
     brief::{self, OnSeeds},
     distances,
     follow::Followed,
@@ -94,11 +94,13 @@ impl Cluster {
             return Err(Error::NotSynced);
         }
         let seeds = try_join_all(needs.seeds.iter().map(|name| self.seed(name, needs.choice)));
-        let (seeds, (shoot, etcd)) = try_join(seeds, try_join(self.shoot(needs), self.etcd(needs))).await?;
+        let beside = try_join(access::bastions(&self.client, needs), self.etcd(needs));
+        let (seeds, (shoot, (bastions, etcd))) = try_join(seeds, try_join(self.shoot(needs), beside)).await?;
         let (hosted_etcd, workflows) = etcd;
         let facts = Facts {
             seeds: needs.seeds.iter().cloned().zip(seeds).collect(),
             shoot,
+            bastions,
             hosted_etcd,
             workflows,
             ..facts

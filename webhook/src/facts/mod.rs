@@ -1,5 +1,6 @@
 //! What the rules have to know: from a cluster, or from a directory of manifests.
 
+mod access;
 mod brief;
 mod cluster;
 mod directory;

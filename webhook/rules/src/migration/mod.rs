@@ -9,10 +9,13 @@ pub(crate) mod destination_exists;
 pub(crate) mod destination_healthy;
 pub(crate) mod different_seed;
 pub(crate) mod enough_zones;
+pub(crate) mod ha_reconciled;
 pub(crate) mod internal_domain;
 pub(crate) mod life_rests;
 pub(crate) mod networks_disjoint;
+pub(crate) mod no_bastions;
 pub(crate) mod no_leftover_markers;
+pub(crate) mod no_move_while_deleted;
 pub(crate) mod one_migration;
 pub(crate) mod pinned_zones;
 pub(crate) mod provider_and_labels;
@@ -77,15 +80,15 @@ pub(crate) fn unless_dead(facts: &Facts, source: &str, finding: Finding) -> Find
     Finding { verdict: Verdict::Warn, advice, ..finding }
 }
 
-/// The seed to which a migration that begins goes, where it exists, and its name.
+/// The seed to which a Shoot is sent, where it exists, and its name.
 pub(crate) fn destination<'a>(change: &'a Change, facts: &'a Facts) -> Option<(&'a Value, &'a str)> {
-    let (_, to) = Travel::start(change)?;
+    let (_, to) = Travel::heads(change)?;
     Some((facts.seed(to)?, to))
 }
 
 /// The zones of that seed, and its name.
 pub(crate) fn destination_zones<'a>(change: &'a Change, facts: &'a Facts) -> Option<(Vec<&'a str>, &'a str)> {
-    let (_, to) = Travel::start(change)?;
+    let (_, to) = Travel::heads(change)?;
     Some((Seed(facts.seed(to)?).zones(), to))
 }
 

@@ -26,6 +26,22 @@ fn accepts_a_forced_restore_against_a_silent_source() {
 }
 
 #[test]
+fn an_error_of_the_source_counts_after_half_an_hour() {
+    let errs = |since: &'static str| {
+        move |shoot: &mut Value| {
+            moves(shoot);
+            shoot["status"]["lastOperation"] = json!({"type": "Migrate", "state": "Error"});
+            shoot["status"]["retryCycleStartTime"] = json!(since);
+        }
+    };
+    accepts(&update(errs("2026-11-21T11:30:00Z"), forced), &mk_facts());
+    rejects(&update(errs("2026-11-21T11:30:01Z"), forced), &mk_facts(), &["forced-restore"]);
+    let said = judged(&update(errs("2026-11-21T11:40:00Z"), forced), &mk_facts())[0].message();
+    assert!(said.contains("it has retried for 20 of 30 minutes"), "{said}");
+    rejects(&update(errs(""), forced), &mk_facts(), &["forced-restore"]);
+}
+
+#[test]
 fn rejects_a_forced_restore_without_need_confirmation_or_destination() {
     rejects(&update(moves, forced), &mk_facts(), &["forced-restore"]);
     rejects(&update(rests, forced), &silent(), &["forced-restore"]);

@@ -3,6 +3,7 @@
 mod fill;
 mod forced;
 mod isolation;
+mod leaving;
 mod live;
 mod migration;
 mod properties;
