@@ -118,7 +118,6 @@ fn rejects_distances_that_nobody_knows() {
         (with(|map| map.from = BTreeMap::from([("eu".into(), Err("bad".into()))])), "cannot be read"),
         (with(|map| map.thresholds = [None, None]), "says by no annotation"),
         (with(|map| map.thresholds = [Some("far".into()), None]), "is not a number"),
-        (with(|map| map.thresholds = [Some("180".into()), Some("200".into())]), "that differ"),
         (in_region("b", ""), "tells no region"),
     ] {
         rejects(&change, &facts, &["live-distance"]);
@@ -288,4 +287,43 @@ fn texts_name_the_step_and_the_condition_of_gardener() {
     let abort = update(|shoot| moving_live(shoot, &joining), |shoot| annotate(shoot, ABORT, "true"));
     let said = judged(&abort, &mk_facts())[0].message();
     assert!(said.contains("SixMemberETCDReady") && said.contains("DestinationEtcdPeersJoined"), "{said}");
+}
+
+#[test]
+fn takes_the_smallest_threshold_and_beside_gardener_its_default() {
+    let far = |thresholds: [Option<&str>; 2], flag: Option<u64>, binding: bool, distance: u64| {
+        let mut facts = in_region("b", "us");
+        let mut map = facts.distances[0].clone();
+        map.thresholds = thresholds.map(|one| one.map(str::to_owned));
+        map.from = BTreeMap::from([("eu".into(), Ok(BTreeMap::from([("us".into(), distance)])))]);
+        (facts.distances, facts.binding) = (Arc::new(vec![map]), binding);
+        facts.settings = Arc::new(Settings { default_threshold: flag, ..Settings::default() });
+        facts
+    };
+    let (ours, theirs) = (Some("300"), Some("200"));
+    for (facts, allowed, named) in [
+        // As seen: no threshold, and a distance of 20.
+        (far([None, None], None, true, 20), true, ""),
+        (far([None, None], None, true, 181), false, "inter-region-distance-threshold"),
+        (far([None, None], None, false, 20), false, "--default-distance-threshold"),
+        // gardener-apiserver does not read the paper's name, so it takes 180.
+        (far([ours, None], None, true, 181), false, "more than 180, which comes from gardener-apiserver"),
+        (far([ours, None], None, false, 181), true, ""),
+        (far([Some("100"), None], None, true, 101), false, "inter-seed-distance-threshold of ConfigMap"),
+        (far([ours, theirs], None, true, 200), true, ""),
+        (far([ours, theirs], None, true, 201), false, "more than 200"),
+        (far([theirs, ours], None, true, 201), false, "more than 200"),
+        (far([None, ours], Some(10), true, 300), true, ""),
+        (far([None, None], Some(300), true, 181), false, "more than 180"),
+        (far([None, None], Some(300), false, 181), true, ""),
+        (far([None, None], Some(10), true, 11), false, "flag --default-distance-threshold"),
+        (far([None, Some(" 180")], None, true, 1), false, "is not a number"),
+    ] {
+        let mut change = update(rests, goes_live);
+        change.target.subresource = if facts.binding { "binding".into() } else { String::new() };
+        let expected: &[&str] = if allowed { &[] } else { &["live-distance"] };
+        assert_eq!(refusals(&change, &facts), expected, "{:?}", facts.distances);
+        let said = judged(&change, &facts).into_iter().map(|finding| finding.message()).collect::<String>();
+        assert!(said.contains(named), "{named}: {said}");
+    }
 }
