@@ -93,6 +93,8 @@ pub const OPERATIONS_GROUP: &str = "operations.gardener.cloud";
 pub const SEEDS_GROUP: &str = "gardener.cloud:system:seeds";
 /// What the user of a gardenlet begins with; its seed follows (Gardener).
 pub const SEED_USER_PREFIX: &str = "gardener.cloud:system:seed:";
+/// The verb on Shoots that allows annotations by which data or availability is given up (Repot).
+pub const VERB_FORCE: &str = "force-migration";
 /// The group of cluster administrators (Kubernetes).
 pub const MASTERS_GROUP: &str = "system:masters";
 

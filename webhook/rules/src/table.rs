@@ -138,8 +138,8 @@ pub static RULES: &[Rule] = &[
     rule("live-source-healthy", LIVE, &[&SEED_CHANGE], live::source_healthy::judge,
         "The source is healthy, too."),
     rule("live-distance", LIVE, &[&SEED_CHANGE], live::distance::judge,
-        "The distance between the seeds' regions, by the scheduler's region ConfigMap, is known and not greater than the threshold, \
-         unless `migration.gardener.cloud/allow-distant-regions` allows it."),
+        "The distance between the seeds' regions, by the scheduler's region ConfigMap, is known and not greater than the thresholds of \
+         both annotations and, beside Gardener, its default of 180, unless `migration.gardener.cloud/allow-distant-regions` allows it."),
     rule("live-permission-readable", LIVE, &[&MARKERS], live::permission_readable::judge,
         "`migration.gardener.cloud/allow-distant-regions` is a boolean."),
     rule("live-no-other-operation", LIVE, &[&SEED_CHANGE, &MARKERS, &MOVING_SHOOTS], live::no_other_operation::judge,
@@ -173,6 +173,9 @@ pub static RULES: &[Rule] = &[
     rule("forced-restore", FORCED, &[&MARKERS], forced::restore::judge,
         "A restore is forced only with the confirmation that names the source, and only when the source does not answer or its half \
          of the migration is Failed, or has been in Error for 30 minutes."),
+    rule("force-permitted", FORCED, &[&SEED_CHANGE, &MARKERS], forced::permitted::judge,
+        "An annotation that gives up data or availability (a forced restore, `abort-live-migration=force`, `force-shrink-etcd`, the \
+         leaving of a destination) needs the verb `force-migration` on the Shoot."),
     rule("owner-record", FORCED, &[&OWNER_RECORDS], forced::owner_record::judge,
         "Records of ownership are changed by controllers."),
 

@@ -1,14 +1,49 @@
 //! Facts that are asked for one change only: Bastions of a Shoot, and what a user may do.
 
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::{
     Api, Client,
-    api::ListParams,
+    api::{ListParams, PostParams},
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
-use repot_api::names::{OPERATIONS_GROUP, V1ALPHA1};
-use repot_rules::{change::text_at, facts::Needs};
+use repot_api::names::{CORE_GROUP, OPERATIONS_GROUP, V1ALPHA1, VERB_FORCE};
+use repot_rules::{
+    change::{User, text_at},
+    facts::Needs,
+};
 
 use super::Error;
+
+/// Whether the user of a change may use the verb `force-migration` on its Shoot, as the authorizers of the cluster say.
+///
+/// # Errors
+/// [`Error::Live`].
+pub(super) async fn may_force(client: &Client, needs: &Needs, user: &User) -> Result<bool, Error> {
+    let Some((namespace, name)) = &needs.may_force else { return Ok(false) };
+    let attributes = ResourceAttributes {
+        group: Some(CORE_GROUP.to_owned()),
+        resource: Some("shoots".to_owned()),
+        verb: Some(VERB_FORCE.to_owned()),
+        namespace: Some(namespace.clone()),
+        name: Some(name.clone()),
+        ..ResourceAttributes::default()
+    };
+    let review = SubjectAccessReview {
+        spec: SubjectAccessReviewSpec {
+            resource_attributes: Some(attributes),
+            user: Some(user.name.clone()),
+            groups: Some(user.groups.clone()),
+            uid: Some(user.uid.clone()).filter(|uid| !uid.is_empty()),
+            extra: Some(user.extra.clone()),
+            ..SubjectAccessReviewSpec::default()
+        },
+        ..SubjectAccessReview::default()
+    };
+    let api = Api::<SubjectAccessReview>::all(client.clone());
+    let answer = api.create(&PostParams::default(), &review).await;
+    let failed = |source| Error::Live { what: "subjectaccessreviews".to_owned(), source: Box::new(source) };
+    Ok(answer.map_err(failed)?.status.is_some_and(|status| status.allowed && !status.denied.unwrap_or(false)))
+}
 
 /// Names of the Bastions of the Shoot that a change is about; none where the cluster does not serve Bastions.
 ///

@@ -94,13 +94,19 @@ impl Cluster {
             return Err(Error::NotSynced);
         }
         let seeds = try_join_all(needs.seeds.iter().map(|name| self.seed(name, needs.choice)));
-        let beside = try_join(access::bastions(&self.client, needs), self.etcd(needs));
-        let (seeds, (shoot, (bastions, etcd))) = try_join(seeds, try_join(self.shoot(needs), beside)).await?;
+        let asked = try_join(
+            access::bastions(&self.client, needs),
+            access::may_force(&self.client, needs, &change.user),
+        );
+        let objects = try_join(self.shoot(needs), self.etcd(needs));
+        let (seeds, ((shoot, etcd), (bastions, may_force))) =
+            try_join(seeds, try_join(objects, asked)).await?;
         let (hosted_etcd, workflows) = etcd;
         let facts = Facts {
             seeds: needs.seeds.iter().cloned().zip(seeds).collect(),
             shoot,
             bastions,
+            may_force,
             hosted_etcd,
             workflows,
             ..facts

@@ -74,6 +74,7 @@ fn mk_facts() -> Facts {
         seeds: BTreeMap::from([seed("a"), seed("b"), seed("c")]),
         cloud_profile: Some(Arc::new(profile)),
         distances: Arc::new(vec![distances]),
+        may_force: true,
         settings: Arc::new(Settings {
             controllers: vec!["system:serviceaccount:repot-system:*".into()],
             operator_groups: vec!["system:masters".into()],
