@@ -5,6 +5,7 @@ mod forced;
 mod isolation;
 mod leaving;
 mod live;
+mod matrix;
 mod migration;
 mod properties;
 mod state;
