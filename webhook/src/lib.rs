@@ -5,6 +5,7 @@
 //! of side effects.
 
 pub mod facts;
+pub mod garden;
 mod lean;
 pub mod listen;
 pub mod manifests;

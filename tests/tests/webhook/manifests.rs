@@ -52,7 +52,8 @@ fn our_own_namespace_is_never_asked_about() {
 
 /// Where kube-apiserver has no `shoots/binding`, as in a garden of small stand-ins, nothing can be written past it; its tests are
 /// those of the rule itself.
-const NOT_HERE: &[&str] = &["binding-only"];
+/// Nor are there Bastions.
+const NOT_HERE: &[&str] = &["binding-only", "no-bastions"];
 
 #[test]
 fn every_rule_is_seen_through_a_kube_apiserver() {

@@ -59,10 +59,9 @@ pub fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
 }
 
 fn is_of_shoots(watch: &Watch) -> bool {
-    let of_shoots = |resource: &&str| matches!(*resource, "shoots" | "shoots/binding");
     watch.matches.iter().any(|matches| {
         matches.groups.contains(&CORE_GROUP)
             && matches.operations.contains(&Operation::Update.as_str())
-            && matches.resources.iter().any(|resource| of_shoots(&resource))
+            && matches.resources.iter().any(|resource| matches!(*resource, "shoots" | "shoots/binding"))
     })
 }

@@ -164,10 +164,11 @@ impl<'a> Shoot<'a> {
         at(self.0, "/metadata/generation").and_then(Value::as_i64)
     }
 
-    /// Whether gardenlet has not begun to work on the latest spec.
+    /// Whether gardenlet has not begun to work on the latest spec. Without a gardenlet nobody tells, and the answer is no.
     #[must_use]
     pub fn is_unobserved(self) -> bool {
-        self.generation() > at(self.0, "/status/observedGeneration").and_then(Value::as_i64)
+        let observed = at(self.0, "/status/observedGeneration").and_then(Value::as_i64);
+        self.generation().zip(observed).is_some_and(|(latest, observed)| latest > observed)
     }
 
     /// The zone that is isolated: the one that is asked for, or the one of an isolation whose failback is not done.

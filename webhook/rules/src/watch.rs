@@ -72,8 +72,8 @@ const MOVING: &str = "(has(oldObject.spec) && has(oldObject.status) && oldObject
      || oldObject.?status.?lastOperation.?type.orValue(\"\") in [\"Migrate\", \"Restore\", \"LiveMigrate\"]";
 const ENDED_OR_SPEC: &str = "request.operation == \"DELETE\" || object.?spec.orValue({}) != oldObject.?spec.orValue({}) \
      || object.?metadata.?generation.orValue(0) != oldObject.?metadata.?generation.orValue(0) \
-     || object.?metadata.?annotations[?\"migration.gardener.cloud/live-migrate\"].orValue(\"\") \
-     != oldObject.?metadata.?annotations[?\"migration.gardener.cloud/live-migrate\"].orValue(\"\")";
+     || object.?metadata.?annotations.orValue({})[?\"migration.gardener.cloud/live-migrate\"].orValue(\"\") \
+     != oldObject.?metadata.?annotations.orValue({})[?\"migration.gardener.cloud/live-migrate\"].orValue(\"\")";
 const OWNER_RECORD: &str = "[object, oldObject].exists(o, o != null && o.?spec.?recordType.orValue(\"\") == \"TXT\" \
      && o.?spec.?name.orValue(\"\").startsWith(\"owner.\"))";
 
@@ -112,7 +112,7 @@ pub static MOVING_SHOOTS: Watch = Watch {
     matches: &[Match { groups: &[CORE_GROUP], resources: &["shoots"], operations: &["UPDATE", "DELETE"] }],
     conditions: &[("shoot-moves", MOVING), ("spec-or-end", ENDED_OR_SPEC)],
     failure_policy: FailurePolicy::Fail,
-    why: "a changed spec, a reconciliation or a deletion in the middle of a migration leaves orphans; Shoots that do not move are not asked about",
+    why: "a changed spec, a lost trigger, a reconciliation or a deletion in the middle of a migration leaves orphans; Shoots that do not move are not asked about",
 };
 
 /// Writes of ShootStates.

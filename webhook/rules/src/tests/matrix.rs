@@ -12,7 +12,10 @@ const SHOOTS: &[Edit<Value>] = &[
     ("deleted", |shoot| shoot["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z")),
     ("simple", |shoot| shoot["spec"]["controlPlane"] = Value::Null),
     ("asleep", |shoot| shoot["spec"]["hibernation"]["enabled"] = json!(true)),
-    ("unobserved", |shoot| shoot["metadata"]["generation"] = json!(7)),
+    ("unobserved", |shoot| {
+        shoot["metadata"]["generation"] = json!(7);
+        shoot["status"]["observedGeneration"] = json!(6);
+    }),
     ("isolated", |shoot| annotate(shoot, "shoot.gardener.cloud/isolated-zone", "euc1-az1")),
     ("rotating", |shoot| {
         shoot["status"]["credentials"]["rotation"]["serviceAccountKey"]["phase"] = json!("Preparing")
