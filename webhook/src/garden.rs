@@ -234,6 +234,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::scripted::status;
 
     fn denied(code: u16, message: &str) -> kube::Result<DryRun> {
         let status = Status { code, message: message.to_owned(), ..Status::default() };
@@ -261,5 +262,70 @@ mod tests {
         let advice = denied(403, gate).expect("an answer").advice().expect("advice");
         assert!(advice.contains("--feature-gates=LiveControlPlaneMigration=true"), "{advice}");
         assert_eq!(DryRun::Denied("else".to_owned()).advice(), None);
+    }
+
+    fn garden(answer: fn(&str) -> (u16, Value)) -> (Garden, crate::scripted::Asked) {
+        let (client, asked) = crate::scripted::client(answer);
+        (Garden { client, server: "https://garden.example.com".to_owned() }, asked)
+    }
+
+    #[tokio::test]
+    async fn says_at_once_what_is_forbidden_and_by_which_server() {
+        let (garden, asked) = garden(|path| match path.ends_with("/seeds") {
+            true => status(
+                403,
+                "seeds.core.gardener.cloud is forbidden: User \"alice\" cannot list resource \"seeds\"",
+            ),
+            false => (200, json!({"metadata": {}, "items": []})),
+        });
+        let said = garden.check_access().await.expect_err("no rights").to_string();
+        assert!(
+            said.starts_with("forbidden: seeds.core.gardener.cloud is forbidden: User \"alice\""),
+            "{said}"
+        );
+        assert!(said.contains("https://garden.example.com"), "{said}");
+        assert_eq!(asked.lock().len(), 2, "nothing is asked after the first refusal");
+    }
+
+    #[tokio::test]
+    async fn names_the_server_that_does_not_answer_as_it_should() {
+        let (garden, _) = garden(|_| status(503, "not ready"));
+        let said = garden.check_access().await.expect_err("no answer").to_string();
+        assert_eq!(said, "failed to read shoots from https://garden.example.com");
+    }
+
+    #[tokio::test]
+    async fn sends_the_binding_of_the_shoot_as_it_is_now_as_a_dry_run() {
+        let (garden, asked) = garden(|_| {
+            (
+                200,
+                json!({
+                    "apiVersion": "core.gardener.cloud/v1beta1", "kind": "Shoot",
+                    "metadata": {"namespace": "garden-p", "name": "s", "resourceVersion": "9", "labels": {"now": "yes"}},
+                    "spec": {"seedName": "a"},
+                }),
+            )
+        });
+        let old = json!({"metadata": {"namespace": "garden-p", "name": "s"}, "spec": {"seedName": "a"}});
+        let change = preflight::change(&old, "b", true, true);
+        assert_eq!(garden.dry_run(&change).await.expect("an answer"), DryRun::Accepted);
+        let (method, path, body) = asked.lock().pop().expect("a write");
+        assert_eq!(method, "PUT");
+        assert!(path.ends_with("/namespaces/garden-p/shoots/s/binding?dryRun=All"), "{path}");
+        assert_eq!(
+            (&body["spec"]["seedName"], &body["metadata"]["resourceVersion"]),
+            (&json!("b"), &json!("9"))
+        );
+        assert_eq!(body["metadata"]["annotations"]["migration.gardener.cloud/live-migrate"], "true");
+        assert_eq!(body["metadata"]["labels"]["now"], "yes");
+    }
+
+    #[tokio::test]
+    async fn asks_no_dry_run_about_a_shoot_that_is_not_there() {
+        let (garden, asked) = garden(|_| status(404, "not found"));
+        let old = json!({"metadata": {"namespace": "garden-p", "name": "s"}, "spec": {"seedName": "a"}});
+        let said = garden.dry_run(&preflight::change(&old, "b", false, true)).await.expect("an answer");
+        assert!(matches!(said, DryRun::NotAsked(_)), "{said:?}");
+        assert_eq!(asked.lock().len(), 1);
     }
 }

@@ -11,6 +11,8 @@ pub mod listen;
 pub mod manifests;
 pub mod metrics;
 pub mod review;
+#[cfg(test)]
+mod scripted;
 pub mod server;
 
 pub use repot_certs::clients;

@@ -64,7 +64,7 @@ impl Watch {
 const SEEDS_DIFFER: &str = "request.?subResource.orValue(\"\") == \"binding\" || object.?spec.?seedName.orValue(\"\") != oldObject.?spec.?seedName.orValue(\"\")";
 const MARKER_SET: &str = "object.?metadata.?annotations.orValue({}).exists(k, (k.startsWith(\"migration.gardener.cloud/\") \
      || k in [\"gardener.cloud/operation\", \"maintenance.gardener.cloud/operation\", \"shoot.gardener.cloud/isolated-zone\", \
-     \"shoot.gardener.cloud/force-restore\", \"migration.shoot.gardener.cloud/abort-live-migration\"]) \
+     \"shoot.gardener.cloud/force-restore\", \"confirmation.gardener.cloud/leave-destination\", \"migration.shoot.gardener.cloud/abort-live-migration\"]) \
      && (request.operation == \"CREATE\" || oldObject.?metadata.?annotations.orValue({})[?k].orValue(\"\") \
      != object.metadata.annotations[k]))";
 const MOVING: &str = "(has(oldObject.spec) && has(oldObject.status) && oldObject.?status.?seedName.orValue(\"\") != \"\" \

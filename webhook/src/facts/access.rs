@@ -62,3 +62,74 @@ pub(super) async fn bastions(client: &Client, needs: &Needs) -> Result<Vec<Strin
     let of_shoot = |bastion: &DynamicObject| text_at(&bastion.data, "/spec/shootRef/name") == Some(shoot);
     Ok(list.into_iter().filter(of_shoot).filter_map(|bastion| bastion.metadata.name).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::scripted;
+
+    fn needs() -> Needs {
+        let shoot = Some(("garden-p".to_owned(), "s".to_owned()));
+        Needs { may_force: shoot.clone(), bastions_of: shoot, ..Needs::default() }
+    }
+
+    #[tokio::test]
+    async fn asks_whether_the_user_may_use_the_verb() {
+        let user = User {
+            name: "alice".to_owned(),
+            groups: vec!["team".to_owned()],
+            uid: "7".to_owned(),
+            extra: BTreeMap::from([("scope".to_owned(), vec!["all".to_owned()])]),
+        };
+        let answers: [fn(&str) -> (u16, serde_json::Value); 3] = [
+            |_| (201, json!({"spec": {}, "status": {"allowed": true}})),
+            |_| (201, json!({"spec": {}, "status": {"allowed": true, "denied": true}})),
+            |_| (201, json!({"spec": {}, "status": {"allowed": false}})),
+        ];
+        for (answer, expected) in answers.into_iter().zip([true, false, false]) {
+            let (client, asked) = scripted::client(answer);
+            assert_eq!(may_force(&client, &needs(), &user).await.expect("an answer"), expected);
+            let (method, path, body) = asked.lock().pop().expect("one question");
+            assert_eq!(
+                (method.as_str(), path.split('?').next()),
+                ("POST", Some("/apis/authorization.k8s.io/v1/subjectaccessreviews"))
+            );
+            let spec = json!({
+                "user": "alice", "groups": ["team"], "uid": "7", "extra": {"scope": ["all"]},
+                "resourceAttributes": {
+                    "verb": "force-migration", "group": "core.gardener.cloud", "resource": "shoots",
+                    "namespace": "garden-p", "name": "s",
+                },
+            });
+            assert_eq!(body["spec"], spec);
+        }
+        let (client, _) = scripted::client(|_| scripted::status(403, "forbidden"));
+        assert!(may_force(&client, &needs(), &user).await.is_err());
+        let (client, asked) = scripted::client(|_| scripted::status(500, "not to be asked"));
+        assert!(!may_force(&client, &Needs::default(), &user).await.expect("no question"));
+        assert!(asked.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn knows_the_bastions_of_one_shoot_and_none_where_there_are_none() {
+        let (client, asked) = scripted::client(|_| {
+            let bastion = |name: &str, shoot: &str| json!({"metadata": {"name": name}, "spec": {"shootRef": {"name": shoot}}});
+            (200, json!({"metadata": {}, "items": [bastion("mine", "s"), bastion("other", "t")]}))
+        });
+        assert_eq!(bastions(&client, &needs()).await.expect("an answer"), ["mine"]);
+        let path = asked.lock()[0].1.clone();
+        assert!(
+            path.starts_with("/apis/operations.gardener.cloud/v1alpha1/namespaces/garden-p/bastions"),
+            "{path}"
+        );
+        let (client, _) =
+            scripted::client(|_| scripted::status(404, "the server could not find the requested resource"));
+        assert!(bastions(&client, &needs()).await.expect("an answer").is_empty());
+        let (client, _) = scripted::client(|_| scripted::status(403, "forbidden"));
+        assert!(bastions(&client, &needs()).await.is_err());
+    }
+}

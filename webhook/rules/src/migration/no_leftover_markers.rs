@@ -27,7 +27,11 @@ pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
         let value = annotation_of(&change.new, key).filter(|value| parse_bool(value) != Some(false))?;
         let reason =
             format!("{value:?} is left over from an earlier migration, or comes too early for this one");
-        Some(Finding::refuse(annotation_path(key), reason, "remove the annotation first"))
+        Some(Finding::refuse(
+            annotation_path(key),
+            reason,
+            "remove the annotation first, or in the same write",
+        ))
     };
     KEYS.iter().filter_map(finding).collect()
 }

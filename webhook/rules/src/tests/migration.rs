@@ -310,5 +310,10 @@ fn rejects_what_steered_an_earlier_migration() {
         rejects(&update(left, moves), &mk_facts(), &["no-leftover-markers"]);
         accepts(&update(left, |shoot| annotate(shoot, "x", "y")), &mk_facts());
         accepts(&update(|shoot| annotate(shoot, key, "false"), moves), &mk_facts());
+        let cleared = |shoot: &mut Value| {
+            moves(shoot);
+            shoot["metadata"]["annotations"] = json!({});
+        };
+        accepts(&update(left, cleared), &mk_facts());
     }
 }
