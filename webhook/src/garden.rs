@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(DryRun::Denied("else".to_owned()).advice(), None);
     }
 
-    fn garden(answer: fn(&str) -> (u16, Value)) -> (Garden, crate::scripted::Asked) {
+    fn garden(answer: crate::scripted::Answer) -> (Garden, crate::scripted::Asked) {
         let (client, asked) = crate::scripted::client(answer);
         (Garden { client, server: "https://garden.example.com".to_owned() }, asked)
     }

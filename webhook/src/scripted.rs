@@ -11,8 +11,11 @@ use serde_json::Value;
 /// Method, path with query, and body of each request, in order.
 pub(crate) type Asked = Arc<Mutex<Vec<(String, String, Value)>>>;
 
+/// Code and body for a path.
+pub(crate) type Answer = fn(&str) -> (u16, Value);
+
 /// A client of a server that answers a path with a code and a body.
-pub(crate) fn client(answer: fn(&str) -> (u16, Value)) -> (Client, Asked) {
+pub(crate) fn client(answer: Answer) -> (Client, Asked) {
     let asked = Asked::default();
     let own = asked.clone();
     let service = tower::service_fn(move |request: Request<Body>| {

@@ -85,7 +85,7 @@ mod tests {
             uid: "7".to_owned(),
             extra: BTreeMap::from([("scope".to_owned(), vec!["all".to_owned()])]),
         };
-        let answers: [fn(&str) -> (u16, serde_json::Value); 3] = [
+        let answers: [scripted::Answer; 3] = [
             |_| (201, json!({"spec": {}, "status": {"allowed": true}})),
             |_| (201, json!({"spec": {}, "status": {"allowed": true, "denied": true}})),
             |_| (201, json!({"spec": {}, "status": {"allowed": false}})),
