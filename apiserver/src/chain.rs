@@ -161,9 +161,10 @@ async fn form(server: &Server, call: &Call, response: Response<Body>, failed: bo
         Some(trail) => trail.keep_answered(response),
         None => response,
     };
-    let response = protobuf::answer(call, response, failed).await;
-    let response = if pretty::wanted(call) { pretty::answer(response) } else { response };
-    if server.limits.compression { compress::answer(call, response).await } else { response }
+    let work = server.heavy.of(call.user.flow());
+    let response = protobuf::answer(call, &work, response, failed).await;
+    let response = if pretty::wanted(call) { pretty::answer(&work, response) } else { response };
+    if server.limits.compression { compress::answer(call, &work, response).await } else { response }
 }
 
 /// What every answer says.

@@ -16,6 +16,7 @@ pub mod endpoints;
 pub mod filters;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
+mod heavy;
 mod http2;
 pub mod listen;
 pub mod memory;
@@ -29,6 +30,7 @@ pub mod registry;
 pub mod resource;
 pub mod server;
 pub mod shares;
+mod short_turns;
 pub mod status;
 mod trimmed;
 mod unauthenticated;

@@ -18,13 +18,14 @@ use crate::{
     http2::{self, Settings},
     metrics,
     server::Server,
+    short_turns::ShortTurns,
     tls::{Lingering, Serving},
     unauthenticated::{Counted, Unauthenticated},
     write_timeout::WriteTimeout,
 };
 
 /// What requests are read from.
-type Io = Lingering<WriteTimeout<TlsStream<TcpStream>>>;
+type Io = Lingering<ShortTurns<WriteTimeout<TlsStream<TcpStream>>>>;
 
 /// A client that does not finish its handshake in this time is dropped.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
@@ -200,7 +201,8 @@ async fn connection(
     if server.authenticator.knows(&peer) {
         peer.connection.set_authenticated();
     }
-    let stream = Lingering::new(WriteTimeout::new(tls, WRITE_TIMEOUT)).until(peer.connection.end());
+    let stream = ShortTurns::new(WriteTimeout::new(tls, WRITE_TIMEOUT));
+    let stream = Lingering::new(stream).until(peer.connection.end());
     let done = peer.connection.done(IDLE);
     let leave = async move {
         // The server stops; the client shall go elsewhere; nothing happens here any more.

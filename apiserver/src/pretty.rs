@@ -5,14 +5,19 @@
 //! of 198 KB of nested arrays. A line break that the bound does not allow is left out, and the text goes on in the same line;
 //! objects that people write never come near it (a list of one-digit numbers does at a depth of eight).
 //!
-//! The text is made piece by piece as the client takes it: beside the answer itself, [`HELD`] bytes are in memory.
+//! The text is made piece by piece as the client takes it: beside the answer itself, [`HELD`] bytes are in memory. Long pieces
+//! are indented on the threads of [`crate::heavy`].
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt, stream};
 use http::{HeaderMap, Response, header};
 
-use crate::{call::Call, negotiate};
+use crate::{
+    call::Call,
+    heavy::{Panicked, UserWork},
+    negotiate,
+};
 
 /// Programs behind which mostly people sit, as in kube-apiserver.
 const PEOPLE: &[&str] = &["curl", "Wget", "Mozilla/5.0"];
@@ -21,7 +26,10 @@ const SPACE_PER_BYTE: usize = 8;
 /// White space that is allowed beside that, and the most that is saved up, in bytes.
 const SPACE: usize = 16 << 10;
 /// An indented piece is passed on from this size on, in bytes.
-const PIECE: usize = 16 << 10;
+const PIECE: usize = 32 << 10;
+/// Pieces of an answer up to this size are indented where the request runs, in bytes: not even brackets alone take a
+/// millisecond.
+const LIGHT: usize = 8 << 10;
 /// What indenting one answer holds at most: an indented piece, with the last line that fits into the space saved up.
 const HELD: usize = PIECE + SPACE + 2;
 
@@ -52,34 +60,66 @@ fn is_person(headers: &HeaderMap) -> bool {
 
 /// Indents an answer if it is JSON.
 #[must_use]
-pub fn answer(response: Response<Body>) -> Response<Body> {
+pub fn answer(work: &UserWork, response: Response<Body>) -> Response<Body> {
     let json = |value: &http::HeaderValue| value.as_bytes().starts_with(b"application/json");
     if !response.headers().get(header::CONTENT_TYPE).is_some_and(json) {
         return response;
     }
-    response.map(|body| Body::from_stream(indented(body.into_data_stream())))
+    response.map(|body| Body::from_stream(indented(work.clone(), body.into_data_stream())))
 }
 
 type Piece = Result<Bytes, axum::Error>;
 
 /// The pieces of a text, indented. Each has about [`PIECE`] bytes, however long the pieces of the source are.
-fn indented(source: impl Stream<Item = Piece> + Send + Unpin + 'static) -> impl Stream<Item = Piece> + Send {
-    let state = (source, Indenter::default(), Bytes::new());
-    stream::unfold(state, |(mut source, mut indenter, mut left)| async move {
-        let mut text = BytesMut::new();
-        while text.len() < PIECE {
-            if left.is_empty() {
-                match source.next().await {
-                    Some(Ok(piece)) => left = piece,
-                    Some(Err(error)) => return Some((Err(error), (source, indenter, left))),
-                    None if text.is_empty() => return None,
-                    None => break,
+fn indented(
+    work: UserWork,
+    source: impl Stream<Item = Piece> + Send + Unpin + 'static,
+) -> impl Stream<Item = Piece> + Send {
+    let state = (source, Page::default());
+    stream::unfold(state, move |(mut source, mut page)| {
+        let work = work.clone();
+        async move {
+            while page.text.len() < PIECE {
+                if page.left.is_empty() {
+                    match source.next().await {
+                        Some(Ok(piece)) => page.left = piece,
+                        Some(Err(error)) => return Some((Err(error), (source, page))),
+                        None if page.text.is_empty() => return None,
+                        None => break,
+                    }
                 }
+                page = match page.fill(&work).await {
+                    Ok(page) => page,
+                    Err(panicked) => {
+                        return Some((Err(axum::Error::new(panicked)), (source, Page::default())));
+                    }
+                };
             }
-            indenter.indent(&mut left, &mut text);
+            let text = std::mem::take(&mut page.text).freeze();
+            Some((Ok(text), (source, page)))
         }
-        Some((Ok(text.freeze()), (source, indenter, left)))
     })
+}
+
+/// What is being indented.
+#[derive(Default)]
+struct Page {
+    indenter: Indenter,
+    /// Of the source.
+    left: Bytes,
+    text: BytesMut,
+}
+
+impl Page {
+    /// Indents what is left, until the text has [`PIECE`] bytes.
+    async fn fill(mut self, work: &UserWork) -> Result<Self, Panicked> {
+        let length = self.left.len();
+        let fill = move || {
+            self.indenter.indent(&mut self.left, &mut self.text);
+            self
+        };
+        if length <= LIGHT { Ok(fill()) } else { work.run(fill).await }
+    }
 }
 
 /// Where in the text we are, from piece to piece.
@@ -172,7 +212,7 @@ mod tests {
             text.as_bytes().chunks(size).map(|p| Ok(Bytes::copy_from_slice(p))).collect();
         let mut response = Response::new(Body::from_stream(stream::iter(pieces)));
         response.headers_mut().insert(header::CONTENT_TYPE, "application/json".parse().expect("a value"));
-        let (mut body, mut whole) = (answer(response).into_body(), Vec::new());
+        let (mut body, mut whole) = (answer(&UserWork::for_tests(), response).into_body(), Vec::new());
         while let Some(frame) = body.frame().await {
             let data = frame.expect("a frame").into_data().expect("data");
             assert!(data.len() <= HELD, "a piece of {} bytes", data.len());

@@ -10,16 +10,19 @@ use repot_api::protobuf::{self, MEDIA_TYPE};
 
 use crate::{
     call::Call,
+    heavy::UserWork,
     negotiate::{self, Encoding, Form},
     status::Status,
 };
 
-/// Answers up to this size are encoded where the request runs.
-const LIGHT: usize = 256 << 10;
-
 /// Encodes an answer in JSON where the client prefers protobuf and the answer has it. `failed`: it is the `Status` of a
 /// failure.
-pub(crate) async fn answer(call: &Call, response: Response<Body>, failed: bool) -> Response<Body> {
+pub(crate) async fn answer(
+    call: &Call,
+    work: &UserWork,
+    response: Response<Body>,
+    failed: bool,
+) -> Response<Body> {
     let in_json =
         response.headers().get(header::CONTENT_TYPE).is_some_and(|value| value == "application/json");
     if !in_json || encoding(call, failed) == Encoding::Json {
@@ -30,7 +33,7 @@ pub(crate) async fn answer(call: &Call, response: Response<Body>, failed: bool) 
     let Ok(text) = axum::body::to_bytes(body, usize::MAX).await else {
         return Status::internal("the answer could not be read").into_response();
     };
-    let Some(encoded) = encode(text.clone()).await else {
+    let Some(encoded) = encode(work, text.clone()).await else {
         return Response::from_parts(parts, Body::from(text));
     };
     if let Some(room) = call.room.lock().as_mut() {
@@ -61,12 +64,9 @@ fn encoding(call: &Call, failed: bool) -> Encoding {
     }
 }
 
-async fn encode(text: Bytes) -> Option<Vec<u8>> {
-    if text.len() <= LIGHT {
-        return protobuf::encode(&text);
-    }
-    // Fails only where encoding panicked; the answer is then sent in JSON.
-    tokio::task::spawn_blocking(move || protobuf::encode(&text)).await.ok().flatten()
+async fn encode(work: &UserWork, text: Bytes) -> Option<Vec<u8>> {
+    // Where encoding panicked, the answer is sent in JSON.
+    work.run_sized(text.len(), move || protobuf::encode(&text)).await.ok().flatten()
 }
 
 /// One event of a watch whose object is metadata or a `Status` in JSON: a line, or a frame with its length in front.
@@ -106,7 +106,7 @@ mod tests {
     }
 
     async fn answered(call: &Call, text: &'static str, failed: bool) -> (String, Bytes) {
-        let response = answer(call, wire::whole(StatusCode::OK, text), failed).await;
+        let response = answer(call, &UserWork::for_tests(), wire::whole(StatusCode::OK, text), failed).await;
         let media = response.headers()[header::CONTENT_TYPE].to_str().expect("text").to_owned();
         (media, axum::body::to_bytes(response.into_body(), usize::MAX).await.expect("a body"))
     }
@@ -148,12 +148,11 @@ mod tests {
     async fn a_long_answer_is_encoded_off_the_workers_and_the_same() {
         let item =
             r#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a"}},"#;
-        let items = item.repeat(2 * LIGHT / item.len());
+        let items = item.repeat((1 << 20) / item.len());
         let items = items.trim_end_matches(',');
         let text = format!(
             r#"{{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{{}},"items":[{items}]}}"#
         );
-        assert!(text.len() > LIGHT);
         let expected = protobuf::encode(text.as_bytes()).expect("a list");
         let call = call(OBJECTS, &format!("{MEDIA_TYPE}{MANY}"));
         let (_, body) = answered(&call, String::leak(text), false).await;

@@ -15,6 +15,7 @@ use crate::{
     filters::{
         authentication::Authenticator, authorization::Authorizer, overload::Overload, request_info::Target,
     },
+    heavy::HeavyWork,
     memory::Memory,
     metrics::Metrics,
     resource::{GroupResource, Resource},
@@ -89,6 +90,17 @@ const STORAGE_PROBE_INTERVAL: Duration = Duration::from_secs(5);
 /// How often objects are counted.
 const COUNT_INTERVAL: Duration = Duration::from_secs(60);
 
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Two metrics have one name.
+    #[error("failed to register metrics: {0}")]
+    Metrics(#[from] prometheus::Error),
+    /// The system allows no more threads.
+    #[error("failed to start threads for heavy work: {0}")]
+    Threads(std::io::Error),
+}
+
 /// A server; shared by all connections.
 pub struct Server {
     pub(crate) store: Store,
@@ -101,6 +113,7 @@ pub struct Server {
     pub(crate) admission: Admission,
     pub(crate) overload: Overload,
     pub(crate) memory: Memory,
+    pub(crate) heavy: HeavyWork,
     pub(crate) spool: Spool,
     pub(crate) limits: Limits,
     pub(crate) metrics: Metrics,
@@ -142,8 +155,8 @@ impl Server {
     /// A server that is ready to be given connections.
     ///
     /// # Errors
-    /// When two metrics have one name.
-    pub fn new(parts: Parts) -> prometheus::Result<Self> {
+    /// [`StartError`].
+    pub fn new(parts: Parts) -> Result<Self, StartError> {
         let groups = groups(&parts.resources);
         let watching = Watching::new(parts.limits.watches_per_user);
         Ok(Self {
@@ -156,6 +169,7 @@ impl Server {
             admission: parts.admission.clone(),
             overload: Overload::new(parts.limits.readers, parts.limits.writers),
             memory: Memory::new(parts.limits.memory),
+            heavy: HeavyWork::start().map_err(StartError::Threads)?,
             spool: parts.spool,
             limits: parts.limits,
             metrics: Metrics::new(parts.store.collectors())?,

@@ -15,10 +15,15 @@ use repot_storage::Store;
 use tokio::{net::TcpListener, sync::watch::Receiver};
 use tokio_util::sync::CancellationToken;
 
+/// Tasks that a thread runs before it looks again which connections have something to read. Tokio's default, 61, is milliseconds
+/// while large bodies come in.
+const EVENT_INTERVAL: u32 = 8;
+
 /// Runs a role to its end.
 pub fn block_on<T>(role: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
+        .event_interval(EVENT_INTERVAL)
         .build()
         .context("failed to start the runtime")?;
     runtime.block_on(role)
@@ -66,7 +71,7 @@ pub async fn serve(api: Api, stop: CancellationToken) -> anyhow::Result<()> {
     let admission = api.parts.admission.clone();
     let neighbours = api.parts.neighbours.clone();
     let serving = Arc::new(Serving::load(api.tls).context("failed to load the serving certificate")?);
-    let server = Arc::new(Server::new(api.parts).context("failed to register metrics")?);
+    let server = Arc::new(Server::new(api.parts)?);
     let probe = tokio::spawn(server.clone().watch_storage(stop.clone()));
     let count = tokio::spawn(server.clone().count_objects(stop.clone()));
     let orphans = tokio::spawn(orphans::watch(server.clone(), stop.clone()));

@@ -10,7 +10,7 @@ use http::{HeaderValue, Method, Response, header};
 use tokio::sync::mpsc;
 
 use self::encoder::Encoder;
-use crate::{call::Call, negotiate};
+use crate::{call::Call, heavy::UserWork, negotiate};
 
 /// Shorter answers go as they are, as kube-apiserver's do.
 const THRESHOLD: u64 = 128 << 10;
@@ -21,7 +21,7 @@ const BATCHES_AHEAD: usize = 2;
 
 /// Compresses an answer where its client takes gzip and it is long enough. Watches never are: a line must not wait for
 /// others in a compressor.
-pub async fn answer(call: &Call, response: Response<Body>) -> Response<Body> {
+pub async fn answer(call: &Call, work: &UserWork, response: Response<Body>) -> Response<Body> {
     let wanted = negotiate::gzip(&call.headers) && call.method != Method::HEAD;
     if !wanted || call.info.long_running() || response.headers().contains_key(header::CONTENT_ENCODING) {
         return response;
@@ -36,7 +36,7 @@ pub async fn answer(call: &Call, response: Response<Body>) -> Response<Body> {
         Err(short) => return Response::from_parts(parts, short),
     };
     let (sender, receiver) = mpsc::channel(BATCHES_AHEAD);
-    tokio::spawn(pump(pieces, sender));
+    tokio::spawn(pump(pieces, work.clone(), sender));
     parts.headers.remove(header::CONTENT_LENGTH);
     parts.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     parts.headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
@@ -66,13 +66,13 @@ async fn longer_than_threshold(body: Body, at_least: u64) -> Result<Pieces, Body
 }
 
 /// Compresses batch after batch as the client takes them. A failure of the source, or a client that went away, ends it.
-async fn pump(mut pieces: impl Stream<Item = Piece> + Unpin, sender: mpsc::Sender<Piece>) {
+async fn pump(mut pieces: impl Stream<Item = Piece> + Unpin, threads: UserWork, sender: mpsc::Sender<Piece>) {
     let mut encoder = Encoder::new();
     loop {
         let batch = batch(&mut pieces).await;
         let last = batch.as_ref().map_or(true, Vec::is_empty);
         let done = match batch {
-            Ok(batch) => pack(encoder, batch, last).await,
+            Ok(batch) => pack(&threads, encoder, batch, last).await,
             Err(error) => Err(error),
         };
         let sent = match done {
@@ -92,9 +92,14 @@ async fn pump(mut pieces: impl Stream<Item = Piece> + Unpin, sender: mpsc::Sende
 }
 
 /// Compresses a batch; gives the compressor back, and what it gave.
-async fn pack(mut encoder: Encoder, batch: Vec<Bytes>, last: bool) -> Result<(Encoder, Bytes), axum::Error> {
+async fn pack(
+    threads: &UserWork,
+    mut encoder: Encoder,
+    batch: Vec<Bytes>,
+    last: bool,
+) -> Result<(Encoder, Bytes), axum::Error> {
     let work = move || encoder.add(&batch, last).map(|text| (encoder, text));
-    tokio::task::spawn_blocking(work).await.map_err(axum::Error::new)?.map_err(axum::Error::new)
+    threads.run(work).await.map_err(axum::Error::new)?.map_err(axum::Error::new)
 }
 
 /// The next pieces, about [`BATCH`] bytes; none: the end.
@@ -157,7 +162,8 @@ mod tests {
             (call(Method::HEAD, "/apis/g/v1/rs/a", "gzip"), Body::from(long.clone()), &long, false),
             (call(Method::GET, "/apis/g/v1/rs?watch=1", "gzip"), pieces(&long), &long, false),
         ] {
-            let (coded, plain) = whole(answer(&call, Response::new(body)).await).await;
+            let (coded, plain) =
+                whole(answer(&call, &UserWork::for_tests(), Response::new(body)).await).await;
             assert_eq!((coded, plain == *text), (expected, true), "{:?}", call.headers);
         }
     }
@@ -167,7 +173,7 @@ mod tests {
         let good = stream::iter((0..100).map(|_| Ok(Bytes::from(text(5000)))));
         let source = good.chain(stream::iter([Err(std::io::Error::other("damaged"))]));
         let call = call(Method::GET, "/apis/g/v1/rs/a", "gzip");
-        let response = answer(&call, Response::new(Body::from_stream(source))).await;
+        let response = answer(&call, &UserWork::for_tests(), Response::new(Body::from_stream(source))).await;
         assert!(response.headers().contains_key(header::CONTENT_ENCODING));
         assert!(response.into_body().collect().await.is_err(), "a damaged answer looked whole");
     }
@@ -182,7 +188,8 @@ mod tests {
             Ok::<_, std::io::Error>(Bytes::from(random))
         });
         let call = call(Method::GET, "/apis/g/v1/rs/a", "gzip");
-        let mut body = answer(&call, Response::new(Body::from_stream(source))).await.into_body();
+        let mut body =
+            answer(&call, &UserWork::for_tests(), Response::new(Body::from_stream(source))).await.into_body();
         body.frame().await.expect("a frame").expect("data");
         // One in the client's hand, two in the queue, one at its door, one being made.
         let before = read.load(std::sync::atomic::Ordering::Relaxed);

@@ -165,7 +165,7 @@ async fn replace(
     let kind = request.resource.kind;
     let tree = document::tree("", kind.kind, bytes::Bytes::from_static(b"{}"), &payload);
     let conform = move || Document::conform(tree, kind);
-    let read = read::off_the_workers(payload.len(), conform).await?;
+    let read = read::heavy(request, payload.len(), conform).await?;
     let (live, _) =
         read.map_err(|error| Status::internal(format!("the object at rest is unreadable: {error}")))?;
     let before = wire::parse_meta(current);

@@ -216,9 +216,9 @@ async fn apply(
         Ok::<_, Status>((root, before, census))
     };
     let length = usize::try_from(current.payload_len).unwrap_or(usize::MAX);
-    let (root, before, census) = read::off_the_workers(length, work).await??;
+    let (root, before, census) = read::heavy(request, length, work).await??;
     request.server.charge(request.call, needs::written(census))?;
-    let conformed = read::off_the_workers(length, move || Document::conform(root, kind)).await?;
+    let conformed = read::heavy(request, length, move || Document::conform(root, kind)).await?;
     let mut document = write::admit(request, conformed, write, warnings).map_err(|status| ill(&status))?;
     write::fit_place(request, &mut document.meta)?;
     update::expect_uid(request, &document.meta, current)?;

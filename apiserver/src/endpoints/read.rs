@@ -54,7 +54,7 @@ impl Source {
             Ok::<_, config::Unreadable>((json, census))
         };
         let (json, census) =
-            off_the_workers(length, read).await?.map_err(|error| Status::bad_request(error.to_string()))?;
+            heavy(request, length, read).await?.map_err(|error| Status::bad_request(error.to_string()))?;
         needs.parsed = cost(census);
         // Who could not be replaced or patched any more could not be repaired either: there both states are read.
         request.server.expect_room(need(&needs) + needs.parsed)?;
@@ -68,7 +68,7 @@ impl Source {
     /// The inner one says what is wrong with the body.
     pub(super) async fn decode(&self, request: &Request<'_>) -> Result<Decoded, Status> {
         let (json, kind) = (self.json.clone(), request.resource.kind);
-        off_the_workers(json.len(), move || Document::decode(&json, kind)).await
+        heavy(request, json.len(), move || Document::decode(&json, kind)).await
     }
 
     /// The object, in which nothing is wrong but what validation finds.
@@ -95,7 +95,7 @@ pub(super) async fn charge_payload(
     cost: fn(Census) -> u64,
 ) -> Result<(), Status> {
     let (counted, schema) = (payload.clone(), request.resource.kind.schema);
-    let census = off_the_workers(payload.len(), move || census::count_payload(&counted, schema)).await?;
+    let census = heavy(request, payload.len(), move || census::count_payload(&counted, schema)).await?;
     request.server.charge(request.call, cost(census))
 }
 
@@ -122,19 +122,15 @@ pub(super) fn cost_of_meta(stored: &Object, cost: fn(Census) -> u64) -> u64 {
 /// What decoding gave.
 pub(super) type Decoded = Result<(Document, Vec<String>), document::Error>;
 
-/// Bodies up to this size are read where the request runs.
-const LIGHT: usize = 256 << 10;
-
-/// Runs what takes milliseconds for bodies of megabytes where it keeps nobody else waiting.
-pub(super) async fn off_the_workers<T: Send + 'static>(
+/// Does work on so many bytes where it keeps nobody else waiting: see [`crate::heavy`].
+///
+/// # Errors
+/// 500 where it panicked.
+pub(super) async fn heavy<T: Send + 'static>(
+    request: &Request<'_>,
     bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Status> {
-    if bytes <= LIGHT {
-        return Ok(work());
-    }
-    // Fails only where the work panicked; the request is then lost as it would be by a panic of its own.
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|_| Status::internal("the request could not be worked on"))
+    let done = request.server.heavy.of(request.call.user.flow()).run_sized(bytes, work).await;
+    done.map_err(|_| Status::internal("the request could not be worked on"))
 }

@@ -74,7 +74,7 @@ async fn body(request: &Request<'_>, current: &Object) -> Result<Node, Status> {
     let meta = current.meta.clone();
     let length = payload.len();
     let read = move || Document::conform(document::tree(&api_version, kind.kind, meta, &payload), kind);
-    let (mut document, _) = read::off_the_workers(length, read).await?.map_err(|error| {
+    let (mut document, _) = read::heavy(request, length, read).await?.map_err(|error| {
         tracing::error!(%error, name = current.key.name, "an object at rest cannot be read");
         Status::internal("the object at rest cannot be read")
     })?;

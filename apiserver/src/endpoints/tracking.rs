@@ -91,7 +91,7 @@ async fn old_body(request: &Request<'_>, current: &Object) -> Result<Option<Node
         let tree = document::tree("", kind.kind, Bytes::from_static(b"{}"), &payload);
         Document::conform(tree, kind).ok().map(|(document, _)| document.body)
     };
-    read::off_the_workers(usize::try_from(current.payload_len).unwrap_or(usize::MAX), read).await
+    read::heavy(request, usize::try_from(current.payload_len).unwrap_or(usize::MAX), read).await
 }
 
 fn track(

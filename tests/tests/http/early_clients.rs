@@ -1,17 +1,23 @@
 //! Early answers as real clients see them, over both versions of HTTP, beside a real kube-apiserver.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use repot_tests::access::{Access, Credential};
 use repot_tests::garden::Garden;
+use repot_tests::http::Api;
+use repot_tests::wait::until;
 use repot_tests::{Bed, binaries, pki, run, tool};
 use serde_json::Value;
 use tokio::process::Command;
 
 use super::connections::dev_access;
+use super::limits::{endless, writes_under_way};
+use super::starvation::{certificate, world_with};
 use crate::shootstate::world::{World, collection};
 
+const DEADLINE: Duration = Duration::from_secs(60);
 /// How often each client asks: a race between an answer and a reset shows in some tries only.
 const TRIES: usize = 20;
 /// Longer than an object may be; kube-apiserver takes 3 MB.
@@ -233,6 +239,25 @@ fn whatever_is_refused_early_is_seen_by_clients_that_still_send() {
                 all_see(target, *client, &path, headers, code).await?;
             }
         }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_refusal_for_too_many_requests_is_seen_by_clients_that_still_send() {
+    run(async |bed| {
+        let world = world_with(bed, &["--max-mutating-requests-inflight=1"], &["alice"]).await?;
+        let access = world.directly(certificate(&world, "alice")?)?;
+        let (api, file) = (Api::new(&access)?, body(bed, "long", LONG)?);
+        let all = collection("default");
+        until("the roles", DEADLINE, async || api.get(&all).await?.ok().map(drop)).await?;
+        let endless = endless(&api, "");
+        writes_under_way(&Api::new(&world.as_master()?)?, 1.0).await?;
+        let target = Target::new(&bed.make_dir("alice")?, &access, &file)?;
+        for client in CLIENTS {
+            all_see(&target, *client, &all, &[JSON], 429).await?;
+        }
+        endless.abort();
         Ok(())
     });
 }

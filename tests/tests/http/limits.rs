@@ -22,14 +22,14 @@ use crate::shootstate::world::{GROUP, VERSION, Watch, collection, path, small};
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A write whose body never comes to its end.
-fn endless(api: &Api, query: &str) -> JoinHandle<Result<Answer>> {
+pub(super) fn endless(api: &Api, query: &str) -> JoinHandle<Result<Answer>> {
     let body = futures::stream::pending::<Result<String, std::io::Error>>();
     let request = api.request(Method::POST, &format!("{}{query}", collection("default")));
     let request = request.header("Content-Type", "application/json");
     tokio::spawn(send(request.body(reqwest::Body::wrap_stream(body))))
 }
 
-async fn writes_under_way(api: &Api, expected: f64) -> Result<()> {
+pub(super) async fn writes_under_way(api: &Api, expected: f64) -> Result<()> {
     until("the writes to be there", DEADLINE, async || {
         let now = gauge(api, "apiserver_current_inflight_requests{request_kind=\"mutating\"}").await?;
         ensure!(now == expected, "{now} writes are under way");

@@ -11,6 +11,7 @@ use repot_tests::access::{Access, Credential};
 use repot_tests::http::Api;
 use reqwest::{Client, Method};
 use serde_json::{Value, json};
+use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -42,6 +43,19 @@ pub enum Attack {
 pub struct Running {
     tasks: JoinSet<()>,
     answers: Answers,
+    /// `None`: stopped.
+    machine: Option<Runtime>,
+}
+
+/// Attackers have machines of their own in reality. Here they run on threads that get what the server and its user leave of the
+/// CPUs: what is measured is the work of the server, not that of its attackers.
+fn machine() -> Result<Runtime> {
+    let low = || drop(rustix::process::nice(19));
+    Ok(tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .on_thread_start(low)
+        .build()?)
 }
 
 /// How often each attack was answered with each status, or failed.
@@ -87,7 +101,8 @@ fn object(name: &str, extensions: &str) -> String {
 impl Running {
     /// Starts these attacks at once.
     pub async fn start(attacker: &Access, attacks: &[Attack]) -> Result<Self> {
-        let mut running = Self { tasks: JoinSet::new(), answers: Answers::default() };
+        let mut running =
+            Self { tasks: JoinSet::new(), answers: Answers::default(), machine: Some(machine()?) };
         for attack in attacks {
             match attack {
                 Attack::ZeroWindow => running.zero_window(attacker)?,
@@ -108,13 +123,19 @@ impl Running {
         json!(*self.answers.lock())
     }
 
+    fn spawn(&mut self, attack: impl Future<Output = ()> + Send + 'static) {
+        if let Some(machine) = &self.machine {
+            self.tasks.spawn_on(attack, machine.handle());
+        }
+    }
+
     fn zero_window(&mut self, attacker: &Access) -> Result<()> {
         let anonymous = attacker.with(Credential::Anonymous);
         let api = Api::build(&anonymous, Client::builder().http2_initial_stream_window_size(0))?;
         for (method, count) in UNREAD {
             for _ in 0..count {
                 let (api, method, answers) = (api.clone(), method.clone(), self.answers.clone());
-                self.tasks.spawn(async move {
+                self.spawn(async move {
                     loop {
                         let held = async {
                             let mut response = api.request(method.clone(), COLLECTION).send().await?;
@@ -148,7 +169,7 @@ impl Running {
             let api = Api::new(attacker)?;
             let (path, method, body, answers) =
                 (path.clone(), method.clone(), body.clone(), self.answers.clone());
-            self.tasks.spawn(async move {
+            self.spawn(async move {
                 loop {
                     let status = exchange(&api, method.clone(), &path, body.clone()).await;
                     count_answer(&answers, attack, status.ok());
@@ -157,6 +178,15 @@ impl Running {
             });
         }
         Ok(())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // A runtime that is dropped would wait, which async code must not.
+        if let Some(machine) = self.machine.take() {
+            machine.shutdown_background();
+        }
     }
 }
 
