@@ -8,4 +8,4 @@ mod preflight;
 mod questions;
 mod serving;
 mod state;
-mod world;
+pub mod world;

@@ -45,7 +45,7 @@ pub fn crds(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("crds").join(file)
 }
 
-fn deploy(file: &str) -> PathBuf {
+pub fn deploy(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(file)
 }
 
@@ -107,7 +107,7 @@ pub async fn webhook(bed: &Bed, garden: &Garden, dir: &Path, args: &[String]) ->
 /// The shipped registrations, for a port of this machine.
 pub fn registrations(garden: &Garden, port: u16) -> Vec<Value> {
     let ca_bundle = STANDARD.encode(garden.pki().serving.pem());
-    let reach = Reach { namespace: NAMESPACE.into(), service: SERVICE.into(), port, ca_bundle };
+    let reach = Reach { namespace: NAMESPACE.into(), service: SERVICE.into(), port, url: None, ca_bundle };
     [Where::Garden, Where::Seed].into_iter().flat_map(|place| render(place, &reach)).collect()
 }
 

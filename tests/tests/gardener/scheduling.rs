@@ -1,0 +1,48 @@
+//! A Shoot gets its first seed, and then another one.
+
+use anyhow::{Result, ensure};
+use repot_tests::{gardener, run};
+use serde_json::json;
+
+use super::world::{Project, refused_by, shared};
+
+async fn is_scheduled(live_migration: bool, name: &str) -> Result<()> {
+    let project = Project::make(shared(live_migration)?, name).await?;
+    project.create("one").await?;
+    let bound = project.bind("one", "a").await?;
+    ensure!(bound.status == 200, "a new Shoot cannot be scheduled: {bound}");
+    ensure!(bound.headers.get("warning").is_none(), "{:?}", bound.headers);
+    let spec = &project.get("one").await?["spec"];
+    // What Gardener's plugins fill in at the first binding.
+    ensure!(spec["dns"]["domain"] == format!("one.{name}.example.com"), "{spec}");
+    ensure!(spec["networking"]["pods"] == "10.3.0.0/16", "{spec}");
+    Ok(())
+}
+
+#[test]
+fn a_new_shoot_is_scheduled_with_the_feature_gate_on() {
+    run(async |_| is_scheduled(true, "sched-on").await);
+}
+
+#[test]
+fn a_new_shoot_is_scheduled_with_the_feature_gate_off() {
+    run(async |_| is_scheduled(false, "sched-off").await);
+}
+
+#[test]
+fn a_shoot_that_has_a_seed_moves_by_a_binding_that_the_rules_judge() {
+    run(async |_| {
+        let project = Project::make(shared(true)?, "binding").await?;
+        project.create_on_a("one").await?;
+        let mut ill = gardener::seed(&project.seed("b"));
+        ill["status"]["conditions"][1]["status"] = json!("False");
+        project.put_seed(&ill).await?;
+        refused_by(&project.bind("one", "b").await?, &["destination-healthy"])?;
+        project.put_seed(&gardener::seed(&project.seed("b"))).await?;
+        project.bind("one", "b").await?.ok()?;
+        let moving = project.get("one").await?;
+        let asked = &moving["metadata"]["annotations"]["migration.gardener.cloud/requested-at"];
+        ensure!(moving["spec"]["seedName"] == "binding-b" && asked.is_string(), "{moving}");
+        refused_by(&project.bind("one", "a").await?, &["one-migration"])
+    });
+}
