@@ -95,7 +95,9 @@ mod tests {
     use http_body_util::BodyExt;
 
     async fn said(excluded: &[&str], verbose: bool, broken: &[&str]) -> (u16, String) {
-        let response = report("readyz", READY, excluded, verbose, |name| broken.contains(&name).then(|| WITHHELD.to_owned()));
+        let response = report("readyz", READY, excluded, verbose, |name| {
+            broken.contains(&name).then(|| WITHHELD.to_owned())
+        });
         let code = response.status().as_u16();
         let body = response.into_body().collect().await.expect("a body").to_bytes();
         (code, String::from_utf8(body.to_vec()).expect("text"))

@@ -139,6 +139,9 @@ fn print(down: &[Row], hangs: &[Row]) {
         let _ = writeln!(table, "| {} | {fate} | {} | {} |", down.what, seconds(down), seconds(hangs));
     }
     eprintln!("{table}");
+    if let Some(path) = std::env::var_os("OUTAGE_TABLE") {
+        std::fs::write(path, table).expect("written");
+    }
 }
 
 #[test]

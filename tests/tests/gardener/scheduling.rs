@@ -1,10 +1,13 @@
 //! A Shoot gets its first seed, and then another one.
 
 use anyhow::{Result, ensure};
+use repot_tests::access::{Access, Credential};
+use repot_tests::http::Api;
 use repot_tests::{gardener, run};
 use serde_json::json;
 
 use super::world::{Project, refused_by, shared};
+use crate::webhook::questions::review;
 
 async fn is_scheduled(live_migration: bool, name: &str) -> Result<()> {
     let project = Project::make(shared(live_migration)?, name).await?;
@@ -44,5 +47,24 @@ fn a_shoot_that_has_a_seed_moves_by_a_binding_that_the_rules_judge() {
         let asked = &moving["metadata"]["annotations"]["migration.gardener.cloud/requested-at"];
         ensure!(moving["spec"]["seedName"] == "binding-b" && asked.is_string(), "{moving}");
         refused_by(&project.bind("one", "a").await?, &["one-migration"])
+    });
+}
+
+#[test]
+fn the_seed_is_changed_through_the_binding_that_discovery_shows() {
+    run(async |_| {
+        let project = Project::make(shared(true)?, "discovery").await?;
+        project.create_on_a("one").await?;
+        let (old, mut new) = (project.get("one").await?, project.get("one").await?);
+        new["spec"]["seedName"] = json!(project.seed("b"));
+        // gardener-apiserver itself refuses the same before it asks anybody.
+        let own = project.patch("one", &json!({"spec": {"seedName": project.seed("b")}})).await?;
+        ensure!(own.status == 403 && own.to_string().contains("please use the shoots/binding"), "{own}");
+        let (url, ca_pem) = (project.world.webhook.url(), project.world.garden.pki().serving.pem());
+        let access = Access { server: url.to_owned(), ca_pem, credential: Credential::Anonymous };
+        let answer = Api::new(&access)?.post("/validate-seed-change", &review(new, old)).await?.ok()?;
+        let said = answer["response"]["status"]["message"].as_str().unwrap_or_default();
+        ensure!(said.contains("(binding-only)"), "{answer}");
+        Ok(())
     });
 }

@@ -5,7 +5,7 @@ mod live;
 mod manifests;
 mod migration;
 mod preflight;
-mod questions;
+pub mod questions;
 mod serving;
 mod state;
 pub mod world;
