@@ -84,7 +84,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
     wait_for_facts(&world, server).await?;
     let question = |binding| preflight::change(shoot, &flags.to, flags.live, binding);
     let facts = world
-        .gather(&question(false))
+        .gather(&question(false), SYNC_DEADLINE)
         .await
         .with_context(|| format!("failed to gather facts from {server}"))?;
     let change = question(facts.binding);

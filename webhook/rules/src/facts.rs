@@ -117,10 +117,11 @@ impl Needs {
         match (target.group.as_str(), target.resource.as_str()) {
             (CORE_GROUP, "shoots") => Self::of_shoot(change),
             (CORE_GROUP | MIGRATION_GROUP, "shootstates") => {
-                let name = if target.name.is_empty() {
-                    text_at(&change.new, "/metadata/name").unwrap_or_default().to_owned()
-                } else {
-                    target.name.clone()
+                // A new object may have no name yet, and one of many that are deleted together comes without it.
+                let own = [&change.new, &change.old].into_iter().find_map(|o| text_at(o, "/metadata/name"));
+                let name = match target.name.as_str() {
+                    "" => own.unwrap_or_default().to_owned(),
+                    name => name.to_owned(),
                 };
                 Self { shoot: Some((target.namespace.clone(), name)), ..Self::default() }
             }

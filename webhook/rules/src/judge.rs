@@ -12,7 +12,8 @@ use crate::{
 
 /// Rules of one webhook.
 pub fn rules_of(watch: &'static Watch) -> impl Iterator<Item = &'static Rule> {
-    RULES.iter().filter(move |rule| rule.watches.iter().any(|own| std::ptr::eq(*own, watch)))
+    let source = watch.rules_of.unwrap_or(watch);
+    RULES.iter().filter(move |rule| rule.watches.iter().any(|own| std::ptr::eq(*own, source)))
 }
 
 /// Everything that the validating rules of a webhook have to say.

@@ -8,7 +8,7 @@ use crate::{
     forced, isolation, live, migration, state,
     watch::{
         ETCD_WORKFLOWS, ETCDS, MARKERS, MOVING_SHOOTS, OWNER_RECORDS, SEED_CHANGE, SHOOT_DEFAULTS,
-        SHOOT_STATE_DEFAULTS, SHOOT_STATES, Watch,
+        SHOOT_STATE_DEFAULTS, SHOOT_STATE_DELETIONS, SHOOT_STATES, Watch,
     },
 };
 
@@ -69,7 +69,7 @@ pub static RULES: &[Rule] = &[
     rule("binding-only", MIGRATION, &[&SEED_CHANGE], migration::binding_only::judge,
         "Where the cluster has the subresource `shoots/binding`, the seed is changed through it."),
     rule("seed-alone", MIGRATION, &[&SEED_CHANGE], migration::seed_alone::judge,
-        "Together with the seed nothing else of the spec changes."),
+        "Together with the seed of a Shoot that has one nothing else of the spec changes."),
     rule("seed-stays-named", MIGRATION, &[&SEED_CHANGE], migration::seed_stays_named::judge,
         "A Shoot that has a seed keeps one."),
     rule("different-seed", MIGRATION, &[&SEED_CHANGE], migration::different_seed::judge,
@@ -148,7 +148,7 @@ pub static RULES: &[Rule] = &[
         "A live migration is called off while its step `SixMemberETCDReady` (Gardener's condition `DestinationEtcdPeersJoined`) \
          has failed; by `force` until the first source member is removed."),
     rule("live-back-after-abort", LIVE, &[&SEED_CHANGE], live::back_after_abort::judge,
-        "The seed goes back to the source only when the live migration was called off."),
+        "The seed goes back to the source only when the live migration was called off, and no source member is being removed."),
     rule("live-shrink-in-need", LIVE, &[&MARKERS], live::shrink_in_need::judge,
         "`migration.gardener.cloud/force-shrink-etcd` is set only when the members have joined and the destination's API servers \
          failed to come up."),
@@ -181,8 +181,9 @@ pub static RULES: &[Rule] = &[
 
     rule("state-writer", STATE, &[&SHOOT_STATES], state::writer::judge,
         "A ShootState is written by the gardenlets of source and destination, and by controllers."),
-    rule("state-deletion-confirmed", STATE, &[&SHOOT_STATES], state::deletion_confirmed::judge,
-        "A person who deletes a ShootState has confirmed it."),
+    rule("state-deletion-confirmed", STATE, &[&SHOOT_STATE_DELETIONS], state::deletion_confirmed::judge,
+        "Whoever deletes a ShootState has confirmed it: a person always, and the controller that empties namespaces while the \
+         Shoot exists."),
     rule("one-workflow", STATE, &[&ETCD_WORKFLOWS], state::one_workflow::judge,
         "No EtcdRestore or EtcdMigration begins on an etcd that is in use; a backup waits."),
     rule("workflow-lock", STATE, &[&ETCD_WORKFLOWS], state::workflow_lock::judge,

@@ -240,6 +240,13 @@ fn the_way_back_is_open_after_an_abort_whatever_the_seeds_are_like() {
         annotate(shoot, ABORT, "true");
     };
     accepts(&update(aborted, back), &Facts::default());
+    // Whoever wrote the annotation, and on whatever path: there is nothing left to go back to.
+    let leaving = json!([condition("EtcdMigrationComplete", "False", "SourceMembersPresent")]);
+    let late = |shoot: &mut Value| {
+        moving_live(shoot, &leaving);
+        annotate(shoot, ABORT, "force");
+    };
+    rejects(&update(late, back), &mk_facts(), &["live-back-after-abort"]);
     let elsewhere = |shoot: &mut Value| shoot["spec"]["seedName"] = json!("c");
     rejects(&update(aborted, elsewhere), &mk_facts(), &["one-migration"]);
 }

@@ -49,6 +49,26 @@ fn states_are_deleted_by_people_only_with_a_confirmation() {
     );
 }
 
+#[test]
+fn the_state_of_a_shoot_that_exists_outlives_its_namespace() {
+    let delete = |user, old| state(user, Operation::Delete, old, Value::Null);
+    let empties = || person("system:serviceaccount:kube-system:namespace-controller");
+    rejects(&delete(empties(), json!({})), &with_shoot(rests), &["state-deletion-confirmed"]);
+    rejects(
+        &delete(person("system:kube-controller-manager"), json!({})),
+        &with_shoot(moves),
+        &["state-deletion-confirmed"],
+    );
+    accepts(&delete(empties(), json!({})), &mk_facts());
+    let confirmed = json!({"metadata": {"annotations": {"confirmation.gardener.cloud/deletion": "true"}}});
+    accepts(&delete(empties(), confirmed), &with_shoot(rests));
+    // One of many that are deleted together comes without its name.
+    let mut many = delete(empties(), json!({"metadata": {"name": "s"}}));
+    many.target.name = String::new();
+    let shoot = crate::facts::Needs::of(&many).shoot;
+    assert_eq!(shoot, Some(("garden-p".to_owned(), "s".to_owned())));
+}
+
 fn workflow(kind: &str, phase: &str) -> Arc<Value> {
     Arc::new(json!({
         "kind": kind, "metadata": {"name": "other"}, "spec": {"clusterRef": {"name": "main"}}, "status": {"phase": phase},
