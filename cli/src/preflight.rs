@@ -78,7 +78,8 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
         bail!("failed to list {} within {SYNC_DEADLINE:?}", world.missing().join(", "));
     }
     let mut change = change(shoot, &flags.to, flags.live);
-    let facts = world.gather(&change, SYNC_DEADLINE).await.context("failed to gather the facts")?;
+    let facts =
+        world.gather(&SEED_CHANGE, &change, SYNC_DEADLINE).await.context("failed to gather the facts")?;
     if facts.binding {
         change.target.subresource = "binding".to_owned();
     }

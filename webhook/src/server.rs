@@ -201,7 +201,7 @@ impl Server {
             aside(large, read).await?.map_err(|error| Failure(StatusCode::BAD_REQUEST, error.to_string()))?;
         // Less than all of the time, so that lateness is seen here and counts for the circuit.
         let limit = FACTS.min(limit * 3 / 4);
-        let facts = self.world.gather(&question.change, limit).await.map_err(|error| {
+        let facts = self.world.gather(watch, &question.change, limit).await.map_err(|error| {
             tracing::warn!(error = &error as &dyn std::error::Error, "facts are missing");
             let code = match error {
                 facts::Error::Late { .. } => StatusCode::GATEWAY_TIMEOUT,
