@@ -11,6 +11,7 @@ use repot_rules::{
     finding::{Finding, Verdict},
     judge, preflight,
     shoot::{Shoot, Trigger},
+    watch::SEED_CHANGE,
 };
 use repot_webhook::{
     facts::{Serve, World, read_manifests},
@@ -84,7 +85,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
     wait_for_facts(&world, server).await?;
     let question = |binding| preflight::change(shoot, &flags.to, flags.live, binding);
     let facts = world
-        .gather(&question(false), SYNC_DEADLINE)
+        .gather(&SEED_CHANGE, &question(false), SYNC_DEADLINE)
         .await
         .with_context(|| format!("failed to gather facts from {server}"))?;
     let change = question(facts.binding);

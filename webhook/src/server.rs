@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 
 use crate::{
     clients::{Authorities, Peer},
-    facts::World,
+    facts::{self, World},
     metrics::Metrics,
     review::Question,
 };
@@ -201,9 +201,13 @@ impl Server {
             aside(large, read).await?.map_err(|error| Failure(StatusCode::BAD_REQUEST, error.to_string()))?;
         // Less than all of the time, so that lateness is seen here and counts for the circuit.
         let limit = FACTS.min(limit * 3 / 4);
-        let facts = self.world.gather(&question.change, limit).await.map_err(|error| {
+        let facts = self.world.gather(watch, &question.change, limit).await.map_err(|error| {
             tracing::warn!(error = &error as &dyn std::error::Error, "facts are missing");
-            Failure(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+            let code = match error {
+                facts::Error::Late { .. } => StatusCode::GATEWAY_TIMEOUT,
+                _ => StatusCode::SERVICE_UNAVAILABLE,
+            };
+            Failure(code, error.to_string())
         })?;
         let (answer, verdict, findings) = aside(large, move || decide(watch, question, &facts)).await?;
         self.metrics.found(&findings);

