@@ -137,7 +137,8 @@ pub struct Piece {
     answer: Option<Arc<Shared>>,
 }
 
-/// Drops `producing` when the body is produced, and calls `then` when the answer is over, each once.
+/// Drops `producing` when the body is produced, and calls `then` when the answer is over, each once. That may be while h2 holds
+/// the lock of the connection: neither may hold a body of a request.
 pub fn follow(
     response: Response<Body>,
     limit: Limit,

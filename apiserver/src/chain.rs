@@ -95,6 +95,9 @@ pub async fn serve(server: Arc<Server>, peer: Arc<Peer>, request: Request<Body>)
     let response = early_response::gather(response).await;
     let response = hold(response, completion.as_ref()).await;
     call.shed();
+    // Not kept for as long as the answer: the last piece of an answer is dropped while h2 holds the lock of the connection, and a
+    // body that is dropped takes the same lock.
+    drop(std::mem::take(call.body.get_mut()));
     // Requests that are served are counted until the answer is produced, memory until its last byte is sent.
     let producing = (std::mem::take(&mut call.held), serving);
     answer::follow(response, limit, producing, move |sent| {

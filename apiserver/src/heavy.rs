@@ -43,10 +43,23 @@ struct Shared {
 
 type Job = Box<dyn FnOnce() + Send>;
 
+/// A job that waits; `None`: it has begun, or nobody waits for it any more.
+type Waiting = Arc<Mutex<Option<Job>>>;
+
+/// Drops a job that has not begun, with the body that it holds, when the request is given up.
+struct Asked(Waiting);
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        let job = self.0.lock().take();
+        drop(job);
+    }
+}
+
 /// Jobs that wait, by user, and the users in the order of their turns.
 #[derive(Default)]
 struct Turns {
-    jobs: HashMap<Flow, VecDeque<Job>>,
+    jobs: HashMap<Flow, VecDeque<Waiting>>,
     order: VecDeque<Flow>,
     ended: bool,
 }
@@ -96,7 +109,8 @@ impl UserWork {
         if bytes <= LIGHT { Ok(work()) } else { self.run(work).await }
     }
 
-    /// Does `work` when it is the user's turn. Work that has begun goes on when the future is dropped.
+    /// Does `work` when it is the user's turn. When the future is dropped, work that has not begun is dropped with it; work that
+    /// has begun goes on.
     ///
     /// # Errors
     /// [`Panicked`].
@@ -105,14 +119,10 @@ impl UserWork {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Panicked> {
         let (done, result) = oneshot::channel();
-        let job = move || {
-            // Nobody waits for it any more: the request is over.
-            if !done.is_closed() {
-                let _ = done.send(work());
-            }
-        };
+        let job: Job = Box::new(move || drop(done.send(work())));
+        let asked = Asked(Arc::new(Mutex::new(Some(job))));
         let shared = &self.threads.0.0;
-        shared.turns.lock().push(&self.flow, Box::new(job));
+        shared.turns.lock().push(&self.flow, Arc::clone(&asked.0));
         shared.changed.notify_one();
         result.await.map_err(|_| Panicked)
     }
@@ -138,13 +148,14 @@ impl Shared {
     fn serve(&self) {
         // Where the system refuses, the work is done at the usual priority.
         let _ = rustix::process::nice(NICE);
-        while let Some(job) = self.next() {
+        while let Some(waiting) = self.next() {
+            let Some(job) = waiting.lock().take() else { continue };
             // The panic hook has written it to the log, and the request learns of it as its channel closes.
             let _ = catch_unwind(AssertUnwindSafe(job));
         }
     }
 
-    fn next(&self) -> Option<Job> {
+    fn next(&self) -> Option<Waiting> {
         let mut turns = self.turns.lock();
         loop {
             if turns.ended {
@@ -159,7 +170,7 @@ impl Shared {
 }
 
 impl Turns {
-    fn push(&mut self, flow: &Flow, job: Job) {
+    fn push(&mut self, flow: &Flow, job: Waiting) {
         match self.jobs.entry(flow.clone()) {
             Entry::Occupied(mut waiting) => waiting.get_mut().push_back(job),
             Entry::Vacant(none) => {
@@ -170,7 +181,7 @@ impl Turns {
     }
 
     /// The first job of the user whose turn it is; a user who has more of them comes last then.
-    fn pop(&mut self) -> Option<Job> {
+    fn pop(&mut self) -> Option<Waiting> {
         let flow = self.order.pop_front()?;
         let Entry::Occupied(mut waiting) = self.jobs.entry(flow.clone()) else { return None };
         let job = waiting.get_mut().pop_front();
@@ -271,10 +282,10 @@ mod tests {
         let mut second = work.run(move || panic!("begun with {kept:?}")).boxed();
         assert!((&mut first).now_or_never().is_none() && (&mut second).now_or_never().is_none());
         drop(second);
+        assert_eq!(Arc::strong_count(&used), 1, "what the work holds is given back at once");
         open.send(()).expect("work");
         first.await.expect("no panic");
         work.run(|| ()).await.expect("no panic");
-        assert_eq!(Arc::strong_count(&used), 1, "the work was dropped");
         drop((heavy, work));
         while Arc::strong_count(&alive) > 1 {
             thread::yield_now();

@@ -67,12 +67,16 @@ async fn longer_than_threshold(body: Body, at_least: u64) -> Result<Pieces, Body
 
 /// Compresses batch after batch as the client takes them. A failure of the source, or a client that went away, ends it.
 async fn pump(mut pieces: impl Stream<Item = Piece> + Unpin, threads: UserWork, sender: mpsc::Sender<Piece>) {
-    let mut encoder = Encoder::new();
+    let (mut encoder, mut left) = (Encoder::new(), Bytes::new());
     loop {
-        let batch = batch(&mut pieces).await;
+        let batch = batch(&mut pieces, &mut left).await;
         let last = batch.as_ref().map_or(true, Vec::is_empty);
         let done = match batch {
-            Ok(batch) => pack(&threads, encoder, batch, last).await,
+            Ok(batch) => tokio::select! {
+                packed = pack(&threads, encoder, batch, last) => packed,
+                // The client is gone: nothing waits for its turn any more.
+                () = sender.closed() => return,
+            },
             Err(error) => Err(error),
         };
         let sent = match done {
@@ -102,14 +106,21 @@ async fn pack(
     threads.run(work).await.map_err(axum::Error::new)?.map_err(axum::Error::new)
 }
 
-/// The next pieces, about [`BATCH`] bytes; none: the end.
-async fn batch(pieces: &mut (impl Stream<Item = Piece> + Unpin)) -> Result<Vec<Bytes>, axum::Error> {
+/// The next [`BATCH`] bytes; fewer, or none: the end. `left`: what stays of a longer piece.
+async fn batch(
+    pieces: &mut (impl Stream<Item = Piece> + Unpin),
+    left: &mut Bytes,
+) -> Result<Vec<Bytes>, axum::Error> {
     let (mut batch, mut length) = (Vec::new(), 0);
     while length < BATCH {
-        let Some(piece) = pieces.next().await.transpose()? else { break };
-        if !piece.is_empty() {
-            length += piece.len();
-            batch.push(piece);
+        if left.is_empty() {
+            let Some(piece) = pieces.next().await.transpose()? else { break };
+            *left = piece;
+        }
+        let part = left.split_to(left.len().min(BATCH - length));
+        if !part.is_empty() {
+            length += part.len();
+            batch.push(part);
         }
     }
     Ok(batch)

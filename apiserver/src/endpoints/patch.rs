@@ -30,15 +30,17 @@ const TRIES: usize = 1000;
 
 /// A patch, read but not yet applied.
 enum Change {
-    Json(Patch),
+    /// With its length in bytes.
+    Json(Patch, usize),
     Merge(Raw),
 }
 
 impl Change {
-    fn read(headers: &http::HeaderMap, body: &Bytes) -> Result<Self, Status> {
-        match negotiate::content_type(headers).as_str() {
+    fn read(content_type: &str, body: &Bytes) -> Result<Self, Status> {
+        match content_type {
             "application/json-patch+json" => {
-                Patch::parse(body).map(Self::Json).map_err(|error| unusable(&error))
+                let patch = Patch::parse(body).map_err(|error| unusable(&error))?;
+                Ok(Self::Json(patch, body.len()))
             }
             "application/merge-patch+json" => {
                 let raw = json::decode_opaque(body).map_err(|e| Status::bad_request(e.to_string()))?;
@@ -55,7 +57,7 @@ impl Change {
 
     fn apply(&self, root: &mut Node, copy_limit: usize) -> Result<(), Status> {
         match self {
-            Self::Json(patch) => patch.apply(root, copy_limit).map_err(|error| unusable(&error)),
+            Self::Json(patch, _) => patch.apply(root, copy_limit).map_err(|error| unusable(&error)),
             Self::Merge(patch) => {
                 merge(root, Node::Raw(patch.clone())).map_err(|e| Status::bad_request(e.to_string()))
             }
@@ -65,7 +67,7 @@ impl Change {
     /// Whether nothing but metadata can be changed by this.
     fn is_of_metadata(&self) -> bool {
         match self {
-            Self::Json(patch) => patch.is_within("metadata"),
+            Self::Json(patch, _) => patch.is_within("metadata"),
             Self::Merge(patch) => {
                 patch.members().into_iter().flatten().all(|(key, _)| key.bytes() == &b"\"metadata\""[..])
             }
@@ -75,14 +77,22 @@ impl Change {
     /// What it opens of itself and of an object with texts of so many bytes, in bytes of memory.
     fn cost(&self, meta: &Bytes, payload_len: u64) -> u64 {
         match self {
-            Self::Json(_) => needs::opened(meta.len() as u64 + payload_len),
+            Self::Json(..) => needs::opened(meta.len() as u64 + payload_len),
             // It enters no array, and nothing but metadata has many members outside of arrays.
             Self::Merge(patch) => needs::merged(members_to_open(patch.bytes()) + members_to_open(meta)),
         }
     }
 
+    /// Its length, in bytes.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Json(_, bytes) => *bytes,
+            Self::Merge(patch) => patch.bytes().len(),
+        }
+    }
+
     fn copies(&self) -> bool {
-        matches!(self, Self::Json(patch) if patch.copies())
+        matches!(self, Self::Json(patch, _) if patch.copies())
     }
 
     /// Whether a merge patch carries a version, even the current one.
@@ -127,7 +137,9 @@ pub(super) async fn patch(request: Request<'_>) -> Answer {
         true => request.server.read(request.call, sent).await?,
         false => request.server.open(request.call, sent, needs.lay_over(found.payload_len())).await?,
     };
-    let change = Arc::new(Change::read(&request.call.headers, &body)?);
+    let content_type = negotiate::content_type(&request.call.headers);
+    let change = read::heavy(&request, body.len(), move || Change::read(&content_type, &body)).await??;
+    let change = Arc::new(change);
     // Webhooks see the whole object, so there has to be one; a status comes along with its object.
     let light =
         change.is_of_metadata() && !admit::may_be_judged(&request) && !status_part::is_meant(&request);
@@ -215,7 +227,8 @@ async fn apply(
         let census = census::count_tree(&root, kind.schema);
         Ok::<_, Status>((root, before, census))
     };
-    let length = usize::try_from(current.payload_len).unwrap_or(usize::MAX);
+    let stored = usize::try_from(current.payload_len).unwrap_or(usize::MAX);
+    let length = stored.saturating_add(change.bytes());
     let (root, before, census) = read::heavy(request, length, work).await??;
     request.server.charge(request.call, needs::written(census))?;
     let conformed = read::heavy(request, length, move || Document::conform(root, kind)).await?;

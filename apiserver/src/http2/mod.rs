@@ -53,6 +53,8 @@ const SEND_BUFFER: usize = 256 << 10;
 const RESET_STREAMS: usize = 100;
 /// A client that has not said hello in this time is dropped.
 const PREFACE: Duration = Duration::from_secs(32);
+/// How long after a change of the windows that came too early it is tried again.
+const RAISE_AGAIN: Duration = Duration::from_millis(20);
 /// How often a client is asked whether it is there, and how long it has to answer.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
@@ -117,6 +119,7 @@ where
     let mut gone = pin!(until_gone(wire.ping_pong()));
     let mut leave = pin!(leave);
     let (mut leaving, mut raised) = (false, first == authenticated);
+    let mut again = pin!(sleep(Duration::ZERO));
     loop {
         tokio::select! {
             accepted = wire.accept() => match accepted {
@@ -131,11 +134,15 @@ where
                 leaving = true;
                 wire.graceful_shutdown();
             }
-            () = connection.authenticated(), if !raised => {
-                raised = true;
+            () = async {
+                connection.authenticated().await;
+                again.as_mut().await;
+            }, if !raised => {
                 wire.set_target_window_size(authenticated.connection_window);
-                // It fails only where an earlier change is not acknowledged yet, and there is none.
-                wire.set_initial_window_size(authenticated.stream_window)?;
+                // It fails while the client has not acknowledged the settings of the handshake, which its first request may
+                // overtake.
+                raised = wire.set_initial_window_size(authenticated.stream_window).is_ok();
+                again.as_mut().reset(Instant::now() + RAISE_AGAIN);
             }
         }
     }

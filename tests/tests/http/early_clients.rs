@@ -246,7 +246,7 @@ fn whatever_is_refused_early_is_seen_by_clients_that_still_send() {
 #[test]
 fn a_refusal_for_too_many_requests_is_seen_by_clients_that_still_send() {
     run(async |bed| {
-        let world = world_with(bed, &["--max-mutating-requests-inflight=1"], &["alice"]).await?;
+        let mut world = world_with(bed, &["--max-mutating-requests-inflight=1"], &["alice"]).await?;
         let access = world.directly(certificate(&world, "alice")?)?;
         let (api, file) = (Api::new(&access)?, body(bed, "long", LONG)?);
         let all = collection("default");

@@ -1,8 +1,11 @@
 //! Clients that ask and do not take the answer: they cost themselves their turn, and nobody else.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use futures::{FutureExt, StreamExt, stream};
 use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -306,6 +309,37 @@ fn connections_without_credentials_make_room_for_newer_ones_and_not_for_those_of
             kept.ask(Method::GET, "/livez", None)?.await?.status() == 200,
             "a user's connection was ended"
         );
+        Ok(())
+    });
+}
+
+/// A body that is kept for as long as the answer would be dropped with the last piece of it: while h2 holds the lock of the
+/// connection that the body takes as well.
+#[test]
+fn a_refused_body_is_let_go_before_its_answer_is_taken() {
+    run(async |bed| {
+        const PIECE: usize = 16 << 10;
+        const PIECES: usize = 64;
+        let world = World::dev(bed).await?;
+        let nobody = super::connections::dev_access(&world)?.with(Credential::Anonymous);
+        let api = Api::build(&nobody, reqwest::Client::builder().http2_initial_stream_window_size(0))?;
+        let taken = Arc::new(AtomicUsize::new(0));
+        let counter = taken.clone();
+        let pieces = stream::iter(0..PIECES).map(move |_| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            Ok::<_, std::io::Error>(vec![b' '; PIECE])
+        });
+        let request = api.request(Method::POST, &collection("default"));
+        let request = request.header("Content-Type", "application/json");
+        let mut answer = request.body(reqwest::Body::wrap_stream(pieces)).send().await?;
+        ensure!(matches!(answer.status().as_u16(), 401 | 403), "{}", answer.status());
+        until("the body to be taken", FREED, async || {
+            let taken = taken.load(Ordering::Relaxed);
+            ensure!(taken == PIECES, "{taken} of {PIECES} pieces are taken");
+            Ok(())
+        })
+        .await?;
+        ensure!(answer.chunk().now_or_never().is_none(), "the answer is over: the test shows nothing");
         Ok(())
     });
 }

@@ -1,11 +1,8 @@
 //! Server-side apply and who owns what, as kubectl and plain HTTP meet them.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use repot_tests::http::{Answer, send};
 use repot_tests::tool::Output;
-use repot_tests::wait::until;
 use repot_tests::{Bed, run};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -14,8 +11,6 @@ use super::world::{GROUP, TWELVE_MIB, VERSION, World, large, path};
 
 const APPLY: &str = "application/apply-patch+yaml";
 const MERGE_PATCH: &str = "application/merge-patch+json";
-/// kube-apiserver looks once a minute at the documents of the servers behind it.
-const PUBLISHED_DEADLINE: Duration = Duration::from_secs(150);
 
 #[test]
 fn kubectl_applies_on_the_server_in_repot_dev() {
@@ -26,15 +21,7 @@ fn kubectl_applies_on_the_server_in_repot_dev() {
 fn kubectl_applies_on_the_server_behind_a_real_kube_apiserver() {
     run(async |bed| {
         let world = World::garden(bed).await?;
-        // Until kube-apiserver has read our document, kubectl validates by itself, and refuses what is only a part.
-        let (group, what) =
-            (format!("apis/{GROUP}/{VERSION}"), "kube-apiserver to publish our OpenAPI document");
-        until(what, PUBLISHED_DEADLINE, async || {
-            let index = world.api.get("/openapi/v3").await?.ok()?;
-            ensure!(index["paths"].get(&group).is_some(), "{group} is not listed");
-            Ok(())
-        })
-        .await?;
+        world.until_published().await?;
         by_kubectl(bed, &world).await
     });
 }

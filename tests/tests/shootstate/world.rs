@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use bytes::BytesMut;
 use repot_tests::Bed;
 use repot_tests::access::{Access, Credential};
@@ -11,6 +11,7 @@ use repot_tests::garden::Garden;
 use repot_tests::http::Api;
 use repot_tests::kubectl::Kubectl;
 use repot_tests::repot::{Dev, Repot, write_encryption_config};
+use repot_tests::wait::until;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -22,6 +23,8 @@ pub const TWELVE_MIB: usize = 12 << 20;
 /// No request to etcd may be larger than this; etcd itself refuses what is.
 const ONE_MIB: &str = "1048576";
 const EVENT_DEADLINE: Duration = Duration::from_secs(60);
+/// kube-apiserver looks for changed OpenAPI documents every minute.
+const PUBLISHED_DEADLINE: Duration = Duration::from_secs(150);
 
 /// A ShootState API with a user who may do everything.
 pub struct World {
@@ -85,6 +88,18 @@ impl World {
         let repot = Repot::behind(bed, &garden, &[(GROUP, VERSION)], flags).await?;
         let (api, kubectl) = (garden.api().clone(), garden.kubectl_tool().clone());
         Ok(Self { api, kubectl, etcd, server: Server::Behind(repot), garden: Some(garden) })
+    }
+
+    /// Waits until kube-apiserver has published the OpenAPI document of this server, for its clients such as kubectl: until then
+    /// kubectl validates by itself, and refuses a part of an object, and a `state` that is no object.
+    pub async fn until_published(&self) -> Result<()> {
+        let group = format!("apis/{GROUP}/{VERSION}");
+        until("kube-apiserver to publish the OpenAPI document", PUBLISHED_DEADLINE, async || {
+            let index = self.api.get("/openapi/v3").await?.ok()?;
+            ensure!(index["paths"].get(&group).is_some(), "{group} is not listed");
+            Ok(())
+        })
+        .await
     }
 
     /// The server itself, not through the kube-apiserver, with a credential of the garden's.

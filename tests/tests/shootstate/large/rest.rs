@@ -117,6 +117,7 @@ fn kubectl_creates_gets_and_deletes_a_large_state_through_a_kube_apiserver() {
     run(async |bed| {
         let flags = vec![format!("--max-object-bytes={}", size + (1 << 20))];
         let world = World::garden_with(bed, flags).await?;
+        world.until_published().await?;
         let blob = Blob::new(1, &noise(size));
         let file = bed.path().join("blob.json");
         std::fs::write(&file, blob.text())?;
