@@ -251,6 +251,14 @@ fn neighbours(
     let group = &flags.shootstate_group;
     let served = !matches!(flags.serve, Serve::Seed) && group == repot_api::names::CORE_GROUP;
     let resource = repot_api::shoot_state::KIND_INFO.plural;
+    if group != repot_api::names::CORE_GROUP {
+        let short = repot_api::shoot_state::KIND_INFO.short_names.join(", ");
+        tracing::info!(
+            group,
+            short,
+            "kubectl takes shootstates for Gardener's where both are served: use the short name"
+        );
+    }
     served.then(|| delegation::follow_neighbours(cluster, group.clone(), resource, end.clone()))
 }
 

@@ -70,6 +70,10 @@ pub struct Flags {
     /// Print the webhook configurations of --serve as YAML, and end
     #[arg(long)]
     print_manifests: bool,
+    /// With --print-manifests: where API servers reach the webhooks, in place of the Service; gardener-apiserver needs it where
+    /// names of Services do not resolve for it
+    #[arg(long, value_name = "URL", requires = "print_manifests")]
+    webhook_url: Option<String>,
     /// Print the catalogue of rules as Markdown, and end
     #[arg(long, conflicts_with = "print_manifests")]
     print_rules: bool,
@@ -203,7 +207,7 @@ fn print(flags: &Flags) -> anyhow::Result<()> {
             Where::Seed => &[Place::Seed],
             Where::All => &[Place::Garden, Place::Seed],
         };
-        let reach = Reach::default();
+        let reach = Reach { url: flags.webhook_url.clone(), ..Reach::default() };
         let objects: Vec<_> = places.iter().flat_map(|place| manifests::render(*place, &reach)).collect();
         manifests::to_yaml(&objects).context("failed to print the manifests")?
     };

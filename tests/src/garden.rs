@@ -154,6 +154,11 @@ impl Garden {
         &mut self.etcd
     }
 
+    /// URLs of the etcd that its API servers use.
+    pub fn etcd_servers(&self) -> &[String] {
+        &self.etcd_servers
+    }
+
     /// Runs kubectl as the administrator.
     pub async fn kubectl(&self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Output> {
         self.kubectl.run(args).await

@@ -11,6 +11,7 @@
 //! | [`pods`] | nodes that run Pods as processes, for what controllers make of StatefulSets, Deployments and Jobs |
 //! | [`place`] | a namespace of one test in a garden that tests share |
 //! | [`aggregate`] | registration of a server behind the garden |
+//! | [`gardener`] | gardener-apiserver behind a garden, and what Shoots need there |
 //! | [`repot`] | `repot dev`, `repot apiserver` and every other role |
 //! | [`etcd`] | clusters, with or without TLS |
 //! | [`dns`] | a DNS server whose records change, and a wire to it on which answers are late or lost |
@@ -37,6 +38,7 @@ pub mod dns;
 pub mod encryption;
 pub mod etcd;
 pub mod garden;
+pub mod gardener;
 pub mod http;
 pub mod kubectl;
 pub mod null_server;

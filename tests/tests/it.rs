@@ -7,6 +7,7 @@ mod etcd;
 mod etcd_agent;
 mod etcd_kinds;
 mod expansion;
+mod gardener;
 mod gateway;
 mod house;
 mod http;

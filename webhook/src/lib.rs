@@ -5,11 +5,14 @@
 //! of side effects.
 
 pub mod facts;
+pub mod garden;
 mod lean;
 pub mod listen;
 pub mod manifests;
 pub mod metrics;
 pub mod review;
+#[cfg(test)]
+mod scripted;
 pub mod server;
 
 pub use repot_certs::clients;

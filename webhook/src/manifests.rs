@@ -3,11 +3,6 @@
 use repot_rules::watch::{FailurePolicy, Place, WATCHES, Watch};
 use serde_json::{Value, json};
 
-/// Seconds that kube-apiserver waits. All webhooks of a write count inside its own deadline of half a minute.
-const TIMEOUT: u32 = 10;
-/// What is filled in is worth less time than what is judged.
-const MUTATING_TIMEOUT: u32 = 5;
-
 /// How kube-apiserver reaches the server.
 #[derive(Clone, Debug)]
 pub struct Reach {
@@ -17,6 +12,8 @@ pub struct Reach {
     pub service: String,
     /// Port of the Service.
     pub port: u16,
+    /// Where the server is, in place of the Service: gardener-apiserver looks a Service up by DNS, which it may not be able to.
+    pub url: Option<String>,
     /// The authority of the serving certificate, base64 of PEM.
     pub ca_bundle: String,
 }
@@ -28,6 +25,7 @@ impl Default for Reach {
             namespace: text("repot-system"),
             service: text("repot-webhook"),
             port: 443,
+            url: None,
             ca_bundle: text("CA_BUNDLE"),
         }
     }
@@ -70,14 +68,20 @@ fn webhook(watch: &Watch, reach: &Reach) -> Value {
             json!({"name": name, "expression": one_line.join(" ")})
         })
         .collect();
+    let client = match &reach.url {
+        Some(url) => {
+            json!({"url": format!("{}{}", url.trim_end_matches('/'), watch.path()), "caBundle": reach.ca_bundle})
+        }
+        None => json!({
+            "service": {"namespace": reach.namespace, "name": reach.service, "port": reach.port, "path": watch.path()},
+            "caBundle": reach.ca_bundle,
+        }),
+    };
     // Of a group with several versions each is shown in the version in which it is written: rules read what all have in common.
     let mut webhook = json!({
         "name": format!("{}.{}.repot.gardener.cloud", watch.name, if watch.mutating { "mutate" } else { "validate" }),
         "admissionReviewVersions": ["v1"],
-        "clientConfig": {
-            "service": {"namespace": reach.namespace, "name": reach.service, "port": reach.port, "path": watch.path()},
-            "caBundle": reach.ca_bundle,
-        },
+        "clientConfig": client,
         "failurePolicy": match watch.failure_policy { FailurePolicy::Fail => "Fail", FailurePolicy::Ignore => "Ignore" },
         "matchPolicy": "Equivalent",
         "namespaceSelector": {"matchExpressions": [{
@@ -85,7 +89,7 @@ fn webhook(watch: &Watch, reach: &Reach) -> Value {
         }]},
         "rules": rules,
         "sideEffects": "None",
-        "timeoutSeconds": if watch.mutating { MUTATING_TIMEOUT } else { TIMEOUT },
+        "timeoutSeconds": watch.timeout_seconds,
     });
     if watch.mutating {
         webhook["reinvocationPolicy"] = json!("IfNeeded");

@@ -92,6 +92,10 @@ struct WireUser {
     username: String,
     #[serde(default)]
     groups: Vec<String>,
+    #[serde(default)]
+    uid: String,
+    #[serde(default)]
+    extra: BTreeMap<String, Vec<String>>,
 }
 
 /// A question.
@@ -138,7 +142,8 @@ impl Question {
             namespace: request.namespace,
             name: request.name,
         };
-        let user = User { name: request.user_info.username, groups: request.user_info.groups };
+        let WireUser { username, groups, uid, extra } = request.user_info;
+        let user = User { name: username, groups, uid, extra };
         let change = Change { operation, target, user, old, new };
         Ok(Self { api_version, uid: request.uid, dry_run: request.dry_run.unwrap_or(false), change })
     }

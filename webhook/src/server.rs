@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 
 use crate::{
     clients::{Authorities, Peer},
-    facts::World,
+    facts::{self, World},
     metrics::Metrics,
     review::Question,
 };
@@ -37,6 +37,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(30);
 /// The way back takes a part of the time.
 const MARGIN: Duration = Duration::from_millis(100);
+/// Facts that take longer come too late for the person who waits, whatever kube-apiserver would grant.
+const FACTS: Duration = Duration::from_secs(3);
 /// A body that is more than this many times too large is not read and discarded to its end.
 const DISCARDED: u64 = 4;
 /// A permit of the memory for bodies.
@@ -162,7 +164,7 @@ impl Server {
         let began = Instant::now();
         self.metrics.inflight.inc();
         let limit = timeout(request.uri().query().unwrap_or_default());
-        let reviewed = tokio::time::timeout(limit, self.review(watch, request, peer)).await;
+        let reviewed = tokio::time::timeout(limit, self.review(watch, request, peer, limit)).await;
         self.metrics.inflight.dec();
         let late = || Err(Failure(StatusCode::GATEWAY_TIMEOUT, "the facts did not come in time".to_owned()));
         let (answer, verdict) = match reviewed.unwrap_or_else(|_| late()) {
@@ -181,6 +183,7 @@ impl Server {
         watch: &'static Watch,
         request: Request<RequestBody<Incoming>>,
         peer: &Peer,
+        limit: Duration,
     ) -> Result<(Vec<u8>, &'static str), Failure> {
         if let Some(authorities) = &self.authorities
             && !peer.is_trusted(authorities)
@@ -196,9 +199,15 @@ impl Server {
         let read = move || Question::read(&body, watch);
         let question =
             aside(large, read).await?.map_err(|error| Failure(StatusCode::BAD_REQUEST, error.to_string()))?;
-        let facts = self.world.gather(&question.change).await.map_err(|error| {
+        // Less than all of the time, so that lateness is seen here and counts for the circuit.
+        let limit = FACTS.min(limit * 3 / 4);
+        let facts = self.world.gather(watch, &question.change, limit).await.map_err(|error| {
             tracing::warn!(error = &error as &dyn std::error::Error, "facts are missing");
-            Failure(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+            let code = match error {
+                facts::Error::Late { .. } => StatusCode::GATEWAY_TIMEOUT,
+                _ => StatusCode::SERVICE_UNAVAILABLE,
+            };
+            Failure(code, error.to_string())
         })?;
         let (answer, verdict, findings) = aside(large, move || decide(watch, question, &facts)).await?;
         self.metrics.found(&findings);

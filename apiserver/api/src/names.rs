@@ -32,6 +32,8 @@ pub const OPERATION: &str = "gardener.cloud/operation";
 pub const OPERATION_LIVE_MIGRATE: &str = "live-migrate";
 /// Value of [`OPERATION`] that asks for a reconciliation at once (Gardener).
 pub const OPERATION_RECONCILE: &str = "reconcile";
+/// Value of [`OPERATION`] that lets a failed operation begin again (Gardener).
+pub const OPERATION_RETRY: &str = "retry";
 /// Value of [`OPERATION`] that asks for the maintenance at once (Gardener).
 pub const OPERATION_MAINTAIN: &str = "maintain";
 /// What is to be done in the next maintenance (Gardener).
@@ -58,6 +60,10 @@ pub const ZONE_IDS: &str = "migration.gardener.cloud/zone-ids";
 pub const FORCE_RESTORE: &str = "shoot.gardener.cloud/force-restore";
 /// Confirms [`FORCE_RESTORE`]; the value is the name of the source seed (Repot).
 pub const CONFIRM_FORCE_RESTORE: &str = "confirmation.gardener.cloud/force-restore";
+/// Confirms an isolation of a zone that nobody knows; the value is that of [`ISOLATED_ZONE`] (Repot).
+pub const CONFIRM_ISOLATED_ZONE: &str = "confirmation.gardener.cloud/isolated-zone";
+/// Confirms that a Shoot leaves a destination that died; the value is the name of that seed (Repot).
+pub const CONFIRM_LEAVE_DESTINATION: &str = "confirmation.gardener.cloud/leave-destination";
 /// Confirms a deletion (Gardener).
 pub const CONFIRM_DELETION: &str = "confirmation.gardener.cloud/deletion";
 /// Confirms that a person changes what only controllers should change, such as ownership records (Repot).
@@ -78,10 +84,17 @@ pub const PURPOSE_PROFILES: &str = "scheduling.gardener.cloud/cloudprofiles";
 /// The namespace of such ConfigMaps (Gardener).
 pub const GARDEN_NAMESPACE: &str = "garden";
 
+/// Stops all reconciliations of Shoots on a Seed when `true` (Gardener).
+pub const EMERGENCY_STOP: &str = "shoot.gardener.cloud/emergency-stop-reconciliations";
+/// Group of Bastions (Gardener).
+pub const OPERATIONS_GROUP: &str = "operations.gardener.cloud";
+
 /// The group of all gardenlets (Gardener).
 pub const SEEDS_GROUP: &str = "gardener.cloud:system:seeds";
 /// What the user of a gardenlet begins with; its seed follows (Gardener).
 pub const SEED_USER_PREFIX: &str = "gardener.cloud:system:seed:";
+/// The verb on Shoots that allows annotations by which data or availability is given up (Repot).
+pub const VERB_FORCE: &str = "force-migration";
 /// The group of cluster administrators (Kubernetes).
 pub const MASTERS_GROUP: &str = "system:masters";
 

@@ -133,7 +133,8 @@ pub static KIND_INFO: Kind = Kind {
     list_kind: "ShootStateList",
     plural: "shootstates",
     singular: "shootstate",
-    short_names: &[],
+    // Where gardener-apiserver serves shootstates as well, kubectl takes the plural for Gardener's; this name is only here.
+    short_names: &["shst"],
     categories: &["all"],
     namespaced: true,
     schema: &SHOOT_STATE,

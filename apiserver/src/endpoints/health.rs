@@ -4,7 +4,7 @@ use axum::body::Body;
 use http::{HeaderValue, Response, StatusCode, header};
 
 use super::Answer;
-use crate::{call::Call, server::Server, status::Status};
+use crate::{call::Call, filters::user::AUTHENTICATED, server::Server, status::Status};
 
 /// What each endpoint looks at, under the names of kube-apiserver where it has one: `etcd` is the store, whatever it is.
 /// Liveness depends on nothing outside of the process.
@@ -21,7 +21,12 @@ const READY: &[&str] = &[
     "shutdown",
 ];
 
-/// One of the endpoints, or one of its checks.
+/// A check whose reason repeats the cluster's discovery, which every authenticated user may read (`system:discovery`).
+const DISCOVERED: &str = "shootstate-group";
+/// In place of any other reason: everybody may look here, and the log has it.
+const WITHHELD: &str = "reason withheld";
+
+/// One of the endpoints, or one of its checks. A check that is asked for by name gives its reason to whoever may know it.
 pub(super) fn check(server: &Server, call: &Call, path: &str) -> Answer {
     let mut segments = path.trim_start_matches('/').splitn(2, '/');
     let endpoint = segments.next().unwrap_or_default();
@@ -30,14 +35,15 @@ pub(super) fn check(server: &Server, call: &Call, path: &str) -> Answer {
         "readyz" | "healthz" => READY,
         _ => return Err(Status::no_such_path()),
     };
+    let known = call.user.groups.iter().any(|group| group == AUTHENTICATED);
+    let single = segments.next();
     let failing = |name: &str| {
-        let why = server.health.failing(name);
-        if let Some(why) = &why {
-            tracing::warn!(endpoint, check = name, why, "health check failed");
-        }
-        why.is_some()
+        let why = server.health.failing(name)?;
+        tracing::warn!(endpoint, check = name, why, "health check failed");
+        let told = known && single.is_some() && name == DISCOVERED;
+        Some(if told { why } else { WITHHELD.to_owned() })
     };
-    if let Some(single) = segments.next() {
+    if let Some(single) = single {
         let known = checks.iter().find(|name| **name == single).ok_or_else(Status::no_such_path)?;
         return Ok(report(endpoint, &[known], &[], false, failing));
     }
@@ -51,15 +57,14 @@ fn report(
     checks: &[&str],
     excluded: &[&str],
     verbose: bool,
-    failing: impl Fn(&str) -> bool,
+    failing: impl Fn(&str) -> Option<String>,
 ) -> Response<Body> {
     let (mut lines, mut failed) = (String::new(), false);
     for name in checks {
         if excluded.contains(name) {
             lines += &format!("[+]{name} excluded: ok\n");
-        } else if failing(name) {
-            // Why is for the log: everybody may look here.
-            lines += &format!("[-]{name} failed: reason withheld\n");
+        } else if let Some(why) = failing(name) {
+            lines += &format!("[-]{name} failed: {why}\n");
             failed = true;
         } else {
             lines += &format!("[+]{name} ok\n");
@@ -90,7 +95,9 @@ mod tests {
     use http_body_util::BodyExt;
 
     async fn said(excluded: &[&str], verbose: bool, broken: &[&str]) -> (u16, String) {
-        let response = report("readyz", READY, excluded, verbose, |name| broken.contains(&name));
+        let response = report("readyz", READY, excluded, verbose, |name| {
+            broken.contains(&name).then(|| WITHHELD.to_owned())
+        });
         let code = response.status().as_u16();
         let body = response.into_body().collect().await.expect("a body").to_bytes();
         (code, String::from_utf8(body.to_vec()).expect("text"))

@@ -65,7 +65,7 @@ async fn register(garden: &Garden, port: u16) -> Result<()> {
     });
     garden.apply(&[service]).await?;
     let ca_pem = garden.pki().serving.pem();
-    let text = std::fs::read_to_string(deploy("apiservices/seed.yaml"))?;
+    let text = std::fs::read_to_string(deploy("apiservices/migration.yaml"))?;
     let filled =
         text.replace("CA_BUNDLE", &STANDARD.encode(&ca_pem)).replace("port: 443", &format!("port: {port}"));
     ensure!(filled != text, "there is nothing to fill in");

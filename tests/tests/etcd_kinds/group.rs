@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use repot_tests::access::Access;
+use repot_tests::access::{Access, Credential};
 use repot_tests::garden::Garden;
 use repot_tests::http::Api;
 use repot_tests::process::{Process, Spec};
@@ -58,6 +58,13 @@ fn a_server_beside_another_one_of_shootstates_is_not_ready_and_says_why() {
         ensure!(ready.status() == 500, "{}", ready.status());
         let text = ready.text().await?;
         ensure!(text.contains("[-]shootstate-group failed"), "{text}");
+        // The reason is for who may get the path of the check, and for nobody else.
+        let check = format!("{url}/readyz/shootstate-group");
+        let hidden = client.get(&check).send().await?;
+        ensure!(hidden.status() == 403, "{}", hidden.status());
+        let administrator = client_of(&garden.user("somebody", &["system:masters"])?)?;
+        let told = administrator.get(&check).send().await?.text().await?;
+        ensure!(told.contains(why), "{told}");
         let data = client.get(format!("{url}/apis/{CORE}/{VERSION}/shootstates")).send().await?;
         ensure!(data.status() == 503 && data.headers().contains_key("retry-after"), "{data:?}");
         ensure!(data.text().await?.contains(why));
@@ -73,6 +80,14 @@ fn a_server_beside_another_one_of_shootstates_is_not_ready_and_says_why() {
         })
         .await
     });
+}
+
+/// A client with the certificate of a user, of a server whose own certificate nobody has signed.
+fn client_of(access: &Access) -> Result<reqwest::Client> {
+    let Credential::Certificate(leaf) = &access.credential else { anyhow::bail!("no certificate") };
+    let identity = reqwest::Identity::from_pem(format!("{}{}", leaf.cert_pem, leaf.key_pem).as_bytes())?;
+    let builder = reqwest::Client::builder().tls_danger_accept_invalid_certs(true).identity(identity);
+    Ok(builder.no_proxy().build()?)
 }
 
 /// `repot apiserver` as an operator starts it, without waiting for it to be ready.

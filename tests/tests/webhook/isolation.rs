@@ -8,6 +8,8 @@ use super::world::Place;
 
 const ZONE: &str = "shoot.gardener.cloud/isolated-zone";
 
+const CONFIRM: &str = "confirmation.gardener.cloud/isolated-zone";
+
 fn isolate(zone: &str) -> Value {
     json!({"metadata": {"annotations": {ZONE: zone}}})
 }
@@ -53,15 +55,16 @@ fn a_zone_that_is_not_in_use_or_the_last_one_is_not_isolated() {
         elsewhere["spec"]["provider"]["workers"][0]["zones"] = json!(["eu-1b", "eu-1c"]);
         place.put(&elsewhere).await?;
         place.refuses("elsewhere", &isolate("euc1-az1"), &["zone-used"]).await?;
-        let said = place.allows("elsewhere", &isolate("euc1-az7")).await?;
+        place.refuses("elsewhere", &isolate("euc1-az7"), &["zone-used"]).await?;
+        let confirmed = json!({"metadata": {"annotations": {ZONE: "euc1-az7", CONFIRM: "euc1-az7"}}});
+        let said = place.allows("elsewhere", &confirmed).await?;
         ensure!(said.contains("nobody knows which zone"), "{said}");
         let mut one = place.shoot("single");
         one["spec"]["provider"]["workers"][0]["zones"] = json!(["eu-1a"]);
         place.put(&one).await?;
         let said = place.refuses("single", &isolate("euc1-az1"), &["zones-left"]).await?;
         ensure!(said.contains("add workers in another zone first"), "{said}");
-        let kept =
-            json!({"metadata": {"annotations": {ZONE: "euc1-az8", "gardener.cloud/operation": "retry"}}});
+        let kept = json!({"metadata": {"annotations": {ZONE: "euc1-az8", CONFIRM: "euc1-az8", "gardener.cloud/operation": "retry"}}});
         let said = place.allows("single", &kept).await?;
         ensure!(said.contains("(isolation-reconciled)"), "{said}");
         Ok(())

@@ -155,6 +155,9 @@ fn a_live_migration_is_called_off_and_shrunk_in_time() {
         place.refuses("one", &back, &["live-back-after-abort"]).await?;
         place.refuses("one", &mark(ABORT, "true"), &["live-abort-in-time"]).await?;
         place.refuses("one", &mark(OPERATION, "reconcile"), &["live-no-other-operation"]).await?;
+        place.refuses("one", &mark(TRIGGER, "false"), &["live-trigger-kept"]).await?;
+        let removed = json!({"metadata": {"annotations": {TRIGGER: null}}});
+        place.refuses("one", &removed, &["live-trigger-kept"]).await?;
 
         let api_down = json!({"liveMigration": {"conditions": [
             {"type": "DestinationEtcdPeersJoined", "status": "True", "reason": "Joined"},

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 use repot_rules::{
     catalogue,
     table::{Judge, RULES},
-    watch::{Place, WATCHES},
+    watch::{FailurePolicy, Place, WATCHES},
 };
 use repot_webhook::manifests::{Reach, render, to_yaml};
 use serde_json::json;
@@ -34,6 +34,17 @@ fn the_catalogue_of_rules_is_what_the_table_says() {
 }
 
 #[test]
+fn documents_count_rules_and_closed_webhooks_as_the_table_does() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let read = |path: &str| fs::read_to_string(root.join(path)).expect(path);
+    let rules = format!("**: {} rules behind the cluster's", RULES.len());
+    assert!(read("README.md").contains(&rules), "README.md does not say {rules:?}");
+    let closed = WATCHES.iter().filter(|watch| watch.failure_policy == FailurePolicy::Fail).count();
+    let said = format!("Closed webhooks: {closed}.");
+    assert!(read("deploy/README.md").contains(&said), "deploy/README.md does not say {said:?}");
+}
+
+#[test]
 fn our_own_namespace_is_never_asked_about() {
     let both = [Place::Garden, Place::Seed].into_iter().flat_map(|place| render(place, &Reach::default()));
     let mut names = BTreeSet::new();
@@ -52,7 +63,8 @@ fn our_own_namespace_is_never_asked_about() {
 
 /// Where kube-apiserver has no `shoots/binding`, as in a garden of small stand-ins, nothing can be written past it; its tests are
 /// those of the rule itself.
-const NOT_HERE: &[&str] = &["binding-only"];
+/// Nor are there Bastions.
+const NOT_HERE: &[&str] = &["binding-only", "no-bastions"];
 
 #[test]
 fn every_rule_is_seen_through_a_kube_apiserver() {

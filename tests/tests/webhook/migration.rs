@@ -61,6 +61,11 @@ fn shoots() -> Vec<(&'static str, Value)> {
             "rotation-settled",
             json!({"status": {"credentials": {"rotation": {"serviceAccountKey": {"phase": "Preparing"}}}}}),
         ),
+        ("ha-reconciled", json!({"status": {"observedGeneration": 0}})),
+        (
+            "no-leftover-markers",
+            json!({"metadata": {"annotations": {"migration.gardener.cloud/force-shrink-etcd": "true"}}}),
+        ),
     ]
 }
 
@@ -107,9 +112,24 @@ fn a_shoot_is_judged_by_every_rule() {
             // Put right, it may go.
             let mut right = place.shoot(rule);
             right["status"]["credentials"] = Value::Null;
+            right["status"]["observedGeneration"] = Value::Null;
             place.put(&right).await?;
             place.allows(rule, &move_it).await?;
         }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_shoot_that_is_being_deleted_does_not_move() {
+    run(async |_| {
+        let place = Place::make("deleted").await?;
+        let mut shoot = place.shoot("one");
+        shoot["metadata"]["finalizers"] = json!(["example.com/test"]);
+        place.put(&shoot).await?;
+        let delete = ["delete", "shoot", "one", "-n", &place.namespace, "--wait=false"];
+        place.world.garden.kubectl(delete).await?.text()?;
+        place.refuses("one", &to(&place, "b"), &["no-move-while-deleted"]).await?;
         Ok(())
     });
 }

@@ -122,9 +122,30 @@ fn a_cluster_gives_the_same_answer_as_its_webhook() {
             .await?;
         let message = said["findings"][0]["message"].as_str().unwrap_or_default();
         ensure!(denied.contains(message), "{denied}");
+        let dry_run = said["dryRun"]["message"].as_str().unwrap_or_default();
+        ensure!(said["dryRun"]["verdict"] == "denied" && dry_run.contains(message), "{said}");
         place.put(&place.seed("b")).await?;
-        ensure!(ask("preflight-b").await?.code == 0, "it may go");
+        let said = ask("preflight-b").await?.json()?;
+        ensure!(said["allowed"] == true && said["dryRun"]["verdict"] == "accepted", "it may go: {said}");
+        let moved = place.get("one").await?;
+        ensure!(moved["spec"]["seedName"] == "preflight-a", "a dry run changed the Shoot: {moved}");
         place.allows("one", &json!({"spec": {"seedName": "preflight-b"}})).await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_user_without_rights_is_told_so_at_once() {
+    run(async |bed| {
+        let place = Place::make("strangers").await?;
+        let shoot = write(bed.path(), "shoot.yaml", &[place.shoot("one")])?.display().to_string();
+        let garden = &place.world.garden;
+        let kubeconfig = garden.user_kubeconfig("stranger", &["strangers"])?.display().to_string();
+        let out = preflight(["--shoot", &shoot, "--to", "strangers-b", "--kubeconfig", &kubeconfig]).await?;
+        ensure!(out.code == 1, "{out:?}");
+        let lines: Vec<&str> = out.stderr.lines().collect();
+        ensure!(lines.len() == 1 && lines[0].starts_with("repot: forbidden: "), "{out:?}");
+        ensure!(lines[0].contains("https://") && lines[0].contains("stranger"), "{out:?}");
         Ok(())
     });
 }

@@ -73,13 +73,28 @@ fn marker(value: &str) -> Value {
     json!({"metadata": {"annotations": {"migration.gardener.cloud/allow-distant-regions": value}}})
 }
 
-/// Everything that is left of a cluster whose webhook does not answer.
+fn operation(value: &str) -> Value {
+    json!({"metadata": {"annotations": {"gardener.cloud/operation": value}}})
+}
+
+fn marker_off() -> Value {
+    json!({"metadata": {"annotations": {"migration.gardener.cloud/live-migrate": "false"}}})
+}
+
+/// What starts a migration waits, and each other write to a Shoot is tried and goes through.
 async fn nothing_but_migrations_waits(own: &Own) -> Result<()> {
     let failed = own.patch("one", &to_b()).await?;
     ensure!(failed.status == 500 && failed.to_string().contains("failed calling webhook"), "{failed}");
-    ensure!(own.patch("one", &marker("false")).await?.status == 500, "a marker was set by nobody's leave");
+    let isolate = json!({"metadata": {"annotations": {"shoot.gardener.cloud/isolated-zone": "euc1-az1"}}});
+    ensure!(own.patch("one", &isolate).await?.status == 500, "a marker was set by nobody's leave");
     for (patch, what) in [
         (spec("testing"), "a spec"),
+        (json!({"spec": {"hibernation": {"enabled": true}}}), "hibernation"),
+        (operation("reconcile"), "a reconciliation"),
+        (operation("maintain"), "maintenance"),
+        (operation("rotate-credentials-start"), "a rotation"),
+        (operation("retry"), "a retry"),
+        (marker_off(), "a marker that says no"),
         (json!({"metadata": {"labels": {"x": "y"}}}), "a label"),
         (
             json!({"metadata": {"annotations": {"migration.gardener.cloud/allow-distant-regions": null}}}),
@@ -89,8 +104,15 @@ async fn nothing_but_migrations_waits(own: &Own) -> Result<()> {
         let answer = own.patch("one", &patch).await?;
         ensure!(answer.status == 200, "{what} has to wait: {answer}");
     }
-    let created = own.garden.api().post(SHOOTS, &mk_shoot("default", "two", "a")).await?;
+    let status = json!({"status": {"lastOperation": {"type": "Reconcile", "state": "Processing"}}});
+    let written = own.patch("one/status", &status).await?;
+    ensure!(written.status == 200, "a status has to wait: {written}");
+    let mut two = mk_shoot("default", "two", "a");
+    two["spec"].as_object_mut().map(|spec| spec.remove("seedName"));
+    let created = own.garden.api().post(SHOOTS, &two).await?;
     ensure!(created.status == 201, "{created}");
+    let scheduled = own.patch("two", &json!({"spec": {"seedName": "a", "dns": {"domain": "x"}}})).await?;
+    ensure!(scheduled.status == 200, "a first seed has to wait: {scheduled}");
     let deleted = own.garden.api().delete(&format!("{SHOOTS}/two")).await?;
     ensure!(deleted.status == 200, "{deleted}");
     Ok(())

@@ -1,8 +1,11 @@
 //! Who may write states, ownership and what holds an etcd together, and the bad case: seen to allow and to deny, through kubectl.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use repot_tests::kubectl::Kubectl;
 use repot_tests::run;
+use repot_tests::wait::until;
 use serde_json::{Value, json};
 
 use super::world::{OURS, Place, World, owner_record, shared};
@@ -155,6 +158,9 @@ fn members_of_an_etcd_and_owners_of_a_control_plane_are_left_to_controllers() {
         may_not(&world.person, &etcd(suspended.clone(), json!({})), "etcd-lifecycle").await?;
         let peers = json!({"additionalAdvertisePeerURLs": [{"memberName": "m", "urls": ["https://x:2380"]}]});
         may_not(&world.person, &etcd(json!({}), peers.clone()), "etcd-membership").await?;
+        let mut anew = etcd(json!({}), peers.clone());
+        anew["metadata"]["name"] = json!("anew");
+        may_not(&world.person, &anew, "etcd-membership").await?;
         let controller = gardenlet(world, "owners-a")?;
         may(&controller, &etcd(suspended, peers)).await?;
         let insists = json!({"confirmation.gardener.cloud/takeover": "true", "druid.gardener.cloud/suspend-etcd-spec-reconcile": null});
@@ -195,5 +201,47 @@ fn a_restore_is_forced_only_against_a_silent_source_and_on_purpose() {
         );
         place.allows("one", &force).await?;
         Ok(())
+    });
+}
+
+#[test]
+fn what_gives_up_data_needs_a_verb_of_its_own() {
+    run(async |_| {
+        let place = Place::make("forcing").await?;
+        let garden = &place.world.garden;
+        let rbac = "rbac.authorization.k8s.io";
+        let bound = |group: &str, role: &str| {
+            json!({
+                "apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding",
+                "metadata": {"namespace": place.namespace, "name": role},
+                "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": role},
+                "subjects": [{"apiGroup": rbac, "kind": "Group", "name": group}],
+            })
+        };
+        let role = json!({
+            "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": {"name": "shoot-editor"},
+            "rules": [{"apiGroups": ["core.gardener.cloud"], "resources": ["shoots"], "verbs": ["get", "patch", "update"]}],
+        });
+        garden.apply(&[role, bound("editors", "shoot-editor")]).await?;
+        let editor = as_user(place.world, "eve", "editors")?;
+        place.put(&place.shoot("one")).await?;
+        place.allows("one", &json!({"spec": {"seedName": "forcing-b"}})).await?;
+        let mut silent = place.seed("a");
+        silent["status"]["conditions"][0]["status"] = json!("Unknown");
+        place.put(&silent).await?;
+        let force = json!({"metadata": {"annotations": {
+            "shoot.gardener.cloud/force-restore": "true", "confirmation.gardener.cloud/force-restore": "forcing-a",
+        }}})
+        .to_string();
+        let patch = ["patch", "shoot", "one", "-n", &place.namespace, "--type=merge", "-p", &force];
+        let denied = editor.run(patch).await?;
+        ensure!(!denied.succeeded() && denied.stderr.contains("(force-permitted)"), "{}", denied.stderr);
+        garden.apply(&[bound("editors", "repot-force-migration")]).await?;
+        until("the role to be known", Duration::from_secs(30), async || {
+            let allowed = editor.run(patch).await?;
+            ensure!(allowed.succeeded(), "{}", allowed.stderr);
+            Ok(())
+        })
+        .await
     });
 }

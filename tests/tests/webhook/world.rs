@@ -45,7 +45,7 @@ pub fn crds(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("crds").join(file)
 }
 
-fn deploy(file: &str) -> PathBuf {
+pub fn deploy(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(file)
 }
 
@@ -107,7 +107,7 @@ pub async fn webhook(bed: &Bed, garden: &Garden, dir: &Path, args: &[String]) ->
 /// The shipped registrations, for a port of this machine.
 pub fn registrations(garden: &Garden, port: u16) -> Vec<Value> {
     let ca_bundle = STANDARD.encode(garden.pki().serving.pem());
-    let reach = Reach { namespace: NAMESPACE.into(), service: SERVICE.into(), port, ca_bundle };
+    let reach = Reach { namespace: NAMESPACE.into(), service: SERVICE.into(), port, url: None, ca_bundle };
     [Where::Garden, Where::Seed].into_iter().flat_map(|place| render(place, &reach)).collect()
 }
 
@@ -132,7 +132,7 @@ impl World {
 
     /// Webhooks are asked a little after they are registered; the last of each configuration tells when.
     pub async fn wait_until_asked(&self) -> Result<()> {
-        self.garden.apply(&[owner_record("probe", "x")]).await?;
+        self.garden.apply(&[owner_record("probe", "x"), mk_shoot("default", "probe", "nowhere")]).await?;
         until("all webhooks to be asked", KNOWN_DEADLINE, async || {
             let bad =
                 json!({"metadata": {"annotations": {"shoot.gardener.cloud/isolated-zone": "Not A Zone"}}});
@@ -142,15 +142,10 @@ impl World {
             ensure!(made.contains("zone-form"), "shoots are not judged yet: {made}");
             let record = self.person_applies(&owner_record("probe", "y"), &["--dry-run=server"]).await?;
             ensure!(record.contains("owner-record"), "records are not judged yet: {record}");
-            shoot["metadata"]["annotations"] = json!({});
-            let out = self
-                .garden
-                .kubectl_tool()
-                .run_with(
-                    ["create", "-f", "-", "--dry-run=server", "-o", "json"],
-                    shoot.to_string().as_bytes(),
-                )
-                .await?;
+            // A Shoot without the label of its seed gets it with any other change.
+            let label = r#"{"metadata":{"labels":{"x":"y"}}}"#;
+            let patch = ["patch", "shoot", "probe", "-n", "default", "--type=merge", "-p", label];
+            let out = self.garden.kubectl(patch.iter().chain(&["--dry-run=server", "-o", "json"])).await?;
             let labels = out.json()?["metadata"]["labels"].to_string();
             ensure!(labels.contains("nowhere"), "shoots are not filled in yet: {labels}");
             let metadata = json!({"namespace": "default", "name": "probe"});

@@ -2,7 +2,11 @@
 
 use std::fmt::Write as _;
 
-use crate::{table::RULES, watch::WATCHES};
+use crate::{
+    judge,
+    table::RULES,
+    watch::{WATCHES, Watch},
+};
 
 /// Markdown.
 #[must_use]
@@ -17,12 +21,14 @@ pub fn render() -> String {
             chapter = rule.chapter;
             let _ = write!(text, "\n## {chapter}\n\n| rule | asked by | what it says |\n|---|---|---|\n");
         }
-        let watches: Vec<String> = rule.watches.iter().map(|watch| format!("`{}`", watch.path())).collect();
+        let asks = |watch: &&'static Watch| judge::rules_of(watch).any(|own| own.name == rule.name);
+        let watches: Vec<String> =
+            WATCHES.iter().copied().filter(asks).map(|watch| format!("`{}`", watch.path())).collect();
         let _ = writeln!(text, "| `{}` | {} | {} |", rule.name, watches.join(" "), rule.doc);
     }
     text.push_str(
         "\n## Webhooks\n\nWhat each path is asked about, and what happens while nobody answers.\n\n\
-         | path | resources | operations | while nobody answers | why |\n|---|---|---|---|---|\n",
+         | path | resources | operations | waits at most | while nobody answers | why |\n|---|---|---|---|---|---|\n",
     );
     for watch in WATCHES {
         let resources: Vec<String> =
@@ -36,10 +42,11 @@ pub fn render() -> String {
         };
         let _ = writeln!(
             text,
-            "| `{}` | {} | {} | {policy} | {} |",
+            "| `{}` | {} | {} | {} s | {policy} | {} |",
             watch.path(),
             resources.join(" "),
             operations.join(" "),
+            watch.timeout_seconds,
             watch.why
         );
     }

@@ -1,5 +1,7 @@
 //! What is about to happen to an object, and who wants it.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 /// What kind of write it is.
@@ -47,6 +49,10 @@ pub struct User {
     pub name: String,
     /// Groups.
     pub groups: Vec<String>,
+    /// Identity beside the name, empty where the authenticator has none.
+    pub uid: String,
+    /// What else the authenticator tells; some authorizers decide by it.
+    pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl User {
@@ -73,7 +79,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// The new value of an annotation that this change sets or changes. Nothing where it stays or goes.
+    /// The new value of an annotation that this change sets or changes. Nothing where it stays or goes, or becomes empty.
     #[must_use]
     pub fn sets(&self, annotation: &str) -> Option<&str> {
         let new = annotation_of(&self.new, annotation)?;
@@ -93,9 +99,15 @@ impl Change {
     }
 }
 
-/// The value of an annotation.
+/// The value of an annotation; empty counts as absent, so that a Shoot can be freed of one by setting it to nothing.
 #[must_use]
 pub fn annotation_of<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    raw_annotation_of(object, key).filter(|value| !value.is_empty())
+}
+
+/// The value of an annotation as it is, for those of others that count by their presence.
+#[must_use]
+pub fn raw_annotation_of<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object.get("metadata")?.get("annotations")?.get(key)?.as_str()
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use repot_api::names::REGION_DISTANCE_THRESHOLD;
+
 use crate::{
     facts::{Distances, Facts},
     shoot::{Seed, Shoot},
@@ -22,10 +24,17 @@ pub enum Unknown {
     Unreadable(String, String, String),
     /// There is a distance, but nothing to compare it with.
     NoThreshold(String, u64),
-    /// The threshold is no number.
-    BadThreshold(String, String),
-    /// The two spellings of the threshold disagree.
-    TwoThresholds(String),
+    /// The threshold of an annotation is no number.
+    BadThreshold(String, &'static str, String),
+}
+
+/// What a distance must not be greater than.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Threshold {
+    /// In the unit of the distances.
+    pub value: u64,
+    /// Where it comes from, as messages have it.
+    pub origin: String,
 }
 
 impl fmt::Display for Unknown {
@@ -46,11 +55,8 @@ impl fmt::Display for Unknown {
                 f,
                 "the distance is {distance}, but ConfigMap {map:?} says by no annotation which one is too great"
             ),
-            Self::BadThreshold(map, text) => {
-                write!(f, "the threshold {text:?} of ConfigMap {map:?} is not a number from 0 on")
-            }
-            Self::TwoThresholds(map) => {
-                write!(f, "ConfigMap {map:?} has two thresholds, by its two annotations, that differ")
+            Self::BadThreshold(map, key, text) => {
+                write!(f, "annotation {key}={text:?} of ConfigMap {map:?} is not a number from 0 on")
             }
         }
     }
@@ -66,7 +72,7 @@ pub enum Way {
         /// In whatever unit the operator chose.
         distance: u64,
         /// Greater is too far.
-        threshold: u64,
+        threshold: Threshold,
     },
     /// Nobody knows.
     Unknown(Unknown),
@@ -106,18 +112,33 @@ fn measure(from: &str, to: &str, profile: &str, facts: &Facts) -> Result<Way, Un
     let entry = map.from.get(from).ok_or_else(|| Unknown::NoSource(name(), from.to_owned()))?;
     let entry = entry.as_ref().map_err(|why| Unknown::Unreadable(name(), from.to_owned(), why.clone()))?;
     let distance = *entry.get(to).ok_or_else(|| Unknown::NoWay(name(), from.to_owned(), to.to_owned()))?;
-    let threshold = threshold(map)?.or(facts.settings.default_threshold);
-    let threshold = threshold.ok_or_else(|| Unknown::NoThreshold(name(), distance))?;
+    let threshold = threshold(map, facts)?.ok_or_else(|| Unknown::NoThreshold(name(), distance))?;
     Ok(Way::Measured { distance, threshold })
 }
 
-fn threshold(map: &Distances) -> Result<Option<u64>, Unknown> {
-    let read = |text: &String| {
-        text.trim().parse::<u64>().map_err(|_| Unknown::BadThreshold(map.name.clone(), text.clone()))
-    };
-    let [paper, other] = &map.thresholds;
-    match (paper.as_ref().map(read).transpose()?, other.as_ref().map(read).transpose()?) {
-        (Some(one), Some(two)) if one != two => Err(Unknown::TwoThresholds(map.name.clone())),
-        (one, two) => Ok(one.or(two)),
+/// What gardener-apiserver takes where [`REGION_DISTANCE_THRESHOLD`] is not set (`defaultInterRegionDistanceThreshold` in
+/// plugin/pkg/shoot/validator of Gardener 1.150). It does not read the paper's annotation.
+const GARDENER_DEFAULT: u64 = 180;
+
+/// The smallest of all thresholds that hold: those of the two annotations; that of the flag, where there is no annotation; and
+/// beside a Gardener its default, where it finds no annotation that it reads. So what is allowed here passes there, too.
+fn threshold(map: &Distances, facts: &Facts) -> Result<Option<Threshold>, Unknown> {
+    let mut all = Vec::new();
+    for (key, text) in Distances::THRESHOLDS.into_iter().zip(&map.thresholds) {
+        let Some(text) = text else { continue };
+        let value = text.parse().map_err(|_| Unknown::BadThreshold(map.name.clone(), key, text.clone()))?;
+        all.push(Threshold { value, origin: format!("annotation {key} of ConfigMap {:?}", map.name) });
     }
+    let flag = facts.settings.default_threshold.filter(|_| all.is_empty());
+    all.extend(flag.map(|value| Threshold { value, origin: "flag --default-distance-threshold".to_owned() }));
+    let [_, read_by_gardener] = &map.thresholds;
+    // Only gardener-apiserver serves shoots/binding.
+    if facts.binding && read_by_gardener.is_none() {
+        let origin = format!(
+            "gardener-apiserver where annotation {REGION_DISTANCE_THRESHOLD} of ConfigMap {:?} is not set",
+            map.name
+        );
+        all.push(Threshold { value: GARDENER_DEFAULT, origin });
+    }
+    Ok(all.into_iter().min_by_key(|threshold| threshold.value))
 }

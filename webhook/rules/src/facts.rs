@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::{
     change::{Change, Operation, text_at},
+    forced::permitted::force_markers,
     shoot::Shoot,
 };
 
@@ -68,6 +69,10 @@ pub struct Facts {
     pub hosted_etcd: Option<Arc<Value>>,
     /// All workflows of the namespace.
     pub workflows: Vec<Arc<Value>>,
+    /// Whether the user may use the verb `force-migration` on the Shoot.
+    pub may_force: bool,
+    /// Names of the Bastions of the Shoot.
+    pub bastions: Vec<String>,
     /// Whether the cluster has the subresource `shoots/binding`.
     pub binding: bool,
     /// What an operator decided.
@@ -96,6 +101,10 @@ pub struct Needs {
     pub project_of: Option<String>,
     /// The Shoot of this namespace and name.
     pub shoot: Option<(String, String)>,
+    /// Whether the user may use the verb `force-migration` on the Shoot of this namespace and name.
+    pub may_force: Option<(String, String)>,
+    /// The Bastions of the Shoot of this namespace and name.
+    pub bastions_of: Option<(String, String)>,
     /// The HostedEtcd of this namespace and name, and all workflows beside it.
     pub hosted_etcd: Option<(String, String)>,
 }
@@ -108,10 +117,11 @@ impl Needs {
         match (target.group.as_str(), target.resource.as_str()) {
             (CORE_GROUP, "shoots") => Self::of_shoot(change),
             (CORE_GROUP | MIGRATION_GROUP, "shootstates") => {
-                let name = if target.name.is_empty() {
-                    text_at(&change.new, "/metadata/name").unwrap_or_default().to_owned()
-                } else {
-                    target.name.clone()
+                // A new object may have no name yet, and one of many that are deleted together comes without it.
+                let own = [&change.new, &change.old].into_iter().find_map(|o| text_at(o, "/metadata/name"));
+                let name = match target.name.as_str() {
+                    "" => own.unwrap_or_default().to_owned(),
+                    name => name.to_owned(),
                 };
                 Self { shoot: Some((target.namespace.clone(), name)), ..Self::default() }
             }
@@ -129,14 +139,19 @@ impl Needs {
         let (old, new) = (Shoot(&change.old), Shoot(&change.new));
         let moves = change.operation == Operation::Update && old.spec_seed() != new.spec_seed();
         let choice = moves || change.sets(FORCE_RESTORE).is_some();
+        let shoot = || (change.target.namespace.clone(), change.target.name.clone());
+        let forces = force_markers(change).next().is_some();
+        let may_force = forces.then(shoot);
         if !choice && change.sets(ISOLATED_ZONE).is_none() {
-            return Self::default();
+            return Self { may_force, ..Self::default() };
         }
         let seeds = [old.spec_seed(), old.status_seed(), new.spec_seed()];
         Self {
+            may_force,
             seeds: seeds.into_iter().flatten().map(str::to_owned).collect(),
             choice,
             cloud_profile: new.cloud_profile().map(str::to_owned),
+            bastions_of: moves.then(shoot),
             project_of: choice.then(|| change.target.namespace.clone()),
             ..Self::default()
         }

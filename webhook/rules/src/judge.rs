@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    change::{Change, Operation, at},
+    change::{Change, Operation, at, raw_annotation_of},
     facts::Facts,
     finding::{Finding, PatchOp, Verdict, apply},
     table::{Judge, RULES, Rule},
@@ -12,7 +12,8 @@ use crate::{
 
 /// Rules of one webhook.
 pub fn rules_of(watch: &'static Watch) -> impl Iterator<Item = &'static Rule> {
-    RULES.iter().filter(move |rule| rule.watches.iter().any(|own| std::ptr::eq(*own, watch)))
+    let source = watch.rules_of.unwrap_or(watch);
+    RULES.iter().filter(move |rule| rule.watches.iter().any(|own| std::ptr::eq(*own, source)))
 }
 
 /// Everything that the validating rules of a webhook have to say.
@@ -42,7 +43,7 @@ fn same_but_metadata(change: &Change) -> bool {
 
 fn sets_annotations(change: &Change) -> bool {
     let new = at(&change.new, "/metadata/annotations").and_then(Value::as_object);
-    new.into_iter().flatten().any(|(key, _)| change.sets(key).is_some())
+    new.into_iter().flatten().any(|(key, value)| raw_annotation_of(&change.old, key) != value.as_str())
 }
 
 /// All that the mutating rules of a webhook change, which is done to `change` as well. Nothing on deletion.

@@ -11,6 +11,7 @@ pub mod facts;
 pub mod finding;
 pub mod judge;
 pub mod opening;
+pub mod preflight;
 pub mod progress;
 pub mod shoot;
 pub mod table;
@@ -23,6 +24,7 @@ mod isolation;
 mod live;
 mod migration;
 mod state;
+mod time;
 mod who;
 
 #[cfg(test)]

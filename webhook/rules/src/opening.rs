@@ -65,6 +65,8 @@ static SHOOT: Opening = Members(&[
             ("lastOperation", Whole),
             ("liveMigration", Whole),
             ("networking", Whole),
+            ("observedGeneration", Whole),
+            ("retryCycleStartTime", Whole),
             ("seedName", Whole),
             ("zoneIsolation", Whole),
         ]),

@@ -1,11 +1,11 @@
 //! How far a live migration has come, in either of the two forms of `status.liveMigration`.
 
 use repot_api::names::{
-    STEP_API_SERVER_READY, STEP_FAILED, STEP_PEERS_JOINED, STEP_SIX_MEMBERS, STEPS_OF_NO_RETURN,
+    REQUESTED_AT, STEP_API_SERVER_READY, STEP_FAILED, STEP_PEERS_JOINED, STEP_SIX_MEMBERS, STEPS_OF_NO_RETURN,
 };
 use serde_json::Value;
 
-use crate::change::{at, items_at, text_at};
+use crate::change::{annotation_of, at, items_at, text_at};
 
 /// How a step stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,60 +24,106 @@ pub enum Step {
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a>(pub &'a Value);
 
-impl Progress<'_> {
-    /// How the step stands in which source and destination form one etcd.
+/// What one condition or one side says of a step.
+#[derive(Clone, Copy)]
+struct Report<'a> {
+    name: &'a str,
+    step: Step,
+    /// RFC 3339 in UTC, so that times compare as texts; empty where it has none.
+    time: &'a str,
+}
+
+/// The steps after source and destination formed one etcd, in the spelling of Gardener.
+const AFTER_JOINING: &[&str] = &[
+    "MigrateExtensionsNeededBeforeKubeAPIServer",
+    STEP_API_SERVER_READY,
+    "MigrateDNSRecords",
+    STEPS_OF_NO_RETURN[0],
+    STEPS_OF_NO_RETURN[1],
+    STEPS_OF_NO_RETURN[2],
+];
+
+impl<'a> Progress<'a> {
+    /// How the step stands in which source and destination form one etcd. A later step that is done says that this one is,
+    /// unless the etcd failed afterwards.
     #[must_use]
     pub fn joining(self) -> Step {
-        self.step(&[STEP_SIX_MEMBERS, STEP_PEERS_JOINED])
+        let own = self.newest(&[STEP_SIX_MEMBERS, STEP_PEERS_JOINED]);
+        let later = self
+            .reports()
+            .filter(|report| AFTER_JOINING.contains(&report.name) && report.step == Step::Done)
+            .map(|report| report.time)
+            .max();
+        match (own, later) {
+            (Some(own), Some(later)) if own.step == Step::Failed && own.time > later => Step::Failed,
+            (_, Some(_)) => Step::Done,
+            (own, None) => own.map_or(Step::Ahead, |report| report.step),
+        }
     }
 
     /// How the step stands in which the API servers of the destination come up.
     #[must_use]
     pub fn api_servers(self) -> Step {
-        self.step(&[STEP_API_SERVER_READY])
+        self.newest(&[STEP_API_SERVER_READY]).map_or(Step::Ahead, |report| report.step)
     }
 
     /// Whether source members are being removed, or gone: from there on the only way is forward.
     #[must_use]
     pub fn is_past_return(self) -> bool {
-        STEPS_OF_NO_RETURN.iter().any(|step| self.step(&[step]) != Step::Ahead)
+        self.reports().any(|report| STEPS_OF_NO_RETURN.contains(&report.name) && report.step != Step::Ahead)
     }
 
-    fn step(self, names: &[&str]) -> Step {
-        names.iter().map(|name| self.condition(name).max(self.side(name))).max().unwrap_or(Step::Ahead)
+    /// Whether the status tells of the migration that was asked for last, not of an earlier one. Without the time of the
+    /// request nobody knows, and the answer is no.
+    #[must_use]
+    pub fn is_current(self) -> bool {
+        let requested = annotation_of(self.0, REQUESTED_AT);
+        requested.is_some_and(|requested| self.reports().any(|report| report.time >= requested))
     }
 
-    /// A condition that is there was begun, unless it is Unknown.
-    fn condition(self, name: &str) -> Step {
-        let all = items_at(self.0, "/status/liveMigration/conditions");
-        let Some(found) = all.iter().find(|condition| text_at(condition, "/type") == Some(name)) else {
-            return Step::Ahead;
-        };
-        let reason = text_at(found, "/reason").unwrap_or_default();
-        match text_at(found, "/status") {
-            Some("True") => Step::Done,
-            Some("False") if STEP_FAILED.contains(&reason) => Step::Failed,
-            Some("False") => Step::Running,
-            _ => Step::Ahead,
-        }
+    /// The newest of the reports of a step; of two at one time the one that is further.
+    fn newest(self, names: &[&str]) -> Option<Report<'a>> {
+        self.reports()
+            .filter(|report| names.contains(&report.name))
+            .max_by(|one, other| (one.time, one.step).cmp(&(other.time, other.step)))
     }
 
-    /// The paper's form tells the step at which each side is.
-    fn side(self, name: &str) -> Step {
+    /// All reports, without those that are older than the request for this migration.
+    fn reports(self) -> impl Iterator<Item = Report<'a>> {
+        let requested = annotation_of(self.0, REQUESTED_AT).unwrap_or_default();
+        let conditions = items_at(self.0, "/status/liveMigration/conditions").iter().map(condition);
         let sides =
             ["source", "destination"].map(|side| at(self.0, &format!("/status/liveMigration/{side}")));
-        let at = |side: &&Value| text_at(side, "/stepName") == Some(name);
-        let steps = sides.into_iter().flatten().filter(at).map(|side| match text_at(side, "/status") {
-            Some("Succeeded") => Step::Done,
-            Some("Failed") => Step::Failed,
-            _ => Step::Running,
-        });
-        steps.max().unwrap_or(Step::Ahead)
+        let reports = conditions.chain(sides.into_iter().flatten().map(side));
+        reports.filter(move |report| report.time.is_empty() || report.time >= requested)
     }
 }
 
+/// Gardener's form: a condition for each step. One that is there was begun, unless it is Unknown.
+fn condition(condition: &Value) -> Report<'_> {
+    let text = |member| text_at(condition, member).unwrap_or_default();
+    let step = match text("/status") {
+        "True" => Step::Done,
+        "False" if STEP_FAILED.contains(&text("/reason")) => Step::Failed,
+        "False" => Step::Running,
+        _ => Step::Ahead,
+    };
+    Report { name: text("/type"), step, time: text("/lastTransitionTime") }
+}
+
+/// The paper's form: the step at which a side is.
+fn side(side: &Value) -> Report<'_> {
+    let text = |member| text_at(side, member).unwrap_or_default();
+    let step = match text("/status") {
+        "Succeeded" => Step::Done,
+        "Failed" => Step::Failed,
+        _ => Step::Running,
+    };
+    Report { name: text("/stepName"), step, time: text("/completionTime") }
+}
+
 impl Ord for Step {
-    /// The more telling first: what one side calls failed is not made good by another that still tries.
+    /// By how far the step is: a side that failed is further than one that still tries.
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (*self as u8).cmp(&(*other as u8))
     }
@@ -111,5 +157,38 @@ mod tests {
         ]}}});
         assert!(Progress(&late).is_past_return());
         assert_eq!(Progress(&json!([])).joining(), Step::Ahead);
+    }
+
+    fn joining(source: &Value, destination: &Value) -> Step {
+        let sides = json!({"source": source, "destination": destination});
+        Progress(&json!({"status": {"liveMigration": sides}})).joining()
+    }
+
+    #[test]
+    fn the_newer_of_two_sides_counts() {
+        let at = |step: &str, status: &str, time: &str| json!({"stepName": step, "status": status, "completionTime": time});
+        let (early, late) = ("2026-01-01T10:00:00Z", "2026-01-01T11:00:00Z");
+        let six = "SixMemberETCDReady";
+        assert_eq!(joining(&at(six, "Failed", early), &at(six, "Succeeded", late)), Step::Done);
+        assert_eq!(joining(&at(six, "Failed", late), &at(six, "Succeeded", early)), Step::Failed);
+        let api = "DestinationKubeAPIServerReady";
+        assert_eq!(joining(&at(six, "Failed", early), &at(api, "Succeeded", late)), Step::Done);
+        assert_eq!(joining(&at(six, "Failed", late), &at(api, "Succeeded", early)), Step::Failed);
+        assert_eq!(joining(&at(six, "Succeeded", early), &at(api, "Failed", late)), Step::Done);
+    }
+
+    #[test]
+    fn the_progress_of_an_earlier_migration_does_not_count() {
+        let shoot = |requested: &str| {
+            json!({
+                "metadata": {"annotations": {"migration.gardener.cloud/requested-at": requested}},
+                "status": {"liveMigration": {"conditions": [
+                    {"type": "EtcdMigrationComplete", "status": "True", "lastTransitionTime": "2026-01-01T10:00:00Z"},
+                ]}},
+            })
+        };
+        let (own, earlier) = (shoot("2026-01-01T09:00:00Z"), shoot("2026-01-02T09:00:00Z"));
+        assert!(Progress(&own).is_past_return() && Progress(&own).is_current());
+        assert!(!Progress(&earlier).is_past_return() && !Progress(&earlier).is_current());
     }
 }

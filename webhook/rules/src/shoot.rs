@@ -2,10 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use repot_api::names::{LIVE_MIGRATE, OPERATION, OPERATION_LIVE_MIGRATE};
+use repot_api::names::{EMERGENCY_STOP, ISOLATED_ZONE, LIVE_MIGRATE, OPERATION, OPERATION_LIVE_MIGRATE};
 use serde_json::Value;
 
-use crate::change::{annotation_of, at, is_ending, items_at, parse_bool, text_at};
+use crate::{
+    change::{annotation_of, at, is_ending, items_at, parse_bool, text_at},
+    progress::{Progress, Step},
+};
 
 /// A Shoot.
 #[derive(Clone, Copy, Debug)]
@@ -54,9 +57,22 @@ impl<'a> Shoot<'a> {
         seeds_differ
             || match self.last_operation() {
                 ("Migrate", _) => true,
-                ("Restore" | "LiveMigrate", state) => state != "Succeeded",
+                ("Restore", state) => state != "Succeeded",
+                ("LiveMigrate", "Succeeded") => false,
+                ("LiveMigrate", state) => !self.is_back_at_source(state),
                 _ => false,
             }
+    }
+
+    /// Whether a live migration is over without success: both seeds are one, and no API server and no etcd of a destination took
+    /// over, so that this one is the source. While the clean-up runs or is retried it is not over.
+    fn is_back_at_source(self, state: &str) -> bool {
+        let progress = Progress(self.0);
+        let seeds_agree = self.spec_seed().is_some() && self.spec_seed() == self.status_seed();
+        seeds_agree
+            && matches!(state, "Failed" | "Aborted")
+            && !progress.is_past_return()
+            && progress.api_servers() != Step::Done
     }
 
     /// What the trigger says.
@@ -72,10 +88,22 @@ impl<'a> Shoot<'a> {
         }
     }
 
-    /// Whether a live migration runs: it moves, and either the trigger or the progress in its status says how.
+    /// What a controller is asked to do, in Gardener's form of a list with `;`.
+    pub fn operations(self) -> impl Iterator<Item = &'a str> {
+        operations_in(annotation_of(self.0, OPERATION).unwrap_or_default())
+    }
+
+    /// Whether a live migration runs. The operation that runs says so; before it has begun the trigger does, or the progress
+    /// since the request. Progress of an earlier migration does not make a classic one live.
     #[must_use]
     pub fn is_moving_live(self) -> bool {
-        self.is_moving() && (self.trigger() == Trigger::Live || at(self.0, "/status/liveMigration").is_some())
+        self.is_moving()
+            && match self.last_operation() {
+                ("LiveMigrate", state) if state != "Succeeded" => true,
+                ("Migrate", _) => false,
+                ("Restore", state) if state != "Succeeded" => false,
+                _ => self.trigger() == Trigger::Live || Progress(self.0).is_current(),
+            }
     }
 
     /// `node`, `zone` or nothing.
@@ -128,6 +156,34 @@ impl<'a> Shoot<'a> {
     #[must_use]
     pub fn is_ending(self) -> bool {
         is_ending(self.0)
+    }
+
+    /// The generation of its spec. Gardener raises it for a reconciliation that is asked for, too.
+    #[must_use]
+    pub fn generation(self) -> Option<i64> {
+        at(self.0, "/metadata/generation").and_then(Value::as_i64)
+    }
+
+    /// Whether gardenlet has not begun to work on the latest spec. Without a gardenlet nobody tells, and the answer is no.
+    #[must_use]
+    pub fn is_unobserved(self) -> bool {
+        let observed = at(self.0, "/status/observedGeneration").and_then(Value::as_i64);
+        self.generation().zip(observed).is_some_and(|(latest, observed)| latest > observed)
+    }
+
+    /// The zone that is isolated: the one that is asked for, or the one of an isolation whose failback is not done.
+    #[must_use]
+    pub fn isolated_zone(self) -> Option<&'a str> {
+        annotation_of(self.0, ISOLATED_ZONE).or_else(|| self.failing_back())
+    }
+
+    /// The zone of an isolation in the status whose failback is not done.
+    #[must_use]
+    pub fn failing_back(self) -> Option<&'a str> {
+        let text = |member| text_at(self.0, member);
+        let over = text("/status/zoneIsolation/phase") == Some("Failback")
+            && text("/status/zoneIsolation/status") == Some("Done");
+        text("/status/zoneIsolation/isolatedZoneID").filter(|_| !over)
     }
 }
 
@@ -191,6 +247,13 @@ impl<'a> Seed<'a> {
             .filter(|(_, status)| *status != "True")
             .map(|(kind, is)| format!("condition {kind} is {is}"))
             .collect();
+        // Gardens without extension controllers do not tell; Gardener itself goes by the two conditions above.
+        if self.condition("ExtensionsReady") == "False" {
+            ailments.push("condition ExtensionsReady is False".to_owned());
+        }
+        if annotation_of(self.0, EMERGENCY_STOP) == Some("true") {
+            ailments.push(format!("annotation {EMERGENCY_STOP} stops all reconciliations of Shoots"));
+        }
         let generation = at(self.0, "/metadata/generation").and_then(Value::as_i64);
         let observed = at(self.0, "/status/observedGeneration").and_then(Value::as_i64);
         if generation > observed {
@@ -198,6 +261,11 @@ impl<'a> Seed<'a> {
         }
         ailments
     }
+}
+
+/// The operations in the value of an annotation, which Gardener separates by `;`.
+pub(crate) fn operations_in(value: &str) -> impl Iterator<Item = &str> {
+    value.split(';').map(str::trim).filter(|operation| !operation.is_empty())
 }
 
 fn texts(items: &[Value]) -> Vec<&str> {

@@ -56,6 +56,15 @@ impl<'a> Travel<'a> {
         }
     }
 
+    /// The seed that was to be left and the one that is named now, of a migration that begins or is sent elsewhere.
+    #[must_use]
+    pub fn heads(change: &'a Change) -> Option<(&'a str, &'a str)> {
+        match Self::of(change) {
+            Self::Start { from, to } | Self::Again { from, to } => Some((from, to)),
+            _ => None,
+        }
+    }
+
     /// Source and destination of a migration that begins.
     #[must_use]
     pub fn start(change: &'a Change) -> Option<(&'a str, &'a str)> {

@@ -43,10 +43,14 @@ pub struct Watch {
     pub mutating: bool,
     /// What it is asked about.
     pub matches: &'static [Match],
+    /// Asks the rules of another webhook as well: about the same changes, where another failure policy is right.
+    pub rules_of: Option<&'static Watch>,
     /// Conditions in CEL beside it, by name: all must hold.
     pub conditions: &'static [(&'static str, &'static str)],
     /// While nobody answers.
     pub failure_policy: FailurePolicy,
+    /// How long kube-apiserver waits, in seconds. Mutating webhooks are asked one after another, then all validating ones at once.
+    pub timeout_seconds: u32,
     /// Why so.
     pub why: &'static str,
 }
@@ -61,21 +65,114 @@ impl Watch {
 
 // A condition that breaks on some object counts as a failure of its webhook, and one that fails closed then refuses whatever was
 // asked: so each field that may be missing is read by `?`, those of the request, too.
-const SEEDS_DIFFER: &str = "request.?subResource.orValue(\"\") == \"binding\" || object.?spec.?seedName.orValue(\"\") != oldObject.?spec.?seedName.orValue(\"\")";
-const MARKER_SET: &str = "object.?metadata.?annotations.orValue({}).exists(k, (k.startsWith(\"migration.gardener.cloud/\") \
-     || k in [\"gardener.cloud/operation\", \"maintenance.gardener.cloud/operation\", \"shoot.gardener.cloud/isolated-zone\", \
-     \"shoot.gardener.cloud/force-restore\", \"migration.shoot.gardener.cloud/abort-live-migration\"]) \
-     && (request.operation == \"CREATE\" || oldObject.?metadata.?annotations.orValue({})[?k].orValue(\"\") \
-     != object.metadata.annotations[k]))";
-const MOVING: &str = "(has(oldObject.spec) && has(oldObject.status) && oldObject.?status.?seedName.orValue(\"\") != \"\" \
-     && oldObject.?spec.?seedName.orValue(\"\") != oldObject.?status.?seedName.orValue(\"\")) \
-     || oldObject.?status.?lastOperation.?type.orValue(\"\") in [\"Migrate\", \"Restore\", \"LiveMigrate\"]";
-const ENDED_OR_SPEC: &str =
-    "request.operation == \"DELETE\" || object.?spec.orValue({}) != oldObject.?spec.orValue({})";
+macro_rules! annotations {
+    () => {
+        "object.?metadata.?annotations.orValue({})"
+    };
+}
+/// Whether this write sets annotation `k` of the object, or changes it.
+macro_rules! sets_k {
+    () => {
+        "(request.operation == \"CREATE\" \
+         || !(k in oldObject.?metadata.?annotations.orValue({})) \
+         || oldObject.metadata.annotations[k] != object.metadata.annotations[k])"
+    };
+}
+/// Annotations that start, stop or steer something whatever else is true of the Shoot.
+macro_rules! k_steers {
+    () => {
+        "((k.startsWith(\"migration.gardener.cloud/\") || k in [\"shoot.gardener.cloud/isolated-zone\", \
+         \"shoot.gardener.cloud/force-restore\", \"confirmation.gardener.cloud/leave-destination\", \
+         \"migration.shoot.gardener.cloud/abort-live-migration\"]))"
+    };
+}
+macro_rules! k_says_no {
+    () => {
+        "(object.metadata.annotations[k] in [\"0\", \"f\", \"F\", \"false\", \"FALSE\", \"False\"])"
+    };
+}
+/// Whether the Shoot was between two seeds before this write.
+macro_rules! moves {
+    () => {
+        "(has(oldObject.spec) && has(oldObject.status) && oldObject.?status.?seedName.orValue(\"\") != \"\" \
+         && oldObject.?spec.?seedName.orValue(\"\") != oldObject.?status.?seedName.orValue(\"\") \
+         || oldObject.?status.?lastOperation.?type.orValue(\"\") == \"Migrate\" \
+         || oldObject.?status.?lastOperation.?type.orValue(\"\") in [\"Restore\", \"LiveMigrate\"] \
+         && oldObject.?status.?lastOperation.?state.orValue(\"\") != \"Succeeded\")"
+    };
+}
+macro_rules! k_is_operation {
+    () => {
+        "(k in [\"gardener.cloud/operation\", \"maintenance.gardener.cloud/operation\"])"
+    };
+}
+macro_rules! seed_changes {
+    () => {
+        "(oldObject.?spec.?seedName.orValue(\"\") != \"\" \
+         && object.?spec.?seedName.orValue(\"\") != oldObject.?spec.?seedName.orValue(\"\"))"
+    };
+}
+/// A first seed is the scheduler's work, and Gardener's plugins fill in what follows from it: neither is asked about.
+const SEED_CHANGES: &str = seed_changes!();
+const MARKER_SET: &str = concat!(
+    annotations!(),
+    ".exists(k, ",
+    sets_k!(),
+    " && (",
+    k_steers!(),
+    " && !",
+    k_says_no!(),
+    // Every Shoot is asked for reconciliation, maintenance and rotation; these matter only where they may be in the way.
+    " || ",
+    k_is_operation!(),
+    " && (object.metadata.annotations[k].contains(\"live-migrate\") \
+     || \"shoot.gardener.cloud/isolated-zone\" in object.metadata.annotations \
+     || request.operation == \"UPDATE\" && ",
+    moves!(),
+    "))) || request.operation == \"UPDATE\" && request.?subResource.orValue(\"\") == \"\" && ",
+    moves!(),
+    // gardener-apiserver takes `operation=reconcile` away before validating webhooks are asked: only the generation tells of it.
+    " && object.?metadata.?generation.orValue(0) != oldObject.?metadata.?generation.orValue(0)"
+);
+const MARKER_NEGATED: &str =
+    concat!(annotations!(), ".exists(k, ", sets_k!(), " && ", k_steers!(), " && ", k_says_no!(), ")");
+const MOVING: &str = moves!();
+/// What the mutating rules of Shoots act on. Any other write is not shown to them, and waits for nobody.
+const FILLED_IN: &str = concat!(
+    seed_changes!(),
+    // A trigger, in either spelling.
+    " || object.?metadata.?annotations.orValue({})[?\"gardener.cloud/operation\"].orValue(\"\").contains(\"live-migrate\") \
+     || object.?metadata.?annotations.orValue({})[?\"migration.gardener.cloud/live-migrate\"].orValue(\"\") \
+     != oldObject.?metadata.?annotations.orValue({})[?\"migration.gardener.cloud/live-migrate\"].orValue(\"\")",
+    // An isolation that begins or ends.
+    " || object.?metadata.?annotations.orValue({})[?\"shoot.gardener.cloud/isolated-zone\"].orValue(\"\") \
+     != oldObject.?metadata.?annotations.orValue({})[?\"shoot.gardener.cloud/isolated-zone\"].orValue(\"\")",
+    // A migration that is over.
+    " || \"migration.gardener.cloud/requested-at\" in oldObject.?metadata.?annotations.orValue({}) \
+     && oldObject.?spec.?seedName.orValue(\"\") == oldObject.?status.?seedName.orValue(\"\") \
+     && oldObject.?status.?lastOperation.?state.orValue(\"\") == \"Succeeded\"",
+    // Labels of seeds that are missing or left over.
+    " || oldObject.?spec.?seedName.orValue(\"\") != \"\" \
+     && (!((\"name.seed.gardener.cloud/\" + oldObject.spec.seedName) in object.?metadata.?labels.orValue({})) \
+     || object.metadata.labels.exists(l, l.startsWith(\"name.seed.gardener.cloud/\") \
+     && l != \"name.seed.gardener.cloud/\" + object.?spec.?seedName.orValue(\"\") \
+     && l != \"name.seed.gardener.cloud/\" + oldObject.?status.?seedName.orValue(\"\")))"
+);
+const DELETION_UNCONFIRMED: &str = "!has(oldObject.metadata.deletionTimestamp) \
+     && !(oldObject.?metadata.?annotations.orValue({})[?\"confirmation.gardener.cloud/deletion\"].orValue(\"\") \
+     in [\"1\", \"t\", \"T\", \"true\", \"TRUE\", \"True\"])";
+const ENDED_OR_SPEC: &str = "request.operation == \"DELETE\" || object.?spec.orValue({}) != oldObject.?spec.orValue({}) \
+     || object.?metadata.?generation.orValue(0) != oldObject.?metadata.?generation.orValue(0) \
+     || object.?metadata.?annotations.orValue({})[?\"migration.gardener.cloud/live-migrate\"].orValue(\"\") \
+     != oldObject.?metadata.?annotations.orValue({})[?\"migration.gardener.cloud/live-migrate\"].orValue(\"\")";
 const OWNER_RECORD: &str = "[object, oldObject].exists(o, o != null && o.?spec.?recordType.orValue(\"\") == \"TXT\" \
      && o.?spec.?name.orValue(\"\").startsWith(\"owner.\"))";
 
 const SHOOTS: &[&str] = &["shoots", "shoots/binding"];
+/// Every path on which gardener-apiserver keeps the annotations of a Shoot.
+const ANNOTATED_SHOOTS: &[&str] = &["shoots", "shoots/binding", "shoots/status"];
+const STATES: &[&str] = &["shootstates"];
+const CREATE: &[&str] = &["CREATE"];
 const UPDATE: &[&str] = &["UPDATE"];
 const WRITES: &[&str] = &["CREATE", "UPDATE"];
 const ALL: &[&str] = &["CREATE", "UPDATE", "DELETE"];
@@ -86,8 +183,10 @@ pub static SEED_CHANGE: Watch = Watch {
     place: Place::Garden,
     mutating: false,
     matches: &[Match { groups: &[CORE_GROUP], resources: SHOOTS, operations: UPDATE }],
-    conditions: &[("seed-name-changes", SEEDS_DIFFER)],
+    rules_of: None,
+    conditions: &[("seed-name-changes", SEED_CHANGES)],
     failure_policy: FailurePolicy::Fail,
+    timeout_seconds: 5,
     why: "a migration can wait until somebody can say whether it is right; all other writes of Shoots are not asked about",
 };
 
@@ -96,10 +195,25 @@ pub static MARKERS: Watch = Watch {
     name: "markers",
     place: Place::Garden,
     mutating: false,
-    matches: &[Match { groups: &[CORE_GROUP], resources: &["shoots"], operations: WRITES }],
+    matches: &[Match { groups: &[CORE_GROUP], resources: ANNOTATED_SHOOTS, operations: WRITES }],
+    rules_of: None,
     conditions: &[("a-marker-is-set", MARKER_SET)],
     failure_policy: FailurePolicy::Fail,
-    why: "only setting or changing such an annotation has to wait; taking one away is never asked about",
+    timeout_seconds: 5,
+    why: "only a value that starts something has to wait; taking one away is never asked about",
+};
+
+/// The same annotations with a value that says no.
+pub static NEGATED_MARKERS: Watch = Watch {
+    name: "negated-markers",
+    place: Place::Garden,
+    mutating: false,
+    matches: &[Match { groups: &[CORE_GROUP], resources: ANNOTATED_SHOOTS, operations: WRITES }],
+    rules_of: Some(&MARKERS),
+    conditions: &[("a-marker-says-no", MARKER_NEGATED)],
+    failure_policy: FailurePolicy::Ignore,
+    timeout_seconds: 2,
+    why: "a value that says no starts nothing, so it has to wait for nobody",
 };
 
 /// Writes to a Shoot between two seeds.
@@ -108,9 +222,11 @@ pub static MOVING_SHOOTS: Watch = Watch {
     place: Place::Garden,
     mutating: false,
     matches: &[Match { groups: &[CORE_GROUP], resources: &["shoots"], operations: &["UPDATE", "DELETE"] }],
+    rules_of: None,
     conditions: &[("shoot-moves", MOVING), ("spec-or-end", ENDED_OR_SPEC)],
     failure_policy: FailurePolicy::Fail,
-    why: "a changed spec or a deletion in the middle of a migration leaves orphans; Shoots that do not move are not asked about",
+    timeout_seconds: 2,
+    why: "a changed spec, a lost trigger, a reconciliation or a deletion in the middle of a migration leaves orphans; Shoots that do not move are not asked about",
 };
 
 /// Writes of ShootStates.
@@ -118,14 +234,25 @@ pub static SHOOT_STATES: Watch = Watch {
     name: "shootstates",
     place: Place::Garden,
     mutating: false,
-    matches: &[Match {
-        groups: &[CORE_GROUP, MIGRATION_GROUP],
-        resources: &["shootstates"],
-        operations: ALL,
-    }],
+    matches: &[Match { groups: &[CORE_GROUP, MIGRATION_GROUP], resources: STATES, operations: WRITES }],
+    rules_of: None,
     conditions: &[],
     failure_policy: FailurePolicy::Ignore,
+    timeout_seconds: 4,
     why: "a gardenlet that cannot save the state would stop a migration that runs; who may write at all is a matter of RBAC",
+};
+
+/// Deletions of ShootStates that nobody has confirmed.
+pub static SHOOT_STATE_DELETIONS: Watch = Watch {
+    name: "shootstate-deletions",
+    place: Place::Garden,
+    mutating: false,
+    matches: &[Match { groups: &[CORE_GROUP, MIGRATION_GROUP], resources: STATES, operations: &["DELETE"] }],
+    rules_of: None,
+    conditions: &[("deletion-is-not-confirmed", DELETION_UNCONFIRMED)],
+    failure_policy: FailurePolicy::Fail,
+    timeout_seconds: 4,
+    why: "a state that is gone cannot be restored; a confirmed deletion, also of a whole namespace, is not asked about",
 };
 
 /// New workflows on an etcd, and what controllers record.
@@ -150,8 +277,10 @@ pub static ETCD_WORKFLOWS: Watch = Watch {
             operations: UPDATE,
         },
     ],
+    rules_of: None,
     conditions: &[],
     failure_policy: FailurePolicy::Ignore,
+    timeout_seconds: 4,
     why: "backups go on; controllers take an etcd for one workflow at a time by themselves",
 };
 
@@ -161,11 +290,13 @@ pub static ETCDS: Watch = Watch {
     place: Place::Seed,
     mutating: false,
     matches: &[
-        Match { groups: &[DRUID_GROUP], resources: &["etcds"], operations: UPDATE },
+        Match { groups: &[DRUID_GROUP], resources: &["etcds"], operations: WRITES },
         Match { groups: &[MIGRATION_GROUP], resources: &["hostedetcds"], operations: UPDATE },
     ],
+    rules_of: None,
     conditions: &[],
     failure_policy: FailurePolicy::Ignore,
+    timeout_seconds: 2,
     why: "an etcd has to be repairable while Repot is down",
 };
 
@@ -175,8 +306,10 @@ pub static OWNER_RECORDS: Watch = Watch {
     place: Place::Seed,
     mutating: false,
     matches: &[Match { groups: &[EXTENSIONS_GROUP], resources: &["dnsrecords"], operations: ALL }],
+    rules_of: None,
     conditions: &[("owner-record", OWNER_RECORD)],
     failure_policy: FailurePolicy::Ignore,
+    timeout_seconds: 2,
     why: "a forced restore, the last resort, begins with this record and must not wait for anything",
 };
 
@@ -185,9 +318,11 @@ pub static SHOOT_DEFAULTS: Watch = Watch {
     name: "shoots",
     place: Place::Garden,
     mutating: true,
-    matches: &[Match { groups: &[CORE_GROUP], resources: SHOOTS, operations: WRITES }],
-    conditions: &[],
+    matches: &[Match { groups: &[CORE_GROUP], resources: SHOOTS, operations: UPDATE }],
+    rules_of: None,
+    conditions: &[("something-to-fill-in", FILLED_IN)],
     failure_policy: FailurePolicy::Ignore,
+    timeout_seconds: 2,
     why: "what is set here is a convenience and is made up for at the next write",
 };
 
@@ -196,13 +331,11 @@ pub static SHOOT_STATE_DEFAULTS: Watch = Watch {
     name: "shootstates",
     place: Place::Garden,
     mutating: true,
-    matches: &[Match {
-        groups: &[CORE_GROUP, MIGRATION_GROUP],
-        resources: &["shootstates"],
-        operations: WRITES,
-    }],
+    matches: &[Match { groups: &[CORE_GROUP, MIGRATION_GROUP], resources: STATES, operations: CREATE }],
+    rules_of: None,
     conditions: &[],
     failure_policy: FailurePolicy::Ignore,
+    timeout_seconds: 2,
     why: "a state without owner is better than none",
 };
 
@@ -212,8 +345,10 @@ pub static WATCHES: &[&Watch] = &[
     &SHOOT_STATE_DEFAULTS,
     &SEED_CHANGE,
     &MARKERS,
+    &NEGATED_MARKERS,
     &MOVING_SHOOTS,
     &SHOOT_STATES,
+    &SHOOT_STATE_DELETIONS,
     &ETCD_WORKFLOWS,
     &ETCDS,
     &OWNER_RECORDS,

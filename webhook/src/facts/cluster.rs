@@ -5,7 +5,7 @@ use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::{try_join, try_join_all};
 use kube::{
@@ -23,8 +23,9 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Error,
+    Error, access,
     brief::{self, OnSeeds},
+    circuit::Circuit,
     distances,
     follow::Followed,
 };
@@ -50,6 +51,7 @@ pub enum Serve {
 /// A cluster that is followed.
 pub struct Cluster {
     client: Client,
+    circuit: Circuit,
     garden: Option<Garden>,
 }
 
@@ -73,7 +75,7 @@ impl Cluster {
     #[must_use]
     pub fn follow(client: Client, serve: Serve, stop: &CancellationToken) -> Arc<Self> {
         let garden = (serve != Serve::Seed).then(|| Garden::follow(&client, stop));
-        Arc::new(Self { client, garden })
+        Arc::new(Self { client, circuit: Circuit::default(), garden })
     }
 
     pub(super) fn missing(&self) -> Vec<&'static str> {
@@ -89,16 +91,44 @@ impl Cluster {
         known.into_iter().filter(|(_, known)| !known).map(|(what, _)| what).collect()
     }
 
-    pub(super) async fn gather(&self, needs: &Needs, change: &Change, facts: Facts) -> Result<Facts, Error> {
+    /// Facts within `limit`. A cluster that is late several times is left alone for a while.
+    ///
+    /// # Errors
+    /// [`Error::NotSynced`], [`Error::Late`], [`Error::CircuitOpen`], [`Error::Live`].
+    pub(super) async fn gather(
+        &self,
+        needs: &Needs,
+        change: &Change,
+        facts: Facts,
+        limit: Duration,
+    ) -> Result<Facts, Error> {
         if !self.missing().is_empty() {
             return Err(Error::NotSynced);
         }
+        if !self.circuit.admits(Instant::now()) {
+            return Err(Error::CircuitOpen);
+        }
+        let gathered = tokio::time::timeout(limit, self.read(needs, change, facts)).await;
+        let gathered = gathered.unwrap_or(Err(Error::Late { limit }));
+        self.circuit.record(Instant::now(), !gathered.as_ref().is_err_and(Error::is_late));
+        gathered
+    }
+
+    async fn read(&self, needs: &Needs, change: &Change, facts: Facts) -> Result<Facts, Error> {
         let seeds = try_join_all(needs.seeds.iter().map(|name| self.seed(name, needs.choice)));
-        let (seeds, (shoot, etcd)) = try_join(seeds, try_join(self.shoot(needs), self.etcd(needs))).await?;
+        let asked = try_join(
+            access::bastions(&self.client, needs),
+            access::may_force(&self.client, needs, &change.user),
+        );
+        let objects = try_join(self.shoot(needs), self.etcd(needs));
+        let (seeds, ((shoot, etcd), (bastions, may_force))) =
+            try_join(seeds, try_join(objects, asked)).await?;
         let (hosted_etcd, workflows) = etcd;
         let facts = Facts {
             seeds: needs.seeds.iter().cloned().zip(seeds).collect(),
             shoot,
+            bastions,
+            may_force,
             hosted_etcd,
             workflows,
             ..facts

@@ -61,6 +61,13 @@ impl Directory {
         let project = needs.project_of.as_ref().and_then(|namespace| {
             self.of("Project").find(|project| text_at(project, "/spec/namespace") == Some(namespace)).cloned()
         });
+        let bastions = needs.bastions_of.iter().flat_map(|(namespace, name)| {
+            let here = move |bastion: &&Arc<Value>| {
+                text_at(bastion, "/metadata/namespace").unwrap_or("default") == namespace
+                    && text_at(bastion, "/spec/shootRef/name") == Some(name)
+            };
+            self.of("Bastion").filter(here).filter_map(|bastion| text_at(bastion, "/metadata/name"))
+        });
         let workflows = needs.hosted_etcd.as_ref().map(|(namespace, _)| {
             let all =
                 ["EtcdBackup", "EtcdRestore", "EtcdMigration"].into_iter().flat_map(|kind| self.of(kind));
@@ -74,6 +81,7 @@ impl Directory {
             project,
             shoot: needs.shoot.as_ref().and_then(|key| placed("Shoot", key)),
             hosted_etcd: needs.hosted_etcd.as_ref().and_then(|key| placed("HostedEtcd", key)),
+            bastions: bastions.map(str::to_owned).collect(),
             workflows: workflows.unwrap_or_default(),
             // Files do not tell what a cluster serves; who writes the subresource shows that there is one.
             binding: change.target.subresource == "binding",

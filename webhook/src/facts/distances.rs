@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use repot_api::names::{PURPOSE, PURPOSE_PROFILES};
 use repot_rules::{
-    change::{annotation_of, at, text_at},
+    change::{annotation_of, at, raw_annotation_of, text_at},
     facts::Distances,
 };
 use serde_json::Value;
@@ -24,7 +24,7 @@ pub(super) fn read(map: &Value) -> Option<Distances> {
             .map(|name| name.trim().to_owned())
             .filter(|name| !name.is_empty())
             .collect(),
-        thresholds: Distances::THRESHOLDS.map(|key| annotation_of(map, key).map(str::to_owned)),
+        thresholds: Distances::THRESHOLDS.map(|key| raw_annotation_of(map, key).map(str::to_owned)),
         from: data.map(|(from, text)| (from.clone(), entry(text.as_str().unwrap_or_default()))).collect(),
     })
 }

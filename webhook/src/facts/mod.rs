@@ -1,16 +1,19 @@
 //! What the rules have to know: from a cluster, or from a directory of manifests.
 
+mod access;
 mod brief;
+mod circuit;
 mod cluster;
 mod directory;
 mod distances;
 mod follow;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use repot_rules::{
     change::Change,
     facts::{Facts, Needs, Settings},
+    watch::Watch,
 };
 
 pub use self::{
@@ -47,9 +50,29 @@ pub enum Error {
         #[source]
         source: Box<kube::Error>,
     },
+    /// The cluster takes too long.
+    #[error("the facts did not come within {limit:?}")]
+    Late {
+        /// How long was waited.
+        limit: Duration,
+    },
+    /// The cluster took too long several times.
+    #[error("the cluster answered too late several times, and is asked again within {:?}", circuit::PAUSE)]
+    CircuitOpen,
     /// What is followed has not been listed yet.
     #[error("the facts are not known yet")]
     NotSynced,
+}
+
+impl Error {
+    /// Whether the cluster gave no answer at all, in place of one that is a refusal.
+    fn is_late(&self) -> bool {
+        match self {
+            Self::Late { .. } => true,
+            Self::Live { source, .. } => !matches!(**source, kube::Error::Api(_)),
+            Self::Read { .. } | Self::Parse { .. } | Self::CircuitOpen | Self::NotSynced => false,
+        }
+    }
 }
 
 /// Where facts come from.
@@ -71,18 +94,20 @@ pub struct World {
 }
 
 impl World {
-    /// What the rules have to know of a change.
+    /// What the rules of a webhook have to know of a change, within `limit`. To fill in a Shoot nothing has to be read, so a slow
+    /// cluster does not keep its annotations from it.
     ///
     /// # Errors
-    /// [`Error::Live`], [`Error::NotSynced`].
-    pub async fn gather(&self, change: &Change) -> Result<Facts, Error> {
-        let needs = Needs::of(change);
+    /// [`Error::Live`], [`Error::Late`], [`Error::CircuitOpen`], [`Error::NotSynced`].
+    pub async fn gather(&self, watch: &Watch, change: &Change, limit: Duration) -> Result<Facts, Error> {
+        let fills_in_shoot = watch.mutating && change.target.resource == "shoots";
+        let needs = if fills_in_shoot { Needs::default() } else { Needs::of(change) };
         let facts = Facts { now: now(), settings: self.settings.clone(), ..Facts::default() };
         if needs.is_empty() {
             return Ok(facts);
         }
         match &self.source {
-            Source::Cluster(cluster) => cluster.gather(&needs, change, facts).await,
+            Source::Cluster(cluster) => cluster.gather(&needs, change, facts, limit).await,
             Source::Directory(directory) => Ok(directory.gather(&needs, change, facts)),
         }
     }

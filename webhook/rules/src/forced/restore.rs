@@ -3,11 +3,16 @@
 use repot_api::names::{CONFIRM_FORCE_RESTORE, FORCE_RESTORE};
 
 use crate::{
-    change::{Change, annotation_of, parse_bool},
+    change::{Change, annotation_of, parse_bool, text_at},
     facts::Facts,
     finding::{Finding, annotation_path},
-    shoot::{Seed, Shoot},
+    migration::is_dead,
+    shoot::Shoot,
+    time::seconds_between,
 };
+
+/// After so many seconds of errors the source's half counts as failed. gardenlet itself waits for hours.
+const GIVES_UP: i64 = 30 * 60;
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let Some(value) = change.sets(FORCE_RESTORE) else { return Vec::new() };
@@ -43,9 +48,28 @@ pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// A sign of life of the source, unless its half of the migration has failed.
-fn answers(facts: &Facts, source: &str, old: Shoot<'_>) -> Option<&'static str> {
-    let seed = Seed(facts.seed(source)?);
-    let gave_up = matches!(old.last_operation(), ("Migrate", "Failed"));
-    (seed.condition("GardenletReady") == "True" && !gave_up).then_some("its condition GardenletReady is True")
+/// Why the source counts as alive, if it does. Its half of the migration gives up by Failed, which gardenlet sets after hours of
+/// retries, or by Error for so long that another retry hardly helps.
+fn answers(facts: &Facts, source: &str, old: Shoot<'_>) -> Option<String> {
+    if is_dead(facts, source) || facts.seed(source).is_none() {
+        return None;
+    }
+    let alive = "its condition GardenletReady is True";
+    match old.last_operation() {
+        ("Migrate", "Failed") => None,
+        ("Migrate", "Error") => {
+            let since = text_at(old.0, "/status/retryCycleStartTime");
+            let tried = since.and_then(|since| seconds_between(since, &facts.now));
+            match tried {
+                Some(tried) if tried >= GIVES_UP => None,
+                Some(tried) => Some(format!(
+                    "{alive}, and it has retried for {} of {} minutes",
+                    tried.max(0) / 60,
+                    GIVES_UP / 60
+                )),
+                None => Some(format!("{alive}, and the Shoot does not tell since when it retries")),
+            }
+        }
+        _ => Some(alive.to_owned()),
+    }
 }

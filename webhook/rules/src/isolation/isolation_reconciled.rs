@@ -1,20 +1,29 @@
 //! Somebody has to carry an isolation out.
 
-use repot_api::names::{ISOLATED_ZONE, OPERATION, OPERATION_RECONCILE};
+use repot_api::names::{ISOLATED_ZONE, OPERATION, OPERATION_RECONCILE, OPERATION_RETRY};
 
 use crate::{
     change::{Change, annotation_of},
     facts::Facts,
     finding::{Finding, annotation_path},
+    shoot::Shoot,
 };
 
+/// gardener-apiserver removes `reconcile` before it asks validating webhooks, and raises the generation instead. Where the last
+/// operation has failed it raises the generation for `retry` alone.
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
+    let (old, new) = (Shoot(&change.old), Shoot(&change.new));
+    let failed = old.last_operation().1 == "Failed";
+    let wanted = if failed { OPERATION_RETRY } else { OPERATION_RECONCILE };
+    let asked = new.generation() > old.generation() || new.operations().any(|operation| operation == wanted);
     let changed = annotation_of(&change.old, ISOLATED_ZONE) != annotation_of(&change.new, ISOLATED_ZONE);
-    let asked = annotation_of(&change.new, OPERATION) == Some(OPERATION_RECONCILE);
-    if !changed || asked || change.sets(ISOLATED_ZONE).is_none() {
+    if !changed || asked {
         return Vec::new();
     }
-    let reason = "nothing happens before the next reconciliation";
-    let advice = format!("set {OPERATION}={OPERATION_RECONCILE} to have it at once");
+    let reason = match failed {
+        true => "the last operation has failed, and nothing happens before it is retried",
+        false => "nothing happens before the next reconciliation",
+    };
+    let advice = format!("set {OPERATION}={wanted} to have it at once");
     vec![Finding::warn(annotation_path(OPERATION), reason, advice)]
 }

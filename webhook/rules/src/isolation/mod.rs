@@ -18,6 +18,7 @@ use crate::{
     change::{Change, annotation_of, items_at, text_at},
     facts::Facts,
     finding::annotation_path,
+    shoot::Shoot,
 };
 
 /// Where findings point.
@@ -34,9 +35,12 @@ pub(crate) fn zone_code(change: &Change, facts: &Facts, id: &str) -> Option<Stri
         text_at(shoot, "/status/zoneIsolation/isolatedZoneCode").filter(|_| known).map(str::to_owned)
     });
     let profile = facts.cloud_profile.as_deref();
+    // Where a pool names the zone by this very text, ids and names are one.
+    let named = || Shoot(&change.new).worker_zones().contains(id).then(|| id.to_owned());
     told.or_else(|| {
         profile.and_then(|profile| in_regions(profile, region, id).or_else(|| annotated(profile, region, id)))
     })
+    .or_else(named)
 }
 
 /// A zone of the region with this id; or with this name, where ids and names are one.

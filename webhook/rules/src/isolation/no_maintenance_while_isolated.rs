@@ -1,17 +1,21 @@
 //! No maintenance while a zone is isolated.
 
-use repot_api::names::{ISOLATED_ZONE, MAINTENANCE_OPERATION, OPERATION, OPERATION_MAINTAIN};
+use repot_api::names::{MAINTENANCE_OPERATION, OPERATION, OPERATION_MAINTAIN};
 
 use crate::{
-    change::{Change, annotation_of},
+    change::Change,
     facts::Facts,
     finding::{Finding, annotation_path},
+    shoot::{Shoot, operations_in},
 };
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
-    let Some(zone) = annotation_of(&change.new, ISOLATED_ZONE) else { return Vec::new() };
+    let Some(zone) = Shoot(&change.new).isolated_zone() else { return Vec::new() };
     let asked = [
-        (OPERATION, change.sets(OPERATION).filter(|value| *value == OPERATION_MAINTAIN)),
+        (
+            OPERATION,
+            change.sets(OPERATION).filter(|value| operations_in(value).any(|one| one == OPERATION_MAINTAIN)),
+        ),
         (MAINTENANCE_OPERATION, change.sets(MAINTENANCE_OPERATION)),
     ];
     let refuse = |(key, value): (&str, Option<&str>)| {

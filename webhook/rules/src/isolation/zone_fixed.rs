@@ -2,17 +2,16 @@
 
 use repot_api::names::ISOLATED_ZONE;
 
-use crate::{
-    change::{Change, annotation_of},
-    facts::Facts,
-    finding::Finding,
-    isolation::path,
-};
+use crate::{change::Change, facts::Facts, finding::Finding, isolation::path, shoot::Shoot};
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
-    match (annotation_of(&change.old, ISOLATED_ZONE), change.sets(ISOLATED_ZONE)) {
-        (Some(before), Some(_)) => {
-            let reason = format!("zone {before:?} is isolated, and a second one cannot take its place");
+    let Some(zone) = change.sets(ISOLATED_ZONE) else { return Vec::new() };
+    match Shoot(&change.old).isolated_zone() {
+        // The same zone again turns a failback around.
+        Some(before) if before != zone => {
+            let reason = format!(
+                "zone {before:?} is isolated, or its failback is not done, and a second one cannot take its place"
+            );
             vec![Finding::refuse(
                 path(),
                 reason,

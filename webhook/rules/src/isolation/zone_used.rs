@@ -2,23 +2,30 @@
 
 use std::collections::BTreeSet;
 
-use repot_api::names::ISOLATED_ZONE;
+use repot_api::names::{CONFIRM_ISOLATED_ZONE, ISOLATED_ZONE, ZONE_IDS};
 
 use crate::{
-    change::Change,
+    change::{Change, annotation_of},
     facts::Facts,
     finding::Finding,
-    isolation::{path, zone_code},
+    isolation::{path, zone_code, zone_form::fits},
     shoot::Shoot,
 };
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
-    let Some(id) = change.sets(ISOLATED_ZONE) else { return Vec::new() };
+    let Some(id) = change.sets(ISOLATED_ZONE).filter(|id| fits(id)) else { return Vec::new() };
     let zones = Shoot(&change.new).worker_zones();
     let Some(code) = zone_code(change, facts, id) else {
         let reason = format!("nobody knows which zone of the Shoot has the id {id:?}");
-        let advice = "see that it is one of its workers' zones before you wait for an effect";
-        return vec![Finding::warn(path(), reason, advice)];
+        if annotation_of(&change.new, CONFIRM_ISOLATED_ZONE) == Some(id) {
+            let advice = "it is confirmed by an annotation; without such a zone there is no effect";
+            return vec![Finding::warn(path(), reason, advice)];
+        }
+        let advice = format!(
+            "list it in annotation {ZONE_IDS} of the CloudProfile; or look the id up in the account of the Shoot, and \
+             confirm it by annotation {CONFIRM_ISOLATED_ZONE}={id}"
+        );
+        return vec![Finding::refuse(path(), reason, advice)];
     };
     if zones.contains(code.as_str()) {
         return Vec::new();

@@ -1,6 +1,6 @@
 //! When a live migration may be called off.
 
-use repot_api::names::{ABORT_LIVE_MIGRATION, STEP_SIX_MEMBERS};
+use repot_api::names::{ABORT_LIVE_MIGRATION, STEP_PEERS_JOINED, STEP_SIX_MEMBERS};
 
 use crate::{
     change::Change,
@@ -21,7 +21,10 @@ pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
         }
         "true" if progress.joining() == Step::Failed => return Vec::new(),
         "true" => (
-            format!("a live migration is called off only while its step {STEP_SIX_MEMBERS} is Failed"),
+            format!(
+                "a live migration is called off only while its step {STEP_SIX_MEMBERS} (condition {STEP_PEERS_JOINED} \
+                 in Gardener) has failed"
+            ),
             "let it go on; or set the value \"force\", which works until the first source member is removed"
                 .to_owned(),
         ),

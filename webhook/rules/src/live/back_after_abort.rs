@@ -1,4 +1,5 @@
-//! The way back to the source is open only to those who called the live migration off.
+//! The way back to the source is open only to those who called the live migration off, and only while the source has its members:
+//! the annotation alone may have been written by whatever path.
 
 use repot_api::names::ABORT_LIVE_MIGRATION;
 
@@ -7,6 +8,7 @@ use crate::{
     facts::Facts,
     finding::Finding,
     migration::SEED_NAME,
+    progress::Progress,
     shoot::Shoot,
     travel::Travel,
 };
@@ -14,7 +16,17 @@ use crate::{
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
     let Travel::Back { to } = Travel::of(change) else { return Vec::new() };
     let asked = matches!(annotation_of(&change.new, ABORT_LIVE_MIGRATION), Some("true" | "force"));
-    if asked || !Shoot(&change.old).is_moving_live() {
+    if !Shoot(&change.old).is_moving_live() {
+        return Vec::new();
+    }
+    if Progress(&change.old).is_past_return() {
+        let reason = format!(
+            "members of the etcd on seed {to:?} are being removed, or are gone: the only way is forward"
+        );
+        let advice = "let the migration come to its end, and move the Shoot back then";
+        return vec![Finding::refuse(SEED_NAME, reason, advice)];
+    }
+    if asked {
         return Vec::new();
     }
     let reason = format!("the live migration runs, and going back to seed {to:?} would cut it off");

@@ -1,10 +1,10 @@
 //! Regions between which one etcd can live.
 
-use repot_api::names::ALLOW_DISTANT_REGIONS;
+use repot_api::names::{ALLOW_DISTANT_REGIONS, REGION_DISTANCE_THRESHOLD, SEED_DISTANCE_THRESHOLD};
 
 use crate::{
     change::{Change, says_yes},
-    distance::{Way, between},
+    distance::{Unknown, Way, between},
     facts::Facts,
     finding::Finding,
     live::start,
@@ -17,25 +17,40 @@ pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     if facts.seed(from).is_none() || facts.seed(to).is_none() {
         return Vec::new();
     }
-    let reason = match between(from, to, Shoot(&change.new), facts) {
+    let way = between(from, to, Shoot(&change.new), facts);
+    let compared = matches!(way, Way::Measured { .. } | Way::Unknown(Unknown::NoThreshold(..)));
+    let reason = match way {
         Way::SameRegion => return Vec::new(),
-        Way::Measured { distance, threshold } if distance <= threshold => return Vec::new(),
-        Way::Measured { distance, threshold } => {
-            format!("the distance from seed {from:?} to seed {to:?} is {distance}, more than {threshold}")
-        }
+        Way::Measured { distance, threshold } if distance <= threshold.value => return Vec::new(),
+        Way::Measured { distance, threshold } => format!(
+            "the distance from seed {from:?} to seed {to:?} is {distance}, more than {}, which comes from {}",
+            threshold.value, threshold.origin
+        ),
         Way::Unknown(why) => {
             format!("the distance from seed {from:?} to seed {to:?} cannot be determined: {why}")
         }
     };
     match says_yes(&change.new, ALLOW_DISTANT_REGIONS) {
         true => vec![Finding::warn(SEED_NAME, reason, "it is allowed by an annotation of the Shoot")],
-        false => vec![Finding::refuse(SEED_NAME, reason, advice())],
+        false => vec![Finding::refuse(SEED_NAME, reason, advice(compared, facts))],
     }
 }
 
 /// What to do where the distance is in the way.
-fn advice() -> String {
+fn advice(compared: bool, facts: &Facts) -> String {
+    let set = match facts.binding {
+        _ if !compared => {
+            "add the distance to the scheduler's region ConfigMap of the CloudProfile".to_owned()
+        }
+        true => format!(
+            "set annotation {REGION_DISTANCE_THRESHOLD} of the region ConfigMap, the one that gardener-apiserver reads"
+        ),
+        false => format!(
+            "set annotation {SEED_DISTANCE_THRESHOLD} or {REGION_DISTANCE_THRESHOLD} of the region ConfigMap, or flag \
+             --default-distance-threshold of repot"
+        ),
+    };
     format!(
-        "choose a nearer seed, or set {ALLOW_DISTANT_REGIONS}=true, knowing that etcd may get slow or fail"
+        "choose a nearer seed; or {set}; or set {ALLOW_DISTANT_REGIONS}=true on the Shoot, knowing that etcd may get slow or fail"
     )
 }

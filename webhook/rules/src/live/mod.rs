@@ -12,6 +12,7 @@ pub(crate) mod shrink_in_need;
 pub(crate) mod source_healthy;
 pub(crate) mod trigger_clear;
 pub(crate) mod trigger_in_time;
+pub(crate) mod trigger_kept;
 
 use repot_api::names::{LIVE_MIGRATE, OPERATION};
 

@@ -18,13 +18,14 @@ pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
         None => "the value is neither true nor false",
         Some(true) if !Shoot(&change.old).is_moving_live() => "no live migration runs",
         Some(true) if progress.joining() != Step::Done => {
-            "the members of the destination have not joined: without the source there would be no etcd"
+            "the members of the destination have not joined (condition DestinationEtcdPeersJoined, step SixMemberETCDReady): \
+             without the source there would be no etcd"
         }
         Some(true) if progress.api_servers() == Step::Done => {
             "the API servers of the destination are up: nothing is won by it"
         }
         Some(true) if progress.api_servers() != Step::Failed => {
-            "the API servers of the destination may still come up: their step has not Failed"
+            "the API servers of the destination may still come up: condition DestinationKubeAPIServerReady has not failed"
         }
         Some(true) => return Vec::new(),
     };

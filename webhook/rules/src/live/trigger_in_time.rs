@@ -7,7 +7,7 @@ use crate::{
     facts::Facts,
     finding::{Finding, annotation_path},
     live::{trigger_path, wanted},
-    shoot::{Shoot, Trigger},
+    shoot::Shoot,
 };
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
@@ -19,7 +19,7 @@ pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
         let advice = "create the Shoot without it, and set it when the Shoot is to move";
         return vec![Finding::refuse(trigger_path(), "a new Shoot has nothing to move yet", advice)];
     }
-    if old.is_moving() && old.trigger() != Trigger::Live {
+    if old.is_moving() && !old.is_moving_live() {
         let reason = "the migration that runs was begun without it and cannot become a live one";
         return vec![Finding::refuse(
             annotation_path(LIVE_MIGRATE),

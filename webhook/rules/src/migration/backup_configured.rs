@@ -5,7 +5,7 @@ use crate::{
 };
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
-    let Some((from, to)) = Travel::start(change) else { return Vec::new() };
+    let Some((from, to)) = Travel::heads(change) else { return Vec::new() };
     let lacks = |name: &&str| facts.seed(name).is_some_and(|seed| !Seed(seed).has_backup());
     let refuse = |name: &str| {
         let reason =

@@ -10,7 +10,7 @@ use crate::{
 
 /// The destination has to be healthy; a source that is not can only be waited for.
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
-    let Some((from, to)) = Travel::start(change) else { return Vec::new() };
+    let Some((from, to)) = Travel::heads(change) else { return Vec::new() };
     let mut findings = Vec::new();
     if let Some(ailments) = ailments(facts, to) {
         let reason = format!("destination seed {to:?} is not healthy: {ailments}");
@@ -18,7 +18,8 @@ pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
         findings.push(Finding::refuse(SEED_NAME, reason, advice));
     }
     if let Some(ailments) = ailments(facts, from) {
-        let reason = format!("source seed {from:?} is not healthy: {ailments}");
+        let role = if Travel::start(change).is_some() { "source" } else { "former destination" };
+        let reason = format!("{role} seed {from:?} is not healthy: {ailments}");
         let advice = "the migration waits for it; where it will not come back, see forced restore";
         findings.push(Finding::warn(SEED_NAME, reason, advice));
     }

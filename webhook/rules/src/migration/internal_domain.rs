@@ -9,7 +9,7 @@ use crate::{
 };
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
-    let Some((from, to)) = Travel::start(change) else { return Vec::new() };
+    let Some((from, to)) = Travel::heads(change) else { return Vec::new() };
     let domain = |name| facts.seed(name).and_then(|seed| text_at(seed, "/spec/dns/internal/domain"));
     match (domain(from), domain(to)) {
         (Some(one), Some(two)) if one != two => {

@@ -9,9 +9,13 @@ pub(crate) mod destination_exists;
 pub(crate) mod destination_healthy;
 pub(crate) mod different_seed;
 pub(crate) mod enough_zones;
+pub(crate) mod ha_reconciled;
 pub(crate) mod internal_domain;
 pub(crate) mod life_rests;
 pub(crate) mod networks_disjoint;
+pub(crate) mod no_bastions;
+pub(crate) mod no_leftover_markers;
+pub(crate) mod no_move_while_deleted;
 pub(crate) mod one_migration;
 pub(crate) mod pinned_zones;
 pub(crate) mod provider_and_labels;
@@ -29,6 +33,7 @@ use serde_json::{Map, Value};
 use crate::{
     change::Change,
     facts::Facts,
+    finding::{Finding, Verdict},
     shoot::{Seed, Shoot},
     travel::Travel,
 };
@@ -57,15 +62,33 @@ pub(crate) fn ailments(facts: &Facts, name: &str) -> Option<String> {
     (!ailments.is_empty()).then(|| ailments.join(", "))
 }
 
-/// The seed to which a migration that begins goes, where it exists, and its name.
+/// Whether nobody works for a seed any more: it does not exist, or its gardenlet is not known to be alive.
+pub(crate) fn is_dead(facts: &Facts, name: &str) -> bool {
+    match facts.seeds.get(name) {
+        Some(Some(seed)) => Seed(seed).condition("GardenletReady") != "True",
+        Some(None) => true,
+        None => false,
+    }
+}
+
+/// What a source that is dead cannot mend must not keep a Shoot on it: the refusal becomes a warning.
+pub(crate) fn unless_dead(facts: &Facts, source: &str, finding: Finding) -> Finding {
+    if !is_dead(facts, source) {
+        return finding;
+    }
+    let advice = format!("source seed {source:?} does not answer, so the Shoot may leave it all the same");
+    Finding { verdict: Verdict::Warn, advice, ..finding }
+}
+
+/// The seed to which a Shoot is sent, where it exists, and its name.
 pub(crate) fn destination<'a>(change: &'a Change, facts: &'a Facts) -> Option<(&'a Value, &'a str)> {
-    let (_, to) = Travel::start(change)?;
+    let (_, to) = Travel::heads(change)?;
     Some((facts.seed(to)?, to))
 }
 
 /// The zones of that seed, and its name.
 pub(crate) fn destination_zones<'a>(change: &'a Change, facts: &'a Facts) -> Option<(Vec<&'a str>, &'a str)> {
-    let (_, to) = Travel::start(change)?;
+    let (_, to) = Travel::heads(change)?;
     Some((Seed(facts.seed(to)?).zones(), to))
 }
 

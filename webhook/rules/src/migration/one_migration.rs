@@ -1,21 +1,44 @@
 //! One migration at a time.
 
+use repot_api::names::CONFIRM_LEAVE_DESTINATION;
+
 use crate::{
-    change::Change, facts::Facts, finding::Finding, migration::SEED_NAME, shoot::Shoot, travel::Travel,
+    change::{Change, annotation_of},
+    facts::Facts,
+    finding::{Finding, annotation_path},
+    migration::{SEED_NAME, is_dead},
+    shoot::Shoot,
+    travel::Travel,
 };
 
-pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
+/// A destination that dies in the middle may be left for another seed, or for the source, with a confirmation that names it.
+pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let old = Shoot(&change.old);
     let (kind, state) = old.last_operation();
-    match Travel::of(change) {
+    let to = match Travel::of(change) {
         // Back to the source of a live migration is another rule's business.
-        Travel::Back { .. } if old.is_moving_live() => Vec::new(),
-        Travel::Back { to } | Travel::Again { to, .. } => {
-            let reason = format!(
-                "the Shoot is on its way already (last operation: {kind} {state}) and cannot turn to seed {to:?}"
-            );
-            vec![Finding::refuse(SEED_NAME, reason, "wait until the migration is over")]
-        }
-        _ => Vec::new(),
+        Travel::Back { .. } if old.is_moving_live() => return Vec::new(),
+        Travel::Back { to } | Travel::Again { to, .. } => to,
+        _ => return Vec::new(),
+    };
+    let reason = format!(
+        "the Shoot is on its way already (last operation: {kind} {state}) and cannot turn to seed {to:?}"
+    );
+    let destination = old.spec_seed().filter(|seed| is_dead(facts, seed));
+    let Some(destination) = destination.filter(|_| !old.is_moving_live()) else {
+        return vec![Finding::refuse(SEED_NAME, reason, "wait until the migration is over")];
+    };
+    if annotation_of(&change.new, CONFIRM_LEAVE_DESTINATION) == Some(destination) {
+        let reason = format!(
+            "the Shoot leaves destination seed {destination:?}, which does not answer, for seed {to:?}"
+        );
+        let advice =
+            "when that seed answers again, remove there what it has of the Shoot before gardenlet starts";
+        return vec![Finding::warn(SEED_NAME, reason, advice)];
     }
+    let advice = format!(
+        "destination seed {destination:?} does not answer: if it will not come back, confirm by annotation \
+         {CONFIRM_LEAVE_DESTINATION}={destination}"
+    );
+    vec![Finding::refuse(annotation_path(CONFIRM_LEAVE_DESTINATION), reason, advice)]
 }

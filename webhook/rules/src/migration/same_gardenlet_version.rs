@@ -1,11 +1,16 @@
 //! Both gardenlets run the same code: what one writes into the state, the other has to understand.
 
 use crate::{
-    change::Change, facts::Facts, finding::Finding, migration::SEED_NAME, shoot::Seed, travel::Travel,
+    change::Change,
+    facts::Facts,
+    finding::Finding,
+    migration::{SEED_NAME, unless_dead},
+    shoot::Seed,
+    travel::Travel,
 };
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
-    let Some((from, to)) = Travel::start(change) else { return Vec::new() };
+    let Some((from, to)) = Travel::heads(change) else { return Vec::new() };
     let (Some(source), Some(destination)) = (facts.seed(from), facts.seed(to)) else { return Vec::new() };
     let reason = match (Seed(source).version(), Seed(destination).version()) {
         (Some(one), Some(two)) if one == two => return Vec::new(),
@@ -15,5 +20,6 @@ pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
         (None, _) => format!("source seed {from:?} does not tell the version of its gardenlet"),
         (_, None) => format!("destination seed {to:?} does not tell the version of its gardenlet"),
     };
-    vec![Finding::refuse(SEED_NAME, reason, "bring both gardenlets to the same version")]
+    let finding = Finding::refuse(SEED_NAME, reason, "bring both gardenlets to the same version");
+    vec![unless_dead(facts, from, finding)]
 }

@@ -3,8 +3,8 @@
 use crate::{change::Change, facts::Facts, finding::Finding, migration::changed_fields, travel::Travel};
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
-    let binding = change.target.subresource == "binding";
-    if Travel::start(change).is_none() && !(binding && change.old.is_object()) {
+    // At the first binding Gardener's own plugins fill in the domain and networks of the Shoot (ShootDNS, ShootMutator).
+    if matches!(Travel::of(change), Travel::Stay | Travel::Schedule | Travel::Unset { .. }) {
         return Vec::new();
     }
     let refuse = |field: String| {

@@ -6,7 +6,7 @@ use repot_api::names::{CONFIRM_TAKEOVER, SUSPEND_ETCD, UNPROTECT_ETCD};
 use serde_json::Value;
 
 use crate::{
-    change::{Change, Operation, annotation_of, at},
+    change::{Change, Operation, at, raw_annotation_of},
     facts::Facts,
     finding::{Finding, annotation_path},
     state::by_controllers,
@@ -15,7 +15,9 @@ use crate::{
 const OURS: &str = "migration.gardener.cloud/";
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
-    if change.operation != Operation::Update {
+    // A new HostedEtcd may come from a backup of its manifest; a new Etcd may be one that was deleted to get past this rule.
+    let made = change.operation == Operation::Create && change.target.resource == "etcds";
+    if !(made || change.operation == Operation::Update) {
         return Vec::new();
     }
     let keys = |object: &Value| {
@@ -24,9 +26,12 @@ pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     };
     let ours = |key: &&String| key.starts_with(OURS) || matches!(key.as_str(), SUSPEND_ETCD | UNPROTECT_ETCD);
     // One that goes frees the etcd: that is left to everybody.
-    let changed = |key: &&String| key.as_str() != CONFIRM_TAKEOVER && change.sets(key).is_some();
+    let changed = |key: &&String| {
+        key.as_str() != CONFIRM_TAKEOVER
+            && raw_annotation_of(&change.new, key) != raw_annotation_of(&change.old, key)
+    };
     let finding = |key: &String| {
-        let was = annotation_of(&change.old, key).map_or("not set", |_| "set by a controller");
+        let was = raw_annotation_of(&change.old, key).map_or("not set", |_| "set by a controller");
         let reason = format!("the annotation steers the life of an etcd and was {was}");
         by_controllers(
             change,

@@ -14,7 +14,7 @@ const MEMBERSHIP: &[&str] =
     &["additionalAdvertisePeerURLs", "additionalAdvertisePeerUrls", "bootstrapWithExistingCluster"];
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
-    if change.operation != Operation::Update || change.target.resource != "etcds" {
+    if change.operation == Operation::Delete || change.target.resource != "etcds" {
         return Vec::new();
     }
     let of = |object: &Value, field: &str| at(object, &format!("/spec/etcd/{field}")).cloned();

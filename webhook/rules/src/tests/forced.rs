@@ -26,6 +26,22 @@ fn accepts_a_forced_restore_against_a_silent_source() {
 }
 
 #[test]
+fn an_error_of_the_source_counts_after_half_an_hour() {
+    let errs = |since: &'static str| {
+        move |shoot: &mut Value| {
+            moves(shoot);
+            shoot["status"]["lastOperation"] = json!({"type": "Migrate", "state": "Error"});
+            shoot["status"]["retryCycleStartTime"] = json!(since);
+        }
+    };
+    accepts(&update(errs("2026-11-21T11:30:00Z"), forced), &mk_facts());
+    rejects(&update(errs("2026-11-21T11:30:01Z"), forced), &mk_facts(), &["forced-restore"]);
+    let said = judged(&update(errs("2026-11-21T11:40:00Z"), forced), &mk_facts())[0].message();
+    assert!(said.contains("it has retried for 20 of 30 minutes"), "{said}");
+    rejects(&update(errs(""), forced), &mk_facts(), &["forced-restore"]);
+}
+
+#[test]
 fn rejects_a_forced_restore_without_need_confirmation_or_destination() {
     rejects(&update(moves, forced), &mk_facts(), &["forced-restore"]);
     rejects(&update(rests, forced), &silent(), &["forced-restore"]);
@@ -69,7 +85,7 @@ fn ownership_records_are_left_to_controllers() {
             accepts(&by(person(user)), &mk_facts());
         }
         accepts(&by(gardenlet("b")), &mk_facts());
-        let admin = User { name: "root".into(), groups: vec!["system:masters".into()] };
+        let admin = User { name: "root".into(), groups: vec!["system:masters".into()], ..User::default() };
         accepts(&by(admin.clone()), &mk_facts());
         assert_eq!(warnings(&by(admin), &mk_facts()), ["owner-record"]);
         let mut insists = by(person("alice"));
@@ -82,4 +98,60 @@ fn ownership_records_are_left_to_controllers() {
     accepts(&write(person("alice"), Operation::Update, record("a"), finalized), &mk_facts());
     let other = json!({"spec": {"recordType": "A", "name": "owner.x"}});
     accepts(&write(person("alice"), Operation::Create, Value::Null, other), &mk_facts());
+}
+
+#[test]
+fn only_operators_set_what_gives_up_data_or_availability() {
+    let may_not = |facts: Facts| Facts { may_force: false, ..facts };
+    let abort = "migration.shoot.gardener.cloud/abort-live-migration";
+    let live = |shoot: &mut Value| {
+        moving_live(
+            shoot,
+            &json!([
+                {"type": "DestinationEtcdPeersJoined", "status": "True"},
+                {"type": "DestinationKubeAPIServerReady", "status": "False", "reason": "Failed"},
+            ]),
+        );
+    };
+    let joining = |shoot: &mut Value| {
+        moving_live(
+            shoot,
+            &json!([{"type": "DestinationEtcdPeersJoined", "status": "False", "reason": "Failed"}]),
+        );
+    };
+    let dead = with_seed("b", |seed| seed["status"]["conditions"] = json!([]));
+    let leaves = update(moves, |shoot| {
+        shoot["spec"]["seedName"] = json!("c");
+        annotate(shoot, "confirmation.gardener.cloud/leave-destination", "b");
+    });
+    for (change, facts) in [
+        (update(moves, forced), silent()),
+        (update(live, |shoot| annotate(shoot, abort, "force")), mk_facts()),
+        (
+            update(live, |shoot| annotate(shoot, "migration.gardener.cloud/force-shrink-etcd", "true")),
+            mk_facts(),
+        ),
+        (leaves, dead),
+    ] {
+        accepts(&change, &facts);
+        rejects(&change, &may_not(facts.clone()), &["force-permitted"]);
+        let needs = crate::facts::Needs::of(&change);
+        assert_eq!(needs.may_force, Some(("garden-p".to_owned(), "s".to_owned())));
+        for (name, group) in [("root", "system:masters"), ("gardener.cloud:system:seed:a", SEEDS_GROUP)] {
+            let user = User { name: name.into(), groups: vec![group.into()], ..User::default() };
+            accepts(&Change { user, ..change.clone() }, &may_not(facts.clone()));
+        }
+    }
+    for (change, facts) in [
+        (update(joining, |shoot| annotate(shoot, abort, "true")), mk_facts()),
+        (
+            update(rests, |shoot| annotate(shoot, "migration.gardener.cloud/force-shrink-etcd", "false")),
+            mk_facts(),
+        ),
+        (update(forced, |shoot| annotate(shoot, "x", "y")), mk_facts()),
+        (update(forced, |shoot| shoot["metadata"]["annotations"] = json!({})), mk_facts()),
+    ] {
+        accepts(&change, &may_not(facts));
+        assert_eq!(crate::facts::Needs::of(&change).may_force, None);
+    }
 }

@@ -17,7 +17,7 @@ fn accepts_a_zone_in_use_by_id_and_by_name() {
 
 #[test]
 fn rejects_what_does_not_look_like_one_zone() {
-    for zone in ["", "Euc1-az1", "a,b", "a b", "-a", "a-", "euc1-az1 ", "\u{e4}"] {
+    for zone in ["Euc1-az1", "a,b", "a b", "-a", "a-", "euc1-az1 ", "\u{e4}"] {
         rejects(&update(rests, isolate(zone)), &mk_facts(), &["zone-form"]);
     }
     let long = "a".repeat(64);
@@ -25,10 +25,20 @@ fn rejects_what_does_not_look_like_one_zone() {
 }
 
 #[test]
-fn warns_where_nobody_knows_the_zone_and_rejects_one_that_is_not_in_use() {
+fn rejects_a_zone_that_nobody_knows_without_a_confirmation_and_one_that_is_not_in_use() {
     let change = update(rests, isolate("euc1-az9"));
-    accepts(&change, &mk_facts());
-    assert_eq!(warnings(&change, &mk_facts()), ["isolation-reconciled", "zone-used"]);
+    rejects(&change, &mk_facts(), &["zone-used"]);
+    let confirmed = |zone: &'static str| {
+        update(rests, move |shoot| {
+            annotate(shoot, ZONE, "euc1-az9");
+            annotate(shoot, "confirmation.gardener.cloud/isolated-zone", zone);
+        })
+    };
+    rejects(&confirmed("euc1-az8"), &mk_facts(), &["zone-used"]);
+    accepts(&confirmed("euc1-az9"), &mk_facts());
+    assert_eq!(warnings(&confirmed("euc1-az9"), &mk_facts()), ["isolation-reconciled", "zone-used"]);
+    // A zone that a worker pool names is known without a CloudProfile.
+    accepts(&update(rests, isolate("eu-1b")), &Facts { cloud_profile: None, ..mk_facts() });
     let elsewhere =
         |shoot: &mut Value| shoot["spec"]["provider"]["workers"][0]["zones"] = json!(["eu-1b", "eu-1c"]);
     rejects(&update(elsewhere, isolate("euc1-az1")), &mk_facts(), &["zone-used"]);
@@ -59,9 +69,16 @@ fn rejects_isolation_that_leaves_no_zone() {
     accepts(&change, &mk_facts());
     assert!(warnings(&change, &mk_facts()).contains(&"zones-left"));
     let pinned = |shoot: &mut Value| shoot["spec"]["controlPlane"]["zones"] = json!(["eu-1a"]);
-    rejects(&update(pinned, isolate("euc1-az1")), &mk_facts(), &["zones-left"]);
     let facts = with_seed("a", |seed| seed["spec"]["provider"]["zones"] = json!(["eu-1a"]));
-    rejects(&update(rests, isolate("euc1-az1")), &facts, &["zones-left"]);
+    // The code is that of the account of the Shoot; the seed has one of its own.
+    for change in [update(pinned, isolate("euc1-az1")), update(rests, isolate("euc1-az1"))] {
+        assert_eq!(warnings(&change, &facts), ["isolation-reconciled"]);
+        accepts(&change, &facts);
+    }
+    // Where the id is the name, the two may be one zone.
+    let facts = with_seed("a", |seed| seed["spec"]["provider"]["zones"] = json!(["eu-1b"]));
+    accepts(&update(rests, isolate("eu-1b")), &facts);
+    assert_eq!(warnings(&update(rests, isolate("eu-1b")), &facts), ["isolation-reconciled", "zones-left"]);
 }
 
 #[test]
@@ -87,4 +104,69 @@ fn rejects_maintenance_while_isolated() {
         &update(isolate("euc1-az1"), |shoot| annotate(shoot, "gardener.cloud/operation", "reconcile")),
         &mk_facts(),
     );
+}
+
+#[test]
+fn an_empty_zone_is_none() {
+    let emptied = isolate("");
+    for change in [update(rests, &emptied), update(isolate("euc1-az1"), &emptied)] {
+        accepts(&change, &mk_facts());
+    }
+    accepts(&update(&emptied, moves), &mk_facts());
+    accepts(&update(&emptied, isolate("euc1-az1")), &mk_facts());
+    let ended = filled(&update(isolate("euc1-az1"), &emptied), &mk_facts());
+    assert_eq!(ended["metadata"]["annotations"]["gardener.cloud/operation"], "reconcile");
+}
+
+#[test]
+fn an_isolation_is_reconciled_when_the_generation_rises_or_an_operation_asks_for_it() {
+    let generation = |number: i64| move |shoot: &mut Value| shoot["metadata"]["generation"] = json!(number);
+    let failed = |shoot: &mut Value| shoot["status"]["lastOperation"]["state"] = json!("Failed");
+    let asks = |operation: &'static str| {
+        move |shoot: &mut Value| {
+            annotate(shoot, ZONE, "euc1-az1");
+            annotate(shoot, "gardener.cloud/operation", operation);
+        }
+    };
+    let raised = |shoot: &mut Value| {
+        annotate(shoot, ZONE, "euc1-az1");
+        shoot["metadata"]["generation"] = json!(4);
+    };
+    for (change, warned) in [
+        (update(generation(3), raised), false),
+        (update(generation(3), isolate("euc1-az1")), true),
+        (update(rests, asks("reconcile")), false),
+        (update(rests, asks("rotate-ssh-keypair;reconcile")), false),
+        (update(rests, asks("retry")), true),
+        (update(failed, asks("reconcile")), true),
+        (update(failed, asks("retry")), false),
+        (update(isolate("euc1-az1"), |shoot| shoot["metadata"]["annotations"] = json!({})), true),
+    ] {
+        let expected: &[&str] = if warned { &["isolation-reconciled"] } else { &[] };
+        assert_eq!(warnings(&change, &mk_facts()), expected, "{change:?}");
+    }
+}
+
+#[test]
+fn an_isolation_in_the_status_counts_until_its_failback_is_done() {
+    let isolation = |phase: &'static str, status: &'static str| {
+        move |shoot: &mut Value| {
+            shoot["status"]["zoneIsolation"] = json!({"isolatedZoneID": "euc1-az1", "isolatedZoneCode": "eu-1a", "phase": phase, "status": status});
+        }
+    };
+    for (phase, status, isolated) in [
+        ("Failover", "Done", true),
+        ("Failover", "Aborting", true),
+        ("Failback", "InProgress", true),
+        ("Failback", "Failed", true),
+        ("Failback", "Done", false),
+    ] {
+        let rule = |name: &'static str| if isolated { vec![name] } else { vec![] };
+        rejects(&update(isolation(phase, status), isolate("eu-1b")), &mk_facts(), &rule("zone-fixed"));
+        accepts(&update(isolation(phase, status), isolate("euc1-az1")), &mk_facts());
+        rejects(&update(isolation(phase, status), moves), &mk_facts(), &rule("no-move-while-isolated"));
+    }
+    // Nobody can bring the zone back where the source is dead.
+    let dead = with_seed("a", |seed| seed["status"]["conditions"][0]["status"] = json!("Unknown"));
+    accepts(&update(isolation("Failback", "InProgress"), moves), &dead);
 }

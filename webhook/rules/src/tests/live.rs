@@ -30,7 +30,7 @@ fn rejects_spellings_that_disagree_or_cannot_be_read() {
     // What was written before counts when it is about to start something.
     rejects(&update(both, moves), &mk_facts(), &["live-trigger-clear"]);
     accepts(&update(both, |shoot| annotate(shoot, "x", "y")), &mk_facts());
-    for word in ["yes", "y", "", "TrUe"] {
+    for word in ["yes", "y", "TrUe"] {
         rejects(&update(rests, |shoot| annotate(shoot, BOOLEAN, word)), &mk_facts(), &["live-trigger-clear"]);
     }
     accepts(&update(rests, |shoot| annotate(shoot, BOOLEAN, "false")), &mk_facts());
@@ -118,7 +118,6 @@ fn rejects_distances_that_nobody_knows() {
         (with(|map| map.from = BTreeMap::from([("eu".into(), Err("bad".into()))])), "cannot be read"),
         (with(|map| map.thresholds = [None, None]), "says by no annotation"),
         (with(|map| map.thresholds = [Some("far".into()), None]), "is not a number"),
-        (with(|map| map.thresholds = [Some("180".into()), Some("200".into())]), "that differ"),
         (in_region("b", ""), "tells no region"),
     ] {
         rejects(&change, &facts, &["live-distance"]);
@@ -147,10 +146,60 @@ fn rejects_other_operations_beside_it() {
             &["live-no-other-operation"],
         );
     }
-    accepts(
-        &update(|shoot| moving_live(shoot, &json!([])), |shoot| annotate(shoot, OPERATION, "retry")),
-        &mk_facts(),
-    );
+}
+
+#[test]
+fn asks_for_nothing_else_while_a_live_migration_runs_but_to_retry_a_failed_one() {
+    let running = |shoot: &mut Value| {
+        moving_live(shoot, &json!([]));
+        shoot["metadata"]["generation"] = json!(3);
+    };
+    let failed = |shoot: &mut Value| {
+        running(shoot);
+        shoot["status"]["lastOperation"]["state"] = json!("Failed");
+    };
+    // gardener-apiserver has taken the annotation away by then.
+    let raised = |shoot: &mut Value| shoot["metadata"]["generation"] = json!(4);
+    let retry = |shoot: &mut Value| annotate(shoot, OPERATION, "retry");
+    let rotate = |shoot: &mut Value| annotate(shoot, OPERATION, "reconcile;rotate-ca-start");
+    for change in
+        [update(running, retry), update(running, raised), update(running, rotate), update(failed, rotate)]
+    {
+        rejects(&change, &mk_facts(), &["live-no-other-operation"]);
+    }
+    for change in
+        [update(failed, retry), update(failed, raised), update(rests, raised), update(moves, raised)]
+    {
+        accepts(&change, &mk_facts());
+    }
+    let by = |user: &str| Change { user: person(user), ..update(running, raised) };
+    accepts(&by("system:serviceaccount:repot-system:controllers"), &mk_facts());
+}
+
+#[test]
+fn the_trigger_stays_while_a_live_migration_runs() {
+    let live = |shoot: &mut Value| moving_live(shoot, &json!([]));
+    let removed = |shoot: &mut Value| shoot["metadata"]["annotations"] = json!({});
+    let denied = |shoot: &mut Value| annotate(shoot, BOOLEAN, "false");
+    let emptied = |shoot: &mut Value| annotate(shoot, BOOLEAN, "");
+    rejects(&update(live, removed), &mk_facts(), &["live-trigger-kept"]);
+    rejects(&update(live, denied), &mk_facts(), &["live-trigger-kept"]);
+    rejects(&update(live, emptied), &mk_facts(), &["live-trigger-kept"]);
+    let by = Change { user: person("system:serviceaccount:repot-system:x"), ..update(live, removed) };
+    accepts(&by, &mk_facts());
+    let aborted = |shoot: &mut Value| {
+        live(shoot);
+        annotate(shoot, ABORT, "force");
+    };
+    accepts(&update(aborted, removed), &mk_facts());
+    // Before the start it is a wish that may be taken back.
+    accepts(&update(|shoot| annotate(shoot, BOOLEAN, "true"), removed), &mk_facts());
+    // One that was lost may be set again, and then nobody calls the migration one with downtime.
+    let lost = |shoot: &mut Value| {
+        live(shoot);
+        shoot["metadata"]["annotations"] = json!({});
+    };
+    accepts(&update(lost, |shoot| annotate(shoot, BOOLEAN, "true")), &mk_facts());
 }
 
 fn condition(kind: &str, status: &str, reason: &str) -> Value {
@@ -191,6 +240,13 @@ fn the_way_back_is_open_after_an_abort_whatever_the_seeds_are_like() {
         annotate(shoot, ABORT, "true");
     };
     accepts(&update(aborted, back), &Facts::default());
+    // Whoever wrote the annotation, and on whatever path: there is nothing left to go back to.
+    let leaving = json!([condition("EtcdMigrationComplete", "False", "SourceMembersPresent")]);
+    let late = |shoot: &mut Value| {
+        moving_live(shoot, &leaving);
+        annotate(shoot, ABORT, "force");
+    };
+    rejects(&update(late, back), &mk_facts(), &["live-back-after-abort"]);
     let elsewhere = |shoot: &mut Value| shoot["spec"]["seedName"] = json!("c");
     rejects(&update(aborted, elsewhere), &mk_facts(), &["one-migration"]);
 }
@@ -211,4 +267,70 @@ fn the_source_is_given_up_only_in_need() {
     }
     rejects(&update(rests, |shoot| annotate(shoot, SHRINK, "true")), &mk_facts(), &["live-shrink-in-need"]);
     accepts(&update(rests, |shoot| annotate(shoot, SHRINK, "false")), &mk_facts());
+}
+
+#[test]
+fn progress_of_an_earlier_migration_does_not_make_a_classic_one_live() {
+    let stale = |kind: &'static str| {
+        move |shoot: &mut Value| {
+            moves(shoot);
+            shoot["status"]["lastOperation"] = json!({"type": kind, "state": "Processing"});
+            shoot["status"]["liveMigration"] =
+                json!({"conditions": [condition("DestinationEtcdPeersJoined", "False", "Failed")]});
+        }
+    };
+    for kind in ["Reconcile", "Migrate", "Restore"] {
+        let abort = update(stale(kind), |shoot| annotate(shoot, ABORT, "true"));
+        rejects(&abort, &mk_facts(), &["live-abort-in-time"]);
+        let said = judged(&abort, &mk_facts())[0].message();
+        assert!(said.contains("no live migration runs"), "{said}");
+    }
+    accepts(&update(stale("LiveMigrate"), |shoot| annotate(shoot, ABORT, "true")), &mk_facts());
+}
+
+#[test]
+fn texts_name_the_step_and_the_condition_of_gardener() {
+    let joining = json!([condition("DestinationEtcdPeersJoined", "False", "MembersMissing")]);
+    let abort = update(|shoot| moving_live(shoot, &joining), |shoot| annotate(shoot, ABORT, "true"));
+    let said = judged(&abort, &mk_facts())[0].message();
+    assert!(said.contains("SixMemberETCDReady") && said.contains("DestinationEtcdPeersJoined"), "{said}");
+}
+
+#[test]
+fn takes_the_smallest_threshold_and_beside_gardener_its_default() {
+    let far = |thresholds: [Option<&str>; 2], flag: Option<u64>, binding: bool, distance: u64| {
+        let mut facts = in_region("b", "us");
+        let mut map = facts.distances[0].clone();
+        map.thresholds = thresholds.map(|one| one.map(str::to_owned));
+        map.from = BTreeMap::from([("eu".into(), Ok(BTreeMap::from([("us".into(), distance)])))]);
+        (facts.distances, facts.binding) = (Arc::new(vec![map]), binding);
+        facts.settings = Arc::new(Settings { default_threshold: flag, ..Settings::default() });
+        facts
+    };
+    let (ours, theirs) = (Some("300"), Some("200"));
+    for (facts, allowed, named) in [
+        // As seen: no threshold, and a distance of 20.
+        (far([None, None], None, true, 20), true, ""),
+        (far([None, None], None, true, 181), false, "inter-region-distance-threshold"),
+        (far([None, None], None, false, 20), false, "--default-distance-threshold"),
+        // gardener-apiserver does not read the paper's name, so it takes 180.
+        (far([ours, None], None, true, 181), false, "more than 180, which comes from gardener-apiserver"),
+        (far([ours, None], None, false, 181), true, ""),
+        (far([Some("100"), None], None, true, 101), false, "inter-seed-distance-threshold of ConfigMap"),
+        (far([ours, theirs], None, true, 200), true, ""),
+        (far([ours, theirs], None, true, 201), false, "more than 200"),
+        (far([theirs, ours], None, true, 201), false, "more than 200"),
+        (far([None, ours], Some(10), true, 300), true, ""),
+        (far([None, None], Some(300), true, 181), false, "more than 180"),
+        (far([None, None], Some(300), false, 181), true, ""),
+        (far([None, None], Some(10), true, 11), false, "flag --default-distance-threshold"),
+        (far([None, Some(" 180")], None, true, 1), false, "is not a number"),
+    ] {
+        let mut change = update(rests, goes_live);
+        change.target.subresource = if facts.binding { "binding".into() } else { String::new() };
+        let expected: &[&str] = if allowed { &[] } else { &["live-distance"] };
+        assert_eq!(refusals(&change, &facts), expected, "{:?}", facts.distances);
+        let said = judged(&change, &facts).into_iter().map(|finding| finding.message()).collect::<String>();
+        assert!(said.contains(named), "{named}: {said}");
+    }
 }

@@ -46,6 +46,19 @@ fn rejects_other_changes_beside_the_seed() {
 }
 
 #[test]
+fn a_first_seed_brings_what_gardener_fills_in() {
+    let first = |shoot: &mut Value| {
+        shoot["spec"]["seedName"] = json!("a");
+        shoot["spec"]["dns"] = json!({"domain": "s.p.example.com"});
+        shoot["spec"]["networking"] = json!({"pods": "10.3.0.0/16"});
+    };
+    let mut change = update(|shoot| shoot["spec"]["seedName"] = Value::Null, first);
+    change.target.subresource = "binding".into();
+    accepts(&change, &mk_facts());
+    assert!(judge::validate(&SEED_CHANGE, &change, &mk_facts()).is_empty(), "a rule judges a first seed");
+}
+
+#[test]
 fn rejects_taking_the_seed_away() {
     for none in [Value::Null, json!("")] {
         rejects(&update(rests, |shoot| shoot["spec"]["seedName"] = none), &mk_facts(), &["seed-stays-named"]);
@@ -57,7 +70,10 @@ fn rejects_a_binding_to_the_same_seed() {
     let mut change = update(rests, rests);
     accepts(&change, &mk_facts());
     change.target.subresource = "binding".into();
-    rejects(&change, &mk_facts(), &["different-seed"]);
+    // Gardener itself refuses such a binding, so no webhook is asked about it; preflight asks the rule.
+    accepts(&change, &mk_facts());
+    let named: Vec<_> = judge::validate(&SEED_CHANGE, &change, &mk_facts()).iter().map(|f| f.rule).collect();
+    assert_eq!(named, ["different-seed"]);
 }
 
 #[test]
@@ -294,4 +310,26 @@ fn finds_everything_at_once() {
         "same-gardenlet-version",
     ];
     assert_eq!(refusals(&change, &facts), expected);
+}
+
+#[test]
+fn rejects_what_steered_an_earlier_migration() {
+    for (key, value) in [
+        ("migration.shoot.gardener.cloud/abort-live-migration", "true"),
+        ("migration.shoot.gardener.cloud/abort-live-migration", "force"),
+        ("migration.gardener.cloud/force-shrink-etcd", "true"),
+        ("shoot.gardener.cloud/force-restore", "1"),
+        ("confirmation.gardener.cloud/force-restore", "a"),
+        ("confirmation.gardener.cloud/leave-destination", "b"),
+    ] {
+        let left = |shoot: &mut Value| annotate(shoot, key, value);
+        rejects(&update(left, moves), &mk_facts(), &["no-leftover-markers"]);
+        accepts(&update(left, |shoot| annotate(shoot, "x", "y")), &mk_facts());
+        accepts(&update(|shoot| annotate(shoot, key, "false"), moves), &mk_facts());
+        let cleared = |shoot: &mut Value| {
+            moves(shoot);
+            shoot["metadata"]["annotations"] = json!({});
+        };
+        accepts(&update(left, cleared), &mk_facts());
+    }
 }

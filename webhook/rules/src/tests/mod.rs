@@ -1,9 +1,12 @@
 //! Tables of changes, and properties of all rules.
 
+mod conditions;
 mod fill;
 mod forced;
 mod isolation;
+mod leaving;
 mod live;
+mod matrix;
 mod migration;
 mod properties;
 mod state;
@@ -20,7 +23,7 @@ use crate::{
     finding::{Finding, Verdict, apply},
     judge,
     opening::{self, Opening},
-    watch::{WATCHES, Watch},
+    watch::{FailurePolicy, SEED_CHANGE, WATCHES, Watch},
 };
 
 /// A Shoot that could move anywhere.
@@ -73,6 +76,7 @@ fn mk_facts() -> Facts {
         seeds: BTreeMap::from([seed("a"), seed("b"), seed("c")]),
         cloud_profile: Some(Arc::new(profile)),
         distances: Arc::new(vec![distances]),
+        may_force: true,
         settings: Arc::new(Settings {
             controllers: vec!["system:serviceaccount:repot-system:*".into()],
             operator_groups: vec!["system:masters".into()],
@@ -92,11 +96,15 @@ fn with_seed(name: &str, change: impl FnOnce(&mut Value)) -> Facts {
 }
 
 fn person(name: &str) -> User {
-    User { name: name.to_owned(), groups: vec!["system:authenticated".to_owned()] }
+    User { name: name.to_owned(), groups: vec!["system:authenticated".to_owned()], ..User::default() }
 }
 
 fn gardenlet(seed: &str) -> User {
-    User { name: format!("{SEED_USER_PREFIX}{seed}"), groups: vec![SEEDS_GROUP.to_owned()] }
+    User {
+        name: format!("{SEED_USER_PREFIX}{seed}"),
+        groups: vec![SEEDS_GROUP.to_owned()],
+        ..User::default()
+    }
 }
 
 fn of(group: &str, resource: &str, operation: Operation, old: Value, new: Value) -> Change {
@@ -139,21 +147,24 @@ fn moving_live(shoot: &mut Value, conditions: &Value) {
     shoot["status"]["liveMigration"] = json!({"conditions": conditions});
 }
 
-/// Webhooks that are asked about a change.
+/// Webhooks that are asked about a change: their rules match, and so do their conditions.
 fn asked(change: &Change, mutating: bool) -> impl Iterator<Item = &'static Watch> + use<'_> {
+    let all = WATCHES.iter().copied().filter(move |watch| watch.mutating == mutating);
+    all.filter(|watch| is_registered(watch, change) && conditions::hold(watch, change))
+}
+
+fn is_registered(watch: &Watch, change: &Change) -> bool {
     let target = &change.target;
     let resource = match target.subresource.as_str() {
         "" => target.resource.clone(),
         sub => format!("{}/{sub}", target.resource),
     };
-    WATCHES.iter().copied().filter(move |watch| {
-        let fits = |m: &crate::watch::Match| {
-            m.groups.contains(&target.group.as_str())
-                && m.resources.contains(&resource.as_str())
-                && m.operations.contains(&change.operation.as_str())
-        };
-        watch.mutating == mutating && watch.matches.iter().any(fits)
-    })
+    let fits = |m: &crate::watch::Match| {
+        m.groups.contains(&target.group.as_str())
+            && m.resources.contains(&resource.as_str())
+            && m.operations.contains(&change.operation.as_str())
+    };
+    watch.matches.iter().any(fits)
 }
 
 /// What the rules say, which is the same of objects that were opened only as far as they look.

@@ -38,7 +38,7 @@ fn states_are_deleted_by_people_only_with_a_confirmation() {
     let confirmed = json!({"metadata": {"annotations": {"confirmation.gardener.cloud/deletion": "true"}}});
     let ends = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
     rejects(&delete(person("alice"), json!({})), &mk_facts(), &["state-deletion-confirmed"]);
-    let admin = User { name: "root".into(), groups: vec!["system:masters".into()] };
+    let admin = User { name: "root".into(), groups: vec!["system:masters".into()], ..User::default() };
     rejects(&delete(admin, json!({})), &mk_facts(), &["state-deletion-confirmed"]);
     accepts(&delete(person("alice"), confirmed), &mk_facts());
     accepts(&delete(person("alice"), ends), &mk_facts());
@@ -47,6 +47,26 @@ fn states_are_deleted_by_people_only_with_a_confirmation() {
         &delete(person("system:serviceaccount:kube-system:generic-garbage-collector"), json!({})),
         &mk_facts(),
     );
+}
+
+#[test]
+fn the_state_of_a_shoot_that_exists_outlives_its_namespace() {
+    let delete = |user, old| state(user, Operation::Delete, old, Value::Null);
+    let empties = || person("system:serviceaccount:kube-system:namespace-controller");
+    rejects(&delete(empties(), json!({})), &with_shoot(rests), &["state-deletion-confirmed"]);
+    rejects(
+        &delete(person("system:kube-controller-manager"), json!({})),
+        &with_shoot(moves),
+        &["state-deletion-confirmed"],
+    );
+    accepts(&delete(empties(), json!({})), &mk_facts());
+    let confirmed = json!({"metadata": {"annotations": {"confirmation.gardener.cloud/deletion": "true"}}});
+    accepts(&delete(empties(), confirmed), &with_shoot(rests));
+    // One of many that are deleted together comes without its name.
+    let mut many = delete(empties(), json!({"metadata": {"name": "s"}}));
+    many.target.name = String::new();
+    let shoot = crate::facts::Needs::of(&many).shoot;
+    assert_eq!(shoot, Some(("garden-p".to_owned(), "s".to_owned())));
 }
 
 fn workflow(kind: &str, phase: &str) -> Arc<Value> {
@@ -135,6 +155,37 @@ fn what_holds_an_etcd_together_is_left_to_controllers() {
         accepts(&write("system:serviceaccount:repot-system:x", &json!({}), object), &mk_facts());
         accepts(&write("alice", object, object), &mk_facts());
     }
+    // Deleting an Etcd and making it anew leads to the same.
+    for (object, rule) in [
+        (&suspended, "etcd-lifecycle"),
+        (&ours, "etcd-lifecycle"),
+        (&peers, "etcd-membership"),
+        (&bootstrap, "etcd-membership"),
+    ] {
+        let create = |user: &str| Change {
+            user: person(user),
+            ..of("druid.gardener.cloud", "etcds", Operation::Create, Value::Null, object.clone())
+        };
+        rejects(&create("alice"), &mk_facts(), &[rule]);
+        accepts(
+            &create("system:serviceaccount:garden:gardenlet"),
+            &Facts {
+                settings: Arc::new(Settings {
+                    controllers: vec!["system:serviceaccount:garden:*".into()],
+                    ..Settings::default()
+                }),
+                ..mk_facts()
+            },
+        );
+    }
+    // It counts by its presence.
+    let empty =
+        json!({"metadata": {"annotations": {"druid.gardener.cloud/suspend-etcd-spec-reconcile": ""}}});
+    rejects(
+        &of("druid.gardener.cloud", "etcds", Operation::Update, json!({}), empty),
+        &mk_facts(),
+        &["etcd-lifecycle"],
+    );
     let frees = of("druid.gardener.cloud", "etcds", Operation::Update, suspended, json!({"metadata": {}}));
     accepts(&frees, &mk_facts());
     rejects(

@@ -4,7 +4,6 @@ use super::*;
 use crate::{
     catalogue,
     table::{Judge, RULES},
-    watch::FailurePolicy,
 };
 
 #[test]

@@ -198,7 +198,7 @@ async fn start_webhook(bed: &Bed, garden: &Garden) -> Result<Repot> {
 /// The shipped webhook that is asked about isolated zones, for one namespace.
 fn registrations(garden: &Garden, port: u16) -> Vec<Value> {
     let ca_bundle = STANDARD.encode(garden.pki().serving.pem());
-    let reach = Reach { namespace: NAMESPACE.into(), service: SERVICE.into(), port, ca_bundle };
+    let reach = Reach { namespace: NAMESPACE.into(), service: SERVICE.into(), port, url: None, ca_bundle };
     let mut configurations = render(Place::Garden, &reach);
     configurations.retain(|configuration| configuration["kind"] == "ValidatingWebhookConfiguration");
     for configuration in &mut configurations {

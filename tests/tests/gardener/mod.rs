@@ -1,0 +1,7 @@
+//! Admission beside the real gardener-apiserver: first that everything which is no migration runs as without Repot, then the rules.
+
+mod namespaces;
+mod outage;
+mod paths;
+mod scheduling;
+mod world;

@@ -1,0 +1,46 @@
+//! Annotations that give up data or availability are for operators, not for everybody who may edit a Shoot.
+
+use repot_api::names::{
+    ABORT_LIVE_MIGRATION, CONFIRM_LEAVE_DESTINATION, FORCE_RESTORE, FORCE_SHRINK_ETCD, VERB_FORCE,
+};
+
+use crate::{
+    change::{Change, parse_bool},
+    facts::Facts,
+    finding::{Finding, annotation_path},
+    who::{Who, who},
+};
+
+/// Annotations, and the only value that counts; without one every value does that is not false.
+const FORCE: [(&str, Option<&str>); 4] = [
+    (ABORT_LIVE_MIGRATION, Some("force")),
+    (FORCE_SHRINK_ETCD, None),
+    (FORCE_RESTORE, None),
+    (CONFIRM_LEAVE_DESTINATION, None),
+];
+
+/// Such annotations that a change sets.
+pub(crate) fn force_markers(change: &Change) -> impl Iterator<Item = &'static str> {
+    let sets = |(key, only): &(&'static str, Option<&str>)| {
+        let value = change.sets(key).filter(|value| parse_bool(value) != Some(false))?;
+        only.is_none_or(|only| only == value).then_some(*key)
+    };
+    FORCE.iter().filter_map(sets)
+}
+
+/// Gardenlets, controllers and groups of administrators are known without a question.
+pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
+    let known = who(&change.user, &facts.settings) != Who::Other;
+    let refuse = |key: &'static str| {
+        let reason = format!(
+            "user {:?} may not use verb {VERB_FORCE:?} on the Shoot, and this annotation gives up data or availability",
+            change.user.name
+        );
+        let advice = format!("ask an operator; or bind a role with verb {VERB_FORCE} on resource shoots");
+        Finding::refuse(annotation_path(key), reason, advice)
+    };
+    match known || facts.may_force {
+        true => Vec::new(),
+        false => force_markers(change).map(refuse).collect(),
+    }
+}

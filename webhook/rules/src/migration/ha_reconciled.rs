@@ -1,0 +1,20 @@
+//! A highly available control plane moves with the members that its spec promises.
+
+use crate::{
+    change::Change, facts::Facts, finding::Finding, migration::unless_dead, shoot::Shoot, travel::Travel,
+};
+
+/// A failure tolerance that was set a moment ago is in the spec only: etcd still has one member, and the destination would
+/// restore three.
+pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
+    let Some((from, _)) = Travel::start(change) else { return Vec::new() };
+    let old = Shoot(&change.old);
+    if old.failure_tolerance().is_none() || !old.is_unobserved() {
+        return Vec::new();
+    }
+    let reason = "the Shoot is highly available, and gardenlet has not seen its latest spec (status.observedGeneration)";
+    let advice =
+        "wait for the reconciliation of the Shoot: etcd may not have the members yet that its spec promises";
+    let finding = Finding::refuse("spec.controlPlane.highAvailability", reason, advice);
+    vec![unless_dead(facts, from, finding)]
+}
