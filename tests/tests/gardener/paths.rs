@@ -26,7 +26,9 @@ async fn no_path_is_open(live_migration: bool, name: &str) -> Result<()> {
         refused_by(&project.annotate(path, &harmful()).await?, REFUSED_BY)?;
     }
     let binding = json!({"metadata": {"annotations": harmful()}, "spec": {"seedName": project.seed("b")}});
-    refused_by(&project.patch("one/binding", &binding).await?, REFUSED_BY)?;
+    let answer = project.patch("one/binding", &binding).await?;
+    // Two webhooks refuse it, and the API server repeats whichever answers first.
+    refused_by(&answer, REFUSED_BY).or_else(|_| refused_by(&answer, &["no-leftover-markers"]))?;
     let kept = project.get("one").await?["metadata"]["annotations"].clone();
     for key in harmful().as_object().into_iter().flat_map(|all| all.keys()) {
         ensure!(kept.get(key).is_none(), "{kept}");
@@ -68,7 +70,7 @@ async fn moving_live(project: &Project<'_>, name: &str, conditions: &Value) -> R
 fn condition(kind: &str, status: &str, reason: &str) -> Value {
     json!({
         "type": kind, "status": status, "reason": reason, "message": "by a test",
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
+        "lastTransitionTime": Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
     })
 }
 

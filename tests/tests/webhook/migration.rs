@@ -64,7 +64,7 @@ fn shoots() -> Vec<(&'static str, Value)> {
         ("ha-reconciled", json!({"status": {"observedGeneration": 0}})),
         (
             "no-leftover-markers",
-            json!({"metadata": {"annotations": {"migration.gardener.cloud/force-shrink-etcd": "true"}}}),
+            json!({"metadata": {"annotations": {"confirmation.gardener.cloud/force-restore": "some-seed"}}}),
         ),
     ]
 }
@@ -190,6 +190,8 @@ fn a_shoot_on_its_way_rests() {
         );
         place.refuses("one", &to(&place, "c"), &["one-migration"]).await?;
         place.refuses("one", &to(&place, "a"), &["one-migration"]).await?;
+        let later = json!({"migration.gardener.cloud/requested-at": "2099-01-01T00:00:00Z"});
+        place.refuses("one", &json!({"metadata": {"annotations": later}}), &["requested-at-true"]).await?;
         let delete = ["delete", "shoot", "one", "-n", "resting"];
         let refused = place.world.person.run(delete).await?;
         ensure!(refused.code != 0 && refused.stderr.contains("(life-rests)"), "{}", refused.stderr);

@@ -6,6 +6,7 @@ use repot_api::names::{
 use serde_json::Value;
 
 use crate::change::{annotation_of, at, items_at, text_at};
+use crate::time::{CLOCK_DIFFERENCE, seconds_between};
 
 /// How a step stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,10 +68,17 @@ impl<'a> Progress<'a> {
         self.newest(&[STEP_API_SERVER_READY]).map_or(Step::Ahead, |report| report.step)
     }
 
-    /// Whether source members are being removed, or gone: from there on the only way is forward.
+    /// Whether source members are being removed, or gone: from there on the only way is forward. A report counts even when the
+    /// clock that wrote it was late by [`CLOCK_DIFFERENCE`]: a wrong yes delays an abort, a wrong no loses data.
     #[must_use]
     pub fn is_past_return(self) -> bool {
-        self.reports().any(|report| STEPS_OF_NO_RETURN.contains(&report.name) && report.step != Step::Ahead)
+        let requested = annotation_of(self.0, REQUESTED_AT).unwrap_or_default();
+        self.all_reports().any(|report| {
+            let before = seconds_between(report.time, requested);
+            STEPS_OF_NO_RETURN.contains(&report.name)
+                && report.step != Step::Ahead
+                && before.is_none_or(|seconds| seconds <= CLOCK_DIFFERENCE)
+        })
     }
 
     /// Whether the status tells of the migration that was asked for last, not of an earlier one. Without the time of the
@@ -91,11 +99,14 @@ impl<'a> Progress<'a> {
     /// All reports, without those that are older than the request for this migration.
     fn reports(self) -> impl Iterator<Item = Report<'a>> {
         let requested = annotation_of(self.0, REQUESTED_AT).unwrap_or_default();
+        self.all_reports().filter(move |report| report.time.is_empty() || report.time >= requested)
+    }
+
+    fn all_reports(self) -> impl Iterator<Item = Report<'a>> {
         let conditions = items_at(self.0, "/status/liveMigration/conditions").iter().map(condition);
         let sides =
             ["source", "destination"].map(|side| at(self.0, &format!("/status/liveMigration/{side}")));
-        let reports = conditions.chain(sides.into_iter().flatten().map(side));
-        reports.filter(move |report| report.time.is_empty() || report.time >= requested)
+        conditions.chain(sides.into_iter().flatten().map(side))
     }
 }
 
@@ -189,6 +200,11 @@ mod tests {
         };
         let (own, earlier) = (shoot("2026-01-01T09:00:00Z"), shoot("2026-01-02T09:00:00Z"));
         assert!(Progress(&own).is_past_return() && Progress(&own).is_current());
+        // The clock of the seed is late by less than five minutes, and by more.
+        assert!(Progress(&shoot("2026-01-01T10:05:00Z")).is_past_return());
+        assert!(!Progress(&shoot("2026-01-01T10:05:01Z")).is_past_return());
+        // Nobody can say of a time that cannot be read that it is earlier.
+        assert!(Progress(&shoot("tomorrow")).is_past_return());
         assert!(!Progress(&earlier).is_past_return() && !Progress(&earlier).is_current());
     }
 }

@@ -129,13 +129,21 @@ const MARKER_SET: &str = concat!(
      || \"shoot.gardener.cloud/isolated-zone\" in object.metadata.annotations \
      || request.operation == \"UPDATE\" && ",
     moves!(),
-    "))) || request.operation == \"UPDATE\" && request.?subResource.orValue(\"\") == \"\" && ",
-    moves!(),
-    // gardener-apiserver takes `operation=reconcile` away before validating webhooks are asked: only the generation tells of it.
-    " && object.?metadata.?generation.orValue(0) != oldObject.?metadata.?generation.orValue(0)"
+    ")))"
 );
-const MARKER_NEGATED: &str =
-    concat!(annotations!(), ".exists(k, ", sets_k!(), " && ", k_steers!(), " && ", k_says_no!(), ")");
+const MARKER_WITHDRAWN: &str = concat!(
+    annotations!(),
+    ".exists(k, ",
+    sets_k!(),
+    " && ",
+    k_steers!(),
+    " && ",
+    k_says_no!(),
+    // The end of an isolation needs a reconciliation as much as its beginning.
+    ") || request.operation == \"UPDATE\" \
+     && \"shoot.gardener.cloud/isolated-zone\" in oldObject.?metadata.?annotations.orValue({}) \
+     && !(\"shoot.gardener.cloud/isolated-zone\" in object.?metadata.?annotations.orValue({}))"
+);
 const MOVING: &str = moves!();
 /// What the mutating rules of Shoots act on. Any other write is not shown to them, and waits for nobody.
 const FILLED_IN: &str = concat!(
@@ -161,6 +169,7 @@ const FILLED_IN: &str = concat!(
 const DELETION_UNCONFIRMED: &str = "!has(oldObject.metadata.deletionTimestamp) \
      && !(oldObject.?metadata.?annotations.orValue({})[?\"confirmation.gardener.cloud/deletion\"].orValue(\"\") \
      in [\"1\", \"t\", \"T\", \"true\", \"TRUE\", \"True\"])";
+// gardener-apiserver takes `operation=reconcile` away before validating webhooks are asked: only the generation tells of it.
 const ENDED_OR_SPEC: &str = "request.operation == \"DELETE\" || object.?spec.orValue({}) != oldObject.?spec.orValue({}) \
      || object.?metadata.?generation.orValue(0) != oldObject.?metadata.?generation.orValue(0) \
      || object.?metadata.?annotations.orValue({})[?\"migration.gardener.cloud/live-migrate\"].orValue(\"\") \
@@ -200,20 +209,20 @@ pub static MARKERS: Watch = Watch {
     conditions: &[("a-marker-is-set", MARKER_SET)],
     failure_policy: FailurePolicy::Fail,
     timeout_seconds: 5,
-    why: "only a value that starts something has to wait; taking one away is never asked about",
+    why: "only a value that starts something has to wait",
 };
 
-/// The same annotations with a value that says no.
-pub static NEGATED_MARKERS: Watch = Watch {
-    name: "negated-markers",
+/// The same annotations with a value that says no, and the end of an isolation.
+pub static WITHDRAWN_MARKERS: Watch = Watch {
+    name: "withdrawn-markers",
     place: Place::Garden,
     mutating: false,
     matches: &[Match { groups: &[CORE_GROUP], resources: ANNOTATED_SHOOTS, operations: WRITES }],
     rules_of: Some(&MARKERS),
-    conditions: &[("a-marker-says-no", MARKER_NEGATED)],
+    conditions: &[("a-marker-is-withdrawn", MARKER_WITHDRAWN)],
     failure_policy: FailurePolicy::Ignore,
     timeout_seconds: 2,
-    why: "a value that says no starts nothing, so it has to wait for nobody",
+    why: "what starts nothing has to wait for nobody",
 };
 
 /// Writes to a Shoot between two seeds.
@@ -345,7 +354,7 @@ pub static WATCHES: &[&Watch] = &[
     &SHOOT_STATE_DEFAULTS,
     &SEED_CHANGE,
     &MARKERS,
-    &NEGATED_MARKERS,
+    &WITHDRAWN_MARKERS,
     &MOVING_SHOOTS,
     &SHOOT_STATES,
     &SHOOT_STATE_DELETIONS,

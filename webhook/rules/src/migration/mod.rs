@@ -20,6 +20,7 @@ pub(crate) mod one_migration;
 pub(crate) mod pinned_zones;
 pub(crate) mod provider_and_labels;
 pub(crate) mod region_offered;
+pub(crate) mod requested_at_true;
 pub(crate) mod room_left;
 pub(crate) mod rotation_settled;
 pub(crate) mod same_gardenlet_version;

@@ -124,12 +124,12 @@ fn what_starts_something_waits_on_every_path() {
         let change = of(CORE_GROUP, resource, Operation::Update, change.old, change.new);
         assert_eq!(waits(&change), Vec::<&str>::new(), "{resource}");
         let names: Vec<&str> = asked(&change, false).map(|watch| watch.name).collect();
-        assert_eq!(names, ["negated-markers"], "{resource}");
+        assert_eq!(names, ["withdrawn-markers"], "{resource}");
     }
     assert_eq!(waits(&sets(moves, "gardener.cloud/operation", "retry")), ["markers"]);
     assert_eq!(waits(&update(rests, moves)), ["seed-change"]);
     assert_eq!(waits(&update(rests, |shoot| shoot["spec"]["seedName"] = Value::Null)), ["seed-change"]);
     let reconciled =
         update(|shoot| moving_live(shoot, &json!([])), |shoot| shoot["metadata"]["generation"] = json!(2));
-    assert_eq!(waits(&reconciled), ["markers"]);
+    assert_eq!(waits(&reconciled), ["moving-shoots"]);
 }

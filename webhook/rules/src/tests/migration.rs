@@ -1,5 +1,7 @@
 use super::*;
 
+const REQUESTED_AT: &str = "migration.gardener.cloud/requested-at";
+
 #[test]
 fn accepts_a_right_migration_without_a_warning() {
     let change = update(rests, moves);
@@ -21,6 +23,30 @@ fn rejects_a_move_before_the_creation() {
         shoot["status"]["lastOperation"] = json!({"type": "Create", "state": "Processing"})
     };
     rejects(&update(creating, moves), &mk_facts(), &["created-first"]);
+}
+
+#[test]
+fn rejects_a_time_of_the_request_that_is_not_true() {
+    let at = |time: &'static str| move |shoot: &mut Value| annotate(shoot, REQUESTED_AT, time);
+    let begins = |time| {
+        move |shoot: &mut Value| {
+            moves(shoot);
+            at(time)(shoot);
+        }
+    };
+    for time in ["2026-11-21T11:55:00Z", "2026-11-21T12:05:00Z"] {
+        accepts(&update(rests, begins(time)), &mk_facts());
+    }
+    for time in ["2026-11-21T11:54:59Z", "2026-11-21T12:05:01Z", "2036-01-01T00:00:00Z", "soon"] {
+        rejects(&update(rests, begins(time)), &mk_facts(), &["requested-at-true"]);
+    }
+    // A later time would make reports on this migration those of an earlier one.
+    let moving = |shoot: &mut Value| moving_live(shoot, &json!([]));
+    rejects(&update(moving, at("2026-11-21T12:00:00Z")), &mk_facts(), &["requested-at-true"]);
+    accepts(&update(rests, at("2036-01-01T00:00:00Z")), &mk_facts());
+    // What was set too early is overwritten when the migration begins.
+    let begun = filled(&update(at("2036-01-01T00:00:00Z"), begins("2036-01-01T00:00:00Z")), &mk_facts());
+    assert_eq!(begun["metadata"]["annotations"][REQUESTED_AT], "2026-11-21T12:00:00Z");
 }
 
 #[test]
