@@ -30,8 +30,10 @@ const SERVED: &[(&str, &str)] = &[
 pub const VERSION: &str = "core.gardener.cloud/v1beta1";
 /// Name of the one CloudProfile, provider type and region.
 pub const PROFILE: &str = "local";
-/// Kinds of extensions that Seeds and Shoots of the one provider type refer to.
-const EXTENSIONS: &[&str] = &[
+/// A second provider type, of Seeds only.
+pub const OTHER_PROVIDER: &str = "other";
+/// Kinds of extensions that Seeds and Shoots of each provider type refer to.
+const EXTENSIONS: [&str; 8] = [
     "BackupBucket",
     "BackupEntry",
     "ControlPlane",
@@ -104,9 +106,9 @@ fn spec(bed: &Bed, garden: &Garden, options: GardenerOptions, port: u16) -> Resu
 }
 
 fn landscape() -> [Value; 4] {
-    let kinds: Vec<Value> = EXTENSIONS.iter().map(|kind| json!({"kind": kind, "type": PROFILE})).collect();
-    let zones = ["eu-1a", "eu-1b", "eu-1c"].map(|zone| json!({"name": zone}));
-    let storage = json!({"class": "standard", "type": "default", "size": "20Gi"});
+    let kinds = [PROFILE, OTHER_PROVIDER]
+        .map(|provider| EXTENSIONS.map(|kind| json!({"kind": kind, "type": provider})));
+    let kinds = kinds.concat();
     [
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
         json!({
@@ -117,21 +119,28 @@ fn landscape() -> [Value; 4] {
             "apiVersion": VERSION, "kind": "ControllerRegistration", "metadata": {"name": PROFILE},
             "spec": {"resources": kinds},
         }),
-        json!({
-            "apiVersion": VERSION, "kind": "CloudProfile", "metadata": {"name": PROFILE},
-            "spec": {
-                "type": PROFILE, "kubernetes": {"versions": [{"version": "1.34.1"}]},
-                "machineImages": [{"name": "local", "updateStrategy": "major", "versions": [
-                    {"version": "1.0.0", "architectures": ["amd64"], "cri": [{"name": "containerd"}]},
-                ]}],
-                "machineTypes": [{
-                    "name": "local", "cpu": "2", "gpu": "0", "memory": "8Gi", "architecture": "amd64", "usable": true,
-                    "storage": storage,
-                }],
-                "regions": [{"name": "eu", "zones": zones}, {"name": "us", "zones": zones}],
-            },
-        }),
+        profile(),
     ]
+}
+
+/// The CloudProfile of Shoots that name no other.
+pub fn profile() -> Value {
+    let zones = ["eu-1a", "eu-1b", "eu-1c"].map(|zone| json!({"name": zone}));
+    let storage = json!({"class": "standard", "type": "default", "size": "20Gi"});
+    json!({
+        "apiVersion": VERSION, "kind": "CloudProfile", "metadata": {"name": PROFILE},
+        "spec": {
+            "type": PROFILE, "kubernetes": {"versions": [{"version": "1.34.1"}]},
+            "machineImages": [{"name": "local", "updateStrategy": "major", "versions": [
+                {"version": "1.0.0", "architectures": ["amd64"], "cri": [{"name": "containerd"}]},
+            ]}],
+            "machineTypes": [{
+                "name": "local", "cpu": "2", "gpu": "0", "memory": "8Gi", "architecture": "amd64", "usable": true,
+                "storage": storage,
+            }],
+            "regions": [{"name": "eu", "zones": zones}, {"name": "us", "zones": zones}],
+        },
+    })
 }
 
 /// The namespace and the Project of that name, and the credentials with which its Shoots are made. At most ten characters.

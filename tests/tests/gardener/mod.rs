@@ -3,5 +3,6 @@
 mod namespaces;
 mod outage;
 mod paths;
+mod rules;
 mod scheduling;
 mod world;

@@ -1,6 +1,7 @@
 //! Annotations are judged on every path on which gardener-apiserver keeps them.
 
 use anyhow::{Result, ensure};
+use jiff::Timestamp;
 use repot_tests::gardener::operation;
 use repot_tests::run;
 use serde_json::{Value, json};

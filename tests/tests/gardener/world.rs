@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use repot_api::names::{MIGRATION_GROUP, V1ALPHA1};
 use repot_rules::watch::Place as Cluster;
+use repot_tests::access::{Access, Credential};
 use repot_tests::garden::{Garden, GardenOptions};
 use repot_tests::gardener::{self, Gardener, GardenerOptions, operation};
 use repot_tests::http::{Answer, Api};
@@ -16,6 +17,7 @@ use repot_tests::{Bed, Shared, start_shared};
 use repot_webhook::manifests::{Reach, render};
 use serde_json::{Value, json};
 
+use crate::webhook::questions::review;
 use crate::webhook::world::{NAMESPACE, SERVICE, deploy, webhook};
 
 const KNOWN_DEADLINE: Duration = Duration::from_secs(60);
@@ -148,9 +150,16 @@ impl<'a> Project<'a> {
 
     /// Makes a Shoot that has no seed yet.
     pub async fn create(&self, name: &str) -> Result<Answer> {
+        self.create_as(name, &json!({})).await
+    }
+
+    /// The same, with a merge patch of the Shoot.
+    async fn create_as(&self, name: &str, patch: &Value) -> Result<Answer> {
+        let mut shoot = gardener::shoot(&self.name, name);
+        merge(&mut shoot, patch);
         // Plugins of gardener-apiserver look at caches, which may not have the project yet.
         until("the project to be known", KNOWN_DEADLINE, async || {
-            let answer = self.world.api().post(&self.shoots(), &gardener::shoot(&self.name, name)).await?;
+            let answer = self.world.api().post(&self.shoots(), &shoot).await?;
             ensure!(answer.status == 201, "{answer}");
             Ok(answer)
         })
@@ -159,7 +168,12 @@ impl<'a> Project<'a> {
 
     /// Makes a Shoot that a gardenlet has created on seed `a`.
     pub async fn create_on_a(&self, name: &str) -> Result<()> {
-        self.create(name).await?;
+        self.create_on_a_as(name, &json!({})).await
+    }
+
+    /// The same, with a merge patch of the Shoot.
+    pub async fn create_on_a_as(&self, name: &str, patch: &Value) -> Result<()> {
+        self.create_as(name, patch).await?;
         self.bind(name, "a").await?.ok()?;
         let status = json!({
             "seedName": self.seed("a"), "technicalID": format!("shoot--{}--{name}", self.name), "uid": name,
@@ -193,9 +207,105 @@ impl<'a> Project<'a> {
         self.world.api().get(&format!("{}/{name}", self.shoots())).await?.ok()
     }
 
+    /// Deletes a Shoot.
+    pub async fn delete(&self, name: &str) -> Result<Answer> {
+        self.world.api().delete(&format!("{}/{name}", self.shoots())).await
+    }
+
+    /// A merge patch of any object.
+    pub async fn patch_at(&self, path: &str, patch: &Value) -> Result<Answer> {
+        self.world.api().patch(path, MERGE, patch).await
+    }
+
+    /// What a webhook says of an update, asked past gardener-apiserver.
+    pub async fn ask(&self, webhook: &str, old: &Value, new: &Value) -> Result<String> {
+        let (server, ca_pem) = (self.world.webhook.url().to_owned(), self.world.garden.pki().serving.pem());
+        let api = Api::new(&Access { server, ca_pem, credential: Credential::Anonymous })?;
+        let mut question = review(new.clone(), old.clone());
+        question["request"]["namespace"] = json!(self.namespace());
+        question["request"]["name"] = old["metadata"]["name"].clone();
+        if old["spec"]["seedName"] != new["spec"]["seedName"] {
+            question["request"]["subResource"] = json!("binding");
+        }
+        let answer = api.post(&format!("/validate-{webhook}"), &question).await?.ok()?;
+        Ok(answer["response"]["status"]["message"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// The webhook itself refuses a change of seed by this rule, which Gardener refuses before.
+    pub async fn refused_directly_to(&self, shoot: &str, seed: &str, rule: &str) -> Result<()> {
+        let (old, mut new) = (self.get(shoot).await?, self.get(shoot).await?);
+        new["spec"]["seedName"] = json!(self.seed(seed));
+        let said = self.ask("seed-change", &old, &new).await?;
+        ensure!(said.contains(&format!("({rule})")), "{rule} does not refuse it: {said}");
+        Ok(())
+    }
+
+    /// The same, once the webhook has seen a change of the CloudProfile.
+    pub async fn wait_for_rule(&self, shoot: &str, seed: &str, rule: &str) -> Result<()> {
+        until("the webhook to know", KNOWN_DEADLINE, async || {
+            self.refused_directly_to(shoot, seed, rule).await
+        })
+        .await
+    }
+
+    /// The binding goes through, once all have seen a change of the CloudProfile.
+    pub async fn wait_until_allowed(&self, shoot: &str, seed: &str) -> Result<()> {
+        until("the binding to go through", KNOWN_DEADLINE, async || {
+            self.bind(shoot, seed).await?.ok().map(drop)
+        })
+        .await
+    }
+
+    /// A user who may use these verbs on Shoots of this project, their status and their binding, and nothing else.
+    pub async fn user(&self, name: &str, verbs: &[&str]) -> Result<Api> {
+        let rbac = "rbac.authorization.k8s.io";
+        let metadata = json!({"namespace": self.namespace(), "name": name});
+        let role = json!({
+            "apiVersion": format!("{rbac}/v1"), "kind": "Role", "metadata": metadata,
+            "rules": [{
+                "apiGroups": ["core.gardener.cloud"], "resources": ["shoots", "shoots/status", "shoots/binding"],
+                "verbs": verbs,
+            }],
+        });
+        let binding = json!({
+            "apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": metadata,
+            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": name},
+            "subjects": [{"apiGroup": rbac, "kind": "User", "name": name}],
+        });
+        self.world.garden.apply(&[role, binding]).await?;
+        Api::new(&self.world.garden.user(name, &[])?)
+    }
+
+    /// A patch goes through, once the API server knows the rights of the user.
+    pub async fn wait_until_permitted(&self, user: &Api, path: &str, patch: &Value) -> Result<()> {
+        until("the rights to be known", KNOWN_DEADLINE, async || {
+            user.patch(path, MERGE, patch).await?.ok().map(drop)
+        })
+        .await
+    }
+
     pub fn shoots(&self) -> String {
         format!("{CORE}/namespaces/{}/shoots", self.namespace())
     }
+}
+
+/// Applies a JSON merge patch (RFC 7396).
+pub fn merge(target: &mut Value, patch: &Value) {
+    let Some(patch) = patch.as_object() else { return *target = patch.clone() };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (key, value) in patch {
+        match value {
+            Value::Null => drop(target.as_object_mut().map(|object| object.remove(key))),
+            value => merge(&mut target[key], value),
+        }
+    }
+}
+
+/// The members of an object, each with this value.
+pub fn touch(members: &Value, value: &Value) -> Value {
+    members.as_object().into_iter().flatten().map(|(key, _)| (key.clone(), value.clone())).collect()
 }
 
 /// The write is refused by these rules of Repot.

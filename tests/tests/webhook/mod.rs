@@ -4,7 +4,7 @@ mod isolation;
 mod live;
 mod manifests;
 mod migration;
-mod preflight;
+pub mod preflight;
 pub mod questions;
 mod serving;
 mod state;

@@ -21,7 +21,7 @@ use super::world::{Place, mk_seed, mk_shoot};
 
 const KNOWN: Duration = Duration::from_secs(60);
 
-async fn preflight(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Output> {
+pub async fn preflight(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Output> {
     let mut command = Command::new(program()?);
     command.arg("preflight").args(args).env_remove("KUBECONFIG");
     tool::run(command, b"").await
