@@ -12,6 +12,7 @@
 //! | [`place`] | a namespace of one test in a garden that tests share |
 //! | [`aggregate`] | registration of a server behind the garden |
 //! | [`gardener`] | gardener-apiserver behind a garden, and what Shoots need there |
+//! | [`gardener_controllers`] | gardener-controller-manager beside it |
 //! | [`repot`] | `repot dev`, `repot apiserver` and every other role |
 //! | [`etcd`] | clusters, with or without TLS |
 //! | [`dns`] | a DNS server whose records change, and a wire to it on which answers are late or lost |
@@ -39,6 +40,7 @@ pub mod encryption;
 pub mod etcd;
 pub mod garden;
 pub mod gardener;
+pub mod gardener_controllers;
 pub mod http;
 pub mod kubectl;
 pub mod null_server;

@@ -30,7 +30,7 @@ pub const STATES: &str = "/apis/migration.gardener.cloud/v1alpha1";
 pub struct World {
     pub garden: Garden,
     pub webhook: Repot,
-    _gardener: Gardener,
+    pub gardener: Gardener,
     _apiserver: Repot,
 }
 
@@ -60,7 +60,7 @@ impl World {
         ];
         let apiserver = Repot::behind(bed, &garden, &[(MIGRATION_GROUP, V1ALPHA1)], flags).await?;
         let webhook = webhook(bed, &garden, &bed.make_dir("webhook")?, &[]).await?;
-        let world = Self { garden, webhook, _gardener: gardener, _apiserver: apiserver };
+        let world = Self { garden, webhook, gardener, _apiserver: apiserver };
         world.register().await?;
         Ok(world)
     }
