@@ -197,3 +197,45 @@ fn a_source_that_gardener_controller_manager_calls_dead_may_be_left_by_force() {
         Ok(())
     });
 }
+
+#[test]
+fn a_namespaced_cloud_profile_says_which_seeds_are_fit() {
+    run(async |bed| {
+        let world = World::start(bed, true).await?;
+        let _controllers = Controllers::start(bed, &world.garden, &world.gardener).await?;
+        let project = Project::make(&world, "spaced").await?;
+        renew(&project, &["a", "b"]).await?;
+        let parent = json!({"spec": {"seedSelector": {"matchLabels": {"fit": "yes"}}}});
+        let mut profile = gardener::profile();
+        profile["metadata"]["name"] = json!("parent");
+        merge(&mut profile, &parent);
+        // A CloudProfile of the same name as the NamespacedCloudProfile, which allows every seed.
+        let mut namesake = gardener::profile();
+        namesake["metadata"]["name"] = json!("own");
+        let own = json!({
+            "apiVersion": "core.gardener.cloud/v1beta1", "kind": "NamespacedCloudProfile",
+            "metadata": {"namespace": project.namespace(), "name": "own"},
+            "spec": {"parent": {"kind": "CloudProfile", "name": "parent"}},
+        });
+        world.garden.apply(&[profile, namesake, own]).await?;
+        let path = format!("{CORE}/namespaces/{}/namespacedcloudprofiles/own", project.namespace());
+        until("the NamespacedCloudProfile to be worked on", DEADLINE, async || {
+            let status = world.api().get(&path).await?.ok()?["status"].clone();
+            ensure!(status["cloudProfileSpec"]["seedSelector"].is_object(), "{status}");
+            Ok(())
+        })
+        .await?;
+        let mut fit = gardener::seed(&project.seed("a"));
+        fit["metadata"]["labels"] = json!({"fit": "yes"});
+        project.put_seed(&fit).await?;
+        let reference = json!({"spec": {"cloudProfile": {"kind": "NamespacedCloudProfile", "name": "own"}}});
+        project.create_on_a_as("one", &reference).await?;
+        install_extensions(&project, "b").await?;
+        project.refused_directly_to("one", "b", "provider-and-labels").await?;
+        let mut fit = gardener::seed(&project.seed("b"));
+        fit["metadata"]["labels"] = json!({"fit": "yes"});
+        project.put_seed(&fit).await?;
+        install_extensions(&project, "b").await?;
+        project.bind("one", "b").await?.ok().map(drop)
+    });
+}

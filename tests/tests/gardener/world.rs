@@ -17,6 +17,7 @@ use repot_tests::{Bed, Shared, start_shared};
 use repot_webhook::manifests::{Reach, render};
 use serde_json::{Value, json};
 
+use crate::webhook::heard::hear;
 use crate::webhook::questions::review;
 use crate::webhook::world::{NAMESPACE, SERVICE, deploy, webhook};
 
@@ -228,7 +229,9 @@ impl<'a> Project<'a> {
             question["request"]["subResource"] = json!("binding");
         }
         let answer = api.post(&format!("/validate-{webhook}"), &question).await?.ok()?;
-        Ok(answer["response"]["status"]["message"].as_str().unwrap_or_default().to_owned())
+        let said = answer["response"]["status"]["message"].as_str().unwrap_or_default();
+        hear(said);
+        Ok(said.to_owned())
     }
 
     /// The webhook itself refuses a change of seed by this rule, which Gardener refuses before.
@@ -312,6 +315,7 @@ pub fn touch(members: &Value, value: &Value) -> Value {
 pub fn refused_by(answer: &Answer, rules: &[&str]) -> Result<()> {
     let said = answer.to_string();
     ensure!(answer.status == 403 && said.contains("denied the request"), "{said}");
+    hear(&said);
     for rule in rules {
         ensure!(said.contains(&format!("({rule})")), "{rule} is not among the reasons: {said}");
     }

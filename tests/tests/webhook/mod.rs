@@ -1,5 +1,6 @@
 //! Admission webhooks on a real kube-apiserver, asked through kubectl and over HTTP.
 
+pub mod heard;
 mod isolation;
 mod live;
 mod manifests;

@@ -3,11 +3,15 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use futures::future::try_join;
+use repot_rules::table::{Judge, RULES};
+use repot_rules::watch::Place as Cluster;
 use repot_tests::kubectl::Kubectl;
 use repot_tests::run;
 use repot_tests::wait::until;
 use serde_json::{Value, json};
 
+use super::heard::{hear, was_heard};
 use super::world::{OURS, Place, World, owner_record, shared};
 
 /// kubectl as a user in one group.
@@ -33,6 +37,7 @@ async fn may(kubectl: &Kubectl, object: &Value) -> Result<String> {
 
 async fn may_not(kubectl: &Kubectl, object: &Value, rule: &str) -> Result<String> {
     let (done, said) = applies(kubectl, object).await?;
+    hear(&said);
     ensure!(!done && said.contains(&format!("({rule})")), "{object}: {said}");
     Ok(said)
 }
@@ -80,101 +85,104 @@ fn states_are_written_by_gardenlets_of_both_seeds_and_deleted_on_confirmation() 
 }
 
 #[test]
-fn an_etcd_has_one_workflow_and_its_record_is_left_to_controllers() {
+fn every_rule_of_seed_clusters_is_heard() {
     run(async |_| {
-        let place = Place::make("etcds").await?;
-        let world = place.world;
-        let object = |kind: &str, name: &str| {
-            let spec = match kind {
-                "HostedEtcd" => {
-                    json!({"etcdRef": {"name": "main"}, "apiServerRef": {"name": "kube-apiserver"}})
-                }
-                "EtcdRestore" => json!({"clusterRef": {"name": "main"}, "source": {"backupName": "b"}}),
-                "EtcdMigration" => json!({"clusterRef": {"name": "main"}, "settings": {"replicas": 3}}),
-                _ => json!({"clusterRef": {"name": "main"}}),
-            };
-            let metadata = json!({"namespace": "etcds", "name": name});
-            json!({"apiVersion": OURS, "kind": kind, "metadata": metadata, "spec": spec})
-        };
-        let said = may(&world.person, &object("EtcdMigration", "early")).await?;
-        ensure!(said.contains("there is no HostedEtcd \"main\""), "{said}");
-        world
-            .person
-            .run(["delete", "etcdmigrations.migration.gardener.cloud", "early", "-n", "etcds"])
-            .await?
-            .text()?;
-        may(&world.person, &object("HostedEtcd", "main")).await?;
-        may(&world.person, &object("EtcdMigration", "first")).await?;
-        let said = may_not(&world.person, &object("EtcdRestore", "second"), "one-workflow").await?;
-        ensure!(
-            said.contains(
-                "HostedEtcd \"main\" is in use by EtcdMigration \"first\"; wait until that is over"
-            ),
-            "{said}"
-        );
-        let said = may(&world.person, &object("EtcdBackup", "beside")).await?;
-        ensure!(said.contains("Warning:") && said.contains("in use by EtcdMigration"), "{said}");
-
-        let status = |uid: &str| json!({"status": {"currentWorkflow": {"kind": "EtcdMigration", "name": uid, "uid": uid}}});
-        let set = async |kubectl: &Kubectl, status: &Value| {
-            let text = status.to_string();
-            let main = [
-                "patch",
-                "hostedetcds.migration.gardener.cloud",
-                "main",
-                "-n",
-                "etcds",
-                "--subresource=status",
-            ];
-            let out = kubectl.run(main.iter().chain(&["--type=merge", "-p", &text])).await?;
-            anyhow::Ok((out.succeeded(), out.stderr))
-        };
-        let (done, said) = set(&world.person, &status("1")).await?;
-        ensure!(!done && said.contains("(workflow-status)"), "{said}");
-        let controller = gardenlet(world, "etcds-a")?;
-        ensure!(set(&controller, &status("1")).await?.0, "a controller was refused");
-        let (done, said) = set(&controller, &status("2")).await?;
-        ensure!(!done && said.contains("(workflow-lock)"), "{said}");
-        ensure!(
-            set(&controller, &json!({"status": {"currentWorkflow": null}})).await?.0,
-            "the lock cannot be given back"
-        );
-        ensure!(set(&controller, &status("2")).await?.0, "the lock cannot be taken");
+        let workflows = an_etcd_has_one_workflow_and_its_record_is_left_to_controllers();
+        let members = members_of_an_etcd_and_owners_of_a_control_plane_are_left_to_controllers();
+        try_join(workflows, members).await?;
+        let seed = RULES.iter().filter(|rule| {
+            let asked = rule.watches.iter().any(|watch| watch.place == Cluster::Seed);
+            matches!(rule.judge, Judge::Validate(_)) && asked
+        });
+        let missing: Vec<&str> = seed.map(|rule| rule.name).filter(|rule| !was_heard(rule)).collect();
+        ensure!(missing.is_empty(), "nothing met {missing:?}");
         Ok(())
     });
 }
 
-#[test]
-fn members_of_an_etcd_and_owners_of_a_control_plane_are_left_to_controllers() {
-    run(async |_| {
-        let place = Place::make("owners").await?;
-        let world = place.world;
-        let etcd = |annotations: Value, spec: Value| {
-            let metadata = json!({"namespace": "owners", "name": "main", "annotations": annotations});
-            json!({"apiVersion": "druid.gardener.cloud/v1alpha1", "kind": "Etcd", "metadata": metadata, "spec": {"etcd": spec}})
+async fn an_etcd_has_one_workflow_and_its_record_is_left_to_controllers() -> Result<()> {
+    let place = Place::make("etcds").await?;
+    let world = place.world;
+    let object = |kind: &str, name: &str| {
+        let spec = match kind {
+            "HostedEtcd" => {
+                json!({"etcdRef": {"name": "main"}, "apiServerRef": {"name": "kube-apiserver"}})
+            }
+            "EtcdRestore" => json!({"clusterRef": {"name": "main"}, "source": {"backupName": "b"}}),
+            "EtcdMigration" => json!({"clusterRef": {"name": "main"}, "settings": {"replicas": 3}}),
+            _ => json!({"clusterRef": {"name": "main"}}),
         };
-        may(&world.person, &etcd(json!({}), json!({}))).await?;
-        let suspended = json!({"druid.gardener.cloud/suspend-etcd-spec-reconcile": "true"});
-        may_not(&world.person, &etcd(suspended.clone(), json!({})), "etcd-lifecycle").await?;
-        let peers = json!({"additionalAdvertisePeerURLs": [{"memberName": "m", "urls": ["https://x:2380"]}]});
-        may_not(&world.person, &etcd(json!({}), peers.clone()), "etcd-membership").await?;
-        let mut anew = etcd(json!({}), peers.clone());
-        anew["metadata"]["name"] = json!("anew");
-        may_not(&world.person, &anew, "etcd-membership").await?;
-        let controller = gardenlet(world, "owners-a")?;
-        may(&controller, &etcd(suspended, peers)).await?;
-        let insists = json!({"confirmation.gardener.cloud/takeover": "true", "druid.gardener.cloud/suspend-etcd-spec-reconcile": null});
-        let said = may(&world.person, &etcd(insists, json!({}))).await?;
-        ensure!(said.contains("Warning"), "{said}");
+        let metadata = json!({"namespace": "etcds", "name": name});
+        json!({"apiVersion": OURS, "kind": kind, "metadata": metadata, "spec": spec})
+    };
+    let said = may(&world.person, &object("EtcdMigration", "early")).await?;
+    ensure!(said.contains("there is no HostedEtcd \"main\""), "{said}");
+    world
+        .person
+        .run(["delete", "etcdmigrations.migration.gardener.cloud", "early", "-n", "etcds"])
+        .await?
+        .text()?;
+    may(&world.person, &object("HostedEtcd", "main")).await?;
+    may(&world.person, &object("EtcdMigration", "first")).await?;
+    let said = may_not(&world.person, &object("EtcdRestore", "second"), "one-workflow").await?;
+    ensure!(
+        said.contains("HostedEtcd \"main\" is in use by EtcdMigration \"first\"; wait until that is over"),
+        "{said}"
+    );
+    let said = may(&world.person, &object("EtcdBackup", "beside")).await?;
+    ensure!(said.contains("Warning:") && said.contains("in use by EtcdMigration"), "{said}");
 
-        let record = |value: &str| owner_record("owners", value);
-        may_not(&world.person, &record("a"), "owner-record").await?;
-        may(&controller, &record("a")).await?;
-        may_not(&world.person, &record("b"), "owner-record").await?;
-        let said = may(world.garden.kubectl_tool(), &record("b")).await?;
-        ensure!(said.contains("Warning"), "an administrator is warned: {said}");
-        Ok(())
-    });
+    let status = |uid: &str| json!({"status": {"currentWorkflow": {"kind": "EtcdMigration", "name": uid, "uid": uid}}});
+    let set = async |kubectl: &Kubectl, status: &Value| {
+        let text = status.to_string();
+        let main =
+            ["patch", "hostedetcds.migration.gardener.cloud", "main", "-n", "etcds", "--subresource=status"];
+        let out = kubectl.run(main.iter().chain(&["--type=merge", "-p", &text])).await?;
+        hear(&out.stderr);
+        anyhow::Ok((out.succeeded(), out.stderr))
+    };
+    let (done, said) = set(&world.person, &status("1")).await?;
+    ensure!(!done && said.contains("(workflow-status)"), "{said}");
+    let controller = gardenlet(world, "etcds-a")?;
+    ensure!(set(&controller, &status("1")).await?.0, "a controller was refused");
+    let (done, said) = set(&controller, &status("2")).await?;
+    ensure!(!done && said.contains("(workflow-lock)"), "{said}");
+    ensure!(
+        set(&controller, &json!({"status": {"currentWorkflow": null}})).await?.0,
+        "the lock cannot be given back"
+    );
+    ensure!(set(&controller, &status("2")).await?.0, "the lock cannot be taken");
+    Ok(())
+}
+
+async fn members_of_an_etcd_and_owners_of_a_control_plane_are_left_to_controllers() -> Result<()> {
+    let place = Place::make("owners").await?;
+    let world = place.world;
+    let etcd = |annotations: Value, spec: Value| {
+        let metadata = json!({"namespace": "owners", "name": "main", "annotations": annotations});
+        json!({"apiVersion": "druid.gardener.cloud/v1alpha1", "kind": "Etcd", "metadata": metadata, "spec": {"etcd": spec}})
+    };
+    may(&world.person, &etcd(json!({}), json!({}))).await?;
+    let suspended = json!({"druid.gardener.cloud/suspend-etcd-spec-reconcile": "true"});
+    may_not(&world.person, &etcd(suspended.clone(), json!({})), "etcd-lifecycle").await?;
+    let peers = json!({"additionalAdvertisePeerURLs": [{"memberName": "m", "urls": ["https://x:2380"]}]});
+    may_not(&world.person, &etcd(json!({}), peers.clone()), "etcd-membership").await?;
+    let mut anew = etcd(json!({}), peers.clone());
+    anew["metadata"]["name"] = json!("anew");
+    may_not(&world.person, &anew, "etcd-membership").await?;
+    let controller = gardenlet(world, "owners-a")?;
+    may(&controller, &etcd(suspended, peers)).await?;
+    let insists = json!({"confirmation.gardener.cloud/takeover": "true", "druid.gardener.cloud/suspend-etcd-spec-reconcile": null});
+    let said = may(&world.person, &etcd(insists, json!({}))).await?;
+    ensure!(said.contains("Warning"), "{said}");
+
+    let record = |value: &str| owner_record("owners", value);
+    may_not(&world.person, &record("a"), "owner-record").await?;
+    may(&controller, &record("a")).await?;
+    may_not(&world.person, &record("b"), "owner-record").await?;
+    let said = may(world.garden.kubectl_tool(), &record("b")).await?;
+    ensure!(said.contains("Warning"), "an administrator is warned: {said}");
+    Ok(())
 }
 
 #[test]

@@ -9,10 +9,10 @@ use repot_api::names::{
     CORE_GROUP, FORCE_RESTORE, ISOLATED_ZONE, MIGRATION_GROUP, REGION_DISTANCE_THRESHOLD,
     SEED_DISTANCE_THRESHOLD,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
-    change::{Change, Operation, text_at},
+    change::{Change, Operation, at, text_at},
     forced::permitted::force_markers,
     shoot::Shoot,
 };
@@ -57,7 +57,7 @@ pub struct Facts {
     pub seeds: BTreeMap<String, Option<Arc<Value>>>,
     /// Shoots that are on these seeds or on their way there.
     pub shoots_on: BTreeMap<String, u64>,
-    /// The CloudProfile of the Shoot.
+    /// The CloudProfile of the Shoot; a NamespacedCloudProfile in the same form.
     pub cloud_profile: Option<Arc<Value>>,
     /// All distances, in the order of their names.
     pub distances: Arc<Vec<Distances>>,
@@ -87,6 +87,33 @@ impl Facts {
     }
 }
 
+/// Which profile says what a Shoot may have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Profile {
+    /// A CloudProfile by name.
+    Cluster(String),
+    /// A NamespacedCloudProfile by namespace and name. Gardener puts what it amounts to, together with its parent, into
+    /// `status.cloudProfileSpec`.
+    Namespaced(String, String),
+}
+
+impl Profile {
+    fn of(shoot: Shoot<'_>, namespace: &str) -> Option<Self> {
+        let name = shoot.cloud_profile()?.to_owned();
+        match text_at(shoot.0, "/spec/cloudProfile/kind") {
+            Some("NamespacedCloudProfile") => Some(Self::Namespaced(namespace.to_owned(), name)),
+            _ => Some(Self::Cluster(name)),
+        }
+    }
+
+    /// A NamespacedCloudProfile in the form of a CloudProfile; none before Gardener has worked on it.
+    #[must_use]
+    pub fn flattened(namespaced: &Value) -> Option<Value> {
+        let spec = at(namespaced, "/status/cloudProfileSpec")?;
+        Some(json!({"metadata": namespaced.get("metadata"), "spec": spec}))
+    }
+}
+
 /// What has to be known to judge a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
@@ -95,8 +122,8 @@ pub struct Needs {
     /// Whether the seeds are chosen among or given up: then they are read at the moment, since one that went away or fell ill
     /// must not be chosen, and room, tolerations and domains count. Zones alone are known as well from a moment ago.
     pub choice: bool,
-    /// The CloudProfile by name.
-    pub cloud_profile: Option<String>,
+    /// The CloudProfile of the Shoot.
+    pub cloud_profile: Option<Profile>,
     /// The Project of this namespace.
     pub project_of: Option<String>,
     /// The Shoot of this namespace and name.
@@ -150,7 +177,7 @@ impl Needs {
             may_force,
             seeds: seeds.into_iter().flatten().map(str::to_owned).collect(),
             choice,
-            cloud_profile: new.cloud_profile().map(str::to_owned),
+            cloud_profile: Profile::of(new, &change.target.namespace),
             bastions_of: moves.then(shoot),
             project_of: choice.then(|| change.target.namespace.clone()),
             ..Self::default()

@@ -150,7 +150,8 @@ pub static RULES: &[Rule] = &[
         "A live migration is called off while its step `SixMemberETCDReady` (Gardener's condition `DestinationEtcdPeersJoined`) \
          has failed; by `force` until the first source member is removed."),
     rule("live-back-after-abort", LIVE, &[&SEED_CHANGE], live::back_after_abort::judge,
-        "The seed goes back to the source only when the live migration was called off, and no source member is being removed."),
+        "The seed goes back to the source only when the live migration was called off, and no source member is being removed; or \
+         with `confirmation.gardener.cloud/leave-destination` when the destination is dead."),
     rule("live-shrink-in-need", LIVE, &[&MARKERS], live::shrink_in_need::judge,
         "`migration.gardener.cloud/force-shrink-etcd` is set only when the members have joined and the destination's API servers \
          failed to come up."),

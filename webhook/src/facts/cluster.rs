@@ -17,7 +17,7 @@ use kube::{
 use repot_api::names::{CORE_GROUP, GARDEN_NAMESPACE, MIGRATION_GROUP, PURPOSE, V1ALPHA1};
 use repot_rules::{
     change::{Change, text_at},
-    facts::{Distances, Facts, Needs},
+    facts::{Distances, Facts, Needs, Profile},
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -154,14 +154,22 @@ impl Cluster {
         self.live(api, "shoot", name).await
     }
 
-    /// The followed CloudProfile; one that is not known yet may be new.
+    /// The followed CloudProfile; one that is not known yet may be new. NamespacedCloudProfiles are few and are not followed.
     async fn profile(&self, needs: &Needs) -> Result<Option<Arc<Value>>, Error> {
-        let (Some(name), Some(garden)) = (&needs.cloud_profile, &self.garden) else { return Ok(None) };
-        match garden.cloud_profiles.get("", name) {
-            Some(known) => Ok(Some(known)),
-            None => {
-                let api = Api::all_with(self.client.clone(), &core("CloudProfile", "cloudprofiles"));
-                self.live(api, "cloudprofile", name).await
+        let (Some(profile), Some(garden)) = (&needs.cloud_profile, &self.garden) else { return Ok(None) };
+        match profile {
+            Profile::Cluster(name) => match garden.cloud_profiles.get("", name) {
+                Some(known) => Ok(Some(known)),
+                None => {
+                    let api = Api::all_with(self.client.clone(), &core("CloudProfile", "cloudprofiles"));
+                    self.live(api, "cloudprofile", name).await
+                }
+            },
+            Profile::Namespaced(namespace, name) => {
+                let kind = core("NamespacedCloudProfile", "namespacedcloudprofiles");
+                let api = Api::namespaced_with(self.client.clone(), namespace, &kind);
+                let found = self.live(api, "namespacedcloudprofile", name).await?;
+                Ok(found.as_deref().and_then(Profile::flattened).map(Arc::new))
             }
         }
     }

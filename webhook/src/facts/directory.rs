@@ -9,7 +9,7 @@ use std::{
 
 use repot_rules::{
     change::{Change, text_at},
-    facts::{Distances, Facts, Needs},
+    facts::{Distances, Facts, Needs, Profile},
     shoot::Shoot,
 };
 use serde_json::Value;
@@ -58,6 +58,13 @@ impl Directory {
             };
             self.of(kind).find(here).cloned()
         };
+        let profile = |profile: &Profile| match profile {
+            Profile::Cluster(name) => named("CloudProfile", name),
+            Profile::Namespaced(namespace, name) => {
+                let found = placed("NamespacedCloudProfile", &(namespace.clone(), name.clone()));
+                found.as_deref().and_then(Profile::flattened).map(Arc::new)
+            }
+        };
         let project = needs.project_of.as_ref().and_then(|namespace| {
             self.of("Project").find(|project| text_at(project, "/spec/namespace") == Some(namespace)).cloned()
         });
@@ -76,7 +83,7 @@ impl Directory {
         Facts {
             seeds: needs.seeds.iter().map(|name| (name.clone(), named("Seed", name))).collect(),
             shoots_on: needs.seeds.iter().map(|name| (name.clone(), on(name))).collect::<BTreeMap<_, _>>(),
-            cloud_profile: needs.cloud_profile.as_ref().and_then(|name| named("CloudProfile", name)),
+            cloud_profile: needs.cloud_profile.as_ref().and_then(profile),
             distances: self.distances.clone(),
             project,
             shoot: needs.shoot.as_ref().and_then(|key| placed("Shoot", key)),

@@ -2,33 +2,13 @@
 
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
+use repot_tests::Bed;
 use repot_tests::gardener::{self, operation};
 use repot_tests::http::Answer;
-use repot_tests::run;
 use serde_json::{Value, json};
 
 use crate::gardener::world::{Project, merge, refused_by, shared, touch};
-
-/// Rules of which this file shows both verdicts.
-pub const RULES: &[&str] = &[
-    "force-permitted",
-    "forced-restore",
-    "isolated-at-rest",
-    "isolation-reconciled",
-    "live-abort-in-time",
-    "live-back-after-abort",
-    "live-no-other-operation",
-    "live-permission-readable",
-    "live-shrink-in-need",
-    "live-trigger-clear",
-    "live-trigger-in-time",
-    "live-trigger-kept",
-    "no-maintenance-while-isolated",
-    "zone-fixed",
-    "zone-form",
-    "zone-used",
-    "zones-left",
-];
+use crate::webhook::heard::hear;
 
 const TRIGGER: &str = "migration.gardener.cloud/live-migrate";
 const ABORT: &str = "migration.shoot.gardener.cloud/abort-live-migration";
@@ -152,97 +132,86 @@ async fn bind_with(project: &Project<'_>, name: &str, rule: &str, wrong: &Value)
     Ok(())
 }
 
-#[test]
-fn annotations_are_judged_by_every_rule_on_every_path() {
-    run(async |_| {
-        let project = Project::make(shared(true)?, "rules-mark").await?;
-        project.put_seed(&gardener::seed(&project.seed("c"))).await?;
-        for (number, row) in rows(&project).iter().enumerate() {
-            see(&project, number, row).await.with_context(|| format!("rule {}", row.0))?;
-        }
-        Ok(())
-    });
+pub async fn annotations_are_judged_by_every_rule_on_every_path(_: &Bed, gate: bool) -> Result<()> {
+    let project = Project::make(shared(gate)?, "rules-mark").await?;
+    project.put_seed(&gardener::seed(&project.seed("c"))).await?;
+    for (number, row) in rows(&project).iter().enumerate() {
+        see(&project, number, row).await.with_context(|| format!("rule {}", row.0))?;
+    }
+    Ok(())
 }
 
 fn warnings(answer: &Answer) -> String {
     let all = answer.headers.get_all("warning").iter().filter_map(|value| value.to_str().ok());
-    all.collect::<Vec<_>>().join("\n")
+    let all = all.collect::<Vec<_>>().join("\n");
+    hear(&all);
+    all
 }
 
-#[test]
-fn an_isolation_is_judged_until_its_failback_is_done() {
-    run(async |_| {
-        let project = Project::make(shared(true)?, "rules-zone").await?;
-        let (isolated, second) = (json!({ZONE: "eu-1a"}), json!({ZONE: "eu-1b"}));
-        let maintain = json!({OPERATION: "maintain"});
-        project.create_on_a("one").await?;
-        // Gardener takes the reconciliation that is filled in away, and raises the generation: nobody is warned.
-        let answer = project.annotate("one", &isolated).await?;
-        ensure!(answer.status == 200 && !warnings(&answer).contains("isolation-reconciled"), "{answer}");
-        // Through the status no reconciliation can be asked for.
-        project.create_on_a("two").await?;
-        let answer = project.annotate("two/status", &isolated).await?;
-        ensure!(answer.status == 200, "{answer}");
-        for path in ["one", "one/status"] {
-            refused_by(&project.annotate(path, &second).await?, &["zone-fixed"])?;
-            refused_by(&project.annotate(path, &maintain).await?, &["no-maintenance-while-isolated"])?;
-        }
-        project.annotate("one", &touch(&isolated, &Value::Null)).await?.ok()?;
-        project.annotate("one", &maintain).await?.ok()?;
-        project.annotate("one", &second).await?.ok()?;
+pub async fn an_isolation_is_judged_until_its_failback_is_done(_: &Bed, gate: bool) -> Result<()> {
+    let project = Project::make(shared(gate)?, "rules-zone").await?;
+    let (isolated, second) = (json!({ZONE: "eu-1a"}), json!({ZONE: "eu-1b"}));
+    let maintain = json!({OPERATION: "maintain"});
+    project.create_on_a("one").await?;
+    // Gardener takes the reconciliation that is filled in away, and raises the generation: nobody is warned.
+    let answer = project.annotate("one", &isolated).await?;
+    ensure!(answer.status == 200 && !warnings(&answer).contains("isolation-reconciled"), "{answer}");
+    // Through the status no reconciliation can be asked for.
+    project.create_on_a("two").await?;
+    let answer = project.annotate("two/status", &isolated).await?;
+    ensure!(answer.status == 200, "{answer}");
+    for path in ["one", "one/status"] {
+        refused_by(&project.annotate(path, &second).await?, &["zone-fixed"])?;
+        refused_by(&project.annotate(path, &maintain).await?, &["no-maintenance-while-isolated"])?;
+    }
+    project.annotate("one", &touch(&isolated, &Value::Null)).await?.ok()?;
+    project.annotate("one", &maintain).await?.ok()?;
+    project.annotate("one", &second).await?.ok()?;
 
-        let workers = json!([{
-            "name": "w", "minimum": 1, "maximum": 2, "maxSurge": 1, "zones": ["eu-1a"],
-            "machine": {"type": "local", "image": {"name": "local"}},
-        }]);
-        project.create_on_a_as("single", &json!({"spec": {"provider": {"workers": workers}}})).await?;
-        refused_by(&project.annotate("single", &isolated).await?, &["zones-left"])?;
-        // One whose last operation failed is not reconciled before it is retried, and that is warned of.
-        project.create_on_a("failed").await?;
-        project.set_status("failed", &json!({"lastOperation": operation("Reconcile", "Failed")})).await?;
-        let answer = project.annotate("failed", &isolated).await?;
-        ensure!(
-            answer.status == 200 && warnings(&answer).contains("isolation-reconciled"),
-            "{answer} {}",
-            warnings(&answer)
-        );
-        Ok(())
-    });
+    let workers = json!([{
+        "name": "w", "minimum": 1, "maximum": 2, "maxSurge": 1, "zones": ["eu-1a"],
+        "machine": {"type": "local", "image": {"name": "local"}},
+    }]);
+    project.create_on_a_as("single", &json!({"spec": {"provider": {"workers": workers}}})).await?;
+    refused_by(&project.annotate("single", &isolated).await?, &["zones-left"])?;
+    // One whose last operation failed is not reconciled before it is retried, and that is warned of.
+    project.create_on_a("failed").await?;
+    project.set_status("failed", &json!({"lastOperation": operation("Reconcile", "Failed")})).await?;
+    let answer = project.annotate("failed", &isolated).await?;
+    ensure!(
+        answer.status == 200 && warnings(&answer).contains("isolation-reconciled"),
+        "{answer} {}",
+        warnings(&answer)
+    );
+    Ok(())
 }
 
-#[test]
-fn a_live_migration_keeps_its_trigger_and_its_way() {
-    run(async |_| {
-        let project = Project::make(shared(true)?, "rules-live").await?;
-        arrange(&project, "one", Stands::MovingLive("DestinationEtcdPeersJoined")).await?;
-        for value in [Value::Null, json!("false")] {
-            refused_by(&project.annotate("one", &json!({TRIGGER: value})).await?, &["live-trigger-kept"])?;
-        }
-        refused_by(&project.bind("one", "a").await?, &["live-back-after-abort"])?;
-        // Gardener takes `reconcile` away, and only the generation tells of it.
-        let reconcile = project.annotate("one", &json!({OPERATION: "reconcile"})).await?;
-        refused_by(&reconcile, &["live-no-other-operation"])?;
-        project.annotate("one", &json!({ABORT: "true"})).await?.ok()?;
-        project.annotate("one", &json!({TRIGGER: null})).await?.ok()?;
-        project.bind("one", "a").await?.ok().map(drop)
-    });
+pub async fn a_live_migration_keeps_its_trigger_and_its_way(_: &Bed, gate: bool) -> Result<()> {
+    let project = Project::make(shared(gate)?, "rules-live").await?;
+    arrange(&project, "one", Stands::MovingLive("DestinationEtcdPeersJoined")).await?;
+    for value in [Value::Null, json!("false")] {
+        refused_by(&project.annotate("one", &json!({TRIGGER: value})).await?, &["live-trigger-kept"])?;
+    }
+    refused_by(&project.bind("one", "a").await?, &["live-back-after-abort"])?;
+    // Gardener takes `reconcile` away, and only the generation tells of it.
+    let reconcile = project.annotate("one", &json!({OPERATION: "reconcile"})).await?;
+    refused_by(&reconcile, &["live-no-other-operation"])?;
+    project.annotate("one", &json!({ABORT: "true"})).await?.ok()?;
+    project.annotate("one", &json!({TRIGGER: null})).await?.ok()?;
+    project.bind("one", "a").await?.ok().map(drop)
 }
 
-#[test]
-fn what_gives_up_data_needs_a_verb_of_its_own() {
-    run(async |_| {
-        let project = Project::make(shared(true)?, "rules-verb").await?;
-        arrange(&project, "one", Stands::MovingFromDead).await?;
-        source_is(&project, true).await?;
-        let force = json!({"metadata": {"annotations": {FORCE: "true", CONFIRM_FORCE: project.seed("a")}}});
-        let editor = project.user("eve", &["get", "patch", "update"]).await?;
-        let path = format!("{}/one", project.shoots());
-        for suffix in ["", "/status"] {
-            let answer =
-                editor.patch(&format!("{path}{suffix}"), "application/merge-patch+json", &force).await?;
-            refused_by(&answer, &["force-permitted"])?;
-        }
-        project.user("eve", &["get", "patch", "update", "force-migration"]).await?;
-        project.wait_until_permitted(&editor, &path, &force).await
-    });
+pub async fn what_gives_up_data_needs_a_verb_of_its_own(_: &Bed, gate: bool) -> Result<()> {
+    let project = Project::make(shared(gate)?, "rules-verb").await?;
+    arrange(&project, "one", Stands::MovingFromDead).await?;
+    source_is(&project, true).await?;
+    let force = json!({"metadata": {"annotations": {FORCE: "true", CONFIRM_FORCE: project.seed("a")}}});
+    let editor = project.user("eve", &["get", "patch", "update"]).await?;
+    let path = format!("{}/one", project.shoots());
+    for suffix in ["", "/status"] {
+        let answer = editor.patch(&format!("{path}{suffix}"), "application/merge-patch+json", &force).await?;
+        refused_by(&answer, &["force-permitted"])?;
+    }
+    project.user("eve", &["get", "patch", "update", "force-migration"]).await?;
+    project.wait_until_permitted(&editor, &path, &force).await
 }

@@ -1,53 +1,41 @@
 //! Rules of ShootStates beside gardener-apiserver.
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, Result, ensure};
+use repot_tests::Bed;
 use repot_tests::http::Api;
-use repot_tests::run;
 use serde_json::json;
 
 use crate::gardener::world::{Project, STATES, refused_by, shared, state};
 
-/// Rules of which this file shows both verdicts.
-pub const RULES: &[&str] = &["state-deletion-confirmed", "state-writer"];
+pub async fn states_are_written_by_gardenlets_of_both_seeds_and_deleted_on_confirmation(
+    _: &Bed,
+    gate: bool,
+) -> Result<()> {
+    let project = Project::make(shared(gate)?, "rules-st").await?;
+    project.create_on_a("one").await?;
+    let gardenlet = |seed: &str| {
+        let user = format!("gardener.cloud:system:seed:{seed}");
+        Api::new(&project.world.garden.user(&user, &["gardener.cloud:system:seeds"])?)
+    };
+    let (states, body) = (
+        format!("{STATES}/namespaces/{}/shootstates", project.namespace()),
+        state(&project.namespace(), "one"),
+    );
+    refused_by(&gardenlet("elsewhere")?.post(&states, &body).await?, &["state-writer"])?;
+    gardenlet(&project.seed("a"))?.post(&states, &body).await?.ok().context("the source saves its state")?;
+    project.bind("one", "b").await?.ok()?;
+    let one = format!("{states}/one");
+    let data = json!({"spec": {"gardener": [{"name": "x", "type": "secret", "data": {}}]}});
+    let merge = "application/merge-patch+json";
+    gardenlet(&project.seed("b"))?.patch(&one, merge, &data).await?.ok().context("the destination writes")?;
+    let other = json!({"spec": {"gardener": [{"name": "y", "type": "secret", "data": {}}]}});
+    refused_by(&gardenlet("elsewhere")?.patch(&one, merge, &other).await?, &["state-writer"])?;
 
-#[test]
-fn states_are_written_by_gardenlets_of_both_seeds_and_deleted_on_confirmation() {
-    run(async |_| {
-        let project = Project::make(shared(true)?, "rules-st").await?;
-        project.create_on_a("one").await?;
-        let gardenlet = |seed: &str| {
-            let user = format!("gardener.cloud:system:seed:{seed}");
-            Api::new(&project.world.garden.user(&user, &["gardener.cloud:system:seeds"])?)
-        };
-        let (states, body) = (
-            format!("{STATES}/namespaces/{}/shootstates", project.namespace()),
-            state(&project.namespace(), "one"),
-        );
-        refused_by(&gardenlet("elsewhere")?.post(&states, &body).await?, &["state-writer"])?;
-        gardenlet(&project.seed("a"))?
-            .post(&states, &body)
-            .await?
-            .ok()
-            .context("the source saves its state")?;
-        project.bind("one", "b").await?.ok()?;
-        let one = format!("{states}/one");
-        let data = json!({"spec": {"gardener": [{"name": "x", "type": "secret", "data": {}}]}});
-        let merge = "application/merge-patch+json";
-        gardenlet(&project.seed("b"))?
-            .patch(&one, merge, &data)
-            .await?
-            .ok()
-            .context("the destination writes")?;
-        let other = json!({"spec": {"gardener": [{"name": "y", "type": "secret", "data": {}}]}});
-        refused_by(&gardenlet("elsewhere")?.patch(&one, merge, &other).await?, &["state-writer"])?;
-
-        let person = project.world.api();
-        refused_by(&person.delete(&one).await?, &["state-deletion-confirmed"])?;
-        let confirmed =
-            json!({"metadata": {"annotations": {"confirmation.gardener.cloud/deletion": "true"}}});
-        person.patch(&one, merge, &confirmed).await?.ok()?;
-        person.delete(&one).await?.ok()?;
-        ensure!(person.get(&one).await?.status == 404, "the state is still there");
-        Ok(())
-    });
+    let person = project.world.api();
+    refused_by(&person.delete(&one).await?, &["state-deletion-confirmed"])?;
+    let confirmed = json!({"metadata": {"annotations": {"confirmation.gardener.cloud/deletion": "true"}}});
+    person.patch(&one, merge, &confirmed).await?.ok()?;
+    person.delete(&one).await?.ok()?;
+    ensure!(person.get(&one).await?.status == 404, "the state is still there");
+    Ok(())
 }

@@ -7,6 +7,7 @@ use crate::{
     facts::Facts,
     finding::{Finding, annotation_path},
     migration::{SEED_NAME, is_dead},
+    progress::Progress,
     shoot::Shoot,
     travel::Travel,
 };
@@ -25,7 +26,9 @@ pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
         "the Shoot is on its way already (last operation: {kind} {state}) and cannot turn to seed {to:?}"
     );
     let destination = old.spec_seed().filter(|seed| is_dead(facts, seed));
-    let Some(destination) = destination.filter(|_| !old.is_moving_live()) else {
+    // Before its point of no return a live migration is called off instead.
+    let forward_only = !old.is_moving_live() || Progress(&change.old).is_past_return();
+    let Some(destination) = destination.filter(|_| forward_only) else {
         return vec![Finding::refuse(SEED_NAME, reason, "wait until the migration is over")];
     };
     if annotation_of(&change.new, CONFIRM_LEAVE_DESTINATION) == Some(destination) {

@@ -106,6 +106,21 @@ fn a_destination_that_dies_in_the_middle_is_left_with_a_confirmation() {
             judged(&turns(to, ""), &dead("b", |_| ())).into_iter().map(|f| f.message()).collect::<String>();
         assert!(said.contains("confirmation.gardener.cloud/leave-destination=b"), "{said}");
     }
+    // Beyond its point of no return a live migration cannot be called off, and its destination may die all the same.
+    let late = json!([{"type": "EtcdMigrationComplete", "status": "True"}]);
+    let late = |to: &'static str, confirmation: &'static str| {
+        let turn = move |shoot: &mut Value| {
+            shoot["spec"]["seedName"] = json!(to);
+            annotate(shoot, confirm, confirmation);
+        };
+        update(|shoot| moving_live(shoot, &late), turn)
+    };
+    for (to, rule) in [("a", "live-back-after-abort"), ("c", "one-migration")] {
+        accepts(&late(to, "b"), &dead("b", |_| ()));
+        assert!(warnings(&late(to, "b"), &dead("b", |_| ())).contains(&rule));
+        rejects(&late(to, "c"), &dead("b", |_| ()), &[rule]);
+        rejects(&late(to, "b"), &mk_facts(), &[rule]);
+    }
     // The other seed has to be fit like any destination.
     let mut facts = dead("b", |_| ());
     facts.seeds.insert(
