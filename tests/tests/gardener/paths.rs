@@ -56,34 +56,37 @@ fn annotations_are_judged_on_every_path_with_the_feature_gate_off() {
     run(async |_| no_path_is_open(false, "paths-off").await);
 }
 
+/// A step of a live migration: name, status and reason of its condition.
+type Step = (&'static str, &'static str, &'static str);
+
+const JOIN_FAILED: &[Step] = &[("DestinationEtcdPeersJoined", "False", "Failed")];
+const LEAVING: &[Step] = &[
+    ("DestinationEtcdPeersJoined", "True", "Joined"),
+    ("EtcdMigrationComplete", "False", "SourceMembersPresent"),
+];
+
+/// Conditions as gardenlet writes them now.
+fn conditions(steps: &[Step]) -> Value {
+    let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let condition = |(kind, status, reason): &Step| json!({"type": kind, "status": status, "reason": reason, "message": "by a test", "lastTransitionTime": now});
+    json!({"liveMigration": {"conditions": steps.iter().map(condition).collect::<Vec<_>>()}})
+}
+
 /// A Shoot in the middle of a live migration from seed a to seed b.
-async fn moving_live(project: &Project<'_>, name: &str, conditions: &Value) -> Result<()> {
+async fn moving_live(project: &Project<'_>, name: &str, steps: &[Step]) -> Result<()> {
     project.create_on_a(name).await?;
     let start =
         json!({"metadata": {"annotations": {TRIGGER: "true"}}, "spec": {"seedName": project.seed("b")}});
     project.patch(&format!("{name}/binding"), &start).await?.ok()?;
-    let status = json!({
-        "lastOperation": operation("LiveMigrate", "Processing"), "liveMigration": {"conditions": conditions},
-    });
-    project.set_status(name, &status).await
-}
-
-fn condition(kind: &str, status: &str, reason: &str) -> Value {
-    json!({
-        "type": kind, "status": status, "reason": reason, "message": "by a test",
-        "lastTransitionTime": Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-    })
+    project.set_status(name, &json!({"lastOperation": operation("LiveMigrate", "Processing")})).await?;
+    project.set_status(name, &conditions(steps)).await
 }
 
 #[test]
 fn nobody_turns_back_beyond_the_point_of_no_return() {
     run(async |_| {
         let project = Project::make(shared(true)?, "no-return").await?;
-        let leaving = json!([
-            condition("DestinationEtcdPeersJoined", "True", "Joined"),
-            condition("EtcdMigrationComplete", "False", "SourceMembersPresent"),
-        ]);
-        moving_live(&project, "late", &leaving).await?;
+        moving_live(&project, "late", LEAVING).await?;
         for value in ["true", "force"] {
             let answer = project.annotate("late/status", &json!({ABORT: value})).await?;
             refused_by(&answer, &["live-abort-in-time"])?;
@@ -95,10 +98,9 @@ fn nobody_turns_back_beyond_the_point_of_no_return() {
         refused_by(&project.patch("late/binding", &both).await?, &[])?;
 
         // An abort that was right when it was set does not open the way back for ever.
-        moving_live(&project, "turned", &json!([condition("DestinationEtcdPeersJoined", "False", "Failed")]))
-            .await?;
+        moving_live(&project, "turned", JOIN_FAILED).await?;
         project.annotate("turned/status", &json!({ABORT: "true"})).await?.ok()?;
-        project.set_status("turned", &json!({"liveMigration": {"conditions": leaving}})).await?;
+        project.set_status("turned", &conditions(LEAVING)).await?;
         refused_by(&project.bind("turned", "a").await?, &["live-back-after-abort"])
     });
 }
@@ -107,8 +109,7 @@ fn nobody_turns_back_beyond_the_point_of_no_return() {
 fn a_live_migration_that_was_called_off_in_time_goes_back() {
     run(async |_| {
         let project = Project::make(shared(true)?, "back").await?;
-        moving_live(&project, "one", &json!([condition("DestinationEtcdPeersJoined", "False", "Failed")]))
-            .await?;
+        moving_live(&project, "one", JOIN_FAILED).await?;
         refused_by(&project.bind("one", "a").await?, &["live-back-after-abort"])?;
         project.annotate("one", &json!({ABORT: "true"})).await?.ok()?;
         project.bind("one", "a").await?.ok().map(drop)
