@@ -60,6 +60,17 @@ impl Mark {
         }
     }
 
+    /// Why an etcd with this mark does not serve although its configuration has no record, and what an operator can do.
+    pub(super) fn lasting(&self, dir: &Path) -> String {
+        format!(
+            "at {} the record did not name {:?} any more, and another etcd may have gone on; restore from the newest backup of the \
+             last owner into new volumes, or remove {} while the agent does not run, if no other etcd has served since",
+            self.since,
+            self.own_id,
+            dir.join(FILE).display()
+        )
+    }
+
     /// The mark of a volume; `None` where there is none.
     ///
     /// # Errors

@@ -148,7 +148,8 @@ impl Prepared {
         let volume = Volume::open(&config.data_dir, label)?;
         let gateway = gateway::Door::open(&settings).await?;
         let board = Board::default();
-        let etcd = if config.owner.is_some() { Etcd::Stopped } else { Etcd::Serves };
+        let serves = config.owner.is_none() && !owner::stays_down_without_record(&config.data_dir, &board);
+        let etcd = if serves { Etcd::Serves } else { Etcd::Stopped };
         let (backups, inbox) = Backups::new();
         let agent = Arc::new(Agent {
             supervisor: Supervisor::new(etcd),

@@ -8,7 +8,7 @@
 //! Whatever is decided to end etcd is ordered before anything else is tried. A look that teaches nothing is repeated soon; the lease
 //! goes on meanwhile, and its end is kept by the [guard](super::guard) and not by this loop.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use repot_plan::{
@@ -24,7 +24,7 @@ use super::{
     clock::{self, Deadline},
     finale::{Finale, Outcome},
     mark::{self, Mark},
-    report::Ownership,
+    report::{Board, Ownership},
     settings::chain,
     supervisor::Etcd,
     volume::{self, Volume},
@@ -61,6 +61,18 @@ pub(super) async fn run(agent: &Agent, settings: &Settings, volume: &Volume, sto
             () = stop.cancelled() => return,
         }
     }
+}
+
+/// Whether an etcd without a record in its configuration must not be started: it lost ownership when it had one, and another etcd may
+/// have gone on. Taking the record out of the configuration does not give ownership back. The board says so.
+pub(super) fn stays_down_without_record(dir: &Path, board: &Board) -> bool {
+    let (reason, message, final_snapshot) = match Mark::read(dir) {
+        Ok(None) => return false,
+        Ok(Some(mark)) => ("OwnershipLost", mark.lasting(dir), mark.snapshot),
+        Err(error) => ("VolumeUnreadable", chain(&error), None),
+    };
+    board.say_ownership(Ownership { verdict: "StayDown", reason, message, final_snapshot });
+    true
 }
 
 /// Whole seconds of the clock of deadlines. They are rounded down, and so are the ends of leases: never too late.

@@ -36,6 +36,38 @@ fn the_new_owner_goes_on_from_the_final_snapshot_and_the_old_one_never_again() {
 }
 
 #[test]
+fn an_etcd_that_lost_ownership_stays_down_without_a_record_in_its_configuration() {
+    run(async |bed| {
+        let mut scene = Scene::new(bed, 1).await?;
+        let mut old = scene.old.start_all(bed).await?.remove(0);
+        let writer = Writer::start(client_url(&scene.old, 0), OLD);
+        writer.goes_on().await?;
+        scene.hand_over(&[NEW]).await?;
+        stays_down(&mut old, "NotOwner").await?;
+        let finals = scene.finals().await?;
+        let acked = writer.writes().len();
+        old.process.stop(DEADLINE).await?;
+        scene.old.config["owner"] = json!(null);
+        let mut old = scene.old.start(bed, 0)?;
+        let owner = stays_down(&mut old, "OwnershipLost").await?;
+        assert_eq!(owner["finalSnapshot"], json!(finals[0].to_string()));
+        assert!(owner["message"].to_string().contains("repot-owner.json"), "{owner}");
+        assert_eq!(writer.writes().len(), acked, "it took a write");
+        // A mark that cannot be read is no permission either.
+        old.process.stop(DEADLINE).await?;
+        std::fs::write(scene.old.volume(0)?.join("repot-owner.json"), "{")?;
+        let mut old = scene.old.start(bed, 0)?;
+        stays_down(&mut old, "VolumeUnreadable").await?;
+        // Whoever is sure removes it.
+        old.process.stop(DEADLINE).await?;
+        std::fs::remove_file(scene.old.volume(0)?.join("repot-owner.json"))?;
+        let mut old = scene.old.start(bed, 0)?;
+        old.ready().await?;
+        writer.goes_on().await
+    });
+}
+
+#[test]
 fn a_record_that_is_deleted_ends_the_ownership() {
     run(async |bed| {
         let scene = Scene::new(bed, 1).await?;

@@ -70,10 +70,12 @@ pub(super) fn status(agent: &Agent, found: Option<&StatusResponse>) -> Value {
             "failing": state.failing,
         })
     });
-    let owner = agent.settings.config.owner.as_ref().map(|owner| {
+    let record = agent.settings.config.owner.as_ref();
+    // Without a record in the configuration, too, a member may have lost ownership before.
+    let owner = (record.is_some() || !report.ownership.verdict.is_empty()).then(|| {
         json!({
-            "name": owner.name,
-            "id": owner.id,
+            "name": record.map(|owner| &owner.name),
+            "id": record.map(|owner| &owner.id),
             "verdict": report.ownership.verdict,
             "reason": report.ownership.reason,
             "message": report.ownership.message,
