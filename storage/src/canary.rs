@@ -60,6 +60,7 @@ canaries! {
     OverrunNotTold
     PageDropsLast
     PageOverfull
+    PassNotCompared
     PastPageShowsNow
     QuarantineLeavesOwner
     RecordForgetsPath

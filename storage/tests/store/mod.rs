@@ -38,7 +38,7 @@ mod watches;
 pub(crate) use etcd_process::EtcdProcess;
 
 /// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A place for one store.
 pub(crate) enum Lab {

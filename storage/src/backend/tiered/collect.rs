@@ -3,9 +3,11 @@
 //! Why none is removed that somebody needs. A name is used once, so a pointer to it is put by one transaction only, and all that
 //! was ever written of it is: put, then perhaps removed or replaced.
 //!
-//! 1. An object that is older than [`Options::orphan_age`](super::Options::orphan_age) is not being written any more: the
-//!    transaction that would point to it has happened, or failed, or its writer has lost its right to commit what it would be part of.
-//! 2. If at a revision `R` nothing points to such an object, nothing does at any later revision.
+//! 1. A pass lists the objects, then puts [`PASS`], and then reads the pointers, at the revision of that put. A transaction that
+//!    points to an object compares that [`PASS`] is still what it was before the object was put ([`super::write`]). So for an
+//!    object in the list, that transaction happened before the put, and the pass reads the pointer, or it never happens:
+//!    however long its writer was suspended.
+//! 2. If at this revision `R` nothing points to such an object, nothing does at any later revision.
 //! 3. When `R` is compacted, nothing points to it at any revision that can be read.
 //! 4. A snapshot of the backend below may still point to it, if it was taken before `R`. So the object stays for
 //!    [`Options::retention`](super::Options::retention) after it was seen, at `R` or later, that nothing points to it. Whoever
@@ -15,7 +17,10 @@
 //! pointed to before may be pointed to again: all of the retention begins anew. All times are those of the object store, read
 //! from an object that each pass puts; the clock of the server does not matter.
 //!
-//! Several replicas may do this at once: a pass that another one overtook removes nothing.
+//! An object that is younger than [`Options::orphan_age`](super::Options::orphan_age) is left alone. That saves the ledger the
+//! objects of writes that are under way, and keeps those of servers of earlier versions, which do not compare [`PASS`].
+//!
+//! Several replicas may do this at once: a pass that another one overtook, at its beginning or its end, removes nothing.
 
 use std::{
     collections::HashSet,
@@ -65,14 +70,13 @@ impl Tiered {
     /// As of the backend below and of the object store. What was done is done; another pass goes on.
     pub async fn collect(&self) -> Result<Collected> {
         let (now, begin) = (self.shelf.now().await?, Instant::now());
-        // Listed before the pointers are read: what is put in between is not seen here.
+        // Listed before the pass begins: what is put in between is not seen here.
         let objects = self.objects().await?;
-        let (at, oldest) = (self.inner.revision().await?, self.inner.oldest().await?);
+        let Some((last, at)) = self.begin_pass().await? else { return Ok(Collected::default()) };
+        let oldest = self.inner.oldest().await?;
         let mut used = HashSet::new();
         self.pointers(at, |_, pointer| used.extend([pointer.name])).await?;
-        let (last, modified) = self.last_pass().await?;
-        let before =
-            self.shelf.ledger().await?.filter(|ledger| last == Some(ledger.pass)).unwrap_or_default();
+        let before = self.shelf.ledger().await?.filter(|ledger| last == ledger.pass).unwrap_or_default();
         let seen = Since { millis: now + u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX), at };
         let (mut report, mut next) =
             (Collected::default(), Ledger { pass: Uuid::new_v4(), ..Ledger::default() });
@@ -89,7 +93,7 @@ impl Tiered {
                 }
             }
         }
-        if !self.claim(next.pass, modified).await? {
+        if self.put_pass(next.pass, at).await?.is_none() {
             return Ok(report); // Another pass began after this one.
         }
         self.shelf.put_ledger(&next).await?;
@@ -148,17 +152,30 @@ impl Tiered {
         }
     }
 
-    /// The name of the last pass, as the backend below knows it, and when it was put there.
-    async fn last_pass(&self) -> Result<(Option<Uuid>, Revision)> {
+    /// The name of the last pass that ended, as the backend below knows it, and when [`PASS`] was last put.
+    pub(super) async fn last_pass(&self) -> Result<(Option<Uuid>, Revision)> {
         let found = self.inner.get(PASS.into(), None).await?;
-        Ok(found.map_or((None, Revision(0)), |kv| (Uuid::from_slice(&kv.value).ok(), kv.modified)))
+        let (name, put) =
+            found.map_or((None, Revision(0)), |kv| (Uuid::from_slice(&kv.value).ok(), kv.modified));
+        *self.shelf.pass.lock() = Some(put);
+        Ok((name, put))
     }
 
-    /// Makes this pass the last one, unless another one came first.
-    async fn claim(&self, pass: Uuid, modified: Revision) -> Result<bool> {
-        let compares = vec![Compare::ModifiedAt(PASS.into(), modified)];
-        let ops = vec![Op::Put(PASS.into(), Bytes::copy_from_slice(pass.as_bytes()))];
-        Ok(self.inner.txn(Txn { compares, ops }).await? != Outcome::Failed)
+    /// Puts [`PASS`] again, as it is: no transaction commits any more that began before. The name of the last pass, and the
+    /// revision of the put; `None`: another pass began at the same time.
+    async fn begin_pass(&self) -> Result<Option<(Uuid, Revision)>> {
+        let (last, before) = self.last_pass().await?;
+        let last = last.unwrap_or_else(Uuid::new_v4); // No ledger has this name.
+        Ok(self.put_pass(last, before).await?.map(|at| (last, at)))
+    }
+
+    /// Puts [`PASS`] unless another pass did since. The revision.
+    async fn put_pass(&self, name: Uuid, before: Revision) -> Result<Option<Revision>> {
+        let compares = vec![Compare::ModifiedAt(PASS.into(), before)];
+        let ops = vec![Op::Put(PASS.into(), Bytes::copy_from_slice(name.as_bytes()))];
+        let Outcome::Committed(put) = self.inner.txn(Txn { compares, ops }).await? else { return Ok(None) };
+        *self.shelf.pass.lock() = Some(put);
+        Ok(Some(put))
     }
 
     fn is_old(&self, meta: &ObjectMeta, now: u64) -> bool {

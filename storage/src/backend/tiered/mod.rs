@@ -11,7 +11,7 @@
 //! <url>/repot-store             which store the objects belong to; the backend below holds the same
 //! ```
 //!
-//! **Order.** An object is there before a transaction can point to it, and stays until no revision that can be read does
+//! **Order.** An object is there before a transaction can point to it (`write` says how), and stays until no revision that can be read does
 //! and no snapshot of the backend below that is younger than [`Options::retention`] does (`collect` says how). So all that the backend below promises holds for large values too; what is added is that data calls
 //! fail with [`Error::Unavailable`] while the object store is out of reach, and calls that meet no large value do not.
 
@@ -19,6 +19,7 @@ mod collect;
 mod ledger;
 mod open;
 pub(crate) mod pointer;
+mod write;
 
 use std::{
     fmt,
@@ -38,8 +39,8 @@ use parking_lot::Mutex;
 use uuid::Uuid;
 
 use super::{
-    Backend, Effect, Error, KeyEvent, KeyValue, Limits, Op, Outcome, Page, RangeRequest, Result, Revision,
-    Txn, WatchItem, WatchStream,
+    Backend, Error, KeyEvent, KeyValue, Limits, Outcome, Page, RangeRequest, Result, Revision, Txn,
+    WatchItem, WatchStream,
 };
 use crate::canary::Canary;
 pub use collect::Collected;
@@ -48,7 +49,8 @@ use pointer::Pointer;
 
 /// The key below that says which object store belongs to it. Nobody above sees it.
 pub(crate) const MARKER: &str = "/meta/objects";
-/// The key below that names the last pass of the collector. Nobody above sees it.
+/// The key below that names the last pass of the collector that ended. Put again when a pass begins, so that its revision
+/// changes; transactions with pointers compare that. Nobody above sees it.
 const PASS: &str = "/meta/objects-pass";
 /// Objects that are read or written at once for one call.
 const PARALLEL: usize = 8;
@@ -63,7 +65,7 @@ pub struct Options {
     /// The longest that one request to the object store may take, with all that it is tried again.
     pub timeout: Duration,
     /// An object of which nothing tells is left alone for so long: somebody may be about to point to it. Twice the longest time
-    /// that one write may take.
+    /// that one write may take. Nothing depends on it but what servers of earlier versions write.
     pub orphan_age: Duration,
     /// How long an object stays to which nothing points any more: longer than any snapshot of the backend below is kept from
     /// which the store may be restored.
@@ -110,6 +112,8 @@ struct Shelf {
     bytes: AtomicU64,
     /// When this handle last collected by itself.
     passed: Mutex<Option<Instant>>,
+    /// The revision of [`PASS`], as this handle last met it.
+    pass: Mutex<Option<Revision>>,
 }
 
 impl Shelf {
@@ -187,32 +191,6 @@ impl Tiered {
             kv.value = self.shelf.get(pointer).await?;
         }
         Ok(kv)
-    }
-
-    /// Puts large values into objects; what is left is for the backend below.
-    async fn move_out(&self, txn: Txn) -> Result<(Txn, Vec<Pointer>)> {
-        let Txn { compares, ops } = txn;
-        let least = self.shelf.options.least;
-        let moved = stream::iter(ops).map(|op| async move {
-            match op {
-                Op::Put(key, value)
-                    if self.moves(&key) && (value.len() >= least || pointer::is_like(&value)) =>
-                {
-                    let pointer = self.shelf.put(value).await?;
-                    Ok::<_, Error>((Op::Put(key, pointer.bytes()), Some(pointer)))
-                }
-                other => Ok((other, None)),
-            }
-        });
-        let moved: Vec<_> = moved.buffered(PARALLEL).collect().await;
-        let pointers = moved.iter().filter_map(|moved| moved.as_ref().ok()?.1).collect::<Vec<_>>();
-        match moved.into_iter().map(|moved| Ok(moved?.0)).collect::<Result<Vec<Op>>>() {
-            Ok(ops) => Ok((Txn { compares, ops }, pointers)),
-            Err(error) => {
-                self.shelf.forget(&pointers).await;
-                Err(error)
-            }
-        }
     }
 
     async fn resolve_event(&self, mut event: KeyEvent, oldest: Revision) -> Result<KeyEvent> {
@@ -315,18 +293,7 @@ impl Backend for Tiered {
 
     async fn txn(&self, txn: Txn) -> Result<Outcome> {
         txn.check(self.limits())?;
-        let (txn, pointers) = self.move_out(txn).await?;
-        let outcome = self.inner.txn(txn).await;
-        let undone = match &outcome {
-            Ok(Outcome::Committed(_)) => false,
-            Ok(Outcome::Failed) => true,
-            // Where it may have happened the collector will see.
-            Err(error) => error.effect() == Effect::None,
-        };
-        if undone {
-            self.shelf.forget(&pointers).await;
-        }
-        outcome
+        self.commit(txn).await
     }
 
     async fn watch(&self, prefix: Bytes, after: Revision, progress: Duration) -> Result<WatchStream> {

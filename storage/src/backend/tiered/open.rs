@@ -33,8 +33,8 @@ impl Tiered {
     /// [`Error::Unavailable`].
     pub async fn open(inner: Arc<dyn Backend>, place: Place, options: Options) -> Result<Self> {
         let Place { objects, root, url } = place;
-        let (bytes, passed) = (AtomicU64::new(0), Mutex::new(None));
-        let shelf = Shelf { objects, root, url, options, bytes, passed };
+        let (bytes, passed, pass) = (AtomicU64::new(0), Mutex::new(None), Mutex::new(None));
+        let shelf = Shelf { objects, root, url, options, bytes, passed, pass };
         let tiered = Self { inner, shelf: Arc::new(shelf) };
         tiered.recognise().await?;
         Ok(tiered)
