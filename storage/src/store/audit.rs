@@ -3,7 +3,8 @@
 //! It counts. Records tell how many keys there have to be under the uid of each object, and [`Backend::count`] tells how many
 //! there are; etcd counts without reading a value. Only where the two differ are chunks listed and judged, by the same rules as
 //! in [`collect`](super::collect). So an audit of a sound store reads its records, asks one small question for each object, and
-//! never lists a chunk.
+//! never lists a chunk. A surplus chunk of an object that lacks another one leaves the number as it should be: it stays until that
+//! object is replaced or removed. That a chunk is missing is for `fsck` to find.
 //!
 //! A server does one a day, unless another one has done so. What it has done is kept in the store, so that one that was broken
 //! off goes on where it ended.

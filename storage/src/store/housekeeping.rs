@@ -8,41 +8,71 @@ use super::{collect::Duty, core::Core, duty::Candidate, intent::Intents};
 use crate::{Error, backend::Revision, canary::Canary};
 
 /// Runs until the store is closed. Every replica forgets history; what one has done is no work for the next. One replica collects.
+/// No part waits for another one: an audit of a large store takes minutes, and a chunk store that hangs may take as long as it
+/// likes.
 pub(super) async fn run(core: Arc<Core>, intents: Arc<Intents>) {
-    let period = (core.options.history / 5).clamp(Duration::from_millis(20), Duration::from_secs(60));
-    let (mut compactor, candidate) = (Compactor::default(), Candidate::default());
-    let mut collected = Instant::now();
-    while core.stop.run_until_cancelled(tokio::time::sleep(period)).await.is_some() {
-        if let Err(error) = compactor.step(&core, Instant::now()).await {
+    let (core, candidate) = (&*core, &Candidate::default());
+    let chunks = in_turn(core, "chunks", || collect(core, candidate));
+    let values = in_turn(core, "objects of the chunk store", || tidy(core, candidate));
+    tokio::join!(forget_history(core, &intents), chunks, values);
+}
+
+/// How often each part looks whether there is something to do.
+fn period(core: &Core) -> Duration {
+    (core.options.history / 5).clamp(Duration::from_millis(20), Duration::from_secs(60))
+}
+
+async fn forget_history(core: &Core, intents: &Intents) {
+    let mut compactor = Compactor::default();
+    while core.stop.run_until_cancelled(tokio::time::sleep(period(core))).await.is_some() {
+        if let Err(error) = compactor.step(core, Instant::now()).await {
             tracing::warn!(%error, "history was not compacted, trying again");
         }
-        intents.rotate().await;
-        if collected.elapsed() >= core.options.collect_every {
-            collected = Instant::now();
-            let Some(pass) = core.stop.run_until_cancelled(collect(&core, &candidate)).await else { return };
+        intents.rotate();
+    }
+}
+
+/// Does one part of the work every [`StoreOptions::collect_every`](super::StoreOptions::collect_every).
+async fn in_turn<F: Future<Output = Result<(), Error>>>(core: &Core, what: &str, work: impl Fn() -> F) {
+    let mut begun = Instant::now();
+    while core.stop.run_until_cancelled(tokio::time::sleep(period(core))).await.is_some() {
+        if begun.elapsed() >= core.options.collect_every {
+            begun = Instant::now();
+            let Some(pass) = core.stop.run_until_cancelled(work()).await else { return };
             if let Err(error) = pass {
-                tracing::warn!(%error, "chunks were not collected, trying again");
+                tracing::warn!(%error, "{what} were not collected, trying again");
             }
         }
     }
 }
 
-/// A pass, where this replica is the one that collects.
-async fn collect(core: &Core, candidate: &Candidate) -> Result<(), Error> {
-    let fence = match candidate.hold(core).await {
-        Ok(Some(fence)) => Some(fence),
-        Ok(None) => return Ok(()),
+/// What to compare where this replica is the one that collects; `None`: another one does.
+async fn duty(core: &Core, candidate: &Candidate) -> Result<Option<Duty>, Error> {
+    match candidate.hold(core).await {
+        Ok(held) => Ok(held.map(|fence| Duty { remove: true, fence: Some(fence) })),
         // Garbage is to go just then: all do it.
-        Err(Error::NoSpace(_)) => None,
-        Err(error) => return Err(error),
-    };
-    let duty = Duty { remove: true, fence };
+        Err(Error::NoSpace(_)) => Ok(Some(Duty { remove: true, fence: None })),
+        Err(error) => Err(error),
+    }
+}
+
+/// A pass over the chunks that manifests name, and when it is time, over all.
+async fn collect(core: &Core, candidate: &Candidate) -> Result<(), Error> {
+    let Some(duty) = duty(core, candidate).await? else { return Ok(()) };
     let report = core.collect(&duty).await?;
     tracing::debug!(?report, "chunks collected");
     if duty.fence.is_some()
         && let Some(report) = core.audit_in_turn(&duty).await?
     {
         tracing::info!(?report, "all chunks were counted");
+    }
+    Ok(())
+}
+
+/// A pass over what the backend keeps elsewhere.
+async fn tidy(core: &Core, candidate: &Candidate) -> Result<(), Error> {
+    if duty(core, candidate).await?.is_none() {
+        return Ok(());
     }
     core.backend.tidy().await.map_err(|error| core.error(error))
 }

@@ -10,7 +10,7 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -32,7 +32,17 @@ const PAUSES_MILLIS: [u64; 5] = [100, 500, 2_000, 10_000, 60_000];
 /// The intents of a process.
 pub(crate) struct Intents {
     core: Arc<Core>,
-    current: Mutex<Option<Arc<Intent>>>,
+    /// How many have been begun to be made.
+    begun: AtomicU64,
+    current: Mutex<Current>,
+}
+
+/// What came of making the last one.
+#[derive(Default)]
+struct Current {
+    intent: Option<Arc<Intent>>,
+    /// Why none was made, and which one that was, as counted by [`Intents::begun`].
+    failure: Option<(u64, Error)>,
 }
 
 /// An intent. When the last write under it has ended, it is removed.
@@ -47,46 +57,62 @@ pub(crate) struct Intent {
 
 impl Intents {
     pub(crate) fn new(core: Arc<Core>) -> Self {
-        Self { core, current: Mutex::new(None) }
+        Self { core, begun: AtomicU64::new(0), current: Mutex::default() }
     }
 
     pub(super) fn core(&self) -> &Arc<Core> {
         &self.core
     }
 
-    /// The intent to write under. Makes one where there is none that is young enough.
+    /// The intent to write under. Makes one where there is none that is young enough. Whoever waits while one is being made
+    /// shares the next failure: a backend that hangs costs each of them two bounds of time, and not one for each who waits.
     pub(crate) async fn acquire(&self) -> Result<Arc<Intent>> {
+        self.acquire_by(|| Intent::make(Arc::clone(&self.core))).await
+    }
+
+    async fn acquire_by<F: Future<Output = Result<Intent>>>(
+        &self,
+        make: impl FnOnce() -> F,
+    ) -> Result<Arc<Intent>> {
+        let before = self.begun.load(Ordering::SeqCst);
         let mut current = self.current.lock().await;
-        if let Some(intent) = current.as_ref()
+        if let Some(intent) = &current.intent
             && intent.since.elapsed() < self.core.options.intent_rotation
         {
             return Ok(Arc::clone(intent));
         }
-        let intent = Arc::new(Intent::make(Arc::clone(&self.core)).await?);
-        *current = Some(Arc::clone(&intent));
-        Ok(intent)
+        if let Some((number, error)) = &current.failure
+            && *number > before
+        {
+            return Err(error.clone());
+        }
+        let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
+        match make().await {
+            Ok(intent) => Ok(Arc::clone(current.intent.insert(Arc::new(intent)))),
+            Err(error) => {
+                current.failure = Some((number, error.clone()));
+                Err(error)
+            }
+        }
     }
 
     /// Forgets an intent that was found to be gone.
     pub(crate) async fn lost(&self, intent: &Intent) {
         let mut current = self.current.lock().await;
-        if current.as_ref().is_some_and(|own| own.number == intent.number) {
-            *current = None;
-        }
+        current.intent.take_if(|own| own.number == intent.number);
     }
 
-    /// Lets go of the current intent if it is old: an idle process must not keep garbage of its own alive.
-    pub(crate) async fn rotate(&self) {
-        let mut current = self.current.lock().await;
-        let old = |intent: &Arc<Intent>| intent.since.elapsed() >= self.core.options.intent_rotation;
-        if current.as_ref().is_some_and(old) {
-            *current = None;
-        }
+    /// Lets go of the current intent if it is old: an idle process must not keep garbage of its own alive. Waits for nobody: where
+    /// one is being made, there is no old one.
+    pub(crate) fn rotate(&self) {
+        let Ok(mut current) = self.current.try_lock() else { return };
+        current.intent.take_if(|intent| intent.since.elapsed() >= self.core.options.intent_rotation);
     }
 
     /// Lets go of the current intent, and waits until it is removed if nobody writes under it.
     pub(crate) async fn close(&self) {
-        if let Some(intent) = self.current.lock().await.take().and_then(Arc::into_inner) {
+        let intent = self.current.lock().await.intent.take();
+        if let Some(intent) = intent.and_then(Arc::into_inner) {
             intent.remove().await;
         }
     }
@@ -173,4 +199,45 @@ pub(super) fn stamp(now: SystemTime) -> Bytes {
 
 fn no_random() -> Error {
     Error::Unavailable("no random numbers".into())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use futures::{future::join_all, poll};
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::{
+        Keyring, StoreOptions,
+        backend::embedded::{Embedded, Options},
+    };
+
+    const KEYS: &str = "{apiVersion: apiserver.config.k8s.io/v1, kind: EncryptionConfiguration, \
+                        resources: [{resources: ['*.*'], providers: [{identity: {}}]}]}";
+
+    #[tokio::test]
+    async fn writers_do_not_wait_for_each_others_failures_in_turn() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options { min_free_bytes: 0, ..Options::default() };
+        let backend = Arc::new(Embedded::open(dir.path(), options).await.unwrap());
+        let keys = Arc::new(Keyring::parse(KEYS).unwrap());
+        let core = Core::new(backend, keys, StoreOptions::default()).await.unwrap();
+        let intents = Intents::new(Arc::new(core));
+        let (asked, gate) = (AtomicUsize::new(0), Semaphore::new(0));
+        let hung = || async {
+            asked.fetch_add(1, Ordering::SeqCst);
+            gate.acquire().await.unwrap().forget();
+            Err(Error::Unavailable("no answer".into()))
+        };
+        let mut writers = Box::pin(join_all((0..12).map(|_| intents.acquire_by(hung))));
+        assert!(poll!(&mut writers).is_pending());
+        gate.add_permits(12);
+        assert!(writers.await.into_iter().all(|intent| intent.is_err()));
+        assert_eq!(asked.load(Ordering::SeqCst), 2, "the others share the second failure");
+        // Whoever comes later asks anew.
+        assert!(intents.acquire().await.is_ok());
+    }
 }

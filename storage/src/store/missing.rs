@@ -4,10 +4,14 @@
 use std::collections::{BTreeMap, HashSet};
 
 use bytes::Bytes;
+use futures::{StreamExt, stream};
 use uuid::Uuid;
 
 use super::{Store, commit::chunk_keys, core::Core, pages::Pages, path};
 use crate::{Error, Result, backend::prefix_range};
+
+/// Chunks of one object that are asked for at once.
+const PARALLEL: usize = 16;
 
 /// What [`Store::missing_chunks`] found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,7 +28,7 @@ pub struct Missing {
 
 impl Store {
     /// Looks for objects whose payload cannot be read because a chunk is gone. Names at most `names` of them. Reads all records,
-    /// lists the chunk store once, and reads no chunk.
+    /// lists the chunk store once, asks for each chunk by its name, and reads no chunk.
     ///
     /// # Errors
     /// [`Error::Unavailable`].
@@ -81,12 +85,14 @@ impl Core {
         let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return Ok(true) };
         let range = first.clone()..prefix_range(last).end;
         let there = self.backend.count(range, Some(at)).await.map_err(|error| self.error(error))?;
-        if there == keys.len() as u64 {
-            return Ok(true);
+        if there < keys.len() as u64 {
+            return Ok(false);
         }
-        // Others may be among them: chunks that are being written, or garbage.
-        for key in keys {
-            let there = self.backend.count(path::only(&key), Some(at)).await;
+        // Their number does not prove that they are these: chunks that are being written, or garbage, may be among them. So each
+        // is asked for by its name, and counted, because to list keys makes etcd read their values.
+        let counts = stream::iter(keys).map(|key| self.backend.count(path::only(&key), Some(at)));
+        let mut counts = counts.buffer_unordered(PARALLEL);
+        while let Some(there) = counts.next().await {
             if there.map_err(|error| self.error(error))? == 0 {
                 return Ok(false);
             }

@@ -1,4 +1,4 @@
-//! Writers of a chunk store that are overtaken by passes of the collector.
+//! A chunk store that is slow or hangs: what writers, passes of the collector and transactions do then.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -6,10 +6,19 @@ use bytes::Bytes;
 use repot_storage::backend::{
     Backend, Compare, Embedded, Error, Op, Outcome, Result, Revision, Tiered, Txn, embedded, tiered::Options,
 };
-use tokio::{task::JoinHandle, time::timeout};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, timeout},
+};
 
-use super::{embedded::noise, gate::Gate};
+use super::{
+    embedded::noise,
+    gate::{Call, Gate},
+};
 use crate::store::{PATIENCE, files};
+
+/// The longest that one call to the object store may take here.
+const CALL: Duration = Duration::from_millis(300);
 
 /// Every value is in an object, no object is too young to be removed, and none is retained.
 fn options() -> Options {
@@ -70,6 +79,11 @@ async fn below(dir: &Path) -> Arc<dyn Backend> {
 
 fn put(key: &'static str, seed: u64) -> Txn {
     Txn { compares: vec![], ops: vec![Op::Put(key.into(), noise(seed, 10_000))] }
+}
+
+fn many(count: u64) -> Txn {
+    let op = |n: u64| Op::Put(format!("/chunks/{n}").into(), noise(n, 100));
+    Txn { compares: vec![], ops: (0..count).map(op).collect() }
 }
 
 /// The writer is suspended after its upload. Meanwhile two passes see an object that nothing points to, and remove it.
@@ -146,5 +160,59 @@ async fn passes_are_no_conflict() {
         assert!(matches!(servers.writer.txn(put("/chunks/a", seed)).await.unwrap(), Outcome::Committed(_)));
     }
     assert!(servers.value("/chunks/a").await.unwrap().unwrap() == noise(4, 10_000));
+    servers.writer.close().await;
+}
+
+#[tokio::test]
+async fn a_list_that_hangs_ends_the_pass() {
+    let servers = Servers::start(Options { timeout: CALL, ..options() }, options()).await;
+    servers.writer.txn(many(3)).await.unwrap();
+    servers.gate.hang(Some(Call::List));
+    let pass = timeout(PATIENCE, servers.writer.collect()).await.expect("the pass has no end");
+    assert!(matches!(pass, Err(Error::Unavailable(_))), "{pass:?}");
+    let missing = timeout(PATIENCE, servers.writer.missing_values()).await.expect("the look has no end");
+    assert!(matches!(missing, Err(Error::Unavailable(_))), "{missing:?}");
+    servers.gate.hang(None);
+    assert_eq!(servers.writer.collect().await.unwrap().used, 3);
+    servers.writer.close().await;
+}
+
+/// The bound is one of each request, not of the list.
+#[tokio::test]
+async fn a_list_may_take_longer_than_one_call() {
+    let servers = Servers::start(Options { timeout: CALL, ..options() }, options()).await;
+    servers.writer.txn(many(10)).await.unwrap();
+    servers.gate.slow_lists(CALL / 5);
+    let begin = Instant::now();
+    assert_eq!(servers.writer.collect().await.unwrap().used, 10);
+    assert!(begin.elapsed() > CALL);
+    servers.writer.close().await;
+}
+
+/// An object store that hangs costs one bound of time, and not one for each object.
+#[tokio::test]
+async fn uploads_and_removals_end_with_the_first_that_hangs() {
+    let servers = Servers::start(Options { timeout: CALL, ..options() }, options()).await;
+    servers.gate.hang(Some(Call::Put));
+    let refused = servers.writer.txn(many(60)).await;
+    assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
+    let puts = servers.gate.hanging();
+    assert!(puts <= 16, "{puts} puts were begun");
+    servers.gate.hang(None);
+    servers.writer.txn(many(60)).await.unwrap();
+    let gone = (0..60).map(|n| Op::Delete(format!("/chunks/{n}").into())).collect();
+    servers.writer.txn(Txn { compares: vec![], ops: gone }).await.unwrap();
+    servers.pass().await;
+    servers.gate.hang(Some(Call::Delete));
+    let tick = Txn { compares: vec![], ops: vec![Op::Put("/tick".into(), Bytes::new())] };
+    servers.writer.txn(tick).await.unwrap();
+    servers.writer.compact(servers.writer.revision().await.unwrap()).await.unwrap();
+    let pass = servers.writer.collect().await.unwrap();
+    assert_eq!(pass.removed, 0, "{pass:?}");
+    let deletes = servers.gate.hanging() - puts;
+    assert!((1..=16).contains(&deletes), "{deletes} removals were begun");
+    // The next pass goes on.
+    servers.gate.hang(None);
+    assert_eq!(servers.pass().await.removed, 60);
     servers.writer.close().await;
 }

@@ -14,6 +14,7 @@ on_every_backend! {
     puts_away_what_cannot_be_read_and_gives_it_back
     sets_marks_that_are_missing
     leaves_what_only_lacks_its_key
+    a_surplus_chunk_does_not_stand_for_one_that_is_missing
     reads_beside_writers
 }
 
@@ -219,5 +220,24 @@ async fn finds_each_chunk_that_is_damaged(lab: &Lab) {
     assert!(lost.windows(2).all(|pair| pair[0].end == pair[1].start), "{lost:?}");
     assert_eq!((lost[0].start, lost[lost.len() - 1].end), (0, 3 << 20));
     assert_eq!(fsck(&store, false).await.1, []);
+    store.close().await;
+}
+
+/// Where a chunk is gone and another one is there that nothing names, there are as many as there should be.
+async fn a_surplus_chunk_does_not_stand_for_one_that_is_missing(lab: &Lab) {
+    let (backend, store) = open(lab).await;
+    fill(&store).await;
+    assert_eq!(store.missing_chunks(9).await.unwrap().incomplete, 0);
+    let of_it = chunks(&*backend, 3).await;
+    let lost = &of_it[of_it.len() / 2];
+    let mut surplus = lost.key.to_vec();
+    let last = surplus.last_mut().unwrap();
+    *last = if *last == b'0' { b'1' } else { b'0' };
+    put(&*backend, &surplus.into(), lost.value.clone()).await;
+    assert_eq!(store.missing_chunks(9).await.unwrap().incomplete, 0, "a surplus chunk does no harm");
+    remove(&*backend, &lost.key).await;
+    let missing = store.missing_chunks(9).await.unwrap();
+    assert_eq!((missing.objects, missing.incomplete, missing.unreadable), (3, 1, 0));
+    assert_eq!(missing.first, [mk_key("o3").to_string()]);
     store.close().await;
 }

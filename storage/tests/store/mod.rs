@@ -25,6 +25,7 @@ mod costs;
 mod crash;
 mod duty;
 mod healing;
+mod housekeeping;
 mod keys;
 mod lists;
 mod memory_pages;

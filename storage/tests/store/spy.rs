@@ -73,8 +73,12 @@ pub struct Read {
 
 impl Spy {
     pub async fn new(lab: &Lab) -> Arc<Self> {
+        Self::over(lab.backend().await)
+    }
+
+    pub fn over(inner: Arc<dyn Backend>) -> Arc<Self> {
         Arc::new(Self {
-            inner: lab.backend().await,
+            inner,
             fates: Mutex::default(),
             late: Mutex::default(),
             waiting: Semaphore::new(0),

@@ -4,11 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{
     sync::Mutex,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout_at},
 };
 
 use super::{
-    super::Result,
+    super::{Error, Result},
     error::{Failure, Kind},
     link::Link,
 };
@@ -26,15 +26,16 @@ impl Lease {
         Self { ttl, held: Arc::default(), granting: Mutex::new(()) }
     }
 
-    /// The lease, granted now where there is none.
+    /// The lease, granted now where there is none. Takes one deadline at most, with the wait for others who ask for it.
     pub(super) async fn id(&self, link: &Arc<Link>) -> Result<i64> {
-        let _one = self.granting.lock().await;
+        let end = Instant::now() + link.deadline;
+        let waited = timeout_at(end, self.granting.lock()).await;
+        let _one = waited.map_err(|_| Error::Unavailable("etcd has not granted a lease in time".into()))?;
         if let Some(id) = *self.held.lock() {
             return Ok(id);
         }
         let ttl = i64::try_from(self.ttl.as_secs().max(1)).unwrap_or(i64::MAX);
         let mut client = link.lease();
-        let end = Instant::now() + link.deadline;
         let granted = link
             .within(end, client.grant(ttl, None))
             .await

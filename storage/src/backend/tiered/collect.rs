@@ -29,7 +29,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures::TryStreamExt;
+use futures::StreamExt;
 use object_store::{ObjectMeta, ObjectStoreExt};
 use uuid::Uuid;
 
@@ -42,7 +42,7 @@ use crate::{
     canary::Canary,
 };
 
-/// Keys in one page.
+/// Keys, or objects, in one page.
 const PAGE: usize = 2000;
 /// The object that holds the ledger.
 const LEDGER: &str = "repot-unreferenced";
@@ -97,10 +97,9 @@ impl Tiered {
             return Ok(report); // Another pass began after this one.
         }
         self.shelf.put_ledger(&next).await?;
-        report.suspected = (next.objects.len() - garbage.len()) as u64;
-        report.removed = garbage.len() as u64;
         self.shelf.bytes.store(bytes, Ordering::Relaxed);
-        self.shelf.forget(&garbage).await;
+        report.removed = self.shelf.forget(&garbage).await;
+        report.suspected = next.objects.len() as u64 - report.removed;
         Ok(report)
     }
 
@@ -127,12 +126,20 @@ impl Tiered {
         Ok(pointers.into_iter().map(|(key, _)| key).collect())
     }
 
+    /// Every object with a value. Each page of the list may take as long as one request: a large store takes its time, and one
+    /// that hangs is an error.
     async fn objects(&self) -> Result<Vec<(Uuid, ObjectMeta)>> {
         let shelf = &self.shelf;
-        let listed = shelf.objects.list(Some(&shelf.root)).try_collect::<Vec<ObjectMeta>>().await;
-        let listed = listed.map_err(|error| shelf.error(&error))?;
-        let named = |meta: ObjectMeta| Some((Uuid::try_parse(meta.location.filename()?).ok()?, meta));
-        Ok(listed.into_iter().filter_map(named).collect())
+        let mut pages = shelf.objects.list(Some(&shelf.root)).ready_chunks(PAGE);
+        let mut found = Vec::new();
+        while let Some(page) = shelf.in_time(pages.next()).await? {
+            for meta in page {
+                let meta = meta.map_err(|error| shelf.error(&error))?;
+                let name = meta.location.filename().and_then(|name| Uuid::try_parse(name).ok());
+                found.extend(name.map(|name| (name, meta)));
+            }
+        }
+        Ok(found)
     }
 
     /// Tells of every pointer that there is at a revision.

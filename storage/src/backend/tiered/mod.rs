@@ -124,10 +124,13 @@ impl Shelf {
 
     /// Waits for a request as long as it may take.
     async fn within<T>(&self, asked: impl Future<Output = Result<T, object_store::Error>>) -> Result<T> {
-        match tokio::time::timeout(self.options.timeout, asked).await {
-            Ok(answer) => answer.map_err(|error| self.error(&error)),
-            Err(_) => Err(Error::Unavailable(format!("{} does not answer", self.url))),
-        }
+        self.in_time(asked).await?.map_err(|error| self.error(&error))
+    }
+
+    /// As [`Shelf::within`]: an error says that no answer came, not even one that is an error.
+    async fn in_time<T>(&self, asked: impl Future<Output = T>) -> Result<T> {
+        let answer = tokio::time::timeout(self.options.timeout, asked).await;
+        answer.map_err(|_| Error::Unavailable(format!("{} does not answer", self.url)))
     }
 
     fn error(&self, error: &object_store::Error) -> Error {
@@ -162,14 +165,31 @@ impl Shelf {
         Ok(value)
     }
 
-    /// Removes objects to which nothing points; what stays is found by the collector.
-    async fn forget(&self, pointers: &[Pointer]) {
-        let removed = stream::iter(pointers.to_vec()).map(|pointer| async move {
-            if self.within(self.objects.delete(&self.path(pointer.name))).await.is_ok() {
-                self.bytes.fetch_sub(pointer.len, Ordering::Relaxed);
+    /// Removes objects to which nothing points, until one request is not answered in time. What stays is found by the collector.
+    /// How many were removed.
+    async fn forget(&self, pointers: &[Pointer]) -> u64 {
+        let mut asked = stream::iter(pointers.to_vec())
+            .map(|pointer| async move {
+                let path = self.path(pointer.name);
+                (self.in_time(self.objects.delete(&path)).await, pointer.len)
+            })
+            .buffer_unordered(PARALLEL);
+        let mut removed = 0;
+        while let Some((answer, len)) = asked.next().await {
+            match answer {
+                Ok(Ok(())) => {
+                    self.bytes.fetch_sub(len, Ordering::Relaxed);
+                    removed += 1;
+                }
+                // Others may be removed all the same.
+                Ok(Err(error)) => tracing::debug!(%error, "an unused object was not removed"),
+                Err(error) => {
+                    tracing::warn!(%error, "unused objects are left to the next pass of the collector");
+                    break;
+                }
             }
-        });
-        removed.buffer_unordered(PARALLEL).collect::<Vec<()>>().await;
+        }
+        removed
     }
 }
 

@@ -56,10 +56,9 @@ impl Tiered {
         if let Some(name) = known.strip_prefix(FOUNDING) {
             let body = Bytes::copy_from_slice(name.as_bytes()).into();
             let put = self.shelf.objects.put_opts(&own, body, PutMode::Create.into());
-            match tokio::time::timeout(self.shelf.options.timeout, put).await {
-                Ok(Ok(_) | Err(object_store::Error::AlreadyExists { .. })) => {}
-                Ok(Err(error)) => return Err(self.shelf.error(&error)),
-                Err(_) => return Err(Error::Unavailable(format!("{url} does not answer"))),
+            match self.shelf.in_time(put).await? {
+                Ok(_) | Err(object_store::Error::AlreadyExists { .. }) => {}
+                Err(error) => return Err(self.shelf.error(&error)),
             }
         }
         let read = async { self.shelf.objects.get(&own).await?.bytes().await };

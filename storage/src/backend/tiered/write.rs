@@ -67,18 +67,27 @@ impl Tiered {
         (large && self.moves(key)).then_some(value)
     }
 
-    /// Puts large values into objects; what is left is for the backend below.
+    /// Puts large values into objects; what is left is for the backend below. Ends with the first value that cannot be put: an
+    /// object store that hangs costs one bound of time, and not one for each value.
     async fn move_out(&self, txn: Txn) -> Result<(Txn, Vec<Pointer>)> {
         let Txn { compares, ops } = txn;
-        let moved: Vec<_> = stream::iter(ops).map(|op| self.move_one(op)).buffered(PARALLEL).collect().await;
-        let pointers = moved.iter().filter_map(|moved| moved.as_ref().ok()?.1).collect::<Vec<_>>();
-        match moved.into_iter().map(|moved| Ok(moved?.0)).collect::<Result<Vec<Op>>>() {
-            Ok(ops) => Ok((Txn { compares, ops }, pointers)),
-            Err(error) => {
-                self.shelf.forget(&pointers).await;
-                Err(error)
+        let (mut left, mut pointers) = (Vec::with_capacity(ops.len()), Vec::new());
+        let mut moved = stream::iter(ops).map(|op| self.move_one(op)).buffered(PARALLEL);
+        while let Some(op) = moved.next().await {
+            match op {
+                Ok((op, pointer)) => {
+                    left.push(op);
+                    pointers.extend(pointer);
+                }
+                Err(error) => {
+                    drop(moved); // What is under way may be put all the same: the collector will see.
+                    self.shelf.forget(&pointers).await;
+                    return Err(error);
+                }
             }
         }
+        drop(moved);
+        Ok((Txn { compares, ops: left }, pointers))
     }
 
     async fn move_one(&self, op: Op) -> Result<(Op, Option<Pointer>)> {
