@@ -12,6 +12,7 @@ use std::{collections::HashSet, fmt, ops::Range, time::Duration};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
+use prometheus::core::Collector;
 
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
@@ -297,6 +298,11 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     /// Removes what rests for nobody and is not seen by readers. To be called now and then, by any replica.
     async fn tidy(&self) -> Result<()> {
         Ok(())
+    }
+
+    /// What is counted about it, to be registered once.
+    fn collectors(&self) -> Vec<Box<dyn Collector>> {
+        Vec::new()
     }
 
     /// Stops background work and lets go of files and leases. The handle is not used again.

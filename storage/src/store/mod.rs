@@ -151,10 +151,11 @@ impl Store {
         Ok(Self { inner: Arc::new(Inner { core, intents, hubs, metrics, _stop }) })
     }
 
-    /// What is counted about the store and its keys, to be registered once.
+    /// What is counted about the store, its keys and its backend, to be registered once.
     pub fn collectors(&self) -> Vec<Box<dyn prometheus::core::Collector>> {
         let mut all = self.keyring().collectors();
         all.extend(self.inner.metrics.collectors());
+        all.extend(self.inner.core.backend.collectors());
         all
     }
 

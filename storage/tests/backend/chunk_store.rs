@@ -67,6 +67,20 @@ impl Servers {
         self.collector.collect().await.unwrap()
     }
 
+    /// Objects and bytes, as the metrics say.
+    fn retained(&self) -> (f64, f64) {
+        let value = |name: &str| {
+            let families =
+                self.collector.collectors().iter().flat_map(|one| one.collect()).collect::<Vec<_>>();
+            let family = families.iter().find(|family| family.name() == name).unwrap();
+            family.get_metric()[0].get_gauge().get_value()
+        };
+        (
+            value("repot_storage_chunk_store_retained_objects"),
+            value("repot_storage_chunk_store_retained_bytes"),
+        )
+    }
+
     async fn value(&self, key: &'static str) -> Result<Option<Bytes>> {
         Ok(self.collector.get(key.into(), None).await?.map(|kv| kv.value))
     }
@@ -186,6 +200,20 @@ async fn a_list_may_take_longer_than_one_call() {
     let begin = Instant::now();
     assert_eq!(servers.writer.collect().await.unwrap().used, 10);
     assert!(begin.elapsed() > CALL);
+    servers.writer.close().await;
+}
+
+#[tokio::test]
+async fn what_is_retained_is_counted() {
+    let retaining = Options { retention: Duration::from_secs(3600), ..options() };
+    let servers = Servers::start(options(), retaining).await;
+    servers.writer.txn(put("/chunks/a", 1)).await.unwrap();
+    servers.writer.txn(put("/chunks/b", 2)).await.unwrap();
+    servers.pass().await;
+    assert_eq!(servers.retained(), (0.0, 0.0));
+    servers.writer.txn(put("/chunks/a", 3)).await.unwrap();
+    assert_eq!(servers.pass().await.suspected, 1);
+    assert_eq!(servers.retained(), (1.0, 10_000.0));
     servers.writer.close().await;
 }
 

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use repot_storage::{
     Error, Object, Store, StoreOptions,
-    backend::{Etcd, etcd::Options},
+    backend::{self, Backend, Etcd, Op, Txn, etcd::Options},
 };
 use tonic::Code;
 use uuid::Uuid;
@@ -235,4 +235,27 @@ async fn met_at(etcd: &EtcdProcess, fault: Fault, nth: u64, number: u64) -> u64 
     assert!(store.payload_bytes(&object).await.unwrap() == payload, "{fault:?} at {nth}");
     store.close().await;
     seen.load(Ordering::SeqCst)
+}
+
+/// Nothing is put under a lease of which the grant was not answered, so nothing is known to be wrong with the store.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_grant_of_a_lease_that_is_not_understood_is_no_damage() {
+    let etcd = EtcdProcess::start(None, &[]).await;
+    for (code, text) in [
+        (Code::ResourceExhausted, "trying to send message larger than max (9 vs. 8)"),
+        (Code::DataLoss, "said by a proxy"),
+        (Code::Unauthenticated, "said by a proxy"),
+    ] {
+        let choose = move |call: &Call<'_>| {
+            call.path.ends_with("LeaseGrant").then_some(Fault { code, text, when: When::After })
+        };
+        let relay = GrpcRelay::start(&etcd.endpoint(), Arc::new(choose)).await;
+        let options =
+            Options { endpoints: vec![relay.endpoint.clone()], deadline: PATIENCE, ..etcd.options() };
+        let backend = Etcd::connect(options).await.unwrap();
+        let ops = vec![Op::PutEphemeral("/a".into(), Bytes::new())];
+        let put = backend.txn(Txn { compares: vec![], ops }).await;
+        assert!(matches!(put, Err(backend::Error::Unavailable(_))), "{text}: {put:?}");
+        assert_eq!(backend.get("/a".into(), None).await.unwrap(), None);
+    }
 }

@@ -39,8 +39,12 @@ impl Lease {
         let granted = link
             .within(end, client.grant(ttl, None))
             .await
-            // A lease of which the answer was lost expires by itself: nothing was done as far as callers can tell.
-            .map_err(|failure| failure.into_error(Kind::Read))?;
+            // A lease of which the answer was lost, or is not understood, expires by itself: nothing was done as far as callers
+            // can tell.
+            .map_err(|failure| match failure.into_error(Kind::Write) {
+                Error::Unknown(why) => Error::Unavailable(why),
+                error => error,
+            })?;
         let id = granted.id();
         *self.held.lock() = Some(id);
         tokio::spawn(keep_alive(Arc::clone(link), Arc::clone(&self.held), id, self.ttl));

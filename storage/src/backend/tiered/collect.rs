@@ -25,7 +25,7 @@
 use std::{
     collections::HashSet,
     sync::atomic::Ordering,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use bytes::Bytes;
@@ -80,7 +80,7 @@ impl Tiered {
         let seen = Since { millis: now + u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX), at };
         let (mut report, mut next) =
             (Collected::default(), Ledger { pass: Uuid::new_v4(), ..Ledger::default() });
-        let (mut garbage, mut bytes) = (Vec::new(), 0);
+        let (mut garbage, mut bytes, mut unused) = (Vec::new(), 0, 0);
         for (name, meta) in objects {
             bytes += meta.size;
             if used.contains(&name) {
@@ -88,6 +88,7 @@ impl Tiered {
             } else if self.is_old(&meta, now) {
                 let since = before.objects.get(&name).copied().unwrap_or(seen);
                 next.objects.insert(name, since);
+                unused += meta.size;
                 if self.is_over(since, now, oldest) {
                     garbage.push(Pointer { name, len: meta.size });
                 }
@@ -98,8 +99,10 @@ impl Tiered {
         }
         self.shelf.put_ledger(&next).await?;
         self.shelf.bytes.store(bytes, Ordering::Relaxed);
-        report.removed = self.shelf.forget(&garbage).await;
-        report.suspected = next.objects.len() as u64 - report.removed;
+        let (removed, freed) = self.shelf.forget(&garbage).await;
+        report.removed = removed;
+        report.suspected = next.objects.len() as u64 - removed;
+        self.shelf.metrics.passed(report.suspected, unused - freed, SystemTime::now());
         Ok(report)
     }
 

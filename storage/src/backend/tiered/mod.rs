@@ -17,6 +17,7 @@
 
 mod collect;
 mod ledger;
+mod metrics;
 mod open;
 pub(crate) mod pointer;
 mod write;
@@ -36,6 +37,7 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, path::Path};
 use parking_lot::Mutex;
+use prometheus::core::Collector;
 use uuid::Uuid;
 
 use super::{
@@ -44,6 +46,7 @@ use super::{
 };
 use crate::canary::Canary;
 pub use collect::Collected;
+use metrics::Metrics;
 pub use open::Place;
 use pointer::Pointer;
 
@@ -114,6 +117,7 @@ struct Shelf {
     passed: Mutex<Option<Instant>>,
     /// The revision of [`PASS`], as this handle last met it.
     pass: Mutex<Option<Revision>>,
+    metrics: Metrics,
 }
 
 impl Shelf {
@@ -166,20 +170,20 @@ impl Shelf {
     }
 
     /// Removes objects to which nothing points, until one request is not answered in time. What stays is found by the collector.
-    /// How many were removed.
-    async fn forget(&self, pointers: &[Pointer]) -> u64 {
+    /// How many were removed, and their bytes.
+    async fn forget(&self, pointers: &[Pointer]) -> (u64, u64) {
         let mut asked = stream::iter(pointers.to_vec())
             .map(|pointer| async move {
                 let path = self.path(pointer.name);
                 (self.in_time(self.objects.delete(&path)).await, pointer.len)
             })
             .buffer_unordered(PARALLEL);
-        let mut removed = 0;
+        let mut removed = (0, 0);
         while let Some((answer, len)) = asked.next().await {
             match answer {
                 Ok(Ok(())) => {
                     self.bytes.fetch_sub(len, Ordering::Relaxed);
-                    removed += 1;
+                    removed = (removed.0 + 1, removed.1 + len);
                 }
                 // Others may be removed all the same.
                 Ok(Err(error)) => tracing::debug!(%error, "an unused object was not removed"),
@@ -346,6 +350,10 @@ impl Backend for Tiered {
 
     async fn cluster(&self) -> Result<Option<String>> {
         self.inner.cluster().await
+    }
+
+    fn collectors(&self) -> Vec<Box<dyn Collector>> {
+        self.shelf.metrics.collectors()
     }
 
     async fn tidy(&self) -> Result<()> {

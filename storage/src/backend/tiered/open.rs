@@ -7,7 +7,7 @@ use object_store::{ObjectStore, ObjectStoreExt, PutMode, path::Path};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
-use super::{MARKER, Options, Shelf, Tiered};
+use super::{MARKER, Options, Shelf, Tiered, metrics::Metrics};
 use crate::backend::{Backend, Compare, Error, Op, Outcome, Result, Revision, Txn};
 
 /// The object that says which store the others belong to.
@@ -34,7 +34,8 @@ impl Tiered {
     pub async fn open(inner: Arc<dyn Backend>, place: Place, options: Options) -> Result<Self> {
         let Place { objects, root, url } = place;
         let (bytes, passed, pass) = (AtomicU64::new(0), Mutex::new(None), Mutex::new(None));
-        let shelf = Shelf { objects, root, url, options, bytes, passed, pass };
+        let metrics = Metrics::new().map_err(|error| Error::Refused(error.to_string()))?;
+        let shelf = Shelf { objects, root, url, options, bytes, passed, pass, metrics };
         let tiered = Self { inner, shelf: Arc::new(shelf) };
         tiered.recognise().await?;
         Ok(tiered)
