@@ -69,7 +69,7 @@ impl<'a> Progress<'a> {
     }
 
     /// Whether source members are being removed, or gone: from there on the only way is forward. A report counts even when the
-    /// clock that wrote it was late by [`CLOCK_DIFFERENCE`]: a wrong yes delays an abort, a wrong no loses data.
+    /// clock that wrote it was late by [`CLOCK_DIFFERENCE`]: a wrong yes refuses an abort, a wrong no loses data.
     #[must_use]
     pub fn is_past_return(self) -> bool {
         let requested = annotation_of(self.0, REQUESTED_AT).unwrap_or_default();
@@ -79,6 +79,12 @@ impl<'a> Progress<'a> {
                 && report.step != Step::Ahead
                 && before.is_none_or(|seconds| seconds <= CLOCK_DIFFERENCE)
         })
+    }
+
+    /// The same by the reports of this migration alone, for what a wrong yes would keep from being free for ever.
+    #[must_use]
+    pub fn has_removed_members(self) -> bool {
+        self.reports().any(|report| STEPS_OF_NO_RETURN.contains(&report.name) && report.step != Step::Ahead)
     }
 
     /// Whether the status tells of the migration that was asked for last, not of an earlier one. Without the time of the

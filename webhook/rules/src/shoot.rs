@@ -71,7 +71,7 @@ impl<'a> Shoot<'a> {
         let seeds_agree = self.spec_seed().is_some() && self.spec_seed() == self.status_seed();
         seeds_agree
             && matches!(state, "Failed" | "Aborted")
-            && !progress.is_past_return()
+            && !progress.has_removed_members()
             && progress.api_servers() != Step::Done
     }
 

@@ -118,7 +118,7 @@ pub static RULES: &[Rule] = &[
         "No Bastion of the Shoot is left, for gardenlet does not migrate before; one whose source is dead may go."),
     rule("no-leftover-markers", MIGRATION, &[&SEED_CHANGE], migration::no_leftover_markers::judge,
         "No annotation that steered an earlier migration is left when the next one begins."),
-    rule("requested-at-true", MIGRATION, &[&SEED_CHANGE, &MARKERS], migration::requested_at_true::judge,
+    rule("requested-at-true", MIGRATION, &[&SEED_CHANGE, &MARKERS, &MOVING_SHOOTS], migration::requested_at_true::judge,
         "`migration.gardener.cloud/requested-at` is the time of the request, within 5 minutes, and stays while the Shoot moves."),
     rule("spec-rests", MIGRATION, &[&MOVING_SHOOTS], migration::spec_rests::judge,
         "The spec does not change while the Shoot moves."),

@@ -13,8 +13,9 @@ pub(crate) fn seconds_between(from: &str, to: &str) -> Option<i64> {
 /// Seconds since 1970.
 fn seconds(text: &str) -> Option<i64> {
     let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
-    let [year, month, day] = numbers(date, '-')?;
-    let [hour, minute, second] = numbers(time, ':')?;
+    let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
+    let time = time.split_once('.').map_or(time, |(whole, _)| whole);
+    let [hour, minute, second] = numbers(time, ':', [2, 2, 2])?;
     // The year begins in March, so that the day that leap years add is the last one.
     let year = if month > 2 { year } else { year - 1 };
     let era_days = 365 * year + year / 4 - year / 100 + year / 400;
@@ -22,14 +23,14 @@ fn seconds(text: &str) -> Option<i64> {
     Some((days - 719_468) * 86_400 + hour * 3600 + minute * 60 + second)
 }
 
-/// Three numbers between 0 and 9999; a fraction of the last one is left out.
-fn numbers(text: &str, separator: char) -> Option<[i64; 3]> {
-    let mut parts = text.split(separator).map(|part| {
-        let whole = part.split('.').next().unwrap_or_default();
-        whole.parse::<i64>().ok().filter(|number| (0..=9999).contains(number))
+/// Three numbers of so many digits. Others are refused: times are compared as texts elsewhere.
+fn numbers(text: &str, separator: char, digits: [usize; 3]) -> Option<[i64; 3]> {
+    let mut parts = text.split(separator).zip(digits).map(|(part, digits)| {
+        let plain = part.len() == digits && part.bytes().all(|byte| byte.is_ascii_digit());
+        plain.then(|| part.parse::<i64>().ok())?
     });
     let three = [parts.next()??, parts.next()??, parts.next()??];
-    parts.next().is_none().then_some(three)
+    (text.split(separator).count() == three.len()).then_some(three)
 }
 
 #[cfg(test)]
@@ -46,6 +47,10 @@ mod tests {
             ("2025-12-31T23:59:59.5Z", "2026-01-01T00:00:00Z", Some(1)),
             ("2026-01-01T01:00:00Z", "2026-01-01T00:00:00Z", Some(-3600)),
             ("yesterday", "2026-01-01T00:00:00Z", None),
+            ("2026-1-01T00:00:00Z", "2026-01-01T00:00:00Z", None),
+            ("+026-01-01T00:00:00Z", "2026-01-01T00:00:00Z", None),
+            ("2026-01-01-01T00:00:00Z", "2026-01-01T00:00:00Z", None),
+            ("2026-01-01T0:00:00Z", "2026-01-01T00:00:00Z", None),
             ("2026-01-01T00:00:00+01:00", "2026-01-01T00:00:00Z", None),
         ] {
             assert_eq!(seconds_between(from, to), between, "{from} {to}");

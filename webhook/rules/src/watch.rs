@@ -88,7 +88,8 @@ macro_rules! k_steers {
 }
 macro_rules! k_says_no {
     () => {
-        "(object.metadata.annotations[k] in [\"0\", \"f\", \"F\", \"false\", \"FALSE\", \"False\"])"
+        // A destination may have such a name.
+        "(k != \"confirmation.gardener.cloud/leave-destination\" && object.metadata.annotations[k] in [\"0\", \"f\", \"F\", \"false\", \"FALSE\", \"False\"])"
     };
 }
 /// Whether the Shoot was between two seeds before this write.
@@ -99,6 +100,14 @@ macro_rules! moves {
          || oldObject.?status.?lastOperation.?type.orValue(\"\") == \"Migrate\" \
          || oldObject.?status.?lastOperation.?type.orValue(\"\") in [\"Restore\", \"LiveMigrate\"] \
          && oldObject.?status.?lastOperation.?state.orValue(\"\") != \"Succeeded\")"
+    };
+}
+/// Whether a live migration has ended without success and both seeds are one: mostly the Shoot is back at its source, and free.
+macro_rules! live_migration_ended {
+    () => {
+        "(oldObject.?status.?lastOperation.?type.orValue(\"\") == \"LiveMigrate\" \
+         && oldObject.?status.?lastOperation.?state.orValue(\"\") in [\"Failed\", \"Aborted\"] \
+         && oldObject.?spec.?seedName.orValue(\"\") == oldObject.?status.?seedName.orValue(\"\"))"
     };
 }
 macro_rules! k_is_operation {
@@ -144,7 +153,8 @@ const MARKER_WITHDRAWN: &str = concat!(
      && \"shoot.gardener.cloud/isolated-zone\" in oldObject.?metadata.?annotations.orValue({}) \
      && !(\"shoot.gardener.cloud/isolated-zone\" in object.?metadata.?annotations.orValue({}))"
 );
-const MOVING: &str = moves!();
+const MOVING: &str = concat!(moves!(), " && !", live_migration_ended!());
+const LIVE_MIGRATION_ENDED: &str = live_migration_ended!();
 /// What the mutating rules of Shoots act on. Any other write is not shown to them, and waits for nobody.
 const FILLED_IN: &str = concat!(
     seed_changes!(),
@@ -169,11 +179,18 @@ const FILLED_IN: &str = concat!(
 const DELETION_UNCONFIRMED: &str = "!has(oldObject.metadata.deletionTimestamp) \
      && !(oldObject.?metadata.?annotations.orValue({})[?\"confirmation.gardener.cloud/deletion\"].orValue(\"\") \
      in [\"1\", \"t\", \"T\", \"true\", \"TRUE\", \"True\"])";
-// gardener-apiserver takes `operation=reconcile` away before validating webhooks are asked: only the generation tells of it.
+// gardener-apiserver takes `operation=reconcile` away before validating webhooks are asked: only the generation tells of it. `retry`
+// after a failure and a forced deletion raise it, too, and wait for nobody.
 const ENDED_OR_SPEC: &str = "request.operation == \"DELETE\" || object.?spec.orValue({}) != oldObject.?spec.orValue({}) \
-     || object.?metadata.?generation.orValue(0) != oldObject.?metadata.?generation.orValue(0) \
      || object.?metadata.?annotations.orValue({})[?\"migration.gardener.cloud/live-migrate\"].orValue(\"\") \
-     != oldObject.?metadata.?annotations.orValue({})[?\"migration.gardener.cloud/live-migrate\"].orValue(\"\")";
+     != oldObject.?metadata.?annotations.orValue({})[?\"migration.gardener.cloud/live-migrate\"].orValue(\"\") \
+     || object.?metadata.?annotations.orValue({})[?\"migration.gardener.cloud/requested-at\"].orValue(\"\") \
+     != oldObject.?metadata.?annotations.orValue({})[?\"migration.gardener.cloud/requested-at\"].orValue(\"\") \
+     || object.?metadata.?generation.orValue(0) != oldObject.?metadata.?generation.orValue(0) \
+     && !has(oldObject.metadata.deletionTimestamp) \
+     && oldObject.?status.?lastOperation.?state.orValue(\"\") != \"Failed\" \
+     && (\"migration.gardener.cloud/live-migrate\" in oldObject.?metadata.?annotations.orValue({}) \
+     || oldObject.?status.?lastOperation.?type.orValue(\"\") == \"LiveMigrate\")";
 const OWNER_RECORD: &str = "[object, oldObject].exists(o, o != null && o.?spec.?recordType.orValue(\"\") == \"TXT\" \
      && o.?spec.?name.orValue(\"\").startsWith(\"owner.\"))";
 
@@ -236,6 +253,19 @@ pub static MOVING_SHOOTS: Watch = Watch {
     failure_policy: FailurePolicy::Fail,
     timeout_seconds: 2,
     why: "a changed spec, a lost trigger, a reconciliation or a deletion in the middle of a migration leaves orphans; Shoots that do not move are not asked about",
+};
+
+/// Writes to a Shoot whose live migration has ended without success.
+pub static ENDED_LIVE_MIGRATIONS: Watch = Watch {
+    name: "ended-live-migrations",
+    place: Place::Garden,
+    mutating: false,
+    matches: &[Match { groups: &[CORE_GROUP], resources: &["shoots"], operations: &["UPDATE", "DELETE"] }],
+    rules_of: Some(&MOVING_SHOOTS),
+    conditions: &[("live-migration-ended", LIVE_MIGRATION_ENDED), ("spec-or-end", ENDED_OR_SPEC)],
+    failure_policy: FailurePolicy::Ignore,
+    timeout_seconds: 2,
+    why: "such a Shoot is mostly back at its source and free, so its writes wait for nobody",
 };
 
 /// Writes of ShootStates.
@@ -356,6 +386,7 @@ pub static WATCHES: &[&Watch] = &[
     &MARKERS,
     &WITHDRAWN_MARKERS,
     &MOVING_SHOOTS,
+    &ENDED_LIVE_MIGRATIONS,
     &SHOOT_STATES,
     &SHOOT_STATE_DELETIONS,
     &ETCD_WORKFLOWS,

@@ -9,6 +9,8 @@ use crate::{change::User, facts::Settings};
 pub(crate) enum Who<'a> {
     /// The gardenlet of a seed.
     Gardenlet(&'a str),
+    /// The gardenlet of a self-hosted Shoot, as `namespace:name`.
+    GardenletOfShoot(&'a str),
     /// A controller by name or group, also those of Kubernetes.
     Controller,
     /// An administrator.
@@ -16,6 +18,10 @@ pub(crate) enum Who<'a> {
     /// Anybody else.
     Other,
 }
+
+/// Users of gardenlets of self-hosted Shoots, `<prefix><namespace>:<name>`, and their group, as Gardener's `gardenletidentity` has them.
+const SHOOT_USER_PREFIX: &str = "gardener.cloud:system:shoot:";
+const SHOOTS_GROUP: &str = "gardener.cloud:system:shoots";
 
 /// Garbage collection, namespace deletion and the like must never be in need of Repot.
 const KUBERNETES: &[&str] =
@@ -31,6 +37,11 @@ pub(crate) fn who<'a>(user: &'a User, settings: &Settings) -> Who<'a> {
         && let Some(seed) = user.name.strip_prefix(SEED_USER_PREFIX)
     {
         return Who::Gardenlet(seed);
+    }
+    if user.is_in(SHOOTS_GROUP)
+        && let Some(shoot) = user.name.strip_prefix(SHOOT_USER_PREFIX)
+    {
+        return Who::GardenletOfShoot(shoot);
     }
     let controller = KUBERNETES.iter().any(|pattern| named(pattern))
         || settings.controllers.iter().any(|pattern| named(pattern))

@@ -2,8 +2,9 @@
 //! it was asked for: a trigger without one was set for a migration that nobody has begun.
 
 use repot_api::names::{
-    ABORT_LIVE_MIGRATION, ALLOW_DISTANT_REGIONS, CONFIRM_FORCE_RESTORE, CONFIRM_LEAVE_DESTINATION,
-    FORCE_RESTORE, FORCE_SHRINK_ETCD, LIVE_MIGRATE, OPERATION, OPERATION_LIVE_MIGRATE, REQUESTED_AT,
+    ABORT_LIVE_MIGRATION, ALLOW_DISTANT_REGIONS, CONFIRM_DELETION, CONFIRM_FORCE_RESTORE,
+    CONFIRM_LEAVE_DESTINATION, FORCE_RESTORE, FORCE_SHRINK_ETCD, LIVE_MIGRATE, OPERATION,
+    OPERATION_LIVE_MIGRATE, REQUESTED_AT,
 };
 
 use crate::{
@@ -30,6 +31,10 @@ pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<PatchOp> {
     let asked = annotation_of(&change.old, REQUESTED_AT).is_some();
     let (_, state) = old.last_operation();
     let over = old.spec_seed().is_some() && old.spec_seed() == old.status_seed() && state == "Succeeded";
+    // On a seed that is being deleted Gardener refuses a write that changes any annotation but this confirmation.
+    if change.is_ending() || change.sets(CONFIRM_DELETION).is_some() {
+        return Vec::new();
+    }
     let rests =
         change.operation == Operation::Update && Travel::of(change) == Travel::Stay && !old.is_moving();
     if !(asked && over && rests) {

@@ -5,9 +5,10 @@ use repot_api::names::{
 };
 
 use crate::{
-    change::{Change, parse_bool},
+    change::{Change, annotation_of, parse_bool},
     facts::Facts,
     finding::{Finding, annotation_path},
+    travel::Travel,
     who::{Who, who},
 };
 
@@ -21,7 +22,14 @@ const FORCE: [(&str, Option<&str>); 4] = [
 
 /// Such annotations that a change sets.
 pub(crate) fn force_markers(change: &Change) -> impl Iterator<Item = &'static str> {
-    let sets = |(key, only): &(&'static str, Option<&str>)| {
+    // The write that leaves the destination needs the right, whoever set the confirmation before.
+    let leaves = matches!(Travel::of(change), Travel::Back { .. } | Travel::Again { .. });
+    let sets = move |(key, only): &(&'static str, Option<&str>)| {
+        // Its value is the name of a seed, which may look like a boolean.
+        if *key == CONFIRM_LEAVE_DESTINATION {
+            let used = leaves && annotation_of(&change.new, key).is_some();
+            return (used || change.sets(key).is_some()).then_some(*key);
+        }
         let value = change.sets(key).filter(|value| parse_bool(value) != Some(false))?;
         only.is_none_or(|only| only == value).then_some(*key)
     };

@@ -51,7 +51,8 @@ fn was_consumed(change: &Change, facts: &Facts) -> bool {
         && change.target.subresource.is_empty()
         && new.generation() > old.generation()
         && old.spec_seed() == new.spec_seed()
-        && old.is_ending() == new.is_ending()
+        && !old.is_ending()
+        && !new.is_ending()
         && changed_fields(change).next().is_none()
         && !matches!(who(&change.user, &facts.settings), Who::Gardenlet(_) | Who::Controller)
 }

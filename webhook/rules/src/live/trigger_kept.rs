@@ -15,8 +15,8 @@ use crate::{
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let (old, new) = (Shoot(&change.old), Shoot(&change.new));
     let lost = old.trigger() == Trigger::Live && new.trigger() != Trigger::Live;
-    let aborted =
-        [&change.old, &change.new].iter().any(|shoot| annotation_of(shoot, ABORT_LIVE_MIGRATION).is_some());
+    let aborts = |shoot| matches!(annotation_of(shoot, ABORT_LIVE_MIGRATION), Some("true" | "force"));
+    let aborted = aborts(&change.old) || aborts(&change.new);
     let controlled = matches!(who(&change.user, &facts.settings), Who::Gardenlet(_) | Who::Controller);
     if change.operation != Operation::Update
         || !(lost && old.is_moving_live())

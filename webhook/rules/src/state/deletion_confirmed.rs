@@ -7,6 +7,7 @@ use crate::{
     change::{Change, Operation, says_yes},
     facts::Facts,
     finding::{Finding, annotation_path},
+    state::is_own,
     who::{Who, who},
 };
 
@@ -18,6 +19,7 @@ pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let controlled = match who(&change.user, &facts.settings) {
         Who::Gardenlet(_) => true,
         Who::Controller => !EMPTIES_NAMESPACES.contains(&change.user.name.as_str()) || facts.shoot.is_none(),
+        Who::GardenletOfShoot(shoot) => is_own(change, shoot),
         Who::Operator | Who::Other => false,
     };
     let confirmed = says_yes(&change.old, CONFIRM_DELETION) || change.is_ending();

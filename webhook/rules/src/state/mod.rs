@@ -11,7 +11,7 @@ pub(crate) mod writer;
 use repot_api::names::CONFIRM_TAKEOVER;
 
 use crate::{
-    change::{Change, says_yes},
+    change::{Change, says_yes, text_at},
     facts::Facts,
     finding::Finding,
     who::{Who, who},
@@ -29,8 +29,8 @@ pub(crate) fn by_controllers(
     match who(&change.user, &facts.settings) {
         Who::Gardenlet(_) | Who::Controller => None,
         Who::Operator => Some(Finding::warn(field, reason, advice)),
-        Who::Other if insists => Some(Finding::warn(field, reason, advice)),
-        Who::Other => {
+        Who::GardenletOfShoot(_) | Who::Other if insists => Some(Finding::warn(field, reason, advice)),
+        Who::GardenletOfShoot(_) | Who::Other => {
             let advice = format!("{advice}; or insist by annotation {CONFIRM_TAKEOVER}=true");
             Some(Finding::refuse(
                 field,
@@ -39,4 +39,11 @@ pub(crate) fn by_controllers(
             ))
         }
     }
+}
+
+/// Whether an object is that of a Shoot, `namespace:name`. One of many that are deleted together comes without a name in its target.
+fn is_own(change: &Change, shoot: &str) -> bool {
+    let named = [&change.new, &change.old].into_iter().find_map(|object| text_at(object, "/metadata/name"));
+    let name = if change.target.name.is_empty() { named.unwrap_or_default() } else { &change.target.name };
+    shoot.split_once(':') == Some((change.target.namespace.as_str(), name))
 }

@@ -7,7 +7,7 @@ use crate::{
     facts::Facts,
     finding::Finding,
     shoot::Shoot,
-    state::by_controllers,
+    state::{by_controllers, is_own},
     who::{Who, who},
 };
 
@@ -22,7 +22,8 @@ pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     match who(&change.user, &facts.settings) {
         Who::Gardenlet(seed) => of_seed(seed, facts).into_iter().collect(),
         Who::Controller => Vec::new(),
-        Who::Operator | Who::Other => {
+        Who::GardenletOfShoot(shoot) if is_own(change, shoot) => Vec::new(),
+        Who::GardenletOfShoot(_) | Who::Operator | Who::Other => {
             let reason = "the state of a Shoot is written by the gardenlet of its seed";
             by_controllers(change, facts, SPEC, reason, "leave it to the gardenlet").into_iter().collect()
         }

@@ -132,4 +132,20 @@ fn what_starts_something_waits_on_every_path() {
     let reconciled =
         update(|shoot| moving_live(shoot, &json!([])), |shoot| shoot["metadata"]["generation"] = json!(2));
     assert_eq!(waits(&reconciled), ["moving-shoots"]);
+    let retried = update(
+        |shoot| {
+            moves(shoot);
+            shoot["status"]["lastOperation"] = json!({"type": "Migrate", "state": "Failed"});
+        },
+        |shoot| shoot["metadata"]["generation"] = json!(2),
+    );
+    assert_eq!(waits(&retried), Vec::<&str>::new(), "a retry repairs");
+    let back = |shoot: &mut Value| {
+        moving_live(shoot, &json!([]));
+        shoot["spec"]["seedName"] = json!("a");
+        shoot["status"]["lastOperation"]["state"] = json!("Failed");
+    };
+    let changed = update(back, |shoot| shoot["spec"]["purpose"] = json!("testing"));
+    assert_eq!(waits(&changed), Vec::<&str>::new());
+    assert_eq!(asked(&changed, false).map(|watch| watch.name).collect::<Vec<_>>(), ["ended-live-migrations"]);
 }

@@ -104,3 +104,21 @@ fn a_state_belongs_to_its_shoot_and_tells_its_time() {
     assert_eq!(state["metadata"]["annotations"]["gardener.cloud/timestamp"], "2026-11-21T12:00:00Z");
     assert_eq!(filled(&change, &mk_facts())["metadata"]["ownerReferences"], Value::Null);
 }
+
+#[test]
+fn markers_stay_on_a_shoot_that_ends_or_whose_deletion_is_confirmed() {
+    let over =
+        |shoot: &mut Value| annotate(shoot, "migration.gardener.cloud/requested-at", "2026-01-01T00:00:00Z");
+    let ends = |shoot: &mut Value| {
+        over(shoot);
+        shoot["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    };
+    let labels = |shoot: &mut Value| shoot["metadata"]["labels"] = json!({"team": "x"});
+    let confirms = |shoot: &mut Value| annotate(shoot, "confirmation.gardener.cloud/deletion", "true");
+    for (change, kept) in
+        [(update(over, labels), false), (update(over, confirms), true), (update(ends, labels), true)]
+    {
+        let annotations = filled(&change, &mk_facts())["metadata"]["annotations"].clone();
+        assert_eq!(annotations.get("migration.gardener.cloud/requested-at").is_some(), kept, "{change:?}");
+    }
+}

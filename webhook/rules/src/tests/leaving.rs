@@ -172,3 +172,22 @@ fn a_shoot_that_is_back_at_its_source_is_free_again() {
         rejects(&update(back(state, conditions), moves), &mk_facts(), &rule("one-migration"));
     }
 }
+
+#[test]
+fn a_destination_whose_name_looks_like_a_boolean_is_left_only_with_the_right() {
+    let confirm = "confirmation.gardener.cloud/leave-destination";
+    let moving = |shoot: &mut Value| shoot["spec"]["seedName"] = json!("f");
+    let confirms = |shoot: &mut Value| annotate(shoot, confirm, "f");
+    let mut facts = dead("b", |_| ());
+    facts.seeds.insert("f".into(), None);
+    facts.may_force = false;
+    rejects(&update(moving, confirms), &facts, &["force-permitted"]);
+    // Whoever set it before: the write that leaves the destination needs the right.
+    let confirmed = |shoot: &mut Value| {
+        moving(shoot);
+        confirms(shoot);
+    };
+    let turns = update(confirmed, |shoot| shoot["spec"]["seedName"] = json!("a"));
+    rejects(&turns, &facts, &["force-permitted"]);
+    accepts(&turns, &Facts { may_force: true, ..facts });
+}

@@ -334,3 +334,27 @@ fn takes_the_smallest_threshold_and_beside_gardener_its_default() {
         assert!(said.contains(named), "{named}: {said}");
     }
 }
+
+#[test]
+fn an_abort_that_says_no_does_not_give_the_trigger_up() {
+    let trigger = "migration.gardener.cloud/live-migrate";
+    let abort = "migration.shoot.gardener.cloud/abort-live-migration";
+    let moving = |shoot: &mut Value| moving_live(shoot, &json!([]));
+    let says_no = |shoot: &mut Value| annotate(shoot, abort, "false");
+    let gives_up = |shoot: &mut Value| {
+        says_no(shoot);
+        _ = shoot["metadata"]["annotations"].as_object_mut().map(|all| all.remove(trigger));
+    };
+    accepts(&update(moving, says_no), &mk_facts());
+    rejects(&update(moving, gives_up), &mk_facts(), &["live-trigger-kept"]);
+}
+
+#[test]
+fn a_forced_deletion_is_no_reconciliation() {
+    let ends = |shoot: &mut Value| {
+        moving_live(shoot, &json!([]));
+        shoot["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    };
+    let forced = |shoot: &mut Value| shoot["metadata"]["generation"] = json!(9);
+    accepts(&update(ends, forced), &mk_facts());
+}

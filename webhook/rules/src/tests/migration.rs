@@ -41,8 +41,24 @@ fn rejects_a_time_of_the_request_that_is_not_true() {
         rejects(&update(rests, begins(time)), &mk_facts(), &["requested-at-true"]);
     }
     // A later time would make reports on this migration those of an earlier one.
-    let moving = |shoot: &mut Value| moving_live(shoot, &json!([]));
+    let moving = |shoot: &mut Value| {
+        moving_live(shoot, &json!([]));
+        at("2026-11-21T10:00:00Z")(shoot);
+    };
+    let removed = |shoot: &mut Value| {
+        _ = shoot["metadata"]["annotations"].as_object_mut().map(|all| all.remove(REQUESTED_AT))
+    };
     rejects(&update(moving, at("2026-11-21T12:00:00Z")), &mk_facts(), &["requested-at-true"]);
+    rejects(&update(moving, at("")), &mk_facts(), &["requested-at-true"]);
+    rejects(&update(moving, removed), &mk_facts(), &["requested-at-true"]);
+    // Where the mutating webhook was late it may be set afterwards, but not to the future.
+    let without = |shoot: &mut Value| moving_live(shoot, &json!([]));
+    accepts(&update(without, at("2026-11-21T10:00:00Z")), &mk_facts());
+    rejects(&update(without, at("2026-11-21T12:05:01Z")), &mk_facts(), &["requested-at-true"]);
+    // One that was set on a Shoot at rest, and was not overwritten, is not believed either.
+    let kept = update(at("2036-01-01T00:00:00Z"), begins("2036-01-01T00:00:00Z"));
+    rejects(&kept, &mk_facts(), &["requested-at-true"]);
+    accepts(&update(at("2025-01-01T00:00:00Z"), begins("2025-01-01T00:00:00Z")), &mk_facts());
     accepts(&update(rests, at("2036-01-01T00:00:00Z")), &mk_facts());
     // What was set too early is overwritten when the migration begins.
     let begun = filled(&update(at("2036-01-01T00:00:00Z"), begins("2036-01-01T00:00:00Z")), &mk_facts());

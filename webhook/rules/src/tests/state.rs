@@ -194,3 +194,28 @@ fn what_holds_an_etcd_together_is_left_to_controllers() {
         &["etcd-lifecycle"],
     );
 }
+
+#[test]
+fn the_gardenlet_of_a_self_hosted_shoot_writes_and_deletes_the_state_of_that_shoot_alone() {
+    let gardenlet = |shoot: &str| User {
+        name: format!("gardener.cloud:system:shoot:{shoot}"),
+        groups: vec!["gardener.cloud:system:shoots".into()],
+        ..User::default()
+    };
+    for (operation, rule) in
+        [(Operation::Create, "state-writer"), (Operation::Delete, "state-deletion-confirmed")]
+    {
+        let state = || json!({"metadata": {"name": "s"}, "spec": {"gardener": []}});
+        let (old, new) = match operation {
+            Operation::Delete => (state(), Value::Null),
+            _ => (Value::Null, state()),
+        };
+        let by = |shoot: &str| Change {
+            user: gardenlet(shoot),
+            ..of(CORE_GROUP, "shootstates", operation, old.clone(), new.clone())
+        };
+        let (own, other) = (by("garden-p:s"), by("garden-p:other"));
+        accepts(&own, &mk_facts());
+        rejects(&other, &mk_facts(), &[rule]);
+    }
+}
