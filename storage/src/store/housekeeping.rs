@@ -8,8 +8,8 @@ use super::{collect::Duty, core::Core, duty::Candidate, intent::Intents};
 use crate::{Error, backend::Revision, canary::Canary};
 
 /// Runs until the store is closed. Every replica forgets history; what one has done is no work for the next. One replica collects.
-/// No part waits for another one: an audit of a large store takes minutes, and a chunk store that hangs may take as long as it
-/// likes.
+/// No part waits for another one: an audit of a large store takes minutes, and a chunk store that hangs answers when its bound of
+/// time is over.
 pub(super) async fn run(core: Arc<Core>, intents: Arc<Intents>) {
     let (core, candidate) = (&*core, &Candidate::default());
     let chunks = in_turn(core, "chunks", || collect(core, candidate));

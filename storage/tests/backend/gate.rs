@@ -33,7 +33,7 @@ pub enum Call {
     Delete,
 }
 
-/// See the module.
+/// Wraps an object store: the test makes all calls of one kind hang, and holds puts until it releases them.
 #[derive(Debug)]
 pub struct Gate {
     inner: Arc<dyn ObjectStore>,

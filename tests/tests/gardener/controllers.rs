@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use repot_tests::gardener;
 use repot_tests::gardener_controllers::{Controllers, lease};
-use repot_tests::run;
 use repot_tests::wait::until;
+use repot_tests::{Bed, run};
 use serde_json::{Value, json};
 
 use super::world::{Project, World, merge, refused_by};
@@ -15,10 +15,18 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const CORE: &str = "/apis/core.gardener.cloud/v1beta1";
 const OPERATION: &str = "gardener.cloud/operation";
 
-/// Seeds whose gardenlets live.
-async fn renew(project: &Project<'_>, seeds: &[&str]) -> Result<()> {
-    let leases: Vec<Value> = seeds.iter().map(|seed| lease(&project.seed(seed))).collect();
-    project.world.garden.apply(&leases).await
+/// A garden with Repot and both programs of Gardener.
+async fn start(bed: &Bed) -> Result<(World, Controllers)> {
+    let world = World::start(bed, true).await?;
+    let controllers = Controllers::start(bed, &world.garden, &world.gardener).await?;
+    Ok((world, controllers))
+}
+
+/// The gardenlets of these seeds of a project live. Their Leases come before the seeds: gardener-controller-manager calls a seed without
+/// one dead, and no gardenlet would set that right.
+async fn live(world: &World, project: &str, seeds: &[&str]) -> Result<()> {
+    let leases: Vec<Value> = seeds.iter().map(|seed| lease(&format!("{project}-{seed}"))).collect();
+    world.garden.apply(&leases).await
 }
 
 /// The extensions of a seed are installed, as its gardenlet would report. gardener-controller-manager asks for them a little after the
@@ -86,10 +94,9 @@ async fn namespace_of_a_new_project(world: &World, name: &str) -> Result<()> {
 #[test]
 fn gardener_controller_manager_works_on_while_repot_is_down_or_hangs() {
     run(async |bed| {
-        let mut world = World::start(bed, true).await?;
-        let _controllers = Controllers::start(bed, &world.garden, &world.gardener).await?;
+        let (mut world, _controllers) = start(bed).await?;
+        live(&world, "gcm", &["a", "b"]).await?;
         let project = Project::make(&world, "gcm").await?;
-        renew(&project, &["a", "b"]).await?;
         everyday(&project, "served").await.context("while Repot answers")?;
         world.webhook.process().pause();
         let project = Project { world: &world, name: "gcm".into() };
@@ -139,14 +146,13 @@ async fn readiness(project: &Project<'_>, shoot: &str) -> Result<bool> {
 #[test]
 fn rules_and_gardener_controller_manager_agree_on_destinations() {
     run(async |bed| {
-        let world = World::start(bed, true).await?;
-        let _controllers = Controllers::start(bed, &world.garden, &world.gardener).await?;
+        let (world, _controllers) = start(bed).await?;
+        live(&world, "agree", &["a", "b"]).await?;
         let project = Project::make(&world, "agree").await?;
-        renew(&project, &["a", "b"]).await?;
         for (number, (what, patch)) in destinations().iter().enumerate() {
             let (name, seed) = (format!("s{number}"), format!("d{number}"));
+            live(&world, "agree", &[&seed]).await?;
             project.put_seed(&gardener::seed(&project.seed(&seed))).await?;
-            renew(&project, &[&seed]).await?;
             project.create_on_a(&name).await?;
             install_extensions(&project, &seed).await?;
             let before = project.get(&name).await?;
@@ -172,10 +178,9 @@ fn rules_and_gardener_controller_manager_agree_on_destinations() {
 #[test]
 fn a_source_that_gardener_controller_manager_calls_dead_may_be_left_by_force() {
     run(async |bed| {
-        let world = World::start(bed, true).await?;
-        let _controllers = Controllers::start(bed, &world.garden, &world.gardener).await?;
+        let (world, _controllers) = start(bed).await?;
+        live(&world, "dead", &["a", "b"]).await?;
         let project = Project::make(&world, "dead").await?;
-        renew(&project, &["a", "b"]).await?;
         project.create_on_a("one").await?;
         install_extensions(&project, "b").await?;
         project.bind("one", "b").await?.ok()?;
@@ -201,10 +206,9 @@ fn a_source_that_gardener_controller_manager_calls_dead_may_be_left_by_force() {
 #[test]
 fn a_namespaced_cloud_profile_says_which_seeds_are_fit() {
     run(async |bed| {
-        let world = World::start(bed, true).await?;
-        let _controllers = Controllers::start(bed, &world.garden, &world.gardener).await?;
+        let (world, _controllers) = start(bed).await?;
+        live(&world, "spaced", &["a", "b"]).await?;
         let project = Project::make(&world, "spaced").await?;
-        renew(&project, &["a", "b"]).await?;
         let parent = json!({"spec": {"seedSelector": {"matchLabels": {"fit": "yes"}}}});
         let mut profile = gardener::profile();
         profile["metadata"]["name"] = json!("parent");

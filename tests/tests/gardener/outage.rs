@@ -25,7 +25,7 @@ enum Fate {
     Passes,
     /// It passes; a webhook that fails open is waited for.
     PassesLate,
-    /// It is refused.
+    /// The API server refuses it, since a webhook that fails closed does not answer.
     Waits,
 }
 

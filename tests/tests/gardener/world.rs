@@ -208,7 +208,7 @@ impl<'a> Project<'a> {
         self.world.api().get(&format!("{}/{name}", self.shoots())).await?.ok()
     }
 
-    /// Deletes a Shoot.
+    /// Asks for the deletion of a Shoot; its finalizers still hold it.
     pub async fn delete(&self, name: &str) -> Result<Answer> {
         self.world.api().delete(&format!("{}/{name}", self.shoots())).await
     }

@@ -14,12 +14,13 @@ use repot_tests::wait::until;
 use reqwest::{Client, Method};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use serde_json::json;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::shootstate::world::{TWELVE_MIB, World, collection, large, path};
+use crate::shootstate::world::{TWELVE_MIB, World, collection, large, path, small};
 
 type Body = String;
 
@@ -195,7 +196,9 @@ fn a_body_of_a_quarter_of_a_megabyte_needs_no_window_update() {
         let (sender, connection) = h2::client::handshake(tls).await?;
         let end = tokio::spawn(connection);
         // When this is answered, the client knows the server's settings.
-        let Ok(mut sender) = ask(sender).await? else { bail!("the connection ended") };
+        let Asked::Answered(mut sender) = create(sender, "first").await? else {
+            bail!("the connection ended")
+        };
         let request = http::Request::post(format!("https://localhost{}", collection("default")));
         let (_, mut body) = sender.send_request(request.body(())?, false)?;
         body.reserve_capacity(1 << 30);
@@ -212,25 +215,42 @@ fn a_body_of_a_quarter_of_a_megabyte_needs_no_window_update() {
     });
 }
 
-/// Asks on a connection that may have been told to end; the error is that of the connection, before anything was asked.
-async fn ask(
-    sender: h2::client::SendRequest<bytes::Bytes>,
-) -> Result<Result<h2::client::SendRequest<bytes::Bytes>, h2::Error>> {
+/// What became of a request on a connection that may be told to end.
+enum Asked {
+    /// It was answered, and the next one may be asked.
+    Answered(h2::client::SendRequest<bytes::Bytes>),
+    /// The connection was told to end before the request was made.
+    Ended(h2::Error),
+    /// The request crossed with the GOAWAY that excludes it: the server says that it has not touched it (RFC 9113, 6.8).
+    Excluded(h2::Error),
+}
+
+/// Creates a state with this name.
+async fn create(sender: h2::client::SendRequest<bytes::Bytes>, name: &str) -> Result<Asked> {
     let mut sender = match sender.ready().await {
         Ok(sender) => sender,
-        Err(error) => return Ok(Err(error)),
+        Err(error) => return Ok(Asked::Ended(error)),
     };
-    let request = http::Request::get("https://localhost/livez").body(())?;
-    let (response, _) = sender.send_request(request, true)?;
-    // Whatever was asked before the connection was told to end is answered.
-    let response = response.await.context("a request was lost")?;
-    ensure!(response.status() == 200, "{response:?}");
+    let uri = format!("https://localhost{}", collection("default"));
+    let request = http::Request::post(uri).header("content-type", "application/json").body(())?;
+    let (response, mut body) = match sender.send_request(request, false) {
+        Ok(streams) => streams,
+        Err(error) => return Ok(Asked::Ended(error)),
+    };
+    // What becomes of the request, the response says.
+    let _ = body.send_data(small(name, &json!({})).to_string().into(), true);
+    let response = match response.await {
+        Ok(response) => response,
+        Err(error) if error.is_go_away() => return Ok(Asked::Excluded(error)),
+        Err(error) => return Err(error).context("a request was lost"),
+    };
+    ensure!(response.status() == 201, "{response:?}");
     let mut body = response.into_body();
     while let Some(data) = body.data().await {
         let data = data.context("an answer was cut short")?;
         body.flow_control().release_capacity(data.len())?;
     }
-    Ok(Ok(sender))
+    Ok(Asked::Answered(sender))
 }
 
 #[test]
@@ -242,9 +262,9 @@ fn now_and_then_a_client_is_sent_to_another_connection() {
         let end = tokio::spawn(connection);
         let mut answered = 0;
         let told = loop {
-            match ask(sender).await? {
-                Ok(again) => sender = again,
-                Err(told) => break told,
+            match create(sender, &format!("s{answered}")).await? {
+                Asked::Answered(again) => sender = again,
+                Asked::Ended(told) | Asked::Excluded(told) => break told,
             }
             answered += 1;
             ensure!(answered < 5000, "nobody was sent away");
@@ -255,6 +275,10 @@ fn now_and_then_a_client_is_sent_to_another_connection() {
         let (cert, http1) = (world.as_master()?, Client::builder().http1_only());
         let api = Api::build(&cert, http1)?;
         ensure!(api.request(Method::GET, "/livez").send().await?.status() == 200, "HTTP/1.1 does not work");
+        // All that was answered is there, and a request that was not is not half done.
+        let list = api.get(&collection("default")).await?.ok()?;
+        let there = list["items"].as_array().context("items")?.len();
+        ensure!(there == answered, "{there} states are there after {answered} answers");
         Ok(())
     });
 }

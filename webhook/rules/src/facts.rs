@@ -92,8 +92,8 @@ impl Facts {
 pub enum Profile {
     /// A CloudProfile by name.
     Cluster(String),
-    /// A NamespacedCloudProfile by namespace and name. Gardener puts what it amounts to, together with its parent, into
-    /// `status.cloudProfileSpec`.
+    /// A NamespacedCloudProfile by namespace and name. Gardener merges it with its parent, and writes the result into its
+    /// status, as `cloudProfileSpec`.
     Namespaced(String, String),
 }
 

@@ -14,7 +14,7 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    /// Zeroes.
+    /// Makes the gauges; all are zero before the first pass.
     ///
     /// # Errors
     /// None in practice: the names are constants.

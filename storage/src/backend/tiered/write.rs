@@ -50,8 +50,8 @@ impl Tiered {
         Err(Error::Unavailable("the collector of the chunk store overtook this write again and again".into()))
     }
 
-    /// The revision of [`PASS`], from memory where it was met before: a value that is out of date fails the transaction, and
-    /// costs another upload.
+    /// The revision of [`PASS`], from memory where it was met before. A value that is out of date fails the transaction, so
+    /// that its values are put again.
     async fn known_pass(&self) -> Result<Revision> {
         let known = *self.shelf.pass.lock();
         match known {

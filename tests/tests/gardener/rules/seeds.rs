@@ -26,7 +26,7 @@ enum Wrong {
     Created(Value),
 }
 
-/// One rule.
+/// A rule, a state of the world in which it refuses, and who says so.
 pub struct Case {
     pub rule: &'static str,
     wrong: Wrong,
