@@ -34,7 +34,7 @@ use object_store::{ObjectMeta, ObjectStoreExt};
 use uuid::Uuid;
 
 use super::{
-    PASS, Pointer, Shelf, Tiered,
+    ChunkStore, PASS, Pointer, Tiered,
     ledger::{Ledger, Since},
 };
 use crate::{
@@ -69,14 +69,15 @@ impl Tiered {
     /// # Errors
     /// As of the backend below and of the object store. What was done is done; another pass goes on.
     pub async fn collect(&self) -> Result<Collected> {
-        let (now, begin) = (self.shelf.now().await?, Instant::now());
+        let (now, begin) = (self.chunk_store.now().await?, Instant::now());
         // Listed before the pass begins: what is put in between is not seen here.
         let objects = self.objects().await?;
         let Some((last, at)) = self.begin_pass().await? else { return Ok(Collected::default()) };
         let oldest = self.inner.oldest().await?;
         let mut used = HashSet::new();
         self.pointers(at, |_, pointer| used.extend([pointer.name])).await?;
-        let before = self.shelf.ledger().await?.filter(|ledger| last == ledger.pass).unwrap_or_default();
+        let before =
+            self.chunk_store.ledger().await?.filter(|ledger| last == ledger.pass).unwrap_or_default();
         let seen = Since { millis: now + u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX), at };
         let (mut report, mut next) =
             (Collected::default(), Ledger { pass: Uuid::new_v4(), ..Ledger::default() });
@@ -97,22 +98,22 @@ impl Tiered {
         if self.put_pass(next.pass, at).await?.is_none() {
             return Ok(report); // Another pass began after this one.
         }
-        self.shelf.put_ledger(&next).await?;
-        self.shelf.bytes.store(bytes, Ordering::Relaxed);
-        let (removed, freed) = self.shelf.forget(&garbage).await;
+        self.chunk_store.put_ledger(&next).await?;
+        self.chunk_store.bytes.store(bytes, Ordering::Relaxed);
+        let (removed, freed) = self.chunk_store.forget(&garbage).await;
         report.removed = removed;
         report.suspected = next.objects.len() as u64 - removed;
-        self.shelf.metrics.passed(report.suspected, unused - freed, SystemTime::now());
+        self.chunk_store.metrics.passed(report.suspected, unused - freed, SystemTime::now());
         Ok(report)
     }
 
     /// A pass, if the last one of this handle is long enough ago.
     pub(super) async fn collect_in_turn(&self) -> Result<()> {
-        let every = (self.shelf.options.retention / PASSES).min(MOST_BETWEEN);
-        let due = self.shelf.passed.lock().is_none_or(|last| last.elapsed() >= every);
+        let every = (self.chunk_store.options.retention / PASSES).min(MOST_BETWEEN);
+        let due = self.chunk_store.passed.lock().is_none_or(|last| last.elapsed() >= every);
         if due {
             let report = self.collect().await?;
-            *self.shelf.passed.lock() = Some(Instant::now());
+            *self.chunk_store.passed.lock() = Some(Instant::now());
             tracing::info!(?report, "objects of the chunk store were collected");
         }
         Ok(())
@@ -132,12 +133,12 @@ impl Tiered {
     /// Every object with a value. Each page of the list may take as long as one request: a large store takes its time, and one
     /// that hangs is an error.
     async fn objects(&self) -> Result<Vec<(Uuid, ObjectMeta)>> {
-        let shelf = &self.shelf;
-        let mut pages = shelf.objects.list(Some(&shelf.root)).ready_chunks(PAGE);
+        let chunk_store = &self.chunk_store;
+        let mut pages = chunk_store.objects.list(Some(&chunk_store.root)).ready_chunks(PAGE);
         let mut found = Vec::new();
-        while let Some(page) = shelf.in_time(pages.next()).await? {
+        while let Some(page) = chunk_store.in_time(pages.next()).await? {
             for meta in page {
-                let meta = meta.map_err(|error| shelf.error(&error))?;
+                let meta = meta.map_err(|error| chunk_store.error(&error))?;
                 let name = meta.location.filename().and_then(|name| Uuid::try_parse(name).ok());
                 found.extend(name.map(|name| (name, meta)));
             }
@@ -147,7 +148,7 @@ impl Tiered {
 
     /// Tells of every pointer that there is at a revision.
     async fn pointers(&self, at: Revision, mut each: impl FnMut(&KeyValue, Pointer)) -> Result<()> {
-        let keys = prefix_range(&self.shelf.options.prefix);
+        let keys = prefix_range(&self.chunk_store.options.prefix);
         let mut request =
             RangeRequest { keys, at: Some(at), limit: PAGE, max_bytes: 4 << 20, keys_only: false };
         loop {
@@ -167,7 +168,7 @@ impl Tiered {
         let found = self.inner.get(PASS.into(), None).await?;
         let (name, put) =
             found.map_or((None, Revision(0)), |kv| (Uuid::from_slice(&kv.value).ok(), kv.modified));
-        *self.shelf.pass.lock() = Some(put);
+        *self.chunk_store.pass.lock() = Some(put);
         Ok((name, put))
     }
 
@@ -184,24 +185,25 @@ impl Tiered {
         let compares = vec![Compare::ModifiedAt(PASS.into(), before)];
         let ops = vec![Op::Put(PASS.into(), Bytes::copy_from_slice(name.as_bytes()))];
         let Outcome::Committed(put) = self.inner.txn(Txn { compares, ops }).await? else { return Ok(None) };
-        *self.shelf.pass.lock() = Some(put);
+        *self.chunk_store.pass.lock() = Some(put);
         Ok(Some(put))
     }
 
     fn is_old(&self, meta: &ObjectMeta, now: u64) -> bool {
         let written = millis(meta);
-        let old = is_past(written, now, self.shelf.options.orphan_age);
+        let old = is_past(written, now, self.chunk_store.options.orphan_age);
         old || Canary::OrphansTakenYoung.sings()
     }
 
     fn is_over(&self, since: Since, now: u64, oldest: Revision) -> bool {
         let unread = since.at < oldest || Canary::ObjectsGoBeforeTheirWindow.sings();
         unread
-            && (is_past(since.millis, now, self.shelf.options.retention) || Canary::RetentionIgnored.sings())
+            && (is_past(since.millis, now, self.chunk_store.options.retention)
+                || Canary::RetentionIgnored.sings())
     }
 }
 
-impl Shelf {
+impl ChunkStore {
     /// The time of the object store, in milliseconds since 1970.
     async fn now(&self) -> Result<u64> {
         let path = self.root.clone().join(CLOCK);

@@ -96,17 +96,17 @@ impl Default for Options {
 #[derive(Clone)]
 pub struct Tiered {
     inner: Arc<dyn Backend>,
-    shelf: Arc<Shelf>,
+    chunk_store: Arc<ChunkStore>,
 }
 
 impl fmt::Debug for Tiered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tiered").field("inner", &self.inner).field("objects", &self.shelf.url).finish()
+        f.debug_struct("Tiered").field("inner", &self.inner).field("objects", &self.chunk_store.url).finish()
     }
 }
 
 /// The object store, and what is known of it.
-struct Shelf {
+struct ChunkStore {
     objects: Arc<dyn ObjectStore>,
     root: Path,
     url: String,
@@ -120,7 +120,7 @@ struct Shelf {
     metrics: Metrics,
 }
 
-impl Shelf {
+impl ChunkStore {
     fn path(&self, name: Uuid) -> Path {
         let text = name.simple().to_string();
         self.root.clone().join(&text[..2]).join(text)
@@ -131,7 +131,7 @@ impl Shelf {
         self.in_time(asked).await?.map_err(|error| self.error(&error))
     }
 
-    /// As [`Shelf::within`]: an error says that no answer came, not even one that is an error.
+    /// As [`ChunkStore::within`]: an error says that no answer came, not even one that is an error.
     async fn in_time<T>(&self, asked: impl Future<Output = T>) -> Result<T> {
         let answer = tokio::time::timeout(self.options.timeout, asked).await;
         answer.map_err(|_| Error::Unavailable(format!("{} does not answer", self.url)))
@@ -204,7 +204,7 @@ fn is_own(key: &[u8]) -> bool {
 
 impl Tiered {
     fn moves(&self, key: &[u8]) -> bool {
-        key.starts_with(&self.shelf.options.prefix)
+        key.starts_with(&self.chunk_store.options.prefix)
     }
 
     /// The value that a pointer stands for.
@@ -212,7 +212,7 @@ impl Tiered {
         if self.moves(&kv.key)
             && let Some(pointer) = Pointer::read(&kv.value)
         {
-            kv.value = self.shelf.get(pointer).await?;
+            kv.value = self.chunk_store.get(pointer).await?;
         }
         Ok(kv)
     }
@@ -345,7 +345,7 @@ impl Backend for Tiered {
     }
 
     async fn size(&self) -> Result<u64> {
-        Ok(self.inner.size().await? + self.shelf.bytes.load(Ordering::Relaxed))
+        Ok(self.inner.size().await? + self.chunk_store.bytes.load(Ordering::Relaxed))
     }
 
     async fn cluster(&self) -> Result<Option<String>> {
@@ -353,7 +353,7 @@ impl Backend for Tiered {
     }
 
     fn collectors(&self) -> Vec<Box<dyn Collector>> {
-        self.shelf.metrics.collectors()
+        self.chunk_store.metrics.collectors()
     }
 
     async fn tidy(&self) -> Result<()> {

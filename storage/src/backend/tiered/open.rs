@@ -7,7 +7,7 @@ use object_store::{ObjectStore, ObjectStoreExt, PutMode, path::Path};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
-use super::{MARKER, Options, Shelf, Tiered, metrics::Metrics};
+use super::{ChunkStore, MARKER, Options, Tiered, metrics::Metrics};
 use crate::backend::{Backend, Compare, Error, Op, Outcome, Result, Revision, Txn};
 
 /// The object that says which store the others belong to.
@@ -35,8 +35,8 @@ impl Tiered {
         let Place { objects, root, url } = place;
         let (bytes, passed, pass) = (AtomicU64::new(0), Mutex::new(None), Mutex::new(None));
         let metrics = Metrics::new().map_err(|error| Error::Refused(error.to_string()))?;
-        let shelf = Shelf { objects, root, url, options, bytes, passed, pass, metrics };
-        let tiered = Self { inner, shelf: Arc::new(shelf) };
+        let chunk_store = ChunkStore { objects, root, url, options, bytes, passed, pass, metrics };
+        let tiered = Self { inner, chunk_store: Arc::new(chunk_store) };
         tiered.recognise().await?;
         Ok(tiered)
     }
@@ -52,18 +52,18 @@ impl Tiered {
                 self.marker().await?.map(|(known, _)| known).unwrap_or_default()
             }
         };
-        let own = self.shelf.root.clone().join(OWN);
-        let url = &self.shelf.url;
+        let own = self.chunk_store.root.clone().join(OWN);
+        let url = &self.chunk_store.url;
         if let Some(name) = known.strip_prefix(FOUNDING) {
             let body = Bytes::copy_from_slice(name.as_bytes()).into();
-            let put = self.shelf.objects.put_opts(&own, body, PutMode::Create.into());
-            match self.shelf.in_time(put).await? {
+            let put = self.chunk_store.objects.put_opts(&own, body, PutMode::Create.into());
+            match self.chunk_store.in_time(put).await? {
                 Ok(_) | Err(object_store::Error::AlreadyExists { .. }) => {}
-                Err(error) => return Err(self.shelf.error(&error)),
+                Err(error) => return Err(self.chunk_store.error(&error)),
             }
         }
-        let read = async { self.shelf.objects.get(&own).await?.bytes().await };
-        let there = match self.shelf.within(read).await {
+        let read = async { self.chunk_store.objects.get(&own).await?.bytes().await };
+        let there = match self.chunk_store.within(read).await {
             Err(Error::Corrupt(_)) => {
                 return Err(Error::Refused(format!("the objects of this store are not in {url}")));
             }

@@ -41,7 +41,7 @@ impl Tiered {
                 Err(error) => error.effect() == Effect::None,
             };
             if undone {
-                self.shelf.forget(&pointers).await;
+                self.chunk_store.forget(&pointers).await;
             }
             if !matches!(outcome, Ok(Outcome::Failed)) || self.last_pass().await?.1 == pass {
                 return outcome;
@@ -53,7 +53,7 @@ impl Tiered {
     /// The revision of [`PASS`], from memory where it was met before. A value that is out of date fails the transaction, so
     /// that its values are put again.
     async fn known_pass(&self) -> Result<Revision> {
-        let known = *self.shelf.pass.lock();
+        let known = *self.chunk_store.pass.lock();
         match known {
             Some(pass) => Ok(pass),
             None => Ok(self.last_pass().await?.1),
@@ -63,7 +63,7 @@ impl Tiered {
     /// The value of a change that goes into an object.
     fn large_value<'a>(&self, op: &'a Op) -> Option<&'a Bytes> {
         let Op::Put(key, value) = op else { return None };
-        let large = value.len() >= self.shelf.options.least || pointer::is_like(value);
+        let large = value.len() >= self.chunk_store.options.least || pointer::is_like(value);
         (large && self.moves(key)).then_some(value)
     }
 
@@ -81,7 +81,7 @@ impl Tiered {
                 }
                 Err(error) => {
                     drop(moved); // What is under way may be put all the same: the collector will see.
-                    self.shelf.forget(&pointers).await;
+                    self.chunk_store.forget(&pointers).await;
                     return Err(error);
                 }
             }
@@ -93,7 +93,7 @@ impl Tiered {
     async fn move_one(&self, op: Op) -> Result<(Op, Option<Pointer>)> {
         match self.large_value(&op) {
             Some(value) => {
-                let pointer = self.shelf.put(value.clone()).await?;
+                let pointer = self.chunk_store.put(value.clone()).await?;
                 Ok((Op::Put(op.key().clone(), pointer.bytes()), Some(pointer)))
             }
             None => Ok((op, None)),
