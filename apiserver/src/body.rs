@@ -85,7 +85,7 @@ impl Server {
             Frames { body: std::mem::take(call.body.get_mut()), left: limit, seen: Gaps::default() };
         let worth_room = announced.filter(|length| (spool::PIECE as u64 + 1..=IN_MEMORY).contains(length));
         let room = worth_room
-            .and_then(|length| Some((length, self.memory.reserve_now(&call.user.flow(), 3 * length)?)));
+            .and_then(|length| Some((length, self.memory.for_body(&call.user.flow(), 3 * length)?)));
         let taking = async {
             match room {
                 Some((length, room)) => {

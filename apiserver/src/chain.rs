@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::{
     answer::{self, Followed, Limit},
-    audit::{hold, policy::Stage},
+    audit::{Trail, hold, policy::Stage},
     call::Call,
     compress, early_response, endpoints,
     filters::{audit, authorization::PROBES, client_certificate::Peer, connection, deadline},
@@ -74,6 +74,7 @@ pub async fn serve(server: Arc<Server>, peer: Arc<Peer>, request: Request<Body>)
     if code == StatusCode::UNAUTHORIZED {
         call.peer.connection.send_away();
     }
+    call.keep_for(&response);
     let mut response = form(&server, &call, response, failure.is_some()).await;
     wire::warn(&mut response, &call.notes.lock().warnings);
     head(&server, &call, &mut response);
@@ -192,6 +193,16 @@ impl Call {
         (self.headers, self.query, self.uri) = Default::default();
         (self.info.path, self.info.target) = Default::default();
         (self.info.field_selector, self.info.label_selector) = Default::default();
+    }
+
+    /// Gives back memory that the request reserved and its response does not hold: the client decides how long the response takes.
+    fn keep_for(&self, response: &Response<Body>) {
+        // A body of unknown length is streamed, and has its own reservation.
+        let Some(length) = http_body::Body::size_hint(response.body()).exact() else { return };
+        let recorded = self.trail.as_ref().map_or(0, Trail::kept_bytes);
+        if let Some(room) = self.room.lock().as_mut() {
+            room.shrink_to(protobuf::copies(self) * length + pretty::held(self) + recorded);
+        }
     }
 
     /// What is left of the time that a request has.

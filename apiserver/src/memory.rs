@@ -1,7 +1,8 @@
 //! How much of the memory requests may fill with bodies and payloads, whatever their number.
 //!
-//! A request takes room once, for all that it will hold at the worst, and gives it back when its answer is sent. So nobody who
-//! holds room waits for more of it, and whoever waits is served in the end. Three lanes keep small requests from waiting
+//! A request takes room once, for all that it will hold at the worst. When its answer is known it keeps room for the answer
+//! alone, until that is sent: a client decides how long that takes. So nobody who holds room waits for more of it, and whoever
+//! waits is served in the end. Three lanes keep small requests from waiting
 //! behind large ones, and writers from waiting for clients that read slowly:
 //!
 //! | lane | share | for |
@@ -16,7 +17,8 @@
 //! own, so that an operator still sees what there is.
 //!
 //! Each lane is a [`FairPool`]: one user may hold as much as stays free for others, and all requests without credentials hold a
-//! twentieth at most. So a user with slow bodies, or one that does not read its answers, waits for itself. Places to wait for an answer's
+//! twentieth at most. A single request takes more than half of what is free only where it cannot be served otherwise. So a user
+//! with slow bodies, or one that does not read its answers, waits for itself. Places to wait for an answer's
 //! turn are shared in the same way.
 //!
 //! What is not counted is the base: windows of connections (512 KiB for each request that writes), heads of objects in the
@@ -35,10 +37,12 @@ const SMALL: u64 = 1 << 20;
 /// What answers on their way may hold beside the budget.
 const ANSWERS: u64 = 48 << 20;
 /// Answers up to so many bytes are short, and share so many.
-const SHORT: u64 = 256 << 10;
+pub const SHORT: u64 = 256 << 10;
 const SHORT_ANSWERS: u64 = 8 << 20;
 /// What one that is streamed holds at most: pieces read ahead, and those that its connection has.
 const STREAMED: u64 = 3 << 19;
+/// Pieces of an answer that is streamed: one that is made, two that wait, and one that its connection has.
+const PIECES: u64 = 4;
 /// How long an answer waits for its turn.
 const TURN: Duration = Duration::from_secs(10);
 /// How many wait for it. A few seconds' work for a server whose clients read: so hardly any waits for nothing.
@@ -82,6 +86,11 @@ impl Lane {
 
     fn now(&self, flow: &Flow, bytes: u64) -> Option<Room> {
         self.0.try_take(flow, kib(bytes)).ok().map(|permit| Room(vec![permit]))
+    }
+
+    /// The same for a request that can be served otherwise: up to a half of what is free.
+    fn part_now(&self, flow: &Flow, bytes: u64) -> Option<Room> {
+        self.0.try_take_part(flow, kib(bytes)).ok().map(|permit| Room(vec![permit]))
     }
 
     /// So many bytes where they are free in time.
@@ -134,6 +143,11 @@ impl Memory {
         self.to_send(flow, bytes.min(STREAMED)).await
     }
 
+    /// The same for an answer whose pieces may be longer than those of a payload; `longest`: the longest of them, in bytes.
+    pub async fn to_stream_pieces(&self, flow: &Flow, bytes: u64, longest: u64) -> Option<Room> {
+        self.to_send(flow, bytes.min(STREAMED.max(longest.saturating_mul(PIECES)))).await
+    }
+
     /// Room for an answer that is put together before it is sent. One that is larger than all there is has its turn alone.
     pub async fn to_send(&self, flow: &Flow, bytes: u64) -> Option<Room> {
         let lane = if bytes <= SHORT { &self.short_on_their_way } else { &self.on_their_way };
@@ -169,20 +183,23 @@ impl Memory {
         more.map(|more| room.0.extend(more.0)).is_some()
     }
 
-    /// Room for so many bytes where there is some right now.
+    /// Room for a body while it comes, where there is some right now: up to a half of what is free, since a body that finds none
+    /// comes onto the disk.
     #[must_use]
-    pub fn reserve_now(&self, flow: &Flow, bytes: u64) -> Option<Room> {
-        self.lane(bytes).now(flow, bytes)
+    pub fn for_body(&self, flow: &Flow, bytes: u64) -> Option<Room> {
+        self.lane(bytes).part_now(flow, bytes)
     }
 
-    /// Room for an answer that is held back until it is checked, where there is some right now.
+    /// Room for an answer that is held back until it is checked, where there is some right now: up to a half of what is free,
+    /// since an answer that finds none is streamed.
     #[must_use]
     pub fn for_answer(&self, flow: &Flow, bytes: u64) -> Option<Room> {
-        self.answers.now(flow, bytes)
+        self.answers.part_now(flow, bytes)
     }
 
+    /// No single request takes more than a quarter of the small lane.
     fn lane(&self, bytes: u64) -> &Lane {
-        if bytes <= SMALL.min(self.small.most()) { &self.small } else { &self.large }
+        if bytes <= SMALL.min(self.small.most() / 4) { &self.small } else { &self.large }
     }
 }
 
@@ -209,6 +226,14 @@ impl Room {
             permit.shrink_to(permit.units() - given);
             surplus -= given;
         }
+    }
+}
+
+#[cfg(test)]
+impl Memory {
+    /// Room for so many bytes where there is some right now.
+    pub(crate) fn reserve_now(&self, flow: &Flow, bytes: u64) -> Option<Room> {
+        self.lane(bytes).now(flow, bytes)
     }
 }
 
@@ -248,7 +273,7 @@ mod tests {
         let _all = memory.reserve(&alice(), 110 * MIB).await.expect("room");
         assert!(memory.reserve_now(&alice(), 2 * MIB).is_none());
         assert!(memory.reserve_now(&alice(), MIB / 2).is_some());
-        let answer = memory.for_answer(&alice(), 40 * MIB).expect("a lane of their own");
+        let answer = memory.for_answer(&alice(), 20 * MIB).expect("a lane of their own");
         assert!(memory.for_answer(&alice(), 1).is_none());
         drop(answer);
     }
@@ -334,6 +359,18 @@ mod tests {
                 assert!(matches!(sent, Poll::Ready(Some(_))), "{mallory:?} {bytes}");
             }
         }
+    }
+
+    #[tokio::test]
+    async fn one_request_that_can_be_served_otherwise_leaves_half_of_its_lane() {
+        let memory = Memory::new(160 * MIB);
+        assert!(
+            memory.for_answer(&alice(), 21 * MIB).is_none() && memory.for_body(&alice(), 56 * MIB).is_none()
+        );
+        let held = (memory.for_answer(&alice(), 20 * MIB), memory.for_body(&alice(), 55 * MIB));
+        assert!(held.0.is_some() && held.1.is_some());
+        assert!(memory.for_answer(&user(1), 10 * MIB).is_some());
+        assert!(memory.reserve_now(&user(1), 55 * MIB).is_some());
     }
 
     #[tokio::test]

@@ -25,7 +25,9 @@ pub(crate) async fn answer(
 ) -> Response<Body> {
     let in_json =
         response.headers().get(header::CONTENT_TYPE).is_some_and(|value| value == "application/json");
-    if !in_json || encoding(call, failed) == Encoding::Json {
+    // A list that is too long for the memory of one response is streamed, in JSON.
+    let streamed = http_body::Body::size_hint(response.body()).exact().is_none();
+    if !in_json || streamed || encoding(call, failed) == Encoding::Json {
         return response;
     }
     let (mut parts, body) = response.into_parts();

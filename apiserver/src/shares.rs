@@ -44,12 +44,23 @@ struct Load {
     own: u64,
 }
 
+type Decide = fn(Load, bool, u64) -> Result<(), Refusal>;
+
 /// Decides whether a flow may take `asked` units. A flow that holds nothing may take all that is free, so that the largest
 /// request is possible; a flow that holds something may hold as much as stays free.
 fn decide(load: Load, unauthenticated: bool, asked: u64) -> Result<(), Refusal> {
     let free = load.total.saturating_sub(load.used);
     within_share(load, unauthenticated, asked)?;
     if asked <= free { Ok(()) } else { Err(Refusal::Exhausted) }
+}
+
+/// As [`decide`], for a request that can be served otherwise: where its flow holds nothing it gets up to a half of what is free.
+fn decide_part(load: Load, unauthenticated: bool, asked: u64) -> Result<(), Refusal> {
+    let free = load.total.saturating_sub(load.used);
+    if load.own == 0 && asked > free / 2 {
+        return Err(Refusal::Share);
+    }
+    decide(load, unauthenticated, asked)
 }
 
 /// The share alone: whether the flow may wait for its turn.
@@ -105,6 +116,19 @@ impl FairPool {
     /// # Errors
     /// [`Refusal`].
     pub fn try_take(&self, flow: &Flow, units: u64) -> Result<Permit, Refusal> {
+        self.try_take_by(decide, flow, units)
+    }
+
+    /// As [`FairPool::try_take`], for a request that can be served otherwise: it never gets more than half of what is free, also
+    /// where its flow holds nothing.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn try_take_part(&self, flow: &Flow, units: u64) -> Result<Permit, Refusal> {
+        self.try_take_by(decide_part, flow, units)
+    }
+
+    fn try_take_by(&self, decide: Decide, flow: &Flow, units: u64) -> Result<Permit, Refusal> {
         let mut state = self.0.lock();
         state.waiting.retain(|waiter| !waiter.granted.is_closed());
         decide(state.load(flow), *flow == Flow::Unauthenticated, units)?;
@@ -269,6 +293,21 @@ mod tests {
         ] {
             assert_eq!(decide(load, unauthenticated, asked), expected, "{load:?} {unauthenticated} {asked}");
         }
+    }
+
+    #[test]
+    fn a_request_that_can_be_served_otherwise_takes_half_of_what_is_free_at_most() {
+        let pool = FairPool::new(100);
+        let (a, b) = (user("a"), user("b"));
+        assert!(matches!(pool.try_take_part(&a, 51), Err(Refusal::Share)));
+        let first = pool.try_take_part(&a, 50).expect("a half");
+        assert!(matches!(pool.try_take_part(&a, 1), Err(Refusal::Share)));
+        assert!(matches!(pool.try_take_part(&b, 26), Err(Refusal::Share)));
+        let second = pool.try_take_part(&b, 25).expect("a half of the rest");
+        assert!(matches!(pool.try_take(&user("c"), 26), Err(Refusal::Exhausted)));
+        let third = pool.try_take(&user("c"), 25).expect("what cannot be served otherwise");
+        drop((first, second, third));
+        assert_eq!(pool.used(), 0);
     }
 
     #[test]

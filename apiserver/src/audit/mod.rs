@@ -131,6 +131,11 @@ impl Trail {
         }
     }
 
+    /// Bytes of the body of the request that are kept.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        self.sent.as_ref().map_or(0, |sent| sent.len() as u64)
+    }
+
     /// Keeps what is answered, where the policy wants it.
     #[must_use]
     pub fn keep_answered(&self, response: Response<Body>) -> Response<Body> {

@@ -1,6 +1,6 @@
 //! GET of a collection.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures::{StreamExt, stream};
 use http::StatusCode;
 use repot_storage::{ListRequest, Object, ResourceVersion};
@@ -13,7 +13,8 @@ use super::{
     table,
 };
 use crate::{
-    negotiate::{self, Form},
+    memory,
+    negotiate::{self, Form, MetaVersion},
     pretty, protobuf,
     status::Status,
     wire::{self, ListMeta},
@@ -40,25 +41,101 @@ pub(super) async fn list(request: Request<'_>) -> Answer {
     let meta = page.meta();
     Ok(match form {
         Form::Object => objects(&request, page, &meta).await?,
-        Form::Metadata(version) => {
-            let bytes = protobuf::copies(request.call) * heads_len(&page.objects);
-            request.keep(request.server.memory.to_send(&request.flow(), bytes).await)?;
-            let mut text = wire::before_items("PartialObjectMetadataList", version.api_version(), &meta);
-            for (at, object) in page.objects.iter().enumerate() {
-                wire::put(&mut text, if at > 0 { "," } else { "" });
-                text.extend_from_slice(&wire::partial(object, version));
-            }
-            wire::put(&mut text, "]}");
-            wire::whole(StatusCode::OK, text.freeze())
-        }
+        Form::Metadata(version) => metadata(&request, page.objects, &meta, version).await?,
         Form::Table(version) => table::answer(&request, version, include, &meta, page.objects).await?,
     })
 }
 
-/// About how long an answer is that has no payload.
-pub(super) fn heads_len(objects: &[Object]) -> u64 {
-    const BESIDE: usize = 256;
-    objects.iter().map(|object| (object.meta.len() + BESIDE) as u64).sum()
+async fn metadata(
+    request: &Request<'_>,
+    objects: Vec<Object>,
+    meta: &ListMeta,
+    version: MetaVersion,
+) -> Answer {
+    let before = wire::before_items("PartialObjectMetadataList", version.api_version(), meta);
+    let lengths = HeadLengths::of(&objects);
+    send(request, before, lengths, objects.into_iter().map(move |object| wire::partial(&object, version)))
+        .await
+}
+
+/// About how long the items of a list or the rows of a table are that have no payload, in bytes.
+#[derive(Clone, Copy)]
+pub(super) struct HeadLengths {
+    all: u64,
+    longest: u64,
+}
+
+impl HeadLengths {
+    pub(super) fn of(objects: &[Object]) -> Self {
+        const BESIDE: usize = 256;
+        let lengths = || objects.iter().map(|object| (object.meta.len() + BESIDE) as u64);
+        Self { all: lengths().sum(), longest: lengths().max().unwrap_or(0) }
+    }
+
+    pub(super) fn longest(self) -> u64 {
+        self.longest
+    }
+}
+
+/// A list of metadata up to this length is sent in protobuf where the client prefers that, in bytes. It is in memory as a whole,
+/// since the length of all items comes before the first; longer lists are in JSON, which is streamed.
+const PROTOBUF: u64 = 12 << 20;
+/// Items are gathered into pieces of about this length, in bytes.
+const PIECE: usize = 64 << 10;
+
+/// Answers with items that have no payload. Many of them are encoded as the client takes them.
+///
+/// # Errors
+/// 429 where there is no memory for the answer.
+pub(super) async fn send(
+    request: &Request<'_>,
+    before: BytesMut,
+    lengths: HeadLengths,
+    items: impl Iterator<Item = BytesMut> + Send + 'static,
+) -> Answer {
+    let (memory, flow) = (&request.server.memory, request.flow());
+    let copies = protobuf::copies(request.call);
+    let whole = if copies > 1 { PROTOBUF } else { memory::SHORT };
+    let mut pieces = Pieces { text: before, items, first: true, ended: false };
+    if lengths.all <= whole {
+        request.keep(memory.to_send(&flow, copies * lengths.all).await)?;
+        let mut text = pieces.next().unwrap_or_default();
+        pieces.for_each(|piece| text.extend_from_slice(&piece));
+        return Ok(wire::whole(StatusCode::OK, text.freeze()));
+    }
+    let held = lengths.all + pretty::held(request.call);
+    request.keep(memory.to_stream_pieces(&flow, held, lengths.longest + PIECE as u64).await)?;
+    let pieces = stream::iter(pieces.map(|piece| Ok(piece.freeze())));
+    Ok(wire::json_response(StatusCode::OK, wire::body_of(wire::ahead(pieces), None)))
+}
+
+/// The text of a list, in pieces.
+struct Pieces<I> {
+    text: BytesMut,
+    items: I,
+    first: bool,
+    ended: bool,
+}
+
+impl<I: Iterator<Item = BytesMut>> Iterator for Pieces<I> {
+    type Item = BytesMut;
+
+    fn next(&mut self) -> Option<BytesMut> {
+        while !self.ended && self.text.len() < PIECE {
+            match self.items.next() {
+                Some(item) => {
+                    wire::put(&mut self.text, if self.first { "" } else { "," });
+                    self.text.extend_from_slice(&item);
+                    self.first = false;
+                }
+                None => {
+                    wire::put(&mut self.text, "]}");
+                    self.ended = true;
+                }
+            }
+        }
+        Some(std::mem::take(&mut self.text)).filter(|text| !text.is_empty())
+    }
 }
 
 /// Heads of one page.
@@ -230,7 +307,8 @@ async fn objects(request: &Request<'_>, page: Page, meta: &ListMeta) -> Answer {
     let items: u64 = page.objects.iter().map(|object| wire::shown_len(&resource, object)).sum();
     let length = before.len() as u64 + items + commas + 2;
     let held = length + pretty::held(request.call);
-    request.keep(request.server.memory.to_stream(&request.flow(), held).await)?;
+    let longest = HeadLengths::of(&page.objects).longest;
+    request.keep(request.server.memory.to_stream_pieces(&request.flow(), held, longest).await)?;
     let items = stream::iter(page.objects).enumerate().flat_map(move |(at, object)| {
         let comma = stream::iter((at > 0).then(|| Ok(Bytes::from_static(b","))));
         comma.chain(wire::shown_pieces(&store, &resource, &object))

@@ -9,7 +9,10 @@ use http::StatusCode;
 use repot_storage::Object;
 use serde_json::{Value, json};
 
-use super::{Answer, Request, list::heads_len};
+use super::{
+    Answer, Request,
+    list::{self, HeadLengths},
+};
 use crate::{
     call::Query,
     negotiate::MetaVersion,
@@ -50,22 +53,15 @@ pub(super) async fn answer(
     meta: &ListMeta,
     objects: Vec<Object>,
 ) -> Answer {
-    let (memory, flow) = (&request.server.memory, request.flow());
-    let room = match include {
-        Include::Object => memory.to_stream(&flow, u64::MAX).await,
-        Include::Metadata | Include::Nothing => memory.to_send(&flow, heads_len(&objects)).await,
-    };
-    request.keep(room)?;
+    let lengths = HeadLengths::of(&objects);
     let (store, resource) = (request.server.store.clone(), request.resource.clone());
-    let mut text = before_rows(&resource, version, meta, true);
+    let text = before_rows(&resource, version, meta, true);
     if include != Include::Object {
-        for (at, object) in objects.iter().enumerate() {
-            wire::put(&mut text, if at > 0 { "," } else { "" });
-            text.extend_from_slice(&short_row(&resource, object, version, include));
-        }
-        wire::put(&mut text, "]}");
-        return Ok(wire::whole(StatusCode::OK, text.freeze()));
+        let rows = objects.into_iter().map(move |object| short_row(&resource, &object, version, include));
+        return list::send(request, text, lengths, rows).await;
     }
+    let (memory, flow) = (&request.server.memory, request.flow());
+    request.keep(memory.to_stream_pieces(&flow, u64::MAX, lengths.longest()).await)?;
     let single = request.call.info.verb == "get";
     let rows = stream::iter(objects).enumerate().flat_map(move |(at, object)| {
         let comma = stream::iter((at > 0).then(|| Ok(Bytes::from_static(b","))));

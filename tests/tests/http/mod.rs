@@ -7,6 +7,7 @@ mod early;
 mod early_clients;
 mod forms;
 mod limits;
+mod slow_readers;
 mod starvation;
 mod stop;
 mod tls;

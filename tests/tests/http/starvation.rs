@@ -28,13 +28,13 @@ const FREED: Duration = Duration::from_secs(60);
 const STREAMS: usize = 100;
 
 /// A connection whose client grants no window to any response.
-struct Hoarder {
+pub(super) struct Hoarder {
     sender: SendRequest<String>,
     authority: String,
 }
 
 impl Hoarder {
-    async fn dial(access: &Access, window: u32) -> Result<Self> {
+    pub(super) async fn dial(access: &Access, window: u32) -> Result<Self> {
         let tls = dial_tls(access, &["h2"]).await?;
         let mut builder = Builder::new(TokioExecutor::new());
         builder.initial_stream_window_size(window);
@@ -45,14 +45,24 @@ impl Hoarder {
 
     /// Asks without waiting for the answer; gives it when its head is there. `user`: whom the front proxy names.
     fn ask(&self, method: Method, path: &str, user: Option<&str>) -> Result<Asked> {
+        let user: Vec<_> = user.map(|user| ("X-Remote-User", user)).into_iter().collect();
+        self.send(method, path, &user, "{}".to_owned())
+    }
+
+    /// As [`Hoarder::ask`], with these headers and this body.
+    pub(super) fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: String,
+    ) -> Result<Asked> {
         let mut sender = self.sender.clone();
         let request =
             hyper::Request::builder().method(method).uri(format!("https://{}{path}", self.authority));
-        let request = match user {
-            Some(user) => request.header("X-Remote-User", user),
-            None => request,
-        };
-        let request = request.header("Content-Type", "application/json").body("{}".to_owned())?;
+        let request = request.header("Content-Type", "application/json");
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let request = request.body(body)?;
         Ok(Box::pin(async move {
             sender.ready().await?;
             Ok(sender.send_request(request).await?)
@@ -60,7 +70,7 @@ impl Hoarder {
     }
 }
 
-type Asked = std::pin::Pin<Box<dyn Future<Output = Result<hyper::Response<Incoming>>> + Send>>;
+pub(super) type Asked = std::pin::Pin<Box<dyn Future<Output = Result<hyper::Response<Incoming>>> + Send>>;
 
 /// Every head, when all have come.
 async fn heads(asked: Vec<Asked>) -> Result<Vec<hyper::Response<Incoming>>> {
