@@ -22,7 +22,7 @@ pub const SLACK: u64 = 1 << 20;
 const IN_MEMORY: u64 = 16 << 20;
 /// A client that sends such a body slower than this keeps others out of the memory.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// A request that waits for room gives up so long before its time is up, to say so.
+/// A request that waits for its turn gives up so long before its time is up, to say so.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
 /// As much every YAML may come to, with all its aliases written out.
@@ -232,14 +232,18 @@ impl Server {
         if self.memory.enlarge(room, bytes) { Ok(()) } else { Err(Status::too_many_requests()) }
     }
 
+    /// How long a request may wait for its turn, so that it can still be told that it had none.
+    pub(crate) fn patience(&self, call: &Call) -> Duration {
+        let left = call.left(self.limits.request_timeout);
+        left.saturating_sub(LAST_WORD).max(left / 2)
+    }
+
     /// Room beside what the request has; only for who has none.
     ///
     /// # Errors
     /// As [`Server::reserve`].
     pub(crate) async fn room(&self, call: &Call, bytes: u64) -> Result<Room, Status> {
-        let left = call.left(self.limits.request_timeout);
-        let patience = left.saturating_sub(LAST_WORD).max(left / 2);
-        match tokio::time::timeout(patience, self.memory.reserve(&call.user.flow(), bytes)).await {
+        match tokio::time::timeout(self.patience(call), self.memory.reserve(&call.user.flow(), bytes)).await {
             Ok(Ok(room)) => Ok(room),
             Ok(Err(error)) => Err(too_much(error)),
             Err(_) => Err(Status::too_many_requests()),

@@ -1,19 +1,23 @@
 //! Work that keeps a CPU busy for milliseconds: large bodies are decoded and compared, long answers encoded and compressed.
 //!
-//! It runs on threads of its own, one for each CPU, at a lower priority than the threads that serve connections: a short
-//! request does not wait for a long one. Users take turns: who sends many large bodies waits for itself, and another user's
-//! work begins when the work that runs now ends.
+//! It runs on threads of its own at a lower priority than the threads that serve connections: a short request does not wait for
+//! a long one. Users take turns by the time that their work takes, see [`turns`]: who sends many large bodies waits for itself.
+//! There is one thread more than there are CPUs, and one user never has all of them: another user's work begins at once, unless
+//! several users have as much to do.
+
+mod turns;
 
 use std::{
-    collections::{HashMap, VecDeque, hash_map::Entry},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     thread,
+    time::{Duration, Instant},
 };
 
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
+use self::turns::{Turn, Turns};
 use crate::shares::Flow;
 
 /// Bodies and answers up to this size are worked on where the request runs, in bytes.
@@ -22,10 +26,16 @@ const LIGHT: usize = 256 << 10;
 /// serves connections while both want to run.
 const NICE: i32 = 5;
 
-/// The work panicked. Its panic is in the log.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the work on a request panicked")]
-pub struct Panicked;
+/// Why work was not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotDone {
+    /// It panicked. Its panic is in the log.
+    #[error("the work on a request panicked")]
+    Panicked,
+    /// It was not its turn in time. It has not begun, and will not.
+    #[error("the server was busy with other large requests")]
+    Busy,
+}
 
 /// The threads. Clones share them; they end with the last clone.
 #[derive(Clone, Debug)]
@@ -35,10 +45,14 @@ pub struct HeavyWork(Arc<Owner>);
 #[derive(Debug)]
 struct Owner(Arc<Shared>);
 
-#[derive(Debug, Default)]
 struct Shared {
-    turns: Mutex<Turns>,
+    waiting: Mutex<Queue>,
     changed: Condvar,
+}
+
+struct Queue {
+    turns: Turns<Waiting>,
+    ended: bool,
 }
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -56,26 +70,27 @@ impl Drop for Asked {
     }
 }
 
-/// Jobs that wait, by user, and the users in the order of their turns.
-#[derive(Default)]
-struct Turns {
-    jobs: HashMap<Flow, VecDeque<Waiting>>,
-    order: VecDeque<Flow>,
-    ended: bool,
+impl Asked {
+    /// Gives up a job that has not begun; false: it has begun.
+    fn withdraw(&self) -> bool {
+        self.0.lock().take().is_some()
+    }
 }
 
 impl HeavyWork {
-    /// Starts one thread for each CPU.
+    /// Starts one thread for each CPU, and one that no user has beside so many others.
     ///
     /// # Errors
     /// When the system allows no more threads.
     pub fn start() -> std::io::Result<Self> {
-        Self::with_threads(thread::available_parallelism().map_or(1, usize::from))
+        Self::with_threads_for_one(thread::available_parallelism().map_or(1, usize::from))
     }
 
-    fn with_threads(count: usize) -> std::io::Result<Self> {
-        let owner = Owner(Arc::default());
-        for number in 0..count {
+    /// With so many threads for one user.
+    fn with_threads_for_one(count: usize) -> std::io::Result<Self> {
+        let queue = Queue { turns: Turns::new(count), ended: false };
+        let owner = Owner(Arc::new(Shared { waiting: Mutex::new(queue), changed: Condvar::new() }));
+        for number in 0..=count {
             let shared = Arc::clone(&owner.0);
             thread::Builder::new().name(format!("heavy-{number}")).spawn(move || shared.serve())?;
         }
@@ -85,7 +100,7 @@ impl HeavyWork {
     /// The threads on behalf of a user.
     #[must_use]
     pub fn of(&self, flow: Flow) -> UserWork {
-        UserWork { threads: self.clone(), flow }
+        UserWork { threads: self.clone(), flow, patience: None }
     }
 }
 
@@ -94,18 +109,25 @@ impl HeavyWork {
 pub struct UserWork {
     threads: HeavyWork,
     flow: Flow,
+    patience: Option<Duration>,
 }
 
 impl UserWork {
+    /// Work that does not begin within this time is not done.
+    #[must_use]
+    pub fn beginning_within(self, patience: Duration) -> Self {
+        Self { patience: Some(patience), ..self }
+    }
+
     /// Does `work` on something of so many bytes: at once where it is short, else as [`UserWork::run`] does it.
     ///
     /// # Errors
-    /// [`Panicked`].
+    /// [`NotDone`].
     pub async fn run_sized<T: Send + 'static>(
         &self,
         bytes: usize,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Panicked> {
+    ) -> Result<T, NotDone> {
         if bytes <= LIGHT { Ok(work()) } else { self.run(work).await }
     }
 
@@ -113,18 +135,25 @@ impl UserWork {
     /// has begun goes on.
     ///
     /// # Errors
-    /// [`Panicked`].
+    /// [`NotDone`].
     pub async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Panicked> {
-        let (done, result) = oneshot::channel();
+    ) -> Result<T, NotDone> {
+        let (done, mut result) = oneshot::channel();
         let job: Job = Box::new(move || drop(done.send(work())));
         let asked = Asked(Arc::new(Mutex::new(Some(job))));
         let shared = &self.threads.0.0;
-        shared.turns.lock().push(&self.flow, Arc::clone(&asked.0));
+        shared.waiting.lock().turns.push(&self.flow, Arc::clone(&asked.0));
         shared.changed.notify_one();
-        result.await.map_err(|_| Panicked)
+        if let Some(patience) = self.patience {
+            match tokio::time::timeout(patience, &mut result).await {
+                Ok(done) => return done.map_err(|_| NotDone::Panicked),
+                Err(_) if asked.withdraw() => return Err(NotDone::Busy),
+                Err(_) => {}
+            }
+        }
+        result.await.map_err(|_| NotDone::Panicked)
     }
 }
 
@@ -132,13 +161,13 @@ impl UserWork {
 impl UserWork {
     /// Threads of their own, for one user.
     pub(crate) fn for_tests() -> Self {
-        HeavyWork::with_threads(1).expect("threads").of(Flow::User("a".into()))
+        HeavyWork::with_threads_for_one(1).expect("threads").of(Flow::User("a".into()))
     }
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        self.0.turns.lock().ended = true;
+        self.0.waiting.lock().ended = true;
         self.0.changed.notify_all();
     }
 }
@@ -148,55 +177,36 @@ impl Shared {
     fn serve(&self) {
         // Where the system refuses, the work is done at the usual priority.
         let _ = rustix::process::nice(NICE);
-        while let Some(waiting) = self.next() {
+        let mut last = None;
+        while let Some((turn, waiting)) = self.next(last.take()) {
+            last = Some(turn);
             let Some(job) = waiting.lock().take() else { continue };
             // The panic hook has written it to the log, and the request learns of it as its channel closes.
             let _ = catch_unwind(AssertUnwindSafe(job));
         }
     }
 
-    fn next(&self) -> Option<Waiting> {
-        let mut turns = self.turns.lock();
+    /// Waits for the next job. `last`: the one that this thread has done.
+    fn next(&self, last: Option<Turn>) -> Option<(Turn, Waiting)> {
+        let mut queue = self.waiting.lock();
+        if let Some(turn) = last {
+            queue.turns.end(turn, Instant::now());
+        }
         loop {
-            if turns.ended {
+            if queue.ended {
                 return None;
             }
-            match turns.pop() {
-                Some(job) => return Some(job),
-                None => self.changed.wait(&mut turns),
+            match queue.turns.begin(Instant::now()) {
+                Some(next) => return Some(next),
+                None => self.changed.wait(&mut queue),
             }
         }
     }
 }
 
-impl Turns {
-    fn push(&mut self, flow: &Flow, job: Waiting) {
-        match self.jobs.entry(flow.clone()) {
-            Entry::Occupied(mut waiting) => waiting.get_mut().push_back(job),
-            Entry::Vacant(none) => {
-                none.insert(VecDeque::from([job]));
-                self.order.push_back(flow.clone());
-            }
-        }
-    }
-
-    /// The first job of the user whose turn it is; a user who has more of them comes last then.
-    fn pop(&mut self) -> Option<Waiting> {
-        let flow = self.order.pop_front()?;
-        let Entry::Occupied(mut waiting) = self.jobs.entry(flow.clone()) else { return None };
-        let job = waiting.get_mut().pop_front();
-        if waiting.get().is_empty() {
-            waiting.remove();
-        } else {
-            self.order.push_back(flow);
-        }
-        job
-    }
-}
-
-impl std::fmt::Debug for Turns {
+impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Turns").field("users", &self.order.len()).field("ended", &self.ended).finish()
+        f.debug_struct("Shared").field("users", &self.waiting.lock().turns.users()).finish()
     }
 }
 
@@ -213,7 +223,10 @@ mod tests {
         Flow::User(name.into())
     }
 
-    type Held<'a> = BoxFuture<'a, Result<(), Panicked>>;
+    /// No test waits so long for what has to happen.
+    const LATE: Duration = Duration::from_secs(5);
+
+    type Held<'a> = BoxFuture<'a, Result<(), NotDone>>;
 
     /// Work that tells when it begins, and ends when it is let go.
     fn held(work: &UserWork) -> (Held<'_>, Receiver<()>, Sender<()>) {
@@ -227,7 +240,7 @@ mod tests {
 
     #[tokio::test]
     async fn short_work_is_done_on_the_thread_of_the_request() {
-        let heavy = HeavyWork::with_threads(1).expect("threads");
+        let heavy = HeavyWork::with_threads_for_one(1).expect("threads");
         let here = thread::current().id();
         assert_eq!(
             heavy.of(user("a")).run_sized(LIGHT, || thread::current().id()).await.expect("no panic"),
@@ -241,41 +254,55 @@ mod tests {
 
     #[tokio::test]
     async fn long_work_has_a_lower_priority_than_the_thread_of_the_request() {
-        let heavy = HeavyWork::with_threads(1).expect("threads");
+        let heavy = HeavyWork::with_threads_for_one(1).expect("threads");
         let priority = || rustix::process::getpriority_process(None).expect("a priority");
         let here = priority();
         assert_eq!(heavy.of(user("a")).run(priority).await.expect("no panic"), (here + NICE).min(19));
     }
 
     #[tokio::test]
-    async fn users_take_turns_however_much_one_of_them_has_sent() {
-        let heavy = HeavyWork::with_threads(1).expect("threads");
-        let (order, busy) = (Arc::new(Mutex::new(Vec::new())), heavy.of(user("busy")));
+    async fn one_user_with_long_work_does_not_keep_the_work_of_another_waiting() {
+        let heavy = HeavyWork::with_threads_for_one(1).expect("threads");
+        let (busy, other) = (heavy.of(user("busy")), heavy.of(user("other")));
         let (mut first, began, open) = held(&busy);
         assert!((&mut first).now_or_never().is_none());
         began.recv().expect("work");
-        let note = |name: &'static str| {
-            let (work, order) = (heavy.of(user(name)), Arc::clone(&order));
-            async move { work.run(move || order.lock().push(name)).await }.boxed()
-        };
-        let mut all = vec![first, note("busy"), note("busy"), note("busy"), note("other"), note("other")];
-        // Each is polled once, in this order, and so has its place in the queue.
-        assert!(all[1..].iter_mut().all(|work| work.now_or_never().is_none()));
+        let mut second = busy.run(|| ()).boxed();
+        assert!((&mut second).now_or_never().is_none());
+        for number in 0..3 {
+            let done = tokio::time::timeout(LATE, other.run(move || number)).await;
+            assert_eq!(done.expect("it waits for another user's work"), Ok(number));
+        }
+        assert!((&mut second).now_or_never().is_none(), "one user has all threads");
         open.send(()).expect("work");
-        join_all(all).await;
-        assert_eq!(*order.lock(), ["busy", "other", "busy", "other", "busy"]);
+        join_all([first, second]).await;
+    }
+
+    #[tokio::test]
+    async fn work_that_does_not_begin_in_time_is_refused_and_work_that_has_begun_is_not() {
+        let heavy = HeavyWork::with_threads_for_one(1).expect("threads");
+        let work = heavy.of(user("a")).beginning_within(Duration::from_millis(20));
+        let (mut first, began, open) = held(&work);
+        assert!((&mut first).now_or_never().is_none());
+        began.recv().expect("work");
+        let begun = Arc::new(());
+        let kept = Arc::clone(&begun);
+        assert_eq!(work.run(move || drop(kept)).await, Err(NotDone::Busy));
+        assert_eq!(Arc::strong_count(&begun), 1, "what the work holds is given back");
+        open.send(()).expect("work");
+        assert_eq!(first.await, Ok(()), "it had begun");
     }
 
     #[tokio::test]
     async fn a_panic_ends_one_piece_of_work_and_not_the_thread() {
-        let heavy = HeavyWork::with_threads(1).expect("threads");
+        let heavy = HeavyWork::with_threads_for_one(1).expect("threads");
         assert!(heavy.of(user("a")).run(|| panic!("on purpose")).await.is_err());
         assert_eq!(heavy.of(user("a")).run(|| 7).await.expect("no panic"), 7);
     }
 
     #[tokio::test]
     async fn work_that_nobody_waits_for_is_not_begun_and_threads_end_with_the_last_clone() {
-        let heavy = HeavyWork::with_threads(1).expect("threads");
+        let heavy = HeavyWork::with_threads_for_one(1).expect("threads");
         let (alive, used, work) = (Arc::clone(&heavy.0.0), Arc::new(()), heavy.of(user("a")));
         let (mut first, _began, open) = held(&work);
         let kept = Arc::clone(&used);

@@ -15,7 +15,7 @@ use http::{HeaderMap, Response, header};
 
 use crate::{
     call::Call,
-    heavy::{Panicked, UserWork},
+    heavy::{NotDone, UserWork},
     negotiate,
 };
 
@@ -89,8 +89,8 @@ fn indented(
                 }
                 page = match page.fill(&work).await {
                     Ok(page) => page,
-                    Err(panicked) => {
-                        return Some((Err(axum::Error::new(panicked)), (source, Page::default())));
+                    Err(error) => {
+                        return Some((Err(axum::Error::new(error)), (source, Page::default())));
                     }
                 };
             }
@@ -111,7 +111,7 @@ struct Page {
 
 impl Page {
     /// Indents what is left, until the text has [`PIECE`] bytes.
-    async fn fill(mut self, work: &UserWork) -> Result<Self, Panicked> {
+    async fn fill(mut self, work: &UserWork) -> Result<Self, NotDone> {
         let length = self.left.len();
         let fill = move || {
             self.indenter.indent(&mut self.left, &mut self.text);

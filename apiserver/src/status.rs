@@ -313,6 +313,12 @@ impl Status {
         Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).retry_after(1)
     }
 
+    /// Work on a large body did not have its turn in time, and has not begun.
+    pub(crate) fn busy() -> Self {
+        let message = "the server is busy with other large requests, please try again later";
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).retry_after(5)
+    }
+
     pub(crate) fn too_many_watches(user: &str, most: usize) -> Self {
         let message =
             format!("user {user:?} has {most} watches, and may have no more: see --max-watches-per-user");

@@ -32,8 +32,8 @@ use http::Response;
 use repot_storage::{Key, Scope};
 
 use crate::{
-    call::Call, filters::request_info::Target, memory::Room, resource::Resource, server::Server,
-    shares::Flow, status::Status,
+    call::Call, filters::request_info::Target, heavy::UserWork, memory::Room, resource::Resource,
+    server::Server, shares::Flow, status::Status,
 };
 
 type Answer = Result<Response<Body>, Status>;
@@ -58,6 +58,11 @@ impl Request<'_> {
     fn keep(&self, room: Option<Room>) -> Result<(), Status> {
         *self.call.room.lock() = Some(room.ok_or_else(Status::too_many_requests)?);
         Ok(())
+    }
+
+    /// Threads for work on large bodies. What does not begin in time is refused.
+    fn work(&self) -> UserWork {
+        self.server.heavy.of(self.flow()).beginning_within(self.server.patience(self.call))
     }
 
     /// With whom the request shares memory.

@@ -12,7 +12,7 @@ use super::{
     Request, admit, config,
     write::{self, WriteOptions},
 };
-use crate::{body::Sent, memory::Needs, needs, negotiate, status::Status};
+use crate::{body::Sent, heavy::NotDone, memory::Needs, needs, negotiate, status::Status};
 
 /// Whether a request body with a whole object is YAML, and not JSON.
 pub(super) fn is_yaml(request: &Request<'_>) -> Result<bool, Status> {
@@ -125,12 +125,19 @@ pub(super) type Decoded = Result<(Document, Vec<String>), document::Error>;
 /// Does work on so many bytes where it keeps nobody else waiting: see [`crate::heavy`].
 ///
 /// # Errors
-/// 500 where it panicked.
+/// 429 where it was not its turn in time, and 500 where it panicked.
 pub(super) async fn heavy<T: Send + 'static>(
     request: &Request<'_>,
     bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Status> {
-    let done = request.server.heavy.of(request.call.user.flow()).run_sized(bytes, work).await;
-    done.map_err(|_| Status::internal("the request could not be worked on"))
+    request.work().run_sized(bytes, work).await.map_err(not_done)
+}
+
+/// What is answered where work on a large request was not done. Nothing is written yet, so it can be tried again.
+pub(super) fn not_done(why: NotDone) -> Status {
+    match why {
+        NotDone::Panicked => Status::internal("the request could not be worked on"),
+        NotDone::Busy => Status::busy(),
+    }
 }
