@@ -21,7 +21,7 @@ use self::turns::{Turn, Turns};
 use crate::shares::Flow;
 
 /// Bodies and answers up to this size are worked on where the request runs, in bytes.
-const LIGHT: usize = 256 << 10;
+pub(crate) const LIGHT: usize = 256 << 10;
 /// How much lower the priority is, as a Unix nice value: the kernel gives such a thread a third of the CPU time of one that
 /// serves connections while both want to run.
 const NICE: i32 = 5;
@@ -162,6 +162,15 @@ impl UserWork {
     /// Threads of their own, for one user.
     pub(crate) fn for_tests() -> Self {
         HeavyWork::with_threads_for_one(1).expect("threads").of(Flow::User("a".into()))
+    }
+
+    /// Keeps the thread busy until the returned value is dropped.
+    pub(crate) fn hold(&self) -> std::sync::mpsc::Sender<()> {
+        let (open, gate) = std::sync::mpsc::channel::<()>();
+        let job: Job = Box::new(move || gate.recv().unwrap_or_default());
+        self.threads.0.0.waiting.lock().turns.push(&self.flow, Arc::new(Mutex::new(Some(job))));
+        self.threads.0.0.changed.notify_one();
+        open
     }
 }
 

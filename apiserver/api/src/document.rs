@@ -79,19 +79,7 @@ impl Document {
     /// The members beside metadata as they rest.
     #[must_use]
     pub fn print(&self) -> Printed {
-        let Node::Object(members) = &self.body else { return Printed::default() };
-        let (mut segments, mut parts) = (Segments::default(), Vec::new());
-        segments.reserve(self.body.size());
-        for (key, value) in members {
-            if !parts.is_empty() {
-                segments.literal(",");
-            }
-            let start = segments.written();
-            segments.members(std::iter::once((key, value)));
-            parts.push((key.text().to_owned(), start..segments.written()));
-        }
-        let (text, joints) = segments.finish();
-        Printed { text, joints, parts }
+        Printed::of(&self.body)
     }
 }
 
@@ -104,6 +92,26 @@ pub struct Printed {
     pub joints: Vec<usize>,
     /// Name of each member, and where in the text it is.
     pub parts: Vec<(String, Range<usize>)>,
+}
+
+impl Printed {
+    /// Prints the members of an object.
+    #[must_use]
+    pub fn of(body: &Node) -> Self {
+        let Node::Object(members) = body else { return Self::default() };
+        let (mut segments, mut parts) = (Segments::default(), Vec::new());
+        segments.reserve(body.size());
+        for (key, value) in members {
+            if !parts.is_empty() {
+                segments.literal(",");
+            }
+            let start = segments.written();
+            segments.members(std::iter::once((key, value)));
+            parts.push((key.text().to_owned(), start..segments.written()));
+        }
+        let (text, joints) = segments.finish();
+        Self { text, joints, parts }
+    }
 }
 
 /// An object at rest as a tree that a patch can work on: nothing but the outermost level is opened.

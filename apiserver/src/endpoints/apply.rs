@@ -1,10 +1,13 @@
 //! Server-side apply: a PATCH that says what its manager wants, and creates what is not there.
 
+use std::sync::Arc;
+
 use repot_api::{
     document::{self, Document},
     field::FieldError,
     json::{Key, Node},
-    managed::{self, Applied, Writer},
+    kind::Kind,
+    managed::{self, Applied, Conflict},
     meta::ObjectMeta,
 };
 use repot_storage::Object;
@@ -14,11 +17,18 @@ use super::{
     found::Found,
     options::FieldValidation,
     read::{self, Source},
-    tracking::Origin,
+    tracking::{Origin, Owner},
     update,
     write::{self, WriteOptions},
 };
-use crate::{filters::request_info::RequestInfo, memory::Needs, needs, status::Status, wire};
+use crate::{
+    filters::request_info::RequestInfo,
+    heavy::{NotDone, UserWork},
+    memory::Needs,
+    needs,
+    status::Status,
+    wire,
+};
 
 /// The content type that asks for it.
 pub(super) const CONTENT_TYPE: &str = "application/apply-patch+yaml";
@@ -27,13 +37,15 @@ const TRIES: usize = 8;
 
 /// What is applied, and how.
 struct Apply {
-    config: Document,
+    config: Arc<Document>,
     manager: String,
     force: bool,
     /// Whether only a certain version is meant.
     named: bool,
     /// What it takes in memory.
     needs: Needs,
+    /// Bytes that were sent.
+    length: usize,
 }
 
 /// Applies a configuration.
@@ -91,7 +103,8 @@ async fn read(
     refuse_findings(request, write, &config, strict, warnings)?;
     confine(request, &mut config.body, warnings);
     let named = !config.meta.resource_version.is_empty();
-    Ok((Apply { config, manager, force, named, needs: source.needs }, found))
+    let (config, length) = (Arc::new(config), source.length());
+    Ok((Apply { config, manager, force, named, needs: source.needs, length }, found))
 }
 
 /// Nobody can own a field that is not declared, so such a configuration is refused whatever the client says about
@@ -171,8 +184,10 @@ async fn replace(
     let before = wire::parse_meta(current);
     let asked = &apply.config.meta;
     update::expect_uid(request, asked, current)?;
-    let mut document = lay_over(request, apply, Some((&before, &live.body)), warnings, write)?;
-    document.meta.uid.clone_from(&before.uid);
+    let uid = before.uid.clone();
+    let length = read::length_with(current, apply.length + current.meta.len());
+    let mut document = lay_over(request, apply, Some((before, live.body)), length, warnings, write).await?;
+    document.meta.uid = uid;
     document.meta.resource_version = match apply.named {
         true => asked.resource_version.clone(),
         false => current.version.to_string(),
@@ -205,32 +220,70 @@ async fn bring_about(
     }
     let info = RequestInfo { verb: "create", ..request.call.info.clone() };
     request.server.authorizer.authorize(&request.call.user, &info).await?;
-    let mut document = lay_over(request, apply, None, warnings, write)?;
+    let mut document = lay_over(request, apply, None, apply.length, warnings, write).await?;
     document.meta.name.clone_from(&asked.name);
     document.meta.namespace.clone_from(&asked.namespace);
     Ok(create::bring_to_rest(request, write, document, Origin::Applied).await)
 }
 
-/// The configuration over what is there, as an object to be judged like any other.
-fn lay_over(
+/// The configuration over what is there, as an object to be judged like any other. `length`: of both, in bytes.
+async fn lay_over(
     request: &Request<'_>,
     apply: &Apply,
-    live: Option<(&ObjectMeta, &Node)>,
+    live: Option<(ObjectMeta, Node)>,
+    length: usize,
     warnings: &mut Vec<String>,
     write: &WriteOptions,
 ) -> Result<Document, Status> {
-    let (api_version, time) = (request.resource.api_version(), write::now());
-    let writer = Writer {
-        manager: &apply.manager,
-        api_version: &api_version,
-        subresource: &request.target.subresource,
-        time: &time,
-    };
-    let nothing = ObjectMeta::default();
-    let meta = if request.target.subresource.is_empty() { &apply.config.meta } else { &nothing };
-    let config = (meta, &apply.config.body);
-    let applied = managed::apply(request.resource.kind, live, config, apply.force, writer);
+    let owner = Owner::of(request, apply.manager.clone());
+    let api_version = owner.api_version.clone();
+    let (kind, config, force) = (request.resource.kind, Arc::clone(&apply.config), apply.force);
+    let overlay = Overlay { kind, live, config, force, owner };
+    let applied = overlay.apply(&request.work(), length).await.map_err(read::not_done)?;
     let Applied { meta, body } = applied.map_err(|conflicts| Status::apply_conflict(&conflicts))?;
     let document = Document { api_version, kind: apply.config.kind.clone(), meta, body };
     write::admit(request, Ok((document, Vec::new())), write, warnings)
+}
+
+/// A configuration and what it is laid over.
+struct Overlay {
+    kind: &'static Kind,
+    live: Option<(ObjectMeta, Node)>,
+    config: Arc<Document>,
+    force: bool,
+    owner: Owner,
+}
+
+impl Overlay {
+    /// `length`: of both, in bytes.
+    async fn apply(self, work: &UserWork, length: usize) -> Result<Result<Applied, Vec<Conflict>>, NotDone> {
+        let apply = move || {
+            let nothing = ObjectMeta::default();
+            let meta = if self.owner.subresource.is_empty() { &self.config.meta } else { &nothing };
+            let live = self.live.as_ref().map(|(meta, body)| (meta, body));
+            managed::apply(self.kind, live, (meta, &self.config.body), self.force, self.owner.writer())
+        };
+        work.run_sized(length, apply).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::poll;
+
+    use super::*;
+    use crate::{endpoints::tracking::tests::owner, heavy::LIGHT};
+
+    #[tokio::test]
+    async fn large_configurations_are_laid_over_on_the_threads_for_heavy_work() {
+        let work = UserWork::for_tests();
+        let _held = work.hold();
+        for (length, waits) in [(LIGHT, false), (LIGHT + 1, true)] {
+            let (meta, body) = (ObjectMeta::default(), Node::object());
+            let config = Document { api_version: String::new(), kind: String::new(), meta, body };
+            let (kind, config) = (&repot_api::shoot_state::KIND_INFO, Arc::new(config));
+            let overlay = Overlay { kind, live: None, config, force: false, owner: owner() };
+            assert_eq!(poll!(Box::pin(overlay.apply(&work, length))).is_pending(), waits, "{length} bytes");
+        }
+    }
 }

@@ -45,7 +45,7 @@ pub(super) async fn bring_to_rest(
     write::need_namespace(request, &document.meta.name).await?;
     status_part::drop(request, &mut document);
     if matches!(origin, Origin::Written(_)) {
-        tracking::created(request, &mut document);
+        tracking::created(request, &mut document).await?;
     }
     let owners = document.meta.managed_fields.clone();
     admit::mutate(request, write, &mut document, None).await?;
@@ -62,7 +62,7 @@ pub(super) async fn bring_to_rest(
         }
         write::validate(request, &document, Vec::new())?;
         admit::judge(request, write, &document, None).await?;
-        let ready = Ready::fitting(request, &mut document, &origin)?;
+        let ready = Ready::fitting(request, &mut document, &origin).await?;
         if !generated {
             // It is printed, and there is no other try: what it was decoded from is not needed any more.
             document.body = Node::object();

@@ -191,7 +191,7 @@ fn copy_limit(request: &Request<'_>) -> usize {
 struct Patched {
     document: Document,
     /// The members beside metadata as they were.
-    before: Option<Node>,
+    before: Option<Arc<Node>>,
     /// Whether the patch itself names the version it is meant for.
     named: bool,
 }
@@ -225,10 +225,9 @@ async fn apply(
         }
         change_now.apply(&mut root, copy_limit)?;
         let census = census::count_tree(&root, kind.schema);
-        Ok::<_, Status>((root, before, census))
+        Ok::<_, Status>((root, before.map(Arc::new), census))
     };
-    let stored = usize::try_from(current.payload_len).unwrap_or(usize::MAX);
-    let length = stored.saturating_add(change.bytes());
+    let length = read::length_with(current, change.bytes());
     let (root, before, census) = read::heavy(request, length, work).await??;
     request.server.charge(request.call, needs::written(census))?;
     let conformed = read::heavy(request, length, move || Document::conform(root, kind)).await?;

@@ -62,6 +62,11 @@ impl Source {
         Ok(Self { json, needs })
     }
 
+    /// Its length as JSON, in bytes.
+    pub(super) fn length(&self) -> usize {
+        self.json.len()
+    }
+
     /// The object as the client sent it. The second value: unknown and duplicate fields.
     ///
     /// # Errors
@@ -112,6 +117,11 @@ pub(super) async fn reserve_to_delete(
     let costs = stored.iter().map(|object| cost_of_meta(object, needs::typed));
     let most = costs.max().unwrap_or(0).saturating_mul(at_once as u64);
     request.server.reserve(request.call, most.min(request.server.memory.most())).await
+}
+
+/// The length of a stored payload and of so many bytes beside it.
+pub(super) fn length_with(stored: &Object, more: usize) -> usize {
+    usize::try_from(stored.payload_len).unwrap_or(usize::MAX).saturating_add(more)
 }
 
 /// What a request makes of stored metadata, in bytes.

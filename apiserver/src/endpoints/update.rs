@@ -86,7 +86,7 @@ pub(super) async fn replace(
     let before = wire::parse_meta(current);
     inherit(&mut document.meta, &before);
     let mut forbidden = status_part::confine(request, document, current).await?;
-    let mut ready = Ready::fitting(request, document, &origin)?;
+    let mut ready = Ready::fitting(request, document, &origin).await?;
     tracking::replaced(request, document, &before, current, &ready, &origin).await?;
     if admit::may_be_judged(request) {
         let owners = document.meta.managed_fields.clone();
@@ -95,7 +95,7 @@ pub(super) async fn replace(
         write::fit_place(request, &mut document.meta)?;
         inherit(&mut document.meta, &before);
         forbidden = status_part::confine(request, document, current).await?;
-        ready = Ready::fitting(request, document, &origin)?;
+        ready = Ready::fitting(request, document, &origin).await?;
     }
     forbidden.extend(changes(&document.meta, &before));
     write::validate(request, document, forbidden)?;
@@ -140,7 +140,7 @@ pub(super) async fn replace_meta(
     let before = wire::parse_meta(current);
     inherit(&mut meta, &before);
     write::validate_meta(request, &meta, changes(&meta, &before))?;
-    tracking::meta_replaced(request, &mut meta, &before);
+    tracking::meta_replaced(request, &mut meta, &before).await?;
     let shown = rest_meta(request, dry_run, &meta, current).await?;
     Ok(show(request, &shown, form).await)
 }

@@ -9,6 +9,8 @@ use http::{Response, StatusCode};
 use repot_api::{
     document::{Document, Printed},
     field::{FieldError, shortened},
+    json::Node,
+    kind::Kind,
     meta::ObjectMeta,
 };
 use repot_storage::{Draft, Object, Segmented};
@@ -17,7 +19,7 @@ use uuid::Uuid;
 use super::{
     Request,
     options::{self, FieldValidation},
-    read::Decoded,
+    read::{self, Decoded},
     status_part,
     tracking::Origin,
 };
@@ -228,20 +230,24 @@ pub(super) struct Ready {
 }
 
 impl Ready {
-    /// Prints the object and measures it: 413 when it is too large.
-    pub(super) fn new(request: &Request<'_>, document: &Document) -> Result<Self, Status> {
+    /// Prints the object and measures it. The document is the same afterwards.
+    ///
+    /// # Errors
+    /// 413 when it is too large; 429 and 500 where it could not be printed.
+    async fn new(request: &Request<'_>, document: &mut Document) -> Result<Self, Status> {
         let limit = request.server.limits.object_bytes;
         // A rough measure, a little too long for what is escaped: what is far too large is not printed first.
-        if document.body.size() / 2 > limit {
+        let length = document.body.size();
+        if length / 2 > limit {
             return Err(Status::too_large(limit));
         }
-        let payload = document.print();
-        let digest =
-            |(name, range): &(String, Range<usize>)| (name.clone(), digest(&payload.text[range.clone()]));
-        let digests = payload.parts.iter().map(digest).collect();
-        let cells = (request.resource.kind.cells)(&document.body, payload.text.len());
-        let fields = request.resource.kind.selected_values(&document.body);
-        let summary = Summary { digests, cells, fields };
+        let (body, kind) = (std::mem::replace(&mut document.body, Node::object()), request.resource.kind);
+        let print = move || {
+            let (payload, summary) = print(&body, kind);
+            (payload, summary, body)
+        };
+        let (payload, summary, body) = read::heavy(request, length, print).await?;
+        document.body = body;
         let mut ready = Self { meta: Bytes::new(), summary, payload };
         ready.print_meta(&document.meta);
         ready.check_size(request)?;
@@ -250,13 +256,13 @@ impl Ready {
 
     /// As [`Ready::new`]. Who owns what may take much room: where the object does not fit otherwise, that is forgotten,
     /// as kube-apiserver does, but for an apply, which would be in vain.
-    pub(super) fn fitting(
+    pub(super) async fn fitting(
         request: &Request<'_>,
         document: &mut Document,
         origin: &Origin,
     ) -> Result<Self, Status> {
         let owners = document.meta.managed_fields.take();
-        let mut ready = Self::new(request, document)?;
+        let mut ready = Self::new(request, document).await?;
         document.meta.managed_fields = owners;
         ready.restate(request, &mut document.meta, origin)?;
         Ok(ready)
@@ -348,6 +354,17 @@ impl Ready {
 
 /// Longer payloads are not held in memory until a client has read them.
 const HELD: u64 = 16 << 20;
+
+/// The members beside metadata as text, and what is kept beside it.
+fn print(body: &Node, kind: &Kind) -> (Printed, Summary) {
+    let payload = Printed::of(body);
+    let digest =
+        |(name, range): &(String, Range<usize>)| (name.clone(), digest(&payload.text[range.clone()]));
+    let digests = payload.parts.iter().map(digest).collect();
+    let cells = (kind.cells)(body, payload.text.len());
+    let fields = kind.selected_values(body);
+    (payload, Summary { digests, cells, fields })
+}
 
 fn digest(text: &[u8]) -> String {
     blake3::hash(text).to_hex()[..32].to_owned()
