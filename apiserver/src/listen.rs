@@ -18,14 +18,14 @@ use crate::{
     http2::{self, Settings},
     metrics,
     server::Server,
-    short_turns::ShortTurns,
+    short_turns::{ShortTurns, in_short_turns},
     tls::{Lingering, Serving},
     unauthenticated::{Counted, Unauthenticated},
     write_timeout::WriteTimeout,
 };
 
 /// What requests are read from.
-type Io = Lingering<ShortTurns<WriteTimeout<TlsStream<TcpStream>>>>;
+type Io = ShortTurns<Lingering<WriteTimeout<TlsStream<TcpStream>>>>;
 
 /// A client that does not finish its handshake in this time is dropped.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
@@ -201,8 +201,7 @@ async fn connection(
     if server.authenticator.knows(&peer) {
         peer.connection.set_authenticated();
     }
-    let stream = ShortTurns::new(WriteTimeout::new(tls, WRITE_TIMEOUT));
-    let stream = Lingering::new(stream).until(peer.connection.end());
+    let stream = Lingering::new(WriteTimeout::new(tls, WRITE_TIMEOUT)).until(peer.connection.end());
     let done = peer.connection.done(IDLE);
     let leave = async move {
         // The server stops; the client shall go elsewhere; nothing happens here any more.
@@ -213,10 +212,12 @@ async fn connection(
         drop(counted);
         std::future::pending().await
     };
+    let served = in_short_turns(stream, async |stream| match http2 {
+        true => serve_http2(stream, server, &peer, leave).await,
+        false => serve_http1(stream, server, &peer, leave).await,
+    });
     tokio::select! {
-        () = async {
-            if http2 { serve_http2(stream, server, &peer, leave).await } else { serve_http1(stream, server, &peer, leave).await }
-        } => {}
+        () = served => {}
         () = uncount => {}
     }
 }

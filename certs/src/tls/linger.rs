@@ -18,6 +18,8 @@ use tokio_util::sync::CancellationToken;
 const QUIET: Duration = Duration::from_secs(1);
 /// A client that goes on sending is not listened to for longer.
 const LONGEST: Duration = Duration::from_secs(30);
+/// Bytes that are thrown away before other tasks have their turn.
+const TURN: usize = 128 << 10;
 
 /// A stream that is seen off when it is dropped: what was written is ended in good order, and what still comes in is taken in and
 /// thrown away for a while.
@@ -59,9 +61,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Drop for Lingering<S> {
 
 async fn see_off(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
     stream.shutdown().await?;
-    let mut thrown_away = vec![0; 16 << 10];
-    while timeout(QUIET, stream.read(&mut thrown_away)).await.map_err(io::Error::other)?? > 0 {}
-    Ok(())
+    let (mut thrown_away, mut left) = (vec![0; 16 << 10], TURN);
+    loop {
+        let read = timeout(QUIET, stream.read(&mut thrown_away)).await.map_err(io::Error::other)??;
+        if read == 0 {
+            return Ok(());
+        }
+        left = left.saturating_sub(read);
+        if left == 0 {
+            // Others on this thread do not wait for a client that sends without end.
+            tokio::task::yield_now().await;
+            left = TURN;
+        }
+    }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> AsyncRead for Lingering<S> {
