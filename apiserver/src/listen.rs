@@ -33,8 +33,11 @@ const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 const HEADER_DEADLINE: Duration = Duration::from_secs(32);
 /// A connection on which nothing was asked for so long is ended.
 const IDLE: Duration = Duration::from_secs(90);
-/// A client that reads nothing of what is written to it for so long is dropped.
+/// A client that takes fewer than [`LEAST_WRITTEN`] bytes of what is written to it in this time is dropped. The same holds for the
+/// client's kernel: bytes that it does not acknowledge, or has no room for, wait no longer.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// About half a KiB a second. In bytes.
+const LEAST_WRITTEN: usize = 16 << 10;
 /// What is read ahead over HTTP/1.1: facts about a user come in headers and can be many; for who has not shown a certificate,
 /// what a token may need.
 const HTTP1_BUFFER: usize = 1 << 20;
@@ -171,8 +174,7 @@ async fn accepted_one(
     counted: Counted,
     leave: CancellationToken,
 ) {
-    let _ = stream.set_nodelay(true);
-    let _ = SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(TCP_KEEPALIVE));
+    set_options(&stream);
     // The handshake is the client's time, not the accept loop's.
     match tokio::time::timeout(HANDSHAKE_DEADLINE, serving.accept(stream)).await {
         Ok(Ok(tls)) => connection(tls, server, shared, counted, leave).await,
@@ -182,6 +184,15 @@ async fn accepted_one(
         }
         Err(_) => metrics::HANDSHAKE_ERRORS.inc(),
     }
+}
+
+/// Where the system refuses one of them, the connection works all the same.
+fn set_options(stream: &TcpStream) {
+    let _ = stream.set_nodelay(true);
+    let socket = SockRef::from(stream);
+    let _ = socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(TCP_KEEPALIVE));
+    // Also for a client whose window stays closed: see tcp(7), and tcp_probe_timer of Linux.
+    let _ = socket.set_tcp_user_timeout(Some(WRITE_TIMEOUT));
 }
 
 async fn connection(
@@ -201,7 +212,8 @@ async fn connection(
     if server.authenticator.knows(&peer) {
         peer.connection.set_authenticated();
     }
-    let stream = Lingering::new(WriteTimeout::new(tls, WRITE_TIMEOUT)).until(peer.connection.end());
+    let stream =
+        Lingering::new(WriteTimeout::new(tls, WRITE_TIMEOUT, LEAST_WRITTEN)).until(peer.connection.end());
     let done = peer.connection.done(IDLE);
     let leave = async move {
         // The server stops; the client shall go elsewhere; nothing happens here any more.
@@ -261,5 +273,22 @@ async fn serve_http1(stream: Io, server: Arc<Server>, peer: &Arc<Peer>, leave: i
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "connection ended early");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn bytes_that_are_not_acknowledged_end_a_connection_in_time() {
+        let listener = bind(([127, 0, 0, 1], 0).into()).await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let (client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
+        let (stream, _) = accepted.expect("a connection");
+        set_options(&stream);
+        let timeout = SockRef::from(&stream).tcp_user_timeout().expect("an option");
+        assert_eq!(timeout, Some(WRITE_TIMEOUT));
+        drop(client);
     }
 }

@@ -1,5 +1,5 @@
-//! A connection whose client reads nothing is ended. TCP keeps such a connection for ever: the client's kernel goes on to
-//! acknowledge that its window is closed.
+//! A connection whose client reads nothing, or next to nothing, is ended. TCP keeps such a connection for ever: the client's
+//! kernel goes on to acknowledge that its window is closed, and a client that reads a byte now and then opens it again.
 
 use std::{
     io::{self, IoSlice},
@@ -13,32 +13,50 @@ use tokio::{
     time::{Instant, Sleep, sleep_until},
 };
 
-/// A stream whose writes fail when none has made progress for the given time.
+/// A stream whose writes fail when, from one on that has to wait, fewer than so many bytes are taken in the given time. What is
+/// flushed before does not count against the client.
 #[derive(Debug)]
 pub(crate) struct WriteTimeout<S> {
     stream: S,
     most: Duration,
-    /// Runs while a write waits.
+    /// Bytes that a client takes at least in that time.
+    least: usize,
+    /// Runs from when a write has to wait.
     blocked: Option<Pin<Box<Sleep>>>,
+    /// Bytes that were taken since then.
+    taken: usize,
 }
 
 impl<S> WriteTimeout<S> {
-    pub(crate) fn new(stream: S, most: Duration) -> Self {
-        Self { stream, most, blocked: None }
+    pub(crate) fn new(stream: S, most: Duration, least: usize) -> Self {
+        Self { stream, most, least, blocked: None, taken: 0 }
     }
 
-    fn watch<T>(&mut self, written: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
-        if written.is_ready() {
+    /// After a write.
+    fn written(&mut self, written: Poll<io::Result<usize>>, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let Poll::Ready(Ok(bytes)) = written else { return self.watch(written, cx) };
+        self.taken = self.taken.saturating_add(bytes);
+        if self.taken >= self.least {
             self.blocked = None;
-            return written;
         }
-        let until = Instant::now() + self.most;
-        let blocked = self.blocked.get_or_insert_with(|| Box::pin(sleep_until(until)));
-        match blocked.as_mut().poll(cx) {
-            Poll::Ready(()) => {
-                Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client reads nothing")))
+        written
+    }
+
+    /// After a flush, or the end: when it is done, the client has taken all there was.
+    fn watch<T>(&mut self, done: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        if done.is_ready() {
+            self.blocked = None;
+            return done;
+        }
+        if self.blocked.is_none() {
+            self.blocked = Some(Box::pin(sleep_until(Instant::now() + self.most)));
+            self.taken = 0;
+        }
+        match self.blocked.as_mut().map(|blocked| blocked.as_mut().poll(cx)) {
+            Some(Poll::Ready(())) => {
+                Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client reads too little")))
             }
-            Poll::Pending => Poll::Pending,
+            _ => Poll::Pending,
         }
     }
 }
@@ -56,7 +74,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.watch(written, cx)
+        self.written(written, cx)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -75,7 +93,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        self.watch(written, cx)
+        self.written(written, cx)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -93,7 +111,7 @@ mod tests {
     async fn writes_fail_when_nothing_is_read_for_the_whole_time_and_not_earlier() {
         const MOST: Duration = Duration::from_millis(50);
         let (mut client, server) = duplex(4);
-        let mut server = WriteTimeout::new(server, MOST);
+        let mut server = WriteTimeout::new(server, MOST, 1);
         server.write_all(b"full").await.expect("room");
         let began = Instant::now();
         assert!(futures::poll!(Box::pin(server.write_all(b"x"))).is_pending());
@@ -106,5 +124,25 @@ mod tests {
         let error = server.write_all(b"x").await.expect_err("nobody reads");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert!(began.elapsed() >= MOST, "{:?}", began.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_client_that_reads_a_byte_now_and_then_has_no_more_time() {
+        let (mut client, server) = duplex(4);
+        let mut server = WriteTimeout::new(server, Duration::from_secs(30), 3);
+        let deadline = |server: &WriteTimeout<_>| server.blocked.as_ref().map(|blocked| blocked.deadline());
+        server.write_all(b"full").await.expect("room");
+        assert!(futures::poll!(Box::pin(server.write_all(b"x"))).is_pending());
+        let first = deadline(&server).expect("a timer");
+        for taken in 1..=3 {
+            assert_eq!(deadline(&server), Some(first), "after {taken} bytes");
+            client.read_u8().await.expect("a byte");
+            server.write_all(b"x").await.expect("room");
+            assert!(futures::poll!(Box::pin(server.write_all(b"x"))).is_pending());
+        }
+        assert!(deadline(&server) > Some(first), "it has taken enough");
+        // Nothing is left that the client could take.
+        server.flush().await.expect("flushed");
+        assert_eq!(deadline(&server), None);
     }
 }
