@@ -170,6 +170,13 @@ fn rules_and_gardener_controller_manager_agree_on_destinations() {
                 Ok(())
             })
             .await?;
+            // gardenlet begins only when the constraint is True; until then the Shoot may go back to its source.
+            let back = project.bind(&name, "a").await?;
+            if said.is_empty() {
+                refused_by(&back, &["one-migration"])?;
+            } else {
+                back.ok().context(*what)?;
+            }
         }
         Ok(())
     });

@@ -193,14 +193,27 @@ fn a_shoot_on_its_way_rests() {
         let later = json!({"migration.gardener.cloud/requested-at": "2099-01-01T00:00:00Z"});
         place.refuses("one", &json!({"metadata": {"annotations": later}}), &["requested-at-true"]).await?;
         let delete = ["delete", "shoot", "one", "-n", "resting"];
+        let status = async |status: Value| {
+            let status = json!({"status": status}).to_string();
+            let args = [
+                "patch",
+                "shoot",
+                "one",
+                "-n",
+                "resting",
+                "--subresource=status",
+                "--type=merge",
+                "-p",
+                &status,
+            ];
+            place.world.garden.kubectl(args).await?.text().map(drop)
+        };
+        status(json!({"lastOperation": {"type": "Migrate", "state": "Processing"}})).await?;
         let refused = place.world.person.run(delete).await?;
         ensure!(refused.code != 0 && refused.stderr.contains("(life-rests)"), "{}", refused.stderr);
         let arrived =
             json!({"seedName": "resting-b", "lastOperation": {"type": "Restore", "state": "Succeeded"}});
-        let status = json!({"status": arrived}).to_string();
-        let args =
-            ["patch", "shoot", "one", "-n", "resting", "--subresource=status", "--type=merge", "-p", &status];
-        place.world.garden.kubectl(args).await?.text()?;
+        status(arrived).await?;
         place.allows("one", &json!({"spec": {"purpose": "production"}})).await?;
         let kept = place.get("one").await?;
         ensure!(kept["metadata"]["annotations"]["migration.gardener.cloud/requested-at"].is_null(), "{kept}");

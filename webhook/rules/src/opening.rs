@@ -60,6 +60,7 @@ static SHOOT: Opening = Members(&[
     (
         "status",
         Members(&[
+            ("constraints", Items(&[("status", Whole), ("type", Whole)])),
             ("credentials", Whole),
             ("isHibernated", Whole),
             ("lastOperation", Whole),

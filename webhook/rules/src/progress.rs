@@ -92,7 +92,9 @@ impl<'a> Progress<'a> {
     #[must_use]
     pub fn is_current(self) -> bool {
         let requested = annotation_of(self.0, REQUESTED_AT);
-        requested.is_some_and(|requested| self.reports().any(|report| report.time >= requested))
+        requested.is_some_and(|requested| {
+            !requested.is_empty() && self.reports().any(|report| report.time >= requested)
+        })
     }
 
     /// The newest of the reports of a step; of two at one time the one that is further.

@@ -64,6 +64,29 @@ impl<'a> Shoot<'a> {
             }
     }
 
+    /// Whether gardenlets have begun to move it. Before, it is bound to another seed, and its source has all of it.
+    #[must_use]
+    pub fn has_begun_to_move(self) -> bool {
+        let progress = Progress(self.0);
+        self.is_moving()
+            && match self.last_operation() {
+                ("Migrate", _) => true,
+                ("Restore" | "LiveMigrate", state) if state != "Succeeded" => true,
+                _ => progress.is_current() || progress.is_past_return(),
+            }
+    }
+
+    /// Whether gardenlet has not begun to move it, and will not before Gardener calls the destination fit: constraint
+    /// `ReadyForMigration`.
+    #[must_use]
+    pub fn waits_for_destination(self) -> bool {
+        let constraint = items_at(self.0, "/status/constraints")
+            .iter()
+            .find(|one| text_at(one, "/type") == Some("ReadyForMigration"));
+        let held_back = constraint.is_some_and(|constraint| text_at(constraint, "/status") != Some("True"));
+        held_back && self.is_moving() && !self.has_begun_to_move()
+    }
+
     /// Whether a live migration is over without success: both seeds are one, and no API server and no etcd of a destination took
     /// over, so that this one is the source. While the clean-up runs or is retried it is not over.
     fn is_back_at_source(self, state: &str) -> bool {

@@ -107,7 +107,8 @@ pub static RULES: &[Rule] = &[
     rule("rotation-settled", MIGRATION, &[&SEED_CHANGE], migration::rotation_settled::judge,
         "No rotation of credentials is being prepared or completed; one that waits for workers, or whose seed is dead, is warned of."),
     rule("one-migration", MIGRATION, &[&SEED_CHANGE], migration::one_migration::judge,
-        "A Shoot on its way is not sent elsewhere, and not back; one whose destination is dead may be, with \
+        "A Shoot on its way is not sent elsewhere, and not back. It may go back before its move has begun while Gardener calls the \
+         destination unfit (constraint `ReadyForMigration`); a destination that is dead may be left at any time, with \
          `confirmation.gardener.cloud/leave-destination` that names it."),
     rule("no-move-while-deleted", MIGRATION, &[&SEED_CHANGE], migration::no_move_while_deleted::judge,
         "A Shoot that is being deleted does not move."),
@@ -123,7 +124,7 @@ pub static RULES: &[Rule] = &[
     rule("spec-rests", MIGRATION, &[&MOVING_SHOOTS], migration::spec_rests::judge,
         "The spec does not change while the Shoot moves."),
     rule("life-rests", MIGRATION, &[&MOVING_SHOOTS], migration::life_rests::judge,
-        "A Shoot is not deleted while it moves; one that is being deleted already is not held up."),
+        "A Shoot is not deleted while it moves. One whose move has not begun may be, and one that is being deleted already is not held up."),
 
     rule("live-trigger-clear", LIVE, &[&SEED_CHANGE, &MARKERS], live::trigger_clear::judge,
         "The two spellings of the trigger say the same, and the boolean is one."),
@@ -151,7 +152,7 @@ pub static RULES: &[Rule] = &[
          has failed; by `force` until the first source member is removed."),
     rule("live-back-after-abort", LIVE, &[&SEED_CHANGE], live::back_after_abort::judge,
         "The seed goes back to the source only when the live migration was called off, and no source member is being removed; or \
-         with `confirmation.gardener.cloud/leave-destination` when the destination is dead."),
+         before it has begun, while Gardener calls the destination unfit; or with `confirmation.gardener.cloud/leave-destination` when the destination is dead."),
     rule("live-shrink-in-need", LIVE, &[&MARKERS], live::shrink_in_need::judge,
         "`migration.gardener.cloud/force-shrink-etcd` is set only when the members have joined and the destination's API servers \
          failed to come up."),

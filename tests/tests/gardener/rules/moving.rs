@@ -32,13 +32,28 @@ pub async fn a_shoot_on_its_way_rests(_: &Bed, gate: bool) -> Result<()> {
     project.patch("one", &json!({"spec": {"purpose": "testing"}})).await?.ok()?;
     project.bind("one", "b").await?.ok()?;
     refused_by(&project.bind("one", "c").await?, &["one-migration"])?;
-    refused_by(&project.delete("one").await?, &["life-rests"])?;
+    refused_by(&project.bind("one", "a").await?, &["one-migration"])?;
+    // While Gardener calls the destination unfit, gardenlet does not begin, and the Shoot may go back.
+    let unfit = json!([{
+        "type": "ReadyForMigration", "status": "False", "reason": "DestinationSeedUnready", "message": "not ready",
+        "lastTransitionTime": "2026-01-01T10:00:00Z", "lastUpdateTime": "2026-01-01T10:00:00Z",
+    }]);
+    project.set_status("one", &json!({"constraints": unfit})).await?;
+    project.bind("one", "a").await?.ok()?;
+    project.bind("one", "b").await?.ok()?;
+    // Its source deletes a Shoot whose move has not begun.
+    project.create_on_a("two").await?;
+    project.annotate("two", &confirm).await?.ok()?;
+    project.bind("two", "b").await?.ok()?;
+    project.delete("two").await?.ok()?;
     let (old, mut new) = (project.get("one").await?, project.get("one").await?);
     merge(&mut new, &purpose);
     let said = project.ask("moving-shoots", &old, &new).await?;
     ensure!(said.contains("(spec-rests)"), "{said}");
     refused_by_gardener(&project.patch("one", &purpose).await?, "has been rescheduled to a new seed")?;
-    // While gardenlet migrates it, Gardener refuses as well.
+    // While gardenlet migrates it, Gardener refuses as well, and while the destination restores it, only the rule does.
+    project.set_status("one", &json!({"lastOperation": operation("Restore", "Processing")})).await?;
+    refused_by(&project.delete("one").await?, &["life-rests"])?;
     project.set_status("one", &json!({"lastOperation": operation("Migrate", "Processing")})).await?;
     refused_by_gardener(&project.delete("one").await?, "during Migrate operation")?;
 

@@ -16,7 +16,8 @@ use crate::{
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let Travel::Back { to } = Travel::of(change) else { return Vec::new() };
     let asked = matches!(annotation_of(&change.new, ABORT_LIVE_MIGRATION), Some("true" | "force"));
-    if !Shoot(&change.old).is_moving_live() {
+    let old = Shoot(&change.old);
+    if !old.is_moving_live() || old.waits_for_destination() {
         return Vec::new();
     }
     if Progress(&change.old).is_past_return() {

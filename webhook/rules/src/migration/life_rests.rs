@@ -1,4 +1,5 @@
-//! A Shoot does not end while it moves. One that is on its way out already is not held up.
+//! A Shoot does not end while it moves. One that is on its way out already is not held up, nor one whose move has not begun: its
+//! source deletes it.
 
 use crate::{
     change::{Change, Operation},
@@ -10,7 +11,7 @@ use crate::{
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
     let old = Shoot(&change.old);
-    if change.operation != Operation::Delete || !old.is_moving() || old.is_ending() {
+    if change.operation != Operation::Delete || !old.has_begun_to_move() || old.is_ending() {
         return Vec::new();
     }
     let reason = format!("the Shoot cannot be deleted while it moves ({})", describe_way(old));

@@ -12,11 +12,12 @@ use crate::{
     travel::Travel,
 };
 
-/// A destination that dies in the middle may be left for another seed, or for the source, with a confirmation that names it.
+/// A Shoot goes back before its move has begun where Gardener holds it back. A destination that dies in the middle may be left for another seed, or for the source, with a confirmation that names it.
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let old = Shoot(&change.old);
     let (kind, state) = old.last_operation();
     let to = match Travel::of(change) {
+        Travel::Back { .. } if old.waits_for_destination() => return Vec::new(),
         // Back to the source of a live migration is another rule's business.
         Travel::Back { .. } if old.is_moving_live() => return Vec::new(),
         Travel::Back { to } | Travel::Again { to, .. } => to,

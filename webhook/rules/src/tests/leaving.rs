@@ -144,6 +144,76 @@ fn a_destination_that_dies_in_the_middle_is_left_with_a_confirmation() {
 }
 
 #[test]
+fn a_shoot_whose_destination_is_unfit_goes_back_before_its_move_begins() {
+    let bound = |constraint: Value, kind: &'static str| {
+        move |shoot: &mut Value| {
+            moves(shoot);
+            shoot["status"]["constraints"] =
+                json!([{"type": "HibernationPossible", "status": "False"}, constraint]);
+            shoot["status"]["lastOperation"] = json!({"type": kind, "state": "Processing"});
+        }
+    };
+    let ready = |status: &str| json!({"type": "ReadyForMigration", "status": status});
+    let to = |seed: &'static str| move |shoot: &mut Value| shoot["spec"]["seedName"] = json!(seed);
+    for status in ["False", "Unknown", "Progressing"] {
+        accepts(&update(bound(ready(status), "Reconcile"), to("a")), &mk_facts());
+        rejects(&update(bound(ready(status), "Reconcile"), to("c")), &mk_facts(), &["one-migration"]);
+        for kind in ["Migrate", "Restore", "LiveMigrate"] {
+            let rule = if kind == "LiveMigrate" { "live-back-after-abort" } else { "one-migration" };
+            rejects(&update(bound(ready(status), kind), to("a")), &mk_facts(), &[rule]);
+        }
+    }
+    // From here on gardenlet may begin at any moment.
+    rejects(&update(bound(ready("True"), "Reconcile"), to("a")), &mk_facts(), &["one-migration"]);
+    rejects(&update(bound(json!({}), "Reconcile"), to("a")), &mk_facts(), &["one-migration"]);
+    // A live migration, too: its trigger alone has begun nothing.
+    let live = |constraint: Value, progress: Value| {
+        move |shoot: &mut Value| {
+            bound(constraint, "Reconcile")(shoot);
+            annotate(shoot, "migration.gardener.cloud/live-migrate", "true");
+            annotate(shoot, "migration.gardener.cloud/requested-at", "2026-01-01T10:00:00Z");
+            shoot["status"]["liveMigration"] = progress;
+        }
+    };
+    let at = |time: &str| json!({"source": {"stepName": "SixMemberETCDReady", "status": "Pending", "completionTime": time}});
+    accepts(&update(live(ready("False"), Value::Null), to("a")), &mk_facts());
+    accepts(&update(live(ready("False"), at("2026-01-01T09:00:00Z")), to("a")), &mk_facts());
+    for (constraint, progress) in [(ready("True"), Value::Null), (ready("False"), at("2026-01-01T11:00:00Z"))]
+    {
+        rejects(&update(live(constraint, progress), to("a")), &mk_facts(), &["live-back-after-abort"]);
+    }
+}
+
+#[test]
+fn a_shoot_is_deleted_before_its_move_begins() {
+    let deletion = |kind: &str, state: &str| {
+        let mut deletion = update(rests, rests);
+        moves(&mut deletion.old);
+        deletion.old["status"]["lastOperation"] = json!({"type": kind, "state": state});
+        (deletion.operation, deletion.new) = (Operation::Delete, Value::Null);
+        deletion
+    };
+    for (kind, state, begun) in [
+        ("Create", "Succeeded", false),
+        ("Reconcile", "Failed", false),
+        ("Restore", "Succeeded", false),
+        ("LiveMigrate", "Succeeded", false),
+        ("Migrate", "Processing", true),
+        ("Migrate", "Succeeded", true),
+        ("Restore", "Error", true),
+        ("LiveMigrate", "Processing", true),
+    ] {
+        rejects(&deletion(kind, state), &mk_facts(), if begun { &["life-rests"] } else { &[] });
+    }
+    let mut reported = deletion("Reconcile", "Succeeded");
+    annotate(&mut reported.old, "migration.gardener.cloud/requested-at", "2026-01-01T10:00:00Z");
+    reported.old["status"]["liveMigration"] = json!({"conditions": [
+        {"type": "EtcdMigrationComplete", "status": "False", "lastTransitionTime": "2026-01-01T11:00:00Z"},
+    ]});
+    rejects(&reported, &mk_facts(), &["life-rests"]);
+}
+
+#[test]
 fn a_shoot_that_is_back_at_its_source_is_free_again() {
     let back = |state: &'static str, conditions: Value| {
         move |shoot: &mut Value| {

@@ -130,14 +130,15 @@ fn shoots(operation: Operation, old: Value, new: Value) -> Change {
     of(CORE_GROUP, "shoots", operation, old, new)
 }
 
-/// What Gardener calls a migration, written down apart from the rules: the seeds differ, or one of its two operations is not over.
-fn is_on_its_way(shoot: &Value) -> bool {
+/// When Gardener calls a migration begun, written down apart from the rules: one of its operations is not over. A live migration
+/// that has failed, with one seed left, is over.
+fn has_begun_to_move(shoot: &Value) -> bool {
     let text = |pointer: &str| shoot.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (spec, status) = (text("/spec/seedName"), text("/status/seedName"));
     let (kind, state) = (text("/status/lastOperation/type"), text("/status/lastOperation/state"));
-    let differ = !spec.is_empty() && !status.is_empty() && spec != status;
-    let second_half = matches!(kind, "Restore" | "LiveMigrate") && state != "Succeeded";
-    differ || kind == "Migrate" || second_half
+    let ended = state == "Succeeded"
+        || kind == "LiveMigrate" && state == "Failed" && !spec.is_empty() && spec == status;
+    kind == "Migrate" || matches!(kind, "Restore" | "LiveMigrate") && !ended
 }
 
 proptest! {
@@ -194,10 +195,10 @@ proptest! {
     }
 
     #[test]
-    fn deletion_is_refused_only_on_the_way(old in any_shoot()) {
-        let way = is_on_its_way(&old) && old["metadata"]["deletionTimestamp"].is_null();
+    fn deletion_is_refused_only_after_a_move_has_begun(old in any_shoot()) {
+        let begun = has_begun_to_move(&old) && old["metadata"]["deletionTimestamp"].is_null();
         let refused = refusals(&shoots(Operation::Delete, old, Value::Null), &Facts::default());
-        prop_assert_eq!(refused, if way { vec!["life-rests"] } else { vec![] });
+        prop_assert_eq!(refused, if begun { vec!["life-rests"] } else { vec![] });
     }
 
     #[test]
