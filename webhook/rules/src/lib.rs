@@ -18,6 +18,7 @@ pub mod table;
 pub mod travel;
 pub mod watch;
 
+mod conditions;
 mod default;
 mod forced;
 mod isolation;

@@ -3,6 +3,11 @@
 
 use repot_api::names::{CORE_GROUP, DRUID_GROUP, EXTENSIONS_GROUP, MIGRATION_GROUP};
 
+use crate::conditions::{
+    DELETION_UNCONFIRMED, ENDED_OR_SPEC, FILLED_IN, LIVE_MIGRATION_ENDED, MARKER_SET, MARKER_WITHDRAWN,
+    MOVING, OWNER_RECORD, REQUEST_CHANGES, SEED_CHANGES,
+};
+
 /// What kube-apiserver does while the webhook does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailurePolicy {
@@ -63,137 +68,6 @@ impl Watch {
     }
 }
 
-// A condition that breaks on some object counts as a failure of its webhook, and one that fails closed then refuses whatever was
-// asked: so each field that may be missing is read by `?`, those of the request, too.
-macro_rules! annotations {
-    () => {
-        "object.?metadata.?annotations.orValue({})"
-    };
-}
-/// Whether this write sets annotation `k` of the object, or changes it.
-macro_rules! sets_k {
-    () => {
-        "(request.operation == \"CREATE\" \
-         || !(k in oldObject.?metadata.?annotations.orValue({})) \
-         || oldObject.metadata.annotations[k] != object.metadata.annotations[k])"
-    };
-}
-/// Annotations that start, stop or steer something whatever else is true of the Shoot.
-macro_rules! k_steers {
-    () => {
-        "((k.startsWith(\"migration.gardener.cloud/\") || k in [\"shoot.gardener.cloud/isolated-zone\", \
-         \"shoot.gardener.cloud/force-restore\", \"confirmation.gardener.cloud/leave-destination\", \
-         \"migration.shoot.gardener.cloud/abort-live-migration\"]))"
-    };
-}
-macro_rules! k_says_no {
-    () => {
-        // A destination may have such a name.
-        "(k != \"confirmation.gardener.cloud/leave-destination\" && object.metadata.annotations[k] in [\"0\", \"f\", \"F\", \"false\", \"FALSE\", \"False\"])"
-    };
-}
-/// Whether the Shoot was between two seeds before this write.
-macro_rules! moves {
-    () => {
-        "(has(oldObject.spec) && has(oldObject.status) && oldObject.?status.?seedName.orValue(\"\") != \"\" \
-         && oldObject.?spec.?seedName.orValue(\"\") != oldObject.?status.?seedName.orValue(\"\") \
-         || oldObject.?status.?lastOperation.?type.orValue(\"\") == \"Migrate\" \
-         || oldObject.?status.?lastOperation.?type.orValue(\"\") in [\"Restore\", \"LiveMigrate\"] \
-         && oldObject.?status.?lastOperation.?state.orValue(\"\") != \"Succeeded\")"
-    };
-}
-/// Whether a live migration has ended without success and both seeds are one: mostly the Shoot is back at its source, and free.
-macro_rules! live_migration_ended {
-    () => {
-        "(oldObject.?status.?lastOperation.?type.orValue(\"\") == \"LiveMigrate\" \
-         && oldObject.?status.?lastOperation.?state.orValue(\"\") in [\"Failed\", \"Aborted\"] \
-         && oldObject.?spec.?seedName.orValue(\"\") == oldObject.?status.?seedName.orValue(\"\"))"
-    };
-}
-macro_rules! k_is_operation {
-    () => {
-        "(k in [\"gardener.cloud/operation\", \"maintenance.gardener.cloud/operation\"])"
-    };
-}
-macro_rules! seed_changes {
-    () => {
-        "(oldObject.?spec.?seedName.orValue(\"\") != \"\" \
-         && object.?spec.?seedName.orValue(\"\") != oldObject.?spec.?seedName.orValue(\"\"))"
-    };
-}
-/// A first seed is the scheduler's work, and Gardener's plugins fill in what follows from it: neither is asked about.
-const SEED_CHANGES: &str = seed_changes!();
-const MARKER_SET: &str = concat!(
-    annotations!(),
-    ".exists(k, ",
-    sets_k!(),
-    " && (",
-    k_steers!(),
-    " && !",
-    k_says_no!(),
-    // Every Shoot is asked for reconciliation, maintenance and rotation; these matter only where they may be in the way.
-    " || ",
-    k_is_operation!(),
-    " && (object.metadata.annotations[k].contains(\"live-migrate\") \
-     || \"shoot.gardener.cloud/isolated-zone\" in object.metadata.annotations \
-     || request.operation == \"UPDATE\" && ",
-    moves!(),
-    ")))"
-);
-const MARKER_WITHDRAWN: &str = concat!(
-    annotations!(),
-    ".exists(k, ",
-    sets_k!(),
-    " && ",
-    k_steers!(),
-    " && ",
-    k_says_no!(),
-    // The end of an isolation needs a reconciliation as much as its beginning.
-    ") || request.operation == \"UPDATE\" \
-     && \"shoot.gardener.cloud/isolated-zone\" in oldObject.?metadata.?annotations.orValue({}) \
-     && !(\"shoot.gardener.cloud/isolated-zone\" in object.?metadata.?annotations.orValue({}))"
-);
-const MOVING: &str = concat!(moves!(), " && !", live_migration_ended!());
-const LIVE_MIGRATION_ENDED: &str = live_migration_ended!();
-/// What the mutating rules of Shoots act on. Any other write is not shown to them, and waits for nobody.
-const FILLED_IN: &str = concat!(
-    seed_changes!(),
-    // A trigger, in either spelling.
-    " || object.?metadata.?annotations.orValue({})[?\"gardener.cloud/operation\"].orValue(\"\").contains(\"live-migrate\") \
-     || object.?metadata.?annotations.orValue({})[?\"migration.gardener.cloud/live-migrate\"].orValue(\"\") \
-     != oldObject.?metadata.?annotations.orValue({})[?\"migration.gardener.cloud/live-migrate\"].orValue(\"\")",
-    // An isolation that begins or ends.
-    " || object.?metadata.?annotations.orValue({})[?\"shoot.gardener.cloud/isolated-zone\"].orValue(\"\") \
-     != oldObject.?metadata.?annotations.orValue({})[?\"shoot.gardener.cloud/isolated-zone\"].orValue(\"\")",
-    // A migration that is over.
-    " || \"migration.gardener.cloud/requested-at\" in oldObject.?metadata.?annotations.orValue({}) \
-     && oldObject.?spec.?seedName.orValue(\"\") == oldObject.?status.?seedName.orValue(\"\") \
-     && oldObject.?status.?lastOperation.?state.orValue(\"\") == \"Succeeded\"",
-    // Labels of seeds that are missing or left over.
-    " || oldObject.?spec.?seedName.orValue(\"\") != \"\" \
-     && (!((\"name.seed.gardener.cloud/\" + oldObject.spec.seedName) in object.?metadata.?labels.orValue({})) \
-     || object.metadata.labels.exists(l, l.startsWith(\"name.seed.gardener.cloud/\") \
-     && l != \"name.seed.gardener.cloud/\" + object.?spec.?seedName.orValue(\"\") \
-     && l != \"name.seed.gardener.cloud/\" + oldObject.?status.?seedName.orValue(\"\")))"
-);
-const DELETION_UNCONFIRMED: &str = "!has(oldObject.metadata.deletionTimestamp) \
-     && !(oldObject.?metadata.?annotations.orValue({})[?\"confirmation.gardener.cloud/deletion\"].orValue(\"\") \
-     in [\"1\", \"t\", \"T\", \"true\", \"TRUE\", \"True\"])";
-// gardener-apiserver takes `operation=reconcile` away before validating webhooks are asked: only the generation tells of it. `retry`
-// after a failure and a forced deletion raise it, too, and wait for nobody.
-const ENDED_OR_SPEC: &str = "request.operation == \"DELETE\" || object.?spec.orValue({}) != oldObject.?spec.orValue({}) \
-     || object.?metadata.?annotations.orValue({})[?\"migration.gardener.cloud/live-migrate\"].orValue(\"\") \
-     != oldObject.?metadata.?annotations.orValue({})[?\"migration.gardener.cloud/live-migrate\"].orValue(\"\") \
-     || object.?metadata.?annotations.orValue({})[?\"migration.gardener.cloud/requested-at\"].orValue(\"\") \
-     != oldObject.?metadata.?annotations.orValue({})[?\"migration.gardener.cloud/requested-at\"].orValue(\"\") \
-     || object.?metadata.?generation.orValue(0) != oldObject.?metadata.?generation.orValue(0) \
-     && !has(oldObject.metadata.deletionTimestamp) \
-     && oldObject.?status.?lastOperation.?state.orValue(\"\") != \"Failed\" \
-     && (\"migration.gardener.cloud/live-migrate\" in oldObject.?metadata.?annotations.orValue({}) \
-     || oldObject.?status.?lastOperation.?type.orValue(\"\") == \"LiveMigrate\")";
-const OWNER_RECORD: &str = "[object, oldObject].exists(o, o != null && o.?spec.?recordType.orValue(\"\") == \"TXT\" \
-     && o.?spec.?name.orValue(\"\").startsWith(\"owner.\"))";
-
 const SHOOTS: &[&str] = &["shoots", "shoots/binding"];
 /// Every path on which gardener-apiserver keeps the annotations of a Shoot.
 const ANNOTATED_SHOOTS: &[&str] = &["shoots", "shoots/binding", "shoots/status"];
@@ -253,6 +127,23 @@ pub static MOVING_SHOOTS: Watch = Watch {
     failure_policy: FailurePolicy::Fail,
     timeout_seconds: 2,
     why: "a changed spec, a lost trigger, a reconciliation or a deletion in the middle of a migration leaves orphans; Shoots that do not move are not asked about",
+};
+
+/// A changed request for a migration that runs, by a path that keeps annotations beside the Shoot itself.
+pub static CHANGED_REQUESTS: Watch = Watch {
+    name: "changed-requests",
+    place: Place::Garden,
+    mutating: false,
+    matches: &[Match {
+        groups: &[CORE_GROUP],
+        resources: &["shoots/binding", "shoots/status"],
+        operations: UPDATE,
+    }],
+    rules_of: Some(&MOVING_SHOOTS),
+    conditions: &[("shoot-moves", MOVING), ("request-changes", REQUEST_CHANGES)],
+    failure_policy: FailurePolicy::Fail,
+    timeout_seconds: 2,
+    why: "a live migration that loses its trigger goes on as one with downtime; every other write of a status is not asked about",
 };
 
 /// Writes to a Shoot whose live migration has ended without success.
@@ -386,6 +277,7 @@ pub static WATCHES: &[&Watch] = &[
     &MARKERS,
     &WITHDRAWN_MARKERS,
     &MOVING_SHOOTS,
+    &CHANGED_REQUESTS,
     &ENDED_LIVE_MIGRATIONS,
     &SHOOT_STATES,
     &SHOOT_STATE_DELETIONS,

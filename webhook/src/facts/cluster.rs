@@ -139,9 +139,14 @@ impl Cluster {
         }
     }
 
+    /// A seed as it was a moment ago, if it was there.
+    pub(super) fn followed_seed(&self, name: &str) -> Option<Arc<Value>> {
+        self.garden.as_ref()?.seeds.get("", name)
+    }
+
     async fn seed(&self, name: &str, choice: bool) -> Result<Option<Arc<Value>>, Error> {
         // One that is not known yet may be new.
-        let known = self.garden.as_ref().filter(|_| !choice).and_then(|garden| garden.seeds.get("", name));
+        let known = self.followed_seed(name).filter(|_| !choice);
         if known.is_some() {
             return Ok(known);
         }

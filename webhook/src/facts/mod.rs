@@ -8,13 +8,15 @@ mod directory;
 mod distances;
 mod follow;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use repot_rules::{
     change::Change,
     facts::{Facts, Needs, Settings},
+    shoot::Shoot,
     watch::Watch,
 };
+use serde_json::Value;
 
 pub use self::{
     cluster::{Cluster, Serve},
@@ -94,15 +96,18 @@ pub struct World {
 }
 
 impl World {
-    /// What the rules of a webhook have to know of a change, within `limit`. To fill in a Shoot nothing has to be read, so a slow
-    /// cluster does not keep its annotations from it.
+    /// What the rules of a webhook have to know of a change, within `limit`. To fill in a Shoot what is followed is enough, so a
+    /// slow cluster does not keep its annotations from it.
     ///
     /// # Errors
     /// [`Error::Live`], [`Error::Late`], [`Error::CircuitOpen`], [`Error::NotSynced`].
     pub async fn gather(&self, watch: &Watch, change: &Change, limit: Duration) -> Result<Facts, Error> {
         let fills_in_shoot = watch.mutating && change.target.resource == "shoots";
-        let needs = if fills_in_shoot { Needs::default() } else { Needs::of(change) };
+        let needs = Needs::of(change);
         let facts = Facts { now: now(), settings: self.settings.clone(), ..Facts::default() };
+        if fills_in_shoot {
+            return Ok(Facts { seeds: self.followed_seed(change), ..facts });
+        }
         if needs.is_empty() {
             return Ok(facts);
         }
@@ -110,6 +115,14 @@ impl World {
             Source::Cluster(cluster) => cluster.gather(&needs, change, facts, limit).await,
             Source::Directory(directory) => Ok(directory.gather(&needs, change, facts)),
         }
+    }
+
+    /// The seed on which a Shoot is to be, if it is known already.
+    fn followed_seed(&self, change: &Change) -> BTreeMap<String, Option<Arc<Value>>> {
+        let Source::Cluster(cluster) = &self.source else { return BTreeMap::new() };
+        let name = Shoot(&change.old).spec_seed();
+        let seed = name.and_then(|name| Some((name.to_owned(), Some(cluster.followed_seed(name)?))));
+        seed.into_iter().collect()
     }
 
     /// What is not known yet; nothing when everything is.

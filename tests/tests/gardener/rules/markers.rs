@@ -189,8 +189,11 @@ pub async fn an_isolation_is_judged_until_its_failback_is_done(_: &Bed, gate: bo
 pub async fn a_live_migration_keeps_its_trigger_and_its_way(_: &Bed, gate: bool) -> Result<()> {
     let project = Project::make(shared(gate)?, "rules-live").await?;
     arrange(&project, "one", Stands::MovingLive("DestinationEtcdPeersJoined")).await?;
-    for value in [Value::Null, json!("false")] {
-        refused_by(&project.annotate("one", &json!({TRIGGER: value})).await?, &["live-trigger-kept"])?;
+    for path in ["one", "one/status"] {
+        for value in [Value::Null, json!("false")] {
+            let refused = project.annotate(path, &json!({TRIGGER: value})).await?;
+            refused_by(&refused, &["live-trigger-kept"]).with_context(|| format!("through {path}"))?;
+        }
     }
     refused_by(&project.bind("one", "a").await?, &["live-back-after-abort"])?;
     // Gardener takes `reconcile` away, and only the generation tells of it.

@@ -51,11 +51,13 @@ pub async fn a_shoot_on_its_way_rests(_: &Bed, gate: bool) -> Result<()> {
     let said = project.ask("moving-shoots", &old, &new).await?;
     ensure!(said.contains("(spec-rests)"), "{said}");
     refused_by_gardener(&project.patch("one", &purpose).await?, "has been rescheduled to a new seed")?;
-    // While gardenlet migrates it, Gardener refuses as well, and while the destination restores it, only the rule does.
-    project.set_status("one", &json!({"lastOperation": operation("Restore", "Processing")})).await?;
+    // While it is migrated or restored, Gardener refuses its deletion; while it is migrated live, only the rule does.
+    for kind in ["Migrate", "Restore"] {
+        project.set_status("one", &json!({"lastOperation": operation(kind, "Processing")})).await?;
+        refused_by_gardener(&project.delete("one").await?, &format!("during {kind} operation"))?;
+    }
+    project.set_status("one", &json!({"lastOperation": operation("LiveMigrate", "Processing")})).await?;
     refused_by(&project.delete("one").await?, &["life-rests"])?;
-    project.set_status("one", &json!({"lastOperation": operation("Migrate", "Processing")})).await?;
-    refused_by_gardener(&project.delete("one").await?, "during Migrate operation")?;
 
     let arrived = json!({"seedName": project.seed("b"), "lastOperation": operation("Restore", "Succeeded")});
     project.set_status("one", &arrived).await?;

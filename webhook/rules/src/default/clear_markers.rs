@@ -1,5 +1,8 @@
 //! What steered a migration goes when the migration is over. That it is over, and not still to come, is seen by the time at which
 //! it was asked for: a trigger without one was set for a migration that nobody has begun.
+//!
+//! On a seed that is being deleted they stay: Gardener refuses a write that changes any annotation there but the confirmation of
+//! a deletion.
 
 use repot_api::names::{
     ABORT_LIVE_MIGRATION, ALLOW_DISTANT_REGIONS, CONFIRM_DELETION, CONFIRM_FORCE_RESTORE,
@@ -8,7 +11,7 @@ use repot_api::names::{
 };
 
 use crate::{
-    change::{Change, Operation, annotation_of},
+    change::{Change, Operation, annotation_of, is_ending},
     facts::Facts,
     finding::{PatchOp, set_entries},
     shoot::Shoot,
@@ -26,13 +29,13 @@ const KEYS: [&str; 8] = [
     REQUESTED_AT,
 ];
 
-pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<PatchOp> {
+pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<PatchOp> {
     let old = Shoot(&change.old);
     let asked = annotation_of(&change.old, REQUESTED_AT).is_some();
     let (_, state) = old.last_operation();
     let over = old.spec_seed().is_some() && old.spec_seed() == old.status_seed() && state == "Succeeded";
-    // On a seed that is being deleted Gardener refuses a write that changes any annotation but this confirmation.
-    if change.is_ending() || change.sets(CONFIRM_DELETION).is_some() {
+    let seed_ends = old.spec_seed().and_then(|seed| facts.seed(seed)).is_some_and(is_ending);
+    if seed_ends || change.is_ending() || change.sets(CONFIRM_DELETION).is_some() {
         return Vec::new();
     }
     let rests =

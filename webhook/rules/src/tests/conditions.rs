@@ -126,6 +126,21 @@ fn what_starts_something_waits_on_every_path() {
         let names: Vec<&str> = asked(&change, false).map(|watch| watch.name).collect();
         assert_eq!(names, ["withdrawn-markers"], "{resource}");
     }
+    // The request for a migration that runs stays on every path; a status that leaves it alone waits for nobody.
+    let drops = |shoot: &mut Value| shoot["metadata"]["annotations"] = json!({});
+    let reports = |shoot: &mut Value| shoot["status"]["lastOperation"]["progress"] = json!(50);
+    for (resource, webhook) in [
+        ("shoots", "moving-shoots"),
+        ("shoots/binding", "changed-requests"),
+        ("shoots/status", "changed-requests"),
+    ] {
+        let through = |change: Change| of(CORE_GROUP, resource, Operation::Update, change.old, change.new);
+        let dropped = through(update(|shoot| moving_live(shoot, &json!([])), drops));
+        assert_eq!(waits(&dropped), [webhook], "{resource}");
+        rejects(&dropped, &mk_facts(), &["live-trigger-kept"]);
+        let reported = through(update(|shoot| moving_live(shoot, &json!([])), reports));
+        assert_eq!(waits(&reported), Vec::<&str>::new(), "{resource}");
+    }
     assert_eq!(waits(&sets(moves, "gardener.cloud/operation", "retry")), ["markers"]);
     assert_eq!(waits(&update(rests, moves)), ["seed-change"]);
     assert_eq!(waits(&update(rests, |shoot| shoot["spec"]["seedName"] = Value::Null)), ["seed-change"]);

@@ -106,7 +106,7 @@ fn a_state_belongs_to_its_shoot_and_tells_its_time() {
 }
 
 #[test]
-fn markers_stay_on_a_shoot_that_ends_or_whose_deletion_is_confirmed() {
+fn markers_stay_on_a_shoot_that_ends_or_whose_deletion_is_confirmed_or_whose_seed_ends() {
     let over =
         |shoot: &mut Value| annotate(shoot, "migration.gardener.cloud/requested-at", "2026-01-01T00:00:00Z");
     let ends = |shoot: &mut Value| {
@@ -121,4 +121,8 @@ fn markers_stay_on_a_shoot_that_ends_or_whose_deletion_is_confirmed() {
         let annotations = filled(&change, &mk_facts())["metadata"]["annotations"].clone();
         assert_eq!(annotations.get("migration.gardener.cloud/requested-at").is_some(), kept, "{change:?}");
     }
+    let leaves = with_seed("a", |seed| seed["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"));
+    let kept = &filled(&update(over, labels), &leaves)["metadata"];
+    assert_eq!(kept["annotations"]["migration.gardener.cloud/requested-at"], "2026-01-01T00:00:00Z");
+    assert_eq!(kept["labels"]["team"], "x");
 }
