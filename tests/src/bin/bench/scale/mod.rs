@@ -9,7 +9,7 @@ mod reads;
 mod report;
 pub mod watchers;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Args;
@@ -72,26 +72,29 @@ pub async fn bench(bed: &Bed, flags: &Flags) -> Result<Report> {
             path: house::collection(house::TINY),
             metadata: true,
             count: many,
-            writes_a_second: 20,
+            writes: 20 * flags.seconds,
+            every: Duration::from_millis(50),
         },
         Watch {
             what: "objects of 1 KB",
             path: house::collection(house::TINY),
             metadata: false,
             count: many,
-            writes_a_second: 20,
+            writes: 20 * flags.seconds,
+            every: Duration::from_millis(50),
         },
         Watch {
             what: "objects of 100 KB",
             path: house::collection(house::WATCHED),
             metadata: false,
             count: few,
-            writes_a_second: 1,
+            writes: flags.seconds,
+            every: Duration::from_secs(1),
         },
     ] {
-        let seen = watchers::watch(&|| house.api(), &watch, flags.seconds).await?;
-        let Watch { what, count, writes_a_second, .. } = watch;
-        let moment = format!("{count} watchers of {what}, {writes_a_second} writes a second");
+        let seen = watchers::watch(&|| house.api(), &watch).await?;
+        let Watch { what, count, every, .. } = watch;
+        let moment = format!("{count} watchers of {what}, a write every {every:?}");
         house.row(&mut report, &moment, seen).await?;
         crate::say(start, &moment);
     }

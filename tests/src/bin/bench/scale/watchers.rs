@@ -29,7 +29,9 @@ pub struct Watch {
     /// Metadata alone, or whole objects.
     pub metadata: bool,
     pub count: usize,
-    pub writes_a_second: u64,
+    pub writes: u64,
+    /// From one write to the next.
+    pub every: Duration,
 }
 
 /// When each write was begun, by its number.
@@ -42,8 +44,8 @@ struct Seen {
     twice: usize,
 }
 
-/// Watches for so many seconds; `connect` makes a connection of its own.
-pub async fn watch(connect: &dyn Fn() -> Result<Api>, watch: &Watch, seconds: u64) -> Result<Value> {
+/// Watches until each watcher has seen all writes, or waits in vain; `connect` makes a connection of its own.
+pub async fn watch(connect: &dyn Fn() -> Result<Api>, watch: &Watch) -> Result<Value> {
     let apis = (0..watch.count.div_ceil(ON_ONE)).map(|_| connect()).collect::<Result<Vec<_>>>()?;
     let path = &watch.path;
     let list = apis[0].get(&format!("{path}?limit=1")).await?.ok()?;
@@ -54,7 +56,7 @@ pub async fn watch(connect: &dyn Fn() -> Result<Api>, watch: &Watch, seconds: u6
     let streams = (0..watch.count).map(|at| open(&apis[at / ON_ONE], &watched, watch.metadata));
     let streams = try_join_all(streams).await?;
     let opened = opened.elapsed().as_secs_f64() * 1000.0;
-    let (begun, writes) = (Begun::default(), seconds * watch.writes_a_second);
+    let (begun, writes) = (Begun::default(), watch.writes);
     let mut readers = JoinSet::new();
     for stream in streams {
         readers.spawn(read(stream, Arc::clone(&begun), usize::try_from(writes)?));
@@ -88,7 +90,7 @@ async fn open(api: &Api, path: &str, metadata: bool) -> Result<Response> {
 
 /// Writes in a fixed rhythm, however long one takes.
 async fn write(api: &Api, path: &str, watch: &Watch, writes: u64, begun: &Begun) -> Result<()> {
-    let mut rhythm = interval(Duration::from_secs(1) / u32::try_from(watch.writes_a_second)?);
+    let mut rhythm = interval(watch.every);
     for at in 0..writes {
         rhythm.tick().await;
         let patch = json!({"metadata": {"annotations": {"seq": format!("w{at}")}}}).to_string();

@@ -1,5 +1,7 @@
 //! From a write to the events of watchers (P9), with one among them who reads nothing.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use repot_tests::http::Api;
 use repot_tests::states::Payload;
@@ -9,15 +11,24 @@ use super::{Flags, KEEPERS, Report, WATCHED};
 use crate::body::Body;
 use crate::house::{House, Side};
 use crate::load::Line;
+use crate::proc;
 use crate::scale::watchers::{self, Watch};
 
-/// Watchers, bytes of the object, writes a second.
-const CASES: [(usize, usize, u64); 5] =
-    [(1, 1_000, 20), (100, 1_000, 20), (1_000, 1_000, 20), (1, 1_000_000, 2), (100, 1_000_000, 1)];
+/// Watchers, bytes of the object, milliseconds from one write to the next. The last case sends a gigabyte with each write.
+const CASES: [(usize, usize, u64); 6] = [
+    (1, 1_000, 50),
+    (100, 1_000, 50),
+    (1_000, 1_000, 50),
+    (1, 1_000_000, 500),
+    (100, 1_000_000, 1_000),
+    (1_000, 1_000_000, 15_000),
+];
+/// The fewest writes of a case.
+const WRITES: u64 = 3;
 
 /// Each case with each side, one after another.
 pub async fn measure(house: &mut House, flags: &Flags, report: &mut Report) -> Result<()> {
-    for (at, (count, bytes, writes_a_second)) in CASES.into_iter().enumerate() {
+    for (at, (count, bytes, millis)) in CASES.into_iter().enumerate() {
         for side in KEEPERS {
             // The list of one object is how the watcher finds what is written, so each case has it for itself.
             let name = write_one(house.line(side).api(), side, at as u64, bytes).await?;
@@ -27,16 +38,28 @@ pub async fn measure(house: &mut House, flags: &Flags, report: &mut Report) -> R
             let path = side.collection(WATCHED);
             let unread = slow.request(Method::GET, &format!("{path}?watch=true")).send().await?;
             ensure!(unread.status().is_success(), "{} answers {}", side.name(), unread.status());
-            let watch = Watch { what: "objects", path, metadata: false, count, writes_a_second };
-            let readings = watchers::watch(&connect, &watch, flags.seconds).await?;
+            let (writes, every) =
+                ((flags.seconds * 1_000 / millis).max(WRITES), Duration::from_millis(millis));
+            let watch = Watch { what: "objects", path, metadata: false, count, writes, every };
+            let pids: Vec<u32> = pids(house, side).collect();
+            pids.iter().try_for_each(|pid| proc::forget_peak(*pid))?;
+            let mut readings = watchers::watch(&connect, &watch).await?;
             drop(unread);
-            let what = format!("{count} watchers of {bytes} bytes, {writes_a_second} writes a second");
+            let peaks = pids.iter().map(|pid| proc::memory(*pid).map(|memory| memory.peak));
+            readings["peakMiB"] = peaks.sum::<Result<f64>>()?.round().into();
+            let what = format!("{count} watchers of {bytes} bytes, a write every {every:?}");
             report.add("P9", &what, side.name(), readings);
             let gone = format!("{}/{name}", watch.path);
             house.line(side).api().request(Method::DELETE, &gone).send().await?.error_for_status()?;
         }
     }
     Ok(())
+}
+
+/// Processes that work for a side.
+fn pids(house: &mut House, side: Side) -> impl Iterator<Item = u32> {
+    let all = house.pids().into_iter();
+    all.filter(move |(program, _)| House::programs(side).contains(program)).map(|(_, pid)| pid)
 }
 
 async fn write_one(api: &Api, side: Side, number: u64, bytes: usize) -> Result<String> {
