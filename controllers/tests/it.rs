@@ -153,6 +153,19 @@ fn agents_are_told_to_found_once_and_to_restore_only_then() {
     assert_eq!(url(&founding).as_deref(), Some("file:///var/etcd/local-store/p/backups/n-1"));
     let founded = config(&etcd, true);
     assert_eq!((founded.cluster_state, url(&founded)), (ClusterState::Existing, None));
+    // Snapshots of volumes that a workflow made are kept apart from those of the volumes before them.
+    let history = |etcd: &Etcd| config(etcd, true).store.and_then(|store| store.history);
+    assert_eq!(history(&etcd), None);
+    let own = |names: &str| {
+        let mut etcd = etcd.clone();
+        let annotations = etcd.metadata.annotations.get_or_insert_default();
+        annotations.insert("migration.gardener.cloud/own-histories".into(), names.into());
+        etcd.spec.volume_claim_template = Some("new".into());
+        history(&etcd)
+    };
+    assert_eq!(own("new"), Some("new".to_owned()));
+    assert_eq!(own("old,new"), Some("new".to_owned()));
+    assert_eq!(own("old,newer"), None);
     // Members do not start again because of it.
     assert_eq!(render::checksum(&founding), render::checksum(&founded));
     etcd.spec.etcd.quota = Some(k8s_openapi::apimachinery::pkg::api::resource::Quantity("1Gi".into()));

@@ -7,9 +7,12 @@ use jiff::Timestamp;
 use repot_etcd::snapshot::store::{Form, Store, Stored};
 use serde_json::{Value, json};
 
-use super::{Output, StoreFlags, environment, open, print, print_json};
+use super::{Output, StoreFlags, print, print_json};
 
 /// List the snapshots of a store, oldest first. Objects whose names are none are left out with a warning; marked ones too.
+///
+/// An etcd that is restored on new volumes writes a history of its own, <URL>/histories/<name>. That of another etcd stays as it was,
+/// so that a restore can be rolled back, and is shown with --history; the one below <URL> itself is called `first`.
 ///
 ///     repot snapshots list --store s3://bucket/shoot--p--a
 ///     repot snapshots list --store file:///var/backups/etcd --output json | jq '.snapshots[-1]'
@@ -25,15 +28,15 @@ pub struct Flags {
 
 /// Lists.
 pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
-    let store = match open("--store", &flags.store.store, &environment()) {
-        Ok(store) => store,
+    let (store, history) = match flags.store.open().await? {
+        Ok(opened) => opened,
         Err(code) => return Ok(code),
     };
     let all = store.list().await?;
     match flags.output {
         Output::Json => {
             let all: Vec<Value> = all.iter().map(|one| render(&store, one)).collect();
-            print_json(&json!({"store": store.url(), "snapshots": all}))?;
+            print_json(&json!({"store": store.url(), "history": history, "snapshots": all}))?;
         }
         Output::Text => print(&table(&all))?,
     }

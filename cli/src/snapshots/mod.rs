@@ -48,7 +48,7 @@ const FILES: [(&str, &[&str]); 2] = [
 /// Credentials come from environment variables, or from the files of a mounted Secret as etcd-backup-restore knows them: the
 /// directory is named by AWS_APPLICATION_CREDENTIALS or AZURE_APPLICATION_CREDENTIALS (with _JSON at the end, a file). AWS_CA_BUNDLE
 /// names further authorities. STORE_ENCRYPTION_PROVIDER_CONFIG names an EncryptionConfiguration by which new snapshots are sealed and
-/// sealed ones opened; copies need none. One request is tried again for STORE_PATIENCE_SECONDS (60) before its failure counts. Exit codes: 0 done and well, 1 failure (worth another try), 2 bad usage,
+/// sealed ones opened; copies need none. A store may have several histories (`repot snapshots list --help`); unless --history names one, the current one counts. One request is tried again for STORE_PATIENCE_SECONDS (60) before its failure counts. Exit codes: 0 done and well, 1 failure (worth another try), 2 bad usage,
 /// 3 the answer is no: snapshots are damaged or missing, or did not come in time (another try changes nothing by itself).
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
@@ -96,6 +96,36 @@ struct StoreFlags {
     /// The store, such as file:///var/backups/etcd or s3://bucket/prefix
     #[arg(long, value_name = "URL")]
     store: String,
+    /// The history in it: each etcd that was restored on new volumes writes one of its own [default: the one that is written, or was last]
+    #[arg(long, value_name = "NAME")]
+    history: Option<String>,
+}
+
+impl StoreFlags {
+    /// Opens one history of the store, and gives its name; the exit code where that is no store, or has no such history.
+    async fn open(&self) -> anyhow::Result<Result<(Store, String), ExitCode>> {
+        let all = match open("--store", &self.store, &environment()) {
+            Ok(all) => all,
+            Err(code) => return Ok(Err(code)),
+        };
+        let histories = all.histories().await?;
+        let name = match &self.history {
+            Some(name) => name.clone(),
+            None => all.current_history().await?,
+        };
+        if self.history.is_some() && !histories.contains(&name) {
+            eprintln!(
+                "repot: --history: {} has no history {name:?}; it has {}",
+                self.store,
+                histories.join(", ")
+            );
+            return Ok(Err(ExitCode::from(USAGE)));
+        }
+        if histories.len() > 1 {
+            tracing::info!(history = name, all = histories.join(", "), "the store has several histories");
+        }
+        Ok(Ok((all.history(&name), name)))
+    }
 }
 
 /// Runs to its end, or to a signal.

@@ -9,7 +9,7 @@ use repot_etcd::snapshot::{
 };
 use serde_json::json;
 
-use super::{NO, Output, StoreFlags, environment, open, print, print_json, progress::Bar};
+use super::{NO, Output, StoreFlags, print, print_json, progress::Bar};
 use crate::serving::duration;
 
 const PEER_URL: &str = "http://localhost:2380";
@@ -71,8 +71,8 @@ pub struct Flags {
 
 /// Restores.
 pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
-    let store = match open("--store", &flags.store.store, &environment()) {
-        Ok(store) => store,
+    let (store, _) = match flags.store.open().await? {
+        Ok(opened) => opened,
         Err(code) => return Ok(code),
     };
     let output = flags.output;

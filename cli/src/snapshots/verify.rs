@@ -6,7 +6,7 @@ use clap::Args;
 use repot_etcd::snapshot::verify::{self, Report, Severity};
 use serde_json::json;
 
-use super::{NO, Output, StoreFlags, environment, open, print, print_json, progress::Bar};
+use super::{NO, Output, StoreFlags, print, print_json, progress::Bar};
 
 /// Read every snapshot of a store to its end and say what is wrong: bytes against their hashes and their record, content against
 /// names, and revisions that are in no snapshot or in two.
@@ -33,8 +33,8 @@ pub struct Flags {
 
 /// Verifies.
 pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
-    let store = match open("--store", &flags.store.store, &environment()) {
-        Ok(store) => store,
+    let (store, _) = match flags.store.open().await? {
+        Ok(opened) => opened,
         Err(code) => return Ok(code),
     };
     let bar = Bar::new("verifying");

@@ -13,6 +13,8 @@ use super::status::Status;
 
 /// Name of the backup from which empty volumes are filled, on an Etcd; set by workflows.
 pub const RESTORE_FROM: &str = "migration.gardener.cloud/restore-from";
+/// Names of sets of volumes, separated by commas, whose members write snapshots to a history of their own; set by workflows.
+pub const OWN_HISTORIES: &str = "migration.gardener.cloud/own-histories";
 /// Who wrote the Etcd last, on an Etcd and its StatefulSet; set by workflows.
 pub const FENCE: &str = "migration.gardener.cloud/fence";
 /// The set that a claim belongs to, on claims.

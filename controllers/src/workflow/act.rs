@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{
     Context, Error, Result,
     jobs::{self, Order, Task},
-    kinds::{self, FENCE, FINALIZER, Kind, MANAGER, RESTORE_FROM, number},
+    kinds::{self, FENCE, FINALIZER, Kind, MANAGER, OWN_HISTORIES, RESTORE_FROM, number},
     members::Reach,
     observe::Observed,
     site::{Site, is_etcd},
@@ -147,8 +147,12 @@ impl Actor<'_> {
             return Ok(());
         }
         let known = |text: &String| (!text.is_empty()).then(|| text.clone());
+        let mut annotations = json!({FENCE: fence, RESTORE_FROM: from});
+        if from.is_some() {
+            annotations[OWN_HISTORIES] = own_histories(etcd, self.site()?.template(), volumes).into();
+        }
         let patch = json!({
-            "metadata": {"annotations": {FENCE: fence, RESTORE_FROM: from}},
+            "metadata": {"annotations": annotations},
             "spec": {
                 "volumeClaimTemplate": volumes.0, "replicas": settings.replicas,
                 "storageCapacity": known(&settings.size), "storageClass": known(&settings.storage_class),
@@ -253,6 +257,13 @@ fn owner(
         controller: Some(true),
         block_owner_deletion: None,
     }
+}
+
+/// New volumes get a history of their own. Those before them keep theirs, in case the etcd goes back to them.
+fn own_histories(etcd: &DynamicObject, old: Option<VolumeSet>, new: &VolumeSet) -> String {
+    let all = etcd.annotations().get(OWN_HISTORIES).map_or("", String::as_str).split(',');
+    let old = all.filter(|name| old.as_ref().is_some_and(|old| old.0 == *name) && *name != new.0);
+    old.chain([new.0.as_str()]).collect::<Vec<_>>().join(",")
 }
 
 fn params() -> PatchParams {

@@ -27,6 +27,8 @@ pub const FINALIZER: &str = "migration.gardener.cloud/workflow";
 pub const FENCE: &str = "migration.gardener.cloud/fence";
 /// The backup from which empty volumes are filled, on an Etcd.
 pub const RESTORE_FROM: &str = "migration.gardener.cloud/restore-from";
+/// Sets of volumes whose members write snapshots to a history of their own, on an Etcd.
+pub const OWN_HISTORIES: &str = "migration.gardener.cloud/own-histories";
 /// UID of the workflow that a Job works for.
 pub const WORKFLOW: &str = "migration.gardener.cloud/workflow-uid";
 /// What a Job does: `take` or `prove`.

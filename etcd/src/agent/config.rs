@@ -90,7 +90,7 @@ pub struct Ports {
 }
 
 /// A store for snapshots.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Store {
     /// Such as `s3://bucket/prefix` or `file:///directory`.
@@ -101,6 +101,9 @@ pub struct Store {
     /// URL of the store's API where it is not the provider's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
+    /// The history in it that this etcd writes, where it is not the first one: `<url>/histories/<history>`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history: Option<String>,
 }
 
 /// What empty volumes are filled from.

@@ -17,7 +17,7 @@ use super::{
     Agent, clients,
     clock::Deadline,
     owner::now,
-    settings::{chain, open},
+    settings::{chain, open_current},
     supervisor::Etcd,
 };
 use crate::{
@@ -123,7 +123,7 @@ impl Finale<'_> {
         let header = status.header();
         // What it has at first: keys whose leases end while it runs privately are nobody's loss.
         let own = *own.get_or_insert(Revision(header.map_or(0, etcd_client::ResponseHeader::revision)));
-        let store = self.store()?;
+        let store = self.store().await?;
         if let Some(name) = found(&store, own).await? {
             return Ok(name);
         }
@@ -135,6 +135,13 @@ impl Finale<'_> {
             }
             _ => self.alone().await?,
         }
+        // A restore would take what reaches further, and never look at this one.
+        let current = Revision(header.map_or(0, etcd_client::ResponseHeader::revision));
+        if let Some(further) = furthest(&store).await?.filter(|furthest| *furthest > current) {
+            return Err(Obstacle::Store(format!(
+                "AnotherHistory: it has snapshots up to revision {further}, and this etcd is at {current}"
+            )));
+        }
         let how = (self.agent.settings.snapshots.compression, true);
         match take::full(&client, &store, &self.agent.scratch, how, jiff::Timestamp::now()).await {
             Ok(taken) => Ok(taken.name),
@@ -143,10 +150,10 @@ impl Finale<'_> {
         }
     }
 
-    fn store(&self) -> Result<Store, Obstacle> {
+    async fn store(&self) -> Result<Store, Obstacle> {
         let config = self.agent.settings.config.store.as_ref();
         let config = config.ok_or_else(|| Obstacle::Store("none is configured".to_owned()))?;
-        open(config).map_err(|error| Obstacle::Store(chain(&error)))
+        open_current(config).await.map_err(|error| Obstacle::Store(chain(&error)))
     }
 
     /// Whether no other member serves clients. The lease of one that cannot be asked is over when the other side starts.
@@ -173,6 +180,12 @@ impl Finale<'_> {
 fn place(url: &str) -> Option<(String, u16)> {
     let url = Url::parse(url).ok()?;
     Some((url.host_str()?.trim_matches(['[', ']']).to_owned(), url.port()?))
+}
+
+/// How far the snapshots in the store reach.
+async fn furthest(store: &Store) -> Result<Option<Revision>, Obstacle> {
+    let listed = store.list_quickly().await.map_err(|error| Obstacle::Store(chain(&error)))?;
+    Ok(listed.into_iter().map(|stored| stored.name.last).max())
 }
 
 /// The final snapshot, where the store has it. One that ends before the own data is of an earlier life: copied from another store.

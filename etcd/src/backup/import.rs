@@ -1,7 +1,7 @@
 //! The newest state of another store into a named backup.
 //!
-//! A store has snapshots that an agent took, and backups below it that were asked for. Of all of these the newest counts, by when
-//! it was taken.
+//! A store has snapshots that an agent took, and backups below it that were asked for. Of the current history and all backups the
+//! newest counts, by when it was taken.
 
 use jiff::Timestamp;
 
@@ -69,7 +69,7 @@ impl State {
 }
 
 async fn newest(source: &Store) -> Result<State> {
-    let mut newest = state(source.clone()).await?;
+    let mut newest = state(source.current().await?).await?;
     let backups = Backups::of(source);
     for name in backups.names().await? {
         if !is_good(&backups, &name).await? {

@@ -93,7 +93,7 @@ impl Default for Options {
     }
 }
 
-/// Waits until the source has a final snapshot after which nothing was stored; `None` when it has none within `limit`. That it
+/// Waits until the current history of the source has a final snapshot after which nothing was stored; `None` when it has none within `limit`. That it
 /// cannot be asked for a while is no reason to give up before.
 ///
 /// # Errors
@@ -121,6 +121,7 @@ pub async fn wait_for_final(source: &Store, limit: Duration) -> store::Result<Op
 
 /// The mark of another tool takes a request each, so only that of the one that was found is looked at.
 async fn look_for_final(source: &Store) -> store::Result<Option<SnapshotName>> {
+    let source = source.current().await?;
     let mut list = source.list_quickly().await?;
     loop {
         let names: Vec<SnapshotName> = list.iter().map(|one| one.name.clone()).collect();
@@ -133,7 +134,7 @@ async fn look_for_final(source: &Store) -> store::Result<Option<SnapshotName>> {
     }
 }
 
-/// Copies all snapshots that are not yet whole at the target.
+/// Copies all snapshots of the source's current history that are not yet whole at the target.
 ///
 /// # Guarantees
 /// What is counted as copied was whole at the source, and was read at the target byte for byte as it was at the source. A copy that was
@@ -148,8 +149,9 @@ pub async fn copy(
     options: Options,
     progress: impl Fn(Progress) + Sync,
 ) -> store::Result<Report> {
+    let source = source.current().await?;
     let from = source.list_quickly().await?;
-    run(from, source, target, Way { options, adopts: false }, progress).await
+    run(from, &source, target, Way { options, adopts: false }, progress).await
 }
 
 /// Copies these snapshots of the source to a target that has none of them. Each is opened with the keys of the source and sealed with

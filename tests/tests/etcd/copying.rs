@@ -58,6 +58,40 @@ fn arguments<'a>(source: &'a str, target: &'a str, more: &[&'a str]) -> Vec<&'a 
 }
 
 #[test]
+fn the_history_that_is_written_is_copied_and_no_other() {
+    run(async |bed| {
+        let (from, to) = (bed.make_dir("from")?, bed.path().join("to"));
+        let all = open(&from)?;
+        fill(&all, 9, 100).await?;
+        fill(&all.history("given-up"), 20, 100).await?;
+        let (source, target) = (url(&from), url(&to));
+        let listed = async |more: &[&str]| -> Result<(String, usize)> {
+            let said = snapshots(&[&["list", "--store", &source, "--output", "json"], more].concat())
+                .await?
+                .json()?;
+            let count = said["snapshots"].as_array().context("no list")?.len();
+            Ok((said["history"].as_str().context("no history")?.to_owned(), count))
+        };
+        // An etcd began to write it, and was given up for the one before.
+        all.make_current("given-up").await?;
+        ensure!(listed(&[]).await? == ("given-up".to_owned(), 20));
+        all.make_current("first").await?;
+        ensure!(listed(&[]).await? == ("first".to_owned(), 9));
+        ensure!(listed(&["--history", "given-up"]).await? == ("given-up".to_owned(), 20));
+        let none = snapshots(&["list", "--store", &source, "--history", "none"]).await?;
+        ensure!(none.code == 2 && none.stderr.contains("it has first, given-up"), "{none:?}");
+        snapshots(&arguments(&source, &target, &[])).await?.text()?;
+        let copied = open(&to)?.list().await?;
+        ensure!(copied.len() == 9 && copied[8].name.last == Revision(9), "{} were copied", copied.len());
+        ensure!(
+            !to.join("histories").exists() && !to.join("current").exists(),
+            "more than snapshots was copied"
+        );
+        Ok(())
+    });
+}
+
+#[test]
 fn a_copy_that_was_killed_is_taken_up() {
     run(async |bed| {
         const COUNT: usize = 80;

@@ -17,7 +17,8 @@ use super::world::{CONTROLLERS, DEADLINE, Place, SYSTEM, object};
 
 fn render() -> String {
     let mut text = "# Faults of a migration, and how each ends\n\nMade from the tests that plant them (`tests/tests/workflows/faults.rs`). \
-                    After each of them every key is there with its value, and so is every write that the API servers acknowledged.\n\n\
+                    After each of them every key is there with its value, and so is every write that the API servers acknowledged. \
+                    What is written then is in the next snapshot, and a restore takes that one.\n\n\
                     | in step | fault | ends as | because | what is left |\n|---|---|---|---|---|\n"
         .to_owned();
     for Fault { step, what, ends, reason, left } in FAULTS {
@@ -91,6 +92,7 @@ impl Play {
         .await?;
         let hosted = self.place().get("hostedetcd", "main").await?;
         ensure!(hosted["status"]["currentWorkflow"].is_null(), "{}", hosted["status"]);
+        self.plant.is_backed_up().await.context("backups")?;
         Ok(ended)
     }
 }

@@ -87,9 +87,15 @@ fn etcd_is_put_back_to_a_backup() {
         let name: &Value = &backup["status"]["backupName"];
         let spec =
             json!({"clusterRef": {"name": "main"}, "source": {"backupName": name}, "stepTimeout": "1m"});
+        // Twice: the second one has to count for more than what was written after the first.
+        place.apply(&[object("EtcdRestore", "earlier", spec.clone())]).await?;
+        place.ends("etcdrestore", "earlier", "Succeeded").await?;
+        plant.client().await?.kv_client().put("/data/between", "is gone afterwards", None).await?;
+        plant.is_backed_up().await?;
         place.apply(&[object("EtcdRestore", "r", spec)]).await?;
         let ended = place.ends("etcdrestore", "r", "Succeeded").await?;
         ensure!(plant.data().await? == before, "it is not what the backup holds");
+        plant.is_backed_up().await?;
         ensure!(ended["status"]["revision"] == backup["status"]["revision"], "{}", ended["status"]);
         ensure!(ended["status"]["apiDownSeconds"].is_u64(), "{}", ended["status"]);
         plant.api_is_up().await

@@ -3,7 +3,9 @@
 use anyhow::{Context, Result, ensure};
 use etcd_client::{Client, GetOptions};
 use futures::{StreamExt, TryStreamExt, stream};
+use repot_tests::repot::program;
 use repot_tests::wait::until;
+use repot_tests::{binaries, tool};
 use serde_json::{Value, json};
 
 use super::world::{DEADLINE, Place, object};
@@ -160,6 +162,41 @@ impl Plant {
         ensure!(after == before, "{} keys are left of {}, or they differ", after.len(), before.len());
         let (known, stored) = self.acknowledged().await?;
         ensure!(stored >= known, "{known} was acknowledged, and {stored} is stored");
+        Ok(())
+    }
+
+    /// Checks that backups go on: what is written now is in the next snapshot, and a restore from the store takes that one, not one
+    /// of an etcd that was given up.
+    pub async fn is_backed_up(&self) -> Result<()> {
+        let last = until("a snapshot of what is written now", DEADLINE, async || {
+            let put = self.client().await?.kv_client().put("/backed-up", "yes", None).await?;
+            let written = put.header().context("no revision")?.revision();
+            let name = format!("main-0.main-peer.{}.svc", self.place.namespace);
+            let port = self.place.world.runner.publish(&name, 8080).await?;
+            let client = reqwest::Client::builder().no_proxy().build()?;
+            let answer = client.get(format!("http://127.0.0.1:{port}/snapshot/full")).send().await?;
+            let (status, text) = (answer.status(), answer.text().await?);
+            ensure!(status.is_success(), "{status}: {text}");
+            let taken: Value = serde_json::from_str(&text)?;
+            let last = taken["lastRevision"].as_i64().context("a snapshot without revision")?;
+            ensure!(last >= written, "{written} was written, and the snapshot is {taken}");
+            Ok(last)
+        })
+        .await?;
+        let dir = tempfile::tempdir()?;
+        let store = format!("file://{}/main", self.place.world.store.join(&self.place.namespace).display());
+        let mut command = tokio::process::Command::new(program()?);
+        command.args(["snapshots", "restore", "--output=json", "--store", &store]);
+        command.arg("--data-dir").arg(dir.path().join("restored"));
+        command.arg("--etcd").arg(binaries::find("etcd")?).arg("--etcdutl").arg(binaries::find("etcdutl")?);
+        let restored = tool::run(command, b"").await?.json()?;
+        let current = self.client().await?.kv_client().get("/backed-up", None).await?;
+        let current = current.header().context("no revision")?.revision();
+        let revision = restored["revision"].as_i64().context("no revision")?;
+        ensure!(
+            (last..=current).contains(&revision),
+            "a restore takes {restored}, and the etcd is at {current}"
+        );
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use repot_etcd::agent::config::{
 
 use super::{Layout, place};
 use crate::etcd::{
-    api::{Backup, Etcd, Existing, OwnerCheck, RESTORE_FROM},
+    api::{Backup, Etcd, Existing, OWN_HISTORIES, OwnerCheck, RESTORE_FROM},
     names,
 };
 
@@ -33,7 +33,7 @@ pub fn config(etcd: &Etcd, layout: &Layout) -> Config {
             peer: spec.etcd.peer_port(),
             agent: spec.agent_port(),
         },
-        store: store(&spec.backup),
+        store: store(&spec.backup).map(|store| Store { history: history(etcd), ..store }),
         restore: restore(etcd).filter(|_| founds),
         snapshots: snapshots(&spec.backup),
         tls: tls(etcd),
@@ -91,7 +91,14 @@ fn store(backup: &Backup) -> Option<Store> {
         url: store.url(place::LOCAL_STORE),
         credentials: store.secret_ref.as_ref().map(|_| place::STORE.into()),
         endpoint: store.endpoint_override.clone(),
+        history: None,
     })
+}
+
+/// The history that members on these volumes write, where it is one of their own.
+fn history(etcd: &Etcd) -> Option<String> {
+    let (volumes, own) = (etcd.volumes(), etcd.annotations().get(OWN_HISTORIES)?);
+    own.split(',').any(|name| name == volumes).then_some(volumes)
 }
 
 /// Where clients are led before anybody tells who votes: a member that cannot serve passes them on to another.

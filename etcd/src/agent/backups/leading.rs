@@ -77,7 +77,7 @@ impl Taker {
 
     async fn begin(&mut self, seat: &Seat) -> Result<Line, Error> {
         let config = self.agent.settings.config.store.as_ref().ok_or(Error::NoStore)?;
-        let store = settings::open(config)?;
+        let store = settings::open_current(config).await?;
         let names: Vec<SnapshotName> = store.list_quickly().await?.into_iter().map(|one| one.name).collect();
         let current = clients::read(&seat.client, PATIENCE).await?;
         let full = names.iter().filter(|name| name.kind == Kind::Full).max().cloned();

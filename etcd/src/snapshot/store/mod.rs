@@ -7,6 +7,7 @@
 //! <prefix>/integrity/<name>.exclude      a mark: the snapshot is not to be listed
 //! <prefix>/integrity/<name>.cluster      id of the cluster that made a full one, where snapshots go on from it
 //! <prefix>/partial/<name>                a file that is being written; in directories only
+//! <prefix>/histories, current            other histories, and which one is written: see `history.rs`
 //! ```
 //!
 //! Other tools look into v1 and v2 only. The record of integrity is an object of its own, since a hash is known after the bytes
@@ -15,6 +16,7 @@
 mod credentials;
 mod failure;
 mod file;
+mod history;
 mod list;
 mod mark;
 mod object;
@@ -30,6 +32,7 @@ use object_store::{ObjectStore, path::Path};
 use repot_storage::{keyring, stream};
 
 pub use failure::Failure;
+pub use history::FIRST;
 pub use open::environment;
 pub(super) use put::PART_BYTES;
 pub use put::{Mode, Upload};
