@@ -86,10 +86,34 @@ impl Run<'_> {
         self.step("set a marker", Fate::Waits, project.annotate(name, &yes)).await?;
         self.step("start a migration", Fate::Waits, project.bind(name, "b")).await?;
         self.states(&project).await?;
+        self.after_failures(&project).await?;
         let confirm = json!({"confirmation.gardener.cloud/deletion": "true"});
         self.step("confirm a deletion", Fate::Passes, project.annotate(name, &confirm)).await?;
         let path = format!("{shoots}/{name}");
         self.step("delete a Shoot", Fate::Passes, world.api().delete(&path)).await
+    }
+
+    /// What repairs a migration, and what is done to a Shoot that is back at its source.
+    async fn after_failures(&mut self, project: &Project<'_>) -> Result<()> {
+        let name = "one";
+        let stands = |kind: &str, seed: &str| {
+            let last = repot_tests::gardener::operation(kind, "Failed");
+            json!({"status": {"seedName": project.seed(seed), "lastOperation": last}})
+        };
+        let failed = stands("Migrate", "b");
+        self.step("status of a failed migration", Fate::Passes, project.patch("one/status", &failed)).await?;
+        let retry = json!({"gardener.cloud/operation": "retry"});
+        self.step("retry a failed migration", Fate::Passes, project.annotate(name, &retry)).await?;
+        let back = stands("LiveMigrate", "a");
+        project.patch("one/status", &back).await?.ok()?;
+        let spec = json!({"spec": {"purpose": "evaluation"}});
+        self.step(
+            "change the spec after a failed live migration",
+            Fate::PassesLate,
+            project.patch(name, &spec),
+        )
+        .await?;
+        project.patch("one/status", &stands("Reconcile", "a")).await?.ok().map(drop)
     }
 
     async fn states(&mut self, project: &Project<'_>) -> Result<()> {

@@ -100,10 +100,12 @@ impl World {
 /// Gardenlets, whose rights are those of an administrator here: only admission stands in their way.
 fn access_for_seeds() -> Value {
     let rbac = "rbac.authorization.k8s.io";
+    let groups = ["gardener.cloud:system:seeds", "gardener.cloud:system:shoots"];
+    let groups = groups.map(|name| json!({"apiGroup": rbac, "kind": "Group", "name": name}));
     json!({
         "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "gardenlets"},
         "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "cluster-admin"},
-        "subjects": [{"apiGroup": rbac, "kind": "Group", "name": "gardener.cloud:system:seeds"}],
+        "subjects": groups,
     })
 }
 

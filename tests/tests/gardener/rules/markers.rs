@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use repot_tests::Bed;
 use repot_tests::gardener::{self, operation};
-use repot_tests::http::Answer;
+use repot_tests::http::{Answer, Api};
 use serde_json::{Value, json};
 
 use crate::gardener::world::{Project, merge, refused_by, shared, touch};
@@ -15,6 +15,7 @@ const ABORT: &str = "migration.shoot.gardener.cloud/abort-live-migration";
 const SHRINK: &str = "migration.gardener.cloud/force-shrink-etcd";
 const FORCE: &str = "shoot.gardener.cloud/force-restore";
 const CONFIRM_FORCE: &str = "confirmation.gardener.cloud/force-restore";
+const LEAVE: &str = "confirmation.gardener.cloud/leave-destination";
 const ZONE: &str = "shoot.gardener.cloud/isolated-zone";
 const CONFIRM_ZONE: &str = "confirmation.gardener.cloud/isolated-zone";
 const OPERATION: &str = "gardener.cloud/operation";
@@ -195,6 +196,9 @@ pub async fn a_live_migration_keeps_its_trigger_and_its_way(_: &Bed, gate: bool)
             refused_by(&refused, &["live-trigger-kept"]).with_context(|| format!("through {path}"))?;
         }
     }
+    // An annotation that says no calls nothing off.
+    let no = project.annotate("one", &json!({ABORT: "false", TRIGGER: null})).await?;
+    refused_by(&no, &["live-trigger-kept"])?;
     refused_by(&project.bind("one", "a").await?, &["live-back-after-abort"])?;
     // Gardener takes `reconcile` away, and only the generation tells of it.
     let reconcile = project.annotate("one", &json!({OPERATION: "reconcile"})).await?;
@@ -215,6 +219,32 @@ pub async fn what_gives_up_data_needs_a_verb_of_its_own(_: &Bed, gate: bool) -> 
         let answer = editor.patch(&format!("{path}{suffix}"), "application/merge-patch+json", &force).await?;
         refused_by(&answer, &["force-permitted"])?;
     }
+    leaves_a_dead_destination(&project, &editor).await?;
+    source_is(&project, true).await?;
     project.user("eve", &["get", "patch", "update", "force-migration"]).await?;
     project.wait_until_permitted(&editor, &path, &force).await
+}
+
+/// The write that leaves a destination needs the verb, whoever has set the confirmation before, and whatever the seed is called.
+async fn leaves_a_dead_destination(project: &Project<'_>, editor: &Api) -> Result<()> {
+    // Looks like a boolean that says no.
+    const DESTINATION: &str = "f";
+    source_is(project, false).await?;
+    let mut dead = gardener::seed(DESTINATION);
+    project.put_seed(&dead).await?;
+    project.create_on_a("two").await?;
+    let (binding, confirmed) = ("two/binding", json!({LEAVE: DESTINATION}));
+    project.patch(binding, &json!({"spec": {"seedName": DESTINATION}})).await?.ok()?;
+    dead["status"]["conditions"][0]["status"] = json!("Unknown");
+    project.put_seed(&dead).await?;
+    refused_by(&project.bind("two", "a").await?, &["one-migration"])?;
+    let merge = "application/merge-patch+json";
+    let confirms = json!({"metadata": {"annotations": confirmed}});
+    let path = format!("{}/two", project.shoots());
+    refused_by(&editor.patch(&path, merge, &confirms).await?, &["force-permitted"])?;
+    project.annotate("two", &confirmed).await?.ok()?;
+    let back = json!({"spec": {"seedName": project.seed("a")}});
+    let left = editor.patch(&format!("{path}/binding"), merge, &back).await?;
+    refused_by(&left, &["force-permitted"])?;
+    project.patch(binding, &back).await?.ok().map(drop)
 }

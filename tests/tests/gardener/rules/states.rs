@@ -31,6 +31,17 @@ pub async fn states_are_written_by_gardenlets_of_both_seeds_and_deleted_on_confi
     let other = json!({"spec": {"gardener": [{"name": "y", "type": "secret", "data": {}}]}});
     refused_by(&gardenlet("elsewhere")?.patch(&one, merge, &other).await?, &["state-writer"])?;
 
+    let of_shoot = |name: &str| {
+        let user = format!("gardener.cloud:system:shoot:{}:{name}", project.namespace());
+        Api::new(&project.world.garden.user(&user, &["gardener.cloud:system:shoots"])?)
+    };
+    refused_by(&of_shoot("two")?.patch(&one, merge, &other).await?, &["state-writer"])?;
+    of_shoot("one")?
+        .patch(&one, merge, &other)
+        .await?
+        .ok()
+        .context("a self-hosted Shoot saves its own state")?;
+
     let person = project.world.api();
     refused_by(&person.delete(&one).await?, &["state-deletion-confirmed"])?;
     let confirmed = json!({"metadata": {"annotations": {"confirmation.gardener.cloud/deletion": "true"}}});
