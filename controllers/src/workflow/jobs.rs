@@ -21,6 +21,8 @@ use super::{
 
 /// Names of Jobs become labels of Pods.
 const MOST_NAME: usize = 63;
+/// So much of the name of a backup tells the Jobs of one workflow apart.
+const MOST_TAIL: usize = 12;
 const SCRATCH: &str = "/scratch";
 const CREDENTIALS: &str = "/etc/store";
 const SOURCE_CREDENTIALS: &str = "/etc/source-store";
@@ -180,7 +182,8 @@ pub fn render(order: &Order) -> Value {
 
 /// The same for the same attempt, so that asking twice makes one.
 fn name(order: &Order) -> String {
-    let tail = order.backup.rsplit('-').next().unwrap_or_default();
+    let tail: String =
+        order.backup.rsplit(['-', '.']).next().unwrap_or_default().chars().take(MOST_TAIL).collect();
     let end = format!("-{}-{tail}-{}", order.task.word(), order.attempt);
     let mut name = order.workflow.name_any().replace('.', "-");
     name.truncate(MOST_NAME.saturating_sub(end.len()));

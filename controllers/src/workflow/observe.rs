@@ -124,6 +124,8 @@ fn request(kind: Kind, object: &DynamicObject) -> Request {
         finalizer: object.finalizers().iter().any(|finalizer| finalizer == FINALIZER),
         step_timeout: kinds::step_timeout(object),
         fresh_name: fresh_name(),
+        backup_name: (kind == Kind::Backup && text(object, "/spec/schedule").is_none_or(str::is_empty))
+            .then(|| object.name_any()),
         settings: match kind {
             Kind::Migration => kinds::wanted(object),
             Kind::Backup | Kind::Restore => world::Wanted::default(),

@@ -55,7 +55,9 @@ pub enum Error {
         source: serde_json::Error,
     },
     /// A name that is none.
-    #[error("{0:?} is no name of a backup: lower-case letters, digits and dashes, 63 at most")]
+    #[error(
+        "{0:?} is no name of a backup: lower-case letters, digits, dashes and dots, 63 at most, with a letter or digit at both ends"
+    )]
     Name(String),
     /// It belongs to somebody else.
     #[error("backup {name} is that of {owner}")]
@@ -196,8 +198,14 @@ async fn clear(store: &Store) -> Result<()> {
 
 /// Whether it can be a name: it becomes a part of paths, labels and names of Jobs.
 fn is_name(name: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    (1..=63).contains(&name.len()) && name.bytes().all(fits) && !name.starts_with('-')
+    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    // What has something between its dots leads to no other directory.
+    let is_part = |part: &str| {
+        let ends = [part.bytes().next(), part.bytes().next_back()];
+        ends.into_iter().all(|end| end.is_some_and(is_letter))
+            && part.bytes().all(|byte| is_letter(byte) || byte == b'-')
+    };
+    name.len() <= 63 && name.split('.').all(is_part)
 }
 
 #[cfg(test)]
@@ -206,10 +214,10 @@ mod tests {
 
     #[test]
     fn names_lead_to_no_other_place() {
-        for good in ["b-1", "20261121-204312-x7k2p9qa"] {
+        for good in ["b-1", "b", "before.v1-36", "20261121-204312-x7k2p9qa"] {
             assert!(is_name(good), "{good}");
         }
-        for bad in ["", "..", "a/b", "A", "a.b", "-a", "a\0", &"a".repeat(64)] {
+        for bad in ["", "..", "a/b", "A", "a..b", ".a", "a.", "-a", "a-", "a.-b", "a\0", &"a".repeat(64)] {
             assert!(!is_name(bad), "{bad}");
         }
     }

@@ -66,7 +66,12 @@ async fn start(namespace: &str) -> Result<(Place, etcd_client::Client)> {
     place.kubectl(&["rollout", "status", "statefulset/main", "--timeout=120s"]).await?;
     let etcd = place.client("main-0.main").await?;
     for at in 0..50 {
-        etcd.kv_client().put(format!("/registry/{at}"), vec![7; 1000], None).await?;
+        // A connection may break while Pods of other tests come and go; the same write may be sent again.
+        until("a write to be taken", DEADLINE, async || {
+            let key = format!("/registry/{at}");
+            Ok(etcd.kv_client().put(key, vec![7; 1000], None).await.map(drop)?)
+        })
+        .await?;
     }
     Ok((place, etcd))
 }
@@ -77,7 +82,7 @@ fn backup_is_taken_proved_and_deleted_with_its_object() {
         let (place, etcd) = start("backup-once").await?;
         let source = digest(&etcd).await?;
         let spec = json!({"clusterRef": {"name": "main"}, "deletionPolicy": "Delete"});
-        place.apply(&[object("EtcdBackup", "b", spec)]).await?;
+        place.apply(&[object("EtcdBackup", "b", spec.clone())]).await?;
         let ended = place.ends("etcdbackup", "b", "Succeeded").await?;
         let status = &ended["status"];
         let proof = json!({"revision": source.revision.0, "keys": source.keys, "hash": source.hash});
@@ -87,6 +92,7 @@ fn backup_is_taken_proved_and_deleted_with_its_object() {
             "{status}"
         );
         let name = status["backupName"].as_str().context("no name")?.to_owned();
+        ensure!(name == "b", "the backup of EtcdBackup b is called {name}");
         for record in ["backup.json", "verified.json"] {
             ensure!(place.backups().join(&name).join(record).is_file(), "{record} of {name} is missing");
         }
@@ -99,9 +105,30 @@ fn backup_is_taken_proved_and_deleted_with_its_object() {
         let shown = place.kubectl(&["get", "etcdbackups", "-o", "wide"]).await?;
         ensure!(shown.contains("Succeeded") && shown.contains(&name), "{shown}");
 
+        // What is there is never written over: another object of that name gets none.
+        let kept = std::fs::read(place.backups().join(&name).join("backup.json"))?;
+        let keep = json!({"spec": {"deletionPolicy": "Retain"}}).to_string();
+        place.kubectl(&["patch", "etcdbackup", "b", "--type=merge", "-p", &keep]).await?;
         place.kubectl(&["delete", "etcdbackup", "b"]).await?;
         place.until_gone("etcdbackup", "b").await?;
-        ensure!(!place.backups().join(&name).exists(), "the backup outlives its object");
+        place.apply(&[object("EtcdBackup", "b", spec.clone())]).await?;
+        let refused = place.ends("etcdbackup", "b", "Failed").await?;
+        ensure!(refused["status"]["reason"] == "BackupNameTaken", "{}", refused["status"]);
+        ensure!(refused["status"]["backupName"].is_null(), "{}", refused["status"]);
+        ensure!(
+            std::fs::read(place.backups().join(&name).join("backup.json"))? == kept,
+            "it was written over"
+        );
+        place.kubectl(&["delete", "etcdbackup", "b"]).await?;
+        place.until_gone("etcdbackup", "b").await?;
+        ensure!(place.backups().join(&name).exists(), "the backup of another object is gone");
+
+        place.apply(&[object("EtcdBackup", "c.v1", spec)]).await?;
+        place.ends("etcdbackup", "c.v1", "Succeeded").await?;
+        let name = "c.v1";
+        place.kubectl(&["delete", "etcdbackup", name]).await?;
+        place.until_gone("etcdbackup", name).await?;
+        ensure!(!place.backups().join(name).exists(), "the backup outlives its object");
         Ok(())
     });
 }

@@ -12,8 +12,9 @@ use super::{
     effect::Effect,
     retention::{Retention, expendable},
     rows::{
-        give_lock_back, is_backed_up, is_locked, is_unlocked, is_verified, is_well, name_backup, no_effects,
-        note_lock, note_proof, note_service, nothing, take_backup, take_lock, verify_backup,
+        give_lock_back, is_backed_up, is_locked, is_name_free, is_unlocked, is_verified, is_well,
+        name_backup, no_effects, note_lock, note_proof, note_service, nothing, take_backup, take_lock,
+        verify_backup,
     },
     schedule,
     world::{Backup, Cluster, Lock, World},
@@ -55,6 +56,18 @@ pub static PLAN: Plan<EtcdFlow> = Plan {
 
 static FORWARD: &[Row<EtcdFlow>] = &[
     Row {
+        step: "NameFree",
+        does: "No other backup in the store has the name of this object; backups of a schedule get random names.",
+        proof: Proof::Latched,
+        patience: Patience::Steps(1),
+        otherwise: Otherwise::TurnBack,
+        advice: "choose another name, or delete the backup of that name",
+        check: is_name_free,
+        effects: no_effects,
+        begin: nothing,
+        met: nothing,
+    },
+    Row {
         step: "LockTaken",
         does: "`status.currentWorkflow` of the HostedEtcd is this backup, and its finalizer is set.",
         proof: Proof::HeldUntil("LockReleased"),
@@ -80,7 +93,7 @@ static FORWARD: &[Row<EtcdFlow>] = &[
     },
     Row {
         step: "BackupTaken",
-        does: "A backup with a random name, recorded in `status.backupName`, is in the store.",
+        does: "A backup with the name of this object, or a random one by a schedule, recorded in `status.backupName`, is in the store.",
         proof: Proof::Latched,
         patience: Patience::Steps(2),
         otherwise: Otherwise::TurnBack,

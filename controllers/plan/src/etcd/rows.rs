@@ -3,7 +3,7 @@
 use super::{
     EtcdFlow, Notes,
     effect::Effect,
-    world::{Lock, Taking, Verifying, VolumeSet, World},
+    world::{Lock, Request, Taking, Verifying, VolumeSet, World},
 };
 use crate::{flow, ledger::Check};
 
@@ -11,6 +11,8 @@ pub(super) type Scene<'a> = flow::Scene<'a, EtcdFlow>;
 
 /// How often the taking of a backup may fail before it counts.
 pub const BACKUP_ATTEMPTS: u32 = 3;
+/// Characters of the name of a backup, which becomes a label.
+const MOST_NAME: usize = 63;
 
 pub(super) fn nothing(_: &World, _: &mut Notes) {}
 
@@ -90,7 +92,29 @@ pub(super) fn note_service(world: &World, notes: &mut Notes) {
 // Backups.
 
 pub(super) fn name_backup(world: &World, notes: &mut Notes) {
-    notes.backup.get_or_insert_with(|| world.request.fresh_name.clone());
+    let Request { backup_name, fresh_name, .. } = &world.request;
+    notes.backup.get_or_insert_with(|| backup_name.as_ref().unwrap_or(fresh_name).clone());
+}
+
+/// A backup that exists is never written over. A store that does not answer tells of none; whoever takes the backup looks again.
+pub(super) fn is_name_free(scene: &Scene) -> Check {
+    let Some(name) = &scene.world.request.backup_name else {
+        return Check::Met("the backup gets a random name".to_owned());
+    };
+    match scene.world.backups.get(name) {
+        _ if name.len() > MOST_NAME => Check::blocked(
+            "BackupNameTooLong",
+            format!(
+                "the backup would have the name of its object, {} characters, and {MOST_NAME} are the most",
+                name.len()
+            ),
+        ),
+        Some(backup) if backup.owner != scene.world.request.uid => Check::blocked(
+            "BackupNameTaken",
+            format!("the store has a backup {name} of another object ({})", backup.owner),
+        ),
+        Some(_) | None => Check::Met(format!("no other backup is called {name}")),
+    }
 }
 
 pub(super) fn is_backed_up(scene: &Scene) -> Check {

@@ -78,7 +78,7 @@ impl Wanted {
 }
 
 /// The workflow's object, and what its controller gives it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Request {
     /// UID of the object.
     pub uid: String,
@@ -95,6 +95,8 @@ pub struct Request {
     /// A random name, for a backup or a set of volumes that is to be made. Another one in each pass; the one that is used is
     /// recorded.
     pub fresh_name: String,
+    /// The name that the backup has to have: that of an EtcdBackup without a schedule. Any other has a random one.
+    pub backup_name: Option<String>,
     /// `spec.settings` of a migration.
     pub settings: Wanted,
     /// Which backup a restore asks for.

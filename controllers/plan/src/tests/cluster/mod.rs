@@ -170,14 +170,9 @@ impl Truth {
             hosted_version: 3,
             request: Request {
                 uid: UID.into(),
-                paused: false,
-                cancel: false,
-                deleting: None,
-                finalizer: false,
                 step_timeout: std::time::Duration::from_secs(600),
-                fresh_name: String::new(),
                 settings: Wanted { storage_class: Some("fast".into()), ..Wanted::default() },
-                source: None,
+                ..Request::default()
             },
             elsewhere: None,
             object_gone: false,
