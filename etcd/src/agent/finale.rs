@@ -7,15 +7,12 @@
 use std::time::Duration;
 
 use repot_plan::time::Time;
-use tokio::{
-    net::TcpStream,
-    time::{Instant, sleep, timeout},
-};
-use url::Url;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     Agent, clients,
     clock::Deadline,
+    http::peers,
     owner::now,
     settings::{chain, open_current},
     supervisor::Etcd,
@@ -99,7 +96,7 @@ impl Finale<'_> {
                     say(&format!("the store is waited for: {why}"));
                     end = Instant::now() + self.settings.quorum;
                 }
-                Err(Obstacle::Members(why)) if Instant::now() >= end => {
+                Err(Obstacle::Members(why)) if Instant::now() >= end && self.leases_are_over() => {
                     return Outcome::GivenUp(format!("there is no final snapshot: {why}"));
                 }
                 Err(Obstacle::Members(why)) => say(&why),
@@ -156,30 +153,25 @@ impl Finale<'_> {
         open_current(config).await.map_err(|error| Obstacle::Store(chain(&error)))
     }
 
-    /// Whether no other member serves clients. The lease of one that cannot be asked is over when the other side starts.
+    fn leases_are_over(&self) -> bool {
+        now() >= self.lost.after(self.settings.timing.wait())
+    }
+
+    /// Whether no other member serves clients, by its own word. The lease of one that does not answer is over when the other side starts.
     async fn alone(&self) -> Result<(), Obstacle> {
-        if now() >= self.lost.after(self.settings.timing.wait()) {
+        if self.leases_are_over() {
             return Ok(());
         }
         let settings = &self.agent.settings;
         for member in settings.config.members.iter().filter(|member| member.name != settings.own.name) {
-            for url in &member.client_urls {
-                let Some((host, port)) = place(url) else { continue };
-                let why = match timeout(LOOK, TcpStream::connect((host, port))).await {
-                    Ok(Err(error)) if error.kind() == std::io::ErrorKind::ConnectionRefused => continue,
-                    Ok(Ok(_)) => "still serves clients",
-                    Ok(Err(_)) | Err(_) => "may still serve clients",
-                };
-                return Err(Obstacle::Members(format!("{} {why}", member.name)));
+            let Some(url) = member.client_urls.first() else { continue };
+            if !peers::says_that_it_is_cut_off(self.agent, url, PATIENCE).await {
+                let why = format!("{} has not said that it serves no clients any more", member.name);
+                return Err(Obstacle::Members(why));
             }
         }
         Ok(())
     }
-}
-
-fn place(url: &str) -> Option<(String, u16)> {
-    let url = Url::parse(url).ok()?;
-    Some((url.host_str()?.trim_matches(['[', ']']).to_owned(), url.port()?))
 }
 
 /// How far the snapshots in the store reach.

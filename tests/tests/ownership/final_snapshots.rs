@@ -1,11 +1,15 @@
 //! The final snapshot, where it is not easily had.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use repot_tests::run;
 use repot_tests::s3::S3Server;
+use repot_tests::wait::until;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
-use super::world::{NEW, OLD, Scene, Writer, client_url, never_both, stays_down};
+use super::world::{LEASE, NEW, OLD, Scene, Writer, client_url, never_both, signal_alone, stays_down};
+use crate::etcd_agent::world::DEADLINE;
 
 fn waits_for_the_store(status: &Value) -> bool {
     status["owner"]["message"].to_string().contains("the store is waited for")
@@ -72,6 +76,37 @@ fn members_that_all_lost_ownership_still_have_a_quorum_for_one_final_snapshot() 
         new_writer.goes_on().await?;
         old_writer.is_all_in(&scene.new.client(&[new]).await?).await?;
         never_both(&old_writer, &new_writer)
+    });
+}
+
+#[test]
+fn a_member_that_does_not_answer_is_waited_for_until_its_lease_is_over() {
+    run(async |bed| -> Result<()> {
+        let scene = Scene::new(bed, 3).await?;
+        let mut old = scene.old.start_all(bed).await?;
+        // Nothing listens at its client URL, but its agent may start etcd again within the lease.
+        let asleep = Instant::now();
+        signal_alone(&old[2], Signal::STOP)?;
+        for pid in old[2].etcds()? {
+            kill_process(Pid::from_raw(pid.try_into()?).context("a process")?, Signal::KILL)?;
+        }
+        scene.hand_over(&[NEW]).await?;
+        until("the final snapshot", DEADLINE, async || {
+            ensure!(!scene.finals().await?.is_empty(), "there is none");
+            Ok(())
+        })
+        .await?;
+        let after = asleep.elapsed();
+        ensure!(
+            after > LEASE,
+            "it was taken {after:?} after the last word of a member, which has a lease of {LEASE:?}"
+        );
+        signal_alone(&old[2], Signal::CONT)?;
+        for agent in &mut old {
+            stays_down(agent, "NotOwner").await?;
+        }
+        assert_eq!(scene.finals().await?.len(), 1);
+        Ok(())
     });
 }
 

@@ -4,7 +4,7 @@ mod forms;
 mod gateway;
 mod listen;
 mod members;
-mod peers;
+pub(super) mod peers;
 
 use std::{sync::Arc, time::Duration};
 

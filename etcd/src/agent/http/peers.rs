@@ -25,7 +25,7 @@ const LONGEST: usize = 16 << 20;
 /// Passes a request on to the agent of the leader, and its answer back.
 pub(super) async fn pass_on(agent: &Agent, leader: u64, path_and_query: &str) -> Result<Response, Failure> {
     let url = format!("{}{path_and_query}", url_of(agent, leader).await?);
-    let client = client(agent)?;
+    let client = client(agent, PATIENCE)?;
     let failed = |error: reqwest::Error| {
         Failure::unavailable(format!("the leader's agent does not answer: {}", chain(&error.without_url())))
     };
@@ -45,17 +45,38 @@ async fn url_of(agent: &Agent, member: u64) -> Result<String, Failure> {
     let members = clients::members(&agent.client().await?, LIST).await?;
     let found = members.iter().find(|one| one.id() == member);
     let url = found.and_then(|one| Url::parse(one.client_urls().first()?).ok());
-    let host = url.as_ref().and_then(Url::host_str);
-    let host = host.ok_or_else(|| {
-        Failure::unavailable(format!("member {member:x} leads, and its address is not known"))
-    })?;
-    let config = &agent.settings.config;
-    let scheme = crate::agent::settings::scheme(config.tls.server.is_some());
-    Ok(format!("{scheme}://{host}:{}", config.ports.agent))
+    let found = url.and_then(|url| beside(agent, &url));
+    found
+        .ok_or_else(|| Failure::unavailable(format!("member {member:x} leads, and its address is not known")))
 }
 
-fn client(agent: &Agent) -> Result<reqwest::Client, Failure> {
-    let mut builder = reqwest::Client::builder().connect_timeout(CONNECT).timeout(PATIENCE).no_proxy();
+/// The agent of the member that clients reach at a URL.
+fn beside(agent: &Agent, client_url: &Url) -> Option<String> {
+    let config = &agent.settings.config;
+    let scheme = crate::agent::settings::scheme(config.tls.server.is_some());
+    Some(format!("{scheme}://{}:{}", client_url.host_str()?, config.ports.agent))
+}
+
+/// Whether another member says itself that it lost ownership and lets no client in. That nothing listens at its client URL proves
+/// nothing: its etcd may be about to start again.
+pub(in crate::agent) async fn says_that_it_is_cut_off(
+    agent: &Agent,
+    client_url: &str,
+    limit: Duration,
+) -> bool {
+    let asked = async {
+        let url = beside(agent, &Url::parse(client_url).ok()?)?;
+        let answer = client(agent, limit).ok()?.get(format!("{url}/status")).send().await.ok()?;
+        let status: serde_json::Value = answer.error_for_status().ok()?.json().await.ok()?;
+        let lost = ["FinalSnapshot", "StayDown"].iter().any(|verdict| status["owner"]["verdict"] == *verdict);
+        let stopped = ["Private", "Stopped"].iter().any(|phase| status["phase"] == *phase);
+        Some(lost && stopped)
+    };
+    asked.await == Some(true)
+}
+
+fn client(agent: &Agent, patience: Duration) -> Result<reqwest::Client, Failure> {
+    let mut builder = reqwest::Client::builder().connect_timeout(CONNECT).timeout(patience).no_proxy();
     if let Some(dir) = &agent.settings.config.tls.client {
         let read = |name: &str| {
             let path = dir.join(name);
