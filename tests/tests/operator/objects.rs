@@ -61,6 +61,11 @@ fn what_cannot_be_is_refused_with_its_reason() {
                 json!({"backup": {"store": {"provider": "Local", "container": "b", "prefix": "p"}}}),
                 "absolute path",
             ),
+            ("lzw", json!({"backup": {"compression": {"policy": "lzw"}}}), "gzip"),
+            ("milliseconds", owned(&json!({"interval": "500ms"})), "spec.backup.ownerCheck.interval"),
+            ("nothing", owned(&json!({"timeout": "0s"})), "longer than nothing"),
+            ("short", owned(&json!({"grace": "40s"})), "at least the timeout and the 11s"),
+            ("slow", owned(&json!({"timeout": "1m"})), "at least the timeout and the 11s"),
             (
                 "twice",
                 json!({"etcd": {"additionalAdvertisePeerURLs": [], "additionalAdvertisePeerUrls": []}}),
@@ -70,6 +75,8 @@ fn what_cannot_be_is_refused_with_its_reason() {
             let said = refusal(&place, &etcd(name, spec)).await?;
             ensure!(said.contains(why), "{name}: {said}");
         }
+        let owned = owned(&json!({"timeout": "29s", "grace": "40s", "interval": "1m1s"}));
+        place.pods.apply(&[etcd("owned", json!({"replicas": 0, "backup": owned["backup"]}))]).await?;
         let first = json!({
             "replicas": 0, "memberNamePrefix": "a", "backup": {"store": {"provider": "S3", "container": "b", "prefix": "p"}},
         });
@@ -93,6 +100,15 @@ fn what_cannot_be_is_refused_with_its_reason() {
         // Unlike elsewhere, volumes may be changed.
         place.patch(json!({"spec": {"volumeClaimTemplate": "other"}})).await
     });
+}
+
+/// With times of its own for the record of the owner.
+fn owned(times: &Value) -> Value {
+    let mut check = json!({"name": "owner.example.org", "id": "a"});
+    for (field, time) in times.as_object().into_iter().flatten() {
+        check[field] = time.clone();
+    }
+    json!({"backup": {"ownerCheck": check}})
 }
 
 async fn refusal(place: &Place, object: &Value) -> Result<String> {
