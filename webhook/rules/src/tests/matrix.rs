@@ -1,5 +1,5 @@
-//! Preflight and webhooks agree. Cases are all combinations of states of the Shoot, of its seeds and of the garden. Match
-//! conditions are not part of this crate: kube-apiserver evaluates them, and the tests that run it hold them.
+//! Preflight and webhooks agree. Cases are all combinations of states of the Shoot, of its seeds and of the garden. Which webhooks
+//! are asked is decided by their match conditions, evaluated as an API server does it.
 
 use super::*;
 use crate::preflight;
