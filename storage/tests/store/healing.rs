@@ -7,7 +7,7 @@ use repot_storage::{Error, Event, ListRequest, Usage, WatchItem, keyring::Follow
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    spy::{all, put},
+    spy::{Spy, all, put},
     *,
 };
 
@@ -18,6 +18,7 @@ const CHANGED: &str = "{name: first, secret: ICECAwQFBgcICQoLDA0ODxAREhMUFRYXGBk
 
 on_every_backend! {
     what_did_not_open_for_want_of_a_key_is_whole_once_the_key_is_there
+    what_was_read_before_keys_came_is_whole_once_they_are_there
     an_object_that_is_repaired_is_told_to_those_who_were_not_shown_it
     another_secret_under_the_same_name_is_no_damage
 }
@@ -99,7 +100,8 @@ async fn what_did_not_open_for_want_of_a_key_is_whole_once_the_key_is_there(lab:
     // Whoever goes on from before is told all of it, from the same events.
     until("the events to open", async || {
         let mut items = store.watch(&mk_scope(None), start).await.unwrap();
-        next_event(&mut items).await.is_ok()
+        // One is opened after the other.
+        next_event(&mut items).await.is_ok() && next_event(&mut items).await.is_ok()
     })
     .await;
     let mut items = store.watch(&mk_scope(None), start).await.unwrap();
@@ -107,6 +109,42 @@ async fn what_did_not_open_for_want_of_a_key_is_whole_once_the_key_is_there(lab:
     let event = next_event(&mut items).await.unwrap();
     assert_eq!(labels(&event), (Some("b.2"), Some("b.1")));
     assert!(store.payload_bytes(event.now.as_ref().unwrap()).await.unwrap() == mk_noise(1, 200_000));
+    stop.cancel();
+    ahead.close().await;
+    store.close().await;
+}
+
+async fn what_was_read_before_keys_came_is_whole_once_they_are_there(lab: &Lab) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("keys.yaml");
+    write_keys(&file, &[FIRST]);
+    let (second, stop) = (Duration::from_micros(100), CancellationToken::new());
+    let follow = Follow { path: file.clone(), reload: true, server: "test".into(), second };
+    let keyring = Keyring::follow(follow, stop.clone()).await.unwrap();
+    let backend = lab.backend().await;
+    let newer = Arc::new(Keyring::parse(&mk_config(&[SECOND, FIRST])).unwrap());
+    let ahead = Store::open(backend.clone(), newer, StoreOptions::default()).await.unwrap();
+    // More than one page of records.
+    for n in 0..80 {
+        let meta = mk_noise(n, 60_000).iter().map(|byte| b'a' + byte % 26).collect::<Vec<u8>>();
+        let draft = Draft { meta: meta.into(), ..mk_draft(Uuid::from_u128(n.into()), "", vec![]) };
+        ahead.create(&mk_key(&format!("{n:02}")), draft).await.unwrap();
+    }
+    let spy = Spy::over(backend);
+    spy.hold_page();
+    let store = Store::open(spy.clone(), keyring, StoreOptions::default()).await.unwrap();
+    // Fills the cache.
+    let _items = store.watch(&mk_scope(None), current(&store).await).await.unwrap();
+    spy.waiting().await;
+    assert!(store.get(&mk_key("00")).await.is_err());
+    write_keys(&file, &[FIRST, SECOND]);
+    // The keys are in use, and have opened what is in the cache by now, which is nothing.
+    until("the new keys", async || store.get(&mk_key("00")).await.is_ok()).await;
+    let listed = async || store.list_cached(&mk_scope(None), None).await.unwrap().objects;
+    spy.release();
+    wait_for_cache(&store).await;
+    until("the objects to open", async || listed().await.iter().all(Result::is_ok)).await;
+    assert_eq!(listed().await.len(), 80);
     stop.cancel();
     ahead.close().await;
     store.close().await;

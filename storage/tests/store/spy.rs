@@ -58,6 +58,8 @@ pub struct Spy {
     ops: AtomicUsize,
     /// What was read since the last [`Spy::reset`].
     reads: Mutex<Vec<Read>>,
+    /// Whether the next page that goes on after another one is held.
+    page_held: AtomicBool,
 }
 
 /// A range or a count.
@@ -91,6 +93,7 @@ impl Spy {
             down: AtomicBool::new(false),
             ops: AtomicUsize::new(usize::MAX),
             reads: Mutex::default(),
+            page_held: AtomicBool::new(false),
         })
     }
 
@@ -112,6 +115,11 @@ impl Spy {
     /// Lets every transaction fail, or none any more.
     pub fn down(&self, down: bool) {
         self.down.store(down, Ordering::SeqCst);
+    }
+
+    /// Lets the next page that goes on after another one wait for [`Spy::release`].
+    pub fn hold_page(&self) {
+        self.page_held.store(true, Ordering::SeqCst);
     }
 
     /// Takes no more than so many changes in a transaction.
@@ -269,6 +277,9 @@ impl Backend for Spy {
             false => page.clone(),
         };
         read.loaded = values.kvs.iter().map(|kv| kv.value.len() as u64).sum();
+        if !read.start.ends_with(b"/") && self.page_held.swap(false, Ordering::SeqCst) {
+            self.hold().await;
+        }
         self.note(read);
         Ok(page)
     }

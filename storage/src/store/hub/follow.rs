@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::StreamExt;
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 
 use super::{Hub, Mark};
 use crate::{
@@ -63,6 +63,7 @@ impl Hub {
             keys_only: false,
         };
         let mut heads = BTreeMap::new();
+        let keys = self.core.keys.replaced();
         loop {
             let page =
                 self.core.backend.range(request.clone()).await.map_err(|error| self.core.error(error))?;
@@ -81,6 +82,7 @@ impl Hub {
                     state.mark
                 };
                 self.publish(mark);
+                self.open_again_if_replaced(&keys);
                 return Ok(());
             }
         }
@@ -130,6 +132,7 @@ impl Hub {
     /// Takes in whole transactions.
     async fn take_in(&self, events: Vec<KeyEvent>) {
         let Some(at) = events.last().map(|event| event.revision) else { return };
+        let keys = self.core.keys.replaced();
         let mut opened = Vec::with_capacity(events.len());
         for event in events {
             let now = match event.now {
@@ -152,6 +155,14 @@ impl Hub {
         };
         self.core.met(at);
         self.publish(mark);
+        self.open_again_if_replaced(&keys);
+    }
+
+    /// What was opened before keys were replaced, and taken in after that, was not there when others were opened again.
+    fn open_again_if_replaced(&self, keys: &watch::Receiver<u64>) {
+        if keys.has_changed().unwrap_or(false) {
+            self.outdated.notify_one();
+        }
     }
 
     /// Opens a record. Where a key management service is away, waits for it a little: the first object that another replica writes

@@ -33,25 +33,34 @@ impl Hub {
     /// Runs beside following.
     pub(super) async fn heal(&self) {
         let mut replaced = self.core.keys.replaced();
+        // Whether keys were replaced since the last round that came to its end.
+        let mut has_new_keys = false;
         loop {
-            // Nobody replaces keys of a store whose keyring is gone: the pause remains.
             let changed = async {
-                if replaced.changed().await.is_err() {
-                    std::future::pending::<()>().await;
+                tokio::select! {
+                    // Nobody replaces keys of a store whose keyring is gone: the pause remains.
+                    Ok(()) = replaced.changed() => {}
+                    () = self.outdated.notified() => {}
                 }
             };
             // A key that is missing comes with another configuration only.
-            let all = tokio::time::timeout(AGAIN, changed).await.is_ok();
+            has_new_keys |= tokio::time::timeout(AGAIN, changed).await.is_ok();
             let retried = |error: &Error| match error {
                 Error::Unavailable(_) => true,
-                error => all && !error.is_proven_damage(),
+                error => has_new_keys && !error.is_proven_damage(),
             };
             let round = async {
                 self.heal_heads(retried).await?;
                 self.heal_events(retried).await
             };
-            if let Ok(Err(error)) = tokio::time::timeout(ROUND, round).await {
-                tracing::debug!(%error, "objects that do not open are tried again after a pause");
+            match tokio::time::timeout(ROUND, round).await {
+                Ok(Ok(())) => has_new_keys = false,
+                Ok(Err(error)) => {
+                    tracing::debug!(%error, "objects that do not open are tried again after a pause");
+                }
+                Err(_) => {
+                    tracing::debug!("objects that do not open are tried again: the round took too long")
+                }
             }
         }
     }

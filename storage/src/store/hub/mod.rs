@@ -15,7 +15,7 @@ use std::{
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::watch as signal;
+use tokio::sync::{Notify, watch as signal};
 
 use page::PageRequest;
 
@@ -48,6 +48,8 @@ pub(crate) struct Hub {
     state: RwLock<State>,
     /// Changes whenever the state does.
     moved: signal::Sender<Mark>,
+    /// Told when keys were replaced while objects were being opened with the keys before.
+    outdated: Notify,
 }
 
 /// How far a hub is.
@@ -209,7 +211,13 @@ impl fmt::Debug for Hubs {
 
 impl Hub {
     fn new(core: Arc<Core>, prefix: Bytes) -> Self {
-        Self { core, prefix, state: RwLock::default(), moved: signal::channel(Mark::default()).0 }
+        Self {
+            core,
+            prefix,
+            state: RwLock::default(),
+            moved: signal::channel(Mark::default()).0,
+            outdated: Notify::new(),
+        }
     }
 
     /// Whether the cache has, or soon will have, taken in everything up to this revision.
