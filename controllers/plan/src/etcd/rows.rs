@@ -96,7 +96,12 @@ pub(super) fn name_backup(world: &World, notes: &mut Notes) {
     notes.backup.get_or_insert_with(|| backup_name.as_ref().unwrap_or(fresh_name).clone());
 }
 
-/// A backup that exists is never written over. A store that does not answer tells of none; whoever takes the backup looks again.
+fn name_is_taken(name: &str, owner: &str) -> Check {
+    Check::blocked("BackupNameTaken", format!("the store has a backup {name} of another object ({owner})"))
+}
+
+/// A backup that exists is never written over, nor taken for one's own. A store that does not answer shows none, so
+/// [`is_backed_up`] looks at the owner again.
 pub(super) fn is_name_free(scene: &Scene) -> Check {
     let Some(name) = &scene.world.request.backup_name else {
         return Check::Met("the backup gets a random name".to_owned());
@@ -109,10 +114,7 @@ pub(super) fn is_name_free(scene: &Scene) -> Check {
                 name.len()
             ),
         ),
-        Some(backup) if backup.owner != scene.world.request.uid => Check::blocked(
-            "BackupNameTaken",
-            format!("the store has a backup {name} of another object ({})", backup.owner),
-        ),
+        Some(backup) if backup.owner != scene.world.request.uid => name_is_taken(name, &backup.owner),
         Some(_) | None => Check::Met(format!("no other backup is called {name}")),
     }
 }
@@ -121,7 +123,11 @@ pub(super) fn is_backed_up(scene: &Scene) -> Check {
     let Some(name) = &scene.notes.backup else {
         return Check::waiting("BackupUnnamed", "the backup gets its name");
     };
-    match scene.world.backups.get(name).map(|backup| &backup.taking) {
+    let backup = scene.world.backups.get(name);
+    if let Some(other) = backup.filter(|backup| backup.owner != scene.world.request.uid) {
+        return name_is_taken(name, &other.owner);
+    }
+    match backup.map(|backup| &backup.taking) {
         None => Check::waiting("BackupNotBegun", format!("backup {name} is not begun")),
         Some(Taking::Running) => Check::waiting("BackupRuns", format!("backup {name} is being taken")),
         Some(Taking::Failed(times, why)) if *times < BACKUP_ATTEMPTS => Check::waiting(

@@ -192,3 +192,20 @@ fn a_single_backup_ends() {
     run.steps(100);
     assert!(run.own() == 1 && !run.truth.request.finalizer);
 }
+
+#[test]
+fn a_backup_of_another_object_is_never_taken_for_its_own() {
+    let mut run = mk_run("");
+    assert_eq!(run.spec.schedule, None);
+    run.truth.request.backup_name = Some("b".to_owned());
+    let named = (0..100).any(|_| {
+        run.step();
+        run.ledger.notes.backup.is_some()
+    });
+    assert!(named && run.own() == 0, "{:#?}", run.ledger);
+    // The store was silent while the name was looked for, and had this one.
+    run.truth.add_backup("b");
+    run.steps(100);
+    assert_eq!((run.ledger.phase, run.ledger.reason.as_str()), (Phase::Failed, "BackupNameTaken"));
+    assert!(run.truth.store["b"].owner != UID && run.own() == 0);
+}
