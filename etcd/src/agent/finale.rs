@@ -121,8 +121,9 @@ impl Finale<'_> {
         // What it has at first: keys whose leases end while it runs privately are nobody's loss.
         let own = *own.get_or_insert(Revision(header.map_or(0, etcd_client::ResponseHeader::revision)));
         let store = self.store().await?;
-        if let Some(name) = found(&store, own).await? {
-            return Ok(name);
+        let names = names_in(&store).await?;
+        if let Some(name) = found(&names, own) {
+            return Ok(name.clone());
         }
         let id = header.map_or(0, etcd_client::ResponseHeader::member_id);
         match status.leader() {
@@ -134,7 +135,8 @@ impl Finale<'_> {
         }
         // A restore would take what reaches further, and never look at this one.
         let current = Revision(header.map_or(0, etcd_client::ResponseHeader::revision));
-        if let Some(further) = furthest(&store).await?.filter(|furthest| *furthest > current) {
+        let furthest = names.iter().map(|name| name.last).max();
+        if let Some(further) = furthest.filter(|furthest| *furthest > current) {
             return Err(Obstacle::Store(format!(
                 "AnotherHistory: it has snapshots up to revision {further}, and this etcd is at {current}"
             )));
@@ -174,15 +176,13 @@ impl Finale<'_> {
     }
 }
 
-/// How far the snapshots in the store reach.
-async fn furthest(store: &Store) -> Result<Option<Revision>, Obstacle> {
+/// Names of the snapshots in the store.
+async fn names_in(store: &Store) -> Result<Vec<SnapshotName>, Obstacle> {
     let listed = store.list_quickly().await.map_err(|error| Obstacle::Store(chain(&error)))?;
-    Ok(listed.into_iter().map(|stored| stored.name.last).max())
+    Ok(listed.into_iter().map(|stored| stored.name).collect())
 }
 
-/// The final snapshot, where the store has it. One that ends before the own data is of an earlier life: copied from another store.
-async fn found(store: &Store, own: Revision) -> Result<Option<SnapshotName>, Obstacle> {
-    let listed = store.list_quickly().await.map_err(|error| Obstacle::Store(chain(&error)))?;
-    let names = listed.into_iter().map(|stored| stored.name);
-    Ok(names.filter(|name| name.kind == Kind::Full && name.is_final && name.last >= own).max())
+/// The final snapshot, where there is one. One that ends before the own data is of an earlier life: copied from another store.
+fn found(names: &[SnapshotName], own: Revision) -> Option<&SnapshotName> {
+    names.iter().filter(|name| name.kind == Kind::Full && name.is_final && name.last >= own).max()
 }

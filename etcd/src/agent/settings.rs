@@ -252,7 +252,7 @@ pub(super) async fn open_current(config: &StoreConfig) -> Result<store::Store, s
 }
 
 fn history(config: &StoreConfig) -> &str {
-    config.history.as_deref().unwrap_or(store::FIRST)
+    config.history.as_deref().unwrap_or(store::FIRST_HISTORY)
 }
 
 fn open_all(config: &StoreConfig) -> Result<store::Store, store::Error> {

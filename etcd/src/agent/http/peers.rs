@@ -21,6 +21,8 @@ const CONNECT: Duration = Duration::from_secs(5);
 const LIST: Duration = Duration::from_secs(5);
 /// The longest answer: a list of snapshots.
 const LONGEST: usize = 16 << 20;
+/// The longest report of an agent on its member.
+const LONGEST_STATUS: usize = 1 << 20;
 
 /// Passes a request on to the agent of the leader, and its answer back.
 pub(super) async fn pass_on(agent: &Agent, leader: u64, path_and_query: &str) -> Result<Response, Failure> {
@@ -67,7 +69,14 @@ pub(in crate::agent) async fn says_that_it_is_cut_off(
     let asked = async {
         let url = beside(agent, &Url::parse(client_url).ok()?)?;
         let answer = client(agent, limit).ok()?.get(format!("{url}/status")).send().await.ok()?;
-        let status: serde_json::Value = answer.error_for_status().ok()?.json().await.ok()?;
+        let (mut answer, mut body) = (answer.error_for_status().ok()?, Vec::new());
+        while let Some(chunk) = answer.chunk().await.ok()? {
+            body.extend_from_slice(&chunk);
+            if body.len() > LONGEST_STATUS {
+                return None;
+            }
+        }
+        let status: serde_json::Value = serde_json::from_slice(&body).ok()?;
         let lost = ["FinalSnapshot", "StayDown"].iter().any(|verdict| status["owner"]["verdict"] == *verdict);
         let stopped = ["Private", "Stopped"].iter().any(|phase| status["phase"] == *phase);
         Some(lost && stopped)

@@ -17,7 +17,7 @@ use object_store::ObjectStore as _;
 use super::{Error, Result, Store, put};
 
 /// The name of the history whose snapshots are directly below the prefix.
-pub const FIRST: &str = "first";
+pub const FIRST_HISTORY: &str = "first";
 const HISTORIES: &str = "histories";
 const CURRENT: &str = "current";
 /// Digits of a number: names are in the order of numbers.
@@ -27,7 +27,7 @@ impl Store {
     /// One history of this store, as a store of its own.
     #[must_use]
     pub fn history(&self, name: &str) -> Self {
-        if name == FIRST { self.clone() } else { self.below_prefix(&[HISTORIES, name]) }
+        if name == FIRST_HISTORY { self.clone() } else { self.below_prefix(&[HISTORIES, name]) }
     }
 
     /// Names of all histories, the first one included.
@@ -36,7 +36,7 @@ impl Store {
     /// [`Error::List`].
     pub async fn histories(&self) -> Result<Vec<String>> {
         let others = self.below_prefix(&[HISTORIES]).children().await?;
-        Ok(std::iter::once(FIRST.to_owned()).chain(others).collect())
+        Ok(std::iter::once(FIRST_HISTORY.to_owned()).chain(others).collect())
     }
 
     /// The name of the history that an etcd writes, or wrote last.
@@ -44,7 +44,7 @@ impl Store {
     /// # Errors
     /// [`Error::List`].
     pub async fn current_history(&self) -> Result<String> {
-        Ok(self.newest_entry().await?.map_or_else(|| FIRST.to_owned(), |(_, name)| name))
+        Ok(self.newest_entry().await?.map_or_else(|| FIRST_HISTORY.to_owned(), |(_, name)| name))
     }
 
     /// That history, as a store of its own.
@@ -61,7 +61,8 @@ impl Store {
     /// [`Error::List`], [`Error::Write`], [`Error::File`], [`Error::Busy`].
     pub async fn make_current(&self, name: &str) -> Result<()> {
         let newest = self.newest_entry().await?;
-        let (number, current) = newest.as_ref().map_or((0, FIRST), |(number, name)| (*number, name.as_str()));
+        let (number, current) =
+            newest.as_ref().map_or((0, FIRST_HISTORY), |(number, name)| (*number, name.as_str()));
         if current == name {
             return Ok(());
         }
@@ -77,6 +78,11 @@ impl Store {
             })?;
         let entry = |name: &str| {
             let (number, name) = name.split_once('.')?;
+            // It becomes a part of paths. Volumes have no other names.
+            let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+            if name.is_empty() || !name.bytes().all(fits) {
+                return None;
+            }
             Some((number.parse().ok()?, name.to_owned()))
         };
         Ok(listed.iter().filter_map(|meta| entry(meta.location.filename()?)).max())
@@ -93,21 +99,25 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let store =
             Store::open(&format!("file://{}", dir.path().display()), &Environment::new()).expect("a store");
-        assert_eq!(store.current_history().await.expect("a history"), FIRST);
+        assert_eq!(store.current_history().await.expect("a history"), FIRST_HISTORY);
         assert_eq!(store.current().await.expect("a store").url(), store.url());
         // Whatever their names: each switch counts.
-        for name in [FIRST, "b", "b", "a", "c", FIRST, "a"] {
+        for name in [FIRST_HISTORY, "b", "b", "a", "c", FIRST_HISTORY, "a"] {
             store.make_current(name).await.expect("a switch");
             assert_eq!(store.current_history().await.expect("a history"), name);
         }
         let entries = std::fs::read_dir(dir.path().join(CURRENT)).expect("entries").count();
         assert_eq!(entries, 5, "a history that is the current one already is not recorded again");
+        // What is no name of volumes leads to no other directory.
+        for odd in ["999999999999...", "999999999999.", "999999999999.A", "x.b", "readme"] {
+            std::fs::write(dir.path().join(CURRENT).join(odd), b"").expect("a file");
+        }
         let current = store.current().await.expect("a store");
         assert_eq!(current.url(), format!("{}/histories/a", store.url()));
         assert_eq!(current.list().await.expect("a list").len(), 0);
         std::fs::create_dir_all(dir.path().join("histories/a/v2")).expect("a directory");
         std::fs::write(dir.path().join("histories/a/v2/Full-00000000-00000008-1.gz"), b"x").expect("a file");
-        assert_eq!(store.histories().await.expect("names"), [FIRST, "a"]);
+        assert_eq!(store.histories().await.expect("names"), [FIRST_HISTORY, "a"]);
         assert_eq!(
             store.list().await.expect("a list").len(),
             0,

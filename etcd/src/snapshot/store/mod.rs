@@ -32,7 +32,7 @@ use object_store::{ObjectStore, path::Path};
 use repot_storage::{keyring, stream};
 
 pub use failure::Failure;
-pub use history::FIRST;
+pub use history::FIRST_HISTORY;
 pub use open::environment;
 pub(super) use put::PART_BYTES;
 pub use put::{Mode, Upload};
