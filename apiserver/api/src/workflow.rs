@@ -87,7 +87,8 @@ pub(crate) static REASON: Schema = Schema::string("Why the phase is what it is: 
 pub(crate) static MESSAGE: Schema =
     Schema::string("The same for people, with what to do next where something is to be done.");
 pub(crate) static BACKUP_NAME: Schema = Schema::string(
-    "Name of the backup, made at random when the workflow begins so that no other one is taken for it.",
+    "Name of the backup: an EtcdBackup's own name, or a random one where a schedule or a migration takes the backup. It is fixed when \
+     the workflow begins.",
 );
 pub(crate) static CONDITIONS: Schema = Schema::of("What holds at the moment, by type.", conditions::LIST);
 pub(crate) static PLAN_VERSION: Schema = Schema::of(

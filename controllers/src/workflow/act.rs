@@ -11,10 +11,12 @@ use repot_plan::etcd::{
 };
 use serde_json::{Value, json};
 
+use crate::etcd::api::{FENCE, OWN_HISTORIES, RESTORE_FROM};
+
 use super::{
     Context, Error, Result,
     jobs::{self, Order, Task},
-    kinds::{self, FENCE, FINALIZER, Kind, MANAGER, OWN_HISTORIES, RESTORE_FROM, number},
+    kinds::{self, FINALIZER, Kind, MANAGER, number},
     members::Reach,
     observe::Observed,
     site::{Site, is_etcd},

@@ -23,12 +23,6 @@ use serde_json::Value;
 
 /// The finalizer of workflows that have something to give back.
 pub const FINALIZER: &str = "migration.gardener.cloud/workflow";
-/// Who set the number of API servers, or wrote the Etcd, last.
-pub const FENCE: &str = "migration.gardener.cloud/fence";
-/// The backup from which empty volumes are filled, on an Etcd.
-pub const RESTORE_FROM: &str = "migration.gardener.cloud/restore-from";
-/// Sets of volumes whose members write snapshots to a history of their own, on an Etcd.
-pub const OWN_HISTORIES: &str = "migration.gardener.cloud/own-histories";
 /// UID of the workflow that a Job works for.
 pub const WORKFLOW: &str = "migration.gardener.cloud/workflow-uid";
 /// What a Job does: `take` or `prove`.

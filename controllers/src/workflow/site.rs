@@ -17,9 +17,11 @@ use repot_plan::etcd::{
 };
 use serde::de::DeserializeOwned;
 
+use crate::etcd::api::FENCE;
+
 use super::{
     Error, Result,
-    kinds::{self, FENCE, number, text},
+    kinds::{self, number, text},
 };
 
 /// Everything there is.

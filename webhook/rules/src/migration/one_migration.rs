@@ -12,7 +12,8 @@ use crate::{
     travel::Travel,
 };
 
-/// A Shoot goes back before its move has begun where Gardener holds it back. A destination that dies in the middle may be left for another seed, or for the source, with a confirmation that names it.
+/// A Shoot goes back before its move has begun where Gardener holds it back. A destination that dies in the middle may be left for
+/// another seed, or for the source, with a confirmation that names it.
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let old = Shoot(&change.old);
     let (kind, state) = old.last_operation();
