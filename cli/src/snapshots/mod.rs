@@ -48,9 +48,10 @@ const FILES: [(&str, &[&str]); 2] = [
 /// Credentials come from environment variables, or from the files of a mounted Secret as etcd-backup-restore knows them: the
 /// directory is named by AWS_APPLICATION_CREDENTIALS or AZURE_APPLICATION_CREDENTIALS (with _JSON at the end, a file). AWS_CA_BUNDLE
 /// names further authorities. STORE_ENCRYPTION_PROVIDER_CONFIG names an EncryptionConfiguration by which new snapshots are sealed and
-/// sealed ones opened; copies need none. A store may have several histories
-/// (`repot snapshots list --help`); unless --history names one, the current one counts. One request is tried again for STORE_PATIENCE_SECONDS (60) before its failure counts. Exit codes: 0 done and well, 1 failure (worth another try), 2 bad usage,
-/// 3 the answer is no: snapshots are damaged or missing, or did not come in time (another try changes nothing by itself).
+/// sealed ones opened; copies need none. A store may have several histories (`repot snapshots list --help`); unless --history names
+/// one, the current one counts. One request is tried again for STORE_PATIENCE_SECONDS (60) before its failure counts. Exit codes: 0
+/// done and well, 1 failure (worth another try), 2 bad usage, 3 the answer is no: snapshots are damaged or missing, or did not come
+/// in time (another try changes nothing by itself).
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct Flags {

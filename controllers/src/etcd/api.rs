@@ -15,7 +15,7 @@ use super::status::Status;
 pub const RESTORE_FROM: &str = "migration.gardener.cloud/restore-from";
 /// Names of sets of volumes, separated by commas, whose members write snapshots to a history of their own; set by workflows.
 pub const OWN_HISTORIES: &str = "migration.gardener.cloud/own-histories";
-/// Who wrote the Etcd last, on an Etcd and its StatefulSet; set by workflows.
+/// Who wrote the object last, on an Etcd, its StatefulSet and the Deployment of its API servers; set by workflows.
 pub const FENCE: &str = "migration.gardener.cloud/fence";
 /// The set that a claim belongs to, on claims.
 pub const VOLUMES: &str = "migration.gardener.cloud/volumes";

@@ -34,6 +34,13 @@ fn write_keys(file: &Path, keys: &[&str]) {
     std::fs::rename(draft, file).unwrap();
 }
 
+/// The keys of this file, which is read again and again.
+async fn follow_keys(file: &Path, stop: &CancellationToken) -> Arc<Keyring> {
+    let second = Duration::from_micros(100);
+    let follow = Follow { path: file.to_owned(), reload: true, server: "test".into(), second };
+    Keyring::follow(follow, stop.clone()).await.unwrap()
+}
+
 async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let looking = async {
         while !holds().await {
@@ -60,9 +67,8 @@ async fn what_did_not_open_for_want_of_a_key_is_whole_once_the_key_is_there(lab:
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("keys.yaml");
     write_keys(&file, &[FIRST]);
-    let (second, stop) = (Duration::from_micros(100), CancellationToken::new());
-    let follow = Follow { path: file.clone(), reload: true, server: "test".into(), second };
-    let keyring = Keyring::follow(follow, stop.clone()).await.unwrap();
+    let stop = CancellationToken::new();
+    let keyring = follow_keys(&file, &stop).await;
     let backend = lab.backend().await;
     let store = Store::open(backend.clone(), keyring, StoreOptions::default()).await.unwrap();
     // Another replica has the next key already.
@@ -118,9 +124,8 @@ async fn what_was_read_before_keys_came_is_whole_once_they_are_there(lab: &Lab) 
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("keys.yaml");
     write_keys(&file, &[FIRST]);
-    let (second, stop) = (Duration::from_micros(100), CancellationToken::new());
-    let follow = Follow { path: file.clone(), reload: true, server: "test".into(), second };
-    let keyring = Keyring::follow(follow, stop.clone()).await.unwrap();
+    let stop = CancellationToken::new();
+    let keyring = follow_keys(&file, &stop).await;
     let backend = lab.backend().await;
     let newer = Arc::new(Keyring::parse(&mk_config(&[SECOND, FIRST])).unwrap());
     let ahead = Store::open(backend.clone(), newer, StoreOptions::default()).await.unwrap();
@@ -131,9 +136,9 @@ async fn what_was_read_before_keys_came_is_whole_once_they_are_there(lab: &Lab) 
         ahead.create(&mk_key(&format!("{n:02}")), draft).await.unwrap();
     }
     let spy = Spy::over(backend);
-    spy.hold_page();
     let store = Store::open(spy.clone(), keyring, StoreOptions::default()).await.unwrap();
-    // Fills the cache.
+    spy.hold_page();
+    // This fills the cache.
     let _items = store.watch(&mk_scope(None), current(&store).await).await.unwrap();
     spy.waiting().await;
     assert!(store.get(&mk_key("00")).await.is_err());

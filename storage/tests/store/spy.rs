@@ -58,7 +58,7 @@ pub struct Spy {
     ops: AtomicUsize,
     /// What was read since the last [`Spy::reset`].
     reads: Mutex<Vec<Read>>,
-    /// Whether the next page that goes on after another one is held.
+    /// Whether the next page of records that goes on after another one is held.
     page_held: AtomicBool,
 }
 
@@ -117,7 +117,7 @@ impl Spy {
         self.down.store(down, Ordering::SeqCst);
     }
 
-    /// Lets the next page that goes on after another one wait for [`Spy::release`].
+    /// Lets the next page of records that goes on after another one wait for [`Spy::release`].
     pub fn hold_page(&self) {
         self.page_held.store(true, Ordering::SeqCst);
     }
@@ -277,7 +277,8 @@ impl Backend for Spy {
             false => page.clone(),
         };
         read.loaded = values.kvs.iter().map(|kv| kv.value.len() as u64).sum();
-        if !read.start.ends_with(b"/") && self.page_held.swap(false, Ordering::SeqCst) {
+        let goes_on = read.start.starts_with(b"/registry/") && !read.start.ends_with(b"/");
+        if goes_on && self.page_held.swap(false, Ordering::SeqCst) {
             self.hold().await;
         }
         self.note(read);
