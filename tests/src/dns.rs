@@ -1,5 +1,5 @@
 //! A DNS server with one zone, whose records a test changes while it runs, and a wire to it on which datagrams get lost or are late:
-//! Knot DNS from the distribution.
+//! Knot DNS from the distribution. And a cache before it: CoreDNS, as clusters have it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,11 +18,11 @@ use tokio::time::{sleep, timeout};
 use crate::bed::Bed;
 use crate::process::{Process, Spec};
 use crate::wait::until;
-use crate::{port, tool};
+use crate::{binaries, port, tool};
 
 /// The zone.
 pub const ZONE: &str = "own.test";
-/// How long each of its records may be kept, in seconds.
+/// How long each of its records may be kept at first, in seconds.
 pub const TTL: u32 = 1;
 const START_DEADLINE: Duration = Duration::from_secs(60);
 /// The longest datagram.
@@ -39,8 +39,8 @@ pub struct DnsServer {
     dir: TempDir,
 }
 
-#[derive(Default)]
 struct Zone {
+    ttl: u32,
     serial: u32,
     texts: BTreeMap<String, Vec<String>>,
 }
@@ -52,7 +52,7 @@ impl DnsServer {
         let port = port::reserve()?;
         fs::write(dir.path().join("knot.conf"), configuration(dir.path(), port))?;
         let spec = Spec::new("knotd", "knotd").arg("--config").arg(dir.path().join("knot.conf"));
-        let zone = Zone::default();
+        let zone = Zone { ttl: TTL, serial: 0, texts: BTreeMap::new() };
         zone.write(dir.path())?;
         let process = Process::start(bed, spec).context("knotd is missing: install it by `make tools`")?;
         let wire = Wire::start((Ipv4Addr::LOCALHOST, port).into()).await?;
@@ -85,10 +85,19 @@ impl DnsServer {
 
     /// Sets the TXT records of a name in the zone, such as `owner`; none of them removes the name. It answers so when this returns.
     pub async fn set(&self, name: &str, values: &[&str]) -> Result<()> {
+        let values = values.iter().map(|value| (*value).to_owned()).collect();
+        self.change(|zone| drop(zone.texts.insert(name.to_owned(), values))).await
+    }
+
+    /// Sets for how many seconds its records may be kept from now on.
+    pub async fn set_ttl(&self, ttl: u32) -> Result<()> {
+        self.change(|zone| zone.ttl = ttl).await
+    }
+
+    async fn change(&self, change: impl FnOnce(&mut Zone)) -> Result<()> {
         {
             let mut zone = self.zone.lock().ok().context("a thread died while it changed the zone")?;
-            let values = values.iter().map(|value| (*value).to_owned()).collect();
-            zone.texts.insert(name.to_owned(), values);
+            change(&mut zone);
             zone.serial += 1;
             zone.write(self.dir.path())?;
         }
@@ -103,8 +112,9 @@ impl DnsServer {
 
 impl Zone {
     fn write(&self, dir: &Path) -> Result<()> {
+        let ttl = self.ttl;
         let mut text = format!(
-            "{ZONE}. {TTL} SOA ns.{ZONE}. nobody.{ZONE}. {} 3600 600 86400 {TTL}\n{ZONE}. {TTL} NS ns.{ZONE}.\nns.{ZONE}. {TTL} A 127.0.0.1\n",
+            "{ZONE}. {ttl} SOA ns.{ZONE}. nobody.{ZONE}. {} 3600 600 86400 {ttl}\n{ZONE}. {ttl} NS ns.{ZONE}.\nns.{ZONE}. {ttl} A 127.0.0.1\n",
             self.serial + 1
         );
         for (name, value) in self.texts.iter().flat_map(|(name, all)| all.iter().map(move |one| (name, one)))
@@ -115,7 +125,7 @@ impl Zone {
                 .chunks(255)
                 .map(|part| format!("\"{}\"", String::from_utf8_lossy(part)))
                 .collect();
-            text += &format!("{name}.{ZONE}. {TTL} TXT {}\n", strings.join(" "));
+            text += &format!("{name}.{ZONE}. {ttl} TXT {}\n", strings.join(" "));
         }
         Ok(fs::write(dir.join("zone"), text)?)
     }
@@ -151,6 +161,39 @@ async fn knotc(dir: &Path, args: &[&str]) -> Result<()> {
     let output = tool::run(command, b"").await?;
     ensure!(output.succeeded(), "knotc {args:?}: {}", output.stderr);
     Ok(())
+}
+
+/// CoreDNS, which asks a [`DnsServer`] and keeps its answers for as long as they may be kept. It ends when it is dropped.
+pub struct DnsCache {
+    process: Process,
+    port: u16,
+}
+
+impl DnsCache {
+    /// Starts one, and waits until it answers.
+    pub async fn start(bed: &Bed, server: &DnsServer) -> Result<Self> {
+        let port = port::reserve()?;
+        let file = bed.make_dir("coredns")?.join("Corefile");
+        // Without the last number it would keep answers for five seconds at least.
+        let cache = "cache {\n    success 9984 3600 0\n    denial 9984 3600 0\n  }";
+        let text = format!(
+            ".:{port} {{\n  bind 127.0.0.1\n  errors\n  {cache}\n  forward . {}\n}}\n",
+            server.direct()
+        );
+        fs::write(&file, text)?;
+        let spec = Spec::new("coredns", binaries::find("coredns")?).arg("-conf").arg(file);
+        let process = Process::start(bed, spec)?;
+        let mut cache = Self { process, port };
+        let address = cache.address();
+        let probe = async || Ok(drop(tokio::net::TcpStream::connect(address).await?));
+        cache.process.ready(START_DEADLINE, probe).await?;
+        Ok(cache)
+    }
+
+    /// Its address.
+    pub fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
+    }
 }
 
 /// What happens to datagrams.

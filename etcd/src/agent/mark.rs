@@ -2,8 +2,10 @@
 //! let clients go on where another etcd may have taken over.
 //!
 //! ```text
-//! <data_dir>/repot-owner.json    {"state": "cutOff", "ownId": "seed-a", "since": "2026-11-21T21:00:00Z"}
+//! <data_dir>/repot-owner.json    {"state": "cutOff", "ownId": "seed-a/7", "since": "2026-11-21T21:00:00Z"}
 //! ```
+//!
+//! The states are `served` (clients were let in as this id, and nothing since then tells that it was lost), `cutOff` and `finalSnapshot`.
 //!
 //! Whoever is sure that no other etcd has gone on may remove the file while the agent does not run.
 
@@ -25,9 +27,9 @@ const FILE: &str = "repot-owner.json";
 #[serde(rename_all = "camelCase")]
 pub(super) struct Mark {
     state: State,
-    /// The id that the record did not have any more.
+    /// The id under which the data were served.
     own_id: String,
-    /// When that was noticed.
+    /// Since when; from [`State::CutOff`] on, when it was noticed that the record did not have it any more.
     since: Timestamp,
     /// The final snapshot, once it is in the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -37,11 +39,17 @@ pub(super) struct Mark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum State {
+    Served,
     CutOff,
     FinalSnapshot,
 }
 
 impl Mark {
+    /// Clients are about to be let in.
+    pub(super) fn served(own_id: &str, since: Timestamp) -> Self {
+        Self { state: State::Served, own_id: own_id.to_owned(), since, snapshot: None }
+    }
+
     /// Clients are cut off.
     pub(super) fn cut_off(own_id: &str, since: Timestamp) -> Self {
         Self { state: State::CutOff, own_id: own_id.to_owned(), since, snapshot: None }
@@ -52,12 +60,28 @@ impl Mark {
         Self { state: State::FinalSnapshot, snapshot: Some(name), ..self }
     }
 
-    /// What it means.
-    pub(super) fn past(&self) -> Past {
+    /// What happened when ownership was lost; `None` where that was not noticed.
+    pub(super) fn loss(&self) -> Option<Past> {
         match self.state {
-            State::CutOff => Past::CutOff,
-            State::FinalSnapshot => Past::FinalSnapshot,
+            State::Served => None,
+            State::CutOff => Some(Past::CutOff),
+            State::FinalSnapshot => Some(Past::FinalSnapshot),
         }
+    }
+
+    /// Whether clients were let in as this id.
+    pub(super) fn is_of(&self, id: &str) -> bool {
+        self.own_id == id
+    }
+
+    /// Why data that were served as another id are not served, and what an operator can do.
+    pub(super) fn another_id(&self, dir: &Path) -> String {
+        format!(
+            "the data were served as {:?}; if no other etcd has served since {}, remove {} while the agent does not run",
+            self.own_id,
+            self.since,
+            dir.join(FILE).display()
+        )
     }
 
     /// Why an etcd with this mark does not serve although its configuration has no record, and what an operator can do.
@@ -115,14 +139,18 @@ mod tests {
     async fn a_mark_survives_and_one_that_is_damaged_is_no_permission() {
         let dir = tempfile::tempdir().expect("a directory");
         assert_eq!(Mark::read(dir.path()).expect("readable"), None);
+        let mark = Mark::served("seed-a", Timestamp::UNIX_EPOCH);
+        mark.write(dir.path().to_owned()).await.expect("written");
+        let found = Mark::read(dir.path()).expect("readable").expect("a mark");
+        assert!(found.loss().is_none() && found.is_of("seed-a") && !found.is_of("seed-a/1"));
         let mark = Mark::cut_off("seed-a", Timestamp::UNIX_EPOCH);
         mark.write(dir.path().to_owned()).await.expect("written");
         let found = Mark::read(dir.path()).expect("readable").expect("a mark");
-        assert_eq!((found.past(), &found), (Past::CutOff, &mark));
+        assert_eq!((found.loss(), &found), (Some(Past::CutOff), &mark));
         let mark = mark.with_snapshot("Full-1".to_owned());
         mark.write(dir.path().to_owned()).await.expect("written");
         let found = Mark::read(dir.path()).expect("readable").expect("a mark");
-        assert_eq!((found.past(), found.snapshot.as_deref()), (Past::FinalSnapshot, Some("Full-1")));
+        assert_eq!((found.loss(), found.snapshot.as_deref()), (Some(Past::FinalSnapshot), Some("Full-1")));
         fs::write(dir.path().join(FILE), b"{").expect("a file");
         assert!(Mark::read(dir.path()).is_err());
     }

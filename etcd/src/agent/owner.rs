@@ -29,7 +29,7 @@ use super::{
     supervisor::Etcd,
     volume::{self, Volume},
 };
-use crate::owner::Settings;
+use crate::owner::{Settings, freshness::Freshness};
 
 /// After a look that taught nothing.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -37,9 +37,10 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Looks at the record and does what follows, until `stop`.
 pub(super) async fn run(agent: &Agent, settings: &Settings, volume: &Volume, stop: &CancellationToken) {
     let mut owner = Owner { agent, settings, volume, seen: Seen::default(), mark: None, given_up: None };
+    let freshness = Freshness::new(settings.timing.ttl);
     let look = async || {
         let begun = now();
-        (begun, settings.look().await)
+        (begun, settings.look(&freshness).await)
     };
     let (mut looks, mut due) = (FuturesUnordered::new(), Instant::now());
     loop {
@@ -68,6 +69,7 @@ pub(super) async fn run(agent: &Agent, settings: &Settings, volume: &Volume, sto
 pub(super) fn stays_down_without_record(dir: &Path, board: &Board) -> bool {
     let (reason, message, final_snapshot) = match Mark::read(dir) {
         Ok(None) => return false,
+        Ok(Some(mark)) if mark.loss().is_none() => return false,
         Ok(Some(mark)) => ("OwnershipLost", mark.lasting(dir), mark.snapshot),
         Err(error) => ("VolumeUnreadable", chain(&error), None),
     };
@@ -89,7 +91,7 @@ struct Owner<'a> {
     settings: &'a Settings,
     volume: &'a Volume,
     seen: Seen,
-    /// Once ownership was lost.
+    /// Under which id the data were served, and what happened when it was lost.
     mark: Option<Mark>,
     /// Why the final snapshot is not tried again.
     given_up: Option<String>,
@@ -122,10 +124,15 @@ impl Owner<'_> {
                     supervisor.renew(deadline(until));
                     self.say("Serve", None, detail);
                 }
-                Verdict::Resume { until } => {
-                    supervisor.order(Etcd::Serves, Some(deadline(until)));
-                    self.say("Serve", None, detail);
-                }
+                Verdict::Resume { until } => match self.serve_as_own_id().await {
+                    Ok(()) => {
+                        supervisor.order(Etcd::Serves, Some(deadline(until)));
+                        self.say("Serve", None, detail);
+                    }
+                    Err(error) => {
+                        self.say("StayDown", Some(&Why::new("VolumeUnwritable", chain(&error))), None)
+                    }
+                },
                 Verdict::StopEtcd(why) => {
                     supervisor.order(Etcd::Stopped, None);
                     self.say("Stop", Some(&why), detail);
@@ -137,12 +144,14 @@ impl Owner<'_> {
                 }
                 Verdict::TakeFinalSnapshot(why) => self.finish(&why).await,
                 Verdict::StayDown(why) => {
+                    let served = self.mark.as_ref().filter(|_| past == Past::AnotherId);
+                    let served = served.map(|mark| mark.another_id(self.volume.dir()));
                     // One that is about to be started for clients; where nothing is known the end of the lease does it, so that a
                     // restore of many minutes is not broken off by a resolver that is away for one.
-                    if self.seen.lost.is_some() || past == Past::CutOff || past == Past::FinalSnapshot {
+                    if self.seen.lost.is_some() || !matches!(past, Past::Sound | Past::NoData) {
                         supervisor.order(Etcd::Stopped, None);
                     }
-                    self.say("StayDown", Some(&why), detail);
+                    self.say("StayDown", Some(&why), detail.or(served.as_deref()));
                 }
             }
             return;
@@ -154,18 +163,34 @@ impl Owner<'_> {
         if self.mark.is_none() && etcd != Etcd::Serves {
             self.mark = Mark::read(self.volume.dir())?;
         }
-        match &self.mark {
-            Some(mark) => Ok(mark.past()),
-            None if etcd == Etcd::Serves => Ok(Past::Sound),
-            None => mark::unmarked(self.volume),
+        let is_other = |mark: &Mark| !mark.is_of(&self.settings.id);
+        match self.mark.as_ref() {
+            Some(mark) if let Some(loss) = mark.loss() => Ok(loss),
+            _ if etcd == Etcd::Serves => Ok(Past::Sound),
+            mark => match mark::unmarked(self.volume)? {
+                Past::Sound if mark.is_some_and(is_other) => Ok(Past::AnotherId),
+                past => Ok(past),
+            },
         }
+    }
+
+    /// Remembers as whom clients are let in, before they are.
+    async fn serve_as_own_id(&mut self) -> Result<(), volume::Error> {
+        if self.mark.as_ref().is_some_and(|mark| mark.is_of(&self.settings.id)) {
+            return Ok(());
+        }
+        let mark = Mark::served(&self.settings.id, jiff::Timestamp::now());
+        mark.write(self.volume.dir().to_owned()).await?;
+        self.mark = Some(mark);
+        Ok(())
     }
 
     /// Remembers that clients are cut off. In this process that holds even where it cannot be written.
     async fn cut_off(&mut self) {
         let new = || Mark::cut_off(&self.settings.id, jiff::Timestamp::now());
-        let mark = self.mark.get_or_insert_with(new).clone();
+        let mark = self.mark.take().filter(|mark| mark.loss().is_some()).unwrap_or_else(new);
         self.write(&mark).await;
+        self.mark = Some(mark);
     }
 
     async fn write(&self, mark: &Mark) {

@@ -69,7 +69,7 @@ pub enum Said {
     Values {
         /// A value for each TXT record.
         values: Vec<String>,
-        /// For how long the answer may still be kept; zero where it comes from a server of the zone itself.
+        /// For how long the answer may still be kept. From a server of the zone itself that is the TTL of the record.
         left: Duration,
     },
     /// It does not fit into a datagram.
@@ -96,10 +96,9 @@ pub fn answer(bytes: &[u8], id: u16, name: &Name) -> Option<Said> {
     if flags & 0x0200 != 0 {
         return Some(Said::Truncated);
     }
-    let authoritative = flags & 0x0400 != 0;
     Some(match flags & 0x000f {
-        0 => records(reader, counts, name, authoritative, false),
-        3 => records(reader, counts, name, authoritative, true),
+        0 => records(reader, counts, name, false),
+        3 => records(reader, counts, name, true),
         1 => Said::Nothing("it does not understand the question (FORMERR)"),
         2 => Said::Nothing("it failed (SERVFAIL)"),
         5 => Said::Nothing("it refuses (REFUSED)"),
@@ -107,7 +106,7 @@ pub fn answer(bytes: &[u8], id: u16, name: &Name) -> Option<Said> {
     })
 }
 
-fn records(mut reader: Reader, counts: [u16; 3], name: &Name, authoritative: bool, no_name: bool) -> Said {
+fn records(mut reader: Reader, counts: [u16; 3], name: &Name, no_name: bool) -> Said {
     const MANGLED: Said = Said::Nothing("its answer is mangled");
     let (Some(answers), Some(authorities)) = (reader.section(counts[1]), reader.section(counts[2])) else {
         return MANGLED;
@@ -127,8 +126,7 @@ fn records(mut reader: Reader, counts: [u16; 3], name: &Name, authoritative: boo
         return MANGLED;
     }
     let ttl = found.iter().chain(&proof).map(|record| record.ttl).chain(through).max();
-    let left = if authoritative { 0 } else { ttl.unwrap_or(0) };
-    Said::Values { values, left: Duration::from_secs(left.into()) }
+    Said::Values { values, left: Duration::from_secs(ttl.unwrap_or(0).into()) }
 }
 
 /// The name behind aliases, and the longest time for which one of them may be kept.
@@ -261,7 +259,8 @@ mod tests {
     fn records_are_read_with_the_time_for_which_they_may_be_kept() {
         let seed_a = (&[][..], TXT, 30, &b"\x06seed-a"[..]);
         assert_eq!(said(0, &[seed_a], &[]), values(&["seed-a"], 30));
-        assert_eq!(said(0x0400, &[seed_a], &[]), values(&["seed-a"], 0));
+        // That it is authoritative is said of answers out of caches as well.
+        assert_eq!(said(0x0400, &[seed_a], &[]), values(&["seed-a"], 30));
         let two = (&[][..], TXT, 10, &b"\x04seed\x02-b"[..]);
         assert_eq!(said(0, &[seed_a, two], &[]), values(&["seed-a", "seed-b"], 30));
         // An alias, which may be kept for longer than what it stands for.
@@ -276,7 +275,7 @@ mod tests {
     fn that_there_is_no_record_is_believed_with_proof_only() {
         for flags in [0, 3] {
             assert_eq!(said(flags, &[], &[60]), values(&[], 60));
-            assert_eq!(said(flags | 0x0400, &[], &[60]), values(&[], 0));
+            assert_eq!(said(flags | 0x0400, &[], &[60]), values(&[], 60));
             assert!(matches!(said(flags, &[], &[]), Some(Said::Nothing(_))));
         }
         for code in [1, 2, 4, 5, 9] {

@@ -1,10 +1,10 @@
 //! Looks at the record in DNS that says who may serve.
 //!
-//! A look gives what [`repot_plan::etcd::ownership`] decides by; what is decided is done by the agent. Nothing is kept from one
-//! look to the next: a lease counts from when the look *began*, and an answer out of a cache counts only while it may be kept for no
-//! longer than the configured TTL. (A cache that keeps answers for longer than their TTL cannot be noticed; name servers of the zone
-//! itself where there is doubt.)
+//! A look gives what [`repot_plan::etcd::ownership`] decides by; what is decided is done by the agent. A lease counts from when the
+//! look *began*, and an answer counts only where it is young enough ([`freshness`]). (A cache that keeps answers for longer than their
+//! TTL cannot be noticed; name servers of the zone itself where there is doubt.)
 
+pub mod freshness;
 pub mod message;
 mod resolver;
 mod servers;
@@ -16,6 +16,7 @@ use repot_plan::etcd::ownership::{Answer, Timing};
 use tokio::time::timeout;
 
 use crate::agent::config::Owner;
+use freshness::Freshness;
 use message::Name;
 use resolver::{Failure, ask};
 
@@ -82,7 +83,7 @@ impl Settings {
     }
 
     /// One look, and for people why it taught nothing. It ends within the timeout.
-    pub async fn look(&self) -> (Answer, Option<String>) {
+    pub async fn look(&self, freshness: &Freshness) -> (Answer, Option<String>) {
         // Deadlines are in whole seconds, rounded down: what is left of the last second must not end etcd.
         let limit = self.timing.timeout;
         let limit = limit.saturating_sub(Duration::from_secs(1)).max(limit / 2);
@@ -91,7 +92,7 @@ impl Settings {
                 true => servers::of_this_machine().map_err(Failure::Own)?,
                 false => self.servers.clone(),
             };
-            ask(&servers, &self.name, self.timing.ttl, limit).await
+            ask(&servers, &self.name, freshness, limit).await
         });
         match found.await {
             Ok(Ok(values)) => (Answer::Record(values), None),

@@ -14,7 +14,10 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::message::{self, Name, Said};
+use super::{
+    freshness::Freshness,
+    message::{self, Name, Said},
+};
 
 /// The longest datagram that a server sends to somebody who has not offered to take longer ones is of 512 bytes.
 const DATAGRAM: usize = 4096;
@@ -34,7 +37,7 @@ pub(super) enum Failure {
 pub(super) async fn ask(
     servers: &[SocketAddr],
     name: &Name,
-    ttl: Duration,
+    freshness: &Freshness,
     limit: Duration,
 ) -> Result<Vec<String>, Failure> {
     let mut queue: VecDeque<SocketAddr> = servers.repeat(ROUNDS).into();
@@ -52,7 +55,7 @@ pub(super) async fn ask(
         }
         tokio::select! {
             () = sleep_until(next), if !queue.is_empty() => {
-                asked.extend(queue.pop_front().map(|server| async move { (server, ask_one(server, name, ttl).await) }));
+                asked.extend(queue.pop_front().map(|server| async move { (server, ask_one(server, name, freshness).await) }));
                 next = Instant::now() + pace;
             }
             Some((server, answer)) = asked.next(), if !asked.is_empty() => match answer {
@@ -67,18 +70,14 @@ pub(super) async fn ask(
     }
 }
 
-async fn ask_one(server: SocketAddr, name: &Name, ttl: Duration) -> Result<Vec<String>, Failure> {
+async fn ask_one(server: SocketAddr, name: &Name, freshness: &Freshness) -> Result<Vec<String>, Failure> {
     let said = match by_udp(server, name).await? {
         Said::Truncated => by_tcp(server, name).await?,
         said => said,
     };
     let failure = |why: String| Err(Failure::Servers(why));
     match said {
-        // It may be older than the other side counts on.
-        Said::Values { left, .. } if left > ttl => {
-            failure(format!("its answer may be kept for {left:?} more, and the TTL was to be {ttl:?}"))
-        }
-        Said::Values { values, .. } => Ok(values),
+        Said::Values { left, values } => freshness.check(left).map(|()| values).map_err(Failure::Servers),
         Said::Truncated => failure("its answer does not even fit into a stream".to_owned()),
         Said::Nothing(why) => failure(why.to_owned()),
     }

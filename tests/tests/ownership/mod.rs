@@ -1,5 +1,7 @@
 //! Ownership by DNS on real parts: agents with their etcd, a DNS server, stores, and clients that write on both sides all the time.
 
+mod caches;
+mod epochs;
 mod final_snapshots;
 mod hard_times;
 mod records;

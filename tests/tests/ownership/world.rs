@@ -29,7 +29,7 @@ pub const WAIT: Duration = Duration::from_secs(TTL as u64 + INTERVAL + GRACE);
 pub const LEASE: Duration = Duration::from_secs(INTERVAL + TIMEOUT + 11);
 pub const OLD: &str = "seed-a";
 pub const NEW: &str = "seed-b";
-const RECORD: &str = "owner";
+pub const RECORD: &str = "owner";
 
 /// A record, a store, and plans of both sides.
 pub struct Scene {
@@ -42,13 +42,18 @@ pub struct Scene {
 impl Scene {
     /// The record names the old side.
     pub async fn new(bed: &Bed, members: usize) -> Result<Self> {
+        Self::with_ids(bed, members, OLD, NEW).await
+    }
+
+    /// With other ids of the two sides.
+    pub async fn with_ids(bed: &Bed, members: usize, old_id: &str, new_id: &str) -> Result<Self> {
         let dns = DnsServer::start(bed).await?;
-        dns.set(RECORD, &[OLD]).await?;
+        dns.set(RECORD, &[old_id]).await?;
         let store = bed.make_dir("store")?;
         let (mut old, mut new) = (Cluster::new(bed, members)?, Cluster::new(bed, 1)?);
-        old.config["owner"] = owner(&dns, OLD);
+        old.config["owner"] = owner(&dns, old_id);
         old.config["store"] = json!({ "url": url(&store) });
-        new.config["owner"] = owner(&dns, NEW);
+        new.config["owner"] = owner(&dns, new_id);
         new.config["volumes"] = json!("other-etcd");
         new.config["clusterToken"] = json!("4712/other-etcd");
         new.config["restore"] = json!({ "store": { "url": url(&store) } });

@@ -9,6 +9,11 @@
 //! keep it alive, and then a final snapshot is taken, once. Not knowing is no such end: no snapshot is taken, and when the own id
 //! is read again, etcd resumes. After such an end it does not, not even where no final snapshot could be taken: another etcd may
 //! have gone on from there, or from an older snapshot. An etcd without data has nothing to lose: it waits until it is the owner.
+//!
+//! An id is the identity of a seed and an epoch that rises with every change of owners, as in `seed-a/7`. Ids are compared exactly, so
+//! a seed that loses ownership and gets it back has another id, also where it did not notice: data that were served as another id are
+//! not served. An id of an earlier epoch than the own one comes from a name server that is behind, and nothing is learnt from it. An id
+//! without an epoch is compared like any other, and can do neither of the two.
 
 use std::time::Duration;
 
@@ -59,6 +64,15 @@ pub enum Past {
     CutOff,
     /// So they were, and the final snapshot of its data is in the store.
     FinalSnapshot,
+    /// Its data were last served as another owner id. Whether another etcd has served in between was not noticed.
+    AnotherId,
+}
+
+/// The epoch of an owner id: the number after its last slash, as in `seed-a/7`. `None` where it has none.
+#[must_use]
+pub fn epoch(id: &str) -> Option<u64> {
+    let (_, epoch) = id.rsplit_once('/')?;
+    epoch.bytes().all(|byte| byte.is_ascii_digit()).then(|| epoch.parse().ok())?
 }
 
 /// What is known at the moment.
@@ -163,6 +177,14 @@ pub fn decide(facts: &Facts, timing: &Timing, now: Time) -> (Verdict, Seen) {
         (true, ..) if facts.past == Past::FinalSnapshot => {
             Verdict::StayDown(lost("the record names another owner, and the final snapshot is taken"))
         }
+        // A snapshot of them would be of an earlier epoch than the last one.
+        (_, true, Etcd::Private | Etcd::Stopped) | (true, ..) if facts.past == Past::AnotherId => {
+            Verdict::StayDown(Why::new(
+                "OwnerIdChanged",
+                "the data were served as another owner id, and another etcd may have gone on since then; restore from the newest \
+                 backup of the last owner",
+            ))
+        }
         (true, ..) => Verdict::TakeFinalSnapshot(lost("the record names another owner")),
         (false, true, Etcd::Serves) => Verdict::Serve { until },
         (false, true, _) if facts.past == Past::FinalSnapshot => Verdict::StayDown(Why::new(
@@ -195,9 +217,16 @@ fn remember(facts: &Facts) -> Seen {
         }
         // Ours among others: somebody is changing it. Nothing is learnt from that.
         Answer::Record(values) if values.contains(&facts.own_id) => seen,
+        Answer::Record(values) if are_older(values, &facts.own_id) => seen,
         Answer::Record(_) => Seen { confirmed: None, lost: Some(facts.begun) },
         Answer::Unresolvable | Answer::ContextError | Answer::Slow => seen,
     }
+}
+
+/// Whether a server that is behind shows owners from before the own epoch.
+fn are_older(values: &[String], own_id: &str) -> bool {
+    let own = epoch(own_id);
+    !values.is_empty() && values.iter().all(|value| epoch(value).is_some_and(|epoch| Some(epoch) < own))
 }
 
 fn lost(message: &str) -> Why {
@@ -206,6 +235,10 @@ fn lost(message: &str) -> Why {
 
 fn unknown(facts: &Facts) -> Why {
     match &facts.answer {
+        Answer::Record(values) if are_older(values, &facts.own_id) => Why::new(
+            "OwnerOlder",
+            "the record names an owner of an earlier epoch; see whether a name server is behind, or the record was not changed yet",
+        ),
         Answer::Record(_) => Why::new("OwnerAmbiguous", "the record names us and others"),
         Answer::Unresolvable => Why::new("OwnerUnresolvable", "the record cannot be resolved; see DNS"),
         Answer::ContextError => Why::new("OwnerNotAsked", "the look at the record was broken off"),

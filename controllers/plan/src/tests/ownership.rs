@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use super::rng::Rng;
 use crate::{
-    etcd::ownership::{Answer, Etcd, Facts, Past, Seen, Timing, Verdict, decide},
+    etcd::ownership::{Answer, Etcd, Facts, Past, Seen, Timing, Verdict, decide, epoch},
     time::Time,
 };
 
-const OURS: &str = "seed-a";
-const THEIRS: &str = "seed-b";
+const OURS: &str = "seed-a/7";
+const THEIRS: &str = "seed-b/8";
+/// What a name server says that is behind.
+const BEFORE: &str = "seed-c/6";
 
 type Decide = fn(&Facts, &Timing, Time) -> (Verdict, Seen);
 
@@ -60,6 +62,20 @@ fn every_answer_has_its_verdict() {
         (other(), Etcd::Stopped, Past::CutOff, 30, ("snapshot", "NotOwner")),
         (record(&[OURS]), Etcd::Stopped, Past::CutOff, 30, ("down", "CutOff")),
         (record(&[OURS]), Etcd::Stopped, Past::NoData, 30, ("resume", "")),
+        // The same seed, and it had lost and regained ownership, or so it says: no matter which.
+        (record(&["seed-a/9"]), Etcd::Serves, Past::Sound, 30, ("stop", "NotOwner")),
+        (record(&["seed-a"]), Etcd::Serves, Past::Sound, 30, ("stop", "NotOwner")),
+        (record(&["seed-b/7"]), Etcd::Serves, Past::Sound, 30, ("stop", "NotOwner")),
+        (record(&[OURS]), Etcd::Stopped, Past::AnotherId, 30, ("down", "OwnerIdChanged")),
+        (other(), Etcd::Stopped, Past::AnotherId, 30, ("down", "OwnerIdChanged")),
+        (other(), Etcd::Serves, Past::AnotherId, 30, ("stop", "NotOwner")),
+        (Answer::Slow, Etcd::Stopped, Past::AnotherId, 40, ("down", "OwnerSlow")),
+        // A server that is behind.
+        (record(&[BEFORE]), Etcd::Serves, Past::Sound, 30, ("serve", "")),
+        (record(&[BEFORE]), Etcd::Serves, Past::Sound, 40, ("stop", "OwnerOlder")),
+        (record(&[BEFORE]), Etcd::Stopped, Past::NoData, 40, ("down", "OwnerOlder")),
+        (record(&[BEFORE, THEIRS]), Etcd::Serves, Past::Sound, 30, ("stop", "NotOwner")),
+        (record(&[BEFORE, "seed-b"]), Etcd::Serves, Past::Sound, 30, ("stop", "NotOwner")),
         // Nothing is learnt, and what is known is young enough, or not.
         (Answer::Unresolvable, Etcd::Serves, Past::Sound, 30, ("serve", "")),
         (Answer::Unresolvable, Etcd::Serves, Past::Sound, 40, ("stop", "OwnerUnresolvable")),
@@ -75,6 +91,20 @@ fn every_answer_has_its_verdict() {
         let (verdict, _) = decide(&facts, &TIMING, Time(1000));
         assert_eq!(word(&verdict), expected, "{facts:?}");
     }
+}
+
+#[test]
+fn an_epoch_is_the_number_after_the_last_slash() {
+    let epochs = [
+        "seed-a/7",
+        "a/b/18446744073709551615",
+        "seed-a",
+        "seed-a/",
+        "a/+7",
+        "a/7b",
+        "a/18446744073709551616",
+    ];
+    assert_eq!(epochs.map(epoch), [Some(7), Some(u64::MAX), None, None, None, None, None]);
 }
 
 #[test]
@@ -120,7 +150,8 @@ fn run(seed: u64, timing: &Timing, decide: Decide) -> Result<(), String> {
         facts.answer = match rng.within(0, 99) {
             _ if deaf && begun > change => Answer::Unresolvable,
             chance if chance < trouble => {
-                [Answer::Unresolvable, Answer::ContextError, Answer::Slow][(chance % 3) as usize].clone()
+                let troubles = [Answer::Unresolvable, Answer::ContextError, Answer::Slow, record(&[BEFORE])];
+                troubles[(chance % 4) as usize].clone()
             }
             _ => record(&[current]),
         };
@@ -215,6 +246,15 @@ const FAULTS: &[(&str, Decide, &str)] = &[
                 (Verdict::TakeFinalSnapshot(why), seen)
             }
             other => other,
+        },
+        "ends before it has lost",
+    ),
+    (
+        "takes a name server that is behind for a loss",
+        |facts, timing, now| {
+            let is_behind = facts.answer == record(&[BEFORE]);
+            let answer = if is_behind { record(&[THEIRS]) } else { facts.answer.clone() };
+            decide(&Facts { answer, ..facts.clone() }, timing, now)
         },
         "ends before it has lost",
     ),

@@ -178,7 +178,7 @@ fn owner(check: &OwnerCheck) -> Owner {
         name: check.name.clone(),
         id: check.id.clone(),
         servers: check.servers.clone(),
-        ttl: or(&check.dns_cache_ttl, "60s"),
+        ttl: or(&check.dns_cache_ttl, "120s"),
         interval: or(&check.interval, "30s"),
         timeout: or(&check.timeout, "30s"),
         grace: or(&check.grace, "60s"),

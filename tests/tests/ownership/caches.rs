@@ -1,0 +1,82 @@
+//! A cache between agents and the zone: CoreDNS, which says of cached answers that they are authoritative.
+
+use std::net::Ipv4Addr;
+
+use anyhow::{Result, ensure};
+use repot_etcd::owner::message::{self, Name};
+use repot_tests::bed::Bed;
+use repot_tests::dns::{DnsCache, TTL, ZONE};
+use repot_tests::run;
+use serde_json::{Value, json};
+use tokio::net::UdpSocket;
+use tokio::time::timeout;
+
+use super::world::{NEW, OLD, RECORD, Scene, Writer, client_url, never_both};
+use crate::etcd_agent::world::DEADLINE;
+
+/// The same, with a cache that both sides ask.
+async fn with_cache(bed: &Bed, ttl: u32) -> Result<(Scene, DnsCache)> {
+    let mut scene = Scene::new(bed, 1).await?;
+    scene.dns.set_ttl(ttl).await?;
+    let cache = DnsCache::start(bed, &scene.dns).await?;
+    for side in [&mut scene.old, &mut scene.new] {
+        side.config["owner"]["servers"] = json!([cache.address()]);
+    }
+    Ok((scene, cache))
+}
+
+#[test]
+fn two_sides_behind_a_cache_never_serve_both() {
+    run(async |bed| {
+        let (scene, _cache) = with_cache(bed, TTL).await?;
+        let old = scene.old.start_all(bed).await?.remove(0);
+        let old_writer = Writer::start(client_url(&scene.old, 0), OLD);
+        old_writer.goes_on().await?;
+        let start = scene.hand_over(&[NEW]).await?;
+        let (new, new_writer) = scene.take_over(bed, start).await?;
+        new_writer.goes_on().await?;
+        old_writer.is_all_in(&scene.new.client(&[new]).await?).await?;
+        drop(old);
+        never_both(&old_writer, &new_writer)
+    });
+}
+
+#[test]
+fn a_record_that_caches_keep_for_longer_than_is_configured_is_not_believed() {
+    const LONG: u32 = 20;
+    run(async |bed| {
+        let (scene, cache) = with_cache(bed, LONG).await?;
+        let mut old = scene.old.start(bed, 0)?;
+        let refused =
+            |status: &Value| status["owner"]["message"].to_string().contains("longer than the ttl of 1s");
+        old.says("that the TTL is too long", refused).await?;
+        // What comes out of the cache looks as if it came from the zone, and is counted down.
+        assert!(says_authoritative(&cache).await?);
+        // Nor in the last second, when only the rest of it is short.
+        let older = |status: &Value| {
+            status["owner"]["message"].to_string().contains("may be older than the ttl of 1s")
+        };
+        let status = old.says("that the answer may be old", older).await?;
+        assert_eq!(
+            (&status["owner"]["verdict"], &status["phase"]),
+            (&json!("StayDown"), &json!("Stopped")),
+            "{status}"
+        );
+        assert!(old.etcds()?.is_empty(), "there is an etcd");
+        // Once the record is as it should be, and what was cached is forgotten.
+        scene.dns.set_ttl(TTL).await?;
+        old.ready().await
+    });
+}
+
+/// Whether the answer for the record says that it is authoritative.
+async fn says_authoritative(cache: &DnsCache) -> Result<bool> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    socket.connect(cache.address()).await?;
+    let name = Name::parse(&format!("{RECORD}.{ZONE}"))?;
+    socket.send(&message::question(1, &name)).await?;
+    let mut answer = [0; 512];
+    let length = timeout(DEADLINE, socket.recv(&mut answer)).await??;
+    ensure!(length > 4, "{length} bytes");
+    Ok(answer[2] & 0x04 != 0)
+}
