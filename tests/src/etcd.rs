@@ -12,6 +12,7 @@ use crate::http::Api;
 use crate::pki::{Ca, Leaf, Usage};
 use crate::process::{Process, Spec};
 use crate::tool::{self, Output};
+use crate::wait::until;
 use crate::{binaries, port};
 
 const START_DEADLINE: Duration = Duration::from_secs(60);
@@ -33,6 +34,7 @@ pub struct EtcdCluster {
     members: Vec<EtcdMember>,
     tls: Option<EtcdTls>,
     dir: PathBuf,
+    seats: Vec<Seat>,
 }
 
 /// One member.
@@ -76,14 +78,40 @@ impl EtcdCluster {
         let dir = bed.make_dir(options.prefix())?;
         let tls = options.tls.then(|| EtcdTls::make(&dir)).transpose()?;
         let seats = (0..members).map(|i| Seat::take(&options, i)).collect::<Result<Vec<_>>>()?;
-        let mut cluster = Self { members: Vec::new(), tls, dir };
+        let mut cluster = Self { members: Vec::new(), tls, dir, seats: Vec::new() };
         for seat in &seats {
             cluster.members.push(cluster.launch(bed, &options, seat, &seats)?);
         }
         for member in &mut cluster.members {
             member.wait_until_ready().await?;
         }
+        cluster.seats = seats;
         Ok(cluster)
+    }
+
+    /// Adds a learner, and waits until it has joined. Its index is the last one.
+    pub async fn add_learner(&mut self, bed: &Bed) -> Result<()> {
+        let options = EtcdOptions {
+            flags: vec!["--initial-cluster-state=existing".to_owned()],
+            ..EtcdOptions::default()
+        };
+        let seat = Seat::take(&options, self.seats.len())?;
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let url = format!("--peer-urls={scheme}://127.0.0.1:{}", seat.peer_port);
+        // A cluster that has just started takes no members.
+        let add = async || self.etcdctl(&["member", "add", &seat.name, "--learner", &url]).await?.text();
+        until("the cluster to take a learner", START_DEADLINE, add).await?;
+        self.seats.push(seat);
+        let seat = &self.seats[self.seats.len() - 1];
+        let learner = self.launch(bed, &options, seat, &self.seats)?;
+        let url = learner.client_url.clone();
+        self.members.push(learner);
+        until("the learner to join", START_DEADLINE, async || {
+            let list = self.etcdctl_at(&self.members[0].client_url, &["member", "list"]).await?.text()?;
+            ensure!(list.contains(&url), "{list}");
+            Ok(())
+        })
+        .await
     }
 
     /// Client URLs of all members, running or not.

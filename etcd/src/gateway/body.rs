@@ -3,6 +3,7 @@
 use std::{
     collections::VecDeque,
     convert::Infallible,
+    future::poll_fn,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -15,7 +16,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::{
     gate::Pass,
-    grpc::{Code, Status},
+    grpc::{self, Code, Failure, Status},
     members::Flight,
 };
 
@@ -125,12 +126,12 @@ pub(super) struct Rest {
     broken: Status,
     gone: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     _flight: Option<Flight>,
-    _pass: Option<Pass>,
+    pass: Option<Pass>,
 }
 
 impl Rest {
-    pub(super) fn new(body: Incoming, broken: Status, flight: Option<Flight>, pass: Option<Pass>) -> Self {
-        Self { body, broken, gone: None, _flight: flight, _pass: pass }
+    pub(super) fn new(body: Incoming, broken: Status, flight: Option<Flight>) -> Self {
+        Self { body, broken, gone: None, _flight: flight, pass: None }
     }
 
     /// Ends when its member is not to be used any more.
@@ -146,10 +147,15 @@ impl Answer {
         Self { piped: Some(frames), ..Self::default() }
     }
 
-    /// Passes on what comes.
-    pub(super) fn live(rest: Rest) -> Self {
-        let ended = rest.body.is_end_stream();
-        Self { rest: (!ended).then_some(rest), ..Self::default() }
+    /// Waits for the first frame, and passes on what comes. etcd sends no headers before it has that frame.
+    pub(super) async fn begun(mut rest: Rest) -> Self {
+        match poll_fn(|cx| rest.poll(cx)).await {
+            None => Self::default(),
+            Some(Ok(frame)) => Self { first: [frame].into(), rest: Some(rest), piped: None },
+            Some(Err(status)) => {
+                Self { first: [Frame::trailers(status.trailers())].into(), ..Self::default() }
+            }
+        }
     }
 
     /// Waits until it is whole, or too large for that.
@@ -169,6 +175,23 @@ impl Answer {
             }
         }
         Ok(Self { first, rest: Some(rest), piped: None })
+    }
+
+    /// Why it was not done, where that is all that the answer says. With TLS, etcd says it in trailers, after headers that say nothing.
+    pub(super) fn failure(&self) -> Option<Failure<'_>> {
+        let mut frames =
+            self.first.iter().filter(|frame| frame.data_ref().is_none_or(|data| !data.is_empty()));
+        match (frames.next(), frames.next()) {
+            (Some(only), None) => grpc::failure(only.trailers_ref()?),
+            _ => None,
+        }
+    }
+
+    /// Counts as a write until it has passed.
+    pub(super) fn keep(&mut self, pass: Option<Pass>) {
+        if let Some(rest) = &mut self.rest {
+            rest.pass = pass;
+        }
     }
 }
 

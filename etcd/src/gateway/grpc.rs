@@ -92,7 +92,7 @@ pub(super) struct Failure<'a> {
     pub message: &'a str,
 }
 
-/// Whether the answer is that it was not done: headers alone, with a status.
+/// Whether headers, or trailers, say that it was not done.
 pub(super) fn failure(headers: &HeaderMap) -> Option<Failure<'_>> {
     let status = headers.get(STATUS).filter(|status| *status != "0")?;
     let message = headers.get(MESSAGE).and_then(|message| message.to_str().ok()).unwrap_or_default();

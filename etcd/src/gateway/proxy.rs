@@ -147,8 +147,16 @@ impl Client {
             }),
             false => self.send(call, &member).await,
         };
-        let response = response.inspect_err(|_| member.fell_ill())?;
-        if let Some(failure) = grpc::failure(response.headers()) {
+        let (head, body) = response.inspect_err(|_| member.fell_ill())?.into_parts();
+        let broken = Status::unavailable(broken(call.method, &member));
+        let mut answer = match Answer::whole(Rest::new(body, broken, Some(flight))).await {
+            Ok(answer) => answer,
+            Err(status) => {
+                member.fell_ill();
+                return Err(Failed { status, again: repeatable });
+            }
+        };
+        if let Some(failure) = grpc::failure(&head.headers).or_else(|| answer.failure()) {
             let not_done = NOT_DONE.contains(&failure.message);
             if not_done || failure.unavailable && failure.message != NOT_ILL {
                 member.fell_ill();
@@ -157,16 +165,8 @@ impl Client {
                 return Err(Failed::new(true, failure.message));
             }
         }
-        let (head, body) = response.into_parts();
-        let broken = Status::unavailable(broken(call.method, &member));
-        let given_back = Rest::new(body, broken, Some(flight), pass.take());
-        match Answer::whole(given_back).await {
-            Ok(answer) => Ok(Response::from_parts(head, answer)),
-            Err(status) => {
-                member.fell_ill();
-                Err(Failed { status, again: repeatable })
-            }
-        }
+        answer.keep(pass.take());
+        Ok(Response::from_parts(head, answer))
     }
 
     /// Sends a call; gives the beginning of its answer.
@@ -227,16 +227,17 @@ impl Client {
             }
             return Err(broken);
         };
-        if let Some(failure) = grpc::failure(response.headers()) {
+        let (head, body) = response.into_parts();
+        let rest = Rest::new(body, broken, None).until(member.gone.clone().cancelled_owned());
+        let answer = Answer::begun(rest).await;
+        if let Some(failure) = grpc::failure(&head.headers).or_else(|| answer.failure()) {
             member.fell_ill();
             // Clients give up a watch for anything but this.
             if NOT_DONE.contains(&failure.message) {
                 return Err(Status::unavailable(failure.message));
             }
         }
-        let (head, body) = response.into_parts();
-        let rest = Rest::new(body, broken, None, None).until(member.gone.clone().cancelled_owned());
-        Ok(Response::from_parts(head, Answer::live(rest)))
+        Ok(Response::from_parts(head, answer))
     }
 }
 

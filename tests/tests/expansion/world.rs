@@ -14,7 +14,7 @@ use repot_tests::sites::{Site, SiteOptions, Sites};
 use repot_tests::wait::POLL_INTERVAL;
 use tokio::time::{Instant, sleep};
 
-use crate::gateway::world::open;
+use crate::gateway::world::open_plain;
 use crate::members::world::World;
 
 pub const DEADLINE: Duration = Duration::from_secs(180);
@@ -55,7 +55,7 @@ impl Fleet {
                 urls.push((name, endpoint));
             }
             let first = urls.iter().filter(|(name, _)| members.contains(name)).map(|(_, e)| e.clone());
-            gateways.push(Door { site, handle: open(first.collect()).await?, urls });
+            gateways.push(Door { site, handle: open_plain(first.collect()).await?, urls });
         }
         Ok(Self { gateways, members: members.into() })
     }

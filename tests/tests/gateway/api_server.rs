@@ -17,7 +17,7 @@ const PATH: &str = "/api/v1/namespaces/default/configmaps";
 fn kube_apiserver_serves_from_it_while_writes_are_held_and_members_die() {
     run(async |bed| {
         let mut etcd = EtcdCluster::start(bed, 3).await?;
-        let gateway = open(endpoints(&etcd.endpoints(), true)).await?;
+        let gateway = open(&etcd, endpoints(&etcd.endpoints(), true)).await?;
         let servers = vec![format!("http://{}", gateway.addr())];
         let options = GardenOptions { etcd_servers: servers, ..GardenOptions::default() };
         let garden = Garden::start_with(bed, options).await?;

@@ -4,19 +4,17 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use etcd_client::{Error, WatchOptions};
-use repot_tests::etcd::{EtcdCluster, EtcdOptions};
 use repot_tests::run;
 use repot_tests::wait::until;
 use tokio::time::timeout;
 
-use super::world::{DEADLINE, client, endpoints, open, open_tls};
+use super::world::{DEADLINE, client, endpoints, open, start};
 
 #[test]
 fn etcdctl_works_through_it_with_certificates_on_both_sides() {
     run(async |bed| {
-        let options = EtcdOptions { tls: true, ..EtcdOptions::default() };
-        let etcd = EtcdCluster::start_with(bed, 3, options).await?;
-        let gateway = open_tls(&etcd).await?;
+        let etcd = start(bed, 3).await?;
+        let gateway = open(&etcd, endpoints(&etcd.endpoints(), true)).await?;
         let url = format!("https://{}", gateway.addr());
         let ctl = async |args: &[&str]| etcd.etcdctl_at(&url, args).await?.text();
         ensure!(ctl(&["put", "a", "1"]).await?.trim() == "OK");
@@ -45,9 +43,9 @@ fn etcdctl_works_through_it_with_certificates_on_both_sides() {
 #[test]
 fn large_answers_and_deadlines_and_watches_pass() {
     run(async |bed| {
-        let mut etcd = EtcdCluster::start(bed, 1).await?;
-        let gateway = open(endpoints(&etcd.endpoints(), true)).await?;
-        let mut client = client(&gateway).await?;
+        let mut etcd = start(bed, 1).await?;
+        let gateway = open(&etcd, endpoints(&etcd.endpoints(), true)).await?;
+        let mut client = client(&etcd, &gateway).await?;
         let value = vec![b'v'; 1 << 20];
         for at in 0..3 {
             client.put(format!("large/{at}"), value.clone(), None).await?;
@@ -81,9 +79,9 @@ fn large_answers_and_deadlines_and_watches_pass() {
 #[test]
 fn message_that_is_too_large_is_refused_by_name() {
     run(async |bed| {
-        let etcd = EtcdCluster::start(bed, 1).await?;
-        let gateway = open(endpoints(&etcd.endpoints(), true)).await?;
-        let mut client = client(&gateway).await?;
+        let etcd = start(bed, 1).await?;
+        let gateway = open(&etcd, endpoints(&etcd.endpoints(), true)).await?;
+        let mut client = client(&etcd, &gateway).await?;
         let Err(Error::GRpcStatus(status)) = client.put("k", vec![0; 17 << 20], None).await else {
             anyhow::bail!("17 MiB went through");
         };

@@ -10,7 +10,7 @@ use repot_tests::run;
 use repot_tests::wait::until;
 use tokio::time::{sleep, timeout};
 
-use super::world::{DEADLINE, client, endpoints, open, versions};
+use super::world::{DEADLINE, client, direct, endpoints, open, start, versions};
 
 /// One member near, the others far: what is asked goes to the near one as long as that is well.
 fn near_first(etcd: &EtcdCluster) -> Vec<Endpoint> {
@@ -22,9 +22,9 @@ fn near_first(etcd: &EtcdCluster) -> Vec<Endpoint> {
 #[test]
 fn reads_go_on_when_their_member_is_killed_or_hangs() {
     run(async |bed| {
-        let mut etcd = EtcdCluster::start(bed, 3).await?;
-        let gateway = open(near_first(&etcd)).await?;
-        let mut client = client(&gateway).await?;
+        let mut etcd = start(bed, 3).await?;
+        let gateway = open(&etcd, near_first(&etcd)).await?;
+        let mut client = client(&etcd, &gateway).await?;
         client.put("k", "1", None).await?;
         for hangs in [false, true] {
             let reads = tokio::spawn({
@@ -53,11 +53,37 @@ fn reads_go_on_when_their_member_is_killed_or_hangs() {
 }
 
 #[test]
+fn what_a_member_did_not_do_is_done_by_another() {
+    run(async |bed| {
+        let mut etcd = start(bed, 3).await?;
+        etcd.add_learner(bed).await?;
+        let urls = etcd.endpoints();
+        let learner = direct(&etcd, &urls[3]).await?;
+        let Err(Error::GRpcStatus(refused)) = learner.kv_client().put("k", "1", None).await else {
+            bail!("a learner took a write");
+        };
+        ensure!(refused.message() == "etcdserver: rpc not supported for learner", "{refused}");
+        let mut all = endpoints(&urls, false);
+        all[3].near = true;
+        let gateway = open(&etcd, all).await?;
+        let mut client = client(&etcd, &gateway).await?;
+        client.put("k", "1", None).await?;
+        ensure!(client.get("k", None).await?.count() == 1);
+        let lease = client.lease_grant(600, None).await?.id();
+        ensure!(client.lease_time_to_live(lease, None).await?.granted_ttl() == 600);
+        // It is not asked first again.
+        let status = gateway.status();
+        ensure!(!status.endpoints.iter().any(|one| one.url == urls[3] && one.well), "{status:?}");
+        Ok(())
+    });
+}
+
+#[test]
 fn write_whose_outcome_is_unknown_is_not_sent_again() {
     run(async |bed| {
-        let mut etcd = EtcdCluster::start(bed, 3).await?;
-        let gateway = open(near_first(&etcd)).await?;
-        let client = client(&gateway).await?;
+        let mut etcd = start(bed, 3).await?;
+        let gateway = open(&etcd, near_first(&etcd)).await?;
+        let client = client(&etcd, &gateway).await?;
         client.clone().get("k", None).await?;
         // It takes the write, and is gone before it looks at it: nobody but this test can know that.
         etcd.member(0).process().pause();
@@ -87,10 +113,10 @@ fn write_whose_outcome_is_unknown_is_not_sent_again() {
 #[test]
 fn members_change_while_it_serves() {
     run(async |bed| {
-        let mut etcd = EtcdCluster::start(bed, 3).await?;
+        let mut etcd = start(bed, 3).await?;
         let all = endpoints(&etcd.endpoints(), true);
-        let gateway = open(all[..1].to_vec()).await?;
-        let mut client = client(&gateway).await?;
+        let gateway = open(&etcd, all[..1].to_vec()).await?;
+        let mut client = client(&etcd, &gateway).await?;
         let mut watch = client.watch("k", Some(WatchOptions::new().with_start_revision(1))).await?;
         client.put("k", "1", None).await?;
         ensure!(next_revision(&mut watch).await? == 2);
@@ -109,9 +135,9 @@ fn members_change_while_it_serves() {
 #[test]
 fn watches_go_on_without_a_gap_or_a_repetition_when_their_member_is_killed() {
     run(async |bed| {
-        let mut etcd = EtcdCluster::start(bed, 3).await?;
-        let gateway = open(near_first(&etcd)).await?;
-        let mut client = client(&gateway).await?;
+        let mut etcd = start(bed, 3).await?;
+        let gateway = open(&etcd, near_first(&etcd)).await?;
+        let mut client = client(&etcd, &gateway).await?;
         // Two watches in one stream of the client's: from the beginning, and from now on.
         client.put("k", "0", None).await?;
         let all = WatchOptions::new().with_prefix().with_start_revision(1);

@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use etcd_client::Client;
-use repot_tests::etcd::EtcdCluster;
 use repot_tests::run;
 use repot_tests::wait::until;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::world::{DEADLINE, client, create, endpoints, open, versions};
+use super::world::{DEADLINE, client, create, direct, endpoints, open, start, versions};
 
 const MOVES: usize = 6;
 const WRITERS: usize = 8;
@@ -20,12 +19,12 @@ const WRITERS: usize = 8;
 #[test]
 fn writes_wait_while_the_leader_moves_and_none_fails_or_is_done_twice() {
     run(async |bed| {
-        let etcd = EtcdCluster::start(bed, 3).await?;
-        let gateway = open(endpoints(&etcd.endpoints(), true)).await?;
+        let etcd = start(bed, 3).await?;
+        let gateway = open(&etcd, endpoints(&etcd.endpoints(), true)).await?;
         let (end, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let mut writers = JoinSet::new();
         for writer in 0..WRITERS {
-            let (client, end, done) = (client(&gateway).await?, end.clone(), done.clone());
+            let (client, end, done) = (client(&etcd, &gateway).await?, end.clone(), done.clone());
             writers.spawn(async move {
                 let mut keys = 0;
                 while !end.load(Ordering::Relaxed) {
@@ -36,9 +35,9 @@ fn writes_wait_while_the_leader_moves_and_none_fails_or_is_done_twice() {
                 Ok::<_, anyhow::Error>(keys)
             });
         }
-        let mut direct = Vec::new();
+        let mut members = Vec::new();
         for url in etcd.endpoints() {
-            direct.push(Client::connect([url], None).await?);
+            members.push(direct(&etcd, &url).await?);
         }
         for _ in 0..MOVES {
             let before = done.load(Ordering::Relaxed);
@@ -51,7 +50,7 @@ fn writes_wait_while_the_leader_moves_and_none_fails_or_is_done_twice() {
             gateway.hold(Duration::from_secs(10)).await?;
             let held = done.load(Ordering::Relaxed);
             ensure!(gateway.status().writes == 0, "{:?}", gateway.status());
-            move_leader(&direct).await?;
+            move_leader(&members).await?;
             // Those whose answer was on its way to the client are counted late.
             let late = done.load(Ordering::Relaxed) - held;
             ensure!(late <= WRITERS, "{late} writes while they were held");
@@ -63,7 +62,7 @@ fn writes_wait_while_the_leader_moves_and_none_fails_or_is_done_twice() {
         while let Some(writer) = writers.join_next().await {
             keys += writer??;
         }
-        let found = versions(&direct[0], "log/").await?;
+        let found = versions(&members[0], "log/").await?;
         ensure!(found.len() == keys, "{keys} were acknowledged, {} are there", found.len());
         ensure!(found.iter().all(|(_, version)| *version == 1), "a key was written twice");
         Ok(())
@@ -88,9 +87,9 @@ async fn move_leader(members: &[Client]) -> Result<()> {
 #[test]
 fn holding_ends_by_itself() {
     run(async |bed| {
-        let etcd = EtcdCluster::start(bed, 1).await?;
-        let gateway = open(endpoints(&etcd.endpoints(), true)).await?;
-        let mut client = client(&gateway).await?;
+        let etcd = start(bed, 1).await?;
+        let gateway = open(&etcd, endpoints(&etcd.endpoints(), true)).await?;
+        let mut client = client(&etcd, &gateway).await?;
         client.put("k", "0", None).await?;
         let (began, longest) = (Instant::now(), Duration::from_millis(600));
         gateway.hold(longest).await?;
@@ -107,9 +106,9 @@ fn holding_ends_by_itself() {
 #[test]
 fn large_writes_that_wait_do_not_stand_in_the_way_of_reads() {
     run(async |bed| {
-        let etcd = EtcdCluster::start(bed, 1).await?;
-        let gateway = open(endpoints(&etcd.endpoints(), true)).await?;
-        let client = client(&gateway).await?;
+        let etcd = start(bed, 1).await?;
+        let gateway = open(&etcd, endpoints(&etcd.endpoints(), true)).await?;
+        let client = client(&etcd, &gateway).await?;
         gateway.hold(DEADLINE).await?;
         let mut writes = JoinSet::new();
         for at in 0..40 {

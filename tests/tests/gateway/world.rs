@@ -4,13 +4,14 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use etcd_client::{Client, Compare, CompareOp, Error, GetOptions, Txn, TxnOp};
 use repot_certs::clients::Authorities;
 use repot_certs::tls::{Options as TlsOptions, Serving, ServingFiles};
 use repot_etcd::gateway::{Endpoint, Gateway, Handle, Limits, Options};
 use repot_etcd::link;
-use repot_tests::etcd::EtcdCluster;
+use repot_tests::bed::Bed;
+use repot_tests::etcd::{EtcdCluster, EtcdOptions};
 
 pub const DEADLINE: Duration = Duration::from_secs(60);
 const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -19,8 +20,27 @@ pub fn endpoints(urls: &[String], near: bool) -> Vec<Endpoint> {
     urls.iter().map(|url| Endpoint { url: url.clone(), near }).collect()
 }
 
+/// A cluster with certificates for clients and members, as every hosted etcd has them.
+pub async fn start(bed: &Bed, members: usize) -> Result<EtcdCluster> {
+    EtcdCluster::start_with(bed, members, EtcdOptions { tls: true, ..EtcdOptions::default() }).await
+}
+
+/// A gateway of a cluster, with certificates on both sides where that has some.
+pub async fn open(etcd: &EtcdCluster, endpoints: Vec<Endpoint>) -> Result<Handle> {
+    let serving = etcd.tls().map(|tls| ServingFiles { certificate: tls.cert.clone(), key: tls.key.clone() });
+    let options = Options {
+        listen: ANY_PORT,
+        serving: serving.map(|files| Serving::load(TlsOptions::from(files))).transpose()?,
+        clients: etcd.tls().map(|tls| Authorities::load(tls.ca.clone())).transpose()?,
+        endpoints,
+        access: access(etcd, Vec::new())?,
+        limits: Limits::default(),
+    };
+    Ok(Gateway::start(options).await?)
+}
+
 /// A gateway without TLS.
-pub async fn open(endpoints: Vec<Endpoint>) -> Result<Handle> {
+pub async fn open_plain(endpoints: Vec<Endpoint>) -> Result<Handle> {
     let options = Options {
         listen: ANY_PORT,
         serving: None,
@@ -32,24 +52,22 @@ pub async fn open(endpoints: Vec<Endpoint>) -> Result<Handle> {
     Ok(Gateway::start(options).await?)
 }
 
-/// A gateway with TLS on both sides, by the certificates of the cluster.
-pub async fn open_tls(etcd: &EtcdCluster) -> Result<Handle> {
-    let tls = etcd.tls().context("the cluster has no TLS")?;
-    let files = ServingFiles { certificate: tls.cert.clone(), key: tls.key.clone() };
-    let (ca, identity) = (fs::read(&tls.ca)?, (fs::read(&tls.cert)?, fs::read(&tls.key)?));
-    let options = Options {
-        listen: ANY_PORT,
-        serving: Some(Serving::load(TlsOptions::from(files))?),
-        clients: Some(Authorities::load(tls.ca.clone())?),
-        endpoints: endpoints(&etcd.endpoints(), true),
-        access: link::Options { ca: Some(ca), identity: Some(identity), ..link::Options::default() },
-        limits: Limits::default(),
-    };
-    Ok(Gateway::start(options).await?)
+fn access(etcd: &EtcdCluster, endpoints: Vec<String>) -> Result<link::Options> {
+    let Some(tls) = etcd.tls() else { return Ok(link::Options { endpoints, ..link::Options::default() }) };
+    let identity = (fs::read(&tls.cert)?, fs::read(&tls.key)?);
+    let ca = Some(fs::read(&tls.ca)?);
+    Ok(link::Options { endpoints, ca, identity: Some(identity), ..link::Options::default() })
 }
 
-pub async fn client(gateway: &Handle) -> Result<Client> {
-    Ok(Client::connect([format!("http://{}", gateway.addr())], None).await?)
+/// A client of a gateway.
+pub async fn client(etcd: &EtcdCluster, gateway: &Handle) -> Result<Client> {
+    let scheme = if etcd.tls().is_some() { "https" } else { "http" };
+    direct(etcd, &format!("{scheme}://{}", gateway.addr())).await
+}
+
+/// A client of one member.
+pub async fn direct(etcd: &EtcdCluster, url: &str) -> Result<Client> {
+    Ok(link::connect(&access(etcd, vec![url.to_owned()])?).await?)
 }
 
 /// Makes the key, if nobody has before. A second time the same is an error of the gateway's: it sent a write twice.

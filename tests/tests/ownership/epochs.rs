@@ -1,6 +1,5 @@
 //! Ids with epochs: each hand-over has a number.
 
-use anyhow::Result;
 use repot_tests::run;
 use serde_json::{Value, json};
 
