@@ -185,7 +185,10 @@ impl DnsCache {
         let process = Process::start(bed, spec)?;
         let mut cache = Self { process, port };
         let address = cache.address();
-        let probe = async || Ok(drop(tokio::net::TcpStream::connect(address).await?));
+        let probe = async || {
+            tokio::net::TcpStream::connect(address).await?;
+            Ok(())
+        };
         cache.process.ready(START_DEADLINE, probe).await?;
         Ok(cache)
     }

@@ -44,7 +44,9 @@ fn compare(file: &str, found: &str) {
         fs::write(&path, found).expect("a golden that can be written");
     }
     let golden = fs::read_to_string(&path).unwrap_or_else(|_| panic!("{file} is missing"));
-    assert!(golden == found, "{file} differs from what it is now:\n{found}");
+    let lines = golden.lines().zip(found.lines()).zip(1..);
+    let differs = lines.into_iter().find(|((golden, found), _)| golden != found);
+    assert!(golden == found, "{file} differs from what it is now, first at {differs:#?}");
 }
 
 fn read(file: &str) -> String {
