@@ -1,12 +1,19 @@
 //! `repot snapshots copy`.
 
-use std::{process::ExitCode, time::Duration};
+use std::{
+    process::ExitCode,
+    time::{Duration, Instant},
+};
 
 use clap::{Args, ValueEnum};
-use repot_etcd::snapshot::{
-    SnapshotName,
-    copy::{self, Outcome, Progress, Report},
-    store::Store,
+use repot_etcd::{
+    agent::supervisor::STOP,
+    owner::{Settings, handover},
+    snapshot::{
+        SnapshotName,
+        copy::{self, Outcome, Progress, Report},
+        store::Store,
+    },
 };
 use serde_json::{Value, json};
 
@@ -21,6 +28,9 @@ use crate::serving::duration;
 ///
 /// With --wait-for-final it first waits until the source has a final snapshot that nothing came after. Without one at the
 /// deadline, --on-deadline says what happens: `fail` copies nothing and exits with 3; `copy` copies what there is.
+///
+/// With --owner it first waits until no owner before can serve any more, final snapshot or not, and records that at the target as
+/// handover.json: the record has named the own id for ttl + interval + grace, or the final snapshot names the epoch before.
 ///
 /// Credentials of the source alone: put SOURCE_ before the names of the variables, such as SOURCE_AWS_ACCESS_KEY_ID.
 ///
@@ -40,6 +50,9 @@ pub struct Flags {
     /// What to do when it does not come
     #[arg(long, value_enum, default_value_t = OnDeadline::Fail, requires = "wait_for_final")]
     on_deadline: OnDeadline,
+    /// The owner's record, as `owner` in the configuration of the agent, in JSON
+    #[arg(long, value_name = "JSON", value_parser = owner)]
+    owner: Option<Settings>,
     /// So many snapshots at once; of those beyond 8 MiB, no more than two
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     parallel: u16,
@@ -53,6 +66,9 @@ pub struct Flags {
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
 }
+
+/// How long the store has to list a final snapshot, whatever time is left.
+const LAST_LOOK: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum OnDeadline {
@@ -69,7 +85,14 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
         Ok(stores) => stores,
         Err(code) => return Ok(code),
     };
-    let found = match wait(&source, &flags).await? {
+    let begun = Instant::now();
+    if let Some(settings) = &flags.owner {
+        let handover = handover::wait(settings, &source, &target).await?;
+        tracing::info!(?handover, "the owner before does not serve any more");
+    }
+    // Both waits are for the same hand-over, and one of them is over.
+    let limit = flags.wait_for_final.map(|limit| limit.saturating_sub(begun.elapsed()).max(LAST_LOOK));
+    let found = match wait(&source, limit, flags.on_deadline).await? {
         Ok(found) => found,
         Err(code) => return Ok(code),
     };
@@ -85,11 +108,20 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
     Ok(judge(&report, &flags))
 }
 
+fn owner(json: &str) -> Result<Settings, String> {
+    let owner = serde_json::from_str(json).map_err(|error| error.to_string())?;
+    Settings::new(&owner, STOP).map_err(|wrong| wrong.join("; "))
+}
+
 /// The final snapshot, if it was waited for and came; the exit code if it did not and that matters.
-async fn wait(source: &Store, flags: &Flags) -> anyhow::Result<Result<Option<SnapshotName>, ExitCode>> {
-    let Some(limit) = flags.wait_for_final else { return Ok(Ok(None)) };
+async fn wait(
+    source: &Store,
+    limit: Option<Duration>,
+    on_deadline: OnDeadline,
+) -> anyhow::Result<Result<Option<SnapshotName>, ExitCode>> {
+    let Some(limit) = limit else { return Ok(Ok(None)) };
     let outcome = copy::wait_for_final(source, limit).await;
-    if flags.on_deadline == OnDeadline::Fail {
+    if on_deadline == OnDeadline::Fail {
         return Ok(match outcome? {
             Some(name) => {
                 tracing::info!(snapshot = %name, "the final snapshot is there");

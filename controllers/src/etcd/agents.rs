@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
+use repot_etcd::owner::handover::Handover;
 use serde::Deserialize;
 
 /// How long an answer may take.
@@ -22,6 +23,16 @@ pub struct Said {
     pub needs_rejoin: bool,
     /// How backups stand, by what this agent knows.
     pub backup: Option<Backup>,
+    /// What follows from the owner's record.
+    pub owner: Option<SaidOwner>,
+}
+
+/// What follows from the owner's record.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct SaidOwner {
+    /// The hand-over to this etcd, once it is over.
+    pub handover: Option<Handover>,
 }
 
 /// How backups stand.

@@ -101,6 +101,10 @@ fn command(etcd: &Etcd, source: &Store, target: &Store) -> Vec<String> {
     let (source, target) = (source.url(place::LOCAL_SOURCE), target.url(place::LOCAL_STORE));
     let mut command =
         ["repot", "snapshots", "copy", "--source", &source, "--target", &target].map(str::to_owned).to_vec();
+    if let Some(check) = &etcd.spec.backup.owner_check {
+        let owner = json!(render::record_of_owner(check)).to_string();
+        command.extend(["--owner".to_owned(), owner]);
+    }
     let wait = &etcd.spec.backup.wait_for_final_snapshot;
     if wait.enabled {
         let otherwise = if wait.on_timeout == "Fail" { "fail" } else { "copy" };

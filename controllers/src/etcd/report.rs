@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::ResourceExt;
+use repot_etcd::owner::handover::Handover;
 use repot_plan::{
     etcd::{
         members::{Role, quorum},
@@ -64,8 +65,16 @@ pub fn status(pass: &Pass) -> Status {
         bootstrapped,
         bootstrap_with_existing_cluster: joined(pass, &before),
         source_copied: copy::completed(observed, &now.to_rfc3339()),
+        handover: handover(pass, &before),
         last_errors: Vec::new(),
     }
+}
+
+/// The hand-over that an agent tells of, or told of earlier.
+fn handover(pass: &Pass, before: &Status) -> Option<Handover> {
+    let said = pass.known.into_iter().flat_map(|known| known.said.iter().flatten());
+    let told = said.filter_map(|said| said.owner.as_ref()?.handover.clone()).next();
+    told.or_else(|| before.handover.clone())
 }
 
 /// How many members there are to be at the moment.

@@ -1,5 +1,6 @@
 //! `status` of an Etcd: what is written at the end of a pass.
 
+use repot_etcd::owner::handover::Handover;
 use repot_plan::time::Time;
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +44,9 @@ pub struct Status {
     /// The copy that was completed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_copied: Option<Copied>,
+    /// The hand-over to this etcd from the owner before, once that one does not serve any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handover: Option<Handover>,
     /// What went wrong in the last pass.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub last_errors: Vec<LastError>,

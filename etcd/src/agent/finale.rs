@@ -143,9 +143,20 @@ impl Finale<'_> {
         }
         let how = (self.agent.settings.snapshots.compression, true);
         match take::full(&client, &store, &self.agent.scratch, how, jiff::Timestamp::now()).await {
-            Ok(taken) => Ok(taken.name),
+            Ok(taken) => {
+                self.name_owner(&store, &taken.name).await;
+                Ok(taken.name)
+            }
             Err(take::Error::Store(error)) => Err(Obstacle::Store(chain(&error))),
             Err(error) => Err(Obstacle::Members(chain(&error))),
+        }
+    }
+
+    /// Says whose time the snapshot ends. The next owner that does not hear it waits until leases are over.
+    async fn name_owner(&self, store: &Store, name: &SnapshotName) {
+        let named = timeout(PATIENCE, store.set_ended_owner(name, &self.settings.id)).await;
+        if !matches!(named, Ok(Ok(()))) {
+            tracing::warn!(snapshot = %name, "the final snapshot does not say whose time it ends");
         }
     }
 

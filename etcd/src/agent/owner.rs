@@ -16,27 +16,34 @@ use repot_plan::{
     ledger::Why,
     time::Time,
 };
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Agent,
     clock::{self, Deadline},
+    config::ClusterState,
     finale::{Finale, Outcome},
     mark::{self, Mark},
     report::{Board, Ownership},
-    settings::chain,
+    settings::{chain, open, open_all},
     supervisor::Etcd,
     volume::{self, Volume},
 };
-use crate::owner::{Settings, freshness::Freshness};
+use crate::owner::{
+    Settings,
+    freshness::Freshness,
+    handover::{self, Handover, Told},
+};
 
 /// After a look that taught nothing.
 const AGAIN: Duration = Duration::from_secs(1);
+/// How long the store has to take the record of a hand-over.
+const RECORD: Duration = Duration::from_secs(5);
 
 /// Looks at the record and does what follows, until `stop`.
 pub(super) async fn run(agent: &Agent, settings: &Settings, volume: &Volume, stop: &CancellationToken) {
-    let mut owner = Owner { agent, settings, volume, seen: Seen::default(), mark: None, given_up: None };
+    let mut owner = Owner::new(agent, settings, volume);
     let freshness = Freshness::new(settings.timing.ttl);
     let look = async || {
         let begun = now();
@@ -57,6 +64,8 @@ pub(super) async fn run(agent: &Agent, settings: &Settings, volume: &Volume, sto
                 }
                 if owner.seen.confirmed.max(owner.seen.lost) < Some(begun) {
                     due = due.min(Instant::now() + AGAIN);
+                } else if owner.waits {
+                    due = due.min(Instant::now() + handover::LOOK);
                 }
             }
             () = stop.cancelled() => return,
@@ -73,7 +82,7 @@ pub(super) fn stays_down_without_record(dir: &Path, board: &Board) -> bool {
         Ok(Some(mark)) => ("OwnershipLost", mark.lasting(dir), mark.snapshot),
         Err(error) => ("VolumeUnreadable", chain(&error), None),
     };
-    board.say_ownership(Ownership { verdict: "StayDown", reason, message, final_snapshot });
+    board.say_ownership(Ownership { verdict: "StayDown", reason, message, final_snapshot, handover: None });
     true
 }
 
@@ -95,9 +104,18 @@ struct Owner<'a> {
     mark: Option<Mark>,
     /// Why the final snapshot is not tried again.
     given_up: Option<String>,
+    /// Whether the owner before is waited for.
+    waits: bool,
+    /// The hand-over to this etcd, once it is over.
+    handover: Option<Handover>,
 }
 
-impl Owner<'_> {
+impl<'a> Owner<'a> {
+    fn new(agent: &'a Agent, settings: &'a Settings, volume: &'a Volume) -> Self {
+        let seen = Seen::default();
+        Self { agent, settings, volume, seen, mark: None, given_up: None, waits: false, handover: None }
+    }
+
     async fn judge(&mut self, begun: Time, answer: &Answer, detail: Option<&str>) {
         let detail = detail.or_else(|| match answer {
             Answer::Record(values) if values.len() > 1 && values.contains(&self.settings.id) => {
@@ -114,10 +132,19 @@ impl Owner<'_> {
                     return self.say("StayDown", Some(&Why::new("VolumeUnreadable", chain(&error))), None);
                 }
             };
-            let own_id = self.settings.id.clone();
-            let facts = Facts { answer: answer.clone(), begun, own_id, seen: self.seen, etcd, past };
+            let told = self.ask_of_the_owner_before(past).await;
+            let facts = Facts {
+                answer: answer.clone(),
+                begun,
+                own_id: self.settings.id.clone(),
+                seen: self.seen,
+                etcd,
+                past,
+                continues: told.as_ref().map(|told| told.evidence.clone()),
+            };
             let (verdict, seen) = decide(&facts, &self.settings.timing, now());
             self.seen = seen;
+            self.waits = told.is_some();
             let supervisor = &self.agent.supervisor;
             match verdict {
                 Verdict::Serve { until } => {
@@ -126,6 +153,10 @@ impl Owner<'_> {
                 }
                 Verdict::Resume { until } => match self.serve_as_own_id().await {
                     Ok(()) => {
+                        self.waits = false;
+                        if let Some(told) = told {
+                            self.record(&told).await;
+                        }
                         supervisor.order(Etcd::Serves, Some(deadline(until)));
                         self.say("Serve", None, detail);
                     }
@@ -172,6 +203,31 @@ impl Owner<'_> {
                 past => Ok(past),
             },
         }
+    }
+
+    /// What the stores tell of the owner before, where this etcd is about to go on from its snapshots.
+    async fn ask_of_the_owner_before(&self, past: Past) -> Option<Told> {
+        let config = &self.agent.settings.config;
+        let has_begun = self.mark.as_ref().is_some_and(|mark| mark.is_of(&self.settings.id));
+        if past != Past::NoData || has_begun || config.cluster_state == ClusterState::Existing {
+            return None;
+        }
+        let source = open(&config.restore.as_ref()?.store).ok();
+        let record = config.store.as_ref().and_then(|store| open_all(store).ok());
+        Some(Told::ask(&self.settings.id, source.as_ref(), record.as_ref()).await)
+    }
+
+    /// Records that the hand-over is over: whoever fills volumes for this id later need not wait again.
+    async fn record(&mut self, told: &Told) {
+        let Some(handover) = told.cleared(self.settings, &self.seen, now()) else { return };
+        let store = self.agent.settings.config.store.as_ref().and_then(|store| open_all(store).ok());
+        if let (Some(store), None) = (store, &told.recorded) {
+            let written = timeout(RECORD, handover::record(&store, &handover)).await;
+            if !matches!(written, Ok(Ok(()))) {
+                tracing::warn!(store = store.url(), "that the hand-over is over cannot be recorded");
+            }
+        }
+        self.handover = Some(handover);
     }
 
     /// Remembers as whom clients are let in, before they are.
@@ -233,6 +289,7 @@ impl Owner<'_> {
             reason: why.map_or("", |why| why.reason),
             message: message.join("; "),
             final_snapshot: self.mark.as_ref().and_then(|mark| mark.snapshot.clone()),
+            handover: self.handover.clone(),
         });
     }
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use tokio::sync::watch;
 
-use crate::snapshot::restore::Restored;
+use crate::{owner::handover::Handover, snapshot::restore::Restored};
 
 /// What a member is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -70,6 +70,8 @@ pub struct Ownership {
     pub message: String,
     /// Name of the final snapshot, once it is in the store.
     pub final_snapshot: Option<String>,
+    /// The hand-over to this etcd, once the owner before does not serve any more; `None` where there was none to wait for.
+    pub handover: Option<Handover>,
 }
 
 /// Where the parts of an agent write their report.
@@ -114,8 +116,8 @@ impl Board {
         self.0.send_if_modified(|report| {
             let same = report.ownership == new;
             if !same {
-                let Ownership { verdict, reason, message, final_snapshot } = &new;
-                tracing::info!(verdict, reason, ?final_snapshot, why = message, "ownership");
+                let Ownership { verdict, reason, message, final_snapshot, handover } = &new;
+                tracing::info!(verdict, reason, ?final_snapshot, ?handover, why = message, "ownership");
                 report.ownership = new;
             }
             !same

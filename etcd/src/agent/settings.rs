@@ -255,7 +255,11 @@ fn history(config: &StoreConfig) -> &str {
     config.history.as_deref().unwrap_or(store::FIRST_HISTORY)
 }
 
-fn open_all(config: &StoreConfig) -> Result<store::Store, store::Error> {
+/// Opens it with all its histories.
+///
+/// # Errors
+/// As of [`store::Store::open_with`].
+pub(super) fn open_all(config: &StoreConfig) -> Result<store::Store, store::Error> {
     let environment = store::environment();
     store::Store::open_with(
         &config.url,

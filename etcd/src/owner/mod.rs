@@ -5,6 +5,7 @@
 //! TTL cannot be noticed; name servers of the zone itself where there is doubt.)
 
 pub mod freshness;
+pub mod handover;
 pub mod message;
 mod resolver;
 mod servers;

@@ -32,8 +32,8 @@ fn two_sides_behind_a_cache_never_serve_both() {
         let old = scene.old.start_all(bed).await?.remove(0);
         let old_writer = Writer::start(client_url(&scene.old, 0), OLD);
         old_writer.goes_on().await?;
-        let start = scene.hand_over(&[NEW]).await?;
-        let (new, new_writer) = scene.take_over(bed, start).await?;
+        scene.hand_over(&[NEW]).await?;
+        let (new, new_writer) = scene.take_over(bed).await?;
         new_writer.goes_on().await?;
         old_writer.is_all_in(&scene.new.client(&[new]).await?).await?;
         drop(old);

@@ -16,7 +16,7 @@ fn a_frozen_agent_loses_its_etcd_in_time() {
         old_writer.goes_on().await?;
         signal_alone(&old, Signal::STOP)?;
         let frozen = Instant::now();
-        let start = scene.hand_over(&[NEW]).await?;
+        scene.hand_over(&[NEW]).await?;
         repot_tests::wait::until("etcd to end", LEASE, async || {
             ensure!(old.etcds()?.is_empty(), "it runs");
             Ok(())
@@ -28,7 +28,7 @@ fn a_frozen_agent_loses_its_etcd_in_time() {
         assert!(scene.finals().await?.is_empty());
         let mut scene = scene;
         scene.new.config["restore"] = serde_json::json!(null);
-        let (_new, new_writer) = scene.take_over(bed, start).await?;
+        let (_new, new_writer) = scene.take_over(bed).await?;
         new_writer.goes_on().await?;
         // When it wakes up, it takes what the other side may want later, and lets no client in.
         signal_alone(&old, Signal::CONT)?;
@@ -47,11 +47,11 @@ fn an_agent_that_was_killed_goes_straight_to_the_final_snapshot() {
         old_writer.goes_on().await?;
         old.kill_alone()?;
         old.no_etcd().await?;
-        let start = scene.hand_over(&[NEW]).await?;
+        scene.hand_over(&[NEW]).await?;
         old.process.restart()?;
         stays_down(&mut old, "NotOwner").await?;
         assert_eq!(scene.finals().await?.len(), 1);
-        let (new, new_writer) = scene.take_over(bed, start).await?;
+        let (new, new_writer) = scene.take_over(bed).await?;
         new_writer.goes_on().await?;
         old_writer.is_all_in(&scene.new.client(&[new]).await?).await?;
         never_both(&old_writer, &new_writer)

@@ -3,6 +3,7 @@
 mod caches;
 mod epochs;
 mod final_snapshots;
+mod handovers;
 mod hard_times;
 mod records;
 mod silence;

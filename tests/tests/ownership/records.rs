@@ -15,12 +15,12 @@ fn the_new_owner_goes_on_from_the_final_snapshot_and_the_old_one_never_again() {
         let mut old = scene.old.start_all(bed).await?.remove(0);
         let old_writer = Writer::start(client_url(&scene.old, 0), OLD);
         old_writer.goes_on().await?;
-        let start = scene.hand_over(&[NEW]).await?;
+        scene.hand_over(&[NEW]).await?;
         let owner = stays_down(&mut old, "NotOwner").await?;
         let finals = scene.finals().await?;
         assert_eq!(finals.len(), 1, "{finals:?}");
         assert_eq!(owner["finalSnapshot"], json!(finals[0].to_string()));
-        let (new, new_writer) = scene.take_over(bed, start).await?;
+        let (new, new_writer) = scene.take_over(bed).await?;
         new_writer.goes_on().await?;
         old_writer.is_all_in(&scene.new.client(&[new]).await?).await?;
         // An agent that is started again knows, and takes no second one.

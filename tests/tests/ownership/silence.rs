@@ -31,11 +31,11 @@ fn without_a_server_etcd_stops_and_resumes_when_the_own_id_is_read_again() {
         // When it turns out at last that somebody else is the owner, the final snapshot is taken then.
         scene.dns.process().kill();
         stays_down_unknown(&mut old).await?;
-        let start = scene.hand_over(&[NEW]).await?;
+        scene.hand_over(&[NEW]).await?;
         scene.dns.process().restart()?;
         stays_down(&mut old, "NotOwner").await?;
         assert_eq!(scene.finals().await?.len(), 1);
-        let (new, new_writer) = scene.take_over(bed, start).await?;
+        let (new, new_writer) = scene.take_over(bed).await?;
         new_writer.goes_on().await?;
         writer.is_all_in(&scene.new.client(&[new]).await?).await?;
         never_both(&writer, &new_writer)

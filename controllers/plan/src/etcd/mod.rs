@@ -10,6 +10,7 @@
 pub mod backup;
 pub mod beginning;
 pub mod effect;
+pub mod handover;
 pub mod members;
 pub mod migration;
 pub mod operator;

@@ -3,7 +3,7 @@
 //! **The rule** is that of a lease. Whoever has read its own id in the record may serve until the next look is due, and a little
 //! longer; whoever has learnt nothing for that long stops, whatever the cause: no answer, a broken context, a slow resolver, an
 //! agent that hangs. So the end of the lease is part of the verdict, and is armed as a deadline of the etcd process. The other side
-//! need not know why; it waits [`Timing::wait`] after it has changed the record, and then nobody else serves.
+//! need not know why: once the record has named it for [`Timing::wait`], nobody else serves ([`handover`]).
 //!
 //! A record that names somebody else, or nobody, ends the ownership: etcd is stopped *first*, so that a store out of reach cannot
 //! keep it alive, and then a final snapshot is taken, once. Not knowing is no such end: no snapshot is taken, and when the own id
@@ -17,6 +17,7 @@
 
 use std::time::Duration;
 
+use super::handover::{self, Evidence};
 use crate::{ledger::Why, time::Time};
 
 /// What a look at the record gave.
@@ -39,6 +40,8 @@ pub struct Seen {
     pub confirmed: Option<Time>,
     /// When the newest look began that gave somebody else or nobody, where none since has given the own id.
     pub lost: Option<Time>,
+    /// Since when the record is known to name the own id, rounded up; `None` where it was seen to name somebody else since.
+    pub named_since: Option<Time>,
 }
 
 /// What etcd does.
@@ -90,6 +93,8 @@ pub struct Facts {
     pub etcd: Etcd,
     /// What happened before, as far as the data and the store tell.
     pub past: Past,
+    /// What is known of the owner before, where an etcd without data goes on from its snapshots.
+    pub continues: Option<Evidence>,
 }
 
 /// What to do.
@@ -155,7 +160,7 @@ impl Timing {
         self.interval + self.timeout
     }
 
-    /// How long the new owner waits after the record has changed, final snapshot or not, before it starts its etcd.
+    /// How long after the record has changed the owner before may serve.
     #[must_use]
     pub fn wait(&self) -> Duration {
         self.ttl + self.interval + self.grace
@@ -165,7 +170,7 @@ impl Timing {
 /// What to do at `now`, and what to remember.
 #[must_use]
 pub fn decide(facts: &Facts, timing: &Timing, now: Time) -> (Verdict, Seen) {
-    let seen = remember(facts);
+    let seen = remember(facts, now);
     let until = seen.confirmed.map_or(Time(0), |begun| begun.after(timing.lease()));
     let confirmed = now < until;
     let verdict = match (seen.lost.is_some(), confirmed, facts.etcd) {
@@ -198,14 +203,23 @@ pub fn decide(facts: &Facts, timing: &Timing, now: Time) -> (Verdict, Seen) {
         (false, true, Etcd::Private) => {
             Verdict::StopEtcd(Why::new("NotForClients", "it runs for a snapshot only"))
         }
-        (false, true, Etcd::Stopped) => Verdict::Resume { until },
+        (false, true, Etcd::Stopped) => match waits(facts, &seen, timing, now) {
+            Some(why) => Verdict::StayDown(why),
+            None => Verdict::Resume { until },
+        },
         (false, false, Etcd::Serves | Etcd::Private) => Verdict::StopEtcd(unknown(facts)),
         (false, false, Etcd::Stopped) => Verdict::StayDown(unknown(facts)),
     };
     (verdict, seen)
 }
 
-fn remember(facts: &Facts) -> Seen {
+/// Why an etcd that goes on from the snapshots of another one does not begin yet.
+fn waits(facts: &Facts, seen: &Seen, timing: &Timing, now: Time) -> Option<Why> {
+    let evidence = facts.continues.as_ref().filter(|_| facts.past == Past::NoData)?;
+    handover::decide(&facts.own_id, seen.named_since, evidence, timing, now).err()
+}
+
+fn remember(facts: &Facts, now: Time) -> Seen {
     let seen = facts.seen;
     // Looks may overtake each other: what began before the newest one that taught something teaches nothing.
     if seen.confirmed.max(seen.lost).is_some_and(|newest| facts.begun < newest) {
@@ -213,12 +227,13 @@ fn remember(facts: &Facts) -> Seen {
     }
     match &facts.answer {
         Answer::Record(values) if *values == [facts.own_id.clone()] => {
-            Seen { confirmed: Some(facts.begun), lost: None }
+            let named_since = seen.named_since.or(Some(Time(now.0 + 1)));
+            Seen { confirmed: Some(facts.begun), lost: None, named_since }
         }
         // Ours among others: somebody is changing it. Nothing is learnt from that.
         Answer::Record(values) if values.contains(&facts.own_id) => seen,
         Answer::Record(values) if are_older(values, &facts.own_id) => seen,
-        Answer::Record(_) => Seen { confirmed: None, lost: Some(facts.begun) },
+        Answer::Record(_) => Seen { confirmed: None, lost: Some(facts.begun), named_since: None },
         Answer::Unresolvable | Answer::ContextError | Answer::Slow => seen,
     }
 }

@@ -38,7 +38,7 @@ pub fn config(etcd: &Etcd, layout: &Layout) -> Config {
         snapshots: snapshots(&spec.backup),
         tls: tls(etcd),
         etcd_flags: flags(etcd),
-        owner: spec.backup.owner_check.as_ref().map(owner),
+        owner: spec.backup.owner_check.as_ref().map(record_of_owner),
         gateway: gateway(etcd, layout),
         volumes,
     }
@@ -172,7 +172,8 @@ fn flags(etcd: &Etcd) -> BTreeMap<String, String> {
 /// What etcd advises at most.
 const QUOTA: u64 = 8 << 30;
 
-fn owner(check: &OwnerCheck) -> Owner {
+/// The record of the owner.
+pub fn record_of_owner(check: &OwnerCheck) -> Owner {
     let or = |value: &Option<String>, otherwise: &str| value.clone().unwrap_or_else(|| otherwise.to_owned());
     Owner {
         name: check.name.clone(),

@@ -14,7 +14,7 @@ use super::{
     names,
 };
 
-pub use config::{checksum, config};
+pub use config::{checksum, config, record_of_owner};
 pub(super) use pod::{container_security, security, store};
 
 /// Where things are in a container.

@@ -80,6 +80,7 @@ pub(super) fn status(agent: &Agent, found: Option<&StatusResponse>) -> Value {
             "reason": report.ownership.reason,
             "message": report.ownership.message,
             "finalSnapshot": report.ownership.final_snapshot,
+            "handover": report.ownership.handover,
         })
     });
     json!({

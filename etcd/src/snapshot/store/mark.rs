@@ -1,17 +1,39 @@
-//! Which cluster made a snapshot, and the end of snapshots that are not kept.
+//! Which cluster made a snapshot, which owner's time it ends, and the end of snapshots that are not kept.
 
 use bytes::Bytes;
 use object_store::{ObjectStoreExt, path::Path};
 
-use super::{Error, Result, Store, Stored, put, record};
+use super::{Error, Result, Store, Stored, put};
 use crate::snapshot::SnapshotName;
 
 /// Holds the id of the cluster, in hexadecimal. It is not copied from one store to another: there, another cluster goes on.
 const CLUSTER: &str = ".cluster";
+/// Holds the owner id whose time a final snapshot ends. It is not copied either.
+const OWNER: &str = ".owner";
+/// The newest hand-over to an etcd that writes into this store.
+const HANDOVER: &str = "handover.json";
+/// Bytes of such an object; a longer one is of somebody else.
+const LONGEST: u64 = 64 << 10;
 
 impl Store {
-    fn cluster_path(&self, name: &SnapshotName) -> Path {
-        self.prefix.clone().join(record::DIRECTORY).join(format!("{name}{CLUSTER}"))
+    /// A small object; `None` where there is none.
+    async fn small(&self, path: &Path) -> Result<Option<Bytes>> {
+        let failed =
+            |source: object_store::Error| Error::Read { place: self.place(path), source: source.into() };
+        match self.objects.get(path).await {
+            Ok(got) if got.meta.size > LONGEST => {
+                let why = format!("it has {} bytes, and {LONGEST} are the most", got.meta.size);
+                Err(failed(object_store::Error::Generic { store: "snapshots", source: why.into() }))
+            }
+            Ok(got) => got.bytes().await.map(Some).map_err(failed),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(source) => Err(failed(source)),
+        }
+    }
+
+    async fn text_beside(&self, name: &SnapshotName, suffix: &str) -> Result<Option<String>> {
+        let bytes = self.small(&self.beside(name, suffix)).await?;
+        Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned()))
     }
 
     /// The cluster that made a snapshot; `None` where nobody said, as other tools.
@@ -19,17 +41,7 @@ impl Store {
     /// # Errors
     /// [`Error::Read`].
     pub async fn cluster(&self, name: &SnapshotName) -> Result<Option<String>> {
-        let path = self.cluster_path(name);
-        let failed =
-            |source: object_store::Error| Error::Read { place: self.place(&path), source: source.into() };
-        match self.objects.get(&path).await {
-            Ok(got) => {
-                let bytes = got.bytes().await.map_err(failed)?;
-                Ok(Some(String::from_utf8_lossy(&bytes).trim().to_owned()))
-            }
-            Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(source) => Err(failed(source)),
-        }
+        self.text_beside(name, CLUSTER).await
     }
 
     /// Says which cluster made a snapshot.
@@ -37,7 +49,39 @@ impl Store {
     /// # Errors
     /// [`Error::Write`], [`Error::File`], [`Error::Busy`].
     pub async fn set_cluster(&self, name: &SnapshotName, cluster: &str) -> Result<()> {
-        put::small(self, self.cluster_path(name), Bytes::copy_from_slice(cluster.as_bytes())).await
+        put::small(self, self.beside(name, CLUSTER), Bytes::copy_from_slice(cluster.as_bytes())).await
+    }
+
+    /// The owner id whose time a final snapshot ends: when it was taken, no member served clients any more. `None` where nobody said.
+    ///
+    /// # Errors
+    /// [`Error::Read`].
+    pub async fn ended_owner(&self, name: &SnapshotName) -> Result<Option<String>> {
+        self.text_beside(name, OWNER).await
+    }
+
+    /// Says it.
+    ///
+    /// # Errors
+    /// [`Error::Write`], [`Error::File`], [`Error::Busy`].
+    pub async fn set_ended_owner(&self, name: &SnapshotName, id: &str) -> Result<()> {
+        put::small(self, self.beside(name, OWNER), Bytes::copy_from_slice(id.as_bytes())).await
+    }
+
+    /// What is recorded of the newest hand-over to an etcd that writes into this store, in JSON.
+    ///
+    /// # Errors
+    /// [`Error::Read`].
+    pub async fn handover(&self) -> Result<Option<Bytes>> {
+        self.small(&self.prefix.clone().join(HANDOVER)).await
+    }
+
+    /// Records it.
+    ///
+    /// # Errors
+    /// [`Error::Write`], [`Error::File`], [`Error::Busy`].
+    pub async fn set_handover(&self, json: Bytes) -> Result<()> {
+        put::small(self, self.prefix.clone().join(HANDOVER), json).await
     }
 
     /// Deletes a snapshot and what lies beside it. One that is not there any more is deleted.
@@ -46,9 +90,8 @@ impl Store {
     /// [`Error::Write`].
     pub async fn delete(&self, snapshot: &Stored) -> Result<()> {
         // The snapshot first: what is left beside it when this is broken off is read by nobody.
-        let beside = [snapshot.form.record(), CLUSTER].map(|suffix| {
-            self.prefix.clone().join(record::DIRECTORY).join(format!("{}{suffix}", snapshot.name))
-        });
+        let beside =
+            [snapshot.form.record(), CLUSTER, OWNER].map(|suffix| self.beside(&snapshot.name, suffix));
         for path in std::iter::once(&snapshot.path).chain(&beside) {
             match self.objects.delete(path).await {
                 Ok(()) | Err(object_store::Error::NotFound { .. }) => {}

@@ -6,6 +6,8 @@
 //! <prefix>/integrity/<name>.json         its length and SHA-256, written after it (of a sealed one: <name>.sealed.json)
 //! <prefix>/integrity/<name>.exclude      a mark: the snapshot is not to be listed
 //! <prefix>/integrity/<name>.cluster      id of the cluster that made a full one, where snapshots go on from it
+//! <prefix>/integrity/<name>.owner        the owner id whose time a final one ends
+//! <prefix>/handover.json                 the newest hand-over to an etcd that writes into this store
 //! <prefix>/partial/<name>                a file that is being written; in directories only
 //! <prefix>/histories, current            other histories, and which one is written: see `history.rs`
 //! ```

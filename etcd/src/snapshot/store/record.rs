@@ -34,7 +34,8 @@ pub(super) const DIRECTORY: &str = "integrity";
 pub(super) const EXCLUDE: &str = ".exclude";
 
 impl Store {
-    fn beside(&self, name: &SnapshotName, suffix: &str) -> Path {
+    /// An object that is kept for a snapshot.
+    pub(super) fn beside(&self, name: &SnapshotName, suffix: &str) -> Path {
         self.prefix.clone().join(DIRECTORY).join(format!("{name}{suffix}"))
     }
 

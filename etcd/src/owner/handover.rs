@@ -1,0 +1,177 @@
+//! What the stores know of a hand-over, and the wait for it where there is no agent: in a process that copies snapshots.
+//!
+//! ```text
+//! <source>/integrity/<name>.owner    seed-a/6: whose time the final snapshot ends
+//! <target>/handover.json             that the wait of an id is over, so that nobody waits twice
+//! ```
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use repot_plan::{
+    etcd::{
+        handover::{self, Cleared, Evidence},
+        ownership::{Etcd, Facts, Past, Seen, Verdict, decide},
+    },
+    time::Time,
+};
+use serde::{Deserialize, Serialize};
+use tokio::time::{sleep, timeout};
+
+use super::{Settings, freshness::Freshness};
+use crate::{
+    agent::clock,
+    snapshot::{
+        SnapshotName,
+        chain::final_snapshot,
+        store::{Result, Store},
+    },
+};
+
+/// From one look to the next while the owner before may still serve: it may say so any moment that it has ended.
+pub const LOOK: Duration = Duration::from_secs(2);
+/// How long a store has to answer. What it does not tell is not known, and the wait goes on.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A hand-over that is over: from then on the etcd of this id may begin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Handover {
+    /// The new owner.
+    pub owner_id: String,
+    /// Since when the record was seen to name it.
+    pub named_since: Timestamp,
+    /// When the etcd was free to begin.
+    pub cleared_at: Timestamp,
+    /// Why it was: `Waited`, or `FinalSnapshot` of the owner before.
+    pub reason: String,
+    /// That final snapshot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub final_snapshot: Option<String>,
+}
+
+/// What the stores tell.
+#[derive(Clone, Debug, Default)]
+pub struct Told {
+    /// For the decision.
+    pub evidence: Evidence,
+    /// The hand-over that is recorded.
+    pub recorded: Option<Handover>,
+    /// The final snapshot.
+    pub final_snapshot: Option<SnapshotName>,
+}
+
+impl Told {
+    /// Asks where snapshots come from, and where a hand-over to this id is recorded.
+    pub async fn ask(own_id: &str, source: Option<&Store>, record: Option<&Store>) -> Self {
+        let recorded = match record {
+            Some(store) => patiently(store, recorded(store, own_id)).await.flatten(),
+            None => None,
+        };
+        let found = match source {
+            Some(store) => patiently(store, last_words(store)).await.flatten(),
+            None => None,
+        };
+        let (final_snapshot, final_of) = found.unzip();
+        Self { evidence: Evidence { recorded: recorded.is_some(), final_of }, recorded, final_snapshot }
+    }
+
+    /// The hand-over at `now`, where it is over; it is not yet recorded.
+    #[must_use]
+    pub fn cleared(&self, settings: &Settings, seen: &Seen, now: Time) -> Option<Handover> {
+        let (id, timing) = (&settings.id, &settings.timing);
+        let cleared = handover::decide(id, seen.named_since, &self.evidence, timing, now).ok()?;
+        if let Some(recorded) = &self.recorded {
+            return Some(recorded.clone());
+        }
+        let cleared_at = Timestamp::now();
+        let named_for = now.since(seen.named_since.unwrap_or(now));
+        let is_final = cleared == Cleared::FinalSnapshot;
+        Some(Handover {
+            owner_id: id.clone(),
+            named_since: cleared_at.checked_sub(named_for).unwrap_or(cleared_at),
+            cleared_at,
+            reason: cleared.word().to_owned(),
+            final_snapshot: self.final_snapshot.as_ref().filter(|_| is_final).map(ToString::to_string),
+        })
+    }
+}
+
+async fn patiently<T>(store: &Store, asked: impl Future<Output = Result<T>>) -> Option<T> {
+    match timeout(PATIENCE, asked).await {
+        Ok(Ok(found)) => Some(found),
+        Ok(Err(error)) => {
+            let error: &dyn std::error::Error = &error;
+            tracing::warn!(store = store.url(), error, "what it knows of the hand-over is not known");
+            None
+        }
+        Err(_) => {
+            tracing::warn!(store = store.url(), "it does not say in time what it knows of the hand-over");
+            None
+        }
+    }
+}
+
+/// The hand-over to this id, where it is recorded. What cannot be read is none.
+async fn recorded(store: &Store, own_id: &str) -> Result<Option<Handover>> {
+    let json = store.handover().await?;
+    let found: Option<Handover> = json.and_then(|json| serde_json::from_slice(&json).ok());
+    Ok(found.filter(|found| found.owner_id == own_id))
+}
+
+/// The final snapshot of the current history, and whose time it ends.
+async fn last_words(source: &Store) -> Result<Option<(SnapshotName, String)>> {
+    let source = source.current().await?;
+    let names: Vec<_> = source.list_quickly().await?.into_iter().map(|one| one.name).collect();
+    let Some(name) = final_snapshot(&names) else { return Ok(None) };
+    Ok(source.ended_owner(name).await?.map(|id| (name.clone(), id)))
+}
+
+/// Records that a hand-over is over.
+///
+/// # Errors
+/// As of [`Store::set_handover`].
+pub async fn record(store: &Store, handover: &Handover) -> Result<()> {
+    store.set_handover(serde_json::to_vec_pretty(handover).unwrap_or_default().into()).await
+}
+
+/// Waits until the etcd of `settings` may go on from the snapshots at `source`, and records that at `target`. It waits for as long as the
+/// record names somebody else.
+///
+/// # Errors
+/// Where it cannot be recorded.
+pub async fn wait(settings: &Settings, source: &Store, target: &Store) -> Result<Handover> {
+    let (freshness, mut seen) = (Freshness::new(settings.timing.ttl), Seen::default());
+    let mut said = String::new();
+    loop {
+        let begun = now();
+        let (answer, detail) = settings.look(&freshness).await;
+        let told = Told::ask(&settings.id, Some(source), Some(target)).await;
+        let facts = Facts {
+            answer,
+            begun,
+            own_id: settings.id.clone(),
+            seen,
+            etcd: Etcd::Stopped,
+            past: Past::NoData,
+            continues: Some(told.evidence.clone()),
+        };
+        let (verdict, new) = decide(&facts, &settings.timing, now());
+        seen = new;
+        if let (Verdict::Resume { .. }, Some(handover)) = (&verdict, told.cleared(settings, &seen, now())) {
+            record(target, &handover).await?;
+            return Ok(handover);
+        }
+        if let Verdict::StayDown(why) = verdict
+            && said != why.reason
+        {
+            tracing::info!(reason = why.reason, detail, "{}", why.message);
+            said = why.reason.to_owned();
+        }
+        sleep(LOOK).await;
+    }
+}
+
+fn now() -> Time {
+    Time(clock::now().as_secs())
+}

@@ -1,0 +1,118 @@
+//! When the new owner begins: it waits by itself.
+
+use anyhow::{Context, Result, ensure};
+use repot_tests::bed::Bed;
+use repot_tests::run;
+use serde_json::{Value, json};
+use tokio::time::{Instant, timeout};
+
+use super::world::{LEASE, Scene, WAIT, Writer, client_url, never_both, stays_down};
+use crate::etcd::world::{open, snapshots, url};
+use crate::etcd_agent::world::{Agent, Cluster, DEADLINE};
+
+const FIRST: &str = "seed-a/1";
+const SECOND: &str = "seed-b/2";
+const THIRD: &str = "seed-c/3";
+
+/// The first owner has a backup, and is gone without a word.
+async fn silent(bed: &Bed) -> Result<(Scene, Writer)> {
+    let scene = Scene::with_ids(bed, 1, FIRST, SECOND).await?;
+    let old = scene.old.start_all(bed).await?.remove(0);
+    let writer = Writer::start(client_url(&scene.old, 0), FIRST);
+    writer.goes_on().await?;
+    old.get("/snapshot/full").await?.ok()?;
+    old.kill_alone()?;
+    old.no_etcd().await?;
+    Ok((scene, writer))
+}
+
+async fn handover(agent: &mut Agent) -> Result<Value> {
+    let status: Value = agent.get("/status").await?.json()?;
+    Ok(status["owner"]["handover"].clone())
+}
+
+#[test]
+fn new_owner_waits_for_one_that_is_silent_and_once_only() {
+    run(async |bed| {
+        let (scene, old_writer) = silent(bed).await?;
+        let mut new = scene.new.start(bed, 0)?;
+        // Epochs before the own one teach nothing.
+        stays_down(&mut new, "OwnerOlder").await?;
+        let changed = scene.hand_over(&[SECOND]).await?;
+        let says = stays_down(&mut new, "PreviousOwnerMayServe").await?;
+        ensure!(says["message"].to_string().contains("for 18 s"), "{says}");
+        new.ready().await?;
+        ensure!(changed.elapsed() >= WAIT, "it began after {:?}", changed.elapsed());
+        let writer = Writer::start(client_url(&scene.new, 0), SECOND);
+        writer.goes_on().await?;
+        never_both(&old_writer, &writer)?;
+        let waited = handover(&mut new).await?;
+        ensure!(waited["reason"] == "Waited" && waited["ownerId"] == SECOND, "{waited}");
+        ensure!(waited["namedSince"].as_str() < waited["clearedAt"].as_str(), "{waited}");
+
+        // New volumes for the same owner: nobody else has served in between.
+        new.process.stop(DEADLINE).await?;
+        std::fs::remove_dir_all(scene.new.volume(0)?)?;
+        let begun = Instant::now();
+        let mut again = scene.new.start(bed, 0)?;
+        timeout(WAIT - (Instant::now() - begun), again.ready()).await.context("it waits again")??;
+        let recorded = handover(&mut again).await?;
+        ensure!(recorded == waited, "{recorded}, and not {waited}");
+        Ok(())
+    });
+}
+
+#[test]
+fn final_snapshot_of_the_epoch_before_ends_the_wait() {
+    run(async |bed| {
+        let scene = Scene::with_ids(bed, 1, FIRST, SECOND).await?;
+        let mut old = scene.old.start_all(bed).await?.remove(0);
+        let old_writer = Writer::start(client_url(&scene.old, 0), FIRST);
+        old_writer.goes_on().await?;
+        // A final one by hand ends nobody's time.
+        old.get("/snapshot/full?final=true").await?.ok()?;
+        let mut new = scene.new.start(bed, 0)?;
+        let changed = scene.hand_over(&[SECOND]).await?;
+        let new_writer = Writer::start(client_url(&scene.new, 0), SECOND);
+        timeout(WAIT, new.ready()).await.context("it waits although the owner before has ended")??;
+        ensure!(changed.elapsed() < WAIT, "it began after {:?}", changed.elapsed());
+        new_writer.goes_on().await?;
+        never_both(&old_writer, &new_writer)?;
+        let owner = stays_down(&mut old, "NotOwner").await?;
+        let found = handover(&mut new).await?;
+        ensure!(found["reason"] == "FinalSnapshot", "{found}");
+        ensure!(found["finalSnapshot"] == owner["finalSnapshot"], "{found}, and not of {owner}");
+        old_writer.is_all_in(&scene.new.client(&[new]).await?).await?;
+
+        // It ends the time of the first owner, and says nothing of the second one.
+        let mut third = Cluster::new(bed, 1)?;
+        for field in ["owner", "restore"] {
+            third.config[field] = scene.new.config[field].clone();
+        }
+        third.config["owner"]["id"] = json!(THIRD);
+        scene.hand_over(&[THIRD]).await?;
+        let mut agent = third.start(bed, 0)?;
+        stays_down(&mut agent, "PreviousOwnerMayServe").await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn copying_of_snapshots_waits_for_the_owner_before() {
+    run(async |bed| {
+        let (scene, _writer) = silent(bed).await?;
+        let dir = bed.make_dir("target")?;
+        let target = url(&dir);
+        let owner = scene.new.config["owner"].to_string();
+        let args = ["copy", "--source", &url(&scene.store), "--target", &target, "--owner", &owner];
+        let changed = scene.hand_over(&[SECOND]).await?;
+        let copied = timeout(WAIT + LEASE * 2, snapshots(&args)).await.context("it never ends")??;
+        copied.text()?;
+        ensure!(changed.elapsed() >= WAIT, "it was done after {:?}", changed.elapsed());
+        let target = open(&dir)?;
+        ensure!(target.list().await?.len() == 1, "it has not copied the backup");
+        let record: Value = serde_json::from_slice(&target.handover().await?.context("no record")?)?;
+        ensure!(record["reason"] == "Waited" && record["ownerId"] == SECOND, "{record}");
+        Ok(())
+    });
+}
