@@ -132,7 +132,7 @@ impl<'a> Owner<'a> {
                     return self.say("StayDown", Some(&Why::new("VolumeUnreadable", chain(&error))), None);
                 }
             };
-            let told = self.ask_of_the_owner_before(past).await;
+            let told = self.ask_of_the_owner_before(past, answer).await;
             let facts = Facts {
                 answer: answer.clone(),
                 begun,
@@ -144,7 +144,7 @@ impl<'a> Owner<'a> {
             };
             let (verdict, seen) = decide(&facts, &self.settings.timing, now());
             self.seen = seen;
-            self.waits = told.is_some();
+            self.waits = told.is_some() && seen.named_since.is_some();
             let supervisor = &self.agent.supervisor;
             match verdict {
                 Verdict::Serve { until } => {
@@ -206,13 +206,17 @@ impl<'a> Owner<'a> {
     }
 
     /// What the stores tell of the owner before, where this etcd is about to go on from its snapshots.
-    async fn ask_of_the_owner_before(&self, past: Past) -> Option<Told> {
+    async fn ask_of_the_owner_before(&self, past: Past, answer: &Answer) -> Option<Told> {
         let config = &self.agent.settings.config;
         let has_begun = self.mark.as_ref().is_some_and(|mark| mark.is_of(&self.settings.id));
         if past != Past::NoData || has_begun || config.cluster_state == ClusterState::Existing {
             return None;
         }
-        let source = open(&config.restore.as_ref()?.store).ok();
+        let restore = config.restore.as_ref()?;
+        if !self.settings.is_named_by(answer) {
+            return Some(Told::default());
+        }
+        let source = open(&restore.store).ok();
         let record = config.store.as_ref().and_then(|store| open_all(store).ok());
         Some(Told::ask(&self.settings.id, source.as_ref(), record.as_ref()).await)
     }

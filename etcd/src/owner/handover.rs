@@ -146,7 +146,10 @@ pub async fn wait(settings: &Settings, source: &Store, target: &Store) -> Result
     loop {
         let begun = now();
         let (answer, detail) = settings.look(&freshness).await;
-        let told = Told::ask(&settings.id, Some(source), Some(target)).await;
+        let told = match settings.is_named_by(&answer) {
+            true => Told::ask(&settings.id, Some(source), Some(target)).await,
+            false => Told::default(),
+        };
         let facts = Facts {
             answer,
             begun,
@@ -168,7 +171,8 @@ pub async fn wait(settings: &Settings, source: &Store, target: &Store) -> Result
             tracing::info!(reason = why.reason, detail, "{}", why.message);
             said = why.reason.to_owned();
         }
-        sleep(LOOK).await;
+        let pause = if seen.named_since.is_some() { LOOK } else { settings.timing.interval };
+        sleep(pause.min(settings.timing.interval)).await;
     }
 }
 

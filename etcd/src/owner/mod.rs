@@ -83,6 +83,12 @@ impl Settings {
         }
     }
 
+    /// Whether an answer gives the own id and nothing else.
+    #[must_use]
+    pub fn is_named_by(&self, answer: &Answer) -> bool {
+        matches!(answer, Answer::Record(values) if *values == [self.id.clone()])
+    }
+
     /// One look, and for people why it taught nothing. It ends within the timeout.
     pub async fn look(&self, freshness: &Freshness) -> (Answer, Option<String>) {
         // Deadlines are in whole seconds, rounded down: what is left of the last second must not end etcd.

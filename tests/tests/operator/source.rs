@@ -1,8 +1,11 @@
 use anyhow::{Context, Result, ensure};
-use repot_tests::run;
+use jiff::Timestamp;
+use repot_tests::dns::{DnsServer, ZONE};
+use repot_tests::pods::Image;
+use repot_tests::{binaries, run};
 use serde_json::{Value, json};
 
-use super::world::{Place, etcd, holds, reason, spec};
+use super::world::{Place, etcd, holds, is_ready, reason, spec};
 
 /// An Etcd that keeps its snapshots in a directory.
 fn with_store(replicas: u32, dir: &str, prefix: &str) -> Value {
@@ -32,7 +35,7 @@ fn etcd_goes_on_from_the_final_snapshot_of_another_and_waits_for_it() {
         place.until_of("next", "waiting for the copy", waiting).await?;
         ensure!(place.names("statefulset").await? == ["main"], "{:?}", place.names("statefulset").await?);
 
-        take_final(&place).await?;
+        take(&place, true).await?;
         let etcd = place
             .until_of("next", "three members", |status| {
                 status["readyReplicas"] == 3 && status["bootstrapped"]["volumes"] == "next"
@@ -46,13 +49,70 @@ fn etcd_goes_on_from_the_final_snapshot_of_another_and_waits_for_it() {
     });
 }
 
-/// The last snapshot of the Etcd `main`.
-async fn take_final(place: &Place) -> Result<()> {
+/// CoreDNS in a Pod, which asks this server; its address.
+async fn name_server(place: &Place, dns: &DnsServer) -> Result<String> {
+    let runner = &place.pods.world.runner;
+    runner.images().add("coredns", Image::of(binaries::find("coredns")?).and("/bin/sh"));
+    let behind = runner.expose(dns.direct().port())?;
+    // The way out of the Pods is for TCP only.
+    let corefile = format!(".:5353 {{\n errors\n cache\n forward . {behind} {{\n force_tcp\n }}\n}}\n");
+    let container = json!({
+        "name": "dns", "image": "coredns",
+        "command": ["/bin/sh", "-c", "printf '%s' \"$COREFILE\" | exec coredns -conf stdin"],
+        "env": [{"name": "COREFILE", "value": corefile}],
+        "readinessProbe": {"tcpSocket": {"port": 5353}, "periodSeconds": 1},
+    });
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "dns", "namespace": place.pods.namespace},
+        "spec": {"containers": [container]},
+    });
+    place.pods.apply(&[pod]).await?;
+    let pod = place.pods.until("pod", "dns", "ready", is_ready).await?;
+    Ok(format!("{}:5353", pod["status"]["podIP"].as_str().context("no address")?))
+}
+
+#[test]
+fn etcd_goes_on_when_the_owner_before_does_not_serve_any_more() {
+    run(async |bed| {
+        let place = Place::make("operator-handover").await?;
+        let dns = DnsServer::start(bed).await?;
+        dns.set("owner", &["seed-b/2"]).await?;
+        let server = name_server(&place, &dns).await?;
+        let dir = bed.make_dir("store")?.display().to_string();
+        place.apply(with_store(1, &dir, "a")).await?;
+        place.until_members(1, "main").await?;
+        place.member(0).await?.put("a", "1").await?;
+        take(&place, false).await?;
+
+        let mut next = with_store(1, &dir, "b");
+        next["backup"]["sourceStore"] = store(&dir, "a");
+        next["backup"]["waitForFinalSnapshot"] = json!({"enabled": false});
+        next["backup"]["ownerCheck"] = json!({
+            "name": format!("owner.{ZONE}"), "id": "seed-b/2", "servers": [server],
+            "dnsCacheTTL": "6s", "interval": "2s", "timeout": "4s", "grace": "15s",
+        });
+        place.pods.apply(&[etcd("next", next)]).await?;
+        let etcd = place.until_of("next", "a member", |status| status["readyReplicas"] == 1).await?;
+        let handover = &etcd["status"]["handover"];
+        ensure!(handover["reason"] == "Waited" && handover["ownerId"] == "seed-b/2", "{}", etcd["status"]);
+        let time =
+            |field: &str| -> Result<Timestamp> { Ok(handover[field].as_str().context("no time")?.parse()?) };
+        let waited = time("clearedAt")?.duration_since(time("namedSince")?);
+        ensure!(waited.as_secs() >= 23, "it waited {waited:?} only: {handover}");
+        let value = place.member_of("next", 0).await?.read("a").await?;
+        ensure!(value == "1", "the new etcd holds {value:?}");
+        Ok(())
+    });
+}
+
+/// A snapshot of the Etcd `main`.
+async fn take(place: &Place, is_final: bool) -> Result<()> {
     let name = format!("main-0.main-peer.{}.svc", place.pods.namespace);
     let port = place.pods.world.runner.publish(&name, 8080).await?;
     let client = reqwest::Client::builder().no_proxy().build()?;
-    let answer = client.get(format!("http://127.0.0.1:{port}/snapshot/full?final=true")).send().await?;
+    let answer = client.get(format!("http://127.0.0.1:{port}/snapshot/full?final={is_final}")).send().await?;
     let taken: Value = answer.error_for_status()?.json().await.context("no snapshot")?;
-    ensure!(taken["isFinal"] == true, "{taken}");
+    ensure!(taken["isFinal"] == is_final, "{taken}");
     Ok(())
 }

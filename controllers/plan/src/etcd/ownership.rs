@@ -40,7 +40,7 @@ pub struct Seen {
     pub confirmed: Option<Time>,
     /// When the newest look began that gave somebody else or nobody, where none since has given the own id.
     pub lost: Option<Time>,
-    /// Since when the record is known to name the own id, rounded up; `None` where it was seen to name somebody else since.
+    /// Since when the record is known to name the own id without a break, rounded up; `None` where it was seen to name somebody else since.
     pub named_since: Option<Time>,
 }
 
@@ -170,7 +170,7 @@ impl Timing {
 /// What to do at `now`, and what to remember.
 #[must_use]
 pub fn decide(facts: &Facts, timing: &Timing, now: Time) -> (Verdict, Seen) {
-    let seen = remember(facts, now);
+    let seen = remember(facts, timing, now);
     let until = seen.confirmed.map_or(Time(0), |begun| begun.after(timing.lease()));
     let confirmed = now < until;
     let verdict = match (seen.lost.is_some(), confirmed, facts.etcd) {
@@ -219,7 +219,7 @@ fn waits(facts: &Facts, seen: &Seen, timing: &Timing, now: Time) -> Option<Why> 
     handover::decide(&facts.own_id, seen.named_since, evidence, timing, now).err()
 }
 
-fn remember(facts: &Facts, now: Time) -> Seen {
+fn remember(facts: &Facts, timing: &Timing, now: Time) -> Seen {
     let seen = facts.seen;
     // Looks may overtake each other: what began before the newest one that taught something teaches nothing.
     if seen.confirmed.max(seen.lost).is_some_and(|newest| facts.begun < newest) {
@@ -227,7 +227,10 @@ fn remember(facts: &Facts, now: Time) -> Seen {
     }
     match &facts.answer {
         Answer::Record(values) if *values == [facts.own_id.clone()] => {
-            let named_since = seen.named_since.or(Some(Time(now.0 + 1)));
+            // Without an epoch, somebody else may have been the owner while nothing was learnt.
+            let gap = seen.confirmed.map(|last| facts.begun.since(last));
+            let unbroken = epoch(&facts.own_id).is_some() || gap.is_some_and(|gap| gap <= timing.lease());
+            let named_since = seen.named_since.filter(|_| unbroken).or(Some(Time(now.0 + 1)));
             Seen { confirmed: Some(facts.begun), lost: None, named_since }
         }
         // Ours among others: somebody is changing it. Nothing is learnt from that.

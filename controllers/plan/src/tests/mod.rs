@@ -9,4 +9,5 @@ mod planted;
 mod rng;
 mod sim;
 mod table;
+mod two_sides;
 mod worlds;
