@@ -225,7 +225,7 @@ impl<'a> Owner<'a> {
     async fn record(&mut self, told: &Told) {
         let Some(handover) = told.cleared(self.settings, &self.seen, now()) else { return };
         let store = self.agent.settings.config.store.as_ref().and_then(|store| open_all(store).ok());
-        if let (Some(store), None) = (store, &told.recorded) {
+        if let (Some(store), true) = (store, told.recorded.as_ref() != Some(&handover)) {
             let written = timeout(RECORD, handover::record(&store, &handover)).await;
             if !matches!(written, Ok(Ok(()))) {
                 tracing::warn!(store = store.url(), "that the hand-over is over cannot be recorded");

@@ -81,7 +81,7 @@ impl Told {
     pub fn cleared(&self, settings: &Settings, seen: &Seen, now: Time) -> Option<Handover> {
         let (id, timing) = (&settings.id, &settings.timing);
         let cleared = handover::decide(id, seen.named_since, &self.evidence, timing, now).ok()?;
-        if let Some(recorded) = &self.recorded {
+        if let (Cleared::Recorded, Some(recorded)) = (cleared, &self.recorded) {
             return Some(recorded.clone());
         }
         let cleared_at = Timestamp::now();

@@ -63,7 +63,8 @@ pub fn decide(
     if own == Some(1) {
         return Ok(Cleared::FirstOwner);
     }
-    if evidence.recorded {
+    // An id without an epoch may be back after somebody else.
+    if evidence.recorded && own.is_some() {
         return Ok(Cleared::Recorded);
     }
     // Of an earlier epoch it says nothing: somebody else was the owner in between.

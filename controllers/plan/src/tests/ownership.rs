@@ -148,7 +148,8 @@ fn who_goes_on_from_snapshots_begins_when_the_owner_before_has_ended() {
         // This very look is the first one that gives the own id.
         ("seed-a/7", None, nothing.clone(), ("down", "PreviousOwnerMayServe")),
         ("seed-a/1", None, nothing, ("resume", "")),
-        ("seed-a/7", None, recorded, ("resume", "")),
+        ("seed-a/7", None, recorded.clone(), ("resume", "")),
+        ("seed-a", None, recorded, ("down", "PreviousOwnerMayServe")),
         ("seed-a/7", None, final_of("seed-b/6"), ("resume", "")),
         ("seed-a/7", None, final_of("seed-b/5"), ("down", "PreviousOwnerMayServe")),
         ("seed-a/7", None, final_of("seed-a/7"), ("down", "PreviousOwnerMayServe")),
