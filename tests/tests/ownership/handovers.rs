@@ -1,6 +1,8 @@
 //! When the new owner begins: it waits by itself.
 
 use anyhow::{Context, Result, ensure};
+use repot_etcd::snapshot::SnapshotName;
+use repot_etcd::snapshot::store::Store;
 use repot_tests::bed::Bed;
 use repot_tests::run;
 use serde_json::{Value, json};
@@ -110,7 +112,11 @@ fn copying_of_snapshots_waits_for_the_owner_before() {
         copied.text()?;
         ensure!(changed.elapsed() >= WAIT, "it was done after {:?}", changed.elapsed());
         let target = open(&dir)?;
-        ensure!(target.list().await?.len() == 1, "it has not copied the backup");
+        let names = async |store: &Store| -> Result<Vec<SnapshotName>> {
+            Ok(store.list().await?.into_iter().map(|one| one.name).collect())
+        };
+        let (there, copied) = (names(&open(&scene.store)?).await?, names(&target).await?);
+        ensure!(!there.is_empty() && there == copied, "{copied:?} is copied, of {there:?}");
         let record: Value = serde_json::from_slice(&target.handover().await?.context("no record")?)?;
         ensure!(record["reason"] == "Waited" && record["ownerId"] == SECOND, "{record}");
         Ok(())
