@@ -253,6 +253,14 @@ async fn act(context: &Context, observed: &Observed, next: &Next, known: Option<
     match next {
         Next::Stop(_) => act::stop(client, observed).await,
         Next::Copy(_) => {
+            // They may wait for ever for an owner that nobody names any more.
+            for job in &observed.stale_copies {
+                tracing::info!(
+                    job = job.name_any(),
+                    "deleting a Job that copies for an earlier owner or store"
+                );
+                act::delete(client, job).await?;
+            }
             let job = copy::job(&observed.etcd, &context.options.image).filter(|_| observed.copy.is_none());
             match job {
                 Some(job) => act::run_job(client, &observed.etcd, &job).await,

@@ -35,6 +35,8 @@ pub struct Observed {
     pub claims: Vec<PersistentVolumeClaim>,
     /// The Job that copies snapshots, where one is needed.
     pub copy: Option<Job>,
+    /// Jobs that copy what was asked for earlier.
+    pub stale_copies: Vec<Job>,
 }
 
 /// Reads everything; nothing where there is no Etcd.
@@ -44,19 +46,22 @@ pub struct Observed {
 pub async fn observe(client: &Client, namespace: &str, name: &str) -> Result<Option<Observed>> {
     let Some(etcd) = read::<Etcd>(client, namespace, name).await? else { return Ok(None) };
     let selector = names::selector(name);
-    let copies = copy::name(&etcd);
-    let copied = async {
-        match &copies {
-            Some(job) => read::<Job>(client, namespace, job).await,
-            None => Ok(None),
+    let copies = async {
+        match copy::name(&etcd) {
+            Some(_) => list::<Job>(client, namespace, &copy::selector(name)).await,
+            None => Ok(Vec::new()),
         }
     };
-    let (set, pods, claims, copy) = futures::try_join!(
+    let (set, pods, claims, mut copies) = futures::try_join!(
         read::<StatefulSet>(client, namespace, name),
         list::<Pod>(client, namespace, &selector),
         list::<PersistentVolumeClaim>(client, namespace, &selector),
-        copied,
+        copies,
     )?;
+    let wanted = copy::name(&etcd);
+    let copy = copies.iter().position(|job| Some(job.name_any()) == wanted).map(|at| copies.remove(at));
+    let is_stale = |job: &Job| is_ours(&etcd, job) && job.metadata.deletion_timestamp.is_none();
+    let stale_copies = copies.into_iter().filter(is_stale).collect();
     // A StatefulSet of somebody else under the same name is left alone: nothing of it is adopted.
     if let Some(set) = &set
         && !is_ours(&etcd, set)
@@ -64,7 +69,7 @@ pub async fn observe(client: &Client, namespace: &str, name: &str) -> Result<Opt
         return Err(Error::Foreign { kind: "StatefulSet", name: name.to_owned() });
     }
     let pods = pods.into_iter().filter(|pod| names::ordinal(&pod.name_any(), name).is_some()).collect();
-    Ok(Some(Observed { etcd, set, pods, claims, copy }))
+    Ok(Some(Observed { etcd, set, pods, claims, copy, stale_copies }))
 }
 
 fn is_ours(etcd: &Etcd, object: &impl Resource) -> bool {

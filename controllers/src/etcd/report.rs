@@ -320,7 +320,7 @@ fn copied(pass: &Pass) -> Finding {
     use repot_plan::etcd::operator::Source;
     let (holds, reason, message) = match copy::source(pass.observed) {
         Source::Ready => (true, "Copied", "the snapshots of the other etcd were copied".to_owned()),
-        Source::Missing(why) => (false, why.reason, why.message),
+        Source::Missing(why) | Source::Outdated(why) => (false, why.reason, why.message),
     };
     Finding { kind: "SourceSnapshotsCopied", holds: Some(holds), reason, message }
 }

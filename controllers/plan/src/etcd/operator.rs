@@ -62,6 +62,8 @@ pub enum Source {
     Ready,
     /// They have to be copied; the reason says how far that is.
     Missing(Why),
+    /// They were copied for an earlier owner, before others wrote more; no cluster was on the volumes yet.
+    Outdated(Why),
 }
 
 /// What is done.
@@ -124,6 +126,8 @@ fn leave(seen: &Seen) -> Next {
 fn start(seen: &Seen) -> Next {
     let runs = seen.set.as_ref().map(|set| set.replicas);
     match (seen.cluster, &seen.source) {
+        (Cluster::New { .. }, Source::Outdated(why)) if runs.is_some() => Next::Stop(why.clone()),
+        (Cluster::New { .. }, Source::Outdated(why)) => Next::Copy(why.clone()),
         (Cluster::New { founders: None }, Source::Missing(why)) if runs.is_none() => Next::Copy(why.clone()),
         (Cluster::New { founders }, _) => Next::Run { members: runs.or(founders).unwrap_or(seen.replicas) },
         (Cluster::Founded { members, claims }, _) => {
@@ -240,5 +244,17 @@ mod tests {
         assert_eq!(decide(&begun), Next::Run { members: 3 });
         let runs = Seen { source: missing, ..mk(Some(("a", 3)), 3) };
         assert_eq!(decide(&runs), Next::Run { members: 3 });
+    }
+
+    #[test]
+    fn copies_again_for_a_later_owner_while_there_is_no_cluster() {
+        let outdated = Source::Outdated(Why::new("CopiedForAnotherOwner", "…"));
+        let runs = Seen { source: outdated, ..mk(Some(("a", 3)), 3) };
+        assert!(matches!(decide(&runs), Next::Stop(_)));
+        let begun = Cluster::New { founders: Some(3) };
+        let stopped = Seen { set: None, pods: BTreeMap::new(), cluster: begun, ..runs.clone() };
+        assert!(matches!(decide(&stopped), Next::Copy(_)));
+        let founded = Seen { cluster: Cluster::Founded { members: Some(3), claims: 3 }, ..runs };
+        assert_eq!(decide(&founded), Next::Run { members: 3 });
     }
 }
