@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 
 use super::{
     Error, Result,
-    api::{Etcd, Existing},
+    api::{Etcd, Existing, MEMBERSHIP},
     copy, names,
     status::Status,
 };
@@ -102,6 +102,24 @@ impl Observed {
         self.etcd.status.clone().unwrap_or_default()
     }
 
+    /// Whether the Etcd is being deleted.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        self.etcd.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Whether it is kept until its members have left the etcd that goes on elsewhere.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.etcd.finalizers().iter().any(|finalizer| finalizer == MEMBERSHIP)
+    }
+
+    /// How many members are wanted.
+    #[must_use]
+    pub fn wanted(&self) -> u32 {
+        if self.is_ending() { 0 } else { self.etcd.spec.replicas }
+    }
+
     /// Whether there is a cluster on the volumes that are wanted.
     #[must_use]
     pub fn is_bootstrapped(&self) -> bool {
@@ -164,12 +182,13 @@ impl Observed {
         };
         Seen {
             volumes: VolumeSet(self.etcd.volumes()),
-            replicas: self.etcd.spec.replicas,
+            replicas: self.wanted(),
             set: self.set.as_ref().map(set),
             pods: self.pods_by_volumes(),
             cluster,
             source,
-            leaves: self.etcd.spec.etcd.bootstrap_with_existing_cluster.is_some(),
+            leaves: self.existing().is_some(),
+            held: self.is_held(),
         }
     }
 

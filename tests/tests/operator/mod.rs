@@ -7,6 +7,7 @@ mod joining;
 mod lifecycle;
 mod objects;
 mod reports;
+mod rolling;
 mod scale;
 mod source;
 mod world;

@@ -17,6 +17,7 @@ pub mod operator;
 pub mod ownership;
 pub mod restore;
 pub mod retention;
+pub mod rolling;
 pub mod schedule;
 pub mod world;
 
