@@ -16,6 +16,7 @@ use repot_apiserver::delegation;
 use repot_controllers::{
     election::Election,
     etcd,
+    local_stores::LocalStores,
     term::{Term, writing_during},
     workflow::{self, Context},
 };
@@ -48,6 +49,9 @@ pub struct Flags {
     /// Image of the Pods and Jobs that are made: with repot, etcd, etcdctl and etcdutl
     #[arg(long, value_name = "IMAGE")]
     image: String,
+    /// Directory of nodes below which stores with the provider Local lie; such stores are refused without it
+    #[arg(long, value_name = "DIR")]
+    local_store_path: Option<PathBuf>,
     /// Namespace of the Lease
     #[arg(long, env = "POD_NAMESPACE", default_value = "repot-system", value_name = "NAMESPACE")]
     namespace: String,
@@ -64,6 +68,7 @@ pub struct Flags {
 
 /// Runs until a signal, or until the Lease is lost.
 pub async fn run(flags: Flags) -> anyhow::Result<()> {
+    let local_stores = LocalStores::below(flags.local_store_path)?;
     let stop = run::stop_on_signals()?;
     let client = delegation::client(flags.kubeconfig.as_deref()).await?;
     let ready = Arc::new(AtomicBool::new(false));
@@ -88,9 +93,15 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
     let Some(term) = term else { return Ok(()) };
     tracing::info!(identity, "acting");
     let client = writing_during(term.clone(), client);
-    let operator = etcd::Options { image: flags.image.clone(), namespace: None, term: term.clone() };
+    let operator = etcd::Options {
+        image: flags.image.clone(),
+        namespace: None,
+        local_stores: local_stores.clone(),
+        term: term.clone(),
+    };
     let operator = etcd::run(client.clone(), operator, stop.clone());
-    let workflows = workflow::run(Context::new(client, flags.image, own, term.clone()), stop.clone());
+    let context = Context::new(client, flags.image, own, local_stores, term.clone());
+    let workflows = workflow::run(context, stop.clone());
     let work = async { tokio::join!(operator, workflows) };
     if !flags.leader_elect {
         work.await;

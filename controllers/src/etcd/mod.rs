@@ -46,7 +46,11 @@ use repot_plan::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{members::Outcome, term::Term};
+use crate::{
+    local_stores::{self, LocalStores},
+    members::Outcome,
+    term::Term,
+};
 use api::Etcd;
 use membership::{Known, Memberships};
 use observe::Observed;
@@ -74,6 +78,8 @@ pub struct Options {
     pub image: String,
     /// The only namespace to look at; all where there is none.
     pub namespace: Option<String>,
+    /// Which directories stores with the provider `Local` may use.
+    pub local_stores: LocalStores,
     /// How long members may be changed; the client has to follow it, too.
     pub term: Term,
 }
@@ -128,6 +134,9 @@ pub enum Error {
         /// Why.
         why: String,
     },
+    /// A store uses a directory of a node that it may not use.
+    #[error("spec.backup.{0} is refused")]
+    LocalStore(&'static str, #[source] local_stores::Error),
     /// An object of that name belongs to somebody else.
     #[error("{kind} {name} is not of this Etcd; remove or rename one of them")]
     Foreign {
@@ -216,6 +225,7 @@ struct Done {
 async fn pass(context: &Context, observed: &Observed) -> Result<Done> {
     let source = copy::source(observed);
     let mut next = decide(&observed.seen(None, source.clone()));
+    check_local_stores(context, observed, &next)?;
     let mut known = None;
     if asks_members(observed, &next) {
         let seen = context.memberships.pass(&context.client, observed).await?;
@@ -237,6 +247,19 @@ async fn pass(context: &Context, observed: &Observed) -> Result<Done> {
         act::record(&context.client, &observed.etcd, &status).await?;
     }
     Ok(Done { next, known })
+}
+
+/// Refuses stores on directories that are not allowed, before anything that mounts them is made or changed. Members may be stopped.
+fn check_local_stores(context: &Context, observed: &Observed, next: &Next) -> Result<()> {
+    let spec = &observed.etcd.spec;
+    if spec.replicas == 0 && matches!(next, Next::Stop(_) | Next::Rest) {
+        return Ok(());
+    }
+    for (field, store) in spec.backup.local_stores() {
+        let checked = context.options.local_stores.check(&store.container, &store.prefix);
+        checked.map_err(|error| Error::LocalStore(field, error))?;
+    }
+    Ok(())
 }
 
 /// Members are asked while they are to run, and before they leave another etcd.
@@ -362,6 +385,7 @@ impl Error {
             Self::Apply { .. } => Some("ERR_APPLY"),
             Self::Delete { .. } => Some("ERR_DELETE"),
             Self::Foreign { .. } => Some("ERR_FOREIGN_OBJECT"),
+            Self::LocalStore(..) => Some("ERR_LOCAL_STORE"),
             Self::Certificate { .. } => Some("ERR_CERTIFICATE"),
             Self::Changed { .. } => None,
         }

@@ -218,6 +218,10 @@ impl Actor<'_> {
         if task == Task::Import && source.is_none() {
             return Err(Error::Missing("spec.source.store of the EtcdRestore".to_owned()));
         }
+        // What is rendered now mounts these directories.
+        for store in [Some(place), source].into_iter().flatten() {
+            self.context.check_store(store)?;
+        }
         if task == Task::Take && reach.endpoints.is_empty() {
             return Err(Error::NoQuorum);
         }

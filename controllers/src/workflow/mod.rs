@@ -40,6 +40,7 @@ use kube::{
         watcher,
     },
 };
+use repot_etcd::backup::place::Place;
 use repot_plan::{
     etcd::{EtcdFlow, Notes, backup},
     flow::{self, Decision},
@@ -49,7 +50,10 @@ use repot_plan::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::term::{Over, Term};
+use crate::{
+    local_stores::{self, LocalStores},
+    term::{Over, Term},
+};
 use act::Actor;
 use kinds::{Kind, MANAGER};
 use observe::Observed;
@@ -93,6 +97,9 @@ pub enum Error {
     /// Backups cannot be read or removed.
     #[error(transparent)]
     Backups(#[from] repot_etcd::backup::Error),
+    /// A store uses a directory that it may not use.
+    #[error("the store is refused")]
+    LocalStore(#[from] local_stores::Error),
     /// The store does not answer.
     #[error("the store gives no answer within {STORE_ANSWER:?}")]
     SilentStore,
@@ -139,6 +146,8 @@ pub struct Context {
     pub digests: members::Digests,
     /// Backups that do not change any more.
     pub settled: shelf::Settled,
+    /// Which directories stores with the provider `Local` may use.
+    pub local_stores: LocalStores,
     /// How long backups may be removed; the client has to follow it, too.
     pub term: Term,
 }
@@ -146,11 +155,28 @@ pub struct Context {
 impl Context {
     /// For a client; `instance` is the name of this process in events.
     #[must_use]
-    pub fn new(client: Client, image: String, instance: String, term: Term) -> Self {
+    pub fn new(
+        client: Client,
+        image: String,
+        instance: String,
+        local_stores: LocalStores,
+        term: Term,
+    ) -> Self {
         let reporter = Reporter { controller: MANAGER.to_owned(), instance: Some(instance) };
         let events = Recorder::new(client.clone(), reporter);
         let (digests, settled) = (members::Digests::default(), shelf::Settled::default());
-        Self { client, image, events, digests, settled, term }
+        Self { client, image, events, digests, settled, local_stores, term }
+    }
+
+    /// Checks that a store uses no directory that it may not use.
+    ///
+    /// # Errors
+    /// [`Error::LocalStore`].
+    pub fn check_store(&self, place: &Place) -> Result<()> {
+        match place.directory() {
+            Some(directory) => Ok(self.local_stores.check(&directory, &place.prefix)?),
+            None => Ok(()),
+        }
     }
 
     /// The time.

@@ -5,6 +5,7 @@ mod certificates;
 mod gateway;
 mod joining;
 mod lifecycle;
+mod local_stores;
 mod objects;
 mod reports;
 mod scale;

@@ -44,6 +44,7 @@ pub fn all_certificates(etcd: &Etcd) -> Vec<Mounted> {
 pub fn store(name: &str, store: &Store, credentials: &str, local: &str) -> Vec<Mounted> {
     let mut all = Vec::new();
     if store.is_local() {
+        // Whoever renders has checked the path: `crate::local_stores`.
         let host = json!({"path": store.container, "type": "DirectoryOrCreate"});
         all.push(mounted(&format!("local-{name}"), local, false, json!({"hostPath": host})));
     }
