@@ -31,7 +31,7 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Pod},
 };
 use kube::{
-    Api, Client, ResourceExt,
+    Client, ResourceExt,
     runtime::{
         Controller, controller,
         controller::Action,
@@ -49,6 +49,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     local_stores::{self, LocalStores},
     members::Outcome,
+    namespaces::{Namespaces, Scope},
     term::Term,
 };
 use api::Etcd;
@@ -76,8 +77,8 @@ const CONCURRENCY: u16 = 16;
 pub struct Options {
     /// Image of members and Jobs, with `repot`, `etcd` and `etcdutl`.
     pub image: String,
-    /// The only namespace to look at; all where there is none.
-    pub namespace: Option<String>,
+    /// Where Etcds are looked after.
+    pub namespaces: Namespaces,
     /// Which directories stores with the provider `Local` may use.
     pub local_stores: LocalStores,
     /// How long members may be changed; the client has to follow it, too.
@@ -159,36 +160,32 @@ struct Context {
 
 /// Looks after all Etcds until `shutdown`. Only one operator may run at a time.
 pub async fn run(client: Client, options: Options, shutdown: CancellationToken) {
-    let config = || watcher::Config::default();
-    let ours = || config().labels("app.kubernetes.io/managed-by=repot");
     let memberships = Memberships::new(options.term.clone());
     let recorder = Recorder::new(client.clone(), Reporter::from(names::MANAGER.to_owned()));
-    let context =
-        Arc::new(Context { client: client.clone(), options: options.clone(), memberships, recorder });
-    Controller::new(scope::<Etcd>(&client, &options), config())
-        .owns(scope::<StatefulSet>(&client, &options), ours())
-        .owns(scope::<ConfigMap>(&client, &options), ours())
-        .owns(scope::<Job>(&client, &options), config())
-        .watches(scope::<Pod>(&client, &options), ours(), of_pod)
+    let scopes = options.namespaces.scopes();
+    let context = Arc::new(Context { client, options, memberships, recorder });
+    let each = scopes.iter().map(|scope| run_in(scope, context.clone(), shutdown.clone()));
+    futures::future::join_all(each).await;
+}
+
+async fn run_in(scope: &Scope, context: Arc<Context>, shutdown: CancellationToken) {
+    let config = || watcher::Config::default();
+    let ours = || config().labels("app.kubernetes.io/managed-by=repot");
+    let client = &context.client;
+    Controller::new(scope.api::<Etcd>(client), config())
+        .owns(scope.api::<StatefulSet>(client), ours())
+        .owns(scope.api::<ConfigMap>(client), ours())
+        .owns(scope.api::<Job>(client), config())
+        .watches(scope.api::<Pod>(client), ours(), of_pod)
         .with_config(controller::Config::default().concurrency(CONCURRENCY))
         .graceful_shutdown_on(shutdown.cancelled_owned())
-        .run(reconcile, retry, context)
+        .run(reconcile, retry, context.clone())
         .for_each(async |outcome| {
             if let Err(error) = outcome {
                 tracing::debug!(%error, "a pass did not come to its end");
             }
         })
         .await;
-}
-
-fn scope<K>(client: &Client, options: &Options) -> Api<K>
-where
-    K: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
-{
-    match &options.namespace {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
-    }
 }
 
 /// The Etcd of a Pod: StatefulSets own Pods, and they may be gone before them.

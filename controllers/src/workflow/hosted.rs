@@ -25,6 +25,8 @@ use repot_plan::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::namespaces::Scope;
+
 use super::{
     AGAIN, AT_ONCE, Context, DEBOUNCE, Error, Result, causes,
     kinds::{self, Kind, number, text},
@@ -37,10 +39,10 @@ use super::{
 const LOOK: Duration = Duration::from_secs(30);
 const MANAGER: &str = "repot-hosted-etcd";
 
-/// Runs all HostedEtcds until `stop`.
-pub async fn run(context: Arc<Context>, wake: &Wake, stop: CancellationToken) {
+/// Runs all HostedEtcds of a scope until `stop`.
+pub async fn run(scope: &Scope, context: Arc<Context>, wake: &Wake, stop: CancellationToken) {
     let resource = kinds::hosted_etcd();
-    let all = Api::<DynamicObject>::all_with(context.client.clone(), &resource);
+    let all = scope.api_with::<DynamicObject>(&context.client, &resource);
     let controller = Controller::new_with(all, watcher::Config::default(), resource.clone());
     let woken = wake.all(controller.store(), resource, |_| true);
     controller

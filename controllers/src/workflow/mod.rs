@@ -52,6 +52,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     local_stores::{self, LocalStores},
+    namespaces::{Namespaces, Scope},
     term::{Over, Term},
 };
 use act::Actor;
@@ -192,18 +193,24 @@ pub(crate) fn causes(error: &dyn std::error::Error) -> String {
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-/// Runs all workflows and HostedEtcds until `stop`.
-pub async fn run(context: Context, stop: CancellationToken) {
+/// Runs all workflows and HostedEtcds of these namespaces until `stop`.
+pub async fn run(context: Context, namespaces: &Namespaces, stop: CancellationToken) {
     let context = Arc::new(context);
-    let wake = Wake::start(&context.client, &stop);
-    let [backups, restores, migrations] =
-        Kind::ALL.map(|kind| run_kind(kind, context.clone(), &wake, stop.clone()));
-    tokio::join!(backups, restores, migrations, hosted::run(context.clone(), &wake, stop));
+    let scopes = namespaces.scopes();
+    let each = scopes.iter().map(|scope| run_in(scope, context.clone(), stop.clone()));
+    futures::future::join_all(each).await;
 }
 
-async fn run_kind(kind: Kind, context: Arc<Context>, wake: &Wake, stop: CancellationToken) {
+async fn run_in(scope: &Scope, context: Arc<Context>, stop: CancellationToken) {
+    let wake = Wake::start(&context.client, scope, &stop);
+    let [backups, restores, migrations] =
+        Kind::ALL.map(|kind| run_kind(kind, scope, context.clone(), &wake, stop.clone()));
+    tokio::join!(backups, restores, migrations, hosted::run(scope, context.clone(), &wake, stop));
+}
+
+async fn run_kind(kind: Kind, scope: &Scope, context: Arc<Context>, wake: &Wake, stop: CancellationToken) {
     let resource = kind.resource();
-    let all = Api::<DynamicObject>::all_with(context.client.clone(), &resource);
+    let all = scope.api_with::<DynamicObject>(&context.client, &resource);
     let controller = Controller::new_with(all, watcher::Config::default(), resource.clone());
     let woken = wake.all(controller.store(), resource, |object| !sleeps(object));
     controller

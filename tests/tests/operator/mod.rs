@@ -6,6 +6,7 @@ mod gateway;
 mod joining;
 mod lifecycle;
 mod local_stores;
+mod namespaces;
 mod objects;
 mod reports;
 mod scale;
