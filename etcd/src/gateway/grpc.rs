@@ -25,6 +25,7 @@ pub(super) struct Status {
 pub(super) enum Code {
     DeadlineExceeded,
     ResourceExhausted,
+    FailedPrecondition,
     Internal,
     Unavailable,
 }
@@ -34,6 +35,7 @@ impl Code {
         match self {
             Self::DeadlineExceeded => "4",
             Self::ResourceExhausted => "8",
+            Self::FailedPrecondition => "9",
             Self::Internal => "13",
             Self::Unavailable => "14",
         }
@@ -90,6 +92,11 @@ pub(super) fn is_compressed(headers: &HeaderMap) -> bool {
 pub(super) struct Failure<'a> {
     pub unavailable: bool,
     pub message: &'a str,
+}
+
+/// The code with which a call ended, where headers or trailers say so.
+pub(super) fn code(headers: &HeaderMap) -> Option<&str> {
+    headers.get(STATUS)?.to_str().ok()
 }
 
 /// Whether headers, or trailers, say that it was not done.
