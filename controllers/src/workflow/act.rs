@@ -235,6 +235,7 @@ impl Actor<'_> {
             source,
             reach,
             image: &self.context.image,
+            run_as_root: site.etcd.as_ref().is_some_and(|etcd| kinds::flag(etcd, "/spec/runAsRoot")),
             limit: self.observed.world.request.step_timeout,
         };
         let job = serde_json::from_value(jobs::render(&order)).map_err(Error::Render)?;

@@ -9,6 +9,7 @@ mod local_stores;
 mod namespaces;
 mod objects;
 mod reports;
+mod restricted;
 mod scale;
 mod source;
 mod world;

@@ -67,7 +67,12 @@ pub fn mounted(name: &str, path: &str, read_only: bool, mut source: Value) -> Mo
 
 /// Who the containers are to the node.
 pub fn security(etcd: &Etcd) -> Value {
-    if etcd.spec.run_as_root {
+    pod_security(etcd.spec.run_as_root)
+}
+
+/// The security context of a Pod. Without root it is what the Pod Security Standard `restricted` asks for.
+pub fn pod_security(run_as_root: bool) -> Value {
+    if run_as_root {
         return json!({"runAsUser": 0, "seccompProfile": {"type": "RuntimeDefault"}});
     }
     json!({
