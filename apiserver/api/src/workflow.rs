@@ -129,12 +129,17 @@ static SERVED: Schema = Schema::of("Whether the etcd answered when the workflow 
 static OLD_VOLUMES: Schema = Schema::string(
     "Name of the set of volumes of the old etcd, which is kept until the new one has proved equal.",
 );
+static API_SERVER_NAME: Schema =
+    Schema::string("Name of the Deployment of the API servers to which the HostedEtcd referred.");
+static ETCD_NAME: Schema = Schema::string("Name of the Etcd to which the HostedEtcd referred.");
 pub(crate) static BEFORE: Schema = Schema {
     name: Some("cloud.gardener.migration.v1alpha1.WorkflowBefore"),
     description: "What was there before, and is put back when the workflow fails.",
     shape: Shape::Object(&[
         Field::optional("apiGeneration", &API_GENERATION),
         Field::optional("apiReplicas", &API_REPLICAS),
+        Field::optional("apiServerName", &API_SERVER_NAME),
+        Field::optional("etcdName", &ETCD_NAME),
         Field::optional("etcdSettings", &SETTINGS),
         Field::optional("locked", &LOCKED),
         Field::optional("served", &SERVED),

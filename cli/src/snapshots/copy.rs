@@ -1,11 +1,9 @@
 //! `repot snapshots copy`.
 
-use std::{
-    process::ExitCode,
-    time::{Duration, Instant},
-};
+use std::{process::ExitCode, time::Duration};
 
 use clap::{Args, ValueEnum};
+use jiff::Timestamp;
 use repot_etcd::{
     agent::supervisor::STOP,
     owner::{Settings, handover},
@@ -31,6 +29,7 @@ use crate::serving::duration;
 ///
 /// With --owner it first waits until no owner before can serve any more, final snapshot or not, and records that at the target as
 /// handover.json: the record has named the own id for ttl + interval + grace, or the final snapshot names the epoch before.
+/// --wait-for-final counts from when the record was first seen to name the own id.
 ///
 /// Credentials of the source alone: put SOURCE_ before the names of the variables, such as SOURCE_AWS_ACCESS_KEY_ID.
 ///
@@ -85,13 +84,14 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
         Ok(stores) => stores,
         Err(code) => return Ok(code),
     };
-    let begun = Instant::now();
+    let mut waited = Duration::ZERO;
     if let Some(settings) = &flags.owner {
         let handover = handover::wait(settings, &source, &target).await?;
         tracing::info!(?handover, "the owner before does not serve any more");
+        // A final snapshot is begun when the record changes, so what was waited before does not count.
+        waited = Timestamp::now().duration_since(handover.named_since).try_into().unwrap_or_default();
     }
-    // Both waits are for the same hand-over, and one of them is over.
-    let limit = flags.wait_for_final.map(|limit| limit.saturating_sub(begun.elapsed()).max(LAST_LOOK));
+    let limit = flags.wait_for_final.map(|limit| limit.saturating_sub(waited).max(LAST_LOOK));
     let found = match wait(&source, limit, flags.on_deadline).await? {
         Ok(found) => found,
         Err(code) => return Ok(code),

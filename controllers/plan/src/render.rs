@@ -16,6 +16,20 @@ for is asked again until it is seen. *Counts*: `once` is recorded and not looked
 again. *Waits*: a step is `spec.stepTimeout`. *Otherwise*: what follows when the row is not reached in time, or cannot be.
 ";
 
+const DELETION: &str = "**When the HostedEtcd is deleted.** A restore or a migration puts the finalizer \
+`migration.gardener.cloud/workflow` on its
+HostedEtcd together with the lock, before anything is stopped. A HostedEtcd that is deleted then stays until the workflow is over:
+
+- Before `ApiUp` the workflow goes back and ends RolledBack, with the reason `HostedEtcdDeleted`. From `ApiUp` on it goes on to its end.
+- The condition `Terminating` of the HostedEtcd says which workflow and which step is waited for. Each row of the way back has its
+  own time; whatever the end is, Failed too, the finalizer and the lock are given back.
+- A workflow that has not taken the lock yet ends Cancelled and changes nothing. An EtcdBackup sets no finalizer on the HostedEtcd.
+- What is deleted as well, as with the namespace, is not waited for: without the old volumes, the Etcd or the Deployment of the API
+  servers the workflow ends Failed at once, and says where the data is. Backups in the store stay.
+- Where somebody removes the finalizer by hand, the HostedEtcd goes, and the workflow still starts the old etcd and the API servers.
+  Do so only where no controllers run any more; then nothing else would take it off.
+";
+
 /// Markdown.
 #[must_use]
 pub fn etcd_workflows() -> String {
@@ -24,10 +38,10 @@ pub fn etcd_workflows() -> String {
     let _ = write!(
         text,
         "\n`spec.paused` holds a workflow up before its next row, on the way forward only, for {hours} hours at most. `spec.cancel`, or \
-         deleting the object, turns it back, until the row that says there is no way back is begun.\n\n\
+         deleting the object, turns it back, until the row that says there is no way back is begun.\n\n{DELETION}\n\
          | ends as | what holds then |\n|---|---|\n\
          | Succeeded | what was asked for |\n\
-         | RolledBack | it failed; everything is as it was before |\n\
+         | RolledBack | it failed, or its HostedEtcd was deleted; everything is as it was before |\n\
          | Cancelled | it was called off; everything is as it was before |\n\
          | Failed | it failed and cannot go back by itself; no data is lost, and `status.message` says where it is and what to do |\n"
     );

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     etcd::{
         EtcdFlow, Notes,
-        world::{Digest, Revision, Settings, VolumeSet},
+        world::{Digest, Revision, Settings, Targets, VolumeSet},
     },
     flow::Plan,
     ledger::{Ledger, Phase, Record, State},
@@ -108,6 +108,8 @@ pub fn to_status(plan: &Plan<EtcdFlow>, ledger: &Ledger<Notes>) -> Value {
         status["newVolumes"] = json!(notes.new.as_ref().map(|set| &set.0));
         status["before"] = bare(json!({
             "locked": notes.locked,
+            "etcdName": notes.targets.as_ref().map(|targets| &targets.etcd),
+            "apiServerName": notes.targets.as_ref().map(|targets| &targets.api),
             "served": notes.served,
             "apiReplicas": notes.api_replicas,
             "apiGeneration": notes.api_generation,
@@ -203,6 +205,10 @@ fn notes_from(status: &Value, at: &At) -> Result<Notes, Error> {
         before.0.get("etcdSettings").map(|s| settings_from(&At(s, "before.etcdSettings."))).transpose()?;
     Ok(Notes {
         locked: before.flag("locked"),
+        targets: before
+            .text("etcdName")?
+            .zip(before.text("apiServerName")?)
+            .map(|(etcd, api)| Targets { etcd, api }),
         served: before.flag("served"),
         backup: at.text("backupName")?,
         proof: status.get("proof").map(|proof| proof_from(&At(proof, "proof."))).transpose()?,

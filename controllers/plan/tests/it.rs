@@ -10,7 +10,7 @@ use repot_api::{
 use repot_plan::{
     etcd::{
         Notes, PLAN_VERSION, backup, migration, restore,
-        world::{Digest, Revision, Settings, VolumeSet},
+        world::{Digest, Revision, Settings, Targets, VolumeSet},
     },
     ledger::{Ledger, Phase, Record, State},
     render,
@@ -34,6 +34,7 @@ fn mk_notes() -> Notes {
     let settings = Settings { replicas: 3, size: "10Gi".into(), storage_class: "slow".into() };
     Notes {
         locked: true,
+        targets: Some(Targets { etcd: "main".into(), api: "kube-apiserver".into() }),
         backup: Some("n-1".into()),
         proof: Some(Digest { revision: Revision(7), keys: 5, hash: "2f".into() }),
         api_replicas: Some(2),

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::{
     Error, Result,
-    api::Etcd,
+    api::{Etcd, MEMBERSHIP},
     names::MANAGER,
     observe::Observed,
     render::{Kind, Layout, Rendered, service_account, stateful_set, surroundings},
@@ -93,6 +93,47 @@ where
     })
 }
 
+/// Keeps the Etcd until its members have left the etcd that goes on elsewhere, or lets it go.
+///
+/// # Errors
+/// [`Error::Apply`], [`Error::Changed`].
+pub async fn hold(client: &Client, etcd: &Etcd, held: bool) -> Result<()> {
+    let mut finalizers = etcd.finalizers().to_vec();
+    finalizers.retain(|finalizer| finalizer != MEMBERSHIP);
+    if held {
+        finalizers.push(MEMBERSHIP.to_owned());
+    }
+    let name = etcd.name_any();
+    let api = Api::<Etcd>::namespaced(client.clone(), &etcd.namespace().unwrap_or_default());
+    // The finalizers of others are in the list, too, so it has to be the newest.
+    let version = fresh_version(&api, etcd).await?;
+    let patch = json!({"metadata": {"finalizers": finalizers, "resourceVersion": version}});
+    match api.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await {
+        Ok(_) => Ok(()),
+        Err(error) if is_status(&error, 404) || is_conflict(&error) => {
+            Err(Error::Changed { kind: "Etcd".to_owned(), name })
+        }
+        Err(source) => Err(Error::Apply { kind: "finalizers of Etcd".to_owned(), name, source }),
+    }
+}
+
+/// The version of the Etcd, where only its status has changed since it was read.
+async fn fresh_version(api: &Api<Etcd>, etcd: &Etcd) -> Result<Option<String>> {
+    let name = etcd.name_any();
+    let now = api.get_opt(&name).await;
+    let now = now.map_err(|source| Error::Read { kind: "Etcd".to_owned(), name: name.clone(), source })?;
+    let now = now.filter(|now| is_same(now, etcd) && now.finalizers() == etcd.finalizers());
+    now.map(|now| now.resource_version()).ok_or(Error::Changed { kind: "Etcd".to_owned(), name })
+}
+
+/// Whether an Etcd still asks for the same.
+fn is_same(now: &Etcd, before: &Etcd) -> bool {
+    now.uid() == before.uid()
+        && now.metadata.generation == before.metadata.generation
+        && now.annotations() == before.annotations()
+        && now.metadata.deletion_timestamp == before.metadata.deletion_timestamp
+}
+
 /// Deletes the StatefulSet that was seen, and its Pods behind it; volumes stay.
 ///
 /// # Errors
@@ -141,13 +182,11 @@ async fn still(client: &Client, etcd: &Etcd) -> Result<()> {
     let api = Api::<Etcd>::namespaced(client.clone(), &etcd.namespace().unwrap_or_default());
     let now = api.get_opt(&name).await;
     let now = now.map_err(|source| Error::Read { kind: "Etcd".to_owned(), name: name.clone(), source })?;
-    let same = now.is_some_and(|now| {
-        now.uid() == etcd.uid()
-            && now.metadata.generation == etcd.metadata.generation
-            && now.annotations() == etcd.annotations()
-            && now.metadata.deletion_timestamp.is_none()
-    });
-    if same { Ok(()) } else { Err(Error::Changed { kind: "Etcd".to_owned(), name }) }
+    if now.is_some_and(|now| is_same(&now, etcd)) {
+        Ok(())
+    } else {
+        Err(Error::Changed { kind: "Etcd".to_owned(), name })
+    }
 }
 
 /// Writes the status, unless it is the one that was read.

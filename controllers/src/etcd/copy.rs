@@ -17,12 +17,23 @@ use super::{
 /// Failures after which Kubernetes would give the Job up: never.
 const BACKOFF_LIMIT: i32 = i32::MAX;
 
-/// The name of the Job, where one is needed: another one for other volumes and stores.
+/// The value of the label that Jobs have as their component.
+const COMPONENT: &str = "copy";
+
+/// Selects the Jobs of an Etcd, those for what was asked earlier included.
+#[must_use]
+pub fn selector(etcd: &str) -> String {
+    format!("{}={etcd},{}={COMPONENT}", names::PART_OF, names::COMPONENT)
+}
+
+/// The name of the Job, where one is needed: another one for other volumes and stores, and for another owner, who continues what
+/// others have written since.
 #[must_use]
 pub fn name(etcd: &Etcd) -> Option<String> {
     let backup = &etcd.spec.backup;
     let (source, target) = (backup.source_store.as_ref()?, backup.store.as_ref()?);
-    let what = json!([etcd.uid(), etcd.volumes(), source, target]).to_string();
+    let owner = backup.owner_check.as_ref().map(|check| (&check.name, &check.id));
+    let what = json!([etcd.uid(), etcd.volumes(), source, target, owner]).to_string();
     let hash: String = blake3::hash(what.as_bytes()).to_hex().chars().take(8).collect();
     Some(format!("{}-copy-{hash}", etcd.name_any()))
 }
@@ -31,8 +42,19 @@ pub fn name(etcd: &Etcd) -> Option<String> {
 #[must_use]
 pub fn source(observed: &Observed) -> Source {
     let Some(name) = name(&observed.etcd) else { return Source::Ready };
+    // Whoever has data goes on from them.
+    if observed.is_bootstrapped() {
+        return Source::Ready;
+    }
     if observed.status().source_copied.is_some_and(|copied| copied.job == name) || is_complete(observed) {
         return Source::Ready;
+    }
+    if let Some(copied) =
+        observed.status().source_copied.filter(|copied| copied.owner_id != owner_id(&observed.etcd))
+    {
+        let earlier = copied.owner_id.as_deref().unwrap_or("no owner");
+        let message = format!("the snapshots were copied for {earlier}; Job {name} copies them again");
+        return Source::Outdated(Why::new("CopiedForAnotherOwner", message));
     }
     let job = observed.copy.as_ref();
     if job.is_some_and(|job| holds(job, "Failed")) {
@@ -54,9 +76,15 @@ pub fn completed(observed: &Observed, now: &str) -> Option<Copied> {
     let Some(name) = name(&observed.etcd) else { return recorded };
     match recorded {
         Some(copied) if copied.job == name => Some(copied),
-        _ if is_complete(observed) => Some(Copied { job: name, time: now.to_owned() }),
+        _ if is_complete(observed) => {
+            Some(Copied { job: name, time: now.to_owned(), owner_id: owner_id(&observed.etcd) })
+        }
         other => other,
     }
+}
+
+fn owner_id(etcd: &Etcd) -> Option<String> {
+    etcd.spec.backup.owner_check.as_ref().map(|check| check.id.clone())
 }
 
 fn is_complete(observed: &Observed) -> bool {
@@ -82,7 +110,7 @@ pub fn job(etcd: &Etcd, image: &str) -> Option<Rendered> {
         "env": env, "securityContext": render::container_security(),
         "volumeMounts": mounted.iter().map(|one| one.mount.clone()).collect::<Vec<_>>(),
     });
-    let labels = json!({names::PART_OF: etcd.name_any(), "app.kubernetes.io/component": "copy"});
+    let labels = json!({names::PART_OF: etcd.name_any(), names::COMPONENT: COMPONENT});
     let pod = json!({
         "restartPolicy": "OnFailure", "automountServiceAccountToken": false, "enableServiceLinks": false,
         "serviceAccountName": etcd.name_any(), "securityContext": render::security(etcd), "containers": [container],

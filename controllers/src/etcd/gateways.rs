@@ -3,14 +3,26 @@
 use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
 use repot_etcd::agent::config::GatewayMember;
 use repot_plan::etcd::members::{Role, Side};
 
-use super::{membership::side, names, observe::Observed};
+use super::{
+    api::{Etcd, WITHOUT_GATEWAYS},
+    membership::side,
+    names,
+    observe::Observed,
+};
 use crate::members::{Door, Driver, HttpGateways, Outcome, Pass, Seat, Wish};
 
 /// How long writes may be held. Half of it is for those that are on their way, and a leader moves within an election timeout.
 const HOLD: Duration = Duration::from_secs(4);
+
+/// Whether somebody has said that gateways hold up nothing.
+#[must_use]
+pub fn are_ignored(etcd: &Etcd) -> bool {
+    etcd.annotations().get(WITHOUT_GATEWAYS).is_some_and(|value| value == "true")
+}
 
 /// A driver behind the gateways of an Etcd, where it has some.
 pub fn place(driver: Driver, http: &reqwest::Client, asked: bool) -> (Driver, Option<Arc<HttpGateways>>) {

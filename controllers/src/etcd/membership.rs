@@ -69,6 +69,19 @@ impl Known {
         // An etcd has members; only one that is elsewhere can have none here.
         (pods > 0 || own == Side::Destination).then_some(pods)
     }
+
+    /// Whether members of this Etcd are all that the etcd has, by a list that was read behind every change.
+    #[must_use]
+    pub fn are_alone(&self) -> bool {
+        let seen = self.seen.as_ref().filter(|seen| seen.settled && seen.obstacle().is_none());
+        seen.is_some_and(|seen| !seen.members.iter().any(|member| member.side == Side::Source))
+    }
+
+    /// Whether all members are well, those elsewhere included.
+    #[must_use]
+    pub fn are_well(&self) -> bool {
+        self.seen.as_ref().is_some_and(|seen| seen.settled && seen.members.iter().all(|one| one.healthy))
+    }
 }
 
 /// Where the members of an Etcd are: at the destination where they join, or have joined, another etcd that they are to follow.
@@ -125,7 +138,7 @@ impl Memberships {
         // A member that was removed must not come back on its old volume, so nobody is added before that is gone.
         let left =
             known.pods(side(observed)).map(|pods| observed.claims_beyond(pods).len()).unwrap_or_default();
-        if left > 0 && observed.is_bootstrapped() {
+        if left > 0 && observed.is_bootstrapped() && observed.wanted() > 0 {
             let message = format!("{left} volumes of members that were removed are not gone yet");
             return Ok(Known {
                 outcome: Some(Outcome::Waiting(Why::new("VolumesEnding", message))),
@@ -134,7 +147,7 @@ impl Memberships {
         }
         let said = known.said;
         if let Some(gateways) = &link.gateways {
-            gateways.set_doors(gateways::doors(observed, &wish));
+            gateways.set_doors(gateways::doors(observed, &wish), gateways::are_ignored(etcd));
         }
         let pass = link.driver.pass(&wish).await;
         if let Some(gateways) = &link.gateways {
@@ -184,7 +197,7 @@ fn wish(observed: &Observed, places: u32, said: &[Option<Said>]) -> Wish {
     let lost = said.iter().zip(&own).filter(|(said, _)| said.as_ref().is_some_and(|said| said.needs_rejoin));
     let lost: BTreeSet<String> = lost.map(|(_, seat)| seat.name.clone()).collect();
     let readdress = Some(side(observed));
-    let replicas = usize::try_from(etcd.spec.replicas).unwrap_or_default();
+    let replicas = usize::try_from(observed.wanted()).unwrap_or_default();
     let Some(existing) = observed.existing() else {
         let desired =
             Desired { source: replicas, destination: 0, source_before: replicas, release_source: false };

@@ -10,6 +10,7 @@ mod act;
 mod agents;
 pub mod api;
 mod copy;
+mod departure;
 mod events;
 mod findings;
 mod gateways;
@@ -19,6 +20,7 @@ pub mod names;
 mod observe;
 pub mod render;
 mod report;
+mod rolling;
 pub mod status;
 
 use std::{sync::Arc, time::Duration};
@@ -200,8 +202,8 @@ async fn reconcile(etcd: Arc<Etcd>, context: Arc<Context>) -> Result<Action> {
         context.memberships.forget(&etcd);
         return Ok(Action::await_change());
     };
-    // What is made goes with it, by garbage collection; nothing holds it up.
-    if observed.etcd.metadata.deletion_timestamp.is_some() {
+    // What is made goes with it, by garbage collection. Only members of an etcd that goes on elsewhere have to leave it first.
+    if observed.is_ending() && !observed.is_held() {
         return Ok(Action::await_change());
     }
     match pass(&context, &observed).await {
@@ -238,7 +240,14 @@ async fn pass(context: &Context, observed: &Observed) -> Result<Done> {
     act::record(&context.client, &observed.etcd, &status).await?;
     let notes = events::notes(&observed.status(), &status, &next, known.as_ref());
     events::tell(&context.recorder, observed, notes).await;
+    let bound = departure::is_bound(observed, known.as_ref());
+    if bound && !observed.is_held() {
+        act::hold(&context.client, &observed.etcd, true).await?;
+    }
     act(context, observed, &next, known.as_ref()).await?;
+    if !bound && observed.is_held() {
+        act::hold(&context.client, &observed.etcd, false).await?;
+    }
     if !wrong.is_empty() {
         status.last_errors.clear();
         act::record(&context.client, &observed.etcd, &status).await?;
@@ -273,6 +282,14 @@ async fn act(context: &Context, observed: &Observed, next: &Next, known: Option<
     match next {
         Next::Stop(_) => act::stop(client, observed).await,
         Next::Copy(_) => {
+            // They may wait for ever for an owner that nobody names any more.
+            for job in &observed.stale_copies {
+                tracing::info!(
+                    job = job.name_any(),
+                    "deleting a Job that copies for an earlier owner or store"
+                );
+                act::delete(client, job).await?;
+            }
             let job = copy::job(&observed.etcd, &context.options.image).filter(|_| observed.copy.is_none());
             match job {
                 Some(job) => act::run_job(client, &observed.etcd, &job).await,
@@ -292,6 +309,10 @@ async fn act(context: &Context, observed: &Observed, next: &Next, known: Option<
             for claim in known.map(|known| known.claims_to_delete(observed)).unwrap_or_default() {
                 tracing::info!(claim = claim.name_any(), "deleting the volume of a member that was removed");
                 act::delete_claim(client, claim).await?;
+            }
+            if let Some(pod) = rolling::to_replace(observed, *members, known) {
+                tracing::info!(pod = pod.name_any(), "replacing a Pod of an earlier template");
+                act::delete(client, pod).await?;
             }
             Ok(())
         }

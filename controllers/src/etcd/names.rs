@@ -10,8 +10,8 @@ use super::api::{Backup, Etcd, Gateway, Members, Spec, Store};
 pub const MANAGER: &str = "repot-etcd-operator";
 /// Label with the name of the Etcd, on Pods and claims.
 pub const PART_OF: &str = "app.kubernetes.io/part-of";
-/// Label of the rank of a Pod in its StatefulSet.
-const COMPONENT: &str = "app.kubernetes.io/component";
+/// Label that says what something is for: `etcd` or `copy`.
+pub const COMPONENT: &str = "app.kubernetes.io/component";
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 
 /// Port for clients of etcd.

@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 
 use super::{
     Error, Result,
-    api::{Etcd, Existing},
+    api::{Etcd, Existing, MEMBERSHIP},
     copy, names,
     status::Status,
 };
@@ -35,6 +35,8 @@ pub struct Observed {
     pub claims: Vec<PersistentVolumeClaim>,
     /// The Job that copies snapshots, where one is needed.
     pub copy: Option<Job>,
+    /// Jobs that copy what was asked for earlier.
+    pub stale_copies: Vec<Job>,
 }
 
 /// Reads everything; nothing where there is no Etcd.
@@ -44,19 +46,22 @@ pub struct Observed {
 pub async fn observe(client: &Client, namespace: &str, name: &str) -> Result<Option<Observed>> {
     let Some(etcd) = read::<Etcd>(client, namespace, name).await? else { return Ok(None) };
     let selector = names::selector(name);
-    let copies = copy::name(&etcd);
-    let copied = async {
-        match &copies {
-            Some(job) => read::<Job>(client, namespace, job).await,
-            None => Ok(None),
+    let copies = async {
+        match copy::name(&etcd) {
+            Some(_) => list::<Job>(client, namespace, &copy::selector(name)).await,
+            None => Ok(Vec::new()),
         }
     };
-    let (set, pods, claims, copy) = futures::try_join!(
+    let (set, pods, claims, mut copies) = futures::try_join!(
         read::<StatefulSet>(client, namespace, name),
         list::<Pod>(client, namespace, &selector),
         list::<PersistentVolumeClaim>(client, namespace, &selector),
-        copied,
+        copies,
     )?;
+    let wanted = copy::name(&etcd);
+    let copy = copies.iter().position(|job| Some(job.name_any()) == wanted).map(|at| copies.remove(at));
+    let is_stale = |job: &Job| is_ours(&etcd, job) && job.metadata.deletion_timestamp.is_none();
+    let stale_copies = copies.into_iter().filter(is_stale).collect();
     // A StatefulSet of somebody else under the same name is left alone: nothing of it is adopted.
     if let Some(set) = &set
         && !is_ours(&etcd, set)
@@ -64,7 +69,7 @@ pub async fn observe(client: &Client, namespace: &str, name: &str) -> Result<Opt
         return Err(Error::Foreign { kind: "StatefulSet", name: name.to_owned() });
     }
     let pods = pods.into_iter().filter(|pod| names::ordinal(&pod.name_any(), name).is_some()).collect();
-    Ok(Some(Observed { etcd, set, pods, claims, copy }))
+    Ok(Some(Observed { etcd, set, pods, claims, copy, stale_copies }))
 }
 
 fn is_ours(etcd: &Etcd, object: &impl Resource) -> bool {
@@ -95,6 +100,24 @@ impl Observed {
     #[must_use]
     pub fn status(&self) -> Status {
         self.etcd.status.clone().unwrap_or_default()
+    }
+
+    /// Whether the Etcd is being deleted.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        self.etcd.metadata.deletion_timestamp.is_some()
+    }
+
+    /// Whether it is kept until its members have left the etcd that goes on elsewhere.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.etcd.finalizers().iter().any(|finalizer| finalizer == MEMBERSHIP)
+    }
+
+    /// How many members are wanted.
+    #[must_use]
+    pub fn wanted(&self) -> u32 {
+        if self.is_ending() { 0 } else { self.etcd.spec.replicas }
     }
 
     /// Whether there is a cluster on the volumes that are wanted.
@@ -159,12 +182,13 @@ impl Observed {
         };
         Seen {
             volumes: VolumeSet(self.etcd.volumes()),
-            replicas: self.etcd.spec.replicas,
+            replicas: self.wanted(),
             set: self.set.as_ref().map(set),
             pods: self.pods_by_volumes(),
             cluster,
             source,
-            leaves: self.etcd.spec.etcd.bootstrap_with_existing_cluster.is_some(),
+            leaves: self.existing().is_some(),
+            held: self.is_held(),
         }
     }
 

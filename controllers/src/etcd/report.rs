@@ -7,6 +7,7 @@ use repot_plan::{
     etcd::{
         members::{Role, quorum},
         operator::Next,
+        rolling::Roll,
     },
     time::Time,
 };
@@ -14,10 +15,12 @@ use repot_plan::{
 use crate::members::{Change, Outcome};
 
 use super::{
+    api::GENERATION,
     copy, findings,
     membership::{self, Known},
     names,
     observe::{Observed, is_ready, template},
+    rolling,
     status::{Bootstrapped, Finding, Founding, Joined, Member, Status, conditions},
 };
 
@@ -151,7 +154,9 @@ fn joined(pass: &Pass, before: &Status) -> Option<Joined> {
         joined_at: earlier.or_else(|| complete.then(|| pass.now.to_rfc3339())),
         members: existing.members,
         client_endpoints: existing.client_endpoints,
-        released: !asked && observed.is_bootstrapped() && outcome == Some(&Outcome::Done),
+        released: !asked
+            && observed.is_bootstrapped()
+            && (outcome == Some(&Outcome::Done) || pass.known.is_some_and(Known::are_alone)),
     })
 }
 
@@ -249,12 +254,19 @@ fn updated(pass: &Pass) -> Finding {
     }
     let status = set.status.clone().unwrap_or_default();
     let wanted = set.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or_default();
-    let seen = status.observed_generation >= set.metadata.generation;
+    // The template that is asked for may be yet to be written.
+    let generation = pass.observed.etcd.metadata.generation.unwrap_or_default().to_string();
+    let is_made = set.annotations().get(GENERATION) == Some(&generation);
+    let seen = is_made && status.observed_generation >= set.metadata.generation;
     let updated = status.updated_replicas.unwrap_or_default();
-    if seen && updated == wanted && status.current_revision == status.update_revision {
+    if seen && updated == wanted {
         return finding(true, "AllMembersUpdated", format!("all {wanted} Pods are of the last template"));
     }
-    finding(false, "Updating", format!("{updated} of {wanted} Pods are of the last template"))
+    let so_far = format!("{updated} of {wanted} Pods are of the last template");
+    match rolling::next(pass.observed, planned(pass), pass.known) {
+        Roll::Wait(why) => finding(false, why.reason, format!("{so_far}; {}", why.message)),
+        Roll::Done | Roll::Replace(_) => finding(false, "Updating", so_far),
+    }
 }
 
 /// Volumes that exist keep their size and class.
@@ -276,7 +288,7 @@ fn volumes_differ(pass: &Pass, set: &StatefulSet) -> Option<String> {
 }
 
 fn scaled(pass: &Pass) -> Finding {
-    let (wanted, planned) = (pass.observed.etcd.spec.replicas, planned(pass));
+    let (wanted, planned) = (pass.observed.wanted(), planned(pass));
     let outcome = pass.known.and_then(|known| known.outcome.as_ref());
     let (holds, reason, message) = if let Some(Outcome::Waiting(why) | Outcome::Refused(why)) = outcome {
         (false, why.reason, why.message.clone())
@@ -320,7 +332,7 @@ fn copied(pass: &Pass) -> Finding {
     use repot_plan::etcd::operator::Source;
     let (holds, reason, message) = match copy::source(pass.observed) {
         Source::Ready => (true, "Copied", "the snapshots of the other etcd were copied".to_owned()),
-        Source::Missing(why) => (false, why.reason, why.message),
+        Source::Missing(why) | Source::Outdated(why) => (false, why.reason, why.message),
     };
     Finding { kind: "SourceSnapshotsCopied", holds: Some(holds), reason, message }
 }

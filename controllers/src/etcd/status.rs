@@ -147,6 +147,9 @@ pub struct Copied {
     pub job: String,
     /// When.
     pub time: String,
+    /// The owner that was to go on from the snapshots: for a later one there are newer ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner_id: Option<String>,
 }
 
 /// What went wrong.

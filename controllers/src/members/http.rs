@@ -1,11 +1,12 @@
 //! Gateways that are reached over the HTTP of their agents.
 
 use std::{
-    sync::{Mutex, PoisonError},
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use futures::future::{BoxFuture, FutureExt, join_all, try_join_all};
+use futures::future::{BoxFuture, FutureExt, join_all};
 use repot_etcd::agent::config::GatewayMember;
 use reqwest::{StatusCode, Url};
 use serde::Deserialize;
@@ -18,6 +19,8 @@ const LEAVE: Duration = Duration::from_secs(3);
 /// How long an agent has for an answer, beyond what it waits for itself. Looks at members may be [`Limits::gap`](super::Limits::gap)
 /// apart, and both of these come between two looks.
 const ANSWER: Duration = Duration::from_secs(1);
+/// An agent that does not answer for so long is taken for gone, and its clients with it: it holds up nothing any more.
+const LOST: Duration = Duration::from_secs(300);
 /// Less than this is no time to hold writes.
 const SHORTEST: Duration = Duration::from_millis(10);
 
@@ -33,7 +36,18 @@ pub struct Door {
 /// All gateways in front of an etcd. An agent that has no gateway holds up nothing.
 pub struct HttpGateways {
     client: reqwest::Client,
-    doors: Mutex<Vec<Door>>,
+    doors: Mutex<Doors>,
+    /// How long an agent that does not answer holds things up.
+    patience: Duration,
+}
+
+#[derive(Default)]
+struct Doors {
+    all: Vec<Door>,
+    /// Since when agents do not answer, by their URLs.
+    silent: BTreeMap<String, Instant>,
+    /// Whether nothing is held up by any of them.
+    are_ignored: bool,
 }
 
 /// Why an agent does not do something.
@@ -47,12 +61,31 @@ impl HttpGateways {
     /// Gateways at these agents. The client has the certificate that agents ask for.
     #[must_use]
     pub fn new(client: reqwest::Client, doors: Vec<Door>) -> Self {
-        Self { client, doors: Mutex::new(doors) }
+        let doors = Mutex::new(Doors { all: doors, ..Doors::default() });
+        Self { client, doors, patience: LOST }
     }
 
-    /// There are these gateways from now on.
-    pub fn set_doors(&self, doors: Vec<Door>) {
-        *self.doors.lock().unwrap_or_else(PoisonError::into_inner) = doors;
+    /// There are these gateways from now on; `are_ignored`: what they fail to do holds up nothing.
+    pub fn set_doors(&self, all: Vec<Door>, are_ignored: bool) {
+        let mut doors = self.lock();
+        doors.silent.retain(|agent, _| all.iter().any(|door| door.agent == *agent));
+        (doors.all, doors.are_ignored) = (all, are_ignored);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Doors> {
+        self.doors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a failure holds up what it was about.
+    fn weigh(&self, failed: Result<(), String>) -> Result<(), String> {
+        let ignored = self.lock().are_ignored;
+        match failed {
+            Err(error) if ignored => {
+                tracing::warn!(error, "a gateway is ignored, as the Etcd says");
+                Ok(())
+            }
+            other => other,
+        }
     }
 
     /// Leads clients to the members of these seats, and to no others, in all gateways.
@@ -60,7 +93,7 @@ impl HttpGateways {
     /// # Errors
     /// Which gateway did not do that, and why. The others have.
     pub async fn lead_to(&self, seats: &[String]) -> Result<(), String> {
-        let told = self.doors().into_iter().map(async |door| {
+        let told = self.all().into_iter().map(async |door| {
             let members = door.members.iter().filter(|member| seats.contains(&member.name));
             let members: Vec<&GatewayMember> = members.collect();
             // Nobody waits for calls at a member that is not among them.
@@ -70,8 +103,27 @@ impl HttpGateways {
         join_all(told).await.into_iter().collect()
     }
 
+    fn all(&self) -> Vec<Door> {
+        self.lock().all.clone()
+    }
+
+    /// Gateways whose agents answer, or answered until a while ago.
     fn doors(&self) -> Vec<Door> {
-        self.doors.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let doors = self.lock();
+        // One that is ignored costs no time, either, once it has been silent.
+        let patience = if doors.are_ignored { Duration::ZERO } else { self.patience };
+        let is_lost =
+            |door: &&Door| doors.silent.get(&door.agent).is_some_and(|since| since.elapsed() >= patience);
+        doors.all.iter().filter(|door| !is_lost(door)).cloned().collect()
+    }
+
+    /// Remembers since when an agent does not answer.
+    fn note(&self, door: &Door, answers: bool) {
+        let mut doors = self.lock();
+        match answers {
+            true => drop(doors.silent.remove(&door.agent)),
+            false => drop(doors.silent.entry(door.agent.clone()).or_insert_with(Instant::now)),
+        }
     }
 
     /// An order to all of these at once.
@@ -88,7 +140,8 @@ impl HttpGateways {
             // Without a gateway nobody comes through there.
             self.send(door, self.client.post(url).timeout(limit), &[StatusCode::NOT_FOUND]).await
         });
-        try_join_all(asked).await.map(drop)
+        // All of them, whatever one of them answers.
+        join_all(asked).await.into_iter().collect()
     }
 
     /// `fine`: what is no failure, beyond success.
@@ -99,7 +152,9 @@ impl HttpGateways {
         fine: &[StatusCode],
     ) -> Result<(), String> {
         let failed = |error: reqwest::Error| format!("{}: {}", door.agent, chain(&error.without_url()));
-        let answer = request.send().await.map_err(failed)?;
+        let answer = request.send().await;
+        self.note(door, answer.is_ok());
+        let answer = answer.map_err(failed)?;
         let status = answer.status();
         if status.is_success() || fine.contains(&status) {
             return Ok(());
@@ -128,8 +183,8 @@ impl Gateways for HttpGateways {
             let is_near =
                 |door: &&Door| door.members.iter().any(|member| member.name == leader && member.near);
             let (near, far): (Vec<&Door>, Vec<&Door>) = doors.iter().partition(is_near);
-            self.hold_at(&far, until).await?;
-            self.hold_at(&near, until).await?;
+            self.weigh(self.hold_at(&far, until).await)?;
+            self.weigh(self.hold_at(&near, until).await)?;
             Ok(until.saturating_duration_since(Instant::now()))
         }
         .boxed()
@@ -137,7 +192,7 @@ impl Gateways for HttpGateways {
 
     fn release(&self) -> BoxFuture<'_, ()> {
         async move {
-            let doors = self.doors();
+            let doors = self.all();
             let asked = doors.iter().map(async |door| self.order(&[door], "release", &[], ANSWER).await);
             for error in join_all(asked).await.into_iter().filter_map(Result::err) {
                 tracing::warn!(error, "writes go on there when the time is over");
@@ -152,7 +207,8 @@ impl Gateways for HttpGateways {
             let doors = self.doors();
             let doors: Vec<&Door> = doors.iter().collect();
             let patience = format!("{}s", LEAVE.as_secs());
-            self.order(&doors, "leave", &[("member", &seat), ("for", &patience)], LEAVE + ANSWER).await
+            let params = [("member", seat.as_str()), ("for", &patience)];
+            self.weigh(self.order(&doors, "leave", &params, LEAVE + ANSWER).await)
         }
         .boxed()
     }
@@ -166,4 +222,61 @@ fn chain(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::{Router, routing::any};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// An agent that answers every order like this; its URL.
+    async fn agent(status: StatusCode) -> String {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let router = Router::new().fallback(any(async move || (status, r#"{"error": "calls do not end"}"#)));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        url
+    }
+
+    /// A port at which nobody listens.
+    async fn nobody() -> String {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+        format!("http://{}", listener.local_addr().expect("an address"))
+    }
+
+    fn doors(agents: &[&String]) -> Vec<Door> {
+        agents.iter().map(|agent| Door { agent: (*agent).clone(), members: Vec::new() }).collect()
+    }
+
+    #[tokio::test]
+    async fn an_agent_that_does_not_answer_holds_things_up_for_a_while_only() {
+        let (well, silent) = (agent(StatusCode::OK).await, nobody().await);
+        let mut gateways = HttpGateways::new(reqwest::Client::new(), doors(&[&well, &silent]));
+        let error = gateways.leave("main-0").await.expect_err("it does not answer");
+        assert!(error.contains(&silent), "{error}");
+        assert!(gateways.hold("main-0", Duration::from_secs(1)).await.is_err());
+        gateways.patience = Duration::ZERO;
+        gateways.leave("main-0").await.expect("the other one answers");
+        assert!(gateways.hold("main-0", Duration::from_secs(1)).await.is_ok());
+        // It is told of members all the same, and holds things up again once it has answered.
+        let told = gateways.lead_to(&["main-0".to_owned()]).await;
+        assert!(told.is_err_and(|error| error.contains(&silent)));
+    }
+
+    #[tokio::test]
+    async fn an_agent_that_refuses_holds_things_up_until_gateways_are_ignored() {
+        let refuses = agent(StatusCode::CONFLICT).await;
+        let mut gateways = HttpGateways::new(reqwest::Client::new(), Vec::new());
+        gateways.patience = Duration::ZERO;
+        gateways.set_doors(doors(&[&refuses]), false);
+        for _ in 0..2 {
+            let error = gateways.leave("main-0").await.expect_err("it refuses");
+            assert!(error.contains("calls do not end"), "{error}");
+        }
+        gateways.set_doors(doors(&[&refuses]), true);
+        gateways.leave("main-0").await.expect("it is ignored");
+        assert!(gateways.hold("main-0", Duration::from_secs(1)).await.is_ok());
+    }
 }

@@ -7,7 +7,7 @@ use kube::{
 };
 use repot_plan::etcd::{
     effect::Effect,
-    world::{Settings, VolumeSet},
+    world::{Cluster, Settings, VolumeSet},
 };
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use crate::etcd::api::{FENCE, OWN_HISTORIES, RESTORE_FROM};
 use super::{
     Context, Error, Result,
     jobs::{self, Order, Task},
-    kinds::{self, FINALIZER, Kind, MANAGER, number},
+    kinds::{self, Kind, MANAGER, number},
     members::Reach,
     observe::Observed,
     site::{Site, is_etcd},
@@ -45,6 +45,7 @@ impl Actor<'_> {
     pub async fn act(&self, effect: &Effect) -> Result<()> {
         match effect {
             Effect::EnsureFinalizer { present } => self.finalizer(*present).await,
+            Effect::EnsureClusterFinalizer { present } => self.cluster_finalizer(*present).await,
             Effect::EnsureLock { held } => self.lock(*held).await,
             Effect::EnsureApi { replicas, fence } => self.api(*replicas, fence).await,
             Effect::EnsureBackup { name } if self.kind == Kind::Restore => self.job(Task::Import, name).await,
@@ -69,17 +70,17 @@ impl Actor<'_> {
     }
 
     fn hosted(&self) -> Result<(Api<DynamicObject>, &DynamicObject)> {
+        // What stands for one that is gone is never written: there may be another one of that name.
+        if self.observed.world.cluster == Cluster::Gone {
+            return Err(Error::Missing("the HostedEtcd".to_owned()));
+        }
         let hosted = &self.site()?.hosted;
         let resource = kinds::hosted_etcd();
         Ok((Api::namespaced_with(self.context.client.clone(), &self.namespace(), &resource), hosted))
     }
 
     async fn finalizer(&self, present: bool) -> Result<()> {
-        let mut finalizers = self.object.finalizers().to_vec();
-        finalizers.retain(|finalizer| finalizer != FINALIZER);
-        if present {
-            finalizers.push(FINALIZER.to_owned());
-        }
+        let finalizers = kinds::finalizers(self.object, present);
         let all = Api::<DynamicObject>::namespaced_with(
             self.context.client.clone(),
             &self.namespace(),
@@ -94,6 +95,16 @@ impl Actor<'_> {
         }
     }
 
+    async fn cluster_finalizer(&self, present: bool) -> Result<()> {
+        let (all, hosted) = self.hosted()?;
+        let finalizers = kinds::finalizers(hosted, present);
+        let patch = under(hosted.resource_version(), json!({"metadata": {"finalizers": finalizers}}));
+        match all.patch(&hosted.name_any(), &params(), &Patch::Merge(patch)).await {
+            Err(error) if !present && is_missing(&error) => Ok(()),
+            outcome => done("set the finalizer of the HostedEtcd", outcome),
+        }
+    }
+
     async fn lock(&self, held: bool) -> Result<()> {
         let (all, hosted) = self.hosted()?;
         let owner = json!({
@@ -101,8 +112,11 @@ impl Actor<'_> {
         });
         let current = if held { owner } else { Value::Null };
         let patch = under(hosted.resource_version(), json!({"status": {"currentWorkflow": current}}));
-        let outcome = all.patch_status(&hosted.name_any(), &params(), &Patch::Merge(patch)).await;
-        done("write status.currentWorkflow of the HostedEtcd", outcome)
+        match all.patch_status(&hosted.name_any(), &params(), &Patch::Merge(patch)).await {
+            // One that was being deleted has gone, and its lock with it.
+            Err(error) if !held && is_missing(&error) => Ok(()),
+            outcome => done("write status.currentWorkflow of the HostedEtcd", outcome),
+        }
     }
 
     async fn settings(&self, settings: &Settings) -> Result<()> {

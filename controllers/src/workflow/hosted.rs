@@ -1,5 +1,8 @@
 //! The HostedEtcd's own status: where its life stands, inferred from what is seen; and its number of members, handed to the Etcd
 //! while no workflow runs.
+//!
+//! One that is being deleted is held by the finalizer of its workflow. Its status says what is waited for; and where that workflow
+//! does not exist any more, the finalizer is taken off here.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +21,7 @@ use repot_plan::{
         Notes,
         world::{Digest, Lock},
     },
-    ledger::{Ledger, State},
+    ledger::{Ledger, Phase, State},
     status::from_status,
     time::Time,
 };
@@ -77,16 +80,47 @@ async fn reconcile(cached: Arc<DynamicObject>, context: Arc<Context>) -> Result<
         Api::<DynamicObject>::namespaced_with(context.client.clone(), &namespace, &kinds::hosted_etcd());
     let what = || format!("HostedEtcd {namespace}/{name}");
     let found = all.get_opt(&name).await.map_err(|source| Error::Read { what: what(), source })?;
-    let Some(hosted) = found.filter(|hosted| hosted.metadata.deletion_timestamp.is_none()) else {
+    // Others' finalizers are waited for by others.
+    let is_ours = |hosted: &DynamicObject| !is_ending(hosted) || kinds::has_finalizer(hosted);
+    let Some(hosted) = found.filter(is_ours) else {
         context.digests.forget(&cached);
         return Ok(Action::await_change());
     };
     let seen = look(&context, hosted).await?;
-    let status = render(&seen, context.now());
-    let outcome = write(&all, &seen, &status).await;
-    match outcome.and(scale(&context, &seen).await) {
+    match tend(&context, &all, &seen).await {
         Err(error) if error.is_conflict() => Ok(Action::requeue(AT_ONCE)),
         other => other.map(|()| Action::requeue(LOOK)),
+    }
+}
+
+fn is_ending(hosted: &DynamicObject) -> bool {
+    hosted.metadata.deletion_timestamp.is_some()
+}
+
+async fn tend(context: &Context, all: &Api<DynamicObject>, seen: &Seen) -> Result<()> {
+    let hosted = &seen.site.hosted;
+    if seen.lock == Lock::Free && kinds::has_finalizer(hosted) {
+        return release(all, hosted).await;
+    }
+    let outcome = write(all, seen, &render(seen, context.now())).await;
+    if is_ending(hosted) {
+        return outcome;
+    }
+    outcome.and(scale(context, seen).await)
+}
+
+/// Takes off a finalizer without a lock. A workflow sets it after the lock and takes it off before, so this is of one that does not
+/// exist any more, and nobody else would.
+async fn release(all: &Api<DynamicObject>, hosted: &DynamicObject) -> Result<()> {
+    let patch = json!({"metadata": {
+        "resourceVersion": hosted.resource_version(), "finalizers": kinds::finalizers(hosted, false),
+    }});
+    let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+    match all.patch(&hosted.name_any(), &params, &Patch::Merge(patch)).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        outcome => outcome
+            .map(drop)
+            .map_err(|source| Error::Write { task: "take the finalizer off the HostedEtcd", source }),
     }
 }
 
@@ -153,6 +187,9 @@ fn render(seen: &Seen, now: Time) -> Value {
         (Some(_), None) => format!("{ready} of {wanted} members are ready, and no quorum answers"),
     };
     let message = match &seen.workflow {
+        Some((title, ledger)) if ledger.phase == Phase::RollingBack => {
+            format!("{members}; {title} rolls back: {}", ledger.message)
+        }
         Some((title, ledger)) if !ledger.message.is_empty() => {
             format!("{members}; {title} is at {}", ledger.message)
         }
@@ -165,6 +202,11 @@ fn render(seen: &Seen, now: Time) -> Value {
         (Some(_), Some(_)) if site.api().ready == 0 => ("False", "NoApiServer"),
         (Some(_), Some(_)) => ("True", "Serving"),
     };
+    let mut conditions = vec![condition(&site.hosted, ("Ready", status, reason), &members, now)];
+    if let Some((title, ledger)) = seen.workflow.as_ref().filter(|_| is_ending(&site.hosted)) {
+        let terminating = ("Terminating", "True", "WorkflowRunning");
+        conditions.push(condition(&site.hosted, terminating, &waits_for(title, ledger), now));
+    }
     json!({
         "lifecycleStatus": lifecycle(site, etcd.is_some()),
         "readyReplicas": ready,
@@ -172,8 +214,21 @@ fn render(seen: &Seen, now: Time) -> Value {
         "command": command,
         "backupName": if command == Some("startRestore") { backup } else { None },
         "message": message,
-        "conditions": [condition(&site.hosted, ("Ready", status, reason), &members, now)],
+        "conditions": conditions,
     })
+}
+
+/// What the deletion of a HostedEtcd waits for.
+fn waits_for(title: &str, ledger: &Ledger<Notes>) -> String {
+    let is_back = ledger.phase == Phase::RollingBack;
+    // Restore and migration have the same way back. The step that ran before it is left as it was.
+    let back = Kind::Migration.plan().back;
+    let is_meant = |step: &str| back.iter().any(|row| row.step == step) == is_back;
+    let runs =
+        ledger.steps.iter().find(|(step, record)| record.state == State::Running && is_meant(step.as_str()));
+    let end = if is_back { "has rolled back" } else { "is over" };
+    let at = runs.map_or_else(String::new, |(step, record)| format!("; it is at {step}: {}", record.message));
+    format!("the HostedEtcd is deleted when {title} {end}{at}")
 }
 
 fn lifecycle(site: &Site, has_set: bool) -> &'static str {
@@ -249,6 +304,23 @@ mod tests {
         };
         let steps = steps.iter().map(|(step, state)| ((*step).to_owned(), record(*state))).collect();
         Ledger { steps, ..Ledger::default() }
+    }
+
+    #[test]
+    fn deletion_tells_the_step_that_it_waits_for() {
+        let steps = [("EtcdRestored", State::Running), ("OldEtcdUp", State::Running)];
+        for (phase, expected) in [
+            (Phase::Running, "the HostedEtcd is deleted when EtcdRestore r is over; it is at EtcdRestored: "),
+            (
+                Phase::RollingBack,
+                "the HostedEtcd is deleted when EtcdRestore r has rolled back; it is at OldEtcdUp: ",
+            ),
+        ] {
+            let ledger = Ledger { phase, ..mk_ledger(&steps) };
+            assert_eq!(waits_for("EtcdRestore r", &ledger), expected);
+        }
+        let nothing = waits_for("EtcdRestore r", &mk_ledger(&[]));
+        assert_eq!(nothing, "the HostedEtcd is deleted when EtcdRestore r is over");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use repot_plan::{
 };
 use serde_json::Value;
 
-/// The finalizer of workflows that have something to give back.
+/// The finalizer of workflows that have something to give back, and of the HostedEtcd that one of them changes.
 pub const FINALIZER: &str = "migration.gardener.cloud/workflow";
 /// UID of the workflow that a Job works for.
 pub const WORKFLOW: &str = "migration.gardener.cloud/workflow-uid";
@@ -92,6 +92,23 @@ pub fn hosted_etcd() -> ApiResource {
 #[must_use]
 pub fn etcd() -> ApiResource {
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(DRUID_GROUP, V1ALPHA1, "Etcd"), "etcds")
+}
+
+/// Whether our finalizer is on an object.
+#[must_use]
+pub fn has_finalizer(object: &DynamicObject) -> bool {
+    object.finalizers().iter().any(|finalizer| finalizer == FINALIZER)
+}
+
+/// The finalizers of an object with ours, or without it.
+#[must_use]
+pub fn finalizers(object: &DynamicObject, ours: bool) -> Vec<String> {
+    let mut all = object.finalizers().to_vec();
+    all.retain(|finalizer| finalizer != FINALIZER);
+    if ours {
+        all.push(FINALIZER.to_owned());
+    }
+    all
 }
 
 /// A string in an object, by JSON pointer.

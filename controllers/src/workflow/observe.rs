@@ -8,7 +8,7 @@ use repot_etcd::backup::place::Place;
 use repot_plan::{
     etcd::{
         Notes,
-        world::{self, Cluster, Lock, Request, Settings, Source, VolumeSet, World},
+        world::{self, Cluster, Lock, Request, Settings, Source, Targets, VolumeSet, World},
     },
     ledger::{self, Ledger},
     time::Time,
@@ -16,10 +16,10 @@ use repot_plan::{
 
 use super::{
     Context, Error, Result, jobs,
-    kinds::{self, FINALIZER, Kind, flag, text},
+    kinds::{self, Kind, flag, text},
     members,
     shelf::{self, Shelf, Trouble},
-    site::Site,
+    site::{self, Site},
 };
 
 /// The world, and the objects that it was read from: what is done to them is done under their versions.
@@ -52,7 +52,8 @@ pub async fn observe(
 ) -> Result<Observed> {
     let client = &context.client;
     let mut request = request(kind, object);
-    let Some(hosted) = hosted(client, object).await? else { return Ok(nothing(request)) };
+    let found = hosted(client, object).await?;
+    let Some((hosted, cluster)) = cluster(object, found, ledger) else { return Ok(nothing(request)) };
     let namespace = hosted.namespace().unwrap_or_default();
     let lock = lock(client, &hosted, &request.uid).await?;
     let (site, jobs) =
@@ -74,10 +75,9 @@ pub async fn observe(
     }
     let (backups, found) = shelves(context, &site, place.as_ref()).await;
     let world = World {
-        cluster: match site.hosted.metadata.deletion_timestamp {
-            None => Cluster::Present,
-            Some(_) => Cluster::Deleting,
-        },
+        cluster,
+        targets: site.targets(),
+        cluster_finalizer: kinds::has_finalizer(&site.hosted),
         lock,
         settings: site.settings(&ledger.notes),
         api,
@@ -85,6 +85,7 @@ pub async fn observe(
         ready: etcd
             .as_ref()
             .map_or(0, |etcd| u32::try_from(site.ready(&etcd.volumes).count()).unwrap_or_default()),
+        etcd_declared: site.is_etcd_declared(),
         etcd,
         serving,
         volumes: site.volumes(&ledger.notes, released(ledger)),
@@ -106,6 +107,26 @@ pub async fn hosted(client: &Client, object: &DynamicObject) -> Result<Option<Dy
     all.get_opt(name).await.map_err(|source| Error::Read { what: what(), source })
 }
 
+/// The HostedEtcd and whether it stays. Where the one that this workflow has locked does not exist any more, what the workflow has
+/// recorded of it stands for it; so it does where another one of that name refers to something else.
+fn cluster(
+    object: &DynamicObject,
+    found: Option<DynamicObject>,
+    ledger: &Ledger<Notes>,
+) -> Option<(DynamicObject, Cluster)> {
+    let recorded = ledger.notes.targets.as_ref();
+    let is_it = |hosted: &DynamicObject| recorded.is_none_or(|targets| *targets == site::targets(hosted));
+    match found.filter(is_it) {
+        Some(hosted) if hosted.metadata.deletion_timestamp.is_some() => Some((hosted, Cluster::Deleting)),
+        Some(hosted) => Some((hosted, Cluster::Present)),
+        None => {
+            let name = text(object, "/spec/clusterRef/name").unwrap_or_default();
+            let namespace = object.namespace().unwrap_or_default();
+            recorded.map(|targets| (site::stand_in(&namespace, name, targets), Cluster::Gone))
+        }
+    }
+}
+
 /// The set that is being released at the moment, if one is.
 fn released(ledger: &Ledger<Notes>) -> Option<&VolumeSet> {
     let notes = &ledger.notes;
@@ -121,7 +142,7 @@ fn request(kind: Kind, object: &DynamicObject) -> Request {
         paused: flag(object, "/spec/paused"),
         cancel: flag(object, "/spec/cancel"),
         deleting: object.metadata.deletion_timestamp.as_ref().map(kinds::at),
-        finalizer: object.finalizers().iter().any(|finalizer| finalizer == FINALIZER),
+        finalizer: kinds::has_finalizer(object),
         step_timeout: kinds::step_timeout(object),
         fresh_name: fresh_name(),
         backup_name: (kind == Kind::Backup && text(object, "/spec/schedule").is_none_or(str::is_empty))
@@ -210,9 +231,12 @@ fn nothing(request: Request) -> Observed {
     let world = World {
         request,
         cluster: Cluster::Gone,
+        targets: Targets::default(),
+        cluster_finalizer: false,
         lock: Lock::Free,
         settings: Settings::default(),
-        api: world::Api { wanted: 0, pods: 0, ready: 0, generation: 0, fence: String::new() },
+        api: world::Api { exists: false, wanted: 0, pods: 0, ready: 0, generation: 0, fence: String::new() },
+        etcd_declared: false,
         etcd: None,
         pods: BTreeMap::new(),
         ready: 0,
@@ -225,6 +249,38 @@ fn nothing(request: Request) -> Observed {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn mk_hosted(etcd: &str, deleted: bool) -> DynamicObject {
+        let deleted = deleted.then_some("2026-01-01T00:00:00Z");
+        serde_json::from_value(json!({
+            "metadata": {"name": "main", "namespace": "shoot", "uid": "u", "deletionTimestamp": deleted},
+            "spec": {"etcdRef": {"name": etcd}, "apiServerRef": {"name": "kube-apiserver"}},
+        }))
+        .expect("an object")
+    }
+
+    #[test]
+    fn a_hosted_etcd_that_is_gone_is_known_by_what_was_recorded() {
+        let workflow = mk_hosted("none", false);
+        let locked = Notes { targets: Some(site::targets(&mk_hosted("main", false))), ..Notes::default() };
+        let locked = Ledger { notes: locked, ..Ledger::default() };
+        let open = Ledger::default();
+        let seen = |found, ledger: &Ledger<Notes>| {
+            cluster(&workflow, found, ledger).map(|(hosted, cluster)| (site::targets(&hosted).etcd, cluster))
+        };
+        let main = |cluster| Some(("main".to_owned(), cluster));
+        assert_eq!(seen(None, &open), None);
+        assert_eq!(seen(Some(mk_hosted("main", false)), &open), main(Cluster::Present));
+        assert_eq!(seen(Some(mk_hosted("main", true)), &locked), main(Cluster::Deleting));
+        assert_eq!(seen(None, &locked), main(Cluster::Gone));
+        // Another one that was made under the same name.
+        assert_eq!(seen(Some(mk_hosted("other", false)), &locked), main(Cluster::Gone));
+        assert_eq!(seen(Some(mk_hosted("main", false)), &locked), main(Cluster::Present));
+    }
+
     #[test]
     fn fresh_names_are_labels_of_dns() {
         let name = super::fresh_name();

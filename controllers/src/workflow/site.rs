@@ -13,9 +13,10 @@ use kube::{
 };
 use repot_plan::etcd::{
     Notes,
-    world::{self, Deployed, Settings, VolumeSet},
+    world::{self, Deployed, Settings, Targets, VolumeSet},
 };
 use serde::de::DeserializeOwned;
+use serde_json::json;
 
 use crate::etcd::api::FENCE;
 
@@ -27,7 +28,7 @@ use super::{
 /// Everything there is.
 #[derive(Clone, Debug)]
 pub struct Site {
-    /// The HostedEtcd.
+    /// The HostedEtcd; where it does not exist any more, no more than what it referred to.
     pub hosted: DynamicObject,
     /// The Deployment of the API servers.
     pub deployment: Option<Deployment>,
@@ -80,8 +81,7 @@ impl Site {
     /// [`Error::Read`].
     pub async fn read(client: &Client, hosted: DynamicObject) -> Result<Self> {
         let namespace = hosted.namespace().unwrap_or_default();
-        let api = text(&hosted, "/spec/apiServerRef/name").unwrap_or_default().to_owned();
-        let name = etcd_name(&hosted).to_owned();
+        let Targets { etcd: name, api } = targets(&hosted);
         let etcd = async {
             if !is_etcd(&hosted) {
                 return Ok(None);
@@ -114,6 +114,18 @@ impl Site {
         Ok(Self { hosted, deployment, servers, etcd, set, members, claims })
     }
 
+    /// What the HostedEtcd refers to.
+    #[must_use]
+    pub fn targets(&self) -> Targets {
+        targets(&self.hosted)
+    }
+
+    /// Whether the Etcd exists and stays.
+    #[must_use]
+    pub fn is_etcd_declared(&self) -> bool {
+        self.etcd.as_ref().is_some_and(|etcd| etcd.metadata.deletion_timestamp.is_none())
+    }
+
     /// Its namespace.
     #[must_use]
     pub fn namespace(&self) -> String {
@@ -131,6 +143,7 @@ impl Site {
         };
         let ready = self.servers.iter().filter(|pod| is_ready(pod)).count();
         world::Api {
+            exists: meta.is_some_and(|meta| meta.deletion_timestamp.is_none()),
             wanted: spec.map_or(0, |spec| spec.replicas.unwrap_or(1).try_into().unwrap_or_default()),
             pods: count(self.servers.iter().filter(runs).count()),
             ready: count(ready),
@@ -243,6 +256,20 @@ fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
+/// What a HostedEtcd refers to.
+#[must_use]
+pub fn targets(hosted: &DynamicObject) -> Targets {
+    let api = text(hosted, "/spec/apiServerRef/name").unwrap_or_default();
+    Targets { etcd: etcd_name(hosted).to_owned(), api: api.to_owned() }
+}
+
+/// Stands for a HostedEtcd that does not exist any more: it refers to the same Etcd and Deployment, and is never written.
+#[must_use]
+pub fn stand_in(namespace: &str, name: &str, targets: &Targets) -> DynamicObject {
+    let spec = json!({"etcdRef": {"name": targets.etcd}, "apiServerRef": {"name": targets.api}});
+    DynamicObject::new(name, &kinds::hosted_etcd()).within(namespace).data(json!({"spec": spec}))
+}
+
 /// Name of the Etcd or StatefulSet.
 #[must_use]
 pub fn etcd_name(hosted: &DynamicObject) -> &str {
@@ -298,6 +325,14 @@ pub fn is_ready(pod: &Pod) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_stands_for_a_hosted_etcd_refers_to_the_same() {
+        let expected = Targets { etcd: "main".to_owned(), api: "kube-apiserver".to_owned() };
+        let hosted = stand_in("shoot", "cluster", &expected);
+        assert_eq!((targets(&hosted), is_etcd(&hosted)), (expected, true));
+        assert_eq!((hosted.namespace().as_deref(), hosted.uid()), (Some("shoot"), None));
+    }
 
     #[test]
     fn claims_are_told_apart() {

@@ -17,7 +17,7 @@ use super::{
     flags::Entry,
     identity::Identity,
     report::{Board, Phase},
-    settings::{Settings, chain, open},
+    settings::{Settings, chain, open_source},
     version,
     volume::{self, Volume},
 };
@@ -177,7 +177,7 @@ impl Beginner {
         let source = self.settings.config.restore.as_ref()?;
         let entry = Entry::founding(&self.settings);
         self.board.say(Phase::Restoring, format!("from {}", source.store.url));
-        let store = match open(&source.store) {
+        let store = match open_source(&source.store).await {
             Ok(store) => store,
             Err(error) => {
                 self.board.say(Phase::Waiting, chain(&error));

@@ -1,11 +1,13 @@
 //! The final snapshot of an etcd that has lost ownership: once, and of everything that clients ever wrote.
 //!
 //! Every member runs privately: it talks to the other members, and clients reach it only on the loopback interface. So members of
-//! which each lost ownership for itself still have a quorum. The agent of the leader takes the snapshot, once no other member
-//! serves clients any more; the others wait until it is in the store. It counts where it holds all that the own member has.
+//! which each lost ownership for itself still have a quorum. The agent of the leader takes the snapshot, once no other voter
+//! serves clients any more, and says in the store whose time it ends; the others wait for that. It counts where it holds all that
+//! the own member has and ends the time of the own id: one that a person asked for does not.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
+use etcd_client::{Client, Member};
 use repot_plan::time::Time;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -26,6 +28,8 @@ use crate::{
 const LOOK: Duration = Duration::from_secs(1);
 /// How long a member or a store has for a short answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Final snapshots that are asked whose time they end: the newest ones.
+const CANDIDATES: usize = 4;
 /// An agent that hangs leaves a private etcd running for no longer.
 const LIFE: Duration = Duration::from_secs(60);
 
@@ -43,6 +47,15 @@ enum Obstacle {
     Store(String),
     /// This member or the others.
     Members(String),
+}
+
+/// What is remembered from one attempt to the next.
+#[derive(Default)]
+struct Memory {
+    /// The revision of the own member at first.
+    own: Option<Revision>,
+    /// The snapshot that was taken, and that does not yet say whose time it ends.
+    taken: Option<SnapshotName>,
 }
 
 /// The final snapshot to be.
@@ -74,9 +87,9 @@ impl Finale<'_> {
         }
     }
 
-    /// Goes on until every member runs privately: one that comes late sees nothing, not even what itself has, without a quorum.
+    /// Goes on until the leases of all members are over: one that comes late sees nothing, not even what itself has, without a quorum.
     pub(super) async fn linger(&self) {
-        if self.agent.settings.config.members.len() < 2 {
+        if self.voters().await.is_ok_and(|voters| voters.len() < 2) {
             return;
         }
         let end = self.lost.after(self.settings.timing.wait());
@@ -87,10 +100,10 @@ impl Finale<'_> {
     }
 
     async fn attempts(&self, say: &(impl Fn(&str) + Sync)) -> Outcome {
-        let mut own = None;
+        let mut memory = Memory::default();
         let mut end = Instant::now() + self.settings.quorum;
         loop {
-            match self.attempt(&mut own).await {
+            match self.attempt(&mut memory).await {
                 Ok(name) => return Outcome::Taken(name.to_string()),
                 Err(Obstacle::Store(why)) => {
                     say(&format!("the store is waited for: {why}"));
@@ -105,7 +118,7 @@ impl Finale<'_> {
         }
     }
 
-    async fn attempt(&self, own: &mut Option<Revision>) -> Result<SnapshotName, Obstacle> {
+    async fn attempt(&self, memory: &mut Memory) -> Result<SnapshotName, Obstacle> {
         let members = |error: clients::Error| Obstacle::Members(chain(&error));
         if timeout(PATIENCE, self.agent.supervisor.reached(Etcd::Private)).await.is_err() {
             return Err(Obstacle::Members(format!("etcd does not run: {}", self.agent.board.read().message)));
@@ -119,11 +132,12 @@ impl Finale<'_> {
             status.map_err(slow)?.map_err(clients::Error::of("ask etcd how it is")).map_err(members)?;
         let header = status.header();
         // What it has at first: keys whose leases end while it runs privately are nobody's loss.
-        let own = *own.get_or_insert(Revision(header.map_or(0, etcd_client::ResponseHeader::revision)));
+        let own =
+            *memory.own.get_or_insert(Revision(header.map_or(0, etcd_client::ResponseHeader::revision)));
         let store = self.store().await?;
         let names = names_in(&store).await?;
-        if let Some(name) = found(&names, own) {
-            return Ok(name.clone());
+        if let Some(name) = self.found(&store, &names, own).await? {
+            return Ok(name);
         }
         let id = header.map_or(0, etcd_client::ResponseHeader::member_id);
         match status.leader() {
@@ -131,10 +145,34 @@ impl Finale<'_> {
             leader if leader != id => {
                 return Err(Obstacle::Members(format!("the leader, {leader:x}, has to take it")));
             }
-            _ => self.alone().await?,
+            _ => {}
         }
+        let voters = self.alone().await?;
+        let name = match memory.taken.take() {
+            Some(name) => name,
+            None => {
+                let current = Revision(header.map_or(0, etcd_client::ResponseHeader::revision));
+                self.take(&client, &store, &names, current).await?
+            }
+        };
+        if !self.leases_are_over() && self.alone().await? != voters {
+            return Err(Obstacle::Members("the members are others than before the snapshot".to_owned()));
+        }
+        if let Err(why) = self.name_owner(&store, &name).await {
+            memory.taken = Some(name);
+            return Err(why);
+        }
+        Ok(name)
+    }
+
+    async fn take(
+        &self,
+        client: &Client,
+        store: &Store,
+        names: &[SnapshotName],
+        current: Revision,
+    ) -> Result<SnapshotName, Obstacle> {
         // A restore would take what reaches further, and never look at this one.
-        let current = Revision(header.map_or(0, etcd_client::ResponseHeader::revision));
         let furthest = names.iter().map(|name| name.last).max();
         if let Some(further) = furthest.filter(|furthest| *furthest > current) {
             return Err(Obstacle::Store(format!(
@@ -142,22 +180,40 @@ impl Finale<'_> {
             )));
         }
         let how = (self.agent.settings.snapshots.compression, true);
-        match take::full(&client, &store, &self.agent.scratch, how, jiff::Timestamp::now()).await {
-            Ok(taken) => {
-                self.name_owner(&store, &taken.name).await;
-                Ok(taken.name)
-            }
+        match take::full(client, store, &self.agent.scratch, how, jiff::Timestamp::now()).await {
+            Ok(taken) => Ok(taken.name),
             Err(take::Error::Store(error)) => Err(Obstacle::Store(chain(&error))),
             Err(error) => Err(Obstacle::Members(chain(&error))),
         }
     }
 
-    /// Says whose time the snapshot ends. The next owner that does not hear it waits until leases are over.
-    async fn name_owner(&self, store: &Store, name: &SnapshotName) {
-        let named = timeout(PATIENCE, store.set_ended_owner(name, &self.settings.id)).await;
-        if !matches!(named, Ok(Ok(()))) {
-            tracing::warn!(snapshot = %name, "the final snapshot does not say whose time it ends");
+    /// Says whose time the snapshot ends.
+    async fn name_owner(&self, store: &Store, name: &SnapshotName) -> Result<(), Obstacle> {
+        match timeout(PATIENCE, store.set_ended_owner(name, &self.settings.id)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(Obstacle::Store(chain(&error))),
+            Err(_) => Err(Obstacle::Store("it does not say in time whose time the snapshot ends".to_owned())),
         }
+    }
+
+    /// The final snapshot, where there is one. One that ends before the own data is of an earlier life: copied from another store.
+    async fn found(
+        &self,
+        store: &Store,
+        names: &[SnapshotName],
+        own: Revision,
+    ) -> Result<Option<SnapshotName>, Obstacle> {
+        let finals = names.iter().filter(|name| name.kind == Kind::Full && name.is_final && name.last >= own);
+        let mut finals: Vec<&SnapshotName> = finals.collect();
+        finals.sort_unstable();
+        for name in finals.into_iter().rev().take(CANDIDATES) {
+            let asked = timeout(PATIENCE, store.ended_owner(name)).await;
+            let asked = asked.map_err(|_| Obstacle::Store("it does not answer in time".to_owned()))?;
+            if asked.map_err(|error| Obstacle::Store(chain(&error)))?.as_ref() == Some(&self.settings.id) {
+                return Ok(Some(name.clone()));
+            }
+        }
+        Ok(None)
     }
 
     async fn store(&self) -> Result<Store, Obstacle> {
@@ -170,20 +226,36 @@ impl Finale<'_> {
         now() >= self.lost.after(self.settings.timing.wait())
     }
 
-    /// Whether no other member serves clients, by its own word. The lease of one that does not answer is over when the other side starts.
-    async fn alone(&self) -> Result<(), Obstacle> {
-        if self.leases_are_over() {
-            return Ok(());
-        }
-        let settings = &self.agent.settings;
-        for member in settings.config.members.iter().filter(|member| member.name != settings.own.name) {
-            let Some(url) = member.client_urls.first() else { continue };
-            if !peers::says_that_it_is_cut_off(self.agent, url, PATIENCE).await {
-                let why = format!("{} has not said that it serves no clients any more", member.name);
+    /// All voters, where no other one serves clients, by its own word. The lease of one that does not answer is over when the other
+    /// side starts.
+    async fn alone(&self) -> Result<BTreeSet<u64>, Obstacle> {
+        let over = self.leases_are_over();
+        let voters = match self.voters().await {
+            Err(_) if over => return Ok(BTreeSet::new()),
+            found => found.map_err(|error| Obstacle::Members(chain(&error)))?,
+        };
+        let own = &self.agent.settings.own.name;
+        for voter in voters.iter().filter(|voter| voter.name() != own && !over) {
+            let url = voter.client_urls().first().map_or("", String::as_str);
+            if !peers::says_that_it_is_cut_off(self.agent, url, &self.settings.id, PATIENCE).await {
+                let why = format!(
+                    "{:x} {} has not said that it serves no clients any more",
+                    voter.id(),
+                    voter.name()
+                );
                 return Err(Obstacle::Members(why));
             }
         }
-        Ok(())
+        Ok(voters.iter().map(Member::id).collect())
+    }
+
+    /// Who votes, by etcd itself: the configuration may be from before a change of the members.
+    async fn voters(&self) -> Result<Vec<Member>, clients::Error> {
+        let client = self.agent.client().await?;
+        // A linearizable read first, so that the list behind it is not an old one.
+        clients::read(&client, PATIENCE).await?;
+        let members = clients::members(&client, PATIENCE).await?;
+        Ok(members.into_iter().filter(|member| !member.is_learner()).collect())
     }
 }
 
@@ -191,9 +263,4 @@ impl Finale<'_> {
 async fn names_in(store: &Store) -> Result<Vec<SnapshotName>, Obstacle> {
     let listed = store.list_quickly().await.map_err(|error| Obstacle::Store(chain(&error)))?;
     Ok(listed.into_iter().map(|stored| stored.name).collect())
-}
-
-/// The final snapshot, where there is one. One that ends before the own data is of an earlier life: copied from another store.
-fn found(names: &[SnapshotName], own: Revision) -> Option<&SnapshotName> {
-    names.iter().filter(|name| name.kind == Kind::Full && name.is_final && name.last >= own).max()
 }

@@ -69,6 +69,11 @@ impl Mark {
         }
     }
 
+    /// The owner id as which the data are never served again; `None` where that was not lost.
+    pub(super) fn ended_id(&self) -> Option<String> {
+        self.loss().map(|_| self.own_id.clone())
+    }
+
     /// Whether clients were let in as this id.
     pub(super) fn is_of(&self, id: &str) -> bool {
         self.own_id == id

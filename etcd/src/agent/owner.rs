@@ -12,7 +12,7 @@ use std::{path::Path, time::Duration};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use repot_plan::{
-    etcd::ownership::{Answer, Facts, Past, Seen, Verdict, decide},
+    etcd::ownership::{Answer, Facts, Past, Seen, Verdict, decide, epoch},
     ledger::Why,
     time::Time,
 };
@@ -76,13 +76,23 @@ pub(super) async fn run(agent: &Agent, settings: &Settings, volume: &Volume, sto
 /// Whether an etcd without a record in its configuration must not be started: it lost ownership when it had one, and another etcd may
 /// have gone on. Taking the record out of the configuration does not give ownership back. The board says so.
 pub(super) fn stays_down_without_record(dir: &Path, board: &Board) -> bool {
-    let (reason, message, final_snapshot) = match Mark::read(dir) {
+    let (reason, message, mark) = match Mark::read(dir) {
         Ok(None) => return false,
         Ok(Some(mark)) if mark.loss().is_none() => return false,
-        Ok(Some(mark)) => ("OwnershipLost", mark.lasting(dir), mark.snapshot),
+        Ok(Some(mark)) => ("OwnershipLost", mark.lasting(dir), Some(mark)),
         Err(error) => ("VolumeUnreadable", chain(&error), None),
     };
-    board.say_ownership(Ownership { verdict: "StayDown", reason, message, final_snapshot, handover: None });
+    let cut_off = mark.as_ref().and_then(Mark::ended_id);
+    let final_snapshot = mark.and_then(|mark| mark.snapshot);
+    let handover = None;
+    board.say_ownership(Ownership {
+        verdict: "StayDown",
+        reason,
+        message,
+        cut_off,
+        final_snapshot,
+        handover,
+    });
     true
 }
 
@@ -102,6 +112,8 @@ struct Owner<'a> {
     seen: Seen,
     /// Under which id the data were served, and what happened when it was lost.
     mark: Option<Mark>,
+    /// Whether the mark is on disk.
+    is_marked: bool,
     /// Why the final snapshot is not tried again.
     given_up: Option<String>,
     /// Whether the owner before is waited for.
@@ -112,8 +124,17 @@ struct Owner<'a> {
 
 impl<'a> Owner<'a> {
     fn new(agent: &'a Agent, settings: &'a Settings, volume: &'a Volume) -> Self {
-        let seen = Seen::default();
-        Self { agent, settings, volume, seen, mark: None, given_up: None, waits: false, handover: None }
+        Self {
+            agent,
+            settings,
+            volume,
+            seen: Seen::default(),
+            mark: None,
+            is_marked: false,
+            given_up: None,
+            waits: false,
+            handover: None,
+        }
     }
 
     async fn judge(&mut self, begun: Time, answer: &Answer, detail: Option<&str>) {
@@ -193,6 +214,7 @@ impl<'a> Owner<'a> {
     fn past(&mut self, etcd: Etcd) -> Result<Past, volume::Error> {
         if self.mark.is_none() && etcd != Etcd::Serves {
             self.mark = Mark::read(self.volume.dir())?;
+            self.is_marked = self.mark.is_some();
         }
         let is_other = |mark: &Mark| !mark.is_of(&self.settings.id);
         match self.mark.as_ref() {
@@ -208,7 +230,9 @@ impl<'a> Owner<'a> {
     /// What the stores tell of the owner before, where this etcd is about to go on from its snapshots.
     async fn ask_of_the_owner_before(&self, past: Past, answer: &Answer) -> Option<Told> {
         let config = &self.agent.settings.config;
-        let has_begun = self.mark.as_ref().is_some_and(|mark| mark.is_of(&self.settings.id));
+        // An id without an epoch may be back after somebody else.
+        let is_own = |mark: &Mark| mark.is_of(&self.settings.id) && epoch(&self.settings.id).is_some();
+        let has_begun = self.mark.as_ref().is_some_and(is_own);
         if past != Past::NoData || has_begun || config.cluster_state == ClusterState::Existing {
             return None;
         }
@@ -218,7 +242,7 @@ impl<'a> Owner<'a> {
         }
         let source = open(&restore.store).ok();
         let record = config.store.as_ref().and_then(|store| open_all(store).ok());
-        Some(Told::ask(&self.settings.id, source.as_ref(), record.as_ref()).await)
+        Some(Told::ask(self.settings, source.as_ref(), record.as_ref()).await)
     }
 
     /// Records that the hand-over is over: whoever fills volumes for this id later need not wait again.
@@ -241,7 +265,7 @@ impl<'a> Owner<'a> {
         }
         let mark = Mark::served(&self.settings.id, jiff::Timestamp::now());
         mark.write(self.volume.dir().to_owned()).await?;
-        self.mark = Some(mark);
+        (self.mark, self.is_marked) = (Some(mark), true);
         Ok(())
     }
 
@@ -253,8 +277,10 @@ impl<'a> Owner<'a> {
         self.mark = Some(mark);
     }
 
-    async fn write(&self, mark: &Mark) {
-        if let Err(error) = mark.write(self.volume.dir().to_owned()).await {
+    async fn write(&mut self, mark: &Mark) {
+        let written = mark.write(self.volume.dir().to_owned()).await;
+        self.is_marked = written.is_ok();
+        if let Err(error) = written {
             tracing::error!(error = chain(&error), "what happened to the data cannot be remembered");
         }
     }
@@ -292,6 +318,7 @@ impl<'a> Owner<'a> {
             verdict,
             reason: why.map_or("", |why| why.reason),
             message: message.join("; "),
+            cut_off: self.mark.as_ref().filter(|_| self.is_marked).and_then(Mark::ended_id),
             final_snapshot: self.mark.as_ref().and_then(|mark| mark.snapshot.clone()),
             handover: self.handover.clone(),
         });

@@ -68,6 +68,8 @@ pub struct Ownership {
     pub reason: &'static str,
     /// The same for people.
     pub message: String,
+    /// The owner id as which this member will never serve clients again; `None` before that is on its disk.
+    pub cut_off: Option<String>,
     /// Name of the final snapshot, once it is in the store.
     pub final_snapshot: Option<String>,
     /// The hand-over to this etcd, once the owner before does not serve any more; `None` where there was none to wait for.
@@ -116,7 +118,7 @@ impl Board {
         self.0.send_if_modified(|report| {
             let same = report.ownership == new;
             if !same {
-                let Ownership { verdict, reason, message, final_snapshot, handover } = &new;
+                let Ownership { verdict, reason, message, cut_off: _, final_snapshot, handover } = &new;
                 tracing::info!(verdict, reason, ?final_snapshot, ?handover, why = message, "ownership");
                 report.ownership = new;
             }

@@ -241,6 +241,17 @@ pub(super) fn open(config: &StoreConfig) -> Result<store::Store, store::Error> {
     Ok(open_all(config)?.history(history(config)))
 }
 
+/// Opens what an empty volume is filled from: where no history is named, the one that an etcd writes, or wrote last.
+///
+/// # Errors
+/// As of [`store::Store::open_with`] and [`store::Store::current`].
+pub(super) async fn open_source(config: &StoreConfig) -> Result<store::Store, store::Error> {
+    match &config.history {
+        Some(_) => open(config),
+        None => open_all(config)?.current().await,
+    }
+}
+
 /// Opens it for writing: whoever reads the store is led to the history of this etcd from now on.
 ///
 /// # Errors

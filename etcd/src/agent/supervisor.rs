@@ -63,7 +63,7 @@ impl Wanted {
 /// What is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// What etcd does: [`Etcd::Stopped`] also while it is about to be started again.
+    /// What etcd does, from just before it is started; [`Etcd::Stopped`] between an end and the next start.
     pub etcd: Etcd,
     /// Where the agent reaches it; nothing while it does not run.
     pub at: Option<SocketAddr>,
@@ -169,11 +169,18 @@ impl Supervisor {
             Etcd::Serves | Etcd::Stopped => (Listen::serving(settings), Phase::Serving),
         };
         let args = flags::render(settings, &beginner.volume.data_dir(), entry, &listen);
-        let child = Child::start(&beginner.programs, args, now.until).await?;
-        let seen = Seen { etcd: now.etcd, at: Some(listen.local()), pid: Some(child.pid()) };
-        tracing::info!(pid = child.pid(), etcd = ?now.etcd, at = %listen.local(), "etcd is started");
+        // Said before it is so: nobody may take an etcd for stopped that is being started.
         beginner.board.say(phase, "etcd runs");
-        self.seen.send_replace(seen);
+        self.seen.send_replace(Seen { etcd: now.etcd, ..STOPPED });
+        let child = match Child::start(&beginner.programs, args, now.until).await {
+            Ok(child) => child,
+            Err(error) => {
+                self.seen.send_replace(STOPPED);
+                return Err(error);
+            }
+        };
+        tracing::info!(pid = child.pid(), etcd = ?now.etcd, at = %listen.local(), "etcd is started");
+        self.seen.send_replace(Seen { etcd: now.etcd, at: Some(listen.local()), pid: Some(child.pid()) });
         Ok(child)
     }
 

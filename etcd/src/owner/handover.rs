@@ -5,9 +5,9 @@
 //! <target>/handover.json             that the wait of an id is over, so that nobody waits twice
 //! ```
 
-use std::time::Duration;
+use std::{str::FromStr, time::Duration};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use repot_plan::{
     etcd::{
         handover::{self, Cleared, Evidence},
@@ -30,6 +30,8 @@ use crate::{
 
 /// From one look to the next while the owner before may still serve: it may say so any moment that it has ended.
 pub const LOOK: Duration = Duration::from_secs(2);
+/// How far apart clocks of two machines may be.
+const CLOCKS: SignedDuration = SignedDuration::from_mins(5);
 /// How long a store has to answer. What it does not tell is not known, and the wait goes on.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -43,7 +45,7 @@ pub struct Handover {
     pub named_since: Timestamp,
     /// When the etcd was free to begin.
     pub cleared_at: Timestamp,
-    /// Why it was: `Waited`, or `FinalSnapshot` of the owner before.
+    /// Why it was: `Waited`, `FinalSnapshot` of the owner before, or `FirstOwner`.
     pub reason: String,
     /// That final snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,19 +63,39 @@ pub struct Told {
     pub final_snapshot: Option<SnapshotName>,
 }
 
+impl Handover {
+    /// Whether it can be of a hand-over that is over at `now`. It is shown to people and written into a status, and whoever can write
+    /// the store can write it.
+    fn makes_sense(&self, now: Timestamp) -> bool {
+        let words = [Cleared::FirstOwner, Cleared::FinalSnapshot, Cleared::Waited].map(Cleared::word);
+        let times = Timestamp::UNIX_EPOCH <= self.named_since
+            && self.named_since <= self.cleared_at
+            && self.cleared_at <= now.saturating_add(CLOCKS).unwrap_or(now);
+        let names_snapshot =
+            self.final_snapshot.as_ref().is_none_or(|name| SnapshotName::from_str(name).is_ok());
+        times && words.contains(&self.reason.as_str()) && names_snapshot
+    }
+}
+
 impl Told {
-    /// Asks where snapshots come from, and where a hand-over to this id is recorded.
-    pub async fn ask(own_id: &str, source: Option<&Store>, record: Option<&Store>) -> Self {
-        let recorded = match record {
-            Some(store) => patiently(store, recorded(store, own_id)).await.flatten(),
+    /// Asks where snapshots come from, and where a hand-over to this id is recorded. It takes less than an answer of DNS counts.
+    pub async fn ask(settings: &Settings, source: Option<&Store>, record: Option<&Store>) -> Self {
+        let patience = PATIENCE.min(settings.timing.interval * 3 / 4);
+        let of = async |store: Option<&Store>| match store {
+            Some(store) => patiently(patience, store, last_words(store)).await.flatten(),
             None => None,
         };
-        let found = match source {
-            Some(store) => patiently(store, last_words(store)).await.flatten(),
-            None => None,
+        let recorded = async {
+            match record {
+                Some(store) => patiently(patience, store, recorded(store, &settings.id)).await.flatten(),
+                None => None,
+            }
         };
+        let (found, own, recorded) = tokio::join!(of(source), of(record), recorded);
         let (final_snapshot, final_of) = found.unzip();
-        Self { evidence: Evidence { recorded: recorded.is_some(), final_of }, recorded, final_snapshot }
+        let own_final_of = own.map(|(_, id)| id);
+        let evidence = Evidence { recorded: recorded.is_some(), final_of, own_final_of };
+        Self { evidence, recorded, final_snapshot }
     }
 
     /// The hand-over at `now`, where it is over; it is not yet recorded.
@@ -97,8 +119,12 @@ impl Told {
     }
 }
 
-async fn patiently<T>(store: &Store, asked: impl Future<Output = Result<T>>) -> Option<T> {
-    match timeout(PATIENCE, asked).await {
+async fn patiently<T>(
+    patience: Duration,
+    store: &Store,
+    asked: impl Future<Output = Result<T>>,
+) -> Option<T> {
+    match timeout(patience, asked).await {
         Ok(Ok(found)) => Some(found),
         Ok(Err(error)) => {
             let error: &dyn std::error::Error = &error;
@@ -112,11 +138,11 @@ async fn patiently<T>(store: &Store, asked: impl Future<Output = Result<T>>) -> 
     }
 }
 
-/// The hand-over to this id, where it is recorded. What cannot be read is none.
+/// The hand-over to this id, where it is recorded. What cannot be read, or makes no sense, is none.
 async fn recorded(store: &Store, own_id: &str) -> Result<Option<Handover>> {
     let json = store.handover().await?;
     let found: Option<Handover> = json.and_then(|json| serde_json::from_slice(&json).ok());
-    Ok(found.filter(|found| found.owner_id == own_id))
+    Ok(found.filter(|found| found.owner_id == own_id && found.makes_sense(Timestamp::now())))
 }
 
 /// The final snapshot of the current history, and whose time it ends.
@@ -147,7 +173,7 @@ pub async fn wait(settings: &Settings, source: &Store, target: &Store) -> Result
         let begun = now();
         let (answer, detail) = settings.look(&freshness).await;
         let told = match settings.is_named_by(&answer) {
-            true => Told::ask(&settings.id, Some(source), Some(target)).await,
+            true => Told::ask(settings, Some(source), Some(target)).await,
             false => Told::default(),
         };
         let facts = Facts {

@@ -55,6 +55,35 @@ fn members_join_the_etcd_of_another_seed_go_back_and_take_it_over() {
     });
 }
 
+/// Five voters, of which two are those of an Etcd that somebody deletes.
+#[test]
+fn members_of_an_etcd_that_is_deleted_leave_that_of_another_seed_first() {
+    run(async |_| {
+        let source = Place::make("operator-delete-a").await?;
+        source.apply(spec(3)).await?;
+        source.until_members(3, "main").await?;
+        let member = source.member(0).await?;
+        member.put("a", "1").await?;
+        let place = Place::make("operator-delete-b").await?;
+        let joined = |status: &Value| holds(status, "BootstrappedWithExistingCluster") == Some(true);
+        // In the foreground all that belongs to the Etcd is deleted before it.
+        for cascade in ["background", "foreground"] {
+            place.apply(joining("operator-delete-a")).await?;
+            place.until("joined", joined).await?;
+            ensure!(voters(&member).await? == 5, "{} voters", voters(&member).await?);
+            let cascade = format!("--cascade={cascade}");
+            place.pods.kubectl(&["delete", "etcd", "main", "--wait=false", &cascade]).await?;
+            place.pods.until_gone("etcd", "main").await?;
+            let left = member.members().await?;
+            ensure!(left == ["main-0", "main-1", "main-2"], "{cascade}: {left:?}");
+            ensure!(member.read("a").await? == "1", "the data is gone");
+            place.pods.until_gone("pod", "main-0").await?;
+            place.pods.kubectl(&["delete", "pvc", "--all"]).await?;
+        }
+        Ok(())
+    });
+}
+
 /// A mistake that would end in two halves: the endpoints of the other etcd are those of two.
 #[test]
 fn endpoints_of_two_clusters_are_told_and_nobody_joins_either() {

@@ -10,6 +10,7 @@ mod namespaces;
 mod objects;
 mod reports;
 mod restricted;
+mod rolling;
 mod scale;
 mod source;
 mod world;

@@ -89,11 +89,24 @@ fn etcd_goes_on_when_the_owner_before_does_not_serve_any_more() {
         next["backup"]["sourceStore"] = store(&dir, "a");
         next["backup"]["waitForFinalSnapshot"] = json!({"enabled": false});
         next["backup"]["ownerCheck"] = json!({
-            "name": format!("owner.{ZONE}"), "id": "seed-b/2", "servers": [server],
+            "name": format!("owner.{ZONE}"), "id": "seed-b/1000", "servers": [server],
             "dnsCacheTTL": "6s", "interval": "2s", "timeout": "4s", "grace": "15s",
         });
         place.pods.apply(&[etcd("next", next)]).await?;
+        let waiting = |status: &Value| reason(status, "SourceSnapshotsCopied") == "CopyingSnapshots";
+        place.until_of("next", "waiting for the copy", waiting).await?;
+        place
+            .pods
+            .until("job", &jobs(&place).await?.remove(0), "a Pod", |job| job["status"]["active"] == 1)
+            .await?;
+        let first = jobs(&place).await?;
+        // Nobody will ever name that one: it was a mistake.
+        let id = json!({"spec": {"backup": {"ownerCheck": {"id": "seed-b/2"}}}}).to_string();
+        place.pods.kubectl(&["patch", "etcd", "next", "--type=merge", "-p", &id]).await?;
         let etcd = place.until_of("next", "a member", |status| status["readyReplicas"] == 1).await?;
+        let second = jobs(&place).await?;
+        ensure!(first.len() == 1 && second.len() == 1 && first != second, "Jobs {first:?}, then {second:?}");
+        ensure!(etcd["status"]["sourceCopied"]["ownerId"] == "seed-b/2", "{}", etcd["status"]);
         let handover = &etcd["status"]["handover"];
         ensure!(handover["reason"] == "Waited" && handover["ownerId"] == "seed-b/2", "{}", etcd["status"]);
         let time =
@@ -104,6 +117,14 @@ fn etcd_goes_on_when_the_owner_before_does_not_serve_any_more() {
         ensure!(value == "1", "the new etcd holds {value:?}");
         Ok(())
     });
+}
+
+/// Jobs that copy snapshots and are not being deleted.
+async fn jobs(place: &Place) -> Result<Vec<String>> {
+    let list: Value = serde_json::from_str(&place.pods.kubectl(&["get", "jobs", "-o", "json"]).await?)?;
+    let kept = list["items"].as_array().into_iter().flatten();
+    let kept = kept.filter(|job| job["metadata"]["deletionTimestamp"].is_null());
+    Ok(kept.filter_map(|job| job["metadata"]["name"].as_str().map(str::to_owned)).collect())
 }
 
 /// A snapshot of the Etcd `main`.

@@ -1,6 +1,9 @@
 //! The final snapshot, where it is not easily had.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
+use repot_tests::dns::DnsServer;
 use repot_tests::run;
 use repot_tests::s3::S3Server;
 use repot_tests::wait::until;
@@ -8,7 +11,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::world::{LEASE, NEW, OLD, Scene, Writer, client_url, never_both, signal_alone, stays_down};
+use super::world::{
+    LEASE, NEW, OLD, RECORD, Scene, WAIT, Writer, client_url, never_both, signal_alone, stays_down,
+};
 use crate::etcd_agent::world::DEADLINE;
 
 fn waits_for_the_store(status: &Value) -> bool {
@@ -106,6 +111,66 @@ fn a_member_that_does_not_answer_is_waited_for_until_its_lease_is_over() {
             stays_down(agent, "NotOwner").await?;
         }
         assert_eq!(scene.finals().await?.len(), 1);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_member_that_hears_nothing_of_the_record_is_not_cut_off() {
+    run(async |bed| -> Result<()> {
+        let mut scene = Scene::new(bed, 3).await?;
+        let mut other = DnsServer::start(bed).await?;
+        other.set(RECORD, &[OLD]).await?;
+        let mut old = vec![scene.old.start(bed, 0)?, scene.old.start(bed, 1)?];
+        scene.old.config["owner"]["servers"] = json!([other.address()]);
+        old.push(scene.old.start(bed, 2)?);
+        for agent in &mut old {
+            agent.ready().await?;
+        }
+        // It would serve again as soon as it hears its id from a cache.
+        other.process().kill();
+        stays_down(&mut old[2], "OwnerSlow").await?;
+        let changed = scene.hand_over(&[NEW]).await?;
+        until("the final snapshot", DEADLINE, async || {
+            ensure!(!scene.finals().await?.is_empty(), "there is none");
+            Ok(())
+        })
+        .await?;
+        // Whole seconds are rounded down.
+        let after = changed.elapsed() + Duration::from_secs(1);
+        ensure!(
+            after >= WAIT,
+            "it was taken after {after:?}, although a member may serve again for {WAIT:?}"
+        );
+        Ok(())
+    });
+}
+
+#[test]
+fn members_that_the_configuration_does_not_know_are_asked_too() {
+    run(async |bed| -> Result<()> {
+        let mut scene = Scene::new(bed, 3).await?;
+        let mut old = scene.old.start_all(bed).await?;
+        // As after a change of members, which starts nobody again.
+        let members = scene.old.config["members"].clone();
+        for at in 0..2 {
+            old[at].process.stop(DEADLINE).await?;
+            scene.old.config["members"] = json!([members[at]]);
+            old[at] = scene.old.start(bed, at)?;
+            old[at].ready().await?;
+        }
+        let writer = Writer::start(client_url(&scene.old, 2), OLD);
+        writer.goes_on().await?;
+        let asleep = Instant::now();
+        signal_alone(&old[2], Signal::STOP)?;
+        scene.hand_over(&[NEW]).await?;
+        until("the final snapshot", DEADLINE, async || {
+            ensure!(!scene.finals().await?.is_empty(), "there is none");
+            Ok(())
+        })
+        .await?;
+        let after = asleep.elapsed();
+        ensure!(after > LEASE, "it was taken after {after:?}, while a member had a lease of {LEASE:?}");
         Ok(())
     });
 }

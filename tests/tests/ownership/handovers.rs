@@ -67,7 +67,9 @@ fn new_owner_waits_for_one_that_is_silent_and_once_only() {
 #[test]
 fn final_snapshot_of_the_epoch_before_ends_the_wait() {
     run(async |bed| {
-        let scene = Scene::with_ids(bed, 1, FIRST, SECOND).await?;
+        let mut scene = Scene::with_ids(bed, 1, FIRST, SECOND).await?;
+        // The next owner goes on from the history that was written last.
+        scene.old.config["store"]["history"] = json!("other-volumes");
         let mut old = scene.old.start_all(bed).await?.remove(0);
         let old_writer = Writer::start(client_url(&scene.old, 0), FIRST);
         old_writer.goes_on().await?;

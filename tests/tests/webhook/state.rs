@@ -170,6 +170,12 @@ async fn members_of_an_etcd_and_owners_of_a_control_plane_are_left_to_controller
     let mut anew = etcd(json!({}), peers.clone());
     anew["metadata"]["name"] = json!("anew");
     may_not(&world.person, &anew, "etcd-membership").await?;
+    let joined = json!({"status": {"bootstrapWithExistingCluster": {"members": [], "released": false}}});
+    let patch = ["patch", "etcd", "main", "-n", "owners", "--subresource=status", "--type=merge", "-p"];
+    world.garden.kubectl(patch.into_iter().chain([joined.to_string().as_str()])).await?.text()?;
+    let deleted = world.garden.kubectl(["delete", "etcd", "main", "-n", "owners"]).await?;
+    hear(&deleted.stderr);
+    ensure!(deleted.code != 0 && deleted.stderr.contains("(etcd-handing-over)"), "{}", deleted.stderr);
     let controller = gardenlet(world, "owners-a")?;
     may(&controller, &etcd(suspended, peers)).await?;
     let insists = json!({"confirmation.gardener.cloud/takeover": "true", "druid.gardener.cloud/suspend-etcd-spec-reconcile": null});

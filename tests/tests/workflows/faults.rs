@@ -16,7 +16,7 @@ use super::table::{FAULTS, Fault};
 use super::world::{CONTROLLERS, DEADLINE, Place, SYSTEM, object};
 
 fn render() -> String {
-    let mut text = "# Faults of a migration, and how each ends\n\nMade from the tests that plant them (`tests/tests/workflows/faults.rs`). \
+    let mut text = "# Faults of a migration, and how each ends\n\nMade from the tests that plant them (`tests/tests/workflows/faults.rs` and `deletion.rs`). \
                     After each of them every key is there with its value, and so is every write that the API servers acknowledged. \
                     What is written then is in the next snapshot, and a restore takes that one.\n\n\
                     | in step | fault | ends as | because | what is left |\n|---|---|---|---|---|\n"

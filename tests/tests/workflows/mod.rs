@@ -2,6 +2,7 @@
 //! a Deployment of the garden with the permissions of `deploy/`, and etcd in Pods.
 
 mod backup;
+mod deletion;
 mod failover;
 mod faults;
 mod migration;

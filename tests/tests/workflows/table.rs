@@ -77,6 +77,13 @@ pub const FAULTS: &[Fault] = &[
     },
     Fault {
         step: "SettingsApplied",
+        what: "the HostedEtcd is deleted; it stays until the migration has gone back",
+        ends: "RolledBack",
+        reason: "HostedEtcdDeleted",
+        left: KEPT,
+    },
+    Fault {
+        step: "SettingsApplied",
         what: "the migration is called off",
         ends: "Cancelled",
         reason: "Cancelled",

@@ -198,6 +198,8 @@ pub static RULES: &[Rule] = &[
         "Annotations that steer the life of an etcd are set by controllers; everybody may remove them."),
     rule("etcd-membership", STATE, &[&ETCDS], state::etcd_membership::judge,
         "Fields of an Etcd that decide which members form one cluster are changed by controllers."),
+    rule("etcd-handing-over", STATE, &[&ETCDS], state::etcd_handing_over::judge,
+        "An Etcd whose members are taking over from those of another seed is deleted only with a confirmation."),
 
     fill("fill-trigger", &[&SHOOT_DEFAULTS], default::trigger::judge,
         "`gardener.cloud/operation=live-migrate` becomes `migration.gardener.cloud/live-migrate=true`."),

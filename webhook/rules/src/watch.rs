@@ -220,7 +220,7 @@ pub static ETCDS: Watch = Watch {
     place: Place::Seed,
     mutating: false,
     matches: &[
-        Match { groups: &[DRUID_GROUP], resources: &["etcds"], operations: WRITES },
+        Match { groups: &[DRUID_GROUP], resources: &["etcds"], operations: ALL },
         Match { groups: &[MIGRATION_GROUP], resources: &["hostedetcds"], operations: UPDATE },
     ],
     rules_of: None,

@@ -7,7 +7,7 @@ use super::{
     EtcdFlow, Notes,
     effect::Effect,
     rows::{Scene, api_is_up, give_lock_back, is_locked, is_unlocked, nothing, take_lock},
-    world::World,
+    world::{Cluster, World},
 };
 use crate::{
     flow::{Otherwise, Patience, Proof, Row},
@@ -92,7 +92,7 @@ pub(super) static BACK: &[Row<EtcdFlow>] = &[
     },
     Row {
         step: LAST,
-        does: "The lock is given back.",
+        does: "Our finalizer is taken off the HostedEtcd, and the lock is given back.",
         proof: Proof::Latched,
         patience: Patience::Steps(1),
         otherwise: Otherwise::GoOn,
@@ -133,6 +133,9 @@ fn delete_new_etcd(scene: &Scene) -> Vec<Effect> {
 
 fn are_settings_back(scene: &Scene) -> Check {
     match &scene.notes.old_settings {
+        Some(_) if scene.world.cluster == Cluster::Gone => {
+            Check::Met("the HostedEtcd does not exist any more, and its settings with it".to_owned())
+        }
         Some(settings) if scene.world.settings != *settings => {
             Check::waiting("SettingsChanging", "the settings are being put back")
         }
@@ -151,6 +154,10 @@ fn is_old_etcd_up(scene: &Scene) -> Check {
     };
     if !world.volumes.contains(old) {
         return Check::blocked("VolumesMissing", format!("volumes {old} do not all exist any more"));
+    }
+    // Whoever deletes a HostedEtcd and its Etcd, as with their namespace, does not make them again.
+    if world.cluster != Cluster::Present && !world.etcd_declared {
+        return Check::blocked("EtcdMissing", "the Etcd is deleted as well, so nothing starts the members");
     }
     match &world.etcd {
         None => Check::waiting("EtcdNotCreated", "the old StatefulSet is being created"),

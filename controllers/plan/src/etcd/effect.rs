@@ -24,6 +24,12 @@ pub enum Effect {
         /// Whether it is.
         present: bool,
     },
+    /// Our finalizer is on the HostedEtcd, or is not. It is set after the lock is taken and taken off before the lock is given
+    /// back, so one without a lock belongs to nobody.
+    EnsureClusterFinalizer {
+        /// Whether it is.
+        present: bool,
+    },
     /// `status.currentWorkflow` of the HostedEtcd is this workflow, or nobody.
     EnsureLock {
         /// Whether this workflow has it.
@@ -87,6 +93,7 @@ impl Effect {
         match self {
             Self::EnsureNoEtcd { .. } | Self::EnsureNoVolumes { .. } | Self::EnsureNoBackups { .. } => true,
             Self::EnsureFinalizer { .. }
+            | Self::EnsureClusterFinalizer { .. }
             | Self::EnsureLock { .. }
             | Self::EnsureApi { .. }
             | Self::EnsureBackup { .. }
@@ -105,6 +112,7 @@ impl Effect {
             Self::EnsureNoEtcd { .. } => Some("deleteEtcd"),
             Self::EnsureEtcd { .. } => Some("startRestore"),
             Self::EnsureFinalizer { .. }
+            | Self::EnsureClusterFinalizer { .. }
             | Self::EnsureLock { .. }
             | Self::EnsureBackup { .. }
             | Self::EnsureVerified { .. }

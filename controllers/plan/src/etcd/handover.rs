@@ -2,7 +2,7 @@
 //!
 //! The owner before may still serve when the record has changed: it has not looked yet, or its answers come from a cache. It has
 //! ended when the record has named the new owner for [`Timing::wait`]. It has ended sooner where it says so itself: a final snapshot
-//! is taken when no member serves clients any more, and names the id whose time it ends.
+//! is taken when no member serves clients any more, and names the id whose time it ends. An epoch that was ended so never begins again.
 
 use crate::{
     etcd::ownership::{Timing, epoch},
@@ -15,8 +15,10 @@ use crate::{
 pub struct Evidence {
     /// The own id was found to be free to begin, earlier.
     pub recorded: bool,
-    /// The id that the newest snapshot ends, where it is a final one and says so.
+    /// The id that the newest snapshot of the source ends, where it is a final one and says so.
     pub final_of: Option<String>,
+    /// The same of the store into which this etcd writes.
+    pub own_final_of: Option<String>,
 }
 
 /// Why an etcd may begin.
@@ -60,6 +62,17 @@ pub fn decide(
         return Err(Why::new("NotOwner", "the record has not been seen to name the own id"));
     };
     let own = epoch(own_id);
+    let ended = evidence.final_of.as_deref().and_then(epoch);
+    let last_ended = ended.max(evidence.own_final_of.as_deref().and_then(epoch));
+    if let (Some(own), Some(last)) = (own, last_ended)
+        && last >= own
+    {
+        let message = format!(
+            "a final snapshot ends epoch {last}, and the own epoch is {own}: another etcd may have gone on from there; give the \
+             owner a later epoch"
+        );
+        return Err(Why::new("EpochEnded", message));
+    }
     if own == Some(1) {
         return Ok(Cleared::FirstOwner);
     }
@@ -68,7 +81,6 @@ pub fn decide(
         return Ok(Cleared::Recorded);
     }
     // Of an earlier epoch it says nothing: somebody else was the owner in between.
-    let ended = evidence.final_of.as_deref().and_then(epoch);
     if ended.is_some() && ended == own.and_then(|own| own.checked_sub(1)) {
         return Ok(Cleared::FinalSnapshot);
     }

@@ -6,6 +6,11 @@
 //! back is the old etcd on its volumes. `ApiUp` is begun only after the new etcd has proved to hold what the backup holds, and
 //! from then on there is no way back, since API servers may have acknowledged writes. Ends are Succeeded, RolledBack, Cancelled,
 //! and Failed, with the places of the data and what to do.
+//!
+//! **When the HostedEtcd is deleted.** A restore or a migration sets a finalizer on the HostedEtcd together with its lock, before
+//! it changes anything. So a HostedEtcd that is deleted stays until the workflow has gone back, or has come to its end where there
+//! is no way back. Where somebody removes that finalizer by hand, the workflow goes back all the same: it has recorded which Etcd
+//! and which Deployment the HostedEtcd referred to. A backup sets none, since it changes nothing.
 
 pub mod backup;
 pub mod beginning;
@@ -17,6 +22,7 @@ pub mod operator;
 pub mod ownership;
 pub mod restore;
 pub mod retention;
+pub mod rolling;
 pub mod schedule;
 pub mod world;
 
@@ -25,10 +31,13 @@ mod rows;
 
 use std::time::Duration;
 
-use crate::flow::{Control, Flow};
+use crate::{
+    flow::{Control, Flow},
+    ledger::Why,
+};
 use effect::Effect;
 pub use rows::BACKUP_ATTEMPTS;
-use world::{Cluster, Digest, Lock, Settings, VolumeSet, World};
+use world::{Cluster, Digest, Lock, Settings, Targets, VolumeSet, World};
 
 /// The workflows of a hosted etcd.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +45,9 @@ pub enum EtcdFlow {}
 
 /// Version of all tables of this module; raised with every change that an unfinished workflow would not survive.
 pub const PLAN_VERSION: u32 = 1;
+
+/// Reason of a workflow whose HostedEtcd is deleted.
+pub const HOSTED_ETCD_DELETED: &str = "HostedEtcdDeleted";
 
 /// The shortest time a step can be given: below it, looking twice would take longer.
 const LEAST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -45,6 +57,8 @@ const LEAST_TIMEOUT: Duration = Duration::from_secs(30);
 pub struct Notes {
     /// The lock was taken: from here on there may be something to undo.
     pub locked: bool,
+    /// What the HostedEtcd referred to when the lock was taken.
+    pub targets: Option<Targets>,
     /// The backup that is taken, or restored.
     pub backup: Option<String>,
     /// What the verified backup holds.
@@ -75,23 +89,23 @@ impl Flow for EtcdFlow {
             cancel: request.cancel || request.deleting.is_some(),
             abandoned: match world.cluster {
                 Cluster::Present => None,
-                Cluster::Deleting => Some("the HostedEtcd is being deleted"),
-                Cluster::Gone => Some("the HostedEtcd does not exist any more"),
+                Cluster::Deleting => Some(Why::new(HOSTED_ETCD_DELETED, "the HostedEtcd is being deleted")),
+                Cluster::Gone => {
+                    Some(Why::new(HOSTED_ETCD_DELETED, "the HostedEtcd does not exist any more"))
+                }
             },
             step_timeout: request.step_timeout.max(LEAST_TIMEOUT),
         }
     }
 
     fn leave(world: &World) -> Vec<Effect> {
-        let mut effects = Vec::new();
-        // A HostedEtcd that goes away takes its lock along; nothing here may hold it up.
-        if world.lock == Lock::Ours && world.cluster == Cluster::Present {
-            effects.push(Effect::EnsureLock { held: false });
+        if world.lock == Lock::Ours && world.cluster != Cluster::Gone {
+            vec![rows::release(world)]
+        } else if world.request.finalizer {
+            vec![Effect::EnsureFinalizer { present: false }]
+        } else {
+            Vec::new()
         }
-        if world.request.finalizer && effects.is_empty() {
-            effects.push(Effect::EnsureFinalizer { present: false });
-        }
-        effects
     }
 
     fn whereabouts(notes: &Notes) -> String {

@@ -25,6 +25,8 @@ pub struct Seen {
     pub source: Source,
     /// Whether the members are part of an etcd that goes on elsewhere, so that they have to be removed from it before they stop.
     pub leaves: bool,
+    /// Whether the Etcd is kept by our finalizer until they have left.
+    pub held: bool,
 }
 
 /// The StatefulSet.
@@ -62,6 +64,8 @@ pub enum Source {
     Ready,
     /// They have to be copied; the reason says how far that is.
     Missing(Why),
+    /// They were copied for an earlier owner, before others wrote more; no cluster was on the volumes yet.
+    Outdated(Why),
 }
 
 /// What is done.
@@ -102,6 +106,7 @@ pub fn decide(seen: &Seen) -> Next {
         }
         // Members on other volumes, or of a StatefulSet that is gone: two of one name must never run at once.
         None if pods > 0 => ending(),
+        None if seen.replicas == 0 && seen.leaves && seen.held => left_behind(seen),
         None if seen.replicas == 0 => Next::Rest,
         Some(_) | None => start(seen),
     }
@@ -114,16 +119,32 @@ fn leave(seen: &Seen) -> Next {
             Next::Stop(Why::new("Stopped", "all members were removed"))
         }
         Cluster::Founded { members: Some(members), .. } => Next::Run { members },
-        Cluster::Founded { members: None, .. } | Cluster::New { .. } => {
-            let message = "members cannot be removed from the other etcd, since it does not answer";
-            Next::Wait(Why::new("NoMemberAnswers", message))
-        }
+        Cluster::Founded { members: None, .. } | Cluster::New { .. } => silent(),
     }
+}
+
+/// Without Pods, as after a deletion in the foreground, members are still counted for the quorum of the others.
+fn left_behind(seen: &Seen) -> Next {
+    match seen.cluster {
+        Cluster::Founded { members: Some(0), .. } => Next::Rest,
+        Cluster::Founded { members: Some(_), .. } => {
+            let message = "members without Pods are removed from the other etcd";
+            Next::Wait(Why::new("MembersLeaving", message))
+        }
+        Cluster::Founded { members: None, .. } | Cluster::New { .. } => silent(),
+    }
+}
+
+fn silent() -> Next {
+    let message = "members cannot be removed from the other etcd, since it does not answer";
+    Next::Wait(Why::new("NoMemberAnswers", message))
 }
 
 fn start(seen: &Seen) -> Next {
     let runs = seen.set.as_ref().map(|set| set.replicas);
     match (seen.cluster, &seen.source) {
+        (Cluster::New { .. }, Source::Outdated(why)) if runs.is_some() => Next::Stop(why.clone()),
+        (Cluster::New { .. }, Source::Outdated(why)) => Next::Copy(why.clone()),
         (Cluster::New { founders: None }, Source::Missing(why)) if runs.is_none() => Next::Copy(why.clone()),
         (Cluster::New { founders }, _) => Next::Run { members: runs.or(founders).unwrap_or(seen.replicas) },
         (Cluster::Founded { members, claims }, _) => {
@@ -152,6 +173,7 @@ mod tests {
             cluster: Cluster::New { founders: None },
             source: Source::Ready,
             leaves: false,
+            held: false,
         }
     }
 
@@ -229,6 +251,12 @@ mod tests {
         assert_eq!(decide(&leaving(Some(2))), Next::Run { members: 2 });
         assert_eq!(reason(&decide(&leaving(Some(0)))), "Stopped");
         assert_eq!(reason(&decide(&leaving(None))), "NoMemberAnswers");
+        // Their Pods are gone, and they are voters still.
+        let behind = |members| Seen { set: None, pods: BTreeMap::new(), held: true, ..leaving(members) };
+        assert_eq!(reason(&decide(&behind(Some(2)))), "MembersLeaving");
+        assert_eq!(reason(&decide(&behind(None))), "NoMemberAnswers");
+        assert_eq!(decide(&behind(Some(0))), Next::Rest);
+        assert_eq!(decide(&Seen { held: false, ..behind(None) }), Next::Rest);
     }
 
     #[test]
@@ -240,5 +268,17 @@ mod tests {
         assert_eq!(decide(&begun), Next::Run { members: 3 });
         let runs = Seen { source: missing, ..mk(Some(("a", 3)), 3) };
         assert_eq!(decide(&runs), Next::Run { members: 3 });
+    }
+
+    #[test]
+    fn copies_again_for_a_later_owner_while_there_is_no_cluster() {
+        let outdated = Source::Outdated(Why::new("CopiedForAnotherOwner", "…"));
+        let runs = Seen { source: outdated, ..mk(Some(("a", 3)), 3) };
+        assert!(matches!(decide(&runs), Next::Stop(_)));
+        let begun = Cluster::New { founders: Some(3) };
+        let stopped = Seen { set: None, pods: BTreeMap::new(), cluster: begun, ..runs.clone() };
+        assert!(matches!(decide(&stopped), Next::Copy(_)));
+        let founded = Seen { cluster: Cluster::Founded { members: Some(3), claims: 3 }, ..runs };
+        assert_eq!(decide(&founded), Next::Run { members: 3 });
     }
 }

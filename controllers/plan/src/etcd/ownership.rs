@@ -40,7 +40,8 @@ pub struct Seen {
     pub confirmed: Option<Time>,
     /// When the newest look began that gave somebody else or nobody, where none since has given the own id.
     pub lost: Option<Time>,
-    /// Since when the record is known to name the own id without a break, rounded up; `None` where it was seen to name somebody else since.
+    /// Since when the record is known to name the own id without a break, rounded up; `None` where it was seen to name somebody else
+    /// since, an owner of an earlier epoch included.
     pub named_since: Option<Time>,
 }
 
@@ -235,7 +236,8 @@ fn remember(facts: &Facts, timing: &Timing, now: Time) -> Seen {
         }
         // Ours among others: somebody is changing it. Nothing is learnt from that.
         Answer::Record(values) if values.contains(&facts.own_id) => seen,
-        Answer::Record(values) if are_older(values, &facts.own_id) => seen,
+        // A server that is behind, or a record that was put back: then its owner may serve for as long once more.
+        Answer::Record(values) if are_older(values, &facts.own_id) => Seen { named_since: None, ..seen },
         Answer::Record(_) => Seen { confirmed: None, lost: Some(facts.begun), named_since: None },
         Answer::Unresolvable | Answer::ContextError | Answer::Slow => seen,
     }
@@ -257,6 +259,9 @@ fn unknown(facts: &Facts) -> Why {
             "OwnerOlder",
             "the record names an owner of an earlier epoch; see whether a name server is behind, or the record was not changed yet",
         ),
+        Answer::Record(values) if *values == [facts.own_id.clone()] => {
+            Why::new("OwnerStale", "the record named us, but that is longer ago than an answer counts")
+        }
         Answer::Record(_) => Why::new("OwnerAmbiguous", "the record names us and others"),
         Answer::Unresolvable => Why::new("OwnerUnresolvable", "the record cannot be resolved; see DNS"),
         Answer::ContextError => Why::new("OwnerNotAsked", "the look at the record was broken off"),

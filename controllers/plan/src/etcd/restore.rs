@@ -5,9 +5,9 @@ use super::{
     effect::Effect,
     rows::{
         Scene, are_old_volumes_gone, delete_etcd, give_lock_back, is_api_down, is_api_up, is_backed_up,
-        is_equal, is_etcd_deleted, is_locked, is_restored, is_unlocked, is_verified, name_backup,
-        name_volumes, no_effects, note_api, note_generation, note_lock, note_old, note_proof, nothing,
-        release_old_volumes, restore_etcd, start_api, stop_api, take_backup, take_lock, verify_backup,
+        is_equal, is_etcd_deleted, is_held, is_restored, is_unlocked, is_verified, name_backup, name_volumes,
+        no_effects, note_api, note_generation, note_lock, note_old, note_proof, nothing, release_old_volumes,
+        restore_etcd, start_api, stop_api, take_backup, take_lock_and_hold, verify_backup,
     },
     world::{Source, World},
 };
@@ -29,13 +29,13 @@ pub static PLAN: Plan<EtcdFlow> = Plan {
 static FORWARD: &[Row<EtcdFlow>] = &[
     Row {
         step: "LockTaken",
-        does: "`status.currentWorkflow` of the HostedEtcd is this restore, and its finalizer is set.",
+        does: "`status.currentWorkflow` of the HostedEtcd is this restore, and our finalizer is on both objects.",
         proof: Proof::HeldUntil("LockReleased"),
         patience: Patience::Hours(24),
         otherwise: Otherwise::TurnBack,
         advice: "end the workflow that has the lock, or wait for it",
-        check: is_locked,
-        effects: take_lock,
+        check: is_held,
+        effects: take_lock_and_hold,
         begin: nothing,
         met: note_lock,
     },
@@ -137,7 +137,7 @@ static FORWARD: &[Row<EtcdFlow>] = &[
     },
     Row {
         step: "LockReleased",
-        does: "`status.currentWorkflow` is cleared.",
+        does: "Our finalizer is taken off the HostedEtcd, and `status.currentWorkflow` is cleared.",
         proof: Proof::Latched,
         patience: Patience::Steps(1),
         otherwise: Otherwise::GoOn,

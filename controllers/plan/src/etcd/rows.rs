@@ -3,7 +3,7 @@
 use super::{
     EtcdFlow, Notes,
     effect::Effect,
-    world::{Lock, Request, Taking, Verifying, VolumeSet, World},
+    world::{Cluster, Lock, Request, Taking, Verifying, VolumeSet, World},
 };
 use crate::{flow, ledger::Check};
 
@@ -33,6 +33,9 @@ pub(super) fn is_locked(scene: &Scene) -> Check {
             "AnotherWorkflow",
             format!("{name} works on this etcd, and this one begins when that is over"),
         ),
+        Lock::Free if world.cluster == Cluster::Gone && scene.notes.locked => {
+            Check::Met("the HostedEtcd does not exist any more, so no other workflow can lock it".to_owned())
+        }
         Lock::Free => Check::waiting("TakingLock", "the lock is free and is being taken"),
         Lock::Ours if !world.request.finalizer => {
             Check::waiting("SettingFinalizer", "the finalizer is being set")
@@ -53,9 +56,33 @@ pub(super) fn take_lock(scene: &Scene) -> Vec<Effect> {
     effects
 }
 
+/// Locked, and the HostedEtcd cannot go before this workflow has ended.
+pub(super) fn is_held(scene: &Scene) -> Check {
+    let world = scene.world;
+    match is_locked(scene) {
+        // One that is being deleted takes no finalizer any more.
+        Check::Met(_) if world.cluster == Cluster::Present && !world.cluster_finalizer => {
+            Check::waiting("SettingClusterFinalizer", "the finalizer is being set on the HostedEtcd")
+        }
+        check => check,
+    }
+}
+
+pub(super) fn take_lock_and_hold(scene: &Scene) -> Vec<Effect> {
+    let (world, mut effects) = (scene.world, take_lock(scene));
+    if world.lock == Lock::Ours && world.cluster == Cluster::Present && !world.cluster_finalizer {
+        effects.push(Effect::EnsureClusterFinalizer { present: true });
+    }
+    effects
+}
+
 pub(super) fn note_lock(world: &World, notes: &mut Notes) {
+    // A lock that was lost and is taken again tells nothing of how the etcd was at the beginning.
+    if !notes.locked {
+        notes.served = world.serving.is_some();
+    }
     notes.locked = true;
-    notes.served = world.serving.is_some();
+    notes.targets.get_or_insert_with(|| world.targets.clone());
 }
 
 pub(super) fn is_unlocked(scene: &Scene) -> Check {
@@ -65,8 +92,17 @@ pub(super) fn is_unlocked(scene: &Scene) -> Check {
     }
 }
 
-pub(super) fn give_lock_back(_: &Scene) -> Vec<Effect> {
-    vec![Effect::EnsureLock { held: false }]
+pub(super) fn give_lock_back(scene: &Scene) -> Vec<Effect> {
+    vec![release(scene.world)]
+}
+
+/// What gives a HostedEtcd back that this workflow has locked: its finalizer first, then its lock.
+pub(super) fn release(world: &World) -> Effect {
+    if world.cluster_finalizer {
+        Effect::EnsureClusterFinalizer { present: false }
+    } else {
+        Effect::EnsureLock { held: false }
+    }
 }
 
 // The etcd as it was.
@@ -231,7 +267,13 @@ pub(super) fn note_generation(world: &World, notes: &mut Notes) {
 /// As many as there were are wanted by this fence, and one is ready.
 pub(super) fn api_is_up(scene: &Scene, fence: &str, ready: bool) -> Check {
     let (api, replicas) = (&scene.world.api, scene.notes.api_replicas.unwrap_or_default());
-    if api.wanted != replicas || api.fence != fence {
+    // Whoever deletes a HostedEtcd and its API servers, as with their namespace, does not make them again.
+    let are_deleted = !api.exists && scene.world.cluster != Cluster::Present;
+    if are_deleted && replicas == 0 {
+        Check::Met("there were no API servers".to_owned())
+    } else if are_deleted {
+        Check::blocked("ApiServersMissing", "the Deployment of the API servers is deleted as well")
+    } else if api.wanted != replicas || api.fence != fence {
         Check::waiting("ApiServersStarting", format!("{replicas} API servers are asked for"))
     } else if ready && replicas > 0 && api.ready == 0 {
         Check::waiting("ApiServersNotReady", format!("0 of {replicas} API servers are ready"))

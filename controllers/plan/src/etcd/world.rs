@@ -126,6 +126,16 @@ pub enum Cluster {
     Gone,
 }
 
+/// The objects that a HostedEtcd refers to, by their names. A workflow records them with the lock, so that it finds them when the
+/// HostedEtcd is gone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Targets {
+    /// The Etcd.
+    pub etcd: String,
+    /// The Deployment of the API servers.
+    pub api: String,
+}
+
 /// `status.currentWorkflow` of the HostedEtcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lock {
@@ -140,6 +150,8 @@ pub enum Lock {
 /// The Deployment of the API servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Api {
+    /// Whether the Deployment exists and is not being deleted.
+    pub exists: bool,
     /// `spec.replicas`.
     pub wanted: u32,
     /// Pods that exist, those that are ending included.
@@ -205,12 +217,18 @@ pub struct World {
     pub request: Request,
     /// The HostedEtcd.
     pub cluster: Cluster,
+    /// What it refers to; where it does not exist any more, what it referred to when the workflow took the lock.
+    pub targets: Targets,
+    /// Whether our finalizer is on it.
+    pub cluster_finalizer: bool,
     /// Its lock.
     pub lock: Lock,
     /// Its `spec.settings`, with what is left out filled in from what runs.
     pub settings: Settings,
     /// The API servers.
     pub api: Api,
+    /// Whether the Etcd, of which the operator makes the StatefulSet, exists and is not being deleted.
+    pub etcd_declared: bool,
     /// The StatefulSet, if there is one.
     pub etcd: Option<Deployed>,
     /// Pods of members that exist, those that are ending or out of reach included, by the volumes they mount.

@@ -12,7 +12,7 @@ mod pass;
 use std::{fmt::Debug, time::Duration};
 
 use crate::{
-    ledger::{Check, Ledger},
+    ledger::{Check, Ledger, Why},
     time::Time,
 };
 use pass::Pass;
@@ -41,8 +41,9 @@ pub struct Control {
     pub paused: bool,
     /// Go back, if that is still possible.
     pub cancel: bool,
-    /// There is nothing left to work on; the text says why.
-    pub abandoned: Option<&'static str>,
+    /// What the workflow works on is deleted, or is being deleted. A workflow that has changed nothing ends; any other one goes
+    /// back first, or on to its end where there is no way back.
+    pub abandoned: Option<Why>,
     /// How long a step may take.
     pub step_timeout: Duration,
 }

@@ -11,6 +11,9 @@ use crate::{
     time::Time,
 };
 
+/// What the end of a workflow says that has changed nothing.
+const NOTHING_CHANGED: &str = "nothing was changed";
+
 /// One pass over the tables.
 pub(super) struct Pass<'a, F: Flow> {
     plan: &'a Plan<F>,
@@ -44,8 +47,8 @@ impl<'a, F: Flow> Pass<'a, F> {
         if phase.is_end() {
             self.effects = F::leave(self.world);
             self.requeue = (!self.effects.is_empty()).then_some(POLL);
-        } else if let Some(why) = self.control.abandoned {
-            self.end(Phase::Cancelled, "NothingToWorkOn", why.to_owned());
+        } else if let Some(why) = self.control.abandoned.clone().filter(|_| !self.is_touched()) {
+            self.end(Phase::Cancelled, why.reason, with_advice(&why.message, NOTHING_CHANGED));
         } else if matches!(phase, Phase::Pending | Phase::Scheduled) {
             self.start();
         } else if self.before.version != self.plan.version {
@@ -55,11 +58,20 @@ impl<'a, F: Flow> Pass<'a, F> {
             );
         } else if phase == Phase::RollingBack {
             self.walk(self.plan.back);
-        } else if self.control.cancel && !self.is_past_return() {
+        } else if self.is_past_return() {
+            self.walk(self.plan.forward);
+        } else if let Some(why) = self.control.abandoned.clone() {
+            self.turn_back(why.reason, why.message);
+        } else if self.control.cancel {
             self.turn_back(CANCELLED, "called off by spec.cancel or by deletion".to_owned());
         } else {
             self.walk(self.plan.forward);
         }
+    }
+
+    /// Whether there may be something to undo, by what was recorded before this pass.
+    fn is_touched(&self) -> bool {
+        (self.plan.touched)(&self.before.notes)
     }
 
     fn start(&mut self) {
@@ -199,7 +211,10 @@ impl<'a, F: Flow> Pass<'a, F> {
         }
         match row.otherwise {
             Otherwise::GoOn => return true,
-            Otherwise::TurnBack if !self.is_back() => self.turn_back(why.reason, message),
+            // A row that is held, such as the lock, may be lost when there is no way back any more.
+            Otherwise::TurnBack if !self.is_back() && !self.is_past_return() => {
+                self.turn_back(why.reason, message);
+            }
             Otherwise::TurnBack | Otherwise::GiveUp => {
                 let whereabouts = F::whereabouts(&self.next.notes);
                 let message = with_advice(&with_advice(&message, row.advice), &whereabouts);
@@ -217,7 +232,7 @@ impl<'a, F: Flow> Pass<'a, F> {
                 (false, []) => Phase::Failed,
                 (false, _) => Phase::RolledBack,
             };
-            self.end(phase, reason, with_advice(&message, "nothing was changed"));
+            self.end(phase, reason, with_advice(&message, NOTHING_CHANGED));
             return;
         }
         self.next.phase = Phase::RollingBack;

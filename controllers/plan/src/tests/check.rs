@@ -48,8 +48,15 @@ fn is_of_phase(sim: &Sim, step: &str) -> bool {
 
 fn one(sim: &Sim, world: &World, effect: &Effect) -> Result<(), String> {
     let truth = &sim.truth;
-    let ours = matches!(effect, Effect::EnsureLock { .. } | Effect::EnsureFinalizer { .. });
-    hold(ours || world.lock == Lock::Ours, "acts without the lock")?;
+    let ours = matches!(
+        effect,
+        Effect::EnsureLock { .. } | Effect::EnsureFinalizer { .. } | Effect::EnsureClusterFinalizer { .. }
+    );
+    let is_locked = world.lock == Lock::Ours || (world.cluster == Cluster::Gone && sim.ledger.notes.locked);
+    hold(ours || is_locked, "acts without the lock")?;
+    let holds = world.cluster_finalizer || world.cluster != Cluster::Present;
+    let is_forward = sim.ledger.phase == Phase::Running && sim.build.kind != Kind::Backup;
+    hold(holds || ours || !is_forward || keeps(effect), "changes an etcd that it does not hold")?;
     hold(ours || !sim.ledger.phase.is_end(), "acts after the end")?;
     match effect {
         Effect::EnsureNoVolumes { volumes } => {
@@ -80,6 +87,11 @@ fn one(sim: &Sim, world: &World, effect: &Effect) -> Result<(), String> {
         }
         _ => Ok(()),
     }
+}
+
+/// Whether it changes nothing of the etcd and its API servers.
+fn keeps(effect: &Effect) -> bool {
+    matches!(effect, Effect::EnsureBackup { .. } | Effect::EnsureVerified { .. })
 }
 
 #[derive(PartialEq)]
@@ -116,7 +128,16 @@ pub(super) fn always(sim: &mut Sim) -> Result<(), String> {
     if let Some(broken) = sim.truth.broken {
         return Err(broken.to_owned());
     }
-    hold(copies(&sim.truth).next().is_some(), "lost what was acknowledged")
+    lets_go(sim)?;
+    hold(sim.truth.namespace_deleted || copies(&sim.truth).next().is_some(), "lost what was acknowledged")
+}
+
+/// The HostedEtcd goes by itself only when its API servers are wanted again, or when it was told that they cannot be started.
+fn lets_go(sim: &Sim) -> Result<(), String> {
+    let truth = &sim.truth;
+    let by_itself = truth.cluster == Cluster::Gone && !truth.released_by_hand && !truth.namespace_deleted;
+    let is_whole = truth.api.wanted == REPLICAS || sim.ledger.phase == Phase::Failed;
+    hold(!by_itself || is_whole, "lets the HostedEtcd go while its API servers are stopped")
 }
 
 /// When nothing happens any more.
@@ -128,8 +149,11 @@ pub(super) fn at_the_end(sim: &Sim) -> Result<(), String> {
     }
     hold(!truth.trouble.calm || ledger.phase == Phase::Succeeded, "failed for no reason")?;
     hold(truth.request.deleting.is_none() || !truth.request.finalizer, "holds up its own deletion")?;
-    if truth.cluster() != Cluster::Present {
-        return Ok(());
+    // Whoever has stolen the lock takes it off.
+    let is_anothers = truth.object_gone || matches!(truth.lock, Lock::Other(_));
+    hold(!truth.cluster_finalizer || is_anothers, "keeps its finalizer on the HostedEtcd")?;
+    if truth.namespace_deleted {
+        return is_told(sim);
     }
     // The lock of an object that is gone counts as free.
     hold(truth.lock != Lock::Ours || truth.object_gone, "keeps the lock")?;
@@ -140,6 +164,22 @@ pub(super) fn at_the_end(sim: &Sim) -> Result<(), String> {
         Phase::Failed => is_explained(sim),
         other => Err(format!("ends in {other:?}")),
     }
+}
+
+/// What was deleted with its namespace does not come back, and no end says that it did.
+fn is_told(sim: &Sim) -> Result<(), String> {
+    let ledger = &sim.ledger;
+    let was_up = |step: &str| ledger.notes.api_replicas.is_none() || ledger.state(step) == State::Succeeded;
+    match ledger.phase {
+        Phase::Failed => tells_whereabouts(ledger),
+        Phase::Succeeded => hold(was_up("ApiUp"), "succeeded without API servers"),
+        _ => hold(was_up("ApiUpAgain"), "went back without API servers"),
+    }
+}
+
+fn tells_whereabouts(ledger: &Ledger<Notes>) -> Result<(), String> {
+    let told = ledger.notes.old.as_ref().is_none_or(|(set, _)| ledger.message.contains(&set.0));
+    hold(told, "does not tell where the data is")
 }
 
 fn is_backed_up(truth: &Truth, ledger: &Ledger<Notes>) -> Result<(), String> {
@@ -168,7 +208,9 @@ fn is_as_before(truth: &Truth) -> Result<(), String> {
         sts.deployed.volumes == old_set() && sts.deployed.settings == old_settings(),
         "went back to another etcd",
     )?;
-    hold(truth.settings == old_settings(), "left the new settings")?;
+    // Those of a HostedEtcd that is gone are gone with it.
+    let is_gone = truth.cluster == Cluster::Gone;
+    hold(is_gone || truth.settings == old_settings(), "left the new settings")?;
     hold(truth.api.wanted == REPLICAS, "went back without API servers")?;
     hold(truth.volumes[&old_set()].writes == truth.must, "went back without all data")
 }
@@ -188,15 +230,14 @@ fn is_explained(sim: &Sim) -> Result<(), String> {
         || trouble.quorum_lost.is_some_and(|(from, to)| to - from > 1200)
         || trouble.rival_until == NEVER;
     hold(hopeless, "gave up although there was a way")?;
-    let told = sim.ledger.notes.old.as_ref().is_none_or(|(set, _)| ledger.message.contains(&set.0));
-    hold(told, "does not tell where the data is")
+    tells_whereabouts(ledger)
 }
 
 /// What is read back is what was written, as far as this kind keeps it.
 pub(super) fn is_the_same(kind: Kind, stored: &Ledger<Notes>, written: &Ledger<Notes>) -> Result<(), String> {
     let mut written = written.clone();
     if kind == Kind::Backup {
-        (written.notes.locked, written.notes.served) = (false, false);
+        (written.notes.locked, written.notes.served, written.notes.targets) = (false, false, None);
     }
     hold(*stored == written, "a status was not read back as it was written")
 }

@@ -3,6 +3,7 @@
 mod backup;
 mod check;
 mod cluster;
+mod deletion;
 mod members;
 mod ownership;
 mod planted;

@@ -137,6 +137,7 @@ fn timing_that_breaks_the_promise_is_refused() {
 #[test]
 fn who_goes_on_from_snapshots_begins_when_the_owner_before_has_ended() {
     let final_of = |id: &str| Evidence { final_of: Some(id.to_owned()), ..Evidence::default() };
+    let own_final_of = |id: &str| Evidence { own_final_of: Some(id.to_owned()), ..Evidence::default() };
     let nothing = Evidence::default();
     let recorded = Evidence { recorded: true, ..Evidence::default() };
     // The wait is 115 seconds.
@@ -152,10 +153,21 @@ fn who_goes_on_from_snapshots_begins_when_the_owner_before_has_ended() {
         ("seed-a", None, recorded, ("down", "PreviousOwnerMayServe")),
         ("seed-a/7", None, final_of("seed-b/6"), ("resume", "")),
         ("seed-a/7", None, final_of("seed-b/5"), ("down", "PreviousOwnerMayServe")),
-        ("seed-a/7", None, final_of("seed-a/7"), ("down", "PreviousOwnerMayServe")),
+        // What was ended does not begin again, not even on new volumes.
+        ("seed-a/7", Some(500), final_of("seed-a/7"), ("down", "EpochEnded")),
+        ("seed-a/7", Some(500), final_of("seed-b/8"), ("down", "EpochEnded")),
+        ("seed-a/7", Some(500), own_final_of("seed-a/7"), ("down", "EpochEnded")),
+        ("seed-a/7", None, Evidence { recorded: true, ..own_final_of("seed-a/7") }, ("down", "EpochEnded")),
+        ("seed-a/1", None, own_final_of("seed-a/1"), ("down", "EpochEnded")),
+        (
+            "seed-a/7",
+            None,
+            Evidence { final_of: Some("seed-b/6".into()), ..own_final_of("seed-a/5") },
+            ("resume", ""),
+        ),
         ("seed-a/7", None, final_of("seed-b"), ("down", "PreviousOwnerMayServe")),
         ("seed-a", None, final_of("seed-b"), ("down", "PreviousOwnerMayServe")),
-        ("seed-a/0", None, final_of("seed-b/0"), ("down", "PreviousOwnerMayServe")),
+        ("seed-a/0", None, final_of("seed-b"), ("down", "PreviousOwnerMayServe")),
     ] {
         let confirmed = named_since.map(|_| Time(960));
         let seen = Seen { confirmed, lost: None, named_since: named_since.map(Time) };
@@ -173,6 +185,12 @@ fn who_goes_on_from_snapshots_begins_when_the_owner_before_has_ended() {
         let (_, seen) = decide(&Facts { seen, ..facts.clone() }, &TIMING, Time(1000));
         let since = if epoch(own_id).is_some() { 500 } else { 1001 };
         assert_eq!(seen.named_since, Some(Time(since)), "{own_id}");
+        // The owner before may have been put back for a while.
+        if epoch(own_id) == Some(7) {
+            facts.answer = record(&["seed-b/6"]);
+            let (_, seen) = decide(&facts, &TIMING, Time(1000));
+            assert_eq!((seen.named_since, seen.confirmed), (None, facts.seen.confirmed));
+        }
         // Another name in between, and it begins anew.
         facts.answer = record(&["seed-c/9"]);
         assert_eq!(decide(&facts, &TIMING, Time(1000)).1.named_since, None);

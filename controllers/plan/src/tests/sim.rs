@@ -97,7 +97,7 @@ pub(super) fn mk_trouble(rng: &mut Rng) -> Trouble {
     // A few of these at a time: a world in which everything fails shows little.
     for _ in 0..rng.within(0, 3) {
         let (soon, later) = (1_000_000 + rng.within(0, 3000), rng.within(60, 6000));
-        match rng.within(0, 15) {
+        match rng.within(0, 16) {
             0 => trouble.backup_fails = rng.within(20, 100),
             1 => trouble.corrupt = 60,
             2 => trouble.wrong_restore = true,
@@ -113,11 +113,22 @@ pub(super) fn mk_trouble(rng: &mut Rng) -> Trouble {
             12 => trouble.pause = Some((soon, soon + later * rng.within(1, 30))),
             13 => trouble.rival_until = soon,
             14 => trouble.theft = Some((soon, soon + later)),
-            _ if rng.percent(30) => trouble.cluster_gone_at = soon,
+            15 => delete_cluster(rng, &mut trouble, soon),
             _ => trouble.members_linger = 60,
         }
     }
     trouble
+}
+
+/// Somebody deletes the HostedEtcd.
+fn delete_cluster(rng: &mut Rng, trouble: &mut Trouble, at: u64) {
+    trouble.cluster_gone_at = at;
+    match rng.within(0, 5) {
+        0 => trouble.kept_until = at + rng.within(60, 6000),
+        1 | 2 => trouble.released_by_hand_at = Some(at + rng.within(0, 600)),
+        3 => trouble.with_namespace = true,
+        _ => {}
+    }
 }
 
 /// Runs the world of this seed to its end.

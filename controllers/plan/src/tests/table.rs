@@ -8,12 +8,7 @@ use super::{
     sim::{Build, Kind},
 };
 use crate::{
-    etcd::{
-        EtcdFlow, PLAN_VERSION, backup,
-        effect::Effect,
-        migration, restore,
-        world::{Cluster, Lock},
-    },
+    etcd::{EtcdFlow, PLAN_VERSION, backup, effect::Effect, migration, restore},
     flow::{CANCELLED, Decision, Otherwise, PAUSE_LIMIT, Plan, Proof, decide},
     ledger::{Ledger, Phase, State},
     status::{Error, from_status, to_status},
@@ -176,22 +171,6 @@ fn a_workflow_of_another_version_is_left_alone() {
     let records = decision.records.expect("a word about it");
     assert!(decision.effects.is_empty() && records.steps == ledger.steps && records.phase == Phase::Running);
     assert!(records.message.contains("version 2"), "{}", records.message);
-}
-
-#[test]
-fn a_cluster_that_goes_away_is_not_held_up() {
-    for (name, cluster) in
-        [("ApiDown", Cluster::Deleting), ("EtcdDeleted", Cluster::Gone), ("ApiUp", Cluster::Deleting)]
-    {
-        let (mut truth, ledger) = until(name);
-        let (mut world, _) = truth.observe();
-        (world.cluster, world.lock) = (cluster, Lock::Ours);
-        let first = decide(&migration::PLAN, &world, &ledger, Time(truth.now));
-        let ended = first.records.expect("an end");
-        assert!(ended.phase == Phase::Cancelled && first.effects.is_empty());
-        let then = decide(&migration::PLAN, &world, &ended, Time(truth.now));
-        assert_eq!(then.effects, [Effect::EnsureFinalizer { present: false }], "{name}");
-    }
 }
 
 #[test]

@@ -137,7 +137,7 @@ fn take_over(rng: &mut Rng, change: u64, ended: &Ended, timing: &Timing, decide:
         // One of an earlier hand-over is in the store until the newest one is.
         let is_there = ended.snapshot.is_some_and(|at| at <= now);
         let of = Some(if is_there { OURS } else { BEFORE }.to_owned());
-        facts.continues = Some(Evidence { recorded: false, final_of: of });
+        facts.continues = Some(Evidence { final_of: of, ..Evidence::default() });
         facts.begun = Time(begun);
         let (verdict, seen) = decide(&facts, timing, Time(now));
         facts.seen = seen;
@@ -256,7 +256,7 @@ const FAULTS_OF_THE_NEW: &[(&str, Decide)] = &[
     }),
     ("takes any final snapshot for that of this hand-over", |facts, timing, now| {
         let recorded = facts.continues.as_ref().is_some_and(|evidence| evidence.final_of.is_some());
-        let evidence = Evidence { recorded, final_of: None };
+        let evidence = Evidence { recorded, ..Evidence::default() };
         decide(&Facts { continues: Some(evidence), ..facts.clone() }, timing, now)
     }),
 ];

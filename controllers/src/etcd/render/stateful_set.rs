@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Layout, config, metadata, place, pod};
 use crate::etcd::{
-    api::{Etcd, FENCE, VOLUMES},
+    api::{Etcd, FENCE, GENERATION, VOLUMES},
     names,
 };
 
@@ -21,15 +21,18 @@ const GRACE_SECONDS: u32 = 60;
 pub fn stateful_set(etcd: &Etcd, layout: &Layout) -> Value {
     let name = etcd.name_any();
     let mut metadata = metadata(etcd, &name);
+    metadata["annotations"] = json!({GENERATION: etcd.metadata.generation.unwrap_or_default().to_string()});
     if let Some(fence) = etcd.annotations().get(FENCE) {
-        metadata["annotations"] = json!({FENCE: fence});
+        metadata["annotations"][FENCE] = json!(fence);
     }
     json!({
         "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": metadata,
         "spec": {
             "replicas": layout.members, "serviceName": names::peer_service(&name),
             // Members need each other to become ready.
-            "podManagementPolicy": "Parallel", "updateStrategy": {"type": "RollingUpdate"},
+            "podManagementPolicy": "Parallel",
+            // It would replace a member that is well while another is down.
+            "updateStrategy": {"type": "OnDelete"},
             // A volume is given up only by somebody who knows what is on it.
             "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
             "selector": {"matchLabels": names::labels(&name)},

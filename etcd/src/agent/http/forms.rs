@@ -79,6 +79,7 @@ pub(super) fn status(agent: &Agent, found: Option<&StatusResponse>) -> Value {
             "verdict": report.ownership.verdict,
             "reason": report.ownership.reason,
             "message": report.ownership.message,
+            "cutOff": report.ownership.cut_off,
             "finalSnapshot": report.ownership.final_snapshot,
             "handover": report.ownership.handover,
         })

@@ -81,11 +81,12 @@ fn beside(agent: &Agent, client_url: &Url) -> Option<String> {
     Some(format!("{scheme}://{}:{}", client_url.host_str()?, config.ports.agent))
 }
 
-/// Whether another member says itself that it lost ownership and lets no client in. That nothing listens at its client URL proves
-/// nothing: its etcd may be about to start again.
+/// Whether another member says itself that it lost this owner id for good and lets no client in. Nothing else proves that: its etcd
+/// may be about to start again where nothing listens at its client URL, and where it is down for another cause.
 pub(in crate::agent) async fn says_that_it_is_cut_off(
     agent: &Agent,
     client_url: &str,
+    owner_id: &str,
     limit: Duration,
 ) -> bool {
     let asked = async {
@@ -99,9 +100,8 @@ pub(in crate::agent) async fn says_that_it_is_cut_off(
             }
         }
         let status: serde_json::Value = serde_json::from_slice(&body).ok()?;
-        let lost = ["FinalSnapshot", "StayDown"].iter().any(|verdict| status["owner"]["verdict"] == *verdict);
-        let stopped = ["Private", "Stopped"].iter().any(|phase| status["phase"] == *phase);
-        Some(lost && stopped)
+        let is_cut_off = status["owner"]["cutOff"] == owner_id;
+        Some(is_cut_off && status["phase"].is_string() && status["phase"] != "Serving")
     };
     asked.await == Some(true)
 }

@@ -1,6 +1,7 @@
 //! ShootState, the workflows on an etcd, and the etcd itself: who may write what.
 
 pub(crate) mod deletion_confirmed;
+pub(crate) mod etcd_handing_over;
 pub(crate) mod etcd_lifecycle;
 pub(crate) mod etcd_membership;
 pub(crate) mod one_workflow;

@@ -196,6 +196,30 @@ fn what_holds_an_etcd_together_is_left_to_controllers() {
 }
 
 #[test]
+fn an_etcd_is_not_deleted_while_it_takes_over_from_that_of_another_seed() {
+    let delete = |old: Value| Change {
+        user: person("system:serviceaccount:repot-system:x"),
+        ..of("druid.gardener.cloud", "etcds", Operation::Delete, old, Value::Null)
+    };
+    let joined = json!({"members": [], "released": false});
+    let taking_over =
+        json!({"metadata": {}, "spec": {"etcd": {}}, "status": {"bootstrapWithExistingCluster": joined}});
+    rejects(&delete(taking_over.clone()), &mk_facts(), &["etcd-handing-over"]);
+    for (path, value) in [
+        // It goes back first: the operator removes its members.
+        ("/spec/etcd", json!({"bootstrapWithExistingCluster": {"members": []}})),
+        ("/status/bootstrapWithExistingCluster/released", json!(true)),
+        ("/status/bootstrapWithExistingCluster", Value::Null),
+        ("/metadata", json!({"annotations": {"confirmation.gardener.cloud/deletion": "true"}})),
+        ("/metadata", json!({"deletionTimestamp": "2026-01-01T00:00:00Z"})),
+    ] {
+        let mut old = taking_over.clone();
+        *old.pointer_mut(path).expect("there") = value;
+        accepts(&delete(old), &mk_facts());
+    }
+}
+
+#[test]
 fn the_gardenlet_of_a_self_hosted_shoot_writes_and_deletes_the_state_of_that_shoot_alone() {
     let gardenlet = |shoot: &str| User {
         name: format!("gardener.cloud:system:shoot:{shoot}"),

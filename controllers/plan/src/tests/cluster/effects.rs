@@ -3,19 +3,26 @@
 use super::{Store, Sts, Truth, UID, Versions};
 use crate::etcd::{
     effect::Effect,
-    world::{Deployed, Lock, Taking, Verifying, VolumeSet},
+    world::{Cluster, Deployed, Lock, Taking, Verifying, VolumeSet},
 };
 
 impl Truth {
     /// Whether a decision on these versions may still change things: an actor that does not look at versions always may.
     pub(in crate::tests) fn apply(&mut self, effect: &Effect, seen: &Versions, guarded: bool) {
-        let api = !guarded || seen.api == self.api_version;
-        let hosted = !guarded || seen.hosted == self.hosted_version;
-        let sts = !guarded || seen.sts == self.sts.as_ref().map(|sts| sts.version);
+        let api = self.api.exists && (!guarded || seen.api == self.api_version);
+        let hosted = self.cluster != Cluster::Gone && (!guarded || seen.hosted == self.hosted_version);
+        let sts = self.etcd_declared && (!guarded || seen.sts == self.sts.as_ref().map(|sts| sts.version));
         match effect {
             Effect::EnsureFinalizer { present } => {
                 if !*present || self.request.deleting.is_none() {
                     self.request.finalizer = *present;
+                }
+            }
+            Effect::EnsureClusterFinalizer { present } if hosted => {
+                // One that is being deleted takes no finalizer any more.
+                if !*present || self.cluster == Cluster::Present {
+                    self.cluster_finalizer = *present;
+                    self.hosted_version = self.version();
                 }
             }
             Effect::EnsureLock { held } if hosted => self.set_lock(*held),
@@ -38,7 +45,8 @@ impl Truth {
                 }
             }
             Effect::EnsureNoBackups { names } => names.iter().for_each(|name| drop(self.store.remove(name))),
-            Effect::EnsureLock { .. }
+            Effect::EnsureClusterFinalizer { .. }
+            | Effect::EnsureLock { .. }
             | Effect::EnsureApi { .. }
             | Effect::EnsureEtcd { .. }
             | Effect::EnsureNoEtcd { .. }

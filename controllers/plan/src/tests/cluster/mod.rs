@@ -1,6 +1,7 @@
 //! The truth: what API server, StatefulSet, volumes, store and HostedEtcd are, and how they change by themselves and by effects.
 
 mod effects;
+mod people;
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use crate::{
         Notes,
         world::{
             Api, Backup, Cluster, Deployed, Digest, Lock, Request, Revision, Settings, Source, Taking,
-            Verifying, VolumeSet, Wanted, World,
+            Targets, Verifying, VolumeSet, Wanted, World,
         },
     },
     ledger::Ledger,
@@ -92,7 +93,14 @@ pub(super) struct Trouble {
     pub(super) rival_until: u64,
     /// When somebody takes the lock away from whoever has it, and gives it back.
     pub(super) theft: Option<(u64, u64)>,
+    /// When somebody deletes the HostedEtcd.
     pub(super) cluster_gone_at: u64,
+    /// Until when somebody else's finalizer keeps it.
+    pub(super) kept_until: u64,
+    /// When somebody removes the workflow's finalizer from it.
+    pub(super) released_by_hand_at: Option<u64>,
+    /// Whether it is deleted together with its namespace.
+    pub(super) with_namespace: bool,
 }
 
 /// The versions of objects that a decision was made on.
@@ -116,6 +124,11 @@ pub(super) struct Truth {
     pub(super) pods: BTreeMap<VolumeSet, Pods>,
     pub(super) volumes: BTreeMap<VolumeSet, Data>,
     pub(super) store: BTreeMap<String, Store>,
+    pub(super) cluster: Cluster,
+    pub(super) cluster_finalizer: bool,
+    pub(super) released_by_hand: bool,
+    pub(super) namespace_deleted: bool,
+    etcd_declared: bool,
     pub(super) lock: Lock,
     pub(super) settings: Settings,
     hosted_version: u64,
@@ -152,6 +165,7 @@ impl Truth {
             now: 1_000_000,
             versions: 10,
             api: Api {
+                exists: true,
                 wanted: REPLICAS,
                 pods: REPLICAS,
                 ready: REPLICAS,
@@ -165,6 +179,11 @@ impl Truth {
             pods: BTreeMap::from([(old_set(), pods)]),
             volumes: BTreeMap::from([(old_set(), data)]),
             store: BTreeMap::new(),
+            cluster: Cluster::Present,
+            cluster_finalizer: false,
+            released_by_hand: false,
+            namespace_deleted: false,
+            etcd_declared: true,
             lock: if rival { Lock::Other("EtcdBackup rival".into()) } else { Lock::Free },
             settings: old_settings(),
             hosted_version: 3,
@@ -234,10 +253,6 @@ impl Truth {
         self.has_quorum(set).then_some(set)
     }
 
-    pub(super) fn cluster(&self) -> Cluster {
-        if self.now >= self.trouble.cluster_gone_at { Cluster::Deleting } else { Cluster::Present }
-    }
-
     pub(super) fn observe(&mut self) -> (World, Versions) {
         self.names += 1;
         self.request.fresh_name = format!("n-{}", self.names);
@@ -251,7 +266,10 @@ impl Truth {
         };
         let world = World {
             request: self.request.clone(),
-            cluster: self.cluster(),
+            cluster: self.cluster,
+            targets: Targets { etcd: "main".into(), api: "kube-apiserver".into() },
+            cluster_finalizer: self.cluster_finalizer,
+            etcd_declared: self.etcd_declared,
             lock: self.lock.clone(),
             settings: self.settings.clone(),
             api: self.api.clone(),
@@ -284,6 +302,7 @@ impl Truth {
         self.run_members();
         self.run_store();
         self.run_people(ledger);
+        self.run_deletion();
         self.run_clients();
     }
 
@@ -340,40 +359,6 @@ impl Truth {
                 store.verifying =
                     store.data.as_ref().map_or_else(damaged, |data| Verifying::Sound(data.digest()));
             }
-        }
-    }
-
-    /// The operator, another workflow, and somebody who scales the API servers.
-    fn run_people(&mut self, ledger: &Ledger<Notes>) {
-        let (trouble, now) = (self.trouble.clone(), self.now);
-        self.request.cancel |= now >= trouble.cancel_at;
-        if now >= trouble.delete_at && self.request.deleting.is_none() {
-            self.request.deleting = Some(Time(now));
-        }
-        self.object_gone |= self.request.deleting.is_some() && !self.request.finalizer;
-        self.request.paused = trouble.pause.is_some_and(|(from, to)| (from..to).contains(&now));
-        if matches!(self.lock, Lock::Other(_)) && now >= trouble.rival_until {
-            self.lock = Lock::Free;
-            self.hosted_version = self.version();
-        }
-        if trouble.theft.is_some_and(|(from, _)| now >= from) && self.lock == Lock::Ours {
-            self.lock = Lock::Other("EtcdBackup thief".into());
-            self.trouble.rival_until = self.trouble.theft.take().map_or(0, |(_, to)| to);
-            self.hosted_version = self.version();
-        }
-        // Between the stop of the API servers and the deletion of the etcd.
-        let open = ledger.state("ApiDown") == crate::ledger::State::Succeeded
-            && self.sts.as_ref().is_some_and(|sts| sts.deployed.volumes == old_set());
-        if self.trouble.intruder && open && ledger.phase == crate::ledger::Phase::Running {
-            let replicas = match self.intruded {
-                0 if self.rng.percent(15) => 1,
-                1 if self.rng.percent(70) => 0,
-                _ => return,
-            };
-            self.intruded += 1;
-            let fence = self.api.fence.clone();
-            self.set_api(replicas, &fence);
-            self.api_change_at = now;
         }
     }
 

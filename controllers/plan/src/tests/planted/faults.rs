@@ -1,20 +1,12 @@
 //! The faults, as changes of the tables and of the controller.
 
-use super::{Fault, at, back_row, row, tables};
+use super::{Fault, at, back_row, row, sound, tables};
 use crate::{
-    etcd::{EtcdFlow, effect::Effect, migration, restore},
-    flow::{self, Otherwise, Patience, Plan, Proof},
+    etcd::{effect::Effect, restore},
+    flow::{Otherwise, Patience, Plan, Proof},
     ledger::Check,
     tests::sim::Kind,
 };
-
-type Scene<'a> = flow::Scene<'a, EtcdFlow>;
-
-/// What the sound table checks.
-fn sound(step: &str, scene: &Scene) -> Check {
-    let rows = migration::PLAN.forward.iter().chain(migration::PLAN.back);
-    (rows.clone().find(|row| row.step == step).expect("a step").check)(scene)
-}
 
 fn met() -> Check {
     Check::Met("supposed".into())
@@ -229,6 +221,7 @@ pub(super) const FAULTS: &[Fault] = &[
             "served without what was acknowledged before",
             "went back without all data",
             "deletes the last good copy",
+            "gave up although there was a way",
         ],
     },
     Fault {
@@ -347,6 +340,7 @@ pub(super) const FAULTS: &[Fault] = &[
             "left API servers stopped",
             "left the new settings",
             "keeps the lock",
+            "keeps its finalizer on the HostedEtcd",
             "stuck in",
             "deletes an etcd",
             "served without",

@@ -1,0 +1,55 @@
+//! Pods of an earlier template, for the [decision](repot_plan::etcd::rolling) which of them is replaced.
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use repot_plan::etcd::rolling::{self, Roll};
+
+use super::{
+    membership::{self, Known},
+    observe::{Observed, is_ready},
+};
+
+/// Label of a Pod with the revision of the template that it is made from.
+const REVISION: &str = "controller-revision-hash";
+
+/// What is done next. Nothing while the StatefulSet has not seen its template, or has another number of Pods.
+#[must_use]
+pub fn next(observed: &Observed, members: u32, known: Option<&Known>) -> Roll {
+    let Some(set) = &observed.set else { return Roll::Done };
+    let status = set.status.clone().unwrap_or_default();
+    let is_seen = status.observed_generation >= set.metadata.generation;
+    let (Some(revision), true) = (status.update_revision, is_seen) else { return Roll::Done };
+    if observed.running() != Some(members) {
+        return Roll::Done;
+    }
+    let leader = leader(observed, known);
+    let pod = |at: u32| {
+        let pod = observed.pod(at)?;
+        Some(rolling::Pod {
+            outdated: pod.labels().get(REVISION) != Some(&revision),
+            ready: is_ready(pod),
+            ending: pod.metadata.deletion_timestamp.is_some(),
+            leads: leader == Some(at),
+        })
+    };
+    let pods: Vec<Option<rolling::Pod>> = (0..members).map(pod).collect();
+    // While a cluster is founded there is nobody to ask.
+    let well = !observed.is_founded() || known.is_some_and(Known::are_well);
+    rolling::decide(&pods, well)
+}
+
+/// The Pod that is replaced next.
+#[must_use]
+pub fn to_replace<'a>(observed: &'a Observed, members: u32, known: Option<&Known>) -> Option<&'a Pod> {
+    match next(observed, members, known) {
+        Roll::Replace(at) => observed.pod(u32::try_from(at).ok()?),
+        Roll::Done | Roll::Wait(_) => None,
+    }
+}
+
+fn leader(observed: &Observed, known: Option<&Known>) -> Option<u32> {
+    let seen = known?.seen.as_ref()?;
+    let own = membership::side(observed);
+    let leads = seen.members.iter().find(|member| Some(member.id) == seen.leader && member.side == own);
+    leads.map(|member| member.ordinal)
+}
