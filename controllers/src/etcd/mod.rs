@@ -231,7 +231,7 @@ async fn pass(context: &Context, observed: &Observed) -> Result<Done> {
         next = decide(&observed.seen(seen.pods(membership::side(observed)), source));
         known = Some(seen);
     }
-    log(observed, &next);
+    events::log(observed, &next);
     // What is decided is written down before it is done.
     let mut status = report::status(&Pass { observed, next: &next, known: known.as_ref(), now: now() });
     // What went wrong stands there until a pass came through: each change of the status begins another pass.
@@ -344,25 +344,6 @@ fn again(observed: &Observed, done: &Done) -> Duration {
             if ready && asked { REST } else { HASTE }
         }
         (Next::Stop(_) | Next::Wait(_) | Next::Copy(_), _) => HASTE,
-    }
-}
-
-fn log(observed: &Observed, next: &Next) {
-    let etcd = observed.etcd.name_any();
-    let namespace = observed.etcd.namespace().unwrap_or_default();
-    let runs = observed.set.as_ref().and_then(|set| set.spec.as_ref()?.replicas);
-    match next {
-        Next::Stop(why) => {
-            tracing::info!(namespace, etcd, reason = why.reason, why.message, "stopping members")
-        }
-        Next::Copy(why) => {
-            tracing::info!(namespace, etcd, reason = why.reason, why.message, "copying snapshots")
-        }
-        Next::Wait(why) => tracing::debug!(namespace, etcd, reason = why.reason, why.message, "waiting"),
-        Next::Run { members } if runs != i32::try_from(*members).ok() => {
-            tracing::info!(namespace, etcd, members, volumes = observed.etcd.volumes(), "running members");
-        }
-        Next::Run { .. } | Next::Rest => {}
     }
 }
 
