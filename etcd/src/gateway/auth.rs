@@ -47,6 +47,14 @@ const TOKENS: [&str; 2] = ["token", "authorization"];
 const IGNORE_COMMON_NAME: HeaderName = HeaderName::from_static("grpcgateway-accept");
 /// A message without fields, after its prefix: not compressed, and no bytes.
 const EMPTY: &[u8] = &[0; 5];
+/// What etcd says to whom may not ask. Only an administrator may once authentication is enabled, so it is. Codes do not tell that:
+/// a learner answers `FailedPrecondition` to every question.
+const REFUSALS: [&str; 4] = [
+    "etcdserver: user name is empty",
+    "etcdserver: user name not found",
+    "etcdserver: permission denied",
+    "etcdserver: revision of auth store is old",
+];
 /// Number of the field `enabled` of `AuthStatusResponse`.
 const ENABLED: u64 = 2;
 
@@ -145,24 +153,19 @@ async fn ask_member(pool: &Pool, member: &Arc<Member>) -> Option<bool> {
         .body(Either::Left(Full::new(Bytes::from_static(EMPTY))));
     let (head, body) = sender.send_request(request.ok()?).await.ok()?.into_parts();
     let body = body.collect().await.ok()?;
-    let code = grpc::code(&head.headers).or_else(|| grpc::code(body.trailers()?))?;
-    let code = code.to_owned();
-    verdict(&code, &body.to_bytes())
+    let failure = grpc::failure(&head.headers).or_else(|| grpc::failure(body.trailers()?));
+    if let Some(failure) = failure {
+        return REFUSALS.contains(&failure.message).then_some(true);
+    }
+    enabled(&body.to_bytes())
 }
 
-/// What an answer says. Only an administrator may ask once authentication is enabled, so a refusal says that it is.
-fn verdict(code: &str, body: &[u8]) -> Option<bool> {
-    match code {
-        "0" => {
-            let mut message = body;
-            message.try_get_u8().ok()?;
-            let length = usize::try_from(message.try_get_u32().ok()?).ok()?;
-            Some(varint_field(message.get(..length)?, ENABLED).ok()? != 0)
-        }
-        // InvalidArgument: the user name is empty. PermissionDenied, FailedPrecondition, Unauthenticated: it is another one.
-        "3" | "7" | "9" | "16" => Some(true),
-        _ => None,
-    }
+/// Reads the answer: the prefix, then the message.
+fn enabled(body: &[u8]) -> Option<bool> {
+    let mut message = body;
+    message.try_get_u8().ok()?;
+    let length = usize::try_from(message.try_get_u32().ok()?).ok()?;
+    Some(varint_field(message.get(..length)?, ENABLED).ok()? != 0)
 }
 
 #[cfg(test)]
@@ -177,16 +180,10 @@ mod tests {
             let length = u8::try_from(message.len()).expect("short");
             [&[0, 0, 0, 0, length][..], &message].concat()
         };
-        assert_eq!(verdict("0", &answer(&[0x10, 1, 0x18, 7])), Some(true));
-        assert_eq!(verdict("0", &answer(&[0x18, 7])), Some(false));
-        for refusal in ["3", "7", "9", "16"] {
-            assert_eq!(verdict(refusal, &[]), Some(true), "{refusal}");
-        }
-        for unknown in ["14", "4", "12", ""] {
-            assert_eq!(verdict(unknown, &[]), None, "{unknown}");
-        }
-        assert_eq!(verdict("0", &[0, 0, 0, 0, 9, 1]), None);
-        assert_eq!(verdict("0", &[]), None);
+        assert_eq!(enabled(&answer(&[0x10, 1, 0x18, 7])), Some(true));
+        assert_eq!(enabled(&answer(&[0x18, 7])), Some(false));
+        assert_eq!(enabled(&[0, 0, 0, 0, 9, 1]), None);
+        assert_eq!(enabled(&[]), None);
     }
 
     #[test]

@@ -94,11 +94,6 @@ pub(super) struct Failure<'a> {
     pub message: &'a str,
 }
 
-/// The code with which a call ended, where headers or trailers say so.
-pub(super) fn code(headers: &HeaderMap) -> Option<&str> {
-    headers.get(STATUS)?.to_str().ok()
-}
-
 /// Whether headers, or trailers, say that it was not done.
 pub(super) fn failure(headers: &HeaderMap) -> Option<Failure<'_>> {
     let status = headers.get(STATUS).filter(|status| *status != "0")?;

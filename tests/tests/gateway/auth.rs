@@ -88,6 +88,12 @@ fn clients_act_as_themselves_by_their_tokens_and_never_as_the_gateway() {
             let said = ctl(&etcd, &gateway, &[&["--user", user], args].concat()).await?;
             ensure!(said.contains(expected), "{user} {args:?}: {said}");
         }
+        // A gateway whose own user is no administrator is refused, and learns by that.
+        etcd.etcdctl(&["user", "revoke-role", "etcd", "root"]).await?.text()?;
+        let other = open(&etcd, endpoints(&etcd.endpoints(), true)).await?;
+        becomes(&etcd, &other, "etcd has authentication enabled").await?;
+        let grant = ["--user=root:pw", "user", "grant-role", "etcd", "root"];
+        ensure!(ctl(&etcd, &gateway, &grant).await?.contains("granted"), "no role was granted");
         etcd.etcdctl(&["auth", "disable"]).await?.text()?;
         becomes(&etcd, &gateway, "1").await
     });
