@@ -65,9 +65,8 @@ impl World {
     fn log(&self) -> Result<String> {
         let pods = fs::read_dir(&self.logs)?.filter_map(Result::ok);
         let ours = pods.filter(|pod| pod.file_name().to_string_lossy().starts_with("repot-system."));
-        let texts =
-            ours.flat_map(|pod| fs::read_dir(pod.path()).into_iter().flatten().filter_map(Result::ok));
-        Ok(texts.filter_map(|file| fs::read_to_string(file.path()).ok()).collect())
+        let texts = ours.map(|pod| fs::read_to_string(pod.path().join("controllers/controllers.log")));
+        Ok(texts.collect::<Result<_, _>>()?)
     }
 }
 
