@@ -98,7 +98,7 @@ impl Middle {
     }
 
     /// The HostedEtcd is deleted, stays until the workflow has gone back, and says what it waits for.
-    async fn holds_its_hosted_etcd(self) -> Result<()> {
+    async fn goes_after_the_workflow(self) -> Result<()> {
         let columns = "-o=custom-columns=C:.status.conditions[*].message";
         let mut watch = self.place().watch(&["get", "hostedetcd", "main", "-w", columns])?;
         self.delete_hosted_etcd().await?;
@@ -114,12 +114,12 @@ impl Middle {
 
 #[test]
 fn hosted_etcd_is_deleted_in_a_migration() {
-    run(async |_| Middle::of_migration("d-migration").await?.holds_its_hosted_etcd().await);
+    run(async |_| Middle::of_migration("d-migration").await?.goes_after_the_workflow().await);
 }
 
 #[test]
 fn hosted_etcd_is_deleted_in_a_restore() {
-    run(async |_| Middle::of_restore("d-restore").await?.holds_its_hosted_etcd().await);
+    run(async |_| Middle::of_restore("d-restore").await?.goes_after_the_workflow().await);
 }
 
 #[test]
