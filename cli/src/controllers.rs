@@ -11,11 +11,13 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use clap::Args;
+use clap::{Args, builder::NonEmptyStringValueParser};
 use repot_apiserver::delegation;
 use repot_controllers::{
     election::Election,
     etcd,
+    local_stores::LocalStores,
+    namespaces::Namespaces,
     term::{Term, writing_during},
     workflow::{self, Context},
 };
@@ -37,6 +39,7 @@ const REQUEST_BYTES: u64 = 8 << 10;
 /// Several may run; with --leader-elect the one that holds the Lease `repot-controllers` acts. Whoever cannot renew it for ten seconds
 /// writes nothing any more and ends; whoever is asked to end gives it back first, so that the next one need not wait. /healthz
 /// answers as long as the process lives, /readyz once it could ask kube-apiserver. deploy/rbac/controllers.yaml has the permissions.
+/// With --namespaces they act in these namespaces only, and roles there are enough.
 ///
 ///     repot controllers --image registry.example.com/repot:1 --leader-elect
 #[derive(Args)]
@@ -48,9 +51,17 @@ pub struct Flags {
     /// Image of the Pods and Jobs that are made: with repot, etcd, etcdctl and etcdutl
     #[arg(long, value_name = "IMAGE")]
     image: String,
+    /// Directory of nodes below which stores with the provider Local lie; such stores are refused without it
+    #[arg(long, value_name = "DIR")]
+    local_store_path: Option<PathBuf>,
     /// Namespace of the Lease
     #[arg(long, env = "POD_NAMESPACE", default_value = "repot-system", value_name = "NAMESPACE")]
     namespace: String,
+    /// Namespaces to act in, separated by commas [default: all]
+    ///
+    /// Objects of other namespaces are not read, so roles in these namespaces are enough: deploy/rbac/namespaced has them.
+    #[arg(long, value_delimiter = ',', value_name = "NAMESPACES", value_parser = NonEmptyStringValueParser::new())]
+    namespaces: Vec<String>,
     /// Act only while holding the Lease
     #[arg(long)]
     leader_elect: bool,
@@ -64,6 +75,7 @@ pub struct Flags {
 
 /// Runs until a signal, or until the Lease is lost.
 pub async fn run(flags: Flags) -> anyhow::Result<()> {
+    let local_stores = LocalStores::below(flags.local_store_path)?;
     let stop = run::stop_on_signals()?;
     let client = delegation::client(flags.kubeconfig.as_deref()).await?;
     let ready = Arc::new(AtomicBool::new(false));
@@ -88,9 +100,16 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
     let Some(term) = term else { return Ok(()) };
     tracing::info!(identity, "acting");
     let client = writing_during(term.clone(), client);
-    let operator = etcd::Options { image: flags.image.clone(), namespace: None, term: term.clone() };
+    let namespaces = Namespaces::new(flags.namespaces);
+    let operator = etcd::Options {
+        image: flags.image.clone(),
+        namespaces: namespaces.clone(),
+        local_stores: local_stores.clone(),
+        term: term.clone(),
+    };
     let operator = etcd::run(client.clone(), operator, stop.clone());
-    let workflows = workflow::run(Context::new(client, flags.image, own, term.clone()), stop.clone());
+    let context = Context::new(client, flags.image, own, local_stores, term.clone());
+    let workflows = workflow::run(context, &namespaces, stop.clone());
     let work = async { tokio::join!(operator, workflows) };
     if !flags.leader_elect {
         work.await;

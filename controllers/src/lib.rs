@@ -5,6 +5,8 @@
 //! | [`etcd`] | an `Etcd` into a StatefulSet of members, and its members one by one |
 //! | [`workflow`] | EtcdBackup, EtcdRestore and EtcdMigration into steps on a HostedEtcd |
 //! | [`election`] | one of several processes the one that acts |
+//! | [`local_stores`] | a check of the directories that stores on nodes may use |
+//! | [`namespaces`] | watches of the whole cluster or of some namespaces |
 //! | [`term`] | the end of what a process may write, when another one may act |
 //! | [`members`] | a membership that is wanted into one change at a time |
 //!
@@ -13,6 +15,8 @@
 
 pub mod election;
 pub mod etcd;
+pub mod local_stores;
 pub mod members;
+pub mod namespaces;
 pub mod term;
 pub mod workflow;

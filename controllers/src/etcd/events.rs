@@ -107,3 +107,23 @@ pub async fn tell(recorder: &Recorder, observed: &Observed, notes: Vec<Note>) {
         }
     }
 }
+
+/// Logs what is decided, unless nothing is to be done.
+pub(super) fn log(observed: &Observed, next: &Next) {
+    let etcd = observed.etcd.name_any();
+    let namespace = observed.etcd.namespace().unwrap_or_default();
+    let runs = observed.set.as_ref().and_then(|set| set.spec.as_ref()?.replicas);
+    match next {
+        Next::Stop(why) => {
+            tracing::info!(namespace, etcd, reason = why.reason, why.message, "stopping members")
+        }
+        Next::Copy(why) => {
+            tracing::info!(namespace, etcd, reason = why.reason, why.message, "copying snapshots")
+        }
+        Next::Wait(why) => tracing::debug!(namespace, etcd, reason = why.reason, why.message, "waiting"),
+        Next::Run { members } if runs != i32::try_from(*members).ok() => {
+            tracing::info!(namespace, etcd, members, volumes = observed.etcd.volumes(), "running members");
+        }
+        Next::Run { .. } | Next::Rest => {}
+    }
+}

@@ -17,6 +17,10 @@ use crate::members::Outcome;
 pub(super) fn all(pass: &Pass) -> Vec<Finding> {
     let mut all = vec![volumes(pass), cluster_ids(pass)];
     all.extend(backup(pass));
+    let needs_version = pass.observed.etcd.spec.etcd.peer_url_tls.as_ref();
+    if needs_version.is_some_and(|tls| tls.skip_client_san_verification) {
+        all.push(version(&said(pass).collect::<Vec<_>>()));
+    }
     all
 }
 
@@ -77,6 +81,19 @@ fn of_clusters(ids: &BTreeSet<&str>) -> Finding {
     }
 }
 
+/// Whether etcd knows the flag of `skipClientSANVerification`. An image has no version that admission could look at, so the agents
+/// ask the program, and do not start one that is too old.
+fn version(said: &[&Said]) -> Finding {
+    let finding = |holds, reason, message| Finding { kind: "EtcdVersionSupported", holds, reason, message };
+    if let Some(said) = said.iter().find(|said| said.message.starts_with("EtcdTooOld:")) {
+        return finding(Some(false), "EtcdTooOld", said.message.clone());
+    }
+    if said.iter().any(|said| said.phase == "Serving") {
+        return finding(Some(true), "FlagsSupported", "etcd runs with the flags that it needs".to_owned());
+    }
+    finding(None, "NoMemberAnswers", "no member that runs tells whether etcd is late enough".to_owned())
+}
+
 /// Whether what etcd holds is in the store, as the agent knows that takes the snapshots.
 fn backup(pass: &Pass) -> Option<Finding> {
     pass.observed.etcd.spec.backup.store.as_ref()?;
@@ -100,6 +117,24 @@ fn backup(pass: &Pass) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn etcd_that_is_too_old_is_told_of() {
+        let mk = |phase: &str, message: &str| Said {
+            phase: phase.to_owned(),
+            message: message.to_owned(),
+            ..Said::default()
+        };
+        let (old, serves) = (mk("Waiting", "EtcdTooOld: etcd is 3.5"), mk("Serving", "etcd runs"));
+        for (said, holds, reason) in [
+            (&[][..], None, "NoMemberAnswers"),
+            (&[&serves], Some(true), "FlagsSupported"),
+            (&[&serves, &old], Some(false), "EtcdTooOld"),
+        ] {
+            let finding = version(said);
+            assert_eq!((finding.holds, finding.reason), (holds, reason), "{}", finding.message);
+        }
+    }
 
     #[test]
     fn members_that_tell_different_clusters_are_told_of() {

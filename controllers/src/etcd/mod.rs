@@ -33,7 +33,7 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Pod},
 };
 use kube::{
-    Api, Client, ResourceExt,
+    Client, ResourceExt,
     runtime::{
         Controller, controller,
         controller::Action,
@@ -48,7 +48,12 @@ use repot_plan::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{members::Outcome, term::Term};
+use crate::{
+    local_stores::{self, LocalStores},
+    members::Outcome,
+    namespaces::{Namespaces, Scope},
+    term::Term,
+};
 use api::Etcd;
 use membership::{Known, Memberships};
 use observe::Observed;
@@ -74,8 +79,10 @@ const CONCURRENCY: u16 = 16;
 pub struct Options {
     /// Image of members and Jobs, with `repot`, `etcd` and `etcdutl`.
     pub image: String,
-    /// The only namespace to look at; all where there is none.
-    pub namespace: Option<String>,
+    /// Where Etcds are looked after.
+    pub namespaces: Namespaces,
+    /// Which directories stores with the provider `Local` may use.
+    pub local_stores: LocalStores,
     /// How long members may be changed; the client has to follow it, too.
     pub term: Term,
 }
@@ -130,6 +137,9 @@ pub enum Error {
         /// Why.
         why: String,
     },
+    /// A store uses a directory of a node that it may not use.
+    #[error("spec.backup.{0} is refused")]
+    LocalStore(&'static str, #[source] local_stores::Error),
     /// An object of that name belongs to somebody else.
     #[error("{kind} {name} is not of this Etcd; remove or rename one of them")]
     Foreign {
@@ -152,36 +162,32 @@ struct Context {
 
 /// Looks after all Etcds until `shutdown`. Only one operator may run at a time.
 pub async fn run(client: Client, options: Options, shutdown: CancellationToken) {
-    let config = || watcher::Config::default();
-    let ours = || config().labels("app.kubernetes.io/managed-by=repot");
     let memberships = Memberships::new(options.term.clone());
     let recorder = Recorder::new(client.clone(), Reporter::from(names::MANAGER.to_owned()));
-    let context =
-        Arc::new(Context { client: client.clone(), options: options.clone(), memberships, recorder });
-    Controller::new(scope::<Etcd>(&client, &options), config())
-        .owns(scope::<StatefulSet>(&client, &options), ours())
-        .owns(scope::<ConfigMap>(&client, &options), ours())
-        .owns(scope::<Job>(&client, &options), config())
-        .watches(scope::<Pod>(&client, &options), ours(), of_pod)
+    let scopes = options.namespaces.scopes();
+    let context = Arc::new(Context { client, options, memberships, recorder });
+    let each = scopes.iter().map(|scope| run_in(scope, context.clone(), shutdown.clone()));
+    futures::future::join_all(each).await;
+}
+
+async fn run_in(scope: &Scope, context: Arc<Context>, shutdown: CancellationToken) {
+    let config = || watcher::Config::default();
+    let ours = || config().labels("app.kubernetes.io/managed-by=repot");
+    let client = &context.client;
+    Controller::new(scope.api::<Etcd>(client), config())
+        .owns(scope.api::<StatefulSet>(client), ours())
+        .owns(scope.api::<ConfigMap>(client), ours())
+        .owns(scope.api::<Job>(client), config())
+        .watches(scope.api::<Pod>(client), ours(), of_pod)
         .with_config(controller::Config::default().concurrency(CONCURRENCY))
         .graceful_shutdown_on(shutdown.cancelled_owned())
-        .run(reconcile, retry, context)
+        .run(reconcile, retry, context.clone())
         .for_each(async |outcome| {
             if let Err(error) = outcome {
                 tracing::debug!(%error, "a pass did not come to its end");
             }
         })
         .await;
-}
-
-fn scope<K>(client: &Client, options: &Options) -> Api<K>
-where
-    K: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
-{
-    match &options.namespace {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
-    }
 }
 
 /// The Etcd of a Pod: StatefulSets own Pods, and they may be gone before them.
@@ -218,13 +224,14 @@ struct Done {
 async fn pass(context: &Context, observed: &Observed) -> Result<Done> {
     let source = copy::source(observed);
     let mut next = decide(&observed.seen(None, source.clone()));
+    check_local_stores(context, observed, &next)?;
     let mut known = None;
     if asks_members(observed, &next) {
         let seen = context.memberships.pass(&context.client, observed).await?;
         next = decide(&observed.seen(seen.pods(membership::side(observed)), source));
         known = Some(seen);
     }
-    log(observed, &next);
+    events::log(observed, &next);
     // What is decided is written down before it is done.
     let mut status = report::status(&Pass { observed, next: &next, known: known.as_ref(), now: now() });
     // What went wrong stands there until a pass came through: each change of the status begins another pass.
@@ -246,6 +253,19 @@ async fn pass(context: &Context, observed: &Observed) -> Result<Done> {
         act::record(&context.client, &observed.etcd, &status).await?;
     }
     Ok(Done { next, known })
+}
+
+/// Refuses stores on directories that are not allowed, before anything that mounts them is made or changed. Members may be stopped.
+fn check_local_stores(context: &Context, observed: &Observed, next: &Next) -> Result<()> {
+    let spec = &observed.etcd.spec;
+    if spec.replicas == 0 && matches!(next, Next::Stop(_) | Next::Rest) {
+        return Ok(());
+    }
+    for (field, store) in spec.backup.local_stores() {
+        let checked = context.options.local_stores.check(&store.container, &store.prefix);
+        checked.map_err(|error| Error::LocalStore(field, error))?;
+    }
+    Ok(())
 }
 
 /// Members are asked while they are to run, and before they leave another etcd.
@@ -327,25 +347,6 @@ fn again(observed: &Observed, done: &Done) -> Duration {
     }
 }
 
-fn log(observed: &Observed, next: &Next) {
-    let etcd = observed.etcd.name_any();
-    let namespace = observed.etcd.namespace().unwrap_or_default();
-    let runs = observed.set.as_ref().and_then(|set| set.spec.as_ref()?.replicas);
-    match next {
-        Next::Stop(why) => {
-            tracing::info!(namespace, etcd, reason = why.reason, why.message, "stopping members")
-        }
-        Next::Copy(why) => {
-            tracing::info!(namespace, etcd, reason = why.reason, why.message, "copying snapshots")
-        }
-        Next::Wait(why) => tracing::debug!(namespace, etcd, reason = why.reason, why.message, "waiting"),
-        Next::Run { members } if runs != i32::try_from(*members).ok() => {
-            tracing::info!(namespace, etcd, members, volumes = observed.etcd.volumes(), "running members");
-        }
-        Next::Run { .. } | Next::Rest => {}
-    }
-}
-
 /// An error is told where people look for it, unless it is that somebody was quicker.
 async fn complain(context: &Context, observed: &Observed, error: &Error) {
     let (namespace, etcd) = (observed.etcd.namespace().unwrap_or_default(), observed.etcd.name_any());
@@ -383,6 +384,7 @@ impl Error {
             Self::Apply { .. } => Some("ERR_APPLY"),
             Self::Delete { .. } => Some("ERR_DELETE"),
             Self::Foreign { .. } => Some("ERR_FOREIGN_OBJECT"),
+            Self::LocalStore(..) => Some("ERR_LOCAL_STORE"),
             Self::Certificate { .. } => Some("ERR_CERTIFICATE"),
             Self::Changed { .. } => None,
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kube::ResourceExt;
 
-use super::api::{Etcd, Gateway, Members, Spec, Store};
+use super::api::{Backup, Etcd, Gateway, Members, Spec, Store};
 
 /// Field manager of everything that the operator writes.
 pub const MANAGER: &str = "repot-etcd-operator";
@@ -168,6 +168,15 @@ impl Gateway {
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port.unwrap_or(GATEWAY_PORT)
+    }
+}
+
+impl Backup {
+    /// Stores that are directories of a node, by the names of their fields.
+    pub fn local_stores(&self) -> impl Iterator<Item = (&'static str, &Store)> {
+        let all = [("store", self.store.as_ref()), ("sourceStore", self.source_store.as_ref())];
+        let all = all.into_iter().filter_map(|(field, store)| Some((field, store?)));
+        all.filter(|(_, store)| store.is_local())
     }
 }
 

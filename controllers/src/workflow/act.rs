@@ -232,6 +232,10 @@ impl Actor<'_> {
         if task == Task::Import && source.is_none() {
             return Err(Error::Missing("spec.source.store of the EtcdRestore".to_owned()));
         }
+        // What is rendered now mounts these directories.
+        for store in [Some(place), source].into_iter().flatten() {
+            self.context.check_store(store)?;
+        }
         if task == Task::Take && reach.endpoints.is_empty() {
             return Err(Error::NoQuorum);
         }
@@ -245,6 +249,7 @@ impl Actor<'_> {
             source,
             reach,
             image: &self.context.image,
+            run_as_root: site.etcd.as_ref().is_some_and(|etcd| kinds::flag(etcd, "/spec/runAsRoot")),
             limit: self.observed.world.request.step_timeout,
         };
         let job = serde_json::from_value(jobs::render(&order)).map_err(Error::Render)?;

@@ -28,6 +28,8 @@ use repot_plan::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::namespaces::Scope;
+
 use super::{
     AGAIN, AT_ONCE, Context, DEBOUNCE, Error, Result, causes,
     kinds::{self, Kind, number, text},
@@ -40,10 +42,10 @@ use super::{
 const LOOK: Duration = Duration::from_secs(30);
 const MANAGER: &str = "repot-hosted-etcd";
 
-/// Runs all HostedEtcds until `stop`.
-pub async fn run(context: Arc<Context>, wake: &Wake, stop: CancellationToken) {
+/// Runs all HostedEtcds of a scope until `stop`.
+pub async fn run(scope: &Scope, context: Arc<Context>, wake: &Wake, stop: CancellationToken) {
     let resource = kinds::hosted_etcd();
-    let all = Api::<DynamicObject>::all_with(context.client.clone(), &resource);
+    let all = scope.api_with::<DynamicObject>(&context.client, &resource);
     let controller = Controller::new_with(all, watcher::Config::default(), resource.clone());
     let woken = wake.all(controller.store(), resource, |_| true);
     controller
@@ -201,7 +203,8 @@ fn render(seen: &Seen, now: Time) -> Value {
         (Some(_), Some(_)) => ("True", "Serving"),
     };
     let mut conditions = vec![condition(&site.hosted, ("Ready", status, reason), &members, now)];
-    if let Some((title, ledger)) = seen.workflow.as_ref().filter(|_| is_ending(&site.hosted)) {
+    if let (Lock::Other(title), true) = (&seen.lock, is_ending(&site.hosted)) {
+        let ledger = seen.workflow.as_ref().map(|(_, ledger)| ledger);
         let terminating = ("Terminating", "True", "WorkflowRunning");
         conditions.push(condition(&site.hosted, terminating, &waits_for(title, ledger), now));
     }
@@ -216,8 +219,9 @@ fn render(seen: &Seen, now: Time) -> Value {
     })
 }
 
-/// What the deletion of a HostedEtcd waits for.
-fn waits_for(title: &str, ledger: &Ledger<Notes>) -> String {
+/// What the deletion of a HostedEtcd waits for: the workflow, and its step where its status can be read.
+fn waits_for(title: &str, ledger: Option<&Ledger<Notes>>) -> String {
+    let Some(ledger) = ledger else { return format!("the HostedEtcd is deleted when {title} is over") };
     let is_back = ledger.phase == Phase::RollingBack;
     // Restore and migration have the same way back. The step that ran before it is left as it was.
     let back = Kind::Migration.plan().back;
@@ -315,10 +319,12 @@ mod tests {
             ),
         ] {
             let ledger = Ledger { phase, ..mk_ledger(&steps) };
-            assert_eq!(waits_for("EtcdRestore r", &ledger), expected);
+            assert_eq!(waits_for("EtcdRestore r", Some(&ledger)), expected);
         }
-        let nothing = waits_for("EtcdRestore r", &mk_ledger(&[]));
-        assert_eq!(nothing, "the HostedEtcd is deleted when EtcdRestore r is over");
+        for ledger in [Some(&mk_ledger(&[])), None] {
+            let told = waits_for("EtcdRestore r", ledger);
+            assert_eq!(told, "the HostedEtcd is deleted when EtcdRestore r is over");
+        }
     }
 
     #[test]

@@ -13,6 +13,8 @@ use kube::{
 use repot_etcd::backup::place::Place;
 use serde_json::{Value, json};
 
+use crate::etcd::render::{container_security, pod_security};
+
 use super::{
     Error, Result,
     kinds::{BACKUP, TASK, WORKFLOW},
@@ -143,6 +145,8 @@ pub struct Order<'a> {
     pub reach: Reach,
     /// The image, with `repot`, `etcd` and `etcdutl`.
     pub image: &'a str,
+    /// Whether the Job runs as root, as the members do where `spec.runAsRoot` of their Etcd says so.
+    pub run_as_root: bool,
     /// How long it may take.
     pub limit: Duration,
 }
@@ -159,6 +163,7 @@ pub fn render(order: &Order) -> Value {
     let container = json!({
         "name": order.task.word(), "image": order.image, "command": command(order), "env": environment(order),
         "volumeMounts": mounts, "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": container_security(),
     });
     json!({
         "apiVersion": "batch/v1", "kind": "Job",
@@ -173,6 +178,7 @@ pub fn render(order: &Order) -> Value {
                 "metadata": {"labels": labels},
                 "spec": {
                     "restartPolicy": "Never", "automountServiceAccountToken": false, "terminationGracePeriodSeconds": 10,
+                    "securityContext": pod_security(order.run_as_root),
                     "containers": [container], "volumes": volumes,
                 },
             },

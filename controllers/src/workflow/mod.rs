@@ -40,6 +40,7 @@ use kube::{
         watcher,
     },
 };
+use repot_etcd::backup::place::Place;
 use repot_plan::{
     etcd::{EtcdFlow, Notes, backup},
     flow::{self, Decision},
@@ -49,7 +50,11 @@ use repot_plan::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::term::{Over, Term};
+use crate::{
+    local_stores::{self, LocalStores},
+    namespaces::{Namespaces, Scope},
+    term::{Over, Term},
+};
 use act::Actor;
 use kinds::{Kind, MANAGER};
 use observe::Observed;
@@ -93,6 +98,9 @@ pub enum Error {
     /// Backups cannot be read or removed.
     #[error(transparent)]
     Backups(#[from] repot_etcd::backup::Error),
+    /// A store uses a directory that it may not use.
+    #[error("the store is refused")]
+    LocalStore(#[from] local_stores::Error),
     /// The store does not answer.
     #[error("the store gives no answer within {STORE_ANSWER:?}")]
     SilentStore,
@@ -139,6 +147,8 @@ pub struct Context {
     pub digests: members::Digests,
     /// Backups that do not change any more.
     pub settled: shelf::Settled,
+    /// Which directories stores with the provider `Local` may use.
+    pub local_stores: LocalStores,
     /// How long backups may be removed; the client has to follow it, too.
     pub term: Term,
 }
@@ -146,11 +156,28 @@ pub struct Context {
 impl Context {
     /// For a client; `instance` is the name of this process in events.
     #[must_use]
-    pub fn new(client: Client, image: String, instance: String, term: Term) -> Self {
+    pub fn new(
+        client: Client,
+        image: String,
+        instance: String,
+        local_stores: LocalStores,
+        term: Term,
+    ) -> Self {
         let reporter = Reporter { controller: MANAGER.to_owned(), instance: Some(instance) };
         let events = Recorder::new(client.clone(), reporter);
         let (digests, settled) = (members::Digests::default(), shelf::Settled::default());
-        Self { client, image, events, digests, settled, term }
+        Self { client, image, events, digests, settled, local_stores, term }
+    }
+
+    /// Checks that a store uses no directory that it may not use.
+    ///
+    /// # Errors
+    /// [`Error::LocalStore`].
+    pub fn check_store(&self, place: &Place) -> Result<()> {
+        match place.directory() {
+            Some(directory) => Ok(self.local_stores.check(&directory, &place.prefix)?),
+            None => Ok(()),
+        }
     }
 
     /// The time.
@@ -166,18 +193,24 @@ pub(crate) fn causes(error: &dyn std::error::Error) -> String {
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-/// Runs all workflows and HostedEtcds until `stop`.
-pub async fn run(context: Context, stop: CancellationToken) {
+/// Runs all workflows and HostedEtcds of these namespaces until `stop`.
+pub async fn run(context: Context, namespaces: &Namespaces, stop: CancellationToken) {
     let context = Arc::new(context);
-    let wake = Wake::start(&context.client, &stop);
-    let [backups, restores, migrations] =
-        Kind::ALL.map(|kind| run_kind(kind, context.clone(), &wake, stop.clone()));
-    tokio::join!(backups, restores, migrations, hosted::run(context.clone(), &wake, stop));
+    let scopes = namespaces.scopes();
+    let each = scopes.iter().map(|scope| run_in(scope, context.clone(), stop.clone()));
+    futures::future::join_all(each).await;
 }
 
-async fn run_kind(kind: Kind, context: Arc<Context>, wake: &Wake, stop: CancellationToken) {
+async fn run_in(scope: &Scope, context: Arc<Context>, stop: CancellationToken) {
+    let wake = Wake::start(&context.client, scope, &stop);
+    let [backups, restores, migrations] =
+        Kind::ALL.map(|kind| run_kind(kind, scope, context.clone(), &wake, stop.clone()));
+    tokio::join!(backups, restores, migrations, hosted::run(scope, context.clone(), &wake, stop));
+}
+
+async fn run_kind(kind: Kind, scope: &Scope, context: Arc<Context>, wake: &Wake, stop: CancellationToken) {
     let resource = kind.resource();
-    let all = Api::<DynamicObject>::all_with(context.client.clone(), &resource);
+    let all = scope.api_with::<DynamicObject>(&context.client, &resource);
     let controller = Controller::new_with(all, watcher::Config::default(), resource.clone());
     let woken = wake.all(controller.store(), resource, |object| !sleeps(object));
     controller

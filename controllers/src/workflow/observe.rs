@@ -70,7 +70,7 @@ pub async fn observe(
     let source = members::source_store(object).filter(|_| kind == Kind::Restore);
     if let Some(source) = &source {
         let is_copied = ledger.state("BackupFound") == ledger::State::Succeeded;
-        let trouble = if is_copied { None } else { trouble(client, &namespace, source).await? };
+        let trouble = if is_copied { None } else { trouble(context, &namespace, source).await? };
         request.source = Some(Source::Store { trouble });
     }
     let (backups, found) = shelves(context, &site, place.as_ref()).await;
@@ -156,10 +156,13 @@ fn request(kind: Kind, object: &DynamicObject) -> Request {
 }
 
 /// Why a store cannot even be asked: a Pod would wait without a word for a Secret that is not there.
-async fn trouble(client: &Client, namespace: &str, source: &Place) -> Result<Option<String>> {
+async fn trouble(context: &Context, namespace: &str, source: &Place) -> Result<Option<String>> {
+    if let Err(error) = context.check_store(source) {
+        return Ok(Some(format!("spec.source.store: {}", super::causes(&error))));
+    }
     let Some(secret) = &source.secret_ref else { return Ok(None) };
     let what = || format!("Secret {namespace}/{}", secret.name);
-    let found = Api::<Secret>::namespaced(client.clone(), namespace).get_opt(&secret.name).await;
+    let found = Api::<Secret>::namespaced(context.client.clone(), namespace).get_opt(&secret.name).await;
     let found = found.map_err(|source| Error::Read { what: what(), source })?;
     Ok(found.is_none().then(|| format!("{} with the credentials of spec.source.store is not there", what())))
 }
@@ -202,6 +205,10 @@ async fn shelves(context: &Context, site: &Site, place: Option<&Place>) -> (Opti
     let Some(place) = place else {
         return (None, Err(Trouble::None("the HostedEtcd names no spec.backupStore".to_owned())));
     };
+    if let Err(error) = context.check_store(place) {
+        let why = super::causes(&error);
+        return (None, Err(Trouble::None(format!("spec.backupStore of the HostedEtcd: {why}"))));
+    }
     let silent = |error: Error| {
         let why = super::causes(&error);
         tracing::warn!(store = place.url(), error = why, "the store does not answer");

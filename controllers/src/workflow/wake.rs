@@ -20,6 +20,7 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use super::kinds;
+use crate::namespaces::Scope;
 
 /// Namespaces in which something happened and that nobody looked at yet. Whoever falls behind is woken by its requeue.
 const WAITING: usize = 1024;
@@ -33,17 +34,13 @@ pub struct Wake(broadcast::Sender<String>);
 impl Wake {
     /// Begins to follow everything that wakes somebody.
     #[must_use]
-    pub fn start(client: &Client, stop: &CancellationToken) -> Self {
+    pub fn start(client: &Client, scope: &Scope, stop: &CancellationToken) -> Self {
         let (sender, _) = broadcast::channel(WAITING);
-        follow(Api::<PartialObjectMeta<Pod>>::all(client.clone()), &sender, stop);
-        follow(Api::<PartialObjectMeta<Job>>::all(client.clone()), &sender, stop);
-        follow(Api::<PartialObjectMeta<Deployment>>::all(client.clone()), &sender, stop);
+        follow(scope.api::<PartialObjectMeta<Pod>>(client), &sender, stop);
+        follow(scope.api::<PartialObjectMeta<Job>>(client), &sender, stop);
+        follow(scope.api::<PartialObjectMeta<Deployment>>(client), &sender, stop);
         for resource in [kinds::etcd(), kinds::hosted_etcd()] {
-            follow(
-                Api::<PartialObjectMeta<DynamicObject>>::all_with(client.clone(), &resource),
-                &sender,
-                stop,
-            );
+            follow(scope.api_with::<PartialObjectMeta<DynamicObject>>(client, &resource), &sender, stop);
         }
         Self(sender)
     }

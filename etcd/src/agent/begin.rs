@@ -18,6 +18,7 @@ use super::{
     identity::Identity,
     report::{Board, Phase},
     settings::{Settings, chain, open_source},
+    version,
     volume::{self, Volume},
 };
 use crate::snapshot::restore::{self, Progress};
@@ -50,6 +51,12 @@ impl Beginner {
     /// Waits until etcd may be started, and tells how. It can be broken off at any time; a restore then begins anew the next time.
     pub async fn ready(&self) -> Entry {
         loop {
+            let flags = &self.settings.config.etcd_flags;
+            if let Some(why) = version::too_old(&self.programs.etcd, flags).await {
+                self.board.say(Phase::Waiting, why);
+                sleep(LOOK).await;
+                continue;
+            }
             match self.look().await {
                 Ok(Some(entry)) => return entry,
                 Ok(None) => {}

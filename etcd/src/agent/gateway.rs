@@ -158,6 +158,11 @@ impl Door {
         self.handle.hold(longest).await
     }
 
+    /// Whether etcd asks clients for users, as far as the gateway knows.
+    pub(super) fn auth_enabled(&self) -> Option<bool> {
+        self.handle.auth_enabled()
+    }
+
     pub(super) fn release(&self) {
         self.handle.release();
     }

@@ -14,6 +14,7 @@
 //! | [`volume`] | whose the volume is, and what is in it; removes nothing |
 //! | [`begin`] | from the volume to the flags with which etcd starts |
 //! | [`flags`] | the command line of etcd; pure |
+//! | `version` | whether etcd knows the flags that it is given |
 //! | [`supervisor`] | starts and ends etcd, by order |
 //! | [`guard`], [`clock`] | the process between, and the deadline that it keeps |
 //! | `identity` | who the member is, written beside its data |
@@ -43,6 +44,7 @@ mod owner;
 pub mod report;
 pub mod settings;
 pub mod supervisor;
+mod version;
 pub mod volume;
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};

@@ -25,6 +25,7 @@ pub(super) struct Status {
 pub(super) enum Code {
     DeadlineExceeded,
     ResourceExhausted,
+    FailedPrecondition,
     Internal,
     Unavailable,
 }
@@ -34,6 +35,7 @@ impl Code {
         match self {
             Self::DeadlineExceeded => "4",
             Self::ResourceExhausted => "8",
+            Self::FailedPrecondition => "9",
             Self::Internal => "13",
             Self::Unavailable => "14",
         }

@@ -105,6 +105,7 @@ async fn speak(
 ) {
     let turn = shared.connections.fetch_add(1, Ordering::Relaxed);
     let streams = shared.limits.streams;
+    let authentication = shared.auth.turned_on();
     let client = Arc::new(Client::new(shared, turn));
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let client = client.clone();
@@ -125,6 +126,8 @@ async fn speak(
     tokio::select! {
         _ = connection.as_mut() => return,
         () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
+        // Its streams were opened when no user was asked for.
+        () = authentication => connection.as_mut().graceful_shutdown(),
     }
     // Watches do not end by themselves.
     let _ = timeout(DRAIN, connection).await;

@@ -19,12 +19,16 @@
 //! **A write is sent twice only where it is certain that it was not done**: no connection could be made, the connection ended before
 //! it took the call, or the member says that it did not look at it.
 //!
+//! **Authentication.** Members see the certificate of the gateway, not that of the client. Where etcd has authentication enabled,
+//! clients need tokens, which pass; calls without one are refused (`auth`).
+//!
 //! **Bounds.** A message is taken in whole before it is sent, so that a write that waits does not stand in the way of reads on its
 //! connection; all messages together have [`Limits::memory`], and whoever finds no room waits. Answers over 256 KiB and streams are
 //! passed on as fast as the client takes them, those
 //! of watches in messages of at most 4 MiB: each client has connections to etcd of its own, and its slowness is nobody else's.
 //! Deadlines of clients are passed on, less the time spent here; a call that a client gives up is given up at etcd.
 
+mod auth;
 mod body;
 mod gate;
 mod grpc;
@@ -139,6 +143,7 @@ impl Default for Limits {
 struct Shared {
     members: members::Members,
     gate: Arc<gate::Gate>,
+    auth: auth::Auth,
     room: body::Room,
     dialer: Arc<tls::Dialer>,
     limits: Limits,
@@ -168,6 +173,8 @@ pub struct Status {
     pub writes: usize,
     /// Writes that wait.
     pub waiting: usize,
+    /// Whether etcd has authentication enabled; `None` before a member has told. Calls without a token are refused then.
+    pub auth_enabled: Option<bool>,
 }
 
 /// How a gateway stands with a member.
@@ -193,6 +200,7 @@ impl Gateway {
         let shared = Shared {
             members: members::Members::default(),
             gate: Arc::default(),
+            auth: auth::Auth::default(),
             room: body::Room::new(limits.memory, limits.message),
             dialer: Arc::new(tls::Dialer::new(&access)?),
             limits,
@@ -206,6 +214,7 @@ impl Gateway {
         let (shared, stop) = (Arc::new(shared), CancellationToken::new());
         let task = TaskTracker::new();
         task.spawn(listen::serve(listener, tls, shared.clone(), stop.clone()));
+        task.spawn(stop.clone().run_until_cancelled_owned(auth::follow(shared.clone())));
         task.close();
         Ok(Handle { addr, shared, stop, task })
     }
@@ -254,6 +263,12 @@ impl Handle {
         self.shared.dialer.set(access)
     }
 
+    /// Whether etcd has authentication enabled; `None` before a member has told.
+    #[must_use]
+    pub fn auth_enabled(&self) -> Option<bool> {
+        self.shared.auth.enabled()
+    }
+
     /// How it stands.
     #[must_use]
     pub fn status(&self) -> Status {
@@ -264,6 +279,7 @@ impl Handle {
             held_for: gate.held_until.map(left),
             writes: gate.passing,
             waiting: gate.waiting,
+            auth_enabled: self.auth_enabled(),
         }
     }
 

@@ -75,6 +75,7 @@ impl Client {
         let method = Method::of(request.uri().path());
         let deadline = grpc::timeout(request.headers()).and_then(|left| Instant::now().checked_add(left));
         let answer = async {
+            self.shared.auth.check(request.uri().path(), request.headers())?;
             match method {
                 Method::Watch if !grpc::is_compressed(request.headers()) => {
                     Ok(watch::start(self.clone(), request, deadline))
@@ -176,7 +177,8 @@ impl Client {
             Failed::new(true, format!("gateway: failed to connect to {}: {error}", member.url))
         })?;
         let body = Either::Left(Full::new(call.message.clone()));
-        let request = to_member(call.head, member, call.deadline, body)
+        let request = self
+            .to_member(call.head, member, call.deadline, body)
             .map_err(|status| Failed { status, again: false })?;
         sender.try_send_request(request).await.map_err(|mut error| {
             // A connection that ended before it took the request gives it back.
@@ -218,7 +220,7 @@ impl Client {
     ) -> Result<Response<Answer>, Status> {
         let (head, body) = request.into_parts();
         let (member, mut sender) = self.connect(deadline).await?;
-        let request = to_member(&head, &member, deadline, Either::Right(Either::Left(body)))?;
+        let request = self.to_member(&head, &member, deadline, Either::Right(Either::Left(body)))?;
         let answer = member.gone.run_until_cancelled(sender.send_request(request)).await;
         let broken = Status::unavailable(broken(Method::Stream, &member));
         let Some(Ok(response)) = answer else {
@@ -239,26 +241,29 @@ impl Client {
         }
         Ok(Response::from_parts(head, answer))
     }
-}
 
-/// The request as the member sees it: the same path and headers, what is left of the time, another host.
-pub(super) fn to_member(
-    head: &Parts,
-    member: &Member,
-    deadline: Option<Instant>,
-    body: Outgoing,
-) -> Result<Request<Outgoing>, Status> {
-    let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
-    let uri: Result<Uri, _> = format!("{}{path}", member.url.trim_end_matches('/')).parse();
-    let uri = uri.map_err(|_| Status::new(Code::Internal, "gateway: the path of the call cannot be used"))?;
-    let mut request = Request::new(body);
-    *request.method_mut() = head.method.clone();
-    *request.uri_mut() = uri;
-    *request.headers_mut() = head.headers.clone();
-    if let Some(deadline) = deadline {
-        grpc::set_timeout(request.headers_mut(), deadline.saturating_duration_since(Instant::now()));
+    /// The request as the member sees it: the same path and headers, what is left of the time, another host.
+    pub(super) fn to_member(
+        &self,
+        head: &Parts,
+        member: &Member,
+        deadline: Option<Instant>,
+        body: Outgoing,
+    ) -> Result<Request<Outgoing>, Status> {
+        let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
+        let uri: Result<Uri, _> = format!("{}{path}", member.url.trim_end_matches('/')).parse();
+        let uri =
+            uri.map_err(|_| Status::new(Code::Internal, "gateway: the path of the call cannot be used"))?;
+        let mut request = Request::new(body);
+        *request.method_mut() = head.method.clone();
+        *request.uri_mut() = uri;
+        *request.headers_mut() = head.headers.clone();
+        self.shared.auth.mark(request.headers_mut());
+        if let Some(deadline) = deadline {
+            grpc::set_timeout(request.headers_mut(), deadline.saturating_duration_since(Instant::now()));
+        }
+        Ok(request)
     }
-    Ok(request)
 }
 
 /// What is known of a call whose member went away.

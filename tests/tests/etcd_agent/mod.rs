@@ -7,4 +7,5 @@ mod gateway;
 mod joining;
 mod removal;
 mod requests;
+mod versions;
 pub mod world;

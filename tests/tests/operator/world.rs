@@ -15,7 +15,7 @@ use crate::testbed::pods::world::{Place as Pods, shared};
 
 /// Image with everything of ours.
 pub const IMAGE: &str = "repot";
-const SYSTEM: &str = "repot-system";
+pub const SYSTEM: &str = "repot-system";
 
 static OPERATOR: Shared<()> = Shared::new(|_| start_shared(install()));
 
@@ -30,27 +30,46 @@ pub async fn apply_file(garden: &Garden, file: &str) -> Result<()> {
 
 async fn install() -> Result<()> {
     let world = shared()?;
+    world.runner.images().add(IMAGE, image()?);
+    for file in ["crds/etcds.yaml", "rbac/server.yaml", "rbac/seed.yaml", "rbac/controllers.yaml"] {
+        apply_file(&world.garden, file).await?;
+    }
+    crd_is_served(&world.garden).await?;
+    // Stores of all tests are below the directories of their beds.
+    let stores = binaries::testbed_dir().join("run").display().to_string();
+    start_operator(&world.garden, &["--local-store-path", &stores]).await
+}
+
+/// Everything of ours, and the programs of etcd.
+pub fn image() -> Result<Image> {
     let mut image = Image::of(repot::program()?).and("/bin/sh");
     for program in ["etcd", "etcdutl", "etcdctl"] {
         image = image.and(binaries::find(program)?);
     }
-    world.runner.images().add(IMAGE, image);
-    for file in ["crds/etcds.yaml", "rbac/server.yaml", "rbac/seed.yaml", "rbac/controllers.yaml"] {
-        apply_file(&world.garden, file).await?;
-    }
-    let established =
-        ["wait", "--for=condition=Established", "crd/etcds.druid.gardener.cloud", "--timeout=60s"];
-    world.garden.kubectl(established).await?.text()?;
-    world.garden.apply(&[operator()]).await?;
-    let ready = ["rollout", "status", "deployment/repot-controllers", "-n", SYSTEM, "--timeout=120s"];
-    world.garden.kubectl(ready).await?.text().map(drop)
+    Ok(image)
 }
 
-fn operator() -> Value {
+/// Waits until kube-apiserver takes Etcds.
+pub async fn crd_is_served(garden: &Garden) -> Result<()> {
+    let established =
+        ["wait", "--for=condition=Established", "crd/etcds.druid.gardener.cloud", "--timeout=60s"];
+    garden.kubectl(established).await?.text().map(drop)
+}
+
+/// Deploys the controllers with these flags, and waits until they are ready.
+pub async fn start_operator(garden: &Garden, flags: &[&str]) -> Result<()> {
+    garden.apply(&[operator(flags)]).await?;
+    let ready = ["rollout", "status", "deployment/repot-controllers", "-n", SYSTEM, "--timeout=120s"];
+    garden.kubectl(ready).await?.text().map(drop)
+}
+
+fn operator(flags: &[&str]) -> Value {
     let labels = json!({"app": "repot-controllers"});
+    let command = ["repot", "controllers", "--image", IMAGE, "--log-level", "info,repot_controllers=debug"];
+    let command = [&command[..], flags].concat();
     let container = json!({
-        "name": "controllers", "image": IMAGE,
-        "command": ["repot", "controllers", "--image", IMAGE, "--log-level", "info,repot_controllers=debug"],
+        "name": "controllers", "image": IMAGE, "command": command,
+        "readinessProbe": {"httpGet": {"path": "/readyz", "port": 8081}, "periodSeconds": 1},
     });
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"namespace": SYSTEM, "name": "repot-controllers"},

@@ -155,6 +155,12 @@ fn store_that_cannot_be_restored_from_is_told_and_nothing_is_touched() {
                 reasons: &["SourceNotUsable"],
                 told: told(&["Secret bad-stores/none", "is not there"]),
             },
+            Bad {
+                name: "of-the-node",
+                store: on_node(),
+                reasons: &["SourceNotUsable"],
+                told: told(&["spec.source.store", "container \"/etc\""]),
+            },
         ];
         ask_for(place, &bad).await?;
         for Bad { name, reasons, told, .. } in &bad {
@@ -169,5 +175,35 @@ fn store_that_cannot_be_restored_from_is_told_and_nothing_is_touched() {
         let is = (uid("statefulset", "main").await?, uid("pod", "main-0").await?, plant.claims().await?);
         ensure!(was == is, "{is:?} is not {was:?}");
         plant.holds(&before).await
+    });
+}
+
+/// A store that the controllers and their Jobs may not open.
+fn on_node() -> Value {
+    json!({"provider": "Local", "container": "/etc", "prefix": "kubernetes"})
+}
+
+#[test]
+fn backup_to_a_directory_that_is_not_allowed_fails_and_no_job_mounts_it() {
+    run(async |_| {
+        let place = Place::make("unsafe-stores").await?;
+        let spec = json!({
+            "etcdRef": {"name": "main"}, "apiServerRef": {"name": "kube-apiserver"}, "backupStore": on_node(),
+        });
+        let etcd = json!({
+            "apiVersion": "druid.gardener.cloud/v1alpha1", "kind": "Etcd", "metadata": {"name": "main"},
+            "spec": {"replicas": 1, "storageClass": "slow", "storageCapacity": "1Gi"},
+        });
+        place.apply(&[etcd, object("HostedEtcd", "main", spec)]).await?;
+        let ready = |hosted: &Value| hosted["status"]["readyReplicas"] == 1;
+        place.until("hostedetcd", "main", "a member", ready).await?;
+        place.apply(&[object("EtcdBackup", "b", json!({"clusterRef": {"name": "main"}}))]).await?;
+        let status = place.ends("etcdbackup", "b", "Failed").await?["status"].clone();
+        let message = status["message"].as_str().unwrap_or_default();
+        let told = message.contains("spec.backupStore") && message.contains("container \"/etc\"");
+        ensure!(told, "{status}");
+        let jobs = place.kubectl(&["get", "jobs", "-o", "name"]).await?;
+        ensure!(jobs.is_empty(), "{jobs}");
+        Ok(())
     });
 }

@@ -110,7 +110,7 @@ impl World {
         let labels = json!({"app": CONTROLLERS});
         let container = json!({
             "name": "controllers", "image": "repot",
-            "command": ["repot", "controllers", "--image=repot", "--leader-elect"],
+            "command": ["repot", "controllers", "--image=repot", "--leader-elect", "--local-store-path", self.store],
             "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
             "volumeMounts": [{"name": "store", "mountPath": self.store}],
             "livenessProbe": {"httpGet": {"path": "/healthz", "port": 8081}, "periodSeconds": 5, "failureThreshold": failures},

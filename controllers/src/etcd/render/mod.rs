@@ -15,7 +15,8 @@ use super::{
 };
 
 pub use config::{checksum, config, record_of_owner};
-pub(super) use pod::{container_security, security, store};
+pub(crate) use pod::{container_security, pod_security};
+pub(super) use pod::{security, store};
 
 /// Where things are in a container.
 pub(super) mod place {

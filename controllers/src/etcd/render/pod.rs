@@ -44,6 +44,7 @@ pub fn all_certificates(etcd: &Etcd) -> Vec<Mounted> {
 pub fn store(name: &str, store: &Store, credentials: &str, local: &str) -> Vec<Mounted> {
     let mut all = Vec::new();
     if store.is_local() {
+        // Whoever renders has checked the path: `crate::local_stores`.
         let host = json!({"path": store.container, "type": "DirectoryOrCreate"});
         all.push(mounted(&format!("local-{name}"), local, false, json!({"hostPath": host})));
     }
@@ -66,7 +67,12 @@ pub fn mounted(name: &str, path: &str, read_only: bool, mut source: Value) -> Mo
 
 /// Who the containers are to the node.
 pub fn security(etcd: &Etcd) -> Value {
-    if etcd.spec.run_as_root {
+    pod_security(etcd.spec.run_as_root)
+}
+
+/// The security context of a Pod. Without root it is what the Pod Security Standard `restricted` asks for.
+pub fn pod_security(run_as_root: bool) -> Value {
+    if run_as_root {
         return json!({"runAsUser": 0, "seccompProfile": {"type": "RuntimeDefault"}});
     }
     json!({

@@ -84,6 +84,7 @@ pub(super) fn status(agent: &Agent, found: Option<&StatusResponse>) -> Value {
             "handover": report.ownership.handover,
         })
     });
+    let gateway = agent.gateway.as_ref().map(|door| json!({ "authEnabled": door.auth_enabled() }));
     json!({
         "phase": report.phase,
         "message": report.message,
@@ -100,5 +101,6 @@ pub(super) fn status(agent: &Agent, found: Option<&StatusResponse>) -> Value {
         "restored": restored,
         "owner": owner,
         "backup": backup,
+        "gateway": gateway,
     })
 }

@@ -44,7 +44,8 @@ impl Agent {
 }
 
 async fn standing(State(agent): State<Arc<Agent>>) -> Answer {
-    let (address, members, Status { endpoints, held_for, writes, waiting }) = agent.door()?.standing().await;
+    let (address, members, status) = agent.door()?.standing().await;
+    let Status { endpoints, held_for, writes, waiting, auth_enabled } = status;
     let describe = |GatewayMember { name, url, near }: &GatewayMember| {
         let seen = endpoints.iter().find(|endpoint| endpoint.url == *url);
         let (well, calls) = (seen.map(|seen| seen.well), seen.map(|seen| seen.calls));
@@ -56,6 +57,7 @@ async fn standing(State(agent): State<Arc<Agent>>) -> Answer {
         "held": held_for.map(text),
         "writes": writes,
         "waiting": waiting,
+        "authEnabled": auth_enabled,
     })))
 }
 

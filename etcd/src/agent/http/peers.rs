@@ -10,7 +10,11 @@ use axum::{
 use url::Url;
 
 use super::{Agent, Failure};
-use crate::agent::{clients, settings::chain};
+use crate::agent::{
+    clients,
+    config::{Config, Member},
+    settings::chain,
+};
 
 /// Says that a request comes from another agent, and is not passed on once more.
 pub(super) const PASSED_ON: HeaderName = HeaderName::from_static("x-repot-passed-on");
@@ -42,14 +46,32 @@ pub(super) async fn pass_on(agent: &Agent, leader: u64, path_and_query: &str) ->
     response.map_err(|error| Failure::of(&error))
 }
 
-/// Where the agent of a member is: at the host of its client URL, at the port of all agents.
-async fn url_of(agent: &Agent, member: u64) -> Result<String, Failure> {
+/// Where the agent of a member is.
+async fn url_of(agent: &Agent, leader: u64) -> Result<String, Failure> {
     let members = clients::members(&agent.client().await?, LIST).await?;
-    let found = members.iter().find(|one| one.id() == member);
-    let url = found.and_then(|one| Url::parse(one.client_urls().first()?).ok());
-    let found = url.and_then(|url| beside(agent, &url));
-    found
-        .ok_or_else(|| Failure::unavailable(format!("member {member:x} leads, and its address is not known")))
+    let found = members.iter().find(|one| one.id() == leader);
+    let (name, told) = found.map_or(("", None), |one| (one.name(), one.client_urls().first()));
+    let refused = |why: String| Failure::unavailable(format!("member {leader:x} leads, and {why}"));
+    let url = client_url(&agent.settings.config, name, told.map(String::as_str)).map_err(refused)?;
+    let url = Url::parse(&url).ok().and_then(|url| beside(agent, &url));
+    url.ok_or_else(|| refused("its address is not known".to_owned()))
+}
+
+/// The client URL of a member whose agent takes snapshots to the same store: as the configuration has it, or as the member tells
+/// etcd where the configuration is from before that member.
+///
+/// # Errors
+/// Where the member is one of another seed. Its agent has another port, other certificates and another store. On two seeds with
+/// namespaces of one name, its host would be that of a member here.
+fn client_url(config: &Config, name: &str, told: Option<&str>) -> Result<String, String> {
+    let known = config.members.iter().find(|member| member.name == name);
+    match known {
+        Some(member) if member.pod.is_none() => {
+            Err(format!("{name} is a member of another seed; ask the agents there"))
+        }
+        Some(Member { client_urls, .. }) => Ok(client_urls.first().cloned().unwrap_or_default()),
+        None => told.map(str::to_owned).ok_or_else(|| "its address is not known".to_owned()),
+    }
 }
 
 /// The agent of the member that clients reach at a URL.
@@ -97,4 +119,35 @@ fn client(agent: &Agent, patience: Duration) -> Result<reqwest::Client, Failure>
         builder = builder.tls_certs_only(roots).identity(reqwest::Identity::from_pem(&own).map_err(failed)?);
     }
     builder.build().map_err(|error| Failure::of(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_go_to_members_of_the_own_seed_only() {
+        let text = "
+name: main
+namespace: shoot--p--a
+volumes: v
+clusterToken: t
+clusterState: existing
+members:
+- {name: b-main-0, pod: main-0, peerUrls: ['http://p:1'], clientUrls: ['http://main-0.main-peer.ns.svc:2379']}
+- {name: main-0, peerUrls: ['http://q:1']}
+dataDir: /d
+ports: {client: 2379, peer: 2380, agent: 8080}
+";
+        let config: Config = serde_saphyr::from_str(text).expect("a file");
+        let url = |name: &str, told: &str| client_url(&config, name, Some(told));
+        // A member of the other seed has the same host there, which is another member here.
+        let host = "http://main-0.main-peer.ns.svc:2379";
+        assert!(url("main-0", host).is_err_and(|why| why.contains("another seed")));
+        // The configuration of this seed goes before what etcd knows.
+        assert_eq!(url("b-main-0", "http://old:2379").as_deref(), Ok(host));
+        // A member that was added after this agent started.
+        assert_eq!(url("b-main-2", "http://new:2379").as_deref(), Ok("http://new:2379"));
+        assert!(client_url(&config, "b-main-2", None).is_err());
+    }
 }

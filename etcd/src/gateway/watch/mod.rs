@@ -23,6 +23,7 @@ use tokio::{
     time::{Instant, sleep, timeout_at},
 };
 
+pub(super) use self::wire::number as varint_field;
 use self::{
     messages::{Messages, Next, PREFIX},
     record::Record,
@@ -31,7 +32,7 @@ use super::{
     body::{Answer, Pipe},
     grpc::{self, Code, Status},
     members::Member,
-    proxy::{Client, NOT_DONE, PAUSE, to_member},
+    proxy::{Client, NOT_DONE, PAUSE},
 };
 
 /// Messages that may wait in each direction.
@@ -134,7 +135,7 @@ impl Stream {
         let (member, mut sender) = self.client.connect(self.deadline).await?;
         let (requests, body) = mpsc::channel(WAITING);
         let body = Either::Right(Either::Right(Pipe::new(body)));
-        let request = to_member(&self.head, &member, self.deadline, body)?;
+        let request = self.client.to_member(&self.head, &member, self.deadline, body)?;
         let replies = Box::pin(async move { sender.send_request(request).await });
         Ok(Upstream { member, requests: Some(requests), replies: Replies::Opening(replies) })
     }

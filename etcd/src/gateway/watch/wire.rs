@@ -47,7 +47,7 @@ pub(super) struct Response {
 
 /// Not what it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Malformed;
+pub(in crate::gateway) struct Malformed;
 
 /// A field: its number, and its value.
 enum Field<'a> {
@@ -132,7 +132,7 @@ fn event_revision(event: &[u8]) -> Result<i64, Malformed> {
 }
 
 /// A number among the fields; 0 where it is not there.
-fn number(message: &[u8], wanted: u64) -> Result<i64, Malformed> {
+pub(in crate::gateway) fn number(message: &[u8], wanted: u64) -> Result<i64, Malformed> {
     let mut found = 0;
     each(message, |field| {
         if let Field::Varint(number, value) = field
