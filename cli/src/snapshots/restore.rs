@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 use clap::Args;
 use repot_etcd::snapshot::{
     SnapshotName,
-    restore::{self, Member, Options, Progress, Restored},
+    restore::{self, Member, Options, Progress, Restored, Selection},
 };
 use serde_json::json;
 
@@ -116,7 +116,7 @@ fn options(flags: Flags) -> Options {
         data_dir: flags.data_dir,
         etcdutl: flags.etcdutl,
         etcd: flags.etcd,
-        base: flags.base,
+        from: flags.base.map_or(Selection::Newest, Selection::Base),
         bump_revision: flags.bump_revision,
         lease_ttl: flags.lease_ttl,
         member: Member {

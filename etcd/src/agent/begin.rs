@@ -15,9 +15,10 @@ use super::{
     clients,
     config::ClusterState,
     flags::Entry,
+    founding,
     identity::Identity,
     report::{Board, Phase},
-    settings::{Settings, chain, open_source},
+    settings::{Settings, chain},
     version,
     volume::{self, Volume},
 };
@@ -29,6 +30,8 @@ const LOOK: Duration = Duration::from_secs(2);
 const RESTORE_AGAIN: Duration = Duration::from_secs(15);
 /// How long a member has to say who is in the cluster.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a founder has to show that there is a quorum. Where it takes longer, the others begin as it did.
+const QUORUM: Duration = Duration::from_secs(1);
 /// How much the revision is raised, so that no client sees it go back: more than is written between a backup and its restore.
 const BUMP: u64 = 1_000_000_000;
 /// Length of leases that were granted after the last full snapshot.
@@ -45,6 +48,13 @@ pub struct Beginner {
     pub programs: Programs,
     /// Where it says what it waits for.
     pub board: Board,
+}
+
+/// What a member of the cluster tells.
+struct Told {
+    /// Whether it has a quorum behind it.
+    serves: bool,
+    members: Vec<Member>,
 }
 
 impl Beginner {
@@ -102,13 +112,14 @@ impl Beginner {
     async fn hear(&self, own: Option<Identity>) -> (Heard, Vec<Member>) {
         let urls = self.endpoints().into_iter();
         let asked: FuturesUnordered<_> = urls.map(|url| self.ask(url, own)).collect();
-        let answers: Vec<Vec<Member>> = asked.filter_map(async |answer| answer).collect().await;
-        let weighed = answers.into_iter().map(|members| (self.weigh(&members, own), members));
+        let answers: Vec<Told> = asked.filter_map(async |answer| answer).collect().await;
+        let weighed = answers.into_iter().map(|told| (self.weigh(&told, own), told.members));
         let weight = |heard: Heard| match heard {
             Heard::Nothing => 0,
             Heard::Stranger => 1,
-            Heard::Expected => 2,
-            Heard::Known => 3,
+            Heard::Awaited => 2,
+            Heard::Expected => 3,
+            Heard::Known => 4,
         };
         weighed.max_by_key(|(heard, _)| weight(*heard)).unwrap_or((Heard::Nothing, Vec::new()))
     }
@@ -122,20 +133,24 @@ impl Beginner {
         others.flat_map(|member| member.client_urls.clone()).collect()
     }
 
-    async fn ask(&self, url: String, own: Option<Identity>) -> Option<Vec<Member>> {
+    async fn ask(&self, url: String, own: Option<Identity>) -> Option<Told> {
         let work = async {
             let client = clients::connect(&self.settings, vec![url.clone()], None).await?;
             // A cluster that exists is believed with a quorum behind it. While one is founded there need be none yet, and what a
             // single member remembers is enough to be careful.
-            if own.is_some() || self.settings.config.cluster_state == ClusterState::Existing {
+            let serves = if own.is_some() || self.settings.config.cluster_state == ClusterState::Existing {
                 clients::read(&client, PATIENCE).await?;
-            }
-            clients::roster(&client, PATIENCE).await
+                true
+            } else {
+                clients::read(&client, QUORUM).await.is_ok()
+            };
+            let (cluster, members) = clients::roster(&client, PATIENCE).await?;
+            Ok::<_, clients::Error>((cluster, Told { serves, members }))
         };
         match timeout(PATIENCE, work).await {
             // What another cluster says, means nothing for our data.
             Ok(Ok((cluster, _))) if own.is_some_and(|own| own.cluster != cluster) => None,
-            Ok(Ok((_, members))) => Some(members),
+            Ok(Ok((_, told))) => Some(told),
             Ok(Err(error)) => {
                 tracing::debug!(url, error = chain(&error), "no list of members");
                 None
@@ -144,7 +159,7 @@ impl Beginner {
         }
     }
 
-    fn weigh(&self, members: &[Member], own: Option<Identity>) -> Heard {
+    fn weigh(&self, Told { serves, members }: &Told, own: Option<Identity>) -> Heard {
         if own.is_some_and(|own| members.iter().any(|member| member.id() == own.member)) {
             return Heard::Known;
         }
@@ -152,7 +167,13 @@ impl Beginner {
         match members.iter().find(|member| member.peer_urls().iter().any(|url| urls.contains(url))) {
             None => Heard::Stranger,
             // Client URLs are told by the member itself, when it runs.
-            Some(member) if member.client_urls().is_empty() => Heard::Expected,
+            Some(member) if member.client_urls().is_empty() => {
+                if *serves {
+                    Heard::Expected
+                } else {
+                    Heard::Awaited
+                }
+            }
             // Somebody else runs with our addresses.
             Some(_) if own.is_some() => Heard::Stranger,
             Some(_) => Heard::Known,
@@ -177,10 +198,10 @@ impl Beginner {
         let source = self.settings.config.restore.as_ref()?;
         let entry = Entry::founding(&self.settings);
         self.board.say(Phase::Restoring, format!("from {}", source.store.url));
-        let store = match open_source(&source.store).await {
-            Ok(store) => store,
+        let (store, from) = match founding::choose(&self.settings, &source.store, BUMP).await {
+            Ok(chosen) => chosen,
             Err(error) => {
-                self.board.say(Phase::Waiting, chain(&error));
+                self.board.say(Phase::Waiting, format!("RestoreFailed: {}", chain(&error)));
                 return None;
             }
         };
@@ -188,7 +209,7 @@ impl Beginner {
             data_dir: self.volume.data_dir(),
             etcdutl: self.programs.etcdutl.clone(),
             etcd: self.programs.etcd.clone(),
-            base: None,
+            from,
             bump_revision: BUMP,
             lease_ttl: LEASE_TTL,
             member: restore::Member {

@@ -13,6 +13,7 @@
 //! | [`config`], [`settings`] | the file, and what it means for this member |
 //! | [`volume`] | whose the volume is, and what is in it; removes nothing |
 //! | [`begin`] | from the volume to the flags with which etcd starts |
+//! | `founding` | what founders restore: all of them the same |
 //! | [`flags`] | the command line of etcd; pure |
 //! | `version` | whether etcd knows the flags that it is given |
 //! | [`supervisor`] | starts and ends etcd, by order |
@@ -34,6 +35,7 @@ pub mod clock;
 pub mod config;
 mod finale;
 pub mod flags;
+mod founding;
 mod gateway;
 pub mod guard;
 mod http;

@@ -241,17 +241,6 @@ pub(super) fn open(config: &StoreConfig) -> Result<store::Store, store::Error> {
     Ok(open_all(config)?.history(history(config)))
 }
 
-/// Opens what an empty volume is filled from: where no history is named, the one that an etcd writes, or wrote last.
-///
-/// # Errors
-/// As of [`store::Store::open_with`] and [`store::Store::current`].
-pub(super) async fn open_source(config: &StoreConfig) -> Result<store::Store, store::Error> {
-    match &config.history {
-        Some(_) => open(config),
-        None => open_all(config)?.current().await,
-    }
-}
-
 /// Opens it for writing: whoever reads the store is led to the history of this etcd from now on.
 ///
 /// # Errors
@@ -262,7 +251,7 @@ pub(super) async fn open_current(config: &StoreConfig) -> Result<store::Store, s
     Ok(all.history(history(config)))
 }
 
-fn history(config: &StoreConfig) -> &str {
+pub(super) fn history(config: &StoreConfig) -> &str {
     config.history.as_deref().unwrap_or(store::FIRST_HISTORY)
 }
 

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use etcd_client::{Client, GetOptions};
 use jiff::Timestamp;
 use repot_etcd::link;
-use repot_etcd::snapshot::restore::{self, Member, Options, Progress, Restored};
+use repot_etcd::snapshot::restore::{self, Member, Options, Progress, Restored, Selection};
 use repot_etcd::snapshot::store::{Environment, Integrity, Mode, Store};
 use repot_etcd::snapshot::take::{self, Draft, Events, Taken};
 use repot_etcd::snapshot::{Compression, Revision, SnapshotName};
@@ -145,7 +145,7 @@ pub fn options(data_dir: PathBuf) -> Result<Options> {
         data_dir,
         etcdutl: binaries::find("etcdutl")?,
         etcd: binaries::find("etcd")?,
-        base: None,
+        from: Selection::Newest,
         bump_revision: 1_000_000,
         lease_ttl: Duration::from_secs(3600),
         member: Member {

@@ -3,6 +3,7 @@
 mod backups;
 mod beginning;
 mod ending;
+mod founding;
 mod gateway;
 mod joining;
 mod removal;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 pub use crate::testbed::pods::world::{DEADLINE, is_ready};
-use crate::testbed::pods::world::{Place as Pods, shared};
+use crate::testbed::pods::world::{IMMEDIATE, Place as Pods, shared};
 
 /// Image with everything of ours.
 pub const IMAGE: &str = "repot";
@@ -163,7 +163,7 @@ pub fn etcd(name: &str, spec: Value) -> Value {
 /// What nearly all tests want: volumes of a class that is there at once, and no waiting for disks.
 pub fn spec(replicas: u32) -> Value {
     json!({
-        "replicas": replicas, "storageClass": "kept", "storageCapacity": "1Gi",
+        "replicas": replicas, "storageClass": IMMEDIATE, "storageCapacity": "1Gi",
         "etcd": {"extraFlags": {"unsafe-no-fsync": "true"}},
     })
 }

@@ -41,9 +41,11 @@ pub enum Heard {
     Nothing,
     /// It is no member; not any more, where it has data.
     Stranger,
-    /// It is a member that has not started yet. Where it has data: that is of a member that was removed, and another one with its peer
-    /// URLs was added.
+    /// It is a member that has not started yet, of a cluster that serves. Where it has data: that is of a member that was removed, and
+    /// another one with its peer URLs was added.
     Expected,
+    /// It is a founder that has not started yet, and those that have do not serve. They may have no quorum without it.
+    Awaited,
     /// It is a member that has been running.
     Known,
 }
@@ -85,7 +87,7 @@ pub enum Beginning {
 pub fn decide(facts: &Facts) -> Beginning {
     match (&facts.volume, facts.cluster, facts.heard) {
         (Volume::Foreign(why), ..) => Beginning::Refuse(Why::new("WrongVolume", why.clone())),
-        (Volume::Data, _, Heard::Nothing | Heard::Known) => Beginning::Resume,
+        (Volume::Data, _, Heard::Nothing | Heard::Awaited | Heard::Known) => Beginning::Resume,
         (Volume::Data, _, Heard::Expected) => Beginning::JoinAnew,
         (Volume::Data, _, Heard::Stranger) => Beginning::Wait(Why::new(
             "Removed",
@@ -101,14 +103,18 @@ pub fn decide(facts: &Facts) -> Beginning {
             "NotAMember",
             "the others run as a cluster without this member, so it does not found one; add it, or correct `members`",
         )),
-        (Volume::Empty, Cluster::New { restore: true }, _) => Beginning::Restore,
+        // It has never voted. What it restored could be older or newer than what the others began with.
+        (Volume::Empty, Cluster::New { restore: true }, Heard::Expected) => Beginning::Join,
+        (Volume::Empty, Cluster::New { restore: true }, Heard::Nothing | Heard::Awaited) => {
+            Beginning::Restore
+        }
         (Volume::Empty, Cluster::New { restore: false }, _) => Beginning::Found,
         (Volume::Empty, Cluster::Existing, Heard::Expected) => Beginning::Join,
         (Volume::Empty, Cluster::Existing, Heard::Stranger) => Beginning::Wait(Why::new(
             "NotAMember",
             "the volume is empty and the cluster does not list this member; it starts when it was added",
         )),
-        (Volume::Empty, Cluster::Existing, Heard::Nothing) => Beginning::Wait(Why::new(
+        (Volume::Empty, Cluster::Existing, Heard::Nothing | Heard::Awaited) => Beginning::Wait(Why::new(
             "ClusterSilent",
             "the volume is empty and no member of the cluster with a quorum answers; \
              where all volumes are lost, restore the etcd from a backup",
@@ -126,7 +132,7 @@ mod tests {
 
     const NEW: Cluster = Cluster::New { restore: false };
     const RESTORED: Cluster = Cluster::New { restore: true };
-    const ALL: [Heard; 4] = [Heard::Nothing, Heard::Stranger, Heard::Expected, Heard::Known];
+    const ALL: [Heard; 5] = [Heard::Nothing, Heard::Stranger, Heard::Expected, Heard::Awaited, Heard::Known];
 
     #[test]
     fn foreign_volumes_are_left_alone() {
@@ -141,7 +147,7 @@ mod tests {
     #[test]
     fn data_is_taken_as_it_is_unless_its_member_was_removed() {
         for cluster in [NEW, RESTORED, Cluster::Existing] {
-            for heard in [Heard::Nothing, Heard::Known] {
+            for heard in [Heard::Nothing, Heard::Awaited, Heard::Known] {
                 assert_eq!(begins(Volume::Data, cluster, heard), Beginning::Resume);
             }
             assert_eq!(begins(Volume::Data, cluster, Heard::Expected), Beginning::JoinAnew);
@@ -152,10 +158,13 @@ mod tests {
 
     #[test]
     fn founds_only_while_nobody_knows_of_a_life_before() {
-        for heard in [Heard::Nothing, Heard::Expected] {
+        for heard in [Heard::Nothing, Heard::Awaited] {
             assert_eq!(begins(Volume::Empty, NEW, heard), Beginning::Found);
             assert_eq!(begins(Volume::Empty, RESTORED, heard), Beginning::Restore);
         }
+        // What an empty one begins with is the same as that of the others; what is restored need not be.
+        assert_eq!(begins(Volume::Empty, NEW, Heard::Expected), Beginning::Found);
+        assert_eq!(begins(Volume::Empty, RESTORED, Heard::Expected), Beginning::Join);
         for cluster in [NEW, RESTORED, Cluster::Existing] {
             assert!(matches!(begins(Volume::Empty, cluster, Heard::Known), Beginning::Rejoin(_)));
             assert!(matches!(begins(Volume::Empty, cluster, Heard::Stranger), Beginning::Wait(_)));

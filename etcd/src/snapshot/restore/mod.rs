@@ -18,6 +18,7 @@ mod private;
 pub mod prove;
 mod queue;
 mod replay;
+mod select;
 mod tools;
 mod work;
 
@@ -39,6 +40,7 @@ use super::{
     take,
 };
 use replay::Job;
+pub use select::{Selection, plan};
 use tools::{Etcdutl, Seat};
 use work::Work;
 
@@ -68,6 +70,14 @@ pub enum Error {
         /// Why.
         #[source]
         source: PlanError,
+    },
+    /// A snapshot that was chosen before is not there any more.
+    #[error("{name} is not in {store} any more")]
+    Gone {
+        /// The store.
+        store: String,
+        /// The snapshot.
+        name: SnapshotName,
     },
     /// The store failed.
     #[error(transparent)]
@@ -177,8 +187,8 @@ pub struct Options {
     pub etcdutl: PathBuf,
     /// The program `etcd`, used where there are deltas.
     pub etcd: PathBuf,
-    /// The full snapshot to begin with; the newest where it is `None`.
-    pub base: Option<SnapshotName>,
+    /// From which snapshots.
+    pub from: Selection,
     /// How much the revision is raised, so that no client sees it go back; 0 leaves it.
     pub bump_revision: u64,
     /// How long a lease lives that was granted after the full snapshot: its own length is in no snapshot.
@@ -244,9 +254,7 @@ pub async fn restore(
     let etcdutl = Etcdutl::find(&options.etcdutl).await?;
     let work = Arc::new(Work::begin(&options.data_dir)?);
     let all = store.list().await?;
-    let names: Vec<SnapshotName> = all.iter().map(|one| one.name.clone()).collect();
-    let plan = chain::plan(&names, options.base.as_ref())
-        .map_err(|source| Error::Plan { store: store.url().to_owned(), source })?;
+    let plan = select::select(store, &all, &options.from)?;
     progress(Progress::Planned(plan.clone()));
     let base = fetch_all(store, &all, &plan, &work, options.parallel, progress).await?;
     if base.current < plan.base.last {

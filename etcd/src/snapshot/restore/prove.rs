@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use repot_plan::etcd::world::Digest;
 
-use super::{Error, Options, Result, private};
+use super::{Error, Options, Result, Selection, private};
 use crate::{
     digest,
     snapshot::{Revision, store::Store},
@@ -30,7 +30,7 @@ pub async fn prove(store: &Store, scratch: &Path, tools: &Tools) -> Result<(Revi
         data_dir: place.path().join("data"),
         etcdutl: tools.etcdutl.clone(),
         etcd: tools.etcd.clone(),
-        base: None,
+        from: Selection::Newest,
         bump_revision: 0,
         lease_ttl: std::time::Duration::from_secs(3600),
         member: private::member(),

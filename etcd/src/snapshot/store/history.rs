@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures::TryStreamExt;
 use object_store::ObjectStore as _;
 
-use super::{Error, Result, Store, put};
+use super::{Error, Mode, Result, Store, put};
 
 /// The name of the history whose snapshots are directly below the prefix.
 pub const FIRST_HISTORY: &str = "first";
@@ -67,7 +67,7 @@ impl Store {
             return Ok(());
         }
         let entry = format!("{:0DIGITS$}.{name}", number.saturating_add(1));
-        put::small(self, self.prefix.clone().join(CURRENT).join(entry), Bytes::new()).await
+        put::small(self, self.prefix.clone().join(CURRENT).join(entry), Bytes::new(), Mode::Replace).await
     }
 
     async fn newest_entry(&self) -> Result<Option<(u64, String)>> {

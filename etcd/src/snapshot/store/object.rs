@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
 use object_store::{ObjectStore as _, ObjectStoreExt, path::Path};
 
-use super::{Error, Result, Store, put};
+use super::{Error, Mode, Result, Store, put};
 
 impl Store {
     /// The store at a place below this one.
@@ -37,7 +37,7 @@ impl Store {
     /// # Errors
     /// [`Error::Write`], [`Error::File`], [`Error::Busy`].
     pub async fn write_small(&self, name: &str, bytes: Bytes) -> Result<()> {
-        put::small(self, self.prefix.clone().join(name), bytes).await
+        put::small(self, self.prefix.clone().join(name), bytes, Mode::Replace).await
     }
 
     /// Names of the places directly below this one.

@@ -136,9 +136,9 @@ impl Upload {
     }
 }
 
-/// Writes a small object in place of whatever is there.
-pub(super) async fn small(store: &Store, path: Path, bytes: Bytes) -> Result<()> {
-    let mut upload = Upload::begin(store, path, Mode::Replace).await?;
+/// Writes a small object.
+pub(super) async fn small(store: &Store, path: Path, bytes: Bytes, mode: Mode) -> Result<()> {
+    let mut upload = Upload::begin(store, path, mode).await?;
     upload.write(bytes).await?;
     upload.finish().await.map(drop)
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use object_store::{ObjectStoreExt, path::Path};
 use serde::{Deserialize, Serialize};
 
-use super::{Error, Form, Result, Store, put};
+use super::{Error, Form, Mode, Result, Store, put};
 use crate::snapshot::{SnapshotName, codec::HASH_BYTES};
 
 /// Length and hash of an object, as it is in the store.
@@ -64,7 +64,7 @@ impl Store {
         let path = self.beside(name, form.record());
         let text = serde_json::to_vec(integrity)
             .map_err(|source| Error::Record { place: self.place(&path), source })?;
-        put::small(self, path, text.into()).await
+        put::small(self, path, text.into(), Mode::Replace).await
     }
 
     /// Marks a snapshot as not to be listed.
@@ -72,6 +72,6 @@ impl Store {
     /// # Errors
     /// [`Error::Write`], [`Error::File`], [`Error::Busy`].
     pub async fn exclude(&self, name: &SnapshotName) -> Result<()> {
-        put::small(self, self.beside(name, EXCLUDE), bytes::Bytes::new()).await
+        put::small(self, self.beside(name, EXCLUDE), bytes::Bytes::new(), Mode::Replace).await
     }
 }

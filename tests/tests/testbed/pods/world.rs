@@ -15,6 +15,8 @@ pub use repot_tests::place::DEADLINE;
 
 /// Runs nothing but what names it.
 pub const APART: &str = "node-apart";
+/// A class of volumes that are deleted with their claims: three members of etcd take up 370 MiB.
+pub const IMMEDIATE: &str = "immediate";
 /// What the DNS server of this machine knows, and nobody else: an address at which pods find what is exposed to them.
 pub const OUTSIDE_NAME: &str = "server.example.com";
 const OUTSIDE_IP: [u8; 4] = [10, 0, 0, 20];
@@ -53,6 +55,7 @@ impl World {
         let classes = [
             PodRunner::storage_class("zonal", "WaitForFirstConsumer", "Delete"),
             PodRunner::storage_class("kept", "Immediate", "Retain"),
+            PodRunner::storage_class(IMMEDIATE, "Immediate", "Delete"),
             limited,
         ];
         garden.apply(&classes).await?;
