@@ -167,17 +167,22 @@ impl Beginner {
         match members.iter().find(|member| member.peer_urls().iter().any(|url| urls.contains(url))) {
             None => Heard::Stranger,
             // Client URLs are told by the member itself, when it runs.
-            Some(member) if member.client_urls().is_empty() => {
-                if *serves {
-                    Heard::Expected
-                } else {
-                    Heard::Awaited
-                }
-            }
+            Some(member) if member.client_urls().is_empty() => match *serves && self.is_own(members) {
+                true => Heard::Expected,
+                false => Heard::Awaited,
+            },
             // Somebody else runs with our addresses.
             Some(_) if own.is_some() => Heard::Stranger,
             Some(_) => Heard::Known,
         }
+    }
+
+    /// Whether these members are of the cluster of this configuration. While it is founded, one with the same peer URLs and another
+    /// token may still run.
+    fn is_own(&self, members: &[Member]) -> bool {
+        let config = &self.settings.config;
+        config.cluster_state == ClusterState::Existing
+            || founding::member_ids(config).any(|id| members.iter().any(|member| member.id() == id))
     }
 
     fn joining(&self, members: &[Member]) -> Entry {

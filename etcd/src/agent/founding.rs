@@ -15,11 +15,12 @@
 
 use std::{fmt::Display, str::FromStr};
 
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    config::Store as StoreConfig,
+    config::{Config, Store as StoreConfig},
     settings::{Settings, history, open_all},
 };
 use crate::snapshot::{
@@ -129,6 +130,18 @@ pub(super) async fn choose(
     };
     let (history, plan) = founding.agree().await?;
     Ok((founding.source_root.history(&history), Selection::Exactly(plan)))
+}
+
+/// The ids that etcd gives to founders: the first eight bytes of SHA-1 over their sorted peer URLs and the cluster token
+/// (`computeMemberID` in `server/etcdserver/api/membership/member.go`). Members that are added later get others.
+pub(super) fn member_ids(config: &Config) -> impl Iterator<Item = u64> {
+    config.members.iter().map(|member| {
+        let mut urls: Vec<&str> = member.peer_urls.iter().map(String::as_str).collect();
+        urls.sort_unstable();
+        urls.push(&config.cluster_token);
+        let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, urls.concat().as_bytes());
+        hash.as_ref().iter().take(8).fold(0, |id, byte| (id << 8) | u64::from(*byte))
+    })
 }
 
 /// The name of a record: tokens and ids may hold any character.
@@ -254,6 +267,32 @@ mod tests {
         let (history, plan) = mk_founding(dir, token).agree().await?;
         assert_eq!(history, store::FIRST_HISTORY);
         Ok(std::iter::once(&plan.base).chain(&plan.deltas).map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn ids_of_founders_are_those_that_etcd_gives() {
+        let config = |token: &str| -> Config {
+            let text = format!(
+                "
+name: main
+namespace: shoot--p--a
+volumes: v
+clusterToken: {token}
+clusterState: new
+members:
+- {{name: m0, peerUrls: ['http://127.0.0.1:12026']}}
+- {{name: m1, peerUrls: ['http://127.0.0.2:12026']}}
+- {{name: m2, peerUrls: ['http://127.0.0.3:12026']}}
+dataDir: /d
+ports: {{client: 2379, peer: 2380, agent: 8080}}
+"
+            );
+            serde_saphyr::from_str(&text).expect("a file")
+        };
+        // As etcd 3.6.16 logs them.
+        let ids: Vec<u64> = member_ids(&config("4711/main-etcd")).collect();
+        assert_eq!(ids, [0xf15f_21f2_da2b_9508, 0xf06b_4e07_0885_c776, 0x04c5_7e46_e066_b685]);
+        assert!(member_ids(&config("4711/other-etcd")).all(|id| !ids.contains(&id)));
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use repot_tests::run;
 use repot_tests::wait::until;
 use serde_json::{Value, json};
@@ -46,9 +46,13 @@ struct Play {
 
 impl Play {
     async fn start(namespace: &str, step: &str, what: &str) -> Result<Self> {
+        Self::start_with(namespace, 1, step, what).await
+    }
+
+    async fn start_with(namespace: &str, members: u32, step: &str, what: &str) -> Result<Self> {
         let is = |fault: &&Fault| fault.step == step && fault.what.contains(what);
         let fault = FAULTS.iter().find(is).with_context(|| format!("no row for {step}: {what}"))?;
-        let plant = Plant::start(namespace, 1, Front::Writer).await?;
+        let plant = Plant::start(namespace, members, Front::Writer).await?;
         let before = plant.data().await?;
         Ok(Self { plant, fault, before })
     }
@@ -86,7 +90,9 @@ impl Play {
         let class = if self.fault.ends == "Succeeded" { "fast" } else { "slow" };
         until("the claims of one etcd", DEADLINE, async || {
             let claims = self.plant.claims().await?;
-            ensure!(claims.len() == 1 && claims[0].1 == class, "there are {claims:?}");
+            let count = usize::try_from(self.plant.members)?;
+            let all = claims.len() == count && claims.iter().all(|(_, of)| of == class);
+            ensure!(all, "there are {claims:?}");
             Ok(())
         })
         .await?;
@@ -313,36 +319,50 @@ fn old_claim_is_held() {
 #[ignore = "takes minutes: make soak"]
 fn controllers_are_killed_in_each_step() {
     run(async |_| {
-        let play = Play::start("f-controllers", "all of them", "controllers").await?;
+        let play = Play::start_with("f-controllers", 3, "all of them", "controllers").await?;
+        let pod = pod_of_controllers(play.place()).await?;
+        let running =
+            r#"-o=custom-columns=R:.status.steps[?(@.state=="Running")].name,E:.status.completionTime"#;
+        // Each state that is written is shown, however short it lasts.
+        let mut watch = play.place().watch(&["get", "etcdmigrations", "-w", "--no-headers", running])?;
         play.migrate().await?;
         let killed = async {
             let mut steps = Vec::new();
             loop {
-                let object = play.place().get("etcdmigration", "m").await?;
-                if object["status"]["completionTime"].is_string() {
+                let line = watch.line().await?;
+                let [running, ended] = line.split_whitespace().collect::<Vec<_>>()[..] else {
+                    bail!("{line}")
+                };
+                if ended != "<none>" {
                     return Ok::<_, anyhow::Error>(steps);
                 }
-                let all = object["status"]["steps"].as_array().cloned().unwrap_or_default();
-                let begun =
-                    all.iter().filter(|step| step["state"] == "Running").map(|step| step["name"].clone());
-                if let Some(step) = begun.into_iter().find(|step| !steps.contains(step)) {
-                    kill_controllers(play.place()).await?;
-                    steps.push(step);
+                let begun = running
+                    .split(',')
+                    .find(|step| *step != "<none>" && !steps.iter().any(|known| known == step));
+                if let Some(step) = begun {
+                    play.place().world.runner.kill(SYSTEM, &pod, "controllers")?;
+                    steps.push(step.to_owned());
                 }
-                tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        let steps = tokio::time::timeout(Duration::from_secs(900), killed).await??;
-        println!("killed in {steps:?}");
-        ensure!(steps.len() >= 8, "killed only in {steps:?}");
-        play.ends().await.map(drop)
+        let killed = tokio::time::timeout(Duration::from_secs(900), killed).await??;
+        println!("killed in {killed:?}");
+        let ended = play.ends().await?;
+        let all = ended["status"]["steps"].as_array().context("steps")?;
+        let left: Vec<_> = all
+            .iter()
+            .filter_map(|step| step["name"].as_str())
+            .filter(|name| !killed.iter().any(|step| step == name))
+            .collect();
+        ensure!(left.is_empty() && killed.len() >= 12, "not killed in {left:?} of {}", all.len());
+        Ok(())
     });
 }
 
-async fn kill_controllers(place: &Place) -> Result<()> {
+async fn pod_of_controllers(place: &Place) -> Result<String> {
     let listed = ["get", "pods", "-n", SYSTEM, "-l", "app=repot-controllers", "-o", "name"];
     let pods = place.world.garden.kubectl(listed).await?.text()?;
     let pod = pods.lines().next().context("there are no controllers")?.trim_start_matches("pod/").to_owned();
     ensure!(pod.starts_with(CONTROLLERS), "{pod}");
-    place.world.runner.kill(SYSTEM, &pod, "controllers")
+    Ok(pod)
 }

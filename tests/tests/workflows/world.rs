@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use etcd_client::Client;
 use repot_tests::garden::{Garden, GardenOptions};
 use repot_tests::pods::{Image, Images, PodRunner, PodRunnerOptions};
@@ -13,8 +13,8 @@ use repot_tests::repot::{Repot, program};
 use repot_tests::wait::{Hopeless, until};
 use repot_tests::{Bed, Shared, binaries, place, start_shared};
 use serde_json::{Value, json};
-use tokio::io::AsyncReadExt;
-use tokio::process::Child;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::process::{Child, ChildStdout};
 
 use crate::etcd_kinds::world::{GROUP, VERSION, flags};
 
@@ -190,7 +190,9 @@ impl Place {
         let all = args.iter().copied().chain(["-n", &self.namespace]);
         let mut command = self.world.garden.kubectl_tool().command(all);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
-        Ok(Watch(command.spawn()?))
+        let mut child = command.spawn()?;
+        let out = child.stdout.take().context("no output")?;
+        Ok(Watch { child, out: BufReader::new(out) })
     }
 
     /// Where the backups of an etcd lie.
@@ -213,16 +215,25 @@ impl Place {
 }
 
 /// A kubectl that watches.
-pub struct Watch(Child);
+pub struct Watch {
+    child: Child,
+    out: BufReader<ChildStdout>,
+}
 
 impl Watch {
     /// Ends it, and gives all that it has shown.
     pub async fn text(&mut self) -> Result<String> {
-        self.0.start_kill()?;
+        self.child.start_kill()?;
         let mut text = String::new();
-        let mut out = self.0.stdout.take().context("it was asked before")?;
-        out.read_to_string(&mut text).await?;
+        self.out.read_to_string(&mut text).await?;
         Ok(text)
+    }
+
+    /// The next line that it shows.
+    pub async fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        ensure!(self.out.read_line(&mut line).await? > 0, "kubectl has ended");
+        Ok(line)
     }
 }
 
