@@ -42,6 +42,8 @@ pub struct DnsServer {
 struct Zone {
     ttl: u32,
     serial: u32,
+    /// Address of its name server, by its own records.
+    server: Ipv4Addr,
     texts: BTreeMap<String, Vec<String>>,
 }
 
@@ -52,7 +54,7 @@ impl DnsServer {
         let port = port::reserve()?;
         fs::write(dir.path().join("knot.conf"), configuration(dir.path(), port))?;
         let spec = Spec::new("knotd", "knotd").arg("--config").arg(dir.path().join("knot.conf"));
-        let zone = Zone { ttl: TTL, serial: 0, texts: BTreeMap::new() };
+        let zone = Zone { ttl: TTL, serial: 0, server: name_server(port), texts: BTreeMap::new() };
         zone.write(dir.path())?;
         let process = Process::start(bed, spec).context("knotd is missing: install it by `make tools`")?;
         let wire = Wire::start((Ipv4Addr::LOCALHOST, port).into()).await?;
@@ -76,6 +78,12 @@ impl DnsServer {
     /// Its own address.
     pub fn direct(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    /// A wire to it from the address that the zone gives for its name server, at port 53, which only root may open.
+    pub async fn open_port_53(&self) -> Result<Wire> {
+        let at = SocketAddr::from((name_server(self.port), 53));
+        Wire::start_at(at, self.direct()).await.with_context(|| format!("nobody can listen on {at}"))
     }
 
     /// Its process, to pause, kill or restart it.
@@ -110,12 +118,19 @@ impl DnsServer {
     }
 }
 
+/// An address on loopback that no other server has.
+fn name_server(port: u16) -> Ipv4Addr {
+    let [high, low] = port.to_be_bytes();
+    Ipv4Addr::new(127, 53, high, low)
+}
+
 impl Zone {
     fn write(&self, dir: &Path) -> Result<()> {
         let ttl = self.ttl;
         let mut text = format!(
-            "{ZONE}. {ttl} SOA ns.{ZONE}. nobody.{ZONE}. {} 3600 600 86400 {ttl}\n{ZONE}. {ttl} NS ns.{ZONE}.\nns.{ZONE}. {ttl} A 127.0.0.1\n",
-            self.serial + 1
+            "{ZONE}. {ttl} SOA ns.{ZONE}. nobody.{ZONE}. {} 3600 600 86400 {ttl}\n{ZONE}. {ttl} NS ns.{ZONE}.\nns.{ZONE}. {ttl} A {}\n",
+            self.serial + 1,
+            self.server
         );
         for (name, value) in self.texts.iter().flat_map(|(name, all)| all.iter().map(move |one| (name, one)))
         {
@@ -172,14 +187,20 @@ pub struct DnsCache {
 impl DnsCache {
     /// Starts one, and waits until it answers.
     pub async fn start(bed: &Bed, server: &DnsServer) -> Result<Self> {
+        Self::start_with(bed, server.direct(), "").await
+    }
+
+    /// The same with a cache that hands out old answers while nobody answers at the wire of the zone: each may be kept for no time.
+    pub async fn start_stale(bed: &Bed, server: &DnsServer) -> Result<Self> {
+        Self::start_with(bed, server.address(), "\n    serve_stale 1h").await
+    }
+
+    async fn start_with(bed: &Bed, zone: SocketAddr, more: &str) -> Result<Self> {
         let port = port::reserve()?;
         let file = bed.make_dir("coredns")?.join("Corefile");
         // Without the last number it would keep answers for five seconds at least.
-        let cache = "cache {\n    success 9984 3600 0\n    denial 9984 3600 0\n  }";
-        let text = format!(
-            ".:{port} {{\n  bind 127.0.0.1\n  errors\n  {cache}\n  forward . {}\n}}\n",
-            server.direct()
-        );
+        let cache = format!("cache {{\n    success 9984 3600 0\n    denial 9984 3600 0{more}\n  }}");
+        let text = format!(".:{port} {{\n  bind 127.0.0.1\n  errors\n  {cache}\n  forward . {zone}\n}}\n");
         fs::write(&file, text)?;
         let spec = Spec::new("coredns", binaries::find("coredns")?).arg("-conf").arg(file);
         let process = Process::start(bed, spec)?;
@@ -219,7 +240,11 @@ pub struct Wire {
 
 impl Wire {
     async fn start(target: SocketAddr) -> Result<Self> {
-        let socket = Arc::new(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await?);
+        Self::start_at((Ipv4Addr::LOCALHOST, 0).into(), target).await
+    }
+
+    async fn start_at(at: SocketAddr, target: SocketAddr) -> Result<Self> {
+        let socket = Arc::new(UdpSocket::bind(at).await?);
         let (address, fate) = (socket.local_addr()?, Arc::new(Mutex::new(Fate::Pass)));
         let task = tokio::spawn(carry(socket, target, fate.clone())).abort_handle();
         Ok(Self { address, fate, task })

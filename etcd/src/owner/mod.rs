@@ -2,15 +2,15 @@
 //!
 //! A look gives what [`repot_plan::etcd::ownership`] decides by; what is decided is done by the agent. A lease counts from when the
 //! look *began*, and an answer counts only where it is young enough ([`freshness`]). (A cache that keeps answers for longer than their
-//! TTL cannot be noticed; name servers of the zone itself where there is doubt.)
+//! TTL cannot be noticed; where there is doubt, the zone's own servers can be asked: [`servers::Servers::OfZone`].)
 
 pub mod freshness;
 pub mod handover;
 pub mod message;
 mod resolver;
-mod servers;
+pub mod servers;
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
 use repot_api::duration;
 use repot_plan::etcd::ownership::{Answer, Timing};
@@ -20,6 +20,7 @@ use crate::agent::config::Owner;
 use freshness::Freshness;
 use message::Name;
 use resolver::{Failure, ask};
+use servers::Servers;
 
 /// The record, and how it is looked at.
 #[derive(Clone, Debug)]
@@ -29,7 +30,7 @@ pub struct Settings {
     /// The own id.
     pub id: String,
     /// Whom to ask; those of the machine where there are none.
-    pub servers: Vec<SocketAddr>,
+    pub servers: Vec<Servers>,
     /// When to look, and for how long that counts.
     pub timing: Timing,
     /// How long members look for a quorum to take the final snapshot from.
@@ -52,9 +53,11 @@ impl Settings {
         }
         let mut servers = Vec::new();
         for text in &owner.servers {
-            match servers::parse(text) {
+            match Servers::parse(text) {
                 Some(server) => servers.push(server),
-                None => wrong.push(format!("servers: {text:?} is no address such as 10.0.0.10:53")),
+                None => wrong.push(format!(
+                    "servers: {text:?} is no address such as 10.0.0.10:53, and no zone such as ns:example.org"
+                )),
             }
         }
         let mut time = |field: &str, text: &str| {
@@ -95,10 +98,8 @@ impl Settings {
         let limit = self.timing.timeout;
         let limit = limit.saturating_sub(Duration::from_secs(1)).max(limit / 2);
         let found = timeout(limit, async {
-            let servers = match self.servers.is_empty() {
-                true => servers::of_this_machine().map_err(Failure::Own)?,
-                false => self.servers.clone(),
-            };
+            // Half of the time is left for the record.
+            let servers = servers::all(&self.servers, limit / 4).await?;
             ask(&servers, &self.name, freshness, limit).await
         });
         match found.await {

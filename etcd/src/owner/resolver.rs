@@ -1,4 +1,4 @@
-//! Asks servers for a TXT record: by UDP, and by TCP what does not fit into a datagram. The first server that knows is believed.
+//! Asks servers for records: by UDP, and by TCP what does not fit into a datagram. The first server that knows is believed.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -16,7 +16,7 @@ use tokio::{
 
 use super::{
     freshness::Freshness,
-    message::{self, Name, Said},
+    message::{self, Data, Found, Kind, Name, Said},
 };
 
 /// The longest datagram that a server sends to somebody who has not offered to take longer ones is of 512 bytes.
@@ -40,8 +40,42 @@ pub(super) async fn ask(
     freshness: &Freshness,
     limit: Duration,
 ) -> Result<Vec<String>, Failure> {
+    first(servers, limit, |server| async move {
+        match exchange(server, &Text(name)).await? {
+            Said::Values { left, values } => freshness.check(left).map(|()| values).map_err(Failure::Servers),
+            Said::Truncated => Err(Failure::Servers("its answer does not even fit into a stream".to_owned())),
+            Said::Nothing(why) => Err(Failure::Servers(why.to_owned())),
+        }
+    })
+    .await
+}
+
+/// The records of another kind, from whoever knows first.
+pub(super) async fn find(
+    servers: &[SocketAddr],
+    name: &Name,
+    kind: Kind,
+    limit: Duration,
+) -> Result<Vec<Data>, Failure> {
+    first(servers, limit, |server| async move {
+        match exchange(server, &Other(name, kind)).await? {
+            Found::All(all) => Ok(all),
+            Found::Truncated => Err(Failure::Servers("its answer does not even fit into a stream".to_owned())),
+            Found::Nothing(why) => Err(Failure::Servers(why.to_owned())),
+        }
+    })
+    .await
+}
+
+/// What the first server says that knows.
+async fn first<T, F: Future<Output = Result<T, Failure>>>(
+    servers: &[SocketAddr],
+    limit: Duration,
+    ask_one: impl Fn(SocketAddr) -> F,
+) -> Result<T, Failure> {
     let mut queue: VecDeque<SocketAddr> = servers.repeat(ROUNDS).into();
     let pace = limit / u32::try_from(queue.len()).unwrap_or(u32::MAX).max(1);
+    let ask_one = &ask_one;
     // A question that was repeated is still waited for: the answer to the first may only be late.
     let mut asked = FuturesUnordered::new();
     let mut failed = BTreeMap::new();
@@ -55,11 +89,11 @@ pub(super) async fn ask(
         }
         tokio::select! {
             () = sleep_until(next), if !queue.is_empty() => {
-                asked.extend(queue.pop_front().map(|server| async move { (server, ask_one(server, name, freshness).await) }));
+                asked.extend(queue.pop_front().map(|server| async move { (server, ask_one(server).await) }));
                 next = Instant::now() + pace;
             }
             Some((server, answer)) = asked.next(), if !asked.is_empty() => match answer {
-                Ok(values) => return Ok(values),
+                Ok(found) => return Ok(found),
                 Err(Failure::Servers(why)) => {
                     failed.insert(server, why);
                     next = Instant::now();
@@ -70,17 +104,54 @@ pub(super) async fn ask(
     }
 }
 
-async fn ask_one(server: SocketAddr, name: &Name, freshness: &Freshness) -> Result<Vec<String>, Failure> {
-    let said = match by_udp(server, name).await? {
-        Said::Truncated => by_tcp(server, name).await?,
-        said => said,
-    };
-    let failure = |why: String| Err(Failure::Servers(why));
-    match said {
-        Said::Values { left, values } => freshness.check(left).map(|()| values).map_err(Failure::Servers),
-        Said::Truncated => failure("its answer does not even fit into a stream".to_owned()),
-        Said::Nothing(why) => failure(why.to_owned()),
+/// A question, and how its answer is read.
+trait Question {
+    type Answer;
+
+    fn write(&self, id: u16) -> Vec<u8>;
+    fn read(&self, bytes: &[u8], id: u16) -> Option<Self::Answer>;
+    fn is_truncated(answer: &Self::Answer) -> bool;
+}
+
+struct Text<'a>(&'a Name);
+
+impl Question for Text<'_> {
+    type Answer = Said;
+
+    fn write(&self, id: u16) -> Vec<u8> {
+        message::question(id, self.0)
     }
+
+    fn read(&self, bytes: &[u8], id: u16) -> Option<Said> {
+        message::answer(bytes, id, self.0)
+    }
+
+    fn is_truncated(answer: &Said) -> bool {
+        *answer == Said::Truncated
+    }
+}
+
+struct Other<'a>(&'a Name, Kind);
+
+impl Question for Other<'_> {
+    type Answer = Found;
+
+    fn write(&self, id: u16) -> Vec<u8> {
+        message::question_for(id, self.0, self.1)
+    }
+
+    fn read(&self, bytes: &[u8], id: u16) -> Option<Found> {
+        message::answer_for(bytes, id, self.0, self.1)
+    }
+
+    fn is_truncated(answer: &Found) -> bool {
+        *answer == Found::Truncated
+    }
+}
+
+async fn exchange<Q: Question>(server: SocketAddr, question: &Q) -> Result<Q::Answer, Failure> {
+    let answer = by_udp(server, question).await?;
+    if Q::is_truncated(&answer) { by_tcp(server, question).await } else { Ok(answer) }
 }
 
 fn theirs(error: &io::Error) -> Failure {
@@ -94,7 +165,7 @@ fn new_id() -> Result<u16, Failure> {
     Ok(u16::from_be_bytes(bytes))
 }
 
-async fn by_udp(server: SocketAddr, name: &Name) -> Result<Said, Failure> {
+async fn by_udp<Q: Question>(server: SocketAddr, question: &Q) -> Result<Q::Answer, Failure> {
     let any: SocketAddr = match server {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
@@ -103,28 +174,29 @@ async fn by_udp(server: SocketAddr, name: &Name) -> Result<Said, Failure> {
     let socket = UdpSocket::bind(any).await.map_err(Failure::Own)?;
     let id = new_id()?;
     socket.connect(server).await.map_err(|error| theirs(&error))?;
-    socket.send(&message::question(id, name)).await.map_err(|error| theirs(&error))?;
+    socket.send(&question.write(id)).await.map_err(|error| theirs(&error))?;
     let mut buffer = [0; DATAGRAM];
     loop {
         let length = socket.recv(&mut buffer).await.map_err(|error| theirs(&error))?;
-        if let Some(said) = message::answer(&buffer[..length], id, name) {
-            return Ok(said);
+        if let Some(answer) = question.read(&buffer[..length], id) {
+            return Ok(answer);
         }
     }
 }
 
-async fn by_tcp(server: SocketAddr, name: &Name) -> Result<Said, Failure> {
+async fn by_tcp<Q: Question>(server: SocketAddr, question: &Q) -> Result<Q::Answer, Failure> {
     let id = new_id()?;
-    let question = message::question(id, name);
+    let text = question.write(id);
     let exchange = async {
         let mut stream = TcpStream::connect(server).await?;
-        let length = u16::try_from(question.len()).map_err(io::Error::other)?;
-        stream.write_all(&[&length.to_be_bytes(), &question[..]].concat()).await?;
+        let length = u16::try_from(text.len()).map_err(io::Error::other)?;
+        stream.write_all(&[&length.to_be_bytes(), &text[..]].concat()).await?;
         let length = stream.read_u16().await?;
         let mut bytes = vec![0; usize::from(length)];
         stream.read_exact(&mut bytes).await?;
         Ok(bytes)
     };
     let bytes: Vec<u8> = exchange.await.map_err(|error: io::Error| theirs(&error))?;
-    Ok(message::answer(&bytes, id, name).unwrap_or(Said::Nothing("its answer by TCP is another's")))
+    let foreign = || Failure::Servers("its answer by TCP is another's".to_owned());
+    question.read(&bytes, id).ok_or_else(foreign)
 }

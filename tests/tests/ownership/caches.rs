@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use anyhow::{Result, ensure};
 use repot_etcd::owner::message::{self, Name};
 use repot_tests::bed::Bed;
-use repot_tests::dns::{DnsCache, TTL, ZONE};
+use repot_tests::dns::{DnsCache, Fate, TTL, ZONE};
 use repot_tests::run;
 use serde_json::{Value, json};
 use tokio::net::UdpSocket;
@@ -69,14 +69,51 @@ fn a_record_that_caches_keep_for_longer_than_is_configured_is_not_believed() {
     });
 }
 
+#[test]
+fn name_servers_of_the_zone_are_asked_past_a_cache_that_hands_out_old_answers() {
+    run(async |bed| {
+        let mut scene = Scene::new(bed, 1).await?;
+        let cache = DnsCache::start_stale(bed, &scene.dns).await?;
+        let _port_53 = scene.dns.open_port_53().await?;
+        for side in [&mut scene.old, &mut scene.new] {
+            side.config["owner"]["servers"] = json!([format!("ns:{ZONE}@{}", cache.address())]);
+        }
+        let old = scene.old.start_all(bed).await?.remove(0);
+        let old_writer = Writer::start(client_url(&scene.old, 0), OLD);
+        old_writer.goes_on().await?;
+        ensure!(asked(&cache).await?.contains(OLD), "the cache has heard nothing");
+        // From now on the cache hears nothing of the zone.
+        scene.dns.wire.set(Fate::Lost);
+        scene.hand_over(&[NEW]).await?;
+        let (new, new_writer) = scene.take_over(bed).await?;
+        new_writer.goes_on().await?;
+        ensure!(asked(&cache).await?.contains(OLD), "the cache has heard of it");
+        old_writer.is_all_in(&scene.new.client(&[new]).await?).await?;
+        drop(old);
+        never_both(&old_writer, &new_writer)
+    });
+}
+
+/// What a cache says of the record.
+async fn asked(cache: &DnsCache) -> Result<String> {
+    let answer = exchange(cache).await?;
+    let name = Name::parse(&format!("{RECORD}.{ZONE}"))?;
+    Ok(format!("{:?}", message::answer(&answer, 1, &name)))
+}
+
 /// Whether the answer for the record says that it is authoritative.
 async fn says_authoritative(cache: &DnsCache) -> Result<bool> {
+    let answer = exchange(cache).await?;
+    ensure!(answer.len() > 4, "{} bytes", answer.len());
+    Ok(answer[2] & 0x04 != 0)
+}
+
+async fn exchange(cache: &DnsCache) -> Result<Vec<u8>> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     socket.connect(cache.address()).await?;
     let name = Name::parse(&format!("{RECORD}.{ZONE}"))?;
     socket.send(&message::question(1, &name)).await?;
     let mut answer = [0; 512];
     let length = timeout(DEADLINE, socket.recv(&mut answer)).await??;
-    ensure!(length > 4, "{length} bytes");
-    Ok(answer[2] & 0x04 != 0)
+    Ok(answer[..length].to_vec())
 }
