@@ -11,6 +11,7 @@ use repot_tests::{Bed, Shared, place, run, start_shared};
 use serde_json::{Value, json};
 
 use super::world::{IMAGE, SYSTEM, apply_file, crd_is_served, deploy, etcd, image, spec, start_operator};
+use crate::testbed::pods::world::IMMEDIATE;
 
 const MINE: &str = "mine";
 const USER: &str = "system:serviceaccount:repot-system:repot-controllers";
@@ -41,7 +42,7 @@ impl World {
         let images = Images::default().with(IMAGE, image()?);
         let runner =
             PodRunner::start(bed, &garden, PodRunnerOptions { images, ..Default::default() }).await?;
-        garden.apply(&[PodRunner::storage_class("kept", "Immediate", "Retain")]).await?;
+        garden.apply(&[PodRunner::storage_class(IMMEDIATE, "Immediate", "Delete")]).await?;
         for file in ["crds/etcds.yaml", "rbac/namespaced/account.yaml"] {
             apply_file(&garden, file).await?;
         }
