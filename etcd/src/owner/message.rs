@@ -162,7 +162,8 @@ pub(super) fn answer_for(bytes: &[u8], id: u16, name: &Name, kind: Kind) -> Opti
         Outcome::Records { .. } => {
             let all = reader.section(counts[1]).and_then(|answers| {
                 let (name, _) = follow(name, &answers)?;
-                let of_it = answers.iter().filter(|record| record.kind == kind.number() && record.name == name);
+                let of_it =
+                    answers.iter().filter(|record| record.kind == kind.number() && record.name == name);
                 of_it.map(Record::data).collect()
             });
             all.map_or(Found::Nothing("its answer is mangled"), Found::All)

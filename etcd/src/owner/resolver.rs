@@ -60,7 +60,9 @@ pub(super) async fn find(
     first(servers, limit, |server| async move {
         match exchange(server, &Other(name, kind)).await? {
             Found::All(all) => Ok(all),
-            Found::Truncated => Err(Failure::Servers("its answer does not even fit into a stream".to_owned())),
+            Found::Truncated => {
+                Err(Failure::Servers("its answer does not even fit into a stream".to_owned()))
+            }
             Found::Nothing(why) => Err(Failure::Servers(why.to_owned())),
         }
     })

@@ -89,7 +89,8 @@ async fn of_zone(zone: &Name, through: &[SocketAddr], limit: Duration) -> Result
     if hosts.is_empty() {
         return Err(missing("name servers"));
     }
-    let asked = hosts.iter().flat_map(|host| [Kind::A, Kind::Aaaa].map(|kind| find(through, host, kind, limit)));
+    let asked =
+        hosts.iter().flat_map(|host| [Kind::A, Kind::Aaaa].map(|kind| find(through, host, kind, limit)));
     // A host that has no addresses of one family, or whose zone is away, leaves the others.
     let answers = join_all(asked).await.into_iter().filter_map(Result::ok).flatten();
     let addresses: BTreeSet<IpAddr> = answers.filter_map(address).collect();
@@ -146,7 +147,8 @@ mod tests {
 
     #[test]
     fn zones_are_told_from_addresses() {
-        let zone = |through| Servers::OfZone { zone: Name::parse("own.example.org").expect("a name"), through };
+        let zone =
+            |through| Servers::OfZone { zone: Name::parse("own.example.org").expect("a name"), through };
         assert_eq!(Servers::parse("ns:own.example.org"), Some(zone(None)));
         let through = Some("10.0.0.10:53".parse().expect("an address"));
         assert_eq!(Servers::parse("ns:own.example.org@10.0.0.10"), Some(zone(through)));

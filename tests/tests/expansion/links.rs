@@ -68,7 +68,7 @@ async fn lose_link_after(bed: &Bed, steps: &[usize]) -> Result<()> {
         // Where an election has moved the leader already, there is one change less in all.
         let changes = &moving.world.changes;
         if changes.len() < step {
-            let was_moved = changes.iter().any(|change| matches!(change, Change::MoveLeader(_)));
+            let was_moved = changes.iter().any(|change| matches!(change, Change::Leads { .. }));
             ensure!(step == ALL && !was_moved, "no more than {changes:?}");
             break;
         }
