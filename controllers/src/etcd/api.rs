@@ -333,6 +333,6 @@ pub struct OwnerCheck {
     pub dns_cache_ttl: Option<String>,
     /// What the other side waits beyond.
     pub grace: Option<String>,
-    /// DNS servers.
+    /// DNS servers as `address:port`, or `ns:example.org` for the name servers of that zone.
     pub servers: Vec<String>,
 }

@@ -50,6 +50,23 @@ pub struct Beginner {
     pub board: Board,
 }
 
+/// Who asks what others say of this member.
+#[derive(Clone, Copy, Debug)]
+enum Asker {
+    /// A member with an empty volume, of an etcd that is founded.
+    Founder,
+    /// A member with an empty volume, of an etcd that exists.
+    Newcomer,
+    /// A member with data.
+    Member(Identity),
+}
+
+impl Asker {
+    fn is_of_other_cluster(self, cluster: u64) -> bool {
+        matches!(self, Self::Member(own) if own.cluster != cluster)
+    }
+}
+
 /// What a member of the cluster tells.
 struct Told {
     /// Whether it has a quorum behind it.
@@ -78,18 +95,18 @@ impl Beginner {
 
     async fn look(&self) -> Result<Option<Entry>, volume::Error> {
         let content = self.volume.inspect()?;
+        let config = &self.settings.config;
+        // A cluster that has removed a member exists, however old the file is.
+        let is_new = config.cluster_state == ClusterState::New && !self.volume.was_removed()?;
         let (heard, members) = match (&content, self.volume.identity()) {
-            (Content::Empty, _) => self.hear(None).await,
-            (Content::Data, Some(own)) => self.hear(Some(own)).await,
+            (Content::Empty, _) if is_new => self.hear(Asker::Founder).await,
+            (Content::Empty, _) => self.hear(Asker::Newcomer).await,
+            (Content::Data, Some(own)) => self.hear(Asker::Member(own)).await,
             (Content::Data, None) | (Content::Foreign(_), _) => (Heard::Nothing, Vec::new()),
         };
-        let config = &self.settings.config;
-        let cluster = match config.cluster_state {
-            // A cluster that has removed a member exists, however old the file is.
-            ClusterState::New if !self.volume.was_removed()? => {
-                Cluster::New { restore: config.restore.is_some() }
-            }
-            ClusterState::New | ClusterState::Existing => Cluster::Existing,
+        let cluster = match is_new {
+            true => Cluster::New { restore: config.restore.is_some() },
+            false => Cluster::Existing,
         };
         let message = |why: Why| format!("{}: {}", why.reason, why.message);
         match decide(&Facts { volume: content, cluster, heard }) {
@@ -109,11 +126,11 @@ impl Beginner {
     }
 
     /// What others say of this member, and the list in which they say it.
-    async fn hear(&self, own: Option<Identity>) -> (Heard, Vec<Member>) {
+    async fn hear(&self, asker: Asker) -> (Heard, Vec<Member>) {
         let urls = self.endpoints().into_iter();
-        let asked: FuturesUnordered<_> = urls.map(|url| self.ask(url, own)).collect();
+        let asked: FuturesUnordered<_> = urls.map(|url| self.ask(url, asker)).collect();
         let answers: Vec<Told> = asked.filter_map(async |answer| answer).collect().await;
-        let weighed = answers.into_iter().map(|told| (self.weigh(&told, own), told.members));
+        let weighed = answers.into_iter().map(|told| (self.weigh(&told, asker), told.members));
         let weight = |heard: Heard| match heard {
             Heard::Nothing => 0,
             Heard::Stranger => 1,
@@ -133,23 +150,21 @@ impl Beginner {
         others.flat_map(|member| member.client_urls.clone()).collect()
     }
 
-    async fn ask(&self, url: String, own: Option<Identity>) -> Option<Told> {
+    async fn ask(&self, url: String, asker: Asker) -> Option<Told> {
         let work = async {
             let client = clients::connect(&self.settings, vec![url.clone()], None).await?;
             // A cluster that exists is believed with a quorum behind it. While one is founded there need be none yet, and what a
             // single member remembers is enough to be careful.
-            let serves = if own.is_some() || self.settings.config.cluster_state == ClusterState::Existing {
-                clients::read(&client, PATIENCE).await?;
-                true
-            } else {
-                clients::read(&client, QUORUM).await.is_ok()
+            let serves = match asker {
+                Asker::Founder => clients::read(&client, QUORUM).await.is_ok(),
+                Asker::Newcomer | Asker::Member(_) => clients::read(&client, PATIENCE).await.map(|_| true)?,
             };
             let (cluster, members) = clients::roster(&client, PATIENCE).await?;
             Ok::<_, clients::Error>((cluster, Told { serves, members }))
         };
         match timeout(PATIENCE, work).await {
             // What another cluster says, means nothing for our data.
-            Ok(Ok((cluster, _))) if own.is_some_and(|own| own.cluster != cluster) => None,
+            Ok(Ok((cluster, _))) if asker.is_of_other_cluster(cluster) => None,
             Ok(Ok((_, told))) => Some(told),
             Ok(Err(error)) => {
                 tracing::debug!(url, error = chain(&error), "no list of members");
@@ -159,30 +174,30 @@ impl Beginner {
         }
     }
 
-    fn weigh(&self, Told { serves, members }: &Told, own: Option<Identity>) -> Heard {
-        if own.is_some_and(|own| members.iter().any(|member| member.id() == own.member)) {
+    fn weigh(&self, Told { serves, members }: &Told, asker: Asker) -> Heard {
+        if let Asker::Member(own) = asker
+            && members.iter().any(|member| member.id() == own.member)
+        {
             return Heard::Known;
         }
         let urls = &self.settings.own.peer_urls;
         match members.iter().find(|member| member.peer_urls().iter().any(|url| urls.contains(url))) {
             None => Heard::Stranger,
             // Client URLs are told by the member itself, when it runs.
-            Some(member) if member.client_urls().is_empty() => match *serves && self.is_own(members) {
-                true => Heard::Expected,
-                false => Heard::Awaited,
+            Some(member) if member.client_urls().is_empty() => match asker {
+                Asker::Founder if !serves || !self.are_founders(members) => Heard::Awaited,
+                Asker::Founder | Asker::Newcomer | Asker::Member(_) => Heard::Expected,
             },
             // Somebody else runs with our addresses.
-            Some(_) if own.is_some() => Heard::Stranger,
+            Some(_) if matches!(asker, Asker::Member(_)) => Heard::Stranger,
             Some(_) => Heard::Known,
         }
     }
 
-    /// Whether these members are of the cluster of this configuration. While it is founded, one with the same peer URLs and another
-    /// token may still run.
-    fn is_own(&self, members: &[Member]) -> bool {
-        let config = &self.settings.config;
-        config.cluster_state == ClusterState::Existing
-            || founding::member_ids(config).any(|id| members.iter().any(|member| member.id() == id))
+    /// Whether founders of this etcd are among these members. Members of another etcd may still run with the same peer URLs and
+    /// another token.
+    fn are_founders(&self, members: &[Member]) -> bool {
+        founding::member_ids(&self.settings.config).any(|id| members.iter().any(|member| member.id() == id))
     }
 
     fn joining(&self, members: &[Member]) -> Entry {

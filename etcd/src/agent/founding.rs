@@ -37,16 +37,16 @@ const ON_ITS_WAY_SECONDS: i64 = 3600;
 /// Why it is not known what to restore.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
-    /// A store failed.
+    /// A store cannot be opened, listed, read or written.
     #[error(transparent)]
     Store(#[from] store::Error),
-    /// Nothing in the store can be restored.
+    /// The snapshots in the store do not make up a state.
     #[error(transparent)]
     Plan(#[from] restore::Error),
-    /// Somebody else wrote there.
-    #[error("{place} does not tell what the founders restore: {why}")]
+    /// The record is damaged, or is not one of an agent.
+    #[error("{place} does not tell what the founders restore: {why}; remove it where no member has data")]
     BadRecord {
-        /// The object.
+        /// Where the record lies.
         place: String,
         /// What is wrong with it.
         why: String,
@@ -57,13 +57,13 @@ pub(super) enum Error {
          then the newest state is chosen. Otherwise restore with another `volumes` and `clusterToken`"
     )]
     Outdated {
-        /// What was chosen.
+        /// The full snapshot that was chosen.
         base: SnapshotName,
-        /// When.
+        /// When a founder chose it.
         chosen: Timestamp,
         /// A snapshot that is not among the chosen ones.
         newest: SnapshotName,
-        /// The record.
+        /// Where the record lies.
         place: String,
     },
     /// What the founders began with is not the newest state any more.
@@ -77,7 +77,7 @@ pub(super) enum Error {
     },
 }
 
-/// What is recorded.
+/// The choice of the first founder, as it is recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Choice {
@@ -93,7 +93,11 @@ impl Choice {
         Self { chosen: Timestamp::now(), history, base: plan.base.to_string(), deltas }
     }
 
+    /// What it says. A record is read from a store: nothing in it leads to another place.
     fn plan(&self) -> Result<Plan, String> {
+        if !store::is_history_name(&self.history) {
+            return Err(format!("{:?} is no name of a history", self.history));
+        }
         let name = |text: &String| SnapshotName::from_str(text).map_err(|error| error.to_string());
         Ok(Plan { base: name(&self.base)?, deltas: self.deltas.iter().map(name).collect::<Result<_, _>>()? })
     }
@@ -358,10 +362,24 @@ ports: {{client: 2379, peer: 2380, agent: 8080}}
         put(dir.path(), FULL);
         let key = key("t", "seed-1");
         fs::create_dir(dir.path().join("founding")).expect("a directory");
-        for text in ["", "{}", r#"{"history": "first", "base": "../x", "deltas": []}"#] {
-            fs::write(dir.path().join(format!("founding/{key}.json")), text).expect("a file");
-            let refused = chosen(dir.path(), "t").await.expect_err(text);
+        let record = |history: &str, base: &str| {
+            format!(
+                r#"{{"chosen": "2026-01-01T00:00:00Z", "history": "{history}", "base": "{base}", "deltas": []}}"#
+            )
+        };
+        for (text, says) in [
+            (String::new(), "EOF"),
+            ("{}".to_owned(), "missing field"),
+            (record("first", "../x"), "../x"),
+            (record("../../other", FULL), "no name of a history"),
+            (record("", FULL), "no name of a history"),
+        ] {
+            fs::write(dir.path().join(format!("founding/{key}.json")), &text).expect("a file");
+            let refused = chosen(dir.path(), "t").await.expect_err(&text);
             assert!(matches!(refused, Error::BadRecord { .. }), "{refused}");
+            assert!(refused.to_string().contains(says), "{refused}");
         }
+        fs::write(dir.path().join(format!("founding/{key}.json")), record("first", FULL)).expect("a file");
+        assert_eq!(chosen(dir.path(), "t").await.expect("a record"), [FULL]);
     }
 }

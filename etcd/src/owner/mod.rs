@@ -6,9 +6,11 @@
 
 pub mod freshness;
 pub mod handover;
+mod lookup;
 pub mod message;
 mod resolver;
 pub mod servers;
+mod wire;
 
 use std::time::Duration;
 
@@ -98,7 +100,7 @@ impl Settings {
         let limit = self.timing.timeout;
         let limit = limit.saturating_sub(Duration::from_secs(1)).max(limit / 2);
         let found = timeout(limit, async {
-            // Half of the time is left for the record.
+            // Finding them takes half of the time at most.
             let servers = servers::all(&self.servers, limit / 4).await?;
             ask(&servers, &self.name, freshness, limit).await
         });

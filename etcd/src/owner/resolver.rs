@@ -11,12 +11,13 @@ use futures::{StreamExt, stream::FuturesUnordered};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpStream, UdpSocket},
-    time::{Instant, sleep_until},
+    time::{Instant, sleep_until, timeout},
 };
 
 use super::{
     freshness::Freshness,
-    message::{self, Data, Found, Kind, Name, Said},
+    lookup::{Data, Found, Kind, answer_for, question_for},
+    message::{self, Name, Said},
 };
 
 /// The longest datagram that a server sends to somebody who has not offered to take longer ones is of 512 bytes.
@@ -50,14 +51,14 @@ pub(super) async fn ask(
     .await
 }
 
-/// The records of another kind, from whoever knows first.
+/// The records of another kind, from whoever knows first. An error of the kind [`Failure::Servers`] where nobody answers within `limit`.
 pub(super) async fn find(
     servers: &[SocketAddr],
     name: &Name,
     kind: Kind,
     limit: Duration,
 ) -> Result<Vec<Data>, Failure> {
-    first(servers, limit, |server| async move {
+    let found = first(servers, limit, |server| async move {
         match exchange(server, &Other(name, kind)).await? {
             Found::All(all) => Ok(all),
             Found::Truncated => {
@@ -65,8 +66,9 @@ pub(super) async fn find(
             }
             Found::Nothing(why) => Err(Failure::Servers(why.to_owned())),
         }
-    })
-    .await
+    });
+    let silent = |_| Failure::Servers(format!("nobody told the records of {name} within {limit:?}"));
+    timeout(limit, found).await.map_err(silent)?
 }
 
 /// What the first server says that knows.
@@ -139,11 +141,11 @@ impl Question for Other<'_> {
     type Answer = Found;
 
     fn write(&self, id: u16) -> Vec<u8> {
-        message::question_for(id, self.0, self.1)
+        question_for(id, self.0, self.1)
     }
 
     fn read(&self, bytes: &[u8], id: u16) -> Option<Found> {
-        message::answer_for(bytes, id, self.0, self.1)
+        answer_for(bytes, id, self.0, self.1)
     }
 
     fn is_truncated(answer: &Found) -> bool {

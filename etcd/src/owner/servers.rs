@@ -10,7 +10,8 @@ use std::{
 use futures::future::join_all;
 
 use super::{
-    message::{Data, Kind, Name},
+    lookup::{Data, Kind},
+    message::Name,
     resolver::{Failure, find},
 };
 
@@ -81,7 +82,7 @@ pub(super) async fn all(servers: &[Servers], limit: Duration) -> Result<Vec<Sock
     if found.is_empty() { Err(Failure::Servers(failed.join("; "))) } else { Ok(found) }
 }
 
-/// The addresses of a zone's name servers. Their names and addresses may come from caches: they change seldom.
+/// The addresses of a zone's name servers, within twice the limit. Their names and addresses may come from caches: they change seldom.
 async fn of_zone(zone: &Name, through: &[SocketAddr], limit: Duration) -> Result<Vec<SocketAddr>, Failure> {
     let missing = |what: &str| Failure::Servers(format!("{what} of the zone {zone} are not found"));
     let hosts = find(through, zone, Kind::Ns, limit).await?;
@@ -156,5 +157,48 @@ mod tests {
         for bad in ["ns:", "ns:a..b", "ns:a.org@", "ns:a.org@dns.org", "own.example.org", ""] {
             assert_eq!(Servers::parse(bad), None, "{bad}");
         }
+    }
+
+    /// Answers NS with two hosts and A of the first with an address, and is silent otherwise.
+    async fn resolver() -> SocketAddr {
+        let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
+        let address = socket.local_addr().expect("an address");
+        tokio::spawn(async move {
+            let mut buffer = [0; 512];
+            while let Ok((length, client)) = socket.recv_from(&mut buffer).await {
+                let (question, kind) = (&buffer[..length], buffer[length - 3]);
+                let records: Vec<(u8, &[u8])> = match (kind, &question[12..16]) {
+                    (2, _) => vec![(2, b"\x03ns1\xc0\x0c"), (2, b"\x03ns2\xc0\x0c")],
+                    (1, b"\x03ns1") => vec![(1, &[10, 0, 0, 1])],
+                    _ => continue,
+                };
+                let mut answer = question.to_vec();
+                (answer[2], answer[7]) = (0x84, u8::try_from(records.len()).expect("few"));
+                for (kind, data) in records {
+                    answer.extend([0xc0, 12, 0, kind, 0, 1, 0, 0, 0, 9, 0]);
+                    answer.push(u8::try_from(data.len()).expect("short"));
+                    answer.extend(data);
+                }
+                socket.send_to(&answer, client).await.expect("an answer");
+            }
+        });
+        address
+    }
+
+    #[tokio::test]
+    async fn name_servers_without_addresses_leave_the_others_and_nobody_is_waited_for_beyond_the_limit() {
+        let limit = Duration::from_millis(300);
+        let zone = |through| Servers::OfZone { zone: Name::parse("own.test").expect("a name"), through };
+        let through = Some(resolver().await);
+        let found = all(&[zone(through)], limit).await.expect("a server");
+        assert_eq!(found, ["10.0.0.1:53".parse().expect("an address")]);
+        // Nobody answers there.
+        let deaf = tokio::net::UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
+        let through = Some(deaf.local_addr().expect("an address"));
+        let silent = tokio::time::timeout(limit * 20, all(&[zone(through)], limit)).await.expect("an end");
+        let Err(Failure::Servers(why)) = silent else { panic!("{silent:?}") };
+        assert!(why.contains("own.test"), "{why}");
+        let other = Servers::At("10.0.0.2:53".parse().expect("an address"));
+        assert_eq!(all(&[zone(through), other], limit).await.expect("a server").len(), 1);
     }
 }

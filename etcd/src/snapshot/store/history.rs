@@ -23,6 +23,13 @@ const CURRENT: &str = "current";
 /// Digits of a number: names are in the order of numbers.
 const DIGITS: usize = 12;
 
+/// Whether a text can be the name of a history. It becomes a part of paths; volumes have no other names.
+#[must_use]
+pub fn is_history_name(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    !text.is_empty() && text.bytes().all(fits)
+}
+
 impl Store {
     /// One history of this store, as a store of its own.
     #[must_use]
@@ -78,11 +85,7 @@ impl Store {
             })?;
         let entry = |name: &str| {
             let (number, name) = name.split_once('.')?;
-            // It becomes a part of paths. Volumes have no other names.
-            let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-            if name.is_empty() || !name.bytes().all(fits) {
-                return None;
-            }
+            is_history_name(name).then_some(())?;
             Some((number.parse().ok()?, name.to_owned()))
         };
         Ok(listed.iter().filter_map(|meta| entry(meta.location.filename()?)).max())

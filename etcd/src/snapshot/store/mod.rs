@@ -34,7 +34,7 @@ use object_store::{ObjectStore, path::Path};
 use repot_storage::{keyring, stream};
 
 pub use failure::Failure;
-pub use history::FIRST_HISTORY;
+pub use history::{FIRST_HISTORY, is_history_name};
 pub use open::environment;
 pub(super) use put::PART_BYTES;
 pub use put::{Mode, Upload};
