@@ -35,6 +35,7 @@ canaries! {
     CutsDrift
     EarlierRemovalTaken
     EpochsOverlap
+    EtcdBelieved
     EtcdHandsOnFragments
     EtcdReadsNow
     EtcdSendsAgain

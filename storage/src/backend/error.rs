@@ -43,6 +43,11 @@ pub enum Error {
     /// Nothing was done; a later try may succeed.
     #[error("store is unavailable: {0}")]
     Unavailable(String),
+    /// The store says that it did not begin with a transaction. That is its word, and no proof: a proxy in front of it may have sent
+    /// the transaction twice. It was not sent again, because it makes a key that it expects to be absent. Somebody may have
+    /// removed that key since, and then it would be made twice.
+    #[error("store says that it did not begin: {0}")]
+    Declined(String),
     /// A write may or may not have happened.
     #[error("outcome of the write is unknown: {0}")]
     Unknown(String),
@@ -69,9 +74,11 @@ impl Error {
         match self {
             Self::Unavailable(_) | Self::Compacted { .. } | Self::Future { .. } => Effect::None,
             // Most of these are refusals, but only a read proves it: the backend has answered, so one read is enough.
-            Self::NoSpace(_) | Self::Refused(_) | Self::TooLarge { .. } | Self::Corrupt(_) => {
-                Effect::ReadTells
-            }
+            Self::NoSpace(_)
+            | Self::Refused(_)
+            | Self::TooLarge { .. }
+            | Self::Declined(_)
+            | Self::Corrupt(_) => Effect::ReadTells,
             Self::Unknown(_) => Effect::Open,
         }
     }

@@ -95,7 +95,9 @@ impl Core {
         self.sound()?;
         let (mut doubt, mut last) = (None, String::new());
         for _ in 0..TRIES {
-            match self.backend.txn(commit.txn.clone()).await {
+            let answer = self.backend.txn(commit.txn.clone()).await;
+            let declined = matches!(answer, Err(backend::Error::Declined(_)));
+            match answer {
                 Ok(Outcome::Committed(revision)) => return self.committed(&commit, revision),
                 Ok(Outcome::Failed) => return self.failed(&commit, doubt).await,
                 Err(backend::Error::Unknown(what)) if Canary::UnknownTakenForFailed.sings() => {
@@ -104,14 +106,19 @@ impl Core {
                 Err(backend::Error::Unknown(_)) if Canary::UnknownTakenForDone.sings() => {
                     return Ok(Verdict::Committed(self.seen()));
                 }
-                Err(backend::Error::Unknown(what)) => match self.settle(&mut commit).await {
-                    Ok(Trace::Found(revision)) => return Ok(Verdict::Committed(self.met(revision))),
-                    Ok(Trace::Lost) => return Ok(Verdict::Overtaken),
-                    // Behind a fence there is nothing left to doubt.
-                    Ok(Trace::Pending) if commit.fence.is_some() => last = what,
-                    Ok(Trace::Pending) => doubt = Some(what),
-                    Err(error) => return Err(unproved(&what, &error)),
-                },
+                // A backend that says that it did not begin may be wrong: behind another fence the write cannot happen twice.
+                Err(backend::Error::Unknown(what) | backend::Error::Declined(what)) => {
+                    match self.settle(&mut commit).await {
+                        Ok(Trace::Found(revision)) => return Ok(Verdict::Committed(self.met(revision))),
+                        Ok(Trace::Lost) => return Ok(Verdict::Overtaken),
+                        // Behind a fence there is nothing left to doubt.
+                        Ok(Trace::Pending) if commit.fence.is_some() => last = what,
+                        Ok(Trace::Pending) => doubt = Some(what),
+                        // An error and no verdict, so nothing of the write is removed.
+                        Err(_) if declined => return Err(Error::Unavailable(what)),
+                        Err(error) => return Err(unproved(&what, &error)),
+                    }
+                }
                 Err(error) => return self.answered(&commit, error, doubt).await,
             }
         }

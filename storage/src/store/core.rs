@@ -240,7 +240,8 @@ impl Core {
             backend::Error::Future { newest, .. } => Error::Future { current: self.version(newest) },
             backend::Error::TooLarge { size, limit } => Error::TooLarge { size, limit },
             backend::Error::NoSpace(what) => Error::NoSpace(what),
-            backend::Error::Unavailable(what) => Error::Unavailable(what),
+            // Its word is good enough for a caller, who may try again.
+            backend::Error::Unavailable(what) | backend::Error::Declined(what) => Error::Unavailable(what),
             backend::Error::Refused(what) => Error::Damaged(format!("the backend refused a request: {what}")),
             backend::Error::Unknown(what) => Error::UnknownOutcome(what),
             backend::Error::Corrupt(what) => Error::Damaged(what),

@@ -3,7 +3,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use bytes::Bytes;
@@ -235,6 +235,54 @@ async fn met_at(etcd: &EtcdProcess, fault: Fault, nth: u64, number: u64) -> u64 
     assert!(store.payload_bytes(&object).await.unwrap() == payload, "{fault:?} at {nth}");
     store.close().await;
     seen.load(Ordering::SeqCst)
+}
+
+/// etcd says that it did not begin with a creation that it has done. The object is removed before the creation is tried again, so
+/// nothing but a fence keeps it from being made twice.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_is_made_once_whatever_etcd_says() {
+    let etcd = EtcdProcess::start(None, &[]).await;
+    let direct = Store::open(
+        Arc::new(Etcd::connect(etcd.options()).await.unwrap()),
+        mk_keyring(),
+        StoreOptions::default(),
+    );
+    let direct = direct.await.unwrap();
+    for (code, text) in [
+        (Code::Unavailable, "etcdserver: no leader"),
+        (Code::ResourceExhausted, "etcdserver: too many requests"),
+        (Code::Unknown, "raft proposal dropped"),
+    ] {
+        let (removed, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (over, count) = (Arc::clone(&removed), Arc::clone(&asked));
+        let choose = move |call: &Call<'_>| {
+            if !call.writes_record() || over.load(Ordering::SeqCst) {
+                return None;
+            }
+            // The first is done. Those after it are not, until the object is gone.
+            let when = if count.fetch_add(1, Ordering::SeqCst) == 0 { When::After } else { When::Before };
+            Some(Fault { code, text, when })
+        };
+        let relay = GrpcRelay::start(&etcd.endpoint(), Arc::new(choose)).await;
+        let store = open(&etcd, &relay).await;
+        let (key, draft) = (mk_key("once"), mk_draft(Uuid::from_u128(1), "1", vec![mk_noise(1, 2000)]));
+        let remove = async {
+            let made = loop {
+                if let Some(made) = direct.get(&key).await.unwrap() {
+                    break made;
+                }
+            };
+            let gone = direct.delete(&made).await.unwrap();
+            removed.store(true, Ordering::SeqCst);
+            (made, gone)
+        };
+        let (created, (made, gone)) = tokio::join!(store.create(&key, draft), remove);
+        assert_eq!(created.unwrap().version, made.version, "{text}");
+        assert!(direct.get(&key).await.unwrap().is_none(), "{text}: made again after {}", gone.version);
+        assert!(asked.load(Ordering::SeqCst) > 0, "{text}: no call met the error");
+        store.close().await;
+    }
+    direct.close().await;
 }
 
 /// Nothing is put under a lease of which the grant was not answered, so nothing is known to be wrong with the store.

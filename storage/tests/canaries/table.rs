@@ -135,6 +135,8 @@ pub const ALL: &[Wrong] = wrongs! {
     // The etcd backend.
     EtcdReadsNow "backend/etcd/kv.rs" "a page of several requests is not read at one revision"
         => It "backend::etcd::conformance::a_revision_is_held_still_while_compaction_runs";
+    EtcdBelieved "backend/etcd/link.rs" "an object is made twice where etcd says wrongly that it did not begin"
+        => [new] It "backend::etcd_errors::an_object_is_made_once_whatever_etcd_says";
     EtcdSendsAgain "backend/etcd/link.rs" "a transaction without an answer is sent again"
         => It "backend::lost_answer::a_write_whose_answer_is_lost_is_unknown_and_not_sent_again";
     EtcdHandsOnFragments "backend/etcd/watch.rs" "a watch hands on parts of a transaction"

@@ -9,6 +9,8 @@ use super::record::{Answer, Call, Operation, State, Tag, Time};
 
 /// Configurations to visit at most. Histories of a test need a thousandth of that.
 const MOST: usize = 4_000_000;
+/// Operations to show where there is no order.
+const SHOWN: usize = 40;
 
 /// Why there is no such order.
 #[derive(Debug)]
@@ -19,6 +21,8 @@ pub struct Stuck {
     pub holds: Option<Tag>,
     /// Those of which none can come next.
     pub open: Vec<Operation>,
+    /// What was asked before those were answered, the last of it: to find out by hand why.
+    pub asked: Vec<Operation>,
     /// Whether the search gave up, so that there may be an order after all.
     pub gave_up: bool,
 }
@@ -27,7 +31,11 @@ impl fmt::Display for Stuck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let why = if self.gave_up { "the search gave up" } else { "there is none" };
         let (placed, holds, open) = (self.placed, self.holds, &self.open);
-        write!(f, "{why}; after {placed} operations the object is {holds:?}, and none can follow of {open:?}")
+        write!(
+            f,
+            "{why}; after {placed} operations the object is {holds:?}, and none can follow of {open:?}"
+        )?;
+        self.asked.iter().try_for_each(|operation| write!(f, "\n  asked: {operation:?}"))
     }
 }
 
@@ -111,8 +119,13 @@ impl Search {
     }
 
     fn stuck(&self, best: &Place, gave_up: bool) -> Stuck {
-        let open = self.open(best).into_iter().map(|index| self.sure[index]).collect();
-        Stuck { placed: best.first + best.ahead.len(), holds: best.model.now, open, gave_up }
+        let open: Vec<_> = self.open(best).into_iter().map(|index| self.sure[index]).collect();
+        let until = open.iter().map(|operation| operation.answered).max().unwrap_or(Time::MAX);
+        let mut asked: Vec<_> = self.sure.iter().chain(&self.unknown).copied().collect();
+        asked.retain(|operation| operation.asked < until);
+        asked.sort_by_key(|operation| operation.asked);
+        let asked = asked.split_off(asked.len().saturating_sub(SHOWN));
+        Stuck { placed: best.first + best.ahead.len(), holds: best.model.now, open, asked, gave_up }
     }
 
     /// The sure operations that may come next: called before any other that is left was answered.

@@ -47,8 +47,8 @@ async fn rough(lab: &Lab) {
 pub fn judge(history: &History, more: &[String]) {
     let mut faults = agree::faults(history);
     faults.extend_from_slice(more);
-    let first: Vec<_> = faults.iter().take(10).collect();
-    assert!(faults.is_empty(), "{} faults, such as {first:#?}; {}", faults.len(), counts(history));
+    let first = faults.iter().take(10).map(String::as_str).collect::<Vec<_>>().join("\n");
+    assert!(faults.is_empty(), "{} faults, such as\n{first}\n{}", faults.len(), counts(history));
 }
 
 /// What a history holds, in words.

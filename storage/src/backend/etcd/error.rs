@@ -14,6 +14,8 @@ pub(super) enum Kind {
     Read,
     /// May have happened although its answer was lost.
     Write,
+    /// A write that must not be sent again, not even if etcd says that it did not begin: what it expects may be so again.
+    Once,
 }
 
 /// What became of a call that failed.
@@ -95,11 +97,12 @@ impl Failure {
     /// The error for a caller who asked for no revision.
     pub(super) fn into_error(self, kind: Kind) -> Error {
         match (self, kind) {
-            (Self::Lost(why), Kind::Write) => Error::Unknown(why),
-            (Self::Unfamiliar(error), Kind::Write) => Error::Unknown(error.to_string()),
-            (Self::AnswerTooLarge, Kind::Write) => {
+            (Self::Lost(why), Kind::Write | Kind::Once) => Error::Unknown(why),
+            (Self::Unfamiliar(error), Kind::Write | Kind::Once) => Error::Unknown(error.to_string()),
+            (Self::AnswerTooLarge, Kind::Write | Kind::Once) => {
                 Error::Unknown("the answer is too large to be read".into())
             }
+            (Self::NotBegun(why), Kind::Once) => Error::Declined(why),
             (Self::Lost(why) | Self::NotSent(why) | Self::NotBegun(why), _) => Error::Unavailable(why),
             (Self::LeaseGone, _) => Error::Unavailable("the lease has expired".into()),
             (Self::AnswerTooLarge, _) => Error::Corrupt("an answer is larger than any value may be".into()),
@@ -146,6 +149,7 @@ mod tests {
         match failure.into_error(kind) {
             Error::Unavailable(_) => "unavailable",
             Error::Unknown(_) => "unknown",
+            Error::Declined(_) => "declined",
             Error::NoSpace(_) => "no space",
             Error::TooLarge { .. } => "too large",
             Error::Refused(_) => "refused",
@@ -205,6 +209,20 @@ mod tests {
         ];
         for (code, text, expected) in cases {
             assert_eq!(told(code, text, Kind::Write), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_write_that_must_not_be_sent_twice_is_not_taken_for_undone_on_the_word_of_etcd() {
+        for (code, text, expected) in [
+            (Code::Unavailable, "etcdserver: no leader", "declined"),
+            (Code::Unknown, "raft proposal dropped", "declined"),
+            (Code::Unavailable, "etcdserver: leader changed", "unknown"),
+            (Code::Unauthenticated, "said by a proxy", "unknown"),
+            (Code::OutOfRange, "Error, decoded message length too large: found 9 bytes", "unknown"),
+            (Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded", "no space"),
+        ] {
+            assert_eq!(told(code, text, Kind::Once), expected, "{text}");
         }
     }
 

@@ -152,7 +152,8 @@ impl Etcd {
             let request = request.clone();
             async move { kv.txn(request).await }
         };
-        match self.link.answer(Kind::Write, make).await {
+        let kind = if makes_what_was_absent(txn) { Kind::Once } else { Kind::Write };
+        match self.link.answer(kind, make).await {
             Ok(Answer { value, .. }) if value.succeeded() => Ok(Outcome::Committed(revision(value.header()))),
             Ok(Answer { refused: None, .. }) => Ok(Outcome::Failed),
             // Or it is the first attempt that keeps the second from happening.
@@ -166,7 +167,7 @@ impl Etcd {
                 if let (Failure::LeaseGone, Some(lease)) = (&failure, lease) {
                     self.lease.forget(lease);
                 }
-                Err(match failure.into_error(Kind::Write) {
+                Err(match failure.into_error(kind) {
                     Error::TooLarge { limit, .. } => Error::TooLarge { size: txn.size(), limit },
                     error => error,
                 })
@@ -207,6 +208,13 @@ impl Etcd {
         };
         error.unwrap_or_else(|error| error)
     }
+}
+
+/// Whether a transaction could happen twice if it was sent twice: it expects no key where it puts one, and that may be so again
+/// once the key is removed. What it puts under a lease has a name that is never used again, or is looked at before use.
+fn makes_what_was_absent(txn: &Txn) -> bool {
+    let absent = |key| txn.compares.contains(&Compare::ModifiedAt(key, Revision(0)));
+    txn.ops.iter().any(|op| matches!(op, Op::Put(key, _) if absent(key.clone())))
 }
 
 /// Nothing was ever written at revision 1, the first of a cluster, so it shows what "before anything" shows; etcd would

@@ -58,7 +58,8 @@ impl Link {
     }
 
     /// Makes a call of the key-value service. It is made again while nothing was done: with several endpoints of which
-    /// one is down, the next attempt goes elsewhere. Reads are made again whatever happened to them.
+    /// one is down, the next attempt goes elsewhere. Reads are made again whatever happened to them, and a write of
+    /// [`Kind::Once`] only if it was never sent.
     pub(super) async fn call<T, C>(
         &self,
         kind: Kind,
@@ -93,7 +94,7 @@ impl Link {
                 Failure::NotSent(_) => true,
                 Failure::NotBegun(why) => {
                     refused = Some(why.clone());
-                    true
+                    kind != Kind::Once || Canary::EtcdBelieved.sings()
                 }
                 Failure::Lost(_) => kind == Kind::Read || Canary::EtcdSendsAgain.sings(),
                 _ => false,

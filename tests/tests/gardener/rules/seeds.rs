@@ -170,7 +170,8 @@ impl Move<'_> {
 
     async fn preflight(&self, seed: &str) -> Result<Value> {
         let shoot = self.project.get(self.shoot).await?;
-        let file = self.bed.path().join("shoot.yaml");
+        // Scenarios run at the same time, in one directory.
+        let file = self.bed.path().join(format!("{}-{}.yaml", self.project.name, self.shoot));
         std::fs::write(&file, shoot.to_string())?;
         let (file, kubeconfig) =
             (file.display().to_string(), self.project.world.garden.kubeconfig().display().to_string());
