@@ -28,7 +28,7 @@ use crate::serving::duration;
 /// deadline, --on-deadline says what happens: `fail` copies nothing and exits with 3; `copy` copies what there is.
 ///
 /// With --owner it first waits until no owner before can serve any more, final snapshot or not, and records that at the target as
-/// handover.json: the record has named the own id for ttl + interval + grace, or the final snapshot names the epoch before.
+/// handover.json: the record has named the own id for long enough, or the final snapshot names the epoch before.
 /// --wait-for-final counts from when the record was first seen to name the own id.
 ///
 /// Credentials of the source alone: put SOURCE_ before the names of the variables, such as SOURCE_AWS_ACCESS_KEY_ID.

@@ -1,9 +1,16 @@
-//! The clock by which deadlines are kept: it counts from the start of the machine, goes on while the machine is suspended, and is
-//! the same for all processes. Nobody can set it.
+//! The clocks by which deadlines are kept. The first counts from the start of the machine, goes on while the machine is suspended, and
+//! is the same for all processes. Nobody can set it.
+//!
+//! It stands still while a hypervisor holds the whole machine, and so do all clocks in it. The wall clock is set right afterwards, by the
+//! hypervisor or by NTP. So a deadline has passed when either of the two says so, and a wall clock that is set forward counts as a pause
+//! as long. Until it is set, nothing inside the machine can know of the pause.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
+
+/// A wall clock that is set forward by less than this was only corrected.
+const CORRECTION: Duration = Duration::from_secs(1);
 
 /// Time since the machine was started.
 #[must_use]
@@ -13,27 +20,57 @@ pub fn now() -> Duration {
     Duration::from_secs(seconds) + Duration::from_nanos(nanoseconds)
 }
 
-/// A point after which etcd must not run any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Deadline(Duration);
+/// What the wall clock shows, since 1970.
+fn wall() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+/// How far the wall clock was ahead of [`now`] at some moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lead(Duration);
+
+impl Lead {
+    /// At this moment.
+    pub(super) fn read() -> Self {
+        Self(wall().saturating_sub(now()))
+    }
+
+    /// How long the machine was held between this moment and a later one, as far as the wall clock tells.
+    pub(super) fn held_until(self, later: Self) -> Duration {
+        let held = later.0.saturating_sub(self.0);
+        if held < CORRECTION { Duration::ZERO } else { held }
+    }
+}
+
+/// A point after which etcd must not run any more, by each of the two clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline {
+    since_start: Duration,
+    wall: Duration,
+}
 
 impl Deadline {
     /// A reading of [`now`], or a later one.
     #[must_use]
     pub fn at(since_start: Duration) -> Self {
-        Self(since_start)
+        let left = since_start.saturating_sub(now());
+        Self { since_start, wall: wall().saturating_add(left) }
     }
 
     /// This long from now.
     #[must_use]
     pub fn after(time: Duration) -> Self {
-        Self(now().saturating_add(time))
+        Self { since_start: now().saturating_add(time), wall: wall().saturating_add(time) }
     }
 
     /// How long it is until then; zero once it is over.
     #[must_use]
     pub fn left(self) -> Duration {
-        self.0.saturating_sub(now())
+        self.left_at(now(), wall())
+    }
+
+    fn left_at(self, since_start: Duration, wall: Duration) -> Duration {
+        self.since_start.saturating_sub(since_start).min(self.wall.saturating_sub(wall))
     }
 
     /// Whether it has passed.
@@ -42,8 +79,65 @@ impl Deadline {
         self.left().is_zero()
     }
 
-    /// Milliseconds since the start of the machine, rounded down.
-    pub(super) fn millis(self) -> u64 {
-        u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
+    /// Milliseconds by both clocks, rounded down, as [`Deadline::parse`] reads them.
+    pub(super) fn text(self) -> String {
+        format!("{} {}", self.since_start.as_millis(), self.wall.as_millis())
+    }
+
+    /// What [`Deadline::text`] wrote.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (since_start, wall) = text.split_once(' ')?;
+        let millis = |text: &str| text.parse().ok().map(Duration::from_millis);
+        Some(Self { since_start: millis(since_start)?, wall: millis(wall)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn deadline_is_over_by_whichever_clock_comes_first() {
+        let deadline = Deadline { since_start: seconds(100), wall: seconds(5000) };
+        for (since_start, wall, left) in [
+            (90, 4990, 10),
+            // The machine was held for 9 seconds, and then for longer.
+            (90, 4999, 1),
+            (90, 5001, 0),
+            // The wall clock was set back.
+            (90, 4000, 10),
+            (100, 4000, 0),
+        ] {
+            assert_eq!(
+                deadline.left_at(seconds(since_start), seconds(wall)),
+                seconds(left),
+                "{since_start}, {wall}"
+            );
+        }
+    }
+
+    #[test]
+    fn wall_clock_that_is_set_forward_tells_of_a_pause() {
+        let lead = Lead(seconds(4900));
+        for (later, held) in [(4900, 0), (4000, 0), (4901, 1), (4960, 60)] {
+            assert_eq!(lead.held_until(Lead(seconds(later))), seconds(held));
+        }
+        assert_eq!(lead.held_until(Lead(seconds(4900) + Duration::from_millis(900))), Duration::ZERO);
+    }
+
+    #[test]
+    fn deadlines_are_read_as_they_are_written() {
+        let deadline = Deadline { since_start: seconds(100), wall: seconds(5000) };
+        assert_eq!(Deadline::parse(&deadline.text()), Some(deadline));
+        for nonsense in ["", "1", "1 x", "-1 1", "1 1 1"] {
+            assert_eq!(Deadline::parse(nonsense), None, "{nonsense}");
+        }
+        let soon = Deadline::after(seconds(100));
+        assert!(soon.left() > seconds(50) && !soon.is_over());
+        assert!(Deadline::at(Duration::ZERO).is_over());
     }
 }

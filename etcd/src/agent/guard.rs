@@ -11,7 +11,7 @@
 //! | the guard dies | the kernel kills etcd |
 //! | the guard is frozen and the agent dies | the kernel kills the guard, and then etcd |
 //!
-//! Orders are lines: `until <ms>` (the deadline, by [`clock`](super::clock)), `forever` (there is none), `stop <ms>` (SIGTERM, and SIGKILL after so
+//! Orders are lines: `until <ms> <ms>` (the deadline, by both clocks of [`clock`](super::clock)), `forever` (there is none), `stop <ms>` (SIGTERM, and SIGKILL after so
 //! long). The guard answers with two lines, `pid <n>` and, when etcd has ended, `exit <code>`, `signal <n>` or `overdue`.
 
 use std::{
@@ -51,7 +51,7 @@ impl Order {
     /// The line for it.
     pub(super) fn line(self) -> String {
         match self {
-            Self::Until(Some(deadline)) => format!("until {}\n", deadline.millis()),
+            Self::Until(Some(deadline)) => format!("until {}\n", deadline.text()),
             Self::Until(None) => "forever\n".to_owned(),
             Self::Stop(grace) => format!("stop {}\n", grace.as_millis()),
         }
@@ -60,7 +60,7 @@ impl Order {
     fn parse(line: &str) -> Option<Self> {
         let millis = |text: &str| text.parse().ok().map(Duration::from_millis);
         match line.split_once(' ') {
-            Some(("until", time)) => Some(Self::Until(Some(Deadline::at(millis(time)?)))),
+            Some(("until", time)) => Some(Self::Until(Some(Deadline::parse(time)?))),
             Some(("stop", time)) => Some(Self::Stop(millis(time)?)),
             None if line == "forever" => Some(Self::Until(None)),
             _ => None,
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn orders_and_words_are_read_as_they_are_written() {
-        let deadline = Deadline::at(Duration::from_millis(1234));
+        let deadline = Deadline::parse("1234 5678").expect("a deadline");
         for order in [Order::Until(Some(deadline)), Order::Until(None), Order::Stop(Duration::from_secs(3))] {
             assert_eq!(Order::parse(order.line().trim_end()), Some(order));
         }
@@ -284,7 +284,7 @@ mod tests {
             assert_eq!(Word::parse(word.line().trim_end()), Some(word));
         }
         assert_eq!(Word::parse(Word::Pid(7).line().trim_end()), Some(Word::Pid(7)));
-        for nonsense in ["", "until", "until x", "forever 1", "stop"] {
+        for nonsense in ["", "until", "until x", "until 1", "forever 1", "stop"] {
             assert_eq!(Order::parse(nonsense), None, "{nonsense}");
         }
     }

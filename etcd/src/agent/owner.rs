@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Agent,
-    clock::{self, Deadline},
+    clock::{self, Deadline, Lead},
     config::ClusterState,
     finale::{Finale, Outcome},
     mark::{self, Mark},
@@ -46,7 +46,7 @@ pub(super) async fn run(agent: &Agent, settings: &Settings, volume: &Volume, sto
     let mut owner = Owner::new(agent, settings, volume);
     let freshness = Freshness::new(settings.timing.ttl);
     let look = async || {
-        let begun = now();
+        let begun = (now(), Lead::read());
         (begun, settings.look(&freshness).await)
     };
     let (mut looks, mut due) = (FuturesUnordered::new(), Instant::now());
@@ -58,6 +58,7 @@ pub(super) async fn run(agent: &Agent, settings: &Settings, volume: &Volume, sto
                 due = Instant::now() + settings.timing.interval;
             }
             Some((begun, (answer, detail))) = looks.next() => {
+                let begun = owner.count_pauses(begun);
                 let judged = stop.run_until_cancelled(owner.judge(begun, &answer, detail.as_deref())).await;
                 if judged.is_none() {
                     return;
@@ -110,6 +111,8 @@ struct Owner<'a> {
     settings: &'a Settings,
     volume: &'a Volume,
     seen: Seen,
+    /// Of the wall clock, when that was last looked at.
+    lead: Lead,
     /// Under which id the data were served, and what happened when it was lost.
     mark: Option<Mark>,
     /// Whether the mark is on disk.
@@ -129,12 +132,32 @@ impl<'a> Owner<'a> {
             settings,
             volume,
             seen: Seen::default(),
+            lead: Lead::read(),
             mark: None,
             is_marked: false,
             given_up: None,
             waits: false,
             handover: None,
         }
+    }
+
+    /// When a look began, and before that the last one that gave the own id, as if the clock of deadlines had gone on while the machine
+    /// was held. What the next owner waits is not shortened by that: its clock may have gone on.
+    fn count_pauses(&mut self, (begun, then): (Time, Lead)) -> Time {
+        let lead = Lead::read();
+        let held = self.lead.held_until(lead);
+        self.lead = lead;
+        if !held.is_zero() {
+            tracing::warn!(
+                ?held,
+                "the wall clock was set forward: this machine may have been paused for as long"
+            );
+        }
+        let earlier = |time: Time, held: Duration| {
+            Time(time.0.saturating_sub(held.as_secs() + u64::from(held.subsec_nanos() > 0)))
+        };
+        self.seen.confirmed = self.seen.confirmed.map(|confirmed| earlier(confirmed, held));
+        earlier(begun, then.held_until(lead))
     }
 
     async fn judge(&mut self, begun: Time, answer: &Answer, detail: Option<&str>) {

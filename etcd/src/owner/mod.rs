@@ -126,7 +126,7 @@ mod tests {
     fn what_is_wrong_is_said_all_at_once() {
         let stop = Duration::from_secs(11);
         let settings = Settings::new(&owner(), stop).expect("good");
-        assert_eq!((settings.timing.wait().as_secs(), settings.quorum), (111, QUORUM));
+        assert_eq!((settings.timing.wait().as_secs(), settings.quorum), (114, QUORUM));
         let mut bad = owner();
         (bad.name, bad.id) = (String::new(), String::new());
         (bad.servers, bad.ttl) = (vec!["dns.org:53".into()], "1.5s".into());
