@@ -60,7 +60,7 @@ testbed: tools
 	tests/tools/old-kubectl
 	tests/python/build
 
-# A C compiler (for the cryptography), Go, Python, a DNS server, HTTP clients and what makes namespaces (for the testbed), from the distribution when they are missing.
+# A C compiler (for the cryptography), Go, Python, DNS servers, a clock that can be set, HTTP clients and what makes namespaces (for the testbed), from the distribution when they are missing.
 tools:
 	@missing=; \
 	command -v $(CARGO) >/dev/null || { echo "Rust is missing: see rust-version in Cargo.toml" >&2; exit 1; }; \
@@ -71,6 +71,8 @@ tools:
 	command -v nsenter >/dev/null || missing="$$missing util-linux"; \
 	command -v mount >/dev/null || missing="$$missing mount"; \
 	command -v knotd >/dev/null || missing="$$missing knot"; \
+	command -v unbound >/dev/null || missing="$$missing unbound"; \
+	ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1 || missing="$$missing libfaketime"; \
 	command -v curl >/dev/null || missing="$$missing curl"; \
 	command -v nghttp >/dev/null || missing="$$missing nghttp2-client"; \
 	[ -z "$$missing" ] && exit 0; \

@@ -1,11 +1,17 @@
 //! `repot etcd-agent`: the agent of one member of an etcd.
 
-use std::{ffi::OsString, io::Write, net::IpAddr, path::PathBuf, process::ExitCode};
+use std::{
+    ffi::OsString,
+    io::Write,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    process::ExitCode,
+};
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use repot_etcd::agent::{
-    Prepared, Programs,
+    Doors, Prepared, Programs,
     guard::{self, become_bound},
     settings::{self, Settings},
 };
@@ -56,9 +62,21 @@ struct AgentFlags {
 #[derive(Subcommand)]
 pub enum Inner {
     #[command(hide = true)]
-    Guard(Bound),
+    Guard(Guarded),
     #[command(hide = true)]
     Exec(Bound),
+}
+
+#[derive(Args)]
+pub struct Guarded {
+    /// Where clients come in, who are led to the target
+    #[arg(long = "door", value_name = "ADDRESS", requires = "target")]
+    doors: Vec<SocketAddr>,
+    /// Where etcd listens
+    #[arg(long, value_name = "ADDRESS", requires = "doors")]
+    target: Option<SocketAddr>,
+    #[command(flatten)]
+    bound: Bound,
 }
 
 #[derive(Args)]
@@ -83,9 +101,10 @@ impl Flags {
 /// Runs a part of the agent that is a process of its own.
 pub fn run_inner(inner: Inner) -> ExitCode {
     let error = match inner {
-        Inner::Guard(Bound { parent, command }) => {
+        Inner::Guard(Guarded { doors, target, bound: Bound { parent, command } }) => {
             let bound = (this(), vec!["etcd-agent".into(), "exec".into()]);
-            match guard::run(&guard::Options { parent, bound, command }) {
+            let doors = target.map(|target| Doors { doors, target });
+            match guard::run(&guard::Options { parent, bound, command, doors }) {
                 Ok(()) => return ExitCode::SUCCESS,
                 Err(error) => error,
             }

@@ -1,5 +1,5 @@
 //! A DNS server with one zone, whose records a test changes while it runs, and a wire to it on which datagrams get lost or are late:
-//! Knot DNS from the distribution. And a cache before it: CoreDNS, as clusters have it.
+//! Knot DNS from the distribution. [`dns_cache`](crate::dns_cache) has caches before it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,13 +18,13 @@ use tokio::time::{sleep, timeout};
 use crate::bed::Bed;
 use crate::process::{Process, Spec};
 use crate::wait::until;
-use crate::{binaries, port, tool};
+use crate::{port, tool};
 
 /// The zone.
 pub const ZONE: &str = "own.test";
 /// How long each of its records may be kept at first, in seconds.
 pub const TTL: u32 = 1;
-const START_DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const START_DEADLINE: Duration = Duration::from_secs(60);
 /// The longest datagram.
 const DATAGRAM: usize = 65_535;
 
@@ -176,48 +176,6 @@ async fn knotc(dir: &Path, args: &[&str]) -> Result<()> {
     let output = tool::run(command, b"").await?;
     ensure!(output.succeeded(), "knotc {args:?}: {}", output.stderr);
     Ok(())
-}
-
-/// CoreDNS, which asks a [`DnsServer`] and keeps its answers for as long as they may be kept. It ends when it is dropped.
-pub struct DnsCache {
-    process: Process,
-    port: u16,
-}
-
-impl DnsCache {
-    /// Starts one, and waits until it answers.
-    pub async fn start(bed: &Bed, server: &DnsServer) -> Result<Self> {
-        Self::start_with(bed, server.direct(), "").await
-    }
-
-    /// The same with a cache that hands out old answers while nobody answers at the wire of the zone: each may be kept for no time.
-    pub async fn start_stale(bed: &Bed, server: &DnsServer) -> Result<Self> {
-        Self::start_with(bed, server.address(), "\n    serve_stale 1h").await
-    }
-
-    async fn start_with(bed: &Bed, zone: SocketAddr, more: &str) -> Result<Self> {
-        let port = port::reserve()?;
-        let file = bed.make_dir("coredns")?.join("Corefile");
-        // Without the last number it would keep answers for five seconds at least.
-        let cache = format!("cache {{\n    success 9984 3600 0\n    denial 9984 3600 0{more}\n  }}");
-        let text = format!(".:{port} {{\n  bind 127.0.0.1\n  errors\n  {cache}\n  forward . {zone}\n}}\n");
-        fs::write(&file, text)?;
-        let spec = Spec::new("coredns", binaries::find("coredns")?).arg("-conf").arg(file);
-        let process = Process::start(bed, spec)?;
-        let mut cache = Self { process, port };
-        let address = cache.address();
-        let probe = async || {
-            tokio::net::TcpStream::connect(address).await?;
-            Ok(())
-        };
-        cache.process.ready(START_DEADLINE, probe).await?;
-        Ok(cache)
-    }
-
-    /// Its address.
-    pub fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port).into()
-    }
 }
 
 /// What happens to datagrams.

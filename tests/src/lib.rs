@@ -36,6 +36,7 @@ pub mod binaries;
 pub mod cgroup;
 pub mod clientgo;
 pub mod dns;
+pub mod dns_cache;
 pub mod encryption;
 pub mod etcd;
 pub mod garden;

@@ -19,6 +19,7 @@ use tokio::{
 
 use super::{
     clock::Deadline,
+    gate::Doors,
     guard::{Ending, Order, Word},
 };
 
@@ -50,7 +51,7 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts etcd with a deadline.
+    /// Starts etcd with a deadline. `doors`: where its guard lets clients in.
     ///
     /// # Errors
     /// Where the guard or etcd cannot be started.
@@ -58,9 +59,14 @@ impl Child {
         programs: &Programs,
         args: Vec<OsString>,
         until: Option<Deadline>,
+        doors: Option<&Doors>,
     ) -> io::Result<Self> {
         let mut command = Command::new(&programs.this);
-        command.args(&programs.guard).arg(std::process::id().to_string()).arg("--");
+        command.args(&programs.guard).arg(std::process::id().to_string());
+        if let Some(Doors { doors, target }) = doors {
+            command.args(doors.iter().map(|door| format!("--door={door}"))).arg(format!("--target={target}"));
+        }
+        command.arg("--");
         command.arg(&programs.etcd).args(args);
         // etcd is told everything by flags; a variable that is left over from somewhere would win over nothing and confuse everybody.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ETCD_")) {

@@ -11,6 +11,9 @@
 //! | the guard dies | the kernel kills etcd |
 //! | the guard is frozen and the agent dies | the kernel kills the guard, and then etcd |
 //!
+//! An etcd that may have a deadline has its clients come through the [gate](super::gate) in here, so that none is answered between
+//! the deadline and the end of etcd.
+//!
 //! Orders are lines: `until <ms> <ms>` (the deadline, by both clocks of [`clock`](super::clock)), `forever` (there is none), `stop <ms>` (SIGTERM, and SIGKILL after so
 //! long). The guard answers with two lines, `pid <n>` and, when etcd has ended, `exit <code>`, `signal <n>` or `overdue`.
 
@@ -33,7 +36,10 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::clock::Deadline;
+use super::{
+    clock::Deadline,
+    gate::{Doors, Gate},
+};
 
 /// The clock that wakes us stands still while the machine is suspended, and that of deadlines does not.
 const LOOK: Duration = Duration::from_secs(1);
@@ -155,6 +161,8 @@ pub struct Options {
     pub bound: (OsString, Vec<OsString>),
     /// The program, which is etcd, and its arguments.
     pub command: Vec<OsString>,
+    /// Where its clients come in, if not at etcd itself.
+    pub doors: Option<Doors>,
 }
 
 /// Runs a program until it ends or is to be ended, and says how it ended. The calling thread has to be the one that lives as long as
@@ -187,6 +195,10 @@ async fn hold(options: &Options) -> io::Result<()> {
     if until.is_some_and(Deadline::is_over) {
         return say(Word::Ended(Ending::Overdue));
     }
+    let gate = match &options.doors {
+        Some(doors) => Some(Gate::open(doors, until).await?),
+        None => None,
+    };
     let (program, args) = &options.bound;
     let mut command = Command::new(program);
     command.args(args).arg(std::process::id().to_string()).arg("--").args(&options.command);
@@ -194,7 +206,7 @@ async fn hold(options: &Options) -> io::Result<()> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0).kill_on_drop(true);
     let child = command.spawn()?;
     say(Word::Pid(child.id().unwrap_or_default()))?;
-    let ending = watch(child, orders, until).await?;
+    let ending = watch(child, orders, until, gate.as_ref()).await?;
     say(Word::Ended(ending))
 }
 
@@ -221,6 +233,7 @@ async fn watch(
     mut child: Child,
     mut orders: Lines<BufReader<pipe::Receiver>>,
     mut until: Option<Deadline>,
+    gate: Option<&Gate>,
 ) -> io::Result<Ending> {
     // When SIGTERM has had its time.
     let mut kill_at: Option<Deadline> = None;
@@ -235,7 +248,10 @@ async fn watch(
         tokio::select! {
             status = child.wait() => return status.map(ending),
             order = next(&mut orders) => match order {
-                Some(Order::Until(new)) => until = new,
+                Some(Order::Until(new)) => {
+                    until = new;
+                    gate.inspect(|gate| gate.renew(new));
+                }
                 Some(Order::Stop(grace)) => {
                     terminate(&child);
                     kill_at = Some(Deadline::after(grace));

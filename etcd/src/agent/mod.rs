@@ -17,7 +17,7 @@
 //! | [`flags`] | the command line of etcd; pure |
 //! | `version` | whether etcd knows the flags that it is given |
 //! | [`supervisor`] | starts and ends etcd, by order |
-//! | [`guard`], [`clock`] | the process between, and the deadline that it keeps |
+//! | [`guard`], [`clock`], `gate` | the process between, the deadline that it keeps, and how clients come in until then |
 //! | `identity` | who the member is, written beside its data |
 //! | `backups` | snapshots by schedule and by request, where etcd leads |
 //! | `owner`, `finale`, `mark` | whether clients may be served, by the record in DNS; the final snapshot; what is remembered of both |
@@ -36,6 +36,7 @@ pub mod config;
 mod finale;
 pub mod flags;
 mod founding;
+mod gate;
 mod gateway;
 pub mod guard;
 mod http;
@@ -62,6 +63,7 @@ use tokio_util::sync::CancellationToken;
 use backups::{Backups, Taker};
 use begin::Beginner;
 pub use child::Programs;
+pub use gate::Doors;
 use report::Board;
 use settings::Settings;
 use supervisor::{Etcd, Supervisor};

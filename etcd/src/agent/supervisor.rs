@@ -29,6 +29,7 @@ use super::{
     child::Child,
     clock::Deadline,
     flags::{self, Listen},
+    gate::Doors,
     guard::Ending,
     report::Phase,
 };
@@ -164,15 +165,19 @@ impl Supervisor {
 
     async fn launch(&self, beginner: &Beginner, entry: &flags::Entry, now: Wanted) -> std::io::Result<Child> {
         let settings = &beginner.settings;
-        let (listen, phase) = match now.etcd {
-            Etcd::Private => (Listen::private(free_port().await?), Phase::Private),
-            Etcd::Serves | Etcd::Stopped => (Listen::serving(settings), Phase::Serving),
+        let (listen, phase) = match (now.etcd, now.until) {
+            (Etcd::Private, _) => (Listen::private(free_port().await?), Phase::Private),
+            // Clients come in at the guard.
+            (Etcd::Serves | Etcd::Stopped, Some(_)) => (Listen::private(free_port().await?), Phase::Serving),
+            (Etcd::Serves | Etcd::Stopped, None) => (Listen::serving(settings), Phase::Serving),
         };
+        let has_gate = now.until.is_some() && phase == Phase::Serving;
+        let doors = has_gate.then(|| Doors { doors: Listen::serving(settings).0, target: listen.local() });
         let args = flags::render(settings, &beginner.volume.data_dir(), entry, &listen);
         // Said before it is so: nobody may take an etcd for stopped that is being started.
         beginner.board.say(phase, "etcd runs");
         self.seen.send_replace(Seen { etcd: now.etcd, ..STOPPED });
-        let child = match Child::start(&beginner.programs, args, now.until).await {
+        let child = match Child::start(&beginner.programs, args, now.until, doors.as_ref()).await {
             Ok(child) => child,
             Err(error) => {
                 self.seen.send_replace(STOPPED);

@@ -37,6 +37,8 @@ pub struct Cluster {
     pub etcd: PathBuf,
     /// What all members are told, without their data directory.
     pub config: Value,
+    /// More variables of the agents.
+    pub variables: Vec<(&'static str, String)>,
 }
 
 /// Certificates of one authority.
@@ -106,7 +108,7 @@ impl Cluster {
         if let Some(tls) = &tls {
             config["tls"] = json!({ "server": tls.dir, "client": tls.dir, "peer": tls.dir });
         }
-        Ok(Self { dir, ports, tls, etcd: binaries::find("etcd")?, config })
+        Ok(Self { dir, ports, tls, etcd: binaries::find("etcd")?, config, variables: Vec::new() })
     }
 
     /// What a member with an index is, without being one of those in the configuration.
@@ -151,7 +153,7 @@ impl Cluster {
         config["dataDir"] = json!(data);
         let file = self.dir.join(format!("agent-{at}.yaml"));
         fs::write(&file, config.to_string())?;
-        Ok(Spec::new(format!("agent-{at}"), binaries::profile_dir()?.join("repot"))
+        let spec = Spec::new(format!("agent-{at}"), binaries::profile_dir()?.join("repot"))
             .arg("etcd-agent")
             .flag("config", file)
             .flag("etcd", &self.etcd)
@@ -159,7 +161,8 @@ impl Cluster {
             .env("POD_NAME", format!("main-{at}"))
             .env("POD_IP", address(at))
             // A store that is gone is to be noticed before the test is over.
-            .env("STORE_PATIENCE_SECONDS", "3"))
+            .env("STORE_PATIENCE_SECONDS", "3");
+        Ok(self.variables.iter().fold(spec, |spec, (name, value)| spec.env(name, value)))
     }
 
     /// A client of all members that are given.

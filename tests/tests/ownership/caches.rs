@@ -1,11 +1,12 @@
-//! A cache between agents and the zone: CoreDNS, which says of cached answers that they are authoritative.
+//! A cache between agents and the zone: CoreDNS, which says of cached answers that they are authoritative, and unbound.
 
 use std::net::Ipv4Addr;
 
 use anyhow::{Result, ensure};
 use repot_etcd::owner::message::{self, Name};
 use repot_tests::bed::Bed;
-use repot_tests::dns::{DnsCache, Fate, TTL, ZONE};
+use repot_tests::dns::{Fate, TTL, ZONE};
+use repot_tests::dns_cache::{DnsCache, Kind};
 use repot_tests::run;
 use serde_json::{Value, json};
 use tokio::net::UdpSocket;
@@ -15,10 +16,10 @@ use super::world::{NEW, OLD, RECORD, Scene, Writer, client_url, never_both};
 use crate::etcd_agent::world::DEADLINE;
 
 /// The same, with a cache that both sides ask.
-async fn with_cache(bed: &Bed, ttl: u32) -> Result<(Scene, DnsCache)> {
+async fn with_cache(bed: &Bed, ttl: u32, kind: Kind) -> Result<(Scene, DnsCache)> {
     let mut scene = Scene::new(bed, 1).await?;
     scene.dns.set_ttl(ttl).await?;
-    let cache = DnsCache::start(bed, &scene.dns).await?;
+    let cache = DnsCache::start(bed, &scene.dns, kind).await?;
     for side in [&mut scene.old, &mut scene.new] {
         side.config["owner"]["servers"] = json!([cache.address()]);
     }
@@ -26,9 +27,18 @@ async fn with_cache(bed: &Bed, ttl: u32) -> Result<(Scene, DnsCache)> {
 }
 
 #[test]
-fn two_sides_behind_a_cache_never_serve_both() {
+fn two_sides_behind_core_dns_never_serve_both() {
+    never_serve_both_behind(Kind::CoreDns);
+}
+
+#[test]
+fn two_sides_behind_unbound_never_serve_both() {
+    never_serve_both_behind(Kind::Unbound);
+}
+
+fn never_serve_both_behind(kind: Kind) {
     run(async |bed| {
-        let (scene, _cache) = with_cache(bed, TTL).await?;
+        let (scene, _cache) = with_cache(bed, TTL, kind).await?;
         let old = scene.old.start_all(bed).await?.remove(0);
         let old_writer = Writer::start(client_url(&scene.old, 0), OLD);
         old_writer.goes_on().await?;
@@ -45,7 +55,7 @@ fn two_sides_behind_a_cache_never_serve_both() {
 fn a_record_that_caches_keep_for_longer_than_is_configured_is_not_believed() {
     const LONG: u32 = 20;
     run(async |bed| {
-        let (scene, cache) = with_cache(bed, LONG).await?;
+        let (scene, cache) = with_cache(bed, LONG, Kind::CoreDns).await?;
         let mut old = scene.old.start(bed, 0)?;
         let refused =
             |status: &Value| status["owner"]["message"].to_string().contains("longer than the ttl of 1s");
@@ -70,10 +80,32 @@ fn a_record_that_caches_keep_for_longer_than_is_configured_is_not_believed() {
 }
 
 #[test]
-fn name_servers_of_the_zone_are_asked_past_a_cache_that_hands_out_old_answers() {
+fn cache_that_keeps_all_for_longer_than_the_record_says_is_not_believed() {
+    run(async |bed| {
+        let (scene, _cache) = with_cache(bed, TTL, Kind::UnboundAtLeast(20)).await?;
+        let mut old = scene.old.start(bed, 0)?;
+        let refused =
+            |status: &Value| status["owner"]["message"].to_string().contains("longer than the ttl of 1s");
+        old.says("that the TTL is too long", refused).await?;
+        ensure!(old.etcds()?.is_empty(), "there is an etcd");
+        Ok(())
+    });
+}
+
+#[test]
+fn name_servers_of_the_zone_are_asked_past_a_core_dns_that_hands_out_old_answers() {
+    name_servers_are_asked_past(Kind::CoreDnsStale);
+}
+
+#[test]
+fn name_servers_of_the_zone_are_asked_past_an_unbound_that_hands_out_old_answers() {
+    name_servers_are_asked_past(Kind::UnboundExpired);
+}
+
+fn name_servers_are_asked_past(kind: Kind) {
     run(async |bed| {
         let mut scene = Scene::new(bed, 1).await?;
-        let cache = DnsCache::start_stale(bed, &scene.dns).await?;
+        let cache = DnsCache::start(bed, &scene.dns, kind).await?;
         let _port_53 = scene.dns.open_port_53().await?;
         for side in [&mut scene.old, &mut scene.new] {
             side.config["owner"]["servers"] = json!([format!("ns:{ZONE}@{}", cache.address())]);

@@ -42,7 +42,7 @@ fn new_owner_waits_for_one_that_is_silent_and_once_only() {
         stays_down(&mut new, "OwnerOlder").await?;
         let changed = scene.hand_over(&[SECOND]).await?;
         let says = stays_down(&mut new, "PreviousOwnerMayServe").await?;
-        ensure!(says["message"].to_string().contains("for 18 s"), "{says}");
+        ensure!(says["message"].to_string().contains("for 19 s"), "{says}");
         new.ready().await?;
         ensure!(changed.elapsed() >= WAIT, "it began after {:?}", changed.elapsed());
         let writer = Writer::start(client_url(&scene.new, 0), SECOND);

@@ -5,6 +5,8 @@ mod epochs;
 mod final_snapshots;
 mod handovers;
 mod hard_times;
+mod held;
+mod judge;
 mod records;
 mod silence;
 mod world;

@@ -1,6 +1,7 @@
 //! Two sides of one etcd: the one that has it, and the one that gets it.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -23,8 +24,8 @@ use crate::etcd_agent::world::{Agent, Cluster, DEADLINE, address};
 pub const INTERVAL: u64 = 2;
 pub const TIMEOUT: u64 = 4;
 const GRACE: u64 = 15;
-/// How long the new side waits after the record has changed, where there is no final snapshot that says whose time it ends.
-pub const WAIT: Duration = Duration::from_secs(TTL as u64 + INTERVAL + GRACE);
+/// With a fortieth for clocks, rounded up: how long the new side waits after the record has changed, where there is no final snapshot that says whose time it ends.
+pub const WAIT: Duration = Duration::from_secs((TTL as u64 + INTERVAL + GRACE) * 41 / 40 + 1);
 /// How long the old side may serve after it was last told that it is the owner, with the time that etcd has to end.
 pub const LEASE: Duration = Duration::from_secs(INTERVAL + TIMEOUT + 11);
 pub const OLD: &str = "seed-a";
@@ -130,14 +131,21 @@ pub struct Write {
 pub struct Writer {
     side: &'static str,
     acked: Arc<Mutex<Vec<Write>>>,
+    attempts: Arc<AtomicUsize>,
     task: JoinHandle<()>,
 }
 
 impl Writer {
     pub fn start(url: String, side: &'static str) -> Self {
         let acked = Arc::new(Mutex::new(Vec::new()));
-        let task = tokio::spawn(write(url, side, acked.clone()));
-        Self { side, acked, task }
+        let attempts = Arc::new(AtomicUsize::new(0));
+        let task = tokio::spawn(write(url, side, acked.clone(), attempts.clone()));
+        Self { side, acked, attempts, task }
+    }
+
+    /// How many writes were begun.
+    pub fn attempts(&self) -> usize {
+        self.attempts.load(Ordering::Relaxed)
     }
 
     pub fn writes(&self) -> Vec<Write> {
@@ -176,12 +184,13 @@ fn key(side: &str, number: usize) -> String {
     format!("/written/{side}/{number}")
 }
 
-async fn write(url: String, side: &'static str, acked: Arc<Mutex<Vec<Write>>>) {
+async fn write(url: String, side: &'static str, acked: Arc<Mutex<Vec<Write>>>, attempts: Arc<AtomicUsize>) {
     // A client tries again and again for as long as the test lasts, as an API server does.
     const PATIENCE: Duration = Duration::from_secs(1);
     const PACE: Duration = Duration::from_millis(20);
     let mut client = None;
     for number in 0.. {
+        attempts.fetch_add(1, Ordering::Relaxed);
         if client.is_none() {
             let options = link::Options { endpoints: vec![url.clone()], ..Default::default() };
             client = timeout(PATIENCE, link::connect(&options)).await.ok().and_then(Result::ok);
