@@ -1,10 +1,11 @@
 //! Free ports that stay free: reserved for this process against all other test processes of the machine.
 
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::Ipv4Addr;
 use std::sync::Mutex;
 
 use anyhow::{Context, Result, bail};
+use tokio::net::TcpSocket;
 
 /// First reserved port, and one past the last: below the range from which the kernel takes ports for outgoing connections.
 const FIRST: u16 = 12_000;
@@ -34,10 +35,18 @@ pub fn reserve() -> Result<u16> {
         };
         let port = block.next;
         block.next += 1;
-        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+        if is_free(port)? {
             return Ok(port);
         }
     }
+}
+
+/// Whether nobody listens on a port. It is bound and not listened on: a process that is just being started holds whatever is open here
+/// for a moment, and a socket that listens would keep others from the port for as long.
+fn is_free(port: u16) -> Result<bool> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    Ok(socket.bind((Ipv4Addr::LOCALHOST, port).into()).is_ok())
 }
 
 fn lock_block() -> Result<Block> {
@@ -57,6 +66,15 @@ fn lock_block() -> Result<Block> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_port_on_which_somebody_listens_is_not_free() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("its address").port();
+        assert!(!is_free(port).expect("a socket"));
+        drop(listener);
+        assert!(is_free(port).expect("a socket"));
+    }
 
     #[test]
     fn never_gives_a_port_twice_across_blocks() {

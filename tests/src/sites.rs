@@ -3,6 +3,9 @@
 //! A member is known by a name, as it is in the world: each site has an `/etc/hosts` of its own, in a mount namespace of its
 //! processes, where names of the own site are at 127.0.0.1 and names of the other one at 127.0.0.2, where relays listen. A client
 //! is on one of the sites, too: [`Sites::url`] says where a member is for it.
+//!
+//! Clients and members show certificates. That of a member has its name alone, as those of Pods have, and a member of the other site
+//! is seen at an address that is not that of the name: `--peer-skip-client-san-verification` lets it in all the same.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,11 +13,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use repot_etcd::link;
 use tempfile::{Builder, TempDir};
 
 use crate::access::{Access, Credential};
 use crate::bed::Bed;
 use crate::http::Api;
+use crate::pki::{Ca, Leaf, Usage};
 use crate::process::{Process, Spec};
 use crate::relay::Relay;
 use crate::{binaries, port};
@@ -41,6 +46,8 @@ pub struct SiteOptions {
     pub destination: usize,
     /// Time that a byte takes from one site to the other and back.
     pub round_trip: Duration,
+    /// Whether members compare the address of another one with the names in its certificate: then none of the other site is let in.
+    pub compares_names: bool,
 }
 
 /// Both sites. Their processes end when it is dropped.
@@ -49,6 +56,16 @@ pub struct Sites {
     relays: Vec<Relay>,
     heartbeat: Duration,
     data: TempDir,
+    tls: Tls,
+}
+
+/// Certificates of one authority.
+struct Tls {
+    ca: Ca,
+    client: Leaf,
+    /// `ca.crt`, and for each member `<name>-server.crt`, `<name>-peer.crt` and their keys.
+    dir: PathBuf,
+    compares_names: bool,
 }
 
 /// A place for a member.
@@ -91,7 +108,25 @@ impl Sites {
         }
         // As long as a round trip takes, at least etcd's own.
         let heartbeat = options.round_trip.max(Duration::from_millis(100));
-        Ok(Self { places, relays, heartbeat, data: make_data_dir()? })
+        let tls = Tls::new(bed.make_dir("sites-tls")?, &places, options.compares_names)?;
+        Ok(Self { places, relays, heartbeat, data: make_data_dir()?, tls })
+    }
+
+    /// How a client reaches something at these URLs.
+    pub fn access(&self, endpoints: Vec<String>) -> link::Options {
+        let Tls { ca, client, .. } = &self.tls;
+        link::Options {
+            endpoints,
+            ca: Some(ca.pem().into_bytes()),
+            identity: Some((client.cert_pem.clone().into(), client.key_pem.clone().into())),
+            ..link::Options::default()
+        }
+    }
+
+    /// Files of a server on a site that clients of members may call: its certificate, its key, and who signs those of clients.
+    pub fn serving_files(&self) -> (PathBuf, PathBuf, PathBuf) {
+        let file = |name: &str| self.tls.dir.join(name);
+        (file("gateway.crt"), file("gateway.key"), file("ca.crt"))
     }
 
     /// Names of all places at a site, taken or not.
@@ -102,14 +137,14 @@ impl Sites {
     /// The URL at which a member is for other members, on both sites.
     pub fn peer_url(&self, name: &str) -> Result<String> {
         let place = self.place(name)?;
-        Ok(format!("http://{}:{}", place.host(), place.peer_port))
+        Ok(format!("https://{}:{}", place.host(), place.peer_port))
     }
 
     /// The URL at which a member is for a client on this site.
     pub fn url(&self, name: &str, from: Site) -> Result<String> {
         let place = self.place(name)?;
         let address = if place.site == from { Ipv4Addr::LOCALHOST } else { ABROAD };
-        Ok(format!("http://{address}:{}", place.client_port))
+        Ok(format!("https://{address}:{}", place.client_port))
     }
 
     /// Starts the first members of the source, which found the cluster, and waits until each serves.
@@ -151,7 +186,8 @@ impl Sites {
     /// Waits until the member answers a linearizable read.
     pub async fn wait_until_ready(&mut self, name: &str) -> Result<()> {
         let server = self.url(name, self.place(name)?.site)?;
-        let probe = Api::new(&Access { server, ca_pem: String::new(), credential: Credential::Anonymous })?;
+        let credential = Credential::Certificate(self.tls.client.clone());
+        let probe = Api::new(&Access { server, ca_pem: self.tls.ca.pem(), credential })?;
         let process = self.process(name)?;
         process.ready(START_DEADLINE, async || crate::etcd::check_health(&probe).await).await
     }
@@ -170,10 +206,10 @@ impl Sites {
     }
 
     fn launch(&mut self, bed: &Bed, name: &str, all: &[(String, String)], state: &str) -> Result<()> {
-        let (heartbeat, peer) = (self.heartbeat, self.peer_url(name)?);
+        let (heartbeat, peer, certificates) = (self.heartbeat, self.peer_url(name)?, self.tls.flags(name));
         let dir = Builder::new().prefix(name).disable_cleanup(true).tempdir_in(&self.data)?;
         let place = self.place_mut(name)?;
-        let local = |port| format!("http://127.0.0.1:{port}");
+        let local = |port| format!("https://127.0.0.1:{port}");
         let cluster: Vec<_> = all.iter().map(|(name, url)| format!("{name}={url}")).collect();
         let spec = place
             .spec()?
@@ -187,8 +223,43 @@ impl Sites {
             .flag("initial-cluster-state", state)
             .flag("heartbeat-interval", heartbeat.as_millis().to_string())
             .flag("election-timeout", (heartbeat * 10).as_millis().to_string());
+        let spec = certificates.into_iter().fold(spec, |spec, (flag, value)| spec.flag(&flag, value));
         place.process = Some(Process::start(bed, spec)?);
         Ok(())
+    }
+}
+
+impl Tls {
+    fn new(dir: PathBuf, places: &[Place], compares_names: bool) -> Result<Self> {
+        let ca = Ca::new("sites-ca")?;
+        ca.write(&dir, "ca")?;
+        let loopback = ["127.0.0.1", "127.0.0.2"];
+        for place in places {
+            ca.leaf(&place.name, &[], &loopback, Usage::Peer)?
+                .write(&dir, &format!("{}-server", place.name))?;
+            ca.leaf(&place.name, &[], &[&place.host()], Usage::Peer)?
+                .write(&dir, &format!("{}-peer", place.name))?;
+        }
+        ca.server(&loopback)?.write(&dir, "gateway")?;
+        Ok(Self { client: ca.client("somebody", &[])?, ca, dir, compares_names })
+    }
+
+    /// What a member is told.
+    fn flags(&self, name: &str) -> Vec<(String, String)> {
+        let mut flags = Vec::new();
+        for (side, prefix) in [("server", ""), ("peer", "peer-")] {
+            let file = |name: String| self.dir.join(name).display().to_string();
+            flags.extend([
+                (format!("{prefix}cert-file"), file(format!("{name}-{side}.crt"))),
+                (format!("{prefix}key-file"), file(format!("{name}-{side}.key"))),
+                (format!("{prefix}trusted-ca-file"), file("ca.crt".to_owned())),
+                (format!("{prefix}client-cert-auth"), "true".to_owned()),
+            ]);
+        }
+        flags.extend(
+            (!self.compares_names).then(|| ("peer-skip-client-san-verification".into(), "true".into())),
+        );
+        flags
     }
 }
 

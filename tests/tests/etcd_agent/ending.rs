@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, ensure};
 use repot_etcd::agent::clock::now;
@@ -97,16 +97,20 @@ impl Drop for Guarded {
 #[test]
 fn the_guard_ends_it_at_a_deadline_that_is_not_renewed() {
     run(async |_| {
-        let at = |time: Duration| (now() + time).as_millis();
-        let mut guarded = Guarded::start(&format!("until {}\n", at(Duration::from_secs(600))))?;
+        // By both clocks: that of the machine, and the wall clock.
+        let until = |time: Duration| {
+            let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            format!("until {} {}\n", (now() + time).as_millis(), (wall + time).as_millis())
+        };
+        let mut guarded = Guarded::start(&until(Duration::from_secs(600)))?;
         guarded.is(true).await?;
         // Now we hang: nothing but the deadline says that it is over.
-        let end = now() + Duration::from_secs(2);
-        guarded.order(&format!("until {}\n", end.as_millis()))?;
+        let begun = now();
+        guarded.order(&until(Duration::from_secs(2)))?;
         guarded.is(false).await?;
-        assert!(now() >= end, "it was ended before its time");
+        assert!(now() - begun >= Duration::from_millis(1999), "it was ended before its time");
         // One whose deadline has passed does not even start.
-        let guarded = Guarded::start(&format!("until {}\n", now().as_millis()))?;
+        let guarded = Guarded::start(&until(Duration::ZERO))?;
         let mut guarded = guarded;
         let status = guarded.guard.wait()?;
         assert!(status.success() && !guarded.sleeps()?, "{status}");

@@ -167,15 +167,18 @@ impl Cluster {
 
     /// A client of all members that are given.
     pub async fn client(&self, agents: &[Agent]) -> Result<Client> {
-        let mut options = link::Options {
-            endpoints: agents.iter().map(|agent| agent.client_url.clone()).collect(),
-            ..Default::default()
-        };
+        let endpoints = agents.iter().map(|agent| agent.client_url.clone()).collect();
+        Ok(link::connect(&self.access(endpoints)).await?)
+    }
+
+    /// How a client reaches what is at these URLs.
+    pub fn access(&self, endpoints: Vec<String>) -> link::Options {
+        let mut options = link::Options { endpoints, ..Default::default() };
         if let Some(tls) = &self.tls {
             options.ca = Some(tls.ca.pem().into_bytes());
             options.identity = Some((tls.client.cert_pem.clone().into(), tls.client.key_pem.clone().into()));
         }
-        Ok(link::connect(&options).await?)
+        options
     }
 }
 

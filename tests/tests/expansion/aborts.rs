@@ -3,20 +3,19 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use etcd_client::Client;
 use repot_tests::bed::Bed;
 use repot_tests::run;
 use repot_tests::sites::Site;
 
 use super::load::Load;
-use super::world::{AWAY, HOME, Moving};
+use super::world::{AWAY, HOME, Moving, client_of};
 
 /// Changes until all six vote: nothing is removed yet.
 const ALL_SIX: usize = 6;
 
 async fn abort_after(bed: &Bed, changes: &[usize]) -> Result<()> {
     let mut moving = Moving::start(bed, Duration::ZERO).await?;
-    let load = Load::start(moving.fleet.urls(), 1).await?;
+    let load = Load::start(moving.fleet.accesses(), 1).await?;
     for &at in changes {
         moving.world.changes.clear();
         moving.world.wish.desired = AWAY;
@@ -25,8 +24,8 @@ async fn abort_after(bed: &Bed, changes: &[usize]) -> Result<()> {
         moving.world.wish.desired = HOME;
         moving.until_done(Site::Source).await?;
     }
-    let url = moving.world.sites.url("source-0", Site::Source)?;
-    let report = load.finish(&Client::connect([url], None).await?).await?;
+    let client = client_of(&moving.world.sites, "source-0", Site::Source).await?;
+    let report = load.finish(&client).await?;
     ensure!(report.failures.is_empty(), "{:?}", report.failures);
     println!("{report:?}");
     Ok(())

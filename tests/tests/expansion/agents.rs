@@ -46,15 +46,25 @@ fn is_source(at: usize) -> bool {
     at < COUNT
 }
 
+/// A client of agents, as the operator has one.
+fn http(cluster: &Cluster) -> Result<reqwest::Client> {
+    let tls = cluster.tls.as_ref().context("certificates")?;
+    let identity = format!("{}{}", tls.client.cert_pem, tls.client.key_pem);
+    let client = reqwest::Client::builder()
+        .tls_certs_only([reqwest::Certificate::from_pem(tls.ca.pem().as_bytes())?])
+        .identity(reqwest::Identity::from_pem(identity.as_bytes())?);
+    Ok(client.build()?)
+}
+
 impl World {
     /// Three members at the source, and agents at the destination whose gateways lead there.
     async fn start(bed: &Bed) -> Result<Self> {
-        let (mut cluster, gateway) = (Cluster::new(bed, COUNT)?, port::reserve()?);
+        let (mut cluster, gateway) = (Cluster::with_tls(bed, COUNT)?, port::reserve()?);
         cluster.config["gateway"] = json!({ "port": gateway });
         let mut agents = cluster.start_all(bed).await?;
         let client_port = cluster.ports.client;
         let urls: Vec<String> =
-            (0..2 * COUNT).map(|at| format!("http://{}:{client_port}", address(at))).collect();
+            (0..2 * COUNT).map(|at| format!("https://{}:{client_port}", address(at))).collect();
         for at in COUNT..2 * COUNT {
             cluster.add_member(at)?;
         }
@@ -70,7 +80,7 @@ impl World {
         }
         let seat = |at: usize| Seat {
             name: name(at),
-            peer_urls: vec![format!("http://{}:{}", address(at), cluster.ports.peer)],
+            peer_urls: vec![format!("https://{}:{}", address(at), cluster.ports.peer)],
             client_url: urls[at].clone(),
         };
         let door = |here: usize| {
@@ -79,12 +89,12 @@ impl World {
                 GatewayMember { name: name(at), url: urls[at].clone(), near }
             };
             Door {
-                agent: format!("http://{}:{}", address(here), cluster.ports.agent),
+                agent: format!("https://{}:{}", address(here), cluster.ports.agent),
                 members: (0..2 * COUNT).map(member).collect(),
             }
         };
         let doors = (0..2 * COUNT).map(door).collect();
-        let gateways = Arc::new(HttpGateways::new(reqwest::Client::new(), doors));
+        let gateways = Arc::new(HttpGateways::new(http(&cluster)?, doors));
         let wish = Wish {
             source: (0..COUNT).map(seat).collect(),
             destination: (COUNT..2 * COUNT).map(seat).collect(),
@@ -93,13 +103,13 @@ impl World {
             readdress: None,
         };
         let driver =
-            Driver::new(link::Options::default(), Limits::default()).behind(gateways.clone(), LONGEST);
+            Driver::new(cluster.access(Vec::new()), Limits::default()).behind(gateways.clone(), LONGEST);
         let used = (0..COUNT).map(name).collect();
         Ok(Self { cluster, gateway, agents, gateways, driver, wish, changes: Vec::new(), used })
     }
 
-    fn gateway(&self, at: usize) -> String {
-        format!("http://{}:{}", address(at), self.gateway)
+    fn gateway(&self, at: usize) -> link::Options {
+        self.cluster.access(vec![format!("https://{}:{}", address(at), self.gateway)])
     }
 
     /// Passes until the members are those of the destination.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use etcd_client::Client;
 use repot_controllers::members::Change;
+use repot_etcd::link;
 use repot_tests::bed::Bed;
 use repot_tests::run;
 use repot_tests::sites::Site;
@@ -12,7 +12,7 @@ use repot_tests::wait::until;
 use tokio::time::{Instant, timeout};
 
 use super::load::Load;
-use super::world::{AWAY, DEADLINE, Moving};
+use super::world::{AWAY, DEADLINE, Moving, client_of};
 
 /// All changes of a move.
 const ALL: usize = 10;
@@ -46,7 +46,7 @@ async fn write_near(moving: &Moving<'_>, site: Site, step: usize, attempt: usize
     let mut started = false;
     for name in sites.names(site).into_iter().filter(|name| sites.is_started(name)) {
         started = true;
-        let mut client = Client::connect([sites.url(&name, site)?], None).await?;
+        let mut client = client_of(sites, &name, site).await?;
         let key = format!("cut/{step}/{name}/{attempt}");
         if let Ok(Ok(_)) = timeout(Duration::from_millis(700), client.put(key, "1", None)).await {
             return Ok(true);
@@ -60,7 +60,7 @@ async fn write_near(moving: &Moving<'_>, site: Site, step: usize, attempt: usize
 
 async fn lose_link_after(bed: &Bed, steps: &[usize]) -> Result<()> {
     let mut moving = Moving::start(bed, Duration::ZERO).await?;
-    let load = Load::start(moving.fleet.urls(), 1).await?;
+    let load = Load::start(moving.fleet.accesses(), 1).await?;
     moving.world.wish.desired = AWAY;
     println!("| after | source writes | destination writes |\n|---|---|---|");
     for &step in steps {
@@ -80,7 +80,7 @@ async fn lose_link_after(bed: &Bed, steps: &[usize]) -> Result<()> {
         println!("| {step}: {last} | {} | {} |", wrote[0], wrote[1]);
         ensure!(wrote == expected(step), "after {step} changes: {wrote:?}");
         for site in [Site::Source, Site::Destination] {
-            let client = Client::connect([moving.fleet.url(site)], None).await?;
+            let client = link::connect(&moving.fleet.access(site)).await?;
             until("writes on both sides", DEADLINE, async || {
                 let write = client.kv_client().put("healed", "1", None).await;
                 write.map(drop).context("no write")
@@ -89,8 +89,8 @@ async fn lose_link_after(bed: &Bed, steps: &[usize]) -> Result<()> {
         }
     }
     moving.until_done(Site::Destination).await?;
-    let url = moving.world.sites.url("destination-0", Site::Destination)?;
-    let report = load.finish(&Client::connect([url], None).await?).await?;
+    let client = client_of(&moving.world.sites, "destination-0", Site::Destination).await?;
+    let report = load.finish(&client).await?;
     println!(
         "{} requests, {} failed, {} watches resumed",
         report.requests,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use etcd_client::{Client, Compare, CompareOp, Error, GetOptions, Txn, TxnOp, WatchOptions};
 use parking_lot::Mutex;
+use repot_etcd::link;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -72,7 +73,7 @@ pub struct Report {
 
 impl Load {
     /// So many writers and a reader and a watcher on each side, by the gateways there.
-    pub async fn start(gateways: [String; 2], writers: usize) -> Result<Self> {
+    pub async fn start(gateways: [link::Options; 2], writers: usize) -> Result<Self> {
         let shared = Arc::new(Shared {
             end: AtomicBool::new(false),
             requests: AtomicUsize::new(0),
@@ -85,8 +86,8 @@ impl Load {
             resumed: AtomicUsize::new(0),
         });
         let (mut clients, mut watchers) = (JoinSet::new(), JoinSet::new());
-        for (side, url) in gateways.into_iter().enumerate() {
-            let connect = async || Client::connect([url.as_str()], None).await;
+        for (side, gateway) in gateways.into_iter().enumerate() {
+            let connect = async || link::connect(&gateway).await;
             for writer in (0..writers).map(|at| 2 * at + side) {
                 clients.spawn(write(shared.clone(), connect().await?, side, writer));
             }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use etcd_client::Client;
 use repot_controllers::members::{Change, Outcome};
 use repot_plan::etcd::members::Desired;
 use repot_tests::bed::Bed;
@@ -12,7 +11,7 @@ use repot_tests::sites::Site;
 use repot_tests::wait::until;
 
 use super::load::{Load, Phase, Report};
-use super::world::{AWAY, DEADLINE, Moving};
+use super::world::{AWAY, DEADLINE, Moving, client_of};
 
 /// What is wanted of a move.
 struct Trial {
@@ -24,7 +23,7 @@ struct Trial {
 
 async fn move_under_load(bed: &Bed, trial: &Trial) -> Result<Report> {
     let mut moving = Moving::start(bed, trial.round_trip).await?;
-    let load = Load::start(moving.fleet.urls(), trial.writers).await?;
+    let load = Load::start(moving.fleet.accesses(), trial.writers).await?;
     load.begin("three at the source");
     reach(&load, trial.requests / 10).await?;
     moving.world.wish.desired = Desired { release_source: false, ..AWAY };
@@ -43,8 +42,8 @@ async fn move_under_load(bed: &Bed, trial: &Trial) -> Result<Report> {
     load.begin("three at the destination");
     reach(&load, trial.requests).await?;
     moving.until_done(Site::Destination).await?;
-    let url = moving.world.sites.url("destination-0", Site::Destination)?;
-    let report = load.finish(&Client::connect([url], None).await?).await?;
+    let client = client_of(&moving.world.sites, "destination-0", Site::Destination).await?;
+    let report = load.finish(&client).await?;
     let changes = moving.world.changes.iter().map(describe).collect::<Vec<_>>();
     let leads = changes.iter().position(|change| change.starts_with("leads")).unwrap_or_default();
     ensure!(

@@ -1,12 +1,16 @@
 //! Two sites, a gateway on each, and the driver that holds writes in both.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use etcd_client::Client;
 use futures::future::{BoxFuture, FutureExt, try_join_all};
+use repot_certs::clients::Authorities;
+use repot_certs::tls::{Options as TlsOptions, Serving, ServingFiles};
 use repot_controllers::members::{Change, Driver, Gateways, Limits, Outcome, Pass};
-use repot_etcd::gateway::{Endpoint, Handle};
+use repot_etcd::gateway::{Endpoint, Gateway, Handle, Limits as GatewayLimits, Options};
 use repot_etcd::link;
 use repot_plan::etcd::members::Desired;
 use repot_tests::bed::Bed;
@@ -14,7 +18,6 @@ use repot_tests::sites::{Site, SiteOptions, Sites};
 use repot_tests::wait::POLL_INTERVAL;
 use tokio::time::{Instant, sleep};
 
-use crate::gateway::world::open_plain;
 use crate::members::world::World;
 
 pub const DEADLINE: Duration = Duration::from_secs(180);
@@ -28,6 +31,7 @@ pub const HOME: Desired = Desired { source: 3, destination: 0, source_before: 3,
 /// The gateways of both sites, and the members that each may use.
 pub struct Fleet {
     gateways: Vec<Door>,
+    access: link::Options,
     members: tokio::sync::Mutex<Vec<String>>,
 }
 
@@ -55,19 +59,20 @@ impl Fleet {
                 urls.push((name, endpoint));
             }
             let first = urls.iter().filter(|(name, _)| members.contains(name)).map(|(_, e)| e.clone());
-            gateways.push(Door { site, handle: open_plain(first.collect()).await?, urls });
+            gateways.push(Door { site, handle: open(sites, first.collect()).await?, urls });
         }
-        Ok(Self { gateways, members: members.into() })
+        Ok(Self { gateways, members: members.into(), access: sites.access(Vec::new()) })
     }
 
-    /// The URL of the gateway on this site.
-    pub fn url(&self, site: Site) -> String {
-        let door = self.gateways.iter().find(|door| door.site == site);
-        door.map(|door| format!("http://{}", door.handle.addr())).unwrap_or_default()
+    /// How a client reaches the gateway on this site.
+    pub fn access(&self, site: Site) -> link::Options {
+        let doors = self.gateways.iter().filter(|door| door.site == site);
+        let endpoints = doors.map(|door| format!("https://{}", door.handle.addr())).collect();
+        link::Options { endpoints, ..self.access.clone() }
     }
 
-    pub fn urls(&self) -> [String; 2] {
-        BOTH.map(|site| self.url(site))
+    pub fn accesses(&self) -> [link::Options; 2] {
+        BOTH.map(|site| self.access(site))
     }
 
     /// A member that clients may use from now on.
@@ -123,13 +128,13 @@ impl Gateways for Fleet {
 impl<'a> Moving<'a> {
     /// Three members at the source, places for three at the destination, and a gateway on each site.
     pub async fn start(bed: &'a Bed, round_trip: Duration) -> Result<Self> {
-        let options = SiteOptions { source: 3, destination: 3, round_trip };
+        let options = SiteOptions { source: 3, destination: 3, round_trip, compares_names: false };
         let mut world = World::start(bed, options, 3).await?;
         let fleet = Arc::new(Fleet::open(&world.sites, world.sites.names(Site::Source)).await?);
         // Elections take ten round trips, and writes that are on their way less.
         let longest = 2 * (10 * round_trip).max(Duration::from_secs(2));
         let limits = Limits { look: Duration::from_secs(3) + 4 * round_trip, ..Limits::default() };
-        world.driver = Driver::new(link::Options::default(), limits).behind(fleet.clone(), longest);
+        world.driver = Driver::new(world.sites.access(Vec::new()), limits).behind(fleet.clone(), longest);
         Ok(Self { world, fleet })
     }
 
@@ -176,6 +181,25 @@ impl<'a> Moving<'a> {
         ensure!(members == names, "{members:?}");
         Ok(())
     }
+}
+
+/// A gateway with certificates on both sides.
+async fn open(sites: &Sites, endpoints: Vec<Endpoint>) -> Result<Handle> {
+    let (certificate, key, ca) = sites.serving_files();
+    let options = Options {
+        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        serving: Some(Serving::load(TlsOptions::from(ServingFiles { certificate, key }))?),
+        clients: Some(Authorities::load(ca)?),
+        endpoints,
+        access: sites.access(Vec::new()),
+        limits: GatewayLimits::default(),
+    };
+    Ok(Gateway::start(options).await?)
+}
+
+/// A client of one member on its own site.
+pub async fn client_of(sites: &Sites, name: &str, site: Site) -> Result<Client> {
+    Ok(link::connect(&sites.access(vec![sites.url(name, site)?])).await?)
 }
 
 /// Nothing comes between a change and the next where that is due at once.

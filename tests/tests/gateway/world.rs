@@ -39,19 +39,6 @@ pub async fn open(etcd: &EtcdCluster, endpoints: Vec<Endpoint>) -> Result<Handle
     Ok(Gateway::start(options).await?)
 }
 
-/// A gateway without TLS.
-pub async fn open_plain(endpoints: Vec<Endpoint>) -> Result<Handle> {
-    let options = Options {
-        listen: ANY_PORT,
-        serving: None,
-        clients: None,
-        endpoints,
-        access: link::Options::default(),
-        limits: Limits::default(),
-    };
-    Ok(Gateway::start(options).await?)
-}
-
 fn access(etcd: &EtcdCluster, endpoints: Vec<String>) -> Result<link::Options> {
     let Some(tls) = etcd.tls() else { return Ok(link::Options { endpoints, ..link::Options::default() }) };
     let identity = (fs::read(&tls.cert)?, fs::read(&tls.key)?);

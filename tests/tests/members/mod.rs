@@ -8,15 +8,20 @@ use anyhow::ensure;
 use repot_controllers::members::{Change, Outcome};
 use repot_plan::etcd::members::{Desired, SETTLED};
 use repot_tests::run;
-use repot_tests::sites::SiteOptions;
+use repot_tests::sites::{Site, SiteOptions};
+use repot_tests::wait::until;
 use tokio::time::Instant;
 
-use world::{World, alone};
+use world::{DEADLINE, World, alone};
 
 const NEAR: Duration = Duration::ZERO;
 
+fn two_sites(compares_names: bool) -> SiteOptions {
+    SiteOptions { source: 3, destination: 3, round_trip: NEAR, compares_names }
+}
+
 fn one_site(places: usize) -> SiteOptions {
-    SiteOptions { source: places, destination: 0, round_trip: NEAR }
+    SiteOptions { source: places, destination: 0, round_trip: NEAR, compares_names: false }
 }
 
 fn words(changes: &[Change]) -> Vec<String> {
@@ -114,7 +119,7 @@ fn driver_that_begins_anew_in_the_middle_goes_on() {
 #[test]
 fn members_move_to_the_other_site_and_back_until_the_first_is_removed() {
     run(async |bed| {
-        let options = SiteOptions { source: 3, destination: 3, round_trip: NEAR };
+        let options = two_sites(false);
         let mut world = World::start(bed, options, 3).await?;
         let home = world.wish.desired;
         let away = Desired { source: 0, destination: 3, source_before: 3, release_source: false };
@@ -140,6 +145,32 @@ fn members_move_to_the_other_site_and_back_until_the_first_is_removed() {
         world.wish.desired = Desired { release_source: true, ..away };
         let moved = world.until_done().await?;
         ensure!(World::names(&moved) == ["destination-0", "destination-1", "destination-2"], "{moved:?}");
+        Ok(())
+    });
+}
+
+#[test]
+fn member_of_the_other_site_is_kept_out_where_addresses_are_compared_with_names() {
+    run(async |bed| {
+        let mut world = World::start(bed, two_sites(true), 3).await?;
+        let home = world.wish.desired;
+        world.wish.desired = Desired { source: 0, destination: 3, source_before: 3, release_source: false };
+        world.until_waiting("LearnerNotStarted").await?;
+        // It comes from the address of the link, and its name is at another one.
+        until("a member to refuse it", DEADLINE, async || {
+            world.pass().await?;
+            let mut logs = String::new();
+            for name in world.sites.names(Site::Source) {
+                logs += &world.sites.process(&name)?.log();
+            }
+            ensure!(logs.contains("does not match any of DNSNames"), "nobody does");
+            Ok(())
+        })
+        .await?;
+        let is_promoted = |change: &Change| matches!(change, Change::Promoted { .. });
+        ensure!(!world.changes.iter().any(is_promoted), "{:?}", world.changes);
+        world.wish.desired = home;
+        world.until_done().await?;
         Ok(())
     });
 }

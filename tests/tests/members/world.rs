@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use repot_controllers::members::{Change, Driver, Limits, Outcome, Pass, Seat, Wish};
-use repot_etcd::link;
 use repot_plan::etcd::members::{Desired, Role};
 use repot_tests::bed::Bed;
 use repot_tests::sites::{Site, SiteOptions, Sites};
@@ -45,7 +44,8 @@ impl<'a> World<'a> {
             lost: Default::default(),
             readdress: None,
         };
-        Ok(Self { bed, sites, driver: new_driver(), wish, changes: Vec::new(), starts: true, joining: None })
+        let driver = new_driver(&sites);
+        Ok(Self { bed, sites, driver, wish, changes: Vec::new(), starts: true, joining: None })
     }
 
     /// One pass, and what whoever runs the Pods makes of it.
@@ -99,7 +99,7 @@ impl<'a> World<'a> {
 
     /// A driver that knows nothing of what was before.
     pub fn restart_driver(&mut self) {
-        self.driver = new_driver();
+        self.driver = new_driver(&self.sites);
     }
 
     /// A member that joins asks any other for the list of members, and ends when it is not in it yet. Whoever runs it starts it again.
@@ -125,8 +125,8 @@ impl<'a> World<'a> {
     }
 }
 
-fn new_driver() -> Driver {
-    Driver::new(link::Options::default(), Limits::default())
+fn new_driver(sites: &Sites) -> Driver {
+    Driver::new(sites.access(Vec::new()), Limits::default())
 }
 
 fn seat(sites: &Sites, name: &str) -> Result<Seat> {

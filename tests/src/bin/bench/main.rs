@@ -2,7 +2,7 @@
 //! ValidatingAdmissionPolicy: `make bench BENCH=admission`; snapshots side by side with the tools of etcd and with
 //! etcd-backup-restore: `make bench BENCH="snapshots --size 200MB"`; many objects and watchers: `make bench BENCH=scale`; what
 //! rests, keys, overload and `kill -9`: `make bench BENCH=storage`; one user's requests while others attack:
-//! `make bench BENCH=abuse`.
+//! `make bench BENCH=abuse`; an etcd whose clients come in at its guard: `make bench BENCH=gate`.
 //!
 //! One run starts a real kube-apiserver with an etcd that syncs to disk, Repot with its embedded store (also with full
 //! durability), the null server and a CRD of the same schema, and lets the same load generator ask all of them in turns.
@@ -11,6 +11,7 @@ mod abuse;
 mod admission;
 mod body;
 mod cells;
+mod gate;
 mod house;
 mod load;
 mod memory;
@@ -87,6 +88,8 @@ enum Role {
     Abuse(abuse::Flags),
     /// Measure the webhook beside a ValidatingAdmissionPolicy and beside a server that only reads the body
     Admission,
+    /// Measure an etcd whose clients come in at its guard beside the same one asked directly
+    Gate,
     /// Measure snapshots beside etcdctl, etcdutl, cp and, where `tests/go/build etcdbrctl` built it, etcd-backup-restore
     Snapshots(snapshots::Flags),
     /// Measure many objects and many watchers, with chunks in an object store
@@ -125,6 +128,11 @@ fn main() -> Result<()> {
         Some(Role::Snapshots(ref own)) => {
             let (rounds, only) = (flags.scale().rounds, flags.only.as_deref());
             let report = runtime.block_on(snapshots::bench(&bed, own.clone(), &repot, rounds, only))?;
+            (report.to_markdown(), report.to_json())
+        }
+        Some(Role::Gate) => {
+            let (scale, only) = (flags.scale(), flags.only.as_deref());
+            let report = runtime.block_on(gate::bench(&bed, &repot, scale.rounds, scale.time, only))?;
             (report.to_markdown(), report.to_json())
         }
         Some(Role::Scale(ref own)) => {
