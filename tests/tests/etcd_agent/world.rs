@@ -61,7 +61,9 @@ pub struct Agent {
 impl Tls {
     fn make(dir: PathBuf) -> Result<Self> {
         let ca = Ca::new("etcd-ca")?;
-        let names = ["localhost", "127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"];
+        let addresses = (0..6).map(address);
+        let names: Vec<String> = addresses.chain(["localhost".to_owned()]).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let leaf = ca.leaf("etcd", &[], &names, Usage::Peer)?;
         for (file, text) in
             [("ca.crt", ca.pem()), ("tls.crt", leaf.cert_pem.clone()), ("tls.key", leaf.key_pem.clone())]
