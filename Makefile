@@ -35,7 +35,7 @@ soak: testbed
 	$(CARGO) build --locked --workspace --all-targets
 	$(SOAK) -- history:: fuzz::
 	$(SOAK) --test it -- --include-ignored --test-threads 1 expansion::moves:: shootstate::large::
-	$(SOAK) --test it -- --include-ignored oracles:: etcd::peer:: etcd::flips:: azure:: expansion:: workflows:: --skip expansion::moves:: --skip $(KILLER)
+	$(SOAK) --test it -- --include-ignored oracles:: etcd::peer:: etcd::flips:: azure:: expansion:: ownership::judge:: workflows:: --skip expansion::moves:: --skip $(KILLER)
 	$(SOAK) --test it -- --include-ignored $(KILLER)
 
 # Whether tests of storage find the wrongs that are planted there (docs/storage-faults.md). What this builds is for nothing else.

@@ -63,6 +63,11 @@ impl Case {
         let (old_id, new_id) =
             if self.number.is_multiple_of(2) { (OLD, NEW) } else { ("seed-a/7", "seed-b/8") };
         let mut scene = Scene::with_ids(bed, 1, old_id, new_id).await?;
+        // The old side may serve for much longer than the new one takes to start: so the wait between them is what counts.
+        for side in [&mut scene.old, &mut scene.new] {
+            side.config["owner"]["timeout"] = json!("15s");
+            side.config["owner"]["grace"] = json!("26s");
+        }
         let cache = match self.cache {
             Some(kind) => Some(DnsCache::start(bed, &scene.dns, kind).await?),
             None => None,
