@@ -3,7 +3,7 @@
 //!
 //! It stands still while a hypervisor holds the whole machine, and so do all clocks in it. The wall clock is set right afterwards, by the
 //! hypervisor or by NTP. So a deadline has passed when either of the two says so, and a wall clock that is set forward counts as a pause
-//! as long. Until it is set, nothing inside the machine can know of the pause.
+//! of that length. Until it is set, nothing inside the machine can know of the pause.
 
 use std::time::{Duration, SystemTime};
 
@@ -27,7 +27,7 @@ fn wall() -> Duration {
 
 /// How far the wall clock was ahead of [`now`] at some moment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lead(Duration);
+pub struct Lead(Duration);
 
 impl Lead {
     /// At this moment.
@@ -51,10 +51,10 @@ pub struct Deadline {
 
 impl Deadline {
     /// A reading of [`now`], or a later one.
+    /// `lead`: how far the wall clock was ahead when what the deadline follows from was decided.
     #[must_use]
-    pub fn at(since_start: Duration) -> Self {
-        let left = since_start.saturating_sub(now());
-        Self { since_start, wall: wall().saturating_add(left) }
+    pub fn at(since_start: Duration, lead: Lead) -> Self {
+        Self { since_start, wall: since_start.saturating_add(lead.0) }
     }
 
     /// This long from now.
@@ -138,6 +138,8 @@ mod tests {
         }
         let soon = Deadline::after(seconds(100));
         assert!(soon.left() > seconds(50) && !soon.is_over());
-        assert!(Deadline::at(Duration::ZERO).is_over());
+        assert!(Deadline::at(Duration::ZERO, Lead::read()).is_over());
+        let soon = Deadline::at(now() + seconds(100), Lead::read());
+        assert!(soon.left() > seconds(50) && soon.left() <= seconds(100));
     }
 }

@@ -1,4 +1,4 @@
-//! The gate: clients reach an etcd with a deadline through its guard only, and no byte passes once the deadline is over.
+//! The gate: clients reach an etcd with a deadline through its guard only, which hands on nothing once the deadline is over.
 //!
 //! ```text
 //! clients ──► door of the guard, on the address of the Pod ──► etcd, on the loopback interface
@@ -12,11 +12,16 @@ use std::{
     collections::HashMap,
     io,
     net::{IpAddr, SocketAddr},
+    pin::pin,
     sync::Arc,
     time::Duration,
 };
 
 use parking_lot::Mutex;
+use rustix::{
+    net::sockopt,
+    process::{Resource, Rlimit, getrlimit, setrlimit},
+};
 
 use tokio::{
     io::AsyncWriteExt,
@@ -26,13 +31,21 @@ use tokio::{
     },
     sync::{OwnedSemaphorePermit, Semaphore, watch},
     task::JoinSet,
-    time::sleep,
+    time::{sleep, timeout},
 };
 
 use super::clock::Deadline;
 
-/// Connections at a time, of all clients and of one address. Each API server has about a hundred.
-const LIMITS: Limits = Limits { all: 8192, each: 2048 };
+/// Connections at a time, of all clients. Each API server has about a hundred.
+const CONNECTIONS: usize = 8192;
+/// File descriptors that are left for other things.
+const SPARE: u64 = 64;
+/// How long etcd may take to take a connection.
+const CONNECT: Duration = Duration::from_secs(5);
+/// When one side has ended its direction, the other one has so long.
+const LINGER: Duration = Duration::from_secs(10);
+/// A client that says nothing is asked this often whether it is there, and has gone when it does not answer for as long three times.
+const KEEPALIVE: Duration = Duration::from_secs(15);
 /// What is read at once, in bytes.
 const PIECE: usize = 16 << 10;
 /// After a connection could not be taken, as when there are no more file descriptors.
@@ -55,6 +68,25 @@ struct Limits {
     all: usize,
     /// Of one address; further ones are closed at once.
     each: usize,
+}
+
+impl Limits {
+    /// As many as there may be with this number of file descriptors: each connection needs two.
+    fn with(descriptors: u64) -> Self {
+        let all = usize::try_from(descriptors.saturating_sub(SPARE) / 2).unwrap_or(CONNECTIONS);
+        let all = all.clamp(4, CONNECTIONS);
+        Self { all, each: all / 4 }
+    }
+}
+
+/// Raises the number of files that this process may open to what it may be raised to; tells which that is. Its children inherit it.
+fn raise_descriptors() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, ..limit };
+    match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum.unwrap_or(u64::MAX),
+        Err(_) => limit.current.unwrap_or(u64::MAX),
+    }
 }
 
 /// Who has how many connections.
@@ -101,10 +133,10 @@ impl Drop for Place {
     }
 }
 
-/// See the module. It closes when it is dropped.
+/// See the module. It closes soon after it is dropped.
 pub(super) struct Gate {
     until: watch::Sender<Option<Deadline>>,
-    _doors: JoinSet<()>,
+    doors: JoinSet<()>,
 }
 
 impl Gate {
@@ -113,7 +145,7 @@ impl Gate {
     /// # Errors
     /// Where one cannot listen on one of the addresses.
     pub(super) async fn open(doors: &Doors, until: Option<Deadline>) -> io::Result<Self> {
-        Self::open_with(doors, until, LIMITS).await
+        Self::open_with(doors, until, Limits::with(raise_descriptors())).await
     }
 
     async fn open_with(doors: &Doors, until: Option<Deadline>, limits: Limits) -> io::Result<Self> {
@@ -125,7 +157,12 @@ impl Gate {
             })?;
             tasks.spawn(keep(listener, doors.target, seen.clone(), Arc::clone(&places)));
         }
-        Ok(Self { until, _doors: tasks })
+        Ok(Self { until, doors: tasks })
+    }
+
+    /// Nobody listens any more when this returns.
+    pub(super) async fn close(mut self) {
+        self.doors.shutdown().await;
     }
 
     /// Nothing passes after this moment instead.
@@ -166,18 +203,46 @@ async fn keep(listener: TcpListener, target: SocketAddr, until: Until, places: A
 /// Leads one client to etcd.
 async fn pass(client: TcpStream, target: SocketAddr, until: &Until) -> io::Result<()> {
     check(until)?;
-    let server = TcpStream::connect(target).await?;
+    let server = timeout(CONNECT, TcpStream::connect(target)).await??;
+    // While nobody listens on a port yet, a connection to it may come from that very port.
+    if server.local_addr()? == server.peer_addr()? {
+        return Err(io::ErrorKind::ConnectionRefused.into());
+    }
     for stream in [&client, &server] {
         stream.set_nodelay(true)?;
     }
+    keep_alive(&client)?;
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
-    tokio::try_join!(hand_on(from_client, to_server, until), hand_on(from_server, to_client, until)).map(drop)
+    let mut there = pin!(hand_on(from_client, to_server, until));
+    let mut back = pin!(hand_on(from_server, to_client, until));
+    // A side that has ended may have left the other one waiting for ever.
+    tokio::select! {
+        ended = &mut there => {
+            ended?;
+            timeout(LINGER, back).await?
+        }
+        ended = &mut back => {
+            ended?;
+            timeout(LINGER, there).await?
+        }
+    }
+}
+
+/// Lets the kernel find out whether the other side is still there: etcd, which would ask for that, has its connection to us.
+fn keep_alive(stream: &TcpStream) -> io::Result<()> {
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, KEEPALIVE)?;
+    sockopt::set_tcp_keepintvl(stream, KEEPALIVE)?;
+    sockopt::set_tcp_keepcnt(stream, 3)?;
+    Ok(sockopt::set_tcp_user_timeout(stream, 4 * u32::try_from(KEEPALIVE.as_millis()).unwrap_or(u32::MAX))?)
 }
 
 /// Hands on what comes until it ends.
 async fn hand_on(from: OwnedReadHalf, mut to: OwnedWriteHalf, until: &Until) -> io::Result<()> {
     loop {
         from.readable().await?;
+        // Others of this thread are to run in between, the deadline among them.
+        tokio::task::consume_budget().await;
         // A connection that is idle holds no memory here.
         let mut piece = vec![0; PIECE];
         let length = match from.try_read(&mut piece) {
@@ -219,7 +284,7 @@ mod tests {
 
     /// A gate before a server that says everything twice, and a client of it.
     async fn echo() -> (Gate, TcpStream) {
-        let (gate, door) = echo_with(LIMITS).await;
+        let (gate, door) = echo_with(Limits::with(1024)).await;
         (gate, TcpStream::connect(door).await.expect("a connection"))
     }
 
@@ -297,6 +362,29 @@ mod tests {
         let again =
             async { while says(&mut connect_from("127.0.0.1", door).await, b"abc").await.is_err() {} };
         tokio::time::timeout(Duration::from_secs(10), again).await.expect("room for another one");
+    }
+
+    #[tokio::test]
+    async fn server_that_ends_is_told_to_a_client_that_says_nothing_and_gives_its_place_back() {
+        let server = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let door = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("its address");
+        let doors = Doors { doors: vec![door], target: server.local_addr().expect("its address") };
+        let _gate = Gate::open_with(&doors, None, Limits { all: 1, each: 1 }).await.expect("a gate");
+        let _silent = TcpStream::connect(door).await.expect("a connection");
+        drop(server.accept().await.expect("the connection of the gate"));
+        // The only place there is.
+        let _next = TcpStream::connect(door).await.expect("a connection");
+        server.accept().await.expect("the next one");
+    }
+
+    #[test]
+    fn there_are_no_more_connections_than_file_descriptors() {
+        for (descriptors, all, each) in
+            [(1024, 480, 120), (1_048_576, 8192, 2048), (u64::MAX, 8192, 2048), (0, 4, 1)]
+        {
+            let limits = Limits::with(descriptors);
+            assert_eq!((limits.all, limits.each), (all, each), "{descriptors}");
+        }
     }
 
     #[tokio::test]

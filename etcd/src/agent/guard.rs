@@ -207,6 +207,9 @@ async fn hold(options: &Options) -> io::Result<()> {
     let child = command.spawn()?;
     say(Word::Pid(child.id().unwrap_or_default()))?;
     let ending = watch(child, orders, until, gate.as_ref()).await?;
+    if let Some(gate) = gate {
+        gate.close().await;
+    }
     say(Word::Ended(ending))
 }
 

@@ -63,7 +63,7 @@ pub(super) async fn run(agent: &Agent, settings: &Settings, volume: &Volume, sto
                 if judged.is_none() {
                     return;
                 }
-                if owner.seen.confirmed.max(owner.seen.lost) < Some(begun) {
+                if owner.was_held || owner.seen.confirmed.max(owner.seen.lost) < Some(begun) {
                     due = due.min(Instant::now() + AGAIN);
                 } else if owner.waits {
                     due = due.min(Instant::now() + handover::LOOK);
@@ -102,10 +102,6 @@ pub(super) fn now() -> Time {
     Time(clock::now().as_secs())
 }
 
-fn deadline(time: Time) -> Deadline {
-    Deadline::at(Duration::from_secs(time.0))
-}
-
 struct Owner<'a> {
     agent: &'a Agent,
     settings: &'a Settings,
@@ -113,6 +109,8 @@ struct Owner<'a> {
     seen: Seen,
     /// Of the wall clock, when that was last looked at.
     lead: Lead,
+    /// Whether the machine was held since the look before the newest one.
+    was_held: bool,
     /// Under which id the data were served, and what happened when it was lost.
     mark: Option<Mark>,
     /// Whether the mark is on disk.
@@ -133,6 +131,7 @@ impl<'a> Owner<'a> {
             volume,
             seen: Seen::default(),
             lead: Lead::read(),
+            was_held: false,
             mark: None,
             is_marked: false,
             given_up: None,
@@ -141,12 +140,18 @@ impl<'a> Owner<'a> {
         }
     }
 
-    /// When a look began, and before that the last one that gave the own id, as if the clock of deadlines had gone on while the machine
-    /// was held. What the next owner waits is not shortened by that: its clock may have gone on.
+    /// By the wall clock as it was when the end of the lease was decided.
+    fn deadline(&self, until: Time) -> Deadline {
+        Deadline::at(Duration::from_secs(until.0), self.lead)
+    }
+
+    /// Returns when a look began. Time for which the machine was held is subtracted, here and from `confirmed`. It is not subtracted from
+    /// `named_since`, so the next owner never waits less.
     fn count_pauses(&mut self, (begun, then): (Time, Lead)) -> Time {
         let lead = Lead::read();
         let held = self.lead.held_until(lead);
         self.lead = lead;
+        self.was_held = !held.is_zero();
         if !held.is_zero() {
             tracing::warn!(
                 ?held,
@@ -192,7 +197,7 @@ impl<'a> Owner<'a> {
             let supervisor = &self.agent.supervisor;
             match verdict {
                 Verdict::Serve { until } => {
-                    supervisor.renew(deadline(until));
+                    supervisor.renew(self.deadline(until));
                     self.say("Serve", None, detail);
                 }
                 Verdict::Resume { until } => match self.serve_as_own_id().await {
@@ -201,7 +206,7 @@ impl<'a> Owner<'a> {
                         if let Some(told) = told {
                             self.record(&told).await;
                         }
-                        supervisor.order(Etcd::Serves, Some(deadline(until)));
+                        supervisor.order(Etcd::Serves, Some(self.deadline(until)));
                         self.say("Serve", None, detail);
                     }
                     Err(error) => {

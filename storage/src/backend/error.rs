@@ -43,8 +43,8 @@ pub enum Error {
     /// Nothing was done; a later try may succeed.
     #[error("store is unavailable: {0}")]
     Unavailable(String),
-    /// The store says that it did not begin with a transaction. That is its word, and no proof: a proxy in front of it may have sent
-    /// the transaction twice. It was not sent again, because it makes a key that it expects to be absent. Somebody may have
+    /// The store says that it did not begin with a transaction. This may be wrong: a proxy in front of it may have sent the
+    /// transaction twice. It was not sent again, because it makes a key that it expects to be absent. Somebody may have
     /// removed that key since, and then it would be made twice.
     #[error("store says that it did not begin: {0}")]
     Declined(String),

@@ -90,7 +90,8 @@ impl Core {
     /// Commits, or tells why not.
     ///
     /// # Errors
-    /// Where the outcome is not proved: [`Error::UnknownOutcome`]; [`Error::Damaged`] of a store that stopped before.
+    /// Where the outcome is not proved: [`Error::UnknownOutcome`], or [`Error::Unavailable`] where the backend says that it did not begin;
+    /// [`Error::Damaged`] of a store that stopped before.
     pub(crate) async fn commit(&self, mut commit: Commit) -> Result<Verdict> {
         self.sound()?;
         let (mut doubt, mut last) = (None, String::new());
