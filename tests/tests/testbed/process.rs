@@ -107,8 +107,9 @@ fn process_that_exits_early_fails_at_once_with_its_log() {
 #[test]
 fn paused_process_answers_again_after_resume() {
     run(async |bed| {
-        let script = "while :; do echo; sleep 0.01; done";
-        let mut process = Process::start(bed, Spec::new("ticker", "/bin/sh").args(["-c", script]))?;
+        // A shell that starts a program waits for it in a state in which it cannot stand.
+        let script = "import time\nwhile True:\n  print(flush=True)\n  time.sleep(0.01)";
+        let mut process = Process::start(bed, Spec::new("ticker", "python3").args(["-c", script]))?;
         let output = process.output_path();
         let length = async || Ok(std::fs::metadata(&output)?.len());
         process
