@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use repot_etcd::agent::{
-    Doors, Prepared, Programs,
+    Prepared, Programs, ProxyAddresses,
     guard::{self, become_bound},
     settings::{self, Settings},
 };
@@ -69,12 +69,12 @@ pub enum Inner {
 
 #[derive(Args)]
 pub struct Guarded {
-    /// Where clients come in, who are led to the target
-    #[arg(long = "door", value_name = "ADDRESS", requires = "target")]
-    doors: Vec<SocketAddr>,
-    /// Where etcd listens
-    #[arg(long, value_name = "ADDRESS", requires = "doors")]
-    target: Option<SocketAddr>,
+    /// Address on which to accept clients, for the backend
+    #[arg(long, value_name = "ADDRESS", requires = "backend")]
+    listen: Vec<SocketAddr>,
+    /// Address on which etcd listens for clients
+    #[arg(long, value_name = "ADDRESS", requires = "listen")]
+    backend: Option<SocketAddr>,
     #[command(flatten)]
     bound: Bound,
 }
@@ -101,10 +101,10 @@ impl Flags {
 /// Runs a part of the agent that is a process of its own.
 pub fn run_inner(inner: Inner) -> ExitCode {
     let error = match inner {
-        Inner::Guard(Guarded { doors, target, bound: Bound { parent, command } }) => {
+        Inner::Guard(Guarded { listen, backend, bound: Bound { parent, command } }) => {
             let bound = (this(), vec!["etcd-agent".into(), "exec".into()]);
-            let doors = target.map(|target| Doors { doors, target });
-            match guard::run(&guard::Options { parent, bound, command, doors }) {
+            let proxy = backend.map(|backend| ProxyAddresses { listen, backend });
+            match guard::run(&guard::Options { parent, bound, command, proxy }) {
                 Ok(()) => return ExitCode::SUCCESS,
                 Err(error) => error,
             }

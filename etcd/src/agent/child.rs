@@ -18,8 +18,8 @@ use tokio::{
 };
 
 use super::{
+    client_proxy::ProxyAddresses,
     clock::Deadline,
-    gate::Doors,
     guard::{Ending, Order, Word},
 };
 
@@ -51,7 +51,7 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts etcd with a deadline. `doors`: where its guard lets clients in.
+    /// Starts etcd with a deadline. `proxy`: the addresses at which its guard accepts clients.
     ///
     /// # Errors
     /// Where the guard or etcd cannot be started.
@@ -59,12 +59,13 @@ impl Child {
         programs: &Programs,
         args: Vec<OsString>,
         until: Option<Deadline>,
-        doors: Option<&Doors>,
+        proxy: Option<&ProxyAddresses>,
     ) -> io::Result<Self> {
         let mut command = Command::new(&programs.this);
         command.args(&programs.guard).arg(std::process::id().to_string());
-        if let Some(Doors { doors, target }) = doors {
-            command.args(doors.iter().map(|door| format!("--door={door}"))).arg(format!("--target={target}"));
+        if let Some(ProxyAddresses { listen, backend }) = proxy {
+            command.args(listen.iter().map(|address| format!("--listen={address}")));
+            command.arg(format!("--backend={backend}"));
         }
         command.arg("--");
         command.arg(&programs.etcd).args(args);

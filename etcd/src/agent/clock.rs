@@ -1,7 +1,7 @@
 //! The clocks by which deadlines are kept. The first counts from the start of the machine, goes on while the machine is suspended, and
 //! is the same for all processes. Nobody can set it.
 //!
-//! It stands still while a hypervisor holds the whole machine, and so do all clocks in it. The wall clock is set right afterwards, by the
+//! It stands still while a hypervisor pauses the whole machine, and so do all clocks in it. The wall clock is set right afterwards, by the
 //! hypervisor or by NTP. So a deadline has passed when either of the two says so, and a wall clock that is set forward counts as a pause
 //! of that length. Until it is set, nothing inside the machine can know of the pause.
 
@@ -27,16 +27,16 @@ fn wall() -> Duration {
 
 /// How far the wall clock was ahead of [`now`] at some moment.
 #[derive(Clone, Copy, Debug)]
-pub struct Lead(Duration);
+pub struct WallClockOffset(Duration);
 
-impl Lead {
-    /// At this moment.
+impl WallClockOffset {
+    /// Reads both clocks now.
     pub(super) fn read() -> Self {
         Self(wall().saturating_sub(now()))
     }
 
-    /// How long the machine was held between this moment and a later one, as far as the wall clock tells.
-    pub(super) fn held_until(self, later: Self) -> Duration {
+    /// How long the machine was paused between this reading and a later one, by the wall clock. Less than a second counts as a correction.
+    pub(super) fn paused_until(self, later: Self) -> Duration {
         let held = later.0.saturating_sub(self.0);
         if held < CORRECTION { Duration::ZERO } else { held }
     }
@@ -51,10 +51,10 @@ pub struct Deadline {
 
 impl Deadline {
     /// A reading of [`now`], or a later one.
-    /// `lead`: how far the wall clock was ahead when what the deadline follows from was decided.
+    /// `offset`: how far the wall clock was ahead when what the deadline follows from was decided.
     #[must_use]
-    pub fn at(since_start: Duration, lead: Lead) -> Self {
-        Self { since_start, wall: since_start.saturating_add(lead.0) }
+    pub fn at(since_start: Duration, offset: WallClockOffset) -> Self {
+        Self { since_start, wall: since_start.saturating_add(offset.0) }
     }
 
     /// This long from now.
@@ -105,7 +105,7 @@ mod tests {
         let deadline = Deadline { since_start: seconds(100), wall: seconds(5000) };
         for (since_start, wall, left) in [
             (90, 4990, 10),
-            // The machine was held for 9 seconds, and then for longer.
+            // The machine was paused for 9 seconds, and then for longer.
             (90, 4999, 1),
             (90, 5001, 0),
             // The wall clock was set back.
@@ -122,11 +122,14 @@ mod tests {
 
     #[test]
     fn wall_clock_that_is_set_forward_tells_of_a_pause() {
-        let lead = Lead(seconds(4900));
+        let offset = WallClockOffset(seconds(4900));
         for (later, held) in [(4900, 0), (4000, 0), (4901, 1), (4960, 60)] {
-            assert_eq!(lead.held_until(Lead(seconds(later))), seconds(held));
+            assert_eq!(offset.paused_until(WallClockOffset(seconds(later))), seconds(held));
         }
-        assert_eq!(lead.held_until(Lead(seconds(4900) + Duration::from_millis(900))), Duration::ZERO);
+        assert_eq!(
+            offset.paused_until(WallClockOffset(seconds(4900) + Duration::from_millis(900))),
+            Duration::ZERO
+        );
     }
 
     #[test]
@@ -138,8 +141,8 @@ mod tests {
         }
         let soon = Deadline::after(seconds(100));
         assert!(soon.left() > seconds(50) && !soon.is_over());
-        assert!(Deadline::at(Duration::ZERO, Lead::read()).is_over());
-        let soon = Deadline::at(now() + seconds(100), Lead::read());
+        assert!(Deadline::at(Duration::ZERO, WallClockOffset::read()).is_over());
+        let soon = Deadline::at(now() + seconds(100), WallClockOffset::read());
         assert!(soon.left() > seconds(50) && soon.left() <= seconds(100));
     }
 }

@@ -11,8 +11,8 @@
 //! | the guard dies | the kernel kills etcd |
 //! | the guard is frozen and the agent dies | the kernel kills the guard, and then etcd |
 //!
-//! An etcd that may have a deadline has its clients come through the [gate](super::gate) in here, so that none is answered between
-//! the deadline and the end of etcd.
+//! Clients of an etcd with a deadline connect to the [proxy](super::client_proxy) in the guard, so that none is answered between the
+//! deadline and the end of etcd.
 //!
 //! Orders are lines: `until <ms> <ms>` (the deadline, by both clocks of [`clock`](super::clock)), `forever` (there is none), `stop <ms>` (SIGTERM, and SIGKILL after so
 //! long). The guard answers with two lines, `pid <n>` and, when etcd has ended, `exit <code>`, `signal <n>` or `overdue`.
@@ -37,8 +37,8 @@ use tokio::{
 };
 
 use super::{
+    client_proxy::{ClientProxy, ProxyAddresses},
     clock::Deadline,
-    gate::{Doors, Gate},
 };
 
 /// The clock that wakes us stands still while the machine is suspended, and that of deadlines does not.
@@ -161,8 +161,8 @@ pub struct Options {
     pub bound: (OsString, Vec<OsString>),
     /// The program, which is etcd, and its arguments.
     pub command: Vec<OsString>,
-    /// Where its clients come in, if not at etcd itself.
-    pub doors: Option<Doors>,
+    /// The addresses of the proxy for clients; `None`: clients connect to etcd itself.
+    pub proxy: Option<ProxyAddresses>,
 }
 
 /// Runs a program until it ends or is to be ended, and says how it ended. The calling thread has to be the one that lives as long as
@@ -195,8 +195,8 @@ async fn hold(options: &Options) -> io::Result<()> {
     if until.is_some_and(Deadline::is_over) {
         return say(Word::Ended(Ending::Overdue));
     }
-    let gate = match &options.doors {
-        Some(doors) => Some(Gate::open(doors, until).await?),
+    let proxy = match &options.proxy {
+        Some(addresses) => Some(ClientProxy::open(addresses, until).await?),
         None => None,
     };
     let (program, args) = &options.bound;
@@ -206,9 +206,9 @@ async fn hold(options: &Options) -> io::Result<()> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0).kill_on_drop(true);
     let child = command.spawn()?;
     say(Word::Pid(child.id().unwrap_or_default()))?;
-    let ending = watch(child, orders, until, gate.as_ref()).await?;
-    if let Some(gate) = gate {
-        gate.close().await;
+    let ending = watch(child, orders, until, proxy.as_ref()).await?;
+    if let Some(proxy) = proxy {
+        proxy.close().await;
     }
     say(Word::Ended(ending))
 }
@@ -236,7 +236,7 @@ async fn watch(
     mut child: Child,
     mut orders: Lines<BufReader<pipe::Receiver>>,
     mut until: Option<Deadline>,
-    gate: Option<&Gate>,
+    proxy: Option<&ClientProxy>,
 ) -> io::Result<Ending> {
     // When SIGTERM has had its time.
     let mut kill_at: Option<Deadline> = None;
@@ -253,7 +253,7 @@ async fn watch(
             order = next(&mut orders) => match order {
                 Some(Order::Until(new)) => {
                     until = new;
-                    gate.inspect(|gate| gate.renew(new));
+                    proxy.inspect(|proxy| proxy.renew(new));
                 }
                 Some(Order::Stop(grace)) => {
                     terminate(&child);

@@ -17,7 +17,7 @@
 //! | [`flags`] | the command line of etcd; pure |
 //! | `version` | whether etcd knows the flags that it is given |
 //! | [`supervisor`] | starts and ends etcd, by order |
-//! | [`guard`], [`clock`], `gate` | the process between, the deadline that it keeps, and how clients come in until then |
+//! | [`guard`], [`clock`], `client_proxy` | the process between, the deadline that it keeps, and the proxy for clients |
 //! | `identity` | who the member is, written beside its data |
 //! | `backups` | snapshots by schedule and by request, where etcd leads |
 //! | `owner`, `finale`, `mark` | whether clients may be served, by the record in DNS; the final snapshot; what is remembered of both |
@@ -30,13 +30,13 @@
 mod backups;
 pub mod begin;
 mod child;
+mod client_proxy;
 pub mod clients;
 pub mod clock;
 pub mod config;
 mod finale;
 pub mod flags;
 mod founding;
-mod gate;
 mod gateway;
 pub mod guard;
 mod http;
@@ -63,7 +63,7 @@ use tokio_util::sync::CancellationToken;
 use backups::{Backups, Taker};
 use begin::Beginner;
 pub use child::Programs;
-pub use gate::Doors;
+pub use client_proxy::ProxyAddresses;
 use report::Board;
 use settings::Settings;
 use supervisor::{Etcd, Supervisor};

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Agent,
-    clock::{self, Deadline, Lead},
+    clock::{self, Deadline, WallClockOffset},
     config::ClusterState,
     finale::{Finale, Outcome},
     mark::{self, Mark},
@@ -46,7 +46,7 @@ pub(super) async fn run(agent: &Agent, settings: &Settings, volume: &Volume, sto
     let mut owner = Owner::new(agent, settings, volume);
     let freshness = Freshness::new(settings.timing.ttl);
     let look = async || {
-        let begun = (now(), Lead::read());
+        let begun = (now(), WallClockOffset::read());
         (begun, settings.look(&freshness).await)
     };
     let (mut looks, mut due) = (FuturesUnordered::new(), Instant::now());
@@ -58,12 +58,12 @@ pub(super) async fn run(agent: &Agent, settings: &Settings, volume: &Volume, sto
                 due = Instant::now() + settings.timing.interval;
             }
             Some((begun, (answer, detail))) = looks.next() => {
-                let begun = owner.count_pauses(begun);
+                let begun = owner.subtract_pauses(begun);
                 let judged = stop.run_until_cancelled(owner.judge(begun, &answer, detail.as_deref())).await;
                 if judged.is_none() {
                     return;
                 }
-                if owner.was_held || owner.seen.confirmed.max(owner.seen.lost) < Some(begun) {
+                if owner.was_paused || owner.seen.confirmed.max(owner.seen.lost) < Some(begun) {
                     due = due.min(Instant::now() + AGAIN);
                 } else if owner.waits {
                     due = due.min(Instant::now() + handover::LOOK);
@@ -107,10 +107,10 @@ struct Owner<'a> {
     settings: &'a Settings,
     volume: &'a Volume,
     seen: Seen,
-    /// Of the wall clock, when that was last looked at.
-    lead: Lead,
-    /// Whether the machine was held since the look before the newest one.
-    was_held: bool,
+    /// The offset of the wall clock when the newest look was judged.
+    offset: WallClockOffset,
+    /// Whether the machine was paused between the two newest looks.
+    was_paused: bool,
     /// Under which id the data were served, and what happened when it was lost.
     mark: Option<Mark>,
     /// Whether the mark is on disk.
@@ -130,8 +130,8 @@ impl<'a> Owner<'a> {
             settings,
             volume,
             seen: Seen::default(),
-            lead: Lead::read(),
-            was_held: false,
+            offset: WallClockOffset::read(),
+            was_paused: false,
             mark: None,
             is_marked: false,
             given_up: None,
@@ -142,27 +142,27 @@ impl<'a> Owner<'a> {
 
     /// By the wall clock as it was when the end of the lease was decided.
     fn deadline(&self, until: Time) -> Deadline {
-        Deadline::at(Duration::from_secs(until.0), self.lead)
+        Deadline::at(Duration::from_secs(until.0), self.offset)
     }
 
-    /// Returns when a look began. Time for which the machine was held is subtracted, here and from `confirmed`. It is not subtracted from
+    /// Returns when a look began. Time for which the machine was paused is subtracted, here and from `confirmed`. It is not subtracted from
     /// `named_since`, so the next owner never waits less.
-    fn count_pauses(&mut self, (begun, then): (Time, Lead)) -> Time {
-        let lead = Lead::read();
-        let held = self.lead.held_until(lead);
-        self.lead = lead;
-        self.was_held = !held.is_zero();
-        if !held.is_zero() {
+    fn subtract_pauses(&mut self, (begun, then): (Time, WallClockOffset)) -> Time {
+        let offset = WallClockOffset::read();
+        let paused = self.offset.paused_until(offset);
+        self.offset = offset;
+        self.was_paused = !paused.is_zero();
+        if !paused.is_zero() {
             tracing::warn!(
-                ?held,
+                ?paused,
                 "the wall clock was set forward: this machine may have been paused for as long"
             );
         }
         let earlier = |time: Time, held: Duration| {
             Time(time.0.saturating_sub(held.as_secs() + u64::from(held.subsec_nanos() > 0)))
         };
-        self.seen.confirmed = self.seen.confirmed.map(|confirmed| earlier(confirmed, held));
-        earlier(begun, then.held_until(lead))
+        self.seen.confirmed = self.seen.confirmed.map(|confirmed| earlier(confirmed, paused));
+        earlier(begun, then.paused_until(offset))
     }
 
     async fn judge(&mut self, begun: Time, answer: &Answer, detail: Option<&str>) {

@@ -27,9 +27,9 @@ use tokio_util::sync::CancellationToken;
 use super::{
     begin::Beginner,
     child::Child,
+    client_proxy::ProxyAddresses,
     clock::Deadline,
     flags::{self, Listen},
-    gate::Doors,
     guard::Ending,
     report::Phase,
 };
@@ -167,17 +167,18 @@ impl Supervisor {
         let settings = &beginner.settings;
         let (listen, phase) = match (now.etcd, now.until) {
             (Etcd::Private, _) => (Listen::private(free_port().await?), Phase::Private),
-            // Clients come in at the guard.
+            // Clients connect to the proxy of the guard.
             (Etcd::Serves | Etcd::Stopped, Some(_)) => (Listen::private(free_port().await?), Phase::Serving),
             (Etcd::Serves | Etcd::Stopped, None) => (Listen::serving(settings), Phase::Serving),
         };
-        let has_gate = now.until.is_some() && phase == Phase::Serving;
-        let doors = has_gate.then(|| Doors { doors: Listen::serving(settings).0, target: listen.local() });
+        let has_proxy = now.until.is_some() && phase == Phase::Serving;
+        let proxy = has_proxy
+            .then(|| ProxyAddresses { listen: Listen::serving(settings).0, backend: listen.local() });
         let args = flags::render(settings, &beginner.volume.data_dir(), entry, &listen);
         // Said before it is so: nobody may take an etcd for stopped that is being started.
         beginner.board.say(phase, "etcd runs");
         self.seen.send_replace(Seen { etcd: now.etcd, ..STOPPED });
-        let child = match Child::start(&beginner.programs, args, now.until, doors.as_ref()).await {
+        let child = match Child::start(&beginner.programs, args, now.until, proxy.as_ref()).await {
             Ok(child) => child,
             Err(error) => {
                 self.seen.send_replace(STOPPED);

@@ -2,7 +2,7 @@
 //! ValidatingAdmissionPolicy: `make bench BENCH=admission`; snapshots side by side with the tools of etcd and with
 //! etcd-backup-restore: `make bench BENCH="snapshots --size 200MB"`; many objects and watchers: `make bench BENCH=scale`; what
 //! rests, keys, overload and `kill -9`: `make bench BENCH=storage`; one user's requests while others attack:
-//! `make bench BENCH=abuse`; an etcd whose clients come in at its guard: `make bench BENCH=gate`.
+//! `make bench BENCH=abuse`; an etcd behind the proxy of its guard: `make bench BENCH=client-proxy`.
 //!
 //! One run starts a real kube-apiserver with an etcd that syncs to disk, Repot with its embedded store (also with full
 //! durability), the null server and a CRD of the same schema, and lets the same load generator ask all of them in turns.
@@ -11,7 +11,7 @@ mod abuse;
 mod admission;
 mod body;
 mod cells;
-mod gate;
+mod client_proxy;
 mod house;
 mod load;
 mod memory;
@@ -88,8 +88,8 @@ enum Role {
     Abuse(abuse::Flags),
     /// Measure the webhook beside a ValidatingAdmissionPolicy and beside a server that only reads the body
     Admission,
-    /// Measure an etcd whose clients come in at its guard beside the same one asked directly
-    Gate,
+    /// Measure an etcd behind the proxy of its guard beside the same etcd asked directly
+    ClientProxy,
     /// Measure snapshots beside etcdctl, etcdutl, cp and, where `tests/go/build etcdbrctl` built it, etcd-backup-restore
     Snapshots(snapshots::Flags),
     /// Measure many objects and many watchers, with chunks in an object store
@@ -130,9 +130,10 @@ fn main() -> Result<()> {
             let report = runtime.block_on(snapshots::bench(&bed, own.clone(), &repot, rounds, only))?;
             (report.to_markdown(), report.to_json())
         }
-        Some(Role::Gate) => {
+        Some(Role::ClientProxy) => {
             let (scale, only) = (flags.scale(), flags.only.as_deref());
-            let report = runtime.block_on(gate::bench(&bed, &repot, scale.rounds, scale.time, only))?;
+            let report =
+                runtime.block_on(client_proxy::bench(&bed, &repot, scale.rounds, scale.time, only))?;
             (report.to_markdown(), report.to_json())
         }
         Some(Role::Scale(ref own)) => {

@@ -1,12 +1,12 @@
-//! The gate: clients reach an etcd with a deadline through its guard only, which hands on nothing once the deadline is over.
+//! A TCP proxy between clients and an etcd with a deadline. It runs in the guard, and writes nothing after the deadline.
 //!
 //! ```text
-//! clients ──► door of the guard, on the address of the Pod ──► etcd, on the loopback interface
+//! clients ──► guard, on the address of the Pod ──► etcd, on the loopback interface
 //! ```
 //!
-//! The guard kills etcd when its deadline has passed, but to do so it has to run. Where all processes of a Pod are held at once, etcd may
-//! be the first to go on, and would answer what has waited in its sockets. So whatever passes from one side to the other is held
-//! against the clocks just before it is handed on. The gate knows neither TLS nor gRPC: it hands on bytes.
+//! The guard kills etcd when its deadline has passed, but the guard has to be scheduled for that. If all processes of a Pod are paused and
+//! resumed, etcd may be scheduled first, and would answer requests that wait in its sockets. So the proxy checks the deadline before
+//! each write, in both directions. It copies bytes, and knows neither TLS nor gRPC.
 
 use std::{
     collections::HashMap,
@@ -38,35 +38,35 @@ use super::clock::Deadline;
 
 /// Connections at a time, of all clients. Each API server has about a hundred.
 const CONNECTIONS: usize = 8192;
-/// File descriptors that are left for other things.
+/// File descriptors of the guard that are not for connections.
 const SPARE: u64 = 64;
 /// How long etcd may take to take a connection.
 const CONNECT: Duration = Duration::from_secs(5);
-/// When one side has ended its direction, the other one has so long.
+/// How long the second direction of a connection may go on after the first has ended.
 const LINGER: Duration = Duration::from_secs(10);
-/// A client that says nothing is asked this often whether it is there, and has gone when it does not answer for as long three times.
+/// TCP keepalive of clients: the idle time, and the interval of three probes.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 /// What is read at once, in bytes.
 const PIECE: usize = 16 << 10;
 /// After a connection could not be taken, as when there are no more file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Where clients come in, and where they are led.
+/// The addresses of a [`ClientProxy`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Doors {
-    /// Addresses to listen on.
-    pub doors: Vec<SocketAddr>,
-    /// Where etcd listens.
-    pub target: SocketAddr,
+pub struct ProxyAddresses {
+    /// The addresses on which the proxy accepts clients.
+    pub listen: Vec<SocketAddr>,
+    /// The address on which etcd listens for clients.
+    pub backend: SocketAddr,
 }
 
-/// How many connections there may be at a time. The guard cannot tell who a client is, and somebody without a certificate can open
-/// connections, too: so one address has a part of them only.
+/// Limits of open connections. The proxy does not authenticate clients, and a client without a certificate can open connections. So one
+/// address gets a quarter of them at most.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// Of all clients; further ones wait until one ends.
+    /// The limit for all clients. Further clients wait until a connection ends.
     all: usize,
-    /// Of one address; further ones are closed at once.
+    /// The limit for one address. Further connections are closed at once.
     each: usize,
 }
 
@@ -89,41 +89,41 @@ fn raise_descriptors() -> u64 {
     }
 }
 
-/// Who has how many connections.
+/// Counts connections, of all clients and of each address.
 #[derive(Debug)]
-struct Places {
+struct ConnectionLimiter {
     all: Arc<Semaphore>,
     each: usize,
     taken: Mutex<HashMap<IpAddr, usize>>,
 }
 
-/// A place of one connection, given back when it is dropped.
-struct Place {
-    places: Arc<Places>,
+/// The permit of one connection. Dropping it returns the permit.
+struct ConnectionPermit {
+    limiter: Arc<ConnectionLimiter>,
     address: IpAddr,
-    _one: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
-impl Places {
+impl ConnectionLimiter {
     fn new(limits: Limits) -> Arc<Self> {
         let all = Arc::new(Semaphore::new(limits.all));
         Arc::new(Self { all, each: limits.each, taken: Mutex::default() })
     }
 
-    /// A place for a client of this address, if it has not too many.
-    fn take(self: &Arc<Self>, address: IpAddr, one: OwnedSemaphorePermit) -> Option<Place> {
+    /// A permit for a client of this address; `None`: the address has reached its limit.
+    fn take(self: &Arc<Self>, address: IpAddr, permit: OwnedSemaphorePermit) -> Option<ConnectionPermit> {
         let mut taken = self.taken.lock();
         let count = taken.entry(address).or_default();
         (*count < self.each).then(|| {
             *count += 1;
-            Place { places: Arc::clone(self), address, _one: one }
+            ConnectionPermit { limiter: Arc::clone(self), address, _permit: permit }
         })
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        let mut taken = self.places.taken.lock();
+        let mut taken = self.limiter.taken.lock();
         if let Some(count) = taken.get_mut(&self.address) {
             *count -= 1;
             if *count == 0 {
@@ -133,39 +133,43 @@ impl Drop for Place {
     }
 }
 
-/// See the module. It closes soon after it is dropped.
-pub(super) struct Gate {
+/// A running proxy. Its listeners close soon after it is dropped, and at once by [`ClientProxy::close`].
+pub(super) struct ClientProxy {
     until: watch::Sender<Option<Deadline>>,
-    doors: JoinSet<()>,
+    listeners: JoinSet<()>,
 }
 
-impl Gate {
-    /// Listens. `until`: after this moment nothing passes.
+impl ClientProxy {
+    /// Listens on all addresses, and writes nothing after `until`.
     ///
     /// # Errors
     /// Where one cannot listen on one of the addresses.
-    pub(super) async fn open(doors: &Doors, until: Option<Deadline>) -> io::Result<Self> {
-        Self::open_with(doors, until, Limits::with(raise_descriptors())).await
+    pub(super) async fn open(addresses: &ProxyAddresses, until: Option<Deadline>) -> io::Result<Self> {
+        Self::open_with(addresses, until, Limits::with(raise_descriptors())).await
     }
 
-    async fn open_with(doors: &Doors, until: Option<Deadline>, limits: Limits) -> io::Result<Self> {
+    async fn open_with(
+        addresses: &ProxyAddresses,
+        until: Option<Deadline>,
+        limits: Limits,
+    ) -> io::Result<Self> {
         let (until, seen) = watch::channel(until);
-        let (mut tasks, places) = (JoinSet::new(), Places::new(limits));
-        for &door in &doors.doors {
-            let listener = TcpListener::bind(door).await.map_err(|error| {
-                io::Error::new(error.kind(), format!("cannot listen for clients on {door}: {error}"))
+        let (mut tasks, limiter) = (JoinSet::new(), ConnectionLimiter::new(limits));
+        for &address in &addresses.listen {
+            let listener = TcpListener::bind(address).await.map_err(|error| {
+                io::Error::new(error.kind(), format!("cannot listen for clients on {address}: {error}"))
             })?;
-            tasks.spawn(keep(listener, doors.target, seen.clone(), Arc::clone(&places)));
+            tasks.spawn(accept_clients(listener, addresses.backend, seen.clone(), Arc::clone(&limiter)));
         }
-        Ok(Self { until, doors: tasks })
+        Ok(Self { until, listeners: tasks })
     }
 
-    /// Nobody listens any more when this returns.
+    /// Closes the listeners, and returns when they are closed.
     pub(super) async fn close(mut self) {
-        self.doors.shutdown().await;
+        self.listeners.shutdown().await;
     }
 
-    /// Nothing passes after this moment instead.
+    /// Replaces the deadline. An open connection takes the new one from its next write on.
     pub(super) fn renew(&self, until: Option<Deadline>) {
         self.until.send_replace(until);
     }
@@ -173,23 +177,28 @@ impl Gate {
 
 type Until = watch::Receiver<Option<Deadline>>;
 
-/// Keeps one door.
-async fn keep(listener: TcpListener, target: SocketAddr, until: Until, places: Arc<Places>) {
+/// Accepts clients on one listener, one task for each connection.
+async fn accept_clients(
+    listener: TcpListener,
+    target: SocketAddr,
+    until: Until,
+    limiter: Arc<ConnectionLimiter>,
+) {
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
-        let Ok(one) = Arc::clone(&places.all).acquire_owned().await else { return };
+        let Ok(permit) = Arc::clone(&limiter.all).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((client, from)) => {
-                let Some(place) = places.take(from.ip(), one) else {
+                let Some(permit) = limiter.take(from.ip(), permit) else {
                     tracing::debug!(address = %from.ip(), "too many connections of one address");
                     continue;
                 };
                 let until = until.clone();
                 connections.spawn(async move {
                     // A connection that breaks is told to both sides by its end.
-                    let _ = pass(client, target, &until).await;
-                    drop(place);
+                    let _ = proxy_connection(client, target, &until).await;
+                    drop(permit);
                 });
             }
             Err(error) => {
@@ -200,8 +209,8 @@ async fn keep(listener: TcpListener, target: SocketAddr, until: Until, places: A
     }
 }
 
-/// Leads one client to etcd.
-async fn pass(client: TcpStream, target: SocketAddr, until: &Until) -> io::Result<()> {
+/// Copies bytes between one client and etcd until one of them closes, or the deadline has passed.
+async fn proxy_connection(client: TcpStream, target: SocketAddr, until: &Until) -> io::Result<()> {
     check(until)?;
     let server = timeout(CONNECT, TcpStream::connect(target)).await??;
     // While nobody listens on a port yet, a connection to it may come from that very port.
@@ -213,9 +222,9 @@ async fn pass(client: TcpStream, target: SocketAddr, until: &Until) -> io::Resul
     }
     keep_alive(&client)?;
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
-    let mut there = pin!(hand_on(from_client, to_server, until));
-    let mut back = pin!(hand_on(from_server, to_client, until));
-    // A side that has ended may have left the other one waiting for ever.
+    let mut there = pin!(copy_until_deadline(from_client, to_server, until));
+    let mut back = pin!(copy_until_deadline(from_server, to_client, until));
+    // The second direction might otherwise wait for ever: a closed etcd leaves a silent client open.
     tokio::select! {
         ended = &mut there => {
             ended?;
@@ -237,13 +246,13 @@ fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     Ok(sockopt::set_tcp_user_timeout(stream, 4 * u32::try_from(KEEPALIVE.as_millis()).unwrap_or(u32::MAX))?)
 }
 
-/// Hands on what comes until it ends.
-async fn hand_on(from: OwnedReadHalf, mut to: OwnedWriteHalf, until: &Until) -> io::Result<()> {
+/// Copies one direction until its end, and checks the deadline before each write.
+async fn copy_until_deadline(from: OwnedReadHalf, mut to: OwnedWriteHalf, until: &Until) -> io::Result<()> {
     loop {
         from.readable().await?;
-        // Others of this thread are to run in between, the deadline among them.
+        // The guard has one thread, which also keeps the deadline.
         tokio::task::consume_budget().await;
-        // A connection that is idle holds no memory here.
+        // Allocated after the wait, so that an idle connection holds no buffer.
         let mut piece = vec![0; PIECE];
         let length = match from.try_read(&mut piece) {
             Ok(0) => return to.shutdown().await,
@@ -254,7 +263,7 @@ async fn hand_on(from: OwnedReadHalf, mut to: OwnedWriteHalf, until: &Until) -> 
         let mut rest = &piece[..length];
         while !rest.is_empty() {
             to.writable().await?;
-            // Here and nowhere earlier: a side that reads slowly may have been waited for.
+            // Checked after the wait for a slow reader, just before the write.
             check(until)?;
             match to.try_write(rest) {
                 Ok(written) => rest = &rest[written..],
@@ -282,13 +291,13 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
 
-    /// A gate before a server that says everything twice, and a client of it.
-    async fn echo() -> (Gate, TcpStream) {
-        let (gate, door) = echo_with(Limits::with(1024)).await;
-        (gate, TcpStream::connect(door).await.expect("a connection"))
+    /// A proxy before a server that says everything twice, and a client of it.
+    async fn echo() -> (ClientProxy, TcpStream) {
+        let (proxy, address) = echo_with(Limits::with(1024)).await;
+        (proxy, TcpStream::connect(address).await.expect("a connection"))
     }
 
-    async fn echo_with(limits: Limits) -> (Gate, SocketAddr) {
+    async fn echo_with(limits: Limits) -> (ClientProxy, SocketAddr) {
         let server = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let target = server.local_addr().expect("its address");
         tokio::spawn(async move {
@@ -301,17 +310,19 @@ mod tests {
                 });
             }
         });
-        let door = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("its address");
-        let doors = Doors { doors: vec![door], target };
-        let gate = Gate::open_with(&doors, Some(Deadline::after(HOUR)), limits).await.expect("a gate");
-        (gate, door)
+        let address =
+            TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("its address");
+        let addresses = ProxyAddresses { listen: vec![address], backend: target };
+        let proxy =
+            ClientProxy::open_with(&addresses, Some(Deadline::after(HOUR)), limits).await.expect("a proxy");
+        (proxy, address)
     }
 
     /// A connection from an address of this machine.
-    async fn connect_from(address: &str, door: SocketAddr) -> TcpStream {
+    async fn connect_from(from: &str, address: SocketAddr) -> TcpStream {
         let socket = TcpSocket::new_v4().expect("a socket");
-        socket.bind(format!("{address}:0").parse().expect("an address")).expect("bound");
-        socket.connect(door).await.expect("a connection")
+        socket.bind(format!("{from}:0").parse().expect("an address")).expect("bound");
+        socket.connect(address).await.expect("a connection")
     }
 
     async fn says(stream: &mut TcpStream, word: &[u8]) -> io::Result<()> {
@@ -324,18 +335,18 @@ mod tests {
 
     #[tokio::test]
     async fn hands_on_everything_until_the_deadline_and_nothing_after_it() {
-        let (gate, mut client) = echo().await;
+        let (proxy, mut client) = echo().await;
         says(&mut client, b"abc").await.expect("an answer");
         says(&mut client, &[7; 100_000]).await.expect("an answer");
-        gate.renew(Some(Deadline::after(Duration::ZERO)));
+        proxy.renew(Some(Deadline::after(Duration::ZERO)));
         assert!(says(&mut client, b"abc").await.is_err(), "it passed");
-        gate.renew(None);
+        proxy.renew(None);
         assert!(says(&mut client, b"abc").await.is_err(), "it goes on");
     }
 
     #[tokio::test]
     async fn client_that_ends_its_side_is_answered_to_the_end() {
-        let (_gate, mut client) = echo().await;
+        let (_proxy, mut client) = echo().await;
         client.write_all(b"abc").await.expect("sent");
         client.shutdown().await.expect("shut down");
         let mut answer = Vec::new();
@@ -345,35 +356,38 @@ mod tests {
 
     #[tokio::test]
     async fn address_that_has_too_many_connections_leaves_the_others_theirs() {
-        let (_gate, door) = echo_with(Limits { all: 8, each: 2 }).await;
+        let (_proxy, address) = echo_with(Limits { all: 8, each: 2 }).await;
         let mut kept = Vec::new();
         for _ in 0..2 {
-            let mut client = connect_from("127.0.0.1", door).await;
+            let mut client = connect_from("127.0.0.1", address).await;
             says(&mut client, b"abc").await.expect("an answer");
             kept.push(client);
         }
         for _ in 0..20 {
-            let mut client = connect_from("127.0.0.1", door).await;
+            let mut client = connect_from("127.0.0.1", address).await;
             assert!(says(&mut client, b"abc").await.is_err(), "a third one");
         }
-        says(&mut connect_from("127.0.0.2", door).await, b"abc").await.expect("an answer");
+        says(&mut connect_from("127.0.0.2", address).await, b"abc").await.expect("an answer");
         // One that ends makes room.
         kept.pop();
         let again =
-            async { while says(&mut connect_from("127.0.0.1", door).await, b"abc").await.is_err() {} };
+            async { while says(&mut connect_from("127.0.0.1", address).await, b"abc").await.is_err() {} };
         tokio::time::timeout(Duration::from_secs(10), again).await.expect("room for another one");
     }
 
     #[tokio::test]
     async fn server_that_ends_is_told_to_a_client_that_says_nothing_and_gives_its_place_back() {
         let server = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let door = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("its address");
-        let doors = Doors { doors: vec![door], target: server.local_addr().expect("its address") };
-        let _gate = Gate::open_with(&doors, None, Limits { all: 1, each: 1 }).await.expect("a gate");
-        let _silent = TcpStream::connect(door).await.expect("a connection");
-        drop(server.accept().await.expect("the connection of the gate"));
+        let address =
+            TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("its address");
+        let addresses =
+            ProxyAddresses { listen: vec![address], backend: server.local_addr().expect("its address") };
+        let _proxy =
+            ClientProxy::open_with(&addresses, None, Limits { all: 1, each: 1 }).await.expect("a proxy");
+        let _silent = TcpStream::connect(address).await.expect("a connection");
+        drop(server.accept().await.expect("the connection of the proxy"));
         // The only place there is.
-        let _next = TcpStream::connect(door).await.expect("a connection");
+        let _next = TcpStream::connect(address).await.expect("a connection");
         server.accept().await.expect("the next one");
     }
 
@@ -391,8 +405,8 @@ mod tests {
     async fn address_that_is_taken_is_told() {
         let taken = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let at = taken.local_addr().expect("its address");
-        let doors = Doors { doors: vec![at], target: at };
-        let error = Gate::open(&doors, None).await.map(drop).expect_err("taken");
+        let addresses = ProxyAddresses { listen: vec![at], backend: at };
+        let error = ClientProxy::open(&addresses, None).await.map(drop).expect_err("taken");
         assert!(error.to_string().contains(&at.to_string()), "{error}");
     }
 }

@@ -1,5 +1,5 @@
-//! Clients of an etcd with a deadline come in at its guard (`etcd/src/agent/gate.rs`). What that costs: the same etcd, asked through its
-//! guard and directly, in turns.
+//! What the proxy in the guard of an etcd costs (`etcd/src/agent/client_proxy.rs`): the same etcd is asked through the proxy and
+//! directly, in turns.
 
 use std::fs;
 use std::path::Path;
@@ -18,9 +18,9 @@ use crate::proc;
 use crate::storage::Report;
 
 const DEADLINE: Duration = Duration::from_secs(60);
-const KEY: &str = "/gate";
+const KEY: &str = "/client-proxy";
 
-/// What is asked.
+/// A call of the key-value service.
 #[derive(Clone, Copy, Debug)]
 enum Call {
     Put,
@@ -53,7 +53,7 @@ pub async fn bench(
     let through = format!("http://127.0.0.1:{port}");
     let probe = async || connect(&through).await?.status().await.map(drop).map_err(Into::into);
     agent.ready(DEADLINE, probe).await?;
-    let sides = [("direct", connect(&direct(bed)?).await?), ("through the guard", connect(&through).await?)];
+    let sides = [("direct", connect(&direct(bed)?).await?), ("through the proxy", connect(&through).await?)];
     let mut report = Report { setting: proc::describe_machine(bed.path())?, rows: Vec::new() };
     for (call, bytes, at_once) in CELLS {
         let what = format!("{call:?} {bytes} bytes, {at_once} at a time");
@@ -72,7 +72,7 @@ pub async fn bench(
         for ((side, _), runs) in sides.iter().zip(&runs) {
             let own = median(runs);
             report.add(
-                "gate",
+                "client-proxy",
                 &what,
                 side,
                 json!({
