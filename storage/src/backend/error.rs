@@ -43,9 +43,9 @@ pub enum Error {
     /// Nothing was done; a later try may succeed.
     #[error("store is unavailable: {0}")]
     Unavailable(String),
-    /// The store says that it did not begin with a transaction. This may be wrong: a proxy in front of it may have sent the
-    /// transaction twice. It was not sent again, because it makes a key that it expects to be absent. Somebody may have
-    /// removed that key since, and then it would be made twice.
+    /// The store says that it did not begin a transaction. This may be wrong: a proxy in front of the store may have sent the
+    /// transaction twice, so only a read proves it. A transaction that creates a key which it expects to be absent was sent
+    /// once: somebody may have removed that key since, and then it would be created twice.
     #[error("store says that it did not begin: {0}")]
     Declined(String),
     /// A write may or may not have happened.

@@ -94,10 +94,10 @@ impl Core {
     /// [`Error::Damaged`] of a store that stopped before.
     pub(crate) async fn commit(&self, mut commit: Commit) -> Result<Verdict> {
         self.sound()?;
-        let (mut doubt, mut last) = (None, String::new());
+        let (mut doubt, mut last, mut declined) = (None, String::new(), true);
         for _ in 0..TRIES {
             let answer = self.backend.txn(commit.txn.clone()).await;
-            let declined = matches!(answer, Err(backend::Error::Declined(_)));
+            declined &= matches!(answer, Err(backend::Error::Declined(_)));
             match answer {
                 Ok(Outcome::Committed(revision)) => return self.committed(&commit, revision),
                 Ok(Outcome::Failed) => return self.failed(&commit, doubt).await,
@@ -124,6 +124,9 @@ impl Core {
             }
         }
         match doubt {
+            // The backend denies each attempt, and the record is as before: the client may try again. Nothing is proved, so
+            // this is no verdict and the chunks stay until the collector finds that no intent holds them.
+            Some(what) if declined => Err(Error::Unavailable(what)),
             Some(what) => Err(Error::UnknownOutcome(what)),
             None => Ok(Verdict::Failed(Error::Unavailable(last))),
         }
@@ -188,7 +191,9 @@ impl Core {
             tries += 1;
             match self.backend.txn(Txn { compares: Vec::new(), ops: vec![put.clone()] }).await {
                 Ok(_) => return Ok(()),
-                Err(backend::Error::Unknown(_) | backend::Error::Unavailable(_)) if tries < TRIES => {}
+                Err(
+                    backend::Error::Unknown(_) | backend::Error::Unavailable(_) | backend::Error::Declined(_),
+                ) if tries < TRIES => {}
                 // A full etcd may have put it all the same.
                 Err(error) if error.effect() == Effect::ReadTells && self.is_there(fence).await? => {
                     return Ok(());

@@ -132,7 +132,7 @@ impl Write<'_> {
             tries += 1;
             let before = self.core.seen();
             let answer = self.core.backend.txn(txn.clone()).await;
-            if let Err(backend::Error::Unknown(_)) = &answer {
+            if let Err(backend::Error::Unknown(_) | backend::Error::Declined(_)) = &answer {
                 settled.store(false, Ordering::Relaxed); // It may happen after the answer to its repetition.
             }
             match answer {
@@ -141,7 +141,9 @@ impl Write<'_> {
                     return self.core.later(before, revision).map(|_| Sent::Done);
                 }
                 Ok(Outcome::Failed) => return Ok(Sent::IntentLost),
-                Err(backend::Error::Unavailable(_) | backend::Error::Unknown(_)) if tries < TRIES => {
+                Err(
+                    backend::Error::Unavailable(_) | backend::Error::Unknown(_) | backend::Error::Declined(_),
+                ) if tries < TRIES => {
                     tokio::time::sleep(Duration::from_millis(50) * tries).await;
                 }
                 // Whether chunks were put does not matter: nothing names them.

@@ -285,6 +285,71 @@ async fn an_object_is_made_once_whatever_etcd_says() {
     direct.close().await;
 }
 
+/// etcd applies the first attempt of a write and answers that it did not begin. Every later attempt gets the same answer and never
+/// reaches etcd. The client learns the truth from a read, and the chunks of the new state stay.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_etcd_denies_each_time_is_found_by_reading() {
+    let etcd = EtcdProcess::start(None, &[]).await;
+    for (code, text) in [
+        (Code::Unavailable, "etcdserver: no leader"),
+        (Code::ResourceExhausted, "etcdserver: too many requests"),
+        (Code::InvalidArgument, "etcdserver: revision of auth store is old"),
+    ] {
+        let (armed, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (is_armed, count) = (Arc::clone(&armed), Arc::clone(&asked));
+        let choose = move |call: &Call<'_>| {
+            if !call.writes_record() || !is_armed.load(Ordering::SeqCst) {
+                return None;
+            }
+            let when = if count.fetch_add(1, Ordering::SeqCst) == 0 { When::After } else { When::Before };
+            Some(Fault { code, text, when })
+        };
+        let relay = GrpcRelay::start(&etcd.endpoint(), Arc::new(choose)).await;
+        let store = open(&etcd, &relay).await;
+        let uid = Uuid::from_u128(1);
+        let made =
+            store.create(&mk_key("denied"), mk_draft(uid, "1", vec![mk_noise(1, LARGE)])).await.unwrap();
+        armed.store(true, Ordering::SeqCst);
+        let updated = store.update(&made, mk_draft(uid, "2", vec![mk_noise(2, LARGE)])).await;
+        let updated = updated.unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert!(asked.swap(0, Ordering::SeqCst) > 1, "{text}: no attempt was denied after the first");
+        // Chunks that a failed write leaves are removed when the store closes at the latest.
+        store.close().await;
+        let reopened = open(&etcd, &relay).await;
+        let now = reopened.get(&updated.key).await.unwrap().unwrap();
+        assert_eq!(now.version, updated.version, "{text}");
+        assert!(reopened.payload_bytes(&now).await.unwrap() == mk_noise(2, LARGE), "{text}");
+        reopened.delete(&now).await.unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert!(asked.load(Ordering::SeqCst) > 1, "{text}: the deletion was not denied");
+        assert!(reopened.get(&updated.key).await.unwrap().is_none(), "{text}");
+        reopened.close().await;
+    }
+    whole(&etcd, 0).await;
+}
+
+/// etcd denies each attempt of an update, and none was applied: the client may try again, and nothing is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_update_that_etcd_never_begins_is_unavailable_and_changes_nothing() {
+    let etcd = EtcdProcess::start(None, &[]).await;
+    let armed = Arc::new(AtomicBool::new(false));
+    let is_armed = Arc::clone(&armed);
+    let fault = Fault { code: Code::Unavailable, text: "etcdserver: no leader", when: When::Before };
+    let choose =
+        move |call: &Call<'_>| (call.writes_record() && is_armed.load(Ordering::SeqCst)).then_some(fault);
+    let relay = GrpcRelay::start(&etcd.endpoint(), Arc::new(choose)).await;
+    let store = open(&etcd, &relay).await;
+    let uid = Uuid::from_u128(1);
+    let made = store.create(&mk_key("kept"), mk_draft(uid, "1", vec![mk_noise(1, LARGE)])).await.unwrap();
+    armed.store(true, Ordering::SeqCst);
+    let refused = store.update(&made, mk_draft(uid, "2", vec![mk_noise(2, LARGE)])).await;
+    assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
+    armed.store(false, Ordering::SeqCst);
+    let updated = store.update(&made, mk_draft(uid, "3", vec![mk_noise(3, LARGE)])).await.unwrap();
+    assert!(store.payload_bytes(&updated).await.unwrap() == mk_noise(3, LARGE));
+    store.close().await;
+    whole(&etcd, 1).await;
+}
+
 /// Nothing is put under a lease of which the grant was not answered, so nothing is known to be wrong with the store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_grant_of_a_lease_that_is_not_understood_is_no_damage() {

@@ -102,7 +102,7 @@ impl Failure {
             (Self::AnswerTooLarge, Kind::Write | Kind::Once) => {
                 Error::Unknown("the answer is too large to be read".into())
             }
-            (Self::NotBegun(why), Kind::Once) => Error::Declined(why),
+            (Self::NotBegun(why), Kind::Write | Kind::Once) => Error::Declined(why),
             (Self::Lost(why) | Self::NotSent(why) | Self::NotBegun(why), _) => Error::Unavailable(why),
             (Self::LeaseGone, _) => Error::Unavailable("the lease has expired".into()),
             (Self::AnswerTooLarge, _) => Error::Corrupt("an answer is larger than any value may be".into()),
@@ -161,9 +161,9 @@ mod tests {
     #[test]
     fn tells_what_was_not_done_from_what_may_have_been() {
         let cases = [
-            (Code::Unavailable, "etcdserver: no leader", "unavailable"),
-            (Code::FailedPrecondition, "etcdserver: not capable", "unavailable"),
-            (Code::FailedPrecondition, "etcdserver: rpc not supported for learner", "unavailable"),
+            (Code::Unavailable, "etcdserver: no leader", "declined"),
+            (Code::FailedPrecondition, "etcdserver: not capable", "declined"),
+            (Code::FailedPrecondition, "etcdserver: rpc not supported for learner", "declined"),
             (Code::Unavailable, "etcdserver: leader changed", "unknown"),
             (Code::FailedPrecondition, "etcdserver: not leader", "unknown"),
             (Code::Unavailable, "etcdserver: request timed out", "unknown"),
@@ -185,10 +185,10 @@ mod tests {
             (Code::Cancelled, "The operation was cancelled", "unknown"),
             (Code::Unknown, "transport error", "unknown"),
             (Code::Internal, "stream terminated by RST_STREAM", "unknown"),
-            (Code::Unknown, "raft proposal dropped", "unavailable"),
+            (Code::Unknown, "raft proposal dropped", "declined"),
             (Code::DeadlineExceeded, "context deadline exceeded", "unknown"),
-            (Code::ResourceExhausted, "etcdserver: too many requests", "unavailable"),
-            (Code::Unknown, "etcdserver: too many requests", "unavailable"),
+            (Code::ResourceExhausted, "etcdserver: too many requests", "declined"),
+            (Code::Unknown, "etcdserver: too many requests", "declined"),
             (Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded", "no space"),
             (Code::ResourceExhausted, "h2 protocol error: ENHANCE_YOUR_CALM", "unknown"),
             (Code::ResourceExhausted, "trying to send message larger than max (9 vs. 8)", "unknown"),
@@ -198,7 +198,7 @@ mod tests {
             (Code::InvalidArgument, "etcdserver: request is too large", "too large"),
             (Code::InvalidArgument, "etcdserver: too many operations in txn request", "too large"),
             (Code::InvalidArgument, "etcdserver: duplicate key given in txn request", "refused"),
-            (Code::InvalidArgument, "etcdserver: revision of auth store is old", "unavailable"),
+            (Code::InvalidArgument, "etcdserver: revision of auth store is old", "declined"),
             (Code::InvalidArgument, "etcdserver: user name is empty", "refused"),
             (Code::Unauthenticated, "etcdserver: invalid auth token", "refused"),
             (Code::PermissionDenied, "etcdserver: permission denied", "refused"),

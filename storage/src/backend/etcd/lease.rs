@@ -42,7 +42,7 @@ impl Lease {
             // A lease of which the answer was lost, or is not understood, expires by itself: nothing was done as far as callers
             // can tell.
             .map_err(|failure| match failure.into_error(Kind::Write) {
-                Error::Unknown(why) => Error::Unavailable(why),
+                Error::Unknown(why) | Error::Declined(why) => Error::Unavailable(why),
                 error => error,
             })?;
         let id = granted.id();

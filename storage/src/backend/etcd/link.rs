@@ -100,7 +100,7 @@ impl Link {
                 _ => false,
             };
             if !repeat || attempt >= ATTEMPTS || Instant::now() + pause >= end {
-                return Err(failure);
+                return Err(after_refusals(failure, refused));
             }
             sleep(pause).await;
             pause *= 2;
@@ -124,6 +124,14 @@ impl Link {
             },
             () = self.closed.cancelled() => Err(Failure::Lost("the handle was closed meanwhile".into())),
         }
+    }
+}
+
+/// The failure of the last attempt. That it was never sent says nothing of an earlier attempt, which etcd refused to begin.
+fn after_refusals(last: Failure, refused: Option<String>) -> Failure {
+    match (last, refused) {
+        (Failure::NotSent(_), Some(why)) => Failure::NotBegun(why),
+        (last, _) => last,
     }
 }
 
