@@ -2,14 +2,30 @@
 
 CARGO ?= cargo
 
-.PHONY: build dev test checked soak canaries fuzz bench testbed tools
+# Installs the Debian packages named in the shell variable `missing`.
+define INSTALL
+[ -z "$$missing" ] && exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends ca-certificates $$missing; \
+	else \
+	  echo "missing:$$missing (install them, or run this once as root)" >&2; exit 1; \
+	fi
+endef
+
+.PHONY: build dev release test checked soak canaries fuzz bench testbed tools compiler
 
 build:
 	$(CARGO) build --locked --workspace
 
-# A server to try things on, at https://127.0.0.1:7443 with its data in ./repot-data.
-dev: tools
-	$(CARGO) run --release --locked --package repot -- dev $(ARGS)
+# A server to try things on, at https://127.0.0.1:7443 with its data in ./repot-data. It is built as `make test` builds it, so that
+# neither compiles again what the other has compiled. What is shipped comes from `make release`.
+dev: compiler
+	$(CARGO) build --locked --workspace --bin repot
+	exec "$${CARGO_TARGET_DIR:-target}/debug/repot" dev $(ARGS)
+
+# The program as it is shipped: target/release/repot.
+release: compiler
+	$(CARGO) build --release --locked --package repot
 
 # The whole gate. The cheap checks come first; the tests' own summary is the last thing on the screen. Programs in Go are built
 # beside those in Rust, whose compiler leaves a core idle at times; and as tests mostly wait for servers, there are more of them at
@@ -60,11 +76,9 @@ testbed: tools
 	tests/tools/old-kubectl
 	tests/python/build
 
-# A C compiler (for the cryptography), Go, Python, DNS servers, a clock that can be set, HTTP clients and what makes namespaces (for the testbed), from the distribution when they are missing.
-tools:
+# Go, Python, DNS servers, a clock that can be set, HTTP clients and what makes namespaces (for the testbed), from the distribution when they are missing.
+tools: compiler
 	@missing=; \
-	command -v $(CARGO) >/dev/null || { echo "Rust is missing: see rust-version in Cargo.toml" >&2; exit 1; }; \
-	command -v cc >/dev/null || missing="$$missing gcc libc6-dev"; \
 	command -v go >/dev/null || missing="$$missing golang-go"; \
 	python3 -c 'import ensurepip' 2>/dev/null || missing="$$missing python3-venv"; \
 	command -v ip >/dev/null || missing="$$missing iproute2"; \
@@ -75,9 +89,11 @@ tools:
 	ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1 || missing="$$missing libfaketime"; \
 	command -v curl >/dev/null || missing="$$missing curl"; \
 	command -v nghttp >/dev/null || missing="$$missing nghttp2-client"; \
-	[ -z "$$missing" ] && exit 0; \
-	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends ca-certificates $$missing; \
-	else \
-	  echo "missing:$$missing (install them, or run this once as root)" >&2; exit 1; \
-	fi
+	$(INSTALL)
+
+# Rust is needed to build anything, and a C compiler for the cryptography.
+compiler:
+	@missing=; \
+	command -v $(CARGO) >/dev/null || { echo "Rust is missing: see rust-version in Cargo.toml" >&2; exit 1; }; \
+	command -v cc >/dev/null || missing="$$missing gcc libc6-dev"; \
+	$(INSTALL)

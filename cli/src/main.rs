@@ -6,6 +6,7 @@ mod audit;
 mod controllers;
 mod dev;
 mod etcd_agent;
+mod example;
 mod high_water;
 mod kubeconfig;
 mod limits;
@@ -42,6 +43,7 @@ enum Role {
     Snapshots(snapshots::Flags),
     EtcdAgent(Box<etcd_agent::Flags>),
     Controllers(controllers::Flags),
+    Example(example::Flags),
 }
 
 fn main() -> ExitCode {
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
             Role::Snapshots(flags) => snapshots::run(flags).await,
             Role::EtcdAgent(flags) => etcd_agent::run(*flags).await,
             Role::Controllers(flags) => controllers::run(flags).await.map(|()| ExitCode::SUCCESS),
+            Role::Example(flags) => example::run(flags).map(|()| ExitCode::SUCCESS),
         }
     });
     match result {

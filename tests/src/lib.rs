@@ -22,7 +22,7 @@
 //! | [`azure`] | one as Azure has it |
 //! | [`null_server`] | the smallest aggregated server, as a floor for benchmarks |
 //! | [`webhook`] | an admission webhook that records and answers |
-//! | [`states`] | ShootStates as Gardener makes them, of any size |
+//! | [`states`] | sample ShootStates, shaped as Gardener writes them, of any size |
 //! | [`http`], [`access`], [`kubectl`], [`clientgo`] | calls, as anybody |
 //! | [`cgroup`] | a process that gets so much memory and no more |
 //! | [`encryption`] | Kubernetes' own side of encryption at rest |
@@ -54,9 +54,10 @@ pub mod relay;
 pub mod repot;
 pub mod s3;
 pub mod sites;
-pub mod states;
 pub mod tool;
 pub mod wait;
 pub mod webhook;
+
+pub use repot_samples as states;
 
 pub use bed::{Bed, Shared, run, start_shared};

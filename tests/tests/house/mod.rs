@@ -19,6 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("repot-api", &[]),
     ("repot-storage", &[]),
     ("repot-certs", &[]),
+    ("repot-samples", &[]),
     ("repot-rules", &["repot-api"]),
     ("repot-plan", &["repot-api"]),
     ("repot-apiserver", &["repot-api", "repot-storage", "repot-certs"]),
@@ -37,6 +38,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "repot-api",
             "repot-rules",
             "repot-plan",
+            "repot-samples",
         ],
     ),
 ];

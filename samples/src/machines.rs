@@ -2,7 +2,6 @@
 
 use std::io::{Read, Write};
 
-use anyhow::{Context, Result, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
@@ -10,7 +9,7 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use serde_json::{Map, Value, json};
 
-use super::MachineState;
+use super::{Error, MachineState, Result};
 use super::random::Random;
 
 const MACHINES_PER_POOL: usize = 50;
@@ -47,7 +46,8 @@ fn inflate(text: &str) -> Result<Value> {
 
 /// Gives one machine another node and instance, as a replacement does. `state` is in either form; `index` counts over all pools.
 ///
-/// Errors: when `state` is no machine state or has fewer machines.
+/// # Errors
+/// When `state` is no machine state or has fewer machines.
 pub fn change_one(state: &mut Value, index: usize) -> Result<()> {
     let packed = state.get("state").and_then(Value::as_str).map(inflate).transpose()?;
     let Some(mut pools) = packed else { return change_in(state, index) };
@@ -57,9 +57,11 @@ pub fn change_one(state: &mut Value, index: usize) -> Result<()> {
 }
 
 fn change_in(pools: &mut Value, index: usize) -> Result<()> {
-    let pools = pools["machineDeployments"].as_object_mut().context("no machineDeployments")?;
+    let pools = pools["machineDeployments"].as_object_mut().ok_or(Error::Missing("machineDeployments"))?;
     let machines = pools.values_mut().filter_map(|pool| pool["machines"].as_array_mut());
-    let Some(machine) = machines.flatten().nth(index) else { bail!("there is no machine {index}") };
+    let Some(machine) = machines.flatten().nth(index) else {
+        return Err(Error::NoMachine(index));
+    };
     let mut random = Random::new(index as u64 + 1);
     machine["metadata"]["labels"]["node"] = node(&mut random).into();
     machine["spec"]["providerID"] = provider_id(&mut random).into();

@@ -1,4 +1,4 @@
-//! ShootStates as Gardener makes them, of any size, the same for the same seed.
+//! Sample ShootStates, shaped as Gardener writes them, of any size. The same options give the same bytes.
 //!
 //! | part of `spec` | what is in it |
 //! |---|---|
@@ -14,10 +14,34 @@ mod machines;
 mod random;
 mod secrets;
 
-use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 pub use random::Random;
+
+/// Why a sample cannot be generated or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The size is outside [`SIZES`].
+    #[error("a size of {0} bytes is not between {min} and {max} bytes", min = SIZES.start(), max = SIZES.end())]
+    Size(usize),
+    /// A part of the object that every generated ShootState has is missing.
+    #[error("the object has no {0}")]
+    Missing(&'static str),
+    /// The machine state has fewer machines.
+    #[error("there is no machine {0} in the machine state")]
+    NoMachine(usize),
+    /// The machine state is not base64.
+    #[error("the machine state is not base64")]
+    Base64(#[from] base64::DecodeError),
+    /// The machine state cannot be compressed or decompressed.
+    #[error("the machine state is not gzip")]
+    Gzip(#[from] std::io::Error),
+    /// Some JSON cannot be read or written.
+    #[error("the machine state is not JSON")]
+    Json(#[from] serde_json::Error),
+}
+
+type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The smallest and the largest object that can be asked for, in bytes.
 pub const SIZES: std::ops::RangeInclusive<usize> = 10 << 10..=256 << 20;
@@ -26,7 +50,7 @@ const OPAQUE: usize = 64 << 10;
 /// What is not random in the compressible payload.
 const SENTENCE: &str = "the quick brown fox jumps over the lazy dog; ";
 
-/// What to make.
+/// What to generate.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// `metadata.name`, the name of the Shoot.
@@ -72,11 +96,14 @@ impl Options {
     }
 }
 
-/// Makes a ShootState (`core.gardener.cloud/v1alpha1`).
+/// Generates a ShootState (`core.gardener.cloud/v1alpha1`).
 ///
-/// Errors: when the size is not one of [`SIZES`].
+/// # Errors
+/// [`Error::Size`] when the size is not one of [`SIZES`].
 pub fn generate(options: &Options) -> Result<Value> {
-    ensure!(SIZES.contains(&options.bytes), "a size of {} bytes is not in {SIZES:?}", options.bytes);
+    if !SIZES.contains(&options.bytes) {
+        return Err(Error::Size(options.bytes));
+    }
     let mut random = Random::new(options.rng_seed);
     let mut object = match options.payload {
         Payload::Realistic => realistic(options, &mut random)?,
@@ -84,8 +111,8 @@ pub fn generate(options: &Options) -> Result<Value> {
     };
     let name = &options.name;
     let settle = |object: &mut Value, filler: &str| -> Result<usize> {
-        let states = object["spec"]["extensions"].as_array_mut().context("it has no extensions")?;
-        let last = states.last_mut().context("it has no extensions")?;
+        let states = object["spec"]["extensions"].as_array_mut().ok_or(Error::Missing("extensions"))?;
+        let last = states.last_mut().ok_or(Error::Missing("extensions"))?;
         *last = extensions::infrastructure(&mut random.clone(), name, options.bytes / 20, filler);
         Ok(serde_json::to_vec(object)?.len())
     };
@@ -95,14 +122,18 @@ pub fn generate(options: &Options) -> Result<Value> {
     Ok(object)
 }
 
-/// The same as compact JSON.
+/// Generates a ShootState as compact JSON.
+///
+/// # Errors
+/// As of [`generate`].
 pub fn generate_json(options: &Options) -> Result<Vec<u8>> {
     Ok(serde_json::to_vec(&generate(options)?)?)
 }
 
 /// Gives one machine of a ShootState another node and instance, in either form of machine state; `index` counts from 0.
 ///
-/// Errors: when the object has no machine state or fewer machines.
+/// # Errors
+/// [`Error::Missing`] or [`Error::NoMachine`] when the object has no machine state or fewer machines.
 pub fn change_one_machine(object: &mut Value, index: usize) -> Result<()> {
     let spec = &mut object["spec"];
     let packed = |entry: &&mut Value| entry["type"] == "machine-state";
@@ -110,7 +141,7 @@ pub fn change_one_machine(object: &mut Value, index: usize) -> Result<()> {
         return machines::change_one(&mut entry["data"], index);
     }
     let worker = entries(spec, "extensions").find(|state| state["kind"] == "Worker");
-    machines::change_one(&mut worker.context("it has no machine state")?["state"], index)
+    machines::change_one(&mut worker.ok_or(Error::Missing("machine state"))?["state"], index)
 }
 
 fn entries<'a>(spec: &'a mut Value, list: &str) -> impl Iterator<Item = &'a mut Value> {
@@ -138,7 +169,7 @@ fn realistic(options: &Options, random: &mut Random) -> Result<Value> {
 fn opaque(options: &Options, random: &mut Random) -> Result<Value> {
     let small = Options { bytes: *SIZES.start(), ..options.clone() };
     let mut object = realistic(&small, random)?;
-    let states = object["spec"]["extensions"].as_array_mut().context("it has no extensions")?;
+    let states = object["spec"]["extensions"].as_array_mut().ok_or(Error::Missing("extensions"))?;
     let last = states.pop();
     for index in 0..options.bytes * 9 / 10 / OPAQUE {
         states.push(extensions::opaque(index, fill_text(options.payload, random, OPAQUE)));
@@ -171,7 +202,7 @@ fn add_machines(options: &Options, random: &mut Random, mut object: Value, bytes
             ("extensions", json!({ "kind": "Worker", "name": options.name, "state": state }))
         }
     };
-    let entries = object["spec"][list].as_array_mut().context("a list is missing")?;
+    let entries = object["spec"][list].as_array_mut().ok_or(Error::Missing("list of secrets"))?;
     entries.insert(0, entry);
     Ok(object)
 }
