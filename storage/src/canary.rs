@@ -40,6 +40,7 @@ canaries! {
     EtcdReadsNow
     EtcdSendsAgain
     EventsReversed
+    FailureBelieved
     FenceLeftOut
     FsckSkipsLastChunk
     FullTakenForFailed
@@ -74,6 +75,7 @@ canaries! {
     RolledBackCommitTakenForFailed
     SecretboxPlaceUnchecked
     StaleKeyKept
+    TwiceTakenForFailed
     UnknownTakenForDone
     UnknownTakenForFailed
     UnreadableNotCounted

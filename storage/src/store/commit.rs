@@ -207,19 +207,25 @@ impl Core {
         Ok(self.read(&path::intent(fence.0)).await?.0.is_some())
     }
 
-    /// A comparison did not hold. After a try of unknown outcome, that may be because that try happened.
+    /// The backend says that a comparison does not hold. It may be the answer to a second delivery of a transaction that happened at
+    /// the first one: a proxy in front of etcd may send it twice. So the record and its history prove it.
+    ///
+    /// A removal leaves nothing that tells who made it. Without doubt about an earlier try it counts as made by somebody else: whoever
+    /// asked for it reads again, and finds the object gone.
     async fn failed(&self, commit: &Commit, doubt: Option<String>) -> Result<Verdict> {
-        let trace = if doubt.is_some() { self.trace(commit).await } else { self.look(commit).await };
+        let believed = commit.token.is_none() || Canary::FailureBelieved.sings();
+        let trace =
+            if believed && doubt.is_none() { self.look(commit).await } else { self.trace(commit).await };
         match trace {
             Ok(Trace::Found(revision)) => Ok(Verdict::Committed(self.met(revision))),
             Ok(Trace::Lost) => Ok(Verdict::Overtaken),
             Ok(Trace::Pending) => Ok(Verdict::Refused),
-            Err(error) if doubt.is_none() => Ok(Verdict::Failed(error)),
-            Err(error) => Err(in_doubt(error, doubt)),
+            // No verdict, so nothing of the write is removed.
+            Err(error) => Err(unproved(doubt.as_deref().unwrap_or("a comparison does not hold"), &error)),
         }
     }
 
-    /// Looks at the record only: enough where the transaction is known not to have happened.
+    /// Looks at the record only.
     async fn look(&self, commit: &Commit) -> Result<Trace> {
         let (now, _) = self.read(&commit.path).await?;
         let modified = now.as_ref().map_or(Revision(0), |kv| kv.modified);
@@ -229,15 +235,21 @@ impl Core {
     /// Looks for traces of the transaction, in the record and, where others wrote meanwhile, in its history.
     async fn trace(&self, commit: &Commit) -> Result<Trace> {
         let (now, at) = self.read(&commit.path).await?;
-        let exists = now.is_some();
         let modified = now.as_ref().map_or(Revision(0), |kv| kv.modified);
-        if modified == commit.expected && exists {
-            return Ok(Trace::Pending);
-        }
-        if let Some(kv) = now
-            && self.is_ours(commit, kv, at).await?
-        {
-            return Ok(Trace::Found(modified));
+        if let Some(kv) = now {
+            if modified == commit.expected {
+                return Ok(Trace::Pending);
+            }
+            // Nobody has written it since the transaction was first sent.
+            if modified <= commit.before {
+                return Ok(Trace::Lost);
+            }
+            if self.is_ours(commit, kv, at).await? {
+                return Ok(Trace::Found(modified));
+            }
+            if self.is_next(commit, modified).await? {
+                return Ok(Trace::Lost);
+            }
         }
         // Gone, or somebody else's. What was expected to be absent may have come and gone in between.
         let search = tokio::time::timeout(SEARCH, self.search(commit, at));
@@ -245,6 +257,20 @@ impl Core {
             Some(revision) => Ok(Trace::Found(revision)),
             None if modified == commit.expected => Ok(Trace::Pending),
             None => Ok(Trace::Lost),
+        }
+    }
+
+    /// Whether the write of the record at `modified` is the only one since the state that the transaction expects: one read, where
+    /// a search of the history takes a watch. Most conflicts are of this kind.
+    async fn is_next(&self, commit: &Commit, modified: Revision) -> Result<bool> {
+        if commit.expected == Revision(0) {
+            return Ok(false); // Absent before says nothing: it may have been made and removed.
+        }
+        let before = Some(Revision(modified.0 - 1));
+        match self.backend.get(commit.path.clone(), before).await {
+            Ok(found) => Ok(found.is_some_and(|kv| kv.modified == commit.expected)),
+            Err(backend::Error::Compacted { .. }) => Ok(false),
+            Err(error) => Err(self.error(error)),
         }
     }
 

@@ -26,6 +26,8 @@ use crate::{
     seal,
 };
 
+/// How often a number is drawn for an intent.
+const DRAWS: usize = 3;
 /// Between tries to remove an intent; the last one ends it.
 const PAUSES_MILLIS: [u64; 5] = [100, 500, 2_000, 10_000, 60_000];
 
@@ -119,24 +121,29 @@ impl Intents {
 }
 
 impl Intent {
+    /// Makes one. Where the backend says that there is one of this number, it was drawn twice, or its transaction was delivered twice:
+    /// another number is drawn, and what may be there goes as an intent does that was forgotten.
     async fn make(core: Arc<Core>) -> Result<Self> {
-        let number = u64::from_be_bytes(seal::random().map_err(|_| no_random())?);
-        let key = path::intent(number);
-        let txn = Txn {
-            compares: vec![Compare::ModifiedAt(key.clone(), Revision(0))],
-            ops: vec![Op::PutEphemeral(key, stamp(SystemTime::now()))],
-        };
-        let before = core.seen();
-        match core.backend.txn(txn).await.map_err(|error| core.error(error)) {
-            Ok(Outcome::Committed(made)) => {
-                let made = core.later(before, made)?;
-                Ok(Self { core, number, made, since: Instant::now(), writes: AtomicU32::new(0) })
+        for _ in 0..DRAWS {
+            let number = u64::from_be_bytes(seal::random().map_err(|_| no_random())?);
+            let key = path::intent(number);
+            let txn = Txn {
+                compares: vec![Compare::ModifiedAt(key.clone(), Revision(0))],
+                ops: vec![Op::PutEphemeral(key, stamp(SystemTime::now()))],
+            };
+            let before = core.seen();
+            match core.backend.txn(txn).await.map_err(|error| core.error(error)) {
+                Ok(Outcome::Committed(made)) => {
+                    let made = core.later(before, made)?;
+                    return Ok(Self { core, number, made, since: Instant::now(), writes: AtomicU32::new(0) });
+                }
+                Ok(Outcome::Failed) => {}
+                // Nothing was written under it: what may be left, also of a full etcd, is swept as ephemeral or as too old.
+                Err(Error::UnknownOutcome(what)) => return Err(Error::Unavailable(what)),
+                Err(error) => return Err(error),
             }
-            Ok(Outcome::Failed) => Err(Error::Unavailable("two write intents drew one number".into())),
-            // Nothing was written under it: what may be left, also of a full etcd, is swept as ephemeral or as too old.
-            Err(Error::UnknownOutcome(what)) => Err(Error::Unavailable(what)),
-            Err(error) => Err(error),
         }
+        Err(Error::Unavailable(format!("{DRAWS} write intents in turn were said to be there already")))
     }
 
     /// What the names of a new write under this intent carry: the number of the intent, and that of the write.

@@ -1,5 +1,5 @@
 //! A relay between clients and etcd that answers some calls with an error, as etcd does: before etcd sees the call, or in
-//! place of its answer when all is done.
+//! place of its answer when all is done. It may also deliver a call twice.
 
 use std::sync::{
     Arc,
@@ -27,6 +27,8 @@ pub enum When {
     Before,
     /// etcd has done what was asked, and its answer is dropped.
     After,
+    /// etcd is asked twice, and the second answer is passed on: no error is answered.
+    Twice,
 }
 
 /// An error to be answered.
@@ -62,7 +64,7 @@ pub type Choose = dyn Fn(&Call<'_>) -> Option<Fault> + Send + Sync;
 /// See the module. It ends with its runtime.
 pub struct GrpcRelay {
     pub endpoint: String,
-    /// Errors answered in place of what etcd had done.
+    /// What etcd had done when something else was answered.
     done: Arc<AtomicU64>,
 }
 
@@ -82,7 +84,7 @@ impl GrpcRelay {
         Self { endpoint, done }
     }
 
-    /// How many errors were answered in place of what etcd had done.
+    /// How many calls etcd had done when an error, or a second answer, took the place of the first.
     pub fn answered_after(&self) -> u64 {
         self.done.load(Ordering::SeqCst)
     }
@@ -126,12 +128,15 @@ async fn relay(
     if let Some(fault) = fault.filter(|fault| fault.when == When::Before) {
         return Ok(error(fault));
     }
-    let whole = Full::new(body).map_err(|never| match never {}).boxed();
-    let answer = sender.send_request(Request::from_parts(head, whole)).await?;
+    let whole = || Full::new(body.clone()).map_err(|never| match never {}).boxed();
+    let answer = sender.send_request(Request::from_parts(head.clone(), whole())).await?;
     let Some(fault) = fault else { return Ok(answer.map(BodyExt::boxed)) };
     let answer = answer.into_body().collect().await?;
     let status = answer.trailers().and_then(|trailers| trailers.get("grpc-status"));
     done.fetch_add(u64::from(status.is_some_and(|status| status == "0")), Ordering::SeqCst);
+    if fault.when == When::Twice {
+        return Ok(sender.send_request(Request::from_parts(head, whole())).await?.map(BodyExt::boxed));
+    }
     Ok(error(fault))
 }
 

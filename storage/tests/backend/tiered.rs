@@ -14,7 +14,10 @@ use repot_storage::{
 use tempfile::TempDir;
 
 use super::embedded::noise;
-use crate::store::files;
+use crate::store::{
+    files,
+    spy::{Fate, Spy},
+};
 
 mod conformance {
     repot_storage::backend_conformance!(super::mk_lab);
@@ -106,6 +109,29 @@ async fn what_does_not_commit_leaves_no_object() {
     assert_eq!(objects(dir.path()), 1);
     let twice = Txn { compares: vec![], ops: vec![put("a", 2), put("a", 3)] };
     assert!(matches!(tiered.txn(twice).await, Err(Error::Refused(_))));
+    assert_eq!(objects(dir.path()), 1);
+    tiered.close().await;
+}
+
+/// The second answer says that a comparison does not hold. The first delivery happened, and its objects stay.
+#[tokio::test]
+async fn a_transaction_that_is_delivered_twice_keeps_its_objects() {
+    let dir = tempfile::tempdir().unwrap();
+    let spy = Spy::over(below(dir.path()).await);
+    let options = Options { prefix: Bytes::from_static(b"/registry/"), least: 0, ..Options::default() };
+    let tiered = Tiered::open(spy.clone(), files(&dir.path().join("objects")), options).await.unwrap();
+    let txn = |seed| Txn {
+        compares: vec![Compare::ModifiedAt("/registry/a".into(), Revision(0))],
+        ops: vec![put("/registry/a", seed)],
+    };
+    spy.fates(&[Fate::Twice]);
+    let outcome = tiered.txn(txn(1)).await;
+    assert!(matches!(outcome, Err(Error::Unknown(_))), "{outcome:?}");
+    assert_eq!(objects(dir.path()), 1);
+    assert!(tiered.get("/registry/a".into(), None).await.unwrap().unwrap().value == noise(1, 10_000));
+    // What happened at neither delivery leaves nothing.
+    spy.fates(&[Fate::Twice]);
+    assert_eq!(tiered.txn(txn(2)).await.unwrap(), Outcome::Failed);
     assert_eq!(objects(dir.path()), 1);
     tiered.close().await;
 }

@@ -94,6 +94,8 @@ pub const ALL: &[Wrong] = wrongs! {
         => It "store::outcomes::on_embedded::sends_lost_writes_again";
     FullTakenForFailed "store/commit.rs" "a write that a full etcd applied is said not to have happened"
         => [new] It "store::outcomes::on_embedded::finds_what_a_full_backend_did_all_the_same";
+    FailureBelieved "store/commit.rs" "a write that a proxy delivered twice is said not to have happened"
+        => [new] It "store::outcomes::on_embedded::a_write_that_was_delivered_twice_is_done";
     FenceLeftOut "store/commit.rs" "nothing keeps a creation that was given up from happening later"
         => It "store::outcomes::on_embedded::what_was_answered_does_not_happen_later";
     EarlierRemovalTaken "store/commit.rs" "a removal takes an earlier one for its own"
@@ -117,6 +119,8 @@ pub const ALL: &[Wrong] = wrongs! {
         => [new] It "backend::retention::an_object_stays_for_its_retention_whoever_looks";
     PassNotCompared "backend/tiered/write.rs" "a pointer is put although its object may have been removed since it was put"
         => [new] It "backend::chunk_store::a_write_whose_objects_were_removed_meanwhile_puts_them_again";
+    TwiceTakenForFailed "backend/tiered/write.rs" "objects go to which the first delivery of a transaction points"
+        => [new] It "backend::tiered::a_transaction_that_is_delivered_twice_keeps_its_objects";
     UploadFailureIgnored "backend/tiered/mod.rs" "a pointer is put although its object could not be"
         => [new] It "backend::tiered::what_cannot_be_put_is_not_pointed_to";
     // The embedded backend.

@@ -5,7 +5,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::Instant,
 };
 
@@ -31,6 +31,8 @@ pub struct Recorder {
     tags: AtomicU64,
     /// Whether everything goes to stdout too, because this process is going to be killed.
     tells: bool,
+    /// Whether a request may be delivered twice.
+    repeats: AtomicBool,
     history: Mutex<History>,
 }
 
@@ -38,7 +40,13 @@ impl Recorder {
     /// Time and the names of writes begin here.
     pub fn new(clock: Time, tags: Tag, tells: bool) -> Arc<Self> {
         let (clock, tags) = (AtomicU64::new(clock), AtomicU64::new(tags));
-        Arc::new(Self { clock, tags, tells, history: Mutex::default() })
+        Arc::new(Self { clock, tags, tells, repeats: AtomicBool::new(false), history: Mutex::default() })
+    }
+
+    /// From now on a removal that is refused may have happened: where it was delivered twice, the second answer says that the object
+    /// is gone, and nothing tells who removed it.
+    pub fn deliveries_repeat(&self) {
+        self.repeats.store(true, Ordering::SeqCst);
     }
 
     pub fn now(&self) -> Time {
@@ -69,6 +77,8 @@ impl Recorder {
         let mut history = self.history.lock();
         let moment = self.now();
         let operation = &mut history.operations[number];
+        let unsure = self.repeats.load(Ordering::SeqCst) && matches!(operation.call, Call::Delete { .. });
+        let answer = if unsure && answer == Answer::Refused { Answer::Unknown(None) } else { answer };
         (operation.answered, operation.answer) = (moment, answer);
         if self.tells {
             println!("{}", Line::Answered { number, moment, answer }.text());

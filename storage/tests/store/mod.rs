@@ -31,7 +31,7 @@ mod lists;
 mod memory_pages;
 mod outcomes;
 mod quota;
-mod spy;
+pub(crate) mod spy;
 mod tampering;
 mod usage;
 mod watches;

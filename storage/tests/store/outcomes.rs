@@ -21,6 +21,8 @@ on_every_backend! {
     a_full_backend_does_not_end_the_doubt_about_an_earlier_try
     a_commit_in_a_store_that_went_back_takes_nothing_away
     a_record_that_cannot_be_opened_leaves_the_outcome_open
+    a_write_that_was_delivered_twice_is_done
+    a_write_that_was_delivered_twice_and_replaced_in_between_is_done
 }
 
 async fn open(lab: &Lab) -> (Arc<Spy>, Store) {
@@ -94,6 +96,55 @@ async fn overtake(spy: &Arc<Spy>, store: &Store, base: &Object) -> Object {
     store.update(&now, mk_draft(uid, "over it", vec![])).await.unwrap();
     spy.release();
     mine.await.unwrap().unwrap()
+}
+
+/// The second answer says that a comparison does not hold: the first delivery keeps it from holding.
+async fn a_write_that_was_delivered_twice_is_done(lab: &Lab) {
+    for size in [100, 300_000, 3 << 20] {
+        let (spy, store) = open(lab).await;
+        let (key, uid) = (mk_key(&size.to_string()), Uuid::from_u128(size as u128));
+        spy.fates(&[Fate::Twice]);
+        let created = store.create(&key, mk_draft(uid, "1", vec![mk_noise(1, size)])).await.unwrap();
+        spy.fates(&[Fate::Twice]);
+        let updated = store.update(&created, mk_draft(uid, "2", vec![mk_noise(2, size)])).await.unwrap();
+        // Waits for all that the store does in the background.
+        store.close().await;
+        let (spy, store) = open(lab).await;
+        let now = store.get(&key).await.unwrap().unwrap();
+        assert_eq!((now.version, label(&now)), (updated.version, "2"));
+        assert!(store.payload_bytes(&now).await.unwrap() == mk_noise(2, size), "{size}");
+        // A removal leaves nothing by which its author could know it.
+        spy.fates(&[Fate::Twice]);
+        let removed = store.delete(&now).await;
+        assert!(matches!(removed, Err(Error::Conflict)), "{removed:?}");
+        assert!(store.get(&key).await.unwrap().is_none());
+        store.close().await;
+    }
+}
+
+/// Then the record is somebody else's, and only its history tells.
+async fn a_write_that_was_delivered_twice_and_replaced_in_between_is_done(lab: &Lab) {
+    for size in [100, 300_000, 3 << 20] {
+        let (spy, store) = open(lab).await;
+        let (key, uid) = (mk_key(&size.to_string()), Uuid::from_u128(size as u128));
+        let first = store.create(&key, mk_draft(uid, "first", vec![mk_noise(1, size)])).await.unwrap();
+        spy.fates(&[Fate::TwiceHeld]);
+        let (writer, draft) = (store.clone(), mk_draft(uid, "mine", vec![mk_noise(2, size)]));
+        let mine = tokio::spawn(async move { writer.update(&first, draft).await });
+        spy.waiting().await;
+        // Another head over the same payload: it names the chunks of the write that does not know yet what became of it.
+        let now = store.get(&key).await.unwrap().unwrap();
+        let over = store.update_head(&now, "meta over it".into(), "summary".into()).await.unwrap();
+        spy.release();
+        let mine = mine.await.unwrap().unwrap();
+        assert_eq!((mine.version, label(&mine)), (now.version, "mine"));
+        store.close().await;
+        let (_, store) = open(lab).await;
+        let now = store.get(&key).await.unwrap().unwrap();
+        assert_eq!((now.version, label(&now)), (over.version, "over it"));
+        assert!(store.payload_bytes(&now).await.unwrap() == mk_noise(2, size), "{size}");
+        store.close().await;
+    }
 }
 
 /// Also where the transaction happens under other tries, and where its answer is the last of several.

@@ -30,6 +30,10 @@ pub enum Fate {
     Full,
     /// Does it, and says that there is no room, as etcd does where its quota is used up meanwhile.
     FullDone,
+    /// Does it, is asked for it once more, and gives the second answer: as through a proxy that delivers a request twice.
+    Twice,
+    /// As [`Fate::Twice`], and waits in between for [`Spy::release`], having told [`Spy::waiting`].
+    TwiceHeld,
     /// Does it, and says that it was at a revision of long ago.
     WentBack,
     /// Waits for [`Spy::release`], having told [`Spy::waiting`].
@@ -220,6 +224,15 @@ impl Backend for Spy {
             Some(Fate::FullDone) => {
                 self.inner.txn(txn).await?;
                 Err(Error::NoSpace("full".into()))
+            }
+            Some(Fate::Twice) => {
+                self.inner.txn(txn.clone()).await?;
+                self.inner.txn(txn).await
+            }
+            Some(Fate::TwiceHeld) => {
+                self.inner.txn(txn.clone()).await?;
+                self.hold().await;
+                self.inner.txn(txn).await
             }
             Some(Fate::WentBack) => {
                 self.inner.txn(txn).await?;

@@ -30,10 +30,19 @@ impl Tiered {
         for _ in 0..UPLOADS {
             let pass = self.known_pass().await?;
             let (mut moved, pointers) = self.move_out(txn.clone()).await?;
+            let is_pointer = |op: &&Op| op.value().is_some_and(|value| pointer::is_like(value));
+            let first = moved.ops.iter().filter(is_pointer).find(|op| self.moves(op.key())).cloned();
             if !Canary::PassNotCompared.sings() {
                 moved.compares.push(Compare::ModifiedAt(PASS.into(), pass));
             }
             let outcome = self.inner.txn(moved).await;
+            if outcome.as_ref().is_ok_and(|outcome| *outcome == Outcome::Failed)
+                && self.is_there(first.as_ref()).await
+            {
+                return Err(Error::Unknown(
+                    "a comparison does not hold, and the values of the transaction are there".into(),
+                ));
+            }
             let undone = match &outcome {
                 Ok(Outcome::Committed(_)) => false,
                 Ok(Outcome::Failed) => true,
@@ -48,6 +57,18 @@ impl Tiered {
             }
         }
         Err(Error::Unavailable("the collector of the chunk store overtook this write again and again".into()))
+    }
+
+    /// Whether a pointer of a transaction that is said to have failed is there, or may be. Its name is used once, so then the
+    /// transaction happened: a proxy delivered it twice, and this is the answer to the second delivery.
+    async fn is_there(&self, put: Option<&Op>) -> bool {
+        let Some(Op::Put(key, pointer)) = put.filter(|_| !Canary::TwiceTakenForFailed.sings()) else {
+            return false;
+        };
+        match self.inner.get(key.clone(), None).await {
+            Ok(found) => found.is_some_and(|kv| kv.value == *pointer),
+            Err(_) => true, // Nobody knows, so nothing is removed.
+        }
     }
 
     /// The revision of [`PASS`], from memory where it was met before. A value that is out of date fails the transaction, so
