@@ -72,12 +72,14 @@ impl Error {
     #[must_use]
     pub fn effect(&self) -> Effect {
         match self {
-            Self::Unavailable(_) | Self::Compacted { .. } | Self::Future { .. } => Effect::None,
+            Self::Unavailable(_) => Effect::None,
             // Most of these are refusals, but only a read proves it: the backend has answered, so one read is enough.
             Self::NoSpace(_)
             | Self::Refused(_)
             | Self::TooLarge { .. }
             | Self::Declined(_)
+            | Self::Compacted { .. }
+            | Self::Future { .. }
             | Self::Corrupt(_) => Effect::ReadTells,
             Self::Unknown(_) => Effect::Open,
         }

@@ -62,6 +62,8 @@ const ERRORS: &[(Code, &str, Told)] = &[
     (Code::ResourceExhausted, "trying to send message larger than max (9 vs. 8)", Told::Done),
     (Code::InvalidArgument, "etcdserver: revision of auth store is old", Told::Done),
     (Code::NotFound, "etcdserver: requested lease not found", Told::Done),
+    (Code::OutOfRange, "etcdserver: mvcc: required revision has been compacted", Told::Done),
+    (Code::OutOfRange, "etcdserver: mvcc: required revision is a future revision", Told::Done),
     (Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded", Told::NoSpace),
     (Code::ResourceExhausted, "grpc: received message larger than max (9 vs. 8)", Told::TooLarge),
     (Code::InvalidArgument, "etcdserver: request is too large", Told::TooLarge),

@@ -38,6 +38,16 @@ const ERRORS: &[(Code, &str)] = &[
     (Code::DeadlineExceeded, "context deadline exceeded"),
     (Code::Cancelled, "context canceled"),
     (Code::Internal, "stream terminated by RST_STREAM"),
+    (Code::FailedPrecondition, "etcdserver: not leader"),
+    (Code::FailedPrecondition, "etcdserver: not capable"),
+    (Code::Unknown, "raft: stopped"),
+    (Code::Unavailable, "etcdserver: request timed out, waiting for the applied index took too long"),
+    (Code::OutOfRange, "etcdserver: mvcc: required revision has been compacted"),
+    (Code::OutOfRange, "etcdserver: mvcc: required revision is a future revision"),
+    (Code::PermissionDenied, "said by a proxy"),
+    (Code::Unauthenticated, "said by a proxy"),
+    (Code::Unimplemented, "said by a proxy"),
+    (Code::DataLoss, "said by a proxy"),
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

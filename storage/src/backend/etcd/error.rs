@@ -103,11 +103,18 @@ impl Failure {
                 Error::Unknown("the answer is too large to be read".into())
             }
             (Self::NotBegun(why), Kind::Write | Kind::Once) => Error::Declined(why),
+            // A transaction of ours names no revision: that it cannot be read is not said of it.
+            (Self::Compacted | Self::Future, Kind::Write | Kind::Once) => {
+                Error::Unknown("etcd speaks of a revision that was not asked for".into())
+            }
             (Self::Lost(why) | Self::NotSent(why) | Self::NotBegun(why), _) => Error::Unavailable(why),
             (Self::LeaseGone, _) => Error::Unavailable("the lease has expired".into()),
             (Self::AnswerTooLarge, _) => Error::Corrupt("an answer is larger than any value may be".into()),
-            (Self::Compacted, _) => Error::Unavailable("the revision was compacted meanwhile".into()),
-            (Self::Future, _) => Error::Unavailable("the member is behind".into()),
+            (Self::Compacted, Kind::Read) => Error::Unavailable("the revision was compacted meanwhile".into()),
+            (Self::Future, Kind::Read) => Error::Unavailable("the member is behind".into()),
+            // An alarm, or a proxy, says nothing of the value that was asked for: it is no proof that this one is damaged.
+            (Self::Other(Error::Corrupt(why)), Kind::Read) => Error::Refused(why),
+            (Self::Unfamiliar(Error::Corrupt(why)), Kind::Read) => Error::Unavailable(why),
             (Self::Other(error) | Self::Unfamiliar(error), _) => error,
         }
     }
@@ -195,6 +202,8 @@ mod tests {
             (Code::ResourceExhausted, "grpc: received message larger than max (9 vs. 8)", "too large"),
             (Code::OutOfRange, "Error, decoded message length too large: found 9 bytes", "unknown"),
             (Code::NotFound, "etcdserver: requested lease not found", "unavailable"),
+            (Code::OutOfRange, "etcdserver: mvcc: required revision has been compacted", "unknown"),
+            (Code::OutOfRange, "etcdserver: mvcc: required revision is a future revision", "unknown"),
             (Code::InvalidArgument, "etcdserver: request is too large", "too large"),
             (Code::InvalidArgument, "etcdserver: too many operations in txn request", "too large"),
             (Code::InvalidArgument, "etcdserver: duplicate key given in txn request", "refused"),
@@ -220,6 +229,8 @@ mod tests {
             (Code::Unavailable, "etcdserver: leader changed", "unknown"),
             (Code::Unauthenticated, "said by a proxy", "unknown"),
             (Code::OutOfRange, "Error, decoded message length too large: found 9 bytes", "unknown"),
+            (Code::OutOfRange, "etcdserver: mvcc: required revision has been compacted", "unknown"),
+            (Code::OutOfRange, "etcdserver: mvcc: required revision is a future revision", "unknown"),
             (Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded", "no space"),
         ] {
             assert_eq!(told(code, text, Kind::Once), expected, "{text}");
@@ -231,7 +242,9 @@ mod tests {
         for (code, text, expected) in [
             (Code::Cancelled, "gone", "unavailable"),
             (Code::Unauthenticated, "said by a proxy", "refused"),
-            (Code::DataLoss, "said by a proxy", "corrupt"),
+            (Code::DataLoss, "said by a proxy", "unavailable"),
+            (Code::DataLoss, "etcdserver: corrupt cluster", "refused"),
+            (Code::OutOfRange, "etcdserver: mvcc: required revision has been compacted", "unavailable"),
             (Code::OutOfRange, "Error, decoded message length too large: found 9 bytes", "corrupt"),
         ] {
             assert_eq!(told(code, text, Kind::Read), expected, "{text}");
