@@ -58,6 +58,10 @@ pub enum Error {
     /// The store's own bookkeeping cannot be read.
     #[error("store is damaged: {0}")]
     Damaged(String),
+    /// The backend refuses a request as it stands: this server has no right to it, its token has expired, or an alarm stands. That
+    /// says nothing of what is stored.
+    #[error("the backend refused a request: {0}")]
+    Refused(String),
     /// The watcher did not keep up and was let go; it may watch again from the last version it saw.
     #[error("watcher was too slow and was let go")]
     Slow,

@@ -242,7 +242,7 @@ impl Core {
             backend::Error::NoSpace(what) => Error::NoSpace(what),
             // Its word is good enough for a caller, who may try again.
             backend::Error::Unavailable(what) | backend::Error::Declined(what) => Error::Unavailable(what),
-            backend::Error::Refused(what) => Error::Damaged(format!("the backend refused a request: {what}")),
+            backend::Error::Refused(what) => Error::Refused(what),
             backend::Error::Unknown(what) => Error::UnknownOutcome(what),
             backend::Error::Corrupt(what) => Error::Damaged(what),
         }

@@ -140,6 +140,7 @@ fn damaged_or_unavailable(error: crate::backend::Error) -> Error {
     match error {
         crate::backend::Error::Corrupt(what) => Error::Damaged(what),
         crate::backend::Error::NoSpace(what) => Error::NoSpace(what),
+        crate::backend::Error::Refused(what) => Error::Refused(what),
         other => Error::Unavailable(other.to_string()),
     }
 }

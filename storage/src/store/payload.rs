@@ -78,6 +78,9 @@ impl Reader {
     }
 
     /// Reads all of it, and tells which parts of it cannot be had; none where it is whole.
+    ///
+    /// # Errors
+    /// Where the backend does not read, for whatever reason that is no damage of the chunk itself.
     pub(crate) async fn lost(self: Arc<Self>) -> Result<Vec<Lost>> {
         let whole = self.object.payload_len;
         let Payload::Chunks(chunks) = self.object.record.payload.clone() else {
@@ -96,14 +99,14 @@ impl Reader {
                 continue;
             }
             let keys = vec![path::chunk(self.object.uid, &chunk.id)];
-            let what = match self.read(|at| self.core.backend.get_many(keys.clone(), at)).await {
+            let what = match self.ask(|at| self.core.backend.get_many(keys.clone(), at)).await? {
                 Ok(mut found) => match found.pop().flatten() {
                     Some(kv) => self.prove(chunk, kv.value),
                     None => Err("a chunk is missing"),
                 },
-                // Where it rests is broken, which says nothing of the next one.
-                Err(Error::Damaged(_)) => Err("a chunk cannot be read from where it rests"),
-                Err(error) => return Err(error),
+                // Where it rests is broken, which says nothing of the next one. No other error proves that it is lost.
+                Err(backend::Error::Corrupt(_)) => Err("a chunk cannot be read from where it rests"),
+                Err(error) => return Err(self.core.error(error)),
             };
             lost.extend(what.err().map(|what| Lost { bytes, what }));
         }
@@ -178,12 +181,20 @@ impl Reader {
     where
         F: Future<Output = backend::Result<T>>,
     {
+        self.ask(read).await?.map_err(|error| self.core.error(error))
+    }
+
+    /// As [`Reader::read`]; what is inside is what the backend says.
+    async fn ask<T, F>(&self, read: impl Fn(Revision) -> F) -> Result<backend::Result<T>>
+    where
+        F: Future<Output = backend::Result<T>>,
+    {
         match read(Revision(self.at.load(Ordering::Relaxed))).await {
             Err(backend::Error::Compacted { oldest, .. }) => {
                 let at = self.later(oldest).await?;
-                read(at).await.map_err(|error| self.core.error(error))
+                Ok(read(at).await)
             }
-            other => other.map_err(|error| self.core.error(error)),
+            other => Ok(other),
         }
     }
 

@@ -28,6 +28,8 @@ enum Told {
     Done,
     NoSpace,
     TooLarge,
+    /// That the store refuses it.
+    Refused,
     /// That the store does not work as it should.
     Damaged,
 }
@@ -68,12 +70,12 @@ const ERRORS: &[(Code, &str, Told)] = &[
     (Code::ResourceExhausted, "grpc: received message larger than max (9 vs. 8)", Told::TooLarge),
     (Code::InvalidArgument, "etcdserver: request is too large", Told::TooLarge),
     (Code::InvalidArgument, "etcdserver: too many operations in txn request", Told::TooLarge),
-    (Code::InvalidArgument, "etcdserver: duplicate key given in txn request", Told::Damaged),
-    (Code::InvalidArgument, "etcdserver: key is not provided", Told::Damaged),
-    (Code::InvalidArgument, "etcdserver: user name is empty", Told::Damaged),
-    (Code::InvalidArgument, "etcdserver: authentication failed, invalid user ID or password", Told::Damaged),
-    (Code::Unauthenticated, "etcdserver: invalid auth token", Told::Damaged),
-    (Code::PermissionDenied, "etcdserver: permission denied", Told::Damaged),
+    (Code::InvalidArgument, "etcdserver: duplicate key given in txn request", Told::Refused),
+    (Code::InvalidArgument, "etcdserver: key is not provided", Told::Refused),
+    (Code::InvalidArgument, "etcdserver: user name is empty", Told::Refused),
+    (Code::InvalidArgument, "etcdserver: authentication failed, invalid user ID or password", Told::Refused),
+    (Code::Unauthenticated, "etcdserver: invalid auth token", Told::Refused),
+    (Code::PermissionDenied, "etcdserver: permission denied", Told::Refused),
     (Code::DataLoss, "etcdserver: corrupt cluster", Told::Damaged),
     (Code::PermissionDenied, "said by a proxy", Told::Done),
     (Code::Unauthenticated, "said by a proxy", Told::Done),
@@ -128,6 +130,7 @@ fn is_done(fault: Fault, told: Told, written: &Result<Object, Error>) -> bool {
         (Told::Done, Ok(_)) => true,
         (Told::NoSpace, Err(Error::NoSpace(_)))
         | (Told::TooLarge, Err(Error::TooLarge { .. }))
+        | (Told::Refused, Err(Error::Refused(_)))
         | (Told::Damaged, Err(Error::Damaged(_))) => false,
         _ => panic!("{fault:?}: {written:?}"),
     }

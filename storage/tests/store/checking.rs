@@ -1,9 +1,9 @@
 //! fsck finds what is wrong and nothing else; a repair loses nothing, and what it puts away can be had back.
 
-use repot_storage::{Checked, Finding, Remedy, Trouble};
+use repot_storage::{Checked, Error, Finding, Remedy, Trouble};
 
 use super::{
-    spy::{all, put, remove},
+    spy::{Spy, all, put, remove},
     *,
 };
 
@@ -16,6 +16,7 @@ on_every_backend! {
     leaves_what_only_lacks_its_key
     a_surplus_chunk_does_not_stand_for_one_that_is_missing
     reads_beside_writers
+    a_refusal_is_no_damage
 }
 
 async fn open(lab: &Lab) -> (Arc<dyn Backend>, Store) {
@@ -172,6 +173,53 @@ async fn leaves_what_only_lacks_its_key(lab: &Lab) {
     assert_eq!((checked.findings, checked.open), (3, 3), "{findings:?}");
     assert!(findings.iter().all(|finding| matches!(finding.trouble, Trouble::Locked(_))), "{findings:?}");
     assert_eq!(store.quarantined().await.unwrap(), []);
+    store.close().await;
+}
+
+/// What the backend does not let this server read is not lost.
+async fn a_refusal_is_no_damage(lab: &Lab) {
+    let spy = Spy::new(lab).await;
+    let store = Store::open(spy.clone(), mk_keyring(), StoreOptions::default()).await.unwrap();
+    fill(&store).await;
+    spy.refuse_chunks(true);
+    let mut findings = Vec::new();
+    let checked = store.fsck(true, |finding| findings.push(finding), |_| {}).await;
+    assert!(matches!(checked, Err(Error::Refused(_))), "{checked:?}");
+    assert_eq!(findings, []);
+    let missing = store.missing_chunks(9).await;
+    assert!(matches!(missing, Err(Error::Refused(_))), "{missing:?}");
+    spy.refuse_chunks(false);
+    assert_eq!(store.quarantined().await.unwrap(), []);
+    assert_eq!(fsck(&store, true).await.1, []);
+    store.close().await;
+}
+
+/// Every object of the chunk store is not found while the bucket is away, or another one is in its place.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_chunk_store_that_is_away_is_no_damage() {
+    let lab = Lab::tiered().await;
+    let Lab::Tiered(dir) = &lab else { unreachable!() };
+    let (_, store) = open(&lab).await;
+    fill(&store).await;
+    let (there, away) = (dir.path().join("objects"), dir.path().join("away"));
+    std::fs::rename(&there, &away).unwrap();
+    for other in [None, Some("another"), Some("")] {
+        if let Some(name) = other {
+            std::fs::create_dir_all(&there).unwrap();
+            std::fs::write(there.join("repot-store"), name).unwrap();
+        }
+        let mut findings = Vec::new();
+        let checked = store.fsck(true, |finding| findings.push(finding), |_| {}).await;
+        assert!(matches!(&checked, Err(Error::Unavailable(why)) if why.contains("repot-store")), "{checked:?}");
+        assert_eq!(findings, []);
+        let missing = store.missing_chunks(9).await;
+        assert!(matches!(missing, Err(Error::Unavailable(_))), "{missing:?}");
+    }
+    assert_eq!(store.quarantined().await.unwrap(), []);
+    std::fs::remove_dir_all(&there).unwrap();
+    std::fs::rename(&away, &there).unwrap();
+    assert_eq!(fsck(&store, true).await.1, []);
+    assert_eq!(store.missing_chunks(9).await.unwrap().incomplete, 0);
     store.close().await;
 }
 

@@ -58,6 +58,8 @@ pub struct Spy {
     read_calls: AtomicU64,
     /// Whether every transaction fails from now on.
     down: AtomicBool,
+    /// Whether reads of chunks are refused.
+    chunks_refused: AtomicBool,
     /// Changes in a transaction, at most.
     ops: AtomicUsize,
     /// What was read since the last [`Spy::reset`].
@@ -95,6 +97,7 @@ impl Spy {
             revisions: AtomicU64::new(0),
             read_calls: AtomicU64::new(0),
             down: AtomicBool::new(false),
+            chunks_refused: AtomicBool::new(false),
             ops: AtomicUsize::new(usize::MAX),
             reads: Mutex::default(),
             page_held: AtomicBool::new(false),
@@ -119,6 +122,16 @@ impl Spy {
     /// Lets every transaction fail, or none any more.
     pub fn down(&self, down: bool) {
         self.down.store(down, Ordering::SeqCst);
+    }
+
+    /// Refuses every read of a chunk, or none any more, as etcd does to a user whose role was changed.
+    pub fn refuse_chunks(&self, refused: bool) {
+        self.chunks_refused.store(refused, Ordering::SeqCst);
+    }
+
+    fn may_read(&self, key: &[u8]) -> Result<()> {
+        let refused = key.starts_with(b"/chunks/") && self.chunks_refused.load(Ordering::SeqCst);
+        if refused { Err(Error::Refused("etcdserver: permission denied".into())) } else { Ok(()) }
     }
 
     /// Lets the next page of records that goes on after another one wait for [`Spy::release`].
@@ -271,6 +284,7 @@ impl Backend for Spy {
 
     async fn get_many(&self, keys: Vec<Bytes>, at: Revision) -> Result<Vec<Option<KeyValue>>> {
         self.read_calls.fetch_add(1, Ordering::SeqCst);
+        keys.iter().try_for_each(|key| self.may_read(key))?;
         self.inner.get_many(keys, at).await
     }
 
@@ -299,6 +313,7 @@ impl Backend for Spy {
     }
 
     async fn count(&self, keys: Range<Bytes>, at: Option<Revision>) -> Result<u64> {
+        self.may_read(&keys.start)?;
         self.note(Read { start: keys.start.clone(), counted: true, loaded: 0 });
         self.inner.count(keys, at).await
     }

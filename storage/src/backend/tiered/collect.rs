@@ -136,13 +136,18 @@ impl Tiered {
         let chunk_store = &self.chunk_store;
         let mut pages = chunk_store.objects.list(Some(&chunk_store.root)).ready_chunks(PAGE);
         let mut found = Vec::new();
+        // A bucket that is not there lists nothing, which is not that nothing is left in it.
+        chunk_store.check_marker().await?;
         while let Some(page) = chunk_store.in_time(pages.next()).await? {
             for meta in page {
-                let meta = meta.map_err(|error| chunk_store.error(&error))?;
+                let meta = meta.map_err(|error| {
+                    Error::Unavailable(format!("{} cannot be listed: {error}", chunk_store.url))
+                })?;
                 let name = meta.location.filename().and_then(|name| Uuid::try_parse(name).ok());
                 found.extend(name.map(|name| (name, meta)));
             }
         }
+        chunk_store.check_marker().await?;
         Ok(found)
     }
 

@@ -26,7 +26,7 @@ use std::{
     fmt,
     ops::Range,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -47,6 +47,7 @@ use super::{
 use crate::canary::Canary;
 pub use collect::Collected;
 use metrics::Metrics;
+use open::OWN;
 pub use open::Place;
 use pointer::Pointer;
 
@@ -118,6 +119,8 @@ struct ChunkStore {
     /// The revision of [`PASS`], as this handle last met it.
     pass: Mutex<Option<Revision>>,
     metrics: Metrics,
+    /// What the object holds that says which store the others belong to, once that was read.
+    name: OnceLock<Bytes>,
 }
 
 impl ChunkStore {
@@ -161,12 +164,24 @@ impl ChunkStore {
 
     async fn get(&self, pointer: Pointer) -> Result<Bytes> {
         let path = self.path(pointer.name);
-        let read = async { self.objects.get(&path).await?.bytes().await };
-        let value = self.within(read).await?;
+        let value = match self.read(&path).await {
+            // Proved only if the rest is there, before and after.
+            Err(Error::Corrupt(_)) => {
+                self.check_marker().await?;
+                let again = self.read(&path).await;
+                self.check_marker().await?;
+                again?
+            }
+            read => read?,
+        };
         if value.len() as u64 != pointer.len {
             return Err(Error::Corrupt(format!("an object in {} has another length than it had", self.url)));
         }
         Ok(value)
+    }
+
+    async fn read(&self, path: &Path) -> Result<Bytes> {
+        self.within(async { self.objects.get(path).await?.bytes().await }).await
     }
 
     /// Removes objects to which nothing points, until one request is not answered in time. What stays is found by the collector.

@@ -1,6 +1,6 @@
 //! Whether an object store is the one that belongs to a backend.
 
-use std::sync::{Arc, atomic::AtomicU64};
+use std::sync::{Arc, OnceLock, atomic::AtomicU64};
 
 use bytes::Bytes;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, path::Path};
@@ -35,7 +35,8 @@ impl Tiered {
         let Place { objects, root, url } = place;
         let (bytes, passed, pass) = (AtomicU64::new(0), Mutex::new(None), Mutex::new(None));
         let metrics = Metrics::new().map_err(|error| Error::Refused(error.to_string()))?;
-        let chunk_store = ChunkStore { objects, root, url, options, bytes, passed, pass, metrics };
+        let name = OnceLock::new();
+        let chunk_store = ChunkStore { objects, root, url, options, bytes, passed, pass, metrics, name };
         let tiered = Self { inner, chunk_store: Arc::new(chunk_store) };
         tiered.recognise().await?;
         Ok(tiered)
@@ -62,8 +63,7 @@ impl Tiered {
                 Err(error) => return Err(self.chunk_store.error(&error)),
             }
         }
-        let read = async { self.chunk_store.objects.get(&own).await?.bytes().await };
-        let there = match self.chunk_store.within(read).await {
+        let there = match self.chunk_store.read(&own).await {
             Err(Error::Corrupt(_)) => {
                 return Err(Error::Refused(format!("the objects of this store are not in {url}")));
             }
@@ -73,6 +73,7 @@ impl Tiered {
         if there != name.as_bytes() {
             return Err(Error::Refused(format!("what is in {url} belongs to another store")));
         }
+        let _ = self.chunk_store.name.set(there); // Read once.
         if known.starts_with(FOUNDING)
             && let Some((_, modified)) = self.marker().await?.filter(|(now, _)| *now == known)
         {
@@ -90,5 +91,28 @@ impl Tiered {
         let compares = vec![Compare::ModifiedAt(MARKER.into(), modified)];
         let value = Bytes::copy_from_slice(name.as_bytes());
         self.inner.txn(Txn { compares, ops: vec![Op::Put(MARKER.into(), value)] }).await
+    }
+}
+
+impl ChunkStore {
+    /// Whether the object store is still there and still the one that belongs to the backend below. A bucket that was removed, a
+    /// prefix that was renamed and a directory that is not mounted answer "not found" for every object: that proves no loss.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`].
+    pub(super) async fn check_marker(&self) -> Result<()> {
+        let found = match self.read(&self.root.clone().join(OWN)).await {
+            Err(Error::Corrupt(_)) => None,
+            found => Some(found?),
+        };
+        if found.is_some() && found.as_ref() == self.name.get() {
+            return Ok(());
+        }
+        Err(Error::Unavailable(format!(
+            "{} is not the chunk store that it was: its object {OWN} is {}. Bring back the bucket, or the mount, with all of its \
+             objects",
+            self.url,
+            if found.is_some() { "that of another store" } else { "not there" }
+        )))
     }
 }
