@@ -96,9 +96,9 @@ fn provider(at: &At<'_>, found: &mut Found<'_>) -> Result<Provider, Error> {
     let settings = fields.take(name)?;
     const AES: &str = "16, 24 or 32 bytes";
     match name {
-        "aesgcm" => Ok(Provider::AesGcm(keys(&settings, name, AES, AesGcm::new)?)),
-        "secretbox" => Ok(Provider::SecretBox(keys(&settings, name, "32 bytes", SecretBox::new)?)),
-        "aescbc" => Ok(Provider::AesCbc(keys(&settings, name, AES, AesCbc::new)?)),
+        "aesgcm" => Ok(Provider::AesGcm(keys(&settings, name, AES, AesGcm::new, found.metrics)?)),
+        "secretbox" => Ok(Provider::SecretBox(keys(&settings, name, "32 bytes", SecretBox::new, found.metrics)?)),
+        "aescbc" => Ok(Provider::AesCbc(keys(&settings, name, AES, AesCbc::new, found.metrics)?)),
         "kms" => Ok(Provider::Kms(kms(&settings, found)?)),
         // Not by a forgotten word: this one means that keys rest in clear.
         "identity" if settings.is_nothing() => Err(settings.error("is empty; write identity: {}")),
@@ -115,6 +115,7 @@ fn keys<K>(
     kind: &str,
     sizes: &str,
     make: impl Fn(&[u8]) -> Option<K>,
+    metrics: &Metrics,
 ) -> Result<Keys<K>, Error> {
     let mut fields = at.fields()?;
     let keys = fields.take("keys")?;
@@ -130,7 +131,9 @@ fn keys<K>(
         let bytes = STANDARD.decode(secret.text()?).map(Zeroizing::new);
         let bytes = bytes.map_err(|_| secret.error("must be base64 (the standard alphabet, padded)"))?;
         let wrong_size = || secret.error(format!("must decode to {sizes}, has {}", bytes.len()));
-        result.push(Named::new(kind, name.text()?, make(&bytes).ok_or_else(wrong_size)?));
+        let key = make(&bytes).ok_or_else(wrong_size)?;
+        let name = name.text()?;
+        result.push(Named::new(kind, name, key, metrics.wraps(kind, name)));
     }
     Ok(Keys(result))
 }

@@ -7,8 +7,8 @@ use std::{
 
 use parking_lot::Mutex;
 use prometheus::{
-    Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, core::Collector,
-    exponential_buckets,
+    Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts,
+    core::Collector, exponential_buckets,
 };
 
 /// Ids of keys that are counted at once: a service may make any number of them.
@@ -28,6 +28,7 @@ pub(super) struct Metrics {
     told_at: GaugeVec,
     bad_key_ids: IntCounterVec,
     seeds: IntGaugeVec,
+    wraps: IntCounterVec,
     /// Labels in use, the oldest first.
     known_uses: Mutex<VecDeque<[String; 3]>>,
     known_told: Mutex<VecDeque<[String; 2]>>,
@@ -89,6 +90,14 @@ impl Metrics {
                 Opts::new(envelope("dek_source_cache_size"), "Seeds that need no call to be used."),
                 &["provider_name"],
             )?,
+            wraps: IntCounterVec::new(
+                Opts::new(
+                    "repot_encryption_key_wraps_total",
+                    "Data keys that this server wrapped by a key of the encryption configuration. Sum it over servers and restarts: \
+                     replace a key of aesgcm before the sum comes to 2^32.",
+                ),
+                &["provider", "key_name"],
+            )?,
             server,
             known_uses: Mutex::default(),
             known_told: Mutex::default(),
@@ -107,6 +116,7 @@ impl Metrics {
             Box::new(self.told_at.clone()),
             Box::new(self.bad_key_ids.clone()),
             Box::new(self.seeds.clone()),
+            Box::new(self.wraps.clone()),
         ]
     }
 
@@ -151,6 +161,11 @@ impl Metrics {
     /// A service gave an id that is none.
     pub(super) fn bad_key_id(&self, provider: &str, error: &str) {
         self.bad_key_ids.with_label_values(&[provider, error]).inc();
+    }
+
+    /// Counts what a key of this name wraps. A key that is read again goes on counting.
+    pub(super) fn wraps(&self, provider: &str, key: &str) -> IntCounter {
+        self.wraps.with_label_values(&[provider, key])
     }
 
     /// How many seeds are at hand.

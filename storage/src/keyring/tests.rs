@@ -74,6 +74,24 @@ async fn wraps_otherwise_each_time() {
 }
 
 #[tokio::test]
+async fn counts_what_each_key_wraps() {
+    let (one, two) = (mk_provider("aesgcm", "one", KEY1), mk_provider("secretbox", "two", KEY2));
+    let keyring = mk_keyring(&format!("{one}, {two}"));
+    for _ in 0..3 {
+        keyring.wrap(&mk_key(), PATH, &DataKey::random().unwrap()).await.unwrap();
+    }
+    let counted = |provider: &str, key: &str| keyring.metrics.wraps(provider, key).get();
+    assert_eq!((counted("aesgcm", "one"), counted("secretbox", "two")), (3, 0));
+    // Also the same key of a configuration that was read again.
+    let again = mk_config(&format!("- resources: ['*.*']\n  providers: [{one}]\n"));
+    keyring.replace(Ring::parse(&again, Duration::from_secs(1), &keyring.metrics).unwrap());
+    keyring.wrap(&mk_key(), PATH, &DataKey::random().unwrap()).await.unwrap();
+    assert_eq!(counted("aesgcm", "one"), 4);
+    let names: Vec<_> = keyring.collectors().iter().flat_map(|it| it.collect()).map(|it| it.name().to_owned()).collect();
+    assert!(names.iter().any(|name| name == "repot_encryption_key_wraps_total"), "{names:?}");
+}
+
+#[tokio::test]
 async fn keeps_a_wrapped_key_only_where_the_same_key_wraps_now() {
     let (one, two) = (mk_provider("aesgcm", "one", KEY1), mk_provider("secretbox", "two", KEY2));
     let before = mk_keyring(&format!("{one}, {two}"));
