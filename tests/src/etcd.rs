@@ -1,5 +1,6 @@
 //! etcd clusters of any size on 127.0.0.1, with etcd's own default limits.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -141,6 +142,21 @@ impl EtcdCluster {
         let path = path.to_string_lossy();
         let endpoint = &self.members[member].client_url;
         self.etcdctl_at(endpoint, &["snapshot", "save", &path]).await?.text().map(drop)
+    }
+
+    /// Ends the only member of a cluster and starts it on what a snapshot holds, as an operator restores it: its revisions go back.
+    pub async fn restore_snapshot(&mut self, path: &Path) -> Result<()> {
+        ensure!(self.seats.len() == 1 && self.tls.is_none(), "only a cluster of one member without TLS");
+        let (seat, member) = (&self.seats[0], &mut self.members[0]);
+        member.kill();
+        fs::remove_dir_all(&member.data_dir)?;
+        let peer = format!("http://127.0.0.1:{}", seat.peer_port);
+        let mut command = Command::new(binaries::find("etcdutl")?);
+        command.args(["snapshot", "restore"]).arg(path).arg("--data-dir").arg(&member.data_dir);
+        command.args(["--name", &seat.name, "--initial-advertise-peer-urls", &peer]);
+        command.args(["--initial-cluster", &format!("{}={peer}", seat.name)]).current_dir(&self.dir);
+        tool::run(command, b"").await?.text()?;
+        member.restart().await
     }
 
     /// Runs etcdctl against these endpoints, with the cluster's certificates.

@@ -19,6 +19,8 @@ use crate::{
 
 /// The format this code writes. One that is newer is refused: it may mean something else.
 const FORMAT: u32 = 1;
+/// How often the offset is written at most, to raise it.
+const TRIES: u32 = 5;
 /// Offsets are not larger, so that versions do not end.
 const MOST: u64 = 1 << 62;
 
@@ -98,20 +100,34 @@ impl Epoch {
         Revision(version.0.saturating_sub(self.offset.load(Ordering::Relaxed)))
     }
 
-    /// Raises the offset to `mark`: all versions from now on are above it, and whatever is not is of an earlier epoch. To be called right after opening a store that
-    /// was imported or restored, before it serves, and while no other replica has it open: they would go on with the old.
+    /// Raises the offset to `mark`: all versions from now on are above it, and whatever is not is of an earlier epoch. Returns once the
+    /// offset that is stored is `mark` or more: the answer to a write is not believed. To be called right after opening a store that was
+    /// imported or restored, before it serves, and while no other replica has it open: they would go on with the old.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] where [`TRIES`] writes did not raise it; [`Error::Invalid`] for a mark above 2^62.
     pub(crate) async fn raise_past(&self, backend: &dyn Backend, mark: ResourceVersion) -> Result<()> {
         if mark.0 > MOST {
             return Err(Error::Invalid("no client has seen a version of more than 2^62"));
         }
-        let (stored, modified) =
-            read(backend).await?.ok_or_else(|| Error::Damaged("the epoch was removed".into()))?;
-        if mark.0 > stored.offset && !Canary::OffsetNotRaised.sings() {
-            write(backend, Stored { offset: mark.0, ..stored }, modified).await?;
+        let mut last = "somebody else writes it again and again".to_owned();
+        for tried in 0..=TRIES {
+            let (stored, modified) =
+                read(backend).await?.ok_or_else(|| Error::Damaged("the epoch was removed".into()))?;
+            if stored.offset >= mark.0 || Canary::OffsetNotRaised.sings() {
+                self.offset.store(stored.offset, Ordering::Relaxed);
+                return Ok(());
+            }
+            if tried < TRIES {
+                match write(backend, Stored { offset: mark.0, ..stored }, modified).await {
+                    Ok(_) => {}
+                    // It may have been done.
+                    Err(Error::Unavailable(why)) => last = why,
+                    Err(error) => return Err(error),
+                }
+            }
         }
-        let (now, _) = read(backend).await?.ok_or_else(|| Error::Damaged("the epoch was removed".into()))?;
-        self.offset.store(now.offset, Ordering::Relaxed);
-        Ok(())
+        Err(Error::Unavailable(format!("versions were not raised above {mark} in {TRIES} tries: {last}")))
     }
 }
 

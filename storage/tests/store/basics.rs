@@ -3,7 +3,10 @@
 use futures::TryStreamExt;
 use repot_storage::Error;
 
-use super::*;
+use super::{
+    spy::{Fate, Spy},
+    *,
+};
 
 on_every_backend! {
     gives_back_what_was_written
@@ -17,6 +20,7 @@ on_every_backend! {
     survives_reopening
     refuses_calls_that_make_no_sense
     raises_versions_past_a_mark
+    versions_that_were_not_raised_are_told
 }
 
 /// Payloads of all shapes, with how they are cut into segments.
@@ -262,5 +266,30 @@ async fn raises_versions_past_a_mark(lab: &Lab) {
     assert!(store.payload_bytes(&object).await.unwrap() == mk_noise(1, 90_000));
     let old = store.watch(&mk_scope(None), before.version).await.map(|_| ());
     assert!(matches!(old, Err(Error::Expired { .. })), "{old:?}");
+    store.close().await;
+}
+
+/// Whatever the answers to the writes are, it is said that versions were raised only where they were.
+async fn versions_that_were_not_raised_are_told(lab: &Lab) {
+    let spy = Spy::new(lab).await;
+    let store = Store::open(spy.clone(), mk_keyring(), StoreOptions::default()).await.unwrap();
+    let epoch = "/meta/epoch";
+    spy.fates_at(epoch, &[Fate::Failed; 20]);
+    let refused = store.raise_past(ResourceVersion(5_000_000)).await;
+    assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
+    assert!(current(&store).await < ResourceVersion(5_000_000));
+    spy.fates_at(epoch, &[Fate::Lost; 20]);
+    let refused = store.raise_past(ResourceVersion(5_000_000)).await;
+    assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
+    let mut mark = 5_000_000;
+    for fate in [Fate::Failed, Fate::Unavailable, Fate::Lost, Fate::Unanswered, Fate::Twice] {
+        spy.fates_at(epoch, &[fate]);
+        store.raise_past(ResourceVersion(mark)).await.unwrap_or_else(|error| panic!("{fate:?}: {error}"));
+        assert!(current(&store).await > ResourceVersion(mark), "{fate:?}");
+        mark += 1_000_000;
+    }
+    store.close().await;
+    let store = lab.open().await;
+    assert!(current(&store).await > ResourceVersion(9_000_000));
     store.close().await;
 }

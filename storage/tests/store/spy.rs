@@ -26,6 +26,8 @@ pub enum Fate {
     Late,
     /// Does nothing, and says so.
     Unavailable,
+    /// Does nothing, and says that a comparison does not hold.
+    Failed,
     /// Does nothing, and says that there is no room.
     Full,
     /// Does it, and says that there is no room, as etcd does where its quota is used up meanwhile.
@@ -46,6 +48,8 @@ pub enum Fate {
 pub struct Spy {
     inner: Arc<dyn Backend>,
     fates: Mutex<VecDeque<Fate>>,
+    /// The transactions that have a fate: those that change a key with this prefix.
+    prefix: Mutex<&'static str>,
     late: Mutex<Vec<Txn>>,
     waiting: Semaphore,
     released: Semaphore,
@@ -88,6 +92,7 @@ impl Spy {
         Arc::new(Self {
             inner,
             fates: Mutex::default(),
+            prefix: Mutex::new("/registry/"),
             late: Mutex::default(),
             waiting: Semaphore::new(0),
             released: Semaphore::new(0),
@@ -107,6 +112,12 @@ impl Spy {
     /// Sets what happens to the next transactions on records, in order.
     pub fn fates(&self, fates: &[Fate]) {
         *self.fates.lock() = fates.iter().copied().collect();
+    }
+
+    /// Sets what happens to the next transactions that change a key with this prefix, in order.
+    pub fn fates_at(&self, prefix: &'static str, fates: &[Fate]) {
+        *self.prefix.lock() = prefix;
+        self.fates(fates);
     }
 
     /// Waits until a transaction is held.
@@ -209,17 +220,15 @@ impl Spy {
     }
 }
 
-fn touches_record(txn: &Txn) -> bool {
-    txn.ops.iter().any(|op| match op {
-        Op::Put(key, _) | Op::PutEphemeral(key, _) | Op::Delete(key) => key.starts_with(b"/registry/"),
-    })
+fn touches(txn: &Txn, prefix: &str) -> bool {
+    txn.ops.iter().any(|op| op.key().starts_with(prefix.as_bytes()))
 }
 
 #[async_trait]
 impl Backend for Spy {
     async fn txn(&self, txn: Txn) -> Result<Outcome> {
         self.count_txn(&txn);
-        let fate = if touches_record(&txn) { self.fates.lock().pop_front() } else { None };
+        let fate = if touches(&txn, *self.prefix.lock()) { self.fates.lock().pop_front() } else { None };
         match fate {
             None if self.down.load(Ordering::SeqCst) => Err(Error::Unavailable("down".into())),
             None => self.inner.txn(txn).await,
@@ -233,6 +242,7 @@ impl Backend for Spy {
                 Err(Error::Unknown("late".into()))
             }
             Some(Fate::Unavailable) => Err(Error::Unavailable("down".into())),
+            Some(Fate::Failed) => Ok(Outcome::Failed),
             Some(Fate::Full) => Err(Error::NoSpace("full".into())),
             Some(Fate::FullDone) => {
                 self.inner.txn(txn).await?;

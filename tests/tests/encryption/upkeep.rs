@@ -1,8 +1,8 @@
-//! `repot storage fsck`, `quarantine`, `export`, `import` and `raise` beside a server that goes on.
+//! `repot storage fsck`, `quarantine`, `export` and `import` beside a server that goes on, and `bump-revision` after a restore.
 
 use std::path::Path;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use repot_tests::encryption::provider;
 use repot_tests::repot::program;
 use repot_tests::tool::Output;
@@ -92,5 +92,59 @@ fn objects_move_from_etcd_to_the_embedded_store() {
         let absurd = storage(&replica.file, &["raise", "--past=18446744073709551615"], &there).await?;
         ensure!(absurd.code == 1 && absurd.stderr.contains("2^62"), "{absurd:?}");
         Ok(())
+    });
+}
+
+/// The version that a server which does not start names for `bump-revision`.
+fn named_version(log: &str) -> Result<u64> {
+    let command = "repot storage bump-revision --above ";
+    let (_, rest) = log.rsplit_once(command).with_context(|| format!("no command in {log}"))?;
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    Ok(digits.parse()?)
+}
+
+#[test]
+fn a_server_does_not_start_on_an_etcd_that_was_restored_until_versions_are_raised() {
+    run(async |bed| {
+        let mark = bed.make_dir("mark")?.join("high-water");
+        let flags =
+            [format!("--high-water-mark=file:{}", mark.display()), "--high-water-mark-interval=1s".to_owned()];
+        let mut world = World::start_with(bed, 1, &[&provider("aesgcm", "key")?], "1s", &flags).await?;
+        let snapshot = bed.make_dir("snapshot")?.join("etcd.db");
+        world.replicas[0].create("before").await?;
+        world.etcd.save_snapshot(0, &snapshot).await?;
+        world.replicas[0].create("after").await?;
+        let seen = world.replicas[0].api.get(&collection("default")).await?.ok()?;
+        let seen: u64 = seen["metadata"]["resourceVersion"].as_str().unwrap_or_default().parse()?;
+        world.replicas[0].repot.stop().await?;
+        world.etcd.restore_snapshot(&snapshot).await?;
+
+        // Twice: whoever forgets to raise is refused again.
+        let mut logged = 0;
+        for start in ["first", "second"] {
+            let repot = &mut world.replicas[0].repot;
+            ensure!(repot.restart().await.is_err(), "the {start} start served a store that went back");
+            let status = repot.process().exited().context("it still runs")?;
+            ensure!(!status.success(), "the {start} start ended with {status}");
+            let log = repot.process().log();
+            let told = &log[logged..];
+            ensure!(told.contains("put back to an older copy"), "{told}");
+            ensure!(named_version(told)? > seen, "{told}");
+            logged = log.len();
+        }
+
+        let above = named_version(&world.replicas[0].repot.process().log())?;
+        let raise = ["bump-revision", &format!("--above={above}")];
+        let told = storage(&world.replicas[0].file, &raise, &world.storage_flags).await?.text()?;
+        ensure!(told.contains("the newest resource version is"), "{told}");
+        world.replicas[0].repot.restart().await?;
+        ensure!(names(&world).await? == ["before"]);
+        let list = world.replicas[0].api.get(&collection("default")).await?.ok()?;
+        let now: u64 = list["metadata"]["resourceVersion"].as_str().unwrap_or_default().parse()?;
+        ensure!(now > above, "{now} is not above {above}");
+        let expired = format!("{}?watch=true&resourceVersion={seen}&timeoutSeconds=5", collection("default"));
+        let expired = world.replicas[0].api.get(&expired).await?;
+        ensure!(expired.status == 410 || String::from_utf8_lossy(&expired.body).contains("410"), "{expired}");
+        world.replicas[0].create("after").await
     });
 }

@@ -36,13 +36,24 @@ pub struct World {
     pub values: Values,
     /// Where objects rest, for whoever else opens the store.
     pub storage_flags: Vec<String>,
+    pub etcd: EtcdCluster,
     _garden: Garden,
-    _etcd: EtcdCluster,
 }
 
 impl World {
     /// As many replicas, which begin with the same providers. What takes them a second otherwise takes them `second`.
     pub async fn start(bed: &Bed, replicas: usize, providers: &[&Value], second: &str) -> Result<Self> {
+        Self::start_with(bed, replicas, providers, second, &[]).await
+    }
+
+    /// As [`World::start`], with further flags for each replica.
+    pub async fn start_with(
+        bed: &Bed,
+        replicas: usize,
+        providers: &[&Value],
+        second: &str,
+        more: &[String],
+    ) -> Result<Self> {
         let mut etcd = EtcdCluster::start(bed, 1).await?;
         let garden = Garden::start(bed).await?;
         let values = Values::new(&mut etcd)?;
@@ -57,12 +68,12 @@ impl World {
                 "--encryption-provider-config-automatic-reload".to_owned(),
                 format!("--encryption-second={second}"),
             ];
-            let repot = Repot::replica(bed, &garden, &flags).await?;
+            let repot = Repot::replica(bed, &garden, flags.iter().chain(more)).await?;
             let server = format!("https://127.0.0.1:{}", repot.port()?);
             let api = Api::new(&Access { server, ..garden.admin().clone() })?;
             all.push(Replica { repot, api, file });
         }
-        Ok(Self { replicas: all, values, storage_flags, _garden: garden, _etcd: etcd })
+        Ok(Self { replicas: all, values, storage_flags, etcd, _garden: garden })
     }
 
     /// The beginnings of all wrapped data keys at rest: everything up to the name of the key.
