@@ -57,6 +57,10 @@ pub struct StoreFlags {
     /// cannot be restored whole, so it has to be longer than snapshots are kept. All servers of a store need the same
     #[arg(long, default_value = "168h", requires = "chunk_store", value_name = "DURATION", value_parser = duration)]
     chunk_retention: Duration,
+    /// Bytes of such objects at most; 0: no limit. Over it the oldest are removed earlier, and snapshots of etcd that need them
+    /// cannot be restored whole. What a version that can still be read needs is kept. All servers of a store need the same
+    #[arg(long, default_value_t = 0, requires = "chunk_store", value_name = "BYTES")]
+    chunk_retention_max_bytes: u64,
 }
 
 /// Below this, `--chunk-retention` is taken for a mistake that is worth a warning.
@@ -117,7 +121,11 @@ impl StoreFlags {
                 "snapshots of etcd older than --chunk-retention cannot be restored whole"
             );
         }
-        let options = tiered::Options { retention: self.chunk_retention, ..tiered::Options::default() };
+        let options = tiered::Options {
+            retention: self.chunk_retention,
+            retention_max_bytes: self.chunk_retention_max_bytes,
+            ..tiered::Options::default()
+        };
         let opened = tiered::Tiered::open(backend, place, options).await;
         Ok(Arc::new(opened.context("--chunk-store")?))
     }

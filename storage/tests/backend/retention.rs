@@ -223,6 +223,79 @@ async fn a_ledger_of_another_history_is_not_believed() {
     tiered.close().await;
 }
 
+/// What is kept for snapshots has an upper limit: over it, what nothing has pointed to for longest goes first. What can be read at
+/// a revision stays, whatever the limit.
+#[tokio::test]
+async fn retained_objects_over_the_limit_go_the_oldest_first() {
+    const BYTES: u64 = SIZE as u64;
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("objects");
+    let inner = Arc::new(
+        repot_storage::backend::Embedded::open(&dir.path().join("inner"), Default::default()).await.unwrap(),
+    );
+    let open = async |most| {
+        let options = Options { retention_max_bytes: most, ..options(LONG) };
+        Tiered::open(inner.clone(), files(&place), options).await.unwrap()
+    };
+    let tiered = open(0).await;
+    let replace = async |tiered: &Tiered, seed| {
+        let before = names(&place);
+        let ops = vec![Op::Put("/chunks/a".into(), mk_noise(seed, SIZE))];
+        tiered.txn(Txn { compares: vec![], ops }).await.unwrap();
+        let new: Vec<_> = names(&place).into_iter().filter(|name| !before.contains(name)).collect();
+        let [new] = &new[..] else { panic!("{new:?}") };
+        new.clone()
+    };
+    // Each is seen to be unused by a pass of its own, so that one is older than the other.
+    let mut all = vec![replace(&tiered, 0).await];
+    for seed in 1..5 {
+        all.push(replace(&tiered, seed).await);
+        tokio::time::sleep(Duration::from_millis(5)).await; // The clock of the object store goes on.
+        let report = collect(&tiered).await;
+        assert_eq!((report.used, report.suspected, report.removed), (1, seed, 0), "without a limit");
+    }
+    let kept = |names: &[String]| {
+        let mut names = names.to_vec();
+        names.sort_unstable();
+        names
+    };
+    assert_eq!(names(&place), kept(&all));
+
+    let tiered = open(2 * BYTES + BYTES / 2).await;
+    let report = collect(&tiered).await;
+    assert_eq!((report.used, report.suspected), (1, 2), "{report:?}");
+    assert_eq!(names(&place), kept(&all[2..]), "the two oldest go");
+    let counted = |tiered: &Tiered, wanted: &str| {
+        let families = tiered.collectors().iter().flat_map(|it| it.collect()).collect::<Vec<_>>();
+        let family = families.iter().find(|it| it.name().ends_with(wanted)).unwrap();
+        family.get_metric()[0].get_counter().value() as u64
+    };
+    assert_eq!(counted(&tiered, "evicted_objects_total"), 2);
+    assert_eq!(counted(&tiered, "evicted_bytes_total"), 2 * BYTES);
+    assert_eq!(collect(&tiered).await.evicted, 0, "now it is under the limit");
+
+    // What a revision needs that can be read is over the limit, and stays.
+    let tiered = open(1).await;
+    let at = tiered.revision().await.unwrap();
+    let newest = replace(&tiered, 9).await;
+    let report = tiered.collect().await.unwrap();
+    assert_eq!((report.used, report.suspected, report.evicted), (1, 1, 2), "{report:?}");
+    assert_eq!(names(&place), kept(&[all[4].clone(), newest]));
+    let read = tiered.get("/chunks/a".into(), Some(at)).await.unwrap().unwrap();
+    assert!(read.value == mk_noise(4, SIZE));
+    tiered.close().await;
+}
+
+/// The names of all objects that hold values, in order.
+fn names(dir: &Path) -> Vec<String> {
+    let entries = |dir: &Path| std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let shards = entries(dir).filter(|path| path.is_dir());
+    let files = shards.flat_map(|shard| entries(&shard).collect::<Vec<_>>());
+    let mut names: Vec<_> = files.map(|file| file.file_name().unwrap().to_string_lossy().into_owned()).collect();
+    names.sort_unstable();
+    names
+}
+
 /// The ledger of one object, without its hash.
 fn ledger(place: &Path) -> Vec<u8> {
     let mut bytes = std::fs::read(place.join("repot-unreferenced")).unwrap();

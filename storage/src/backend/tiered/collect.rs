@@ -13,6 +13,9 @@
 //!    [`Options::retention`](super::Options::retention) after it was seen, at `R` or later, that nothing points to it. Whoever
 //!    restores a snapshot that is not older than that finds every object.
 //!
+//! With [`Options::retention_max_bytes`](super::Options::retention_max_bytes), 4 ends earlier for the objects to which nothing has
+//! pointed for longest; 1 to 3 hold for these, too.
+//!
 //! When that was seen is kept in the [ledger](super::ledger). After a restore the ledger is not believed, because what nothing
 //! pointed to before may be pointed to again: all of the retention begins anew. All times are those of the object store, read
 //! from an object that each pass puts; the clock of the server does not matter.
@@ -61,6 +64,39 @@ pub struct Collected {
     pub suspected: u64,
     /// Objects that were removed.
     pub removed: u64,
+    /// Of these, objects that were removed before their retention was over, because of
+    /// [`Options::retention_max_bytes`](super::Options::retention_max_bytes).
+    pub evicted: u64,
+}
+
+/// What a pass may remove.
+#[derive(Default)]
+struct Removable {
+    /// Objects whose retention is over.
+    expired: Vec<Pointer>,
+    /// Objects that are kept for their retention only, and since when.
+    kept: Vec<(u64, Pointer)>,
+    /// Bytes of all objects to which nothing points.
+    unused: u64,
+}
+
+impl Removable {
+    /// The objects to be removed because all that nothing points to would be over `most` bytes: those to which nothing has pointed for
+    /// longest. Fewer than needed where the others can still be read.
+    fn evict(&mut self, most: u64) -> Vec<Pointer> {
+        let expired: u64 = self.expired.iter().map(|object| object.len).sum();
+        let mut over = match most {
+            0 => 0,
+            most => (self.unused - expired).saturating_sub(most),
+        };
+        self.kept.sort_unstable_by_key(|(since, object)| (*since, object.name));
+        let needed = self.kept.drain(..).map_while(|(_, object)| {
+            let needed = over > 0;
+            over = over.saturating_sub(object.len);
+            needed.then_some(object)
+        });
+        needed.collect()
+    }
 }
 
 impl Tiered {
@@ -81,7 +117,7 @@ impl Tiered {
         let seen = Since { millis: now + u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX), at };
         let (mut report, mut next) =
             (Collected::default(), Ledger { pass: Uuid::new_v4(), ..Ledger::default() });
-        let (mut garbage, mut bytes, mut unused) = (Vec::new(), 0, 0);
+        let (mut removable, mut bytes) = (Removable::default(), 0);
         for (name, meta) in objects {
             bytes += meta.size;
             if used.contains(&name) {
@@ -89,9 +125,13 @@ impl Tiered {
             } else if self.is_old(&meta, now) {
                 let since = before.objects.get(&name).copied().unwrap_or(seen);
                 next.objects.insert(name, since);
-                unused += meta.size;
-                if self.is_over(since, now, oldest) {
-                    garbage.push(Pointer { name, len: meta.size });
+                removable.unused += meta.size;
+                let object = Pointer { name, len: meta.size };
+                if is_unread(since, oldest) {
+                    match self.is_over(since, now) {
+                        true => removable.expired.push(object),
+                        false => removable.kept.push((since.millis, object)),
+                    }
                 }
             }
         }
@@ -100,11 +140,29 @@ impl Tiered {
         }
         self.chunk_store.put_ledger(&next).await?;
         self.chunk_store.bytes.store(bytes, Ordering::Relaxed);
-        let (removed, freed) = self.chunk_store.forget(&garbage).await;
-        report.removed = removed;
-        report.suspected = next.objects.len() as u64 - removed;
+        let unused = removable.unused;
+        let freed = self.remove(removable, &mut report).await;
+        report.suspected = next.objects.len() as u64 - report.removed;
         self.chunk_store.metrics.passed(report.suspected, unused - freed, SystemTime::now());
         Ok(report)
+    }
+
+    /// Removes what is to go. The bytes that were freed.
+    async fn remove(&self, mut removable: Removable, report: &mut Collected) -> u64 {
+        let evicted = removable.evict(self.chunk_store.options.retention_max_bytes);
+        let (removed, freed) = self.chunk_store.forget(&removable.expired).await;
+        let (early, freed_early) = self.chunk_store.forget(&evicted).await;
+        (report.removed, report.evicted) = (removed + early, early);
+        if early > 0 {
+            self.chunk_store.metrics.evicted(early, freed_early);
+            tracing::warn!(
+                objects = early,
+                bytes = freed_early,
+                "objects of the chunk store were removed before --chunk-retention was over, because together they are over \
+                 --chunk-retention-max-bytes: snapshots of etcd that need them cannot be restored whole"
+            );
+        }
+        freed + freed_early
     }
 
     /// A pass, if the last one of this handle is long enough ago.
@@ -200,11 +258,9 @@ impl Tiered {
         old || Canary::OrphansTakenYoung.sings()
     }
 
-    fn is_over(&self, since: Since, now: u64, oldest: Revision) -> bool {
-        let unread = since.at < oldest || Canary::ObjectsGoBeforeTheirWindow.sings();
-        unread
-            && (is_past(since.millis, now, self.chunk_store.options.retention)
-                || Canary::RetentionIgnored.sings())
+    /// Whether its retention is over.
+    fn is_over(&self, since: Since, now: u64) -> bool {
+        is_past(since.millis, now, self.chunk_store.options.retention) || Canary::RetentionIgnored.sings()
     }
 }
 
@@ -231,6 +287,11 @@ impl ChunkStore {
         let path = self.root.clone().join(LEDGER);
         self.within(self.objects.put(&path, ledger.bytes().into())).await.map(drop)
     }
+}
+
+/// Whether no revision that can be read points to an object.
+fn is_unread(since: Since, oldest: Revision) -> bool {
+    since.at < oldest || Canary::ObjectsGoBeforeTheirWindow.sings()
 }
 
 fn millis(meta: &ObjectMeta) -> u64 {

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use prometheus::{Gauge, IntGauge, Opts, core::Collector};
+use prometheus::{Gauge, IntCounter, IntGauge, Opts, core::Collector};
 
 /// Gauges of one handle, as of the last pass that this handle made. Only the server that collects makes passes: take the server
 /// whose last pass is the newest.
@@ -11,6 +11,8 @@ pub(super) struct Metrics {
     objects: IntGauge,
     bytes: IntGauge,
     passed_at: Gauge,
+    evicted_objects: IntCounter,
+    evicted_bytes: IntCounter,
 }
 
 impl Metrics {
@@ -33,11 +35,31 @@ impl Metrics {
                 name("last_pass_timestamp_seconds"),
                 "When this server last went over the objects of the chunk store; zero: never.",
             ))?,
+            evicted_objects: IntCounter::with_opts(Opts::new(
+                name("evicted_objects_total"),
+                "Objects that this server removed before --chunk-retention was over, because of --chunk-retention-max-bytes.",
+            ))?,
+            evicted_bytes: IntCounter::with_opts(Opts::new(
+                name("evicted_bytes_total"),
+                "Bytes in objects that this server removed before --chunk-retention was over.",
+            ))?,
         })
     }
 
     pub(super) fn collectors(&self) -> Vec<Box<dyn Collector>> {
-        vec![Box::new(self.objects.clone()), Box::new(self.bytes.clone()), Box::new(self.passed_at.clone())]
+        vec![
+            Box::new(self.objects.clone()),
+            Box::new(self.bytes.clone()),
+            Box::new(self.passed_at.clone()),
+            Box::new(self.evicted_objects.clone()),
+            Box::new(self.evicted_bytes.clone()),
+        ]
+    }
+
+    /// After so many objects were removed before their retention was over.
+    pub(super) fn evicted(&self, objects: u64, bytes: u64) {
+        self.evicted_objects.inc_by(objects);
+        self.evicted_bytes.inc_by(bytes);
     }
 
     /// After a pass that left so many objects without a pointer.

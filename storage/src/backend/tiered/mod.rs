@@ -74,6 +74,9 @@ pub struct Options {
     /// How long an object stays to which nothing points any more: longer than any snapshot of the backend below is kept from
     /// which the store may be restored.
     pub retention: Duration,
+    /// Bytes of such objects at most; zero: no limit. A pass of the collector that finds more removes the oldest ones first, as long as no
+    /// revision that can be read needs them: then an older snapshot cannot be restored whole.
+    pub retention_max_bytes: u64,
 }
 
 impl Options {
@@ -89,6 +92,7 @@ impl Default for Options {
             timeout: Duration::from_secs(15),
             orphan_age: Duration::from_secs(1800),
             retention: Self::RETENTION,
+            retention_max_bytes: 0,
         }
     }
 }
