@@ -50,6 +50,7 @@ soak: testbed
 	tests/azure/build
 	$(CARGO) build --locked --workspace --all-targets
 	$(SOAK) -- history:: fuzz::
+	$(SOAK) --test it -- store::cheap
 	$(SOAK) --test it -- --include-ignored --test-threads 1 expansion::moves:: shootstate::large::
 	$(SOAK) --test it -- --include-ignored oracles:: etcd::peer:: etcd::flips:: azure:: expansion:: ownership::judge:: workflows:: --skip expansion::moves:: --skip $(KILLER)
 	$(SOAK) --test it -- --include-ignored $(KILLER)

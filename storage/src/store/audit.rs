@@ -3,8 +3,11 @@
 //! It counts. Records tell how many keys there have to be under the uid of each object, and [`Backend::count`] tells how many
 //! there are; etcd counts without reading a value. Only where the two differ are chunks listed and judged, by the same rules as
 //! in [`collect`](super::collect). So an audit of a sound store reads its records, asks one small question for each object, and
-//! never lists a chunk. A surplus chunk of an object that lacks another one leaves the number as it should be: it stays until that
-//! object is replaced or removed. That a chunk is missing is for `fsck` to find.
+//! never lists a chunk.
+//!
+//! A surplus chunk of an object that lacks another one leaves the number as it should be. So each audit asks for every key of a part of
+//! the objects by its name ([`NAMED_PART`]), another part each time. What is found to be missing is logged and counted; `fsck` tells
+//! which bytes are lost.
 //!
 //! A server does one a day, unless another one has done so. What it has done is kept in the store, so that one that was broken
 //! off goes on where it ended.
@@ -18,6 +21,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures::{StreamExt, stream};
 use uuid::Uuid;
 
 use super::{
@@ -29,10 +33,14 @@ use super::{
 };
 use crate::{
     Error, Result,
-    backend::{Op, Outcome, RangeRequest, Txn, prefix_range},
+    backend::{self, Op, Outcome, RangeRequest, Txn, prefix_range},
     record::Sealed,
 };
 
+/// Of so many objects, one is asked for key by key in an audit. With one audit a day, that is each object once a week.
+const NAMED_PART: u64 = 7;
+/// Keys of one object that are asked for at once.
+const PARALLEL: usize = 16;
 /// Counts between two pauses, and the pause: others use the backend too.
 const BURST: usize = 64;
 const PAUSE: Duration = Duration::from_millis(2);
@@ -52,6 +60,27 @@ struct Expected {
 struct Keys {
     chunks: u64,
     owners: u64,
+}
+
+/// Of which objects an audit asks for every key by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Named {
+    /// None: the numbers have to do.
+    None,
+    /// Those of one part of [`NAMED_PART`], by the number of the audit.
+    Part(u64),
+    /// All.
+    All,
+}
+
+impl Named {
+    fn has(self, uid: Uuid) -> bool {
+        match self {
+            Self::None => false,
+            Self::Part(number) => uid.as_u128() % u128::from(NAMED_PART) == u128::from(number % NAMED_PART),
+            Self::All => true,
+        }
+    }
 }
 
 /// What the store keeps of audits.
@@ -82,8 +111,8 @@ impl Note {
 
 impl Core {
     /// Judges all chunks.
-    pub(super) async fn audit(&self, duty: &Duty) -> Result<CollectReport> {
-        self.audit_from(duty, Uuid::nil(), false).await
+    pub(super) async fn audit(&self, duty: &Duty, named: Named) -> Result<CollectReport> {
+        self.audit_from(duty, Uuid::nil(), named, false).await
     }
 
     /// An audit, if it is time for one. Goes on with one that was broken off.
@@ -94,12 +123,19 @@ impl Core {
             Some(Note::Before(uid)) => uid,
             Some(Note::Ended(_)) | None => Uuid::nil(),
         };
-        let report = self.audit_from(duty, from, true).await?;
+        let number = now() / self.options.audit_every.as_secs().max(1);
+        let report = self.audit_from(duty, from, Named::Part(number), true).await?;
         self.note(duty, Note::Ended(now())).await?;
         Ok(Some(report))
     }
 
-    async fn audit_from(&self, duty: &Duty, from: Uuid, note: bool) -> Result<CollectReport> {
+    async fn audit_from(
+        &self,
+        duty: &Duty,
+        from: Uuid,
+        named: Named,
+        note: bool,
+    ) -> Result<CollectReport> {
         let expected = self.expected().await?;
         let mut report = CollectReport::default();
         let first = path::chunks_of(from).start;
@@ -114,6 +150,9 @@ impl Core {
         while let Some((uid, expected)) = uids.next() {
             let window = path::chunks_of(*uid).start..end(uids.peek().map(|(uid, _)| *uid));
             self.audit_window(duty, *uid, expected, window, &mut report).await?;
+            if named.has(*uid) && expected.keys.is_some() {
+                self.audit_names(duty, *uid, &expected.records, &mut report).await?;
+            }
             done += 1;
             if done % BURST == 0 {
                 tokio::time::sleep(PAUSE).await;
@@ -144,6 +183,51 @@ impl Core {
         }
         self.audit_one(duty, uid, &expected.records, report).await?;
         self.audit_gap(duty, path::chunks_of(uid).end..window.end, report).await
+    }
+
+    /// Asks for each chunk that records of a uid name. Where one is missing, as many others may be there that nothing names: then
+    /// all of its chunks are judged.
+    async fn audit_names(
+        &self,
+        duty: &Duty,
+        uid: Uuid,
+        records: &[Bytes],
+        report: &mut CollectReport,
+    ) -> Result<()> {
+        let mut missing = 0;
+        for record in records {
+            missing += self.missing_of(record).await?;
+        }
+        if missing == 0 {
+            return Ok(());
+        }
+        tracing::error!(%uid, missing, "chunks of an object are not there; `repot storage fsck` tells which of its bytes are lost");
+        report.missing += missing;
+        let mut judge = Judge::begin(self, duty).await?;
+        judge.list(uid, records).await?;
+        let listed = judge.end().await?;
+        // These were counted before.
+        report.add(CollectReport { chunks: 0, ..listed });
+        Ok(())
+    }
+
+    /// How many chunks are not there that the record at a path names, as of the revision at which it was read.
+    async fn missing_of(&self, record: &Bytes) -> Result<u64> {
+        let (Some(kv), at) = self.read(record).await? else { return Ok(0) };
+        let Ok(object) = self.open(kv, at).await else { return Ok(0) };
+        let keys = super::commit::chunk_keys(object.uid, object.record.payload.chunks());
+        let counts = stream::iter(keys).map(|key| self.backend.count(path::only(&key), Some(at)));
+        let mut counts = counts.buffer_unordered(PARALLEL);
+        let mut missing = 0;
+        while let Some(there) = counts.next().await {
+            match there {
+                Ok(there) => missing += u64::from(there == 0),
+                // The history goes on meanwhile; another audit asks again.
+                Err(backend::Error::Compacted { .. }) => return Ok(0),
+                Err(error) => return Err(self.error(error)),
+            }
+        }
+        Ok(missing)
     }
 
     /// Keys of which no record told when the audit began: garbage, or of objects that are new.
@@ -278,6 +362,14 @@ mod tests {
         for note in [Note::Before(Uuid::from_u128(7)), Note::Ended(1 << 40)] {
             assert_eq!(Note::read(&note.value()), Some(note));
             assert_eq!(Note::read(&note.value()[1..]), None);
+        }
+    }
+
+    #[test]
+    fn each_object_is_asked_for_by_name_once_in_so_many_audits() {
+        for uid in (0..50).map(|n| Uuid::from_u128(n * 0x1234_5678_9abc_def1)) {
+            let asked = (1000..1000 + NAMED_PART).filter(|number| Named::Part(*number).has(uid)).count();
+            assert_eq!(asked, 1, "{uid}");
         }
     }
 

@@ -53,6 +53,8 @@ pub struct CollectReport {
     pub in_flight: u64,
     /// Objects that could not be opened, so that their chunks were left alone.
     pub unreadable: u64,
+    /// Chunks that an object names and that are not there, as far as an audit has asked for each by its name.
+    pub missing: u64,
 }
 
 impl CollectReport {
@@ -61,6 +63,7 @@ impl CollectReport {
         self.removed += other.removed;
         self.in_flight += other.in_flight;
         self.unreadable += other.unreadable;
+        self.missing += other.missing;
     }
 }
 
@@ -203,7 +206,7 @@ impl<'a> Judge<'a> {
     }
 
     /// Judges every chunk of a uid.
-    async fn list(&mut self, uid: Uuid, records: &[Bytes]) -> Result<()> {
+    pub(super) async fn list(&mut self, uid: Uuid, records: &[Bytes]) -> Result<()> {
         let mut request = RangeRequest {
             keys: path::owners_of(uid).end..path::chunks_of(uid).end,
             at: Some(self.at),

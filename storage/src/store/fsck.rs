@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use super::{
     Core, Store,
+    audit::Named,
     collect::Duty,
     pages::Pages,
     path,
@@ -146,7 +147,7 @@ impl Store {
             }
             progress(checked);
         }
-        let chunks = core.audit(&Duty { remove: false, fence: None }).await?;
+        let chunks = core.audit(&Duty { remove: false, fence: None }, Named::All).await?;
         (checked.chunks, checked.orphans, checked.in_flight) =
             (chunks.chunks, chunks.removed, chunks.in_flight);
         Ok(checked)

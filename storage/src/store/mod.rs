@@ -39,6 +39,7 @@ mod usage;
 mod write;
 
 use self::core::Core;
+use audit::Named;
 pub use collect::CollectReport;
 use collect::Duty;
 pub use fsck::{Checked, Finding, Lost, Remedy, Trouble};
@@ -299,14 +300,27 @@ impl Store {
     }
 
     /// A pass of collection, and after it a count of all chunks: removes also what no manifest names. Reads all records, and no
-    /// chunk but those that it removes.
+    /// chunk but those that it removes. Where an object has as many chunks as it names, it is taken for whole.
     ///
     /// # Errors
     /// As of [`Store::collect`].
     pub async fn audit(&self) -> Result<CollectReport> {
+        self.audit_with(Named::None).await
+    }
+
+    /// As [`Store::audit`], and asks for each chunk that an object names, by its name: finds also chunks that are missing, and those
+    /// that are in their place.
+    ///
+    /// # Errors
+    /// As of [`Store::collect`].
+    pub async fn audit_by_name(&self) -> Result<CollectReport> {
+        self.audit_with(Named::All).await
+    }
+
+    async fn audit_with(&self, named: Named) -> Result<CollectReport> {
         let duty = Duty { remove: true, fence: None };
         let collected = self.inner.core.collect(&duty).await?;
-        let mut report = self.inner.core.audit(&duty).await?;
+        let mut report = self.inner.core.audit(&duty, named).await?;
         report.removed += collected.removed;
         Ok(report)
     }

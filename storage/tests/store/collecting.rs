@@ -18,6 +18,7 @@ on_every_backend! {
     no_clock_that_jumps_takes_an_intent
     what_does_not_fit_into_a_removal_is_removed_after_a_crash
     an_audit_goes_by_every_record
+    an_audit_by_name_finds_a_stray_chunk_in_the_place_of_a_lost_one
 }
 
 /// Too large for one transaction of any backend.
@@ -310,5 +311,45 @@ async fn an_audit_goes_by_every_record(lab: &Lab) {
         assert!(store.payload_bytes(&object).await.unwrap() == mk_noise(n, 300_000));
     }
     assert_eq!(store.audit().await.unwrap().removed, 1);
+    store.close().await;
+}
+
+/// There are as many chunks as there should be, but one of them is another one.
+async fn an_audit_by_name_finds_a_stray_chunk_in_the_place_of_a_lost_one(lab: &Lab) {
+    let spy = Spy::new(lab).await;
+    let store = open(&spy, StoreOptions::default()).await;
+    for n in 1..=3_u64 {
+        let draft = mk_draft(Uuid::from_u128(n.into()), "", vec![mk_noise(n, 2 << 20)]);
+        store.create(&mk_key(&format!("o{n}")), draft).await.unwrap();
+    }
+    let report = store.audit_by_name().await.unwrap();
+    assert_eq!((report.removed, report.missing), (0, 0));
+    let there = report.chunks;
+    let mut of_it = all(&*spy, &format!("/chunks/{}/", Uuid::from_u128(2).simple())).await;
+    of_it.retain(|kv| !kv.value.is_empty());
+    let lost = &of_it[of_it.len() / 2];
+    let stray = Bytes::from(format!("/chunks/{}/{:032x}{:016x}{:08x}", Uuid::from_u128(2).simple(), 7, 3, 0));
+    spy::remove(&*spy, &lost.key).await;
+    spy::put(&*spy, &stray, lost.value.clone()).await;
+    let report = store.audit().await.unwrap();
+    assert_eq!((report.chunks, report.removed, report.missing), (there, 0, 0), "the number is right");
+    // A check of every byte counts it, and removes nothing.
+    let mut findings = Vec::new();
+    let checked = store.fsck(false, |finding| findings.push(finding), |_| {}).await.unwrap();
+    assert_eq!((checked.orphans, findings.len()), (1, 1), "{findings:?}");
+    assert!(spy.get(stray.clone(), None).await.unwrap().is_some());
+
+    let report = store.audit_by_name().await.unwrap();
+    assert_eq!((report.chunks, report.removed, report.missing), (there, 1, 1));
+    assert!(spy.get(stray, None).await.unwrap().is_none(), "the stray chunk is still there");
+    let report = store.audit_by_name().await.unwrap();
+    assert_eq!((report.removed, report.missing), (0, 1), "the loss is told again");
+    spy::put(&*spy, &lost.key, lost.value.clone()).await;
+    let report = store.audit_by_name().await.unwrap();
+    assert_eq!((report.removed, report.missing), (0, 0));
+    for n in 1..=3_u64 {
+        let object = store.get(&mk_key(&format!("o{n}"))).await.unwrap().unwrap();
+        assert!(store.payload_bytes(&object).await.unwrap() == mk_noise(n, 2 << 20));
+    }
     store.close().await;
 }

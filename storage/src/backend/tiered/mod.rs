@@ -47,7 +47,6 @@ use super::{
 use crate::canary::Canary;
 pub use collect::Collected;
 use metrics::Metrics;
-use open::OWN;
 pub use open::Place;
 use pointer::Pointer;
 

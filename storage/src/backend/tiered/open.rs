@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock, atomic::AtomicU64};
 
 use bytes::Bytes;
-use object_store::{ObjectStore, ObjectStoreExt, PutMode, path::Path};
+use object_store::{ObjectStore, PutMode, path::Path};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
