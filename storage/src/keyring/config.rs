@@ -97,7 +97,9 @@ fn provider(at: &At<'_>, found: &mut Found<'_>) -> Result<Provider, Error> {
     const AES: &str = "16, 24 or 32 bytes";
     match name {
         "aesgcm" => Ok(Provider::AesGcm(keys(&settings, name, AES, AesGcm::new, found.metrics)?)),
-        "secretbox" => Ok(Provider::SecretBox(keys(&settings, name, "32 bytes", SecretBox::new, found.metrics)?)),
+        "secretbox" => {
+            Ok(Provider::SecretBox(keys(&settings, name, "32 bytes", SecretBox::new, found.metrics)?))
+        }
         "aescbc" => Ok(Provider::AesCbc(keys(&settings, name, AES, AesCbc::new, found.metrics)?)),
         "kms" => Ok(Provider::Kms(kms(&settings, found)?)),
         // Not by a forgotten word: this one means that keys rest in clear.

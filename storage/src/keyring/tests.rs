@@ -87,7 +87,8 @@ async fn counts_what_each_key_wraps() {
     keyring.replace(Ring::parse(&again, Duration::from_secs(1), &keyring.metrics).unwrap());
     keyring.wrap(&mk_key(), PATH, &DataKey::random().unwrap()).await.unwrap();
     assert_eq!(counted("aesgcm", "one"), 4);
-    let names: Vec<_> = keyring.collectors().iter().flat_map(|it| it.collect()).map(|it| it.name().to_owned()).collect();
+    let names: Vec<_> =
+        keyring.collectors().iter().flat_map(|it| it.collect()).map(|it| it.name().to_owned()).collect();
     assert!(names.iter().any(|name| name == "repot_encryption_key_wraps_total"), "{names:?}");
 }
 

@@ -129,13 +129,7 @@ impl Core {
         Ok(Some(report))
     }
 
-    async fn audit_from(
-        &self,
-        duty: &Duty,
-        from: Uuid,
-        named: Named,
-        note: bool,
-    ) -> Result<CollectReport> {
+    async fn audit_from(&self, duty: &Duty, from: Uuid, named: Named, note: bool) -> Result<CollectReport> {
         let expected = self.expected().await?;
         let mut report = CollectReport::default();
         let first = path::chunks_of(from).start;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use repot_storage::{
     Error, Object, Store, StoreOptions,
-    backend::{self, Backend, Etcd, Op, Tiered, Txn, etcd::Options, tiered},
+    backend::{self, Backend, Etcd, Op, Txn, etcd::Options},
 };
 use tonic::Code;
 use uuid::Uuid;
@@ -19,7 +19,7 @@ use super::{
     etcd_process::{EtcdProcess, PATIENCE},
     grpc_relay::{Call, Fault, GrpcRelay, When},
 };
-use crate::store::{files, mk_draft, mk_key, mk_keyring, mk_noise};
+use crate::store::{mk_draft, mk_key, mk_keyring, mk_noise};
 
 /// What a client is told of a write that was not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ const ERRORS: &[(Code, &str, Told)] = &[
 ];
 
 /// Larger than one transaction, so that chunks are put before the record.
-const LARGE: usize = 1_200_000;
+pub(super) const LARGE: usize = 1_200_000;
 
 /// A store whose next transaction on a record meets an error.
 struct Faulty {
@@ -116,7 +116,7 @@ impl Faulty {
     }
 }
 
-async fn open(etcd: &EtcdProcess, relay: &GrpcRelay) -> Store {
+pub(super) async fn open(etcd: &EtcdProcess, relay: &GrpcRelay) -> Store {
     let endpoints = vec![relay.endpoint.clone()];
     let options = Options { endpoints, deadline: PATIENCE, ..etcd.options() };
     let backend = Arc::new(Etcd::connect(options).await.unwrap());
@@ -181,7 +181,7 @@ async fn made_and_removed(faulty: &Faulty, fault: Fault, told: Told) {
 }
 
 /// Nothing that is named is missing, also after the collector was there.
-async fn whole(etcd: &EtcdProcess, objects: u64) {
+pub(super) async fn whole(etcd: &EtcdProcess, objects: u64) {
     let backend = Arc::new(Etcd::connect(etcd.options()).await.unwrap());
     let store = Store::open(backend, mk_keyring(), StoreOptions::default()).await.unwrap();
     store.collect().await.unwrap();
@@ -353,59 +353,6 @@ async fn an_update_that_etcd_never_begins_is_unavailable_and_changes_nothing() {
     assert!(store.payload_bytes(&updated).await.unwrap() == mk_noise(3, LARGE));
     store.close().await;
     whole(&etcd, 1).await;
-}
-
-/// A proxy delivers a write twice and passes on the second answer: a comparison does not hold, because the first delivery happened.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_write_that_is_delivered_twice_is_done() {
-    let etcd = EtcdProcess::start(None, &[]).await;
-    delivered_twice(&etcd, async |relay| open(&etcd, relay).await).await;
-    whole(&etcd, 0).await;
-}
-
-/// With chunks in a chunk store: the objects of the first delivery stay.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_write_that_is_delivered_twice_keeps_its_objects() {
-    let (etcd, dir) = (EtcdProcess::start(None, &[]).await, tempfile::tempdir().unwrap());
-    let open = async |relay: &GrpcRelay| {
-        let options =
-            Options { endpoints: vec![relay.endpoint.clone()], deadline: PATIENCE, ..etcd.options() };
-        let inner = Arc::new(Etcd::connect(options).await.unwrap());
-        let tiered = Tiered::open(inner, files(dir.path()), tiered::Options::default()).await.unwrap();
-        Store::open(Arc::new(tiered), mk_keyring(), StoreOptions::default()).await.unwrap()
-    };
-    delivered_twice(&etcd, open).await;
-}
-
-/// Creates, updates and removes objects whose payload is in the record, in its transaction, and in transactions before it. Each
-/// transaction on a record is delivered twice.
-async fn delivered_twice(etcd: &EtcdProcess, open: impl AsyncFn(&GrpcRelay) -> Store) {
-    let armed = Arc::new(AtomicBool::new(false));
-    let is_armed = Arc::clone(&armed);
-    let fault = Fault { code: Code::Ok, text: "", when: When::Twice };
-    let choose =
-        move |call: &Call<'_>| (call.writes_record() && is_armed.load(Ordering::SeqCst)).then_some(fault);
-    let relay = GrpcRelay::start(&etcd.endpoint(), Arc::new(choose)).await;
-    for (number, size) in [2000, 300_000, LARGE].into_iter().enumerate() {
-        let store = open(&relay).await;
-        armed.store(true, Ordering::SeqCst);
-        let (key, uid) = (mk_key(&size.to_string()), Uuid::from_u128(1 + number as u128));
-        let made = store.create(&key, mk_draft(uid, "1", vec![mk_noise(1, size)])).await.unwrap();
-        let updated = store.update(&made, mk_draft(uid, "2", vec![mk_noise(2, size)])).await.unwrap();
-        // What a failed write leaves is removed when the store closes at the latest.
-        store.close().await;
-        let store = open(&relay).await;
-        let now = store.get(&key).await.unwrap().unwrap();
-        assert_eq!(now.version, updated.version, "{size}");
-        assert!(store.payload_bytes(&now).await.unwrap() == mk_noise(2, size), "{size}");
-        // Nothing tells who removed an object.
-        let removed = store.delete(&now).await;
-        assert!(matches!(removed, Ok(_) | Err(Error::Conflict)), "{removed:?}");
-        assert!(store.get(&key).await.unwrap().is_none(), "{size}");
-        armed.store(false, Ordering::SeqCst);
-        store.close().await;
-    }
-    assert_eq!(relay.answered_after(), 9, "a transaction was not delivered twice");
 }
 
 /// Nothing is put under a lease of which the grant was not answered, so nothing is known to be wrong with the store.

@@ -3,6 +3,7 @@
 mod certificates;
 mod chunk_store;
 mod crash;
+mod delivered_twice;
 mod embedded;
 mod etcd;
 mod etcd_errors;

@@ -303,7 +303,8 @@ fn names(dir: &Path) -> Vec<String> {
     let entries = |dir: &Path| std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     let shards = entries(dir).filter(|path| path.is_dir());
     let files = shards.flat_map(|shard| entries(&shard).collect::<Vec<_>>());
-    let mut names: Vec<_> = files.map(|file| file.file_name().unwrap().to_string_lossy().into_owned()).collect();
+    let mut names: Vec<_> =
+        files.map(|file| file.file_name().unwrap().to_string_lossy().into_owned()).collect();
     names.sort_unstable();
     names
 }

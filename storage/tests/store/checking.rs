@@ -210,7 +210,10 @@ async fn a_chunk_store_that_is_away_is_no_damage() {
         }
         let mut findings = Vec::new();
         let checked = store.fsck(true, |finding| findings.push(finding), |_| {}).await;
-        assert!(matches!(&checked, Err(Error::Unavailable(why)) if why.contains("repot-store")), "{checked:?}");
+        assert!(
+            matches!(&checked, Err(Error::Unavailable(why)) if why.contains("repot-store")),
+            "{checked:?}"
+        );
         assert_eq!(findings, []);
         let missing = store.missing_chunks(9).await;
         assert!(matches!(missing, Err(Error::Unavailable(_))), "{missing:?}");

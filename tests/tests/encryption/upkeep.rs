@@ -107,8 +107,10 @@ fn named_version(log: &str) -> Result<u64> {
 fn a_server_does_not_start_on_an_etcd_that_was_restored_until_versions_are_raised() {
     run(async |bed| {
         let mark = bed.make_dir("mark")?.join("high-water");
-        let flags =
-            [format!("--high-water-mark=file:{}", mark.display()), "--high-water-mark-interval=1s".to_owned()];
+        let flags = [
+            format!("--high-water-mark=file:{}", mark.display()),
+            "--high-water-mark-interval=1s".to_owned(),
+        ];
         let mut world = World::start_with(bed, 1, &[&provider("aesgcm", "key")?], "1s", &flags).await?;
         let snapshot = bed.make_dir("snapshot")?.join("etcd.db");
         world.replicas[0].create("before").await?;

@@ -110,7 +110,9 @@ impl Failure {
             (Self::Lost(why) | Self::NotSent(why) | Self::NotBegun(why), _) => Error::Unavailable(why),
             (Self::LeaseGone, _) => Error::Unavailable("the lease has expired".into()),
             (Self::AnswerTooLarge, _) => Error::Corrupt("an answer is larger than any value may be".into()),
-            (Self::Compacted, Kind::Read) => Error::Unavailable("the revision was compacted meanwhile".into()),
+            (Self::Compacted, Kind::Read) => {
+                Error::Unavailable("the revision was compacted meanwhile".into())
+            }
             (Self::Future, Kind::Read) => Error::Unavailable("the member is behind".into()),
             // An alarm, or a proxy, says nothing of the value that was asked for: it is no proof that this one is damaged.
             (Self::Other(Error::Corrupt(why)), Kind::Read) => Error::Refused(why),
