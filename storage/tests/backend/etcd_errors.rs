@@ -19,7 +19,7 @@ use super::{
     etcd_process::{EtcdProcess, PATIENCE},
     grpc_relay::{Call, Fault, GrpcRelay, When},
 };
-use crate::store::{mk_draft, mk_key, mk_keyring, mk_noise};
+use crate::store::{mk_draft, mk_key, mk_keyring, mk_noise, spy::all};
 
 /// What a client is told of a write that was not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -346,9 +346,18 @@ async fn an_update_that_etcd_never_begins_is_unavailable_and_changes_nothing() {
     let uid = Uuid::from_u128(1);
     let made = store.create(&mk_key("kept"), mk_draft(uid, "1", vec![mk_noise(1, LARGE)])).await.unwrap();
     armed.store(true, Ordering::SeqCst);
+    let direct = Etcd::connect(etcd.options()).await.unwrap();
+    let before = all(&direct, "/chunks/").await.len();
     let refused = store.update(&made, mk_draft(uid, "2", vec![mk_noise(2, LARGE)])).await;
     assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
     armed.store(false, Ordering::SeqCst);
+    // Waits for all that the store does in the background.
+    store.close().await;
+    let after = all(&direct, "/chunks/").await.len();
+    assert!(after > before, "chunks went of a write that is not proved to have failed");
+    let store = open(&etcd, &relay).await;
+    let made = store.get(&made.key).await.unwrap().unwrap();
+    assert!(store.payload_bytes(&made).await.unwrap() == mk_noise(1, LARGE));
     let updated = store.update(&made, mk_draft(uid, "3", vec![mk_noise(3, LARGE)])).await.unwrap();
     assert!(store.payload_bytes(&updated).await.unwrap() == mk_noise(3, LARGE));
     store.close().await;
