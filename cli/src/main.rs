@@ -83,6 +83,9 @@ fn main() -> ExitCode {
 }
 
 #[cfg(test)]
+mod flag_pages;
+
+#[cfg(test)]
 mod tests {
     use clap::CommandFactory;
 
