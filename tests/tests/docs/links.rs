@@ -59,7 +59,7 @@ fn links(page: &Page) -> Vec<(usize, String)> {
 fn check(page: &Page, link: &str) -> Result<(), String> {
     let (path, heading) = link.split_once('#').unwrap_or((link, ""));
     let target = if path.is_empty() { page.path.clone() } else { resolve(&page.path, path)? };
-    if !root().join(&target).exists() {
+    if target != page.path && !root().join(&target).exists() {
         return Err(format!("no such file: {target}"));
     }
     if heading.is_empty() {
