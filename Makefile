@@ -55,11 +55,11 @@ soak: testbed
 	$(SOAK) --test it -- --include-ignored oracles:: etcd::peer:: etcd::flips:: azure:: expansion:: ownership::judge:: workflows:: --skip expansion::moves:: --skip $(KILLER)
 	$(SOAK) --test it -- --include-ignored $(KILLER)
 
-# Whether tests of storage find the wrongs that are planted there (docs/storage-faults.md). What this builds is for nothing else.
+# Whether tests of storage find the wrongs that are planted there (docs/design/storage-faults.md). What this builds is for nothing else.
 canaries: testbed
 	$(CARGO) test --locked -p repot-storage --features canaries --lib --test it -- --nocapture canaries::
 
-# Fuzzers that know what code they reach, each for FUZZ_SECONDS (docs/storage-faults.md). The first time, this builds cargo-fuzz and
+# Fuzzers that know what code they reach, each for FUZZ_SECONDS (docs/design/storage-faults.md). The first time, this builds cargo-fuzz and
 # all of the server once more, on stable Rust. `fuzz/run --keep` copies what has reached new code into the corpus.
 fuzz:
 	fuzz/run $(FUZZ_TARGETS)
@@ -70,6 +70,16 @@ fuzz:
 bench: testbed
 	$(CARGO) build --locked --release -p repot
 	$(CARGO) run --locked --release -p repot-tests --bin bench -- $(BENCH)
+
+# The documentation as a book, in target/book. Not a part of `make test`: the first call builds mdBook, which takes minutes. `make
+# test` checks links, headings, flags and metrics of the pages (tests/tests/docs).
+.PHONY: docs
+MDBOOK = target/mdbook/bin/mdbook
+docs:
+	[ "$$($(MDBOOK) --version 2>/dev/null)" = "mdbook v0.5.4" ] || \
+	  $(CARGO) install --locked --version 0.5.4 --root target/mdbook --target-dir target/mdbook/build --no-default-features mdbook
+	$(MDBOOK) build docs
+	$(CARGO) test --locked --workspace --test it -- docs::
 
 # Kubernetes, etcd and other programs for the tests, at pinned versions, once: about nine minutes on two cores.
 testbed: tools

@@ -86,6 +86,9 @@ fn main() -> ExitCode {
 }
 
 #[cfg(test)]
+mod flag_pages;
+
+#[cfg(test)]
 mod tests {
     use clap::CommandFactory;
 

@@ -2,6 +2,7 @@
 
 mod admission;
 mod conformance;
+mod docs;
 mod encryption;
 mod etcd;
 mod etcd_agent;

@@ -31,7 +31,7 @@ static PHASE: Schema = Schema::choice(
     &["Pending", "Running", "Succeeded", "RollingBack", "RolledBack", "Failed", "Cancelled"],
 );
 static MIGRATION_STEPS: Schema = Schema::of(
-    "The steps that were begun, in their order, then those of the way back; docs/etcd-workflows.md has them all.",
+    "The steps that were begun, in their order, then those of the way back; docs/reference/etcd-workflows.md has them all.",
     STEPS,
 );
 static STATUS: Schema = Schema {

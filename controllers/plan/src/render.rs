@@ -1,4 +1,4 @@
-//! The tables of workflows as Markdown, for `docs/etcd-workflows.md`; a test holds the two together.
+//! The tables of workflows as Markdown, for `docs/reference/etcd-workflows.md`; a test holds the two together.
 
 use std::fmt::Write as _;
 

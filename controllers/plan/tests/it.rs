@@ -20,7 +20,7 @@ use repot_plan::{
 
 #[test]
 fn the_document_is_what_the_tables_say() {
-    let path = "docs/etcd-workflows.md";
+    let path = "docs/reference/etcd-workflows.md";
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
     let made = render::etcd_workflows();
     if std::env::var_os("UPDATE_GOLDENS").is_some() {

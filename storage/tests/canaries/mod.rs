@@ -58,7 +58,7 @@ fn document() -> String {
 #[test]
 fn the_document_says_what_is_planted() {
     const MARKS: [&str; 2] = ["<!-- canaries -->\n", "<!-- end of canaries -->"];
-    let path = crate_dir().parent().unwrap().join("docs/storage-faults.md");
+    let path = crate_dir().parent().unwrap().join("docs/design/storage-faults.md");
     let text = std::fs::read_to_string(&path).unwrap();
     let (before, rest) = text.split_once(MARKS[0]).unwrap();
     let (rests, after) = rest.split_once(MARKS[1]).unwrap();
@@ -68,7 +68,7 @@ fn the_document_says_what_is_planted() {
     } else {
         assert!(
             rests == made,
-            "docs/storage-faults.md is not what the table says; UPDATE_GOLDENS=1 renews it"
+            "docs/design/storage-faults.md is not what the table says; UPDATE_GOLDENS=1 renews it"
         );
     }
 }

@@ -186,7 +186,7 @@ async fn explain(world: &World) -> Result<()> {
         ("hostedetcd.spec.etcdRef.kind", &["Etcd where it is left out"]),
         ("etcdbackup.spec.schedule", &["cron", "UTC"]),
         ("etcdrestore.spec.source", &["backupName", "store", "Exactly one"]),
-        ("etcdmigration.status.steps", &["docs/etcd-workflows.md", "attempts", "reason"]),
+        ("etcdmigration.status.steps", &["docs/reference/etcd-workflows.md", "attempts", "reason"]),
     ] {
         let text = kubectl(world, &format!("explain {field}")).await?;
         // kubectl wraps lines.

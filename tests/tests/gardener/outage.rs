@@ -1,4 +1,4 @@
-//! What waits for Repot while it is down or hangs, and for how long: the table of docs/webhook-outage.md.
+//! What waits for Repot while it is down or hangs, and for how long: the table of docs/operate/webhook-outage.md.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};

@@ -31,7 +31,7 @@ fn each_fuzzer_has_a_corpus_and_is_told_of() {
     let programs: BTreeSet<_> =
         programs.map(|bin| bin["name"].as_str().expect("a name").to_owned()).collect();
     assert_eq!(programs, corpora);
-    let page = fs::read_to_string(root().join("docs/storage-faults.md")).expect("the page");
+    let page = fs::read_to_string(root().join("docs/design/storage-faults.md")).expect("the page");
     let part = page.split("\n## ").find(|part| part.starts_with("Any bytes")).expect("a part about it");
     for name in &corpora {
         assert!(part.contains(&format!("`{name}`")), "nothing tells of {name}");

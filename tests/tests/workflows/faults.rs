@@ -1,6 +1,6 @@
 //! One fault in each step of a migration: it ends Succeeded, RolledBack or Cancelled, and nothing is missing afterwards.
 //!
-//! [`FAULTS`] is the table of docs/etcd-faults.md; each row is played by the test that names it.
+//! [`FAULTS`] is the table of docs/reference/etcd-faults.md; each row is played by the test that names it.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -29,12 +29,12 @@ fn render() -> String {
 
 #[test]
 fn table_of_faults_is_that_of_the_docs() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/etcd-faults.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/etcd-faults.md");
     if std::env::var_os("UPDATE_GOLDENS").is_some() {
         std::fs::write(&path, render()).expect("the docs can be written");
     }
     let stored = std::fs::read_to_string(path).expect("the docs are there");
-    assert_eq!(stored, render(), "UPDATE_GOLDENS=1 renews docs/etcd-faults.md");
+    assert_eq!(stored, render(), "UPDATE_GOLDENS=1 renews docs/reference/etcd-faults.md");
 }
 
 /// A migration with a fault.

@@ -1,4 +1,4 @@
-//! The agent's HTTP. Paths, answers and errors are listed in `docs/etcd-agent.md`.
+//! The agent's HTTP. Paths, answers and errors are listed in `docs/reference/etcd-agent-http.md`.
 
 mod forms;
 mod gateway;
