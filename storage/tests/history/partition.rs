@@ -62,7 +62,8 @@ async fn says_nothing(cluster: &Cluster, index: usize) {
     assert!(matches!(read, Err(Error::Unavailable(_))), "{read:?}");
     let ops = vec![Op::Put("/alone".into(), Bytes::new())];
     let written = alone.txn(Txn { compares: vec![], ops }).await;
-    assert!(matches!(written, Err(Error::Unavailable(_) | Error::Unknown(_))), "{written:?}");
+    let is_refused = matches!(written, Err(Error::Unavailable(_) | Error::Declined(_) | Error::Unknown(_)));
+    assert!(is_refused, "{written:?}");
 }
 
 /// Which packets are lost.
