@@ -241,16 +241,7 @@ pub(super) fn open(config: &StoreConfig) -> Result<store::Store, store::Error> {
     Ok(open_all(config)?.history(history(config)))
 }
 
-/// Opens it for writing: whoever reads the store is led to the history of this etcd from now on.
-///
-/// # Errors
-/// As of [`store::Store::open_with`] and [`store::Store::make_current`].
-pub(super) async fn open_current(config: &StoreConfig) -> Result<store::Store, store::Error> {
-    let all = open_all(config)?;
-    all.make_current(history(config)).await?;
-    Ok(all.history(history(config)))
-}
-
+/// The name of the history that this etcd writes.
 pub(super) fn history(config: &StoreConfig) -> &str {
     config.history.as_deref().unwrap_or(store::FIRST_HISTORY)
 }

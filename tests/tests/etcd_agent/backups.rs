@@ -235,6 +235,9 @@ fn nothing_is_written_behind_the_history_of_another_etcd() {
         other.write("other", 50).await?;
         other.full(false).await?;
         let before = names(&other.dir).await?;
+        // Readers of the store are led to an etcd that was restored since.
+        let store = open(&other.dir)?;
+        store.make_current("restored").await?;
         let mut cluster = Cluster::new(bed, 1)?;
         cluster.config["store"] = json!({ "url": url(&other.dir) });
         cluster.config["snapshots"] = json!({ "deltaPeriod": "1s" });
@@ -247,6 +250,7 @@ fn nothing_is_written_behind_the_history_of_another_etcd() {
         assert_eq!(agents[0].metric("backup_failing").await?, 1);
         assert_eq!(agents[0].get("/readyz").await?.status, 200);
         assert_eq!(names(&other.dir).await?, before);
+        assert_eq!(store.current_history().await?, "restored", "who is refused leads nobody to its history");
         Ok(())
     });
 }

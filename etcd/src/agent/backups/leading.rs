@@ -8,7 +8,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
 
 use super::{Ask, Error, PATIENCE, Request, Seat, Standing, Taker, decide};
 use crate::{
-    agent::{clients, settings},
+    agent::{clients, history::OwnHistory, settings::chain},
     snapshot::{
         Compression, Kind, Revision, SnapshotName,
         store::{self, Store},
@@ -25,7 +25,7 @@ const EVENTS: Duration = Duration::from_secs(30);
 
 /// Where the leader stands: everything up to `saved` is in the store, and what comes after is in the draft.
 struct Line {
-    store: Store,
+    history: OwnHistory,
     compression: Compression,
     events: Option<Events>,
     draft: Option<(Draft, Instant)>,
@@ -77,7 +77,8 @@ impl Taker {
 
     async fn begin(&mut self, seat: &Seat) -> Result<Line, Error> {
         let config = self.agent.settings.config.store.as_ref().ok_or(Error::NoStore)?;
-        let store = settings::open_current(config).await?;
+        let history = OwnHistory::open(config)?;
+        let store = history.snapshots();
         let names: Vec<SnapshotName> = store.list_quickly().await?.into_iter().map(|one| one.name).collect();
         let current = clients::read(&seat.client, PATIENCE).await?;
         let full = names.iter().filter(|name| name.kind == Kind::Full).max().cloned();
@@ -99,15 +100,18 @@ impl Taker {
             broken: self.broken,
         };
         let compression = self.agent.settings.snapshots.compression;
-        let mut line = Line { store, compression, events: None, draft: None, saved: Revision(0), due, full };
+        let mut line =
+            Line { history, compression, events: None, draft: None, saved: Revision(0), due, full };
         match decide::start(&facts) {
             decide::Start::Refuse(why) => return Err(Error::AnotherHistory(why)),
             decide::Start::Full(why) => {
                 tracing::info!(why, "a full snapshot is taken");
+                line.history.make_current().await?;
                 line.saved = self.full(seat, &mut line, false).await?.last;
             }
             decide::Start::Continue(after) => {
                 tracing::info!(after = after.0, "snapshots go on");
+                line.history.make_current().await?;
                 line.saved = after;
                 // Otherwise it is told once the first of what is missing is in the store.
                 if after == current {
@@ -155,9 +159,10 @@ impl Taker {
 
     /// Takes a full snapshot. Deltas go on as if there were none: so the one before it leads up to the newest state, too.
     async fn full(&mut self, seat: &Seat, line: &mut Line, is_final: bool) -> Result<SnapshotName, Error> {
+        let store = line.history.snapshots();
         let at = Timestamp::now();
         let how = (line.compression, is_final);
-        let taken = take::full(&seat.client, &line.store, &self.agent.scratch, how, at).await;
+        let taken = take::full(&seat.client, store, &self.agent.scratch, how, at).await;
         let name = match taken {
             Ok(taken) => taken.name,
             // Two within a second that hold the same.
@@ -166,7 +171,7 @@ impl Taker {
             }
             Err(error) => return Err(error.into()),
         };
-        line.store.set_cluster(&name, &seat.cluster).await?;
+        store.set_cluster(&name, &seat.cluster).await?;
         tracing::info!(%name, "a full snapshot is taken");
         line.due = schedule::next(&self.agent.settings.snapshots.full, now());
         line.full = Some(name.clone());
@@ -174,7 +179,7 @@ impl Taker {
             (state.full, state.failing) = (Some(name.clone()), None);
             state.taken.0 += 1;
         });
-        self.retain(&line.store).await;
+        self.retain(store).await;
         Ok(name)
     }
 
@@ -195,7 +200,7 @@ impl Taker {
 
     async fn save(&mut self, line: &mut Line) -> Result<Option<SnapshotName>, Error> {
         let Some((draft, _)) = line.draft.take() else { return Ok(None) };
-        let name = draft.save(&line.store, Timestamp::now()).await?.name;
+        let name = draft.save(line.history.snapshots(), Timestamp::now()).await?.name;
         tracing::debug!(%name, "a delta is saved");
         line.saved = name.last;
         self.state.send_modify(|state| {
@@ -220,7 +225,7 @@ impl Taker {
         };
         match timeout(Duration::from_secs(600), work).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(error = settings::chain(&error), "old snapshots are left"),
+            Ok(Err(error)) => tracing::warn!(error = chain(&error), "old snapshots are left"),
             Err(_) => tracing::warn!("old snapshots are left: deleting them takes too long"),
         }
     }
