@@ -193,6 +193,15 @@ impl Actor<'_> {
         if site.pods().contains_key(volumes) || site.deployed().is_some_and(|etcd| etcd.volumes == *volumes) {
             return Ok(());
         }
+        // First: once the claims are gone, nobody asks for this again.
+        if self.observed.place.is_some()
+            && let Some(history) = histories::to_close(site, volumes)
+        {
+            let backups = self.observed.backups.as_ref().ok_or(Error::SilentStore)?;
+            self.context.term.check()?;
+            let closed = backups.store.close_history(&history).await;
+            closed.map_err(|error| Error::Backups(error.into()))?;
+        }
         let all = Api::<PersistentVolumeClaim>::namespaced(self.context.client.clone(), &self.namespace());
         for claim in site.claims_of(volumes) {
             let preconditions =

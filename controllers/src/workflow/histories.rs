@@ -1,6 +1,7 @@
 //! Which histories of the backup store the sets of volumes of an Etcd write.
 
 use kube::ResourceExt;
+use repot_etcd::snapshot::store::FIRST_HISTORY;
 use repot_plan::etcd::world::VolumeSet;
 
 use super::site::Site;
@@ -17,6 +18,16 @@ pub(super) fn own(site: &Site, new: &VolumeSet) -> String {
     let exists = |name: &&str| site.claims_of(&VolumeSet((*name).to_owned())).next().is_some();
     let old = named(site).filter(|name| *name != new.0).filter(exists);
     old.chain([new.0.as_str()]).collect::<Vec<_>>().join(",")
+}
+
+/// The history that only members on these volumes write; `None` where the Etcd as it is writes the same.
+pub(super) fn to_close(site: &Site, released: &VolumeSet) -> Option<String> {
+    let history = |set: &VolumeSet| {
+        let own = named(site).find(|name| *name == set.0);
+        own.unwrap_or(FIRST_HISTORY).to_owned()
+    };
+    let released = history(released);
+    (history(&site.template()?) != released).then_some(released)
 }
 
 #[cfg(test)]
@@ -66,5 +77,25 @@ mod tests {
         assert_eq!(names("v2", Some(&first_pass), &["v1", "v2"]), "v1,v2");
         // Rolled back, and begun once more.
         assert_eq!(own(&mk_site("v1", Some("v1,v2"), &["v1"]), &VolumeSet("v3".to_owned())), "v1,v3");
+    }
+
+    #[test]
+    fn only_the_history_of_released_volumes_is_closed() {
+        let closed = |template: &str, annotation: Option<&str>, released: &str| {
+            let site = mk_site(template, annotation, &["main", "v1", "v2"]);
+            to_close(&site, &VolumeSet(released.to_owned()))
+        };
+        let name = |name: &str| Some(name.to_owned());
+        // The volumes before the first restore, and those of a restore that was rolled back.
+        assert_eq!(closed("v1", Some("v1"), "main"), name(FIRST_HISTORY));
+        assert_eq!(closed("main", Some("v1"), "v1"), name("v1"));
+        assert_eq!(closed("v2", Some("v1,v2"), "v1"), name("v1"));
+        // Volumes that no member was ever started on, and an Etcd whose annotation is lost.
+        assert_eq!(closed("main", None, "v1"), None);
+        assert_eq!(closed("v2", Some(""), "v1"), None);
+        assert_eq!(closed("v1", Some("v1"), "v1"), None);
+        let mut gone = mk_site("v1", Some("v1"), &[]);
+        gone.etcd = None;
+        assert_eq!(to_close(&gone, &VolumeSet("main".to_owned())), None);
     }
 }

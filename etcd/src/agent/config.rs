@@ -133,6 +133,9 @@ pub struct Snapshots {
     /// How many full ones `LimitBased` keeps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
+    /// How long the snapshots of a history are kept after it was closed; a week (`168h`) where it is left out, for ever with `0s`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub closed_retention: Option<String>,
     /// `gzip`, `zlib`, `lzw` or `none`; gzip where it is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compression: Option<String>,

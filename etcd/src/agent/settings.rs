@@ -24,6 +24,7 @@ const FULL_SCHEDULE: &str = "@hourly";
 const DELTA_PERIOD: Duration = Duration::from_secs(20);
 const DELTA_MEMORY_LIMIT: u64 = 10 << 20;
 const LIMIT: u32 = 7;
+const CLOSED_RETENTION: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +62,8 @@ pub struct Snapshots {
     pub memory: u64,
     /// Which are kept.
     pub retention: Retention,
+    /// How long the snapshots of a closed history are kept; for ever where it is `None`.
+    pub closed_retention: Option<Duration>,
     /// How they are compressed.
     pub compression: Compression,
 }
@@ -276,13 +279,19 @@ fn snapshots(config: &Config, wrong: &mut Vec<String>) -> Option<Snapshots> {
     let given = &config.snapshots;
     let full = Schedule::parse(given.full_schedule.as_deref().unwrap_or(FULL_SCHEDULE))
         .map_err(|why| wrong.push(format!("snapshots.fullSchedule: {why}")));
-    let delta = match given.delta_period.as_deref() {
-        None => Some(DELTA_PERIOD),
-        Some(text) => duration::parse(text).or_else(|| {
-            wrong.push(format!("snapshots.deltaPeriod: {text:?} is no duration such as 20s"));
-            None
-        }),
+    // None for no time at all.
+    let mut time = |field: &str, text: Option<&str>, otherwise: Duration| {
+        let time = text.map_or(Some(otherwise), duration::parse);
+        if time.is_none() {
+            wrong.push(format!(
+                "snapshots.{field}: {:?} is no duration such as 20s",
+                text.unwrap_or_default()
+            ));
+        }
+        time.filter(|time| !time.is_zero())
     };
+    let delta = time("deltaPeriod", given.delta_period.as_deref(), DELTA_PERIOD);
+    let closed_retention = time("closedRetention", given.closed_retention.as_deref(), CLOSED_RETENTION);
     let retention = match (given.retention.as_deref(), given.limit) {
         (None, None) => Some(Retention::All),
         (Some("Exponential"), None) => Some(Retention::Exponential),
@@ -311,9 +320,10 @@ fn snapshots(config: &Config, wrong: &mut Vec<String>) -> Option<Snapshots> {
     let memory = given.delta_memory_limit.unwrap_or(DELTA_MEMORY_LIMIT);
     Some(Snapshots {
         full: full.ok()?,
-        delta: delta.filter(|period| !period.is_zero()),
+        delta,
         memory,
         retention: retention?,
+        closed_retention,
         compression: compression?,
     })
 }
@@ -346,6 +356,7 @@ ports: {client: 2379, peer: 2380, agent: 8080}
         assert_eq!(settings.own.name, "m1");
         assert_eq!(settings.snapshots.delta, Some(DELTA_PERIOD));
         assert_eq!(settings.snapshots.retention, Retention::All);
+        assert_eq!(settings.snapshots.closed_retention, Some(CLOSED_RETENTION));
     }
 
     #[test]
@@ -376,6 +387,7 @@ ports: {client: 2379, peer: 2380, agent: 8080}
             ),
             ("snapshots: {fullSchedule: hourly}", "fullSchedule"),
             ("snapshots: {deltaPeriod: '20'}", "no duration"),
+            ("snapshots: {closedRetention: week}", "closedRetention"),
             ("snapshots: {compression: lzw}", "only read"),
             ("snapshots: {retention: LimitBased, limit: 0}", "at least 1"),
         ] {

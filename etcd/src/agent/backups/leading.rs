@@ -8,10 +8,13 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
 
 use super::{Ask, Error, PATIENCE, Request, Seat, Standing, Taker, decide};
 use crate::{
-    agent::{clients, history::OwnHistory, settings::chain},
+    agent::{
+        clients,
+        history::{OwnHistory, limit},
+        settings::chain,
+    },
     snapshot::{
-        Compression, Kind, Revision, SnapshotName,
-        store::{self, Store},
+        Compression, Kind, Revision, SnapshotName, store,
         take::{self, Draft, Events},
     },
 };
@@ -106,7 +109,6 @@ impl Taker {
             decide::Start::Refuse(why) => return Err(Error::AnotherHistory(why)),
             decide::Start::Full(why) => {
                 tracing::info!(why, "a full snapshot is taken");
-                line.history.make_current().await?;
                 line.saved = self.full(seat, &mut line, false).await?.last;
             }
             decide::Start::Continue(after) => {
@@ -159,6 +161,8 @@ impl Taker {
 
     /// Takes a full snapshot. Deltas go on as if there were none: so the one before it leads up to the newest state, too.
     async fn full(&mut self, seat: &Seat, line: &mut Line, is_final: bool) -> Result<SnapshotName, Error> {
+        // Another etcd that was started by mistake may have led readers of the store to its own one meanwhile.
+        line.history.make_current().await?;
         let store = line.history.snapshots();
         let at = Timestamp::now();
         let how = (line.compression, is_final);
@@ -179,7 +183,7 @@ impl Taker {
             (state.full, state.failing) = (Some(name.clone()), None);
             state.taken.0 += 1;
         });
-        self.retain(store).await;
+        self.retain(&line.history).await;
         Ok(name)
     }
 
@@ -200,6 +204,7 @@ impl Taker {
 
     async fn save(&mut self, line: &mut Line) -> Result<Option<SnapshotName>, Error> {
         let Some((draft, _)) = line.draft.take() else { return Ok(None) };
+        line.history.check_is_open().await?;
         let name = draft.save(line.history.snapshots(), Timestamp::now()).await?.name;
         tracing::debug!(%name, "a delta is saved");
         line.saved = name.last;
@@ -211,15 +216,20 @@ impl Taker {
     }
 
     /// Deletes what is not kept. A failure is of no consequence for the snapshots that there are.
-    async fn retain(&self, store: &Store) {
+    async fn retain(&self, history: &OwnHistory) {
+        let (store, settings) = (history.snapshots(), &self.agent.settings.snapshots);
         let work = async {
             let all = store.list_quickly().await?;
             let names: Vec<SnapshotName> = all.iter().map(|one| one.name.clone()).collect();
-            let gone = decide::superfluous(&names, self.agent.settings.snapshots.retention, now());
+            let gone = decide::superfluous(&names, settings.retention, now());
             for one in all.iter().filter(|one| gone.contains(&one.name)) {
                 store.delete(one).await?;
                 tracing::debug!(name = %one.name, "a snapshot is not kept");
                 self.state.send_modify(|state| state.deleted += 1);
+            }
+            if let Some(retention) = settings.closed_retention {
+                let deleted = history.delete_closed(limit(Timestamp::now(), retention)).await?;
+                self.state.send_modify(|state| state.deleted += deleted);
             }
             Ok::<_, store::Error>(())
         };
