@@ -225,8 +225,8 @@ impl Finale<'_> {
         now() >= self.lost.after(self.settings.timing.wait())
     }
 
-    /// All voters, where no other one serves clients, by its own word. The lease of one that does not answer is over when the other
-    /// side starts.
+    /// All voters, where no other one serves clients, by its own word. The lease of one that does not answer, or is a member of another
+    /// seed, is over when the other side starts.
     async fn alone(&self) -> Result<BTreeSet<u64>, Obstacle> {
         let over = self.leases_are_over();
         let voters = match self.voters().await {
@@ -235,8 +235,9 @@ impl Finale<'_> {
         };
         let own = &self.agent.settings.own.name;
         for voter in voters.iter().filter(|voter| voter.name() != own && !over) {
-            let url = voter.client_urls().first().map_or("", String::as_str);
-            if !peers::says_that_it_is_cut_off(self.agent, url, &self.settings.id, PATIENCE).await {
+            let told = voter.client_urls().first().map(String::as_str);
+            let (name, id) = (voter.name(), &self.settings.id);
+            if !peers::says_that_it_is_cut_off(self.agent, name, told, id, PATIENCE).await {
                 let why = format!(
                     "{:x} {} has not said that it serves no clients any more",
                     voter.id(),
