@@ -279,7 +279,6 @@ fn snapshots(config: &Config, wrong: &mut Vec<String>) -> Option<Snapshots> {
     let given = &config.snapshots;
     let full = Schedule::parse(given.full_schedule.as_deref().unwrap_or(FULL_SCHEDULE))
         .map_err(|why| wrong.push(format!("snapshots.fullSchedule: {why}")));
-    // None for no time at all.
     let mut time = |field: &str, text: Option<&str>, otherwise: Duration| {
         let time = text.map_or(Some(otherwise), duration::parse);
         if time.is_none() {
@@ -298,7 +297,6 @@ fn snapshots(config: &Config, wrong: &mut Vec<String>) -> Option<Snapshots> {
         (Some("LimitBased"), limit) if limit != Some(0) => {
             Some(Retention::LimitBased(limit.unwrap_or(LIMIT)))
         }
-        (Some("LimitBased"), _) => None,
         _ => None,
     };
     if retention.is_none() {
@@ -382,7 +380,7 @@ ports: {client: 2379, peer: 2380, agent: 8080}
             ("tls: {server: /nowhere}", "no file /nowhere/ca.crt"),
             ("store: {url: 'ftp://x'}", "begins with none"),
             (
-                "owner: {name: a.org, id: '', ttl: 1s, interval: 1s, timeout: 1s, grace: 9s}",
+                "owner: {name: a.org, id: '', servers: ['ns:a.org'], ttl: 1s, interval: 1s, timeout: 1s, grace: 9s}",
                 "owner.id is empty",
             ),
             ("snapshots: {fullSchedule: hourly}", "fullSchedule"),

@@ -66,6 +66,8 @@ fn what_cannot_be_is_refused_with_its_reason() {
             ("nothing", owned(&json!({"timeout": "0s"})), "longer than nothing"),
             ("short", owned(&json!({"grace": "40s"})), "at least the timeout and the 11s"),
             ("slow", owned(&json!({"timeout": "1m"})), "at least the timeout and the 11s"),
+            ("nobody", owned(&json!({"servers": []})), "spec.backup.ownerCheck.servers"),
+            ("default", owned(&json!({"servers": null})), "spec.backup.ownerCheck.servers"),
             (
                 "twice",
                 json!({"etcd": {"additionalAdvertisePeerURLs": [], "additionalAdvertisePeerUrls": []}}),
@@ -102,11 +104,14 @@ fn what_cannot_be_is_refused_with_its_reason() {
     });
 }
 
-/// With times of its own for the record of the owner.
-fn owned(times: &Value) -> Value {
-    let mut check = json!({"name": "owner.example.org", "id": "a"});
-    for (field, time) in times.as_object().into_iter().flatten() {
-        check[field] = time.clone();
+/// With fields of its own for the record of the owner; one that is `null` is left out.
+fn owned(fields: &Value) -> Value {
+    let mut check = json!({"name": "owner.example.org", "id": "a/7", "servers": ["ns:example.org"]});
+    for (field, value) in fields.as_object().into_iter().flatten() {
+        check[field] = value.clone();
+    }
+    if let Some(check) = check.as_object_mut() {
+        check.retain(|_, value| !value.is_null());
     }
     json!({"backup": {"ownerCheck": check}})
 }
