@@ -103,6 +103,20 @@ impl Store {
         }
     }
 
+    /// Leads whoever reads the store to its first history, as after snapshots of another etcd were copied there. Where it was closed, it
+    /// is opened again: its etcd is a new one.
+    ///
+    /// # Errors
+    /// [`Error::List`], [`Error::Write`], [`Error::File`], [`Error::Busy`].
+    pub async fn begin_first_history_again(&self) -> Result<()> {
+        let path = self.prefix.clone().join(CLOSED).join(FIRST_HISTORY);
+        match self.objects.delete(&path).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+            Err(source) => return Err(Error::Write { place: self.place(&path), source: source.into() }),
+        }
+        self.make_current(FIRST_HISTORY).await
+    }
+
     /// Checks that a history is not closed.
     ///
     /// # Errors
@@ -236,5 +250,12 @@ mod tests {
         assert_eq!(current().await, FIRST_HISTORY);
         store.close_history(FIRST_HISTORY).await.expect("closed");
         assert!(store.make_current(FIRST_HISTORY).await.is_err());
+        for _ in 0..2 {
+            store.begin_first_history_again().await.expect("opened");
+        }
+        assert_eq!(current().await, FIRST_HISTORY);
+        store.make_current("d").await.expect("a switch");
+        store.begin_first_history_again().await.expect("opened");
+        assert_eq!(current().await, FIRST_HISTORY);
     }
 }
