@@ -73,7 +73,7 @@ fn full() -> Etcd {
         "backup": {
             "port": 18080, "store": store, "fullSnapshotSchedule": "0 */6 * * *", "garbageCollectionPolicy": "LimitBased",
             "maxBackupsLimitBasedGC": 9, "deltaSnapshotPeriod": "10s", "deltaSnapshotMemoryLimit": "100Mi",
-            "compression": {"enabled": false}, "ownerCheck": {"name": "owner.example.com", "id": "garden-a"},
+            "compression": {"enabled": false}, "ownerCheck": {"name": "owner.example.com", "id": "garden-a/1", "servers": ["ns:example.com"]},
         },
     }))
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::etcd::api::{FENCE, OWN_HISTORIES, RESTORE_FROM};
 
 use super::{
-    Context, Error, Result,
+    Context, Error, Result, histories,
     jobs::{self, Order, Task},
     kinds::{self, Kind, MANAGER, number},
     members::Reach,
@@ -165,7 +165,7 @@ impl Actor<'_> {
         let known = |text: &String| (!text.is_empty()).then(|| text.clone());
         let mut annotations = json!({FENCE: fence, RESTORE_FROM: from});
         if from.is_some() {
-            annotations[OWN_HISTORIES] = own_histories(etcd, self.site()?.template(), volumes).into();
+            annotations[OWN_HISTORIES] = histories::own(self.site()?, volumes).into();
         }
         let patch = json!({
             "metadata": {"annotations": annotations},
@@ -192,6 +192,15 @@ impl Actor<'_> {
         // Whoever is about to go may still write.
         if site.pods().contains_key(volumes) || site.deployed().is_some_and(|etcd| etcd.volumes == *volumes) {
             return Ok(());
+        }
+        // First: once the claims are gone, nobody asks for this again.
+        if self.observed.place.is_some()
+            && let Some(history) = histories::to_close(site, volumes)
+        {
+            let backups = self.observed.backups.as_ref().ok_or(Error::SilentStore)?;
+            self.context.term.check()?;
+            let closed = backups.store.close_history(&history).await;
+            closed.map_err(|error| Error::Backups(error.into()))?;
         }
         let all = Api::<PersistentVolumeClaim>::namespaced(self.context.client.clone(), &self.namespace());
         for claim in site.claims_of(volumes) {
@@ -278,13 +287,6 @@ fn owner(
         controller: Some(true),
         block_owner_deletion: None,
     }
-}
-
-/// New volumes get a history of their own. Those before them keep theirs, in case the etcd goes back to them.
-fn own_histories(etcd: &DynamicObject, old: Option<VolumeSet>, new: &VolumeSet) -> String {
-    let all = etcd.annotations().get(OWN_HISTORIES).map_or("", String::as_str).split(',');
-    let old = all.filter(|name| old.as_ref().is_some_and(|old| old.0 == *name) && *name != new.0);
-    old.chain([new.0.as_str()]).collect::<Vec<_>>().join(",")
 }
 
 fn params() -> PatchParams {

@@ -17,6 +17,7 @@
 //! | [`wake`] | who is woken by what |
 
 pub mod act;
+mod histories;
 pub mod hosted;
 pub mod jobs;
 pub mod kinds;

@@ -8,10 +8,13 @@ use std::{
 
 use k8s_openapi::api::{batch::v1::Job, core::v1::Secret};
 use kube::{Api, Client};
-use repot_etcd::backup::{
-    Backups,
-    place::Place,
-    record::{State, Taken, Verdict},
+use repot_etcd::{
+    backup::{
+        Backups,
+        place::Place,
+        record::{State, Taken, Verdict},
+    },
+    snapshot::store::Store,
 };
 use repot_plan::{
     etcd::{
@@ -47,7 +50,7 @@ pub async fn open(client: &Client, namespace: &str, place: &Place) -> Result<She
     }
     let opened = place.open(&secret, PATIENCE).map_err(|error| Error::Backups(error.into()))?;
     let (store, _secret) = opened;
-    Ok(Shelf { backups: Backups::of(&store), _secret })
+    Ok(Shelf { backups: Backups::of(&store), store, _secret })
 }
 
 /// An open store.
@@ -55,6 +58,8 @@ pub async fn open(client: &Client, namespace: &str, place: &Place) -> Result<She
 pub struct Shelf {
     /// The backups in it.
     pub backups: Backups,
+    /// The store itself, with the histories of the etcd.
+    pub store: Store,
     /// Its credentials are read while it is used.
     _secret: TempDir,
 }

@@ -133,6 +133,9 @@ pub struct Snapshots {
     /// How many full ones `LimitBased` keeps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
+    /// How long the snapshots of a history are kept after it was closed; a week (`168h`) where it is left out, for ever with `0s`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub closed_retention: Option<String>,
     /// `gzip`, `zlib`, `lzw` or `none`; gzip where it is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compression: Option<String>,
@@ -161,8 +164,8 @@ pub struct Owner {
     pub name: String,
     /// The own id.
     pub id: String,
-    /// DNS servers to ask, as `address:port`; those of the machine where there are none. `ns:example.org` stands for the name servers of
-    /// that zone; `ns:example.org@10.0.0.10:53` says who knows them.
+    /// DNS servers to ask, as `address:port`, at least one. `ns:example.org` stands for the name servers of that zone, which the DNS
+    /// servers of the machine know; `ns:example.org@10.0.0.10:53` says who knows them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers: Vec<String>,
     /// How long an answer may come from a cache on the way.

@@ -12,11 +12,7 @@ use repot_plan::time::Time;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    Agent, clients,
-    clock::Deadline,
-    http::peers,
-    owner::now,
-    settings::{chain, open_current},
+    Agent, clients, clock::Deadline, history::OwnHistory, http::peers, owner::now, settings::chain,
     supervisor::Etcd,
 };
 use crate::{
@@ -134,9 +130,10 @@ impl Finale<'_> {
         // What it has at first: keys whose leases end while it runs privately are nobody's loss.
         let own =
             *memory.own.get_or_insert(Revision(header.map_or(0, etcd_client::ResponseHeader::revision)));
-        let store = self.store().await?;
-        let names = names_in(&store).await?;
-        if let Some(name) = self.found(&store, &names, own).await? {
+        let history = self.history()?;
+        let store = history.snapshots();
+        let names = names_in(store).await?;
+        if let Some(name) = self.found(store, &names, own).await? {
             return Ok(name);
         }
         let id = header.map_or(0, etcd_client::ResponseHeader::member_id);
@@ -152,13 +149,13 @@ impl Finale<'_> {
             Some(name) => name,
             None => {
                 let current = Revision(header.map_or(0, etcd_client::ResponseHeader::revision));
-                self.take(&client, &store, &names, current).await?
+                self.take(&client, &history, &names, current).await?
             }
         };
         if !self.leases_are_over() && self.alone().await? != voters {
             return Err(Obstacle::Members("the members are others than before the snapshot".to_owned()));
         }
-        if let Err(why) = self.name_owner(&store, &name).await {
+        if let Err(why) = self.name_owner(store, &name).await {
             memory.taken = Some(name);
             return Err(why);
         }
@@ -168,7 +165,7 @@ impl Finale<'_> {
     async fn take(
         &self,
         client: &Client,
-        store: &Store,
+        history: &OwnHistory,
         names: &[SnapshotName],
         current: Revision,
     ) -> Result<SnapshotName, Obstacle> {
@@ -179,8 +176,10 @@ impl Finale<'_> {
                 "AnotherHistory: it has snapshots up to revision {further}, and this etcd is at {current}"
             )));
         }
+        history.make_current().await.map_err(|error| Obstacle::Store(chain(&error)))?;
         let how = (self.agent.settings.snapshots.compression, true);
-        match take::full(client, store, &self.agent.scratch, how, jiff::Timestamp::now()).await {
+        match take::full(client, history.snapshots(), &self.agent.scratch, how, jiff::Timestamp::now()).await
+        {
             Ok(taken) => Ok(taken.name),
             Err(take::Error::Store(error)) => Err(Obstacle::Store(chain(&error))),
             Err(error) => Err(Obstacle::Members(chain(&error))),
@@ -216,18 +215,18 @@ impl Finale<'_> {
         Ok(None)
     }
 
-    async fn store(&self) -> Result<Store, Obstacle> {
+    fn history(&self) -> Result<OwnHistory, Obstacle> {
         let config = self.agent.settings.config.store.as_ref();
         let config = config.ok_or_else(|| Obstacle::Store("none is configured".to_owned()))?;
-        open_current(config).await.map_err(|error| Obstacle::Store(chain(&error)))
+        OwnHistory::open(config).map_err(|error| Obstacle::Store(chain(&error)))
     }
 
     fn leases_are_over(&self) -> bool {
         now() >= self.lost.after(self.settings.timing.wait())
     }
 
-    /// All voters, where no other one serves clients, by its own word. The lease of one that does not answer is over when the other
-    /// side starts.
+    /// All voters, where no other one serves clients, by its own word. The lease of one that does not answer, or is a member of another
+    /// seed, is over when the other side starts.
     async fn alone(&self) -> Result<BTreeSet<u64>, Obstacle> {
         let over = self.leases_are_over();
         let voters = match self.voters().await {
@@ -236,8 +235,9 @@ impl Finale<'_> {
         };
         let own = &self.agent.settings.own.name;
         for voter in voters.iter().filter(|voter| voter.name() != own && !over) {
-            let url = voter.client_urls().first().map_or("", String::as_str);
-            if !peers::says_that_it_is_cut_off(self.agent, url, &self.settings.id, PATIENCE).await {
+            let told = voter.client_urls().first().map(String::as_str);
+            let (name, id) = (voter.name(), &self.settings.id);
+            if !peers::says_that_it_is_cut_off(self.agent, name, told, id, PATIENCE).await {
                 let why = format!(
                     "{:x} {} has not said that it serves no clients any more",
                     voter.id(),

@@ -39,6 +39,7 @@ pub mod flags;
 mod founding;
 mod gateway;
 pub mod guard;
+mod history;
 mod http;
 mod identity;
 mod mark;

@@ -255,7 +255,8 @@ impl<'a> Owner<'a> {
         }
     }
 
-    /// What the stores tell of the owner before, where this etcd is about to go on from its snapshots.
+    /// What the stores tell of the owner before, where this etcd is about to begin: from the snapshots of that owner, or empty. An empty
+    /// one waits as long: the configuration may have forgotten what to restore.
     async fn ask_of_the_owner_before(&self, past: Past, answer: &Answer) -> Option<Told> {
         let config = &self.agent.settings.config;
         // An id without an epoch may be back after somebody else.
@@ -264,11 +265,10 @@ impl<'a> Owner<'a> {
         if past != Past::NoData || has_begun || config.cluster_state == ClusterState::Existing {
             return None;
         }
-        let restore = config.restore.as_ref()?;
         if !self.settings.is_named_by(answer) {
             return Some(Told::default());
         }
-        let source = open(&restore.store).ok();
+        let source = config.restore.as_ref().and_then(|restore| open(&restore.store).ok());
         let record = config.store.as_ref().and_then(|store| open_all(store).ok());
         Some(Told::ask(self.settings, source.as_ref(), record.as_ref()).await)
     }

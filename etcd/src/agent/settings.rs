@@ -24,6 +24,7 @@ const FULL_SCHEDULE: &str = "@hourly";
 const DELTA_PERIOD: Duration = Duration::from_secs(20);
 const DELTA_MEMORY_LIMIT: u64 = 10 << 20;
 const LIMIT: u32 = 7;
+const CLOSED_RETENTION: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +62,8 @@ pub struct Snapshots {
     pub memory: u64,
     /// Which are kept.
     pub retention: Retention,
+    /// How long the snapshots of a closed history are kept; for ever where it is `None`.
+    pub closed_retention: Option<Duration>,
     /// How they are compressed.
     pub compression: Compression,
 }
@@ -241,16 +244,7 @@ pub(super) fn open(config: &StoreConfig) -> Result<store::Store, store::Error> {
     Ok(open_all(config)?.history(history(config)))
 }
 
-/// Opens it for writing: whoever reads the store is led to the history of this etcd from now on.
-///
-/// # Errors
-/// As of [`store::Store::open_with`] and [`store::Store::make_current`].
-pub(super) async fn open_current(config: &StoreConfig) -> Result<store::Store, store::Error> {
-    let all = open_all(config)?;
-    all.make_current(history(config)).await?;
-    Ok(all.history(history(config)))
-}
-
+/// The name of the history that this etcd writes.
 pub(super) fn history(config: &StoreConfig) -> &str {
     config.history.as_deref().unwrap_or(store::FIRST_HISTORY)
 }
@@ -285,20 +279,24 @@ fn snapshots(config: &Config, wrong: &mut Vec<String>) -> Option<Snapshots> {
     let given = &config.snapshots;
     let full = Schedule::parse(given.full_schedule.as_deref().unwrap_or(FULL_SCHEDULE))
         .map_err(|why| wrong.push(format!("snapshots.fullSchedule: {why}")));
-    let delta = match given.delta_period.as_deref() {
-        None => Some(DELTA_PERIOD),
-        Some(text) => duration::parse(text).or_else(|| {
-            wrong.push(format!("snapshots.deltaPeriod: {text:?} is no duration such as 20s"));
-            None
-        }),
+    let mut time = |field: &str, text: Option<&str>, otherwise: Duration| {
+        let time = text.map_or(Some(otherwise), duration::parse);
+        if time.is_none() {
+            wrong.push(format!(
+                "snapshots.{field}: {:?} is no duration such as 20s",
+                text.unwrap_or_default()
+            ));
+        }
+        time.filter(|time| !time.is_zero())
     };
+    let delta = time("deltaPeriod", given.delta_period.as_deref(), DELTA_PERIOD);
+    let closed_retention = time("closedRetention", given.closed_retention.as_deref(), CLOSED_RETENTION);
     let retention = match (given.retention.as_deref(), given.limit) {
         (None, None) => Some(Retention::All),
         (Some("Exponential"), None) => Some(Retention::Exponential),
         (Some("LimitBased"), limit) if limit != Some(0) => {
             Some(Retention::LimitBased(limit.unwrap_or(LIMIT)))
         }
-        (Some("LimitBased"), _) => None,
         _ => None,
     };
     if retention.is_none() {
@@ -320,9 +318,10 @@ fn snapshots(config: &Config, wrong: &mut Vec<String>) -> Option<Snapshots> {
     let memory = given.delta_memory_limit.unwrap_or(DELTA_MEMORY_LIMIT);
     Some(Snapshots {
         full: full.ok()?,
-        delta: delta.filter(|period| !period.is_zero()),
+        delta,
         memory,
         retention: retention?,
+        closed_retention,
         compression: compression?,
     })
 }
@@ -355,6 +354,7 @@ ports: {client: 2379, peer: 2380, agent: 8080}
         assert_eq!(settings.own.name, "m1");
         assert_eq!(settings.snapshots.delta, Some(DELTA_PERIOD));
         assert_eq!(settings.snapshots.retention, Retention::All);
+        assert_eq!(settings.snapshots.closed_retention, Some(CLOSED_RETENTION));
     }
 
     #[test]
@@ -380,11 +380,12 @@ ports: {client: 2379, peer: 2380, agent: 8080}
             ("tls: {server: /nowhere}", "no file /nowhere/ca.crt"),
             ("store: {url: 'ftp://x'}", "begins with none"),
             (
-                "owner: {name: a.org, id: '', ttl: 1s, interval: 1s, timeout: 1s, grace: 9s}",
+                "owner: {name: a.org, id: '', servers: ['ns:a.org'], ttl: 1s, interval: 1s, timeout: 1s, grace: 9s}",
                 "owner.id is empty",
             ),
             ("snapshots: {fullSchedule: hourly}", "fullSchedule"),
             ("snapshots: {deltaPeriod: '20'}", "no duration"),
+            ("snapshots: {closedRetention: week}", "closedRetention"),
             ("snapshots: {compression: lzw}", "only read"),
             ("snapshots: {retention: LimitBased, limit: 0}", "at least 1"),
         ] {

@@ -2,7 +2,7 @@
 //!
 //! A look gives what [`repot_plan::etcd::ownership`] decides by; what is decided is done by the agent. A lease counts from when the
 //! look *began*, and an answer counts only where it is young enough ([`freshness`]). (A cache that keeps answers for longer than their
-//! TTL cannot be noticed; where there is doubt, the zone's own servers can be asked: [`servers::Servers::OfZone`].)
+//! TTL cannot be noticed. So nobody is asked by default; the zone's own servers can be asked: [`servers::Servers::OfZone`].)
 
 pub mod freshness;
 pub mod handover;
@@ -31,7 +31,7 @@ pub struct Settings {
     pub name: Name,
     /// The own id.
     pub id: String,
-    /// Whom to ask; those of the machine where there are none.
+    /// Whom to ask. There is no default: the resolver of a machine may be a cache that hands out old answers.
     pub servers: Vec<Servers>,
     /// When to look, and for how long that counts.
     pub timing: Timing,
@@ -52,6 +52,12 @@ impl Settings {
         let name = Name::parse(&owner.name).map_err(|error| wrong.push(format!("name: {error}"))).ok();
         if owner.id.is_empty() {
             wrong.push("id is empty".to_owned());
+        }
+        if owner.servers.is_empty() {
+            wrong.push(
+                "servers is empty: name the zone of the record, such as ns:example.org, or servers that hand out no old answers"
+                    .to_owned(),
+            );
         }
         let mut servers = Vec::new();
         for text in &owner.servers {
@@ -134,6 +140,9 @@ mod tests {
         for says in ["name: ", "id is empty", "\"dns.org:53\" is no address", "ttl: \"1.5s\""] {
             assert!(wrong.contains(says), "{says}: {wrong}");
         }
+        bad = Owner { servers: Vec::new(), ..owner() };
+        let wrong = Settings::new(&bad, stop).expect_err("bad").join("; ");
+        assert!(wrong.contains("servers is empty"), "{wrong}");
         bad = Owner { grace: "20s".into(), ..owner() };
         let wrong = Settings::new(&bad, stop).expect_err("bad").join("; ");
         assert!(wrong.contains("grace of 20 seconds is shorter"), "{wrong}");

@@ -63,14 +63,11 @@ impl Servers {
     }
 }
 
-/// The addresses of all; those of this machine where there are none.
+/// The addresses of all.
 ///
 /// # Errors
 /// Where no address is found, or servers of the machine cannot be read.
 pub(super) async fn all(servers: &[Servers], limit: Duration) -> Result<Vec<SocketAddr>, Failure> {
-    if servers.is_empty() {
-        return of_this_machine().map_err(Failure::Own);
-    }
     let (mut found, mut failed) = (Vec::new(), Vec::new());
     for answer in join_all(servers.iter().map(|one| one.addresses(limit))).await {
         match answer {

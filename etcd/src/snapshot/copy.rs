@@ -140,9 +140,11 @@ async fn look_for_final(source: &Store) -> store::Result<Option<SnapshotName>> {
 /// What is counted as copied was whole at the source, and was read at the target byte for byte as it was at the source. A copy that was
 /// broken off is taken up by running it again: what is done is left alone, what is not whole is copied again. A snapshot appears at
 /// the target whole or not at all. What is sealed stays sealed under the keys that it has, and what is not is not sealed on the way.
+/// When all are there, whoever reads the target is led to them: an etcd that wrote another history there is not the newest any more.
 ///
 /// # Errors
-/// When one of the stores cannot be listed. What is wrong with single snapshots is in the report.
+/// When one of the stores cannot be listed, or the target cannot be told what its current history is. What is wrong with single
+/// snapshots is in the report.
 pub async fn copy(
     source: &Store,
     target: &Store,
@@ -151,7 +153,11 @@ pub async fn copy(
 ) -> store::Result<Report> {
     let source = source.current().await?;
     let from = source.list_quickly().await?;
-    run(from, &source, target, Way { options, adopts: false }, progress).await
+    let report = run(from, &source, target, Way { options, adopts: false }, progress).await?;
+    if report.failed.is_empty() && !report.done.is_empty() {
+        target.begin_first_history_again().await?;
+    }
+    Ok(report)
 }
 
 /// Copies these snapshots of the source to a target that has none of them. Each is opened with the keys of the source and sealed with

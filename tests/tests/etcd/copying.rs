@@ -91,6 +91,25 @@ fn the_history_that_is_written_is_copied_and_no_other() {
     });
 }
 
+/// An etcd that comes back to where it was before, and where it was restored in that time.
+#[test]
+fn whoever_restores_from_the_target_gets_what_was_copied() {
+    run(async |bed| {
+        let (from, to) = (bed.make_dir("from")?, bed.make_dir("to")?);
+        let target = open(&to)?;
+        fill(&target.history("restored"), 20, 100).await?;
+        target.make_current("restored").await?;
+        target.close_history("first").await?;
+        fill(&open(&from)?, 9, 100).await?;
+        snapshots(&arguments(&url(&from), &url(&to), &[])).await?.text()?;
+        let current = target.current_history().await?;
+        ensure!(current == "first", "{current} is restored");
+        let count = target.current().await?.list().await?.len();
+        ensure!(count == 9, "{count} are restored");
+        Ok(target.check_history_is_open("first").await?)
+    });
+}
+
 #[test]
 fn a_copy_that_was_killed_is_taken_up() {
     run(async |bed| {

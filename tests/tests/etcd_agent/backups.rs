@@ -11,11 +11,13 @@ use repot_tests::bed::Bed;
 use repot_tests::run;
 use repot_tests::s3::S3Server;
 use repot_tests::wait::until;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::world::{Agent, Cluster};
 use crate::etcd::world::{Revived, World, dump, open, restore, url};
+use crate::ownership::world::signal_alone;
 
 const DEADLINE: Duration = Duration::from_secs(120);
 /// Never in the time of a test.
@@ -235,6 +237,9 @@ fn nothing_is_written_behind_the_history_of_another_etcd() {
         other.write("other", 50).await?;
         other.full(false).await?;
         let before = names(&other.dir).await?;
+        // Readers of the store are led to an etcd that was restored since.
+        let store = open(&other.dir)?;
+        store.make_current("restored").await?;
         let mut cluster = Cluster::new(bed, 1)?;
         cluster.config["store"] = json!({ "url": url(&other.dir) });
         cluster.config["snapshots"] = json!({ "deltaPeriod": "1s" });
@@ -247,6 +252,72 @@ fn nothing_is_written_behind_the_history_of_another_etcd() {
         assert_eq!(agents[0].metric("backup_failing").await?, 1);
         assert_eq!(agents[0].get("/readyz").await?.status, 200);
         assert_eq!(names(&other.dir).await?, before);
+        assert_eq!(store.current_history().await?, "restored", "who is refused leads nobody to its history");
+        Ok(())
+    });
+}
+
+/// A restore that was rolled back: both etcds write into one store, and a member of the restored one comes back from a node that was
+/// cut off.
+#[test]
+fn a_closed_history_is_not_written_again_and_its_snapshots_go_in_time() {
+    const ABANDONED: &str = "abandoned";
+    run(async |bed| {
+        let dir = bed.make_dir("store")?;
+        let store = open(&dir)?;
+        let config = |cluster: &mut Cluster, history: Option<&str>| {
+            cluster.config["store"] = json!({ "url": url(&dir), "history": history });
+            cluster.config["snapshots"] =
+                json!({ "fullSchedule": SELDOM, "deltaPeriod": "1s", "closedRetention": "2s" });
+        };
+        let (mut old, mut abandoned) = (Cluster::new(bed, 1)?, Cluster::new(bed, 1)?);
+        config(&mut old, None);
+        config(&mut abandoned, Some(ABANDONED));
+        let old = old.start_all(bed).await?.remove(0);
+        taken(&old, "Full", 0).await?;
+        let member = abandoned.start_all(bed).await?.remove(0);
+        taken(&member, "Full", 0).await?;
+        let client = abandoned.client(std::slice::from_ref(&member)).await?;
+        client.kv_client().put("/a", "1", None).await?;
+        taken(&member, "Incr", 0).await?;
+        assert_eq!(store.current_history().await?, ABANDONED);
+        // Before it is closed, each full snapshot asserts whose the store is.
+        old.get("/snapshot/full").await?.ok()?;
+        assert_eq!(store.current_history().await?, "first");
+        member.get("/snapshot/full").await?.ok()?;
+        assert_eq!(store.current_history().await?, ABANDONED);
+
+        signal_alone(&member, Signal::STOP)?;
+        let abandoned_store = store.history(ABANDONED);
+        let count = async || Ok::<_, anyhow::Error>(abandoned_store.list().await?.len());
+        let before = count().await?;
+        store.close_history(ABANDONED).await?;
+        assert_eq!(store.current_history().await?, "first", "the old etcd has not led since");
+        client.kv_client().put("/b", "1", None).await?;
+        signal_alone(&member, Signal::CONT)?;
+        until("the failure to be told", DEADLINE, async || {
+            ensure!(member.metric("backup_failing").await? == 1, "all is well");
+            Ok(())
+        })
+        .await?;
+        for path in ["/snapshot/full", "/snapshot/delta"] {
+            let refused = member.get(path).await?;
+            assert_eq!(refused.status, 409, "{refused}");
+            assert!(refused.to_string().contains("HistoryClosed"), "{refused}");
+        }
+        assert_eq!(store.current_history().await?, "first");
+        assert_eq!(count().await?, before, "something was written to it");
+
+        // It may be looked at for as long as it is configured.
+        until("its snapshots to go", DEADLINE, async || {
+            old.get("/snapshot/full").await?.ok()?;
+            let left = count().await?;
+            ensure!(left == 0, "{left} are left");
+            Ok(())
+        })
+        .await?;
+        assert_eq!(member.get("/snapshot/full").await?.status, 409);
+        assert!(!names(&dir).await?.is_empty(), "the snapshots of the other history went too");
         Ok(())
     });
 }

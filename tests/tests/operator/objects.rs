@@ -66,6 +66,17 @@ fn what_cannot_be_is_refused_with_its_reason() {
             ("nothing", owned(&json!({"timeout": "0s"})), "longer than nothing"),
             ("short", owned(&json!({"grace": "40s"})), "at least the timeout and the 11s"),
             ("slow", owned(&json!({"timeout": "1m"})), "at least the timeout and the 11s"),
+            ("plain", owned(&json!({"id": "seed-a"})), "must end with a slash and an epoch"),
+            ("zero", owned(&json!({"id": "seed-a/0"})), "must end with a slash and an epoch"),
+            ("words", owned(&json!({"id": "seed-a/7b"})), "must end with a slash and an epoch"),
+            ("nameless", owned(&json!({"id": "/7"})), "must end with a slash and an epoch"),
+            (
+                "huge",
+                owned(&json!({"id": "seed-a/1000000000000000000"})),
+                "must end with a slash and an epoch",
+            ),
+            ("nobody", owned(&json!({"servers": []})), "spec.backup.ownerCheck.servers"),
+            ("default", owned(&json!({"servers": null})), "spec.backup.ownerCheck.servers"),
             (
                 "twice",
                 json!({"etcd": {"additionalAdvertisePeerURLs": [], "additionalAdvertisePeerUrls": []}}),
@@ -77,6 +88,7 @@ fn what_cannot_be_is_refused_with_its_reason() {
         }
         let owned = owned(&json!({"timeout": "29s", "grace": "40s", "interval": "1m1s"}));
         place.pods.apply(&[etcd("owned", json!({"replicas": 0, "backup": owned["backup"]}))]).await?;
+        epochs_rise(&place).await?;
         let first = json!({
             "replicas": 0, "memberNamePrefix": "a", "backup": {"store": {"provider": "S3", "container": "b", "prefix": "p"}},
         });
@@ -102,11 +114,40 @@ fn what_cannot_be_is_refused_with_its_reason() {
     });
 }
 
-/// With times of its own for the record of the owner.
-fn owned(times: &Value) -> Value {
-    let mut check = json!({"name": "owner.example.org", "id": "a"});
-    for (field, time) in times.as_object().into_iter().flatten() {
-        check[field] = time.clone();
+/// Changes the id of the Etcd `owned`, which has the epoch 7.
+async fn epochs_rise(place: &Place) -> Result<()> {
+    for (id, why) in [
+        ("a/8", None),
+        ("a/8", None),
+        // As numbers, not as texts.
+        ("b/10", None),
+        ("a/9", Some("needs a later epoch")),
+        ("a/10", Some("needs a later epoch")),
+        ("b", Some("must end with a slash and an epoch")),
+        ("a/b/11", None),
+    ] {
+        let patch = json!({"spec": {"backup": {"ownerCheck": {"id": id}}}}).to_string();
+        let patched = place.pods.kubectl(&["patch", "etcd", "owned", "--type=merge", "-p", &patch]).await;
+        match (patched, why) {
+            (Ok(_), None) => {}
+            (Ok(_), Some(_)) => anyhow::bail!("{id} was allowed"),
+            (Err(error), why) => {
+                let said = format!("{error:#}");
+                ensure!(why.is_some_and(|why| said.contains(why)), "{id}: {said}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// With fields of its own for the record of the owner; one that is `null` is left out.
+fn owned(fields: &Value) -> Value {
+    let mut check = json!({"name": "owner.example.org", "id": "a/7", "servers": ["ns:example.org"]});
+    for (field, value) in fields.as_object().into_iter().flatten() {
+        check[field] = value.clone();
+    }
+    if let Some(check) = check.as_object_mut() {
+        check.retain(|_, value| !value.is_null());
     }
     json!({"backup": {"ownerCheck": check}})
 }

@@ -89,7 +89,7 @@ fn etcd_goes_on_when_the_owner_before_does_not_serve_any_more() {
         next["backup"]["sourceStore"] = store(&dir, "a");
         next["backup"]["waitForFinalSnapshot"] = json!({"enabled": false});
         next["backup"]["ownerCheck"] = json!({
-            "name": format!("owner.{ZONE}"), "id": "seed-b/1000", "servers": [server],
+            "name": format!("owner.{ZONE}"), "id": "seed-b/1", "servers": [server],
             "dnsCacheTTL": "6s", "interval": "2s", "timeout": "4s", "grace": "15s",
         });
         place.pods.apply(&[etcd("next", next)]).await?;
@@ -100,7 +100,7 @@ fn etcd_goes_on_when_the_owner_before_does_not_serve_any_more() {
             .until("job", &jobs(&place).await?.remove(0), "a Pod", |job| job["status"]["active"] == 1)
             .await?;
         let first = jobs(&place).await?;
-        // Nobody will ever name that one: it was a mistake.
+        // Nobody will ever name that one any more: it was a mistake.
         let id = json!({"spec": {"backup": {"ownerCheck": {"id": "seed-b/2"}}}}).to_string();
         place.pods.kubectl(&["patch", "etcd", "next", "--type=merge", "-p", &id]).await?;
         let etcd = place.until_of("next", "a member", |status| status["readyReplicas"] == 1).await?;

@@ -2,12 +2,13 @@
 
 use std::net::Ipv4Addr;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use repot_etcd::owner::message::{self, Name};
 use repot_tests::bed::Bed;
 use repot_tests::dns::{Fate, TTL, ZONE};
 use repot_tests::dns_cache::{DnsCache, Kind};
 use repot_tests::run;
+use repot_tests::wait::until;
 use serde_json::{Value, json};
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
@@ -88,6 +89,28 @@ fn cache_that_keeps_all_for_longer_than_the_record_says_is_not_believed() {
             |status: &Value| status["owner"]["message"].to_string().contains("longer than the ttl of 1s");
         old.says("that the TTL is too long", refused).await?;
         ensure!(old.etcds()?.is_empty(), "there is an etcd");
+        Ok(())
+    });
+}
+
+/// The resolver of the machine may be one that hands out old answers with a short TTL, which nobody can notice.
+#[test]
+fn without_servers_no_resolver_of_the_machine_is_asked() {
+    run(async |bed| {
+        let mut scene = Scene::new(bed, 1).await?;
+        for servers in [json!(null), json!([])] {
+            let owner = scene.old.config["owner"].as_object_mut().context("an owner")?;
+            owner.insert("servers".to_owned(), servers.clone());
+            owner.retain(|_, value| !value.is_null());
+            let mut agent = scene.old.start(bed, 0)?;
+            let ended =
+                until("the agent to end", DEADLINE, async || agent.process.exited().context("it runs"));
+            let status = ended.await?;
+            ensure!(!status.success(), "{servers}: it ended well");
+            let log = agent.process.log();
+            ensure!(log.contains("owner.servers is empty"), "{servers}: {log}");
+            ensure!(agent.etcds()?.is_empty(), "{servers}: there is an etcd");
+        }
         Ok(())
     });
 }

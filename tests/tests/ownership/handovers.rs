@@ -5,10 +5,11 @@ use repot_etcd::snapshot::SnapshotName;
 use repot_etcd::snapshot::store::Store;
 use repot_tests::bed::Bed;
 use repot_tests::run;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
-use super::world::{LEASE, Scene, WAIT, Writer, client_url, never_both, stays_down};
+use super::world::{LEASE, Scene, WAIT, Writer, client_url, never_both, signal_alone, stays_down};
 use crate::etcd::world::{open, snapshots, url};
 use crate::etcd_agent::world::{Agent, Cluster, DEADLINE};
 
@@ -60,6 +61,32 @@ fn new_owner_waits_for_one_that_is_silent_and_once_only() {
         timeout(WAIT - (Instant::now() - begun), again.ready()).await.context("it waits again")??;
         let recorded = handover(&mut again).await?;
         ensure!(recorded == waited, "{recorded}, and not {waited}");
+        Ok(())
+    });
+}
+
+/// What to restore was forgotten: an empty etcd is writable as well, and must not be so beside the one before.
+#[test]
+fn new_owner_without_anything_to_restore_waits_as_well() {
+    run(async |bed| {
+        let mut scene = Scene::with_ids(bed, 1, FIRST, SECOND).await?;
+        scene.new.config["restore"] = json!(null);
+        let old = scene.old.start_all(bed).await?.remove(0);
+        let old_writer = Writer::start(client_url(&scene.old, 0), FIRST);
+        old_writer.goes_on().await?;
+        // It serves for as long as its lease lasts.
+        signal_alone(&old, Signal::STOP)?;
+        let mut new = scene.new.start(bed, 0)?;
+        let new_writer = Writer::start(client_url(&scene.new, 0), SECOND);
+        stays_down(&mut new, "OwnerOlder").await?;
+        let changed = scene.hand_over(&[SECOND]).await?;
+        stays_down(&mut new, "PreviousOwnerMayServe").await?;
+        new.ready().await?;
+        ensure!(changed.elapsed() >= WAIT, "it began after {:?}", changed.elapsed());
+        new_writer.goes_on().await?;
+        never_both(&old_writer, &new_writer)?;
+        let waited = handover(&mut new).await?;
+        ensure!(waited["reason"] == "Waited" && waited["ownerId"] == SECOND, "{waited}");
         Ok(())
     });
 }

@@ -9,4 +9,4 @@ mod held;
 mod judge;
 mod records;
 mod silence;
-mod world;
+pub mod world;

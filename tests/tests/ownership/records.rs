@@ -1,10 +1,10 @@
 //! The record names somebody else, nobody, or now this and now that.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use repot_tests::run;
 use serde_json::json;
 
-use super::world::{NEW, OLD, Scene, Writer, client_url, never_both, stays_down};
+use super::world::{NEW, OLD, Scene, WAIT, Writer, client_url, never_both, stays_down};
 use crate::etcd::world::{open, restore};
 use crate::etcd_agent::world::DEADLINE;
 
@@ -120,8 +120,9 @@ fn the_next_owner_waits_for_the_record_with_an_empty_volume() {
         let mut early = scene.new.start(bed, 0)?;
         let owner = stays_down(&mut early, "NotOwner").await?;
         assert!(owner["message"].to_string().contains("no data to save"), "{owner}");
-        scene.hand_over(&[NEW]).await?;
+        let changed = scene.hand_over(&[NEW]).await?;
         early.ready().await?;
+        ensure!(changed.elapsed() >= WAIT, "it began after {:?}", changed.elapsed());
         let status = early.status().await?;
         assert_eq!(status["owner"]["verdict"], json!("Serve"), "{status}");
         early.process.stop(DEADLINE).await?;

@@ -84,7 +84,7 @@ fn answers_may_be_late_but_not_too_late() {
 fn what_does_not_fit_into_a_datagram_comes_by_tcp() {
     run(async |bed| {
         let mut scene = Scene::new(bed, 1).await?;
-        let id = "seed-".repeat(150);
+        let id = format!("{}/1", "seed-".repeat(150));
         scene.old.config["owner"]["id"] = json!(id);
         // The wire is for datagrams only.
         scene.old.config["owner"]["servers"] = json!([scene.dns.direct()]);

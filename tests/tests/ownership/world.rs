@@ -28,7 +28,9 @@ const GRACE: u64 = 15;
 pub const WAIT: Duration = Duration::from_secs((TTL as u64 + INTERVAL + GRACE) * 41 / 40 + 1);
 /// How long the old side may serve after it was last told that it is the owner, with the time that etcd has to end.
 pub const LEASE: Duration = Duration::from_secs(INTERVAL + TIMEOUT + 11);
-pub const OLD: &str = "seed-a";
+/// Nobody was the owner before, so it does not wait.
+pub const OLD: &str = "seed-a/1";
+/// Without an epoch only the time counts.
 pub const NEW: &str = "seed-b";
 pub const RECORD: &str = "owner";
 

@@ -140,6 +140,7 @@ fn snapshots(backup: &Backup) -> Snapshots {
         delta_memory_limit: backup.delta_snapshot_memory_limit.as_ref().and_then(bytes),
         retention: backup.garbage_collection_policy.clone(),
         limit: backup.max_backups,
+        closed_retention: None,
         compression,
     }
 }

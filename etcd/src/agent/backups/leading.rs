@@ -8,10 +8,13 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
 
 use super::{Ask, Error, PATIENCE, Request, Seat, Standing, Taker, decide};
 use crate::{
-    agent::{clients, settings},
+    agent::{
+        clients,
+        history::{OwnHistory, limit},
+        settings::chain,
+    },
     snapshot::{
-        Compression, Kind, Revision, SnapshotName,
-        store::{self, Store},
+        Compression, Kind, Revision, SnapshotName, store,
         take::{self, Draft, Events},
     },
 };
@@ -25,7 +28,7 @@ const EVENTS: Duration = Duration::from_secs(30);
 
 /// Where the leader stands: everything up to `saved` is in the store, and what comes after is in the draft.
 struct Line {
-    store: Store,
+    history: OwnHistory,
     compression: Compression,
     events: Option<Events>,
     draft: Option<(Draft, Instant)>,
@@ -77,7 +80,8 @@ impl Taker {
 
     async fn begin(&mut self, seat: &Seat) -> Result<Line, Error> {
         let config = self.agent.settings.config.store.as_ref().ok_or(Error::NoStore)?;
-        let store = settings::open_current(config).await?;
+        let history = OwnHistory::open(config)?;
+        let store = history.snapshots();
         let names: Vec<SnapshotName> = store.list_quickly().await?.into_iter().map(|one| one.name).collect();
         let current = clients::read(&seat.client, PATIENCE).await?;
         let full = names.iter().filter(|name| name.kind == Kind::Full).max().cloned();
@@ -99,7 +103,8 @@ impl Taker {
             broken: self.broken,
         };
         let compression = self.agent.settings.snapshots.compression;
-        let mut line = Line { store, compression, events: None, draft: None, saved: Revision(0), due, full };
+        let mut line =
+            Line { history, compression, events: None, draft: None, saved: Revision(0), due, full };
         match decide::start(&facts) {
             decide::Start::Refuse(why) => return Err(Error::AnotherHistory(why)),
             decide::Start::Full(why) => {
@@ -108,6 +113,7 @@ impl Taker {
             }
             decide::Start::Continue(after) => {
                 tracing::info!(after = after.0, "snapshots go on");
+                line.history.make_current().await?;
                 line.saved = after;
                 // Otherwise it is told once the first of what is missing is in the store.
                 if after == current {
@@ -155,9 +161,12 @@ impl Taker {
 
     /// Takes a full snapshot. Deltas go on as if there were none: so the one before it leads up to the newest state, too.
     async fn full(&mut self, seat: &Seat, line: &mut Line, is_final: bool) -> Result<SnapshotName, Error> {
+        // Another etcd that was started by mistake may have led readers of the store to its own one meanwhile.
+        line.history.make_current().await?;
+        let store = line.history.snapshots();
         let at = Timestamp::now();
         let how = (line.compression, is_final);
-        let taken = take::full(&seat.client, &line.store, &self.agent.scratch, how, at).await;
+        let taken = take::full(&seat.client, store, &self.agent.scratch, how, at).await;
         let name = match taken {
             Ok(taken) => taken.name,
             // Two within a second that hold the same.
@@ -166,7 +175,7 @@ impl Taker {
             }
             Err(error) => return Err(error.into()),
         };
-        line.store.set_cluster(&name, &seat.cluster).await?;
+        store.set_cluster(&name, &seat.cluster).await?;
         tracing::info!(%name, "a full snapshot is taken");
         line.due = schedule::next(&self.agent.settings.snapshots.full, now());
         line.full = Some(name.clone());
@@ -174,7 +183,7 @@ impl Taker {
             (state.full, state.failing) = (Some(name.clone()), None);
             state.taken.0 += 1;
         });
-        self.retain(&line.store).await;
+        self.retain(&line.history).await;
         Ok(name)
     }
 
@@ -195,7 +204,8 @@ impl Taker {
 
     async fn save(&mut self, line: &mut Line) -> Result<Option<SnapshotName>, Error> {
         let Some((draft, _)) = line.draft.take() else { return Ok(None) };
-        let name = draft.save(&line.store, Timestamp::now()).await?.name;
+        line.history.check_is_open().await?;
+        let name = draft.save(line.history.snapshots(), Timestamp::now()).await?.name;
         tracing::debug!(%name, "a delta is saved");
         line.saved = name.last;
         self.state.send_modify(|state| {
@@ -206,21 +216,26 @@ impl Taker {
     }
 
     /// Deletes what is not kept. A failure is of no consequence for the snapshots that there are.
-    async fn retain(&self, store: &Store) {
+    async fn retain(&self, history: &OwnHistory) {
+        let (store, settings) = (history.snapshots(), &self.agent.settings.snapshots);
         let work = async {
             let all = store.list_quickly().await?;
             let names: Vec<SnapshotName> = all.iter().map(|one| one.name.clone()).collect();
-            let gone = decide::superfluous(&names, self.agent.settings.snapshots.retention, now());
+            let gone = decide::superfluous(&names, settings.retention, now());
             for one in all.iter().filter(|one| gone.contains(&one.name)) {
                 store.delete(one).await?;
                 tracing::debug!(name = %one.name, "a snapshot is not kept");
                 self.state.send_modify(|state| state.deleted += 1);
             }
+            if let Some(retention) = settings.closed_retention {
+                let deleted = history.delete_closed(limit(Timestamp::now(), retention)).await?;
+                self.state.send_modify(|state| state.deleted += deleted);
+            }
             Ok::<_, store::Error>(())
         };
         match timeout(Duration::from_secs(600), work).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(error = settings::chain(&error), "old snapshots are left"),
+            Ok(Err(error)) => tracing::warn!(error = chain(&error), "old snapshots are left"),
             Err(_) => tracing::warn!("old snapshots are left: deleting them takes too long"),
         }
     }

@@ -73,7 +73,9 @@ impl From<backups::Error> for Failure {
             Error::NotLeader(_) | Error::NoStore | Error::NoDeltas | Error::Late { .. } | Error::Stopped => {
                 Self::unavailable(chain(&error))
             }
-            Error::AnotherHistory(_) => Self(StatusCode::CONFLICT, chain(&error)),
+            Error::AnotherHistory(_) | Error::Store(store::Error::Closed { .. }) => {
+                Self(StatusCode::CONFLICT, chain(&error))
+            }
             Error::Etcd(_) | Error::Take(_) | Error::Store(_) => Self::of(&error),
         }
     }

@@ -82,15 +82,18 @@ fn beside(agent: &Agent, client_url: &Url) -> Option<String> {
 }
 
 /// Whether another member says itself that it lost this owner id for good and lets no client in. Nothing else proves that: its etcd
-/// may be about to start again where nothing listens at its client URL, and where it is down for another cause.
+/// may be about to start again where nothing listens at its client URL, and where it is down for another cause. A member of another
+/// seed is not asked: nobody knows where its agent is. `told`: its client URL as etcd has it.
 pub(in crate::agent) async fn says_that_it_is_cut_off(
     agent: &Agent,
-    client_url: &str,
+    member: &str,
+    told: Option<&str>,
     owner_id: &str,
     limit: Duration,
 ) -> bool {
     let asked = async {
-        let url = beside(agent, &Url::parse(client_url).ok()?)?;
+        let url = client_url(&agent.settings.config, member, told).ok()?;
+        let url = beside(agent, &Url::parse(&url).ok()?)?;
         let answer = client(agent, limit).ok()?.get(format!("{url}/status")).send().await.ok()?;
         let (mut answer, mut body) = (answer.error_for_status().ok()?, Vec::new());
         while let Some(chunk) = answer.chunk().await.ok()? {
@@ -100,10 +103,18 @@ pub(in crate::agent) async fn says_that_it_is_cut_off(
             }
         }
         let status: serde_json::Value = serde_json::from_slice(&body).ok()?;
-        let is_cut_off = status["owner"]["cutOff"] == owner_id;
-        Some(is_cut_off && status["phase"].is_string() && status["phase"] != "Serving")
+        Some(is_cut_off(&status, member, owner_id))
     };
     asked.await == Some(true)
+}
+
+/// Whether this is the status of an agent of this member, and says that the owner id is lost for good and no client is let in. With
+/// namespaces of one name on two seeds, the host of a member there is that of another member here, or the own one.
+fn is_cut_off(status: &serde_json::Value, member: &str, owner_id: &str) -> bool {
+    status["member"]["name"] == member
+        && status["owner"]["cutOff"] == owner_id
+        && status["phase"].is_string()
+        && status["phase"] != "Serving"
 }
 
 fn client(agent: &Agent, patience: Duration) -> Result<reqwest::Client, Failure> {
@@ -149,5 +160,25 @@ ports: {client: 2379, peer: 2380, agent: 8080}
         // A member that was added after this agent started.
         assert_eq!(url("b-main-2", "http://new:2379").as_deref(), Ok("http://new:2379"));
         assert!(client_url(&config, "b-main-2", None).is_err());
+    }
+
+    #[test]
+    fn only_the_member_itself_says_that_it_is_cut_off() {
+        let status = serde_json::json!({
+            "phase": "Private", "member": {"name": "main-0"}, "owner": {"cutOff": "seed-a/7"},
+        });
+        assert!(is_cut_off(&status, "main-0", "seed-a/7"));
+        // The agent that was reached is that of another member, such as the one that asks.
+        assert!(!is_cut_off(&status, "b-main-0", "seed-a/7"));
+        assert!(!is_cut_off(&status, "main-0", "seed-a/8"));
+        let changed = |pointer: &str, value: serde_json::Value| {
+            let mut status = status.clone();
+            *status.pointer_mut(pointer).expect("a field") = value;
+            is_cut_off(&status, "main-0", "seed-a/7")
+        };
+        assert!(!changed("/phase", "Serving".into()));
+        assert!(!changed("/phase", serde_json::Value::Null));
+        assert!(!changed("/member", serde_json::Value::Null));
+        assert!(!changed("/owner", serde_json::Value::Null));
     }
 }

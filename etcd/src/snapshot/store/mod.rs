@@ -9,7 +9,7 @@
 //! <prefix>/integrity/<name>.owner        the owner id whose time a final one ends
 //! <prefix>/handover.json                 the newest hand-over to an etcd that writes into this store
 //! <prefix>/partial/<name>                a file that is being written; in directories only
-//! <prefix>/histories, current            other histories, and which one is written: see `history.rs`
+//! <prefix>/histories, current, closed    other histories, which one is written, and which ones nobody writes: see `history.rs`
 //! ```
 //!
 //! Other tools look into v1 and v2 only. The record of integrity is an object of its own, since a hash is known after the bytes
@@ -149,6 +149,17 @@ pub enum Error {
     Exists {
         /// Store and object.
         place: String,
+    },
+    /// The etcd of this history is gone for good.
+    #[error(
+        "HistoryClosed: {place} says that nobody writes the history {name} any more, since the volumes of its etcd were released: \
+         end this etcd, or give it another history or store"
+    )]
+    Closed {
+        /// Store and object.
+        place: String,
+        /// The history.
+        name: String,
     },
     /// The record of its integrity cannot be understood.
     #[error("the integrity record {place} is damaged")]
