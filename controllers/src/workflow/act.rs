@@ -7,7 +7,7 @@ use kube::{
 };
 use repot_plan::etcd::{
     effect::Effect,
-    world::{Cluster, Settings, VolumeSet},
+    observed::{Cluster, Settings, VolumeSet},
 };
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ use super::{
     jobs::{self, Order, Task},
     kinds::{self, Kind, MANAGER, number},
     members::Reach,
-    observe::Observed,
+    observe::Observation,
     site::{Site, is_etcd},
 };
 
@@ -34,7 +34,7 @@ pub struct Actor<'a> {
     /// Its object, as it is stored now.
     pub object: &'a DynamicObject,
     /// What was seen.
-    pub observed: &'a Observed,
+    pub observed: &'a Observation,
 }
 
 impl Actor<'_> {
@@ -71,7 +71,7 @@ impl Actor<'_> {
 
     fn hosted(&self) -> Result<(Api<DynamicObject>, &DynamicObject)> {
         // What stands for one that is gone is never written: there may be another one of that name.
-        if self.observed.world.cluster == Cluster::Gone {
+        if self.observed.facts.cluster == Cluster::Gone {
             return Err(Error::Missing("the HostedEtcd".to_owned()));
         }
         let hosted = &self.site()?.hosted;
@@ -108,7 +108,7 @@ impl Actor<'_> {
     async fn lock(&self, held: bool) -> Result<()> {
         let (all, hosted) = self.hosted()?;
         let owner = json!({
-            "kind": self.kind.plan().kind, "name": self.object.name_any(), "uid": self.object.uid(),
+            "kind": self.kind.name(), "name": self.object.name_any(), "uid": self.object.uid(),
         });
         let current = if held { owner } else { Value::Null };
         let patch = under(hosted.resource_version(), json!({"status": {"currentWorkflow": current}}));
@@ -250,7 +250,7 @@ impl Actor<'_> {
             reach,
             image: &self.context.image,
             run_as_root: site.etcd.as_ref().is_some_and(|etcd| kinds::flag(etcd, "/spec/runAsRoot")),
-            limit: self.observed.world.request.step_timeout,
+            limit: self.observed.facts.request.step_timeout,
         };
         let job = serde_json::from_value(jobs::render(&order)).map_err(Error::Render)?;
         let all = Api::<Job>::namespaced(self.context.client.clone(), &self.namespace());

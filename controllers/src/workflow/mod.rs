@@ -42,9 +42,9 @@ use kube::{
 };
 use repot_etcd::backup::place::Place;
 use repot_plan::{
-    etcd::{EtcdFlow, Notes, backup},
-    flow::{self, Decision},
-    ledger::{Ledger, Phase},
+    etcd::{EtcdFlow, EtcdLedger, backup},
+    flow::{self, Decision, Input},
+    ledger::Phase,
     status::from_status,
     time::Time,
 };
@@ -57,7 +57,7 @@ use crate::{
 };
 use act::Actor;
 use kinds::{Kind, MANAGER};
-use observe::Observed;
+use observe::Observation;
 use wake::Wake;
 
 /// How long a store may take for its answer.
@@ -246,10 +246,10 @@ fn sleeps(object: &DynamicObject) -> bool {
 async fn reconcile(kind: Kind, cached: Arc<DynamicObject>, context: Arc<Context>) -> Result<Action> {
     let (namespace, name) = (cached.namespace().unwrap_or_default(), cached.name_any());
     let all = Api::<DynamicObject>::namespaced_with(context.client.clone(), &namespace, &kind.resource());
-    let what = || format!("{} {namespace}/{name}", kind.plan().kind);
+    let what = || format!("{} {namespace}/{name}", kind.name());
     let found = all.get_opt(&name).await.map_err(|source| Error::Read { what: what(), source })?;
     let Some(object) = found else { return Ok(Action::await_change()) };
-    let before = match from_status(&kinds::status(&object)) {
+    let before = match from_status(kind.plans(), &kinds::status(&object)) {
         Ok(ledger) => ledger,
         Err(error) => {
             tracing::error!(workflow = what(), %error, "its status cannot be read, and it is left alone");
@@ -278,8 +278,8 @@ async fn reconcile(kind: Kind, cached: Arc<DynamicObject>, context: Arc<Context>
 fn decide(
     kind: Kind,
     object: &DynamicObject,
-    observed: &Observed,
-    before: &Ledger<Notes>,
+    observed: &Observation,
+    before: &EtcdLedger,
     now: Time,
 ) -> Decision<EtcdFlow> {
     let makes_anew = matches!(kind, Kind::Restore | Kind::Migration);
@@ -287,15 +287,16 @@ fn decide(
     if makes_anew && unmanaged && before.phase == Phase::Pending {
         return refused(before, now);
     }
+    let input = Input::alone(&observed.facts, before, now);
     match kind {
-        Kind::Backup => backup::decide(&kinds::backup_spec(object), &observed.world, before, now),
-        Kind::Restore | Kind::Migration => flow::decide(kind.plan(), &observed.world, before, now),
+        Kind::Backup => backup::decide(&kinds::backup_spec(object), &input),
+        Kind::Restore | Kind::Migration => flow::decide(kind.plans(), &input),
     }
 }
 
 /// Nothing was begun, and nothing will be: it would only fail once the API servers are stopped.
-fn refused(before: &Ledger<Notes>, now: Time) -> Decision<EtcdFlow> {
-    let records = Ledger {
+fn refused(before: &EtcdLedger, now: Time) -> Decision<EtcdFlow> {
+    let records = EtcdLedger {
         phase: Phase::Failed,
         reason: "NotManaged".to_owned(),
         message: format!("{}; let it refer to an Etcd. Nothing was changed", Error::Unmanaged),
@@ -312,7 +313,7 @@ async fn act_all(actor: &Actor<'_>, decision: &Decision<EtcdFlow>) -> bool {
     for effect in &decision.effects {
         let name = actor.object.name_any();
         let Err(error) = actor.act(effect).await else {
-            tracing::info!(kind = actor.kind.plan().kind, name, ?effect, "asked for");
+            tracing::info!(kind = actor.kind.name(), name, ?effect, "asked for");
             continue;
         };
         if error.is_conflict() {
@@ -320,7 +321,7 @@ async fn act_all(actor: &Actor<'_>, decision: &Decision<EtcdFlow>) -> bool {
             continue;
         }
         let error = causes(&error);
-        tracing::warn!(kind = actor.kind.plan().kind, name, ?effect, error, "an effect was not to be had");
+        tracing::warn!(kind = actor.kind.name(), name, ?effect, error, "an effect was not to be had");
         let event = record::event(true, "EffectFailed", &error);
         record::publish(actor.context, actor.kind, actor.object, event).await;
     }

@@ -6,10 +6,10 @@ use kube::{
     runtime::events::{Event, EventType},
 };
 use repot_plan::{
-    etcd::{Notes, backup::Spec, schedule},
-    ledger::{Ledger, Phase, State},
-    render::steps,
-    status::{FIELDS, to_status},
+    etcd::{EtcdLedger, Step, backup::Spec, schedule},
+    ledger::{Phase, State},
+    named::Named,
+    status,
     time::Time,
 };
 use serde_json::{Map, Value, json};
@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use super::{
     Context, Error, Result,
     kinds::{self, Kind, MANAGER},
-    observe::Observed,
+    observe::Observation,
 };
 
 /// The longest note that an event may have.
@@ -31,8 +31,8 @@ pub async fn record(
     context: &Context,
     kind: Kind,
     object: &DynamicObject,
-    observed: &Observed,
-    (before, next): (&Ledger<Notes>, &Ledger<Notes>),
+    observed: &Observation,
+    (before, next): (&EtcdLedger, &EtcdLedger),
 ) -> Result<DynamicObject> {
     let mut changed = object.clone();
     changed.data["status"] = render(context, kind, object, observed, (before, next));
@@ -51,15 +51,16 @@ fn render(
     context: &Context,
     kind: Kind,
     object: &DynamicObject,
-    observed: &Observed,
-    (before, next): (&Ledger<Notes>, &Ledger<Notes>),
+    observed: &Observation,
+    (before, next): (&EtcdLedger, &EtcdLedger),
 ) -> Value {
     let mut fields = match kinds::status(object) {
         Value::Object(fields) => fields,
         _ => Map::new(),
     };
-    FIELDS.iter().for_each(|field| drop(fields.remove(*field)));
-    if let Value::Object(ledger) = to_status(kind.plan(), next) {
+    status::fields(kind.plans()).for_each(|field| drop(fields.remove(field)));
+    let plan = kind.plans().of(next.version).unwrap_or(kind.plans().newest());
+    if let Value::Object(ledger) = status::to_status(plan, next) {
         fields.extend(ledger);
     }
     fields.insert("observedGeneration".to_owned(), json!(object.meta().generation));
@@ -79,12 +80,12 @@ fn render(
 fn backup_fields(
     context: &Context,
     object: &DynamicObject,
-    observed: &Observed,
-    (before, next): (&Ledger<Notes>, &Ledger<Notes>),
+    observed: &Observation,
+    (before, next): (&EtcdLedger, &EtcdLedger),
     fields: &mut Map<String, Value>,
 ) {
-    let verified = next.steps.get("BackupVerified").filter(|record| record.state == State::Succeeded);
-    let is_new = before.state("BackupVerified") != State::Succeeded;
+    let verified = next.steps.get(&Step::BackupVerified).filter(|record| record.state == State::Succeeded);
+    let is_new = before.state(Step::BackupVerified) != State::Succeeded;
     if let (Some(record), Some(proof), true) = (verified, &next.notes.proof, is_new) {
         fields.insert("lastSuccessfulTime".to_owned(), json!(record.completed.map(Time::to_rfc3339)));
         fields.insert("revision".to_owned(), json!(proof.revision.0));
@@ -99,16 +100,17 @@ fn backup_fields(
     );
 }
 
-fn due(spec: &Spec, ledger: &Ledger<Notes>) -> Option<String> {
+fn due(spec: &Spec, ledger: &EtcdLedger) -> Option<String> {
     let schedule = spec.schedule.filter(|_| ledger.phase != Phase::Cancelled)?;
     schedule::next(&schedule, ledger.started.unwrap_or(spec.created)).map(Time::to_rfc3339)
 }
 
 /// An event for each step that was begun, reached or missed, and for each change of the phase.
-fn events(kind: Kind, before: &Ledger<Notes>, next: &Ledger<Notes>) -> Vec<Event> {
+fn events(kind: Kind, before: &EtcdLedger, next: &EtcdLedger) -> Vec<Event> {
     let mut events = Vec::new();
-    for step in steps(kind.plan()) {
-        let (old, new) = (before.steps.get(step), next.steps.get(step));
+    let plan = kind.plans().of(next.version).unwrap_or(kind.plans().newest());
+    for step in plan.steps() {
+        let (old, new, step) = (before.steps.get(&step), next.steps.get(&step), step.name());
         let Some(record) = new.filter(|record| old.map(|old| old.state) != Some(record.state)) else {
             continue;
         };

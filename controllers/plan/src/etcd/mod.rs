@@ -18,32 +18,44 @@ pub mod effect;
 pub mod handover;
 pub mod members;
 pub mod migration;
+pub mod observed;
 pub mod operator;
 pub mod ownership;
 pub mod restore;
 pub mod retention;
 pub mod rolling;
 pub mod schedule;
-pub mod world;
 
-mod back;
+mod notes;
+mod rollback;
 mod rows;
+mod step;
 
 use std::time::Duration;
 
+use serde_json::{Map, Value};
+
 use crate::{
-    flow::{Control, Flow},
-    ledger::Why,
+    flow::{Abort, Flow, LedgerOf, Request, StepContext},
+    ledger::Reason,
 };
 use effect::Effect;
+pub use notes::{Notes, api_outage};
+/// The former path of [`observed`], for crates that still use it.
+pub use observed as world;
+use observed::{Cluster, Lock, Observed};
 pub use rows::BACKUP_ATTEMPTS;
-use world::{Cluster, Digest, Lock, Settings, Targets, VolumeSet, World};
+pub use step::{Side, Step};
 
 /// The workflows of a hosted etcd.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EtcdFlow {}
 
-/// Version of all tables of this module; raised with every change that an unfinished workflow would not survive.
+/// The ledger of a workflow.
+pub type EtcdLedger = LedgerOf<EtcdFlow>;
+
+/// Version of all tables of this module. A change that an unfinished workflow would not survive makes a new version, beside this
+/// one: see [`Plans`](crate::flow::Plans).
 pub const PLAN_VERSION: u32 = 1;
 
 /// Reason of a workflow whose HostedEtcd is deleted.
@@ -52,63 +64,48 @@ pub const HOSTED_ETCD_DELETED: &str = "HostedEtcdDeleted";
 /// The shortest time a step can be given: below it, looking twice would take longer.
 const LEAST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a workflow remembers. It is part of the status of its object.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Notes {
-    /// The lock was taken: from here on there may be something to undo.
-    pub locked: bool,
-    /// What the HostedEtcd referred to when the lock was taken.
-    pub targets: Option<Targets>,
-    /// The backup that is taken, or restored.
-    pub backup: Option<String>,
-    /// What the verified backup holds.
-    pub proof: Option<Digest>,
-    /// How many API servers there were.
-    pub api_replicas: Option<u32>,
-    /// Generation of their Deployment when none was left; another one means that somebody else changed their number.
-    pub api_generation: Option<u64>,
-    /// Whether the old etcd served when the workflow began; if not, going back does not wait for it to serve.
-    pub served: bool,
-    /// Volumes and settings of the old etcd.
-    pub old: Option<(VolumeSet, Settings)>,
-    /// Volumes of the new etcd.
-    pub new: Option<VolumeSet>,
-    /// Settings in the HostedEtcd before they were changed.
-    pub old_settings: Option<Settings>,
-}
+/// There is one side, so no row waits for another one.
+const SIDE_LIMIT: Duration = Duration::MAX;
 
 impl Flow for EtcdFlow {
-    type World = World;
+    type Side = Side;
+    type Step = Step;
+    type Observed = Observed;
     type Notes = Notes;
     type Effect = Effect;
 
-    fn control(world: &World) -> Control {
-        let request = &world.request;
-        Control {
+    fn request(observed: &Observed) -> Request {
+        let request = &observed.request;
+        let deleted = |message: &str| Some(Reason::new(HOSTED_ETCD_DELETED, message));
+        let is_aborted = request.cancel || request.deleting.is_some();
+        Request {
             paused: request.paused,
-            cancel: request.cancel || request.deleting.is_some(),
-            abandoned: match world.cluster {
+            abort: if is_aborted { Abort::Abort } else { Abort::None },
+            abandoned: match observed.cluster {
                 Cluster::Present => None,
-                Cluster::Deleting => Some(Why::new(HOSTED_ETCD_DELETED, "the HostedEtcd is being deleted")),
-                Cluster::Gone => {
-                    Some(Why::new(HOSTED_ETCD_DELETED, "the HostedEtcd does not exist any more"))
-                }
+                Cluster::Deleting => deleted("the HostedEtcd is being deleted"),
+                Cluster::Gone => deleted("the HostedEtcd does not exist any more"),
             },
             step_timeout: request.step_timeout.max(LEAST_TIMEOUT),
         }
     }
 
-    fn leave(world: &World) -> Vec<Effect> {
-        if world.lock == Lock::Ours && world.cluster != Cluster::Gone {
-            vec![rows::release(world)]
-        } else if world.request.finalizer {
+    fn cleanup(context: &StepContext<'_, Self>) -> Vec<Effect> {
+        let observed = context.observed;
+        if observed.lock == Lock::Ours && observed.cluster != Cluster::Gone {
+            vec![rows::release(observed)]
+        } else if observed.request.finalizer {
             vec![Effect::EnsureFinalizer { present: false }]
         } else {
             Vec::new()
         }
     }
 
-    fn whereabouts(notes: &Notes) -> String {
+    fn derived(ledger: &LedgerOf<Self>) -> Map<String, Value> {
+        notes::derived(ledger)
+    }
+
+    fn data_locations(notes: &Notes) -> String {
         let mut places = Vec::new();
         if let Some((volumes, _)) = &notes.old {
             places.push(format!("the old volumes are kept as {volumes}"));

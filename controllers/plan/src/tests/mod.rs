@@ -1,4 +1,4 @@
-//! The simulated world of hosted etcds, and what is checked in it.
+//! Simulations of flows and planners, and what is checked in them.
 
 mod backup;
 mod check;
@@ -7,8 +7,9 @@ mod deletion;
 mod members;
 mod ownership;
 mod planted;
+mod published;
 mod rng;
+mod schedules;
 mod sim;
 mod table;
 mod two_sides;
-mod worlds;
