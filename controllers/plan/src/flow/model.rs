@@ -33,6 +33,12 @@ pub trait Flow: Sized + Clone + Debug + PartialEq + 'static {
     /// Where the data is, for the person who has to act when the flow has failed.
     fn data_locations(notes: &Self::Notes) -> String;
 
+    /// Whether a side takes part. Rows of a side that does not, such as a dead source, count as reached. The answer follows from the
+    /// spec of the flow's object alone, so that all sides agree on it.
+    fn takes_part(_observed: &Self::Observed, _side: Self::Side) -> bool {
+        true
+    }
+
     /// Whether [`Abort::Abort`] is granted now. [`Abort::Force`] does not ask. Neither is granted past the point of no return.
     ///
     /// # Errors

@@ -129,6 +129,9 @@ impl<'a, F: Flow> Pass<'a, F> {
     fn walk(&mut self, rows: &'static [Row<F>]) {
         let mut open: Open<F> = Vec::new();
         for row in rows {
+            if row.side == self.steps.input.side && !F::takes_part(self.steps.input.observed, row.side) {
+                continue;
+            }
             let cause = open.iter().find(|(step, _)| row.after.contains(step)).map(|(_, cause)| *cause);
             let outcome = match cause {
                 _ if row.side != self.steps.input.side => {
@@ -155,6 +158,9 @@ impl<'a, F: Flow> Pass<'a, F> {
 
     /// Whether another side has this row behind it.
     fn is_settled_elsewhere(&self, row: &Row<F>) -> bool {
+        if !F::takes_part(self.steps.input.observed, row.side) {
+            return true;
+        }
         let Some(ledger) = self.steps.other(row.side) else { return false };
         // A side that has rolled back has nothing left to undo.
         let is_back =

@@ -128,7 +128,8 @@ pub(super) fn at_the_end(sim: &Etcds) -> Result<(), String> {
     let (truth, ledger) = (&sim.model, sim.ledger());
     if truth.object_gone && !ledger.phase.is_end() {
         // It was gone before it had a finalizer, and so before anything was done.
-        return hold(truth.api.wanted == REPLICAS && truth.sts.is_some(), "went away in the middle");
+        let is_whole = truth.api.wanted == REPLICAS && truth.sts.is_some();
+        return hold(is_whole || truth.namespace_deleted, "went away in the middle");
     }
     hold(!truth.trouble.calm || ledger.phase == Phase::Succeeded, "failed for no reason")?;
     hold(truth.request.deleting.is_none() || !truth.request.finalizer, "holds up its own deletion")?;

@@ -4,6 +4,7 @@ mod backup;
 mod check;
 mod cluster;
 mod deletion;
+mod example;
 mod members;
 mod ownership;
 mod planted;

@@ -13,7 +13,7 @@ use store::Store;
 
 use super::rng::Rng;
 use crate::{
-    flow::{self, Decision, Flow, Input, LedgerOf, Plans},
+    flow::{self, Decision, Flow, Input, LedgerOf, Plan, Plans},
     named::Named,
     time::Time,
 };
@@ -142,6 +142,8 @@ pub(super) struct Sim<M: Model> {
     quiet: u32,
 }
 
+/// The end of what does not end.
+pub(super) const NEVER: u64 = u64::MAX;
 /// Longer than any wait, in passes of a bit under a minute.
 const PASSES: u32 = 6_000;
 /// Long enough for everything to arrive that is on its way.
@@ -151,7 +153,7 @@ const QUIET: u32 = 60;
 pub(super) fn run<M: Model>(build: Build<M>, seed: u64) -> Result<String, String> {
     let mut rng = Rng::new(!seed);
     let model = M::new(build.setup, Rng::new(seed));
-    let upgraded_at = Side::<M>::ALL.iter().map(|side| (*side, model.now() + rng.within(0, 3_000))).collect();
+    let upgraded_at = Side::<M>::ALL.iter().map(|side| (*side, model.now() + rng.within(0, 1_200))).collect();
     let mut sim = Sim {
         build,
         model,
@@ -216,12 +218,25 @@ impl<M: Model> Sim<M> {
             let now = self.model.now();
             let cut_off = self.model.trouble().cut_off;
             if cut_off.is_some_and(|(cut, from, to)| cut == at && (from..to).contains(&now)) {
-                is_over = false;
+                // Nobody waits for a side that is dead.
+                is_over &= self.is_dead(*side);
                 continue;
             }
             is_over &= self.reconcile(*side)?;
         }
         Ok(is_over)
+    }
+
+    /// Whether the controller of a side never comes back.
+    pub(super) fn is_dead(&self, side: Side<M>) -> bool {
+        let cut_off = self.model.trouble().cut_off;
+        cut_off.is_some_and(|(cut, _, to)| Side::<M>::ALL[cut] == side && to == NEVER)
+    }
+
+    /// The tables of a version, as far as any controller knows them.
+    fn plan_of(&self, version: u32) -> Option<&'static Plan<M::Flow>> {
+        let upgrade = self.build.upgrade.and_then(|plans| plans.of(version));
+        upgrade.or_else(|| self.build.plans.of(version))
     }
 
     /// The controllers of a side.

@@ -42,7 +42,7 @@ pub(super) fn always<M: Model>(sim: &Sim<M>) -> Result<(), String> {
     }
     let is_back = ledgers().any(|ledger| ledger.phase.is_rollback());
     let is_past = ledgers().any(|ledger| {
-        let plan = sim.build.plans.of(ledger.version);
+        let plan = sim.plan_of(ledger.version);
         plan.and_then(|plan| plan.point_of_no_return).is_some_and(|step| ledger.is_started(step))
     });
     hold(!is_back || !is_past, "rolls back past the point of no return")?;
@@ -52,7 +52,7 @@ pub(super) fn always<M: Model>(sim: &Sim<M>) -> Result<(), String> {
 
 /// When nothing happens any more.
 pub(super) fn at_the_end<M: Model>(sim: &Sim<M>) -> Result<(), String> {
-    let is_over = |side: &Side<M>| sim.store.ledger(*side).phase.is_end();
+    let is_over = |side: &Side<M>| sim.store.ledger(*side).phase.is_end() || sim.is_dead(*side);
     let mut open = Side::<M>::ALL.iter().filter(|side| !is_over(side));
     match open.next() {
         Some(side) if !sim.model.is_gone() => Err(format!("the {} never ends", side.name())),
