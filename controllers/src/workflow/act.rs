@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use crate::etcd::api::{FENCE, OWN_HISTORIES, RESTORE_FROM};
 
 use super::{
-    Context, Error, Result,
+    context::Context,
+    error::{Error, Result},
     jobs::{self, Order, Task},
     kinds::{self, Kind, MANAGER, number},
     members::Reach,
@@ -76,13 +77,13 @@ impl Actor<'_> {
         }
         let hosted = &self.site()?.hosted;
         let resource = kinds::hosted_etcd();
-        Ok((Api::namespaced_with(self.context.client.clone(), &self.namespace(), &resource), hosted))
+        Ok((Api::namespaced_with(self.context.clients.own().clone(), &self.namespace(), &resource), hosted))
     }
 
     async fn finalizer(&self, present: bool) -> Result<()> {
         let finalizers = kinds::finalizers(self.object, present);
         let all = Api::<DynamicObject>::namespaced_with(
-            self.context.client.clone(),
+            self.context.clients.own().clone(),
             &self.namespace(),
             &self.kind.resource(),
         );
@@ -133,7 +134,7 @@ impl Actor<'_> {
             deployment.ok_or_else(|| Error::Missing("the Deployment of the API servers".to_owned()))?;
         let patch = json!({"metadata": {"annotations": {FENCE: fence}}, "spec": {"replicas": replicas}});
         let patch = under(deployment.resource_version(), patch);
-        let all = Api::<Deployment>::namespaced(self.context.client.clone(), &self.namespace());
+        let all = Api::<Deployment>::namespaced(self.context.clients.own().clone(), &self.namespace());
         let outcome = all.patch(&deployment.name_any(), &params(), &Patch::Merge(patch)).await;
         done("scale the API servers", outcome)
     }
@@ -146,7 +147,7 @@ impl Actor<'_> {
         }
         let etcd = site.etcd.as_ref().ok_or_else(|| Error::Missing("the Etcd".to_owned()))?;
         let resource = kinds::etcd();
-        Ok((Api::namespaced_with(self.context.client.clone(), &self.namespace(), &resource), etcd))
+        Ok((Api::namespaced_with(self.context.clients.own().clone(), &self.namespace(), &resource), etcd))
     }
 
     async fn etcd(
@@ -193,7 +194,8 @@ impl Actor<'_> {
         if site.pods().contains_key(volumes) || site.deployed().is_some_and(|etcd| etcd.volumes == *volumes) {
             return Ok(());
         }
-        let all = Api::<PersistentVolumeClaim>::namespaced(self.context.client.clone(), &self.namespace());
+        let all =
+            Api::<PersistentVolumeClaim>::namespaced(self.context.clients.own().clone(), &self.namespace());
         for claim in site.claims_of(volumes) {
             let preconditions =
                 Preconditions { uid: claim.uid(), resource_version: claim.resource_version() };
@@ -253,7 +255,7 @@ impl Actor<'_> {
             limit: self.observed.facts.request.step_timeout,
         };
         let job = serde_json::from_value(jobs::render(&order)).map_err(Error::Render)?;
-        let all = Api::<Job>::namespaced(self.context.client.clone(), &self.namespace());
+        let all = Api::<Job>::namespaced(self.context.clients.own().clone(), &self.namespace());
         match all
             .create(&PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() }, &job)
             .await

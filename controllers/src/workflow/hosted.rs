@@ -30,8 +30,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::namespaces::Scope;
 
+use crate::errors::causes;
+
 use super::{
-    AGAIN, AT_ONCE, Context, DEBOUNCE, Error, Result, causes,
+    context::{AGAIN, AT_ONCE, Context, DEBOUNCE},
+    error::{Error, Result},
     kinds::{self, Kind, number, text},
     observe,
     site::Site,
@@ -45,7 +48,7 @@ const MANAGER: &str = "repot-hosted-etcd";
 /// Runs all HostedEtcds of a scope until `stop`.
 pub async fn run(scope: &Scope, context: Arc<Context>, wake: &Wake, stop: CancellationToken) {
     let resource = kinds::hosted_etcd();
-    let all = scope.api_with::<DynamicObject>(&context.client, &resource);
+    let all = scope.api_with::<DynamicObject>(context.clients.own(), &resource);
     let controller = Controller::new_with(all, watcher::Config::default(), resource.clone());
     let woken = wake.all(controller.store(), resource, |_| true);
     controller
@@ -56,7 +59,7 @@ pub async fn run(scope: &Scope, context: Arc<Context>, wake: &Wake, stop: Cancel
             reconcile,
             |object, error, _| {
                 let error = causes(error);
-                tracing::warn!(name = object.name_any(), error, "a pass came to nothing and is repeated");
+                tracing::warn!(name = object.name_any(), error, "reconcile failed, requeueing");
                 Action::requeue(AGAIN)
             },
             context,
@@ -76,8 +79,11 @@ struct Seen {
 
 async fn reconcile(cached: Arc<DynamicObject>, context: Arc<Context>) -> Result<Action> {
     let (namespace, name) = (cached.namespace().unwrap_or_default(), cached.name_any());
-    let all =
-        Api::<DynamicObject>::namespaced_with(context.client.clone(), &namespace, &kinds::hosted_etcd());
+    let all = Api::<DynamicObject>::namespaced_with(
+        context.clients.own().clone(),
+        &namespace,
+        &kinds::hosted_etcd(),
+    );
     let what = || format!("HostedEtcd {namespace}/{name}");
     let found = all.get_opt(&name).await.map_err(|source| Error::Read { what: what(), source })?;
     // Others' finalizers are waited for by others.
@@ -125,7 +131,7 @@ async fn release(all: &Api<DynamicObject>, hosted: &DynamicObject) -> Result<()>
 }
 
 async fn look(context: &Context, hosted: DynamicObject) -> Result<Seen> {
-    let client = &context.client;
+    let client = context.clients.own();
     let owner = text(&hosted, "/status/currentWorkflow/uid").unwrap_or_default().to_owned();
     // Asked for as nobody: the lock is free, or another one's.
     let lock = observe::lock(client, &hosted, "").await?;
@@ -279,8 +285,11 @@ async fn scale(context: &Context, seen: &Seen) -> Result<()> {
     if seen.lock != Lock::Free || has == 0 || has == wanted {
         return Ok(());
     }
-    let all =
-        Api::<DynamicObject>::namespaced_with(context.client.clone(), &seen.site.namespace(), &kinds::etcd());
+    let all = Api::<DynamicObject>::namespaced_with(
+        context.clients.own().clone(),
+        &seen.site.namespace(),
+        &kinds::etcd(),
+    );
     let patch =
         json!({"metadata": {"resourceVersion": etcd.resource_version()}, "spec": {"replicas": wanted}});
     let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };

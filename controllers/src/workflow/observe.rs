@@ -14,8 +14,12 @@ use repot_plan::{
     time::Time,
 };
 
+use crate::errors::causes;
+
 use super::{
-    Context, Error, Result, jobs,
+    context::Context,
+    error::{Error, Result},
+    jobs,
     kinds::{self, Kind, flag, text},
     members,
     shelf::{self, Shelf, Trouble},
@@ -50,7 +54,7 @@ pub async fn observe(
     ledger: &EtcdLedger,
     now: Time,
 ) -> Result<Observation> {
-    let client = &context.client;
+    let client = context.clients.own();
     let mut request = request(kind, object);
     let found = hosted(client, object).await?;
     let Some((hosted, cluster)) = cluster(object, found, ledger) else { return Ok(nothing(request)) };
@@ -161,11 +165,12 @@ fn request(kind: Kind, object: &DynamicObject) -> Request {
 /// Why a store cannot even be asked: a Pod would wait without a word for a Secret that is not there.
 async fn trouble(context: &Context, namespace: &str, source: &Place) -> Result<Option<String>> {
     if let Err(error) = context.check_store(source) {
-        return Ok(Some(format!("spec.source.store: {}", super::causes(&error))));
+        return Ok(Some(format!("spec.source.store: {}", causes(&error))));
     }
     let Some(secret) = &source.secret_ref else { return Ok(None) };
     let what = || format!("Secret {namespace}/{}", secret.name);
-    let found = Api::<Secret>::namespaced(context.client.clone(), namespace).get_opt(&secret.name).await;
+    let found =
+        Api::<Secret>::namespaced(context.clients.own().clone(), namespace).get_opt(&secret.name).await;
     let found = found.map_err(|source| Error::Read { what: what(), source })?;
     Ok(found.is_none().then(|| format!("{} with the credentials of spec.source.store is not there", what())))
 }
@@ -209,21 +214,21 @@ async fn shelves(context: &Context, site: &Site, place: Option<&Place>) -> (Opti
         return (None, Err(Trouble::None("the HostedEtcd names no spec.backupStore".to_owned())));
     };
     if let Err(error) = context.check_store(place) {
-        let why = super::causes(&error);
+        let why = causes(&error);
         return (None, Err(Trouble::None(format!("spec.backupStore of the HostedEtcd: {why}"))));
     }
     let silent = |error: Error| {
-        let why = super::causes(&error);
+        let why = causes(&error);
         tracing::warn!(store = place.url(), error = why, "the store does not answer");
         Trouble::Silent(why)
     };
-    let backups = match shelf::open(&context.client, &site.namespace(), place).await {
+    let backups = match shelf::open(context.clients.own(), &site.namespace(), place).await {
         Ok(backups) => backups,
         Err(error) => return (None, Err(silent(error))),
     };
     let url = place.url();
     let asked = context.settled.all(&backups.backups, &url);
-    let found = match tokio::time::timeout(super::STORE_ANSWER, asked).await {
+    let found = match tokio::time::timeout(super::error::STORE_ANSWER, asked).await {
         Ok(found) => found.map_err(silent),
         Err(_) => Err(silent(Error::SilentStore)),
     };

@@ -1,27 +1,24 @@
-//! The ledger becomes the status, under the version that was read; and what changed in it becomes events.
+//! The ledger becomes the status, under the version that was read.
 
 use kube::{
     Api, Resource, ResourceExt,
     api::{DynamicObject, PostParams},
-    runtime::events::{Event, EventType},
+    runtime::events::Event,
 };
 use repot_plan::{
     etcd::{EtcdLedger, Step, backup::Spec, schedule},
     ledger::{Phase, State},
-    named::Named,
     status,
     time::Time,
 };
 use serde_json::{Map, Value, json};
 
 use super::{
-    Context, Error, Result,
+    context::Context,
+    error::{Error, Result},
     kinds::{self, Kind, MANAGER},
     observe::Observation,
 };
-
-/// The longest note that an event may have.
-const NOTE: usize = 1000;
 
 /// Stores the ledger, and gives the object as it is then.
 ///
@@ -37,14 +34,11 @@ pub async fn record(
     let mut changed = object.clone();
     changed.data["status"] = render(context, kind, object, observed, (before, next));
     let namespace = object.namespace().unwrap_or_default();
-    let all = Api::<DynamicObject>::namespaced_with(context.client.clone(), &namespace, &kind.resource());
+    let all =
+        Api::<DynamicObject>::namespaced_with(context.clients.own().clone(), &namespace, &kind.resource());
     let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
     let stored = all.replace_status(&object.name_any(), &params, &changed).await;
-    let stored = stored.map_err(|source| Error::Write { task: "record the ledger", source })?;
-    for event in events(kind, before, next) {
-        publish(context, kind, object, event).await;
-    }
-    Ok(stored)
+    stored.map_err(|source| Error::Write { task: "record the ledger", source })
 }
 
 fn render(
@@ -103,44 +97,6 @@ fn backup_fields(
 fn due(spec: &Spec, ledger: &EtcdLedger) -> Option<String> {
     let schedule = spec.schedule.filter(|_| ledger.phase != Phase::Cancelled)?;
     schedule::next(&schedule, ledger.started.unwrap_or(spec.created)).map(Time::to_rfc3339)
-}
-
-/// An event for each step that was begun, reached or missed, and for each change of the phase.
-fn events(kind: Kind, before: &EtcdLedger, next: &EtcdLedger) -> Vec<Event> {
-    let mut events = Vec::new();
-    let plan = kind.plans().of(next.version).unwrap_or(kind.plans().newest());
-    for step in plan.steps() {
-        let (old, new, step) = (before.steps.get(&step), next.steps.get(&step), step.name());
-        let Some(record) = new.filter(|record| old.map(|old| old.state) != Some(record.state)) else {
-            continue;
-        };
-        let (bad, reason) = match record.state {
-            State::Running => (false, format!("{step}Begun")),
-            State::Succeeded => (false, step.to_owned()),
-            State::Failed => (true, format!("{step}Failed")),
-            State::Skipped => (true, format!("{step}Skipped")),
-            State::Pending | State::RolledBack => continue,
-        };
-        events.push(event(bad, &reason, &record.message));
-    }
-    if before.phase != next.phase {
-        let bad = matches!(next.phase, Phase::RollingBack | Phase::RolledBack | Phase::Failed);
-        events.push(event(bad, &format!("{:?}", next.phase), &next.message));
-    }
-    events
-}
-
-/// An event.
-#[must_use]
-pub fn event(bad: bool, reason: &str, note: &str) -> Event {
-    let note: String = note.chars().take(NOTE).collect();
-    Event {
-        type_: if bad { EventType::Warning } else { EventType::Normal },
-        reason: reason.to_owned(),
-        note: (!note.is_empty()).then_some(note),
-        action: "Reconcile".to_owned(),
-        secondary: None,
-    }
 }
 
 /// Publishes an event; one that cannot be is only logged.

@@ -25,7 +25,7 @@ use repot_plan::{
 use tempfile::TempDir;
 
 use super::{
-    Error, Result,
+    error::{Error, Result},
     jobs::{self, Task},
 };
 

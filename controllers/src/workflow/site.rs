@@ -21,7 +21,7 @@ use serde_json::json;
 use crate::etcd::api::FENCE;
 
 use super::{
-    Error, Result,
+    error::{Error, Result},
     kinds::{self, number, text},
 };
 

@@ -8,7 +8,6 @@ use std::{collections::BTreeMap, time::Duration};
 use repot_api::schedule::Schedule;
 
 use super::{
-    EtcdFlow, EtcdLedger, PLAN_VERSION, SIDE_LIMIT, Side, Step,
     effect::Effect,
     observed::{Backup, Cluster, Lock, Observed},
     retention::{Retention, expendable},
@@ -17,6 +16,8 @@ use super::{
         name_backup, note_lock, note_proof, note_service, take_backup, take_lock, verify_backup,
     },
     schedule,
+    step::{Side, Step},
+    workflow::{EtcdFlow, EtcdLedger, PLAN_VERSION, SIDE_LIMIT},
 };
 use crate::{
     flow::{self, CANCELLED, Decision, Input, OnFailure, POLL, Plan, Plans, Proof, Row, SOON, Timeout},

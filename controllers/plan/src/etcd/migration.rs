@@ -1,8 +1,8 @@
 //! EtcdMigration: an etcd is made anew from a backup of itself, with other settings.
 
 use super::{
-    EtcdFlow, Notes, PLAN_VERSION, SIDE_LIMIT, Side, Step,
     effect::Effect,
+    notes::Notes,
     observed::Settings,
     rollback,
     rows::{
@@ -12,6 +12,8 @@ use super::{
         release_old_volumes, restore_etcd, start_api, stop_api, take_backup, take_lock_and_hold,
         verify_backup,
     },
+    step::{Side, Step},
+    workflow::{EtcdFlow, PLAN_VERSION, SIDE_LIMIT},
 };
 use crate::{
     flow::{OnFailure, Plan, Plans, Proof, Row, Timeout},

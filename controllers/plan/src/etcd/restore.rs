@@ -1,8 +1,8 @@
 //! EtcdRestore: an etcd is put back to a backup. The backup is verified before anything is stopped.
 
 use super::{
-    EtcdFlow, Notes, PLAN_VERSION, SIDE_LIMIT, Side, Step,
     effect::Effect,
+    notes::Notes,
     observed::Source,
     rollback,
     rows::{
@@ -11,6 +11,8 @@ use super::{
         note_api, note_generation, note_lock, note_old, note_proof, release_old_volumes, restore_etcd,
         start_api, stop_api, take_backup, take_lock_and_hold, verify_backup,
     },
+    step::{Side, Step},
+    workflow::{EtcdFlow, PLAN_VERSION, SIDE_LIMIT},
 };
 use crate::{
     flow::{OnFailure, Plan, Plans, Proof, Row, Timeout},

@@ -4,10 +4,12 @@
 //! untouched: what was asked for before and is still on its way is refused afterwards.
 
 use super::{
-    EtcdFlow, Notes, Side, Step,
     effect::Effect,
+    notes::Notes,
     observed::{Cluster, Observed},
     rows::{Context, api_is_up, give_lock_back, is_locked, is_unlocked, take_lock},
+    step::{Side, Step},
+    workflow::EtcdFlow,
 };
 use crate::{
     flow::{OnFailure, Proof, Row, Timeout},

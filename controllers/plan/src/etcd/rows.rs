@@ -1,9 +1,10 @@
 //! Rows that several tables share: the lock, backups, the API servers, the deletion and the restore of an etcd.
 
 use super::{
-    EtcdFlow, Notes,
     effect::Effect,
+    notes::Notes,
     observed::{Cluster, Lock, Observed, Request, Taking, Verifying, VolumeSet},
+    workflow::{EtcdFlow, release},
 };
 use crate::{flow, ledger::Check};
 
@@ -88,15 +89,6 @@ pub(super) fn is_unlocked(context: &Context) -> Check {
 
 pub(super) fn give_lock_back(context: &Context) -> Vec<Effect> {
     vec![release(context.observed)]
-}
-
-/// What gives a HostedEtcd back that this workflow has locked: its finalizer first, then its lock.
-pub(super) fn release(observed: &Observed) -> Effect {
-    if observed.cluster_finalizer {
-        Effect::EnsureClusterFinalizer { present: false }
-    } else {
-        Effect::EnsureLock { held: false }
-    }
 }
 
 // The etcd as it was.

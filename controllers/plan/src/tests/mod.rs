@@ -14,3 +14,4 @@ mod schedules;
 mod sim;
 mod table;
 mod two_sides;
+mod versions;

@@ -5,7 +5,7 @@ use super::{
     rng::Rng,
 };
 use crate::{
-    etcd::{EtcdFlow, EtcdLedger, PLAN_VERSION, Step, backup, effect::Effect, migration, restore},
+    etcd::{EtcdFlow, EtcdLedger, Step, backup, effect::Effect, migration, restore},
     flow::{CANCELLED, Decision, Input, PAUSE_LIMIT, Plans, decide},
     ledger::{Phase, State},
     status::{Error, from_status, to_status},
@@ -126,17 +126,6 @@ fn cancelling_comes_too_late_once_api_servers_are_started() {
         step(&mut truth, &mut ledger);
     }
     assert_eq!((ledger.phase, ledger.reason.as_str()), (Phase::Cancelled, CANCELLED));
-}
-
-#[test]
-fn a_workflow_of_another_version_is_left_alone() {
-    let (mut truth, mut ledger) = until(Step::BackupTaken);
-    ledger.version = PLAN_VERSION + 1;
-    let (observed, _) = truth.look();
-    let decision = decide(&migration::PLANS, &Input::alone(&observed, &ledger, Time(truth.now)));
-    let records = decision.records.expect("a word about it");
-    assert!(decision.effects.is_empty() && records.steps == ledger.steps && records.phase == Phase::Running);
-    assert!(records.message.contains("version 2"), "{}", records.message);
 }
 
 #[test]

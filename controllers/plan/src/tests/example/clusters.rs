@@ -252,6 +252,8 @@ impl Model for Clusters {
     }
 
     fn end(sim: &Sim<Self>) -> String {
-        format!("{:?} {:?}", sim.build.setup, sim.store.ledger(Side::Destination).phase)
+        let ledger = sim.store.ledger(Side::Destination);
+        let version = if ledger.version > 1 { " by version 2" } else { "" };
+        format!("{:?} {:?}{version}", sim.build.setup, ledger.phase)
     }
 }

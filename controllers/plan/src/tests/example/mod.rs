@@ -47,7 +47,12 @@ static UPGRADED: Plans<Move> = Plans { versions: &[&MOVE, &flow::MOVE_2] };
 
 #[test]
 fn controllers_are_upgraded_in_the_middle() {
-    schedules::<Clusters>(4, |seed| Build { upgrade: Some(&UPGRADED), ..sound(mode(seed)) });
+    let build = |seed| Build { upgrade: Some(&UPGRADED), ..sound(mode(seed)) };
+    let (count, ends) = schedules::<Clusters>(4, build);
+    for end in ["Planned Succeeded", "Planned Succeeded by version 2", "Planned RolledBack by version 2"] {
+        let found = ends.get(end).copied().unwrap_or_default();
+        assert!(found >= count / 200, "{found} schedules ended in {end}: {ends:#?}");
+    }
 }
 
 #[test]

@@ -153,7 +153,12 @@ const QUIET: u32 = 60;
 pub(super) fn run<M: Model>(build: Build<M>, seed: u64) -> Result<String, String> {
     let mut rng = Rng::new(!seed);
     let model = M::new(build.setup, Rng::new(seed));
-    let upgraded_at = Side::<M>::ALL.iter().map(|side| (*side, model.now() + rng.within(0, 1_200))).collect();
+    // Some sides are upgraded before they start, others in the middle.
+    let upgraded_at = Side::<M>::ALL.iter().map(|side| {
+        let is_early = rng.percent(30);
+        (*side, model.now() + if is_early { 0 } else { rng.within(0, 1_200) })
+    });
+    let upgraded_at = upgraded_at.collect();
     let mut sim = Sim {
         build,
         model,
