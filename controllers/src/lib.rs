@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`etcd`] | an `Etcd` into a StatefulSet of members, and its members one by one |
 //! | [`workflow`] | EtcdBackup, EtcdRestore and EtcdMigration into steps on a HostedEtcd |
+//! | [`flow`] | what the plan decides of any flow into records and effects |
 //! | [`election`] | one of several processes the one that acts |
 //! | [`local_stores`] | a check of the directories that stores on nodes may use |
 //! | [`namespaces`] | watches of the whole cluster or of some namespaces |
@@ -14,7 +15,9 @@
 //! inside a pass: it returns, and the next event or the requeue brings the next one.
 
 pub mod election;
+mod errors;
 pub mod etcd;
+pub mod flow;
 pub mod local_stores;
 pub mod members;
 pub mod namespaces;

@@ -1,19 +1,36 @@
-//! The ledger: what is written down about a workflow, step by step. It is the status of the workflow's object.
+//! The ledger: what is recorded about a flow, step by step. It is stored in the status of the flow's object.
 
 use std::collections::BTreeMap;
 
 use crate::time::Time;
 
+/// Fields of the status that all flows have.
+pub const FIELDS: [&str; 10] = [
+    "completionTime",
+    "conditions",
+    "message",
+    "observedTime",
+    "pausedTime",
+    "phase",
+    "planVersion",
+    "reason",
+    "startTime",
+    "steps",
+];
+
 /// Why something is as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Why {
+pub struct Reason {
     /// One word in CamelCase, for programs.
     pub reason: &'static str,
     /// The same for people.
     pub message: String,
 }
 
-impl Why {
+/// The former name of [`Reason`], for crates that still use it.
+pub type Why = Reason;
+
+impl Reason {
     /// A reason and its message.
     #[must_use]
     pub fn new(reason: &'static str, message: impl Into<String>) -> Self {
@@ -21,71 +38,71 @@ impl Why {
     }
 }
 
-/// How far a step has come, by what is seen.
+/// How far a step has come, by what is observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Check {
     /// It is reached; the text is the evidence.
     Met(String),
     /// It is not reached yet, which is normal.
-    Waiting(Why),
+    Waiting(Reason),
     /// It will not be reached by waiting.
-    Blocked(Why),
+    Blocked(Reason),
 }
 
 impl Check {
     /// [`Check::Waiting`].
     #[must_use]
     pub fn waiting(reason: &'static str, message: impl Into<String>) -> Self {
-        Self::Waiting(Why::new(reason, message))
+        Self::Waiting(Reason::new(reason, message))
     }
 
     /// [`Check::Blocked`].
     #[must_use]
     pub fn blocked(reason: &'static str, message: impl Into<String>) -> Self {
-        Self::Blocked(Why::new(reason, message))
+        Self::Blocked(Reason::new(reason, message))
     }
 }
 
-/// How far a step has come, as recorded. The words are those of the served kinds.
+/// How far a step has come, as recorded. The names are those of the served kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Not begun.
+    /// Not started.
     Pending,
-    /// Begun: its effects may have been asked for.
+    /// Started: its effects may have been requested.
     Running,
     /// Reached.
     Succeeded,
-    /// Not reached in time, or not to be reached.
+    /// Not reached in time, or not reachable.
     Failed,
-    /// Left undone, because it is not needed for the workflow to succeed.
+    /// Left out: it does not apply, or the flow succeeds without it.
     Skipped,
-    /// Was reached or begun, and is undone.
+    /// It was reached or started, and is undone.
     RolledBack,
 }
 
-/// How far a workflow has come. The words are those of the served kinds.
+/// How far a flow has come. The names are those of the served kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Not begun.
+    /// Not started.
     Pending,
     /// Waits for its schedule.
     Scheduled,
-    /// On its way.
+    /// Its forward table is worked on.
     Running,
-    /// On its way back.
+    /// Its rollback table is worked on.
     RollingBack,
-    /// The end that was asked for.
+    /// It ended with what was requested.
     Succeeded,
-    /// It failed, and everything is what it was before.
+    /// It failed, and everything is as it was before.
     RolledBack,
-    /// It failed and cannot go back; a person has to act, and the message says how.
+    /// It failed and cannot roll back; a person has to act, and the message says how.
     Failed,
-    /// It was called off, and everything is what it was before.
+    /// It was aborted, and everything is as it was before.
     Cancelled,
 }
 
 impl Phase {
-    /// Whether nothing more is going to happen.
+    /// Whether the flow has ended.
     #[must_use]
     pub fn is_end(self) -> bool {
         match self {
@@ -93,49 +110,75 @@ impl Phase {
             Self::Pending | Self::Scheduled | Self::Running | Self::RollingBack => false,
         }
     }
+
+    /// Whether the flow has left its forward table for its rollback table.
+    #[must_use]
+    pub fn is_rollback(self) -> bool {
+        match self {
+            Self::RollingBack | Self::RolledBack | Self::Cancelled => true,
+            Self::Pending | Self::Scheduled | Self::Running | Self::Succeeded | Self::Failed => false,
+        }
+    }
 }
 
 /// The record of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// How far it has come.
+    /// How far the step has come.
     pub state: State,
     /// Why, in one word.
     pub reason: String,
     /// Why, for people: what is waited for and what to do about it, or the evidence.
     pub message: String,
-    /// When it was begun, the last time.
+    /// When the step was started, the last time.
     pub started: Option<Time>,
-    /// When it was over.
+    /// When the step ended.
     pub completed: Option<Time>,
-    /// How often it was begun.
+    /// How often the step was started.
     pub attempts: u32,
 }
 
-/// What is recorded of a workflow. `N` is what the workflow has to remember.
+impl Record {
+    /// A step that is not started.
+    #[must_use]
+    pub fn pending() -> Self {
+        Self {
+            state: State::Pending,
+            reason: String::new(),
+            message: String::new(),
+            started: None,
+            completed: None,
+            attempts: 0,
+        }
+    }
+}
+
+/// What one side of a flow has recorded. `S` is the flow's enum of steps, `N` its notes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ledger<N> {
-    /// Version of the table by which it goes; zero before it began.
+pub struct Ledger<S: Ord, N> {
+    /// Version of the table that the flow goes by; zero before it started.
     pub version: u32,
-    /// How far it has come.
+    /// How far the flow has come.
     pub phase: Phase,
     /// Why, in one word.
     pub reason: String,
     /// Why, for people, with what to do next where something is to be done.
     pub message: String,
-    /// When it began.
+    /// When the flow started.
     pub started: Option<Time>,
-    /// When it was over.
+    /// When the flow ended.
     pub completed: Option<Time>,
-    /// Since when it is held up by `spec.paused`.
+    /// Since when `spec.paused` holds the flow.
     pub paused: Option<Time>,
-    /// Records by the name of the step.
-    pub steps: BTreeMap<String, Record>,
-    /// What was seen once and is needed later.
+    /// When this side last wrote. Only flows with several sides record it: the others see by it that this side is alive.
+    pub observed: Option<Time>,
+    /// Records by step.
+    pub steps: BTreeMap<S, Record>,
+    /// What was observed once and is needed later.
     pub notes: N,
 }
 
-impl<N: Default> Default for Ledger<N> {
+impl<S: Ord, N: Default> Default for Ledger<S, N> {
     fn default() -> Self {
         Self {
             version: 0,
@@ -145,22 +188,29 @@ impl<N: Default> Default for Ledger<N> {
             started: None,
             completed: None,
             paused: None,
+            observed: None,
             steps: BTreeMap::new(),
             notes: N::default(),
         }
     }
 }
 
-impl<N> Ledger<N> {
+impl<S: Ord, N> Ledger<S, N> {
     /// The recorded state of a step; pending where there is no record.
     #[must_use]
-    pub fn state(&self, step: &str) -> State {
-        self.steps.get(step).map_or(State::Pending, |record| record.state)
+    pub fn state(&self, step: S) -> State {
+        self.steps.get(&step).map_or(State::Pending, |record| record.state)
     }
 
-    /// Whether effects of the step may have been asked for, ever.
+    /// Whether effects of the step may ever have been requested.
     #[must_use]
-    pub fn is_begun(&self, step: &str) -> bool {
-        self.steps.get(step).is_some_and(|record| record.started.is_some())
+    pub fn is_started(&self, step: S) -> bool {
+        self.steps.get(&step).is_some_and(|record| record.started.is_some())
+    }
+
+    /// Whether the step is reached or left out, so that the rows behind it may start.
+    #[must_use]
+    pub fn is_settled(&self, step: S) -> bool {
+        matches!(self.state(step), State::Succeeded | State::Skipped)
     }
 }

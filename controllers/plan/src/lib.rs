@@ -1,11 +1,12 @@
-//! What happens next, as pure functions of what is seen and of what is recorded.
+//! What happens next, as pure functions of what is observed and of what is recorded.
 //!
-//! Nothing here meets a clock, a client or a file: a controller observes the world, asks this crate, writes down what it says
-//! and acts on it. [`flow`] is the frame of all workflows, [`etcd`] has those of a hosted etcd.
+//! Nothing here meets a clock, a client or a file: a controller observes, asks this crate, records what it says and acts on it.
+//! [`flow`] is the engine of all flows, [`etcd`] has those of a hosted etcd.
 
 pub mod etcd;
 pub mod flow;
 pub mod ledger;
+pub mod named;
 pub mod render;
 pub mod status;
 pub mod time;

@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use crate::{
-    etcd::{EtcdFlow, backup, migration, restore},
-    flow::{Flow, Otherwise, PAUSE_LIMIT, Patience, Plan, Proof, Row},
+    etcd::{EtcdFlow, Step, backup, migration, restore},
+    flow::{OnFailure, PAUSE_LIMIT, Proof, Row, Timeout},
+    named::Named,
 };
 
 const HEAD: &str = "# Workflows of a hosted etcd
@@ -48,55 +49,52 @@ pub fn etcd_workflows() -> String {
     for plan in [&backup::PLAN, &restore::PLAN, &migration::PLAN] {
         let _ = write!(text, "\n## {}\n\n", plan.kind);
         // Where there is no way back, turning back is the end.
-        table(&mut text, plan.forward, if plan.back.is_empty() { "Failed" } else { "way back" });
-        if let Some(step) = plan.no_return {
-            let _ = writeln!(text, "\nThere is no way back once `{step}` is begun.");
+        table(&mut text, plan.forward, if plan.rollback.is_empty() { "Failed" } else { "way back" });
+        if let Some(step) = plan.point_of_no_return {
+            let _ = writeln!(text, "\nThere is no way back once `{}` is begun.", step.name());
         }
     }
     text.push_str("\n## The way back of EtcdRestore and EtcdMigration\n\n");
-    table(&mut text, migration::PLAN.back, "Failed");
+    table(&mut text, migration::PLAN.rollback, "Failed");
     text
 }
 
 fn table(text: &mut String, rows: &[Row<EtcdFlow>], back: &str) {
     text.push_str("| step | what is done and waited for | counts | waits | otherwise | what a person can do |\n|---|---|---|---|---|---|\n");
     for row in rows {
-        let (proof, patience, otherwise) =
-            (proof(row.proof), patience(row.patience), otherwise(row.otherwise, back));
+        let (proof, timeout, on_failure) =
+            (proof(row.proof), timeout(row.timeout), on_failure(row.on_failure, back));
         let _ = writeln!(
             text,
-            "| `{}` | {} | {proof} | {patience} | {otherwise} | {} |",
-            row.step, row.does, row.advice
+            "| `{}` | {} | {proof} | {timeout} | {on_failure} | {} |",
+            row.step.name(),
+            row.does,
+            row.advice
         );
     }
 }
 
-fn proof(proof: Proof) -> String {
+fn proof(proof: Proof<Step>) -> String {
     match proof {
         Proof::Latched => "once".to_owned(),
         Proof::Held => "until the end".to_owned(),
-        Proof::HeldUntil(step) => format!("until `{step}`"),
+        Proof::HeldUntil(step) => format!("until `{}`", step.name()),
     }
 }
 
-fn patience(patience: Patience) -> String {
-    match patience {
-        Patience::Steps(1) => "1 step".to_owned(),
-        Patience::Steps(steps) => format!("{steps} steps"),
-        Patience::Hours(hours) => format!("{hours} h"),
+fn timeout(timeout: Timeout<EtcdFlow>) -> String {
+    match timeout {
+        Timeout::Steps(1) => "1 step".to_owned(),
+        Timeout::Steps(steps) => format!("{steps} steps"),
+        Timeout::Hours(hours) => format!("{hours} h"),
+        Timeout::Computed { text, .. } => text.to_owned(),
     }
 }
 
-fn otherwise(otherwise: Otherwise, back: &str) -> &str {
-    match otherwise {
-        Otherwise::TurnBack => back,
-        Otherwise::GiveUp => "Failed",
-        Otherwise::GoOn => "left undone",
+fn on_failure(on_failure: OnFailure, rollback: &str) -> &str {
+    match on_failure {
+        OnFailure::RollBack => rollback,
+        OnFailure::Fail => "Failed",
+        OnFailure::Skip => "left undone",
     }
-}
-
-/// Names of all steps of a plan, those of the way back behind the others: the order in which records are shown.
-#[must_use]
-pub fn steps<F: Flow>(plan: &Plan<F>) -> Vec<&'static str> {
-    plan.forward.iter().chain(plan.back).map(|row| row.step).collect()
 }

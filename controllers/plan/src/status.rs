@@ -1,39 +1,18 @@
-//! A ledger as the status of the served kinds, and back. Whatever is read back decides as what was written.
-
-use std::time::Duration;
+//! A ledger as the status of an object, and back. Whatever is read back decides as what was written.
+//!
+//! Fields of all flows are [`FIELDS`](crate::ledger::FIELDS); the notes of a flow are further fields beside them, by the flow's own
+//! serialisation. A flow with one side stores them at the top of the status, one with several sides each under the name of its side.
 
 use serde_json::{Map, Value, json};
 
 use crate::{
-    etcd::{
-        EtcdFlow, Notes,
-        world::{Digest, Revision, Settings, Targets, VolumeSet},
-    },
-    flow::Plan,
-    ledger::{Ledger, Phase, Record, State},
-    render::steps,
+    flow::{Flow, LedgerOf, Plan, Plans},
+    ledger::{FIELDS, Phase, Record, State},
+    named::Named,
     time::Time,
 };
 
-/// Fields of the status that are the ledger's.
-pub const FIELDS: [&str; 14] = [
-    "apiDownSeconds",
-    "backupName",
-    "before",
-    "completionTime",
-    "conditions",
-    "message",
-    "newVolumes",
-    "pausedTime",
-    "phase",
-    "planVersion",
-    "proof",
-    "reason",
-    "startTime",
-    "steps",
-];
-
-/// A status that no ledger was written to.
+/// A status that no ledger was written to, or not by this program.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A field is missing, or has another type.
@@ -42,6 +21,17 @@ pub enum Error {
     /// A word that is none of the known ones.
     #[error("status.{0} is {1:?}, which is not known here")]
     Word(&'static str, String),
+    /// The notes of a flow cannot be read.
+    #[error("status.{field} cannot be read: {message}")]
+    Notes {
+        /// Which field.
+        field: &'static str,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// Another version of the tables started the flow. It is not read any further.
+    #[error("{0}")]
+    Version(String),
 }
 
 const PHASES: [(Phase, &str); 8] = [
@@ -73,24 +63,21 @@ fn value<T: Copy>(words: &[(T, &'static str)], field: &'static str, word: &str) 
     found.map(|(value, _)| *value).ok_or_else(|| Error::Word(field, word.to_owned()))
 }
 
-/// How long API servers were stopped, once they are up again, by the records.
-#[must_use]
-pub fn api_down(ledger: &Ledger<Notes>) -> Option<Duration> {
-    let reached = |step: &str| ledger.steps.get(step).filter(|record| record.state == State::Succeeded);
-    let up = reached("ApiUp").or_else(|| reached("ApiUpAgain"))?.completed?;
-    Some(up.since(ledger.steps.get("ApiDown")?.started?))
+/// The fields that a ledger of any of these versions can have: a controller replaces all of them and leaves others alone.
+pub fn fields<F: Flow>(plans: &Plans<F>) -> impl Iterator<Item = &'static str> {
+    FIELDS.into_iter().chain(plans.versions.iter().flat_map(|plan| plan.fields.iter().copied()))
 }
 
-/// The fields of the status that are the ledger's; a controller replaces all of [`FIELDS`] by them and leaves others alone.
+/// The fields of the status that are the ledger's.
 #[must_use]
-pub fn to_status(plan: &Plan<EtcdFlow>, ledger: &Ledger<Notes>) -> Value {
+pub fn to_status<F: Flow>(plan: &Plan<F>, ledger: &LedgerOf<F>) -> Value {
     let time = |time: Option<Time>| time.map(Time::to_rfc3339);
-    let notes = &ledger.notes;
-    let records: Vec<Value> = steps(plan)
+    let records: Vec<Value> = plan
+        .steps()
         .into_iter()
-        .filter_map(|step| ledger.steps.get(step).map(|record| record_to(step, record)))
+        .filter_map(|step| ledger.steps.get(&step).map(|record| record_to(step.name(), record)))
         .collect();
-    let mut status = json!({
+    let mut status = bare(json!({
         "planVersion": (ledger.version > 0).then_some(ledger.version),
         "phase": word(&PHASES, ledger.phase),
         "reason": ledger.reason,
@@ -98,37 +85,31 @@ pub fn to_status(plan: &Plan<EtcdFlow>, ledger: &Ledger<Notes>) -> Value {
         "startTime": time(ledger.started),
         "completionTime": time(ledger.completed),
         "pausedTime": time(ledger.paused),
-        "backupName": notes.backup,
-        "proof": notes.proof.as_ref().map(|d| json!({"revision": d.revision.0, "keys": d.keys, "hash": d.hash})),
+        "observedTime": time(ledger.observed),
         "steps": records,
-        "conditions": conditions(ledger),
-    });
-    if !plan.back.is_empty() {
-        status["apiDownSeconds"] = json!(api_down(ledger).map(|down| down.as_secs()));
-        status["newVolumes"] = json!(notes.new.as_ref().map(|set| &set.0));
-        status["before"] = bare(json!({
-            "locked": notes.locked,
-            "etcdName": notes.targets.as_ref().map(|targets| &targets.etcd),
-            "apiServerName": notes.targets.as_ref().map(|targets| &targets.api),
-            "served": notes.served,
-            "apiReplicas": notes.api_replicas,
-            "apiGeneration": notes.api_generation,
-            "volumes": notes.old.as_ref().map(|(set, _)| &set.0),
-            "etcdSettings": notes.old.as_ref().map(|(_, settings)| settings_to(settings)),
-            "settings": notes.old_settings.as_ref().map(settings_to),
-        }));
-    }
-    bare(status)
+        "conditions": conditions(plan, ledger),
+    }));
+    status.extend(notes_to(plan, ledger));
+    Value::Object(status)
 }
 
-/// Without fields that are null.
-fn bare(value: Value) -> Value {
-    let Value::Object(fields) = value else { return value };
-    Value::Object(fields.into_iter().filter(|(_, value)| !value.is_null()).collect::<Map<_, _>>())
+/// The notes, and what follows from the ledger, as far as this kind has fields for them.
+fn notes_to<F: Flow>(plan: &Plan<F>, ledger: &LedgerOf<F>) -> Map<String, Value> {
+    let notes = serde_json::to_value(&ledger.notes).unwrap_or_default();
+    let mut fields = bare(notes);
+    fields.extend(F::derived(ledger));
+    fields.retain(|field, _| plan.fields.contains(&field.as_str()));
+    fields
+}
+
+/// Fields that are not null.
+fn bare(value: Value) -> Map<String, Value> {
+    let Value::Object(fields) = value else { return Map::new() };
+    fields.into_iter().filter(|(_, value)| !value.is_null()).collect()
 }
 
 fn record_to(step: &str, record: &Record) -> Value {
-    bare(json!({
+    Value::Object(bare(json!({
         "name": step,
         "state": word(&STATES, record.state),
         "reason": record.reason,
@@ -136,53 +117,74 @@ fn record_to(step: &str, record: &Record) -> Value {
         "startTime": record.started.map(Time::to_rfc3339),
         "completionTime": record.completed.map(Time::to_rfc3339),
         "attempts": record.attempts,
-    }))
+    })))
 }
 
-fn settings_to(settings: &Settings) -> Value {
-    json!({"replicas": settings.replicas, "size": settings.size, "storageClassName": settings.storage_class})
-}
-
-/// Progressing and Succeeded. Both follow from the ledger, the times of their transitions too.
-fn conditions(ledger: &Ledger<Notes>) -> Value {
+/// Progressing and Succeeded, and those of rows that have one. All of them follow from the ledger, the times of their transitions too.
+fn conditions<F: Flow>(plan: &Plan<F>, ledger: &LedgerOf<F>) -> Value {
     let Some(started) = ledger.started else { return Value::Null };
-    let since = ledger.completed.filter(|_| ledger.phase.is_end()).unwrap_or(started).to_rfc3339();
-    let reason = if ledger.reason.is_empty() { "Unknown" } else { &ledger.reason };
-    let condition = |kind: &str, status: &str| json!({"type": kind, "status": status, "reason": reason, "message": ledger.message, "lastTransitionTime": since});
+    let since = ledger.completed.filter(|_| ledger.phase.is_end()).unwrap_or(started);
+    let whole = |kind: &str, status: &str| condition(kind, status, (&ledger.reason, &ledger.message), since);
     let (progressing, succeeded) = match ledger.phase {
         Phase::Succeeded => ("False", "True"),
         Phase::RolledBack | Phase::Failed | Phase::Cancelled => ("False", "False"),
         Phase::Pending | Phase::Scheduled => ("False", "Unknown"),
         Phase::Running | Phase::RollingBack => ("True", "Unknown"),
     };
-    json!([condition("Progressing", progressing), condition("Succeeded", succeeded)])
+    let mut all = vec![whole("Progressing", progressing), whole("Succeeded", succeeded)];
+    for row in plan.forward {
+        let Some(kind) = row.condition else { continue };
+        let record = ledger.steps.get(&row.step).cloned().unwrap_or_else(Record::pending);
+        let status = match record.state {
+            State::Pending | State::Running => "Unknown",
+            State::Succeeded | State::Skipped => "True",
+            State::Failed | State::RolledBack => "False",
+        };
+        let since = record.completed.or(record.started).unwrap_or(started);
+        all.push(condition(kind, status, (&record.reason, &record.message), since));
+    }
+    Value::Array(all)
 }
 
-/// The ledger in a status; one that has not begun where there is none.
+fn condition(kind: &str, status: &str, (reason, message): (&str, &str), since: Time) -> Value {
+    let reason = if reason.is_empty() { "Unknown" } else { reason };
+    json!({
+        "type": kind, "status": status, "reason": reason, "message": message,
+        "lastTransitionTime": since.to_rfc3339(),
+    })
+}
+
+/// The ledger in a status; one that has not started where there is none.
 ///
 /// # Errors
-/// The field that cannot be read. A workflow with such a status is left alone.
-pub fn from_status(status: &Value) -> Result<Ledger<Notes>, Error> {
+/// [`Error::Version`] where an unknown version of the tables wrote it; else the field that cannot be read. A flow with such a status
+/// is left alone.
+pub fn from_status<F: Flow>(plans: &Plans<F>, status: &Value) -> Result<LedgerOf<F>, Error> {
     if status.get("phase").is_none() {
-        return Ok(Ledger::default());
+        return Ok(LedgerOf::<F>::default());
     }
     let at = At(status, "");
-    let mut ledger = Ledger {
-        version: at.number("planVersion")?.unwrap_or_default(),
+    let version: u32 = at.number("planVersion")?.unwrap_or_default();
+    let plan = if version == 0 { Some(plans.newest()) } else { plans.of(version) };
+    let plan = plan.ok_or_else(|| Error::Version(plans.unknown(version)))?;
+    let mut ledger = LedgerOf::<F> {
+        version,
         phase: value(&PHASES, "phase", &at.text("phase")?.unwrap_or_default())?,
         reason: at.text("reason")?.unwrap_or_default(),
         message: at.text("message")?.unwrap_or_default(),
         started: at.time("startTime")?,
         completed: at.time("completionTime")?,
         paused: at.time("pausedTime")?,
-        ..Ledger::default()
+        observed: at.time("observedTime")?,
+        notes: notes_from(plan, status)?,
+        ..LedgerOf::<F>::default()
     };
     for record in status.get("steps").and_then(Value::as_array).into_iter().flatten() {
         let at = At(record, "steps.");
         let name = at.text("name")?.ok_or_else(|| Error::Field("steps.name".to_owned()))?;
-        ledger.steps.insert(name, record_from(&at)?);
+        let step = F::Step::parse(&name).ok_or(Error::Word("steps.name", name))?;
+        ledger.steps.insert(step, record_from(&at)?);
     }
-    ledger.notes = notes_from(status, &at)?;
     Ok(ledger)
 }
 
@@ -197,48 +199,22 @@ fn record_from(at: &At) -> Result<Record, Error> {
     })
 }
 
-fn notes_from(status: &Value, at: &At) -> Result<Notes, Error> {
-    let empty = Value::Null;
-    let before = At(status.get("before").unwrap_or(&empty), "before.");
-    let volumes = before.text("volumes")?.map(VolumeSet);
-    let settings =
-        before.0.get("etcdSettings").map(|s| settings_from(&At(s, "before.etcdSettings."))).transpose()?;
-    Ok(Notes {
-        locked: before.flag("locked"),
-        targets: before
-            .text("etcdName")?
-            .zip(before.text("apiServerName")?)
-            .map(|(etcd, api)| Targets { etcd, api }),
-        served: before.flag("served"),
-        backup: at.text("backupName")?,
-        proof: status.get("proof").map(|proof| proof_from(&At(proof, "proof."))).transpose()?,
-        api_replicas: before.number("apiReplicas")?,
-        api_generation: before.number("apiGeneration")?,
-        old: volumes.zip(settings),
-        new: at.text("newVolumes")?.map(VolumeSet),
-        old_settings: before
-            .0
-            .get("settings")
-            .map(|s| settings_from(&At(s, "before.settings.")))
-            .transpose()?,
-    })
+fn notes_from<F: Flow>(plan: &Plan<F>, status: &Value) -> Result<F::Notes, Error> {
+    let of = |names: &[&'static str]| -> Value {
+        let known = names.iter().filter_map(|name| Some(((*name).to_owned(), status.get(*name)?.clone())));
+        Value::Object(known.collect())
+    };
+    let error = match serde_json::from_value(of(plan.fields)) {
+        Ok(notes) => return Ok(notes),
+        Err(error) => error,
+    };
+    let is_bad = |field: &&&'static str| serde_json::from_value::<F::Notes>(of(&[field])).is_err();
+    let field = plan.fields.iter().find(is_bad).copied().unwrap_or("notes");
+    Err(unreadable(field, &error))
 }
 
-fn proof_from(at: &At) -> Result<Digest, Error> {
-    let missing = |field: &str| Error::Field(format!("proof.{field}"));
-    Ok(Digest {
-        revision: Revision(at.number("revision")?.ok_or_else(|| missing("revision"))?),
-        keys: at.number("keys")?.ok_or_else(|| missing("keys"))?,
-        hash: at.text("hash")?.ok_or_else(|| missing("hash"))?,
-    })
-}
-
-fn settings_from(at: &At) -> Result<Settings, Error> {
-    Ok(Settings {
-        replicas: at.number("replicas")?.unwrap_or_default(),
-        size: at.text("size")?.unwrap_or_default(),
-        storage_class: at.text("storageClassName")?.unwrap_or_default(),
-    })
+fn unreadable(field: &'static str, error: &serde_json::Error) -> Error {
+    Error::Notes { field, message: error.to_string() }
 }
 
 /// An object, and the path to it.
@@ -263,9 +239,5 @@ impl At<'_> {
             value.as_i64().and_then(|number| T::try_from(number).ok()).ok_or_else(|| self.wrong(field))
         };
         self.0.get(field).map(number).transpose()
-    }
-
-    fn flag(&self, field: &str) -> bool {
-        self.0.get(field).and_then(Value::as_bool).unwrap_or_default()
     }
 }

@@ -9,12 +9,14 @@ use repot_api::{
 };
 use repot_plan::{
     etcd::{
-        Notes, PLAN_VERSION, backup, migration, restore,
-        world::{Digest, Revision, Settings, Targets, VolumeSet},
+        EtcdFlow, EtcdLedger, Notes, PLAN_VERSION, Step, api_outage, backup, migration,
+        observed::{Digest, Revision, Settings, Targets, VolumeSet},
+        restore,
     },
-    ledger::{Ledger, Phase, Record, State},
+    flow::Plans,
+    ledger::{Phase, Record, State},
     render,
-    status::{FIELDS, api_down, to_status},
+    status::{fields, to_status},
     time::Time,
 };
 
@@ -46,7 +48,7 @@ fn mk_notes() -> Notes {
     }
 }
 
-fn mk_ledger(phase: Phase, steps: Vec<&str>) -> Ledger<Notes> {
+fn mk_ledger(phase: Phase, steps: Vec<Step>) -> EtcdLedger {
     let states =
         [State::Succeeded, State::Running, State::Failed, State::Skipped, State::RolledBack, State::Pending];
     let record = |state| Record {
@@ -57,11 +59,8 @@ fn mk_ledger(phase: Phase, steps: Vec<&str>) -> Ledger<Notes> {
         completed: Some(Time(90)),
         attempts: 2,
     };
-    let steps = steps
-        .into_iter()
-        .zip(states.into_iter().cycle())
-        .map(|(step, state)| (step.to_owned(), record(state)));
-    Ledger {
+    let steps = steps.into_iter().zip(states.into_iter().cycle()).map(|(step, state)| (step, record(state)));
+    EtcdLedger {
         version: PLAN_VERSION,
         phase,
         reason: "BackupFailed".into(),
@@ -69,6 +68,7 @@ fn mk_ledger(phase: Phase, steps: Vec<&str>) -> Ledger<Notes> {
         started: Some(Time(30)),
         completed: Some(Time(100)),
         paused: Some(Time(40)),
+        observed: None,
         steps: steps.collect::<BTreeMap<_, _>>(),
         notes: mk_notes(),
     }
@@ -78,19 +78,24 @@ fn mk_ledger(phase: Phase, steps: Vec<&str>) -> Ledger<Notes> {
 #[test]
 fn a_ledger_is_a_status_that_the_api_accepts() {
     type Validate = fn(&Node) -> Vec<FieldError>;
-    let kinds: [(&Kind, Validate, _); 3] = [
-        (&etcd_backup::KIND_INFO, etcd_backup::validate_status, &backup::PLAN),
-        (&etcd_restore::KIND_INFO, etcd_restore::validate_status, &restore::PLAN),
-        (&etcd_migration::KIND_INFO, etcd_migration::validate_status, &migration::PLAN),
+    let kinds: [(&Kind, Validate, &Plans<EtcdFlow>); 3] = [
+        (&etcd_backup::KIND_INFO, etcd_backup::validate_status, &backup::PLANS),
+        (&etcd_restore::KIND_INFO, etcd_restore::validate_status, &restore::PLANS),
+        (&etcd_migration::KIND_INFO, etcd_migration::validate_status, &migration::PLANS),
     ];
     let phases = [Phase::Pending, Phase::Running, Phase::Succeeded, Phase::Failed, Phase::Cancelled];
-    for (kind, validate, plan) in kinds {
-        let own: &[Phase] =
-            if plan.back.is_empty() { &[Phase::Scheduled] } else { &[Phase::RollingBack, Phase::RolledBack] };
+    for (kind, validate, plans) in kinds {
+        let plan = plans.newest();
+        let own: &[Phase] = if plan.rollback.is_empty() {
+            &[Phase::Scheduled]
+        } else {
+            &[Phase::RollingBack, Phase::RolledBack]
+        };
         for phase in phases.iter().chain(own) {
-            let status = to_status(plan, &mk_ledger(*phase, render::steps(plan)));
-            let mut fields = status.as_object().expect("fields").keys();
-            assert!(fields.all(|field| FIELDS.contains(&field.as_str())), "{status:#}");
+            let status = to_status(plan, &mk_ledger(*phase, plan.steps()));
+            let known = |field: &String| fields(plans).any(|known| known == field);
+            let mut written = status.as_object().expect("fields").keys();
+            assert!(written.all(known), "{status:#}");
             let text =
                 serde_json::json!({"metadata": {"name": "x"}, "spec": {}, "status": status}).to_string();
             let (document, strict) = Document::decode(&Bytes::from(text), kind).expect("an object");
@@ -102,15 +107,15 @@ fn a_ledger_is_a_status_that_the_api_accepts() {
 
 #[test]
 fn the_outage_reaches_from_the_stop_to_the_first_api_server() {
-    let mut ledger = mk_ledger(Phase::Succeeded, vec!["ApiDown"]);
-    assert_eq!(api_down(&ledger), None);
-    for step in ["ApiUpAgain", "ApiUp"] {
-        let mut up = ledger.steps["ApiDown"].clone();
+    let mut ledger = mk_ledger(Phase::Succeeded, vec![Step::ApiDown]);
+    assert_eq!(api_outage(&ledger), None);
+    for step in [Step::ApiUpAgain, Step::ApiUp] {
+        let mut up = ledger.steps[&Step::ApiDown].clone();
         up.completed = Some(Time(200));
-        ledger.steps.insert(step.to_owned(), up);
-        assert_eq!(api_down(&ledger).map(|down| down.as_secs()), Some(140));
+        ledger.steps.insert(step, up);
+        assert_eq!(api_outage(&ledger).map(|down| down.as_secs()), Some(140));
         assert_eq!(to_status(&migration::PLAN, &ledger)["apiDownSeconds"], 140);
-        ledger.steps.remove(step);
+        ledger.steps.remove(&step);
     }
 }
 

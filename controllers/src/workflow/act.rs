@@ -7,18 +7,20 @@ use kube::{
 };
 use repot_plan::etcd::{
     effect::Effect,
-    world::{Cluster, Settings, VolumeSet},
+    observed::{Cluster, Settings, VolumeSet},
 };
 use serde_json::{Value, json};
 
 use crate::etcd::api::{FENCE, OWN_HISTORIES, RESTORE_FROM};
 
 use super::{
-    Context, Error, Result, histories,
+    context::Context,
+    error::{Error, Result},
+    histories,
     jobs::{self, Order, Task},
     kinds::{self, Kind, MANAGER, number},
     members::Reach,
-    observe::Observed,
+    observe::Observation,
     site::{Site, is_etcd},
 };
 
@@ -34,7 +36,7 @@ pub struct Actor<'a> {
     /// Its object, as it is stored now.
     pub object: &'a DynamicObject,
     /// What was seen.
-    pub observed: &'a Observed,
+    pub observed: &'a Observation,
 }
 
 impl Actor<'_> {
@@ -71,18 +73,18 @@ impl Actor<'_> {
 
     fn hosted(&self) -> Result<(Api<DynamicObject>, &DynamicObject)> {
         // What stands for one that is gone is never written: there may be another one of that name.
-        if self.observed.world.cluster == Cluster::Gone {
+        if self.observed.facts.cluster == Cluster::Gone {
             return Err(Error::Missing("the HostedEtcd".to_owned()));
         }
         let hosted = &self.site()?.hosted;
         let resource = kinds::hosted_etcd();
-        Ok((Api::namespaced_with(self.context.client.clone(), &self.namespace(), &resource), hosted))
+        Ok((Api::namespaced_with(self.context.clients.own().clone(), &self.namespace(), &resource), hosted))
     }
 
     async fn finalizer(&self, present: bool) -> Result<()> {
         let finalizers = kinds::finalizers(self.object, present);
         let all = Api::<DynamicObject>::namespaced_with(
-            self.context.client.clone(),
+            self.context.clients.own().clone(),
             &self.namespace(),
             &self.kind.resource(),
         );
@@ -108,7 +110,7 @@ impl Actor<'_> {
     async fn lock(&self, held: bool) -> Result<()> {
         let (all, hosted) = self.hosted()?;
         let owner = json!({
-            "kind": self.kind.plan().kind, "name": self.object.name_any(), "uid": self.object.uid(),
+            "kind": self.kind.name(), "name": self.object.name_any(), "uid": self.object.uid(),
         });
         let current = if held { owner } else { Value::Null };
         let patch = under(hosted.resource_version(), json!({"status": {"currentWorkflow": current}}));
@@ -133,7 +135,7 @@ impl Actor<'_> {
             deployment.ok_or_else(|| Error::Missing("the Deployment of the API servers".to_owned()))?;
         let patch = json!({"metadata": {"annotations": {FENCE: fence}}, "spec": {"replicas": replicas}});
         let patch = under(deployment.resource_version(), patch);
-        let all = Api::<Deployment>::namespaced(self.context.client.clone(), &self.namespace());
+        let all = Api::<Deployment>::namespaced(self.context.clients.own().clone(), &self.namespace());
         let outcome = all.patch(&deployment.name_any(), &params(), &Patch::Merge(patch)).await;
         done("scale the API servers", outcome)
     }
@@ -146,7 +148,7 @@ impl Actor<'_> {
         }
         let etcd = site.etcd.as_ref().ok_or_else(|| Error::Missing("the Etcd".to_owned()))?;
         let resource = kinds::etcd();
-        Ok((Api::namespaced_with(self.context.client.clone(), &self.namespace(), &resource), etcd))
+        Ok((Api::namespaced_with(self.context.clients.own().clone(), &self.namespace(), &resource), etcd))
     }
 
     async fn etcd(
@@ -202,7 +204,8 @@ impl Actor<'_> {
             let closed = backups.store.close_history(&history).await;
             closed.map_err(|error| Error::Backups(error.into()))?;
         }
-        let all = Api::<PersistentVolumeClaim>::namespaced(self.context.client.clone(), &self.namespace());
+        let all =
+            Api::<PersistentVolumeClaim>::namespaced(self.context.clients.own().clone(), &self.namespace());
         for claim in site.claims_of(volumes) {
             let preconditions =
                 Preconditions { uid: claim.uid(), resource_version: claim.resource_version() };
@@ -259,10 +262,10 @@ impl Actor<'_> {
             reach,
             image: &self.context.image,
             run_as_root: site.etcd.as_ref().is_some_and(|etcd| kinds::flag(etcd, "/spec/runAsRoot")),
-            limit: self.observed.world.request.step_timeout,
+            limit: self.observed.facts.request.step_timeout,
         };
         let job = serde_json::from_value(jobs::render(&order)).map_err(Error::Render)?;
-        let all = Api::<Job>::namespaced(self.context.client.clone(), &self.namespace());
+        let all = Api::<Job>::namespaced(self.context.clients.own().clone(), &self.namespace());
         match all
             .create(&PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() }, &job)
             .await

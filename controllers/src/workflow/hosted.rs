@@ -18,10 +18,10 @@ use kube::{
 };
 use repot_plan::{
     etcd::{
-        Notes,
-        world::{Digest, Lock},
+        EtcdLedger, Step,
+        observed::{Digest, Lock},
     },
-    ledger::{Ledger, Phase, State},
+    ledger::{Phase, State},
     status::from_status,
     time::Time,
 };
@@ -30,8 +30,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::namespaces::Scope;
 
+use crate::errors::causes;
+
 use super::{
-    AGAIN, AT_ONCE, Context, DEBOUNCE, Error, Result, causes,
+    context::{AGAIN, AT_ONCE, Context, DEBOUNCE},
+    error::{Error, Result},
     kinds::{self, Kind, number, text},
     observe,
     site::Site,
@@ -45,7 +48,7 @@ const MANAGER: &str = "repot-hosted-etcd";
 /// Runs all HostedEtcds of a scope until `stop`.
 pub async fn run(scope: &Scope, context: Arc<Context>, wake: &Wake, stop: CancellationToken) {
     let resource = kinds::hosted_etcd();
-    let all = scope.api_with::<DynamicObject>(&context.client, &resource);
+    let all = scope.api_with::<DynamicObject>(context.clients.own(), &resource);
     let controller = Controller::new_with(all, watcher::Config::default(), resource.clone());
     let woken = wake.all(controller.store(), resource, |_| true);
     controller
@@ -56,7 +59,7 @@ pub async fn run(scope: &Scope, context: Arc<Context>, wake: &Wake, stop: Cancel
             reconcile,
             |object, error, _| {
                 let error = causes(error);
-                tracing::warn!(name = object.name_any(), error, "a pass came to nothing and is repeated");
+                tracing::warn!(name = object.name_any(), error, "reconcile failed, requeueing");
                 Action::requeue(AGAIN)
             },
             context,
@@ -71,13 +74,16 @@ struct Seen {
     serving: Option<Digest>,
     lock: Lock,
     /// The workflow that has the lock: kind and name, and its ledger.
-    workflow: Option<(String, Ledger<Notes>)>,
+    workflow: Option<(String, EtcdLedger)>,
 }
 
 async fn reconcile(cached: Arc<DynamicObject>, context: Arc<Context>) -> Result<Action> {
     let (namespace, name) = (cached.namespace().unwrap_or_default(), cached.name_any());
-    let all =
-        Api::<DynamicObject>::namespaced_with(context.client.clone(), &namespace, &kinds::hosted_etcd());
+    let all = Api::<DynamicObject>::namespaced_with(
+        context.clients.own().clone(),
+        &namespace,
+        &kinds::hosted_etcd(),
+    );
     let what = || format!("HostedEtcd {namespace}/{name}");
     let found = all.get_opt(&name).await.map_err(|source| Error::Read { what: what(), source })?;
     // Others' finalizers are waited for by others.
@@ -125,7 +131,7 @@ async fn release(all: &Api<DynamicObject>, hosted: &DynamicObject) -> Result<()>
 }
 
 async fn look(context: &Context, hosted: DynamicObject) -> Result<Seen> {
-    let client = &context.client;
+    let client = context.clients.own();
     let owner = text(&hosted, "/status/currentWorkflow/uid").unwrap_or_default().to_owned();
     // Asked for as nobody: the lock is free, or another one's.
     let lock = observe::lock(client, &hosted, "").await?;
@@ -146,7 +152,7 @@ async fn workflow(
     hosted: &DynamicObject,
     title: &str,
     owner: &str,
-) -> Result<Option<(String, Ledger<Notes>)>> {
+) -> Result<Option<(String, EtcdLedger)>> {
     let at = |field: &str| text(hosted, &format!("/status/currentWorkflow/{field}")).unwrap_or_default();
     let Some(kind) = Kind::of(at("kind")) else { return Ok(None) };
     let namespace = hosted.namespace().unwrap_or_default();
@@ -154,23 +160,23 @@ async fn workflow(
     let what = || format!("{title} of {namespace}");
     let found = all.get_opt(at("name")).await.map_err(|source| Error::Read { what: what(), source })?;
     let found = found.filter(|found| found.uid().as_deref() == Some(owner));
-    let ledger = found.and_then(|found| from_status(&kinds::status(&found)).ok());
+    let ledger = found.and_then(|found| from_status(kind.plans(), &kinds::status(&found)).ok());
     Ok(ledger.map(|ledger| (title.to_owned(), ledger)))
 }
 
 /// The command of the paper that the running step stands for.
-fn command(ledger: &Ledger<Notes>) -> Option<&'static str> {
+fn command(ledger: &EtcdLedger) -> Option<&'static str> {
     let commands = [
-        ("ApiDown", "stopApi"),
-        ("EtcdDeleted", "deleteEtcd"),
-        ("EtcdRestored", "startRestore"),
-        ("ApiUp", "startApi"),
-        ("NewEtcdGone", "deleteEtcd"),
-        ("OldEtcdUp", "startRestore"),
-        ("ApiUpAgain", "startApi"),
+        (Step::ApiDown, "stopApi"),
+        (Step::EtcdDeleted, "deleteEtcd"),
+        (Step::EtcdRestored, "startRestore"),
+        (Step::ApiUp, "startApi"),
+        (Step::NewEtcdGone, "deleteEtcd"),
+        (Step::OldEtcdUp, "startRestore"),
+        (Step::ApiUpAgain, "startApi"),
     ];
-    let runs = |step: &str| ledger.state(step) == State::Running;
-    commands.into_iter().filter(|(step, _)| runs(step)).map(|(_, command)| command).next_back()
+    let runs = |step| ledger.state(step) == State::Running;
+    commands.into_iter().filter(|(step, _)| runs(*step)).map(|(_, command)| command).next_back()
 }
 
 /// The fields of the status that are this controller's.
@@ -220,21 +226,20 @@ fn render(seen: &Seen, now: Time) -> Value {
 }
 
 /// What the deletion of a HostedEtcd waits for: the workflow, and its step where its status can be read.
-fn waits_for(title: &str, ledger: Option<&Ledger<Notes>>) -> String {
+fn waits_for(title: &str, ledger: Option<&EtcdLedger>) -> String {
     let Some(ledger) = ledger else { return format!("the HostedEtcd is deleted when {title} is over") };
     let is_back = ledger.phase == Phase::RollingBack;
-    // Restore and migration have the same way back. The step that ran before it is left as it was.
-    let back = Kind::Migration.plan().back;
-    let is_meant = |step: &str| back.iter().any(|row| row.step == step) == is_back;
-    let runs =
-        ledger.steps.iter().find(|(step, record)| record.state == State::Running && is_meant(step.as_str()));
+    // Restore and migration have the same rollback. The step that ran before it is left as it was.
+    let rollback = Kind::Migration.plans().newest().rollback;
+    let is_meant = |step| rollback.iter().any(|row| row.step == step) == is_back;
+    let runs = ledger.steps.iter().find(|(step, record)| record.state == State::Running && is_meant(**step));
     let end = if is_back { "has rolled back" } else { "is over" };
     let at = runs.map_or_else(String::new, |(step, record)| format!("; it is at {step}: {}", record.message));
     format!("the HostedEtcd is deleted when {title} {end}{at}")
 }
 
 fn lifecycle(site: &Site, has_set: bool) -> &'static str {
-    repot_plan::etcd::world::lifecycle(has_set, site.members.len(), &site.api())
+    repot_plan::etcd::observed::lifecycle(has_set, site.members.len(), &site.api())
 }
 
 /// A condition whose time is that of its last transition.
@@ -280,8 +285,11 @@ async fn scale(context: &Context, seen: &Seen) -> Result<()> {
     if seen.lock != Lock::Free || has == 0 || has == wanted {
         return Ok(());
     }
-    let all =
-        Api::<DynamicObject>::namespaced_with(context.client.clone(), &seen.site.namespace(), &kinds::etcd());
+    let all = Api::<DynamicObject>::namespaced_with(
+        context.clients.own().clone(),
+        &seen.site.namespace(),
+        &kinds::etcd(),
+    );
     let patch =
         json!({"metadata": {"resourceVersion": etcd.resource_version()}, "spec": {"replicas": wanted}});
     let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
@@ -295,7 +303,7 @@ mod tests {
 
     use super::*;
 
-    fn mk_ledger(steps: &[(&str, State)]) -> Ledger<Notes> {
+    fn mk_ledger(steps: &[(Step, State)]) -> EtcdLedger {
         let record = |state| Record {
             state,
             reason: String::new(),
@@ -304,13 +312,13 @@ mod tests {
             completed: None,
             attempts: 1,
         };
-        let steps = steps.iter().map(|(step, state)| ((*step).to_owned(), record(*state))).collect();
-        Ledger { steps, ..Ledger::default() }
+        let steps = steps.iter().map(|(step, state)| (*step, record(*state))).collect();
+        EtcdLedger { steps, ..EtcdLedger::default() }
     }
 
     #[test]
     fn deletion_tells_the_step_that_it_waits_for() {
-        let steps = [("EtcdRestored", State::Running), ("OldEtcdUp", State::Running)];
+        let steps = [(Step::EtcdRestored, State::Running), (Step::OldEtcdUp, State::Running)];
         for (phase, expected) in [
             (Phase::Running, "the HostedEtcd is deleted when EtcdRestore r is over; it is at EtcdRestored: "),
             (
@@ -318,7 +326,7 @@ mod tests {
                 "the HostedEtcd is deleted when EtcdRestore r has rolled back; it is at OldEtcdUp: ",
             ),
         ] {
-            let ledger = Ledger { phase, ..mk_ledger(&steps) };
+            let ledger = EtcdLedger { phase, ..mk_ledger(&steps) };
             assert_eq!(waits_for("EtcdRestore r", Some(&ledger)), expected);
         }
         for ledger in [Some(&mk_ledger(&[])), None] {
@@ -330,12 +338,15 @@ mod tests {
     #[test]
     fn command_is_that_of_the_step_that_runs() {
         for (steps, expected) in [
-            (&[("ApiDown", State::Running)][..], Some("stopApi")),
-            (&[("ApiDown", State::Succeeded), ("BackupTaken", State::Running)], None),
-            (&[("ApiDown", State::Succeeded), ("EtcdRestored", State::Running)], Some("startRestore")),
+            (&[(Step::ApiDown, State::Running)][..], Some("stopApi")),
+            (&[(Step::ApiDown, State::Succeeded), (Step::BackupTaken, State::Running)], None),
+            (
+                &[(Step::ApiDown, State::Succeeded), (Step::EtcdRestored, State::Running)],
+                Some("startRestore"),
+            ),
             // On the way back, the step that ran before is left as it was.
-            (&[("EtcdRestored", State::Running), ("ApiUpAgain", State::Running)], Some("startApi")),
-            (&[("ApiUp", State::Succeeded)], None),
+            (&[(Step::EtcdRestored, State::Running), (Step::ApiUpAgain, State::Running)], Some("startApi")),
+            (&[(Step::ApiUp, State::Succeeded)], None),
         ] {
             assert_eq!(command(&mk_ledger(steps)), expected, "{steps:?}");
         }

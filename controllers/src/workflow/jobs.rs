@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::etcd::render::{container_security, pod_security};
 
 use super::{
-    Error, Result,
+    error::{Error, Result},
     kinds::{BACKUP, TASK, WORKFLOW},
     members::Reach,
 };

@@ -12,11 +12,12 @@ use repot_api::{
 };
 use repot_plan::{
     etcd::{
-        EtcdFlow, backup, migration, restore,
+        EtcdFlow, backup, migration,
+        observed::{Settings, Wanted},
+        restore,
         retention::Retention,
-        world::{Settings, Wanted},
     },
-    flow::Plan,
+    flow::Plans,
     time::Time,
 };
 use serde_json::Value;
@@ -50,20 +51,26 @@ impl Kind {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Backup, Self::Restore, Self::Migration];
 
-    /// Its table of steps.
+    /// All versions of its tables.
     #[must_use]
-    pub fn plan(self) -> &'static Plan<EtcdFlow> {
+    pub fn plans(self) -> &'static Plans<EtcdFlow> {
         match self {
-            Self::Backup => &backup::PLAN,
-            Self::Restore => &restore::PLAN,
-            Self::Migration => &migration::PLAN,
+            Self::Backup => &backup::PLANS,
+            Self::Restore => &restore::PLANS,
+            Self::Migration => &migration::PLANS,
         }
+    }
+
+    /// Its name in `kind`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.plans().newest().kind
     }
 
     /// The kind of a name.
     #[must_use]
     pub fn of(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.plan().kind == name)
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
     /// How it is reached.
@@ -74,7 +81,7 @@ impl Kind {
             Self::Restore => "etcdrestores",
             Self::Migration => "etcdmigrations",
         };
-        ours(self.plan().kind, plural)
+        ours(self.name(), plural)
     }
 }
 

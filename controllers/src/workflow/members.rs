@@ -9,11 +9,13 @@ use std::{
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt, api::DynamicObject};
 use repot_etcd::{digest, link};
-use repot_plan::etcd::world::{Digest, VolumeSet};
+use repot_plan::etcd::observed::{Digest, VolumeSet};
 use tokio::time::timeout;
 
+use crate::errors::causes;
+
 use super::{
-    Error, Result,
+    error::{Error, Result},
     kinds::number,
     site::{Site, etcd_name},
 };
@@ -98,7 +100,7 @@ impl Digests {
         match self.try_ask(client, site, volumes, wholly).await {
             Ok(found) => found,
             Err(error) => {
-                let error = super::causes(&error);
+                let error = causes(&error);
                 tracing::info!(hosted_etcd = place(&site.hosted), error, "no quorum of the etcd answers");
                 None
             }

@@ -7,15 +7,19 @@ use kube::{Api, Client, ResourceExt, api::DynamicObject};
 use repot_etcd::backup::place::Place;
 use repot_plan::{
     etcd::{
-        Notes,
-        world::{self, Cluster, Lock, Request, Settings, Source, Targets, VolumeSet, World},
+        EtcdLedger, Step,
+        observed::{self, Cluster, Lock, Observed, Request, Settings, Source, Targets, VolumeSet},
     },
-    ledger::{self, Ledger},
+    ledger::State,
     time::Time,
 };
 
+use crate::errors::causes;
+
 use super::{
-    Context, Error, Result, jobs,
+    context::Context,
+    error::{Error, Result},
+    jobs,
     kinds::{self, Kind, flag, text},
     members,
     shelf::{self, Shelf, Trouble},
@@ -24,9 +28,9 @@ use super::{
 
 /// The world, and the objects that it was read from: what is done to them is done under their versions.
 #[derive(Debug)]
-pub struct Observed {
+pub struct Observation {
     /// For the plan.
-    pub world: World,
+    pub facts: Observed,
     /// The HostedEtcd and what belongs to it; nothing where there is none.
     pub site: Option<Site>,
     /// Where backups lie.
@@ -47,10 +51,10 @@ pub async fn observe(
     context: &Context,
     kind: Kind,
     object: &DynamicObject,
-    ledger: &Ledger<Notes>,
+    ledger: &EtcdLedger,
     now: Time,
-) -> Result<Observed> {
-    let client = &context.client;
+) -> Result<Observation> {
+    let client = context.clients.own();
     let mut request = request(kind, object);
     let found = hosted(client, object).await?;
     let Some((hosted, cluster)) = cluster(object, found, ledger) else { return Ok(nothing(request)) };
@@ -69,12 +73,12 @@ pub async fn observe(
     let place = members::backup_store(&site.hosted);
     let source = members::source_store(object).filter(|_| kind == Kind::Restore);
     if let Some(source) = &source {
-        let is_copied = ledger.state("BackupFound") == ledger::State::Succeeded;
+        let is_copied = ledger.state(Step::BackupFound) == State::Succeeded;
         let trouble = if is_copied { None } else { trouble(context, &namespace, source).await? };
         request.source = Some(Source::Store { trouble });
     }
     let (backups, found) = shelves(context, &site, place.as_ref()).await;
-    let world = World {
+    let facts = Observed {
         cluster,
         targets: site.targets(),
         cluster_finalizer: kinds::has_finalizer(&site.hosted),
@@ -92,7 +96,7 @@ pub async fn observe(
         backups: shelf::merge(found, (&request.uid, ledger, now), &jobs),
         request,
     };
-    Ok(Observed { world, site: Some(site), place, source, backups, jobs })
+    Ok(Observation { facts, site: Some(site), place, source, backups, jobs })
 }
 
 /// The HostedEtcd that a workflow works on.
@@ -112,7 +116,7 @@ pub async fn hosted(client: &Client, object: &DynamicObject) -> Result<Option<Dy
 fn cluster(
     object: &DynamicObject,
     found: Option<DynamicObject>,
-    ledger: &Ledger<Notes>,
+    ledger: &EtcdLedger,
 ) -> Option<(DynamicObject, Cluster)> {
     let recorded = ledger.notes.targets.as_ref();
     let is_it = |hosted: &DynamicObject| recorded.is_none_or(|targets| *targets == site::targets(hosted));
@@ -128,12 +132,15 @@ fn cluster(
 }
 
 /// The set that is being released at the moment, if one is.
-fn released(ledger: &Ledger<Notes>) -> Option<&VolumeSet> {
+fn released(ledger: &EtcdLedger) -> Option<&VolumeSet> {
     let notes = &ledger.notes;
-    if ledger.is_begun("NewVolumesReleased") {
+    if ledger.is_started(Step::NewVolumesReleased) {
         return notes.new.as_ref();
     }
-    ledger.is_begun("OldVolumesReleased").then_some(notes.old.as_ref().map(|(volumes, _)| volumes)).flatten()
+    ledger
+        .is_started(Step::OldVolumesReleased)
+        .then_some(notes.old.as_ref().map(|(volumes, _)| volumes))
+        .flatten()
 }
 
 fn request(kind: Kind, object: &DynamicObject) -> Request {
@@ -149,7 +156,7 @@ fn request(kind: Kind, object: &DynamicObject) -> Request {
             .then(|| object.name_any()),
         settings: match kind {
             Kind::Migration => kinds::wanted(object),
-            Kind::Backup | Kind::Restore => world::Wanted::default(),
+            Kind::Backup | Kind::Restore => observed::Wanted::default(),
         },
         source: text(object, "/spec/source/backupName").map(|name| Source::Named(name.to_owned())),
     }
@@ -158,11 +165,12 @@ fn request(kind: Kind, object: &DynamicObject) -> Request {
 /// Why a store cannot even be asked: a Pod would wait without a word for a Secret that is not there.
 async fn trouble(context: &Context, namespace: &str, source: &Place) -> Result<Option<String>> {
     if let Err(error) = context.check_store(source) {
-        return Ok(Some(format!("spec.source.store: {}", super::causes(&error))));
+        return Ok(Some(format!("spec.source.store: {}", causes(&error))));
     }
     let Some(secret) = &source.secret_ref else { return Ok(None) };
     let what = || format!("Secret {namespace}/{}", secret.name);
-    let found = Api::<Secret>::namespaced(context.client.clone(), namespace).get_opt(&secret.name).await;
+    let found =
+        Api::<Secret>::namespaced(context.clients.own().clone(), namespace).get_opt(&secret.name).await;
     let found = found.map_err(|source| Error::Read { what: what(), source })?;
     Ok(found.is_none().then(|| format!("{} with the credentials of spec.source.store is not there", what())))
 }
@@ -199,43 +207,50 @@ pub async fn lock(client: &Client, hosted: &DynamicObject, uid: &str) -> Result<
     Ok(if found.is_some_and(|found| found.uid().as_deref() == Some(owner)) { other() } else { Lock::Free })
 }
 
-type Found = Result<BTreeMap<String, world::Backup>, Trouble>;
+type Found = Result<BTreeMap<String, observed::Backup>, Trouble>;
 
 async fn shelves(context: &Context, site: &Site, place: Option<&Place>) -> (Option<Shelf>, Found) {
     let Some(place) = place else {
         return (None, Err(Trouble::None("the HostedEtcd names no spec.backupStore".to_owned())));
     };
     if let Err(error) = context.check_store(place) {
-        let why = super::causes(&error);
+        let why = causes(&error);
         return (None, Err(Trouble::None(format!("spec.backupStore of the HostedEtcd: {why}"))));
     }
     let silent = |error: Error| {
-        let why = super::causes(&error);
+        let why = causes(&error);
         tracing::warn!(store = place.url(), error = why, "the store does not answer");
         Trouble::Silent(why)
     };
-    let backups = match shelf::open(&context.client, &site.namespace(), place).await {
+    let backups = match shelf::open(context.clients.own(), &site.namespace(), place).await {
         Ok(backups) => backups,
         Err(error) => return (None, Err(silent(error))),
     };
     let url = place.url();
     let asked = context.settled.all(&backups.backups, &url);
-    let found = match tokio::time::timeout(super::STORE_ANSWER, asked).await {
+    let found = match tokio::time::timeout(super::error::STORE_ANSWER, asked).await {
         Ok(found) => found.map_err(silent),
         Err(_) => Err(silent(Error::SilentStore)),
     };
     (Some(backups), found)
 }
 
-fn nothing(request: Request) -> Observed {
-    let world = World {
+fn nothing(request: Request) -> Observation {
+    let facts = Observed {
         request,
         cluster: Cluster::Gone,
         targets: Targets::default(),
         cluster_finalizer: false,
         lock: Lock::Free,
         settings: Settings::default(),
-        api: world::Api { exists: false, wanted: 0, pods: 0, ready: 0, generation: 0, fence: String::new() },
+        api: observed::Api {
+            exists: false,
+            wanted: 0,
+            pods: 0,
+            ready: 0,
+            generation: 0,
+            fence: String::new(),
+        },
         etcd_declared: false,
         etcd: None,
         pods: BTreeMap::new(),
@@ -244,11 +259,12 @@ fn nothing(request: Request) -> Observed {
         volumes: std::collections::BTreeSet::new(),
         backups: BTreeMap::new(),
     };
-    Observed { world, site: None, place: None, source: None, backups: None, jobs: Vec::new() }
+    Observation { facts, site: None, place: None, source: None, backups: None, jobs: Vec::new() }
 }
 
 #[cfg(test)]
 mod tests {
+    use repot_plan::etcd::Notes;
     use serde_json::json;
 
     use super::*;
@@ -266,9 +282,9 @@ mod tests {
     fn a_hosted_etcd_that_is_gone_is_known_by_what_was_recorded() {
         let workflow = mk_hosted("none", false);
         let locked = Notes { targets: Some(site::targets(&mk_hosted("main", false))), ..Notes::default() };
-        let locked = Ledger { notes: locked, ..Ledger::default() };
-        let open = Ledger::default();
-        let seen = |found, ledger: &Ledger<Notes>| {
+        let locked = EtcdLedger { notes: locked, ..EtcdLedger::default() };
+        let open = EtcdLedger::default();
+        let seen = |found, ledger: &EtcdLedger| {
             cluster(&workflow, found, ledger).map(|(hosted, cluster)| (site::targets(&hosted).etcd, cluster))
         };
         let main = |cluster| Some(("main".to_owned(), cluster));

@@ -1,27 +1,24 @@
-//! The ledger becomes the status, under the version that was read; and what changed in it becomes events.
+//! The ledger becomes the status, under the version that was read.
 
 use kube::{
     Api, Resource, ResourceExt,
     api::{DynamicObject, PostParams},
-    runtime::events::{Event, EventType},
+    runtime::events::Event,
 };
 use repot_plan::{
-    etcd::{Notes, backup::Spec, schedule},
-    ledger::{Ledger, Phase, State},
-    render::steps,
-    status::{FIELDS, to_status},
+    etcd::{EtcdLedger, Step, backup::Spec, schedule},
+    ledger::{Phase, State},
+    status,
     time::Time,
 };
 use serde_json::{Map, Value, json};
 
 use super::{
-    Context, Error, Result,
+    context::Context,
+    error::{Error, Result},
     kinds::{self, Kind, MANAGER},
-    observe::Observed,
+    observe::Observation,
 };
-
-/// The longest note that an event may have.
-const NOTE: usize = 1000;
 
 /// Stores the ledger, and gives the object as it is then.
 ///
@@ -31,35 +28,33 @@ pub async fn record(
     context: &Context,
     kind: Kind,
     object: &DynamicObject,
-    observed: &Observed,
-    (before, next): (&Ledger<Notes>, &Ledger<Notes>),
+    observed: &Observation,
+    (before, next): (&EtcdLedger, &EtcdLedger),
 ) -> Result<DynamicObject> {
     let mut changed = object.clone();
     changed.data["status"] = render(context, kind, object, observed, (before, next));
     let namespace = object.namespace().unwrap_or_default();
-    let all = Api::<DynamicObject>::namespaced_with(context.client.clone(), &namespace, &kind.resource());
+    let all =
+        Api::<DynamicObject>::namespaced_with(context.clients.own().clone(), &namespace, &kind.resource());
     let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
     let stored = all.replace_status(&object.name_any(), &params, &changed).await;
-    let stored = stored.map_err(|source| Error::Write { task: "record the ledger", source })?;
-    for event in events(kind, before, next) {
-        publish(context, kind, object, event).await;
-    }
-    Ok(stored)
+    stored.map_err(|source| Error::Write { task: "record the ledger", source })
 }
 
 fn render(
     context: &Context,
     kind: Kind,
     object: &DynamicObject,
-    observed: &Observed,
-    (before, next): (&Ledger<Notes>, &Ledger<Notes>),
+    observed: &Observation,
+    (before, next): (&EtcdLedger, &EtcdLedger),
 ) -> Value {
     let mut fields = match kinds::status(object) {
         Value::Object(fields) => fields,
         _ => Map::new(),
     };
-    FIELDS.iter().for_each(|field| drop(fields.remove(*field)));
-    if let Value::Object(ledger) = to_status(kind.plan(), next) {
+    status::fields(kind.plans()).for_each(|field| drop(fields.remove(field)));
+    let plan = kind.plans().of(next.version).unwrap_or(kind.plans().newest());
+    if let Value::Object(ledger) = status::to_status(plan, next) {
         fields.extend(ledger);
     }
     fields.insert("observedGeneration".to_owned(), json!(object.meta().generation));
@@ -79,12 +74,12 @@ fn render(
 fn backup_fields(
     context: &Context,
     object: &DynamicObject,
-    observed: &Observed,
-    (before, next): (&Ledger<Notes>, &Ledger<Notes>),
+    observed: &Observation,
+    (before, next): (&EtcdLedger, &EtcdLedger),
     fields: &mut Map<String, Value>,
 ) {
-    let verified = next.steps.get("BackupVerified").filter(|record| record.state == State::Succeeded);
-    let is_new = before.state("BackupVerified") != State::Succeeded;
+    let verified = next.steps.get(&Step::BackupVerified).filter(|record| record.state == State::Succeeded);
+    let is_new = before.state(Step::BackupVerified) != State::Succeeded;
     if let (Some(record), Some(proof), true) = (verified, &next.notes.proof, is_new) {
         fields.insert("lastSuccessfulTime".to_owned(), json!(record.completed.map(Time::to_rfc3339)));
         fields.insert("revision".to_owned(), json!(proof.revision.0));
@@ -99,46 +94,9 @@ fn backup_fields(
     );
 }
 
-fn due(spec: &Spec, ledger: &Ledger<Notes>) -> Option<String> {
+fn due(spec: &Spec, ledger: &EtcdLedger) -> Option<String> {
     let schedule = spec.schedule.filter(|_| ledger.phase != Phase::Cancelled)?;
     schedule::next(&schedule, ledger.started.unwrap_or(spec.created)).map(Time::to_rfc3339)
-}
-
-/// An event for each step that was begun, reached or missed, and for each change of the phase.
-fn events(kind: Kind, before: &Ledger<Notes>, next: &Ledger<Notes>) -> Vec<Event> {
-    let mut events = Vec::new();
-    for step in steps(kind.plan()) {
-        let (old, new) = (before.steps.get(step), next.steps.get(step));
-        let Some(record) = new.filter(|record| old.map(|old| old.state) != Some(record.state)) else {
-            continue;
-        };
-        let (bad, reason) = match record.state {
-            State::Running => (false, format!("{step}Begun")),
-            State::Succeeded => (false, step.to_owned()),
-            State::Failed => (true, format!("{step}Failed")),
-            State::Skipped => (true, format!("{step}Skipped")),
-            State::Pending | State::RolledBack => continue,
-        };
-        events.push(event(bad, &reason, &record.message));
-    }
-    if before.phase != next.phase {
-        let bad = matches!(next.phase, Phase::RollingBack | Phase::RolledBack | Phase::Failed);
-        events.push(event(bad, &format!("{:?}", next.phase), &next.message));
-    }
-    events
-}
-
-/// An event.
-#[must_use]
-pub fn event(bad: bool, reason: &str, note: &str) -> Event {
-    let note: String = note.chars().take(NOTE).collect();
-    Event {
-        type_: if bad { EventType::Warning } else { EventType::Normal },
-        reason: reason.to_owned(),
-        note: (!note.is_empty()).then_some(note),
-        action: "Reconcile".to_owned(),
-        secondary: None,
-    }
 }
 
 /// Publishes an event; one that cannot be is only logged.

@@ -18,17 +18,17 @@ use repot_etcd::{
 };
 use repot_plan::{
     etcd::{
-        BACKUP_ATTEMPTS, Notes,
-        world::{Backup, Taking, Verifying},
+        BACKUP_ATTEMPTS, EtcdLedger, Step,
+        observed::{Backup, Taking, Verifying},
     },
-    ledger::{self, Ledger},
+    ledger,
     time::Time,
 };
 
 use tempfile::TempDir;
 
 use super::{
-    Error, Result,
+    error::{Error, Result},
     jobs::{self, Task},
 };
 
@@ -136,9 +136,9 @@ fn stored(taken: &Taken, verdict: Option<Verdict>) -> Backup {
 }
 
 /// What is known of the workflow's own backup where the store does not tell.
-fn by_heart(uid: &str, ledger: &Ledger<Notes>, now: Time) -> Backup {
+fn by_heart(uid: &str, ledger: &EtcdLedger, now: Time) -> Backup {
     let is_stored = |step| ledger.state(step) == ledger::State::Succeeded;
-    let stored = is_stored("BackupTaken") || is_stored("BackupFound");
+    let stored = is_stored(Step::BackupTaken) || is_stored(Step::BackupFound);
     let verifying = match &ledger.notes.proof {
         Some(proof) => Verifying::Sound(proof.clone()),
         None => Verifying::Open,
@@ -152,7 +152,7 @@ fn by_heart(uid: &str, ledger: &Ledger<Notes>, now: Time) -> Backup {
 #[must_use]
 pub fn merge(
     found: Result<BTreeMap<String, Backup>, Trouble>,
-    (uid, ledger, now): (&str, &Ledger<Notes>, Time),
+    (uid, ledger, now): (&str, &EtcdLedger, Time),
     jobs: &[Job],
 ) -> BTreeMap<String, Backup> {
     let trouble = found.as_ref().err().cloned();
@@ -171,8 +171,9 @@ pub fn merge(
     let std::collections::btree_map::Entry::Occupied(mut own) = own else {
         // Nothing was written yet, as by a Job that waits for its node, or cannot reach the store. A backup that was stored and is
         // not there any more is gone, whatever Jobs say.
-        let is_awaited =
-            ["BackupTaken", "BackupFound"].iter().any(|step| ledger.state(step) == ledger::State::Running);
+        let is_awaited = [Step::BackupTaken, Step::BackupFound]
+            .into_iter()
+            .any(|step| ledger.state(step) == ledger::State::Running);
         if is_awaited && (story.open || story.failed > 0) {
             let taking = taking(&story, None);
             all.insert(name.clone(), Backup { taking, ..by_heart(uid, ledger, now) });
@@ -221,7 +222,7 @@ mod tests {
 
     const NAME: &str = "b-1";
 
-    fn mk_ledger(step: &str, state: ledger::State) -> Ledger<Notes> {
+    fn mk_ledger(step: Step, state: ledger::State) -> EtcdLedger {
         let record = Record {
             state,
             reason: String::new(),
@@ -230,8 +231,8 @@ mod tests {
             completed: None,
             attempts: 1,
         };
-        let notes = Notes { backup: Some(NAME.to_owned()), ..Notes::default() };
-        Ledger { steps: [(step.to_owned(), record)].into(), notes, ..Ledger::default() }
+        let notes = repot_plan::etcd::Notes { backup: Some(NAME.to_owned()), ..Default::default() };
+        EtcdLedger { steps: [(step, record)].into(), notes, ..EtcdLedger::default() }
     }
 
     fn mk_job(condition: Option<&str>) -> Job {
@@ -246,18 +247,14 @@ mod tests {
         Backup { owner: "u".to_owned(), time: Time(1), taking, verifying: Verifying::Open }
     }
 
-    fn merged(
-        found: Result<Option<Taking>, Trouble>,
-        ledger: &Ledger<Notes>,
-        jobs: &[Job],
-    ) -> Option<Taking> {
+    fn merged(found: Result<Option<Taking>, Trouble>, ledger: &EtcdLedger, jobs: &[Job]) -> Option<Taking> {
         let found = found.map(|taking| taking.map(|t| (NAME.to_owned(), mk_backup(t))).into_iter().collect());
         merge(found, ("u", ledger, Time(9)), jobs).remove(NAME).map(|backup| backup.taking)
     }
 
     #[test]
     fn jobs_tell_what_the_store_does_not() {
-        let begun = mk_ledger("BackupTaken", ledger::State::Running);
+        let begun = mk_ledger(Step::BackupTaken, ledger::State::Running);
         let (open, failed) = (mk_job(None), mk_job(Some("Failed")));
         assert_eq!(merged(Ok(None), &begun, &[]), None);
         assert_eq!(merged(Ok(None), &begun, std::slice::from_ref(&open)), Some(Taking::Running));
@@ -275,16 +272,16 @@ mod tests {
             Some(Taking::Stored)
         );
         // It was deleted.
-        let taken = mk_ledger("BackupTaken", ledger::State::Succeeded);
+        let taken = mk_ledger(Step::BackupTaken, ledger::State::Succeeded);
         assert_eq!(merged(Ok(None), &taken, &[mk_job(Some("Complete"))]), None);
     }
 
     #[test]
     fn silent_store_is_waited_for_and_a_missing_one_is_not() {
         let silent = || Err(Trouble::Silent("it is away".to_owned()));
-        let begun = mk_ledger("BackupTaken", ledger::State::Running);
+        let begun = mk_ledger(Step::BackupTaken, ledger::State::Running);
         assert_eq!(merged(silent(), &begun, &[]), Some(Taking::Running));
-        let stored = mk_ledger("BackupTaken", ledger::State::Succeeded);
+        let stored = mk_ledger(Step::BackupTaken, ledger::State::Succeeded);
         assert_eq!(merged(silent(), &stored, &[]), Some(Taking::Stored));
         let none = Err(Trouble::None("there is none".to_owned()));
         assert!(matches!(merged(none, &begun, &[]), Some(Taking::Failed(BACKUP_ATTEMPTS, _))));

@@ -13,7 +13,7 @@ use kube::{
 };
 use repot_plan::etcd::{
     Notes,
-    world::{self, Deployed, Settings, Targets, VolumeSet},
+    observed::{self, Deployed, Settings, Targets, VolumeSet},
 };
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -21,7 +21,7 @@ use serde_json::json;
 use crate::etcd::api::FENCE;
 
 use super::{
-    Error, Result,
+    error::{Error, Result},
     kinds::{self, number, text},
 };
 
@@ -134,7 +134,7 @@ impl Site {
 
     /// The API servers.
     #[must_use]
-    pub fn api(&self) -> world::Api {
+    pub fn api(&self) -> observed::Api {
         let spec = self.deployment.as_ref().and_then(|deployment| deployment.spec.as_ref());
         let meta = self.deployment.as_ref().map(|deployment| &deployment.metadata);
         let runs = |pod: &&Pod| {
@@ -142,7 +142,7 @@ impl Site {
             !matches!(phase, Some("Succeeded" | "Failed"))
         };
         let ready = self.servers.iter().filter(|pod| is_ready(pod)).count();
-        world::Api {
+        observed::Api {
             exists: meta.is_some_and(|meta| meta.deletion_timestamp.is_none()),
             wanted: spec.map_or(0, |spec| spec.replicas.unwrap_or(1).try_into().unwrap_or_default()),
             pods: count(self.servers.iter().filter(runs).count()),

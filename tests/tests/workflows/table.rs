@@ -30,7 +30,7 @@ pub const FAULTS: &[Fault] = &[
         step: "EtcdServes",
         what: "the etcd is out of quorum: its member is frozen",
         ends: "RolledBack",
-        reason: "EtcdUnwell",
+        reason: "NoQuorum",
         left: KEPT,
     },
     Fault {

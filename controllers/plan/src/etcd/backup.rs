@@ -8,24 +8,22 @@ use std::{collections::BTreeMap, time::Duration};
 use repot_api::schedule::Schedule;
 
 use super::{
-    EtcdFlow, PLAN_VERSION,
     effect::Effect,
+    observed::{Backup, Cluster, Lock, Observed},
     retention::{Retention, expendable},
     rows::{
         give_lock_back, is_backed_up, is_locked, is_name_free, is_unlocked, is_verified, is_well,
-        name_backup, no_effects, note_lock, note_proof, note_service, nothing, take_backup, take_lock,
-        verify_backup,
+        name_backup, note_lock, note_proof, note_service, take_backup, take_lock, verify_backup,
     },
     schedule,
-    world::{Backup, Cluster, Lock, World},
+    step::{Side, Step},
+    workflow::{EtcdFlow, EtcdLedger, PLAN_VERSION, SIDE_LIMIT},
 };
 use crate::{
-    flow::{self, CANCELLED, Decision, Otherwise, POLL, Patience, Plan, Proof, Row, SOON},
-    ledger::{Ledger, Phase},
+    flow::{self, CANCELLED, Decision, Input, OnFailure, POLL, Plan, Plans, Proof, Row, SOON, Timeout},
+    ledger::Phase,
     time::Time,
 };
-
-type Notes = super::Notes;
 
 /// How long the deletion of backups is waited for when their EtcdBackup is deleted.
 pub const DELETION_PATIENCE: Duration = Duration::from_secs(3600);
@@ -43,138 +41,125 @@ pub struct Spec {
     pub created: Time,
 }
 
-/// One backup.
+/// One backup, version 1.
 pub static PLAN: Plan<EtcdFlow> = Plan {
     kind: "EtcdBackup",
     version: PLAN_VERSION,
     forward: FORWARD,
-    // It changes nothing that would have to be put back.
-    back: &[],
-    no_return: None,
-    touched: |_| false,
+    // It changes nothing that would have to be rolled back.
+    rollback: &[],
+    point_of_no_return: None,
+    needs_rollback: |_| false,
+    fields: &["backupName", "proof"],
+    side_limit: SIDE_LIMIT,
 };
+
+/// All versions of the workflow.
+pub static PLANS: Plans<EtcdFlow> = Plans { versions: &[&PLAN] };
 
 static FORWARD: &[Row<EtcdFlow>] = &[
     Row {
-        step: "NameFree",
         does: "No other backup in the store has the name of this object; backups of a schedule get random names.",
-        proof: Proof::Latched,
-        patience: Patience::Steps(1),
-        otherwise: Otherwise::TurnBack,
         advice: "choose another name, or delete the backup of that name",
-        check: is_name_free,
-        effects: no_effects,
-        begin: nothing,
-        met: nothing,
+        ..Row::new(Side::Seed, Step::NameFree, is_name_free)
     },
     Row {
-        step: "LockTaken",
+        after: &[Step::NameFree],
         does: "`status.currentWorkflow` of the HostedEtcd is this backup, and its finalizer is set.",
-        proof: Proof::HeldUntil("LockReleased"),
-        patience: Patience::Hours(24),
-        otherwise: Otherwise::TurnBack,
+        proof: Proof::HeldUntil(Step::LockReleased),
+        timeout: Timeout::Hours(24),
         advice: "end the workflow that has the lock, or wait for it",
-        check: is_locked,
         effects: take_lock,
-        begin: nothing,
-        met: note_lock,
+        on_done: note_lock,
+        ..Row::new(Side::Seed, Step::LockTaken, is_locked)
     },
     Row {
-        step: "EtcdServes",
+        after: &[Step::LockTaken],
         does: "A quorum of the etcd answers.",
-        proof: Proof::Latched,
-        patience: Patience::Steps(1),
-        otherwise: Otherwise::TurnBack,
         advice: "repair the etcd first",
-        check: is_well,
-        effects: no_effects,
-        begin: nothing,
-        met: note_service,
+        on_done: note_service,
+        ..Row::new(Side::Seed, Step::EtcdServes, is_well)
     },
     Row {
-        step: "BackupTaken",
+        after: &[Step::EtcdServes],
         does: "A backup with the name of this object, or a random one by a schedule, recorded in `status.backupName`, is in the store.",
-        proof: Proof::Latched,
-        patience: Patience::Steps(2),
-        otherwise: Otherwise::TurnBack,
+        timeout: Timeout::Steps(2),
         advice: "see whether the store can be reached and has room",
-        check: is_backed_up,
         effects: take_backup,
-        begin: name_backup,
-        met: nothing,
+        on_start: name_backup,
+        ..Row::new(Side::Seed, Step::BackupTaken, is_backed_up)
     },
     Row {
-        step: "BackupVerified",
+        after: &[Step::BackupTaken],
         does: "The backup was restored elsewhere.",
-        proof: Proof::Latched,
-        patience: Patience::Steps(2),
-        otherwise: Otherwise::TurnBack,
+        timeout: Timeout::Steps(2),
         advice: "see the log of the etcd agent",
-        check: is_verified,
         effects: verify_backup,
-        begin: nothing,
-        met: note_proof,
+        on_done: note_proof,
+        ..Row::new(Side::Seed, Step::BackupVerified, is_verified)
     },
     Row {
-        step: "LockReleased",
+        after: &[Step::BackupVerified],
         does: "`status.currentWorkflow` is cleared.",
-        proof: Proof::Latched,
-        patience: Patience::Steps(1),
-        otherwise: Otherwise::GoOn,
+        on_failure: OnFailure::Skip,
         advice: "it is cleared when the HostedEtcd can be written",
-        check: is_unlocked,
         effects: give_lock_back,
-        begin: nothing,
-        met: nothing,
+        ..Row::new(Side::Seed, Step::LockReleased, is_unlocked)
     },
 ];
 
 /// What to do next.
 #[must_use]
-pub fn decide(spec: &Spec, world: &World, ledger: &Ledger<Notes>, now: Time) -> Decision<EtcdFlow> {
-    decide_by(&PLAN, spec, world, ledger, now)
+pub fn decide(spec: &Spec, input: &Input<'_, EtcdFlow>) -> Decision<EtcdFlow> {
+    decide_by(&PLANS, spec, input)
 }
 
-/// The same by another table: tests plant faults in it.
+/// The same by other tables: tests plant faults in them.
 pub(crate) fn decide_by(
-    plan: &Plan<EtcdFlow>,
+    plans: &Plans<EtcdFlow>,
     spec: &Spec,
-    world: &World,
-    ledger: &Ledger<Notes>,
-    now: Time,
+    input: &Input<'_, EtcdFlow>,
 ) -> Decision<EtcdFlow> {
-    let running = ledger.phase == Phase::Running;
-    match (world.request.deleting, spec.schedule) {
-        (Some(since), _) if !running => leave(spec, world, ledger, now, since),
-        (None, Some(schedule)) if !running => wait_for(schedule, spec, world, ledger, now),
-        (None, None) if ledger.phase.is_end() => rest(spec, world, ledger, now),
-        _ => flow::decide(plan, world, ledger, now),
+    let (ledger, observed) = (input.ledger, input.observed);
+    let is_known = ledger.version == 0 || plans.of(ledger.version).is_some();
+    if !is_known || ledger.phase == Phase::Running {
+        return flow::decide(plans, input);
+    }
+    match (observed.request.deleting, spec.schedule) {
+        (Some(since), _) => delete(plans, spec, input, since),
+        (None, Some(schedule)) => wait_for(plans, schedule, spec, input),
+        (None, None) if ledger.phase.is_end() => keep(plans, spec, input),
+        (None, None) => flow::decide(plans, input),
     }
 }
 
 /// Between two backups of a schedule.
 fn wait_for(
+    plans: &Plans<EtcdFlow>,
     schedule: Schedule,
     spec: &Spec,
-    world: &World,
-    ledger: &Ledger<Notes>,
-    now: Time,
+    input: &Input<'_, EtcdFlow>,
 ) -> Decision<EtcdFlow> {
-    if world.request.cancel || world.cluster != Cluster::Present {
-        return stop(spec, world, ledger, now);
+    let Input { observed, ledger, now, .. } = *input;
+    if observed.request.cancel || observed.cluster != Cluster::Present {
+        return stop(plans, spec, input);
     }
     let due = schedule::next(&schedule, ledger.started.unwrap_or(spec.created));
-    let is_due = due.is_some_and(|due| due <= now) && !world.request.paused;
+    let is_due = due.is_some_and(|due| due <= now) && !observed.request.paused;
     if is_due {
-        return Decision { effects: Vec::new(), records: Some(begun(ledger, now)), requeue: Some(SOON) };
+        return Decision {
+            effects: Vec::new(),
+            records: Some(next_run(plans, ledger, now)),
+            requeue: Some(SOON),
+        };
     }
     let mut next = ledger.clone();
     next.phase = Phase::Scheduled;
-    let effects = match world.lock {
+    let effects = match observed.lock {
         Lock::Ours => vec![Effect::EnsureLock { held: false }],
         // Another workflow may be about to restore one of them.
         Lock::Other(_) => Vec::new(),
-        Lock::Free => prune(spec, world, now),
+        Lock::Free => prune(spec, observed, now),
     };
     let wait = match due {
         Some(due) if effects.is_empty() => due.since(now).max(POLL),
@@ -184,32 +169,34 @@ fn wait_for(
 }
 
 /// A run of its own: of the one before, nothing is left but what it produced.
-fn begun(ledger: &Ledger<Notes>, now: Time) -> Ledger<Notes> {
-    Ledger {
-        version: PLAN_VERSION,
+fn next_run(plans: &Plans<EtcdFlow>, ledger: &EtcdLedger, now: Time) -> EtcdLedger {
+    EtcdLedger {
+        version: plans.newest().version,
         phase: Phase::Running,
         reason: "Started".to_owned(),
         started: Some(now),
         completed: ledger.completed,
-        ..Ledger::default()
+        ..EtcdLedger::default()
     }
 }
 
 /// After the end. The finalizer stays where the backups go together with the object.
-fn rest(spec: &Spec, world: &World, ledger: &Ledger<Notes>, now: Time) -> Decision<EtcdFlow> {
-    if !spec.delete_backups || world.cluster != Cluster::Present {
-        return flow::decide(&PLAN, world, ledger, now);
+fn keep(plans: &Plans<EtcdFlow>, spec: &Spec, input: &Input<'_, EtcdFlow>) -> Decision<EtcdFlow> {
+    let observed = input.observed;
+    if !spec.delete_backups || observed.cluster != Cluster::Present {
+        return flow::decide(plans, input);
     }
-    let (effects, requeue) = match world.lock {
+    let (effects, requeue) = match observed.lock {
         Lock::Ours => (vec![Effect::EnsureLock { held: false }], Some(POLL)),
         Lock::Free | Lock::Other(_) => (Vec::new(), None),
     };
     Decision { effects, records: None, requeue }
 }
 
-fn stop(spec: &Spec, world: &World, ledger: &Ledger<Notes>, now: Time) -> Decision<EtcdFlow> {
+fn stop(plans: &Plans<EtcdFlow>, spec: &Spec, input: &Input<'_, EtcdFlow>) -> Decision<EtcdFlow> {
+    let Input { ledger, now, .. } = *input;
     if ledger.phase == Phase::Cancelled {
-        return rest(spec, world, ledger, now);
+        return keep(plans, spec, input);
     }
     let mut next = ledger.clone();
     next.phase = Phase::Cancelled;
@@ -219,31 +206,37 @@ fn stop(spec: &Spec, world: &World, ledger: &Ledger<Notes>, now: Time) -> Decisi
     Decision { effects: Vec::new(), records: Some(next), requeue: Some(SOON) }
 }
 
-fn own(world: &World) -> BTreeMap<String, &Backup> {
-    let all = world.backups.iter();
-    all.filter(|(_, b)| b.owner == world.request.uid).map(|(name, b)| (name.clone(), b)).collect()
+fn own(observed: &Observed) -> BTreeMap<String, &Backup> {
+    let all = observed.backups.iter();
+    all.filter(|(_, b)| b.owner == observed.request.uid).map(|(name, b)| (name.clone(), b)).collect()
 }
 
-fn prune(spec: &Spec, world: &World, now: Time) -> Vec<Effect> {
+fn prune(spec: &Spec, observed: &Observed, now: Time) -> Vec<Effect> {
     let Some(retention) = spec.retention else { return Vec::new() };
-    let names = expendable(retention, &own(world), now);
+    let names = expendable(retention, &own(observed), now);
     if names.is_empty() { Vec::new() } else { vec![Effect::EnsureNoBackups { names }] }
 }
 
 /// The object is being deleted, and nothing runs.
-fn leave(spec: &Spec, world: &World, ledger: &Ledger<Notes>, now: Time, since: Time) -> Decision<EtcdFlow> {
+fn delete(
+    plans: &Plans<EtcdFlow>,
+    spec: &Spec,
+    input: &Input<'_, EtcdFlow>,
+    since: Time,
+) -> Decision<EtcdFlow> {
+    let Input { observed, ledger, now, .. } = *input;
     if !ledger.phase.is_end() {
-        return stop(spec, world, ledger, now);
+        return stop(plans, spec, input);
     }
-    let names: Vec<String> = own(world).into_keys().collect();
+    let names: Vec<String> = own(observed).into_keys().collect();
     let waits = spec.delete_backups
         && !names.is_empty()
-        && world.cluster == Cluster::Present
+        && observed.cluster == Cluster::Present
         && now.since(since) <= DELETION_PATIENCE;
     if !waits {
-        return flow::decide(&PLAN, world, ledger, now);
+        return flow::decide(plans, input);
     }
-    let effects = match world.lock {
+    let effects = match observed.lock {
         Lock::Ours => vec![Effect::EnsureLock { held: false }],
         Lock::Other(_) => Vec::new(),
         Lock::Free => vec![Effect::EnsureNoBackups { names }],

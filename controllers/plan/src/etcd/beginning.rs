@@ -8,7 +8,7 @@
 //! A member that was removed may still have its data, and others that were removed with it may, too: together they would be a quorum of
 //! the past. So one that has data asks first, and does not start where a cluster with a quorum knows it no more.
 
-use crate::ledger::Why;
+use crate::ledger::Reason;
 
 /// What is in the volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,31 +75,31 @@ pub enum Beginning {
     /// The data is of a member that was removed: it is set aside, and then etcd starts as the one that was added.
     JoinAnew,
     /// Not yet: another look may say something else.
-    Wait(Why),
+    Wait(Reason),
     /// Not under this identity: the member has to be removed and added again.
-    Rejoin(Why),
+    Rejoin(Reason),
     /// Not with this volume.
-    Refuse(Why),
+    Refuse(Reason),
 }
 
 /// How a member begins.
 #[must_use]
 pub fn decide(facts: &Facts) -> Beginning {
     match (&facts.volume, facts.cluster, facts.heard) {
-        (Volume::Foreign(why), ..) => Beginning::Refuse(Why::new("WrongVolume", why.clone())),
+        (Volume::Foreign(why), ..) => Beginning::Refuse(Reason::new("WrongVolume", why.clone())),
         (Volume::Data, _, Heard::Nothing | Heard::Awaited | Heard::Known) => Beginning::Resume,
         (Volume::Data, _, Heard::Expected) => Beginning::JoinAnew,
-        (Volume::Data, _, Heard::Stranger) => Beginning::Wait(Why::new(
+        (Volume::Data, _, Heard::Stranger) => Beginning::Wait(Reason::new(
             "Removed",
             "this member was removed from the cluster, and its data is of no use to it; \
              when it is added again it sets the data aside and joins anew",
         )),
-        (Volume::Empty, _, Heard::Known) => Beginning::Rejoin(Why::new(
+        (Volume::Empty, _, Heard::Known) => Beginning::Rejoin(Reason::new(
             "VolumeLost",
             "the volume is empty, though the other members know this one as a member that was running; \
              remove it from the cluster and add it again",
         )),
-        (Volume::Empty, Cluster::New { .. }, Heard::Stranger) => Beginning::Wait(Why::new(
+        (Volume::Empty, Cluster::New { .. }, Heard::Stranger) => Beginning::Wait(Reason::new(
             "NotAMember",
             "the others run as a cluster without this member, so it does not found one; add it, or correct `members`",
         )),
@@ -110,11 +110,11 @@ pub fn decide(facts: &Facts) -> Beginning {
         }
         (Volume::Empty, Cluster::New { restore: false }, _) => Beginning::Found,
         (Volume::Empty, Cluster::Existing, Heard::Expected) => Beginning::Join,
-        (Volume::Empty, Cluster::Existing, Heard::Stranger) => Beginning::Wait(Why::new(
+        (Volume::Empty, Cluster::Existing, Heard::Stranger) => Beginning::Wait(Reason::new(
             "NotAMember",
             "the volume is empty and the cluster does not list this member; it starts when it was added",
         )),
-        (Volume::Empty, Cluster::Existing, Heard::Nothing | Heard::Awaited) => Beginning::Wait(Why::new(
+        (Volume::Empty, Cluster::Existing, Heard::Nothing | Heard::Awaited) => Beginning::Wait(Reason::new(
             "ClusterSilent",
             "the volume is empty and no member of the cluster with a quorum answers; \
              where all volumes are lost, restore the etcd from a backup",

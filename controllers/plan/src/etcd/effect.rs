@@ -1,6 +1,6 @@
 //! What a workflow can ask for.
 
-use super::world::{Settings, VolumeSet};
+use super::observed::{Settings, VolumeSet};
 
 /// A target, not a motion: asked for until it is seen.
 ///

@@ -6,7 +6,7 @@
 
 use crate::{
     etcd::ownership::{Timing, epoch},
-    ledger::Why,
+    ledger::Reason,
     time::Time,
 };
 
@@ -57,9 +57,9 @@ pub fn decide(
     evidence: &Evidence,
     timing: &Timing,
     now: Time,
-) -> Result<Cleared, Why> {
+) -> Result<Cleared, Reason> {
     let Some(since) = named_since else {
-        return Err(Why::new("NotOwner", "the record has not been seen to name the own id"));
+        return Err(Reason::new("NotOwner", "the record has not been seen to name the own id"));
     };
     let own = epoch(own_id);
     let ended = evidence.final_of.as_deref().and_then(epoch);
@@ -71,7 +71,7 @@ pub fn decide(
             "a final snapshot ends epoch {last}, and the own epoch is {own}: another etcd may have gone on from there; give the \
              owner a later epoch"
         );
-        return Err(Why::new("EpochEnded", message));
+        return Err(Reason::new("EpochEnded", message));
     }
     if own == Some(1) {
         return Ok(Cleared::FirstOwner);
@@ -92,7 +92,7 @@ pub fn decide(
             timing.wait().as_secs(),
             end.since(now).as_secs()
         );
-        return Err(Why::new("PreviousOwnerMayServe", message));
+        return Err(Reason::new("PreviousOwnerMayServe", message));
     }
     Ok(Cleared::Waited)
 }

@@ -20,7 +20,7 @@
 
 use std::{cmp::Reverse, time::Duration};
 
-use crate::{ledger::Why, time::Time};
+use crate::{ledger::Reason, time::Time};
 
 /// Id of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -117,18 +117,18 @@ pub enum Move {
     /// This change, and then another look.
     Change(Change),
     /// A change is due, but not yet.
-    Wait(Why),
+    Wait(Reason),
     /// What is wanted cannot be had this way.
-    Refuse(Why),
+    Refuse(Reason),
 }
 
 impl Move {
     fn wait(reason: &'static str, message: impl Into<String>) -> Self {
-        Self::Wait(Why::new(reason, message))
+        Self::Wait(Reason::new(reason, message))
     }
 
     fn refuse(reason: &'static str, message: impl Into<String>) -> Self {
-        Self::Refuse(Why::new(reason, message))
+        Self::Refuse(Reason::new(reason, message))
     }
 }
 

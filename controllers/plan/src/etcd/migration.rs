@@ -1,196 +1,162 @@
 //! EtcdMigration: an etcd is made anew from a backup of itself, with other settings.
 
 use super::{
-    EtcdFlow, Notes, PLAN_VERSION, back,
     effect::Effect,
+    notes::Notes,
+    observed::Settings,
+    rollback,
     rows::{
-        Scene, are_old_volumes_gone, delete_etcd, give_lock_back, is_api_down, is_api_up, is_backed_up,
+        Context, are_old_volumes_gone, delete_etcd, give_lock_back, is_api_down, is_api_up, is_backed_up,
         is_equal, is_etcd_deleted, is_held, is_restored, is_unlocked, is_verified_and_final, is_well,
-        name_backup, name_volumes, no_effects, note_api, note_generation, note_lock, note_old, note_proof,
-        note_service, nothing, release_old_volumes, restore_etcd, start_api, stop_api, take_backup,
-        take_lock_and_hold, verify_backup,
+        name_backup, name_volumes, note_api, note_generation, note_lock, note_old, note_proof, note_service,
+        release_old_volumes, restore_etcd, start_api, stop_api, take_backup, take_lock_and_hold,
+        verify_backup,
     },
-    world::{Settings, World},
+    step::{Side, Step},
+    workflow::{EtcdFlow, PLAN_VERSION, SIDE_LIMIT},
 };
 use crate::{
-    flow::{Otherwise, Patience, Plan, Proof, Row},
+    flow::{OnFailure, Plan, Plans, Proof, Row, Timeout},
     ledger::Check,
 };
 
-/// The workflow.
+/// The workflow, version 1.
 pub static PLAN: Plan<EtcdFlow> = Plan {
     kind: "EtcdMigration",
     version: PLAN_VERSION,
     forward: FORWARD,
-    back: back::BACK,
-    no_return: Some("ApiUp"),
-    touched: back::is_touched,
+    rollback: rollback::ROLLBACK,
+    point_of_no_return: Some(Step::ApiUp),
+    needs_rollback: rollback::is_needed,
+    fields: rollback::FIELDS,
+    side_limit: SIDE_LIMIT,
 };
+
+/// All versions of the workflow.
+pub static PLANS: Plans<EtcdFlow> = Plans { versions: &[&PLAN] };
 
 static FORWARD: &[Row<EtcdFlow>] = &[
     Row {
-        step: "LockTaken",
         does: "`status.currentWorkflow` of the HostedEtcd is this migration, and our finalizer is on both objects.",
-        proof: Proof::HeldUntil("LockReleased"),
-        patience: Patience::Hours(24),
-        otherwise: Otherwise::TurnBack,
+        proof: Proof::HeldUntil(Step::LockReleased),
+        timeout: Timeout::Hours(24),
         advice: "end the workflow that has the lock, or wait for it",
-        check: is_held,
         effects: take_lock_and_hold,
-        begin: nothing,
-        met: note_lock,
+        on_done: note_lock,
+        ..Row::new(Side::Seed, Step::LockTaken, is_held)
     },
     Row {
-        step: "EtcdServes",
+        after: &[Step::LockTaken],
         does: "A quorum of the etcd answers: nothing is begun on one that is ill.",
-        proof: Proof::Latched,
-        patience: Patience::Steps(1),
-        otherwise: Otherwise::TurnBack,
         advice: "repair the etcd first, or restore it by an EtcdRestore",
-        check: is_well,
-        effects: no_effects,
-        begin: nothing,
-        met: note_service,
+        on_done: note_service,
+        ..Row::new(Side::Seed, Step::EtcdServes, is_well)
     },
     Row {
-        step: "ApiDown",
+        after: &[Step::EtcdServes],
         does: "stopApi: no API server is left, by their pods, so nothing changes the data.",
-        proof: Proof::HeldUntil("ApiUp"),
-        patience: Patience::Steps(1),
-        otherwise: Otherwise::TurnBack,
+        proof: Proof::HeldUntil(Step::ApiUp),
         advice: "see why API servers do not end, and whether somebody else scales their Deployment",
-        check: is_api_down,
         effects: stop_api,
-        begin: note_api,
-        met: note_generation,
+        on_start: note_api,
+        on_done: note_generation,
+        ..Row::new(Side::Seed, Step::ApiDown, is_api_down)
     },
     Row {
-        step: "BackupTaken",
+        after: &[Step::ApiDown],
         does: "A backup with a random name, recorded in `status.backupName`, is in the store.",
-        proof: Proof::Latched,
-        patience: Patience::Steps(2),
-        otherwise: Otherwise::TurnBack,
+        timeout: Timeout::Steps(2),
         advice: "see whether the store can be reached and has room",
-        check: is_backed_up,
         effects: take_backup,
-        begin: name_backup,
-        met: nothing,
+        on_start: name_backup,
+        ..Row::new(Side::Seed, Step::BackupTaken, is_backed_up)
     },
     Row {
-        step: "BackupVerified",
+        after: &[Step::BackupTaken],
         does: "The backup was restored elsewhere, and holds what the etcd holds.",
-        proof: Proof::Latched,
-        patience: Patience::Steps(2),
-        otherwise: Otherwise::TurnBack,
+        timeout: Timeout::Steps(2),
         advice: "see the log of the etcd agent",
-        check: is_verified_and_final,
         effects: verify_backup,
-        begin: nothing,
-        met: note_proof,
+        on_done: note_proof,
+        ..Row::new(Side::Seed, Step::BackupVerified, is_verified_and_final)
     },
     Row {
-        step: "EtcdDeleted",
+        after: &[Step::BackupVerified],
         does: "deleteEtcd: the StatefulSet is deleted, and no member is left. The old volumes stay.",
-        proof: Proof::Latched,
-        patience: Patience::Steps(1),
-        otherwise: Otherwise::TurnBack,
         advice: "see why members do not end; delete pods on nodes that do not answer, once the nodes are surely off",
-        check: is_etcd_deleted,
         effects: delete_etcd,
-        begin: note_old,
-        met: nothing,
+        on_start: note_old,
+        ..Row::new(Side::Seed, Step::EtcdDeleted, is_etcd_deleted)
     },
     Row {
-        step: "SettingsApplied",
+        after: &[Step::EtcdDeleted],
         does: "`spec.settings` of the migration is in the HostedEtcd.",
-        proof: Proof::Latched,
-        patience: Patience::Steps(1),
-        otherwise: Otherwise::TurnBack,
         advice: "see why the HostedEtcd cannot be written",
-        check: are_settings_applied,
         effects: apply_settings,
-        begin: note_settings,
-        met: nothing,
+        on_start: note_settings,
+        ..Row::new(Side::Seed, Step::SettingsApplied, are_settings_applied)
     },
     Row {
-        step: "EtcdRestored",
+        after: &[Step::SettingsApplied],
         does: "startRestore: a StatefulSet on new volumes with the new settings is filled from the backup, and all members are ready.",
-        proof: Proof::Latched,
-        patience: Patience::Steps(3),
-        otherwise: Otherwise::TurnBack,
+        timeout: Timeout::Steps(3),
         advice: "see the events of the new volumes and members: storage class, quota, nodes",
-        check: is_restored,
         effects: restore_etcd,
-        begin: name_volumes,
-        met: nothing,
+        on_start: name_volumes,
+        ..Row::new(Side::Seed, Step::EtcdRestored, is_restored)
     },
     Row {
-        step: "ProvedEqual",
+        after: &[Step::EtcdRestored],
         does: "The new etcd holds what the backup holds: number of keys, hash, and a revision that is not behind.",
-        proof: Proof::HeldUntil("ApiUp"),
-        patience: Patience::Steps(1),
-        otherwise: Otherwise::TurnBack,
+        proof: Proof::HeldUntil(Step::ApiUp),
         advice: "see the members' logs",
-        check: is_equal,
-        effects: no_effects,
-        begin: nothing,
-        met: nothing,
+        ..Row::new(Side::Seed, Step::ProvedEqual, is_equal)
     },
     Row {
-        step: "ApiUp",
+        after: &[Step::ProvedEqual],
         does: "startApi: as many API servers as before are wanted, and one is ready. No way back from here.",
-        proof: Proof::Latched,
-        patience: Patience::Steps(3),
-        otherwise: Otherwise::GiveUp,
+        timeout: Timeout::Steps(3),
+        on_failure: OnFailure::Fail,
         advice: "see why the API servers do not become ready; the etcd was proved to hold all data",
-        check: is_api_up,
         effects: start_api,
-        begin: nothing,
-        met: nothing,
+        ..Row::new(Side::Seed, Step::ApiUp, is_api_up)
     },
     Row {
-        step: "OldVolumesReleased",
+        after: &[Step::ApiUp],
         does: "The old volumes are deleted, while the new etcd serves.",
-        proof: Proof::Latched,
-        patience: Patience::Steps(2),
-        otherwise: Otherwise::GoOn,
+        timeout: Timeout::Steps(2),
+        on_failure: OnFailure::Skip,
         advice: "delete them by hand when the new etcd is well",
-        check: are_old_volumes_gone,
         effects: release_old_volumes,
-        begin: nothing,
-        met: nothing,
+        ..Row::new(Side::Seed, Step::OldVolumesReleased, are_old_volumes_gone)
     },
     Row {
-        step: "LockReleased",
+        after: &[Step::OldVolumesReleased],
         does: "Our finalizer is taken off the HostedEtcd, and `status.currentWorkflow` is cleared.",
-        proof: Proof::Latched,
-        patience: Patience::Steps(1),
-        otherwise: Otherwise::GoOn,
+        on_failure: OnFailure::Skip,
         advice: "it is cleared when the HostedEtcd can be written",
-        check: is_unlocked,
         effects: give_lock_back,
-        begin: nothing,
-        met: nothing,
+        ..Row::new(Side::Seed, Step::LockReleased, is_unlocked)
     },
 ];
 
-fn note_settings(world: &World, notes: &mut Notes) {
-    notes.old_settings.get_or_insert_with(|| world.settings.clone());
+fn note_settings(context: &Context, notes: &mut Notes) {
+    notes.old_settings.get_or_insert_with(|| context.observed.settings.clone());
 }
 
-fn new_settings(scene: &Scene) -> Settings {
-    let old = scene.notes.old_settings.as_ref().unwrap_or(&scene.world.settings);
-    scene.world.request.settings.over(old)
+fn new_settings(context: &Context) -> Settings {
+    let old = context.notes.old_settings.as_ref().unwrap_or(&context.observed.settings);
+    context.observed.request.settings.over(old)
 }
 
-fn are_settings_applied(scene: &Scene) -> Check {
-    if scene.world.settings == new_settings(scene) {
+fn are_settings_applied(context: &Context) -> Check {
+    if context.observed.settings == new_settings(context) {
         Check::Met("the settings are those of the migration".to_owned())
     } else {
         Check::waiting("SettingsChanging", "the settings are being written")
     }
 }
 
-fn apply_settings(scene: &Scene) -> Vec<Effect> {
-    vec![Effect::EnsureSettings { settings: new_settings(scene) }]
+fn apply_settings(context: &Context) -> Vec<Effect> {
+    vec![Effect::EnsureSettings { settings: new_settings(context) }]
 }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{etcd::world::VolumeSet, ledger::Why};
+use crate::{etcd::observed::VolumeSet, ledger::Reason};
 
 /// What is seen in a pass, read from kube-apiserver itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,22 +63,22 @@ pub enum Source {
     /// None are wanted, or they were copied.
     Ready,
     /// They have to be copied; the reason says how far that is.
-    Missing(Why),
+    Missing(Reason),
     /// They were copied for an earlier owner, before others wrote more; no cluster was on the volumes yet.
-    Outdated(Why),
+    Outdated(Reason),
 }
 
 /// What is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// The StatefulSet is deleted; the volumes stay.
-    Stop(Why),
+    Stop(Reason),
     /// Nothing, until something else has happened.
-    Wait(Why),
+    Wait(Reason),
     /// Nothing: nothing is wanted to run.
     Rest,
     /// The copy of the snapshots is seen to, and nothing is started.
-    Copy(Why),
+    Copy(Reason),
     /// The StatefulSet exists with so many Pods.
     Run {
         /// How many.
@@ -92,17 +92,17 @@ pub fn decide(seen: &Seen) -> Next {
     let pods: u32 = seen.pods.values().sum();
     let ending = || {
         let message = format!("{pods} Pods of members are not gone yet");
-        Next::Wait(Why::new("MembersEnding", message))
+        Next::Wait(Reason::new("MembersEnding", message))
     };
     match &seen.set {
         Some(set) if set.deleting => {
-            Next::Wait(Why::new("StatefulSetEnding", "the StatefulSet is not gone yet"))
+            Next::Wait(Reason::new("StatefulSetEnding", "the StatefulSet is not gone yet"))
         }
         Some(set) if seen.replicas == 0 && seen.leaves && set.volumes == seen.volumes => leave(seen),
-        Some(_) if seen.replicas == 0 => Next::Stop(Why::new("Stopped", "no members are wanted")),
+        Some(_) if seen.replicas == 0 => Next::Stop(Reason::new("Stopped", "no members are wanted")),
         Some(set) if set.volumes != seen.volumes => {
             let message = format!("members run on volumes {}, and {} are wanted", set.volumes, seen.volumes);
-            Next::Stop(Why::new("OtherVolumes", message))
+            Next::Stop(Reason::new("OtherVolumes", message))
         }
         // Members on other volumes, or of a StatefulSet that is gone: two of one name must never run at once.
         None if pods > 0 => ending(),
@@ -116,7 +116,7 @@ pub fn decide(seen: &Seen) -> Next {
 fn leave(seen: &Seen) -> Next {
     match seen.cluster {
         Cluster::Founded { members: Some(0), .. } => {
-            Next::Stop(Why::new("Stopped", "all members were removed"))
+            Next::Stop(Reason::new("Stopped", "all members were removed"))
         }
         Cluster::Founded { members: Some(members), .. } => Next::Run { members },
         Cluster::Founded { members: None, .. } | Cluster::New { .. } => silent(),
@@ -129,7 +129,7 @@ fn left_behind(seen: &Seen) -> Next {
         Cluster::Founded { members: Some(0), .. } => Next::Rest,
         Cluster::Founded { members: Some(_), .. } => {
             let message = "members without Pods are removed from the other etcd";
-            Next::Wait(Why::new("MembersLeaving", message))
+            Next::Wait(Reason::new("MembersLeaving", message))
         }
         Cluster::Founded { members: None, .. } | Cluster::New { .. } => silent(),
     }
@@ -137,7 +137,7 @@ fn left_behind(seen: &Seen) -> Next {
 
 fn silent() -> Next {
     let message = "members cannot be removed from the other etcd, since it does not answer";
-    Next::Wait(Why::new("NoMemberAnswers", message))
+    Next::Wait(Reason::new("NoMemberAnswers", message))
 }
 
 fn start(seen: &Seen) -> Next {
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn copies_before_anything_is_founded_and_never_after() {
-        let missing = Source::Missing(Why::new("Copying", "…"));
+        let missing = Source::Missing(Reason::new("Copying", "…"));
         let first = Seen { source: missing.clone(), ..mk(None, 3) };
         assert_eq!(reason(&decide(&first)), "Copying");
         let begun = Seen { cluster: Cluster::New { founders: Some(3) }, ..first.clone() };
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn copies_again_for_a_later_owner_while_there_is_no_cluster() {
-        let outdated = Source::Outdated(Why::new("CopiedForAnotherOwner", "…"));
+        let outdated = Source::Outdated(Reason::new("CopiedForAnotherOwner", "…"));
         let runs = Seen { source: outdated, ..mk(Some(("a", 3)), 3) };
         assert!(matches!(decide(&runs), Next::Stop(_)));
         let begun = Cluster::New { founders: Some(3) };

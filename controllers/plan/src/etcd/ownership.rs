@@ -18,7 +18,7 @@
 use std::time::Duration;
 
 use super::handover::{self, Evidence};
-use crate::{ledger::Why, time::Time};
+use crate::{ledger::Reason, time::Time};
 
 /// What a look at the record gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,11 +107,11 @@ pub enum Verdict {
         until: Time,
     },
     /// End etcd now, before anything else; look again at once.
-    StopEtcd(Why),
+    StopEtcd(Reason),
     /// Start etcd for the snapshot only, take it, and end etcd.
-    TakeFinalSnapshot(Why),
+    TakeFinalSnapshot(Reason),
     /// Do not start etcd.
-    StayDown(Why),
+    StayDown(Reason),
     /// Start etcd and serve, and end it by itself at `until` unless something newer is decided before.
     Resume {
         /// The end of the lease.
@@ -139,10 +139,10 @@ impl Timing {
     ///
     /// # Errors
     /// Why it would not.
-    pub fn check(self) -> Result<Self, Why> {
+    pub fn check(self) -> Result<Self, Reason> {
         let needed = self.timeout + self.stop;
         if self.interval.is_zero() || self.timeout.is_zero() {
-            return Err(Why::new("NoInterval", "interval and timeout must be longer than nothing"));
+            return Err(Reason::new("NoInterval", "interval and timeout must be longer than nothing"));
         }
         if self.grace < needed {
             let message = format!(
@@ -150,7 +150,7 @@ impl Timing {
                 self.grace.as_secs(),
                 needed.as_secs()
             );
-            return Err(Why::new("GraceTooShort", message));
+            return Err(Reason::new("GraceTooShort", message));
         }
         Ok(self)
     }
@@ -188,7 +188,7 @@ pub fn decide(facts: &Facts, timing: &Timing, now: Time) -> (Verdict, Seen) {
         }
         // A snapshot of them would be of an earlier epoch than the last one.
         (_, true, Etcd::Private | Etcd::Stopped) | (true, ..) if facts.past == Past::AnotherId => {
-            Verdict::StayDown(Why::new(
+            Verdict::StayDown(Reason::new(
                 "OwnerIdChanged",
                 "the data were served as another owner id, and another etcd may have gone on since then; restore from the newest \
                  backup of the last owner",
@@ -196,16 +196,16 @@ pub fn decide(facts: &Facts, timing: &Timing, now: Time) -> (Verdict, Seen) {
         }
         (true, ..) => Verdict::TakeFinalSnapshot(lost("the record names another owner")),
         (false, true, Etcd::Serves) => Verdict::Serve { until },
-        (false, true, _) if facts.past == Past::FinalSnapshot => Verdict::StayDown(Why::new(
+        (false, true, _) if facts.past == Past::FinalSnapshot => Verdict::StayDown(Reason::new(
             "FinalSnapshotTaken",
             "another etcd may have gone on from the final snapshot; restore from the newest backup of the last owner",
         )),
-        (false, true, _) if facts.past == Past::CutOff => Verdict::StayDown(Why::new(
+        (false, true, _) if facts.past == Past::CutOff => Verdict::StayDown(Reason::new(
             "CutOff",
             "another etcd may have gone on from an older snapshot; restore from the newest backup of the last owner",
         )),
         (false, true, Etcd::Private) => {
-            Verdict::StopEtcd(Why::new("NotForClients", "it runs for a snapshot only"))
+            Verdict::StopEtcd(Reason::new("NotForClients", "it runs for a snapshot only"))
         }
         (false, true, Etcd::Stopped) => match waits(facts, &seen, timing, now) {
             Some(why) => Verdict::StayDown(why),
@@ -218,7 +218,7 @@ pub fn decide(facts: &Facts, timing: &Timing, now: Time) -> (Verdict, Seen) {
 }
 
 /// Why an etcd that goes on from the snapshots of another one does not begin yet.
-fn waits(facts: &Facts, seen: &Seen, timing: &Timing, now: Time) -> Option<Why> {
+fn waits(facts: &Facts, seen: &Seen, timing: &Timing, now: Time) -> Option<Reason> {
     let evidence = facts.continues.as_ref().filter(|_| facts.past == Past::NoData)?;
     handover::decide(&facts.own_id, seen.named_since, evidence, timing, now).err()
 }
@@ -252,22 +252,22 @@ fn are_older(values: &[String], own_id: &str) -> bool {
     !values.is_empty() && values.iter().all(|value| epoch(value).is_some_and(|epoch| Some(epoch) < own))
 }
 
-fn lost(message: &str) -> Why {
-    Why::new("NotOwner", message)
+fn lost(message: &str) -> Reason {
+    Reason::new("NotOwner", message)
 }
 
-fn unknown(facts: &Facts) -> Why {
+fn unknown(facts: &Facts) -> Reason {
     match &facts.answer {
-        Answer::Record(values) if are_older(values, &facts.own_id) => Why::new(
+        Answer::Record(values) if are_older(values, &facts.own_id) => Reason::new(
             "OwnerOlder",
             "the record names an owner of an earlier epoch; see whether a name server is behind, or the record was not changed yet",
         ),
         Answer::Record(values) if *values == [facts.own_id.clone()] => {
-            Why::new("OwnerStale", "the record named us, but that is longer ago than an answer counts")
+            Reason::new("OwnerStale", "the record named us, but that is longer ago than an answer counts")
         }
-        Answer::Record(_) => Why::new("OwnerAmbiguous", "the record names us and others"),
-        Answer::Unresolvable => Why::new("OwnerUnresolvable", "the record cannot be resolved; see DNS"),
-        Answer::ContextError => Why::new("OwnerNotAsked", "the look at the record was broken off"),
-        Answer::Slow => Why::new("OwnerSlow", "the record is not answered in time; see DNS"),
+        Answer::Record(_) => Reason::new("OwnerAmbiguous", "the record names us and others"),
+        Answer::Unresolvable => Reason::new("OwnerUnresolvable", "the record cannot be resolved; see DNS"),
+        Answer::ContextError => Reason::new("OwnerNotAsked", "the look at the record was broken off"),
+        Answer::Slow => Reason::new("OwnerSlow", "the record is not answered in time; see DNS"),
     }
 }

@@ -1,163 +1,139 @@
 //! EtcdRestore: an etcd is put back to a backup. The backup is verified before anything is stopped.
 
 use super::{
-    EtcdFlow, Notes, PLAN_VERSION, back,
     effect::Effect,
+    notes::Notes,
+    observed::Source,
+    rollback,
     rows::{
-        Scene, are_old_volumes_gone, delete_etcd, give_lock_back, is_api_down, is_api_up, is_backed_up,
+        Context, are_old_volumes_gone, delete_etcd, give_lock_back, is_api_down, is_api_up, is_backed_up,
         is_equal, is_etcd_deleted, is_held, is_restored, is_unlocked, is_verified, name_backup, name_volumes,
-        no_effects, note_api, note_generation, note_lock, note_old, note_proof, nothing, release_old_volumes,
-        restore_etcd, start_api, stop_api, take_backup, take_lock_and_hold, verify_backup,
+        note_api, note_generation, note_lock, note_old, note_proof, release_old_volumes, restore_etcd,
+        start_api, stop_api, take_backup, take_lock_and_hold, verify_backup,
     },
-    world::{Source, World},
+    step::{Side, Step},
+    workflow::{EtcdFlow, PLAN_VERSION, SIDE_LIMIT},
 };
 use crate::{
-    flow::{Otherwise, Patience, Plan, Proof, Row},
+    flow::{OnFailure, Plan, Plans, Proof, Row, Timeout},
     ledger::Check,
 };
 
-/// The workflow.
+/// The workflow, version 1.
 pub static PLAN: Plan<EtcdFlow> = Plan {
     kind: "EtcdRestore",
     version: PLAN_VERSION,
     forward: FORWARD,
-    back: back::BACK,
-    no_return: Some("ApiUp"),
-    touched: back::is_touched,
+    rollback: rollback::ROLLBACK,
+    point_of_no_return: Some(Step::ApiUp),
+    needs_rollback: rollback::is_needed,
+    fields: rollback::FIELDS,
+    side_limit: SIDE_LIMIT,
 };
+
+/// All versions of the workflow.
+pub static PLANS: Plans<EtcdFlow> = Plans { versions: &[&PLAN] };
 
 static FORWARD: &[Row<EtcdFlow>] = &[
     Row {
-        step: "LockTaken",
         does: "`status.currentWorkflow` of the HostedEtcd is this restore, and our finalizer is on both objects.",
-        proof: Proof::HeldUntil("LockReleased"),
-        patience: Patience::Hours(24),
-        otherwise: Otherwise::TurnBack,
+        proof: Proof::HeldUntil(Step::LockReleased),
+        timeout: Timeout::Hours(24),
         advice: "end the workflow that has the lock, or wait for it",
-        check: is_held,
         effects: take_lock_and_hold,
-        begin: nothing,
-        met: note_lock,
+        on_done: note_lock,
+        ..Row::new(Side::Seed, Step::LockTaken, is_held)
     },
     Row {
-        step: "BackupFound",
+        after: &[Step::LockTaken],
         does: "The backup is chosen, recorded in `status.backupName`, and lies in the store; the newest of `source.store` is copied there.",
-        proof: Proof::Latched,
-        patience: Patience::Steps(2),
-        otherwise: Otherwise::TurnBack,
+        timeout: Timeout::Steps(2),
         advice: "see whether the stores can be reached, and the names in them",
-        check: is_found,
         effects: copy_source,
-        begin: name_source,
-        met: note_source,
+        on_start: name_source,
+        on_done: note_source,
+        ..Row::new(Side::Seed, Step::BackupFound, is_found)
     },
     Row {
-        step: "BackupVerified",
+        after: &[Step::BackupFound],
         does: "The backup was restored elsewhere; nothing is stopped or deleted before.",
-        proof: Proof::Latched,
-        patience: Patience::Steps(2),
-        otherwise: Otherwise::TurnBack,
+        timeout: Timeout::Steps(2),
         advice: "choose another backup",
-        check: is_verified,
         effects: verify_backup,
-        begin: nothing,
-        met: note_proof,
+        on_done: note_proof,
+        ..Row::new(Side::Seed, Step::BackupVerified, is_verified)
     },
     Row {
-        step: "ApiDown",
+        after: &[Step::BackupVerified],
         does: "stopApi: no API server is left, by their pods, so nothing changes the data.",
-        proof: Proof::HeldUntil("ApiUp"),
-        patience: Patience::Steps(1),
-        otherwise: Otherwise::TurnBack,
+        proof: Proof::HeldUntil(Step::ApiUp),
         advice: "see why API servers do not end, and whether somebody else scales their Deployment",
-        check: is_api_down,
         effects: stop_api,
-        begin: note_api,
-        met: note_generation,
+        on_start: note_api,
+        on_done: note_generation,
+        ..Row::new(Side::Seed, Step::ApiDown, is_api_down)
     },
     Row {
-        step: "EtcdDeleted",
+        after: &[Step::ApiDown],
         does: "deleteEtcd: the StatefulSet is deleted, and no member is left. The old volumes stay.",
-        proof: Proof::Latched,
-        patience: Patience::Steps(1),
-        otherwise: Otherwise::TurnBack,
         advice: "see why members do not end; delete pods on nodes that do not answer, once the nodes are surely off",
-        check: is_etcd_deleted,
         effects: delete_etcd,
-        begin: note_old,
-        met: nothing,
+        on_start: note_old,
+        ..Row::new(Side::Seed, Step::EtcdDeleted, is_etcd_deleted)
     },
     Row {
-        step: "EtcdRestored",
+        after: &[Step::EtcdDeleted],
         does: "startRestore: a StatefulSet on new volumes is filled from the backup, and all members are ready.",
-        proof: Proof::Latched,
-        patience: Patience::Steps(3),
-        otherwise: Otherwise::TurnBack,
+        timeout: Timeout::Steps(3),
         advice: "see the events of the new volumes and members: storage class, quota, nodes",
-        check: is_restored,
         effects: restore_etcd,
-        begin: name_volumes,
-        met: nothing,
+        on_start: name_volumes,
+        ..Row::new(Side::Seed, Step::EtcdRestored, is_restored)
     },
     Row {
-        step: "ProvedEqual",
+        after: &[Step::EtcdRestored],
         does: "The etcd holds what the backup holds: number of keys, hash, and a revision that is not behind.",
-        proof: Proof::HeldUntil("ApiUp"),
-        patience: Patience::Steps(1),
-        otherwise: Otherwise::TurnBack,
+        proof: Proof::HeldUntil(Step::ApiUp),
         advice: "see the members' logs",
-        check: is_equal,
-        effects: no_effects,
-        begin: nothing,
-        met: nothing,
+        ..Row::new(Side::Seed, Step::ProvedEqual, is_equal)
     },
     Row {
-        step: "ApiUp",
+        after: &[Step::ProvedEqual],
         does: "startApi: as many API servers as before are wanted, and one is ready. No way back from here.",
-        proof: Proof::Latched,
-        patience: Patience::Steps(3),
-        otherwise: Otherwise::GiveUp,
+        timeout: Timeout::Steps(3),
+        on_failure: OnFailure::Fail,
         advice: "see why the API servers do not become ready; the etcd was proved to hold the backup",
-        check: is_api_up,
         effects: start_api,
-        begin: nothing,
-        met: nothing,
+        ..Row::new(Side::Seed, Step::ApiUp, is_api_up)
     },
     Row {
-        step: "OldVolumesReleased",
+        after: &[Step::ApiUp],
         does: "The old volumes are deleted, while the restored etcd serves.",
-        proof: Proof::Latched,
-        patience: Patience::Steps(2),
-        otherwise: Otherwise::GoOn,
+        timeout: Timeout::Steps(2),
+        on_failure: OnFailure::Skip,
         advice: "delete them by hand when the etcd is well",
-        check: are_old_volumes_gone,
         effects: release_old_volumes,
-        begin: nothing,
-        met: nothing,
+        ..Row::new(Side::Seed, Step::OldVolumesReleased, are_old_volumes_gone)
     },
     Row {
-        step: "LockReleased",
+        after: &[Step::OldVolumesReleased],
         does: "Our finalizer is taken off the HostedEtcd, and `status.currentWorkflow` is cleared.",
-        proof: Proof::Latched,
-        patience: Patience::Steps(1),
-        otherwise: Otherwise::GoOn,
+        on_failure: OnFailure::Skip,
         advice: "it is cleared when the HostedEtcd can be written",
-        check: is_unlocked,
         effects: give_lock_back,
-        begin: nothing,
-        met: nothing,
+        ..Row::new(Side::Seed, Step::LockReleased, is_unlocked)
     },
 ];
 
-fn is_found(scene: &Scene) -> Check {
-    match &scene.world.request.source {
-        Some(Source::Named(name)) if scene.world.backups.contains_key(name) => {
+fn is_found(context: &Context) -> Check {
+    match &context.observed.request.source {
+        Some(Source::Named(name)) if context.observed.backups.contains_key(name) => {
             Check::Met(format!("backup {name} is in the store"))
         }
         Some(Source::Named(name)) => {
             Check::waiting("BackupNotFound", format!("backup {name} is not in the store"))
         }
-        Some(Source::Store { trouble }) => match (is_backed_up(scene), trouble) {
+        Some(Source::Store { trouble }) => match (is_backed_up(context), trouble) {
             (Check::Waiting(_), Some(why)) => Check::waiting("SourceNotUsable", why.clone()),
             (check, _) => check,
         },
@@ -165,21 +141,21 @@ fn is_found(scene: &Scene) -> Check {
     }
 }
 
-fn name_source(world: &World, notes: &mut Notes) {
-    if let Some(Source::Store { .. }) = world.request.source {
-        name_backup(world, notes);
+fn name_source(context: &Context, notes: &mut Notes) {
+    if let Some(Source::Store { .. }) = context.observed.request.source {
+        name_backup(context, notes);
     }
 }
 
-fn copy_source(scene: &Scene) -> Vec<Effect> {
-    match scene.world.request.source {
-        Some(Source::Store { trouble: None }) => take_backup(scene),
+fn copy_source(context: &Context) -> Vec<Effect> {
+    match context.observed.request.source {
+        Some(Source::Store { trouble: None }) => take_backup(context),
         Some(Source::Store { trouble: Some(_) } | Source::Named(_)) | None => Vec::new(),
     }
 }
 
-fn note_source(world: &World, notes: &mut Notes) {
-    if let Some(Source::Named(name)) = &world.request.source {
+fn note_source(context: &Context, notes: &mut Notes) {
+    if let Some(Source::Named(name)) = &context.observed.request.source {
         notes.backup = Some(name.clone());
     }
 }

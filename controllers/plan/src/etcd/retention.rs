@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::world::{Backup, Taking, Verifying};
+use super::observed::{Backup, Taking, Verifying};
 use crate::time::Time;
 
 /// `spec.retention` of an EtcdBackup.
@@ -66,7 +66,7 @@ fn thinned<'a>(sound: &[(Time, &'a str)], now: Time) -> BTreeSet<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::etcd::world::{Digest, Revision};
+    use crate::etcd::observed::{Digest, Revision};
 
     fn mk_backup(time: u64, taking: Taking, sound: bool) -> Backup {
         let digest = Digest { revision: Revision(1), keys: 1, hash: "h".into() };

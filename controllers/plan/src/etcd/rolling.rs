@@ -4,7 +4,7 @@
 //! So its strategy is `OnDelete`, and the operator deletes Pods one at a time: those that are not ready first, since that takes nothing
 //! from the quorum and may be the cure; the others only while all members are well; the leader last.
 
-use crate::ledger::Why;
+use crate::ledger::Reason;
 
 /// The Pod at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum Roll {
     /// The Pod of this place is deleted, and the StatefulSet makes another one.
     Replace(usize),
     /// Nothing, until something else has happened.
-    Wait(Why),
+    Wait(Reason),
 }
 
 /// What is done with these Pods, by place; `well`: all members of the etcd are, those elsewhere included, as far as that can be asked.
@@ -45,11 +45,11 @@ pub fn decide(pods: &[Option<Pod>], well: bool) -> Roll {
     }
     if let Some(down) = pods.iter().position(|pod| !pod.is_some_and(|pod| pod.ready)) {
         let message = format!("Pods of the earlier template stay until member {down} is ready");
-        return Roll::Wait(Why::new("MemberNotReady", message));
+        return Roll::Wait(Reason::new("MemberNotReady", message));
     }
     if !well {
         let message = "Pods of the earlier template stay until all members of the etcd are well";
-        return Roll::Wait(Why::new("MemberUnhealthy", message));
+        return Roll::Wait(Reason::new("MemberUnhealthy", message));
     }
     let next = outdated().min_by_key(|(at, pod)| (pod.leads, usize::MAX - at));
     next.map_or(Roll::Done, |(at, _)| Roll::Replace(at))

@@ -1,233 +1,223 @@
-//! One pass over the tables of a workflow.
-
-use std::time::Duration;
+//! One pass over the tables of a flow.
 
 use super::{
-    ATTEMPTS, CANCELLED, Control, Decision, Flow, Otherwise, PAUSE_LIMIT, POLL, Patience, Plan, Proof, Row,
-    SOON, Scene,
+    model::{Abort, CANCELLED, Decision, Flow, HEARTBEAT, Input, LedgerOf, POLL, SOON},
+    step::{Outcome, Steps, with_advice},
+    table::{OnFailure, Plan, Plans, Row},
 };
 use crate::{
-    ledger::{Check, Ledger, Phase, Record, State, Why},
-    time::Time,
+    ledger::{Phase, Reason, State},
+    named::Named,
 };
 
-/// What the end of a workflow says that has changed nothing.
+/// What the end of a flow says that has changed nothing.
 const NOTHING_CHANGED: &str = "nothing was changed";
 
+/// What to do next, by the version of the tables that started the flow.
+#[must_use]
+pub fn decide<F: Flow>(plans: &Plans<F>, input: &Input<'_, F>) -> Decision<F> {
+    let recorded = |ledger: &LedgerOf<F>| (ledger.version > 0).then_some(ledger.version);
+    let others = input.others.iter().filter_map(|(_, ledger)| recorded(ledger)).max();
+    let version = recorded(input.ledger).or(others).unwrap_or(plans.newest().version);
+    match plans.of(version) {
+        Some(plan) => Pass::new(plan, input).run(),
+        None => leave_alone(plans, input, version),
+    }
+}
+
+/// What another version started is left as it is, with a message.
+fn leave_alone<F: Flow>(plans: &Plans<F>, input: &Input<'_, F>, version: u32) -> Decision<F> {
+    let mut next = input.ledger.clone();
+    next.message = plans.unknown(version);
+    Decision { effects: Vec::new(), records: (next != *input.ledger).then_some(next), requeue: Some(POLL) }
+}
+
+/// Why a row cannot start: a row of this side is not reached, or this row of another side.
+#[derive(Clone, Copy)]
+enum Cause<Side, Step> {
+    Own,
+    Other(Side, Step),
+}
+
+/// Rows that are not reached, and those behind them.
+type Open<F> = Vec<(<F as Flow>::Step, Cause<<F as Flow>::Side, <F as Flow>::Step>)>;
+
 /// One pass over the tables.
-pub(super) struct Pass<'a, F: Flow> {
-    plan: &'a Plan<F>,
-    world: &'a F::World,
-    control: Control,
-    before: &'a Ledger<F::Notes>,
-    next: Ledger<F::Notes>,
-    now: Time,
-    effects: Vec<F::Effect>,
-    requeue: Option<Duration>,
+struct Pass<'a, F: Flow> {
+    steps: Steps<'a, F>,
 }
 
 impl<'a, F: Flow> Pass<'a, F> {
-    /// What to do next.
-    pub(super) fn over(
-        plan: &'a Plan<F>,
-        world: &'a F::World,
-        before: &'a Ledger<F::Notes>,
-        now: Time,
-    ) -> Decision<F> {
-        let (control, next) = (F::control(world), before.clone());
-        let mut pass =
-            Self { plan, world, control, before, next, now, effects: Vec::new(), requeue: Some(POLL) };
-        pass.run();
-        let records = (pass.next != *before).then_some(pass.next);
-        Decision { effects: pass.effects, records, requeue: pass.requeue }
+    fn new(plan: &'static Plan<F>, input: &'a Input<'a, F>) -> Self {
+        Self { steps: Steps::new(plan, input) }
     }
 
-    fn run(&mut self) {
-        let phase = self.before.phase;
+    fn run(mut self) -> Decision<F> {
+        self.choose();
+        let Steps { input, mut next, effects, requeue, .. } = self.steps;
+        // Sides that are alone need not show that they are alive.
+        if F::Side::ALL.len() > 1 && !input.ledger.phase.is_end() {
+            let is_due = next.observed.is_none_or(|last| input.now.since(last) >= HEARTBEAT);
+            if is_due || next != *input.ledger {
+                next.observed = Some(input.now);
+            }
+        }
+        let records = (next != *input.ledger).then_some(next);
+        Decision { effects, records, requeue }
+    }
+
+    fn choose(&mut self) {
+        let (plan, phase) = (self.steps.plan, self.steps.input.ledger.phase);
+        let abandoned = self.steps.request.abandoned.clone();
         if phase.is_end() {
-            self.effects = F::leave(self.world);
-            self.requeue = (!self.effects.is_empty()).then_some(POLL);
-        } else if let Some(why) = self.control.abandoned.clone().filter(|_| !self.is_touched()) {
+            self.steps.effects = F::cleanup(&self.steps.context());
+            self.steps.requeue = (!self.steps.effects.is_empty()).then_some(POLL);
+        } else if let Some(why) = abandoned.clone().filter(|_| !self.is_touched()) {
             self.end(Phase::Cancelled, why.reason, with_advice(&why.message, NOTHING_CHANGED));
         } else if matches!(phase, Phase::Pending | Phase::Scheduled) {
             self.start();
-        } else if self.before.version != self.plan.version {
-            let (theirs, ours) = (self.before.version, self.plan.version);
-            self.next.message = format!(
-                "was begun by version {theirs} of the plan, and this controller has version {ours}; run the controller that began it"
-            );
         } else if phase == Phase::RollingBack {
-            self.walk(self.plan.back);
-        } else if self.is_past_return() {
-            self.walk(self.plan.forward);
-        } else if let Some(why) = self.control.abandoned.clone() {
-            self.turn_back(why.reason, why.message);
-        } else if self.control.cancel {
-            self.turn_back(CANCELLED, "called off by spec.cancel or by deletion".to_owned());
+            self.walk(plan.rollback);
+        } else if self.steps.is_past_return() || self.steps.has_other_succeeded() {
+            self.walk(plan.forward);
+        } else if let Some((reason, message)) = self.other_rolls_back() {
+            self.roll_back(&reason, message);
+        } else if let Some(why) = abandoned {
+            self.roll_back(why.reason, why.message);
+        } else if self.is_aborted() {
+            self.roll_back(CANCELLED, "called off by spec.cancel or by deletion".to_owned());
         } else {
-            self.walk(self.plan.forward);
+            self.walk(plan.forward);
         }
     }
 
     /// Whether there may be something to undo, by what was recorded before this pass.
     fn is_touched(&self) -> bool {
-        (self.plan.touched)(&self.before.notes)
+        (self.steps.plan.needs_rollback)(&self.steps.input.ledger.notes)
+    }
+
+    fn is_aborted(&mut self) -> bool {
+        match self.steps.request.abort {
+            Abort::None => false,
+            Abort::Force => true,
+            Abort::Abort => match F::may_abort(&self.steps.context()) {
+                Ok(()) => true,
+                Err(why) => {
+                    self.steps.refused = Some(why);
+                    false
+                }
+            },
+        }
+    }
+
+    /// Why another side rolls back, if one does.
+    fn other_rolls_back(&self) -> Option<(String, String)> {
+        let (side, ledger) = self.steps.input.others.iter().find(|(_, ledger)| ledger.phase.is_rollback())?;
+        Some((ledger.reason.clone(), format!("the {} rolls back: {}", side.name(), ledger.message)))
     }
 
     fn start(&mut self) {
-        self.next.version = self.plan.version;
-        self.next.phase = Phase::Running;
-        self.next.reason = "Started".to_owned();
-        self.next.message = String::new();
-        self.next.started = Some(self.now);
-        self.requeue = Some(SOON);
+        let next = &mut self.steps.next;
+        next.version = self.steps.plan.version;
+        next.phase = Phase::Running;
+        next.reason = "Started".to_owned();
+        next.message = String::new();
+        next.started = Some(self.steps.input.now);
+        self.steps.requeue = Some(SOON);
     }
 
-    fn is_past_return(&self) -> bool {
-        self.plan.no_return.is_some_and(|step| self.before.is_begun(step))
-    }
-
-    fn is_back(&self) -> bool {
-        self.before.phase == Phase::RollingBack
-    }
-
-    fn walk(&mut self, rows: &[Row<F>]) {
+    fn walk(&mut self, rows: &'static [Row<F>]) {
+        let mut open: Open<F> = Vec::new();
         for row in rows {
-            if self.is_settled(row) {
+            if row.side == self.steps.input.side && !F::takes_part(self.steps.input.observed, row.side) {
                 continue;
             }
-            match (row.check)(&Scene { world: self.world, notes: &self.next.notes }) {
-                Check::Met(evidence) => {
-                    let lost = self.before.state(row.step) == State::Running;
-                    self.meet(row, evidence);
-                    if lost {
-                        self.restart_clocks(rows);
+            let cause = open.iter().find(|(step, _)| row.after.contains(step)).map(|(_, cause)| *cause);
+            let outcome = match cause {
+                _ if row.side != self.steps.input.side => {
+                    if cause.is_some() || !self.is_settled_elsewhere(row) {
+                        open.push((row.step, cause.unwrap_or(Cause::Other(row.side, row.step))));
                     }
+                    continue;
                 }
-                Check::Waiting(why) => {
-                    if !self.wait(row, why) {
-                        return;
-                    }
+                Some(Cause::Other(side, step)) if !self.steps.next.is_settled(row.step) => {
+                    self.wait_for_other(row, side, step)
                 }
-                Check::Blocked(why) => {
-                    if !self.fail(row, &why) {
-                        return;
-                    }
-                }
+                Some(_) => Outcome::Open,
+                None => self.steps.work_on(rows, row),
+            };
+            match outcome {
+                Outcome::Settled => {}
+                Outcome::Open => open.push((row.step, cause.unwrap_or(Cause::Own))),
+                Outcome::Failed(why) => return self.fail(row, &why),
+                Outcome::RollBack(why) => return self.roll_back(why.reason, why.message),
             }
         }
-        self.complete();
+        self.end_of_walk(rows, &open);
     }
 
-    /// Whether the row is not to be looked at any more.
-    fn is_settled(&self, row: &Row<F>) -> bool {
-        match (self.next.state(row.step), row.proof) {
-            (State::Skipped, _) | (State::Succeeded, Proof::Latched) => true,
-            (_, Proof::HeldUntil(step)) => self.before.is_begun(step),
-            (_, Proof::Held | Proof::Latched) => false,
+    /// Whether another side has this row behind it.
+    fn is_settled_elsewhere(&self, row: &Row<F>) -> bool {
+        if !F::takes_part(self.steps.input.observed, row.side) {
+            return true;
+        }
+        let Some(ledger) = self.steps.other(row.side) else { return false };
+        // A side that has rolled back has nothing left to undo.
+        let is_back =
+            self.steps.is_rolling_back() && matches!(ledger.phase, Phase::RolledBack | Phase::Cancelled);
+        is_back || ledger.is_settled(row.step)
+    }
+
+    /// The row waits for a row of another side, which may have failed, or may be silent for too long.
+    fn wait_for_other(&mut self, row: &Row<F>, side: F::Side, step: F::Step) -> Outcome {
+        match self.steps.trouble_of(side, step) {
+            Some(why) => self.steps.miss(row, why),
+            None => {
+                let message = format!("waits for {} of the {}", step.name(), side.name());
+                self.steps.tell(row, &Reason::new("WaitingForOtherSide", message));
+                Outcome::Open
+            }
         }
     }
 
-    fn meet(&mut self, row: &Row<F>, evidence: String) {
-        if self.next.state(row.step) == State::Succeeded {
+    fn end_of_walk(&mut self, rows: &[Row<F>], open: &Open<F>) {
+        let mut own = rows.iter().filter(|row| row.side == self.steps.input.side);
+        if own.any(|row| open.iter().any(|(step, _)| *step == row.step)) {
             return;
         }
-        if self.next.state(row.step) != State::Running {
-            (row.begin)(self.world, &mut self.next.notes);
+        if open.is_empty() || self.steps.is_rolling_back() || self.steps.has_other_succeeded() {
+            return self.complete();
         }
-        (row.met)(self.world, &mut self.next.notes);
-        self.next.paused = None;
-        self.note(row, State::Succeeded, "Reached", evidence);
-    }
-
-    /// What ran while an earlier row had to be reached again was not worked on: its time counts from now.
-    fn restart_clocks(&mut self, rows: &[Row<F>]) {
-        for row in rows {
-            let record = self.next.steps.get_mut(row.step);
-            record.filter(|r| r.state == State::Running).into_iter().for_each(|r| r.started = Some(self.now));
+        let Some((step, Cause::Other(side, _))) = open.first().copied() else { return };
+        match self.steps.trouble_of(side, step) {
+            Some(why) if self.steps.is_past_return() => self.end_failed(why.reason, &why.message, ""),
+            Some(why) => self.roll_back(why.reason, why.message),
+            None => self.steps.tell_all(step, side),
         }
     }
 
-    /// Begins the row, or asks for its effects. Whether the walk goes on.
-    fn wait(&mut self, row: &Row<F>, why: Why) -> bool {
-        if self.before.state(row.step) != State::Running {
-            return self.begin(row, &why);
+    fn fail(&mut self, row: &Row<F>, why: &Reason) {
+        let mut message = format!("{}: {}", row.step.name(), why.message);
+        if self.steps.is_rolling_back() {
+            message =
+                format!("{message}; this was on the way back after {}", self.steps.input.ledger.message);
+        } else if row.on_failure == OnFailure::RollBack && !self.steps.is_past_return() {
+            return self.roll_back(why.reason, message);
         }
-        let started = self.next.steps.get(row.step).and_then(|record| record.started).unwrap_or(self.now);
-        if self.now.since(started) > self.limit(row) {
-            let message =
-                format!("not reached in {} minutes: {}", self.limit(row).as_secs() / 60, why.message);
-            return self.fail(row, &Why::new(why.reason, message));
-        }
-        self.effects = (row.effects)(&Scene { world: self.world, notes: &self.next.notes });
-        self.note(row, State::Running, why.reason, with_advice(&why.message, row.advice));
-        false
+        // A row that is held, such as a lock, may be lost past the point of no return.
+        self.end_failed(why.reason, &message, row.advice);
     }
 
-    /// The record that comes before all effects.
-    fn begin(&mut self, row: &Row<F>, why: &Why) -> bool {
-        let forward = !self.is_back();
-        if forward && self.control.paused && !self.is_past_return() {
-            return self.pause(row);
-        }
-        let attempts = self.before.steps.get(row.step).map_or(0, |record| record.attempts);
-        if attempts >= ATTEMPTS {
-            let message = format!("was reached and lost {attempts} times: {}", why.message);
-            return self.fail(row, &Why::new(why.reason, message));
-        }
-        (row.begin)(self.world, &mut self.next.notes);
-        self.next.paused = None;
-        self.note(row, State::Running, why.reason, with_advice(&why.message, row.advice));
-        self.requeue = Some(SOON);
-        false
+    fn end_failed(&mut self, reason: &str, message: &str, advice: &str) {
+        let locations = F::data_locations(&self.steps.next.notes);
+        self.end(Phase::Failed, reason, with_advice(&with_advice(message, advice), &locations));
     }
 
-    fn pause(&mut self, row: &Row<F>) -> bool {
-        let since = *self.next.paused.get_or_insert(self.now);
-        if self.now.since(since) > PAUSE_LIMIT {
-            let message = format!("paused for more than {} hours", PAUSE_LIMIT.as_secs() / 3600);
-            self.turn_back("PausedTooLong", message);
-        } else {
-            let message = "held up by spec.paused; set it to false to go on, or spec.cancel to go back";
-            self.note(row, State::Pending, "Paused", message.to_owned());
-        }
-        false
-    }
-
-    fn limit(&self, row: &Row<F>) -> Duration {
-        match row.patience {
-            Patience::Steps(times) => self.control.step_timeout.saturating_mul(times),
-            Patience::Hours(hours) => Duration::from_secs(hours * 3600),
-        }
-    }
-
-    /// Whether the walk goes on.
-    fn fail(&mut self, row: &Row<F>, why: &Why) -> bool {
-        let state = if row.otherwise == Otherwise::GoOn { State::Skipped } else { State::Failed };
-        self.note(row, state, why.reason, with_advice(&why.message, row.advice));
-        let mut message = format!("{}: {}", row.step, why.message);
-        if self.is_back() {
-            message = format!("{message}; this was on the way back after {}", self.before.message);
-        }
-        match row.otherwise {
-            Otherwise::GoOn => return true,
-            // A row that is held, such as the lock, may be lost when there is no way back any more.
-            Otherwise::TurnBack if !self.is_back() && !self.is_past_return() => {
-                self.turn_back(why.reason, message);
-            }
-            Otherwise::TurnBack | Otherwise::GiveUp => {
-                let whereabouts = F::whereabouts(&self.next.notes);
-                let message = with_advice(&with_advice(&message, row.advice), &whereabouts);
-                self.end(Phase::Failed, why.reason, message);
-            }
-        }
-        false
-    }
-
-    fn turn_back(&mut self, reason: &str, message: String) {
-        self.requeue = Some(SOON);
-        if !(self.plan.touched)(&self.next.notes) {
-            let phase = match (reason == CANCELLED, self.plan.back) {
+    fn roll_back(&mut self, reason: &str, message: String) {
+        self.steps.requeue = Some(SOON);
+        self.steps.effects.clear();
+        if !(self.steps.plan.needs_rollback)(&self.steps.next.notes) {
+            let phase = match (reason == CANCELLED, self.steps.plan.rollback) {
                 (true, _) => Phase::Cancelled,
                 (false, []) => Phase::Failed,
                 (false, _) => Phase::RolledBack,
@@ -235,73 +225,38 @@ impl<'a, F: Flow> Pass<'a, F> {
             self.end(phase, reason, with_advice(&message, NOTHING_CHANGED));
             return;
         }
-        self.next.phase = Phase::RollingBack;
-        reason.clone_into(&mut self.next.reason);
-        self.next.message = message;
-        self.next.paused = None;
+        let next = &mut self.steps.next;
+        next.phase = Phase::RollingBack;
+        reason.clone_into(&mut next.reason);
+        next.message = message;
+        next.paused = None;
     }
 
     /// All rows are reached.
     fn complete(&mut self) {
-        if !self.is_back() {
+        if !self.steps.is_rolling_back() {
             self.end(Phase::Succeeded, "Succeeded", String::new());
             return;
         }
-        for row in self.plan.forward {
-            if let Some(record) = self.next.steps.get_mut(row.step).filter(|r| r.state != State::Failed) {
+        for row in self.steps.plan.forward {
+            let record = self.steps.next.steps.get_mut(&row.step);
+            if let Some(record) = record.filter(|record| record.state != State::Failed) {
                 record.state = State::RolledBack;
             }
         }
-        let cancelled = self.before.reason == CANCELLED;
-        let phase = if cancelled { Phase::Cancelled } else { Phase::RolledBack };
-        let message = with_advice(&self.before.message, "everything is as it was before");
-        let reason = self.before.reason.clone();
-        self.end(phase, &reason, message);
+        let before = self.steps.input.ledger;
+        let phase = if before.reason == CANCELLED { Phase::Cancelled } else { Phase::RolledBack };
+        let message = with_advice(&before.message, "everything is as it was before");
+        self.end(phase, &before.reason, message);
     }
 
     fn end(&mut self, phase: Phase, reason: &str, message: String) {
-        self.next.phase = phase;
-        reason.clone_into(&mut self.next.reason);
-        self.next.message = message;
-        self.next.completed = Some(self.now);
-        self.effects.clear();
-        self.requeue = Some(SOON);
-    }
-
-    fn note(&mut self, row: &Row<F>, state: State, reason: &str, message: String) {
-        let now = self.now;
-        // On the way back the workflow as a whole says why it went back; its steps say what they wait for.
-        if matches!(state, State::Running | State::Pending) && self.next.phase == Phase::Running {
-            reason.clone_into(&mut self.next.reason);
-            self.next.message = format!("{}: {message}", row.step);
-        }
-        let record = self.next.steps.entry(row.step.to_owned()).or_insert_with(|| Record {
-            state: State::Pending,
-            reason: String::new(),
-            message: String::new(),
-            started: None,
-            completed: None,
-            attempts: 0,
-        });
-        if state == State::Running && record.state != State::Running {
-            record.started = Some(now);
-            record.completed = None;
-            record.attempts += 1;
-        }
-        if matches!(state, State::Succeeded | State::Failed | State::Skipped) {
-            record.started.get_or_insert(now);
-            record.completed = Some(now);
-        }
-        record.state = state;
-        reason.clone_into(&mut record.reason);
-        record.message = message;
-    }
-}
-
-fn with_advice(message: &str, advice: &str) -> String {
-    match (message.is_empty(), advice.is_empty()) {
-        (_, true) => message.to_owned(),
-        (true, false) => advice.to_owned(),
-        (false, false) => format!("{message}; {advice}"),
+        let next = &mut self.steps.next;
+        next.phase = phase;
+        reason.clone_into(&mut next.reason);
+        next.message = message;
+        next.completed = Some(self.steps.input.now);
+        self.steps.effects.clear();
+        self.steps.requeue = Some(SOON);
     }
 }

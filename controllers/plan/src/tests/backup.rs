@@ -1,56 +1,50 @@
 //! Schedules, retention, and the deletion of an EtcdBackup.
 
 use super::{
-    cluster::{NEVER, Trouble, Truth, UID},
+    cluster::{NEVER, Truth, UID, calm},
     rng::Rng,
 };
 use repot_api::schedule::Schedule;
 
 use crate::{
     etcd::{
-        Notes,
+        EtcdLedger,
         backup::{DELETION_PATIENCE, Spec, decide},
         effect::Effect,
+        observed::{Cluster, Lock},
         retention::Retention,
-        world::{Cluster, Lock},
     },
-    ledger::{Ledger, Phase},
+    flow::Input,
+    ledger::Phase,
     time::Time,
 };
 
 struct Run {
     truth: Truth,
-    ledger: Ledger<Notes>,
+    ledger: EtcdLedger,
     spec: Spec,
 }
 
 fn mk_run(schedule: &str) -> Run {
-    let trouble = Trouble {
-        calm: true,
-        cancel_at: NEVER,
-        delete_at: NEVER,
-        cluster_gone_at: NEVER,
-        ..Trouble::default()
-    };
-    let truth = Truth::new(Rng::new(3), trouble);
+    let truth = Truth::with(Rng::new(3), calm());
     let spec = Spec {
         schedule: Schedule::parse(schedule).ok(),
         retention: Some(Retention::LimitBased(3)),
         delete_backups: true,
         created: Time(truth.now),
     };
-    Run { truth, ledger: Ledger::default(), spec }
+    Run { truth, ledger: EtcdLedger::default(), spec }
 }
 
 impl Run {
     fn step(&mut self) -> Vec<Effect> {
         self.truth.pass(&self.ledger);
-        let (world, seen) = self.truth.observe();
-        let decision = decide(&self.spec, &world, &self.ledger, Time(self.truth.now));
+        let (observed, seen) = self.truth.look();
+        let decision = decide(&self.spec, &Input::alone(&observed, &self.ledger, Time(self.truth.now)));
         if let Some(records) = decision.records {
             self.ledger = records;
         }
-        decision.effects.iter().for_each(|effect| self.truth.apply(effect, &seen, true));
+        decision.effects.iter().for_each(|effect| self.truth.change(effect, &seen, true));
         decision.effects
     }
 
@@ -160,16 +154,16 @@ fn deletion_takes_the_backups_along_and_never_hangs() {
     run.truth.trouble.delete_at = 0;
     run.step();
     assert_eq!(run.ledger.phase, Phase::Cancelled);
-    let (mut world, _) = run.truth.observe();
-    let since = world.request.deleting.expect("a time");
-    let asked = |world: &_, now| decide(&run.spec, world, &run.ledger, now).effects;
-    assert!(matches!(asked(&world, since)[..], [Effect::EnsureNoBackups { .. }]));
+    let (mut observed, _) = run.truth.look();
+    let since = observed.request.deleting.expect("a time");
+    let asked = |observed: &_, now| decide(&run.spec, &Input::alone(observed, &run.ledger, now)).effects;
+    assert!(matches!(asked(&observed, since)[..], [Effect::EnsureNoBackups { .. }]));
     let late = Time(since.after(DELETION_PATIENCE).0 + 1);
-    assert_eq!(asked(&world, late), [Effect::EnsureFinalizer { present: false }]);
+    assert_eq!(asked(&observed, late), [Effect::EnsureFinalizer { present: false }]);
     // Without a cluster nothing is waited for.
     for cluster in [Cluster::Deleting, Cluster::Gone] {
-        world.cluster = cluster;
-        assert_eq!(asked(&world, since), [Effect::EnsureFinalizer { present: false }]);
+        observed.cluster = cluster;
+        assert_eq!(asked(&observed, since), [Effect::EnsureFinalizer { present: false }]);
     }
 }
 

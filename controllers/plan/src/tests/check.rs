@@ -1,63 +1,43 @@
 //! What must hold of every decision, at every time, and at the end.
 
 use super::{
-    cluster::{NEVER, REPLICAS, Truth, old_set, old_settings},
-    sim::{Kind, Sim},
+    cluster::{Kind, NEVER, REPLICAS, Truth, old_set, old_settings},
+    sim::{Sim, hold},
 };
 use crate::{
     etcd::{
-        EtcdFlow, Notes,
+        EtcdFlow, EtcdLedger, Step,
         effect::Effect,
-        world::{Cluster, Lock, VolumeSet, World},
+        observed::{Cluster, Lock, Observed, VolumeSet},
     },
     flow::Decision,
-    ledger::{Ledger, Phase, State},
+    ledger::{Phase, State},
 };
 
-fn hold(condition: bool, rule: &str) -> Result<(), String> {
-    if condition { Ok(()) } else { Err(rule.to_owned()) }
-}
+type Etcds = Sim<Truth>;
 
 /// Of a decision, given what was seen, and what really is.
-pub(super) fn decision(sim: &Sim, world: &World, decision: &Decision<EtcdFlow>) -> Result<(), String> {
-    let (ledger, effects) = (&sim.ledger, &decision.effects);
+pub(super) fn decision(sim: &Etcds, world: &Observed, decision: &Decision<EtcdFlow>) -> Result<(), String> {
+    let effects = &decision.effects;
     hold(effects.iter().filter(|e| e.destroys()).count() <= 1, "destroys two things at once")?;
-    let is_recorded = ledger.phase.is_end()
-        || ledger.steps.iter().any(|(step, record)| record.state == State::Running && is_of_phase(sim, step));
-    hold(effects.is_empty() || is_recorded, "acts without a recorded decision")?;
-    hold(
-        effects.is_empty() || sim.build.records_first || decision.records.is_none(),
-        "acts before it has recorded",
-    )?;
     for effect in effects {
         one(sim, world, effect)?;
     }
-    let waits = decision.records.as_ref().unwrap_or(ledger);
-    let explained = waits
-        .steps
-        .values()
-        .all(|r| r.state != State::Running || (!r.reason.is_empty() && !r.message.is_empty()));
-    hold(explained, "waits without a reason")
+    Ok(())
 }
 
-fn is_of_phase(sim: &Sim, step: &str) -> bool {
-    let rows =
-        if sim.ledger.phase == Phase::RollingBack { sim.build.plan.back } else { sim.build.plan.forward };
-    rows.iter().any(|row| row.step == step)
-}
-
-fn one(sim: &Sim, world: &World, effect: &Effect) -> Result<(), String> {
-    let truth = &sim.truth;
+fn one(sim: &Etcds, world: &Observed, effect: &Effect) -> Result<(), String> {
+    let truth = &sim.model;
     let ours = matches!(
         effect,
         Effect::EnsureLock { .. } | Effect::EnsureFinalizer { .. } | Effect::EnsureClusterFinalizer { .. }
     );
-    let is_locked = world.lock == Lock::Ours || (world.cluster == Cluster::Gone && sim.ledger.notes.locked);
+    let is_locked = world.lock == Lock::Ours || (world.cluster == Cluster::Gone && sim.ledger().notes.locked);
     hold(ours || is_locked, "acts without the lock")?;
     let holds = world.cluster_finalizer || world.cluster != Cluster::Present;
-    let is_forward = sim.ledger.phase == Phase::Running && sim.build.kind != Kind::Backup;
+    let is_forward = sim.ledger().phase == Phase::Running && sim.build.setup != Kind::Backup;
     hold(holds || ours || !is_forward || keeps(effect), "changes an etcd that it does not hold")?;
-    hold(ours || !sim.ledger.phase.is_end(), "acts after the end")?;
+    hold(ours || !sim.ledger().phase.is_end(), "acts after the end")?;
     match effect {
         Effect::EnsureNoVolumes { volumes } => {
             hold(truth.serving() != Some(volumes), "deletes the volumes that serve")?;
@@ -71,14 +51,14 @@ fn one(sim: &Sim, world: &World, effect: &Effect) -> Result<(), String> {
         Effect::EnsureNoEtcd { volumes } if *volumes == old_set() => {
             hold(truth.api.pods == 0 || truth.trouble.intruder, "deletes an etcd in use")?;
             let proof = sim
-                .ledger
+                .ledger()
                 .notes
                 .backup
                 .as_ref()
                 .and_then(|name| truth.store.get(name))
                 .and_then(|s| s.data.as_ref());
             let sound = proof.is_some_and(|data| {
-                sim.build.kind == Kind::Restore || data.writes == truth.must || truth.trouble.intruder
+                sim.build.setup == Kind::Restore || data.writes == truth.must || truth.trouble.intruder
             });
             hold(sound, "deletes an etcd without a backup of all of it")
         }
@@ -110,42 +90,46 @@ fn copies(truth: &Truth) -> impl Iterator<Item = Copy<'_>> {
 }
 
 /// In every world, at every time.
-pub(super) fn always(sim: &mut Sim) -> Result<(), String> {
+pub(super) fn always(sim: &mut Etcds) -> Result<(), String> {
     // A restore gives up what came after its backup, deliberately and from one moment on.
-    if sim.build.kind == Kind::Restore && sim.ledger.is_begun("ApiUp") && !sim.ledger.phase.is_end() {
-        let new = sim.ledger.notes.new.as_ref().and_then(|set| sim.truth.volumes.get(set));
+    if sim.build.setup == Kind::Restore
+        && sim.ledger().is_started(Step::ApiUp)
+        && !sim.ledger().phase.is_end()
+    {
+        let new = sim.ledger().notes.new.as_ref().and_then(|set| sim.model.volumes.get(set));
         if let Some(data) =
-            new.filter(|_| sim.ledger.state("ApiUp") == State::Running && sim.truth.api.pods == 0)
+            new.filter(|_| sim.ledger().state(Step::ApiUp) == State::Running && sim.model.api.pods == 0)
         {
-            let name = sim.ledger.notes.backup.as_deref().unwrap_or_default();
-            let named = sim.truth.store.get("from").and_then(|store| store.data.as_ref());
-            let backup = sim.truth.elsewhere.as_ref().or(named);
-            hold(sim.truth.store.contains_key(name), "restored what is in no store")?;
+            let name = sim.ledger().notes.backup.as_deref().unwrap_or_default();
+            let named = sim.model.store.get("from").and_then(|store| store.data.as_ref());
+            let backup = sim.model.elsewhere.as_ref().or(named);
+            hold(sim.model.store.contains_key(name), "restored what is in no store")?;
             hold(backup.is_some_and(|backup| backup.writes == data.writes), "restored something else")?;
-            sim.truth.must.clone_from(&data.writes);
+            sim.model.must.clone_from(&data.writes);
         }
     }
-    if let Some(broken) = sim.truth.broken {
+    if let Some(broken) = sim.model.broken {
         return Err(broken.to_owned());
     }
     lets_go(sim)?;
-    hold(sim.truth.namespace_deleted || copies(&sim.truth).next().is_some(), "lost what was acknowledged")
+    hold(sim.model.namespace_deleted || copies(&sim.model).next().is_some(), "lost what was acknowledged")
 }
 
 /// The HostedEtcd goes by itself only when its API servers are wanted again, or when it was told that they cannot be started.
-fn lets_go(sim: &Sim) -> Result<(), String> {
-    let truth = &sim.truth;
+fn lets_go(sim: &Etcds) -> Result<(), String> {
+    let truth = &sim.model;
     let by_itself = truth.cluster == Cluster::Gone && !truth.released_by_hand && !truth.namespace_deleted;
-    let is_whole = truth.api.wanted == REPLICAS || sim.ledger.phase == Phase::Failed;
+    let is_whole = truth.api.wanted == REPLICAS || sim.ledger().phase == Phase::Failed;
     hold(!by_itself || is_whole, "lets the HostedEtcd go while its API servers are stopped")
 }
 
 /// When nothing happens any more.
-pub(super) fn at_the_end(sim: &Sim) -> Result<(), String> {
-    let (truth, ledger) = (&sim.truth, &sim.ledger);
+pub(super) fn at_the_end(sim: &Etcds) -> Result<(), String> {
+    let (truth, ledger) = (&sim.model, sim.ledger());
     if truth.object_gone && !ledger.phase.is_end() {
         // It was gone before it had a finalizer, and so before anything was done.
-        return hold(truth.api.wanted == REPLICAS && truth.sts.is_some(), "went away in the middle");
+        let is_whole = truth.api.wanted == REPLICAS && truth.sts.is_some();
+        return hold(is_whole || truth.namespace_deleted, "went away in the middle");
     }
     hold(!truth.trouble.calm || ledger.phase == Phase::Succeeded, "failed for no reason")?;
     hold(truth.request.deleting.is_none() || !truth.request.finalizer, "holds up its own deletion")?;
@@ -158,7 +142,7 @@ pub(super) fn at_the_end(sim: &Sim) -> Result<(), String> {
     // The lock of an object that is gone counts as free.
     hold(truth.lock != Lock::Ours || truth.object_gone, "keeps the lock")?;
     match ledger.phase {
-        Phase::Succeeded if sim.build.kind == Kind::Backup => is_backed_up(truth, ledger),
+        Phase::Succeeded if sim.build.setup == Kind::Backup => is_backed_up(truth, ledger),
         Phase::Succeeded => is_moved(sim),
         Phase::RolledBack | Phase::Cancelled => is_as_before(truth),
         Phase::Failed => is_explained(sim),
@@ -167,38 +151,38 @@ pub(super) fn at_the_end(sim: &Sim) -> Result<(), String> {
 }
 
 /// What was deleted with its namespace does not come back, and no end says that it did.
-fn is_told(sim: &Sim) -> Result<(), String> {
-    let ledger = &sim.ledger;
-    let was_up = |step: &str| ledger.notes.api_replicas.is_none() || ledger.state(step) == State::Succeeded;
+fn is_told(sim: &Etcds) -> Result<(), String> {
+    let ledger = sim.ledger();
+    let was_up = |step| ledger.notes.api_replicas.is_none() || ledger.state(step) == State::Succeeded;
     match ledger.phase {
         Phase::Failed => tells_whereabouts(ledger),
-        Phase::Succeeded => hold(was_up("ApiUp"), "succeeded without API servers"),
-        _ => hold(was_up("ApiUpAgain"), "went back without API servers"),
+        Phase::Succeeded => hold(was_up(Step::ApiUp), "succeeded without API servers"),
+        _ => hold(was_up(Step::ApiUpAgain), "went back without API servers"),
     }
 }
 
-fn tells_whereabouts(ledger: &Ledger<Notes>) -> Result<(), String> {
+fn tells_whereabouts(ledger: &EtcdLedger) -> Result<(), String> {
     let told = ledger.notes.old.as_ref().is_none_or(|(set, _)| ledger.message.contains(&set.0));
     hold(told, "does not tell where the data is")
 }
 
-fn is_backed_up(truth: &Truth, ledger: &Ledger<Notes>) -> Result<(), String> {
+fn is_backed_up(truth: &Truth, ledger: &EtcdLedger) -> Result<(), String> {
     let data = ledger.notes.backup.as_ref().and_then(|name| truth.store[name].data.as_ref());
     hold(data.is_some_and(|data| truth.must.starts_with(&data.writes)), "has no sound backup")
 }
 
-fn is_moved(sim: &Sim) -> Result<(), String> {
-    let (truth, notes) = (&sim.truth, &sim.ledger.notes);
+fn is_moved(sim: &Etcds) -> Result<(), String> {
+    let (truth, notes) = (&sim.model, &sim.ledger().notes);
     let Some(sts) = &truth.sts else { return Err("succeeded without an etcd".into()) };
     hold(Some(&sts.deployed.volumes) == notes.new.as_ref(), "succeeded on the old volumes")?;
-    let class = if sim.build.kind == Kind::Migration { "fast" } else { "slow" };
+    let class = if sim.build.setup == Kind::Migration { "fast" } else { "slow" };
     hold(
         sts.deployed.settings.storage_class == class && truth.settings == sts.deployed.settings,
         "has other settings",
     )?;
     hold(truth.api.wanted == REPLICAS, "left API servers stopped")?;
     hold(truth.volumes[&sts.deployed.volumes].writes == truth.must, "succeeded without all data")?;
-    let skipped = sim.ledger.state("OldVolumesReleased") == State::Skipped;
+    let skipped = sim.ledger().state(Step::OldVolumesReleased) == State::Skipped;
     hold(skipped || !truth.volumes.contains_key(&old_set()), "left the old volumes")
 }
 
@@ -215,10 +199,10 @@ fn is_as_before(truth: &Truth) -> Result<(), String> {
     hold(truth.volumes[&old_set()].writes == truth.must, "went back without all data")
 }
 
-fn is_explained(sim: &Sim) -> Result<(), String> {
-    let (truth, ledger) = (&sim.truth, &sim.ledger);
+fn is_explained(sim: &Etcds) -> Result<(), String> {
+    let (truth, ledger) = (&sim.model, sim.ledger());
     hold(!ledger.message.is_empty() && !ledger.reason.is_empty(), "failed without a word")?;
-    if sim.build.kind == Kind::Backup {
+    if sim.build.setup == Kind::Backup {
         return is_as_before(truth);
     }
     // Only where a thing that the way back needs does not work at all.
@@ -228,16 +212,8 @@ fn is_explained(sim: &Sim) -> Result<(), String> {
         || trouble.members_linger > 1800
         || trouble.api_lingers > 1800
         || trouble.quorum_lost.is_some_and(|(from, to)| to - from > 1200)
+        || trouble.controllers.cut_off.is_some_and(|(_, from, to)| to - from > 1200)
         || trouble.rival_until == NEVER;
     hold(hopeless, "gave up although there was a way")?;
     tells_whereabouts(ledger)
-}
-
-/// What is read back is what was written, as far as this kind keeps it.
-pub(super) fn is_the_same(kind: Kind, stored: &Ledger<Notes>, written: &Ledger<Notes>) -> Result<(), String> {
-    let mut written = written.clone();
-    if kind == Kind::Backup {
-        (written.notes.locked, written.notes.served, written.notes.targets) = (false, false, None);
-    }
-    hold(*stored == written, "a status was not read back as it was written")
 }

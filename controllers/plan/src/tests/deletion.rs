@@ -1,17 +1,18 @@
 //! The HostedEtcd is deleted in each step of a workflow.
 
 use super::{
-    cluster::{NEVER, REPLICAS, Trouble, Truth, old_set},
+    cluster::{Kind, NEVER, REPLICAS, Truth, calm, old_set, sound},
     rng::Rng,
-    sim::{Build, Kind},
+    sim::{Build, Model},
 };
 use crate::{
     etcd::{
-        HOSTED_ETCD_DELETED, Notes,
+        EtcdLedger, HOSTED_ETCD_DELETED, Step,
         effect::Effect,
-        world::{Cluster, Lock},
+        observed::{Cluster, Lock},
     },
-    ledger::{Ledger, Phase, State},
+    flow::Input,
+    ledger::{Phase, State},
     time::Time,
 };
 
@@ -26,35 +27,29 @@ enum Beside {
 }
 
 struct Run {
-    build: Build,
+    build: Build<Truth>,
     truth: Truth,
-    ledger: Ledger<Notes>,
+    ledger: EtcdLedger,
 }
 
 fn mk_run(kind: Kind) -> Run {
-    let trouble = Trouble {
-        calm: true,
-        cancel_at: NEVER,
-        delete_at: NEVER,
-        cluster_gone_at: NEVER,
-        ..Trouble::default()
-    };
-    let mut truth = Truth::new(Rng::new(11), trouble);
+    let mut truth = Truth::with(Rng::new(11), calm());
     if kind == Kind::Restore {
         truth.add_backup("from");
     }
-    Run { build: Build::of(kind), truth, ledger: Ledger::default() }
+    Run { build: sound(kind), truth, ledger: EtcdLedger::default() }
 }
 
 impl Run {
     fn step(&mut self) {
         self.truth.pass(&self.ledger);
-        let (world, seen) = self.truth.observe();
-        let decision = self.build.decide(&world, &self.ledger, Time(self.truth.now));
+        let (observed, seen) = self.truth.look();
+        let decision =
+            Truth::decide(&self.build, &Input::alone(&observed, &self.ledger, Time(self.truth.now)));
         if let Some(records) = decision.records {
             self.ledger = records;
         }
-        decision.effects.iter().for_each(|effect| self.truth.apply(effect, &seen, true));
+        decision.effects.iter().for_each(|effect| self.truth.change(effect, &seen, true));
     }
 
     /// Passes until this holds; whether it ever does.
@@ -93,7 +88,7 @@ impl Run {
 }
 
 /// A run in which the HostedEtcd is deleted when the step is in this state, to its end.
-fn deleted_in(kind: Kind, step: &str, state: State, beside: Beside) -> Run {
+fn deleted_in(kind: Kind, step: Step, state: State, beside: Beside) -> Run {
     let mut run = mk_run(kind);
     let what = format!("{kind:?}, {step} {state:?}, {beside:?}");
     assert!(run.until(|run| run.ledger.state(step) == state), "{what} is never reached");
@@ -108,7 +103,7 @@ fn deleted_in(kind: Kind, step: &str, state: State, beside: Beside) -> Run {
 #[test]
 fn a_workflow_goes_back_or_ends_before_its_hosted_etcd_goes() {
     for kind in [Kind::Restore, Kind::Migration] {
-        let plan = Build::of(kind).plan;
+        let plan = sound(kind).plans.newest();
         let at = |step| plan.forward.iter().position(|row| row.step == step).expect("a step");
         for row in plan.forward {
             for (state, beside) in [State::Running, State::Succeeded]
@@ -123,13 +118,13 @@ fn a_workflow_goes_back_or_ends_before_its_hosted_etcd_goes() {
                 let what = format!("{kind:?}, {} {state:?}, {beside:?}: {:?}", row.step, run.ledger);
                 assert!(run.is_whole(), "{what}");
                 let begun = at(row.step) > 0 || state == State::Succeeded;
-                let expected = match (at(row.step) >= at("ApiUp"), begun) {
+                let expected = match (at(row.step) >= at(Step::ApiUp), begun) {
                     (true, _) => Phase::Succeeded,
                     (false, true) => Phase::RolledBack,
                     (false, false) => Phase::Cancelled,
                 };
                 // The row before is reached in the pass that begins the point of no return.
-                let reached = run.ledger.is_begun("ApiUp") && run.ledger.phase == Phase::Succeeded;
+                let reached = run.ledger.is_started(Step::ApiUp) && run.ledger.phase == Phase::Succeeded;
                 assert!(run.ledger.phase == expected || reached, "{what}");
                 assert!(reached || run.ledger.reason == HOSTED_ETCD_DELETED, "{what}");
             }
@@ -137,7 +132,7 @@ fn a_workflow_goes_back_or_ends_before_its_hosted_etcd_goes() {
     }
 }
 
-fn is_ever_running(kind: Kind, step: &str) -> bool {
+fn is_ever_running(kind: Kind, step: Step) -> bool {
     mk_run(kind).until(|run| run.ledger.state(step) == State::Running)
 }
 
@@ -145,10 +140,10 @@ fn is_ever_running(kind: Kind, step: &str) -> bool {
 fn a_namespace_is_not_held_up_by_what_was_deleted_with_it() {
     for kind in [Kind::Restore, Kind::Migration] {
         for (step, state, reason) in [
-            ("ApiDown", State::Running, "ApiServersMissing"),
-            ("EtcdDeleted", State::Succeeded, "VolumesMissing"),
-            ("EtcdRestored", State::Running, "VolumesMissing"),
-            ("ApiUp", State::Running, "ApiServersMissing"),
+            (Step::ApiDown, State::Running, "ApiServersMissing"),
+            (Step::EtcdDeleted, State::Succeeded, "VolumesMissing"),
+            (Step::EtcdRestored, State::Running, "VolumesMissing"),
+            (Step::ApiUp, State::Running, "ApiServersMissing"),
         ] {
             let run = deleted_in(kind, step, state, Beside::Namespace);
             assert_eq!((run.ledger.phase, run.ledger.reason.as_str()), (Phase::Failed, reason), "{step}");
@@ -159,7 +154,7 @@ fn a_namespace_is_not_held_up_by_what_was_deleted_with_it() {
 }
 
 #[test]
-fn nothing_is_begun_on_a_hosted_etcd_that_is_being_deleted() {
+fn nothing_is_started_on_a_hosted_etcd_that_is_being_deleted() {
     // Before the lock, and between the lock and the finalizer.
     for locked in [false, true] {
         let mut run = mk_run(Kind::Migration);
@@ -178,7 +173,7 @@ fn nothing_is_begun_on_a_hosted_etcd_that_is_being_deleted() {
 
 #[test]
 fn a_backup_never_holds_its_hosted_etcd() {
-    for step in Build::of(Kind::Backup).plan.forward.iter().map(|row| row.step) {
+    for step in sound(Kind::Backup).plans.newest().forward.iter().map(|row| row.step) {
         let mut run = mk_run(Kind::Backup);
         assert!(run.until(|run| run.ledger.state(step) == State::Succeeded), "{step}");
         assert!(!run.truth.cluster_finalizer, "{step}");
@@ -192,13 +187,13 @@ fn a_backup_never_holds_its_hosted_etcd() {
 #[test]
 fn a_finalizer_that_is_removed_by_hand_is_set_again_before_the_next_step() {
     let mut run = mk_run(Kind::Migration);
-    assert!(run.until(|run| run.ledger.state("BackupTaken") == State::Succeeded));
+    assert!(run.until(|run| run.ledger.state(Step::BackupTaken) == State::Succeeded));
     run.truth.trouble.released_by_hand_at = Some(0);
     run.step();
     run.truth.trouble.released_by_hand_at = None;
     assert!(!run.truth.cluster_finalizer && run.truth.released_by_hand);
     assert!(run.until(|run| run.truth.cluster_finalizer));
-    assert_eq!(run.ledger.steps["LockTaken"].attempts, 2);
+    assert_eq!(run.ledger.steps[&Step::LockTaken].attempts, 2);
     assert!(run.until(Run::is_over) && run.ledger.phase == Phase::Succeeded);
 }
 
@@ -206,11 +201,13 @@ fn a_finalizer_that_is_removed_by_hand_is_set_again_before_the_next_step() {
 #[test]
 fn a_lost_lock_never_leads_back_from_behind_the_point_of_no_return() {
     let mut run = mk_run(Kind::Migration);
-    assert!(run.until(|run| run.ledger.state("ApiUp") == State::Succeeded));
+    assert!(run.until(|run| run.ledger.state(Step::ApiUp) == State::Succeeded));
     run.truth.lock = Lock::Other("EtcdBackup thief".into());
     run.truth.trouble.rival_until = NEVER;
     assert!(run.until(|run| run.ledger.phase.is_end()));
     assert_eq!((run.ledger.phase, run.ledger.reason.as_str()), (Phase::Failed, "AnotherWorkflow"));
-    let asked = run.build.decide(&run.truth.observe().0, &run.ledger, Time(run.truth.now)).effects;
+    let (observed, _) = run.truth.look();
+    let input = Input::alone(&observed, &run.ledger, Time(run.truth.now));
+    let asked = Truth::decide(&run.build, &input).effects;
     assert!(asked.iter().all(|effect| matches!(effect, Effect::EnsureFinalizer { .. })), "{asked:?}");
 }

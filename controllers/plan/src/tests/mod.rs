@@ -1,14 +1,17 @@
-//! The simulated world of hosted etcds, and what is checked in it.
+//! Simulations of flows and planners, and what is checked in them.
 
 mod backup;
 mod check;
 mod cluster;
 mod deletion;
+mod example;
 mod members;
 mod ownership;
 mod planted;
+mod published;
 mod rng;
+mod schedules;
 mod sim;
 mod table;
 mod two_sides;
-mod worlds;
+mod versions;

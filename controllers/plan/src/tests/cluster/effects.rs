@@ -3,12 +3,12 @@
 use super::{Store, Sts, Truth, UID, Versions};
 use crate::etcd::{
     effect::Effect,
-    world::{Cluster, Deployed, Lock, Taking, Verifying, VolumeSet},
+    observed::{Cluster, Deployed, Lock, Taking, Verifying, VolumeSet},
 };
 
 impl Truth {
     /// Whether a decision on these versions may still change things: an actor that does not look at versions always may.
-    pub(in crate::tests) fn apply(&mut self, effect: &Effect, seen: &Versions, guarded: bool) {
+    pub(in crate::tests) fn change(&mut self, effect: &Effect, seen: &Versions, guarded: bool) {
         let api = self.api.exists && (!guarded || seen.api == self.api_version);
         let hosted = self.cluster != Cluster::Gone && (!guarded || seen.hosted == self.hosted_version);
         let sts = self.etcd_declared && (!guarded || seen.sts == self.sts.as_ref().map(|sts| sts.version));

@@ -1,22 +1,26 @@
 //! The truth: what API server, StatefulSet, volumes, store and HostedEtcd are, and how they change by themselves and by effects.
 
 mod effects;
+mod model;
 mod people;
+mod trouble;
 
 use std::collections::BTreeMap;
 
-use super::rng::Rng;
+use super::{rng::Rng, sim};
 use crate::{
     etcd::{
-        Notes,
-        world::{
-            Api, Backup, Cluster, Deployed, Digest, Lock, Request, Revision, Settings, Source, Taking,
-            Targets, Verifying, VolumeSet, Wanted, World,
+        EtcdLedger,
+        observed::{
+            Api, Backup, Cluster, Deployed, Digest, Lock, Observed, Request, Revision, Settings, Source,
+            Taking, Targets, Verifying, VolumeSet, Wanted,
         },
     },
-    ledger::Ledger,
     time::Time,
 };
+
+pub(super) use model::{Kind, sound};
+pub(super) use trouble::calm;
 
 pub(super) const UID: &str = "uid-1";
 pub(super) const REPLICAS: u32 = 2;
@@ -73,10 +77,7 @@ pub(super) struct Pods {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trouble {
     pub(super) calm: bool,
-    pub(super) crash: u64,
-    pub(super) lost_write: u64,
-    pub(super) late: u64,
-    pub(super) twice: u64,
+    pub(super) controllers: sim::Trouble,
     pub(super) backup_fails: u64,
     pub(super) corrupt: u64,
     pub(super) wrong_restore: bool,
@@ -154,7 +155,7 @@ pub(super) fn old_set() -> VolumeSet {
 }
 
 impl Truth {
-    pub(super) fn new(mut rng: Rng, trouble: Trouble) -> Self {
+    pub(super) fn with(mut rng: Rng, trouble: Trouble) -> Self {
         let writes: Vec<u32> = (1..=u32::try_from(rng.within(1, 5)).expect("few")).collect();
         let data = Data { writes: writes.clone(), ended: 0 };
         let deployed = Deployed { volumes: old_set(), settings: old_settings(), fence: String::new() };
@@ -253,7 +254,7 @@ impl Truth {
         self.has_quorum(set).then_some(set)
     }
 
-    pub(super) fn observe(&mut self) -> (World, Versions) {
+    pub(super) fn look(&mut self) -> (Observed, Versions) {
         self.names += 1;
         self.request.fresh_name = format!("n-{}", self.names);
         let deployed = self.sts.as_ref().map(|sts| sts.deployed.clone());
@@ -264,7 +265,7 @@ impl Truth {
             taking: s.taking.clone(),
             verifying: s.verifying.clone(),
         };
-        let world = World {
+        let world = Observed {
             request: self.request.clone(),
             cluster: self.cluster,
             targets: Targets { etcd: "main".into(), api: "kube-apiserver".into() },
@@ -296,7 +297,7 @@ impl Truth {
     }
 
     /// Time goes by.
-    pub(super) fn pass(&mut self, ledger: &Ledger<Notes>) {
+    pub(super) fn pass(&mut self, ledger: &EtcdLedger) {
         self.now += if self.rng.percent(10) { 300 } else { self.rng.within(1, 20) };
         self.run_api();
         self.run_members();

@@ -3,16 +3,15 @@
 use super::{Truth, old_set};
 use crate::{
     etcd::{
-        Notes,
-        world::{Api, Cluster, Lock},
+        EtcdLedger, Step,
+        observed::{Api, Cluster, Lock},
     },
-    ledger::Ledger,
     time::Time,
 };
 
 impl Truth {
     /// The operator, another workflow, and somebody who scales the API servers.
-    pub(super) fn run_people(&mut self, ledger: &Ledger<Notes>) {
+    pub(super) fn run_people(&mut self, ledger: &EtcdLedger) {
         let (trouble, now) = (self.trouble.clone(), self.now);
         self.request.cancel |= now >= trouble.cancel_at;
         if now >= trouble.delete_at && self.request.deleting.is_none() {
@@ -32,7 +31,7 @@ impl Truth {
             self.hosted_version = self.version();
         }
         // Between the stop of the API servers and the deletion of the etcd.
-        let open = ledger.state("ApiDown") == crate::ledger::State::Succeeded
+        let open = ledger.state(Step::ApiDown) == crate::ledger::State::Succeeded
             && self.sts.as_ref().is_some_and(|sts| sts.deployed.volumes == old_set());
         if self.trouble.intruder && open && ledger.phase == crate::ledger::Phase::Running {
             let replicas = match self.intruded {

@@ -1,19 +1,21 @@
 //! Faults that show when somebody deletes the HostedEtcd.
 
-use super::{Fault, back_row, row, sound};
+use super::{back_row, plan, row, sound};
 use crate::{
-    etcd::{effect::Effect, world::Lock},
-    flow::Plan,
+    etcd::{Step, backup, effect::Effect, observed::Lock},
     ledger::Check,
-    tests::sim::Kind,
+    tests::{
+        cluster::{Kind, Truth},
+        sim::Fault,
+    },
 };
 
 /// All of them.
-pub(super) const FAULTS: &[Fault] = &[
+pub(super) const FAULTS: &[Fault<Truth>] = &[
     Fault {
         name: "gives up as soon as the HostedEtcd is deleted",
-        kind: Kind::Migration,
-        build: |b| b.plan = Box::leak(Box::new(Plan { touched: |_| false, ..*b.plan })),
+        setup: Kind::Migration,
+        build: |b| plan(b, |plan| plan.needs_rollback = |_| false),
         caught: &[
             "lets the HostedEtcd go while its API servers are stopped",
             "went back without API servers",
@@ -22,25 +24,25 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "begins without a finalizer on the HostedEtcd",
-        kind: Kind::Restore,
+        setup: Kind::Restore,
         build: |b| {
-            row(b, "LockTaken", |row| {
-                row.check = crate::etcd::backup::PLAN.forward[1].check;
-                row.effects = crate::etcd::backup::PLAN.forward[1].effects;
+            row(b, Step::LockTaken, |row| {
+                row.check = backup::PLAN.forward[1].check;
+                row.effects = backup::PLAN.forward[1].effects;
             });
         },
         caught: &["changes an etcd that it does not hold"],
     },
     Fault {
         name: "lets the HostedEtcd go before the way back",
-        kind: Kind::Migration,
+        setup: Kind::Migration,
         build: |b| {
-            back_row(b, "LockHeld", |row| {
-                row.check = |scene| {
-                    if scene.world.cluster_finalizer {
+            back_row(b, Step::LockHeld, |row| {
+                row.check = |context| {
+                    if context.observed.cluster_finalizer {
                         Check::waiting("Releasing", "the finalizer is taken off")
                     } else {
-                        sound("LockHeld", scene)
+                        sound(Step::LockHeld, context)
                     }
                 };
                 row.effects = |_| vec![Effect::EnsureClusterFinalizer { present: false }];
@@ -50,14 +52,14 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "goes back only as long as there is a HostedEtcd",
-        kind: Kind::Migration,
+        setup: Kind::Migration,
         build: |b| {
-            back_row(b, "LockHeld", |row| {
-                row.check = |scene| {
-                    if scene.world.lock == Lock::Free {
+            back_row(b, Step::LockHeld, |row| {
+                row.check = |context| {
+                    if context.observed.lock == Lock::Free {
                         Check::waiting("TakingLock", "the lock is free")
                     } else {
-                        sound("LockHeld", scene)
+                        sound(Step::LockHeld, context)
                     }
                 };
             });
@@ -66,9 +68,9 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "keeps the finalizer of the HostedEtcd at the end",
-        kind: Kind::Migration,
+        setup: Kind::Migration,
         build: |b| {
-            row(b, "LockReleased", |row| {
+            row(b, Step::LockReleased, |row| {
                 row.effects = |_| vec![Effect::EnsureLock { held: false }];
             });
         },

@@ -1,11 +1,14 @@
 //! The faults, as changes of the tables and of the controller.
 
-use super::{Fault, at, back_row, row, sound, tables};
+use super::{at, back_row, plan, row, sound, tables};
 use crate::{
-    etcd::{effect::Effect, restore},
-    flow::{Otherwise, Patience, Plan, Proof},
+    etcd::{Step, effect::Effect, restore},
+    flow::{OnFailure, Proof, Timeout},
     ledger::Check,
-    tests::sim::Kind,
+    tests::{
+        cluster::{Kind, Truth},
+        sim::Fault,
+    },
 };
 
 fn met() -> Check {
@@ -13,13 +16,15 @@ fn met() -> Check {
 }
 
 /// All of them.
-pub(super) const FAULTS: &[Fault] = &[
+pub(super) const FAULTS: &[Fault<Truth>] = &[
     Fault {
         name: "takes spec.replicas for API servers that have ended",
-        kind: Kind::Migration,
+        setup: Kind::Migration,
         build: |b| {
-            row(b, "ApiDown", |row| {
-                row.check = |scene| if scene.world.api.wanted == 0 { met() } else { sound("ApiDown", scene) };
+            row(b, Step::ApiDown, |row| {
+                row.check = |context| {
+                    if context.observed.api.wanted == 0 { met() } else { sound(Step::ApiDown, context) }
+                };
             });
         },
         caught: &[
@@ -30,10 +35,10 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "does not see that API servers came back and went again",
-        kind: Kind::Migration,
+        setup: Kind::Migration,
         build: |b| {
-            row(b, "ApiDown", |row| {
-                row.met = |_, _| {};
+            row(b, Step::ApiDown, |row| {
+                row.on_done = |_, _| {};
             });
         },
         caught: &[
@@ -45,8 +50,8 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "sees API servers end once and never looks again",
-        kind: Kind::Migration,
-        build: |b| row(b, "ApiDown", |row| row.proof = Proof::Latched),
+        setup: Kind::Migration,
+        build: |b| row(b, Step::ApiDown, |row| row.proof = Proof::Latched),
         caught: &[
             "deletes the last good copy",
             "served without what was acknowledged before",
@@ -58,12 +63,12 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "takes the backup while API servers write",
-        kind: Kind::Migration,
+        setup: Kind::Migration,
         build: |b| {
             tables(b, |forward, _| {
-                let down = forward.remove(at(forward, "ApiDown"));
+                let down = forward.remove(at(forward, Step::ApiDown));
                 // Compared with what the etcd holds, it would be found out.
-                let after = at(forward, "BackupVerified");
+                let after = at(forward, Step::BackupVerified);
                 forward[after].check = restore::PLAN.forward[2].check;
                 forward.insert(after + 1, down);
             });
@@ -72,22 +77,22 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "trusts a backup that nobody has read",
-        kind: Kind::Migration,
+        setup: Kind::Migration,
         build: |b| {
-            row(b, "BackupVerified", |row| {
+            row(b, Step::BackupVerified, |row| {
                 row.check = |_| met();
-                row.met = |world, notes| notes.proof.clone_from(&world.serving);
+                row.on_done = |context, notes| notes.proof.clone_from(&context.observed.serving);
             });
         },
         caught: &["deletes an etcd without a backup of all of it", "failed for no reason"],
     },
     Fault {
         name: "verifies the backup of a restore after the deletion",
-        kind: Kind::Restore,
+        setup: Kind::Restore,
         build: |b| {
             tables(b, |forward, _| {
-                let verified = forward.remove(at(forward, "BackupVerified"));
-                let after = at(forward, "EtcdDeleted") + 1;
+                let verified = forward.remove(at(forward, Step::BackupVerified));
+                let after = at(forward, Step::EtcdDeleted) + 1;
                 forward.insert(after, verified);
             });
         },
@@ -95,18 +100,21 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "starts the new etcd beside members that nobody can reach",
-        kind: Kind::Migration,
+        setup: Kind::Migration,
         build: |b| {
-            row(b, "EtcdDeleted", |row| {
-                row.check =
-                    |scene| if scene.world.etcd.is_none() { met() } else { sound("EtcdDeleted", scene) };
+            row(b, Step::EtcdDeleted, |row| {
+                row.check = |context| {
+                    if context.observed.etcd.is_none() { met() } else { sound(Step::EtcdDeleted, context) }
+                };
             });
-            row(b, "EtcdRestored", |row| {
-                row.effects = |scene| {
-                    let (settings, fence) =
-                        (scene.world.settings.clone(), format!("{}/forward", scene.world.request.uid));
-                    let from = scene.notes.backup.clone();
-                    let new = scene.notes.new.iter();
+            row(b, Step::EtcdRestored, |row| {
+                row.effects = |context| {
+                    let (settings, fence) = (
+                        context.observed.settings.clone(),
+                        format!("{}/forward", context.observed.request.uid),
+                    );
+                    let from = context.notes.backup.clone();
+                    let new = context.notes.new.iter();
                     new.map(|set| Effect::EnsureEtcd {
                         volumes: set.clone(),
                         settings: settings.clone(),
@@ -121,8 +129,8 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "starts API servers on an etcd that has proved nothing",
-        kind: Kind::Migration,
-        build: |b| row(b, "ProvedEqual", |row| row.check = |_| met()),
+        setup: Kind::Migration,
+        build: |b| row(b, Step::ProvedEqual, |row| row.check = |_| met()),
         caught: &[
             "deletes the old volumes before the new ones serve",
             "served without what was acknowledged before",
@@ -131,18 +139,18 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "starts API servers on a restored etcd that has proved nothing",
-        kind: Kind::Restore,
-        build: |b| row(b, "ProvedEqual", |row| row.check = |_| met()),
+        setup: Kind::Restore,
+        build: |b| row(b, Step::ProvedEqual, |row| row.check = |_| met()),
         caught: &["restored something else"],
     },
     Fault {
         name: "compares nothing but revisions, which leases move",
-        kind: Kind::Migration,
+        setup: Kind::Migration,
         build: |b| {
-            row(b, "ProvedEqual", |row| {
-                row.check = |scene| match (&scene.world.serving, &scene.notes.proof) {
+            row(b, Step::ProvedEqual, |row| {
+                row.check = |context| match (&context.observed.serving, &context.notes.proof) {
                     (Some(etcd), Some(proof)) if etcd.revision == proof.revision => met(),
-                    (None, _) => Check::waiting("EtcdUnwell", "no quorum"),
+                    (None, _) => Check::waiting("NoQuorum", "no quorum"),
                     _ => Check::blocked("NotEqual", "the revisions differ"),
                 };
             });
@@ -155,19 +163,19 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "deletes the old volumes before the new ones are filled",
-        kind: Kind::Migration,
+        setup: Kind::Migration,
         build: |b| {
             tables(b, |forward, _| {
-                let mut release = forward.remove(at(forward, "OldVolumesReleased"));
-                release.effects = |scene| {
-                    scene
+                let mut release = forward.remove(at(forward, Step::OldVolumesReleased));
+                release.effects = |context| {
+                    context
                         .notes
                         .old
                         .iter()
                         .map(|(set, _)| Effect::EnsureNoVolumes { volumes: set.clone() })
                         .collect()
                 };
-                let before = at(forward, "EtcdRestored");
+                let before = at(forward, Step::EtcdRestored);
                 forward.insert(before, release);
             });
         },
@@ -175,11 +183,11 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "deletes the old volumes together with their etcd",
-        kind: Kind::Migration,
+        setup: Kind::Migration,
         build: |b| {
-            row(b, "EtcdDeleted", |row| {
-                row.effects = |scene| {
-                    let old = scene.notes.old.iter().map(|(set, _)| set.clone());
+            row(b, Step::EtcdDeleted, |row| {
+                row.effects = |context| {
+                    let old = context.notes.old.iter().map(|(set, _)| set.clone());
                     old.flat_map(|volumes| {
                         [
                             Effect::EnsureNoEtcd { volumes: volumes.clone() },
@@ -194,11 +202,11 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "deletes the old volumes on the way back",
-        kind: Kind::Migration,
+        setup: Kind::Migration,
         build: |b| {
-            back_row(b, "NewVolumesReleased", |row| {
-                row.effects = |scene| {
-                    scene
+            back_row(b, Step::NewVolumesReleased, |row| {
+                row.effects = |context| {
+                    context
                         .notes
                         .old
                         .iter()
@@ -211,10 +219,10 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "goes back after API servers have written to the new etcd",
-        kind: Kind::Migration,
+        setup: Kind::Migration,
         build: |b| {
-            row(b, "ApiUp", |row| row.otherwise = Otherwise::TurnBack);
-            b.plan = Box::leak(Box::new(Plan { no_return: None, ..*b.plan }));
+            row(b, Step::ApiUp, |row| row.on_failure = OnFailure::RollBack);
+            plan(b, |plan| plan.point_of_no_return = None);
         },
         caught: &[
             "lost what was acknowledged",
@@ -226,22 +234,26 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "takes the way back without a fence",
-        kind: Kind::Migration,
+        setup: Kind::Migration,
         build: |b| {
-            back_row(b, "OldEtcdUp", |row| {
-                row.check = |scene| match &scene.world.etcd {
-                    Some(etcd) if scene.notes.old.as_ref().is_some_and(|(old, _)| *old == etcd.volumes) => {
+            back_row(b, Step::OldEtcdUp, |row| {
+                row.check = |context| match &context.observed.etcd {
+                    Some(etcd) if context.notes.old.as_ref().is_some_and(|(old, _)| *old == etcd.volumes) => {
                         met()
                     }
-                    _ => sound("OldEtcdUp", scene),
+                    _ => sound(Step::OldEtcdUp, context),
                 };
             });
-            back_row(b, "ApiUpAgain", |row| {
-                row.check = |scene| {
-                    if scene.notes.api_replicas.is_none_or(|replicas| replicas == scene.world.api.wanted) {
+            back_row(b, Step::ApiUpAgain, |row| {
+                row.check = |context| {
+                    if context
+                        .notes
+                        .api_replicas
+                        .is_none_or(|replicas| replicas == context.observed.api.wanted)
+                    {
                         met()
                     } else {
-                        sound("ApiUpAgain", scene)
+                        sound(Step::ApiUpAgain, context)
                     }
                 };
             });
@@ -250,13 +262,13 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "notes how many API servers there were after stopping them",
-        kind: Kind::Migration,
+        setup: Kind::Migration,
         build: |b| {
-            row(b, "ApiDown", |row| {
-                row.begin = |_, _| {};
-                row.met = |world, notes| {
-                    notes.api_replicas.get_or_insert(world.api.wanted);
-                    notes.api_generation.get_or_insert(world.api.generation);
+            row(b, Step::ApiDown, |row| {
+                row.on_start = |_, _| {};
+                row.on_done = |context, notes| {
+                    notes.api_replicas.get_or_insert(context.observed.api.wanted);
+                    notes.api_generation.get_or_insert(context.observed.api.generation);
                 };
             });
         },
@@ -264,53 +276,55 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "begins without the lock",
-        kind: Kind::Migration,
+        setup: Kind::Migration,
         build: |b| {
-            row(b, "LockTaken", |row| row.check = |_| met());
+            row(b, Step::LockTaken, |row| row.check = |_| met());
         },
         caught: &["acts without the lock"],
     },
     Fault {
         name: "takes another one's lock for its own",
-        kind: Kind::Backup,
+        setup: Kind::Backup,
         build: |b| {
-            row(b, "LockTaken", |row| {
-                row.check =
-                    |scene| if scene.world.request.finalizer { met() } else { sound("LockTaken", scene) };
+            row(b, Step::LockTaken, |row| {
+                row.check = |context| {
+                    if context.observed.request.finalizer { met() } else { sound(Step::LockTaken, context) }
+                };
             });
         },
         caught: &["acts without the lock"],
     },
     Fault {
         name: "takes the lock once and never looks again",
-        kind: Kind::Migration,
-        build: |b| row(b, "LockTaken", |row| row.proof = Proof::Latched),
+        setup: Kind::Migration,
+        build: |b| row(b, Step::LockTaken, |row| row.proof = Proof::Latched),
         caught: &["acts without the lock"],
     },
     Fault {
         name: "waits for a restore without end",
-        kind: Kind::Migration,
-        build: |b| row(b, "EtcdRestored", |row| row.patience = Patience::Hours(1_000_000)),
-        caught: &["stuck in Running"],
+        setup: Kind::Migration,
+        build: |b| row(b, Step::EtcdRestored, |row| row.timeout = Timeout::Hours(1_000_000)),
+        caught: &["stuck: seed: Running"],
     },
     Fault {
         name: "makes up another name of the backup in each pass",
-        kind: Kind::Migration,
+        setup: Kind::Migration,
         build: |b| {
-            row(b, "BackupTaken", |row| {
-                row.effects =
-                    |scene| vec![Effect::EnsureBackup { name: scene.world.request.fresh_name.clone() }];
+            row(b, Step::BackupTaken, |row| {
+                row.effects = |context| {
+                    vec![Effect::EnsureBackup { name: context.observed.request.fresh_name.clone() }]
+                };
             });
         },
         caught: &["failed for no reason"],
     },
     Fault {
         name: "waits without a word",
-        kind: Kind::Migration,
+        setup: Kind::Migration,
         build: |b| {
-            row(b, "EtcdRestored", |row| {
+            row(b, Step::EtcdRestored, |row| {
                 row.advice = "";
-                row.check = |scene| match sound("EtcdRestored", scene) {
+                row.check = |context| match sound(Step::EtcdRestored, context) {
                     Check::Waiting(_) => Check::waiting("", ""),
                     other => other,
                 };
@@ -320,19 +334,19 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "leaves the new settings behind on the way back",
-        kind: Kind::Migration,
-        build: |b| tables(b, |_, back| back.retain(|row| row.step != "SettingsPutBack")),
+        setup: Kind::Migration,
+        build: |b| tables(b, |_, back| back.retain(|row| row.step != Step::SettingsPutBack)),
         caught: &["left the new settings"],
     },
     Fault {
         name: "leaves the new etcd in the way",
-        kind: Kind::Migration,
-        build: |b| tables(b, |_, back| back.retain(|row| row.step != "NewEtcdGone")),
+        setup: Kind::Migration,
+        build: |b| tables(b, |_, back| back.retain(|row| row.step != Step::NewEtcdGone)),
         caught: &["gave up although there was a way"],
     },
     Fault {
         name: "acts whatever has become of what it saw",
-        kind: Kind::Migration,
+        setup: Kind::Migration,
         build: |b| b.guarded = false,
         caught: &[
             "went back to no etcd",
@@ -341,20 +355,20 @@ pub(super) const FAULTS: &[Fault] = &[
             "left the new settings",
             "keeps the lock",
             "keeps its finalizer on the HostedEtcd",
-            "stuck in",
+            "stuck:",
             "deletes an etcd",
             "served without",
         ],
     },
     Fault {
         name: "acts before it has recorded",
-        kind: Kind::Migration,
+        setup: Kind::Migration,
         build: |b| b.records_first = false,
         caught: &["acts before it has recorded"],
     },
     Fault {
         name: "forgets its notes",
-        kind: Kind::Migration,
+        setup: Kind::Migration,
         build: |b| b.remembers = false,
         caught: &["failed for no reason", "went back without API servers"],
     },

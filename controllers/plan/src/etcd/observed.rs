@@ -212,7 +212,7 @@ pub struct Backup {
 
 /// What is seen in one pass. All of it is read from API servers, stores and members themselves, not from caches.
 #[derive(Clone, Debug, PartialEq)]
-pub struct World {
+pub struct Observed {
     /// The workflow's object.
     pub request: Request,
     /// The HostedEtcd.
@@ -243,7 +243,7 @@ pub struct World {
     pub backups: BTreeMap<String, Backup>,
 }
 
-impl World {
+impl Observed {
     /// Pods that mount other volumes than these.
     #[must_use]
     pub fn pods_beside(&self, volumes: &VolumeSet) -> u32 {

@@ -1,0 +1,371 @@
+//! Simulated schedules of a flow: one controller for each side, which crashes, loses writes, acts on what it saw long ago and is
+//! cut off, until nothing happens any more. A flow brings its [`Model`]: clusters, effects, and what must hold.
+
+mod faults;
+mod rules;
+mod store;
+
+use std::collections::BTreeMap;
+
+pub(super) use faults::{Fault, missed, schedules};
+pub(super) use rules::hold;
+use store::Store;
+
+use super::rng::Rng;
+use crate::{
+    flow::{self, Decision, Flow, Input, LedgerOf, Plan, Plans},
+    named::Named,
+    time::Time,
+};
+
+/// What is simulated for a flow.
+pub(super) trait Model: Sized + 'static {
+    type Flow: Flow;
+    /// What kind of schedule it is, such as the kind of a workflow.
+    type Setup: Copy + std::fmt::Debug + 'static;
+    /// Versions of the objects that a decision was made on.
+    type Seen: Clone;
+
+    /// The clusters at the start.
+    fn new(setup: Self::Setup, rng: Rng) -> Self;
+    /// What goes wrong with controllers.
+    fn trouble(&self) -> &Trouble;
+    fn now(&self) -> u64;
+    /// Whether the flow's object does not exist any more.
+    fn is_gone(&self) -> bool;
+    /// Time goes by: clusters, clients and people change things.
+    fn advance(&mut self, ledgers: &Ledgers<Self>);
+    fn observe(&mut self, side: Side<Self>) -> (Observed<Self>, Self::Seen);
+    /// An effect arrives. `guarded`: it is refused where objects have changed since `seen`.
+    fn apply(&mut self, side: Side<Self>, effect: &Effect<Self>, seen: &Self::Seen, guarded: bool);
+
+    fn decide(build: &Build<Self>, input: &Input<'_, Self::Flow>) -> Decision<Self::Flow> {
+        flow::decide(build.plans, input)
+    }
+
+    /// What the status of this kind does not keep.
+    fn forget(_setup: Self::Setup, _notes: &mut <Self::Flow as Flow>::Notes) {}
+
+    /// What must hold of every decision.
+    fn check_decision(
+        sim: &Sim<Self>,
+        side: Side<Self>,
+        observed: &Observed<Self>,
+        decision: &Decision<Self::Flow>,
+    ) -> Result<(), String>;
+    /// What must hold at all times.
+    fn check(sim: &mut Sim<Self>) -> Result<(), String>;
+    /// What must hold when nothing happens any more.
+    fn check_end(sim: &Sim<Self>) -> Result<(), String>;
+    /// How the schedule ended, for the statistics.
+    fn end(sim: &Sim<Self>) -> String;
+}
+
+pub(super) type Side<M> = <<M as Model>::Flow as Flow>::Side;
+pub(super) type Observed<M> = <<M as Model>::Flow as Flow>::Observed;
+pub(super) type Effect<M> = <<M as Model>::Flow as Flow>::Effect;
+pub(super) type Ledgers<M> = BTreeMap<Side<M>, LedgerOf<<M as Model>::Flow>>;
+
+/// What goes wrong with controllers; chances in percent.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Trouble {
+    pub(super) crash: u64,
+    pub(super) lost_write: u64,
+    pub(super) lost_effect: u64,
+    pub(super) late: u64,
+    pub(super) twice: u64,
+    /// A controller that was deposed, or whose cache is stale, acts as well.
+    pub(super) stale: u64,
+    /// A side is cut off from the flow's object: it is the one of this number, in this time.
+    pub(super) cut_off: Option<(usize, u64, u64)>,
+}
+
+/// How the controllers are built. A planted fault changes one of these.
+pub(super) struct Build<M: Model> {
+    pub(super) setup: M::Setup,
+    pub(super) plans: &'static Plans<M::Flow>,
+    /// Controllers are upgraded to these in the middle, each side at a time of its own.
+    pub(super) upgrade: Option<&'static Plans<M::Flow>>,
+    /// Effects are applied under the versions that were seen.
+    pub(super) guarded: bool,
+    /// A record is stored only if no ledger has changed since it was read.
+    pub(super) versioned: bool,
+    /// Records are stored before effects are requested.
+    pub(super) records_first: bool,
+    /// What is recorded is read again in each pass.
+    pub(super) remembers: bool,
+}
+
+impl<M: Model> Clone for Build<M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Model> Copy for Build<M> {}
+
+impl<M: Model> Build<M> {
+    /// Without any fault.
+    pub(super) fn new(setup: M::Setup, plans: &'static Plans<M::Flow>) -> Self {
+        let upgrade = None;
+        Self { setup, plans, upgrade, guarded: true, versioned: true, records_first: true, remembers: true }
+    }
+}
+
+/// An effect on its way.
+struct Flight<M: Model> {
+    at: u64,
+    side: Side<M>,
+    effect: Effect<M>,
+    seen: M::Seen,
+}
+
+/// What a controller decides on.
+struct View<M: Model> {
+    observed: Observed<M>,
+    seen: M::Seen,
+    ledgers: Ledgers<M>,
+    version: u64,
+}
+
+pub(super) struct Sim<M: Model> {
+    pub(super) build: Build<M>,
+    pub(super) model: M,
+    pub(super) store: Store<M>,
+    rng: Rng,
+    flights: Vec<Flight<M>>,
+    /// What a controller of a side saw that was replaced since and does not know it.
+    deposed: BTreeMap<Side<M>, View<M>>,
+    upgraded_at: BTreeMap<Side<M>, u64>,
+    /// What happened, for the one who has to understand a failure.
+    pub(super) log: Vec<String>,
+    quiet: u32,
+}
+
+/// The end of what does not end.
+pub(super) const NEVER: u64 = u64::MAX;
+/// Longer than any wait, in passes of a bit under a minute.
+const PASSES: u32 = 6_000;
+/// Long enough for everything to arrive that is on its way.
+const QUIET: u32 = 60;
+
+/// Runs the schedule of this seed to its end.
+pub(super) fn run<M: Model>(build: Build<M>, seed: u64) -> Result<String, String> {
+    let mut rng = Rng::new(!seed);
+    let model = M::new(build.setup, Rng::new(seed));
+    // Some sides are upgraded before they start, others in the middle.
+    let upgraded_at = Side::<M>::ALL.iter().map(|side| {
+        let is_early = rng.percent(30);
+        (*side, model.now() + if is_early { 0 } else { rng.within(0, 1_200) })
+    });
+    let upgraded_at = upgraded_at.collect();
+    let mut sim = Sim {
+        build,
+        model,
+        store: Store::new(),
+        rng,
+        flights: Vec::new(),
+        deposed: BTreeMap::new(),
+        upgraded_at,
+        log: Vec::new(),
+        quiet: 0,
+    };
+    match sim.run() {
+        Ok(()) => Ok(M::end(&sim)),
+        Err(why) => {
+            let from = sim.log.len().saturating_sub(60);
+            let trouble = sim.model.trouble();
+            Err(format!("seed {seed}, {:?}: {why}\n{trouble:?}\n{}", build.setup, sim.log[from..].join("\n")))
+        }
+    }
+}
+
+impl<M: Model> Sim<M> {
+    /// The ledger of a flow's only side.
+    pub(super) fn ledger(&self) -> &LedgerOf<M::Flow> {
+        self.store.ledger(Side::<M>::ALL[0])
+    }
+
+    fn run(&mut self) -> Result<(), String> {
+        for _ in 0..PASSES {
+            self.model.advance(self.store.ledgers());
+            self.arrive();
+            let is_over = self.model.is_gone() || self.reconcile_all()?;
+            self.quiet = if is_over { self.quiet + 1 } else { 0 };
+            rules::always(self)?;
+            M::check(self)?;
+            if self.quiet > QUIET && self.flights.is_empty() {
+                rules::at_the_end(self)?;
+                return M::check_end(self);
+            }
+        }
+        let ledgers = self.store.ledgers().iter();
+        let stuck =
+            ledgers.map(|(side, l)| format!("{}: {:?} {} {}", side.name(), l.phase, l.reason, l.message));
+        Err(format!("stuck: {}", stuck.collect::<Vec<_>>().join("; ")))
+    }
+
+    fn arrive(&mut self) {
+        let now = self.model.now();
+        let flights = std::mem::take(&mut self.flights);
+        let (due, rest) = flights.into_iter().partition::<Vec<_>, _>(|flight| flight.at <= now);
+        self.flights = rest;
+        for Flight { side, effect, seen, .. } in due {
+            self.log.push(format!("{now} {} gets {effect:?}", side.name()));
+            self.model.apply(side, &effect, &seen, self.build.guarded);
+        }
+    }
+
+    /// One pass of each side. Whether none of them has anything left to do.
+    fn reconcile_all(&mut self) -> Result<bool, String> {
+        let mut is_over = true;
+        for (at, side) in Side::<M>::ALL.iter().enumerate() {
+            let now = self.model.now();
+            let cut_off = self.model.trouble().cut_off;
+            if cut_off.is_some_and(|(cut, from, to)| cut == at && (from..to).contains(&now)) {
+                // Nobody waits for a side that is dead.
+                is_over &= self.is_dead(*side);
+                continue;
+            }
+            is_over &= self.reconcile(*side)?;
+        }
+        Ok(is_over)
+    }
+
+    /// Whether the controller of a side never comes back.
+    pub(super) fn is_dead(&self, side: Side<M>) -> bool {
+        let cut_off = self.model.trouble().cut_off;
+        cut_off.is_some_and(|(cut, _, to)| Side::<M>::ALL[cut] == side && to == NEVER)
+    }
+
+    /// The tables of a version, as far as any controller knows them.
+    fn plan_of(&self, version: u32) -> Option<&'static Plan<M::Flow>> {
+        let upgrade = self.build.upgrade.and_then(|plans| plans.of(version));
+        upgrade.or_else(|| self.build.plans.of(version))
+    }
+
+    /// The controllers of a side.
+    fn build_of(&self, side: Side<M>) -> Build<M> {
+        let is_upgraded = self.model.now() >= self.upgraded_at[&side];
+        let upgrade = self.build.upgrade.filter(|_| is_upgraded);
+        Build { plans: upgrade.unwrap_or(self.build.plans), ..self.build }
+    }
+
+    fn reconcile(&mut self, side: Side<M>) -> Result<bool, String> {
+        let (observed, seen) = self.model.observe(side);
+        if !self.build.remembers {
+            self.store.forget(side);
+        }
+        let decision = self.decide(side, &observed, self.store.ledgers());
+        rules::decision(self, side, &decision)?;
+        M::check_decision(self, side, &observed, &decision)?;
+        let version = self.store.version;
+        let is_over = self.store.ledger(side).phase.is_end()
+            && decision.effects.is_empty()
+            && decision.records.is_none();
+        self.reconcile_deposed(side, observed, &seen)?;
+        if !self.dies() {
+            self.carry_out(side, decision, &seen, version)?;
+        }
+        Ok(is_over)
+    }
+
+    fn decide(&self, side: Side<M>, observed: &Observed<M>, ledgers: &Ledgers<M>) -> Decision<M::Flow> {
+        let others: Vec<_> = ledgers
+            .iter()
+            .filter(|(other, ledger)| **other != side && ledger.version > 0)
+            .map(|(other, ledger)| (*other, ledger.clone()))
+            .collect();
+        let now = Time(self.model.now());
+        let input = Input { side, observed, ledger: &ledgers[&side], others: &others, now };
+        M::decide(&self.build_of(side), &input)
+    }
+
+    /// A controller that was replaced, or whose cache is stale, decides on what it saw then. Its records are refused, its effects may
+    /// still arrive.
+    fn reconcile_deposed(
+        &mut self,
+        side: Side<M>,
+        observed: Observed<M>,
+        seen: &M::Seen,
+    ) -> Result<(), String> {
+        let chance = self.model.trouble().stale;
+        if !self.rng.percent(chance) {
+            return Ok(());
+        }
+        let ledgers = self.store.ledgers().clone();
+        let view = View { observed, seen: seen.clone(), ledgers, version: self.store.version };
+        let Some(view) = self.deposed.insert(side, view) else { return Ok(()) };
+        let decision = self.decide(side, &view.observed, &view.ledgers);
+        self.carry_out(side, decision, &view.seen, view.version)
+    }
+
+    /// Records, and then effects; in between, the controller may crash.
+    fn carry_out(
+        &mut self,
+        side: Side<M>,
+        decision: Decision<M::Flow>,
+        seen: &M::Seen,
+        version: u64,
+    ) -> Result<(), String> {
+        let Decision { effects, records, .. } = decision;
+        if self.build.records_first && !self.record(side, records.as_ref(), version)? {
+            return Ok(());
+        }
+        for effect in effects {
+            if self.dies() {
+                return Ok(());
+            }
+            self.act(side, effect, seen.clone());
+        }
+        if !self.build.records_first {
+            self.record(side, records.as_ref(), version)?;
+        }
+        Ok(())
+    }
+
+    fn dies(&mut self) -> bool {
+        let chance = self.model.trouble().crash;
+        self.rng.percent(chance)
+    }
+
+    /// Whether the controller knows that the write was stored.
+    fn record(
+        &mut self,
+        side: Side<M>,
+        next: Option<&LedgerOf<M::Flow>>,
+        version: u64,
+    ) -> Result<bool, String> {
+        let Some(next) = next else { return Ok(true) };
+        if self.build.versioned && version != self.store.version {
+            return Ok(false);
+        }
+        let chance = self.model.trouble().lost_write;
+        let (is_lost, has_arrived) = (self.rng.percent(chance), self.rng.percent(50));
+        if !is_lost || has_arrived {
+            let change = self.store.describe(side, next);
+            self.log.push(format!("{} {} records {change}", self.model.now(), side.name()));
+            self.store.put(&self.build_of(side), side, next)?;
+        }
+        Ok(!is_lost)
+    }
+
+    fn act(&mut self, side: Side<M>, effect: Effect<M>, seen: M::Seen) {
+        let (now, trouble) = (self.model.now(), self.model.trouble());
+        let (late, twice, lost) = (trouble.late, trouble.twice, trouble.lost_effect);
+        if self.rng.percent(twice) {
+            let at = now + self.rng.within(1, 900);
+            self.flights.push(Flight { at, side, effect: effect.clone(), seen: seen.clone() });
+        }
+        if self.rng.percent(lost) {
+            return;
+        }
+        if self.rng.percent(late) {
+            let at = now + self.rng.within(1, 900);
+            self.flights.push(Flight { at, side, effect, seen });
+            return;
+        }
+        self.log.push(format!("{now} {} does {effect:?}", side.name()));
+        self.model.apply(side, &effect, &seen, self.build.guarded);
+    }
+}

@@ -1,0 +1,77 @@
+//! The flow's object: the ledgers of all sides under one version.
+
+use super::{Build, Ledgers, Model, Side};
+use crate::{
+    flow::{Flow, LedgerOf},
+    named::Named,
+    status::{from_status, to_status},
+};
+
+pub(in crate::tests) struct Store<M: Model> {
+    ledgers: Ledgers<M>,
+    pub(super) version: u64,
+}
+
+impl<M: Model> Store<M> {
+    pub(super) fn new() -> Self {
+        let ledgers = Side::<M>::ALL.iter().map(|side| (*side, LedgerOf::<M::Flow>::default())).collect();
+        Self { ledgers, version: 1 }
+    }
+
+    pub(in crate::tests) fn ledgers(&self) -> &Ledgers<M> {
+        &self.ledgers
+    }
+
+    pub(in crate::tests) fn ledger(&self, side: Side<M>) -> &LedgerOf<M::Flow> {
+        &self.ledgers[&side]
+    }
+
+    /// A fault: what is remembered is lost.
+    pub(super) fn forget(&mut self, side: Side<M>) {
+        let ledger = self.ledgers.get_mut(&side).expect("a side");
+        ledger.notes = <M::Flow as Flow>::Notes::default();
+    }
+
+    /// What changes with a record.
+    pub(super) fn describe(&self, side: Side<M>, next: &LedgerOf<M::Flow>) -> String {
+        let before = &self.ledgers[&side];
+        let new = next.steps.iter().filter(|(step, record)| before.steps.get(step) != Some(record));
+        let steps =
+            new.map(|(step, record)| format!("{}={:?}({})", step.name(), record.state, record.reason));
+        format!("{:?} {} {}", next.phase, next.reason, steps.collect::<Vec<_>>().join(" "))
+    }
+
+    /// Stores a ledger as its status, and reads it back: all that is known of it from now on is what the status says.
+    pub(super) fn put(
+        &mut self,
+        build: &Build<M>,
+        side: Side<M>,
+        next: &LedgerOf<M::Flow>,
+    ) -> Result<(), String> {
+        let plan = build.plans.of(next.version).unwrap_or(build.plans.newest());
+        let stored = from_status(build.plans, &to_status(plan, next)).map_err(|error| error.to_string())?;
+        let mut written = next.clone();
+        M::forget(build.setup, &mut written.notes);
+        if stored != written {
+            return Err("a status was not read back as it was written".to_owned());
+        }
+        only_grows(&self.ledgers[&side], &stored)?;
+        self.ledgers.insert(side, stored);
+        self.version += 1;
+        Ok(())
+    }
+}
+
+/// What is recorded stays recorded. A new run, as of a schedule, starts from nothing.
+fn only_grows<S: Named, N>(
+    before: &crate::ledger::Ledger<S, N>,
+    after: &crate::ledger::Ledger<S, N>,
+) -> Result<(), String> {
+    if before.started != after.started {
+        return Ok(());
+    }
+    let keeps = before.steps.iter().all(|(step, old)| {
+        after.steps.get(step).is_some_and(|new| new.attempts >= old.attempts && new.started >= old.started)
+    });
+    if keeps && before.version == after.version { Ok(()) } else { Err("a record was lost".to_owned()) }
+}

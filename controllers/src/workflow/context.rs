@@ -1,0 +1,72 @@
+//! What all passes of workflows share.
+
+use std::time::Duration;
+
+use kube::{
+    Client,
+    runtime::events::{Recorder, Reporter},
+};
+use repot_etcd::backup::place::Place;
+use repot_plan::time::Time;
+
+use super::{error::Result, kinds::MANAGER, members, shelf};
+use crate::{flow::Clients, local_stores::LocalStores, term::Term};
+
+/// After a pass that did not come to its end.
+pub(super) const AGAIN: Duration = Duration::from_secs(5);
+/// After somebody else was faster.
+pub(super) const AT_ONCE: Duration = Duration::from_secs(1);
+/// Events of the same moment bring one pass.
+pub(super) const DEBOUNCE: Duration = Duration::from_millis(200);
+
+/// What all passes share.
+pub struct Context {
+    /// The seed's kube-apiserver, and that of the garden where there is one.
+    pub clients: Clients,
+    /// The image of Jobs, with `repot`, `etcd` and `etcdutl`.
+    pub image: String,
+    /// Publishes events.
+    pub events: Recorder,
+    /// What members held when they were last asked.
+    pub digests: members::Digests,
+    /// Backups that do not change any more.
+    pub settled: shelf::Settled,
+    /// Which directories stores with the provider `Local` may use.
+    pub local_stores: LocalStores,
+    /// How long backups may be removed; the client has to follow it, too.
+    pub term: Term,
+}
+
+impl Context {
+    /// For a client; `instance` is the name of this process in events.
+    #[must_use]
+    pub fn new(
+        client: Client,
+        image: String,
+        instance: String,
+        local_stores: LocalStores,
+        term: Term,
+    ) -> Self {
+        let reporter = Reporter { controller: MANAGER.to_owned(), instance: Some(instance) };
+        let events = Recorder::new(client.clone(), reporter);
+        let (digests, settled) = (members::Digests::default(), shelf::Settled::default());
+        Self { clients: Clients::seed_alone(client), image, events, digests, settled, local_stores, term }
+    }
+
+    /// Checks that a store uses no directory that it may not use.
+    ///
+    /// # Errors
+    /// [`LocalStore`](super::Error::LocalStore).
+    pub fn check_store(&self, place: &Place) -> Result<()> {
+        match place.directory() {
+            Some(directory) => Ok(self.local_stores.check(&directory, &place.prefix)?),
+            None => Ok(()),
+        }
+    }
+
+    /// The time.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        Time(u64::try_from(jiff::Timestamp::now().as_second()).unwrap_or_default())
+    }
+}
