@@ -75,7 +75,7 @@ pub const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "job",
-        lane: Lane::B,
+        lane: Lane::C,
         step: "BackupTaken",
         what: "the Job that takes the backup is deleted",
         ends: "Succeeded",

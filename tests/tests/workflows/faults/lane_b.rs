@@ -2,20 +2,16 @@
 
 use anyhow::{Context, Result};
 use repot_tests::run;
-use repot_tests::wait::until;
 use serde_json::{Value, json};
 
 use super::super::deletion;
 use super::super::table::Lane;
-use super::super::world::DEADLINE;
 use super::{FaultRun, LaneRun};
 
 #[test]
 fn lane_b_of_the_faults() {
     run(async |bed| {
         let mut lane = LaneRun::start(bed, Lane::B, "30s").await?;
-        // It succeeds, so the others lead back to volumes that a migration has made.
-        lane.play("job", job_is_deleted).await?;
         lane.play("damage", backup_is_damaged).await?;
         lane.play("api-returns", api_servers_return).await?;
         lane.play("member-stays", member_does_not_end).await?;
@@ -23,19 +19,6 @@ fn lane_b_of_the_faults() {
         lane.play("hosted-etcd", hosted_etcd_is_deleted).await?;
         lane.ends()
     });
-}
-
-async fn job_is_deleted(run: &FaultRun<'_>) -> Result<()> {
-    run.migrate().await?;
-    let first = until("a Job", DEADLINE, async || {
-        let jobs = run.ns().list("job", "").await?;
-        jobs.first()
-            .and_then(|job| job["metadata"]["name"].as_str().map(str::to_owned))
-            .context("there is none")
-    });
-    let first = first.await?;
-    run.ns().kubectl(&["delete", "job", &first, "--cascade=background"]).await?;
-    run.ends().await.map(drop)
 }
 
 async fn backup_is_damaged(run: &FaultRun<'_>) -> Result<()> {

@@ -77,7 +77,10 @@ async fn hosted_etcd_changes_all_the_time(run: &FaultRun<'_>) -> Result<()> {
         let annotations = json!({"tests.repot.dev/count": count.to_string()});
         ns.merge("hostedetcd", "main", json!({"metadata": {"annotations": annotations}})).await?;
     }
-    println!("the HostedEtcd was changed {count} times");
+    let migration = ns.get("etcdmigration", &run.migration).await?;
+    let steps = migration["status"]["steps"].as_array();
+    let released = steps.and_then(|steps| steps.iter().find(|step| step["name"] == "LockReleased"));
+    println!("the HostedEtcd was changed {count} times; {released:?}");
     let hosted = ns.get("hostedetcd", "main").await?;
     let stored = &hosted["metadata"]["annotations"]["tests.repot.dev/count"];
     ensure!(

@@ -29,8 +29,8 @@ const MEMBERS: u32 = 3;
 
 const HEAD: &str = "# Faults of a migration, and how each ends
 
-Made from the table of the tests (`tests/tests/workflows/table.rs`); `faults/` next to it plays each row on an etcd of three members
-over mutual TLS, whose API server writes all the time. After each row:
+Made from the table of the tests (`tests/tests/workflows/table.rs`). The tests in `faults/` next to it play each row on an
+etcd of three members over mutual TLS, while a client writes all the time. After each row:
 
 - Every key has its value and its revisions, and every write that was acknowledged is there. All members hold the same.
 - A restore from the store, without a snapshot by request, holds all of that; so does one after a snapshot by request.
