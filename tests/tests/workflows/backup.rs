@@ -1,12 +1,13 @@
 //! EtcdBackup of an etcd that somebody else's StatefulSet runs.
 
 use anyhow::{Context, Result, ensure};
+use etcd_client::Client;
 use repot_etcd::digest::digest;
 use repot_tests::run;
 use repot_tests::wait::until;
 use serde_json::{Value, json};
 
-use super::world::{DEADLINE, Place, object};
+use super::world::{DEADLINE, TestNamespace, object};
 
 /// A StatefulSet of one plain etcd with its Service.
 fn plain_etcd() -> [Value; 2] {
@@ -51,20 +52,21 @@ fn plain_etcd() -> [Value; 2] {
     ]
 }
 
-fn hosted_etcd(place: &Place) -> Value {
+fn hosted_etcd(ns: &TestNamespace) -> Value {
     let etcd = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "main"});
     let spec = json!({
-        "etcdRef": etcd, "apiServerRef": {"name": "kube-apiserver"}, "backupStore": place.backup_store(),
+        "etcdRef": etcd, "apiServerRef": {"name": "kube-apiserver"}, "backupStore": ns.backup_store(),
     });
     object("HostedEtcd", "main", spec)
 }
 
-async fn start(namespace: &str) -> Result<(Place, etcd_client::Client)> {
-    let place = Place::make(namespace).await?;
-    place.apply(&plain_etcd()).await?;
-    place.apply(&[hosted_etcd(&place)]).await?;
-    place.kubectl(&["rollout", "status", "statefulset/main", "--timeout=120s"]).await?;
-    let etcd = place.client("main-0.main").await?;
+async fn start(namespace: &str) -> Result<(TestNamespace, Client)> {
+    let ns = TestNamespace::make(namespace).await?;
+    ns.apply(&plain_etcd()).await?;
+    ns.apply(&[hosted_etcd(&ns)]).await?;
+    ns.kubectl(&["rollout", "status", "statefulset/main", "--timeout=120s"]).await?;
+    let port = ns.publish("main-0.main", 2379).await?;
+    let etcd = Client::connect([format!("http://127.0.0.1:{port}")], None).await.context("no client")?;
     for at in 0..50 {
         // A connection may break while Pods of other tests come and go; the same write may be sent again.
         until("a write to be taken", DEADLINE, async || {
@@ -73,17 +75,17 @@ async fn start(namespace: &str) -> Result<(Place, etcd_client::Client)> {
         })
         .await?;
     }
-    Ok((place, etcd))
+    Ok((ns, etcd))
 }
 
 #[test]
 fn backup_is_taken_proved_and_deleted_with_its_object() {
     run(async |_| {
-        let (place, etcd) = start("backup-once").await?;
+        let (ns, etcd) = start("backup-once").await?;
         let source = digest(&etcd).await?;
         let spec = json!({"clusterRef": {"name": "main"}, "deletionPolicy": "Delete"});
-        place.apply(&[object("EtcdBackup", "b", spec.clone())]).await?;
-        let ended = place.ends("etcdbackup", "b", "Succeeded").await?;
+        ns.apply(&[object("EtcdBackup", "b", spec.clone())]).await?;
+        let ended = ns.ends("etcdbackup", "b", "Succeeded").await?;
         let status = &ended["status"];
         let proof = json!({"revision": source.revision.0, "keys": source.keys, "hash": source.hash});
         ensure!(status["proof"] == proof && source.keys == 50, "{status} for {source:?}");
@@ -94,41 +96,38 @@ fn backup_is_taken_proved_and_deleted_with_its_object() {
         let name = status["backupName"].as_str().context("no name")?.to_owned();
         ensure!(name == "b", "the backup of EtcdBackup b is called {name}");
         for record in ["backup.json", "verified.json"] {
-            ensure!(place.backups().join(&name).join(record).is_file(), "{record} of {name} is missing");
+            ensure!(ns.backups().join(&name).join(record).is_file(), "{record} of {name} is missing");
         }
         // The lock is free, and the HostedEtcd says how it is.
-        let hosted = place.until("hostedetcd", "main", "free", |hosted| {
+        let hosted = ns.until("hostedetcd", "main", "free", |hosted| {
             hosted["status"]["currentWorkflow"].is_null() && hosted["status"]["readyReplicas"] == 1
         });
         let hosted = hosted.await?;
         ensure!(hosted["status"]["lifecycleStatus"] == "apiDown", "{}", hosted["status"]);
-        let shown = place.kubectl(&["get", "etcdbackups", "-o", "wide"]).await?;
+        let shown = ns.kubectl(&["get", "etcdbackups", "-o", "wide"]).await?;
         ensure!(shown.contains("Succeeded") && shown.contains(&name), "{shown}");
 
         // What is there is never written over: another object of that name gets none.
-        let kept = std::fs::read(place.backups().join(&name).join("backup.json"))?;
+        let kept = std::fs::read(ns.backups().join(&name).join("backup.json"))?;
         let keep = json!({"spec": {"deletionPolicy": "Retain"}}).to_string();
-        place.kubectl(&["patch", "etcdbackup", "b", "--type=merge", "-p", &keep]).await?;
-        place.kubectl(&["delete", "etcdbackup", "b"]).await?;
-        place.until_gone("etcdbackup", "b").await?;
-        place.apply(&[object("EtcdBackup", "b", spec.clone())]).await?;
-        let refused = place.ends("etcdbackup", "b", "Failed").await?;
+        ns.kubectl(&["patch", "etcdbackup", "b", "--type=merge", "-p", &keep]).await?;
+        ns.kubectl(&["delete", "etcdbackup", "b"]).await?;
+        ns.until_gone("etcdbackup", "b").await?;
+        ns.apply(&[object("EtcdBackup", "b", spec.clone())]).await?;
+        let refused = ns.ends("etcdbackup", "b", "Failed").await?;
         ensure!(refused["status"]["reason"] == "BackupNameTaken", "{}", refused["status"]);
         ensure!(refused["status"]["backupName"].is_null(), "{}", refused["status"]);
-        ensure!(
-            std::fs::read(place.backups().join(&name).join("backup.json"))? == kept,
-            "it was written over"
-        );
-        place.kubectl(&["delete", "etcdbackup", "b"]).await?;
-        place.until_gone("etcdbackup", "b").await?;
-        ensure!(place.backups().join(&name).exists(), "the backup of another object is gone");
+        ensure!(std::fs::read(ns.backups().join(&name).join("backup.json"))? == kept, "it was written over");
+        ns.kubectl(&["delete", "etcdbackup", "b"]).await?;
+        ns.until_gone("etcdbackup", "b").await?;
+        ensure!(ns.backups().join(&name).exists(), "the backup of another object is gone");
 
-        place.apply(&[object("EtcdBackup", "c.v1", spec)]).await?;
-        place.ends("etcdbackup", "c.v1", "Succeeded").await?;
+        ns.apply(&[object("EtcdBackup", "c.v1", spec)]).await?;
+        ns.ends("etcdbackup", "c.v1", "Succeeded").await?;
         let name = "c.v1";
-        place.kubectl(&["delete", "etcdbackup", name]).await?;
-        place.until_gone("etcdbackup", name).await?;
-        ensure!(!place.backups().join(name).exists(), "the backup outlives its object");
+        ns.kubectl(&["delete", "etcdbackup", name]).await?;
+        ns.until_gone("etcdbackup", name).await?;
+        ensure!(!ns.backups().join(name).exists(), "the backup outlives its object");
         Ok(())
     });
 }
@@ -136,31 +135,30 @@ fn backup_is_taken_proved_and_deleted_with_its_object() {
 #[test]
 fn backups_are_taken_by_schedule_and_only_so_many_are_kept() {
     run(async |_| {
-        let (place, _) = start("backup-schedule").await?;
+        let (ns, _) = start("backup-schedule").await?;
         let spec = json!({
             "clusterRef": {"name": "main"}, "schedule": "* * * * *", "retention": {"policy": "LimitBased", "limit": 1},
         });
-        place.apply(&[object("EtcdBackup", "every", spec)]).await?;
+        ns.apply(&[object("EtcdBackup", "every", spec)]).await?;
         let first = |backup: &Value| {
             backup["status"]["phase"] == "Scheduled" && backup["status"]["lastSuccessfulTime"].is_string()
         };
-        let first = place.until("etcdbackup", "every", "taken once", first).await?;
+        let first = ns.until("etcdbackup", "every", "taken once", first).await?;
         ensure!(first["status"]["nextScheduleTime"].is_string(), "{}", first["status"]);
         let time = first["status"]["lastSuccessfulTime"].clone();
-        place
-            .until("etcdbackup", "every", "taken again", |backup| {
-                backup["status"]["phase"] == "Scheduled" && backup["status"]["lastSuccessfulTime"] != time
-            })
-            .await?;
+        ns.until("etcdbackup", "every", "taken again", |backup| {
+            backup["status"]["phase"] == "Scheduled" && backup["status"]["lastSuccessfulTime"] != time
+        })
+        .await?;
         until("one backup to be left", DEADLINE, async || {
-            let left = std::fs::read_dir(place.backups())?.count();
+            let left = std::fs::read_dir(ns.backups())?.count();
             ensure!(left == 1, "{left} are there");
             Ok(())
         })
         .await?;
-        place.kubectl(&["delete", "etcdbackup", "every"]).await?;
-        place.until_gone("etcdbackup", "every").await?;
-        ensure!(std::fs::read_dir(place.backups())?.count() == 1, "a backup that is to be kept is gone");
+        ns.kubectl(&["delete", "etcdbackup", "every"]).await?;
+        ns.until_gone("etcdbackup", "every").await?;
+        ensure!(std::fs::read_dir(ns.backups())?.count() == 1, "a backup that is to be kept is gone");
         Ok(())
     });
 }
@@ -168,10 +166,10 @@ fn backups_are_taken_by_schedule_and_only_so_many_are_kept() {
 #[test]
 fn migration_of_a_stateful_set_that_is_not_ours_is_refused_before_anything_is_stopped() {
     run(async |_| {
-        let (place, _) = start("unmanaged").await?;
+        let (ns, _) = start("unmanaged").await?;
         let spec = json!({"clusterRef": {"name": "main"}, "settings": {"storageClassName": "fast"}});
-        place.apply(&[object("EtcdMigration", "m", spec)]).await?;
-        let ended = place.ends("etcdmigration", "m", "Failed").await?;
+        ns.apply(&[object("EtcdMigration", "m", spec)]).await?;
+        let ended = ns.ends("etcdmigration", "m", "Failed").await?;
         ensure!(ended["status"]["reason"] == "NotManaged", "{}", ended["status"]);
         ensure!(ended["status"]["steps"].as_array().is_none_or(Vec::is_empty), "{}", ended["status"]);
         Ok(())

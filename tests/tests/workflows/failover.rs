@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::task::JoinHandle;
 
-use super::plant::{Front, Plant, SMALL};
-use super::world::{CONTROLLERS, DEADLINE, Place, SYSTEM, World};
+use super::control_plane::{ControlPlaneFixture, Data, Front, SMALL};
+use super::world::{CONTROLLERS, DEADLINE, SYSTEM, TestNamespace, World};
 
 /// Tests take the leader away, one after the other.
 static TURN: Mutex<()> = Mutex::const_new(());
@@ -129,8 +129,8 @@ fn acted(world: &World) -> Result<BTreeSet<String>> {
 
 /// A migration that is under way.
 struct Journey {
-    plant: Plant,
-    before: Vec<(Vec<u8>, Vec<u8>, i64, i64)>,
+    fixture: ControlPlaneFixture,
+    before: Data,
     first: Leader,
     _turn: MutexGuard<'static, ()>,
 }
@@ -139,24 +139,24 @@ impl Journey {
     /// Begins one, and waits until this step is at work.
     async fn begin(namespace: &str, step: &str) -> Result<Self> {
         let turn = TURN.lock().await;
-        let place = Place::make_with_two(namespace).await?;
-        let plant = Plant::start_in(place, 1, Front::Writer, SMALL).await?;
-        let before = plant.data().await?;
-        plant.migrate(json!({"storageClassName": "fast", "size": "2Gi"})).await?;
-        plant.step(step, "Running").await?;
-        let first = leader(plant.place.world).await?;
-        Ok(Self { plant, before, first, _turn: turn })
+        let ns = TestNamespace::make_with_two(namespace).await?;
+        let fixture = ControlPlaneFixture::start_in(ns, 1, Front::Writer, SMALL).await?;
+        let before = fixture.data().await?;
+        fixture.migrate(json!({"storageClassName": "fast", "size": "2Gi"})).await?;
+        fixture.step(step, "Running").await?;
+        let first = leader(fixture.ns.world).await?;
+        Ok(Self { fixture, before, first, _turn: turn })
     }
 
     fn world(&self) -> &'static World {
-        self.plant.place.world
+        self.fixture.ns.world
     }
 
     /// It is done, nothing is missing, and there was always one who acted.
     async fn ends(self, second: &Leader) -> Result<()> {
-        self.plant.place.ends("etcdmigration", "m", "Succeeded").await?;
-        self.plant.api_is_up().await?;
-        until("everything to be there", DEADLINE, async || self.plant.holds(&self.before).await).await?;
+        self.fixture.ns.ends("etcdmigration", "m", "Succeeded").await?;
+        self.fixture.api_is_up().await?;
+        until("everything to be there", DEADLINE, async || self.fixture.holds(&self.before).await).await?;
         let pods = acted(self.world())?;
         ensure!(
             [&self.first, second].iter().all(|leader| pods.contains(leader.pod())),
@@ -208,7 +208,7 @@ async fn keep_busy(world: &'static World, namespace: String, stop: Arc<AtomicBoo
 
 /// An Etcd that always gives the leader something to write.
 struct Busy {
-    place: Place,
+    ns: TestNamespace,
     first: Leader,
     /// How often the leader's container had started.
     starts: Option<u64>,
@@ -221,30 +221,29 @@ impl Busy {
     /// Begins, and waits until the leader is at work.
     async fn begin(namespace: &str) -> Result<Self> {
         let turn = TURN.lock().await;
-        let place = Place::make_with_two(namespace).await?;
-        let world = place.world;
+        let ns = TestNamespace::make_with_two(namespace).await?;
+        let world = ns.world;
         let etcd = json!({
             "apiVersion": "druid.gardener.cloud/v1alpha1", "kind": "Etcd", "metadata": {"name": "busy"},
             "spec": {"replicas": 1, "storageClass": "slow", "storageCapacity": "1Gi", "etcd": {}},
         });
-        place.apply(&[etcd]).await?;
-        place.until("etcd", "busy", "ready", |etcd| etcd["status"]["readyReplicas"] == 1).await?;
+        ns.apply(&[etcd]).await?;
+        ns.until("etcd", "busy", "ready", |etcd| etcd["status"]["readyReplicas"] == 1).await?;
         let stop = Arc::new(AtomicBool::new(false));
-        let work = tokio::spawn(keep_busy(world, place.namespace.clone(), stop.clone()));
+        let work = tokio::spawn(keep_busy(world, ns.namespace.clone(), stop.clone()));
         let first = leader(world).await?;
         let starts = container(world, &first).await?["restartCount"].as_u64();
-        place
-            .until("service", "busy-client", "at work", |service| {
-                service["metadata"]["annotations"]["tests.repot.dev/count"].is_string()
-            })
-            .await?;
-        Ok(Self { place, first, starts, stop, work, _turn: turn })
+        ns.until("service", "busy-client", "at work", |service| {
+            service["metadata"]["annotations"]["tests.repot.dev/count"].is_string()
+        })
+        .await?;
+        Ok(Self { ns, first, starts, stop, work, _turn: turn })
     }
 
     /// Waits until the process that led has ended by itself.
     async fn first_ends(&self) -> Result<()> {
         until("it to end", DEADLINE, async || {
-            let status = container(self.place.world, &self.first).await?;
+            let status = container(self.ns.world, &self.first).await?;
             ensure!(status["restartCount"].as_u64() > self.starts, "{status}");
             let code = &status["lastState"]["terminated"]["exitCode"];
             ensure!(*code == 1, "it ended with {code}");
@@ -257,12 +256,12 @@ impl Busy {
     async fn ends(self, second: &Leader) -> Result<()> {
         self.stop.store(true, Ordering::Relaxed);
         let last = self.work.await??.to_string();
-        self.place
+        self.ns
             .until("service", "busy-client", "as it was wanted last", |service| {
                 service["metadata"]["annotations"]["tests.repot.dev/count"] == last.as_str()
             })
             .await?;
-        let pods = acted(self.place.world)?;
+        let pods = acted(self.ns.world)?;
         ensure!(
             [&self.first, second].iter().all(|leader| pods.contains(leader.pod())),
             "only {pods:?} acted"
@@ -282,7 +281,7 @@ async fn container(world: &World, leader: &Leader) -> Result<Value> {
 fn controllers_that_stood_still_write_nothing_any_more_and_end() {
     run(async |_| {
         let busy = Busy::begin("failover-freeze").await?;
-        let (world, first) = (busy.place.world, &busy.first);
+        let (world, first) = (busy.ns.world, &busy.first);
         world.runner.freeze(SYSTEM, first.pod(), "controllers")?;
         let second = successor(world, first).await;
         world.runner.resume(SYSTEM, first.pod(), "controllers")?;
@@ -292,7 +291,7 @@ fn controllers_that_stood_still_write_nothing_any_more_and_end() {
     });
 }
 
-/// What the controllers may do with their Lease, in place of what they might.
+/// What the controllers may do with their Lease, in ns of what they might.
 async fn allow(world: &World, verbs: &Value) -> Result<Value> {
     let role = ["role", "repot-controllers-lease", "-n", SYSTEM];
     let get = [&["get"][..], &role, &["-o", "json"]].concat();
@@ -311,7 +310,7 @@ async fn allow(world: &World, verbs: &Value) -> Result<Value> {
 fn controllers_that_cannot_renew_their_lease_write_nothing_any_more_and_end() {
     run(async |_| {
         let busy = Busy::begin("failover-renewal").await?;
-        let world = busy.place.world;
+        let world = busy.ns.world;
         // All else they may still do, and there is always something to do.
         let before = allow(world, &json!(["get"])).await?;
         let ended = busy.first_ends().await;

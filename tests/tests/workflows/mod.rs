@@ -2,11 +2,14 @@
 //! a Deployment of the garden with the permissions of `deploy/`, and etcd in Pods.
 
 mod backup;
+mod control_plane;
 mod deletion;
 mod failover;
 mod faults;
+mod front;
 mod migration;
-mod plant;
+mod soundness;
 mod sources;
 mod table;
+mod tls;
 mod world;

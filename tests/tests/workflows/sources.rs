@@ -12,8 +12,8 @@ use repot_tests::s3::{BUCKET, S3Server};
 use repot_tests::{encryption, run};
 use serde_json::{Value, json};
 
-use super::plant::{Front, Plant};
-use super::world::{Place, object};
+use super::control_plane::{ControlPlaneFixture, Front};
+use super::world::{TestNamespace, object};
 use crate::etcd::world as elsewhere;
 
 /// A Secret as etcd-backup-restore has it, for a store that Pods find at an address.
@@ -58,21 +58,21 @@ async fn another_etcd(bed: &Bed, s3: &S3Server, prefix: &str, keys: &Value) -> R
 #[test]
 fn etcd_is_restored_from_the_store_of_another_one() {
     run(async |bed| {
-        let plant = Plant::start("from-store", 1, Front::Writer).await?;
-        let place = &plant.place;
+        let fixture = ControlPlaneFixture::start("from-store", 1, Front::Writer).await?;
+        let ns = &fixture.ns;
         let s3 = S3Server::start(bed).await?;
         // The etcd here has no keys.
         let keys = encryption::config(&[&encryption::provider("aesgcm", "elsewhere")?]);
         let other = another_etcd(bed, &s3, "elsewhere/main", &keys).await?;
         let before = files(&s3.files("elsewhere/main"))?;
-        let at = place.world.runner.expose(s3.relay.port())?;
+        let at = ns.world.runner.expose(s3.relay.port())?;
         let opening = [("encryptionConfiguration", keys.to_string())];
         let opening = opening.each_ref().map(|(key, value)| (*key, value.as_str()));
-        place.apply(&[secret("elsewhere", &s3, at, &opening)]).await?;
+        ns.apply(&[secret("elsewhere", &s3, at, &opening)]).await?;
         let source = json!({"store": s3_store("elsewhere/main", "elsewhere")});
         let spec = json!({"clusterRef": {"name": "main"}, "source": source, "stepTimeout": "1m"});
-        place.apply(&[object("EtcdRestore", "r", spec)]).await?;
-        let ended = place.ends("etcdrestore", "r", "Succeeded").await?;
+        ns.apply(&[object("EtcdRestore", "r", spec)]).await?;
+        let ended = ns.ends("etcdrestore", "r", "Succeeded").await?;
 
         let (revision, keys) = elsewhere::dump(&other.client).await?;
         let wanted: Vec<_> = keys
@@ -80,15 +80,15 @@ fn etcd_is_restored_from_the_store_of_another_one() {
             .filter(|(key, _)| key.starts_with(b"/data/"))
             .map(|(key, (value, created, modified, ..))| (key, value, created, modified))
             .collect();
-        ensure!(wanted.len() > 390 && plant.data().await? == wanted, "it is not what the other etcd holds");
+        ensure!(wanted.len() > 390 && fixture.data().await? == wanted, "it is not what the other etcd holds");
         ensure!(ended["status"]["revision"] == revision.0, "{}", ended["status"]);
         // It was made a backup of this etcd, and the source was only read.
         let name = ended["status"]["backupName"].as_str().context("no name")?;
         let record: Value =
-            serde_json::from_slice(&std::fs::read(place.backups().join(name).join("backup.json"))?)?;
+            serde_json::from_slice(&std::fs::read(ns.backups().join(name).join("backup.json"))?)?;
         ensure!(record["owner"] == ended["metadata"]["uid"] && record["state"] == "Stored", "{record}");
         ensure!(files(&s3.files("elsewhere/main"))? == before, "the source is not what it was");
-        plant.api_is_up().await
+        fixture.api_is_up().await
     });
 }
 
@@ -101,12 +101,12 @@ struct Bad {
 }
 
 /// HostedEtcds of one etcd, so that all of them fail at the same time.
-async fn ask_for(place: &Place, bad: &[Bad]) -> Result<()> {
-    let spec = place.get("hostedetcd", "main").await?["spec"].clone();
+async fn ask_for(ns: &TestNamespace, bad: &[Bad]) -> Result<()> {
+    let spec = ns.get("hostedetcd", "main").await?["spec"].clone();
     for Bad { name, store, .. } in bad {
         let restore = json!({"clusterRef": {"name": name}, "source": {"store": store}, "stepTimeout": "45s"});
         let hosted = object("HostedEtcd", name, spec.clone());
-        place.apply(&[hosted, object("EtcdRestore", name, restore)]).await?;
+        ns.apply(&[hosted, object("EtcdRestore", name, restore)]).await?;
     }
     Ok(())
 }
@@ -114,20 +114,20 @@ async fn ask_for(place: &Place, bad: &[Bad]) -> Result<()> {
 #[test]
 fn store_that_cannot_be_restored_from_is_told_and_nothing_is_touched() {
     run(async |bed| {
-        let plant = Plant::start("bad-stores", 1, Front::Writer).await?;
-        let place = &plant.place;
-        let before = plant.data().await?;
+        let fixture = ControlPlaneFixture::start("bad-stores", 1, Front::Writer).await?;
+        let ns = &fixture.ns;
+        let before = fixture.data().await?;
         let uid = async |kind: &str, name: &str| -> Result<Value> {
-            Ok(place.get(kind, name).await?["metadata"]["uid"].clone())
+            Ok(ns.get(kind, name).await?["metadata"]["uid"].clone())
         };
-        let was = (uid("statefulset", "main").await?, uid("pod", "main-0").await?, plant.claims().await?);
+        let was = (uid("statefulset", "main").await?, uid("pod", "main-0").await?, fixture.claims().await?);
         let s3 = S3Server::start(bed).await?;
-        let at = place.world.runner.expose(s3.relay.port())?;
+        let at = ns.world.runner.expose(s3.relay.port())?;
         // Nobody listens there.
-        let nowhere = place.world.runner.expose(repot_tests::port::reserve()?)?;
+        let nowhere = ns.world.runner.expose(repot_tests::port::reserve()?)?;
         let wrong = secret("wrong", &s3, at, &[("secretAccessKey", "not-the-one")]);
-        place.apply(&[wrong, secret("away", &s3, nowhere, &[])]).await?;
-        let empty = json!({"provider": "Local", "container": place.world.store, "prefix": "bad-stores/none"});
+        ns.apply(&[wrong, secret("away", &s3, nowhere, &[])]).await?;
+        let empty = json!({"provider": "Local", "container": ns.world.store, "prefix": "bad-stores/none"});
         let taken: &[&str] = &["BackupFailed", "BackupRetried"];
         let told = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         let bad = [
@@ -162,9 +162,9 @@ fn store_that_cannot_be_restored_from_is_told_and_nothing_is_touched() {
                 told: told(&["spec.source.store", "container \"/etc\""]),
             },
         ];
-        ask_for(place, &bad).await?;
+        ask_for(ns, &bad).await?;
         for Bad { name, reasons, told, .. } in &bad {
-            let status = place.ends("etcdrestore", name, "RolledBack").await?["status"].clone();
+            let status = ns.ends("etcdrestore", name, "RolledBack").await?["status"].clone();
             println!("{name}: {} {}", status["reason"], status["message"]);
             ensure!(reasons.iter().any(|reason| status["reason"] == *reason), "{name}: {status}");
             let message = status["message"].as_str().unwrap_or_default();
@@ -172,9 +172,9 @@ fn store_that_cannot_be_restored_from_is_told_and_nothing_is_touched() {
             ensure!(!status.to_string().contains(s3.secret()), "{name} tells a secret");
             ensure!(status["apiDownSeconds"].is_null(), "{name}: {status}");
         }
-        let is = (uid("statefulset", "main").await?, uid("pod", "main-0").await?, plant.claims().await?);
+        let is = (uid("statefulset", "main").await?, uid("pod", "main-0").await?, fixture.claims().await?);
         ensure!(was == is, "{is:?} is not {was:?}");
-        plant.holds(&before).await
+        fixture.holds(&before).await
     });
 }
 
@@ -186,7 +186,7 @@ fn on_node() -> Value {
 #[test]
 fn backup_to_a_directory_that_is_not_allowed_fails_and_no_job_mounts_it() {
     run(async |_| {
-        let place = Place::make("unsafe-stores").await?;
+        let ns = TestNamespace::make("unsafe-stores").await?;
         let spec = json!({
             "etcdRef": {"name": "main"}, "apiServerRef": {"name": "kube-apiserver"}, "backupStore": on_node(),
         });
@@ -194,15 +194,15 @@ fn backup_to_a_directory_that_is_not_allowed_fails_and_no_job_mounts_it() {
             "apiVersion": "druid.gardener.cloud/v1alpha1", "kind": "Etcd", "metadata": {"name": "main"},
             "spec": {"replicas": 1, "storageClass": "slow", "storageCapacity": "1Gi"},
         });
-        place.apply(&[etcd, object("HostedEtcd", "main", spec)]).await?;
+        ns.apply(&[etcd, object("HostedEtcd", "main", spec)]).await?;
         let ready = |hosted: &Value| hosted["status"]["readyReplicas"] == 1;
-        place.until("hostedetcd", "main", "a member", ready).await?;
-        place.apply(&[object("EtcdBackup", "b", json!({"clusterRef": {"name": "main"}}))]).await?;
-        let status = place.ends("etcdbackup", "b", "Failed").await?["status"].clone();
+        ns.until("hostedetcd", "main", "a member", ready).await?;
+        ns.apply(&[object("EtcdBackup", "b", json!({"clusterRef": {"name": "main"}}))]).await?;
+        let status = ns.ends("etcdbackup", "b", "Failed").await?["status"].clone();
         let message = status["message"].as_str().unwrap_or_default();
         let told = message.contains("spec.backupStore") && message.contains("container \"/etc\"");
         ensure!(told, "{status}");
-        let jobs = place.kubectl(&["get", "jobs", "-o", "name"]).await?;
+        let jobs = ns.kubectl(&["get", "jobs", "-o", "name"]).await?;
         ensure!(jobs.is_empty(), "{jobs}");
         Ok(())
     });

@@ -6,7 +6,6 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use etcd_client::Client;
 use repot_tests::garden::{Garden, GardenOptions};
 use repot_tests::pods::{Image, Images, PodRunner, PodRunnerOptions};
 use repot_tests::repot::{Repot, program};
@@ -16,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStdout};
 
-use crate::etcd_kinds::world::{GROUP, VERSION, flags};
+use crate::etcd_kinds::world::{GROUP, MERGE_PATCH, VERSION, flags};
 
 pub use repot_tests::place::DEADLINE;
 
@@ -131,31 +130,66 @@ impl World {
 }
 
 /// A namespace of one test.
-pub struct Place {
+pub struct TestNamespace {
     pub world: &'static World,
-    place: place::Place,
+    namespace: place::Place,
 }
 
-impl Deref for Place {
+impl Deref for TestNamespace {
     type Target = place::Place;
 
     fn deref(&self) -> &place::Place {
-        &self.place
+        &self.namespace
     }
 }
 
-impl Place {
+impl TestNamespace {
     pub async fn make(namespace: &str) -> Result<Self> {
         Self::make_in(WORLD.value()?, namespace).await
     }
 
-    /// The same where there are two controllers.
+    /// Makes one in a garden with two controllers.
     pub async fn make_with_two(namespace: &str) -> Result<Self> {
         Self::make_in(PAIR.value()?, namespace).await
     }
 
     async fn make_in(world: &'static World, namespace: &str) -> Result<Self> {
-        Ok(Self { world, place: place::Place::make(&world.garden, namespace).await? })
+        Ok(Self { world, namespace: place::Place::make(&world.garden, namespace).await? })
+    }
+
+    /// Gives an object, as [`place::Place::get`] does, without starting a kubectl: tests ask for objects many times a second.
+    pub async fn get(&self, kind: &str, name: &str) -> Result<Value> {
+        let path = format!("{}/{name}", collection(kind, &self.namespace.namespace)?);
+        self.world.garden.api().get(&path).await?.ok()
+    }
+
+    /// Merges a patch into an object.
+    pub async fn merge(&self, kind: &str, name: &str, patch: Value) -> Result<Value> {
+        let path = format!("{}/{name}", collection(kind, &self.namespace.namespace)?);
+        self.world.garden.api().patch(&path, MERGE_PATCH, &patch).await?.ok()
+    }
+
+    /// Gives all objects of a kind that have these labels.
+    pub async fn list(&self, kind: &str, labels: &str) -> Result<Vec<Value>> {
+        let path = format!("{}?labelSelector={labels}", collection(kind, &self.namespace.namespace)?);
+        let listed = self.world.garden.api().get(&path).await?.ok()?;
+        listed["items"].as_array().cloned().context("no list")
+    }
+
+    /// Waits until an object is as the check wants it, and gives it.
+    pub async fn until(
+        &self,
+        kind: &str,
+        name: &str,
+        what: &str,
+        check: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
+        until(&format!("{kind} {name}: {what}"), DEADLINE, async || {
+            let object = self.get(kind, name).await?;
+            ensure!(check(&object), "it is {}", object["status"]);
+            Ok(object)
+        })
+        .await
     }
 
     /// Waits until a workflow is over, and gives it; what it ended as has to be this.
@@ -187,7 +221,7 @@ impl Place {
 
     /// Follows what kubectl shows, from now on.
     pub fn watch(&self, args: &[&str]) -> Result<Watch> {
-        let all = args.iter().copied().chain(["-n", &self.namespace]);
+        let all = args.iter().copied().chain(["-n", &self.namespace.namespace]);
         let mut command = self.world.garden.kubectl_tool().command(all);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
         let mut child = command.spawn()?;
@@ -195,23 +229,42 @@ impl Place {
         Ok(Watch { child, out: BufReader::new(out) })
     }
 
+    /// The directory of what a test keeps on the node: the store of its etcd, and what its writer notes.
+    pub fn dir(&self) -> PathBuf {
+        self.world.store.join(&self.namespace.namespace)
+    }
+
     /// Where the backups of an etcd lie.
     pub fn backups(&self) -> PathBuf {
-        self.world.store.join(&self.namespace).join("main/backups")
+        self.dir().join("main/backups")
     }
 
-    /// `spec.backupStore` of the HostedEtcd of this place.
+    /// `spec.backupStore` of the HostedEtcd of this namespace.
     pub fn backup_store(&self) -> Value {
-        json!({"provider": "Local", "container": self.world.store, "prefix": format!("{}/main", self.namespace)})
+        let prefix = format!("{}/main", self.namespace.namespace);
+        json!({"provider": "Local", "container": self.world.store, "prefix": prefix})
     }
 
-    /// A client of a member.
-    pub async fn client(&self, host: &str) -> Result<Client> {
-        let name = format!("{host}.{}.svc", self.namespace);
-        let port = self.world.runner.publish(&name, 2379).await?;
-        let connected = Client::connect([format!("http://127.0.0.1:{port}")], None).await;
-        connected.context("no client")
+    /// A port on 127.0.0.1 that leads to a port of a name of this namespace.
+    pub async fn publish(&self, host: &str, port: u16) -> Result<u16> {
+        self.world.runner.publish(&format!("{host}.{}.svc", self.namespace.namespace), port).await
     }
+}
+
+/// The path of all objects of a kind in a namespace.
+fn collection(kind: &str, namespace: &str) -> Result<String> {
+    let ours = format!("{GROUP}/{VERSION}");
+    let (group, resource) = match kind {
+        "pod" | "service" | "persistentvolumeclaim" | "serviceaccount" => ("api/v1", format!("{kind}s")),
+        "deployment" | "statefulset" => ("apis/apps/v1", format!("{kind}s")),
+        "job" => ("apis/batch/v1", "jobs".to_owned()),
+        "etcd" => ("apis/druid.gardener.cloud/v1alpha1", "etcds".to_owned()),
+        "hostedetcd" | "etcdbackup" | "etcdrestore" | "etcdmigration" => {
+            (&*format!("apis/{ours}"), format!("{kind}s"))
+        }
+        other => bail!("the path of {other} is not known here"),
+    };
+    Ok(format!("/{group}/namespaces/{namespace}/{resource}"))
 }
 
 /// A kubectl that watches.
