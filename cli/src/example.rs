@@ -106,7 +106,9 @@ mod tests {
 
     #[test]
     fn sizes_have_units_and_bounds() {
-        for (text, bytes) in [("12MiB", 12 << 20), ("100KB", 100_000), ("1000000", 1_000_000), ("10 KiB", 10 << 10)] {
+        for (text, bytes) in
+            [("12MiB", 12 << 20), ("100KB", 100_000), ("1000000", 1_000_000), ("10 KiB", 10 << 10)]
+        {
             assert_eq!(parse_size(text), Ok(bytes), "{text}");
         }
         for text in ["", "MiB", "1", "9KiB", "257MiB", "-1MB", "1GiB", "99999999999999999999MiB"] {

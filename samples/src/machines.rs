@@ -9,8 +9,8 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use serde_json::{Map, Value, json};
 
-use super::{Error, MachineState, Result};
 use super::random::Random;
+use super::{Error, MachineState, Result};
 
 const MACHINES_PER_POOL: usize = 50;
 /// So many machines tell how large one is.

@@ -15,8 +15,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use repot_plan::Named;
 use repot_plan::etcd::migration;
+use repot_plan::named::Named;
 use repot_tests::bed::Bed;
 use repot_tests::wait::until;
 use serde_json::{Value, json};
