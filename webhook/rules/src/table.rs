@@ -195,7 +195,8 @@ pub static RULES: &[Rule] = &[
     rule("workflow-status", STATE, &[&ETCD_WORKFLOWS], state::workflow_status::judge,
         "The status of a HostedEtcd and of workflows is written by controllers."),
     rule("etcd-lifecycle", STATE, &[&ETCDS], state::etcd_lifecycle::judge,
-        "Annotations that steer the life of an etcd are set by controllers; everybody may remove them."),
+        "Annotations that steer the life of an etcd are set by controllers; everybody may remove them, and set \
+         `migration.gardener.cloud/without-gateways`."),
     rule("etcd-membership", STATE, &[&ETCDS], state::etcd_membership::judge,
         "Fields of an Etcd that decide which members form one cluster are changed by controllers."),
     rule("etcd-handing-over", STATE, &[&ETCDS], state::etcd_handing_over::judge,

@@ -186,6 +186,12 @@ fn what_holds_an_etcd_together_is_left_to_controllers() {
         &mk_facts(),
         &["etcd-lifecycle"],
     );
+    // What holds up a change of members is overruled by people.
+    let overruled =
+        json!({"metadata": {"annotations": {"migration.gardener.cloud/without-gateways": "true"}}});
+    for (operation, old) in [(Operation::Update, json!({})), (Operation::Create, Value::Null)] {
+        accepts(&of("druid.gardener.cloud", "etcds", operation, old, overruled.clone()), &mk_facts());
+    }
     let frees = of("druid.gardener.cloud", "etcds", Operation::Update, suspended, json!({"metadata": {}}));
     accepts(&frees, &mk_facts());
     rejects(
