@@ -201,6 +201,8 @@ pub static RULES: &[Rule] = &[
         "Fields of an Etcd that decide which members form one cluster are changed by controllers."),
     rule("etcd-handing-over", STATE, &[&ETCDS], state::etcd_handing_over::judge,
         "An Etcd whose members are taking over from those of another seed is deleted only with a confirmation."),
+    rule("etcd-version", STATE, &[&ETCDS], state::etcd_version::judge,
+        "`skipClientSANVerification` comes with a warning: it needs etcd 3.6 or later."),
 
     fill("fill-trigger", &[&SHOOT_DEFAULTS], default::trigger::judge,
         "`gardener.cloud/operation=live-migrate` becomes `migration.gardener.cloud/live-migrate=true`."),

@@ -4,6 +4,7 @@ pub(crate) mod deletion_confirmed;
 pub(crate) mod etcd_handing_over;
 pub(crate) mod etcd_lifecycle;
 pub(crate) mod etcd_membership;
+pub(crate) mod etcd_version;
 pub(crate) mod one_workflow;
 pub(crate) mod workflow_lock;
 pub(crate) mod workflow_status;

@@ -226,6 +226,23 @@ fn an_etcd_is_not_deleted_while_it_takes_over_from_that_of_another_seed() {
 }
 
 #[test]
+fn a_field_that_early_versions_of_etcd_do_not_know_comes_with_a_warning() {
+    let tls = |skips: bool| json!({"spec": {"etcd": {"peerUrlTls": {"skipClientSANVerification": skips}}}});
+    for (old, new, expected) in [
+        (Value::Null, tls(true), &["etcd-version"][..]),
+        (tls(false), tls(true), &["etcd-version"]),
+        (tls(true), tls(true), &[]),
+        (tls(true), tls(false), &[]),
+        (Value::Null, json!({"spec": {"etcd": {}}}), &[]),
+    ] {
+        let operation = if old.is_null() { Operation::Create } else { Operation::Update };
+        let change = of("druid.gardener.cloud", "etcds", operation, old, new);
+        assert_eq!(warnings(&change, &mk_facts()), expected, "{change:?}");
+        accepts(&change, &mk_facts());
+    }
+}
+
+#[test]
 fn the_gardenlet_of_a_self_hosted_shoot_writes_and_deletes_the_state_of_that_shoot_alone() {
     let gardenlet = |shoot: &str| User {
         name: format!("gardener.cloud:system:shoot:{shoot}"),
