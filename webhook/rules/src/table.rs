@@ -201,6 +201,9 @@ pub static RULES: &[Rule] = &[
         "Fields of an Etcd that decide which members form one cluster are changed by controllers."),
     rule("etcd-handing-over", STATE, &[&ETCDS], state::etcd_handing_over::judge,
         "An Etcd whose members are taking over from those of another seed is deleted only with a confirmation."),
+    rule("etcd-in-use", STATE, &[&ETCDS], state::etcd_in_use::judge,
+        "An Etcd that a workflow works on, by `status.currentWorkflow` of its HostedEtcd, is deleted only with a confirmation, or with \
+         its namespace."),
     rule("etcd-version", STATE, &[&ETCDS], state::etcd_version::judge,
         "`skipClientSANVerification` comes with a warning: it needs etcd 3.6 or later."),
 
