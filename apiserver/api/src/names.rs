@@ -74,6 +74,9 @@ pub const TIMESTAMP: &str = "gardener.cloud/timestamp";
 pub const SUSPEND_ETCD: &str = "druid.gardener.cloud/suspend-etcd-spec-reconcile";
 /// Lets anybody change what etcd-druid made (etcd-druid).
 pub const UNPROTECT_ETCD: &str = "druid.gardener.cloud/disable-etcd-component-protection";
+/// `true` on an Etcd: the leader moves and members leave although gateways do not answer, or calls through them do not end; set by
+/// people (Repot).
+pub const WITHOUT_GATEWAYS: &str = "migration.gardener.cloud/without-gateways";
 /// Prefix of the labels that tell on which seeds a Shoot is, or is going to be (Gardener).
 pub const SEED_LABEL_PREFIX: &str = "name.seed.gardener.cloud/";
 

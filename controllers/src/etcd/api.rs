@@ -19,8 +19,6 @@ pub const OWN_HISTORIES: &str = "migration.gardener.cloud/own-histories";
 pub const FENCE: &str = "migration.gardener.cloud/fence";
 /// Finalizer of an Etcd whose members are part of an etcd that goes on elsewhere: they are removed from it before the Etcd goes.
 pub const MEMBERSHIP: &str = "migration.gardener.cloud/etcd-membership";
-/// `true` on an Etcd: the leader moves and members leave although gateways do not answer, or writes through them do not end.
-pub const WITHOUT_GATEWAYS: &str = "migration.gardener.cloud/without-gateways";
 /// The generation of the Etcd from which a StatefulSet was made.
 pub const GENERATION: &str = "migration.gardener.cloud/etcd-generation";
 /// The set that a claim belongs to, on claims.

@@ -4,15 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
+use repot_api::names::WITHOUT_GATEWAYS;
 use repot_etcd::agent::config::GatewayMember;
 use repot_plan::etcd::members::{Role, Side};
 
-use super::{
-    api::{Etcd, WITHOUT_GATEWAYS},
-    membership::side,
-    names,
-    observe::Observed,
-};
+use super::{api::Etcd, membership::side, names, observe::Observed};
 use crate::members::{Door, Driver, HttpGateways, Outcome, Pass, Seat, Wish};
 
 /// How long writes may be held. Half of it is for those that are on their way, and a leader moves within an election timeout.

@@ -92,6 +92,13 @@ impl Change {
         self.target.group == group && self.target.resource == resource
     }
 
+    /// The name of the object. One of many that are deleted together comes without it in its target, and a new one may have none yet.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        let own = [&self.new, &self.old].into_iter().find_map(|object| text_at(object, "/metadata/name"));
+        Some(self.target.name.as_str()).filter(|name| !name.is_empty()).or(own)
+    }
+
     /// Whether the object was on its way out before.
     #[must_use]
     pub fn is_ending(&self) -> bool {

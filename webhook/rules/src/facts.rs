@@ -6,7 +6,7 @@ use std::{
 };
 
 use repot_api::names::{
-    CORE_GROUP, FORCE_RESTORE, ISOLATED_ZONE, MIGRATION_GROUP, REGION_DISTANCE_THRESHOLD,
+    CORE_GROUP, DRUID_GROUP, FORCE_RESTORE, ISOLATED_ZONE, MIGRATION_GROUP, REGION_DISTANCE_THRESHOLD,
     SEED_DISTANCE_THRESHOLD,
 };
 use serde_json::{Value, json};
@@ -67,6 +67,8 @@ pub struct Facts {
     pub shoot: Option<Arc<Value>>,
     /// The HostedEtcd that a workflow is for.
     pub hosted_etcd: Option<Arc<Value>>,
+    /// All HostedEtcds of the namespace, where an Etcd is deleted.
+    pub hosted_etcds: Vec<Arc<Value>>,
     /// All workflows of the namespace.
     pub workflows: Vec<Arc<Value>>,
     /// Whether the user may use the verb `force-migration` on the Shoot.
@@ -134,6 +136,8 @@ pub struct Needs {
     pub bastions_of: Option<(String, String)>,
     /// The HostedEtcd of this namespace and name, and all workflows beside it.
     pub hosted_etcd: Option<(String, String)>,
+    /// All HostedEtcds of this namespace.
+    pub hosted_etcds_of: Option<String>,
 }
 
 impl Needs {
@@ -144,12 +148,7 @@ impl Needs {
         match (target.group.as_str(), target.resource.as_str()) {
             (CORE_GROUP, "shoots") => Self::of_shoot(change),
             (CORE_GROUP | MIGRATION_GROUP, "shootstates") => {
-                // A new object may have no name yet, and one of many that are deleted together comes without it.
-                let own = [&change.new, &change.old].into_iter().find_map(|o| text_at(o, "/metadata/name"));
-                let name = match target.name.as_str() {
-                    "" => own.unwrap_or_default().to_owned(),
-                    name => name.to_owned(),
-                };
+                let name = change.name().unwrap_or_default().to_owned();
                 Self { shoot: Some((target.namespace.clone(), name)), ..Self::default() }
             }
             (MIGRATION_GROUP, "etcdbackups" | "etcdrestores" | "etcdmigrations")
@@ -157,6 +156,9 @@ impl Needs {
             {
                 let cluster = text_at(&change.new, "/spec/clusterRef/name").unwrap_or_default();
                 Self { hosted_etcd: Some((target.namespace.clone(), cluster.to_owned())), ..Self::default() }
+            }
+            (DRUID_GROUP, "etcds") if change.operation == Operation::Delete => {
+                Self { hosted_etcds_of: Some(target.namespace.clone()), ..Self::default() }
             }
             _ => Self::default(),
         }

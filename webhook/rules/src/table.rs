@@ -195,11 +195,17 @@ pub static RULES: &[Rule] = &[
     rule("workflow-status", STATE, &[&ETCD_WORKFLOWS], state::workflow_status::judge,
         "The status of a HostedEtcd and of workflows is written by controllers."),
     rule("etcd-lifecycle", STATE, &[&ETCDS], state::etcd_lifecycle::judge,
-        "Annotations that steer the life of an etcd are set by controllers; everybody may remove them."),
+        "Annotations that steer the life of an etcd are set by controllers; everybody may remove them, and set \
+         `migration.gardener.cloud/without-gateways`."),
     rule("etcd-membership", STATE, &[&ETCDS], state::etcd_membership::judge,
         "Fields of an Etcd that decide which members form one cluster are changed by controllers."),
     rule("etcd-handing-over", STATE, &[&ETCDS], state::etcd_handing_over::judge,
         "An Etcd whose members are taking over from those of another seed is deleted only with a confirmation."),
+    rule("etcd-in-use", STATE, &[&ETCDS], state::etcd_in_use::judge,
+        "An Etcd that a workflow works on, by `status.currentWorkflow` of its HostedEtcd, is deleted only with a confirmation, or with \
+         its namespace."),
+    rule("etcd-version", STATE, &[&ETCDS], state::etcd_version::judge,
+        "`skipClientSANVerification` comes with a warning: it needs etcd 3.6 or later."),
 
     fill("fill-trigger", &[&SHOOT_DEFAULTS], default::trigger::judge,
         "`gardener.cloud/operation=live-migrate` becomes `migration.gardener.cloud/live-migrate=true`."),

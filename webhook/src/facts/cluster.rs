@@ -7,7 +7,7 @@ use std::sync::{
 };
 use std::time::{Duration, Instant};
 
-use futures::future::{try_join, try_join_all};
+use futures::future::{try_join, try_join_all, try_join3};
 use kube::{
     Api, Client,
     api::ListParams,
@@ -120,8 +120,8 @@ impl Cluster {
             access::bastions(&self.client, needs),
             access::may_force(&self.client, needs, &change.user),
         );
-        let objects = try_join(self.shoot(needs), self.etcd(needs));
-        let (seeds, ((shoot, etcd), (bastions, may_force))) =
+        let objects = try_join3(self.shoot(needs), self.etcd(needs), self.hosted_etcds(needs));
+        let (seeds, ((shoot, etcd, hosted_etcds), (bastions, may_force))) =
             try_join(seeds, try_join(objects, asked)).await?;
         let (hosted_etcd, workflows) = etcd;
         let facts = Facts {
@@ -130,6 +130,7 @@ impl Cluster {
             bastions,
             may_force,
             hosted_etcd,
+            hosted_etcds,
             workflows,
             ..facts
         };
@@ -181,10 +182,7 @@ impl Cluster {
 
     async fn etcd(&self, needs: &Needs) -> Result<(Option<Arc<Value>>, Vec<Arc<Value>>), Error> {
         let Some((namespace, name)) = &needs.hosted_etcd else { return Ok((None, Vec::new())) };
-        let api = |kind: &str, plural: &str| {
-            let resource = resource(MIGRATION_GROUP, V1ALPHA1, kind, plural);
-            Api::<DynamicObject>::namespaced_with(self.client.clone(), namespace, &resource)
-        };
+        let api = |kind: &str, plural: &str| self.ours(namespace, kind, plural);
         let kinds = [
             ("EtcdBackup", "etcdbackups"),
             ("EtcdRestore", "etcdrestores"),
@@ -207,6 +205,21 @@ impl Cluster {
         let etcd = self.live(api("HostedEtcd", "hostedetcds"), "hostedetcd", name);
         let (etcd, lists) = try_join(etcd, try_join_all(lists)).await?;
         Ok((etcd, lists.into_iter().flatten().collect()))
+    }
+
+    /// All HostedEtcds of a namespace; none where the cluster does not serve them.
+    async fn hosted_etcds(&self, needs: &Needs) -> Result<Vec<Arc<Value>>, Error> {
+        let Some(namespace) = &needs.hosted_etcds_of else { return Ok(Vec::new()) };
+        match self.ours(namespace, "HostedEtcd", "hostedetcds").list(&ListParams::default()).await {
+            Ok(list) => Ok(list.items.into_iter().map(plain).map(Arc::new).collect()),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
+            Err(source) => Err(Error::Live { what: "hostedetcds".to_owned(), source: Box::new(source) }),
+        }
+    }
+
+    fn ours(&self, namespace: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
+        let resource = resource(MIGRATION_GROUP, V1ALPHA1, kind, plural);
+        Api::namespaced_with(self.client.clone(), namespace, &resource)
     }
 
     async fn live(

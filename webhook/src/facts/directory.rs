@@ -80,6 +80,12 @@ impl Directory {
                 ["EtcdBackup", "EtcdRestore", "EtcdMigration"].into_iter().flat_map(|kind| self.of(kind));
             all.filter(|one| text_at(one, "/metadata/namespace") == Some(namespace)).cloned().collect()
         });
+        let hosted = needs.hosted_etcds_of.iter().flat_map(|namespace| {
+            let here = move |object: &&Arc<Value>| {
+                text_at(object, "/metadata/namespace").unwrap_or("default") == namespace
+            };
+            self.of("HostedEtcd").filter(here).cloned()
+        });
         Facts {
             seeds: needs.seeds.iter().map(|name| (name.clone(), named("Seed", name))).collect(),
             shoots_on: needs.seeds.iter().map(|name| (name.clone(), on(name))).collect::<BTreeMap<_, _>>(),
@@ -88,6 +94,7 @@ impl Directory {
             project,
             shoot: needs.shoot.as_ref().and_then(|key| placed("Shoot", key)),
             hosted_etcd: needs.hosted_etcd.as_ref().and_then(|key| placed("HostedEtcd", key)),
+            hosted_etcds: hosted.collect(),
             bastions: bastions.map(str::to_owned).collect(),
             workflows: workflows.unwrap_or_default(),
             // Files do not tell what a cluster serves; who writes the subresource shows that there is one.

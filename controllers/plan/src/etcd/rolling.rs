@@ -1,8 +1,9 @@
 //! Which Pod is replaced next after the template of the StatefulSet has changed.
 //!
 //! The StatefulSet itself would go by the places of Pods: it deletes a member that is well while another one, at a lower place, is down.
-//! So its strategy is `OnDelete`, and the operator deletes Pods one at a time: those that are not ready first, since that takes nothing
-//! from the quorum and may be the cure; the others only while all members are well; the leader last.
+//! So its strategy is `OnDelete`, and the operator deletes Pods one at a time, the next one when another one is in its place: those that
+//! are not ready first, since that takes nothing from the quorum and may be the cure; the others only while all members are well;
+//! the leader last.
 
 use crate::ledger::Reason;
 
@@ -40,12 +41,19 @@ pub fn decide(pods: &[Option<Pod>], well: bool) -> Roll {
     if outdated().next().is_none() {
         return Roll::Done;
     }
+    let wait_for = |at: usize| {
+        let message = format!("Pods of the earlier template stay until member {at} is ready");
+        Roll::Wait(Reason::new("MemberNotReady", message))
+    };
+    // Members that are not ready may only miss a leader for a moment, so that a second one would cost the quorum.
+    if let Some(going) = pods.iter().position(|pod| pod.is_none_or(|pod| pod.ending)) {
+        return wait_for(going);
+    }
     if let Some((at, _)) = outdated().filter(|(_, pod)| !pod.ready).max_by_key(|(at, _)| *at) {
         return Roll::Replace(at);
     }
     if let Some(down) = pods.iter().position(|pod| !pod.is_some_and(|pod| pod.ready)) {
-        let message = format!("Pods of the earlier template stay until member {down} is ready");
-        return Roll::Wait(Reason::new("MemberNotReady", message));
+        return wait_for(down);
     }
     if !well {
         let message = "Pods of the earlier template stay until all members of the etcd are well";
@@ -64,6 +72,7 @@ mod tests {
     const LEADER: Pod = Pod { leads: true, ..OLD };
     const DOWN: Pod = Pod { ready: false, ..NEW };
     const OLD_DOWN: Pod = Pod { ready: false, ..OLD };
+    const NEW_ENDING: Pod = Pod { ready: false, ending: true, ..NEW };
     const ENDING: Pod = Pod { ready: false, ending: true, ..OLD };
 
     #[test]
@@ -87,6 +96,11 @@ mod tests {
             ([Some(OLD), Some(ENDING), Some(OLD)], true, "MemberNotReady"),
             ([Some(NEW), Some(ENDING), Some(NEW)], true, "done"),
             ([Some(OLD_DOWN), Some(OLD_DOWN), Some(OLD)], true, "replace 1"),
+            // The other one may only miss a leader for a moment: one member at a time is taken away.
+            ([Some(ENDING), Some(OLD_DOWN), Some(OLD)], true, "MemberNotReady"),
+            ([Some(NEW_ENDING), Some(OLD_DOWN), Some(OLD)], true, "MemberNotReady"),
+            ([Some(OLD_DOWN), None, Some(OLD)], true, "MemberNotReady"),
+            ([Some(OLD_DOWN), Some(DOWN), Some(OLD)], true, "replace 0"),
         ] {
             assert_eq!(reason(decide(&pods, well)), expected, "{pods:?}");
         }

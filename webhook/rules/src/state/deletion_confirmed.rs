@@ -7,18 +7,14 @@ use crate::{
     change::{Change, Operation, says_yes},
     facts::Facts,
     finding::{Finding, annotation_path},
-    state::is_own,
+    state::{empties_namespace, is_own},
     who::{Who, who},
 };
-
-/// The namespace controller; without credentials of its own it is the whole kube-controller-manager.
-const EMPTIES_NAMESPACES: &[&str] =
-    &["system:serviceaccount:kube-system:namespace-controller", "system:kube-controller-manager"];
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let controlled = match who(&change.user, &facts.settings) {
         Who::Gardenlet(_) => true,
-        Who::Controller => !EMPTIES_NAMESPACES.contains(&change.user.name.as_str()) || facts.shoot.is_none(),
+        Who::Controller => !empties_namespace(change) || facts.shoot.is_none(),
         Who::GardenletOfShoot(shoot) => is_own(change, shoot),
         Who::Operator | Who::Other => false,
     };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use repot_api::names::{CONFIRM_TAKEOVER, SUSPEND_ETCD, UNPROTECT_ETCD};
+use repot_api::names::{CONFIRM_TAKEOVER, SUSPEND_ETCD, UNPROTECT_ETCD, WITHOUT_GATEWAYS};
 use serde_json::Value;
 
 use crate::{
@@ -13,6 +13,8 @@ use crate::{
 };
 
 const OURS: &str = "migration.gardener.cloud/";
+/// Annotations of ours that people set: controllers only read them.
+const OF_PEOPLE: &[&str] = &[WITHOUT_GATEWAYS];
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     // A new HostedEtcd may come from a backup of its manifest; a new Etcd may be one that was deleted to get past this rule.
@@ -24,7 +26,10 @@ pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
         let all = at(object, "/metadata/annotations").and_then(Value::as_object);
         all.into_iter().flatten().map(|(key, _)| key.clone()).collect::<BTreeSet<_>>()
     };
-    let ours = |key: &&String| key.starts_with(OURS) || matches!(key.as_str(), SUSPEND_ETCD | UNPROTECT_ETCD);
+    let ours = |key: &&String| {
+        key.starts_with(OURS) && !OF_PEOPLE.contains(&key.as_str())
+            || matches!(key.as_str(), SUSPEND_ETCD | UNPROTECT_ETCD)
+    };
     // One that goes frees the etcd: that is left to everybody.
     let changed = |key: &&String| {
         key.as_str() != CONFIRM_TAKEOVER

@@ -2,8 +2,10 @@
 
 pub(crate) mod deletion_confirmed;
 pub(crate) mod etcd_handing_over;
+pub(crate) mod etcd_in_use;
 pub(crate) mod etcd_lifecycle;
 pub(crate) mod etcd_membership;
+pub(crate) mod etcd_version;
 pub(crate) mod one_workflow;
 pub(crate) mod workflow_lock;
 pub(crate) mod workflow_status;
@@ -12,7 +14,7 @@ pub(crate) mod writer;
 use repot_api::names::CONFIRM_TAKEOVER;
 
 use crate::{
-    change::{Change, says_yes, text_at},
+    change::{Change, says_yes},
     facts::Facts,
     finding::Finding,
     who::{Who, who},
@@ -42,9 +44,17 @@ pub(crate) fn by_controllers(
     }
 }
 
-/// Whether an object is that of a Shoot, `namespace:name`. One of many that are deleted together comes without a name in its target.
+/// The namespace controller; without credentials of its own it is the whole kube-controller-manager.
+const EMPTIES_NAMESPACES: &[&str] =
+    &["system:serviceaccount:kube-system:namespace-controller", "system:kube-controller-manager"];
+
+/// Whether the controller that empties namespaces makes the change.
+fn empties_namespace(change: &Change) -> bool {
+    EMPTIES_NAMESPACES.contains(&change.user.name.as_str())
+}
+
+/// Whether an object is that of a Shoot, `namespace:name`.
 fn is_own(change: &Change, shoot: &str) -> bool {
-    let named = [&change.new, &change.old].into_iter().find_map(|object| text_at(object, "/metadata/name"));
-    let name = if change.target.name.is_empty() { named.unwrap_or_default() } else { &change.target.name };
+    let name = change.name().unwrap_or_default();
     shoot.split_once(':') == Some((change.target.namespace.as_str(), name))
 }

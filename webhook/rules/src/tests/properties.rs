@@ -151,7 +151,8 @@ proptest! {
         let facts = Facts {
             seeds: seeds.into_iter().collect(),
             cloud_profile: Some(world.clone()), project: Some(world.clone()), shoot: Some(world.clone()),
-            hosted_etcd: Some(world.clone()), workflows: vec![world.clone()], binding: true, ..mk_facts()
+            hosted_etcd: Some(world.clone()), hosted_etcds: vec![world.clone()], workflows: vec![world.clone()],
+            binding: true, ..mk_facts()
         };
         for (group, resource) in [
             (CORE_GROUP, "shoots"), (CORE_GROUP, "shoots/binding"), (CORE_GROUP, "shoots/status"), (CORE_GROUP, "shootstates"),

@@ -186,6 +186,12 @@ fn what_holds_an_etcd_together_is_left_to_controllers() {
         &mk_facts(),
         &["etcd-lifecycle"],
     );
+    // What holds up a change of members is overruled by people.
+    let overruled =
+        json!({"metadata": {"annotations": {"migration.gardener.cloud/without-gateways": "true"}}});
+    for (operation, old) in [(Operation::Update, json!({})), (Operation::Create, Value::Null)] {
+        accepts(&of("druid.gardener.cloud", "etcds", operation, old, overruled.clone()), &mk_facts());
+    }
     let frees = of("druid.gardener.cloud", "etcds", Operation::Update, suspended, json!({"metadata": {}}));
     accepts(&frees, &mk_facts());
     rejects(
@@ -216,6 +222,61 @@ fn an_etcd_is_not_deleted_while_it_takes_over_from_that_of_another_seed() {
         let mut old = taking_over.clone();
         *old.pointer_mut(path).expect("there") = value;
         accepts(&delete(old), &mk_facts());
+    }
+}
+
+#[test]
+fn an_etcd_is_not_deleted_while_a_workflow_works_on_it() {
+    let delete = |user: &str, old: Value| Change {
+        user: person(user),
+        ..of("druid.gardener.cloud", "etcds", Operation::Delete, old, Value::Null)
+    };
+    let etcd = || json!({"metadata": {"name": "s"}});
+    let hosted = |etcd: &str, kind: &str, workflow: Value| {
+        let object = json!({
+            "metadata": {"name": "main"}, "spec": {"etcdRef": {"name": etcd, "kind": kind}},
+            "status": {"currentWorkflow": workflow},
+        });
+        Facts { hosted_etcds: vec![Arc::new(object)], ..mk_facts() }
+    };
+    let busy = || json!({"kind": "EtcdMigration", "name": "m", "uid": "1"});
+    let facts = hosted("s", "Etcd", busy());
+    rejects(&delete("alice", etcd()), &facts, &["etcd-in-use"]);
+    rejects(&delete("system:serviceaccount:repot-system:x", etcd()), &facts, &["etcd-in-use"]);
+    // One of many that are deleted together comes without its name.
+    let mut many = delete("alice", etcd());
+    many.target.name = String::new();
+    rejects(&many, &facts, &["etcd-in-use"]);
+    let needs = crate::facts::Needs::of(&many);
+    assert_eq!(needs.hosted_etcds_of.as_deref(), Some("garden-p"));
+    accepts(&delete("system:serviceaccount:kube-system:namespace-controller", etcd()), &facts);
+    let confirmed = json!({"metadata": {"annotations": {"confirmation.gardener.cloud/deletion": "true"}}});
+    accepts(&delete("alice", confirmed), &facts);
+    accepts(&delete("alice", json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})), &facts);
+    for free in [
+        hosted("s", "Etcd", Value::Null),
+        hosted("other", "Etcd", busy()),
+        hosted("s", "StatefulSet", busy()),
+        mk_facts(),
+    ] {
+        accepts(&delete("alice", etcd()), &free);
+    }
+}
+
+#[test]
+fn a_field_that_early_versions_of_etcd_do_not_know_comes_with_a_warning() {
+    let tls = |skips: bool| json!({"spec": {"etcd": {"peerUrlTls": {"skipClientSANVerification": skips}}}});
+    for (old, new, expected) in [
+        (Value::Null, tls(true), &["etcd-version"][..]),
+        (tls(false), tls(true), &["etcd-version"]),
+        (tls(true), tls(true), &[]),
+        (tls(true), tls(false), &[]),
+        (Value::Null, json!({"spec": {"etcd": {}}}), &[]),
+    ] {
+        let operation = if old.is_null() { Operation::Create } else { Operation::Update };
+        let change = of("druid.gardener.cloud", "etcds", operation, old, new);
+        assert_eq!(warnings(&change, &mk_facts()), expected, "{change:?}");
+        accepts(&change, &mk_facts());
     }
 }
 
