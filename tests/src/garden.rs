@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::access::{Access, Credential};
 use crate::bed::Bed;
-use crate::etcd::{EtcdCluster, EtcdOptions};
+use crate::etcd::{EtcdCluster, EtcdOptions, EtcdTls};
 use crate::http::{self, Api};
 use crate::kubectl::Kubectl;
 use crate::pki::{self, Ca, Leaf};
@@ -33,6 +33,8 @@ pub struct GardenOptions {
     pub controller_manager: bool,
     /// URLs of another etcd than the garden's own: a gateway in front of one, say. All API servers of the garden use it.
     pub etcd_servers: Vec<String>,
+    /// How API servers reach that etcd with TLS.
+    pub etcd_tls: Option<EtcdTls>,
     /// Further command line arguments of kube-apiserver.
     pub apiserver_flags: Vec<String>,
     /// Further command line arguments of kube-controller-manager.
@@ -50,8 +52,14 @@ pub struct Garden {
     controller_manager: Option<Process>,
     apiserver: Process,
     etcd: EtcdCluster,
-    /// URLs of the etcd that its API servers use.
-    etcd_servers: Vec<String>,
+    /// The etcd that its API servers use.
+    backend: Backend,
+}
+
+/// An etcd as kube-apiserver reaches it.
+struct Backend {
+    urls: Vec<String>,
+    tls: Option<EtcdTls>,
 }
 
 /// A further kube-apiserver of a garden: the same etcd, the same authorities, a port of its own.
@@ -91,16 +99,16 @@ impl Garden {
         let port = port::reserve()?;
         let signing_key = pki::write_signing_key(&pki.dir, "service-account")?;
         let own = options.etcd_servers.is_empty();
-        let etcd_servers = if own { etcd.endpoints() } else { options.etcd_servers };
-        let spec =
-            apiserver_spec(&pki, &etcd_servers, port, "", &signing_key)?.args(&options.apiserver_flags);
+        let urls = if own { etcd.endpoints() } else { options.etcd_servers };
+        let backend = Backend { urls, tls: options.etcd_tls };
+        let spec = apiserver_spec(&pki, &backend, port, "", &signing_key)?.args(&options.apiserver_flags);
         let apiserver = Process::start(bed, spec)?;
         let admin = pki.access(port, "admin", &["system:masters"])?;
         let kubectl = Kubectl::new(bed, admin.write(pki.dir.join("admin.kubeconfig"))?)?;
         let api = Api::new(&admin)?;
         let controller_manager = None;
         let mut garden =
-            Self { api, admin, kubectl, pki, signing_key, controller_manager, apiserver, etcd, etcd_servers };
+            Self { api, admin, kubectl, pki, signing_key, controller_manager, apiserver, etcd, backend };
         garden.wait_until_ready().await?;
         if options.controller_manager {
             garden.start_controller_manager(bed, &options.controller_manager_flags).await?;
@@ -111,7 +119,7 @@ impl Garden {
     /// Starts a further kube-apiserver on the garden's etcd, and waits until it serves.
     pub async fn start_twin(&self, bed: &Bed) -> Result<Twin> {
         let port = port::reserve()?;
-        let spec = apiserver_spec(&self.pki, &self.etcd_servers, port, "twin-", &self.signing_key)?;
+        let spec = apiserver_spec(&self.pki, &self.backend, port, "twin-", &self.signing_key)?;
         let mut process = Process::start(bed, spec)?;
         let admin = Access { server: format!("https://127.0.0.1:{port}"), ..self.admin.clone() };
         let api = Api::new(&admin)?;
@@ -156,7 +164,7 @@ impl Garden {
 
     /// URLs of the etcd that its API servers use.
     pub fn etcd_servers(&self) -> &[String] {
-        &self.etcd_servers
+        &self.backend.urls
     }
 
     /// Runs kubectl as the administrator.
@@ -256,7 +264,7 @@ impl Pki {
 
 fn apiserver_spec(
     pki: &Pki,
-    etcd_servers: &[String],
+    backend: &Backend,
     port: u16,
     prefix: &str,
     signing_key: &(PathBuf, PathBuf),
@@ -266,7 +274,7 @@ fn apiserver_spec(
     let proxy = pki.front_proxy.client(FRONT_PROXY_USER, &[])?;
     let proxy = proxy.write(&pki.dir, &format!("{prefix}front-proxy"))?;
     let spec = Spec::new("kube-apiserver", binaries::find("kube-apiserver")?)
-        .flag("etcd-servers", etcd_servers.join(","))
+        .flag("etcd-servers", backend.urls.join(","))
         .flag("bind-address", "127.0.0.1")
         .flag("secure-port", port.to_string())
         .flag("advertise-address", ADVERTISED_IP)
@@ -282,6 +290,12 @@ fn apiserver_spec(
         .flag("service-account-key-file", &signing_key.1)
         .flag("proxy-client-cert-file", &proxy.0)
         .flag("proxy-client-key-file", &proxy.1);
+    let spec = match &backend.tls {
+        Some(tls) => {
+            spec.flag("etcd-cafile", &tls.ca).flag("etcd-certfile", &tls.cert).flag("etcd-keyfile", &tls.key)
+        }
+        None => spec,
+    };
     Ok(add_front_proxy_flags(spec, pki))
 }
 

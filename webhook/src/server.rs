@@ -18,7 +18,7 @@ use repot_rules::{
     judge,
     watch::{WATCHES, Watch},
 };
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::{
     clients::{Authorities, Peer},
@@ -41,6 +41,8 @@ const MARGIN: Duration = Duration::from_millis(100);
 const FACTS: Duration = Duration::from_secs(3);
 /// A body that is more than this many times too large is not read and discarded to its end.
 const DISCARDED: u64 = 4;
+/// kube-apiserver sends a review at once. One that comes more slowly must not keep memory from others.
+const BODY: Duration = Duration::from_secs(10);
 /// A permit of the memory for bodies.
 const UNIT: usize = 1 << 10;
 
@@ -214,11 +216,20 @@ impl Server {
         Ok((answer, verdict))
     }
 
-    /// The body, and the room that it takes.
+    /// The body, and the room that it takes, within [`BODY`].
     async fn body(
         &self,
         request: Request<RequestBody<Incoming>>,
-    ) -> Result<(Bytes, tokio::sync::SemaphorePermit<'_>), Failure> {
+    ) -> Result<(Bytes, SemaphorePermit<'_>), Failure> {
+        let late =
+            |_| Failure(StatusCode::REQUEST_TIMEOUT, format!("the review did not come within {BODY:?}"));
+        tokio::time::timeout(BODY, self.read_body(request)).await.map_err(late)?
+    }
+
+    async fn read_body(
+        &self,
+        request: Request<RequestBody<Incoming>>,
+    ) -> Result<(Bytes, SemaphorePermit<'_>), Failure> {
         let most = self.limits.review_bytes;
         let too_large = || Failure(StatusCode::PAYLOAD_TOO_LARGE, format!("a review may have {most} bytes"));
         let told =
@@ -226,11 +237,9 @@ impl Server {
         if told.is_some_and(|bytes| bytes > most) {
             return Err(too_large());
         }
-        let units = u32::try_from(told.unwrap_or(most) / UNIT + 1).unwrap_or(u32::MAX);
         let closed = |_| Failure(StatusCode::SERVICE_UNAVAILABLE, "stopping".to_owned());
-        let held = self.room.acquire_many(units).await.map_err(closed)?;
-        let mut body = request.into_body();
-        let mut taken = BytesMut::with_capacity(told.unwrap_or_default());
+        let mut held = self.room.acquire().await.map_err(closed)?;
+        let (mut body, mut taken) = (request.into_body(), BytesMut::new());
         while let Some(frame) = body.frame().await {
             let broke = |_| Failure(StatusCode::BAD_REQUEST, "the body broke off".to_owned());
             let data = frame.map_err(broke)?.into_data().unwrap_or_default();
@@ -238,6 +247,10 @@ impl Server {
                 return Err(too_large());
             }
             taken.extend_from_slice(&data);
+            // What has come is counted, not what is announced: announcing costs nothing.
+            let missing = (taken.len() / UNIT + 1).saturating_sub(held.num_permits());
+            let missing = u32::try_from(missing).unwrap_or(u32::MAX);
+            held.merge(self.room.acquire_many(missing).await.map_err(closed)?);
         }
         Ok((taken.freeze(), held))
     }

@@ -113,6 +113,23 @@ impl Memberships {
         Self { links: std::sync::Mutex::default(), term }
     }
 
+    /// The same as [`Memberships::pass`]; nothing where members cannot be asked of an Etcd that goes, and that joined no other.
+    ///
+    /// # Errors
+    /// As [`Memberships::pass`].
+    pub async fn ask(&self, client: &Client, observed: &Observed) -> Result<Option<Known>> {
+        match self.pass(client, observed).await {
+            Ok(known) => Ok(Some(known)),
+            // Certificates may have been deleted before the Etcd, and what nobody needs has to go without them.
+            Err(error) if observed.is_ending() && observed.existing().is_none() => {
+                let etcd = observed.etcd.name_any();
+                tracing::warn!(etcd, %error, "members are not asked whether others need them");
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Looks at the members, and makes the next change where `changes` allows it.
     ///
     /// # Errors

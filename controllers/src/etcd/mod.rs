@@ -223,14 +223,14 @@ struct Done {
 
 async fn pass(context: &Context, observed: &Observed) -> Result<Done> {
     let source = copy::source(observed);
-    let mut next = decide(&observed.seen(None, source.clone()));
-    check_local_stores(context, observed, &next)?;
+    let mut next = decide(&observed.seen(None, source.clone(), departure::may_be_needed(observed)));
     let mut known = None;
     if asks_members(observed, &next) {
-        let seen = context.memberships.pass(&context.client, observed).await?;
-        next = decide(&observed.seen(seen.pods(membership::side(observed)), source));
-        known = Some(seen);
+        known = context.memberships.ask(&context.client, observed).await?;
+        let pods = known.as_ref().and_then(|known| known.pods(membership::side(observed)));
+        next = decide(&observed.seen(pods, source, departure::is_needed(observed, known.as_ref())));
     }
+    check_local_stores(context, observed, &next)?;
     events::log(observed, &next);
     // What is decided is written down before it is done.
     let mut status = report::status(&Pass { observed, next: &next, known: known.as_ref(), now: now() });

@@ -172,9 +172,9 @@ impl Observed {
         founding.map(|founding| founding.members)
     }
 
-    /// What is decided on. `members`: see [`Cluster::Founded`].
+    /// What is decided on. `members`: see [`Cluster::Founded`]; `needed`: see [`Seen::needed`].
     #[must_use]
-    pub fn seen(&self, members: Option<u32>, source: Source) -> Seen {
+    pub fn seen(&self, members: Option<u32>, source: Source, needed: bool) -> Seen {
         let cluster = if self.is_founded() {
             Cluster::Founded { members, claims: self.claims_from(&self.etcd.volumes()) }
         } else {
@@ -189,6 +189,7 @@ impl Observed {
             source,
             leaves: self.existing().is_some(),
             held: self.is_held(),
+            needed: needed && self.is_ending(),
         }
     }
 

@@ -16,7 +16,7 @@ use crate::members::{Change, Outcome};
 
 use super::{
     api::GENERATION,
-    copy, findings,
+    copy, departure, findings,
     membership::{self, Known},
     names,
     observe::{Observed, is_ready, template},
@@ -67,6 +67,7 @@ pub fn status(pass: &Pass) -> Status {
         founding,
         bootstrapped,
         bootstrap_with_existing_cluster: joined(pass, &before),
+        unknown_members: departure::unknown(observed, pass.known),
         source_copied: copy::completed(observed, &now.to_rfc3339()),
         handover: handover(pass, &before),
         last_errors: Vec::new(),
@@ -290,22 +291,27 @@ fn volumes_differ(pass: &Pass, set: &StatefulSet) -> Option<String> {
 fn scaled(pass: &Pass) -> Finding {
     let (wanted, planned) = (pass.observed.wanted(), planned(pass));
     let outcome = pass.known.and_then(|known| known.outcome.as_ref());
-    let (holds, reason, message) = if let Some(Outcome::Waiting(why) | Outcome::Refused(why)) = outcome {
-        (false, why.reason, why.message.clone())
-    } else if let Some(Outcome::Changed(Change::Updated { seat })) = outcome {
-        (false, "UpdatingPeerUrls", format!("{seat} has its peer URLs"))
-    } else if planned == wanted && !matches!(outcome, Some(Outcome::Changed(_))) {
-        (true, "NoScaleOperation", "members are as many as are wanted".to_owned())
-    } else if !matches!(pass.next, Next::Run { .. }) {
-        let (reason, message) = idle(pass);
-        (true, reason, message)
-    } else if !pass.observed.is_founded() {
-        let message = format!("{planned} members found the cluster; then it becomes {wanted}");
-        (false, "FoundingFirst", message)
-    } else {
-        let reason = if planned <= wanted { "ScalingOut" } else { "ScalingIn" };
-        (false, reason, format!("{planned} members are there, and {wanted} are wanted"))
-    };
+    let (holds, reason, message) =
+        if pass.observed.is_ending() && departure::is_needed(pass.observed, pass.known) {
+            let message = "members of another Etcd have no quorum without those here: \
+                       they leave the etcd, or remove members here, before this Etcd goes";
+            (false, "NeededByOthers", message.to_owned())
+        } else if let Some(Outcome::Waiting(why) | Outcome::Refused(why)) = outcome {
+            (false, why.reason, why.message.clone())
+        } else if let Some(Outcome::Changed(Change::Updated { seat })) = outcome {
+            (false, "UpdatingPeerUrls", format!("{seat} has its peer URLs"))
+        } else if planned == wanted && !matches!(outcome, Some(Outcome::Changed(_))) {
+            (true, "NoScaleOperation", "members are as many as are wanted".to_owned())
+        } else if !matches!(pass.next, Next::Run { .. }) {
+            let (reason, message) = idle(pass);
+            (true, reason, message)
+        } else if !pass.observed.is_founded() {
+            let message = format!("{planned} members found the cluster; then it becomes {wanted}");
+            (false, "FoundingFirst", message)
+        } else {
+            let reason = if planned <= wanted { "ScalingOut" } else { "ScalingIn" };
+            (false, reason, format!("{planned} members are there, and {wanted} are wanted"))
+        };
     Finding { kind: "ScaleOperationComplete", holds: Some(holds), reason, message }
 }
 

@@ -41,6 +41,9 @@ pub struct Status {
     /// The etcd that was joined.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bootstrap_with_existing_cluster: Option<Joined>,
+    /// Members of the etcd that are not those of this Etcd, nor of one that it joins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unknown_members: Option<UnknownMembers>,
     /// The copy that was completed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_copied: Option<Copied>,
@@ -137,6 +140,32 @@ pub struct Joined {
     pub client_endpoints: Vec<String>,
     /// Whether its members were removed.
     pub released: bool,
+}
+
+/// Members of the etcd that are not those of this Etcd, as they were seen the last time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct UnknownMembers {
+    /// All voters of the etcd, those of this Etcd included.
+    pub voters: usize,
+    /// Whether they have no quorum without the members of this Etcd.
+    pub depend_on_own: bool,
+    /// The members.
+    pub members: Vec<UnknownMember>,
+}
+
+/// A member that is not one of this Etcd.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct UnknownMember {
+    /// Its name in etcd; empty while it has not started.
+    pub name: String,
+    /// Its id, hexadecimal.
+    pub id: String,
+    /// `Member` or `Learner`.
+    pub role: String,
+    /// Where other members reach it.
+    pub peer_urls: Vec<String>,
 }
 
 /// A completed copy.

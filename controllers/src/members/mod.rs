@@ -38,7 +38,7 @@ use repot_plan::{
 
 pub use gateways::Gateways;
 pub use http::{Door, HttpGateways};
-pub use observe::{Seen, SeenMember};
+pub use observe::{Seen, SeenMember, Stranger};
 use series::Series;
 use tokio::time::Instant;
 

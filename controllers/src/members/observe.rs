@@ -22,6 +22,8 @@ pub struct Seen {
     pub leader: Option<MemberId>,
     /// All members that have a seat.
     pub members: Vec<SeenMember>,
+    /// All members that have none.
+    pub strangers: Vec<Stranger>,
     /// Whether an entry went through the log before the list of members was read.
     pub settled: bool,
     /// What speaks against any change, of which the planner knows nothing.
@@ -53,6 +55,19 @@ pub struct SeenMember {
     pub version: String,
     pub(super) client_url: String,
     connected: Option<Time>,
+}
+
+/// A member that has no seat, or one that another member has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stranger {
+    /// Its id.
+    pub id: MemberId,
+    /// Its name; empty while it has not started.
+    pub name: String,
+    /// Where other members reach it.
+    pub peer_urls: Vec<String>,
+    /// Whether it votes.
+    pub votes: bool,
 }
 
 /// What the members say of themselves.
@@ -88,7 +103,7 @@ impl Driver {
         let listed = list(&answers, leader, self.limits.look).await?;
         let well: Vec<_> = leader.map_or_else(Vec::new, |leader| answers.well(leader));
         self.series.note(&well, Instant::now());
-        let (mut strangers, mut taken) = (BTreeSet::new(), BTreeSet::new());
+        let (mut strangers, mut taken) = (Vec::new(), BTreeSet::new());
         let mut members = Vec::new();
         for member in &listed.members {
             match place_of(member, wish, &answers) {
@@ -96,12 +111,13 @@ impl Driver {
                 Some(place) if taken.insert((place.0, place.1)) => {
                     members.push(self.describe(wish, member, place, &answers, leader));
                 }
-                _ => drop(strangers.insert(member.peer_urls().join(","))),
+                _ => strangers.push(Stranger::of(member)),
             }
         }
         let obstacle = obstacle(&strangers, listed.corrupt);
         let leader = leader.map(|leader| leader.id);
-        Ok(Seen { cluster: answers.cluster, leader, members, settled: listed.settled, obstacle })
+        let settled = listed.settled;
+        Ok(Seen { cluster: answers.cluster, leader, members, strangers, settled, obstacle })
     }
 
     /// What each seat says that answers.
@@ -172,6 +188,17 @@ impl Driver {
             version: answer.map(|answer| answer.status.version().to_owned()).unwrap_or_default(),
             client_url: seat.client_url.clone(),
             connected: self.series.since(id),
+        }
+    }
+}
+
+impl Stranger {
+    fn of(member: &Member) -> Self {
+        Self {
+            id: MemberId(member.id()),
+            name: member.name().to_owned(),
+            peer_urls: member.peer_urls().to_vec(),
+            votes: !member.is_learner(),
         }
     }
 }
@@ -289,9 +316,10 @@ fn matched(learner: &StatusResponse, last: u64) -> u8 {
     u8::try_from(percent.min(100)).unwrap_or(100)
 }
 
-fn obstacle(strangers: &BTreeSet<String>, corrupt: bool) -> Option<Why> {
+fn obstacle(strangers: &[Stranger], corrupt: bool) -> Option<Why> {
     if !strangers.is_empty() {
-        let urls: Vec<&str> = strangers.iter().map(String::as_str).collect();
+        let urls: BTreeSet<String> = strangers.iter().map(|member| member.peer_urls.join(",")).collect();
+        let urls: Vec<String> = urls.into_iter().collect();
         let message = format!(
             "no seat, or one that another member has, is that of the members at {}",
             urls.join(" and ")

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use super::world::{Agent, Cluster, DEADLINE, address};
 
-fn options(cluster: &Cluster, port: u16) -> link::Options {
+fn options(cluster: &Cluster, at: usize, port: u16) -> link::Options {
     let tls = cluster.tls.as_ref();
     link::Options {
-        endpoints: vec![format!("{}://{}:{port}", if tls.is_some() { "https" } else { "http" }, address(0))],
+        endpoints: vec![format!("{}://{}:{port}", if tls.is_some() { "https" } else { "http" }, address(at))],
         ca: tls.map(|tls| tls.ca.pem().into_bytes()),
         identity: tls.map(|tls| (tls.client.cert_pem.clone().into(), tls.client.key_pem.clone().into())),
         ..Default::default()
@@ -47,12 +47,12 @@ fn writes_wait_while_they_are_held_and_clients_leave_members() {
         cluster.config["gateway"] = json!({ "port": port });
         let agents = cluster.start_all(bed).await?;
         let agent = &agents[0];
-        let client = link::connect(&options(&cluster, port)).await?;
+        let client = link::connect(&options(&cluster, 0, port)).await?;
         put(&client, "a").await?;
         let standing = agent.get("/gateway").await?.ok()?;
         ensure!(names(&standing) == ["m0", "m1", "m2"] && standing["held"].is_null(), "{standing}");
         ensure!(agent.get_as_nobody("/gateway").await?.status == 401, "orders are taken from anybody");
-        let nobody = link::Options { identity: None, ..options(&cluster, port) };
+        let nobody = link::Options { identity: None, ..options(&cluster, 0, port) };
         ensure!(put(&link::connect(&nobody).await?, "b").await.is_err(), "clients need no certificate");
 
         let held = agent.post("/gateway/hold?for=20s").await?.ok()?;
@@ -77,7 +77,7 @@ fn writes_wait_while_they_are_held_and_clients_leave_members() {
         let one = json!([{ "name": "m1", "url": url, "near": true }]);
         agent.put("/gateway/members", &one).await?.ok()?;
         ensure!(names(&agent.get("/gateway").await?.ok()?) == ["m1"], "m1 has not come back");
-        put(&link::connect(&options(&cluster, port)).await?, "d").await?;
+        put(&link::connect(&options(&cluster, 0, port)).await?, "d").await?;
 
         fails(agent, "/gateway/hold", 400, "for is missing").await?;
         fails(agent, "/gateway/hold?for=61s", 400, "at most 60s").await?;
@@ -99,7 +99,7 @@ fn writes_wait_while_they_are_held_and_clients_leave_members() {
 #[test]
 fn member_that_waits_to_join_has_a_gateway_that_serves_and_opens_by_itself() {
     run(async |bed| {
-        let mut cluster = Cluster::new(bed, 1)?;
+        let mut cluster = Cluster::with_tls(bed, 1)?;
         let agents = cluster.start_all(bed).await?;
         let port = port::reserve()?;
         let member = cluster.config["members"][0].clone();
@@ -110,8 +110,7 @@ fn member_that_waits_to_join_has_a_gateway_that_serves_and_opens_by_itself() {
         cluster.config["gateway"] = json!({ "port": port, "members": [{ "name": "m0", "url": url }] });
         let mut joins = cluster.start(bed, 1)?;
         joins.says("that it waits", |status| status["phase"] == "Waiting").await?;
-        let endpoints = vec![format!("http://{}:{port}", address(1))];
-        let client = link::connect(&link::Options { endpoints, ..Default::default() }).await?;
+        let client = link::connect(&options(&cluster, 1, port)).await?;
         put(&client, "a").await?;
         // Whoever held them is gone, and nobody releases them.
         joins.post("/gateway/hold?for=2s").await?.ok()?;

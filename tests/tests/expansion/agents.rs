@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep};
 use super::load::Load;
 use super::moves::{describe, reach};
 use super::world::{AWAY, DEADLINE};
+use crate::etcd::world::url as store_url;
 use crate::etcd_agent::world::{Agent, Cluster, address};
 
 /// Members of each site; those of the source come first.
@@ -61,6 +62,7 @@ impl World {
     async fn start(bed: &Bed) -> Result<Self> {
         let (mut cluster, gateway) = (Cluster::with_tls(bed, COUNT)?, port::reserve()?);
         cluster.config["gateway"] = json!({ "port": gateway });
+        cluster.config["store"] = json!({ "url": store_url(&bed.make_dir("source-store")?) });
         let mut agents = cluster.start_all(bed).await?;
         let client_port = cluster.ports.client;
         let urls: Vec<String> =
@@ -71,6 +73,7 @@ impl World {
         let members = cluster.config["members"].as_array_mut().context("members")?;
         // To the destination, members of the source have no Pods.
         members.iter_mut().take(COUNT).filter_map(Value::as_object_mut).for_each(|m| drop(m.remove("pod")));
+        cluster.config["store"] = json!({ "url": store_url(&bed.make_dir("destination-store")?) });
         cluster.config["clusterState"] = json!("existing");
         cluster.config["clientEndpoints"] = json!(urls[..COUNT]);
         let far = |at: usize| json!({ "name": name(at), "url": urls[at] });
@@ -112,22 +115,39 @@ impl World {
         self.cluster.access(vec![format!("https://{}:{}", address(at), self.gateway)])
     }
 
+    /// Passes until the members of the destination have joined, as far as they can before the source is released.
+    async fn join(&mut self, load: Option<&Load>) -> Result<()> {
+        self.pass_until(
+            load,
+            |outcome| matches!(outcome, Outcome::Waiting(why) if why.reason == "SourceNotReleased"),
+        )
+        .await
+    }
+
     /// Passes until the members are those of the destination.
     async fn go(&mut self, load: &Load) -> Result<()> {
+        self.join(Some(load)).await?;
+        self.wish.desired = AWAY;
+        self.pass_until(Some(load), |outcome| *outcome == Outcome::Done).await
+    }
+
+    async fn pass_until(&mut self, load: Option<&Load>, is: impl Fn(&Outcome) -> bool) -> Result<()> {
         let end = Instant::now() + DEADLINE;
         loop {
             let pass = self.driver.pass(&self.wish).await;
             match &pass.outcome {
                 Outcome::Changed(change) => {
                     println!("{change:?}");
-                    load.begin(&describe(change));
+                    if let Some(load) = load {
+                        load.begin(&describe(change));
+                    }
                     self.changes.push(change.clone());
                     self.follow(change).await?;
                     continue;
                 }
-                Outcome::Waiting(why) if why.reason == "SourceNotReleased" => self.wish.desired = AWAY,
+                outcome if is(outcome) => return Ok(()),
                 Outcome::Waiting(_) => {}
-                Outcome::Done => return Ok(()),
+                Outcome::Done => bail!("nothing is left to do"),
                 Outcome::Refused(why) => bail!("{why:?}"),
             }
             ensure!(Instant::now() < end, "waited for the members: {:?}", pass.outcome);
@@ -183,6 +203,35 @@ fn etcd_moves_behind_the_gateways_of_its_agents_and_no_request_fails() {
         );
         ensure!(report.failures.is_empty(), "{:?}", report.failures);
         ensure!(report.resumed == 0, "{} watches had to begin anew", report.resumed);
+        Ok(())
+    });
+}
+
+/// Each seed has a store and certificates of its own, and on two seeds with namespaces of one name the host of a member over there is
+/// that of a member here.
+#[test]
+fn snapshots_are_asked_of_the_seed_whose_member_leads() {
+    run(async |bed| {
+        let mut world = World::start(bed).await?;
+        world.join(None).await?;
+        let (source, destination) = world.agents.split_at(COUNT);
+        for agent in destination {
+            for kind in ["full", "delta", "latest"] {
+                let answer = agent.get(&format!("/snapshot/{kind}")).await?;
+                ensure!(answer.status == 503, "{kind}: {answer}");
+            }
+        }
+        // The third one does not vote yet, and is not told who leads.
+        for agent in &destination[..COUNT - 1] {
+            let answer = agent.get("/snapshot/full").await?;
+            let said = answer.json()?["error"].to_string();
+            ensure!(said.contains("another seed") && said.contains("leads"), "{answer}");
+        }
+        // Whoever leads or not: on the seed of the leader all of them answer.
+        for agent in source {
+            let taken = agent.get("/snapshot/full").await?.ok()?;
+            ensure!(taken["kind"] == "Full", "{taken}");
+        }
         Ok(())
     });
 }

@@ -3,23 +3,25 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use repot_tests::etcd::EtcdCluster;
 use repot_tests::garden::{Garden, GardenOptions};
 use repot_tests::run;
 use repot_tests::wait::until;
 use serde_json::json;
 
-use super::world::{DEADLINE, endpoints, open};
+use super::world::{DEADLINE, endpoints, open, start};
 
 const PATH: &str = "/api/v1/namespaces/default/configmaps";
 
 #[test]
 fn kube_apiserver_serves_from_it_while_writes_are_held_and_members_die() {
     run(async |bed| {
-        let mut etcd = EtcdCluster::start(bed, 3).await?;
+        let mut etcd = start(bed, 3).await?;
         let gateway = open(&etcd, endpoints(&etcd.endpoints(), true)).await?;
-        let servers = vec![format!("http://{}", gateway.addr())];
-        let options = GardenOptions { etcd_servers: servers, ..GardenOptions::default() };
+        let options = GardenOptions {
+            etcd_servers: vec![format!("https://{}", gateway.addr())],
+            etcd_tls: etcd.tls().cloned(),
+            ..GardenOptions::default()
+        };
         let garden = Garden::start_with(bed, options).await?;
         create(&garden, "before").await?;
         gateway.hold(Duration::from_secs(2)).await?;

@@ -2,7 +2,7 @@
 
 mod audit;
 mod audit_modes;
-mod connections;
+pub mod connections;
 mod early;
 mod early_clients;
 mod forms;

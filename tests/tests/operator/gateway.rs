@@ -3,14 +3,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use etcd_client::{Client, ConnectOptions};
+use etcd_client::{Client, LockOptions};
+use futures::future::join_all;
 use parking_lot::Mutex;
+use repot_etcd::link;
 use repot_tests::run;
 use repot_tests::wait::until;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
-use super::world::{DEADLINE, Place, spec};
+use super::tls::{Authorities, with_tls};
+use super::world::{DEADLINE, holds, reason, spec};
 
 /// Writes through a gateway, and never again what has failed.
 struct Writer {
@@ -20,16 +24,17 @@ struct Writer {
 }
 
 impl Writer {
-    async fn start(port: u16) -> Result<Self> {
-        let options = ConnectOptions::new().with_timeout(Duration::from_secs(30));
-        let mut client = Client::connect([format!("http://127.0.0.1:{port}")], Some(options)).await?;
+    async fn start(mut client: Client) -> Result<Self> {
         let (written, failures) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(Vec::new())));
         let (count, failed) = (written.clone(), failures.clone());
         let task = tokio::spawn(async move {
             loop {
                 let next = count.fetch_add(1, Ordering::Relaxed);
-                if let Err(error) = client.put(format!("n/{next:08}"), "x", None).await {
-                    failed.lock().push(format!("n/{next}: {error}"));
+                let put = client.put(format!("n/{next:08}"), "x", None);
+                match timeout(Duration::from_secs(30), put).await {
+                    Ok(Ok(_)) => {}
+                    Ok(Err(error)) => failed.lock().push(format!("n/{next}: {error}")),
+                    Err(_) => failed.lock().push(format!("n/{next}: no answer in time")),
                 }
             }
         });
@@ -51,13 +56,19 @@ fn of<'a>(etcd: &'a Value, field: &str, value: &str) -> Result<&'a Value> {
     members.iter().find(|member| member[field] == value).with_context(|| format!("{value}: {members:?}"))
 }
 
+/// Three members with gateways and certificates.
+fn with_gateways() -> Value {
+    let mut wanted = with_tls(spec(3), false);
+    wanted["etcd"]["gateway"] = json!({});
+    wanted
+}
+
 #[test]
 fn no_write_fails_behind_a_gateway_while_the_leader_and_its_members_leave() {
-    run(async |_| {
-        let place = Place::make("operator-gateway").await?;
-        let mut wanted = spec(3);
-        wanted["etcd"]["gateway"] = json!({});
-        place.apply(wanted).await?;
+    run(async |bed| {
+        let authorities = Authorities::make(bed)?;
+        let place = authorities.place("operator-gateway").await?;
+        place.apply(with_gateways()).await?;
         place.until_members(3, "main").await?;
         let etcd = place.until("a leader", |status| status["members"].to_string().contains("Leader")).await?;
         let leader = of(&etcd, "role", "Leader")?["name"].as_str().context("a leader")?.to_owned();
@@ -67,7 +78,8 @@ fn no_write_fails_behind_a_gateway_while_the_leader_and_its_members_leave() {
             place.member(at).await?.ctl(&["move-leader", &id]).await?;
         }
         let host = format!("main-0.main-peer.{}.svc", place.pods.namespace);
-        let writer = Writer::start(place.pods.world.runner.publish(&host, 2381).await?).await?;
+        let port = place.pods.world.runner.publish(&host, 2381).await?;
+        let writer = Writer::start(link::connect(&authorities.access(port)).await?).await?;
         writer.goes_on().await?;
         place.pods.kubectl(&["scale", "etcd/main", "--replicas=1"]).await?;
         place.until_members(1, "main").await?;
@@ -79,9 +91,9 @@ fn no_write_fails_behind_a_gateway_while_the_leader_and_its_members_leave() {
         ensure!(writer.failures.lock().is_empty(), "{:?}", writer.failures.lock());
 
         let agent = place.pods.world.runner.publish(&host, 8080).await?;
-        let client = reqwest::Client::builder().no_proxy().build()?;
+        let client = authorities.http()?;
         until("the gateway to know of all members", DEADLINE, async || {
-            let answer = client.get(format!("http://127.0.0.1:{agent}/gateway")).send().await?;
+            let answer = client.get(format!("https://localhost:{agent}/gateway")).send().await?;
             let standing: Value = answer.error_for_status()?.json().await?;
             let members = standing["members"].as_array().context("no members")?;
             let names: Vec<_> = members.iter().filter_map(|member| member["name"].as_str()).collect();
@@ -89,5 +101,51 @@ fn no_write_fails_behind_a_gateway_while_the_leader_and_its_members_leave() {
             Ok(())
         })
         .await
+    });
+}
+
+/// Calls that wait for a lock end when somebody gives it back, or when nobody waits for them any more.
+#[test]
+fn calls_that_do_not_end_keep_a_member_until_gateways_are_ignored() {
+    run(async |bed| {
+        let authorities = Authorities::make(bed)?;
+        let place = authorities.place("operator-override").await?;
+        place.apply(with_gateways()).await?;
+        place.until_members(3, "main").await?;
+        let host = format!("main-0.main-peer.{}.svc", place.pods.namespace);
+        let port = place.pods.world.runner.publish(&host, 2381).await?;
+        let mut client = link::connect(&authorities.access(port)).await?;
+        let lease = client.lease_grant(600, None).await?.id();
+        client.lock("held", Some(LockOptions::new().with_lease(lease))).await?;
+        // Each of another session, at the members in turn.
+        let waiting = tokio::spawn({
+            let client = client.clone();
+            async move {
+                let lock = async |at: i64| {
+                    let mut client = client.clone();
+                    let lease = client.lease_grant(600, None).await?.id();
+                    client.lock("held", Some(LockOptions::new().with_lease(lease))).await.map(|_| at)
+                };
+                join_all((0..9).map(lock)).await
+            }
+        });
+        until("calls that wait", DEADLINE, async || {
+            let keys = client.get("held/", Some(etcd_client::GetOptions::new().with_prefix())).await?;
+            ensure!(keys.count() == 10, "{} wait for it", keys.count());
+            Ok(())
+        })
+        .await?;
+        place.pods.kubectl(&["scale", "etcd/main", "--replicas=1"]).await?;
+        let stays = |status: &Value| reason(status, "ScaleOperationComplete") == "ClientsNotGone";
+        let etcd = place.until("that calls do not end", stays).await?;
+        ensure!(etcd["status"]["replicas"] == 3, "{}", etcd["status"]);
+        ensure!(!waiting.is_finished(), "the calls have ended");
+
+        let annotation = "migration.gardener.cloud/without-gateways=true";
+        place.pods.kubectl(&["annotate", "etcd", "main", annotation]).await?;
+        let etcd = place.until_members(1, "main").await?;
+        ensure!(holds(&etcd["status"], "ScaleOperationComplete") == Some(true), "{}", etcd["status"]);
+        waiting.abort();
+        Ok(())
     });
 }

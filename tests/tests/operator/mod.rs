@@ -13,4 +13,5 @@ mod restricted;
 mod rolling;
 mod scale;
 mod source;
+mod tls;
 mod world;

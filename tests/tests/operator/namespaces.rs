@@ -7,10 +7,15 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, ensure};
 use repot_tests::garden::{Garden, GardenOptions};
 use repot_tests::pods::{Images, PodRunner, PodRunnerOptions};
+use repot_tests::repot::Repot;
 use repot_tests::{Bed, Shared, place, run, start_shared};
 use serde_json::{Value, json};
 
-use super::world::{IMAGE, SYSTEM, apply_file, crd_is_served, deploy, etcd, image, spec, start_operator};
+use super::world::{
+    IMAGE, SYSTEM, apply_file, crd_is_served, deploy, etcd, image, spec, start_operator,
+    start_operator_with_directory,
+};
+use crate::etcd_kinds::world::{GROUP, VERSION, flags as storage_flags};
 use crate::testbed::pods::world::IMMEDIATE;
 
 const MINE: &str = "mine";
@@ -23,6 +28,9 @@ struct World {
     audit: PathBuf,
     /// Where the logs of Pods are.
     logs: PathBuf,
+    /// Where backups are.
+    store: String,
+    _repot: Repot,
 }
 
 static WORLD: Shared<World> = Shared::new(|bed| start_shared(World::start(bed)));
@@ -39,6 +47,9 @@ impl World {
         let apiserver_flags = flags.map(|(name, path)| format!("--{name}={}", path.display())).to_vec();
         let options = GardenOptions { controller_manager: true, apiserver_flags, ..GardenOptions::default() };
         let garden = Garden::start_with(bed, options).await?;
+        let store = bed.make_dir("backups")?.display().to_string();
+        let flags = [storage_flags(bed)?, vec!["--serve=seed".to_owned()]].concat();
+        let repot = Repot::behind(bed, &garden, &[(GROUP, VERSION)], flags).await?;
         let images = Images::default().with(IMAGE, image()?);
         let runner =
             PodRunner::start(bed, &garden, PodRunnerOptions { images, ..Default::default() }).await?;
@@ -47,7 +58,7 @@ impl World {
             apply_file(&garden, file).await?;
         }
         crd_is_served(&garden).await?;
-        Ok(Self { garden, _runner: runner, audit, logs: bed.path().join("pods") })
+        Ok(Self { garden, _runner: runner, audit, logs: bed.path().join("pods"), store, _repot: repot })
     }
 
     /// What kube-apiserver answered the operator until now: namespace, what was asked for, and the code.
@@ -92,6 +103,7 @@ fn operator_with_roles_in_one_namespace_looks_after_the_etcds_there_and_asks_for
             said.is_some_and(|text| text.contains("provider Local are disabled"))
         };
         mine.until("etcd", "local", "refused", refused).await?;
+        take_backup(world, &mine).await?;
         // Copies, and what is written when members go.
         mine.kubectl(&["scale", "etcd/main", "--replicas=0"]).await?;
         mine.until_gone("statefulset", "main").await?;
@@ -112,6 +124,27 @@ fn operator_with_roles_in_one_namespace_looks_after_the_etcds_there_and_asks_for
         ensure!(!log.to_lowercase().contains("forbidden"), "{log}");
         Ok(())
     });
+}
+
+/// A workflow of the namespace, by controllers that may use a directory for it.
+async fn take_backup(world: &World, mine: &place::Place) -> Result<()> {
+    let flags = ["--namespaces", MINE, "--leader-elect", "--local-store-path", &world.store];
+    start_operator_with_directory(&world.garden, &flags, &world.store).await?;
+    let object = |kind: &str, name: &str, spec: Value| {
+        let version = format!("{GROUP}/{VERSION}");
+        json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec})
+    };
+    let store = json!({"provider": "Local", "container": world.store, "prefix": "mine/main"});
+    let hosted = json!({
+        "etcdRef": {"name": "main"}, "apiServerRef": {"name": "kube-apiserver"}, "backupStore": store,
+    });
+    let backup = json!({"clusterRef": {"name": "main"}});
+    mine.apply(&[object("HostedEtcd", "main", hosted), object("EtcdBackup", "b", backup)]).await?;
+    let succeeded = |object: &Value| object["status"]["phase"] == "Succeeded";
+    let ended = mine.until("etcdbackup", "b", "succeeded", succeeded).await?;
+    ensure!(ended["status"]["backupName"] == "b", "{}", ended["status"]);
+    mine.until("hostedetcd", "main", "free", |hosted| hosted["status"]["currentWorkflow"].is_null()).await?;
+    Ok(())
 }
 
 /// An Etcd with a store in a directory of its node.

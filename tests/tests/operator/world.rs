@@ -10,6 +10,7 @@ use repot_tests::{Shared, binaries, repot, start_shared, tool};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
+use super::tls::ClientFiles;
 pub use crate::testbed::pods::world::{DEADLINE, is_ready};
 use crate::testbed::pods::world::{IMMEDIATE, Place as Pods, shared};
 
@@ -58,7 +59,20 @@ pub async fn crd_is_served(garden: &Garden) -> Result<()> {
 
 /// Deploys the controllers with these flags, and waits until they are ready.
 pub async fn start_operator(garden: &Garden, flags: &[&str]) -> Result<()> {
-    garden.apply(&[operator(flags)]).await?;
+    start_deployment(garden, operator(flags)).await
+}
+
+/// The same, where the controllers see a directory of their node at its own path.
+pub async fn start_operator_with_directory(garden: &Garden, flags: &[&str], dir: &str) -> Result<()> {
+    let mut operator = operator(flags);
+    let pod = &mut operator["spec"]["template"]["spec"];
+    pod["containers"][0]["volumeMounts"] = json!([{"name": "store", "mountPath": dir}]);
+    pod["volumes"] = json!([{"name": "store", "hostPath": {"path": dir}}]);
+    start_deployment(garden, operator).await
+}
+
+async fn start_deployment(garden: &Garden, deployment: Value) -> Result<()> {
+    garden.apply(&[deployment]).await?;
     let ready = ["rollout", "status", "deployment/repot-controllers", "-n", SYSTEM, "--timeout=120s"];
     garden.kubectl(ready).await?.text().map(drop)
 }
@@ -86,12 +100,14 @@ fn operator(flags: &[&str]) -> Value {
 /// A namespace of one test, with Etcds.
 pub struct Place {
     pub pods: Pods,
+    /// How a client reaches members with TLS.
+    pub tls: Option<ClientFiles>,
 }
 
 impl Place {
     pub async fn make(namespace: &str) -> Result<Self> {
         OPERATOR.value()?;
-        Ok(Self { pods: Pods::make(namespace).await? })
+        Ok(Self { pods: Pods::make(namespace).await?, tls: None })
     }
 
     /// Applies an Etcd `main`, server-side, as a person would.
@@ -152,7 +168,7 @@ impl Place {
     pub async fn member_of(&self, etcd: &str, ordinal: u32) -> Result<Member> {
         let name = format!("{etcd}-{ordinal}.{etcd}-peer.{}.svc", self.pods.namespace);
         let port = self.pods.world.runner.publish(&name, 2379).await?;
-        Ok(Member { program: binaries::find("etcdctl")?, port })
+        Ok(Member { program: binaries::find("etcdctl")?, port, tls: self.tls.clone() })
     }
 }
 
@@ -188,13 +204,24 @@ pub fn reason(status: &Value, kind: &str) -> String {
 pub struct Member {
     program: PathBuf,
     pub port: u16,
+    tls: Option<ClientFiles>,
 }
 
 impl Member {
     pub async fn ctl(&self, args: &[&str]) -> Result<String> {
         let mut command = Command::new(&self.program);
-        let endpoint = format!("http://127.0.0.1:{}", self.port);
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let endpoint = format!("{scheme}://127.0.0.1:{}", self.port);
         command.args(["--endpoints", &endpoint, "--command-timeout", "3s"]).args(args);
+        if let Some(tls) = &self.tls {
+            command
+                .arg("--cacert")
+                .arg(&tls.ca)
+                .arg("--cert")
+                .arg(&tls.certificate)
+                .arg("--key")
+                .arg(&tls.key);
+        }
         tool::run(command, b"").await?.text()
     }
 

@@ -1,6 +1,7 @@
 //! Admission webhooks on a real kube-apiserver, asked through kubectl and over HTTP.
 
 pub mod heard;
+mod hostile;
 mod isolation;
 mod live;
 mod manifests;

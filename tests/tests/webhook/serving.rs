@@ -24,15 +24,15 @@ const MERGE: &str = "application/merge-patch+json";
 const KNOWN: Duration = Duration::from_secs(60);
 
 /// A garden of one test, with webhooks whose server the test may stop.
-struct Own {
-    garden: Garden,
-    repot: Repot,
+pub struct Own {
+    pub garden: Garden,
+    pub repot: Repot,
     dir: PathBuf,
 }
 
 impl Own {
     /// `change`: of each webhook as it is registered.
-    async fn start(bed: &Bed, change: impl Fn(&mut Value)) -> Result<Self> {
+    pub async fn start(bed: &Bed, change: impl Fn(&mut Value)) -> Result<Self> {
         let (garden, _) = world::garden(bed).await?;
         let dir = bed.make_dir("webhook")?;
         let repot = world::webhook(bed, &garden, &dir, &[]).await?;
@@ -56,7 +56,7 @@ impl Own {
         Ok(own)
     }
 
-    async fn patch(&self, name: &str, patch: &Value) -> Result<Answer> {
+    pub async fn patch(&self, name: &str, patch: &Value) -> Result<Answer> {
         self.garden.api().patch(&format!("{SHOOTS}/{name}"), MERGE, patch).await
     }
 }

@@ -152,7 +152,27 @@ async fn an_etcd_has_one_workflow_and_its_record_is_left_to_controllers() -> Res
         "the lock cannot be given back"
     );
     ensure!(set(&controller, &status("2")).await?.0, "the lock cannot be taken");
-    Ok(())
+    etcd_stays_while_a_workflow_works_on_it(world).await
+}
+
+async fn etcd_stays_while_a_workflow_works_on_it(world: &World) -> Result<()> {
+    let etcd = json!({
+        "apiVersion": "druid.gardener.cloud/v1alpha1", "kind": "Etcd", "metadata": {"namespace": "etcds", "name": "main"},
+        "spec": {},
+    });
+    may(&world.person, &etcd).await?;
+    let delete = async || world.garden.kubectl(["delete", "etcd", "main", "-n", "etcds"]).await;
+    let refused = delete().await?;
+    hear(&refused.stderr);
+    ensure!(refused.code != 0 && refused.stderr.contains("(etcd-in-use)"), "{}", refused.stderr);
+    ensure!(
+        refused.stderr.contains("EtcdMigration") && refused.stderr.contains("HostedEtcd"),
+        "{}",
+        refused.stderr
+    );
+    let confirm = "confirmation.gardener.cloud/deletion=true";
+    world.garden.kubectl(["annotate", "etcd", "main", "-n", "etcds", confirm]).await?.text()?;
+    delete().await?.text().map(drop)
 }
 
 async fn members_of_an_etcd_and_owners_of_a_control_plane_are_left_to_controllers() -> Result<()> {
@@ -176,8 +196,24 @@ async fn members_of_an_etcd_and_owners_of_a_control_plane_are_left_to_controller
     let deleted = world.garden.kubectl(["delete", "etcd", "main", "-n", "owners"]).await?;
     hear(&deleted.stderr);
     ensure!(deleted.code != 0 && deleted.stderr.contains("(etcd-handing-over)"), "{}", deleted.stderr);
+    // The other side, which those members have joined.
+    let needed = json!({"status": {
+        "bootstrapWithExistingCluster": null, "unknownMembers": {"voters": 5, "dependOnOwn": true, "members": []},
+    }});
+    world.garden.kubectl(patch.into_iter().chain([needed.to_string().as_str()])).await?.text()?;
+    let deleted = world.garden.kubectl(["delete", "etcd", "main", "-n", "owners"]).await?;
+    ensure!(deleted.code != 0 && deleted.stderr.contains("(etcd-handing-over)"), "{}", deleted.stderr);
+    may(&world.person, &etcd(json!({"migration.gardener.cloud/without-gateways": "true"}), json!({})))
+        .await?;
     let controller = gardenlet(world, "owners-a")?;
     may(&controller, &etcd(suspended, peers)).await?;
+    let skips = json!({"peerUrlTls": {
+        "tlsCASecretRef": {"name": "ca"}, "serverTLSSecretRef": {"name": "peer"}, "skipClientSANVerification": true,
+    }});
+    let mut skipping = etcd(json!({}), skips);
+    skipping["metadata"]["name"] = json!("skips");
+    let said = may(&world.person, &skipping).await?;
+    ensure!(said.contains("Warning") && said.contains("etcd 3.6"), "{said}");
     let insists = json!({"confirmation.gardener.cloud/takeover": "true", "druid.gardener.cloud/suspend-etcd-spec-reconcile": null});
     let said = may(&world.person, &etcd(insists, json!({}))).await?;
     ensure!(said.contains("Warning"), "{said}");

@@ -200,7 +200,8 @@ pub static RULES: &[Rule] = &[
     rule("etcd-membership", STATE, &[&ETCDS], state::etcd_membership::judge,
         "Fields of an Etcd that decide which members form one cluster are changed by controllers."),
     rule("etcd-handing-over", STATE, &[&ETCDS], state::etcd_handing_over::judge,
-        "An Etcd whose members are taking over from those of another seed is deleted only with a confirmation."),
+        "An Etcd whose members are taking over from those of another seed, or whose members are needed by others for a quorum \
+         (`status.unknownMembers.dependOnOwn`), is deleted only with a confirmation, or with its namespace."),
     rule("etcd-in-use", STATE, &[&ETCDS], state::etcd_in_use::judge,
         "An Etcd that a workflow works on, by `status.currentWorkflow` of its HostedEtcd, is deleted only with a confirmation, or with \
          its namespace."),

@@ -27,6 +27,8 @@ pub struct Seen {
     pub leaves: bool,
     /// Whether the Etcd is kept by our finalizer until they have left.
     pub held: bool,
+    /// Whether members of another Etcd have no quorum without those of this one, which is being deleted.
+    pub needed: bool,
 }
 
 /// The StatefulSet.
@@ -98,6 +100,7 @@ pub fn decide(seen: &Seen) -> Next {
         Some(set) if set.deleting => {
             Next::Wait(Reason::new("StatefulSetEnding", "the StatefulSet is not gone yet"))
         }
+        Some(set) if seen.replicas == 0 && seen.needed && set.volumes == seen.volumes => start(seen),
         Some(set) if seen.replicas == 0 && seen.leaves && set.volumes == seen.volumes => leave(seen),
         Some(_) if seen.replicas == 0 => Next::Stop(Reason::new("Stopped", "no members are wanted")),
         Some(set) if set.volumes != seen.volumes => {
@@ -106,6 +109,8 @@ pub fn decide(seen: &Seen) -> Next {
         }
         // Members on other volumes, or of a StatefulSet that is gone: two of one name must never run at once.
         None if pods > 0 => ending(),
+        // Without Pods, as after a deletion in the foreground, they are made anew on the volumes that they had.
+        None if seen.replicas == 0 && seen.needed => start(seen),
         None if seen.replicas == 0 && seen.leaves && seen.held => left_behind(seen),
         None if seen.replicas == 0 => Next::Rest,
         Some(_) | None => start(seen),
@@ -174,6 +179,7 @@ mod tests {
             source: Source::Ready,
             leaves: false,
             held: false,
+            needed: false,
         }
     }
 
@@ -257,6 +263,23 @@ mod tests {
         assert_eq!(reason(&decide(&behind(None))), "NoMemberAnswers");
         assert_eq!(decide(&behind(Some(0))), Next::Rest);
         assert_eq!(decide(&Seen { held: false, ..behind(None) }), Next::Rest);
+    }
+
+    #[test]
+    fn goes_on_while_members_of_another_etcd_have_no_quorum_without_it() {
+        let needed = |set| Seen {
+            cluster: Cluster::Founded { members: None, claims: 3 },
+            needed: true,
+            held: true,
+            ..mk(set, 0)
+        };
+        assert_eq!(decide(&needed(Some(("a", 3)))), Next::Run { members: 3 });
+        // A deletion in the foreground has taken the StatefulSet.
+        assert_eq!(decide(&needed(None)), Next::Run { members: 3 });
+        let pods = [(VolumeSet("a".into()), 2)].into();
+        assert_eq!(reason(&decide(&Seen { pods, ..needed(None) })), "MembersEnding");
+        assert_eq!(reason(&decide(&Seen { needed: false, ..needed(Some(("a", 3))) })), "Stopped");
+        assert_eq!(decide(&Seen { needed: false, ..needed(None) }), Next::Rest);
     }
 
     #[test]

@@ -225,6 +225,34 @@ fn an_etcd_is_not_deleted_while_it_takes_over_from_that_of_another_seed() {
     }
 }
 
+/// The source, while members of the destination have joined.
+#[test]
+fn an_etcd_is_not_deleted_while_members_of_another_need_its_own_for_a_quorum() {
+    let delete = |user: &str, old: Value| Change {
+        user: person(user),
+        ..of("druid.gardener.cloud", "etcds", Operation::Delete, old, Value::Null)
+    };
+    let shared = json!({"metadata": {}, "status": {"unknownMembers": {
+        "voters": 5, "dependOnOwn": true, "members": [{"name": "b-main-0"}, {"name": "b-main-1"}],
+    }}});
+    for user in ["alice", "system:serviceaccount:repot-system:x", "system:serviceaccount:garden:gardenlet"] {
+        rejects(&delete(user, shared.clone()), &mk_facts(), &["etcd-handing-over"]);
+    }
+    let message = judged(&delete("alice", shared.clone()), &mk_facts())[0].message();
+    assert!(message.contains("b-main-0, b-main-1"), "{message}");
+    accepts(&delete("system:serviceaccount:kube-system:namespace-controller", shared.clone()), &mk_facts());
+    for (path, value) in [
+        ("/status/unknownMembers/dependOnOwn", json!(false)),
+        ("/status/unknownMembers", Value::Null),
+        ("/metadata", json!({"annotations": {"confirmation.gardener.cloud/deletion": "true"}})),
+        ("/metadata", json!({"deletionTimestamp": "2026-01-01T00:00:00Z"})),
+    ] {
+        let mut old = shared.clone();
+        *old.pointer_mut(path).expect("there") = value;
+        accepts(&delete("alice", old), &mk_facts());
+    }
+}
+
 #[test]
 fn an_etcd_is_not_deleted_while_a_workflow_works_on_it() {
     let delete = |user: &str, old: Value| Change {

@@ -1,0 +1,237 @@
+//! How many connections there may be, and which one ends where there are too many. kube-apiserver need not show who it is, so
+//! nobody has a place of their own: of the connections of one address, and of the address with the most, the one ends that has
+//! been of the least use: never a review answered on it, then for the longest time none.
+
+use std::{
+    collections::BTreeMap,
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+/// Limits of connections.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// All at once.
+    pub(crate) all: usize,
+    /// Those of one address.
+    pub(crate) of_address: usize,
+    /// How long nothing may be asked on one on which a review was answered. Clients in Go end idle connections after 90 seconds.
+    pub(crate) idle: Duration,
+    /// The same for any other.
+    pub(crate) first: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self { all: 512, of_address: 128, idle: seconds(120), first: seconds(32) }
+    }
+}
+
+/// The connections that there are.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    limits: Limits,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    next: u64,
+    all: BTreeMap<u64, Arc<Use>>,
+}
+
+/// What a connection is used for.
+#[derive(Debug)]
+pub(crate) struct Use {
+    address: IpAddr,
+    limits: Limits,
+    end: CancellationToken,
+    reviewed: AtomicBool,
+    answering: AtomicUsize,
+    last: Mutex<Instant>,
+}
+
+/// A connection counts for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    connections: Arc<Connections>,
+    number: u64,
+    connection: Arc<Use>,
+}
+
+/// A request is being answered for as long as this lives.
+pub(crate) struct Answering(Arc<Use>);
+
+impl Connections {
+    pub(crate) fn new(limits: Limits) -> Arc<Self> {
+        Arc::new(Self { limits, open: Mutex::default() })
+    }
+
+    /// Counts a connection of this address. Where there are too many now, another one is ended.
+    pub(crate) fn count(self: &Arc<Self>, address: IpAddr) -> Counted {
+        let connection = Arc::new(Use {
+            address,
+            limits: self.limits,
+            end: CancellationToken::new(),
+            reviewed: AtomicBool::new(false),
+            answering: AtomicUsize::new(0),
+            last: Mutex::new(Instant::now()),
+        });
+        let mut open = self.open.lock();
+        if let Some(victim) = open.victim(address, &self.limits)
+            && let Some(victim) = open.all.remove(&victim)
+        {
+            tracing::debug!(address = %victim.address, "a connection is ended, since there are too many");
+            victim.end.cancel();
+        }
+        let number = open.next;
+        open.next += 1;
+        open.all.insert(number, connection.clone());
+        drop(open);
+        Counted { connections: self.clone(), number, connection }
+    }
+}
+
+impl Open {
+    /// The connection that ends before one more of this address comes; nothing where there is a place for it.
+    fn victim(&self, address: IpAddr, limits: &Limits) -> Option<u64> {
+        let mut by_address: BTreeMap<IpAddr, usize> = BTreeMap::new();
+        for connection in self.all.values() {
+            *by_address.entry(connection.address).or_default() += 1;
+        }
+        let own = by_address.get(&address).copied().unwrap_or_default();
+        let from = if own >= limits.of_address.max(1) {
+            address
+        } else if self.all.len() >= limits.all.max(1) {
+            by_address.into_iter().max_by_key(|(_, count)| *count)?.0
+        } else {
+            return None;
+        };
+        let of_address = self.all.iter().filter(|(_, connection)| connection.address == from);
+        let least = of_address.min_by_key(|(_, connection)| {
+            (connection.reviewed.load(Ordering::Acquire), *connection.last.lock())
+        });
+        least.map(|(number, _)| *number)
+    }
+}
+
+impl Counted {
+    pub(crate) fn connection(&self) -> &Arc<Use> {
+        &self.connection
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.connections.open.lock().all.remove(&self.number);
+    }
+}
+
+impl Use {
+    /// A request has come.
+    pub(crate) fn answer(self: &Arc<Self>) -> Answering {
+        self.answering.fetch_add(1, Ordering::AcqRel);
+        Answering(self.clone())
+    }
+
+    /// Whether a review was answered on it.
+    pub(crate) fn is_proven(&self) -> bool {
+        self.reviewed.load(Ordering::Acquire)
+    }
+
+    /// Until it has to end: there are too many, or nothing was asked for too long. Answers that the client does not take count for nothing.
+    pub(crate) async fn until_end(&self) {
+        tokio::select! { () = self.end.cancelled() => {}, () = self.until_idle() => {} }
+    }
+
+    async fn until_idle(&self) {
+        loop {
+            let limit = if self.is_proven() { self.limits.idle } else { self.limits.first };
+            let due = *self.last.lock() + limit;
+            let answers = self.answering.load(Ordering::Acquire) > 0;
+            let now = Instant::now();
+            match (due <= now, answers) {
+                (true, false) => return,
+                // The time begins anew when it is answered.
+                (true, true) => sleep_until(now + limit).await,
+                (false, _) => sleep_until(due).await,
+            }
+        }
+    }
+}
+
+impl Answering {
+    /// It was a review, and the answer is one.
+    pub(crate) fn was_review(&self) {
+        self.0.reviewed.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        *self.0.last.lock() = Instant::now();
+        self.0.answering.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: Duration = Duration::from_millis(50);
+    const IDLE: Duration = Duration::from_millis(150);
+    const LIMITS: Limits = Limits { all: 4, of_address: 3, idle: IDLE, first: FIRST };
+
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, last])
+    }
+
+    fn ended(all: &[Counted]) -> Vec<bool> {
+        all.iter().map(|one| one.connection().end.is_cancelled()).collect()
+    }
+
+    #[test]
+    fn what_was_of_the_least_use_ends_first() {
+        let connections = Connections::new(LIMITS);
+        let mut all: Vec<Counted> = (0..3).map(|_| connections.count(address(1))).collect();
+        // The oldest has answered a review.
+        all[0].connection().answer().was_review();
+        all.push(connections.count(address(1)));
+        assert_eq!(ended(&all), [false, true, false, false]);
+        // Another address does not pay for it, as long as it has fewer.
+        all.push(connections.count(address(2)));
+        assert_eq!(ended(&all), [false, true, false, false, false]);
+        all.push(connections.count(address(2)));
+        assert_eq!(ended(&all), [false, true, true, false, false, false]);
+        // One that has ended by itself leaves its place.
+        drop(all.remove(3));
+        all.push(connections.count(address(3)));
+        assert_eq!(ended(&all), [false, true, true, false, false, false]);
+    }
+
+    #[tokio::test]
+    async fn one_on_which_nothing_is_asked_ends_and_one_that_answers_does_not() {
+        let connections = Connections::new(LIMITS);
+        let began = Instant::now();
+        let counted = connections.count(address(1));
+        counted.connection().until_end().await;
+        assert!(began.elapsed() >= FIRST, "{:?}", began.elapsed());
+        let request = counted.connection().answer();
+        request.was_review();
+        let busy = tokio::time::timeout(IDLE * 2, counted.connection().until_end());
+        assert!(busy.await.is_err(), "a request was being answered");
+        let began = Instant::now();
+        drop(request);
+        counted.connection().until_end().await;
+        assert!(began.elapsed() >= IDLE, "{:?}", began.elapsed());
+    }
+}
