@@ -11,7 +11,9 @@ use crate::{
     answer::{self, Followed, Limit},
     audit::{Trail, hold, policy::Stage},
     call::Call,
-    compress, early_response, endpoints,
+    compress,
+    connection_shares::Owner,
+    early_response, endpoints,
     filters::{audit, authorization::PROBES, client_certificate::Peer, connection, deadline},
     metrics::Labels,
     pretty, protobuf,
@@ -134,11 +136,9 @@ async fn answer(server: &Server, call: &mut Call) -> Result<Response<Body>, Stat
     }
     let guarded = async {
         call.user = server.authenticator.authenticate(&call.peer, &mut call.headers).await?;
-        if call.user.flow() != Flow::Unauthenticated {
-            call.peer.connection.set_authenticated();
-        }
         let resource = call.info.target.as_ref().and_then(|target| server.resource(target));
         call.trail = server.auditor.begin(call, resource, server.limits.request_timeout).await?;
+        count_connection(server, call)?;
         no_impersonation(call)?;
         call.held.extend(server.overload.admit(&call.user, &call.info)?);
         let allowed = server.authorizer.authorize(&call.user, &call.info).await;
@@ -148,6 +148,21 @@ async fn answer(server: &Server, call: &mut Call) -> Result<Response<Body>, Stat
     };
     // A watch answers at once and then goes on; what bounds it is its own timeoutSeconds.
     tokio::time::timeout(time, guarded).await.unwrap_or_else(|_| Err(deadline::passed()))
+}
+
+/// Counts the connection for whoever has shown who it is on it first, and ends it where that user has its share. Probes are answered
+/// all the same.
+fn count_connection(server: &Server, call: &Call) -> Result<(), Status> {
+    if call.peer.connection.is_authenticated() {
+        return Ok(());
+    }
+    let owner = server.authenticator.owner(&call.peer).or_else(|| Owner::user(&call.user));
+    let Some(owner) = owner.filter(|_| !PROBES.contains(&call.info.path.as_str())) else { return Ok(()) };
+    let counted = server.connections.admit(&call.peer.connection, &owner);
+    if counted.is_err() {
+        call.peer.connection.send_away();
+    }
+    counted
 }
 
 /// The front server has turned impersonation into identity. Who comes directly and asks for it would act as somebody else
@@ -177,7 +192,9 @@ fn head(server: &Server, call: &Call, response: &mut Response<Body>) {
     // Over HTTP/1.1 a client has to be told that its connection ends; what it sent on it would be lost.
     let ends = match response.status() {
         StatusCode::UNAUTHORIZED => true,
-        StatusCode::TOO_MANY_REQUESTS => server.health.accepting().is_err(),
+        StatusCode::TOO_MANY_REQUESTS => {
+            call.peer.connection.is_leaving() || server.health.accepting().is_err()
+        }
         _ => false,
     };
     let headers = response.headers_mut();

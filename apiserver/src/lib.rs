@@ -10,6 +10,7 @@ mod body;
 pub mod call;
 pub mod chain;
 pub mod compress;
+pub mod connection_shares;
 pub mod delegation;
 pub mod early_response;
 pub mod endpoints;

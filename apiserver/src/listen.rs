@@ -14,13 +14,16 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     chain,
-    filters::{client_certificate::Peer, connection::Connection},
+    filters::{
+        client_certificate::Peer,
+        connection::{Closes, Connection},
+    },
     http2::{self, Settings},
     metrics,
     server::Server,
     short_turns::{ShortTurns, in_short_turns},
     tls::{Lingering, Serving},
-    unauthenticated::{Counted, Unauthenticated},
+    unauthenticated::Unauthenticated,
     write_timeout::WriteTimeout,
 };
 
@@ -98,7 +101,7 @@ pub async fn serve(
         let (serving, end) = (serving.clone(), end.clone());
         async move { serving.follow(end).await }
     });
-    let unauthenticated = Unauthenticated::new(server.limits.unauthenticated_connections);
+    let unauthenticated = Unauthenticated::new(server.limits.connections.unauthenticated);
     let connections = TaskTracker::new();
     let listening = Listening { listener, server, serving, connections, unauthenticated };
     listening.accept(&stop).await;
@@ -133,8 +136,8 @@ impl Listening {
     /// Accepts connections until `leave`; those are then asked to end when they have answered.
     async fn accept(&self, leave: &CancellationToken) {
         while let Some(accepted) = leave.run_until_cancelled(self.listener.accept()).await {
-            let stream = match accepted {
-                Ok((stream, _)) => stream,
+            let (stream, address) = match accepted {
+                Ok(accepted) => accepted,
                 Err(error) => {
                     // Out of file descriptors, mostly: accepting again at once would spin.
                     tracing::warn!(%error, "a connection could not be accepted");
@@ -145,10 +148,11 @@ impl Listening {
             let (server, serving, leave) = (self.server.clone(), self.serving.clone(), leave.clone());
             // Counted before the handshake, which takes memory and time already.
             let shared = Connection::default();
-            let counted = self.unauthenticated.count(shared.end());
+            shared.count(self.unauthenticated.count(shared.end(), address.ip()));
+            let closes = shared.closes();
             self.connections.spawn(async move {
                 let end = shared.end();
-                let served = accepted_one(stream, server, serving, shared, counted, leave);
+                let served = accepted_one(stream, server, serving, shared, closes, leave);
                 end.run_until_cancelled(served).await
             });
         }
@@ -171,13 +175,13 @@ async fn accepted_one(
     server: Arc<Server>,
     serving: Arc<Serving>,
     shared: Connection,
-    counted: Counted,
+    closes: Closes,
     leave: CancellationToken,
 ) {
     set_options(&stream);
     // The handshake is the client's time, not the accept loop's.
     match tokio::time::timeout(HANDSHAKE_DEADLINE, serving.accept(stream)).await {
-        Ok(Ok(tls)) => connection(tls, server, shared, counted, leave).await,
+        Ok(Ok(tls)) => connection(tls, server, shared, closes, leave).await,
         Ok(Err(error)) => {
             tracing::debug!(%error, "handshake failed");
             metrics::HANDSHAKE_ERRORS.inc();
@@ -199,7 +203,7 @@ async fn connection(
     tls: TlsStream<TcpStream>,
     server: Arc<Server>,
     shared: Connection,
-    counted: Counted,
+    closes: Closes,
     leave: CancellationToken,
 ) {
     let (stream, session) = tls.get_ref();
@@ -209,29 +213,23 @@ async fn connection(
     // What was agreed on, not what comes first: a client that says nothing is then cut off in time.
     let http2 = session.alpn_protocol() == Some(b"h2");
     let peer = Arc::new(Peer::at(address, chain).on(shared));
-    if server.authenticator.knows(&peer) {
-        peer.connection.set_authenticated();
+    if let Some(owner) = server.authenticator.owner(&peer) {
+        // Who has its share is told so by its first request.
+        let _ = server.connections.admit(&peer.connection, &owner);
     }
-    let stream =
-        Lingering::new(WriteTimeout::new(tls, WRITE_TIMEOUT, LEAST_WRITTEN)).until(peer.connection.end());
+    // The connection counts for as long as its file descriptor is there.
+    let stream = WriteTimeout::new(tls, WRITE_TIMEOUT, LEAST_WRITTEN);
+    let stream = Lingering::new(stream).until(peer.connection.end()).keeping(closes);
     let done = peer.connection.done(IDLE);
     let leave = async move {
         // The server stops; the client shall go elsewhere; nothing happens here any more.
         tokio::select! { () = leave.cancelled() => {}, () = done => {} }
     };
-    let uncount = async {
-        peer.connection.authenticated().await;
-        drop(counted);
-        std::future::pending().await
-    };
-    let served = in_short_turns(stream, async |stream| match http2 {
+    in_short_turns(stream, async |stream| match http2 {
         true => serve_http2(stream, server, &peer, leave).await,
         false => serve_http1(stream, server, &peer, leave).await,
-    });
-    tokio::select! {
-        () = served => {}
-        () = uncount => {}
-    }
+    })
+    .await;
 }
 
 async fn serve_http2(stream: Io, server: Arc<Server>, peer: &Arc<Peer>, leave: impl Future<Output = ()>) {

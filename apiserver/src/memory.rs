@@ -43,6 +43,8 @@ const SHORT_ANSWERS: u64 = 8 << 20;
 const STREAMED: u64 = 3 << 19;
 /// Pieces of an answer that is streamed: one that is made, two that wait, and one that its connection has.
 const PIECES: u64 = 4;
+/// Heads of objects that an answer holds while it is streamed, in bytes; at least one.
+pub const HEADS: u64 = 512 << 10;
 /// How long an answer waits for its turn.
 const TURN: Duration = Duration::from_secs(10);
 /// How many wait for it. A few seconds' work for a server whose clients read: so hardly any waits for nothing.
@@ -145,7 +147,8 @@ impl Memory {
 
     /// The same for an answer whose pieces may be longer than those of a payload; `longest`: the longest of them, in bytes.
     pub async fn to_stream_pieces(&self, flow: &Flow, bytes: u64, longest: u64) -> Option<Room> {
-        self.to_send(flow, bytes.min(STREAMED.max(longest.saturating_mul(PIECES)))).await
+        let pieces = longest.saturating_mul(PIECES).saturating_add(HEADS.max(longest));
+        self.to_send(flow, bytes.min(STREAMED.max(pieces))).await
     }
 
     /// Room for an answer that is put together before it is sent. One that is larger than all there is has its turn alone.

@@ -10,6 +10,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     admission::Admission,
     audit::Auditor,
+    connection_shares::{CONNECTIONS, ConnectionLimits, ConnectionShares},
     delegation::{Namespaces, Neighbours},
     endpoints::{openapi::Documents, watch::Watching},
     filters::{
@@ -44,8 +45,8 @@ pub struct Limits {
     pub readers: usize,
     /// Requests that write, at once.
     pub writers: usize,
-    /// Connections whose client has not shown who it is, at once.
-    pub unauthenticated_connections: usize,
+    /// Connections at once.
+    pub connections: ConnectionLimits,
     /// How likely a request is the last on its connection.
     pub goaway_chance: f64,
     /// Whether long answers are compressed for clients that take gzip.
@@ -68,7 +69,10 @@ impl Default for Limits {
             request_timeout: Duration::from_secs(60),
             readers: 400,
             writers: 200,
-            unauthenticated_connections: UNAUTHENTICATED_CONNECTIONS,
+            connections: ConnectionLimits {
+                unauthenticated: UNAUTHENTICATED_CONNECTIONS,
+                authenticated: CONNECTIONS,
+            },
             goaway_chance: 0.0,
             compression: true,
             watches_per_user: 2000,
@@ -112,6 +116,7 @@ pub struct Server {
     pub(crate) namespaces: Namespaces,
     pub(crate) admission: Admission,
     pub(crate) overload: Overload,
+    pub(crate) connections: ConnectionShares,
     pub(crate) memory: Memory,
     pub(crate) heavy: HeavyWork,
     pub(crate) spool: Spool,
@@ -168,6 +173,7 @@ impl Server {
             namespaces: parts.namespaces.clone(),
             admission: parts.admission.clone(),
             overload: Overload::new(parts.limits.readers, parts.limits.writers),
+            connections: ConnectionShares::new(parts.limits.connections.authenticated),
             memory: Memory::new(parts.limits.memory),
             heavy: HeavyWork::start().map_err(StartError::Threads)?,
             spool: parts.spool,

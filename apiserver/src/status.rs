@@ -325,6 +325,12 @@ impl Status {
         Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).retry_after(5)
     }
 
+    /// A user has its share of the connections.
+    pub(crate) fn too_many_connections() -> Self {
+        let message = "too many connections of this user, please use those that are open or try again later";
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).retry_after(1)
+    }
+
     /// Events of a user wait for those before them, which some of its clients do not take.
     pub(crate) fn watch_events_wait() -> Self {
         let message = "other watches of this user do not take their events, please try again later";

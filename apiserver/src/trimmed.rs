@@ -19,7 +19,7 @@ const FRAME: usize = 4 << 10;
 /// The trimmed form of an object at rest; `None`: it is shown whole.
 #[must_use]
 pub fn of(resource: &Resource, object: &Object) -> Option<Bytes> {
-    if !is_due(resource, &object.meta, object.payload_len) {
+    if !is(resource, object) {
         return None;
     }
     let mut meta: ObjectMeta = wire::parse_meta(object);
@@ -31,6 +31,12 @@ pub fn of(resource: &Resource, object: &Object) -> Option<Bytes> {
         text = print(resource, object, &meta);
     }
     Some(text)
+}
+
+/// Whether an object at rest is shown in that form.
+#[must_use]
+pub fn is(resource: &Resource, object: &Object) -> bool {
+    is_due(resource, &object.meta, object.payload_len)
 }
 
 /// The version does not count: an object is as long in the event of its removal as before.

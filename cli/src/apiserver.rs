@@ -131,7 +131,8 @@ pub struct Flags {
     /// Requests that write, served at once; more are answered with 429. Shared among users as those that only read; 0: no limit
     #[arg(long, default_value_t = 200, value_name = "N")]
     max_mutating_requests_inflight: usize,
-    /// Connections whose client has shown neither a certificate nor a token that is good; a new one ends the oldest of them
+    /// Connections whose client has shown neither a certificate nor a token that is good; a new one ends the oldest one of the
+    /// address that has the most
     #[arg(long, default_value_t = UNAUTHENTICATED_CONNECTIONS, value_name = "N", value_parser = at_least_one)]
     max_unauthenticated_connections: usize,
 
@@ -222,7 +223,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
             request_timeout: flags.limits.request_timeout,
             readers: flags.max_requests_inflight,
             writers: flags.max_mutating_requests_inflight,
-            unauthenticated_connections: flags.max_unauthenticated_connections,
+            connections: flags.limits.connections(flags.max_unauthenticated_connections),
             orphan_interval: flags.orphan_check_interval,
             orphan_grace: flags.orphan_grace_period,
             watch_grace: flags.serving.shutdown_watch_termination_grace_period,

@@ -99,6 +99,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
             watch_stall: flags.limits.watch_stall_timeout,
             memory,
             request_timeout: flags.limits.request_timeout,
+            connections: flags.limits.connections(Limits::default().connections.unauthenticated),
             ..Limits::default()
         },
         auditor: Auditor::off(),

@@ -8,6 +8,7 @@ use std::{
 use anyhow::{Context, bail};
 use clap::Args;
 use repot_apiserver::{
+    connection_shares::{CONNECTIONS, ConnectionLimits, LEAST_CONNECTIONS, raise_descriptors},
     memory,
     server::{DEFAULT_OBJECT_BYTES, Limits, MAX_OBJECT_BYTES},
 };
@@ -35,6 +36,10 @@ pub struct LimitFlags {
     /// A watch is ended when its client has taken nothing for so long although there was something to take
     #[arg(long, default_value = "30s", value_name = "DURATION", value_parser = stall)]
     pub watch_stall_timeout: Duration,
+    /// Connections whose client has shown who it is. One user may have as many as stay free, at least an eighth is for front
+    /// proxies and system:masters [default: 2000, or fewer where there are not so many file descriptors]
+    #[arg(long, value_name = "N", value_parser = connections)]
+    pub max_connections: Option<usize>,
     /// When a request that is not a watch is given up
     #[arg(long, default_value = "60s", value_name = "DURATION", value_parser = duration)]
     pub request_timeout: Duration,
@@ -49,6 +54,24 @@ pub struct LimitFlags {
 }
 
 impl LimitFlags {
+    /// How many connections there may be. Raises the number of file descriptors of this process to what it may be raised to, and
+    /// keeps within that. `unauthenticated`: how many without credentials were asked for.
+    pub fn connections(&self, unauthenticated: usize) -> ConnectionLimits {
+        let authenticated = self.max_connections.unwrap_or(CONNECTIONS);
+        let asked = ConnectionLimits { unauthenticated, authenticated };
+        let descriptors = raise_descriptors();
+        let limits = asked.within(descriptors);
+        if limits != asked {
+            tracing::warn!(
+                descriptors,
+                unauthenticated = limits.unauthenticated,
+                authenticated = limits.authenticated,
+                "fewer connections than asked for: raise the limit of open files (RLIMIT_NOFILE)"
+            );
+        }
+        limits
+    }
+
     /// The budget in bytes. `reviewed`: the largest question to an admission webhook, where any are asked.
     pub fn memory(&self, reviewed: Option<u64>) -> anyhow::Result<u64> {
         let object = self.max_object_bytes as u64;
@@ -78,6 +101,14 @@ impl LimitFlags {
             tracing::warn!(%error, "bodies cannot wait for room in memory; requests that would have to will fail: set --spool-dir");
         }
         Ok(spool)
+    }
+}
+
+/// Enough for the share of each kind of client.
+fn connections(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(connections) if connections >= LEAST_CONNECTIONS => Ok(connections),
+        _ => Err(format!("must be a whole number of connections, and at least {LEAST_CONNECTIONS}")),
     }
 }
 

@@ -9,6 +9,7 @@ pub mod policy;
 mod queue;
 pub mod redact;
 pub mod rotation;
+mod slots;
 
 use std::{
     collections::BTreeMap,
@@ -30,13 +31,7 @@ use self::{
     policy::{Decision, Level, Policy, Stage},
     queue::Share,
 };
-use crate::{
-    call::Call,
-    filters::user::{UNAUTHENTICATED, User},
-    metrics,
-    resource::Resource,
-    status::Status,
-};
+use crate::{call::Call, metrics, resource::Resource, shares::Flow, status::Status};
 
 /// Bodies up to this size are kept for the log until it has redacted them.
 const MOST_KEPT: usize = 16 << 20;
@@ -86,10 +81,9 @@ impl Auditor {
         let left = call.left(request_timeout);
         let patience = left.saturating_sub(MARGIN).max(left / 2);
         let deadline = (!call.info.long_running()).then(|| Instant::now() + patience);
-        let known = is_known(&call.user);
-        let answered = Arc::default();
+        let (flow, answered) = (call.user.flow(), Arc::default());
         let trail =
-            Trail { log, decision, head, sent: None, answered, known, deadline, patience: request_timeout };
+            Trail { log, decision, head, sent: None, answered, flow, deadline, patience: request_timeout };
         if !trail.record(Stage::RequestReceived, call, None).await && trail.log.is_strict() {
             metrics::AUDIT_REJECTED.inc();
             return Err(Status::internal("failed to store audit event"));
@@ -105,8 +99,13 @@ impl Auditor {
     }
 }
 
-fn is_known(user: &User) -> bool {
-    !user.in_group(UNAUTHENTICATED)
+/// The share of an event: of a request with this code, where it has one, of this user.
+fn share_of(flow: &Flow, code: Option<u16>) -> Share {
+    match (flow, code) {
+        (Flow::Unauthenticated, _) | (_, Some(401)) => Share::Refused,
+        (Flow::User(_), Some(429)) => Share::Throttled,
+        (Flow::User(_), _) => Share::Known,
+    }
 }
 
 /// The trail of one request.
@@ -116,8 +115,8 @@ pub struct Trail {
     head: Arc<Head>,
     sent: Option<Bytes>,
     answered: Arc<Mutex<Option<Vec<Bytes>>>>,
-    /// Whether it is known who asks.
-    known: bool,
+    /// Who asks.
+    flow: Flow,
     /// Until when the request waits for the log; `None`: it runs for long, and waits for `patience` each time.
     deadline: Option<Instant>,
     patience: Duration,
@@ -209,9 +208,9 @@ impl Trail {
 
     /// Hands an event to the log at once; see [`Log::store`].
     fn store(&self, event: Event) -> impl Future<Output = bool> + Send + use<> {
-        let refused = matches!(event.outcome.as_ref().map(|outcome| outcome.code), Some(401 | 429));
-        let share = if self.known && !refused { Share::Known } else { Share::Refused };
-        self.log.store(event, share, self.deadline.unwrap_or_else(|| Instant::now() + self.patience))
+        let share = share_of(&self.flow, event.outcome.as_ref().map(|outcome| outcome.code));
+        let source = (share, self.flow.clone());
+        self.log.store(event, source, self.deadline.unwrap_or_else(|| Instant::now() + self.patience))
     }
 }
 
@@ -233,4 +232,25 @@ impl Facts {
 
 fn into_outcome((code, failure): (u16, Option<&Status>)) -> Outcome {
     Outcome { code, status: failure.cloned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_of_users_never_share_places_with_those_of_strangers() {
+        let alice = Flow::User("alice".into());
+        for (flow, code, share) in [
+            (&alice, None, Share::Known),
+            (&alice, Some(200), Share::Known),
+            (&alice, Some(403), Share::Known),
+            (&alice, Some(429), Share::Throttled),
+            (&alice, Some(401), Share::Refused),
+            (&Flow::Unauthenticated, None, Share::Refused),
+            (&Flow::Unauthenticated, Some(429), Share::Refused),
+        ] {
+            assert_eq!(share_of(flow, code), share, "{flow:?} {code:?}");
+        }
+    }
 }

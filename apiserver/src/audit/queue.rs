@@ -1,18 +1,23 @@
 //! Events that wait for the thread that writes them. Those of requests that were refused before anybody knew who asked have a
-//! share of their own: a flood of them costs other events neither a place nor much time.
+//! share of their own, and so have those of users that sent too many: a flood of either costs other events neither a place nor
+//! much time, and what one user has too much of takes no place of what another one has.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::event::Event;
+use super::{
+    event::Event,
+    slots::{Slot, Slots},
+};
+use crate::shares::Flow;
 
 /// Bytes of bodies that may wait with events of authenticated requests.
 const BODY_BYTES: usize = 64 << 20;
-/// What refused requests have of everything, as a divisor.
+/// What each of the shares of refused requests has of everything, as a divisor.
 const REFUSED_PART: usize = 10;
-/// So many events of authenticated requests are written for one of a refused request, where both wait.
+/// So many events of authenticated requests are written for one of a refused request, of either sort, where both wait.
 const KNOWN_PER_REFUSED: usize = 10;
 /// A permit of the memory for bodies, in bytes.
 const UNIT: usize = 1 << 10;
@@ -22,17 +27,20 @@ const UNIT: usize = 1 << 10;
 pub(super) enum Share {
     /// Of an authenticated request that was let in.
     Known,
-    /// Of a request that is anonymous, failed to authenticate (401), or was refused because there are too many (429).
+    /// Of an authenticated request that was refused because there are too many (429). Its places are shared among users.
+    Throttled,
+    /// Of a request that is anonymous, or failed to authenticate (401).
     Refused,
 }
 
 impl Share {
-    pub(super) const ALL: [Self; 2] = [Self::Known, Self::Refused];
+    pub(super) const ALL: [Self; 3] = [Self::Known, Self::Throttled, Self::Refused];
 
     /// The value of the label of metrics.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Known => "authenticated",
+            Self::Throttled => "throttled",
             Self::Refused => "refused",
         }
     }
@@ -49,7 +57,7 @@ pub(super) struct Entry {
 
 /// The place of an event, and the memory of its bodies, until it is dropped.
 pub(super) struct Places {
-    _event: Option<OwnedSemaphorePermit>,
+    _event: Option<Slot>,
     _bodies: Option<OwnedSemaphorePermit>,
 }
 
@@ -57,27 +65,29 @@ pub(super) struct Places {
 pub(super) struct Waiting {
     pub(super) event: Event,
     pub(super) share: Share,
+    /// Whose request it was.
+    pub(super) flow: Flow,
     pub(super) written: Option<oneshot::Sender<bool>>,
 }
 
 /// What limits a share.
 struct Limits {
-    events: Arc<Semaphore>,
+    events: Slots,
     bodies: Arc<Semaphore>,
     /// Units of all bodies.
     body_units: usize,
     /// Events that wait for a place.
-    outside: Arc<Semaphore>,
+    outside: Slots,
 }
 
 impl Limits {
-    fn new(events: usize, body_bytes: usize) -> Self {
+    fn new(events: usize, body_bytes: usize, by_user: bool) -> Self {
         let body_units = body_bytes / UNIT;
         Self {
-            events: Arc::new(Semaphore::new(events)),
+            events: Slots::new(events, by_user),
             bodies: Arc::new(Semaphore::new(body_units)),
             body_units,
-            outside: Arc::new(Semaphore::new(events)),
+            outside: Slots::new(events, by_user),
         }
     }
 
@@ -95,16 +105,19 @@ impl Limits {
 #[derive(Default)]
 struct State {
     known: VecDeque<Entry>,
+    throttled: VecDeque<Entry>,
     refused: VecDeque<Entry>,
     /// Events of authenticated requests that were taken since the last one of a refused request.
     in_a_row: usize,
+    /// Whether the last one of a refused request was one of a user.
+    throttled_last: bool,
     closed: bool,
 }
 
 impl State {
     fn next(&mut self) -> Option<Entry> {
         let due = self.in_a_row >= KNOWN_PER_REFUSED || self.known.is_empty();
-        if due && let Some(entry) = self.refused.pop_front() {
+        if due && let Some(entry) = self.next_refused() {
             self.in_a_row = 0;
             return Some(entry);
         }
@@ -112,8 +125,25 @@ impl State {
         self.known.pop_front()
     }
 
+    /// Of both sorts by turns.
+    fn next_refused(&mut self) -> Option<Entry> {
+        let Self { throttled, refused, throttled_last, .. } = self;
+        let (first, second) = if *throttled_last { (refused, throttled) } else { (throttled, refused) };
+        let entry = first.pop_front().or_else(|| second.pop_front())?;
+        *throttled_last = entry.share == Share::Throttled;
+        Some(entry)
+    }
+
+    fn of(&self, share: Share) -> &VecDeque<Entry> {
+        match share {
+            Share::Known => &self.known,
+            Share::Throttled => &self.throttled,
+            Share::Refused => &self.refused,
+        }
+    }
+
     fn len(&self) -> usize {
-        self.known.len() + self.refused.len()
+        Share::ALL.iter().map(|share| self.of(*share).len()).sum()
     }
 }
 
@@ -122,24 +152,27 @@ pub(super) struct Queue {
     state: Mutex<State>,
     changed: Condvar,
     known: Limits,
+    throttled: Limits,
     refused: Limits,
 }
 
 impl Queue {
-    /// For so many events of authenticated requests, and a tenth of that for the others.
+    /// For so many events of authenticated requests, and a tenth of that for each sort of the others.
     pub(super) fn new(events: usize) -> Self {
         let events = events.clamp(1, Semaphore::MAX_PERMITS);
         Self {
             state: Mutex::default(),
             changed: Condvar::new(),
-            known: Limits::new(events, BODY_BYTES),
-            refused: Limits::new(events.div_ceil(REFUSED_PART), BODY_BYTES / REFUSED_PART),
+            known: Limits::new(events, BODY_BYTES, false),
+            throttled: Limits::new(events.div_ceil(REFUSED_PART), BODY_BYTES / REFUSED_PART, true),
+            refused: Limits::new(events.div_ceil(REFUSED_PART), BODY_BYTES / REFUSED_PART, false),
         }
     }
 
     fn limits(&self, share: Share) -> &Limits {
         match share {
             Share::Known => &self.known,
+            Share::Throttled => &self.throttled,
             Share::Refused => &self.refused,
         }
     }
@@ -150,7 +183,7 @@ impl Queue {
     /// The event, where there is no place now.
     pub(super) fn try_push(&self, mut waiting: Waiting, lighten: bool) -> Result<(), Box<Waiting>> {
         let limits = self.limits(waiting.share);
-        let Ok(event) = limits.events.clone().try_acquire_owned() else { return Err(Box::new(waiting)) };
+        let Some(event) = limits.events.try_take(&waiting.flow) else { return Err(Box::new(waiting)) };
         let units = limits.units(&mut waiting.event);
         let bodies = match limits.bodies.clone().try_acquire_many_owned(units) {
             Ok(bodies) => Some(bodies),
@@ -164,8 +197,8 @@ impl Queue {
     }
 
     /// A permit to wait for a place: as many events as have places may do so.
-    pub(super) fn wait_outside(&self, share: Share) -> Option<OwnedSemaphorePermit> {
-        self.limits(share).outside.clone().try_acquire_owned().ok()
+    pub(super) fn wait_outside(&self, waiting: &Waiting) -> Option<Slot> {
+        self.limits(waiting.share).outside.try_take(&waiting.flow)
     }
 
     /// Puts an event in as soon as there is a place for it.
@@ -176,7 +209,7 @@ impl Queue {
         let limits = self.limits(waiting.share);
         let units = limits.units(&mut waiting.event);
         // In this order everywhere; who has a place waits for bodies that are being written.
-        let event = limits.events.clone().acquire_owned().await.ok();
+        let event = limits.events.take(&waiting.flow).await;
         let bodies = limits.bodies.clone().acquire_many_owned(units).await.ok();
         self.push(waiting, Places { _event: event, _bodies: bodies })
     }
@@ -186,10 +219,11 @@ impl Queue {
         if state.closed {
             return Err(Box::new(waiting));
         }
-        let Waiting { event, share, written } = waiting;
+        let Waiting { event, share, written, .. } = waiting;
         let entry = Entry { event, share, written, places };
         match share {
             Share::Known => state.known.push_back(entry),
+            Share::Throttled => state.throttled.push_back(entry),
             Share::Refused => state.refused.push_back(entry),
         }
         self.changed.notify_one();
@@ -230,11 +264,7 @@ impl Queue {
 
     /// Events that wait, of a share.
     pub(super) fn len(&self, share: Share) -> usize {
-        let state = self.state.lock();
-        match share {
-            Share::Known => state.known.len(),
-            Share::Refused => state.refused.len(),
-        }
+        self.state.lock().of(share).len()
     }
 }
 
@@ -243,7 +273,11 @@ mod tests {
     use super::*;
 
     fn waiting(uri: &str, share: Share) -> Waiting {
-        Waiting { event: Event::of_uri(uri), share, written: None }
+        of_user("alice", uri, share)
+    }
+
+    fn of_user(user: &str, uri: &str, share: Share) -> Waiting {
+        Waiting { event: Event::of_uri(uri), share, flow: Flow::User(user.into()), written: None }
     }
 
     fn taken(queue: &Queue, most: usize) -> Vec<Share> {
@@ -261,6 +295,23 @@ mod tests {
         // Alone, they do not wait for others.
         assert!(queue.try_push(waiting("/", Share::Refused), true).is_ok());
         assert_eq!(taken(&queue, 1), [Share::Refused]);
+    }
+
+    #[test]
+    fn events_of_a_user_that_sends_too_much_take_no_place_of_another_user_or_of_strangers() {
+        let queue = Queue::new(200);
+        let pushed = |user: &str, share| {
+            (0..300).filter(|_| queue.try_push(of_user(user, "/", share), true).is_ok()).count()
+        };
+        let mallory = pushed("mallory", Share::Throttled);
+        assert_eq!(mallory, 10, "a half of the places for such events");
+        assert!(queue.wait_outside(&of_user("mallory", "/", Share::Throttled)).is_some());
+        assert!(pushed("alice", Share::Throttled) >= 3, "one user has the places of another one");
+        assert_eq!((pushed("nobody", Share::Refused), pushed("alice", Share::Known)), (20, 200));
+        // Each eleventh is one of a refused request, of both sorts by turns.
+        let order = taken(&queue, 44);
+        let refused: Vec<_> = order.iter().filter(|share| **share != Share::Known).copied().collect();
+        assert_eq!(refused, [Share::Throttled, Share::Refused, Share::Throttled, Share::Refused]);
     }
 
     #[test]

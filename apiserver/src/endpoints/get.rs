@@ -3,7 +3,7 @@
 use http::StatusCode;
 use repot_storage::ResourceVersion;
 
-use super::{Answer, Request, resource_version, table};
+use super::{Answer, Request, list::Shown, resource_version, table};
 use crate::{
     negotiate::{self, Form},
     pretty, wire,
@@ -37,7 +37,8 @@ pub(super) async fn get(request: Request<'_>) -> Answer {
             let include = table::Include::parse(&request.call.query)?;
             let meta =
                 wire::ListMeta { resource_version: object.version.to_string(), ..wire::ListMeta::default() };
-            table::answer(&request, version, include, &meta, vec![object]).await?
+            let shown = Shown::one(&request, object, include == table::Include::Object);
+            table::answer(&request, version, include, &meta, shown).await?
         }
     })
 }

@@ -1,13 +1,14 @@
 //! GET of a collection.
 
 use bytes::{Bytes, BytesMut};
-use futures::{StreamExt, stream};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
 use http::StatusCode;
-use repot_storage::{ListRequest, Object, ResourceVersion};
+use repot_storage::{Key, ListRequest, Object, ResourceVersion};
 
 use super::{
     Answer, Request,
     continuation::Continue,
+    heads::{Heads, Listed},
     options::Selectors,
     resource_version::{self, Freshness},
     table,
@@ -17,6 +18,7 @@ use crate::{
     negotiate::{self, Form, MetaVersion},
     pretty, protobuf,
     status::Status,
+    trimmed,
     wire::{self, ListMeta},
 };
 
@@ -38,25 +40,76 @@ pub(super) async fn list(request: Request<'_>) -> Answer {
         Form::Metadata(_) => false,
     };
     let page = page(&request, &selectors, with_payload).await?;
-    let meta = page.meta();
+    let (meta, shown) = (page.meta(), page.show(&request, selectors, with_payload));
     Ok(match form {
-        Form::Object => objects(&request, page, &meta).await?,
-        Form::Metadata(version) => metadata(&request, page.objects, &meta, version).await?,
-        Form::Table(version) => table::answer(&request, version, include, &meta, page.objects).await?,
+        Form::Object => objects(&request, shown, &meta).await?,
+        Form::Metadata(version) => metadata(&request, shown, &meta, version).await?,
+        Form::Table(version) => table::answer(&request, version, include, &meta, shown).await?,
     })
 }
 
-async fn metadata(
-    request: &Request<'_>,
-    objects: Vec<Object>,
-    meta: &ListMeta,
-    version: MetaVersion,
-) -> Answer {
+async fn metadata(request: &Request<'_>, shown: Shown, meta: &ListMeta, version: MetaVersion) -> Answer {
     let before = wire::before_items("PartialObjectMetadataList", version.api_version(), meta);
-    let lengths = HeadLengths::of(&objects);
-    send(request, before, lengths, objects.into_iter().map(move |object| wire::partial(&object, version)))
-        .await
+    send(request, before, shown, move |object| wire::partial(object, version)).await
 }
+
+/// What a response shows, and how long that is.
+pub(super) struct Shown {
+    pub(super) lengths: HeadLengths,
+    /// Of the items of a list of whole objects, in bytes.
+    items: u64,
+    count: usize,
+    /// The object with the longest payload that is shown, where it is not in its record. Without its head, which is not kept.
+    probe: Option<Object>,
+    pub(super) heads: Heads,
+}
+
+impl Shown {
+    /// One object, with its payload or without.
+    pub(super) fn one(request: &Request<'_>, object: Object, with_payload: bool) -> Self {
+        let listed = Listed {
+            scope: request.scope(),
+            at: object.version,
+            after: None,
+            selectors: Selectors::default(),
+            with_payload,
+        };
+        Self::new(request, listed, vec![object])
+    }
+
+    fn new(request: &Request<'_>, listed: Listed, objects: Vec<Object>) -> Self {
+        let resource = request.resource;
+        let whole = || objects.iter().filter(|_| listed.with_payload);
+        let read = whole().filter(|object| !trimmed::is(resource, object));
+        let largest = read.max_by_key(|object| object.payload_len);
+        let largest = largest.filter(|object| object.payload_len >= IN_RECORD);
+        Self {
+            lengths: HeadLengths::of(&objects),
+            items: whole().map(|object| wire::shown_len(resource, object)).sum(),
+            count: objects.len(),
+            probe: largest.map(|object| {
+                let mut probe = object.clone();
+                (probe.meta, probe.summary) = (Bytes::new(), Bytes::new());
+                probe
+            }),
+            heads: Heads::new(&request.server.store, listed, objects),
+        }
+    }
+
+    /// Reads the first piece of the longest payload: a store of payloads that is away is answered with a status, while a response
+    /// that has begun can only be cut off.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub(super) async fn probe(&mut self, request: &Request<'_>) -> Result<(), Status> {
+        let Some(object) = self.probe.take() else { return Ok(()) };
+        let first = request.server.store.payload(&object).next().await;
+        first.transpose().map(drop).map_err(|error| request.failed(&error))
+    }
+}
+
+/// A payload that is shorter may be in the record of its object, and its head is enough to read it. In bytes.
+const IN_RECORD: u64 = 64 << 10;
 
 /// About how long the items of a list or the rows of a table are that have no payload, in bytes.
 #[derive(Clone, Copy)]
@@ -90,42 +143,44 @@ const PIECE: usize = 64 << 10;
 pub(super) async fn send(
     request: &Request<'_>,
     before: BytesMut,
-    lengths: HeadLengths,
-    items: impl Iterator<Item = BytesMut> + Send + 'static,
+    shown: Shown,
+    item: impl Fn(&Object) -> BytesMut + Send + 'static,
 ) -> Answer {
-    let (memory, flow) = (&request.server.memory, request.flow());
+    let (memory, flow, lengths) = (&request.server.memory, request.flow(), shown.lengths);
     let copies = protobuf::copies(request.call);
     let whole = if copies > 1 { PROTOBUF } else { memory::SHORT };
-    let mut pieces = Pieces { text: before, items, first: true, ended: false };
+    let pieces = Pieces { text: before, heads: shown.heads, item, first: true, ended: false };
     if lengths.all <= whole {
         request.keep(memory.to_send(&flow, copies * lengths.all).await)?;
-        let mut text = pieces.next().unwrap_or_default();
-        pieces.for_each(|piece| text.extend_from_slice(&piece));
+        let text = pieces.stream().try_fold(BytesMut::new(), async |mut text, piece| {
+            text.extend_from_slice(&piece);
+            Ok(text)
+        });
+        let text = text.await.map_err(|error| request.failed(&error))?;
         return Ok(wire::whole(StatusCode::OK, text.freeze()));
     }
     let held = lengths.all + pretty::held(request.call);
     request.keep(memory.to_stream_pieces(&flow, held, lengths.longest + PIECE as u64).await)?;
-    let pieces = stream::iter(pieces.map(|piece| Ok(piece.freeze())));
+    let pieces = pieces.stream().map_ok(BytesMut::freeze);
     Ok(wire::json_response(StatusCode::OK, wire::body_of(wire::ahead(pieces), None)))
 }
 
 /// The text of a list, in pieces.
-struct Pieces<I> {
+struct Pieces<F> {
     text: BytesMut,
-    items: I,
+    heads: Heads,
+    item: F,
     first: bool,
     ended: bool,
 }
 
-impl<I: Iterator<Item = BytesMut>> Iterator for Pieces<I> {
-    type Item = BytesMut;
-
-    fn next(&mut self) -> Option<BytesMut> {
+impl<F: Fn(&Object) -> BytesMut + Send> Pieces<F> {
+    async fn next(&mut self) -> Result<Option<BytesMut>, repot_storage::Error> {
         while !self.ended && self.text.len() < PIECE {
-            match self.items.next() {
-                Some(item) => {
+            match self.heads.next().await.transpose()? {
+                Some(object) => {
                     wire::put(&mut self.text, if self.first { "" } else { "," });
-                    self.text.extend_from_slice(&item);
+                    self.text.extend_from_slice(&(self.item)(&object));
                     self.first = false;
                 }
                 None => {
@@ -134,7 +189,11 @@ impl<I: Iterator<Item = BytesMut>> Iterator for Pieces<I> {
                 }
             }
         }
-        Some(std::mem::take(&mut self.text)).filter(|text| !text.is_empty())
+        Ok(Some(std::mem::take(&mut self.text)).filter(|text| !text.is_empty()))
+    }
+
+    fn stream(self) -> impl Stream<Item = Result<BytesMut, repot_storage::Error>> + Send {
+        stream::try_unfold(self, async |mut pieces| Ok(pieces.next().await?.map(|piece| (piece, pieces))))
     }
 }
 
@@ -142,6 +201,8 @@ impl<I: Iterator<Item = BytesMut>> Iterator for Pieces<I> {
 pub(super) struct Page {
     pub(super) objects: Vec<Object>,
     pub(super) version: ResourceVersion,
+    /// The key before the first object.
+    after: Option<Key>,
     token: Option<String>,
     remaining: Option<u64>,
     /// Why an object is left out of a page without payload, if one is.
@@ -155,6 +216,12 @@ impl Page {
             token: self.token.clone(),
             remaining_item_count: self.remaining,
         }
+    }
+
+    /// The objects, of which few are kept.
+    fn show(self, request: &Request<'_>, selectors: Selectors, with_payload: bool) -> Shown {
+        let Self { objects, version: at, after, .. } = self;
+        Shown::new(request, Listed { scope: request.scope(), at, after, selectors, with_payload }, objects)
     }
 }
 
@@ -215,7 +282,8 @@ async fn everything(
     let objects =
         readable(list.objects, with_payload, &mut unreadable).map_err(|error| request.failed(&error))?;
     let objects = objects.into_iter().filter(|object| selectors.matches(object)).collect();
-    Ok(Page { objects, version: list.version, token: None, remaining: None, unreadable })
+    let (after, token, remaining) = (None, None, None);
+    Ok(Page { objects, version: list.version, after, token, remaining, unreadable })
 }
 
 /// Objects that cannot be opened: without payload the others are worth showing where one is damaged for good; with payload a list
@@ -251,7 +319,7 @@ async fn bounded(
 ) -> Result<Page, repot_storage::Error> {
     let limit = if start.limit == 0 { usize::MAX } else { start.limit };
     let most = if with_payload && start.limit > 0 { PAGE_BYTES } else { u64::MAX };
-    let (mut at, mut after) = (start.at, start.after);
+    let (mut at, mut after) = (start.at, start.after.clone());
     let (mut objects, mut size, mut unreadable) = (Vec::new(), 0, None);
     loop {
         // What a selector leaves over is not known beforehand: a few at a time would be a request for each that is not selected.
@@ -294,24 +362,28 @@ async fn bounded(
                     _ => None,
                 };
                 let token = end.map(|(next, _)| Continue::new(request, list.version, &next).encode());
-                return Ok(Page { objects, version: list.version, token, remaining, unreadable });
+                let version = list.version;
+                return Ok(Page { objects, version, after: start.after, token, remaining, unreadable });
             }
         }
     }
 }
 
-async fn objects(request: &Request<'_>, page: Page, meta: &ListMeta) -> Answer {
+async fn objects(request: &Request<'_>, mut shown: Shown, meta: &ListMeta) -> Answer {
     let (store, resource) = (request.server.store.clone(), request.resource.clone());
     let before = wire::before_items(resource.kind.list_kind, &resource.api_version(), meta).freeze();
-    let commas = page.objects.len().saturating_sub(1) as u64;
-    let items: u64 = page.objects.iter().map(|object| wire::shown_len(&resource, object)).sum();
-    let length = before.len() as u64 + items + commas + 2;
+    let commas = shown.count.saturating_sub(1) as u64;
+    let length = before.len() as u64 + shown.items + commas + 2;
     let held = length + pretty::held(request.call);
-    let longest = HeadLengths::of(&page.objects).longest;
+    let longest = shown.lengths.longest;
     request.keep(request.server.memory.to_stream_pieces(&request.flow(), held, longest).await)?;
-    let items = stream::iter(page.objects).enumerate().flat_map(move |(at, object)| {
+    shown.probe(request).await?;
+    let items = shown.heads.stream().enumerate().flat_map(move |(at, object)| {
         let comma = stream::iter((at > 0).then(|| Ok(Bytes::from_static(b","))));
-        comma.chain(wire::shown_pieces(&store, &resource, &object))
+        comma.chain(match object {
+            Ok(object) => wire::shown_pieces(&store, &resource, &object).left_stream(),
+            Err(error) => stream::iter([Err(error)]).right_stream(),
+        })
     });
     let pieces = stream::iter([Ok(before)]).chain(items).chain(stream::iter([Ok(Bytes::from_static(b"]}"))]));
     Ok(wire::sized(StatusCode::OK, length, wire::ahead(pieces)))

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{
     Answer, Request,
-    list::{self, HeadLengths},
+    list::{self, Shown},
 };
 use crate::{
     call::Query,
@@ -51,25 +51,29 @@ pub(super) async fn answer(
     version: MetaVersion,
     include: Include,
     meta: &ListMeta,
-    objects: Vec<Object>,
+    mut shown: Shown,
 ) -> Answer {
-    let lengths = HeadLengths::of(&objects);
     let (store, resource) = (request.server.store.clone(), request.resource.clone());
     let text = before_rows(&resource, version, meta, true);
     if include != Include::Object {
-        let rows = objects.into_iter().map(move |object| short_row(&resource, &object, version, include));
-        return list::send(request, text, lengths, rows).await;
+        let row = move |object: &Object| short_row(&resource, object, version, include);
+        return list::send(request, text, shown, row).await;
     }
     let (memory, flow) = (&request.server.memory, request.flow());
-    request.keep(memory.to_stream_pieces(&flow, u64::MAX, lengths.longest()).await)?;
+    request.keep(memory.to_stream_pieces(&flow, u64::MAX, shown.lengths.longest()).await)?;
+    shown.probe(request).await?;
     let single = request.call.info.verb == "get";
-    let rows = stream::iter(objects).enumerate().flat_map(move |(at, object)| {
+    let rows = shown.heads.stream().enumerate().flat_map(move |(at, object)| {
         let comma = stream::iter((at > 0).then(|| Ok(Bytes::from_static(b","))));
+        let object = match object {
+            Ok(object) => object,
+            Err(error) => return comma.chain(stream::iter([Err(error)]).left_stream()),
+        };
         let pieces = match single {
             true => wire::object_pieces(&store, &resource, &object).left_stream(),
             false => wire::shown_pieces(&store, &resource, &object).right_stream(),
         };
-        comma.chain(long_row(&resource, &object, pieces))
+        comma.chain(long_row(&resource, &object, pieces).right_stream())
     });
     let pieces =
         stream::iter([Ok(text.freeze())]).chain(rows).chain(stream::iter([Ok(Bytes::from_static(b"]}"))]));

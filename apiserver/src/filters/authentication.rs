@@ -12,11 +12,11 @@ use arc_swap::ArcSwap;
 use http::{HeaderMap, header};
 
 use super::{
-    client_certificate::{Peer, Roots},
+    client_certificate::{Peer, Roots, Standing},
     request_info::percent,
     user::User,
 };
-use crate::{delegation::TokenReviewer, status::Status};
+use crate::{connection_shares::Owner, delegation::TokenReviewer, status::Status};
 
 /// Whom to believe; changes while the server runs.
 #[derive(Debug, Default)]
@@ -66,13 +66,16 @@ impl Authenticator {
         self.trust.store(Arc::new(Trust { front_proxy, client, number }));
     }
 
-    /// Whether the certificate of a connection is good for anything: that of a front proxy, or of a client.
-    #[must_use]
-    pub fn knows(&self, peer: &Peer) -> bool {
+    /// For whom a connection counts by its certificate: the front proxy, or a client. `None`: there is none, or it is not good.
+    pub(crate) fn owner(&self, peer: &Peer) -> Option<Owner> {
         let trust = self.trust.load_full();
         let roots = trust.front_proxy.as_ref().map(|proxy| &proxy.roots);
-        let standing = peer.standing(trust.number, roots, trust.client.as_ref());
-        standing.is_some_and(|standing| standing.front_proxy || standing.client)
+        let standing = peer.standing(trust.number, roots, trust.client.as_ref())?;
+        let proxy = trust.front_proxy.as_ref().filter(|proxy| proxy.allows(&standing.common_name));
+        if standing.front_proxy && proxy.is_some() {
+            return Some(Owner::front_proxy(&standing.common_name));
+        }
+        standing.user().as_ref().and_then(Owner::user)
     }
 
     /// Who makes the request. The headers that assert identities are taken out, whoever sent them.
@@ -93,12 +96,8 @@ impl Authenticator {
         {
             return Ok(user.known());
         }
-        if let Some(standing) = &standing
-            && standing.client
-            && !standing.common_name.is_empty()
-        {
-            let (name, groups) = (standing.common_name.clone(), standing.organizations.clone());
-            return Ok(User { name, groups, ..User::default() }.known());
+        if let Some(user) = standing.as_ref().and_then(Standing::user) {
+            return Ok(user);
         }
         match (bearer, &self.tokens) {
             (Some(token), Some(reviewer)) => {

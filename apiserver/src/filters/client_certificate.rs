@@ -10,7 +10,7 @@ pub use repot_certs::Roots;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::connection::Connection;
+use super::{connection::Connection, user::User};
 
 /// How long a verdict about the certificate of a connection stays good: one signature check per connection and interval
 /// instead of one per request, and an expired certificate is out soon.
@@ -46,6 +46,15 @@ pub struct Standing {
     pub front_proxy: bool,
     /// Issued by an authority for clients.
     pub client: bool,
+}
+
+impl Standing {
+    /// The user whose name is the common name, where the certificate is one of a client.
+    pub(crate) fn user(&self) -> Option<User> {
+        let known = self.client && !self.common_name.is_empty();
+        let (name, groups) = (self.common_name.clone(), self.organizations.clone());
+        known.then(|| User { name, groups, ..User::default() }.known())
+    }
 }
 
 impl Peer {

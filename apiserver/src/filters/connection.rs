@@ -7,6 +7,8 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::{connection_shares::ConnectionPermit, unauthenticated};
+
 /// What is known of a connection.
 #[derive(Clone, Debug, Default)]
 pub struct Connection {
@@ -14,6 +16,35 @@ pub struct Connection {
     leave: CancellationToken,
     authenticated: CancellationToken,
     end: CancellationToken,
+    counted: Arc<Mutex<Counted>>,
+}
+
+/// As what the connection counts.
+#[derive(Debug)]
+enum Counted {
+    /// As one without credentials, where it was accepted from a listener.
+    Unauthenticated(
+        #[expect(dead_code, reason = "held until the client is known")] Option<unauthenticated::Counted>,
+    ),
+    For(#[expect(dead_code, reason = "held until the connection is closed")] ConnectionPermit),
+    Closed,
+}
+
+impl Default for Counted {
+    fn default() -> Self {
+        Self::Unauthenticated(None)
+    }
+}
+
+/// Gives back what the connection holds when it is dropped: requests may outlive their connection.
+#[derive(Debug)]
+pub struct Closes(Arc<Mutex<Counted>>);
+
+impl Drop for Closes {
+    fn drop(&mut self) {
+        let counted = std::mem::replace(&mut *self.0.lock(), Counted::Closed);
+        drop(counted);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -41,8 +72,35 @@ impl Connection {
         Busy(self.activity.clone())
     }
 
-    /// Its client has shown who it is.
-    pub fn set_authenticated(&self) {
+    /// Its client has shown who it is. The first time, `take` counts the connection for its owner.
+    ///
+    /// # Errors
+    /// That of `take`; the connection is one without credentials then.
+    pub(crate) fn authenticate<E>(
+        &self,
+        take: impl FnOnce() -> Result<ConnectionPermit, E>,
+    ) -> Result<(), E> {
+        let mut counted = self.counted.lock();
+        if matches!(*counted, Counted::Unauthenticated(_)) {
+            *counted = Counted::For(take()?);
+            self.authenticated.cancel();
+        }
+        Ok(())
+    }
+
+    /// Counts as one without credentials until its client has shown who it is.
+    pub(crate) fn count(&self, counted: unauthenticated::Counted) {
+        *self.counted.lock() = Counted::Unauthenticated(Some(counted));
+    }
+
+    /// What is dropped when the connection is closed.
+    #[must_use]
+    pub(crate) fn closes(&self) -> Closes {
+        Closes(self.counted.clone())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_authenticated(&self) {
         self.authenticated.cancel();
     }
 
@@ -66,6 +124,24 @@ impl Connection {
     /// Asks the client to use another one.
     pub fn send_away(&self) {
         self.leave.cancel();
+    }
+
+    /// Whether the client was asked to use another one.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        self.leave.is_cancelled()
+    }
+
+    /// Whether no request is being answered on it.
+    #[must_use]
+    pub fn has_no_request(&self) -> bool {
+        self.activity.lock().requests == 0
+    }
+
+    /// Whether ending it costs its client nothing, and has not begun.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        !self.is_leaving() && self.has_no_request()
     }
 
     /// Ends when the client is sent away, or asked nothing for so long.

@@ -26,35 +26,48 @@ const TURN: usize = 128 << 10;
 ///
 /// A request may be answered before its body was read: with a refusal, mostly. Were the connection closed right then, with parts
 /// of the body still on their way, the system would reset it, and a client that is still sending would see that and not the answer.
-#[derive(Debug)]
-pub struct Lingering<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(Option<S>, CancellationToken);
+pub struct Lingering<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> {
+    stream: Option<S>,
+    end: CancellationToken,
+    kept: Option<Box<dyn Send + Sync>>,
+}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Lingering<S> {
     /// Takes a stream over.
     pub fn new(stream: S) -> Self {
-        Self(Some(stream), CancellationToken::new())
+        Self { stream: Some(stream), end: CancellationToken::new(), kept: None }
+    }
+
+    /// The same; `guard` is dropped when the stream is closed and not before: it may count the connection, which has a file
+    /// descriptor until then.
+    #[must_use]
+    pub fn keeping(mut self, guard: impl Send + Sync + 'static) -> Self {
+        self.kept = Some(Box::new(guard));
+        self
     }
 
     /// The same; it is not seen off any more after `end`.
     #[must_use]
-    pub fn until(self, end: CancellationToken) -> Self {
-        let mut lingering = self;
-        lingering.1 = end;
-        lingering
+    pub fn until(mut self, end: CancellationToken) -> Self {
+        self.end = end;
+        self
     }
 
     fn project(self: Pin<&mut Self>) -> io::Result<Pin<&mut S>> {
         // It is there until the drop.
-        self.get_mut().0.as_mut().map(Pin::new).ok_or_else(|| io::ErrorKind::NotConnected.into())
+        self.get_mut().stream.as_mut().map(Pin::new).ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Drop for Lingering<S> {
     fn drop(&mut self) {
         // Without a runtime the process is about to end.
-        if let (Some(stream), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
-            let end = std::mem::take(&mut self.1);
-            runtime.spawn(async move { end.run_until_cancelled(timeout(LONGEST, see_off(stream))).await });
+        if let (Some(stream), Ok(runtime)) = (self.stream.take(), Handle::try_current()) {
+            let (end, kept) = (std::mem::take(&mut self.end), self.kept.take());
+            runtime.spawn(async move {
+                end.run_until_cancelled(timeout(LONGEST, see_off(stream))).await;
+                drop(kept);
+            });
         }
     }
 }
@@ -104,12 +117,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> AsyncWrite for Lingerin
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.0.as_ref().is_some_and(AsyncWrite::is_write_vectored)
+        self.stream.as_ref().is_some_and(AsyncWrite::is_write_vectored)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
@@ -133,5 +148,24 @@ mod tests {
         client.shutdown().await.expect("the end of the question");
         client.read_to_string(&mut answer).await.expect("the answer");
         assert_eq!(answer, "no");
+    }
+
+    #[tokio::test]
+    async fn a_connection_counts_until_it_is_closed() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let mut client =
+            TcpStream::connect(listener.local_addr().expect("an address")).await.expect("a client");
+        let (stream, _) = listener.accept().await.expect("a connection");
+        let (counted, end) = (Arc::new(()), CancellationToken::new());
+        drop(Lingering::new(stream).until(end.clone()).keeping(Arc::clone(&counted)));
+        // The end of what the server says has come, and the client goes on.
+        assert_eq!(client.read(&mut [0; 1]).await.expect("an end"), 0);
+        client.write_all(b"x").await.expect("sent on");
+        tokio::task::yield_now().await;
+        assert_eq!(Arc::strong_count(&counted), 2, "the stream is there, and does not count");
+        end.cancel();
+        while Arc::strong_count(&counted) > 1 {
+            tokio::task::yield_now().await;
+        }
     }
 }

@@ -202,6 +202,12 @@ fn the_handshake_names_no_authorities() {
     });
 }
 
+/// Whether the server has told the client by ENHANCE_YOUR_CALM that it sends too much.
+fn is_calm(error: &anyhow::Error) -> bool {
+    let told = error.chain().find_map(|cause| cause.downcast_ref::<h2::Error>());
+    told.is_some_and(|told| told.is_remote() && told.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM))
+}
+
 #[test]
 fn headers_are_bounded() {
     run(async |_| {
@@ -212,12 +218,16 @@ fn headers_are_bounded() {
             })
         };
         // Facts about a user may be many. This client cuts them into frames of 16 KiB, of which HTTP/2 takes some.
-        for (builder, passes) in [(Client::builder().http1_only(), 20 << 10), (Client::builder(), 2 << 10)] {
+        for (http2, passes) in [(false, 20 << 10), (true, 2 << 10)] {
+            let builder = if http2 { Client::builder() } else { Client::builder().http1_only() };
             let api = dev(builder)?;
             let many = send(with(&api, passes)).await?;
             ensure!(many.status == 200, "{many}");
-            let refused = send(with(&api, 100 << 10)).await;
-            ensure!(refused.as_ref().map_or(true, |answer| answer.status == 431), "{refused:?}");
+            match send(with(&api, 100 << 10)).await {
+                Ok(answer) => ensure!(answer.status == 431, "{answer}"),
+                // So many frames of headers end the connection before they are all read.
+                Err(error) => ensure!(http2 && is_calm(&error), "{error:?}"),
+            }
             ensure!(send(with(&api, 1)).await?.status == 200, "the server is gone");
         }
         Ok(())

@@ -64,7 +64,12 @@ pub fn authority_of(access: &Access) -> Result<String> {
 
 /// A connection over which nothing was said yet, for one of these protocols.
 pub async fn dial_tls(access: &Access, protocols: &[&str]) -> Result<TlsStream<TcpStream>> {
-    let authority = authority_of(access)?;
+    let tcp = TcpStream::connect(authority_of(access)?.replace("localhost", "127.0.0.1")).await?;
+    start_tls(access, protocols, tcp).await
+}
+
+/// The same on a TCP connection that is there.
+pub async fn start_tls(access: &Access, protocols: &[&str], tcp: TcpStream) -> Result<TlsStream<TcpStream>> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(access.ca_pem.as_bytes())?)?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -80,7 +85,7 @@ pub async fn dial_tls(access: &Access, protocols: &[&str]) -> Result<TlsStream<T
         Credential::Token(_) => bail!("a token is shown with each request"),
     };
     config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
-    let tcp = TcpStream::connect(authority.replace("localhost", "127.0.0.1")).await?;
+    let authority = authority_of(access)?;
     let name = authority.split(':').next().unwrap_or_default().to_owned();
     Ok(TlsConnector::from(Arc::new(config)).connect(ServerName::try_from(name)?, tcp).await?)
 }

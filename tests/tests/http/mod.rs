@@ -2,10 +2,12 @@
 
 mod audit;
 mod audit_modes;
+mod connection_shares;
 pub mod connections;
 mod early;
 mod early_clients;
 mod forms;
+mod heads;
 mod limits;
 mod slow_readers;
 mod starvation;

@@ -29,7 +29,7 @@ const STREAMS: usize = 100;
 
 /// A connection whose client grants no window to any response.
 pub(super) struct Hoarder {
-    sender: SendRequest<String>,
+    pub(super) sender: SendRequest<String>,
     authority: String,
 }
 
@@ -44,7 +44,7 @@ impl Hoarder {
     }
 
     /// Asks without waiting for the answer; gives it when its head is there. `user`: whom the front proxy names.
-    fn ask(&self, method: Method, path: &str, user: Option<&str>) -> Result<Asked> {
+    pub(super) fn ask(&self, method: Method, path: &str, user: Option<&str>) -> Result<Asked> {
         let user: Vec<_> = user.map(|user| ("X-Remote-User", user)).into_iter().collect();
         self.send(method, path, &user, "{}".to_owned())
     }
@@ -95,7 +95,7 @@ async fn is_reset(response: hyper::Response<Incoming>) -> bool {
 }
 
 /// Lets a user do everything with ShootStates.
-async fn grant(world: &World, user: &str) -> Result<()> {
+pub(super) async fn grant(world: &World, user: &str) -> Result<()> {
     let garden = world.garden.as_ref().context("a garden")?;
     let rbac = "rbac.authorization.k8s.io";
     let role = json!({

@@ -19,12 +19,14 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use super::etcd_values::Values;
-use super::world::{GROUP, VERSION, collection, large, path, small};
+use super::world::{GROUP, VERSION, Watch, collection, large, path, small};
 
 const DEADLINE: Duration = Duration::from_secs(120);
 const SIZE: usize = 5 << 20;
 /// Values from this size on rest in the object store.
 const LEAST: usize = 4 << 10;
+/// Lists of whole states: as of now, from the cache, in pages.
+const WHOLE: [&str; 3] = ["", "resourceVersion=0", "limit=10"];
 
 /// One with records in an etcd and chunks in an object store.
 pub(super) struct Server {
@@ -74,6 +76,23 @@ impl World {
         Ok(self.api.post(&collection("default"), object).await?.status)
     }
 
+    /// Every list of whole states is refused, and none breaks off or leaves some out.
+    async fn lists_are_unavailable(&self) -> Result<()> {
+        for query in WHOLE {
+            let answer = self.api.get(&format!("{}?{query}", collection("default"))).await?;
+            ensure!(answer.status == 503 && answer.headers.contains_key("retry-after"), "{query}: {answer}");
+        }
+        Ok(())
+    }
+
+    /// The first event of a watch that begins with the present state.
+    async fn first_event(&self, query: &str) -> Result<Value> {
+        let watch = format!("{}?watch=1&{query}", collection("default"));
+        let response = self.api.request(Method::GET, &watch).send().await?;
+        ensure!(response.status() == 200, "{}", response.status());
+        Watch::new(response).next().await
+    }
+
     /// The states of a list that asks for metadata only.
     async fn metadata(&self) -> Result<usize> {
         let accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
@@ -117,19 +136,48 @@ fn only_data_waits_for_an_object_store_out_of_reach() {
         let refused = world.api.post(&collection("default"), &large("other", SIZE)).await?;
         ensure!(refused.status == 503 && refused.headers.contains_key("retry-after"), "{refused}");
         ensure!(world.metadata().await? == 1);
+        world.lists_are_unavailable().await?;
         world.api.get(&format!("/apis/{GROUP}/{VERSION}")).await?.ok()?;
         ensure!(
             world.create(&small("little", &json!({}))).await? == 201,
             "a small state needs no object store"
         );
         world.api.get(&path("little")).await?.ok()?;
+        ensure!(world.create(&small("a", &json!({}))).await? == 201);
+        // The first object of the list can be read, and a later one cannot.
+        world.lists_are_unavailable().await?;
+        let event = world.first_event("fieldSelector=metadata.name%3Dbig").await?;
+        ensure!(event["type"] == "ERROR" && event["object"]["code"] == 503, "{event}");
         world.s3.relay.heal();
         until("the state to be read again", DEADLINE, async || {
             world.api.get(&path("big")).await?.ok().map(drop)
         })
         .await?;
         ensure!(world.create(&large("other", SIZE)).await? == 201);
-        ensure!(world.metadata().await? == 3);
+        ensure!(world.metadata().await? == 4);
+        for query in WHOLE {
+            let list = world.api.get(&format!("{}?{query}", collection("default"))).await?.ok()?;
+            ensure!(list["items"].as_array().map(Vec::len) == Some(4), "{query}");
+        }
         Ok(())
+    });
+}
+
+#[test]
+fn no_list_breaks_off_or_leaves_states_out_while_etcd_is_out_of_reach() {
+    run(async |bed| {
+        let mut world = World::start(bed).await?;
+        ensure!(world.create(&small("a", &json!({}))).await? == 201);
+        ensure!(world.create(&large("big", SIZE)).await? == 201);
+        world.api.get(&collection("default")).await?.ok()?;
+        world.server.etcd.member(0).kill();
+        world.lists_are_unavailable().await?;
+        world.server.etcd.member(0).restart().await?;
+        until("the states to be listed again", DEADLINE, async || {
+            let list = world.api.get(&collection("default")).await?.ok()?;
+            ensure!(list["items"].as_array().map(Vec::len) == Some(2), "{list}");
+            Ok(())
+        })
+        .await
     });
 }

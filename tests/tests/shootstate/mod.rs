@@ -10,7 +10,7 @@ mod damage;
 pub mod etcd_values;
 mod identity;
 pub mod kills;
-mod large;
+pub mod large;
 mod late;
 mod lifecycle;
 mod owners;

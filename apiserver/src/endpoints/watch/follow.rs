@@ -3,19 +3,16 @@
 use std::{pin::Pin, sync::Arc, sync::atomic::Ordering, time::Duration};
 
 use futures::{Stream, StreamExt};
-use repot_storage::{Error, Event, ListRequest, Object, ResourceVersion, WatchItem};
+use repot_storage::{Error, Event, Object, ResourceVersion, WatchItem};
 
 use super::{End, Start, Watcher, resource_version};
 use crate::{
-    negotiate::Form,
     protobuf,
     status::{Status, from_storage},
 };
 
 /// How often a watch on which nothing happens says how far it has come.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
-/// How many heads of the present state a watch holds at once: a client that reads slowly holds them for long.
-const HEADS_AT_ONCE: usize = 200;
 
 type Items = Pin<Box<dyn Stream<Item = Result<WatchItem, Error>> + Send>>;
 
@@ -107,34 +104,6 @@ impl Watcher {
                 Err(End::Told(Status::expired(format!("too old resource version: {after} ({oldest})"), None)))
             }
             Err(error) => Err(self.told(&error)),
-        }
-    }
-
-    /// Sends the present state page by page, all of it as of one version, which is returned.
-    async fn present(&mut self) -> Result<ResourceVersion, End> {
-        let (mut at, mut after) = (None, None);
-        loop {
-            let request = ListRequest { scope: self.scope.clone(), at, after, limit: HEADS_AT_ONCE };
-            let page = self.store.list_page(request, None).await.map_err(|error| self.told(&error))?;
-            for object in page.objects {
-                let object = match object {
-                    Ok(object) => object,
-                    // Who only asks for metadata is better served without what is damaged for good than not at all. What may open
-                    // later is never left out: it would be taken for deleted.
-                    Err(error) if self.plan.form != Form::Object && error.is_proven_damage() => {
-                        tracing::error!(%error, "object left out of a watch of metadata");
-                        continue;
-                    }
-                    Err(error) => return Err(self.told(&error)),
-                };
-                if self.plan.selectors.matches(&object) {
-                    self.event("ADDED", &object, false).await?;
-                }
-            }
-            (at, after) = (Some(page.version), page.next);
-            if after.is_none() {
-                return Ok(page.version);
-            }
         }
     }
 

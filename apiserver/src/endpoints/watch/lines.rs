@@ -26,7 +26,7 @@ const SHORT: u64 = 4 << 10;
 /// Bytes that are handed to the connection at once.
 const PIECE: usize = 256 << 10;
 /// How long a watch waits for room for an event.
-const ROOM_WITHIN: Duration = Duration::from_secs(30);
+pub(super) const ROOM_WITHIN: Duration = Duration::from_secs(30);
 
 impl Watcher {
     /// `last`: the object is the last state of one that is gone or leaves the selector.

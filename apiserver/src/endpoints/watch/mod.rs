@@ -4,6 +4,7 @@ mod flow;
 mod follow;
 mod limits;
 mod lines;
+mod present;
 mod shared;
 
 use std::{
@@ -35,6 +36,7 @@ use crate::{
     negotiate::{self, Encoding, Form},
     protobuf,
     resource::Resource,
+    shares::{self, FairPool},
     status::Status,
     wire,
 };
@@ -43,15 +45,23 @@ use crate::{
 pub(crate) struct Watching {
     users: Users,
     bodies: Arc<Bodies>,
+    /// KiB of heads of the present state that watches hold.
+    heads: FairPool,
 }
 
 impl Watching {
     /// So many watches for one user.
     pub(crate) fn new(per_user: usize) -> Self {
-        Self { users: Users::new(per_user), bodies: Bodies::new() }
+        Self {
+            users: Users::new(per_user),
+            bodies: Bodies::new(),
+            heads: FairPool::new(u64::from(shared::kib(HEADS))),
+        }
     }
 }
 
+/// Heads of the present state that all watches together hold while their clients take them, in bytes. A user has a share of it.
+const HEADS: u64 = 32 << 20;
 /// Frames that may wait for a client before the store's own queue begins to fill.
 const FRAMES_AHEAD: usize = 4;
 
@@ -91,6 +101,8 @@ pub(super) async fn watch(request: Request<'_>) -> Answer {
         stall: request.server.limits.watch_stall,
         permit,
         bodies: Arc::clone(&request.server.watching.bodies),
+        heads: request.server.watching.heads.clone(),
+        reader: request.flow(),
     };
     tokio::spawn(watcher.run());
     let lines = tokio_stream::wrappers::ReceiverStream::new(receiver).map(Ok);
@@ -193,6 +205,8 @@ struct Watcher {
     stall: Duration,
     permit: WatchPermit,
     bodies: Arc<Bodies>,
+    heads: FairPool,
+    reader: shares::Flow,
 }
 
 #[cfg(test)]

@@ -115,9 +115,11 @@ fn main() -> Result<()> {
     });
     let repot = choose_program()?;
     let bed = Bed::new("bench")?;
+    let mut broken = Vec::new();
     let (markdown, json) = match flags.role {
         Some(Role::Abuse(ref own)) => {
             let report = runtime.block_on(abuse::bench(&bed, own, flags.only.as_deref()))?;
+            broken = abuse::broken_promises(&report);
             (report.to_markdown(), report.to_json())
         }
         Some(Role::Admission) => {
@@ -154,6 +156,7 @@ fn main() -> Result<()> {
         Output::Markdown => println!("{markdown}"),
         Output::Json => println!("{}", serde_json::to_string_pretty(&json)?),
     }
+    anyhow::ensure!(broken.is_empty(), "beyond what is promised: {}", broken.join("; "));
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 mod blob;
 mod hostile;
-mod memory;
+pub mod memory;
 mod rest;
 mod spool;
 mod trimmed;

@@ -27,6 +27,10 @@ const NAMESPACE: &str = "default";
 const OBJECT_BYTES: usize = 10_000;
 const CONNECTIONS: usize = 4;
 const DEADLINE: Duration = Duration::from_secs(60);
+/// The user's p99 under an attack may be so many times that without one.
+const MOST_SLOWER: f64 = 3.0;
+/// What may be resident: `--max-inflight-bytes` by default, and what is documented beside it.
+const MOST_MIB: f64 = 256.0 + 128.0;
 
 /// Options of this part alone.
 #[derive(Args, Clone, Debug)]
@@ -71,6 +75,27 @@ pub async fn bench(bed: &Bed, flags: &Flags, only: Option<&str>) -> Result<Repor
     }
     report.setting["loadAfter"] = proc::load().into();
     Ok(report)
+}
+
+/// What in these rows is beyond what is promised: requests of the user that failed, their latency, and memory.
+pub fn broken_promises(report: &Report) -> Vec<String> {
+    let mut broken = Vec::new();
+    for row in &report.rows {
+        let what = row["what"].as_str().unwrap_or_default();
+        let mut expect = |reading: &str, most: f64| {
+            // One that was not measured proves nothing.
+            let value = row[reading].as_f64().unwrap_or(f64::INFINITY);
+            if value > most {
+                broken.push(format!("{what}: {reading} is {value:.2}, and may be {most}"));
+            }
+        };
+        expect("failed", 0.0);
+        expect("peakMiB", MOST_MIB);
+        if what != "none" {
+            expect("p99Millis beside none", MOST_SLOWER);
+        }
+    }
+    broken
 }
 
 impl Attacked {
@@ -151,4 +176,22 @@ fn permissions() -> [Value; 2] {
             "subjects": [{ "apiGroup": rbac, "kind": "Group", "name": "workers" }],
         }),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reading_beyond_its_limit_is_told() {
+        let rows = vec![
+            json!({"what": "none", "failed": 0, "peakMiB": 384.0}),
+            json!({"what": "a", "failed": 0, "peakMiB": 384.0, "p99Millis beside none": 3.0}),
+            json!({"what": "b", "failed": 1, "peakMiB": 385.0, "p99Millis beside none": 3.1}),
+            json!({"what": "c", "failed": 0, "peakMiB": 1.0, "p99Millis beside none": null}),
+        ];
+        let broken = broken_promises(&Report { setting: Value::Null, rows });
+        let of: Vec<_> = broken.iter().filter_map(|line| line.split(':').next()).collect();
+        assert_eq!(of, ["b", "b", "b", "c"], "{broken:?}");
+    }
 }
