@@ -97,13 +97,16 @@ enum Failure {
     Away,
 }
 
+/// Builds the failure that a call reports.
+type MakeFailure = fn() -> Failure;
+
 /// A driver whose object is its status: one part for each side.
 struct Fake {
     side: Side,
     status: Value,
     is_running: bool,
     /// Calls that fail.
-    failing: Vec<(&'static str, fn() -> Failure)>,
+    failing: Vec<(&'static str, MakeFailure)>,
     calls: Mutex<Vec<String>>,
 }
 

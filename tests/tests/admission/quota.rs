@@ -74,7 +74,7 @@ fn one_of_many_who_want_the_last_place_has_it() {
         // Half of them go to another server on the same kube-apiserver: what decides is the quota's version.
         let other = place.world.another(bed).await?;
         let create = async |n: usize| {
-            let api = if n % 2 == 0 { &place.api } else { &other.api };
+            let api = if n.is_multiple_of(2) { &place.api } else { &other.api };
             api.post(&place.collection(), &place.object(&format!("r{n}"))).await
         };
         let (mut wanted, mut created, mut refused) = ((0..12).collect::<Vec<usize>>(), 0, 0);

@@ -84,7 +84,7 @@ async fn hosted_etcd_changes_all_the_time(run: &FaultRun<'_>) -> Result<()> {
     let hosted = ns.get("hostedetcd", "main").await?;
     let stored = &hosted["metadata"]["annotations"]["tests.repot.dev/count"];
     ensure!(
-        *stored == count.to_string(),
+        stored.as_str() == Some(count.to_string().as_str()),
         "a change by somebody else was written over: {stored} is not {count}"
     );
     run.ends().await.map(drop)
