@@ -7,6 +7,8 @@ use clap::{Arg, Command, CommandFactory};
 const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/flags");
 /// The longest line of a page, in characters.
 const WIDTH: usize = 116;
+/// The most lines of a paragraph.
+const PARAGRAPH: usize = 6;
 /// Flags that clap adds to every command.
 const COMMON: [&str; 2] = ["help", "version"];
 
@@ -33,89 +35,103 @@ fn golden(name: &str, rendered: &str) {
 
 fn index(command: &Command, roles: &[&Command]) -> String {
     let mut text = "# Flags\n\nFor operators. These pages are generated from `repot --help`.\n\n".to_owned();
-    text.push_str("| command | what it does |\n|---|---|\n");
     for role in roles {
         let name = role.get_name();
-        let _ = writeln!(text, "| [`repot {name}`]({name}.md) | {} |", about(role).replace('|', "\\|"));
+        push(&mut text, &wrap(&format!("[`repot {name}`]({name}.md): {}.", about(role)), "- ", "  "));
     }
     text.push_str("\n## Flags of every command\n\n");
-    flags(&mut text, command);
+    flags(&mut text, &listed(command));
     text
 }
 
-/// The first sentence of what a command says about itself, in one line of a table.
+/// The first part of what a command says about itself.
 fn about(command: &Command) -> String {
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-    about.split([':', ';']).next().unwrap_or_default().trim().trim_end_matches('.').to_owned()
+    escape(about.split([':', ';']).next().unwrap_or_default().trim().trim_end_matches('.'))
 }
 
 fn page(role: &Command) -> String {
-    let mut text = format!(
-        "# repot {}\n\nFor operators. Generated from `repot {} --help`.\n",
-        role.get_name(),
-        role.get_name()
-    );
-    section(&mut text, role);
-    for task in role.get_subcommands().filter(|task| task.get_name() != "help" && !task.is_hide_set()) {
-        let _ = write!(text, "\n## {} {}\n", role.get_name(), task.get_name());
-        section(&mut text, task);
+    let name = role.get_name();
+    let mut text = format!("# repot {name}\n\nFor operators. Generated from `repot {name} --help`.\n\n");
+    description(&mut text, role);
+    flags(&mut text, &listed(role));
+    let tasks: Vec<&Command> =
+        role.get_subcommands().filter(|task| task.get_name() != "help" && !task.is_hide_set()).collect();
+    let shared = shared(&tasks);
+    if !shared.is_empty() {
+        let _ = write!(text, "## Flags of every `repot {name}` command\n\n");
+        flags(&mut text, &shared);
     }
+    for task in tasks {
+        let _ = write!(text, "## {name} {}\n\n", task.get_name());
+        description(&mut text, task);
+        flags(&mut text, &listed(task).into_iter().filter(|flag| !shared.contains(flag)).collect::<Vec<_>>());
+    }
+    text.truncate(text.trim_end().len());
+    text.push('\n');
     text
 }
 
-fn section(text: &mut String, command: &Command) {
-    text.push('\n');
+/// What several commands have in common.
+fn shared(tasks: &[&Command]) -> Vec<String> {
+    let Some((first, others)) = tasks.split_first().filter(|(_, others)| !others.is_empty()) else {
+        return Vec::new();
+    };
+    let others: Vec<Vec<String>> = others.iter().map(|task| listed(task)).collect();
+    listed(first).into_iter().filter(|flag| others.iter().all(|other| other.contains(flag))).collect()
+}
+
+fn listed(command: &Command) -> Vec<String> {
+    let shown = command.get_arguments().filter(|arg| !arg.is_hide_set());
+    shown.filter(|arg| !COMMON.contains(&arg.get_id().as_str())).map(describe).collect()
+}
+
+fn flags(text: &mut String, listed: &[String]) {
+    for flag in listed {
+        push(text, &wrap(flag, "- ", "  "));
+    }
+    if !listed.is_empty() {
+        text.push('\n');
+    }
+}
+
+fn push(text: &mut String, lines: &[String]) {
+    for line in lines {
+        let _ = writeln!(text, "{line}");
+    }
+}
+
+/// What a command says about itself: paragraphs, and examples, which are indented.
+fn description(text: &mut String, command: &Command) {
     let about = command.get_long_about().or_else(|| command.get_about());
     let about = about.map(ToString::to_string).unwrap_or_default();
-    let mut code = false;
-    let mut paragraph = String::new();
-    for line in about.lines() {
-        let is_code = line.starts_with("    ");
-        if is_code != code || line.is_empty() {
-            paragraph_end(text, &mut paragraph);
-        }
-        if is_code != code && (is_code || !line.is_empty()) {
-            text.push_str(if is_code { "```\n" } else { "```\n\n" });
-            code = is_code;
-        }
-        if code {
-            let _ = writeln!(text, "{}", line.strip_prefix("    ").unwrap_or(line));
-        } else if !line.is_empty() {
-            paragraph.push_str(line);
-            paragraph.push(' ');
+    for block in about.split("\n\n") {
+        if block.lines().all(|line| line.starts_with("    ")) {
+            let lines: Vec<&str> = block.lines().map(|line| line.trim_start()).collect();
+            let _ = write!(text, "```\n{}\n```\n\n", lines.join("\n"));
+        } else {
+            paragraph(text, block);
         }
     }
-    paragraph_end(text, &mut paragraph);
-    if code {
-        text.push_str("```\n\n");
-    }
-    flags(text, command);
 }
 
-/// Writes the paragraph that was collected, in sentences of at most six lines.
-fn paragraph_end(text: &mut String, paragraph: &mut String) {
-    if paragraph.trim().is_empty() {
-        return;
-    }
-    let mut lines = Vec::new();
-    for line in wrap(&escape(paragraph.trim()), "", "") {
-        lines.push(line);
-    }
-    for part in lines.chunks(6) {
-        let _ = writeln!(text, "{}\n", part.join("\n"));
-    }
-    paragraph.clear();
-}
-
-fn flags(text: &mut String, command: &Command) {
-    for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
-        if COMMON.contains(&arg.get_id().as_str()) {
-            continue;
+/// Writes sentences in paragraphs of at most [`PARAGRAPH`] lines.
+fn paragraph(text: &mut String, block: &str) {
+    let words = block.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut lines: Vec<String> = Vec::new();
+    let mut kept = String::new();
+    for sentence in escape(&words).split_inclusive(". ") {
+        let longer = wrap(&format!("{kept}{sentence}"), "", "");
+        if longer.len() > PARAGRAPH && !lines.is_empty() {
+            push(text, &lines);
+            text.push('\n');
+            kept.clear();
         }
-        for line in wrap(&describe(arg), "- ", "  ") {
-            let _ = writeln!(text, "{line}");
-        }
+        kept.push_str(sentence);
+        lines = wrap(&kept, "", "");
     }
+    push(text, &lines);
+    text.push('\n');
 }
 
 /// `--name VALUE`: help. Default. Variable.
