@@ -12,7 +12,7 @@ use super::super::table::Lane;
 use super::super::world::DEADLINE;
 use super::{FaultRun, LaneRun};
 
-/// How often the HostedEtcd is changed: several times while a controller looks at it and writes it.
+/// How often the HostedEtcd is changed: several times from a look of a controller at it to its write.
 const CHANGES: Duration = Duration::from_millis(10);
 
 #[test]
