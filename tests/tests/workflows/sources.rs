@@ -104,7 +104,7 @@ struct Bad {
 async fn ask_for(ns: &TestNamespace, bad: &[Bad]) -> Result<()> {
     let spec = ns.get("hostedetcd", "main").await?["spec"].clone();
     for Bad { name, store, .. } in bad {
-        let restore = json!({"clusterRef": {"name": name}, "source": {"store": store}, "stepTimeout": "45s"});
+        let restore = json!({"clusterRef": {"name": name}, "source": {"store": store}, "stepTimeout": "1m"});
         let hosted = object("HostedEtcd", name, spec.clone());
         ns.apply(&[hosted, object("EtcdRestore", name, restore)]).await?;
     }

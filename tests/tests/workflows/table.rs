@@ -188,7 +188,7 @@ pub const FAULTS: &[Fault] = &[
         what: "somebody changes the HostedEtcd all the time, so that writes to it conflict",
         ends: "Succeeded",
         reason: "Succeeded",
-        left: MOVED,
+        left: "the new members; the lock is given back when it can be written",
     },
     Fault {
         name: "controllers",

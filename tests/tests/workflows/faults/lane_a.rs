@@ -68,7 +68,7 @@ async fn store_cannot_be_written(run: &FaultRun<'_>) -> Result<()> {
     // A file where the directory should be.
     let backups = run.ns().backups();
     std::fs::write(&backups, "in the way").with_context(|| format!("{} is there", backups.display()))?;
-    run.migrate().await?;
+    run.migrate_slowly().await?;
     run.ends().await?;
     std::fs::remove_file(&backups).map_err(Into::into)
 }

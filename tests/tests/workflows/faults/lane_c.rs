@@ -23,7 +23,7 @@ fn lane_c_of_the_faults() {
 }
 
 async fn job_is_deleted(run: &FaultRun<'_>) -> Result<()> {
-    run.migrate().await?;
+    run.migrate_slowly().await?;
     let first = until("a Job", DEADLINE, async || {
         let jobs = run.ns().list("job", "").await?;
         jobs.first()

@@ -12,7 +12,7 @@ use super::super::table::Lane;
 use super::super::world::DEADLINE;
 use super::{FaultRun, LaneRun};
 
-/// How often the HostedEtcd is changed: several times while a controller looks at it and writes it.
+/// How often the HostedEtcd is changed: several times from a look of a controller at it to its write.
 const CHANGES: Duration = Duration::from_millis(10);
 
 #[test]
@@ -68,7 +68,7 @@ async fn hosted_etcd_changes_all_the_time(run: &FaultRun<'_>) -> Result<()> {
     let ns = run.ns();
     let (mut count, end, mut ticks) = (0_u64, Instant::now() + DEADLINE, interval(CHANGES));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while count % 50 != 0
+    while !count.is_multiple_of(50)
         || ns.get("etcdmigration", &run.migration).await?["status"]["completionTime"].is_null()
     {
         ensure!(Instant::now() < end, "the migration does not end within {DEADLINE:?}");

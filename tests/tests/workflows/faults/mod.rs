@@ -163,6 +163,11 @@ impl<'a> FaultRun<'a> {
         self.fixture.migrate_as(&self.migration, settings, self.step_timeout).await
     }
 
+    /// Migrates with time enough for several Jobs in a step, one after the other.
+    async fn migrate_slowly(&self) -> Result<()> {
+        self.fixture.migrate_as(&self.migration, self.settings(), "1m").await
+    }
+
     async fn step(&self, step: &str, state: &str) -> Result<Value> {
         self.fixture.step_of(&self.migration, step, state).await
     }
