@@ -6,7 +6,7 @@ use clap::{Arg, Command, CommandFactory};
 
 const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/flags");
 /// The longest line of a page, in characters.
-const WIDTH: usize = 116;
+const WIDTH: usize = 120;
 /// The most lines of a paragraph.
 const PARAGRAPH: usize = 6;
 /// Flags that clap adds to every command.

@@ -3,8 +3,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use etcd_client::{Client, LockOptions};
-use futures::future::join_all;
+use etcd_client::Client;
 use parking_lot::Mutex;
 use repot_etcd::link;
 use repot_tests::run;
@@ -14,7 +13,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::tls::{Authorities, with_tls};
-use super::world::{DEADLINE, holds, reason, spec};
+use super::world::{DEADLINE, spec};
 
 /// Writes through a gateway, and never again what has failed.
 struct Writer {
@@ -101,51 +100,5 @@ fn no_write_fails_behind_a_gateway_while_the_leader_and_its_members_leave() {
             Ok(())
         })
         .await
-    });
-}
-
-/// Calls that wait for a lock end when somebody gives it back, or when nobody waits for them any more.
-#[test]
-fn calls_that_do_not_end_keep_a_member_until_gateways_are_ignored() {
-    run(async |bed| {
-        let authorities = Authorities::make(bed)?;
-        let place = authorities.place("operator-override").await?;
-        place.apply(with_gateways()).await?;
-        place.until_members(3, "main").await?;
-        let host = format!("main-0.main-peer.{}.svc", place.pods.namespace);
-        let port = place.pods.world.runner.publish(&host, 2381).await?;
-        let mut client = link::connect(&authorities.access(port)).await?;
-        let lease = client.lease_grant(600, None).await?.id();
-        client.lock("held", Some(LockOptions::new().with_lease(lease))).await?;
-        // Each of another session, at the members in turn.
-        let waiting = tokio::spawn({
-            let client = client.clone();
-            async move {
-                let lock = async |at: i64| {
-                    let mut client = client.clone();
-                    let lease = client.lease_grant(600, None).await?.id();
-                    client.lock("held", Some(LockOptions::new().with_lease(lease))).await.map(|_| at)
-                };
-                join_all((0..9).map(lock)).await
-            }
-        });
-        until("calls that wait", DEADLINE, async || {
-            let keys = client.get("held/", Some(etcd_client::GetOptions::new().with_prefix())).await?;
-            ensure!(keys.count() == 10, "{} wait for it", keys.count());
-            Ok(())
-        })
-        .await?;
-        place.pods.kubectl(&["scale", "etcd/main", "--replicas=1"]).await?;
-        let stays = |status: &Value| reason(status, "ScaleOperationComplete") == "ClientsNotGone";
-        let etcd = place.until("that calls do not end", stays).await?;
-        ensure!(etcd["status"]["replicas"] == 3, "{}", etcd["status"]);
-        ensure!(!waiting.is_finished(), "the calls have ended");
-
-        let annotation = "migration.gardener.cloud/without-gateways=true";
-        place.pods.kubectl(&["annotate", "etcd", "main", annotation]).await?;
-        let etcd = place.until_members(1, "main").await?;
-        ensure!(holds(&etcd["status"], "ScaleOperationComplete") == Some(true), "{}", etcd["status"]);
-        waiting.abort();
-        Ok(())
     });
 }

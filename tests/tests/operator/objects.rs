@@ -76,7 +76,7 @@ fn what_cannot_be_is_refused_with_its_reason() {
                 "must end with a slash and an epoch",
             ),
             ("nobody", owned(&json!({"servers": []})), "spec.backup.ownerCheck.servers"),
-            ("default", owned(&json!({"servers": null})), "spec.backup.ownerCheck.servers"),
+            ("default", owned(&json!({"servers": null})), "missing required field \"servers\""),
             (
                 "twice",
                 json!({"etcd": {"additionalAdvertisePeerURLs": [], "additionalAdvertisePeerUrls": []}}),
