@@ -93,7 +93,10 @@ impl Heads {
             let Listed { scope, at, after, .. } = self.listed.clone();
             // A selector passes over others, which are not kept.
             let limit = if self.listed.selectors.is_empty() { self.at_once } else { AT_ONCE };
-            let page = self.store.list_page(ListRequest { scope, at: Some(at), after, limit }, None).await?;
+            // What comes from the backend is of this response alone.
+            let max_bytes = usize::try_from(memory::HEADS).unwrap_or(usize::MAX);
+            let request = ListRequest { scope, at: Some(at), after, limit, max_bytes, count: false };
+            let page = self.store.list_page(request, None).await?;
             let mut objects = Vec::with_capacity(page.objects.len());
             for object in page.objects {
                 match object {

@@ -255,7 +255,7 @@ pub(super) async fn page(
     if limit == 0 && at.is_none() && after.is_none() {
         return everything(request, selectors, at_least, with_payload).await;
     }
-    let start = ListRequest { scope: request.scope(), at, after, limit };
+    let start = ListRequest { scope: request.scope(), at, after, limit, max_bytes: 0, count: true };
     let read = bounded(request, selectors, start, at_least, with_payload).await;
     // A page that came too late is told where to go on, at the price of consistency.
     read.map_err(|error| match (&error, &token) {
@@ -325,7 +325,7 @@ async fn bounded(
         // What a selector leaves over is not known beforehand: a few at a time would be a request for each that is not selected.
         let missing = if selectors.is_empty() { limit - objects.len() } else { HEADS_AT_ONCE };
         let limit_now = missing.min(HEADS_AT_ONCE);
-        let ask = ListRequest { scope: start.scope.clone(), at, after: after.take(), limit: limit_now };
+        let ask = ListRequest { at, after: after.take(), limit: limit_now, ..start.clone() };
         // The payload of a past state may be compacted, of which the cache knows nothing: the backend tells before the answer begins.
         let list = match with_payload && at.is_some() {
             true => request.server.store.list(ask).await?,

@@ -13,7 +13,7 @@ use crate::{
     canary::Canary,
 };
 
-/// Bytes of records in one page. A page of heads in memory is of the same order.
+/// Bytes of records in one page, unless the request says another number. A page of heads in memory is of the same order.
 const PAGE_BYTES: usize = 4 << 20;
 /// Records that are opened before others get a turn; a record costs some ten microseconds.
 const TURN: usize = 64;
@@ -41,8 +41,8 @@ impl Core {
             // From before this epoch. To a backend, zero may mean "now".
             return self.expired().await;
         }
-        let request =
-            RangeRequest { keys, at, limit: request.limit, max_bytes: PAGE_BYTES, keys_only: false };
+        let max_bytes = if request.max_bytes == 0 { PAGE_BYTES } else { request.max_bytes };
+        let request = RangeRequest { keys, at, limit: request.limit, max_bytes, keys_only: false };
         if request.keys.is_empty() {
             let at = match request.at {
                 Some(at) => at,

@@ -143,5 +143,5 @@ impl Rewritten {
 }
 
 fn page(scope: &Scope, after: Option<Key>) -> ListRequest {
-    ListRequest { scope: scope.clone(), at: None, after, limit: PAGE }
+    ListRequest { scope: scope.clone(), at: None, after, limit: PAGE, max_bytes: 0, count: false }
 }

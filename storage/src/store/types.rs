@@ -214,7 +214,7 @@ pub struct List {
     pub version: ResourceVersion,
     /// The key to go on after, where there is more.
     pub next: Option<Key>,
-    /// How many objects come after this page, where that is known without reading them.
+    /// How many objects come after this page, where the request asks for it and that is known without reading them.
     pub remaining: Option<u64>,
 }
 
@@ -229,6 +229,11 @@ pub struct ListRequest {
     pub after: Option<Key>,
     /// At most this many objects; zero: no limit.
     pub limit: usize,
+    /// Where the backend has to be read: about this many bytes of records, and at least one record; zero: 4 MiB. A page from the
+    /// watch cache shares its heads with the cache, so this does not end it.
+    pub max_bytes: usize,
+    /// Whether to count what comes after the page, where that is possible without reading it.
+    pub count: bool,
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ on_every_backend! {
 }
 
 fn mk_request(limit: usize) -> ListRequest {
-    ListRequest { scope: mk_scope(None), at: None, after: None, limit }
+    ListRequest { scope: mk_scope(None), at: None, after: None, limit, max_bytes: 0, count: true }
 }
 
 /// All pages, at the version of the first.

@@ -11,6 +11,8 @@ use crate::{endpoints::heads::weight, negotiate::Form, shares::Permit, status::S
 const AT_ONCE: usize = 200;
 /// Heads that a watch holds at once, in bytes; at least one.
 const HELD: u64 = 256 << 10;
+/// While heads are read from the backend, there are their records, their opened text and one that is too much.
+const READING: u64 = 3;
 
 /// Objects that are sent next, and the room that their heads take.
 struct Page {
@@ -39,8 +41,11 @@ impl Watcher {
     async fn page(&self, at: Option<ResourceVersion>, after: Option<Key>) -> Result<Page, End> {
         let mut most = HELD;
         loop {
-            let mut room = self.room(most).await?;
-            let request = ListRequest { scope: self.scope.clone(), at, after: after.clone(), limit: AT_ONCE };
+            let mut room = self.room(READING * most).await?;
+            // Heads of the watch cache are shared with it; those from the backend are not.
+            let max_bytes = usize::try_from(most).unwrap_or(usize::MAX);
+            let (scope, after) = (self.scope.clone(), after.clone());
+            let request = ListRequest { scope, at, after, limit: AT_ONCE, max_bytes, count: false };
             let list = self.store.list_page(request, None).await.map_err(|error| self.told(&error))?;
             let version = list.version;
             let (objects, next) = self.first_of(list, most)?;

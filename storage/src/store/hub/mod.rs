@@ -15,7 +15,7 @@ use std::{
 use bytes::Bytes;
 use futures::stream::BoxStream;
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::{Notify, watch as signal};
+use tokio::sync::{Notify, Semaphore, watch as signal};
 
 use page::PageRequest;
 
@@ -34,11 +34,15 @@ mod subscribe;
 
 /// How long a list waits for the cache to catch up before it reads from the backend.
 const CATCH_UP: Duration = Duration::from_millis(500);
+/// How many lists of everything are read from the backend at a time; others wait.
+const WHOLE_LISTS: usize = 4;
 
 /// The watch caches of a store, by resource.
 pub(crate) struct Hubs {
     core: Arc<Core>,
     hubs: Mutex<HashMap<(String, String), Arc<Hub>>>,
+    /// Lists of everything that are read from the backend: each has copies of all heads.
+    whole: Semaphore,
 }
 
 /// The watch cache of one resource.
@@ -91,7 +95,7 @@ struct Entry {
 
 impl Hubs {
     pub(crate) fn new(core: Arc<Core>) -> Self {
-        Self { core, hubs: Mutex::default() }
+        Self { core, hubs: Mutex::default(), whole: Semaphore::new(WHOLE_LISTS) }
     }
 
     /// See [`Store::list_cached`](super::Store::list_cached).
@@ -124,6 +128,7 @@ impl Hubs {
             at,
             after: request.after.as_ref().map(path::record).transpose()?,
             limit: request.limit,
+            count: request.count,
         };
         // What nobody has seen yet is not waited for: the backend knows whether it has happened.
         if target <= self.core.seen()
@@ -189,7 +194,9 @@ impl Hubs {
 
     /// All pages of a list, from the backend.
     async fn list_stored(&self, scope: &Scope, target: Revision) -> Result<List> {
-        let request = |at, after| ListRequest { scope: scope.clone(), at, after, limit: 0 };
+        let request =
+            |at, after| ListRequest { scope: scope.clone(), at, after, limit: 0, max_bytes: 0, count: false };
+        let _turn = self.whole.acquire().await;
         let mut list = self.core.list(request(None, None)).await?;
         if self.core.epoch.revision(list.version) < target {
             return Err(Error::Future { current: list.version });

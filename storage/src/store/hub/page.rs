@@ -34,6 +34,8 @@ pub(super) struct PageRequest {
     pub after: Option<Bytes>,
     /// At most this many objects; zero: no limit.
     pub limit: usize,
+    /// Whether to count what comes after the page: that looks at each of them.
+    pub count: bool,
 }
 
 /// States of objects that changed after a revision, as of that revision; `None`: there was no object then.
@@ -74,7 +76,10 @@ impl State {
                 Some(last) => Some(path::parse_record(last)?),
                 None => None,
             },
-            remaining: Some(last.map_or(0, |last| self.count_after(&request.prefix, last, &undone))),
+            remaining: match last {
+                Some(last) => request.count.then(|| self.count_after(&request.prefix, last, &undone)),
+                None => Some(0),
+            },
         };
         Some(list)
     }
