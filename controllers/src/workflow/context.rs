@@ -17,7 +17,15 @@ pub(super) const AGAIN: Duration = Duration::from_secs(5);
 /// After somebody else was faster.
 pub(super) const AT_ONCE: Duration = Duration::from_secs(1);
 /// Events of the same moment bring one pass.
-pub(super) const DEBOUNCE: Duration = Duration::from_millis(200);
+const GATHER: Duration = Duration::from_millis(200);
+
+/// Begins a pass: what happens until then is looked at by this pass, and what happens during the pass by one other.
+///
+/// The `debounce` of kube would move a pass back with each event, so somebody who changes a HostedEtcd several times a second would
+/// put off its workflow for ever.
+pub(super) async fn gather() {
+    tokio::time::sleep(GATHER).await;
+}
 
 /// What all passes share.
 pub struct Context {

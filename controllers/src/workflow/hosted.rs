@@ -10,11 +10,7 @@ use futures::StreamExt;
 use kube::{
     Api, ResourceExt,
     api::{DynamicObject, Patch, PatchParams},
-    runtime::{
-        Controller,
-        controller::{self, Action},
-        watcher,
-    },
+    runtime::{Controller, controller::Action, watcher},
 };
 use repot_plan::{
     etcd::{
@@ -33,7 +29,7 @@ use crate::namespaces::Scope;
 use crate::errors::causes;
 
 use super::{
-    context::{AGAIN, AT_ONCE, Context, DEBOUNCE},
+    context::{AGAIN, AT_ONCE, Context, gather},
     error::{Error, Result},
     kinds::{self, Kind, number, text},
     observe,
@@ -52,7 +48,6 @@ pub async fn run(scope: &Scope, context: Arc<Context>, wake: &Wake, stop: Cancel
     let controller = Controller::new_with(all, watcher::Config::default(), resource.clone());
     let woken = wake.all(controller.store(), resource, |_| true);
     controller
-        .with_config(controller::Config::default().debounce(DEBOUNCE))
         .reconcile_on(woken)
         .graceful_shutdown_on(async move { stop.cancelled().await })
         .run(
@@ -78,6 +73,7 @@ struct Seen {
 }
 
 async fn reconcile(cached: Arc<DynamicObject>, context: Arc<Context>) -> Result<Action> {
+    gather().await;
     let (namespace, name) = (cached.namespace().unwrap_or_default(), cached.name_any());
     let all = Api::<DynamicObject>::namespaced_with(
         context.clients.own().clone(),

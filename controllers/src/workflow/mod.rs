@@ -38,11 +38,7 @@ use futures::StreamExt;
 use kube::{
     ResourceExt,
     api::DynamicObject,
-    runtime::{
-        Controller,
-        controller::{self, Action},
-        watcher,
-    },
+    runtime::{Controller, controller::Action, watcher},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -52,7 +48,7 @@ use crate::{
     namespaces::{Namespaces, Scope},
 };
 pub use context::Context;
-use context::{AGAIN, DEBOUNCE};
+use context::{AGAIN, gather};
 use driver::Workflow;
 pub use error::{Error, Result};
 use kinds::Kind;
@@ -79,7 +75,6 @@ async fn run_kind(kind: Kind, scope: &Scope, context: Arc<Context>, wake: &Wake,
     let controller = Controller::new_with(all, watcher::Config::default(), resource.clone());
     let woken = wake.all(controller.store(), resource, |object| !sleeps(object));
     controller
-        .with_config(controller::Config::default().debounce(DEBOUNCE))
         .reconcile_on(woken)
         .graceful_shutdown_on(async move { stop.cancelled().await })
         .run(
@@ -109,6 +104,7 @@ fn sleeps(object: &DynamicObject) -> bool {
 
 /// One pass.
 async fn reconcile(kind: Kind, cached: Arc<DynamicObject>, context: Arc<Context>) -> Result<Action> {
+    gather().await;
     let (namespace, name) = (cached.namespace().unwrap_or_default(), cached.name_any());
     flow::reconcile(&Workflow { context: &context, kind, namespace, name }).await
 }
