@@ -21,6 +21,8 @@ pub struct Said {
     pub cluster: Option<String>,
     /// Whether it has to be removed and added again.
     pub needs_rejoin: bool,
+    /// Whether it was removed from the cluster.
+    pub removed: bool,
     /// How backups stand, by what this agent knows.
     pub backup: Option<Backup>,
     /// What follows from the owner's record.

@@ -26,8 +26,22 @@ pub fn is_bound(observed: &Observed, known: Option<&Known>) -> bool {
     }
     // The others are asked again before anything is given up.
     let Some(known) = known else { return observed.is_held() };
-    let have_left = known.pods(membership::side(observed)) == Some(0);
-    !have_left && !known.are_alone()
+    pods(observed, known) != Some(0) && !known.are_alone()
+}
+
+/// Pods that the members of this Etcd need; nothing where that is not known. An etcd that was joined may end as soon as the last
+/// member has left it. Then nobody else can tell that, and what agents read in their volumes counts.
+#[must_use]
+pub fn pods(observed: &Observed, known: &Known) -> Option<u32> {
+    let by_agents = || {
+        let running = observed.running().filter(|running| *running > 0 && known.seen.is_none())?;
+        let is_removed = |at: u32| {
+            let said = known.said.get(usize::try_from(at).ok()?)?.as_ref()?;
+            Some(said.removed)
+        };
+        (0..running).all(|at| is_removed(at) == Some(true)).then_some(0)
+    };
+    known.pods(membership::side(observed)).or_else(by_agents)
 }
 
 /// Whether members of another Etcd have no quorum without those of this one. With neither StatefulSet nor volumes nothing is left that

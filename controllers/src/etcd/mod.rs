@@ -227,7 +227,7 @@ async fn pass(context: &Context, observed: &Observed) -> Result<Done> {
     let mut known = None;
     if asks_members(observed, &next) {
         known = context.memberships.ask(&context.client, observed).await?;
-        let pods = known.as_ref().and_then(|known| known.pods(membership::side(observed)));
+        let pods = known.as_ref().and_then(|known| departure::pods(observed, known));
         next = decide(&observed.seen(pods, source, departure::is_needed(observed, known.as_ref())));
     }
     check_local_stores(context, observed, &next)?;

@@ -50,6 +50,8 @@ pub struct Report {
     pub message: String,
     /// The member has to be removed from the cluster and added again.
     pub needs_rejoin: bool,
+    /// The member was removed from the cluster; its data is of no use.
+    pub removed: bool,
     /// From what the volume was filled, where this agent did it.
     pub restored: Option<Restored>,
     /// How often etcd has ended by itself or could not be started.
@@ -95,12 +97,17 @@ impl Board {
 
     /// Says what the member is doing. It is logged when it is something else than before.
     pub(super) fn say(&self, phase: Phase, message: impl Into<String>) {
-        self.put(phase, message.into(), false);
+        self.put(phase, message.into(), (false, false));
     }
 
     /// Says that it has to join anew.
     pub(super) fn ask_to_rejoin(&self, message: impl Into<String>) {
-        self.put(Phase::Waiting, message.into(), true);
+        self.put(Phase::Waiting, message.into(), (true, false));
+    }
+
+    /// Says that it was removed from the cluster.
+    pub(super) fn say_removed(&self, message: impl Into<String>) {
+        self.put(Phase::Waiting, message.into(), (false, true));
     }
 
     pub(super) fn set_restored(&self, restored: Restored) {
@@ -126,13 +133,14 @@ impl Board {
         });
     }
 
-    fn put(&self, phase: Phase, message: String, needs_rejoin: bool) {
+    fn put(&self, phase: Phase, message: String, (needs_rejoin, removed): (bool, bool)) {
         self.0.send_if_modified(|report| {
-            let same =
-                (report.phase, report.needs_rejoin) == (phase, needs_rejoin) && report.message == message;
+            let before = (report.phase, report.needs_rejoin, report.removed);
+            let same = before == (phase, needs_rejoin, removed) && report.message == message;
             if !same {
-                tracing::info!(?phase, needs_rejoin, why = message, "the member");
-                (report.phase, report.needs_rejoin, report.message) = (phase, needs_rejoin, message);
+                tracing::info!(?phase, needs_rejoin, removed, why = message, "the member");
+                (report.phase, report.needs_rejoin, report.removed) = (phase, needs_rejoin, removed);
+                report.message = message;
             }
             !same
         });

@@ -22,6 +22,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use super::identity::Identity;
+use crate::snapshot::codec::is_removed;
 
 const LABEL: &str = "repot-volume.json";
 const LOCK: &str = "repot-volume.lock";
@@ -151,6 +152,22 @@ impl Volume {
     #[must_use]
     pub fn identity(&self) -> Option<Identity> {
         Identity::read(&self.data_dir())
+    }
+
+    /// Whether the data directory itself says that this member was removed: etcd applies its own removal before it ends. False
+    /// where that cannot be read; whoever starts etcd on it then is told by etcd.
+    #[must_use]
+    pub fn tells_removal_of(&self, own: Identity) -> bool {
+        let path = self.data_dir().join("member/snap/db");
+        let read = fs::File::open(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
+        let told = match read {
+            Ok((bytes, file)) => is_removed(&file, bytes, own.member).map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        told.unwrap_or_else(|error| {
+            tracing::debug!(path = %path.display(), error, "the database does not tell who was removed");
+            false
+        })
     }
 
     /// Whether the data of a member that was removed is in it.

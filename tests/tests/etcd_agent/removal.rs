@@ -92,6 +92,37 @@ fn a_member_that_was_removed_sets_its_data_aside_and_joins_anew() {
 }
 
 #[test]
+fn a_member_that_was_removed_knows_it_when_nobody_else_is_left() {
+    run(async |bed| {
+        let cluster = Cluster::new(bed, 3)?;
+        let mut agents = cluster.start_all(bed).await?;
+        for agent in &agents {
+            known(&agent.data).await?;
+        }
+        let at = follower(&agents).await?;
+        let mut gone = agents.remove(at);
+        until("etcd to take the removal", DEADLINE, async || {
+            let (status, said) = post(&agents[0], &format!("/member/remove?name=m{at}")).await?;
+            ensure!(status == 200, "{status}: {said}");
+            Ok(())
+        })
+        .await?;
+        let removed = |status: &Value| status["removed"] == json!(true);
+        gone.says("that it was removed", removed).await?;
+        gone.process.kill();
+        gone.no_etcd().await?;
+        for other in &mut agents {
+            other.process.kill();
+            other.no_etcd().await?;
+        }
+        let mut gone = cluster.start(bed, at)?;
+        gone.says("that it was removed", removed).await?;
+        ensure!(gone.etcds()?.is_empty(), "etcd runs");
+        Ok(())
+    });
+}
+
+#[test]
 fn neither_the_leader_nor_the_quorum_is_removed() {
     run(async |bed| {
         let cluster = Cluster::new(bed, 3)?;

@@ -98,6 +98,7 @@ pub(super) fn status(agent: &Agent, found: Option<&StatusResponse>) -> Value {
         "version": found.map(StatusResponse::version),
         "dbSize": found.map(StatusResponse::db_size),
         "needsRejoin": report.needs_rejoin,
+        "removed": report.removed,
         "restored": restored,
         "owner": owner,
         "backup": backup,

@@ -1,4 +1,5 @@
-//! The revision in a database file of etcd: the newest key of its bucket `key`, and how far it was compacted.
+//! What a database file of etcd says: its revision (the newest key of its bucket `key`, and how far it was compacted), and which members
+//! were removed from the cluster.
 //!
 //! A read-only walk over pages of bbolt that trusts no number in the file: what points outside, goes in circles or overlaps is
 //! an error. etcd works its revision out in the same way when it starts, so this is the revision it will have.
@@ -54,6 +55,16 @@ pub fn read_revisions(file: &File, bytes: u64) -> Result<Revisions, Error> {
     }
     // An etcd in which nothing was ever written is at 1.
     Ok(Revisions { current: current.max(Revision(1)), newest_key })
+}
+
+/// Whether the member is among those that were removed from the cluster, by a database of `bytes` bytes that etcd does not have open.
+///
+/// # Errors
+/// As of [`read_revisions`].
+pub fn is_removed(file: &File, bytes: u64, member: u64) -> Result<bool, Error> {
+    let walker = Walker::open(file, bytes)?;
+    let Some(removed) = walker.bucket(b"members_removed")? else { return Ok(false) };
+    Ok(walker.find(&removed, format!("{member:x}").as_bytes())?.is_some())
 }
 
 fn parse_revision(key: &[u8]) -> Result<Revision, Error> {

@@ -19,7 +19,7 @@ mod trailer;
 
 use std::io;
 
-pub use bolt::{Revisions, read_revisions};
+pub use bolt::{Revisions, is_removed, read_revisions};
 pub use compress::{Encoder, decoder};
 pub use event::{Event, EventKind};
 pub use full::{Database, read_full};
