@@ -230,8 +230,9 @@ fn a_user_that_does_not_read_large_answers_costs_itself_its_turn() {
         }
         let api = Api::new(&world.as_master()?)?;
         nothing_is_served(&api).await?;
-        for response in held {
-            ensure!(is_reset(response).await, "an answer without a window came to an end");
+        // A refusal is short: whoever takes it byte by byte may come to its end in time.
+        for response in held.into_iter().filter(|head| head.status() == 200) {
+            ensure!(is_reset(response).await, "an answer that is not read came to an end");
         }
         // What it held is there again.
         let again = Api::new(&mallory)?.get(&path("large")).await?;
