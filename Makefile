@@ -51,7 +51,7 @@ soak: testbed
 	$(CARGO) build --locked --workspace --all-targets
 	$(SOAK) -- history:: fuzz::
 	$(SOAK) --test it -- store::cheap
-	$(SOAK) --test it -- --include-ignored --test-threads 1 expansion::moves:: shootstate::large:: http::heads::
+	$(SOAK) --test it -- --include-ignored --test-threads 1 expansion::moves:: shootstate::large::
 	$(SOAK) --test it -- --include-ignored oracles:: etcd::peer:: etcd::flips:: azure:: expansion:: ownership::judge:: workflows:: --skip expansion::moves:: --skip $(KILLER)
 	$(SOAK) --test it -- --include-ignored $(KILLER)
 

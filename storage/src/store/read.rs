@@ -13,7 +13,7 @@ use crate::{
     canary::Canary,
 };
 
-/// Bytes of records in one page, unless the request says another number. A page of heads in memory is of the same order.
+/// Bytes of records in one page, and of the heads in them, unless the request says another number.
 const PAGE_BYTES: usize = 4 << 20;
 /// Records that are opened before others get a turn; a record costs some ten microseconds.
 const TURN: usize = 64;
@@ -60,25 +60,35 @@ impl Core {
 
     async fn page(&self, request: RangeRequest) -> Result<List> {
         let before = if request.at.is_none() { self.seen() } else { Revision(0) };
+        // Records are compressed, by a thousand times and more where somebody wants that: so what is opened counts, too.
+        let max_bytes = request.max_bytes;
         let page = self.backend.range(request).await.map_err(|error| self.error(error))?;
         let version = self.version(self.later(before, page.revision)?);
-        let last = page.kvs.last().map(|kv| kv.key.clone());
-        let mut objects = Vec::with_capacity(page.kvs.len());
+        let (mut last, mut more, mut bytes) = (None, page.more, 0);
+        let (count, mut objects) = (page.kvs.len(), Vec::new());
         for (index, kv) in page.kvs.into_iter().enumerate() {
             if index % TURN == TURN - 1 {
                 tokio::task::yield_now().await;
             }
+            last = Some(kv.key.clone());
             match self.open(kv, page.revision).await {
                 // A service that is away now is so for the others, too: each of them would wait for it anew.
                 Err(error @ Error::Unavailable(_)) => return Err(error),
-                opened => objects.push(opened),
+                opened => {
+                    bytes += opened.as_ref().map_or(0, |object| object.meta.len() + object.summary.len());
+                    objects.push(opened);
+                }
+            }
+            if bytes >= max_bytes && index + 1 < count {
+                more = true;
+                break;
             }
         }
-        if page.more && Canary::PageDropsLast.sings() {
+        if more && Canary::PageDropsLast.sings() {
             objects.pop();
         }
-        let next = last.filter(|_| page.more).map(|path| next(&path)).transpose()?;
-        let remaining = (!page.more).then_some(0);
+        let next = last.filter(|_| more).map(|path| next(&path)).transpose()?;
+        let remaining = (!more).then_some(0);
         Ok(List { objects, version, next, remaining })
     }
 }

@@ -229,7 +229,7 @@ pub struct ListRequest {
     pub after: Option<Key>,
     /// At most this many objects; zero: no limit.
     pub limit: usize,
-    /// Where the backend has to be read: about this many bytes of records, and at least one record; zero: 4 MiB. A page from the
+    /// Where the backend has to be read: about this many bytes of heads, and at least one head; zero: 4 MiB. A page from the
     /// watch cache shares its heads with the cache, so this does not end it.
     pub max_bytes: usize,
     /// Whether to count what comes after the page, where that is possible without reading it.

@@ -9,6 +9,7 @@ use super::*;
 on_every_backend! {
     pages_show_one_version_while_others_write
     pages_are_bounded_in_bytes
+    pages_are_bounded_by_what_they_open
     lists_keep_to_their_scope_and_sort_alike
     versions_out_of_the_window_are_refused
     cached_lists_show_every_acknowledged_write
@@ -106,6 +107,29 @@ async fn pages_are_bounded_in_bytes(lab: &Lab) {
     }
     let all: Vec<_> = pages.into_iter().flat_map(|page| names(&page.objects)).collect();
     assert_eq!(all, (0..24).map(|n| format!("ns/o-{n:02}")).collect::<Vec<_>>());
+    store.close().await;
+}
+
+/// Text that is compressed to nearly nothing: all records would fit into one page.
+async fn pages_are_bounded_by_what_they_open(lab: &Lab) {
+    const HEAD: usize = 250 << 10;
+    let store = lab.open().await;
+    for n in 0..12 {
+        let draft = Draft { meta: vec![b'x'; HEAD].into(), ..mk_draft(Uuid::nil(), "", vec![]) };
+        store.create(&mk_key(&format!("o-{n:02}")), draft).await.unwrap();
+    }
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let page = store.list(ListRequest { after, max_bytes: 2 * HEAD, ..mk_request(0) }).await.unwrap();
+        assert!(!page.objects.is_empty() && page.objects.len() <= 2, "{} objects", page.objects.len());
+        assert_eq!(page.remaining, page.next.is_none().then_some(0));
+        found.extend(names(&page.objects));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(found, (0..12).map(|n| format!("ns/o-{n:02}")).collect::<Vec<_>>());
     store.close().await;
 }
 
