@@ -232,7 +232,11 @@ async fn pass(context: &Context, observed: &Observed) -> Result<Done> {
     }
     check_local_stores(context, observed, &next)?;
     events::log(observed, &next);
-    // What is decided is written down before it is done.
+    let bound = departure::is_bound(observed, known.as_ref());
+    if bound && !observed.is_held() {
+        act::hold(&context.client, &observed.etcd, true).await?;
+    }
+    // What is decided is written down before it is done. Whoever reads there that others need this etcd finds it protected.
     let mut status = report::status(&Pass { observed, next: &next, known: known.as_ref(), now: now() });
     // What went wrong stands there until a pass came through: each change of the status begins another pass.
     let wrong = observed.status().last_errors;
@@ -240,10 +244,6 @@ async fn pass(context: &Context, observed: &Observed) -> Result<Done> {
     act::record(&context.client, &observed.etcd, &status).await?;
     let notes = events::notes(&observed.status(), &status, &next, known.as_ref());
     events::tell(&context.recorder, observed, notes).await;
-    let bound = departure::is_bound(observed, known.as_ref());
-    if bound && !observed.is_held() {
-        act::hold(&context.client, &observed.etcd, true).await?;
-    }
     act(context, observed, &next, known.as_ref()).await?;
     if !bound && observed.is_held() {
         act::hold(&context.client, &observed.etcd, false).await?;
