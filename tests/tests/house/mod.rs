@@ -13,6 +13,7 @@ mod fuzzers;
 mod imports;
 mod ledger;
 mod sources;
+mod words;
 
 /// Who may use whom (`tests` may use everybody). Crates that are still to come are listed too: their arrows are decided.
 const ARROWS: &[(&str, &[&str])] = &[
