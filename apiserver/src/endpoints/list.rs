@@ -255,7 +255,7 @@ pub(super) async fn page(
     if limit == 0 && at.is_none() && after.is_none() {
         return everything(request, selectors, at_least, with_payload).await;
     }
-    let start = ListRequest { scope: request.scope(), at, after, limit, max_bytes: 0, count: true };
+    let start = ListRequest { at, after, limit, count: true, ..ListRequest::all(request.scope()) };
     let read = bounded(request, selectors, start, at_least, with_payload).await;
     // A page that came too late is told where to go on, at the price of consistency.
     read.map_err(|error| match (&error, &token) {

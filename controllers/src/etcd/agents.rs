@@ -21,7 +21,7 @@ pub struct Said {
     pub cluster: Option<String>,
     /// Whether it has to be removed and added again.
     pub needs_rejoin: bool,
-    /// Whether it was removed from the cluster.
+    /// Whether the member was removed from its cluster, by the word of a quorum or by its own volume.
     pub removed: bool,
     /// How backups stand, by what this agent knows.
     pub backup: Option<Backup>,

@@ -29,19 +29,21 @@ pub fn is_bound(observed: &Observed, known: Option<&Known>) -> bool {
     pods(observed, known) != Some(0) && !known.are_alone()
 }
 
-/// Pods that the members of this Etcd need; nothing where that is not known. An etcd that was joined may end as soon as the last
-/// member has left it. Then nobody else can tell that, and what agents read in their volumes counts.
+/// Pods that the members of this Etcd need; nothing where that is not known.
 #[must_use]
 pub fn pods(observed: &Observed, known: &Known) -> Option<u32> {
-    let by_agents = || {
-        let running = observed.running().filter(|running| *running > 0 && known.seen.is_none())?;
-        let is_removed = |at: u32| {
-            let said = known.said.get(usize::try_from(at).ok()?)?.as_ref()?;
-            Some(said.removed)
-        };
-        (0..running).all(|at| is_removed(at) == Some(true)).then_some(0)
-    };
-    known.pods(membership::side(observed)).or_else(by_agents)
+    let listed = known.pods(membership::side(observed));
+    listed.or_else(|| agents_report_removal(observed, known).then_some(0))
+}
+
+/// Whether the agents of all members that run report that their member was removed from the etcd that it had joined. That etcd may end
+/// as soon as the last of these members has left it, and then no member is left that could list the others. Members that are still
+/// wanted are not stopped by this.
+fn agents_report_removal(observed: &Observed, known: &Known) -> bool {
+    let leaves = observed.existing().is_some() && observed.wanted() == 0;
+    let running = usize::try_from(observed.running().unwrap_or_default()).unwrap_or(usize::MAX);
+    let said = known.said.iter().take(running).flatten();
+    leaves && known.seen.is_none() && running > 0 && said.filter(|said| said.removed).count() == running
 }
 
 /// Whether members of another Etcd have no quorum without those of this one. With neither StatefulSet nor volumes nothing is left that
@@ -86,4 +88,65 @@ pub fn unknown(observed: &Observed, known: Option<&Known>) -> Option<UnknownMemb
     let voters = own + seen.strangers.iter().filter(|one| one.votes).count();
     let depend_on_own = others.filter(|one| one.votes).count() < quorum(voters);
     Some(UnknownMembers { voters, depend_on_own, members })
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::apps::v1::StatefulSet;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::etcd::agents::Said;
+
+    /// An Etcd with this spec, whose StatefulSet has so many Pods.
+    fn mk_observed(spec: &Value, running: u32) -> Observed {
+        let etcd = json!({
+            "apiVersion": "druid.gardener.cloud/v1alpha1", "kind": "Etcd", "metadata": {"name": "main"}, "spec": spec,
+        });
+        let claims = json!([{"metadata": {"name": "main"}, "spec": {}}]);
+        let set = json!({"metadata": {"name": "main"}, "spec": {
+            "replicas": running, "selector": {}, "serviceName": "main", "template": {}, "volumeClaimTemplates": claims,
+        }});
+        let set: StatefulSet = serde_json::from_value(set).expect("a StatefulSet");
+        let etcd = serde_json::from_value(etcd).expect("an Etcd");
+        Observed { etcd, set: Some(set), pods: vec![], claims: vec![], copy: None, stale_copies: vec![] }
+    }
+
+    /// An Etcd that joined another one, with so many members wanted.
+    fn mk_joined(wanted: u32, running: u32) -> Observed {
+        let existing = json!({"members": [], "clientEndpoints": []});
+        let spec = json!({"replicas": wanted, "etcd": {"bootstrapWithExistingCluster": existing}});
+        mk_observed(&spec, running)
+    }
+
+    /// What agents say while no member answers: whether the member was removed; nothing where the agent does not answer.
+    fn mk_known(removed: &[Option<bool>]) -> Known {
+        let said = removed.iter().map(|removed| removed.map(|removed| Said { removed, ..Said::default() }));
+        Known { seen: None, outcome: None, said: said.collect() }
+    }
+
+    #[test]
+    fn agents_are_believed_where_all_that_run_report_the_removal_and_no_member_is_wanted() {
+        for (wanted, running, said, expected) in [
+            (0, 1, &[Some(true), None, None][..], Some(0)),
+            (0, 2, &[Some(true), Some(true), None], Some(0)),
+            (0, 2, &[Some(true), Some(false), None], None),
+            (0, 2, &[Some(true), None, Some(true)], None),
+            (0, 2, &[Some(true)], None),
+            (0, 1, &[], None),
+            (0, 0, &[Some(true)], None),
+            // Members that are wanted are not stopped, whatever was removed.
+            (3, 1, &[Some(true), None, None], None),
+            (1, 1, &[Some(true)], None),
+        ] {
+            let found = pods(&mk_joined(wanted, running), &mk_known(said));
+            assert_eq!(found, expected, "{wanted} wanted, {running} running, {said:?}");
+        }
+    }
+
+    #[test]
+    fn agents_of_an_etcd_that_joined_no_other_do_not_end_it() {
+        let observed = mk_observed(&json!({"replicas": 0, "etcd": {}}), 1);
+        assert_eq!(pods(&observed, &mk_known(&[Some(true)])), None);
+    }
 }

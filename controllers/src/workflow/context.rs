@@ -16,13 +16,13 @@ use crate::{flow::Clients, local_stores::LocalStores, term::Term};
 pub(super) const AGAIN: Duration = Duration::from_secs(5);
 /// After somebody else was faster.
 pub(super) const AT_ONCE: Duration = Duration::from_secs(1);
-/// Events of the same moment bring one pass.
+/// How long a pass waits for more events.
 const GATHER: Duration = Duration::from_millis(200);
 
-/// Begins a pass: what happens until then is looked at by this pass, and what happens during the pass by one other.
+/// Waits 200 ms before a pass, so that events of the same moment bring one pass.
 ///
-/// The `debounce` of kube would move a pass back with each event, so somebody who changes a HostedEtcd several times a second would
-/// put off its workflow for ever.
+/// kube's `debounce` does not do: each event moves the pass back again, so a client that changes a HostedEtcd more often than every
+/// 200 ms would put off its workflow for ever.
 pub(super) async fn gather() {
     tokio::time::sleep(GATHER).await;
 }

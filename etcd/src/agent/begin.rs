@@ -102,8 +102,10 @@ impl Beginner {
             (Content::Empty, _) if is_new => self.hear(Asker::Founder).await,
             (Content::Empty, _) => self.hear(Asker::Newcomer).await,
             (Content::Data, Some(own)) => match self.hear(Asker::Member(own)).await {
-                // The others may be gone since: an etcd that was joined ends when it is not needed any more.
-                (Heard::Nothing, members) if self.volume.tells_removal_of(own) => (Heard::Stranger, members),
+                // The others may have ended since: an etcd that was joined ends once nobody needs it.
+                (Heard::Nothing, members) if self.volume.records_removal_of(own) => {
+                    (Heard::Stranger, members)
+                }
                 heard => heard,
             },
             (Content::Data, None) | (Content::Foreign(_), _) => (Heard::Nothing, Vec::new()),
@@ -122,7 +124,7 @@ impl Beginner {
                 tracing::warn!(place = %place.display(), "the data of a member that was removed is set aside");
                 return Ok(Some(self.joining(&members)));
             }
-            Beginning::StayAway(why) => self.board.say_removed(message(why)),
+            Beginning::Removed(why) => self.board.say_removed(message(why)),
             Beginning::Wait(why) => self.board.say(Phase::Waiting, message(why)),
             Beginning::Rejoin(why) => self.board.ask_to_rejoin(message(why)),
             Beginning::Refuse(why) => self.board.say(Phase::Refused, message(why)),

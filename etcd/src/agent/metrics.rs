@@ -4,7 +4,7 @@ use prometheus::{Encoder, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncode
 
 use super::{
     backups::State,
-    report::{Phase, Report},
+    report::{Membership, Phase, Report},
     supervisor::Seen,
 };
 use crate::snapshot::SnapshotName;
@@ -24,7 +24,7 @@ pub(super) fn render(report: &Report, seen: Seen, backups: &State) -> Result<Str
     let help = "How often etcd has ended by itself or could not be started.";
     page.count("etcd_failures_total", help, report.failures)?;
     let help = "Whether the member has to be removed and added again.";
-    page.flag("needs_rejoin", help, report.needs_rejoin)?;
+    page.flag("needs_rejoin", help, report.membership == Membership::NeedsRejoin)?;
     page.flag("backup_leader", "Whether this agent is the one that takes snapshots.", backups.leads)?;
     let help = "Whether no snapshot can be taken at the moment.";
     page.flag("backup_failing", help, backups.failing.is_some())?;

@@ -41,6 +41,18 @@ impl Phase {
     ];
 }
 
+/// Whether a member can go on as a member of its cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Membership {
+    /// Nothing is known against it.
+    #[default]
+    Valid,
+    /// It has to be removed from the cluster and added again, since its volume was lost.
+    NeedsRejoin,
+    /// It was removed from the cluster, and its data is of no use.
+    Removed,
+}
+
 /// The report.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
@@ -48,10 +60,8 @@ pub struct Report {
     pub phase: Phase,
     /// The same for people: why, and what to do.
     pub message: String,
-    /// The member has to be removed from the cluster and added again.
-    pub needs_rejoin: bool,
-    /// The member was removed from the cluster; its data is of no use.
-    pub removed: bool,
+    /// Whether the member can go on as a member of its cluster.
+    pub membership: Membership,
     /// From what the volume was filled, where this agent did it.
     pub restored: Option<Restored>,
     /// How often etcd has ended by itself or could not be started.
@@ -97,17 +107,17 @@ impl Board {
 
     /// Says what the member is doing. It is logged when it is something else than before.
     pub(super) fn say(&self, phase: Phase, message: impl Into<String>) {
-        self.put(phase, message.into(), (false, false));
+        self.put(phase, message.into(), Membership::Valid);
     }
 
     /// Says that it has to join anew.
     pub(super) fn ask_to_rejoin(&self, message: impl Into<String>) {
-        self.put(Phase::Waiting, message.into(), (true, false));
+        self.put(Phase::Waiting, message.into(), Membership::NeedsRejoin);
     }
 
-    /// Says that it was removed from the cluster.
+    /// Says that the member was removed from the cluster.
     pub(super) fn say_removed(&self, message: impl Into<String>) {
-        self.put(Phase::Waiting, message.into(), (false, true));
+        self.put(Phase::Waiting, message.into(), Membership::Removed);
     }
 
     pub(super) fn set_restored(&self, restored: Restored) {
@@ -133,14 +143,12 @@ impl Board {
         });
     }
 
-    fn put(&self, phase: Phase, message: String, (needs_rejoin, removed): (bool, bool)) {
+    fn put(&self, phase: Phase, message: String, membership: Membership) {
         self.0.send_if_modified(|report| {
-            let before = (report.phase, report.needs_rejoin, report.removed);
-            let same = before == (phase, needs_rejoin, removed) && report.message == message;
+            let same = (report.phase, report.membership) == (phase, membership) && report.message == message;
             if !same {
-                tracing::info!(?phase, needs_rejoin, removed, why = message, "the member");
-                (report.phase, report.needs_rejoin, report.removed) = (phase, needs_rejoin, removed);
-                report.message = message;
+                tracing::info!(?phase, ?membership, why = message, "the member");
+                (report.phase, report.membership, report.message) = (phase, membership, message);
             }
             !same
         });

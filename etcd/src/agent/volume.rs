@@ -154,10 +154,10 @@ impl Volume {
         Identity::read(&self.data_dir())
     }
 
-    /// Whether the data directory itself says that this member was removed: etcd applies its own removal before it ends. False
-    /// where that cannot be read; whoever starts etcd on it then is told by etcd.
+    /// Whether etcd's database in the volume lists this member as removed: etcd applies its own removal before it ends. False where
+    /// the database cannot be read; etcd itself refuses to run as that member then. etcd must not be running.
     #[must_use]
-    pub fn tells_removal_of(&self, own: Identity) -> bool {
+    pub fn records_removal_of(&self, own: Identity) -> bool {
         let path = self.data_dir().join("member/snap/db");
         let read = fs::File::open(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
         let told = match read {

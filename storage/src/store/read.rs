@@ -60,7 +60,8 @@ impl Core {
 
     async fn page(&self, request: RangeRequest) -> Result<List> {
         let before = if request.at.is_none() { self.seen() } else { Revision(0) };
-        // Records are compressed, by a thousand times and more where somebody wants that: so what is opened counts, too.
+        // Records are compressed. A client can write metadata that is a thousand times as long as its record, so the bound is for what
+        // the records open to as well.
         let max_bytes = request.max_bytes;
         let page = self.backend.range(request).await.map_err(|error| self.error(error))?;
         let version = self.version(self.later(before, page.revision)?);

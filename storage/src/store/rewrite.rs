@@ -143,5 +143,5 @@ impl Rewritten {
 }
 
 fn page(scope: &Scope, after: Option<Key>) -> ListRequest {
-    ListRequest { scope: scope.clone(), at: None, after, limit: PAGE, max_bytes: 0, count: false }
+    ListRequest { after, limit: PAGE, ..ListRequest::all(scope.clone()) }
 }

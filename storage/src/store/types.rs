@@ -236,6 +236,14 @@ pub struct ListRequest {
     pub count: bool,
 }
 
+impl ListRequest {
+    /// Everything in a scope that was committed before the call, in pages of the usual size and without a count of the rest.
+    #[must_use]
+    pub fn all(scope: Scope) -> Self {
+        Self { scope, at: None, after: None, limit: 0, max_bytes: 0, count: false }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

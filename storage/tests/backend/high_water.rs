@@ -120,9 +120,7 @@ async fn a_server_may_be_told_to_go_on_with_an_older_copy() {
     assert!(versions[0].0 > newest.0 + 1_000_000_000);
     let watched = stores[0].watch(&mk_scope(None), newest).await.map(drop);
     assert!(matches!(watched, Err(Error::Expired { .. })), "{watched:?}");
-    let request =
-        ListRequest { scope: mk_scope(None), at: None, after: None, limit: 0, max_bytes: 0, count: true };
-    assert_eq!(stores[1].list(request).await.unwrap().objects.len(), 1);
+    assert_eq!(stores[1].list(ListRequest::all(mk_scope(None))).await.unwrap().objects.len(), 1);
     let mut counted = 0.0;
     for store in stores {
         for family in store.collectors().iter().flat_map(|collector| collector.collect()) {

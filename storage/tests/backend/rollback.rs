@@ -28,7 +28,7 @@ async fn change(store: &Store, object: &Object, seed: u64) -> Object {
 }
 
 fn request(at: Option<ResourceVersion>) -> ListRequest {
-    ListRequest { scope: mk_scope(None), at, after: None, limit: 0, max_bytes: 0, count: true }
+    ListRequest { at, ..ListRequest::all(mk_scope(None)) }
 }
 
 /// A snapshot of etcd, and what happened after it: `a` was changed, `b` removed and `c` made.

@@ -296,7 +296,7 @@ async fn pages(
     limit: usize,
     memory: bool,
 ) -> Result<List, Error> {
-    let request = |at, after| ListRequest { scope: scope(), at, after, limit, max_bytes: 0, count: true };
+    let request = |at, after| ListRequest { at, after, limit, count: true, ..ListRequest::all(scope()) };
     let read = async |request| match memory {
         true => store.list_page(request, None).await,
         false => store.list(request).await,

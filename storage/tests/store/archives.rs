@@ -89,14 +89,7 @@ async fn refuses_what_is_not_whole(lab: &Lab) {
 }
 
 fn all_of() -> repot_storage::ListRequest {
-    repot_storage::ListRequest {
-        scope: mk_scope(None),
-        at: None,
-        after: None,
-        limit: 0,
-        max_bytes: 0,
-        count: true,
-    }
+    repot_storage::ListRequest::all(mk_scope(None))
 }
 
 async fn keeps_or_replaces_what_exists(lab: &Lab) {

@@ -67,8 +67,7 @@ fn check_round(objects: &[Result<Object, Error>]) {
 
 /// Page by page; `None` where history went between them.
 async fn pages(store: &Store) -> Option<Vec<Result<Object, Error>>> {
-    let request =
-        |at, after| ListRequest { scope: mk_scope(None), at, after, limit: 1, max_bytes: 0, count: true };
+    let request = |at, after| ListRequest { at, after, limit: 1, ..ListRequest::all(mk_scope(None)) };
     let mut list = store.list(request(None, None)).await.unwrap();
     while let Some(after) = list.next.take() {
         let page = told(store.list(request(Some(list.version), Some(after))).await)?;

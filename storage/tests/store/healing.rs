@@ -84,8 +84,7 @@ async fn what_did_not_open_for_want_of_a_key_is_whole_once_the_key_is_there(lab:
 
     let error = next_event(&mut items).await.unwrap_err();
     assert!(matches!(error, Error::Sealing { .. }) && !error.is_proven_damage(), "{error}");
-    let request =
-        || ListRequest { scope: mk_scope(None), at: None, after: None, limit: 0, max_bytes: 0, count: true };
+    let request = || ListRequest::all(mk_scope(None));
     for list in [
         store.list(request()).await.unwrap(),
         store.list_cached(&mk_scope(None), None).await.unwrap(),
@@ -174,14 +173,7 @@ async fn an_object_that_is_repaired_is_told_to_those_who_were_not_shown_it(lab: 
     let event = next_event(&mut items).await.unwrap();
     assert_eq!(labels(&event), (Some("b"), None));
     // As of the version of the damage it is damaged, also now.
-    let request = ListRequest {
-        scope: mk_scope(None),
-        at: Some(list.version),
-        after: None,
-        limit: 0,
-        max_bytes: 0,
-        count: true,
-    };
+    let request = ListRequest { at: Some(list.version), ..ListRequest::all(mk_scope(None)) };
     let past = store.list_page(request, None).await.unwrap();
     assert!(past.objects[1].as_ref().is_err_and(Error::is_proven_damage), "{:?}", past.objects[1]);
     store.close().await;

@@ -18,7 +18,7 @@ on_every_backend! {
 }
 
 fn mk_request(limit: usize) -> ListRequest {
-    ListRequest { scope: mk_scope(None), at: None, after: None, limit, max_bytes: 0, count: true }
+    ListRequest { limit, ..ListRequest::all(mk_scope(None)) }
 }
 
 /// All pages, at the version of the first.

@@ -12,7 +12,7 @@ on_every_backend! {
 }
 
 fn mk_request(at: Option<ResourceVersion>, after: Option<Key>, limit: usize) -> ListRequest {
-    ListRequest { scope: mk_scope(None), at, after, limit, max_bytes: 0, count: true }
+    ListRequest { at, after, limit, count: true, ..ListRequest::all(mk_scope(None)) }
 }
 
 /// A store whose own work asks the backend for nothing during a test.

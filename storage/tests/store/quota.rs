@@ -20,8 +20,7 @@ async fn create(store: &Store, number: u64) -> Result<Object, Error> {
 
 /// Everything that was acknowledged is there, and nothing else is.
 async fn check(store: &Store, kept: &[(u64, Object)]) {
-    let request =
-        ListRequest { scope: mk_scope(None), at: None, after: None, limit: 0, max_bytes: 0, count: true };
+    let request = ListRequest::all(mk_scope(None));
     for list in [store.list(request).await.unwrap(), store.list_cached(&mk_scope(None), None).await.unwrap()]
     {
         let listed: Vec<_> = list.objects.iter().map(|object| object.as_ref().unwrap().version).collect();

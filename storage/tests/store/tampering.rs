@@ -210,17 +210,7 @@ async fn an_unreadable_object_ends_only_what_touches_it(lab: &Lab) {
     let (path, good) = record(&*backend, "b").await;
     put(&*backend, &path, flipped(&good, good.len() - 1, 1)).await;
     for list in [
-        store
-            .list(ListRequest {
-                scope: mk_scope(None),
-                at: None,
-                after: None,
-                limit: 0,
-                max_bytes: 0,
-                count: true,
-            })
-            .await
-            .unwrap(),
+        store.list(ListRequest::all(mk_scope(None))).await.unwrap(),
         store.list_cached(&mk_scope(None), None).await.unwrap(),
     ] {
         let [a, b, c] = &list.objects[..] else { panic!("{} objects", list.objects.len()) };

@@ -26,8 +26,7 @@ const SHORT_COMMENTS: usize = 591;
 /// What declares a name.
 const DECLARES: &[&str] = &["struct", "enum", "trait", "type", "fn", "mod", "const", "static"];
 
-/// Names that a reader has to look up, what the field calls the same, and how many declarations still have them. The numbers
-/// only fall.
+/// Names that a reader has to look up, what the field calls the same, and how many declarations have them. The numbers only fall.
 const PRIVATE: &[(&str, &str, usize)] = &[
     ("ailments", "health_problems", 2),
     ("Bed", "TestEnv", 4),

@@ -11,7 +11,7 @@ use crate::{endpoints::heads::weight, negotiate::Form, shares::Permit, status::S
 const AT_ONCE: usize = 200;
 /// Heads that a watch holds at once, in bytes; at least one.
 const HELD: u64 = 256 << 10;
-/// While heads are read from the backend, there are their records, their opened text and one that is too much.
+/// How many times [`HELD`] a watch takes while it reads: for the records, for what they open to, and for one head beyond the bound.
 const READING: u64 = 3;
 
 /// Objects that are sent next, and the room that their heads take.

@@ -76,8 +76,8 @@ pub enum Beginning {
     JoinAnew,
     /// Not yet: another look may say something else.
     Wait(Reason),
-    /// Not with this data: the member was removed from the cluster.
-    StayAway(Reason),
+    /// etcd does not start with this data, since the member was removed from the cluster. It may be added again later.
+    Removed(Reason),
     /// Not under this identity: the member has to be removed and added again.
     Rejoin(Reason),
     /// Not with this volume.
@@ -91,7 +91,7 @@ pub fn decide(facts: &Facts) -> Beginning {
         (Volume::Foreign(why), ..) => Beginning::Refuse(Reason::new("WrongVolume", why.clone())),
         (Volume::Data, _, Heard::Nothing | Heard::Awaited | Heard::Known) => Beginning::Resume,
         (Volume::Data, _, Heard::Expected) => Beginning::JoinAnew,
-        (Volume::Data, _, Heard::Stranger) => Beginning::StayAway(Reason::new(
+        (Volume::Data, _, Heard::Stranger) => Beginning::Removed(Reason::new(
             "Removed",
             "this member was removed from the cluster, and its data is of no use to it; \
              when it is added again it sets the data aside and joins anew",
@@ -154,7 +154,7 @@ mod tests {
             }
             assert_eq!(begins(Volume::Data, cluster, Heard::Expected), Beginning::JoinAnew);
             let removed = begins(Volume::Data, cluster, Heard::Stranger);
-            assert!(matches!(&removed, Beginning::StayAway(why) if why.reason == "Removed"), "{removed:?}");
+            assert!(matches!(&removed, Beginning::Removed(why) if why.reason == "Removed"), "{removed:?}");
         }
     }
 

@@ -4,7 +4,7 @@ use etcd_client::StatusResponse;
 use serde_json::{Value, json};
 
 use crate::{
-    agent::Agent,
+    agent::{Agent, report::Membership},
     snapshot::{Kind, SnapshotName, store::Store},
 };
 
@@ -97,8 +97,8 @@ pub(super) fn status(agent: &Agent, found: Option<&StatusResponse>) -> Value {
         "revision": header.map(etcd_client::ResponseHeader::revision),
         "version": found.map(StatusResponse::version),
         "dbSize": found.map(StatusResponse::db_size),
-        "needsRejoin": report.needs_rejoin,
-        "removed": report.removed,
+        "needsRejoin": report.membership == Membership::NeedsRejoin,
+        "removed": report.membership == Membership::Removed,
         "restored": restored,
         "owner": owner,
         "backup": backup,

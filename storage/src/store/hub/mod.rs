@@ -194,8 +194,8 @@ impl Hubs {
 
     /// All pages of a list, from the backend.
     async fn list_stored(&self, scope: &Scope, target: Revision) -> Result<List> {
-        let request =
-            |at, after| ListRequest { scope: scope.clone(), at, after, limit: 0, max_bytes: 0, count: false };
+        let request = |at, after| ListRequest { at, after, ..ListRequest::all(scope.clone()) };
+        // The semaphore is never closed.
         let _turn = self.whole.acquire().await;
         let mut list = self.core.list(request(None, None)).await?;
         if self.core.epoch.revision(list.version) < target {
