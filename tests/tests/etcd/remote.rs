@@ -222,6 +222,40 @@ fn a_store_that_comes_back_in_time_is_hardly_noticed() {
     });
 }
 
+/// Connections break at any moment of a request: before it is sent, in its middle, in the middle of the answer.
+#[test]
+fn connections_that_break_at_any_moment_fail_no_copy() {
+    run(async |bed| {
+        let s3 = S3Server::start(bed).await?;
+        fill(&open(&s3, "a")?, 40, 60_000).await?;
+        let throttle = Some(8 << 20);
+        s3.relay.change(|link| (link.throttle_to_target, link.throttle_to_client) = (throttle, throttle));
+        let breaks = async {
+            let mut pause = (0..).map(|turn: u64| Duration::from_millis(3 + turn * 37 % 101));
+            loop {
+                s3.relay.cut();
+                tokio::time::sleep(Duration::from_millis(2)).await;
+                s3.relay.heal();
+                tokio::time::sleep(pause.next().unwrap_or_default()).await;
+            }
+        };
+        let copies = async {
+            for turn in 0..10 {
+                let (a, b) = (s3.url("a"), s3.url(&format!("b{turn}")));
+                let args = ["copy", "--source", &a, "--target", &b, "--output", "json", "--parallel", "4"];
+                let said = snapshots(&s3, &args).await?.json()?;
+                assert_eq!(said["failed"], serde_json::json!([]), "{said}");
+                assert_eq!(content(&s3.files(&format!("b{turn}")))?, content(&s3.files("a"))?);
+            }
+            anyhow::Ok(())
+        };
+        tokio::select! {
+            copied = copies => copied,
+            () = breaks => unreachable!("it goes on for ever"),
+        }
+    });
+}
+
 #[test]
 fn a_store_that_is_gone_is_a_clean_failure_that_is_taken_up() {
     run(async |bed| {

@@ -15,6 +15,7 @@
 //! Other tools look into v1 and v2 only. The record of integrity is an object of its own, since a hash is known after the bytes
 //! were sent, when metadata can no longer be given, and since a directory has no metadata.
 
+mod connect;
 mod credentials;
 mod failure;
 mod file;

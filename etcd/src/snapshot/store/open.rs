@@ -14,6 +14,7 @@ use url::Url;
 
 use super::{
     Environment, Error, Result, Store,
+    connect::Connector,
     credentials::{self, Followed, Kind, Place},
     seal::Seal,
 };
@@ -169,7 +170,10 @@ fn open_s3(bucket: &str, environment: &Environment, place: Option<&Place>) -> Re
         client = bundle.into_iter().fold(client, ClientOptions::with_root_certificate);
     }
     let known = family(environment, "AWS_").filter_map(|(name, value)| Some((name.parse().ok()?, value)));
-    let builder = AmazonS3Builder::new().with_client_options(client).with_retry(retry(environment));
+    let builder = AmazonS3Builder::new()
+        .with_http_connector(Connector)
+        .with_client_options(client)
+        .with_retry(retry(environment));
     let mut builder = known.fold(builder, |builder, (key, value)| builder.with_config(key, value));
     if let Some(followed) = place.map(Followed::new).transpose()?.flatten() {
         builder = builder.with_credentials(Arc::new(followed));
@@ -179,15 +183,20 @@ fn open_s3(bucket: &str, environment: &Environment, place: Option<&Place>) -> Re
 
 fn open_gcs(bucket: &str, environment: &Environment) -> Opened {
     let known = family(environment, "GOOGLE_").filter_map(|(name, value)| Some((name.parse().ok()?, value)));
-    let builder =
-        GoogleCloudStorageBuilder::new().with_client_options(client()).with_retry(retry(environment));
+    let builder = GoogleCloudStorageBuilder::new()
+        .with_http_connector(Connector)
+        .with_client_options(client())
+        .with_retry(retry(environment));
     let builder = known.fold(builder, |builder, (key, value)| builder.with_config(key, value));
     Ok(Arc::new(builder.with_bucket_name(bucket).build()?))
 }
 
 fn open_azure(container: &str, environment: &Environment) -> Opened {
     let known = family(environment, "AZURE_").filter_map(|(name, value)| Some((name.parse().ok()?, value)));
-    let builder = MicrosoftAzureBuilder::new().with_client_options(client()).with_retry(retry(environment));
+    let builder = MicrosoftAzureBuilder::new()
+        .with_http_connector(Connector)
+        .with_client_options(client())
+        .with_retry(retry(environment));
     let builder = known.fold(builder, |builder, (key, value)| builder.with_config(key, value));
     Ok(Arc::new(builder.with_container_name(container).build()?))
 }
