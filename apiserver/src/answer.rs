@@ -40,7 +40,7 @@ pub enum End {
 pub struct Sent {
     /// Bytes of its body, as sent.
     pub bytes: u64,
-    /// How it ended.
+    /// Whether the answer was complete, and if not, why.
     pub end: End,
 }
 

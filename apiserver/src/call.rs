@@ -84,13 +84,13 @@ pub struct Notes {
     pub created: Option<String>,
 }
 
-/// One request.
+/// One HTTP request, with what is learned about it while it is handled.
 pub struct Call {
-    /// Method.
+    /// HTTP method of the request.
     pub method: Method,
     /// What it is about.
     pub info: RequestInfo,
-    /// Parameters.
+    /// Query parameters of the request's URI.
     pub query: Query,
     /// Headers; those that assert identities are taken out by authentication.
     pub headers: HeaderMap,
@@ -98,7 +98,7 @@ pub struct Call {
     pub user: User,
     /// Ties the logs of all servers together that saw the request.
     pub audit_id: String,
-    /// When it came.
+    /// When the request came, by the monotonic clock.
     pub began: Instant,
     /// The body, until it is read. (A body is not `Sync`; the lock makes a call so, and is never contended.)
     pub body: parking_lot::Mutex<Body>,

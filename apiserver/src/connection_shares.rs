@@ -41,9 +41,9 @@ const LEAST_RESERVE: u64 = 64;
 /// How many connections there may be, without credentials and with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// Without credentials.
+    /// Limit on open connections without credentials.
     pub unauthenticated: usize,
-    /// With credentials.
+    /// Limit on open connections with credentials.
     pub authenticated: usize,
 }
 

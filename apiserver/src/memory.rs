@@ -50,7 +50,7 @@ const TURN: Duration = Duration::from_secs(10);
 /// How many wait for it. A few seconds' work for a server whose clients read: so hardly any waits for nothing.
 const QUEUE: u64 = 128;
 
-/// What there is.
+/// The memory that requests and answers may take, in lanes.
 pub struct Memory {
     small: Lane,
     large: Lane,

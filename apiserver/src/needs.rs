@@ -27,7 +27,7 @@ const MEMBER: u64 = 320;
 /// What a write holds in memory at the worst: see [`Needs::create`] and the others. All in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Needs {
-    /// The body.
+    /// Length of the request body in bytes.
     pub body: u64,
     /// Whether the body has whitespace that is dropped: what stays is then a copy.
     pub indented: bool,

@@ -42,7 +42,7 @@ const CLOCK_SKEW: Duration = Duration::from_secs(60);
 /// The namespace that is as old as its cluster.
 const FIRST_NAMESPACE: &str = "kube-system";
 
-/// What is counted.
+/// Metrics of objects whose namespace is gone: found ones by reason, and removed ones.
 pub struct Counters {
     found: IntGaugeVec,
     removed: IntCounter,

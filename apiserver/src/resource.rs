@@ -9,9 +9,9 @@ use crate::registry::Strategy;
 /// A group and a plural resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct GroupResource {
-    /// API group.
+    /// API group; empty for the core group.
     pub group: String,
-    /// Plural resource.
+    /// Plural name of the resource, such as `shootstates`.
     pub resource: String,
 }
 
@@ -30,16 +30,16 @@ impl fmt::Display for GroupResource {
 pub struct Resource {
     /// Where errors and keys place it.
     pub name: GroupResource,
-    /// API version.
+    /// API version without the group, such as `v1alpha1`.
     pub version: String,
-    /// What it is.
+    /// The kind that is served: its names, schema and columns.
     pub kind: &'static Kind,
     /// How it behaves when it is written.
     pub strategy: &'static Strategy,
 }
 
 impl Resource {
-    /// `group/version`.
+    /// The `apiVersion` of objects, in the form `group/version`.
     #[must_use]
     pub fn api_version(&self) -> String {
         format!("{}/{}", self.name.group, self.version)

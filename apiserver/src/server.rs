@@ -45,7 +45,7 @@ pub struct Limits {
     pub readers: usize,
     /// Requests that write, at once.
     pub writers: usize,
-    /// Connections at once.
+    /// Connections that may be open at once, with credentials and without.
     pub connections: ConnectionLimits,
     /// How likely a request is the last on its connection.
     pub goaway_chance: f64,
@@ -132,11 +132,11 @@ pub struct Server {
 
 /// What a server is made of.
 pub struct Parts {
-    /// Where objects rest.
+    /// The store in which objects are kept.
     pub store: Store,
-    /// What is served.
+    /// The resources that the server serves.
     pub resources: Vec<Resource>,
-    /// Who makes requests.
+    /// Finds out which user makes a request.
     pub authenticator: Arc<Authenticator>,
     /// Who may do what.
     pub authorizer: Authorizer,
@@ -148,7 +148,7 @@ pub struct Parts {
     pub limits: Limits,
     /// Where bodies wait for room in memory.
     pub spool: Spool,
-    /// Who records requests.
+    /// Records requests in the audit log.
     pub auditor: Auditor,
     /// Whether the authentication configuration is known yet.
     pub trust_loaded: Option<tokio::sync::watch::Receiver<bool>>,

@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 /// The part of a pool that all unauthenticated requests may hold together: one in so many units, and at least one unit.
 const UNAUTHENTICATED_PART: u64 = 20;
 
-/// Who holds units.
+/// Who holds units of a pool: one user, or all requests without credentials.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Flow {
     /// All requests without credentials.
@@ -70,7 +70,7 @@ fn within_share(load: Load, unauthenticated: bool, asked: u64) -> Result<(), Ref
     if load.own == 0 || load.own.saturating_add(asked) <= most { Ok(()) } else { Err(Refusal::Share) }
 }
 
-/// See the module.
+/// Pool of units that flows share by the rule of this module. Clones share the same units.
 #[derive(Clone, Debug)]
 pub struct FairPool(Arc<Mutex<State>>);
 
@@ -208,7 +208,7 @@ impl State {
 }
 
 impl Permit {
-    /// Who holds them.
+    /// The flow that holds the units.
     #[must_use]
     pub fn flow(&self) -> &Flow {
         &self.flow

@@ -127,7 +127,7 @@ impl Status {
         self
     }
 
-    /// The HTTP code.
+    /// HTTP status code of the answer; 500 where the number is not a valid code.
     #[must_use]
     pub fn code(&self) -> StatusCode {
         StatusCode::from_u16(self.0.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
@@ -139,7 +139,7 @@ impl Status {
         self.0.reason
     }
 
-    /// The whole answer.
+    /// The HTTP response: the Status as JSON, with `Retry-After` where the client is to wait.
     #[must_use]
     pub fn into_response(self) -> Response<Body> {
         let mut response = Response::new(Body::from(self.to_json()));

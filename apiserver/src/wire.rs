@@ -297,7 +297,7 @@ pub fn whole(code: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
     json_response(code, Body::from(text.into()))
 }
 
-/// A JSON answer.
+/// A response with this code and body, marked as JSON and not to be cached.
 #[must_use]
 pub fn json_response(code: StatusCode, body: Body) -> Response<Body> {
     let mut response = Response::new(body);

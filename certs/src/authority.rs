@@ -15,7 +15,7 @@ const LEAF_LIFETIME: Duration = Duration::days(365);
 /// Clocks of clients may be late by this much.
 const CLOCK_SKEW: Duration = Duration::minutes(5);
 
-/// A certificate authority.
+/// A certificate authority that signs certificates for servers and clients.
 pub struct Authority {
     certificate_pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -24,7 +24,7 @@ pub struct Authority {
 
 /// A certificate with its key, both PEM.
 pub struct Leaf {
-    /// The certificate.
+    /// The certificate in PEM, without that of the authority.
     pub certificate_pem: String,
     /// Its private key, PKCS #8.
     pub key_pem: String,

@@ -2,7 +2,7 @@
 
 use rustls::pki_types::{CertificateDer, TrustAnchor, UnixTime, pem::PemObject};
 
-/// Certificate authorities.
+/// Certificate authorities for client certificates; at least one.
 #[derive(Clone, Debug)]
 pub struct Roots {
     certificates: Vec<CertificateDer<'static>>,

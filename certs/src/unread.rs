@@ -37,7 +37,7 @@ pub struct Limits {
     pub streams: usize,
     /// Time from the arrival of a request, after which its body is discarded for [`Limits::last`] at most.
     pub request: Duration,
-    /// See [`Limits::request`].
+    /// Time for a body of a request that is older than [`Limits::request`].
     pub last: Duration,
 }
 

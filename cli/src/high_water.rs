@@ -12,7 +12,7 @@ use crate::{
     store::{StoreFlags, server},
 };
 
-/// See the module.
+/// Flags of the high-water mark: where it is, how often it is recorded, and what follows from a rollback.
 #[derive(Args)]
 pub struct MarkFlags {
     /// Where the newest resource version is recorded outside of the store, so that a server notices at its start that the store was

@@ -19,7 +19,7 @@ use crate::serving::duration;
 /// What is left free on the disk of the store by bodies that wait there.
 const MIN_FREE: u64 = 512 << 20;
 
-/// See the module.
+/// Flags that limit objects, watches, connections, requests and memory.
 #[derive(Args)]
 pub struct LimitFlags {
     /// The largest object, in bytes of its JSON form, up to 256 MiB. One of more than 15 MiB is shown without payload by lists and

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use clap::{Args, ValueEnum};
 use tracing_subscriber::EnvFilter;
 
-/// How to log.
+/// Flags for what is logged, and in which form.
 #[derive(Args)]
 pub struct Flags {
     /// What to log: a level, or directives such as `info,repot_storage=debug`

@@ -64,7 +64,7 @@ enum Output {
     Json,
 }
 
-/// Answers.
+/// Prints the answer; the exit code says whether the move is allowed.
 pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
     let mut manifests = read_manifests(&flags.shoot)?;
     manifests.retain(|object| text_at(object, "/kind") == Some("Shoot"));

@@ -51,13 +51,13 @@ pub fn stop_on_signals() -> anyhow::Result<CancellationToken> {
 
 /// An API server that is about to serve.
 pub struct Api {
-    /// Bound.
+    /// Listener whose address is bound already.
     pub listener: TcpListener,
-    /// Its certificates.
+    /// Certificates and protocol of the TLS side.
     pub tls: tls::Options,
     /// What it is made of.
     pub parts: Parts,
-    /// How it stops.
+    /// How the server ends its work when it is to stop.
     pub shutdown: Shutdown,
     /// Host to name in the ready line.
     pub host: String,

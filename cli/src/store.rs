@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::serving::duration;
 
-/// See the module.
+/// Flags that say where objects rest and what seals them.
 #[derive(Args)]
 pub struct StoreFlags {
     /// Where objects rest: `embedded:DIR` or `etcd`

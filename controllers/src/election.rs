@@ -34,7 +34,7 @@ const REQUEST: Duration = Duration::from_secs(5);
 pub struct Election {
     /// Where the Lease is.
     pub leases: Api<Lease>,
-    /// Its name.
+    /// Name of the Lease in its namespace.
     pub name: String,
     /// Who we are: another name for each process.
     pub identity: String,

@@ -50,7 +50,7 @@ impl Term {
         self.0.store(u64::try_from(until).unwrap_or(u64::MAX), Ordering::SeqCst);
     }
 
-    /// Ends it now.
+    /// Ends the term now: [`Self::check`] gives an error from here on, unless the term is renewed.
     pub fn end(&self) {
         self.0.store(0, Ordering::SeqCst);
     }

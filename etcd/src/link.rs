@@ -10,7 +10,7 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// Where an etcd is and how to speak to it.
 #[derive(Clone, Default)]
 pub struct Options {
-    /// URLs of members.
+    /// URLs of the members to connect to.
     pub endpoints: Vec<String>,
     /// Who may have signed the servers' certificates, PEM; for `https`.
     pub ca: Option<Vec<u8>>,

@@ -50,7 +50,7 @@ const OPAQUE: usize = 64 << 10;
 /// What is not random in the compressible payload.
 const SENTENCE: &str = "the quick brown fox jumps over the lazy dog; ";
 
-/// What to generate.
+/// What the object is called, how large it is and what it consists of.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// `metadata.name`, the name of the Shoot.

@@ -41,7 +41,7 @@ impl Random {
         (self.bits() % end as u64) as usize
     }
 
-    /// Random bytes.
+    /// Exactly `count` random bytes, from the seed.
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(count + 8);
         while bytes.len() < count {
@@ -58,7 +58,7 @@ impl Random {
         text
     }
 
-    /// Hexadecimal digits.
+    /// Exactly so many hexadecimal digits, in lower case.
     pub fn hex(&mut self, characters: usize) -> String {
         self.text(HEX, characters)
     }

@@ -82,7 +82,7 @@ pub fn chunk(input: &[u8]) {
     }
 }
 
-/// An `EncryptionConfiguration`.
+/// Reads the input as an `EncryptionConfiguration`, where it is UTF-8.
 pub fn configuration(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     if let Ok(keys) = Keyring::parse(text) {
@@ -98,14 +98,14 @@ pub struct Wrapped {
 }
 
 impl Wrapped {
-    /// Reads the keys.
+    /// Reads the keys of [`PROVIDERS`].
     #[must_use]
     pub fn begin() -> Self {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
         Self { runtime, keys: Keyring::parse(PROVIDERS).expect("keys") }
     }
 
-    /// Tries an input.
+    /// Reads the input as a wrapped data key: it may be refused, and what unwraps has 32 bytes.
     pub fn attempt(&self, input: &[u8]) {
         let object = path::parse_record(PATH).expect("a key");
         let _ = self.keys.keeps(&object, input);
@@ -165,7 +165,7 @@ impl Archive {
         Self { runtime, store, _dir: dir }
     }
 
-    /// Tries an input.
+    /// Imports the input as an archive: as it is, and with the magic and a hash that fits.
     pub fn attempt(&self, input: &[u8]) {
         let mut whole = b"REPOTAR1".to_vec();
         whole.extend_from_slice(input);

@@ -73,7 +73,7 @@ impl Spool {
         Self { place: Arc::new(Place { dir: dir.into(), min_free }) }
     }
 
-    /// Where.
+    /// The directory in which bytes wait, as given to [`Spool::new`].
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.place.dir
@@ -155,7 +155,7 @@ impl Writer {
         self.len
     }
 
-    /// Whether none were.
+    /// Whether no bytes were taken so far.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -223,7 +223,7 @@ struct Waiting {
 }
 
 impl Spooled {
-    /// How many.
+    /// Number of bytes that were taken.
     #[must_use]
     pub fn len(&self) -> u64 {
         match &self.0 {

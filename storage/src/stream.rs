@@ -79,7 +79,7 @@ fn place(object: &Key) -> Vec<u8> {
     format!("/streams/{group}/{resource}/{namespace}/{name}").into_bytes()
 }
 
-/// Seals one stream.
+/// Seals the frames of one stream, in order.
 #[derive(Debug)]
 pub struct Sealer {
     cipher: Cipher,
@@ -185,7 +185,7 @@ impl Wrapped {
     }
 }
 
-/// Opens one stream.
+/// Opens the frames of one stream, in order.
 #[derive(Debug)]
 pub struct Opener {
     cipher: Cipher,

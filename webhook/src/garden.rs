@@ -108,7 +108,7 @@ impl Garden {
         Ok(Self { client, server })
     }
 
-    /// Its URL.
+    /// URL of the API server, without a slash at the end.
     #[must_use]
     pub fn server(&self) -> &str {
         &self.server

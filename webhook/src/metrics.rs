@@ -65,7 +65,7 @@ impl Metrics {
         }
     }
 
-    /// The text form.
+    /// All metrics in the text format of Prometheus.
     #[must_use]
     pub fn render(&self) -> Vec<u8> {
         let mut text = Vec::new();

@@ -98,11 +98,11 @@ struct WireUser {
     extra: BTreeMap<String, Vec<String>>,
 }
 
-/// A question.
+/// The request of an AdmissionReview, read from the body.
 #[derive(Debug)]
 pub struct Question {
     api_version: &'static str,
-    /// Of this question.
+    /// The `uid` of the request, which the answer repeats.
     pub uid: String,
     /// Whether nothing will be kept. Nothing is done here that would have to be left out then.
     pub dry_run: bool,

@@ -61,7 +61,7 @@ impl Default for Limits {
     }
 }
 
-/// The admission server.
+/// HTTP server that answers AdmissionReviews, probes and metrics.
 pub struct Server {
     world: World,
     authorities: Option<Arc<Authorities>>,
@@ -121,7 +121,7 @@ impl Server {
         self.world.missing()
     }
 
-    /// Answers a request.
+    /// Answers a request: an AdmissionReview by POST, a probe, or `/metrics`. Other paths get 404.
     pub async fn serve(&self, request: Request<RequestBody<Incoming>>, peer: &Peer) -> Answer {
         let path = request.uri().path();
         match (request.method(), path) {

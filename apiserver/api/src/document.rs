@@ -17,7 +17,7 @@ pub struct Document {
     pub api_version: String,
     /// As the client sent it; empty where it did not.
     pub kind: String,
-    /// Metadata.
+    /// The object's `metadata`, in typed form.
     pub meta: ObjectMeta,
     /// The other members, such as `spec`.
     pub body: Node,

@@ -96,7 +96,7 @@ static ETCD_BACKUP: Schema = Schema {
     ]),
 };
 
-/// The kind.
+/// The kind EtcdBackup: its names, schema and columns.
 pub static KIND_INFO: Kind = Kind {
     kind: "EtcdBackup",
     list_kind: "EtcdBackupList",

@@ -70,7 +70,7 @@ static ETCD_MIGRATION: Schema = Schema {
     ]),
 };
 
-/// The kind.
+/// The kind EtcdMigration: its names, schema and columns.
 pub static KIND_INFO: Kind = Kind {
     kind: "EtcdMigration",
     list_kind: "EtcdMigrationList",

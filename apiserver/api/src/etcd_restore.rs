@@ -76,7 +76,7 @@ static ETCD_RESTORE: Schema = Schema {
     ]),
 };
 
-/// The kind.
+/// The kind EtcdRestore: its names, schema and columns.
 pub static KIND_INFO: Kind = Kind {
     kind: "EtcdRestore",
     list_kind: "EtcdRestoreList",

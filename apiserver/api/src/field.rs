@@ -82,7 +82,7 @@ fn place(field: impl Into<String>) -> String {
 pub struct FieldError {
     /// What kind of wrong.
     pub cause: Cause,
-    /// Where: `spec.gardener[3].name`.
+    /// Path of the field, such as `spec.gardener[3].name`.
     pub field: String,
     /// The offending value, printed; `None` where it is absent, secret or too long to print.
     pub value: Option<String>,

@@ -97,7 +97,7 @@ static HOSTED_ETCD: Schema = Schema {
     ]),
 };
 
-/// The kind.
+/// The kind HostedEtcd: its names, schema and columns.
 pub static KIND_INFO: Kind = Kind {
     kind: "HostedEtcd",
     list_kind: "HostedEtcdList",

@@ -7,17 +7,17 @@ use crate::{json::Node, schema::Schema};
 /// A kind that is served.
 #[derive(Debug)]
 pub struct Kind {
-    /// `ShootState`.
+    /// Name of the kind, such as `ShootState`.
     pub kind: &'static str,
-    /// `ShootStateList`.
+    /// Kind of its lists, such as `ShootStateList`.
     pub list_kind: &'static str,
-    /// `shootstates`.
+    /// Plural name in lower case, such as `shootstates`.
     pub plural: &'static str,
-    /// `shootstate`.
+    /// Singular name in lower case, such as `shootstate`.
     pub singular: &'static str,
-    /// For `kubectl get`.
+    /// Short names that `kubectl get` accepts, such as `shst`.
     pub short_names: &'static [&'static str],
-    /// Such as `all`.
+    /// Categories of the kind for `kubectl get`, such as `all`.
     pub categories: &'static [&'static str],
     /// Whether objects live in namespaces.
     pub namespaced: bool,
@@ -59,9 +59,9 @@ pub fn text_at<'a>(object: &'a Node, path: &str) -> Option<&'a str> {
 /// A column of the Table form.
 #[derive(Debug)]
 pub struct Column {
-    /// Heading.
+    /// Heading of the column, such as `Phase`.
     pub name: &'static str,
-    /// `string` or `integer`.
+    /// Type of its cells: `string` or `integer`.
     pub kind: &'static str,
     /// For clients that show it.
     pub description: &'static str,

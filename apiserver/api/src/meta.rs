@@ -119,7 +119,7 @@ pub static STRING_MAP: &Schema = &TEXTS;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObjectMeta {
-    /// Object name.
+    /// Object name; empty where the client sent none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// Prefix of a name to be made by the server.
@@ -146,10 +146,10 @@ pub struct ObjectMeta {
     /// Always 0 where set: the kinds served here are not deleted gracefully.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_grace_period_seconds: Option<i64>,
-    /// For selection.
+    /// Labels by key; label selectors match them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// For tools.
+    /// Annotations by key, for tools; selectors do not match them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
     /// For the garbage collector.

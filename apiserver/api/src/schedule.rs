@@ -29,13 +29,13 @@ const FIELDS: [Field; 5] = [
 /// A schedule. The bit of each number that a field takes is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    /// 0 to 59.
+    /// Minutes of the hour, 0 to 59.
     pub minutes: u64,
-    /// 0 to 23.
+    /// Hours of the day, 0 to 23, in UTC.
     pub hours: u64,
     /// Of the month, 1 to 31.
     pub days: u64,
-    /// 1 to 12.
+    /// Months of the year, 1 to 12.
     pub months: u64,
     /// 0, a Sunday, to 6.
     pub weekdays: u64,

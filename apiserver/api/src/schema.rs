@@ -5,7 +5,7 @@
 pub struct Schema {
     /// Name of the definition in OpenAPI documents, where this part has one of its own.
     pub name: Option<&'static str>,
-    /// For `kubectl explain`.
+    /// Text that OpenAPI documents and `kubectl explain` show; empty where there is none.
     pub description: &'static str,
     /// What it may hold.
     pub shape: Shape,
@@ -48,9 +48,9 @@ pub enum ListType {
 /// A field of an object.
 #[derive(Debug)]
 pub struct Field {
-    /// Its JSON name.
+    /// Name of the field in JSON.
     pub name: &'static str,
-    /// What it holds.
+    /// Schema of the field's value.
     pub schema: &'static Schema,
     /// Whether an object without it is invalid (told by validation, not by decoding).
     pub required: bool,
@@ -104,7 +104,7 @@ impl Schema {
         Self { name: None, description, shape }
     }
 
-    /// A string.
+    /// A string without `format`, and without a definition of its own.
     #[must_use]
     pub const fn string(description: &'static str) -> Self {
         Self::of(description, Shape::String(None))

@@ -127,7 +127,7 @@ static SHOOT_STATE: Schema = Schema {
     ]),
 };
 
-/// The kind.
+/// The kind ShootState: its names, schema and columns.
 pub static KIND_INFO: Kind = Kind {
     kind: "ShootState",
     list_kind: "ShootStateList",

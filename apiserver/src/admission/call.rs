@@ -29,7 +29,7 @@ const IDLE: Duration = Duration::from_secs(90);
 pub struct Services(Client);
 
 impl Services {
-    /// Asks this cluster.
+    /// Reads Services through this client; where that gives no address, DNS is asked.
     #[must_use]
     pub fn new(client: Client) -> Self {
         Self(client)

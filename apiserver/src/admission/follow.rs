@@ -43,7 +43,7 @@ pub struct Cluster {
     /// What there is room for.
     quotas: OnceLock<Quotas>,
     quotas_known: AtomicBool,
-    /// Where Services are.
+    /// Finds the addresses of Services that webhooks are reached by.
     pub services: Services,
     /// The largest question, in bytes.
     pub max_review_bytes: usize,

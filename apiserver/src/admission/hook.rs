@@ -16,7 +16,7 @@ use super::{conditions::Conditions, review::Version};
 const DEFAULT_TIMEOUT: i32 = 10;
 const TIMEOUTS: std::ops::RangeInclusive<i32> = 1..=30;
 
-/// One webhook.
+/// One webhook of a MutatingWebhookConfiguration or ValidatingWebhookConfiguration.
 pub struct Hook {
     /// `<configuration>/<webhook>/<n>`: tells webhooks of one name apart within a request.
     pub id: String,
@@ -24,11 +24,11 @@ pub struct Hook {
     pub name: String,
     /// Whether it may change objects.
     pub mutating: bool,
-    /// Which requests.
+    /// The webhook is asked about requests that match one of these rules.
     pub rules: Vec<RuleWithOperations>,
-    /// In which namespaces.
+    /// The `namespaceSelector`: labels that the object's namespace has to have. `None`: any namespace matches.
     pub namespaces: Option<LabelSelector>,
-    /// Which objects.
+    /// The `objectSelector`: labels that the object has to have. `None`: any object matches.
     pub objects: Option<LabelSelector>,
     /// Expressions that all have to hold.
     pub conditions: Conditions,
@@ -42,7 +42,7 @@ pub struct Hook {
     pub timeout: Duration,
     /// The form of the question; `None` where it knows none of ours.
     pub version: Option<Version>,
-    /// Where it is.
+    /// The `clientConfig`: URL or Service of the webhook, and its authorities.
     pub client_config: WebhookClientConfig,
     /// The client for it, made when first needed.
     pub client: OnceLock<Result<reqwest::Client, String>>,

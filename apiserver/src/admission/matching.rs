@@ -12,15 +12,15 @@ use super::Operation;
 /// `matchPolicy: Equivalent` and `Exact` are the same.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
-    /// What is done.
+    /// Whether the request creates, updates or deletes an object.
     pub operation: Operation,
-    /// API group.
+    /// API group of the requested resource.
     pub group: &'a str,
-    /// API version.
+    /// API version of the request, such as `v1`.
     pub version: &'a str,
-    /// Plural resource.
+    /// Plural name of the resource, such as `shootstates`.
     pub resource: &'a str,
-    /// Subresource, or empty.
+    /// Subresource, such as `status`; empty for the resource itself.
     pub subresource: &'a str,
     /// Namespace; empty for objects of the cluster.
     pub namespace: &'a str,

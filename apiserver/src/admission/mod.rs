@@ -64,15 +64,15 @@ impl Operation {
 
 /// What is to be admitted, apart from the objects.
 pub struct Attributes<'a> {
-    /// The server.
+    /// The server that handles the request.
     pub server: &'a Server,
-    /// The kind.
+    /// Group, version and kind of the object.
     pub resource: &'a Resource,
-    /// Where.
+    /// What the request's path names: resource, subresource, namespace and name.
     pub target: &'a Target,
     /// Who asks, and where warnings and annotations go.
     pub call: &'a crate::call::Call,
-    /// What is done.
+    /// Whether the object is created, updated or deleted.
     pub operation: Operation,
     /// The object's name; empty while none has been generated.
     pub name: String,
@@ -99,7 +99,7 @@ impl<'a> Attributes<'a> {
         Self::new(request, operation, dry_run, name, options)
     }
 
-    /// Of any request.
+    /// Attributes of any request, with `options` as the caller gives them.
     #[must_use]
     pub fn new(
         request: &'a Request<'_>,

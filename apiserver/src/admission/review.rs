@@ -42,13 +42,13 @@ impl Version {
 pub struct Printed(pub Vec<Bytes>);
 
 impl Printed {
-    /// `null`.
+    /// The JSON literal `null`, in one piece.
     #[must_use]
     pub fn null() -> Self {
         Self(vec![Bytes::from_static(b"null")])
     }
 
-    /// Length in bytes.
+    /// Length of all pieces together, in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.iter().map(Bytes::len).sum()
@@ -140,11 +140,11 @@ pub fn request(attributes: &Attributes<'_>) -> Value {
 pub struct Verdict {
     /// Whether the request may go on.
     pub allowed: bool,
-    /// A JSON Patch.
+    /// JSON Patch of a mutating webhook, decoded from base64; `None` where it sent none.
     pub patch: Option<Bytes>,
     /// `metav1.Status`, for a request that may not.
     pub status: Option<Value>,
-    /// For the client.
+    /// Warnings of the webhook for the client.
     pub warnings: Vec<String>,
     /// For the audit log.
     pub annotations: BTreeMap<String, String>,

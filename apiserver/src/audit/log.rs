@@ -31,7 +31,7 @@ const CLOSING: Duration = Duration::from_secs(10);
 /// Lost events are told this often at most.
 const TELL_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The log.
+/// Audit log: takes events and writes them to a file or to standard output.
 pub struct Log {
     mode: Mode,
     queue: Arc<Queue>,

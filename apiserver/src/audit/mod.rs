@@ -40,7 +40,7 @@ const ABANDONED: u16 = 499;
 /// A request stops to wait for the log so long before its own time is up, to be answered within it.
 const MARGIN: Duration = Duration::from_secs(2);
 
-/// Writes the trail.
+/// Decides by a policy what is recorded of a request, and writes it to the audit log.
 pub struct Auditor {
     policy: Policy,
     log: Option<Arc<Log>>,
@@ -53,7 +53,7 @@ impl Auditor {
         Self { policy, log: log.map(Arc::new) }
     }
 
-    /// Records nothing.
+    /// An auditor without a log, which records nothing.
     #[must_use]
     pub fn off() -> Self {
         Self::new(Policy::default(), None)

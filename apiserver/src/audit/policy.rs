@@ -106,7 +106,7 @@ pub enum Error {
 /// What a policy says about one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// How much.
+    /// Audit level: how much of the request is recorded.
     pub level: Level,
     /// Moments that are left out.
     pub omit_stages: Vec<Stage>,

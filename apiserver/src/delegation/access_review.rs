@@ -37,16 +37,16 @@ const MAX_CACHED_BYTES: usize = 10_000;
 pub struct Verdict {
     /// Whether the user may.
     pub allowed: bool,
-    /// Why, possibly empty.
+    /// Why the user may or may not, in words; empty where no reason was given.
     pub reason: String,
 }
 
 /// How long answers are remembered.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
-    /// Permissions.
+    /// How long an answer that allows is remembered.
     pub allowed: Duration,
-    /// Refusals.
+    /// How long an answer that does not allow is remembered.
     pub denied: Duration,
 }
 

@@ -25,7 +25,7 @@ const RECHECK_SECONDS: u32 = 50;
 /// Whom to believe, as far as it is known.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
-    /// The front proxy.
+    /// Which front proxy is trusted to name users; `None` until it is known.
     pub front_proxy: Option<FrontProxy>,
     /// Authorities of client certificates.
     pub client: Option<Roots>,

@@ -41,11 +41,11 @@ type Answer = Result<Response<Body>, Status>;
 
 /// A request for a resource that is served.
 pub struct Request<'a> {
-    /// The server.
+    /// The server that answers the request.
     pub server: &'a Server,
     /// What is asked for.
     pub resource: &'a Resource,
-    /// Where.
+    /// What the path names: resource, subresource, namespace and name.
     pub target: Target,
     /// The rest of the request.
     pub call: &'a mut Call,

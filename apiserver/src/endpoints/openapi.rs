@@ -23,7 +23,7 @@ pub struct Documents {
 }
 
 impl Documents {
-    /// Of these groups.
+    /// Makes the OpenAPI v2 and v3 documents of these groups.
     #[must_use]
     pub fn new(groups: &[GroupVersion]) -> Self {
         let version = format!("v{}", env!("CARGO_PKG_VERSION"));

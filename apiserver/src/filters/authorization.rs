@@ -14,7 +14,7 @@ use crate::{
 /// Where probes look, without credentials.
 pub const PROBES: &[&str] = &["/healthz", "/livez", "/readyz"];
 
-/// Decides about requests.
+/// Decides whether a user may make a request.
 pub struct Authorizer {
     reviewer: Option<AccessReviewer>,
     /// Paths that everybody may use, with `*` at the end for all that begin so.

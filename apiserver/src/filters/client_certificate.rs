@@ -21,7 +21,7 @@ const VERDICT_LIFETIME: Duration = Duration::from_secs(10);
 pub struct Peer {
     /// The certificates it showed, leaf first; possession of the leaf's key is proved.
     pub chain: Vec<CertificateDer<'static>>,
-    /// Where it is.
+    /// IP address of the peer, where it is known.
     pub address: Option<IpAddr>,
     /// Whether it is still needed.
     pub connection: Connection,

@@ -22,15 +22,15 @@ pub struct RequestInfo {
 /// What a resource path names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Target {
-    /// API group.
+    /// API group in the path, such as `core.gardener.cloud`.
     pub group: String,
-    /// API version.
+    /// API version in the path, such as `v1alpha1`.
     pub version: String,
-    /// Plural resource.
+    /// Plural name of the resource, such as `shootstates`.
     pub resource: String,
-    /// Subresource, or empty.
+    /// Subresource, such as `status`; empty for the resource itself.
     pub subresource: String,
-    /// Namespace, or empty.
+    /// Namespace in the path; empty where the path names none.
     pub namespace: String,
     /// Object name, or empty for the collection. For authorization also the name that a field selector singles out.
     pub name: String,

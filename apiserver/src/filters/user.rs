@@ -7,7 +7,7 @@ use crate::shares::Flow;
 /// An identity, as authentication found it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct User {
-    /// User name.
+    /// User name, such as `system:anonymous`.
     pub name: String,
     /// Unique id, where the identity has one.
     pub uid: String,
@@ -25,7 +25,7 @@ pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 pub const MASTERS: &str = "system:masters";
 
 impl User {
-    /// Nobody in particular.
+    /// The user `system:anonymous` in the group [`UNAUTHENTICATED`], for requests without credentials.
     #[must_use]
     pub fn anonymous() -> Self {
         Self { name: "system:anonymous".into(), groups: vec![UNAUTHENTICATED.into()], ..Self::default() }

@@ -53,7 +53,7 @@ pub struct Metrics {
     process: Process,
     /// Of objects without their namespace.
     pub orphans: crate::orphans::Counters,
-    /// Of admission.
+    /// Metrics of admission webhooks: time taken, rejections, and failures that were let pass.
     pub admission: crate::admission::metrics::Counters,
 }
 
@@ -222,7 +222,7 @@ impl Metrics {
         self.usage.tell(&resource.name, namespaces);
     }
 
-    /// The text form.
+    /// All metrics in the text format of Prometheus, as an HTTP response.
     #[must_use]
     pub fn render(&self) -> Response<Body> {
         self.process.refresh();

@@ -41,7 +41,7 @@ pub static AUDIT_REJECTED: LazyLock<IntCounter> = LazyLock::new(|| {
 /// Requests by how much of them is recorded.
 pub static AUDIT_LEVELS: LazyLock<IntCounterVec> =
     LazyLock::new(|| counters("apiserver_audit_level_total", "Requests by audit level.", &["level"]));
-/// Handshakes that failed.
+/// Counter of TLS handshakes that failed or took too long.
 pub static HANDSHAKE_ERRORS: LazyLock<IntCounter> =
     LazyLock::new(|| counter("apiserver_tls_handshake_errors_total", "TLS handshakes that failed."));
 /// Requests that were turned away by a limit: which one, whose (`user`, `unauthenticated`), and why (`concurrency-limit`: all is
@@ -64,7 +64,7 @@ pub static EVICTED_CONNECTIONS: LazyLock<IntCounter> = LazyLock::new(|| {
 pub static TOKEN_REVIEWS: LazyLock<IntCounterVec> = LazyLock::new(|| {
     counters("apiserver_delegated_authn_request_total", "TokenReviews sent, by HTTP code.", &["code"])
 });
-/// Time of TokenReviews.
+/// How long TokenReviews took, in seconds, by HTTP code.
 pub static TOKEN_REVIEW_SECONDS: LazyLock<HistogramVec> = LazyLock::new(|| {
     seconds("apiserver_delegated_authn_request_duration_seconds", "Time of TokenReviews, by HTTP code.")
 });
@@ -72,7 +72,7 @@ pub static TOKEN_REVIEW_SECONDS: LazyLock<HistogramVec> = LazyLock::new(|| {
 pub static ACCESS_REVIEWS: LazyLock<IntCounterVec> = LazyLock::new(|| {
     counters("apiserver_delegated_authz_request_total", "SubjectAccessReviews sent, by HTTP code.", &["code"])
 });
-/// Time of SubjectAccessReviews.
+/// How long SubjectAccessReviews took, in seconds, by HTTP code.
 pub static ACCESS_REVIEW_SECONDS: LazyLock<HistogramVec> = LazyLock::new(|| {
     seconds(
         "apiserver_delegated_authz_request_duration_seconds",

@@ -5,7 +5,7 @@ use repot_api::{field::FieldError, json::Node, kind::Kind, names};
 /// The answers of one kind. All of them are pure.
 #[derive(Debug)]
 pub struct Strategy {
-    /// What it is.
+    /// The kind that this strategy is for.
     pub kind: &'static Kind,
     /// The group it is served in.
     pub group: &'static str,

@@ -10,7 +10,7 @@ use super::{Error, Options, ServingFiles, server_config};
 /// A certificate for certain names.
 #[derive(Clone, Debug)]
 pub struct NamedFiles {
-    /// Certificate and key.
+    /// Files with the certificate chain and its private key.
     pub files: ServingFiles,
     /// Names, also `*.example.com`; empty: those of the certificate.
     pub names: Vec<String>,

@@ -75,7 +75,7 @@ enum OnDeadline {
     Copy,
 }
 
-/// Copies.
+/// Copies the snapshots of one store to another and prints what became of them. Exit codes are those of `repot snapshots`.
 pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
     let all = environment();
     let opened = open("--source", &flags.source, &source_environment(all.clone()))

@@ -34,7 +34,7 @@ pub struct Flags {
     asked: AskedFlags,
 }
 
-/// Imports.
+/// Copies the newest state of another store into a named backup and prints its record as JSON.
 pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
     let all = environment();
     let store = match open("--store", &flags.store.store, &all) {

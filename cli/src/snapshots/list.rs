@@ -26,7 +26,7 @@ pub struct Flags {
     output: Output,
 }
 
-/// Lists.
+/// Prints the snapshots of a store, as a table or as JSON.
 pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
     let (store, history) = match flags.store.open().await? {
         Ok(opened) => opened,

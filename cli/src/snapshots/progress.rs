@@ -51,7 +51,7 @@ impl Bar {
         }
     }
 
-    /// Leaves the line.
+    /// Ends the line of the bar, where one is shown.
     pub fn end(&self) {
         if self.shown && self.done.load(Ordering::Relaxed) > 0 {
             eprintln!();

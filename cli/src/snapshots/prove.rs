@@ -39,7 +39,7 @@ pub struct Flags {
     etcdutl: PathBuf,
 }
 
-/// Proves.
+/// Proves a named backup and prints the verdict as JSON; exit code 3 where the backup is corrupt.
 pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
     let store = match open("--store", &flags.store.store, &environment()) {
         Ok(store) => store,

@@ -43,7 +43,7 @@ pub struct Flags {
     scratch: PathBuf,
 }
 
-/// Takes.
+/// Takes a named backup of a live etcd and prints its record as JSON.
 pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
     let store = match open("--store", &flags.store.store, &environment()) {
         Ok(store) => store,

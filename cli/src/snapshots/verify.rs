@@ -31,7 +31,7 @@ pub struct Flags {
     output: Output,
 }
 
-/// Verifies.
+/// Verifies the snapshots of a store and prints the findings; exit code 3 where they are not good.
 pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
     let (store, _) = match flags.store.open().await? {
         Ok(opened) => opened,

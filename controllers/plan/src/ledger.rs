@@ -50,13 +50,13 @@ pub enum Check {
 }
 
 impl Check {
-    /// [`Check::Waiting`].
+    /// [`Check::Waiting`] with this reason and message.
     #[must_use]
     pub fn waiting(reason: &'static str, message: impl Into<String>) -> Self {
         Self::Waiting(Reason::new(reason, message))
     }
 
-    /// [`Check::Blocked`].
+    /// [`Check::Blocked`] with this reason and message.
     #[must_use]
     pub fn blocked(reason: &'static str, message: impl Into<String>) -> Self {
         Self::Blocked(Reason::new(reason, message))
@@ -172,7 +172,7 @@ pub struct Ledger<S: Ord, N> {
     pub paused: Option<Time>,
     /// When this side last wrote. Only flows with several sides record it: the others see by it that this side is alive.
     pub observed: Option<Time>,
-    /// Records by step.
+    /// What is recorded of each step, by step.
     pub steps: BTreeMap<S, Record>,
     /// What was observed once and is needed later.
     pub notes: N,

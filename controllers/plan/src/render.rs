@@ -31,7 +31,7 @@ HostedEtcd together with the lock, before anything is stopped. A HostedEtcd that
   Do so only where no controllers run any more; then nothing else would take it off.
 ";
 
-/// Markdown.
+/// The tables of EtcdBackup, EtcdRestore and EtcdMigration as Markdown.
 #[must_use]
 pub fn etcd_workflows() -> String {
     let mut text = HEAD.to_owned();

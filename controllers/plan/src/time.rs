@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-/// Seconds since 1970-01-01T00:00:00Z.
+/// A point in time, in whole seconds since 1970-01-01T00:00:00Z.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time(pub u64);
 
 const DAY: u64 = 86_400;
 
 impl Time {
-    /// This much later.
+    /// The time that is later by `wait`, of which only whole seconds count.
     #[must_use]
     pub fn after(self, wait: Duration) -> Self {
         Self(self.0.saturating_add(wait.as_secs()))
@@ -21,7 +21,7 @@ impl Time {
         Duration::from_secs(self.0.saturating_sub(earlier.0))
     }
 
-    /// `2026-05-01T06:30:00Z`.
+    /// The time in RFC 3339, in UTC and whole seconds, such as `2026-05-01T06:30:00Z`.
     #[must_use]
     pub fn to_rfc3339(self) -> String {
         let (year, month, day) = self.date();

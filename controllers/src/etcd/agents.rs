@@ -37,7 +37,7 @@ pub struct SaidOwner {
     pub handover: Option<Handover>,
 }
 
-/// How backups stand.
+/// State of the backups, as the agent of one member knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Backup {

@@ -27,9 +27,9 @@ pub const VOLUMES: &str = "migration.gardener.cloud/volumes";
 /// An etcd of a hosted control plane.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Etcd {
-    /// Its metadata.
+    /// Kubernetes metadata of the Etcd object.
     pub metadata: ObjectMeta,
-    /// What is wanted.
+    /// What is wanted of the etcd.
     #[serde(default)]
     pub spec: Spec,
     /// What was seen at the end of the last pass.
@@ -70,7 +70,7 @@ impl kube::Resource for Etcd {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Spec {
-    /// Number of members.
+    /// Number of members that are wanted; with 0 the volumes are kept.
     pub replicas: u32,
     /// What the names of members begin with.
     pub member_name_prefix: Option<String>,
@@ -80,7 +80,7 @@ pub struct Spec {
     pub annotations: BTreeMap<String, String>,
     /// Whether members run as root.
     pub run_as_root: bool,
-    /// PriorityClass of Pods.
+    /// Name of the PriorityClass of Pods; `None` sets no PriorityClass.
     pub priority_class_name: Option<String>,
     /// StorageClass of new volumes.
     pub storage_class: Option<String>,
@@ -92,9 +92,9 @@ pub struct Spec {
     pub scheduling_constraints: Scheduling,
     /// What etcd and snapshots share.
     pub shared_config: SharedConfig,
-    /// The members.
+    /// Settings of the members and of the ways to reach them.
     pub etcd: Members,
-    /// Snapshots.
+    /// Settings of the agent's snapshots, their stores and the owner check.
     pub backup: Backup,
 }
 
@@ -112,35 +112,35 @@ pub struct Scheduling {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SharedConfig {
-    /// `periodic` or `revision`.
+    /// Value of etcd's flag `auto-compaction-mode`, `periodic` or `revision`; `None` does not set it.
     pub auto_compaction_mode: Option<String>,
     /// As etcd reads it.
     pub auto_compaction_retention: Option<String>,
 }
 
-/// The members.
+/// Settings of the members of an Etcd.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Members {
     /// Image with `repot` and etcd's programs.
     pub image: Option<String>,
-    /// Port for clients.
+    /// Port at which members serve clients; 2379 where it is `None`.
     pub client_port: Option<u16>,
-    /// Port for members.
+    /// Port at which members serve each other; 2380 where it is `None`.
     pub server_port: Option<u16>,
     /// Size at which etcd takes no more writes.
     pub quota: Option<Quantity>,
     /// Writes after which etcd cuts its log.
     pub snapshot_count: Option<u64>,
-    /// `basic` or `extensive`.
+    /// Value of etcd's flag `metrics`, `basic` or `extensive`; `None` does not set it.
     pub metrics: Option<String>,
     /// As in a container.
     pub resources: Option<Value>,
     /// Further flags of etcd.
     pub extra_flags: BTreeMap<String, String>,
-    /// Certificates for clients.
+    /// Certificates for connections of clients to members and agents; without them these use HTTP.
     pub client_url_tls: Option<Tls>,
-    /// Certificates among members.
+    /// Certificates for connections among members; without them members use HTTP.
     pub peer_url_tls: Option<Tls>,
     /// The Service for clients.
     pub client_service: ClientService,
@@ -160,13 +160,13 @@ pub struct Members {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Tls {
-    /// The authority.
+    /// Secret with the certificate of the authority; its key is `ca.crt` unless `data_key` names another.
     #[serde(rename = "tlsCASecretRef")]
     pub ca: SecretKey,
-    /// Of servers.
+    /// Secret with `tls.crt` and `tls.key` of servers.
     #[serde(rename = "serverTLSSecretRef")]
     pub server: SecretKey,
-    /// Of clients.
+    /// Secret with `tls.crt` and `tls.key` of clients; where it is `None`, that of servers is used.
     #[serde(rename = "clientTLSSecretRef")]
     pub client: Option<SecretKey>,
     /// Whether members accept each other from any address.
@@ -180,7 +180,7 @@ pub struct Tls {
 pub struct SecretKey {
     /// Name of the Secret.
     pub name: String,
-    /// The key.
+    /// Key in the data of the Secret; an authority without one is read from `ca.crt`.
     pub data_key: Option<String>,
 }
 
@@ -188,9 +188,9 @@ pub struct SecretKey {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClientService {
-    /// Its annotations.
+    /// Annotations of the Service for clients.
     pub annotations: BTreeMap<String, String>,
-    /// Its further labels.
+    /// Further labels of the Service for clients; the operator's own labels take precedence.
     pub labels: BTreeMap<String, String>,
     /// As in a Service.
     pub traffic_distribution: Option<String>,
@@ -200,7 +200,7 @@ pub struct ClientService {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Gateway {
-    /// Where it listens.
+    /// Port at which the gateway listens; 2381 where it is `None`.
     pub port: Option<u16>,
 }
 
@@ -210,7 +210,7 @@ pub struct Gateway {
 pub struct PeerUrls {
     /// Its name in etcd, not that of its Pod.
     pub member_name: String,
-    /// The URLs.
+    /// Further peer URLs at which other members reach it.
     pub urls: Vec<String>,
 }
 
@@ -218,7 +218,7 @@ pub struct PeerUrls {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Existing {
-    /// Its members.
+    /// Members of the etcd that exists; `client_endpoints` belong to them in this order.
     pub members: Vec<ExistingMember>,
     /// Where clients reach it.
     pub client_endpoints: Vec<String>,
@@ -228,7 +228,7 @@ pub struct Existing {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExistingMember {
-    /// Its name.
+    /// Name of the member in etcd.
     pub name: String,
     /// Where members reach it.
     pub peer_urls: Vec<String>,
@@ -241,13 +241,13 @@ impl Existing {
     }
 }
 
-/// Snapshots.
+/// Settings of snapshots, their stores and the owner check.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Backup {
     /// Port of the agent's HTTP.
     pub port: Option<u16>,
-    /// Where they go.
+    /// Store that snapshots are written to; `None` where there is none.
     pub store: Option<Store>,
     /// Where those are that this etcd continues.
     pub source_store: Option<Store>,
@@ -255,7 +255,7 @@ pub struct Backup {
     pub wait_for_final_snapshot: FinalSnapshot,
     /// Cron of full snapshots.
     pub full_snapshot_schedule: Option<String>,
-    /// `Exponential` or `LimitBased`.
+    /// Retention policy of snapshots, `Exponential` or `LimitBased`.
     pub garbage_collection_policy: Option<String>,
     /// How many `LimitBased` keeps.
     #[serde(rename = "maxBackupsLimitBasedGC")]
@@ -266,23 +266,23 @@ pub struct Backup {
     pub delta_snapshot_memory_limit: Option<Quantity>,
     /// How snapshots are compressed.
     pub compression: Option<Compression>,
-    /// Who may serve.
+    /// Record that says who may serve; `None` where ownership is not checked.
     pub owner_check: Option<OwnerCheck>,
 }
 
-/// A store.
+/// A store of snapshots: a bucket, or a directory of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Store {
     /// `S3`, `GCS`, `ABS` or `Local`.
     pub provider: String,
-    /// Bucket or directory.
+    /// Name of the bucket, or path of the directory on the node where `provider` is `Local`.
     pub container: String,
-    /// Where in it.
+    /// Path within the bucket or directory; slashes at its beginning and end are ignored.
     pub prefix: String,
     /// URL of its API.
     pub endpoint_override: Option<String>,
-    /// Its credentials.
+    /// Secret with the store's credentials; `None` where no Secret is mounted.
     pub secret_ref: Option<SecretKey>,
 }
 
@@ -290,11 +290,11 @@ pub struct Store {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FinalSnapshot {
-    /// Whether.
+    /// Whether the copy waits for the final snapshot.
     pub enabled: bool,
-    /// How long.
+    /// Longest wait for the final snapshot, as a duration such as `10m`.
     pub timeout: String,
-    /// `Copy` or `Fail`.
+    /// What follows when `timeout` is over, `Copy` or `Fail`; any other value acts as `Copy`.
     pub on_timeout: String,
 }
 
@@ -308,9 +308,9 @@ impl Default for FinalSnapshot {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Compression {
-    /// Whether.
+    /// Whether snapshots are compressed; `false` sets the compression to `none`, whatever `policy` says.
     pub enabled: Option<bool>,
-    /// How.
+    /// Name of the compression; it is not used where `enabled` is `false`.
     pub policy: Option<String>,
 }
 
@@ -318,13 +318,13 @@ pub struct Compression {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OwnerCheck {
-    /// Its name.
+    /// Name of the DNS record that names the owner.
     pub name: String,
     /// What it says while this etcd may serve.
     pub id: String,
     /// From one look to the next.
     pub interval: Option<String>,
-    /// The longest look.
+    /// Longest duration of one look at the record; `30s` where it is `None`.
     pub timeout: Option<String>,
     /// How long answers stay in caches.
     #[serde(rename = "dnsCacheTTL")]

@@ -96,7 +96,7 @@ fn holds(job: &Job, kind: &str) -> bool {
     conditions.into_iter().any(|condition| condition.type_ == kind && condition.status == "True")
 }
 
-/// The Job.
+/// Renders the Job that copies the snapshots; `None` unless the Etcd names both a source store and a store.
 #[must_use]
 pub fn job(etcd: &Etcd, image: &str) -> Option<Rendered> {
     let backup = &etcd.spec.backup;

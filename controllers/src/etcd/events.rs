@@ -20,7 +20,7 @@ const USUAL: [&str; 7] = [
     "NoLeader",
 ];
 
-/// Something to tell.
+/// Content of a Kubernetes Event about an Etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// Whether somebody should look.

@@ -174,7 +174,7 @@ impl Memberships {
         Ok(Known { seen, outcome: Some(outcome), said })
     }
 
-    /// Forgets an Etcd.
+    /// Drops the driver, gateways and HTTP client that are kept for an Etcd under its UID.
     pub fn forget(&self, etcd: &Etcd) {
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         links.remove(&etcd.uid().unwrap_or_default());

@@ -150,13 +150,13 @@ impl Spec {
 }
 
 impl Members {
-    /// Port for clients.
+    /// Port at which members serve clients; 2379 where the spec names none.
     #[must_use]
     pub fn client_port(&self) -> u16 {
         self.client_port.unwrap_or(CLIENT_PORT)
     }
 
-    /// Port for members.
+    /// Port at which members serve each other; 2380 where the spec names none.
     #[must_use]
     pub fn peer_port(&self) -> u16 {
         self.server_port.unwrap_or(PEER_PORT)
@@ -164,7 +164,7 @@ impl Members {
 }
 
 impl Gateway {
-    /// Where it listens.
+    /// Port at which the gateway listens; 2381 where the spec names none.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port.unwrap_or(GATEWAY_PORT)

@@ -22,12 +22,12 @@ use super::{
     status::Status,
 };
 
-/// All there is.
+/// The Etcd and its Kubernetes objects, as they were read in one pass.
 #[derive(Clone, Debug)]
 pub struct Observed {
-    /// The Etcd.
+    /// The Etcd itself, with the status of the last pass.
     pub etcd: Etcd,
-    /// Its StatefulSet.
+    /// StatefulSet of the Etcd; `None` where it does not exist.
     pub set: Option<StatefulSet>,
     /// Pods of members, and of members that were.
     pub pods: Vec<Pod>,

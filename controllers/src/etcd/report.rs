@@ -29,13 +29,13 @@ const EARLIER: usize = 8;
 
 /// What a pass came to.
 pub struct Pass<'a> {
-    /// What was seen.
+    /// The Etcd and its objects, as they were read in this pass.
     pub observed: &'a Observed,
-    /// What was decided.
+    /// What was decided about the StatefulSet in this pass.
     pub next: &'a Next,
     /// What members say; nothing where they were not asked.
     pub known: Option<&'a Known>,
-    /// When.
+    /// Time of the pass, which new timestamps in the status get.
     pub now: Time,
 }
 

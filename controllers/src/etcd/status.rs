@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use super::api::ExistingMember;
 
-/// What was seen.
+/// Status of an Etcd, as the operator writes it at each pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
     /// The generation that the last pass acted on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Pods that exist.
+    /// Number of Pods that exist, those of former members included.
     pub replicas: u32,
     /// Pods of the current revision.
     pub current_replicas: u32,
@@ -21,7 +21,7 @@ pub struct Status {
     pub ready_replicas: u32,
     /// Whether a quorum is ready.
     pub ready: bool,
-    /// Selects the Pods.
+    /// Label selector of the Pods, as "key=value" pairs separated by commas.
     pub selector: String,
     /// Whether members talk by TLS.
     #[serde(rename = "peerUrlTLSEnabled")]
@@ -29,7 +29,7 @@ pub struct Status {
     /// The members of this Etcd.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<Member>,
-    /// What holds.
+    /// Conditions of the Etcd, such as `Ready` and `AllMembersReady`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// The cluster that is being founded.
@@ -55,13 +55,13 @@ pub struct Status {
     pub last_errors: Vec<LastError>,
 }
 
-/// A member.
+/// A member of this Etcd, as it was seen in the last pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Member {
     /// Its name in etcd.
     pub name: String,
-    /// Its id, hexadecimal.
+    /// Id of the member in etcd, hexadecimal; `None` until members have told it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// `Leader`, `Member` or `Learner`.
@@ -69,25 +69,25 @@ pub struct Member {
     pub role: Option<String>,
     /// `Ready`, `NotReady` or `Unknown`.
     pub status: String,
-    /// Why.
+    /// Why `status` is what it is, such as `AnswersReads` or `NoPod`.
     pub reason: String,
     /// Since when `status` is what it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<String>,
 }
 
-/// What holds.
+/// A condition in the status of an Etcd.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Condition {
-    /// What.
+    /// Type of the condition, such as `Ready`.
     #[serde(rename = "type")]
     pub kind: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
     /// Why, in one word.
     pub reason: String,
-    /// Why, for people.
+    /// Why `status` is what it is, in a text for people.
     pub message: String,
     /// Since when `status` is what it is.
     pub last_transition_time: String,
@@ -100,7 +100,7 @@ pub struct Condition {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Founding {
-    /// Its volumes.
+    /// Name of the set of volumes that the cluster is founded on.
     pub volumes: String,
     /// How many members found it.
     pub members: u32,
@@ -112,7 +112,7 @@ pub struct Founding {
 pub struct Bootstrapped {
     /// The one in use.
     pub volumes: String,
-    /// Since when.
+    /// When `volumes` was recorded as the set in use, in RFC 3339.
     pub time: String,
     /// Others of which volumes exist.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -134,7 +134,7 @@ pub struct Joined {
     /// When all members that can join before it is released had done so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub joined_at: Option<String>,
-    /// Its members.
+    /// Members of the etcd that was joined.
     pub members: Vec<ExistingMember>,
     /// Where clients reach them, in the same order.
     pub client_endpoints: Vec<String>,
@@ -150,7 +150,7 @@ pub struct UnknownMembers {
     pub voters: usize,
     /// Whether they have no quorum without the members of this Etcd.
     pub depend_on_own: bool,
-    /// The members.
+    /// The members that are neither those of this Etcd nor of one that it joins.
     pub members: Vec<UnknownMember>,
 }
 
@@ -160,34 +160,34 @@ pub struct UnknownMembers {
 pub struct UnknownMember {
     /// Its name in etcd; empty while it has not started.
     pub name: String,
-    /// Its id, hexadecimal.
+    /// Id of the member in etcd, hexadecimal.
     pub id: String,
-    /// `Member` or `Learner`.
+    /// `Member` where it votes, `Learner` where it does not.
     pub role: String,
     /// Where other members reach it.
     pub peer_urls: Vec<String>,
 }
 
-/// A completed copy.
+/// A completed copy of another etcd's snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Copied {
     /// Name of the Job.
     pub job: String,
-    /// When.
+    /// When the Job was first seen to be complete, in RFC 3339.
     pub time: String,
     /// The owner that was to go on from the snapshots: for a later one there are newer ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner_id: Option<String>,
 }
 
-/// What went wrong.
+/// The error that a pass ended with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LastError {
     /// The operation, in capitals.
     pub code: String,
-    /// What.
+    /// Text of the error with its causes, separated by colons.
     pub description: String,
     /// When it was first seen like this.
     pub observed_at: String,
@@ -196,13 +196,13 @@ pub struct LastError {
 /// What a condition is found to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The type.
+    /// Type of the condition, such as `Ready`.
     pub kind: &'static str,
-    /// `None`: not known.
+    /// Whether the condition holds; `None` where that is not known, which becomes the status `Unknown`.
     pub holds: Option<bool>,
     /// Why, in one word.
     pub reason: &'static str,
-    /// Why, for people.
+    /// Why the condition holds or does not hold, in a text for people.
     pub message: String,
 }
 

@@ -24,7 +24,7 @@ const LOST: Duration = Duration::from_secs(300);
 /// Less than this is no time to hold writes.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// A gateway.
+/// A gateway in front of an etcd, reached by its agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Door {
     /// URL of its agent, such as `https://main-0.main-peer.shoot--p--a.svc:8080`.

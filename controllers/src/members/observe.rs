@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{Driver, Outcome, Seat, Wish};
 
-/// What was seen.
+/// The members of an etcd, as they were seen in one look.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// Id of the cluster.
@@ -33,15 +33,15 @@ pub struct Seen {
 /// A member, as it was seen.
 #[derive(Clone, Debug)]
 pub struct SeenMember {
-    /// Its id.
+    /// Id of the member in etcd.
     pub id: MemberId,
     /// Name of its seat.
     pub seat: String,
-    /// Where it runs.
+    /// Side of its seat: source or destination.
     pub side: Side,
     /// The number of its seat there, from 0.
     pub ordinal: u32,
-    /// What it is.
+    /// Whether it is a voter or a learner.
     pub role: Role,
     /// Whether it has started since it was added.
     pub started: bool,
@@ -60,13 +60,13 @@ pub struct SeenMember {
 /// A member that has no seat, or one that another member has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stranger {
-    /// Its id.
+    /// Id of the member in etcd.
     pub id: MemberId,
     /// Its name; empty while it has not started.
     pub name: String,
     /// Where other members reach it.
     pub peer_urls: Vec<String>,
-    /// Whether it votes.
+    /// Whether the member votes; `false` for a learner.
     pub votes: bool,
 }
 

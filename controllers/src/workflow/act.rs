@@ -29,13 +29,13 @@ const LONGEST_PAUSE: i64 = 120;
 
 /// Whose effects, and on what they were decided.
 pub struct Actor<'a> {
-    /// Clients.
+    /// Clients and settings that all passes share.
     pub context: &'a Context,
     /// Kind of the workflow.
     pub kind: Kind,
     /// Its object, as it is stored now.
     pub object: &'a DynamicObject,
-    /// What was seen.
+    /// What was observed in the pass that decided on the effects.
     pub observed: &'a Observation,
 }
 

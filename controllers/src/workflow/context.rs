@@ -33,7 +33,7 @@ pub struct Context {
     pub clients: Clients,
     /// The image of Jobs, with `repot`, `etcd` and `etcdutl`.
     pub image: String,
-    /// Publishes events.
+    /// Recorder that publishes Kubernetes Events.
     pub events: Recorder,
     /// What members held when they were last asked.
     pub digests: members::Digests,
@@ -72,7 +72,7 @@ impl Context {
         }
     }
 
-    /// The time.
+    /// The current time of the system clock, in whole seconds; a time before 1970 becomes 0.
     #[must_use]
     pub fn now(&self) -> Time {
         Time(u64::try_from(jiff::Timestamp::now().as_second()).unwrap_or_default())

@@ -23,11 +23,11 @@ use super::{
 };
 use crate::flow::{Driver, Statuses};
 
-/// A workflow.
+/// A workflow, by the kind, namespace and name of its object.
 pub struct Workflow<'a> {
     /// What all passes share.
     pub context: &'a Context,
-    /// Its kind.
+    /// Kind of the workflow's object.
     pub kind: Kind,
     /// Namespace of its object.
     pub namespace: String,

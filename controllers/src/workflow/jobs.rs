@@ -57,7 +57,7 @@ impl Task {
 pub struct Story {
     /// One of them has not ended.
     pub open: bool,
-    /// So many ended.
+    /// Number of Jobs that have ended.
     pub ended: u32,
     /// So many ended without what was wanted of them.
     pub failed: u32,
@@ -127,17 +127,17 @@ pub async fn last_words(client: &Client, namespace: &str, job: &str) -> Option<S
 /// What a Job is made of.
 #[derive(Clone, Debug)]
 pub struct Order<'a> {
-    /// The workflow.
+    /// Object of the workflow that the Job works for.
     pub workflow: &'a DynamicObject,
     /// Whom it belongs to.
     pub owner: OwnerReference,
-    /// What to do.
+    /// What the Job does: take, import or prove a backup.
     pub task: Task,
-    /// On which backup.
+    /// Name of the backup that the Job works on.
     pub backup: &'a str,
     /// How many Jobs did so before.
     pub attempt: u32,
-    /// Where backups lie.
+    /// The store in which the backups are.
     pub place: &'a Place,
     /// The store to import from, for that.
     pub source: Option<&'a Place>,
@@ -151,7 +151,7 @@ pub struct Order<'a> {
     pub limit: Duration,
 }
 
-/// The Job.
+/// Renders the Job of an order as a Kubernetes object.
 #[must_use]
 pub fn render(order: &Order) -> Value {
     let uid = order.workflow.uid().unwrap_or_default();

@@ -48,7 +48,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds of workflow, each of them once.
     pub const ALL: [Self; 3] = [Self::Backup, Self::Restore, Self::Migration];
 
     /// All versions of its tables.
@@ -89,13 +89,13 @@ fn ours(kind: &str, plural: &str) -> ApiResource {
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(MIGRATION_GROUP, V1ALPHA1, kind), plural)
 }
 
-/// HostedEtcd.
+/// API resource of HostedEtcd, version v1alpha1.
 #[must_use]
 pub fn hosted_etcd() -> ApiResource {
     ours("HostedEtcd", "hostedetcds")
 }
 
-/// Etcd.
+/// API resource of Etcd in etcd-druid's group, version v1alpha1.
 #[must_use]
 pub fn etcd() -> ApiResource {
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(DRUID_GROUP, V1ALPHA1, "Etcd"), "etcds")
@@ -154,7 +154,7 @@ pub fn at(time: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Time) -> Time {
     Time(u64::try_from(time.0.as_second()).unwrap_or_default())
 }
 
-/// `spec.stepTimeout`.
+/// Duration in `spec.stepTimeout` of a workflow; 10 minutes where it is left out or cannot be parsed.
 #[must_use]
 pub fn step_timeout(object: &DynamicObject) -> Duration {
     text(object, "/spec/stepTimeout").and_then(repot_api::duration::parse).unwrap_or(STEP_TIMEOUT)

@@ -27,7 +27,7 @@ const CLIENT_PORT: u32 = 2379;
 /// How members are reached, and by which Secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reach {
-    /// Client URLs.
+    /// Client URLs of members, with scheme and port.
     pub endpoints: Vec<String>,
     /// Secret with the authority of the members' certificates, and the key in it.
     pub ca: Option<(String, String)>,

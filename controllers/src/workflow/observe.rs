@@ -29,11 +29,11 @@ use super::{
 /// The world, and the objects that it was read from: what is done to them is done under their versions.
 #[derive(Debug)]
 pub struct Observation {
-    /// For the plan.
+    /// What was observed, in the form in which the plan decides on it.
     pub facts: Observed,
     /// The HostedEtcd and what belongs to it; nothing where there is none.
     pub site: Option<Site>,
-    /// Where backups lie.
+    /// Store in `spec.backupStore` of the HostedEtcd; `None` where it is missing or cannot be read.
     pub place: Option<Place>,
     /// The store that a restore takes its backup from, where it names one.
     pub source: Option<Place>,

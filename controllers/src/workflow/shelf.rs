@@ -53,7 +53,7 @@ pub async fn open(client: &Client, namespace: &str, place: &Place) -> Result<She
     Ok(Shelf { backups: Backups::of(&store), store, _secret })
 }
 
-/// An open store.
+/// An opened store of backups, with the directory of its credentials.
 #[derive(Debug)]
 pub struct Shelf {
     /// The backups in it.

@@ -25,20 +25,20 @@ use super::{
     kinds::{self, number, text},
 };
 
-/// Everything there is.
+/// The HostedEtcd and the objects that belong to it, as kube-apiserver has them.
 #[derive(Clone, Debug)]
 pub struct Site {
     /// The HostedEtcd; where it does not exist any more, no more than what it referred to.
     pub hosted: DynamicObject,
     /// The Deployment of the API servers.
     pub deployment: Option<Deployment>,
-    /// Their Pods.
+    /// Pods that the Deployment selects by labels; empty where there is no Deployment.
     pub servers: Vec<Pod>,
     /// The Etcd, where the HostedEtcd refers to one and it exists.
     pub etcd: Option<DynamicObject>,
     /// The StatefulSet of the members.
     pub set: Option<StatefulSet>,
-    /// Pods of members.
+    /// Pods of the members of the etcd.
     pub members: Vec<Pod>,
     /// Their claims, of all sets of volumes.
     pub claims: Vec<PersistentVolumeClaim>,
@@ -126,13 +126,13 @@ impl Site {
         self.etcd.as_ref().is_some_and(|etcd| etcd.metadata.deletion_timestamp.is_none())
     }
 
-    /// Its namespace.
+    /// Namespace of the HostedEtcd; empty where it has none.
     #[must_use]
     pub fn namespace(&self) -> String {
         self.hosted.namespace().unwrap_or_default()
     }
 
-    /// The API servers.
+    /// State of the API servers, by their Deployment and its Pods.
     #[must_use]
     pub fn api(&self) -> observed::Api {
         let spec = self.deployment.as_ref().and_then(|deployment| deployment.spec.as_ref());

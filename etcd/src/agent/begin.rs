@@ -40,11 +40,11 @@ const PARALLEL: usize = 4;
 
 /// Gets a member to where its etcd can be started.
 pub struct Beginner {
-    /// The configuration.
+    /// The checked configuration of this member.
     pub settings: Arc<Settings>,
-    /// The volume.
+    /// The volume that etcd's data is on.
     pub volume: Volume,
-    /// etcd and etcdutl.
+    /// The programs etcd and etcdutl, and how the guard is called.
     pub programs: Programs,
     /// Where it says what it waits for.
     pub board: Board,

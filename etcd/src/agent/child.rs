@@ -31,11 +31,11 @@ const END: Duration = Duration::from_secs(30);
 /// How this program is called to be a guard, and to become etcd.
 #[derive(Clone, Debug)]
 pub struct Programs {
-    /// etcd.
+    /// Path or name of the program `etcd`.
     pub etcd: PathBuf,
-    /// etcdutl.
+    /// Path or name of the program `etcdutl`.
     pub etcdutl: PathBuf,
-    /// This program.
+    /// This program, which is started again to be the guard.
     pub this: PathBuf,
     /// Its arguments to run [`guard::run`](super::guard::run); the agent's process id and the command of etcd follow.
     pub guard: Vec<OsString>,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct Config {
     /// Name of the `Etcd`.
     pub name: String,
-    /// Its namespace.
+    /// Namespace of the `Etcd`; not empty.
     pub namespace: String,
     /// Set of volumes that the members mount; written into each volume when it is first used, and a volume that says something else
     /// is not touched.
@@ -61,7 +61,7 @@ pub enum ClusterState {
     Existing,
 }
 
-/// A member.
+/// A member of the etcd cluster, of this `Etcd` or of another site.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Member {
@@ -72,7 +72,7 @@ pub struct Member {
     pub pod: Option<String>,
     /// URLs for other members.
     pub peer_urls: Vec<String>,
-    /// URLs for clients.
+    /// URLs for clients. An agent refuses the file where its own member has none.
     #[serde(default)]
     pub client_urls: Vec<String>,
 }
@@ -81,9 +81,9 @@ pub struct Member {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Ports {
-    /// Clients of etcd.
+    /// Port of etcd for its clients; not 0.
     pub client: u16,
-    /// Other members.
+    /// Port of etcd for other members; not 0.
     pub peer: u16,
     /// The agent's own HTTP.
     pub agent: u16,
@@ -151,7 +151,7 @@ pub struct Tls {
     /// Of the agent as a client of etcd and of other agents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<PathBuf>,
-    /// Among members.
+    /// Of etcd for connections among members, which are plain HTTP where it is `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer: Option<PathBuf>,
 }
@@ -162,7 +162,7 @@ pub struct Tls {
 pub struct Owner {
     /// Name of the TXT record.
     pub name: String,
-    /// The own id.
+    /// Id of this side; not empty. The record names this side where this id is its only value.
     pub id: String,
     /// DNS servers to ask, as `address:port`, at least one. `ns:example.org` stands for the name servers of that zone, which the DNS
     /// servers of the machine know; `ns:example.org@10.0.0.10:53` says who knows them.

@@ -46,9 +46,9 @@ pub(super) fn is_ours(name: &str) -> bool {
 /// How etcd enters its cluster. It is looked at only while there is no log in the data directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// `--initial-cluster`.
+    /// Value of `--initial-cluster`: `name=url` pairs, separated by commas.
     pub members: String,
-    /// `--initial-cluster-state`.
+    /// Value of `--initial-cluster-state`: `new` or `existing`.
     pub state: &'static str,
 }
 
@@ -96,7 +96,7 @@ impl Listen {
     }
 }
 
-/// The arguments.
+/// The arguments with which etcd is started, without the program itself.
 #[must_use]
 pub fn render(settings: &Settings, data_dir: &Path, entry: &Entry, listen: &Listen) -> Vec<OsString> {
     let (config, own) = (&settings.config, &settings.own);

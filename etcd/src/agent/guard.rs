@@ -74,7 +74,7 @@ impl Order {
     }
 }
 
-/// How etcd ended.
+/// How an etcd under a guard ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// With this exit code.

@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_secs(1);
 pub struct Identity {
     /// Of the member; it is never used again once the member was removed.
     pub member: u64,
-    /// Of the cluster.
+    /// Of the cluster that the member belongs to.
     pub cluster: u64,
 }
 

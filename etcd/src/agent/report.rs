@@ -28,7 +28,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// All of them.
+    /// All phases, each of them once.
     pub const ALL: [Self; 8] = [
         Self::Starting,
         Self::Waiting,
@@ -53,7 +53,7 @@ pub enum Membership {
     Removed,
 }
 
-/// The report.
+/// What an agent says of its member: its phase, why, and what it has met.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// What the member is doing.

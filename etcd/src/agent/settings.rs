@@ -54,13 +54,13 @@ pub enum Error {
 /// When snapshots are taken, and which are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshots {
-    /// Full ones.
+    /// When full snapshots are taken.
     pub full: Schedule,
     /// Deltas; none where it is `None`.
     pub delta: Option<Duration>,
     /// Bytes of events after which a delta is saved before its time.
     pub memory: u64,
-    /// Which are kept.
+    /// Which full snapshots are kept in the store.
     pub retention: Retention,
     /// How long the snapshots of a closed history are kept; for ever where it is `None`.
     pub closed_retention: Option<Duration>,
@@ -83,7 +83,7 @@ pub enum Retention {
 /// A configuration that was checked, for one member.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The file.
+    /// What the configuration file says, as it was read.
     pub config: Config,
     /// The member that this agent is for.
     pub own: Member,

@@ -61,7 +61,7 @@ impl Wanted {
     }
 }
 
-/// What is.
+/// What etcd does now, and where it is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// What etcd does, from just before it is started; [`Etcd::Stopped`] between an end and the next start.
@@ -101,7 +101,7 @@ impl Supervisor {
         self.wanted.send_modify(|wanted| wanted.until = Some(until));
     }
 
-    /// What is.
+    /// What etcd does now, and where it is reached.
     #[must_use]
     pub fn seen(&self) -> Seen {
         *self.seen.borrow()

@@ -30,7 +30,7 @@ pub struct Place {
     pub provider: String,
     /// Bucket, container or directory.
     pub container: String,
-    /// Where in it.
+    /// Prefix of the store within the container.
     pub prefix: String,
     /// URL of the store's API where it is not the provider's own.
     #[serde(default)]
@@ -43,7 +43,7 @@ pub struct Place {
 /// A Secret of the same namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct SecretRef {
-    /// Its name.
+    /// Name of the Secret with the credentials.
     pub name: String,
 }
 

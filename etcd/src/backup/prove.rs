@@ -20,7 +20,7 @@ use crate::snapshot::{
 pub struct Options {
     /// A directory with room for three times the database.
     pub scratch: PathBuf,
-    /// The programs.
+    /// The programs etcd and etcdutl, for the restore.
     pub tools: Tools,
 }
 

@@ -19,7 +19,7 @@ pub enum State {
     Stored,
 }
 
-/// `backup.json`.
+/// Content of `backup.json`: how far a named backup has come, and what is in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Taken {

@@ -14,7 +14,7 @@ use crate::snapshot::{Compression, SnapshotName, store::Store, take};
 /// Whose backup, and under which name.
 #[derive(Clone, Debug)]
 pub struct Asked<'a> {
-    /// Its name.
+    /// Name of the backup within its store.
     pub name: &'a str,
     /// UID of the object that asks for it.
     pub owner: &'a str,

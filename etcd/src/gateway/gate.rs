@@ -12,7 +12,7 @@ use tokio::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{left} writes did not end within {waited:?}")]
 pub struct NotDrained {
-    /// How many.
+    /// Number of writes that were still on their way.
     pub left: usize,
     /// How long they were waited for.
     pub waited: Duration,

@@ -111,12 +111,12 @@ pub struct Options {
     pub serving: Option<Serving>,
     /// Whose certificates clients have to show; with `serving` only.
     pub clients: Option<Authorities>,
-    /// The members.
+    /// The members that calls are sent to, until [`Handle::set_endpoints`] names others; at least one.
     pub endpoints: Vec<Endpoint>,
     /// How to speak to members: authorities, the own certificate, the name in theirs. Neither its endpoints nor its user are used;
     /// a client's token passes.
     pub access: link::Options,
-    /// Bounds.
+    /// Bounds on messages, memory, calls and time.
     pub limits: Limits,
 }
 
@@ -151,7 +151,7 @@ struct Shared {
     connections: AtomicUsize,
 }
 
-/// A gateway.
+/// Starts gateways with [`Gateway::start`]; one that serves is a [`Handle`].
 pub struct Gateway;
 
 /// A gateway that serves. It ends when this is dropped.
@@ -171,7 +171,7 @@ pub struct Status {
     pub held_for: Option<Duration>,
     /// Writes that are on their way.
     pub writes: usize,
-    /// Writes that wait.
+    /// Writes that wait until they may pass.
     pub waiting: usize,
     /// Whether etcd has authentication enabled; `None` before a member has told. Calls without a token are refused then.
     pub auth_enabled: Option<bool>,
@@ -180,7 +180,7 @@ pub struct Status {
 /// How a gateway stands with a member.
 #[derive(Clone, Debug)]
 pub struct EndpointStatus {
-    /// Its URL.
+    /// The member's URL for clients, `http://` or `https://`.
     pub url: String,
     /// Whether it is on the same site.
     pub near: bool,
@@ -221,7 +221,7 @@ impl Gateway {
 }
 
 impl Handle {
-    /// Where it listens.
+    /// The address that the gateway listens on, with the port that the system chose for port 0.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.addr
@@ -269,7 +269,7 @@ impl Handle {
         self.shared.auth.enabled()
     }
 
-    /// How it stands.
+    /// How the gateway stands at this moment.
     #[must_use]
     pub fn status(&self) -> Status {
         let gate = self.shared.gate.standing();

@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Handover {
-    /// The new owner.
+    /// Id of the etcd that may begin.
     pub owner_id: String,
     /// Since when the record was seen to name it.
     pub named_since: Timestamp,
@@ -47,7 +47,7 @@ pub struct Handover {
     pub cleared_at: Timestamp,
     /// Why it was: `Waited`, `FinalSnapshot` of the owner before, or `FirstOwner`.
     pub reason: String,
-    /// That final snapshot.
+    /// Name of that final snapshot; `None` where the reason is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub final_snapshot: Option<String>,
 }
@@ -55,11 +55,11 @@ pub struct Handover {
 /// What the stores tell.
 #[derive(Clone, Debug, Default)]
 pub struct Told {
-    /// For the decision.
+    /// What the stores give to decide whether the hand-over is over.
     pub evidence: Evidence,
     /// The hand-over that is recorded.
     pub recorded: Option<Handover>,
-    /// The final snapshot.
+    /// The final snapshot at the source, where its store records whose time it ends; `None` also where the store did not answer.
     pub final_snapshot: Option<SnapshotName>,
 }
 

@@ -27,9 +27,9 @@ use servers::Servers;
 /// The record, and how it is looked at.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Its name.
+    /// Name of the TXT record in DNS.
     pub name: Name,
-    /// The own id.
+    /// Id of this side; the record names this side where this id is its only value.
     pub id: String,
     /// Whom to ask. There is no default: the resolver of a machine may be a cache that hands out old answers.
     pub servers: Vec<Servers>,

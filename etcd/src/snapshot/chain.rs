@@ -78,7 +78,7 @@ pub struct Overlap {
     pub first: usize,
     /// Index of the other.
     pub second: usize,
-    /// The revisions.
+    /// The revisions that both hold, first and last included.
     pub revisions: RangeInclusive<Revision>,
 }
 

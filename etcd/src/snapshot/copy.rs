@@ -60,7 +60,7 @@ pub enum Progress {
     },
 }
 
-/// What was copied.
+/// What became of each snapshot of a copy.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// What became of each, newest first.
@@ -77,7 +77,7 @@ impl Report {
     }
 }
 
-/// How to copy.
+/// How many snapshots are copied at once, and whether the target is trusted.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// So many at once; of large ones no more than two.

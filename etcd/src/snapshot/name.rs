@@ -74,7 +74,7 @@ const FINAL: &str = ".final";
 /// Names are ordered as they are restored: by last revision, then by age.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SnapshotName {
-    /// What it holds.
+    /// Whether it is a full snapshot or a delta.
     pub kind: Kind,
     /// The first revision in a delta; 0 for a full.
     pub start: Revision,

@@ -81,7 +81,7 @@ const BUFFER: usize = 256 << 10;
 /// A snapshot that is in a store now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// Its name.
+    /// Name that the snapshot has in the store.
     pub name: SnapshotName,
     /// Its length and hash in the store.
     pub integrity: Integrity,
@@ -90,7 +90,7 @@ pub struct Taken {
 /// A database of a live etcd, in a file: checked, its hash behind it.
 #[derive(Debug)]
 pub struct Received {
-    /// The file.
+    /// The file with the database and, behind it, its hash.
     pub file: File,
     /// What etcd will be at with it.
     pub revisions: Revisions,

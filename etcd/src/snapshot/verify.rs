@@ -48,18 +48,18 @@ pub struct Finding {
     pub severity: Severity,
     /// What sort of thing.
     pub what: What,
-    /// The snapshot.
+    /// Name of the snapshot that it is about.
     pub snapshot: String,
-    /// In words.
+    /// What was found, in words for people.
     pub message: String,
 }
 
-/// What verifying found.
+/// What was read of a store, and what was found wrong with it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     /// How many snapshots were read to their end.
     pub snapshots: usize,
-    /// Their bytes.
+    /// Sum of their lengths in the store, in bytes.
     pub bytes: u64,
     /// How many of them had a record of their integrity to be compared with.
     pub recorded: usize,

@@ -29,7 +29,7 @@ pub use tiered::Tiered;
 /// Keys that [`Backend::count`] asks for at once, where a backend does not count by itself.
 const COUNT_PAGE: usize = 1000;
 
-/// The longest key.
+/// Length of the longest key, in bytes.
 pub const MAX_KEY_BYTES: usize = 1024;
 
 /// A point in the history of a backend: grows by at least one with every committed transaction that
@@ -82,7 +82,7 @@ pub enum Op {
 pub struct Txn {
     /// Comparisons, evaluated together with the changes.
     pub compares: Vec<Compare>,
-    /// Changes.
+    /// Changes, all made at one revision or none of them.
     pub ops: Vec<Op>,
 }
 
@@ -176,7 +176,7 @@ pub struct RangeRequest {
 /// A page of keys.
 #[derive(Clone, Debug)]
 pub struct Page {
-    /// In key order.
+    /// Keys with their values, in key order.
     pub kvs: Vec<KeyValue>,
     /// The revision the page shows: the one asked for, or the newest at the time of the read.
     pub revision: Revision,
@@ -187,7 +187,7 @@ pub struct Page {
 /// What happened to one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyEvent {
-    /// The key.
+    /// The key that was written or removed.
     pub key: Bytes,
     /// The revision of the transaction.
     pub revision: Revision,

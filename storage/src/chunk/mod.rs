@@ -36,9 +36,9 @@ pub(crate) type Hash = [u8; 16];
 /// A chunk as the chunk map names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChunkRef {
-    /// Its name.
+    /// Name under which the chunk is sealed, never used twice.
     pub id: Id,
-    /// Bytes of plaintext.
+    /// Length of the plaintext, in bytes.
     pub len: u32,
 }
 

@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Which configuration to use, and how.
 #[derive(Clone, Debug)]
 pub struct Follow {
-    /// The file.
+    /// Path of the file with the `EncryptionConfiguration`.
     pub path: PathBuf,
     /// Whether the file is read again when its content changes.
     pub reload: bool,

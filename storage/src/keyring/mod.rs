@@ -97,7 +97,7 @@ pub struct Keyring {
 
 /// A data key that was unwrapped.
 pub(crate) struct Unwrapped {
-    /// The key.
+    /// The data key, ready for use.
     pub key: DataKey,
     /// Wrapped by another key than the one that wraps now.
     pub stale: bool,

@@ -25,7 +25,7 @@ pub(super) struct Ring {
 
 /// Some resources and how their data keys are wrapped.
 pub(super) struct Entry {
-    /// Which resources.
+    /// Patterns of the resources that this entry covers.
     pub patterns: Vec<Pattern>,
     /// The first one wraps.
     pub providers: Vec<Provider>,

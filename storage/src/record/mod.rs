@@ -47,7 +47,7 @@ pub(crate) type Token = [u8; 16];
 pub(crate) struct Opened {
     /// The key of the object.
     pub key: DataKey,
-    /// The same, wrapped.
+    /// The same key in its wrapped form.
     pub wrapped: Bytes,
     /// Which write made this record.
     pub token: Token,
@@ -91,14 +91,14 @@ impl fmt::Debug for Packed {
 }
 
 impl Packed {
-    /// Packs the bytes.
+    /// Copies the bytes, compressed where that pays.
     pub fn new(plain: &[u8]) -> Self {
         let mut data = Vec::new();
         let zstd = compress::append(&mut data, plain, Worth::Tenth);
         Self { data: data.into(), len: plain.len(), zstd }
     }
 
-    /// The bytes again.
+    /// The bytes as they were before packing; an error where what is stored does not give their recorded length.
     pub fn unpack(&self) -> Result<Bytes, What> {
         if self.zstd {
             let plain = compress::inflated(&self.data, self.len).map_err(|_| "record does not inflate")?;
@@ -111,13 +111,13 @@ impl Packed {
 /// A record before it is sealed, and after it is opened.
 #[derive(Clone)]
 pub(crate) struct Record {
-    /// As in [`crate::Draft`].
+    /// Small data of the object, as in [`crate::Draft::meta`].
     pub meta: Bytes,
-    /// As in [`crate::Draft`].
+    /// Facts derived from the payload, as in [`crate::Draft::summary`].
     pub summary: Bytes,
-    /// Bytes of payload.
+    /// Length of the payload, in bytes.
     pub payload_len: u64,
-    /// See there.
+    /// Names the write that made this record.
     pub token: Token,
     /// Where the payload is; never [`Payload::InRecord`] here.
     pub payload: Payload,

@@ -75,14 +75,14 @@ pub enum Existing {
     Replace,
 }
 
-/// What went through.
+/// What an export or an import has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
-    /// Objects.
+    /// Objects that were written: into the archive, or from it into the store.
     pub objects: u64,
     /// Objects that existed and were left.
     pub left: u64,
-    /// Bytes of payload.
+    /// Length of the payloads of these objects, in bytes.
     pub bytes: u64,
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct Commit {
     pub token: Option<Token>,
     /// A revision before the transaction was first sent.
     pub before: Revision,
-    /// Comparisons and changes.
+    /// The comparisons and changes that are sent to the backend.
     pub txn: Txn,
     /// Of a transaction that expects no record.
     pub fence: Option<Fence>,

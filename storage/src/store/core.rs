@@ -40,7 +40,7 @@ pub(crate) struct Core {
     pub keys: Arc<Keyring>,
     /// What was set at opening.
     pub options: StoreOptions,
-    /// Versions from revisions.
+    /// Makes versions that clients see from revisions of the backend.
     pub epoch: Epoch,
     /// Cancelled when the store is closed or its last handle is dropped.
     pub stop: CancellationToken,

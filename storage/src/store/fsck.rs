@@ -32,11 +32,11 @@ const TRIES: usize = 20;
 pub struct Lost {
     /// Which, in the stored text.
     pub bytes: Range<u64>,
-    /// Why.
+    /// Why these bytes cannot be read.
     pub what: &'static str,
 }
 
-/// What is wrong.
+/// What is wrong with what rests at one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// The record does not open: nothing of the object can be read.
@@ -91,26 +91,26 @@ pub enum Remedy {
 pub struct Finding {
     /// The object, or the path of what is none.
     pub place: String,
-    /// What is wrong.
+    /// What is wrong with what is there.
     pub trouble: Trouble,
     /// What was done about it.
     pub remedy: Remedy,
 }
 
-/// What was read.
+/// What a check has read and found so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// Objects.
+    /// Objects whose record opens; some of their payload may be lost.
     pub objects: u64,
     /// Bytes of payload that were read and proved.
     pub bytes: u64,
-    /// Chunks.
+    /// Chunks in the store; known only at the end of the check.
     pub chunks: u64,
     /// Chunks that no object names; the collector removes them.
     pub orphans: u64,
     /// Chunks that are being written.
     pub in_flight: u64,
-    /// Findings.
+    /// Findings, with or without a remedy.
     pub findings: u64,
     /// Findings that nothing was done about.
     pub open: u64,

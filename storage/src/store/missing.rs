@@ -13,7 +13,7 @@ use crate::{Error, Result, backend::prefix_range};
 /// Chunks of one object that are asked for at once.
 const PARALLEL: usize = 16;
 
-/// What [`Store::missing_chunks`] found.
+/// Numbers of objects whose chunks are gone, as [`Store::missing_chunks`] counts them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
     /// Objects that were looked at.

@@ -21,7 +21,7 @@ const TRIES: usize = 5;
 /// How many objects depend on a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyUse {
-    /// All of them.
+    /// All objects that depend on it.
     pub objects: u64,
     /// Those that would be wrapped by another key if they were written now.
     pub stale: u64,
@@ -30,7 +30,7 @@ pub struct KeyUse {
 /// What a pass of [`Store::rewrite`] has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rewritten {
-    /// Objects looked at.
+    /// Objects that were looked at, also those that do not open.
     pub seen: u64,
     /// Objects whose data key was wrapped anew.
     pub written: u64,

@@ -18,7 +18,7 @@ pub struct Key {
     pub resource: String,
     /// Empty for cluster-scoped objects.
     pub namespace: String,
-    /// Object name.
+    /// Name of the object within its resource and namespace.
     pub name: String,
 }
 
@@ -56,9 +56,9 @@ impl fmt::Display for Key {
 /// A resource, or one namespace of it: what lists and watches are over.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Scope {
-    /// API group.
+    /// API group of the resource, such as `core.gardener.cloud`.
     pub group: String,
-    /// Plural resource.
+    /// Plural name of the resource, such as `shootstates`.
     pub resource: String,
     /// One namespace, or all.
     pub namespace: Option<String>,
@@ -84,7 +84,7 @@ pub struct Draft {
     pub meta: Bytes,
     /// Small facts derived from the payload by the caller, to be had without the payload (for an API object: table cells).
     pub summary: Bytes,
-    /// The payload.
+    /// The payload, with the joints at which it may be split into chunks.
     pub payload: Segmented,
 }
 
@@ -107,7 +107,7 @@ impl Segmented {
         Self { text, joints }
     }
 
-    /// All of it.
+    /// All bytes, in one buffer without the joints.
     #[must_use]
     pub fn text(&self) -> &Bytes {
         &self.text
@@ -135,15 +135,15 @@ impl From<Vec<Bytes>> for Segmented {
 /// An object as it rests: its head is at hand, its payload is read with [`Store::payload`](crate::Store::payload).
 #[derive(Clone)]
 pub struct Object {
-    /// Where it rests.
+    /// Key under which the object is stored.
     pub key: Key,
-    /// Its identity.
+    /// Identity of the object, chosen at its creation.
     pub uid: Uuid,
     /// The version of this state. For the last state of a removed object: the version of the removal.
     pub version: ResourceVersion,
-    /// As in [`Draft::meta`].
+    /// Small data that is always at hand, as in [`Draft::meta`].
     pub meta: Bytes,
-    /// As in [`Draft::summary`].
+    /// Small facts derived from the payload, as in [`Draft::summary`].
     pub summary: Bytes,
     /// Length of the whole payload in bytes.
     pub payload_len: u64,
@@ -218,10 +218,10 @@ pub struct List {
     pub remaining: Option<u64>,
 }
 
-/// What [`Store::list`](crate::Store::list) reads.
+/// Which objects [`Store::list`](crate::Store::list) reads, as of when, and how many at most.
 #[derive(Clone, Debug)]
 pub struct ListRequest {
-    /// Over what.
+    /// The resource, or one namespace of it, that is listed.
     pub scope: Scope,
     /// As of which version; `None`: everything committed before the call.
     pub at: Option<ResourceVersion>,

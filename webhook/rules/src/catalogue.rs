@@ -8,7 +8,7 @@ use crate::{
     watch::{WATCHES, Watch},
 };
 
-/// Markdown.
+/// The catalogue of rules and webhooks as Markdown.
 #[must_use]
 pub fn render() -> String {
     let mut text = String::from(

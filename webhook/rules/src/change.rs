@@ -27,10 +27,10 @@ impl Operation {
     }
 }
 
-/// Which object.
+/// Which object, or subresource of it, a write is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
-    /// API group.
+    /// API group of the object's resource.
     pub group: String,
     /// Plural, such as `shoots`.
     pub resource: String,
@@ -42,12 +42,12 @@ pub struct Target {
     pub name: String,
 }
 
-/// Who wants it.
+/// The user who makes a change: name, groups, and what else the authenticator tells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
-    /// User name.
+    /// User name, as the authenticator tells it.
     pub name: String,
-    /// Groups.
+    /// Groups that the user is in.
     pub groups: Vec<String>,
     /// Identity beside the name, empty where the authenticator has none.
     pub uid: String,
@@ -68,9 +68,9 @@ impl User {
 pub struct Change {
     /// What kind of write.
     pub operation: Operation,
-    /// Which object.
+    /// The object that is written.
     pub target: Target,
-    /// Who.
+    /// The user who makes the change.
     pub user: User,
     /// Before; null for a new object.
     pub old: Value,

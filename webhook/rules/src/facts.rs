@@ -119,7 +119,7 @@ impl Profile {
 /// What has to be known to judge a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Seeds by name.
+    /// Names of the Seeds that have to be known.
     pub seeds: BTreeSet<String>,
     /// Whether the seeds are chosen among or given up: then they are read at the moment, since one that went away or fell ill
     /// must not be chosen, and room, tolerations and domains count. Zones alone are known as well from a moment ago.

@@ -23,9 +23,9 @@ pub struct Finding {
     pub field: String,
     /// What it means for the change.
     pub verdict: Verdict,
-    /// Why.
+    /// Why the rule refuses or warns, in words.
     pub reason: String,
-    /// What to do.
+    /// What the user can do about it, in words.
     pub advice: String,
 }
 

@@ -10,7 +10,7 @@ use crate::{
     progress::{Progress, Step},
 };
 
-/// A Shoot.
+/// A Shoot as JSON, with questions that rules ask of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Shoot<'a>(pub &'a Value);
 
@@ -34,7 +34,7 @@ impl<'a> Shoot<'a> {
         text_at(self.0, "/spec/seedName")
     }
 
-    /// Where it is.
+    /// Name of the Seed it is on, from `status.seedName`; `None` where that is not set.
     #[must_use]
     pub fn status_seed(self) -> Option<&'a str> {
         text_at(self.0, "/status/seedName")
@@ -210,12 +210,12 @@ impl<'a> Shoot<'a> {
     }
 }
 
-/// A Seed.
+/// A Seed as JSON, with questions that rules ask of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Seed<'a>(pub &'a Value);
 
 impl<'a> Seed<'a> {
-    /// Its name.
+    /// Name of the Seed; empty where it has none.
     #[must_use]
     pub fn name(self) -> &'a str {
         text_at(self.0, "/metadata/name").unwrap_or_default()
@@ -227,13 +227,13 @@ impl<'a> Seed<'a> {
         text_at(self.0, "/spec/provider/type")
     }
 
-    /// Its region.
+    /// Region of its provider; `None` where that is not set.
     #[must_use]
     pub fn region(self) -> Option<&'a str> {
         text_at(self.0, "/spec/provider/region")
     }
 
-    /// Its zones.
+    /// Zones of its provider; empty where none are set.
     #[must_use]
     pub fn zones(self) -> Vec<&'a str> {
         texts(items_at(self.0, "/spec/provider/zones"))

@@ -21,7 +21,7 @@ pub enum Judge {
     Mutate(fn(&Change, &Facts) -> Vec<PatchOp>),
 }
 
-/// A rule.
+/// A rule of admission: one row of the table.
 pub struct Rule {
     /// Its name, in findings, metrics and docs.
     pub name: &'static str,
@@ -31,7 +31,7 @@ pub struct Rule {
     pub watches: &'static [&'static Watch],
     /// What it is for, in one sentence.
     pub doc: &'static str,
-    /// The rule itself.
+    /// The function that judges or changes the object.
     pub judge: Judge,
 }
 

@@ -29,15 +29,15 @@ pub enum Place {
 /// Writes of some kinds.
 #[derive(Clone, Copy, Debug)]
 pub struct Match {
-    /// API groups.
+    /// API groups of the resources, such as `core.gardener.cloud`.
     pub groups: &'static [&'static str],
-    /// Resources, also `R/subresource`.
+    /// Plural names of resources, or `R/subresource` for a subresource.
     pub resources: &'static [&'static str],
-    /// `CREATE`, `UPDATE`, `DELETE`.
+    /// Operations in upper case: `CREATE`, `UPDATE`, `DELETE`.
     pub operations: &'static [&'static str],
 }
 
-/// One webhook.
+/// One webhook: what it is asked about, and how it is registered.
 #[derive(Debug)]
 pub struct Watch {
     /// Its name, and the end of its path.
@@ -52,16 +52,16 @@ pub struct Watch {
     pub rules_of: Option<&'static Watch>,
     /// Conditions in CEL beside it, by name: all must hold.
     pub conditions: &'static [(&'static str, &'static str)],
-    /// While nobody answers.
+    /// Whether a write passes while the webhook does not answer.
     pub failure_policy: FailurePolicy,
     /// How long kube-apiserver waits, in seconds. Mutating webhooks are asked one after another, then all validating ones at once.
     pub timeout_seconds: u32,
-    /// Why so.
+    /// Why this failure policy is right, for the catalogue.
     pub why: &'static str,
 }
 
 impl Watch {
-    /// `/validate-<name>` or `/mutate-<name>`.
+    /// URL path of the webhook: `/validate-<name>`, or `/mutate-<name>` where it is mutating.
     #[must_use]
     pub fn path(&self) -> String {
         format!("/{}-{}", if self.mutating { "mutate" } else { "validate" }, self.name)
@@ -159,7 +159,7 @@ pub static ENDED_LIVE_MIGRATIONS: Watch = Watch {
     why: "such a Shoot is mostly back at its source and free, so its writes wait for nobody",
 };
 
-/// Writes of ShootStates.
+/// Creations and updates of ShootStates.
 pub static SHOOT_STATES: Watch = Watch {
     name: "shootstates",
     place: Place::Garden,
@@ -256,7 +256,7 @@ pub static SHOOT_DEFAULTS: Watch = Watch {
     why: "what is set here is a convenience and is made up for at the next write",
 };
 
-/// What ShootStates lack.
+/// New ShootStates, in which the webhook fills in what is missing.
 pub static SHOOT_STATE_DEFAULTS: Watch = Watch {
     name: "shootstates",
     place: Place::Garden,
@@ -269,7 +269,7 @@ pub static SHOOT_STATE_DEFAULTS: Watch = Watch {
     why: "a state without owner is better than none",
 };
 
-/// All webhooks.
+/// All webhooks, mutating ones first.
 pub static WATCHES: &[&Watch] = &[
     &SHOOT_DEFAULTS,
     &SHOOT_STATE_DEFAULTS,

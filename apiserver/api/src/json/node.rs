@@ -230,7 +230,7 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// Writes a value.
+    /// Writes a value as compact JSON.
     pub fn write(&mut self, node: &Node) {
         match node {
             Node::String(text) => self.string(text),

@@ -43,7 +43,7 @@ pub enum Error {
     },
 }
 
-/// A JSON Patch.
+/// A JSON Patch (RFC 6902) that has been read: operations in order.
 #[derive(Debug)]
 pub struct Patch(Vec<Operation>);
 

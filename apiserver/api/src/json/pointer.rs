@@ -83,7 +83,7 @@ impl Effort {
     /// Enough for ten thousand walks into an object of ordinary shape.
     pub const ENOUGH: u64 = 1 << 30;
 
-    /// A fresh budget.
+    /// A budget of `most` units of work and [`MAX_OPENED`] nodes.
     #[must_use]
     pub fn new(most: u64) -> Self {
         Self { work: most, nodes: MAX_OPENED }

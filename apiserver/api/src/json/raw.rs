@@ -43,7 +43,7 @@ impl Raw {
         Self(bytes)
     }
 
-    /// The literal `null`.
+    /// The JSON literal `null` as a value.
     #[must_use]
     pub fn null() -> Self {
         Self(Bytes::from_static(b"null"))

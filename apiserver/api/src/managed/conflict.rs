@@ -17,7 +17,7 @@ pub struct Conflict {
 }
 
 impl Conflict {
-    /// Where: `.spec.gardener[name="x"].data`.
+    /// Path of the field, such as `.spec.gardener[name="x"].data`.
     #[must_use]
     pub fn field(&self) -> String {
         self.path.iter().map(ToString::to_string).collect()

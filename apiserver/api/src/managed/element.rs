@@ -100,7 +100,7 @@ pub(super) fn print_string(value: &str, text: &mut String) {
 }
 
 impl Element {
-    /// A declared field.
+    /// Path element of a field with this static name.
     #[must_use]
     pub const fn field(name: &'static str) -> Self {
         Self::Field(Cow::Borrowed(name))

@@ -30,11 +30,11 @@ pub enum Operation {
 pub struct Id {
     /// Name of the field manager.
     pub manager: String,
-    /// How it writes.
+    /// Whether the manager writes by server-side apply or otherwise.
     pub operation: Operation,
     /// In which version; empty for [`Operation::Apply`], of which a manager has one entry whatever the version.
     pub api_version: String,
-    /// Through which subresource.
+    /// Subresource through which the manager writes, such as `status`; empty for the object itself.
     pub subresource: String,
 }
 
@@ -45,7 +45,7 @@ pub struct Owned {
     pub api_version: String,
     /// When the manager last changed what it owns, as RFC 3339.
     pub time: Option<String>,
-    /// The fields.
+    /// The fields that the manager owns.
     pub fields: Set,
 }
 

@@ -17,7 +17,7 @@ pub struct Set(BTreeMap<Element, Branch>);
 pub struct Branch {
     /// Whether the place itself is in the set.
     pub member: bool,
-    /// The places below.
+    /// What the set says about the places below.
     pub below: Set,
 }
 

@@ -15,9 +15,9 @@ use definitions::Definitions;
 /// A group and version with the kinds served in it.
 #[derive(Clone, Debug)]
 pub struct GroupVersion {
-    /// API group.
+    /// API group, such as `core.gardener.cloud`.
     pub group: String,
-    /// API version.
+    /// API version without the group, such as `v1alpha1`.
     pub version: String,
     /// Kinds, in the order of their plurals.
     pub kinds: Vec<&'static Kind>,
@@ -46,7 +46,7 @@ pub fn v2(groups: &[GroupVersion], server_version: &str) -> Value {
     })
 }
 
-/// `/openapi/v3/apis/<group>/<version>`.
+/// `/openapi/v3/apis/<group>/<version>`: the document of one group and version.
 #[must_use]
 pub fn v3(group: &GroupVersion, server_version: &str) -> Value {
     let mut definitions = Definitions::new(Dress::V3);

@@ -70,7 +70,7 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// Of one expression.
+    /// What one expression looks at, and how deep its loops are nested.
     #[must_use]
     pub fn of(expression: &IdedExpr) -> Self {
         let mut needs = Self::default();
@@ -78,7 +78,7 @@ impl Needs {
         needs
     }
 
-    /// Of both.
+    /// What either of the two looks at, and the deeper nesting of loops.
     #[must_use]
     pub fn with(mut self, other: &Self) -> Self {
         for (mine, theirs) in [(&mut self.object, &other.object), (&mut self.old, &other.old)] {

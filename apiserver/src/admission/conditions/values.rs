@@ -22,7 +22,7 @@ enum Form {
 }
 
 impl Json {
-    /// One value.
+    /// A value that is given as one JSON text.
     #[must_use]
     pub fn whole(text: Bytes) -> Self {
         Self(Form::Whole(text))
@@ -40,7 +40,7 @@ impl Json {
         Self(Form::Oversized(bytes))
     }
 
-    /// Bytes of text.
+    /// Length in bytes: of the text, of all keys and values, or of what was too large to read. 0 for null.
     #[must_use]
     pub fn len(&self) -> usize {
         match &self.0 {

@@ -50,7 +50,7 @@ pub enum Heard {
     Known,
 }
 
-/// What is known.
+/// What is known of a member that is to begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// What is in the volume.
@@ -61,7 +61,7 @@ pub struct Facts {
     pub heard: Heard,
 }
 
-/// How it begins.
+/// How a member of an etcd begins, or why it does not yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Beginning {
     /// etcd starts with the data of the volume.

@@ -47,20 +47,20 @@ pub enum Role {
     },
 }
 
-/// A member.
+/// A member of the cluster, as it was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Its id.
+    /// Id of the member in etcd.
     pub id: MemberId,
-    /// Where it runs.
+    /// Side on which the member runs: source or destination.
     pub side: Side,
     /// Its place there, from 0; where a site gets smaller without going away, the highest leave.
     pub ordinal: u32,
-    /// What it is.
+    /// Whether it is a voter or a learner.
     pub role: Role,
     /// Whether it has started since it was added: it has told its name.
     pub started: bool,
-    /// Whether it answers.
+    /// Whether it answers and follows the leader, and its data is not lost.
     pub healthy: bool,
     /// Since when it is connected to the leader without a break; nothing while it is not.
     pub connected: Option<Time>,
@@ -73,7 +73,7 @@ pub struct Member {
 /// What is seen of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cluster {
-    /// All members.
+    /// All members that were seen, voters and learners.
     pub members: Vec<Member>,
     /// Who leads, if somebody does.
     pub leader: Option<MemberId>,
@@ -81,7 +81,7 @@ pub struct Cluster {
     pub reads: bool,
 }
 
-/// What is wanted.
+/// What is wanted: how many voters each side shall have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Desired {
     /// Voters at the source.
@@ -94,7 +94,7 @@ pub struct Desired {
     pub release_source: bool,
 }
 
-/// One change.
+/// One change of members, of the leader or of peer URLs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A learner is added at this side and place, and started.
@@ -109,7 +109,7 @@ pub enum Change {
     Update(MemberId),
 }
 
-/// The next move.
+/// The next move towards the members that are wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Move {
     /// Nothing is left to do.
@@ -137,7 +137,7 @@ pub const SETTLED: Duration = Duration::from_secs(5);
 /// etcd refuses to promote a learner that has less of the leader's log, in percent.
 pub const CAUGHT_UP: u8 = 90;
 
-/// The next move.
+/// The next move from what is seen towards what is wanted: one change at most.
 #[must_use]
 pub fn decide(cluster: &Cluster, desired: &Desired, now: Time) -> Move {
     let view = View { cluster, desired, now };

@@ -29,7 +29,7 @@ impl fmt::Display for VolumeSet {
 pub struct Digest {
     /// How far it reaches.
     pub revision: Revision,
-    /// Number of keys.
+    /// Number of keys, without those that hang on a lease.
     pub keys: u64,
     /// Hash over keys, values and their versions.
     pub hash: String,
@@ -46,7 +46,7 @@ impl Digest {
 /// How an etcd is laid out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Number of members.
+    /// Number of members of the etcd.
     pub replicas: u32,
     /// Size of each volume, such as `25Gi`.
     pub size: String,
@@ -57,7 +57,7 @@ pub struct Settings {
 /// Settings as a workflow asks for them; what is left out stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// Number of members.
+    /// Number of members; `None` leaves it as it is.
     pub replicas: Option<u32>,
     /// Size of each volume.
     pub size: Option<String>,
@@ -66,7 +66,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// These settings, changed.
+    /// The given settings, with each field replaced that is wanted here.
     #[must_use]
     pub fn over(&self, settings: &Settings) -> Settings {
         Settings {
@@ -82,15 +82,15 @@ impl Wanted {
 pub struct Request {
     /// UID of the object.
     pub uid: String,
-    /// `spec.paused`.
+    /// Whether `spec.paused` of the workflow is set.
     pub paused: bool,
-    /// `spec.cancel`.
+    /// Whether `spec.cancel` of the workflow is set.
     pub cancel: bool,
     /// Since when it is being deleted.
     pub deleting: Option<Time>,
     /// Whether our finalizer is on it.
     pub finalizer: bool,
-    /// `spec.stepTimeout`.
+    /// How long a step may take, by `spec.stepTimeout` of the workflow.
     pub step_timeout: Duration,
     /// A random name, for a backup or a set of volumes that is to be made. Another one in each pass; the one that is used is
     /// recorded.
@@ -115,7 +115,7 @@ pub enum Source {
     },
 }
 
-/// The HostedEtcd.
+/// Whether the HostedEtcd exists, is being deleted or is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cluster {
     /// It exists.
@@ -130,7 +130,7 @@ pub enum Cluster {
 /// HostedEtcd is gone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Targets {
-    /// The Etcd.
+    /// Name of the Etcd, or of the StatefulSet where it refers to one.
     pub etcd: String,
     /// The Deployment of the API servers.
     pub api: String,
@@ -152,13 +152,13 @@ pub enum Lock {
 pub struct Api {
     /// Whether the Deployment exists and is not being deleted.
     pub exists: bool,
-    /// `spec.replicas`.
+    /// `spec.replicas` of the Deployment; 0 where there is no Deployment.
     pub wanted: u32,
     /// Pods that exist, those that are ending included.
     pub pods: u32,
     /// Pods that are ready.
     pub ready: u32,
-    /// `metadata.generation`.
+    /// `metadata.generation` of the Deployment; 0 where there is none.
     pub generation: u64,
     /// Who set `wanted` last; see [`super::effect::Effect`].
     pub fence: String,
@@ -169,7 +169,7 @@ pub struct Api {
 pub struct Deployed {
     /// The volumes that its members mount.
     pub volumes: VolumeSet,
-    /// Its layout.
+    /// Number of members, and size and StorageClass of their volumes.
     pub settings: Settings,
     /// Who wrote it last; see [`super::effect::Effect`].
     pub fence: String,
@@ -197,7 +197,7 @@ pub enum Verifying {
     Corrupt(String),
 }
 
-/// A backup.
+/// A backup, with how far its taking and its verification have come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backup {
     /// UID of the object that asked for it, as written beside it.
@@ -213,19 +213,19 @@ pub struct Backup {
 /// What is seen in one pass. All of it is read from API servers, stores and members themselves, not from caches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
-    /// The workflow's object.
+    /// What the workflow's object asks for, and what its controller gives it.
     pub request: Request,
-    /// The HostedEtcd.
+    /// Whether the HostedEtcd exists, is being deleted or is gone.
     pub cluster: Cluster,
     /// What it refers to; where it does not exist any more, what it referred to when the workflow took the lock.
     pub targets: Targets,
     /// Whether our finalizer is on it.
     pub cluster_finalizer: bool,
-    /// Its lock.
+    /// Whose lock is on the HostedEtcd, by its `status.currentWorkflow`.
     pub lock: Lock,
     /// Its `spec.settings`, with what is left out filled in from what runs.
     pub settings: Settings,
-    /// The API servers.
+    /// State of the Deployment of the API servers.
     pub api: Api,
     /// Whether the Etcd, of which the operator makes the StatefulSet, exists and is not being deleted.
     pub etcd_declared: bool,

@@ -15,7 +15,7 @@ pub struct Seen {
     pub volumes: VolumeSet,
     /// Members that are wanted; with none the volumes are kept, and nothing runs.
     pub replicas: u32,
-    /// The StatefulSet.
+    /// StatefulSet of the members; `None` where it does not exist.
     pub set: Option<Set>,
     /// Pods that exist, those that are ending included, by the volumes they mount.
     pub pods: BTreeMap<VolumeSet, u32>,
@@ -31,7 +31,7 @@ pub struct Seen {
     pub needed: bool,
 }
 
-/// The StatefulSet.
+/// What is seen of the StatefulSet of the members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Set {
     /// The volumes of its members.
@@ -70,7 +70,7 @@ pub enum Source {
     Outdated(Reason),
 }
 
-/// What is done.
+/// What the operator does next about the StatefulSet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// The StatefulSet is deleted; the volumes stay.
@@ -88,7 +88,7 @@ pub enum Next {
     },
 }
 
-/// What is done.
+/// Decides what is done next, by what is seen in a pass.
 #[must_use]
 pub fn decide(seen: &Seen) -> Next {
     let pods: u32 = seen.pods.values().sum();

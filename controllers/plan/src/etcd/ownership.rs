@@ -45,7 +45,7 @@ pub struct Seen {
     pub named_since: Option<Time>,
 }
 
-/// What etcd does.
+/// Whether etcd runs, and whom it serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Etcd {
     /// It serves clients.
@@ -84,13 +84,13 @@ pub fn epoch(id: &str) -> Option<u64> {
 pub struct Facts {
     /// What the look gave.
     pub answer: Answer,
-    /// When it began.
+    /// When the look began that gave `answer`.
     pub begun: Time,
-    /// The own id.
+    /// The owner id of this etcd, such as `seed-a/7`.
     pub own_id: String,
-    /// What is remembered.
+    /// What is remembered of earlier looks at the record.
     pub seen: Seen,
-    /// What etcd does.
+    /// Whether etcd runs at the moment, and whom it serves.
     pub etcd: Etcd,
     /// What happened before, as far as the data and the store tell.
     pub past: Past,
@@ -98,7 +98,7 @@ pub struct Facts {
     pub continues: Option<Evidence>,
 }
 
-/// What to do.
+/// What the agent does with etcd after a look at the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Go on, and end etcd by itself at `until` unless something newer is decided before.

@@ -20,7 +20,7 @@ pub struct Pod {
     pub leads: bool,
 }
 
-/// What is done.
+/// What is done next about Pods of an earlier template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Roll {
     /// All Pods are of the last template.

@@ -95,7 +95,7 @@ pub struct Input<'a, F: Flow> {
     pub ledger: &'a LedgerOf<F>,
     /// The ledgers of the other sides, as they were read together with `ledger`.
     pub others: &'a Evidence<F>,
-    /// The time.
+    /// Time at which the decision is made.
     pub now: Time,
 }
 
@@ -117,7 +117,7 @@ impl<F: Flow> Copy for Input<'_, F> {}
 
 /// What a row decides on.
 pub struct StepContext<'a, F: Flow> {
-    /// The time.
+    /// Time at which the decision is made.
     pub now: Time,
     /// What this side observes.
     pub observed: &'a F::Observed,

@@ -55,9 +55,9 @@ pub enum OnFailure {
 
 /// A step of a flow. Names of steps are facts that are reached.
 pub struct Row<F: Flow> {
-    /// The step.
+    /// Step that is reached by this row.
     pub step: F::Step,
-    /// Who does it.
+    /// Side whose controller does this step.
     pub side: F::Side,
     /// Steps of the same table that have to be reached before, of any side. Rows that do not wait for each other run in parallel.
     pub after: &'static [F::Step],
@@ -125,7 +125,7 @@ pub struct Plan<F: Flow> {
     pub version: u32,
     /// The forward table. A row stands behind all rows that it waits for.
     pub forward: &'static [Row<F>],
-    /// The rollback table.
+    /// Rows of the rollback table; empty where the flow has no way back.
     pub rollback: &'static [Row<F>],
     /// Step of `forward` from which on the flow cannot roll back: once it is started, an abort comes too late.
     pub point_of_no_return: Option<F::Step>,

@@ -36,7 +36,7 @@ pub(super) mod place {
     pub const SERVER_TLS: &str = "/var/etcd/tls/server";
     /// Of the agent as a client.
     pub const CLIENT_TLS: &str = "/var/etcd/tls/client";
-    /// Among members.
+    /// Of members as servers and clients of each other.
     pub const PEER_TLS: &str = "/var/etcd/tls/peer";
 }
 
@@ -64,7 +64,7 @@ pub struct Rendered {
     pub object: Value,
 }
 
-/// What is made.
+/// Kubernetes kind of a rendered object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// ServiceAccount.
@@ -100,7 +100,7 @@ pub fn service_account(etcd: &Etcd) -> Rendered {
     Rendered { kind: Kind::ServiceAccount, object: services::service_account(etcd) }
 }
 
-/// The StatefulSet.
+/// Renders the StatefulSet of an Etcd for this layout.
 #[must_use]
 pub fn stateful_set(etcd: &Etcd, layout: &Layout) -> Value {
     stateful_set::stateful_set(etcd, layout)

@@ -89,14 +89,14 @@ struct Ask {
     answer: oneshot::Sender<Answer>,
 }
 
-/// How backups stand.
+/// What the agent knows of the snapshots in the store, and of those that it took, deleted or failed to take.
 #[derive(Clone, Debug, Default)]
 pub struct State {
     /// Whether this agent is the one who takes them.
     pub leads: bool,
     /// The newest full one that this agent has taken or found.
     pub full: Option<SnapshotName>,
-    /// The newest delta.
+    /// The newest delta that this agent has taken or found.
     pub delta: Option<SnapshotName>,
     /// Why none can be taken, while that is so.
     pub failing: Option<String>,

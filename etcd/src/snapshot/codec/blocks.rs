@@ -27,7 +27,7 @@ pub struct Blocks<W: Write> {
 }
 
 impl<W: Write> Blocks<W> {
-    /// Compresses into `inner`.
+    /// A writer that compresses into `inner`, with as many threads as the machine can run, up to a limit.
     pub fn new(inner: W) -> Self {
         let threads = thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
         let (block, running) = (Vec::new(), VecDeque::new());

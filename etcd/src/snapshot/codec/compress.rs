@@ -95,7 +95,7 @@ impl<R: BufRead> Read for Lzw<R> {
     }
 }
 
-/// Writes compressed bytes.
+/// A writer that compresses what it is given, or passes it on as it is.
 pub enum Encoder<W: Write> {
     /// As they are.
     None(W),

@@ -24,14 +24,14 @@ pub struct DeltaWriter<W: Write> {
     bytes: u64,
 }
 
-/// What was written.
+/// What a delta holds that was written to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
     /// Revision of the first event.
     pub start: Revision,
     /// Revision of the last event.
     pub last: Revision,
-    /// How many.
+    /// Number of events in the delta.
     pub events: u64,
 }
 
@@ -107,7 +107,7 @@ fn step(start: Revision, before: Option<Revision>, found: Revision) -> Result<()
 /// What a delta was found to hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// How many events.
+    /// Number of events in the delta.
     pub events: u64,
     /// A hash over the events of each range that was asked for.
     pub hashes: Vec<[u8; HASH_BYTES]>,

@@ -23,9 +23,9 @@ pub enum EventKind {
 /// A change of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What happened.
+    /// Whether the key was written or deleted.
     pub kind: EventKind,
-    /// The key.
+    /// The key that was changed, as etcd keeps it.
     pub key: Vec<u8>,
     /// Its value; empty for a deletion.
     pub value: Vec<u8>,

@@ -11,7 +11,7 @@ pub const HASH_BYTES: usize = 32;
 
 const BUFFER: usize = 128 << 10;
 
-/// A running SHA-256.
+/// A SHA-256 over bytes that come piece by piece.
 #[derive(Clone)]
 pub struct Sha256(digest::Context);
 

@@ -183,11 +183,11 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub struct Options {
     /// The data directory; it must not be there.
     pub data_dir: PathBuf,
-    /// The program `etcdutl`.
+    /// The program `etcdutl`, which makes the data directory.
     pub etcdutl: PathBuf,
     /// The program `etcd`, used where there are deltas.
     pub etcd: PathBuf,
-    /// From which snapshots.
+    /// Which snapshots of the store are restored.
     pub from: Selection,
     /// How much the revision is raised, so that no client sees it go back; 0 leaves it.
     pub bump_revision: u64,
@@ -202,13 +202,13 @@ pub struct Options {
 /// The member that the data directory is for.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// `--name` of etcd.
+    /// Name of the member, as `--name` of etcd.
     pub name: String,
-    /// `--initial-cluster` of etcd.
+    /// Members of the cluster, as `--initial-cluster` of etcd: `name=url` pairs, separated by commas.
     pub initial_cluster: String,
-    /// `--initial-cluster-token` of etcd.
+    /// Token of the cluster, as `--initial-cluster-token` of etcd.
     pub initial_cluster_token: String,
-    /// `--initial-advertise-peer-urls` of etcd.
+    /// Peer URLs of the member, as `--initial-advertise-peer-urls` of etcd; separated by commas.
     pub peer_urls: String,
 }
 
@@ -227,10 +227,10 @@ pub enum Progress {
     Finishing,
 }
 
-/// What was restored.
+/// Which snapshots were restored, and to which revision.
 #[derive(Clone, Debug)]
 pub struct Restored {
-    /// From what.
+    /// The snapshots that were restored: a full one and the deltas after it.
     pub plan: Plan,
     /// The revision of the snapshots.
     pub revision: Revision,

@@ -13,9 +13,9 @@ use crate::{
 /// The programs that do it.
 #[derive(Clone, Debug)]
 pub struct Tools {
-    /// `etcd`.
+    /// Path or name of the program `etcd`.
     pub etcd: PathBuf,
-    /// `etcdutl`.
+    /// Path or name of the program `etcdutl`.
     pub etcdutl: PathBuf,
 }
 

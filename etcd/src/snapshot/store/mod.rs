@@ -182,7 +182,7 @@ pub type Environment = BTreeMap<String, String>;
 /// A snapshot in a store.
 #[derive(Clone, Debug)]
 pub struct Stored {
-    /// Its name.
+    /// Name of the snapshot, taken apart.
     pub name: SnapshotName,
     /// Its length in the store.
     pub bytes: u64,

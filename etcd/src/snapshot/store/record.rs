@@ -11,9 +11,9 @@ use crate::snapshot::{SnapshotName, codec::HASH_BYTES};
 /// Length and hash of an object, as it is in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Integrity {
-    /// Length in bytes.
+    /// Length of the object, in bytes.
     pub bytes: u64,
-    /// SHA-256, in hexadecimal.
+    /// SHA-256 of the object, in lower-case hexadecimal.
     pub sha256: String,
 }
 

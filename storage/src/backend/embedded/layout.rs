@@ -25,7 +25,7 @@ const EPHEMERAL: u8 = 4;
 /// What is known of one version of one key without its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
-    /// Written at.
+    /// Revision of the transaction that wrote this version.
     pub modified: u64,
     /// Came into being at.
     pub created: u64,
@@ -95,14 +95,14 @@ pub(super) struct Entry {
     pub removed: bool,
     /// The version that was current before; none where the key was absent.
     pub previous: Option<Previous>,
-    /// The key.
+    /// The key that was changed; no NUL byte.
     pub key: Bytes,
 }
 
 /// The version that a change superseded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Previous {
-    /// Written at.
+    /// Revision of the transaction that wrote it.
     pub modified: u64,
     /// Place within its transaction.
     pub seq: u32,

@@ -14,7 +14,7 @@ pub struct Options {
     pub endpoints: Vec<String>,
     /// What all keys begin with in etcd, such as `/repot.dev`. No other prefix in use there may begin with it.
     pub prefix: String,
-    /// Certificates, for `https`.
+    /// Files with certificates, used where an endpoint is `https`.
     pub tls: Tls,
     /// How long one call may take before its outcome is taken for lost.
     pub deadline: Duration,
@@ -38,7 +38,7 @@ pub struct Tls {
 pub struct ClientFiles {
     /// The chain, leaf first.
     pub certificate: PathBuf,
-    /// The private key.
+    /// File with the private key of the certificate, in PEM.
     pub key: PathBuf,
 }
 

@@ -58,7 +58,7 @@ const PASS: &str = "/meta/objects-pass";
 /// Objects that are read or written at once for one call.
 const PARALLEL: usize = 8;
 
-/// What goes where.
+/// Which values move into the object store, and how long objects stay there.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Keys whose values may move. Those of the store's chunks, where nothing else is said.
@@ -79,7 +79,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Seven days.
+    /// Default of [`Options::retention`]: seven days.
     pub const RETENTION: Duration = Duration::from_secs(7 * 24 * 3600);
 }
 

@@ -19,7 +19,7 @@ const FOUNDING: &str = "founding ";
 pub struct Place {
     /// The store; what it puts is durable when it says so.
     pub objects: Arc<dyn ObjectStore>,
-    /// Where in it.
+    /// Path within the object store below which all of these objects are.
     pub root: Path,
     /// What it is called in messages, without anything secret.
     pub url: String,

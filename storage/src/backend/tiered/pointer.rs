@@ -14,7 +14,7 @@ const LEN: usize = 4 + 1 + 16 + 8;
 pub(crate) struct Pointer {
     /// Name of the object.
     pub name: Uuid,
-    /// Bytes in it.
+    /// Length of the object, in bytes.
     pub len: u64,
 }
 
@@ -24,7 +24,7 @@ pub(crate) fn is_like(value: &[u8]) -> bool {
 }
 
 impl Pointer {
-    /// As it rests.
+    /// The stored form, which [`Pointer::read`] reads.
     pub fn bytes(self) -> Bytes {
         [&MAGIC[..], &[FORMAT], self.name.as_bytes(), &self.len.to_be_bytes()].concat().into()
     }

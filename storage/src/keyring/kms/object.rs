@@ -45,7 +45,7 @@ pub(super) struct EncryptedObject {
 pub(super) struct Source {
     /// The key of the service that encrypted it.
     pub key_id: String,
-    /// The seed, encrypted.
+    /// The seed as the service encrypted it.
     pub encrypted: Bytes,
     /// What the service wants to see again.
     pub annotations: BTreeMap<String, Vec<u8>>,

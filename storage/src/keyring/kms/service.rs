@@ -42,7 +42,7 @@ pub(super) struct Failure {
 /// What a service says of itself.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct StatusResponse {
-    /// Of the protocol.
+    /// Version of the protocol that the service speaks.
     #[prost(string, tag = "1")]
     pub version: String,
     /// `ok`, or what is wrong.

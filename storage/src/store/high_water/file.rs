@@ -14,7 +14,7 @@ pub struct FileMark {
 }
 
 impl FileMark {
-    /// In this file.
+    /// A mark in the file at this path.
     #[must_use]
     pub fn new(path: PathBuf) -> Self {
         Self { path }

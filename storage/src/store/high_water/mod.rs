@@ -34,7 +34,7 @@ const REQUEST: Duration = Duration::from_secs(5);
 /// Between tries to read the mark.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What is recorded.
+/// What is recorded: the newest version that was met, and the store it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HighWaterMark {
     /// The store, as its epoch names it. A copy of a store has the same name.

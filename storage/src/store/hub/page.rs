@@ -26,7 +26,7 @@ use crate::{
 /// What is asked of the cache.
 #[derive(Clone, Debug)]
 pub(super) struct PageRequest {
-    /// Of which objects.
+    /// Prefix of the paths of all objects that are asked for.
     pub prefix: Bytes,
     /// As of which revision; `None`: as of whatever the cache shows now.
     pub at: Option<Revision>,
