@@ -4,7 +4,9 @@
 
 mod authority;
 pub mod clients;
+pub mod connections;
 mod files;
+pub mod http;
 mod roots;
 pub mod tls;
 pub mod unread;

@@ -4,7 +4,6 @@
 //! (what the rules have to know) → the rules. No rule lives here, and nothing here writes to a cluster: every review is free
 //! of side effects.
 
-mod connections;
 pub mod facts;
 pub mod garden;
 mod lean;

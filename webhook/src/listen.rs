@@ -1,48 +1,23 @@
 //! Connections: accepting them, TLS, HTTP, and ending them without dropping a review.
 
-use std::{convert::Infallible, io, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
-use http::{Method, Request, Version};
-use hyper::{body::Incoming, service::service_fn};
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::conn::auto::Builder,
-};
+use http::Method;
 use repot_certs::{
-    tls::{Lingering, Serving},
-    unread::{RequestBody, UnreadBodies},
+    clients::Peer,
+    connections::{Connections, Counted, Limits},
+    http::{ACCEPT_PAUSE, HANDSHAKE_DEADLINE, Protocol},
+    tls::Serving,
 };
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::server::TlsStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{
-    clients::Peer,
-    connections::{Connections, Counted, Limits},
-    server::Server,
-};
+use crate::server::Server;
 
-/// A client that does not finish its handshake in this time is dropped.
-const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
-/// A client that does not finish the head of a request in this time is dropped.
-const HEADER_DEADLINE: Duration = Duration::from_secs(32);
-/// Reviews on one connection at a time, over HTTP/2. A client that has more opens another connection.
-const STREAMS: u32 = 250;
-/// What a client may make this program keep for one connection, in bytes: of one body and of all bodies before they are read, of the
-/// headers of a request, and of answers that the client does not take.
-const STREAM_WINDOW: u32 = 256 << 10;
-const CONNECTION_WINDOW: u32 = 512 << 10;
-const HEADER_BYTES: u32 = 64 << 10;
-const SEND_BUFFER: usize = 64 << 10;
-/// Streams that a client opened and reset before they were looked at; more end the connection.
-const RESET_STREAMS: usize = 100;
-/// How often a client is asked over HTTP/2 whether it is there, and how long it has to answer.
-const PING_INTERVAL: Duration = Duration::from_secs(30);
-const PING_TIMEOUT: Duration = Duration::from_secs(15);
-/// What is being answered on a connection that has to end has this time.
-const LAST_ANSWERS: Duration = Duration::from_secs(5);
-/// A pause after a connection that could not be accepted.
-const PAUSE: Duration = Duration::from_millis(50);
+/// As many connections, as long idle, as kube-apiserver and its neighbours need.
+const LIMITS: Limits =
+    Limits { all: 512, of_address: 128, idle: Duration::from_secs(120), first: Duration::from_secs(32) };
 
 /// How the server stops.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +38,7 @@ pub async fn serve(
 ) {
     let end = CancellationToken::new();
     let follow = follow(server.clone(), serving.clone(), end.clone());
-    let (connections, counts) = (TaskTracker::new(), Connections::new(Limits::default()));
+    let (connections, counts) = (TaskTracker::new(), Connections::new(LIMITS));
     let late = CancellationToken::new();
     let serve = async {
         let count_down = async {
@@ -107,7 +82,7 @@ async fn accept(
             Err(error) => {
                 // Out of file descriptors, mostly: accepting again at once would spin.
                 tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
@@ -140,61 +115,18 @@ async fn connection(
     let (_, session) = tls.get_ref();
     let chain = session.peer_certificates().unwrap_or_default();
     let peer = Arc::new(Peer::new(chain.iter().map(|der| der.clone().into_owned()).collect()));
-    // What was agreed on, not what comes first: a client that says nothing is then cut off in time.
-    let builder = match session.alpn_protocol() {
-        Some(b"h2") => http().http2_only(),
-        _ => http().http1_only(),
-    };
-    let unread = UnreadBodies::new(server.unread(), leave.clone());
-    let connection = counted.connection();
-    let service = service_fn(|request: Request<Incoming>| {
-        let (server, peer, answering) = (server.clone(), peer.clone(), connection.answer());
-        let two = request.version() == Version::HTTP_2;
-        let request = request.map(|body| if two { unread.watch(body) } else { RequestBody::http1(body) });
+    let protocol = Protocol::of_alpn(session.alpn_protocol());
+    let unread = server.unread();
+    repot_certs::http::serve(tls, protocol, counted, unread, &leave, |request, answering| {
+        let (server, peer) = (server.clone(), peer.clone());
         async move {
             let is_post = request.method() == Method::POST;
             let answer = server.serve(request, &peer).await;
             if is_post && answer.status().is_success() {
-                answering.was_review();
+                answering.succeeded();
             }
-            Ok::<_, Infallible>(answer)
+            answer
         }
-    });
-    let mut served = std::pin::pin!(builder.serve_connection(TokioIo::new(Lingering::new(tls)), service));
-    let ended = tokio::select! {
-        ended = served.as_mut() => ended,
-        () = leave.cancelled() => {
-            served.as_mut().graceful_shutdown();
-            served.await
-        }
-        () = connection.until_end() => {
-            // A client that does not take its answers would keep the connection for ever.
-            served.as_mut().graceful_shutdown();
-            let most = if connection.is_proven() { LAST_ANSWERS } else { Duration::ZERO };
-            let Ok(ended) = tokio::time::timeout(most, served).await else { return };
-            ended
-        }
-    };
-    if let Err(error) = ended {
-        // Clients leave in many ways; none of them is this server's failure.
-        tracing::debug!(%error, "connection ended early");
-    }
-}
-
-fn http() -> Builder<TokioExecutor> {
-    let mut builder = Builder::new(TokioExecutor::new());
-    let header_bytes = usize::try_from(HEADER_BYTES).unwrap_or(usize::MAX);
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_DEADLINE).max_buf_size(header_bytes);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS)
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_header_list_size(HEADER_BYTES)
-        .max_send_buf_size(SEND_BUFFER)
-        .max_pending_accept_reset_streams(RESET_STREAMS)
-        .keep_alive_interval(PING_INTERVAL)
-        .keep_alive_timeout(PING_TIMEOUT);
-    builder
+    })
+    .await;
 }

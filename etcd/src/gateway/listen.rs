@@ -10,6 +10,8 @@ use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use repot_certs::{
     clients::{Authorities, Peer},
+    connections::{Connections, Counted, Limits},
+    http::{ACCEPT_PAUSE, HANDSHAKE_DEADLINE},
     tls::Serving,
 };
 use tokio::{
@@ -22,8 +24,12 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{CONNECTION_WINDOW, SEND_BUFFER, STREAM_WINDOW, Shared, proxy::Client};
 
-/// A client that does not finish its handshake in this time is dropped.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Each API server has about a hundred connections.
+const CONNECTIONS: usize = 8192;
+/// Connections of one IP address.
+const CONNECTIONS_OF_ADDRESS: usize = CONNECTIONS / 4;
+/// No connection ends because it is idle: pings tell whether its client is there.
+const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// A client that is silent for so long is asked whether it is there: its watches would live for ever.
 const PING: Duration = Duration::from_secs(30);
 /// How long it has for that.
@@ -47,20 +53,23 @@ pub(super) async fn serve(
     stop: CancellationToken,
 ) {
     let (tls, connections) = (tls.map(Arc::new), TaskTracker::new());
+    let (all, of_address) = (CONNECTIONS, CONNECTIONS_OF_ADDRESS);
+    let counts = Connections::new(Limits { all, of_address, idle: NEVER, first: NEVER });
     if let Some(tls) = tls.clone() {
         let stop = stop.clone();
         connections.spawn(async move { tls.follow(stop).await });
     }
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         match accepted {
-            Ok((stream, _)) => {
-                let connection = connect(stream, tls.clone(), shared.clone(), stop.clone());
+            Ok((stream, address)) => {
+                let counted = counts.count(address.ip());
+                let connection = connect(stream, counted, tls.clone(), shared.clone(), stop.clone());
                 connections.spawn(connection);
             }
             Err(error) => {
                 // Out of file descriptors, mostly: accepting again at once would spin.
                 tracing::warn!(%error, "a connection could not be accepted");
-                sleep(Duration::from_millis(50)).await;
+                sleep(ACCEPT_PAUSE).await;
             }
         }
     }
@@ -68,14 +77,30 @@ pub(super) async fn serve(
     connections.wait().await;
 }
 
-async fn connect(stream: TcpStream, tls: Option<Arc<Tls>>, shared: Arc<Shared>, stop: CancellationToken) {
+async fn connect(
+    stream: TcpStream,
+    counted: Counted,
+    tls: Option<Arc<Tls>>,
+    shared: Arc<Shared>,
+    stop: CancellationToken,
+) {
     let _ = stream.set_nodelay(true);
-    let Some(tls) = tls else { return speak(stream, shared, stop).await };
-    match timeout(HANDSHAKE, tls.serving.accept(stream)).await {
-        Ok(Ok(stream)) if tls.admits(&stream) => speak(stream, shared, stop).await,
-        Ok(Ok(_)) => tracing::warn!("a client without a certificate of the right authority was turned away"),
-        Ok(Err(error)) => tracing::debug!(%error, "handshake failed"),
-        Err(_) => tracing::debug!("handshake took too long"),
+    let work = async {
+        let Some(tls) = tls else { return speak(stream, shared, stop).await };
+        match timeout(HANDSHAKE_DEADLINE, tls.serving.accept(stream)).await {
+            Ok(Ok(stream)) if tls.admits(&stream) => {
+                // A client that shows a certificate keeps its place before one that does not.
+                counted.connection().answer().succeeded();
+                speak(stream, shared, stop).await;
+            }
+            Ok(Ok(_)) => tracing::warn!("a client without a certificate of the right authority was turned away"),
+            Ok(Err(error)) => tracing::debug!(%error, "handshake failed"),
+            Err(_) => tracing::debug!("handshake took too long"),
+        }
+    };
+    tokio::select! {
+        () = work => {}
+        () = counted.connection().until_end() => tracing::warn!("a connection was ended, since its client has too many"),
     }
 }
 

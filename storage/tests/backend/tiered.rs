@@ -224,3 +224,23 @@ async fn what_cannot_be_put_is_not_pointed_to() {
     assert!(tiered.get("b".into(), None).await.unwrap().unwrap().value == noise(2, 10_000));
     tiered.close().await;
 }
+
+#[tokio::test]
+async fn a_directory_whose_mount_is_gone_takes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let tiered = open(dir.path(), "objects").await.unwrap();
+    commit(&tiered, vec![put("a", 1)]).await;
+    // What is below a mount point is an empty directory, mostly.
+    let (there, away) = (dir.path().join("objects"), dir.path().join("away"));
+    std::fs::rename(&there, &away).unwrap();
+    std::fs::create_dir(&there).unwrap();
+    let refused = tiered.txn(Txn { compares: vec![], ops: vec![put("b", 2)] }).await;
+    assert!(matches!(&refused, Err(Error::Unavailable(why)) if why.contains("the mount")), "{refused:?}");
+    assert_eq!(tiered.get("b".into(), None).await.unwrap(), None);
+    assert_eq!(objects(dir.path()), 0);
+    std::fs::remove_dir_all(&there).unwrap();
+    std::fs::rename(&away, &there).unwrap();
+    commit(&tiered, vec![put("b", 2)]).await;
+    assert!(tiered.get("b".into(), None).await.unwrap().unwrap().value == noise(2, 10_000));
+    tiered.close().await;
+}

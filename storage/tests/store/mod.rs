@@ -95,7 +95,7 @@ pub fn files(dir: &std::path::Path) -> tiered::Place {
     std::fs::create_dir_all(dir).unwrap();
     let objects = Arc::new(LocalFileSystem::new().with_fsync(true));
     let root = object_store::path::Path::from_absolute_path(dir).unwrap();
-    tiered::Place { objects, root, url: dir.display().to_string() }
+    tiered::Place { objects, root, url: format!("file://{}", dir.display()) }
 }
 
 /// Makes a test of each behaviour on each backend.

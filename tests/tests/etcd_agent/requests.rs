@@ -1,10 +1,14 @@
 //! The agent's HTTP.
 
+use std::io::ErrorKind;
+
 use anyhow::{Context, Result, ensure};
 use repot_tests::run;
+use repot_tests::wait::until;
 use serde_json::{Value, json};
+use tokio::net::TcpStream;
 
-use super::world::{Cluster, snapshots};
+use super::world::{Cluster, DEADLINE, snapshots};
 use crate::etcd::world::url;
 
 async fn names(store: &str) -> Result<Vec<String>> {
@@ -79,4 +83,36 @@ fn with_certificates_only_probes_are_answered_to_everybody() {
         assert_eq!(agent.status().await?["member"]["name"], json!("m0"));
         Ok(())
     });
+}
+
+#[test]
+fn connections_of_strangers_leave_the_operator_its_own() {
+    run(async |bed| {
+        let cluster = Cluster::with_tls(bed, 1)?;
+        let agent = cluster.start_all(bed).await?.remove(0);
+        // Kept by the client for its next request.
+        agent.status().await?;
+        let place = agent.url.trim_start_matches("https://").to_owned();
+        let mut strangers = Vec::new();
+        for _ in 0..1000 {
+            strangers.push(TcpStream::connect(&place).await?);
+        }
+        until("connections to be ended", DEADLINE, async || {
+            let ended = strangers.iter().filter(|one| !is_open(one)).count();
+            // 64 connections of one address, and those that wait to be accepted.
+            ensure!(ended >= 1000 - 64, "{ended} of 1000 are ended");
+            Ok(())
+        })
+        .await?;
+        for _ in 0..100 {
+            agent.status().await?;
+            assert_eq!(agent.get_as_nobody("/readyz").await?.status, 200);
+        }
+        Ok(())
+    });
+}
+
+/// Whether the other side keeps a connection, on which it never writes.
+fn is_open(stream: &TcpStream) -> bool {
+    matches!(stream.try_read(&mut [0; 1]), Err(error) if error.kind() == ErrorKind::WouldBlock)
 }

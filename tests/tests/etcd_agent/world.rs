@@ -52,7 +52,7 @@ pub struct Tls {
 pub struct Agent {
     pub process: Process,
     pub data: PathBuf,
-    url: String,
+    pub url: String,
     client_url: String,
     api: Api,
     tls: Option<(String, Leaf)>,

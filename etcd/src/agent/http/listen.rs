@@ -1,37 +1,25 @@
 //! Connections: accepting them, TLS where there are certificates, HTTP.
 
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use axum::{Extension, Router};
-use http::{Request, Version};
-use hyper::{
-    body::Incoming,
-    service::{Service, service_fn},
-};
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::conn::auto::Builder,
-    service::TowerToHyperService,
-};
 use repot_certs::{
     clients::Peer,
-    tls::{Lingering, Serving},
-    unread::{Limits, RequestBody, UnreadBodies},
+    connections::{Connections, Counted, Limits},
+    http::{self, ACCEPT_PAUSE, HANDSHAKE_DEADLINE, Protocol},
+    tls::Serving,
+    unread,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tower::ServiceExt;
 
-/// A client that does not finish its handshake in this time is dropped.
-const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
-/// A client that does not finish the head of a request in this time is dropped.
-const HEADER_DEADLINE: Duration = Duration::from_secs(10);
-/// Requests on one connection at a time, over HTTP/2.
-const STREAMS: u32 = 100;
-/// A pause after a connection that could not be accepted.
-const PAUSE: Duration = Duration::from_millis(50);
+/// The operator, the other agents, a kubelet and a Prometheus are few clients.
+const LIMITS: Limits =
+    Limits { all: 256, of_address: 64, idle: Duration::from_secs(120), first: Duration::from_secs(32) };
 /// What is being answered at the end has so long.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -42,17 +30,19 @@ pub(super) async fn serve(
     serving: Option<Arc<Serving>>,
     stop: CancellationToken,
 ) {
-    let connections = TaskTracker::new();
+    let (connections, counts) = (TaskTracker::new(), Connections::new(LIMITS));
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         match accepted {
-            Ok((stream, _)) => {
+            Ok((stream, address)) => {
+                // Counted before the handshake, which takes memory and time already.
+                let counted = counts.count(address.ip());
                 let (router, serving, stop) = (router.clone(), serving.clone(), stop.clone());
-                connections.spawn(async move { accept(stream, router, serving, stop).await });
+                connections.spawn(async move { accept(stream, router, serving, &counted, &stop).await });
             }
             Err(error) => {
                 // Out of file descriptors, mostly: accepting again at once would spin.
                 tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
@@ -60,45 +50,58 @@ pub(super) async fn serve(
     let _ = tokio::time::timeout(DRAIN, connections.wait()).await;
 }
 
-async fn accept(stream: TcpStream, router: Router, serving: Option<Arc<Serving>>, stop: CancellationToken) {
+async fn accept(
+    stream: TcpStream,
+    router: Router,
+    serving: Option<Arc<Serving>>,
+    counted: &Counted,
+    stop: &CancellationToken,
+) {
     let _ = stream.set_nodelay(true);
     let Some(serving) = serving else {
-        return connection(stream, Peer::new(Vec::new()), router, stop).await;
+        return connection(stream, Protocol::Either, Peer::new(Vec::new()), router, counted, stop).await;
     };
-    match tokio::time::timeout(HANDSHAKE_DEADLINE, serving.accept(stream)).await {
+    let handshake = async {
+        tokio::select! {
+            tls = serving.accept(stream) => tls,
+            () = counted.connection().until_end() => Err(io::ErrorKind::ConnectionAborted.into()),
+        }
+    };
+    match tokio::time::timeout(HANDSHAKE_DEADLINE, handshake).await {
         Ok(Ok(tls)) => {
-            let chain = tls.get_ref().1.peer_certificates().unwrap_or_default();
+            let (_, session) = tls.get_ref();
+            let chain = session.peer_certificates().unwrap_or_default();
             let peer = Peer::new(chain.iter().map(|der| der.clone().into_owned()).collect());
-            connection(tls, peer, router, stop).await;
+            let protocol = Protocol::of_alpn(session.alpn_protocol());
+            connection(tls, protocol, peer, router, counted, stop).await;
         }
         Ok(Err(error)) => tracing::debug!(%error, "handshake failed"),
         Err(_) => tracing::debug!("a handshake took too long"),
     }
 }
 
-async fn connection<S>(stream: S, peer: Peer, router: Router, stop: CancellationToken)
-where
+async fn connection<S>(
+    stream: S,
+    protocol: Protocol,
+    peer: Peer,
+    router: Router,
+    counted: &Counted,
+    stop: &CancellationToken,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let router = TowerToHyperService::new(router.layer(Extension(Arc::new(peer))));
-    let unread = UnreadBodies::new(Limits::default(), stop.clone());
-    let service = service_fn(move |request: Request<Incoming>| {
-        let two = request.version() == Version::HTTP_2;
-        router.call(request.map(|body| if two { unread.watch(body) } else { RequestBody::http1(body) }))
-    });
-    let mut http = Builder::new(TokioExecutor::new());
-    http.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_DEADLINE);
-    http.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS);
-    let served = http.serve_connection(TokioIo::new(Lingering::new(stream)), service);
-    let mut served = std::pin::pin!(served);
-    let ended = tokio::select! {
-        ended = served.as_mut() => ended,
-        () = stop.cancelled() => {
-            served.as_mut().graceful_shutdown();
-            served.await
+    let router = router.layer(Extension(Arc::new(peer)));
+    http::serve(stream, protocol, counted, unread::Limits::default(), stop, |request, answering| {
+        let is_probe = super::OPEN.contains(&request.uri().path());
+        let answered = router.clone().oneshot(request);
+        async move {
+            let Ok(answer) = answered.await;
+            // Anybody may probe.
+            if answer.status().is_success() && !is_probe {
+                answering.succeeded();
+            }
+            answer
         }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "connection ended early");
-    }
+    })
+    .await;
 }

@@ -5,8 +5,9 @@ mod gateway;
 mod listen;
 mod members;
 pub(super) mod peers;
+mod probe;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use axum::{
     Extension, Router,
@@ -24,11 +25,11 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{Agent, backups, clients, metrics, settings::chain, supervisor::Etcd};
+use probe::{PROBE, Probes};
+
+use super::{Agent, backups, clients, metrics, settings::chain};
 use crate::snapshot::store;
 
-/// How long etcd has to answer a probe.
-const PROBE: Duration = Duration::from_secs(2);
 /// Paths that a kubelet has to reach, which shows no certificate. They tell one word each.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
@@ -118,6 +119,7 @@ pub(super) async fn serve(
         .merge(gateway::routes())
         .fallback(async || Failure(StatusCode::NOT_FOUND, "there is nothing at this path".to_owned()))
         .with_state(agent)
+        .layer(Extension(Arc::new(Probes::default())))
         .layer(from_fn_with_state(authorities.clone(), admit));
     let follow = async {
         match (&serving, &authorities) {
@@ -151,24 +153,13 @@ async fn healthz() -> Json {
     Json(json!({ "health": true }))
 }
 
-/// Ready is who answers a linearizable read, to clients and not only to the agent. Backups have no say in it.
-async fn readyz(State(agent): State<Arc<Agent>>) -> Response {
-    let ready = async {
-        match agent.supervisor.seen().etcd {
-            Etcd::Serves => clients::read(&agent.client().await?, PROBE).await,
-            Etcd::Private | Etcd::Stopped => Err(clients::Error::NotRunning),
-        }
-    };
-    match timeout(PROBE, ready).await {
-        Ok(Ok(_)) => Json(json!({ "ready": true })).into_response(),
-        outcome => {
-            let why = match outcome {
-                Ok(Err(error)) => chain(&error),
-                _ => "etcd does not answer in time".to_owned(),
-            };
+async fn readyz(State(agent): State<Arc<Agent>>, probes: Extension<Arc<Probes>>) -> Response {
+    match probes.probe(&agent).await {
+        Ok(()) => Json(json!({ "ready": true })).into_response(),
+        Err(why) => {
             let report = agent.board.read();
             let answer =
-                json!({ "ready": false, "phase": report.phase, "message": report.message, "error": why });
+                json!({ "ready": false, "phase": report.phase, "message": report.message, "error": *why });
             (StatusCode::SERVICE_UNAVAILABLE, Json(answer)).into_response()
         }
     }

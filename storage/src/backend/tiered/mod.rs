@@ -161,8 +161,20 @@ impl ChunkStore {
         {
             return Err(error);
         }
+        if self.is_directory()
+            && let Err(error) = self.check_marker().await
+        {
+            // The directory below a mount point takes objects too, and hides them when the mount is back.
+            let _ = self.in_time(self.objects.delete(&path)).await;
+            return Err(error);
+        }
         self.bytes.fetch_add(pointer.len, Ordering::Relaxed);
         Ok(pointer)
+    }
+
+    /// Whether it is a directory of this machine, which may be a mount.
+    fn is_directory(&self) -> bool {
+        self.url.starts_with("file:")
     }
 
     async fn get(&self, pointer: Pointer) -> Result<Bytes> {

@@ -21,8 +21,10 @@ use crate::{
     },
 };
 
-/// Events that are taken from the ring at once.
+/// Events that are taken from the ring at once. A watcher keeps them until they are read, also when the ring has let them go.
 const BATCH: usize = 64;
+/// Their bytes, but for the first of them.
+const BATCH_BYTES: usize = 256 << 10;
 /// How often the backend tells its progress during a replay.
 const PROGRESS: Duration = Duration::from_secs(1);
 
@@ -103,9 +105,10 @@ impl Hub {
         }
         let skip = place.checked_sub(state.first).or(Canary::OverrunNotTold.sings().then_some(0));
         let Some(skip) = skip else { return Taken::Over(Error::Slow) };
-        let entries = state.ring.iter().skip(usize::try_from(skip).unwrap_or(usize::MAX)).take(BATCH);
+        let skip = usize::try_from(skip).unwrap_or(usize::MAX);
+        let count = batch(state.ring.iter().skip(skip).map(|entry| entry.bytes));
         let (mut items, mut place, mut last) = (Vec::new(), place, None);
-        for entry in entries {
+        for entry in state.ring.iter().skip(skip).take(count) {
             place += 1;
             last = Some(entry.revision);
             if entry.revision > after && entry.path.starts_with(prefix) {
@@ -117,6 +120,17 @@ impl Hub {
             None => Taken::Nothing { at: state.mark.at },
         }
     }
+}
+
+/// How many of the events of these sizes are taken at once; at least one where there is one.
+fn batch(sizes: impl Iterator<Item = usize>) -> usize {
+    let mut bytes = 0_usize;
+    let fits = |size: &usize| {
+        let first = bytes == 0;
+        bytes = bytes.saturating_add(*size);
+        first || bytes <= BATCH_BYTES
+    };
+    sizes.take(BATCH).take_while(fits).count()
 }
 
 impl Watcher {
@@ -259,5 +273,19 @@ async fn opened(core: &Core, kv: Option<KeyValue>, at: Revision) -> Option<Resul
     match kv {
         Some(kv) => Some(follow::head(core, kv, at).await),
         None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_ends_at_its_number_or_its_bytes_and_has_one_event_at_least() {
+        assert_eq!(batch([].into_iter()), 0);
+        assert_eq!(batch(std::iter::repeat(100)), BATCH);
+        assert_eq!(batch(std::iter::repeat(BATCH_BYTES / 4)), 4);
+        assert_eq!(batch(std::iter::repeat(BATCH_BYTES * 2)), 1);
+        assert_eq!(batch(std::iter::repeat(usize::MAX)), 1);
     }
 }

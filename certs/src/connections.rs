@@ -1,6 +1,8 @@
-//! How many connections there may be, and which one ends where there are too many. kube-apiserver need not show who it is, so
-//! nobody has a place of their own: of the connections of one address, and of the address with the most, the one ends that has
-//! been of the least use: never a review answered on it, then for the longest time none.
+//! Limits on the number of connections of a server, and which connection ends when a limit is reached.
+//!
+//! Clients need not show who they are, so no client has a place of its own. A connection ends of the address that is over its limit, or
+//! of the address with the most connections: one on which no request succeeded, before one on which a request did; of these the one
+//! that was not used for the longest time.
 
 use std::{
     collections::BTreeMap,
@@ -16,29 +18,22 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// Limits of connections.
+/// Limits on connections.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    /// All at once.
-    pub(crate) all: usize,
-    /// Those of one address.
-    pub(crate) of_address: usize,
-    /// How long nothing may be asked on one on which a review was answered. Clients in Go end idle connections after 90 seconds.
-    pub(crate) idle: Duration,
-    /// The same for any other.
-    pub(crate) first: Duration,
+pub struct Limits {
+    /// Connections of all clients.
+    pub all: usize,
+    /// Connections of one IP address.
+    pub of_address: usize,
+    /// A connection on which a request succeeded ends when it was idle for so long. Clients in Go end idle connections after 90 seconds.
+    pub idle: Duration,
+    /// Any other connection ends when it was idle for so long.
+    pub first: Duration,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        let seconds = Duration::from_secs;
-        Self { all: 512, of_address: 128, idle: seconds(120), first: seconds(32) }
-    }
-}
-
-/// The connections that there are.
+/// The open connections of a server.
 #[derive(Debug)]
-pub(crate) struct Connections {
+pub struct Connections {
     limits: Limits,
     open: Mutex<Open>,
 }
@@ -49,40 +44,43 @@ struct Open {
     all: BTreeMap<u64, Arc<Use>>,
 }
 
-/// What a connection is used for.
+/// One open connection: its address, and how it is used.
 #[derive(Debug)]
-pub(crate) struct Use {
+pub struct Use {
     address: IpAddr,
     limits: Limits,
     end: CancellationToken,
-    reviewed: AtomicBool,
+    proven: AtomicBool,
     answering: AtomicUsize,
     last: Mutex<Instant>,
 }
 
 /// A connection counts for as long as this lives.
 #[derive(Debug)]
-pub(crate) struct Counted {
+pub struct Counted {
     connections: Arc<Connections>,
     number: u64,
     connection: Arc<Use>,
 }
 
 /// A request is being answered for as long as this lives.
-pub(crate) struct Answering(Arc<Use>);
+#[derive(Debug)]
+pub struct Answering(Arc<Use>);
 
 impl Connections {
-    pub(crate) fn new(limits: Limits) -> Arc<Self> {
+    /// None yet.
+    #[must_use]
+    pub fn new(limits: Limits) -> Arc<Self> {
         Arc::new(Self { limits, open: Mutex::default() })
     }
 
     /// Counts a connection of this address. Where there are too many now, another one is ended.
-    pub(crate) fn count(self: &Arc<Self>, address: IpAddr) -> Counted {
+    pub fn count(self: &Arc<Self>, address: IpAddr) -> Counted {
         let connection = Arc::new(Use {
             address,
             limits: self.limits,
             end: CancellationToken::new(),
-            reviewed: AtomicBool::new(false),
+            proven: AtomicBool::new(false),
             answering: AtomicUsize::new(0),
             last: Mutex::new(Instant::now()),
         });
@@ -118,14 +116,16 @@ impl Open {
         };
         let of_address = self.all.iter().filter(|(_, connection)| connection.address == from);
         let least = of_address.min_by_key(|(_, connection)| {
-            (connection.reviewed.load(Ordering::Acquire), *connection.last.lock())
+            (connection.proven.load(Ordering::Acquire), *connection.last.lock())
         });
         least.map(|(number, _)| *number)
     }
 }
 
 impl Counted {
-    pub(crate) fn connection(&self) -> &Arc<Use> {
+    /// The connection that is counted.
+    #[must_use]
+    pub fn connection(&self) -> &Arc<Use> {
         &self.connection
     }
 }
@@ -138,18 +138,18 @@ impl Drop for Counted {
 
 impl Use {
     /// A request has come.
-    pub(crate) fn answer(self: &Arc<Self>) -> Answering {
+    pub fn answer(self: &Arc<Self>) -> Answering {
         self.answering.fetch_add(1, Ordering::AcqRel);
         Answering(self.clone())
     }
 
-    /// Whether a review was answered on it.
-    pub(crate) fn is_proven(&self) -> bool {
-        self.reviewed.load(Ordering::Acquire)
+    /// Whether a request succeeded on it.
+    pub fn is_proven(&self) -> bool {
+        self.proven.load(Ordering::Acquire)
     }
 
     /// Until it has to end: there are too many, or nothing was asked for too long. Answers that the client does not take count for nothing.
-    pub(crate) async fn until_end(&self) {
+    pub async fn until_end(&self) {
         tokio::select! { () = self.end.cancelled() => {}, () = self.until_idle() => {} }
     }
 
@@ -170,9 +170,9 @@ impl Use {
 }
 
 impl Answering {
-    /// It was a review, and the answer is one.
-    pub(crate) fn was_review(&self) {
-        self.0.reviewed.store(true, Ordering::Release);
+    /// The request was one that the server is there for, and it succeeded.
+    pub fn succeeded(&self) {
+        self.0.proven.store(true, Ordering::Release);
     }
 }
 
@@ -203,8 +203,8 @@ mod tests {
     fn what_was_of_the_least_use_ends_first() {
         let connections = Connections::new(LIMITS);
         let mut all: Vec<Counted> = (0..3).map(|_| connections.count(address(1))).collect();
-        // The oldest has answered a review.
-        all[0].connection().answer().was_review();
+        // A request succeeded on the oldest.
+        all[0].connection().answer().succeeded();
         all.push(connections.count(address(1)));
         assert_eq!(ended(&all), [false, true, false, false]);
         // Another address does not pay for it, as long as it has fewer.
@@ -226,7 +226,7 @@ mod tests {
         counted.connection().until_end().await;
         assert!(began.elapsed() >= FIRST, "{:?}", began.elapsed());
         let request = counted.connection().answer();
-        request.was_review();
+        request.succeeded();
         let busy = tokio::time::timeout(IDLE * 2, counted.connection().until_end());
         assert!(busy.await.is_err(), "a request was being answered");
         let began = Instant::now();
