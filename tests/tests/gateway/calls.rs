@@ -1,11 +1,13 @@
 //! Calls of every kind, by etcd's own client.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use anyhow::ensure;
 use etcd_client::{Error, WatchOptions};
 use repot_tests::run;
 use repot_tests::wait::until;
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::world::{DEADLINE, client, endpoints, open, start};
@@ -87,6 +89,36 @@ fn message_that_is_too_large_is_refused_by_name() {
         };
         ensure!(status.message().contains("more than 16777216"), "{status}");
         client.put("k", "small", None).await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn connections_without_a_certificate_leave_a_client_its_own() {
+    /// Of one address; see `docs/reference/limits.md`.
+    const MOST: usize = 2048;
+    run(async |bed| {
+        let etcd = start(bed, 1).await?;
+        let gateway = open(&etcd, endpoints(&etcd.endpoints(), true)).await?;
+        let mut own = client(&etcd, &gateway).await?;
+        let mut watch = own.watch("own", None).await?;
+        let mut strangers = Vec::new();
+        for _ in 0..MOST + 50 {
+            strangers.push(TcpStream::connect(gateway.addr()).await?);
+        }
+        until("connections to be ended", DEADLINE, async || {
+            let is_open = |stream: &TcpStream| {
+                matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+            };
+            let open = strangers.iter().filter(|stream| is_open(stream)).count();
+            ensure!(open < MOST, "{open} are open");
+            Ok(())
+        })
+        .await?;
+        // The oldest connection of this address, and the only one that showed a certificate.
+        own.put("own", "1", None).await?;
+        let message = timeout(DEADLINE, watch.message()).await??;
+        ensure!(message.is_some_and(|message| message.events().len() == 1), "the watch has ended");
         Ok(())
     });
 }

@@ -83,7 +83,7 @@ mod tests {
         for round in 1..=2 {
             let waiting = join_all((0..100).map(|_| probes.share(read())));
             let (outcomes, ()) = tokio::join!(waiting, async { answers.notify_one() });
-            assert!(outcomes.iter().all(|outcome| outcome.as_deref() == Err(&"no".into())), "{outcomes:?}");
+            assert!(outcomes.iter().all(|outcome| *outcome == Err("no".into())), "{outcomes:?}");
             assert_eq!(reads.load(Ordering::Relaxed), round);
         }
     }
