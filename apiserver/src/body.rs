@@ -11,7 +11,7 @@ use repot_storage::spool::{self, Spooled};
 
 use crate::{
     call::Call,
-    memory::{Needs, Room, TooMuch},
+    memory::{MemoryEstimate, MemoryPermit, TooMuch},
     server::Server,
     status::Status,
 };
@@ -61,10 +61,10 @@ impl Sent {
         (times * self.len()).max(YAML)
     }
 
-    /// What it takes in memory. `yaml`: whether it may be YAML. `reviewed`: as in [`Needs`].
-    pub(crate) fn needs(&self, yaml: bool, reviewed: Option<u64>) -> Needs {
+    /// What it takes in memory. `yaml`: whether it may be YAML. `reviewed`: as in [`MemoryEstimate`].
+    pub(crate) fn needs(&self, yaml: bool, reviewed: Option<u64>) -> MemoryEstimate {
         let from_yaml = (yaml && self.seen.first != Some(b'{')).then(|| self.as_json());
-        Needs { body: self.len(), indented: self.seen.found, from_yaml, reviewed, parsed: 0 }
+        MemoryEstimate { body: self.len(), indented: self.seen.found, from_yaml, reviewed, parsed: 0 }
     }
 }
 
@@ -227,7 +227,7 @@ impl Server {
         if bytes > most { Err(too_much(TooMuch { asked: bytes, most })) } else { Ok(()) }
     }
 
-    fn grow(&self, room: &mut Room, bytes: u64) -> Result<(), Status> {
+    fn grow(&self, room: &mut MemoryPermit, bytes: u64) -> Result<(), Status> {
         self.expect_room(bytes)?;
         if self.memory.enlarge(room, bytes) { Ok(()) } else { Err(Status::too_many_requests()) }
     }
@@ -242,7 +242,7 @@ impl Server {
     ///
     /// # Errors
     /// As [`Server::reserve`].
-    pub(crate) async fn room(&self, call: &Call, bytes: u64) -> Result<Room, Status> {
+    pub(crate) async fn room(&self, call: &Call, bytes: u64) -> Result<MemoryPermit, Status> {
         match tokio::time::timeout(self.patience(call), self.memory.reserve(&call.user.flow(), bytes)).await {
             Ok(Ok(room)) => Ok(room),
             Ok(Err(error)) => Err(too_much(error)),

@@ -10,11 +10,11 @@ use crate::{
     audit::Trail,
     filters::{
         client_certificate::Peer,
-        overload::Place,
+        overload::InFlightPermit,
         request_info::{RequestInfo, percent},
         user::User,
     },
-    memory::Room,
+    memory::MemoryPermit,
     status::Status,
 };
 
@@ -105,9 +105,9 @@ pub struct Call {
     /// What was learned on the way.
     pub notes: parking_lot::Mutex<Notes>,
     /// Places that the request takes until its answer is sent.
-    pub held: Vec<Place>,
+    pub held: Vec<InFlightPermit>,
     /// Room in memory that it has until its answer is sent.
-    pub room: parking_lot::Mutex<Option<Room>>,
+    pub room: parking_lot::Mutex<Option<MemoryPermit>>,
     /// Who is at the other end of the connection.
     pub peer: std::sync::Arc<Peer>,
     /// Path and parameters as sent.

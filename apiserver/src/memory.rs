@@ -30,7 +30,7 @@ use tokio::time::timeout;
 
 use crate::shares::{FairPool, Flow, Permit};
 
-pub use crate::needs::{Needs, least};
+pub use crate::needs::{MemoryEstimate, least};
 
 /// Requests that take no more go through the small lane.
 const SMALL: u64 = 1 << 20;
@@ -79,25 +79,25 @@ pub struct TooMuch {
 
 /// Room that is taken until it is dropped.
 #[derive(Debug)]
-pub struct Room(Vec<Permit>);
+pub struct MemoryPermit(Vec<Permit>);
 
 impl Lane {
     fn new(bytes: u64) -> Self {
         Self(FairPool::new((bytes >> 10).max(1)))
     }
 
-    fn now(&self, flow: &Flow, bytes: u64) -> Option<Room> {
-        self.0.try_take(flow, kib(bytes)).ok().map(|permit| Room(vec![permit]))
+    fn now(&self, flow: &Flow, bytes: u64) -> Option<MemoryPermit> {
+        self.0.try_take(flow, kib(bytes)).ok().map(|permit| MemoryPermit(vec![permit]))
     }
 
     /// The same for a request that can be served otherwise: up to a half of what is free.
-    fn part_now(&self, flow: &Flow, bytes: u64) -> Option<Room> {
-        self.0.try_take_part(flow, kib(bytes)).ok().map(|permit| Room(vec![permit]))
+    fn part_now(&self, flow: &Flow, bytes: u64) -> Option<MemoryPermit> {
+        self.0.try_take_part(flow, kib(bytes)).ok().map(|permit| MemoryPermit(vec![permit]))
     }
 
     /// So many bytes where they are free in time.
-    async fn within(&self, flow: &Flow, time: Duration, bytes: u64) -> Option<Room> {
-        timeout(time, self.0.take(flow, kib(bytes))).await.ok().map(|permit| Room(vec![permit]))
+    async fn within(&self, flow: &Flow, time: Duration, bytes: u64) -> Option<MemoryPermit> {
+        timeout(time, self.0.take(flow, kib(bytes))).await.ok().map(|permit| MemoryPermit(vec![permit]))
     }
 
     fn most(&self) -> u64 {
@@ -111,7 +111,7 @@ impl Queued {
     }
 
     /// So many bytes, or all there are, where they are free now, or in time and there is a place to wait.
-    async fn within(&self, flow: &Flow, time: Duration, bytes: u64) -> Option<Room> {
+    async fn within(&self, flow: &Flow, time: Duration, bytes: u64) -> Option<MemoryPermit> {
         let bytes = bytes.min(self.lane.most());
         if let Some(room) = self.lane.now(flow, bytes) {
             return Some(room);
@@ -141,18 +141,18 @@ impl Memory {
     }
 
     /// Room for an answer that is streamed, so many bytes in all. `None` where its turn does not come.
-    pub async fn to_stream(&self, flow: &Flow, bytes: u64) -> Option<Room> {
+    pub async fn to_stream(&self, flow: &Flow, bytes: u64) -> Option<MemoryPermit> {
         self.to_send(flow, bytes.min(STREAMED)).await
     }
 
     /// The same for an answer whose pieces may be longer than those of a payload; `longest`: the longest of them, in bytes.
-    pub async fn to_stream_pieces(&self, flow: &Flow, bytes: u64, longest: u64) -> Option<Room> {
+    pub async fn to_stream_pieces(&self, flow: &Flow, bytes: u64, longest: u64) -> Option<MemoryPermit> {
         let pieces = longest.saturating_mul(PIECES).saturating_add(HEADS.max(longest));
         self.to_send(flow, bytes.min(STREAMED.max(pieces))).await
     }
 
     /// Room for an answer that is put together before it is sent. One that is larger than all there is has its turn alone.
-    pub async fn to_send(&self, flow: &Flow, bytes: u64) -> Option<Room> {
+    pub async fn to_send(&self, flow: &Flow, bytes: u64) -> Option<MemoryPermit> {
         let lane = if bytes <= SHORT { &self.short_on_their_way } else { &self.on_their_way };
         lane.within(flow, TURN, bytes).await
     }
@@ -161,12 +161,12 @@ impl Memory {
     ///
     /// # Errors
     /// [`TooMuch`] where there will never be so much.
-    pub async fn reserve(&self, flow: &Flow, bytes: u64) -> Result<Room, TooMuch> {
+    pub async fn reserve(&self, flow: &Flow, bytes: u64) -> Result<MemoryPermit, TooMuch> {
         let lane = self.lane(bytes);
         if kib(bytes) > lane.0.total() {
             return Err(TooMuch { asked: bytes, most: self.large.most() });
         }
-        Ok(Room(vec![lane.0.take(flow, kib(bytes)).await]))
+        Ok(MemoryPermit(vec![lane.0.take(flow, kib(bytes)).await]))
     }
 
     /// The most that one request may have, in bytes.
@@ -177,7 +177,7 @@ impl Memory {
 
     /// Makes room larger where that is possible right now: from its own lane, or from that of large requests.
     #[must_use]
-    pub fn enlarge(&self, room: &mut Room, bytes: u64) -> bool {
+    pub fn enlarge(&self, room: &mut MemoryPermit, bytes: u64) -> bool {
         if room.grow_to(bytes) {
             return true;
         }
@@ -189,14 +189,14 @@ impl Memory {
     /// Room for a body while it comes, where there is some right now: up to a half of what is free, since a body that finds none
     /// comes onto the disk.
     #[must_use]
-    pub fn for_body(&self, flow: &Flow, bytes: u64) -> Option<Room> {
+    pub fn for_body(&self, flow: &Flow, bytes: u64) -> Option<MemoryPermit> {
         self.lane(bytes).part_now(flow, bytes)
     }
 
     /// Room for an answer that is held back until it is checked, where there is some right now: up to a half of what is free,
     /// since an answer that finds none is streamed.
     #[must_use]
-    pub fn for_answer(&self, flow: &Flow, bytes: u64) -> Option<Room> {
+    pub fn for_answer(&self, flow: &Flow, bytes: u64) -> Option<MemoryPermit> {
         self.answers.part_now(flow, bytes)
     }
 
@@ -206,7 +206,7 @@ impl Memory {
     }
 }
 
-impl Room {
+impl MemoryPermit {
     /// How much it is, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
@@ -235,7 +235,7 @@ impl Room {
 #[cfg(test)]
 impl Memory {
     /// Room for so many bytes where there is some right now.
-    pub(crate) fn reserve_now(&self, flow: &Flow, bytes: u64) -> Option<Room> {
+    pub(crate) fn reserve_now(&self, flow: &Flow, bytes: u64) -> Option<MemoryPermit> {
         self.lane(bytes).now(flow, bytes)
     }
 }

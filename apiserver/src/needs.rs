@@ -24,9 +24,9 @@ const OPENED: u64 = 128;
 /// A member that a merge patch opens, with its place in an index by key.
 const MEMBER: u64 = 320;
 
-/// What a write holds in memory at the worst: see [`Needs::create`] and the others. All in bytes.
+/// What a write holds in memory at the worst: see [`MemoryEstimate::create`] and the others. All in bytes.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Needs {
+pub struct MemoryEstimate {
     /// Length of the request body in bytes.
     pub body: u64,
     /// Whether the body has whitespace that is dropped: what stays is then a copy.
@@ -39,7 +39,7 @@ pub struct Needs {
     pub parsed: u64,
 }
 
-impl Needs {
+impl MemoryEstimate {
     /// A new object: the body, of which the decoded object is made of slices, and its text as it rests.
     #[must_use]
     pub fn create(&self) -> u64 {
@@ -113,7 +113,8 @@ pub fn opened(text: u64) -> u64 {
 /// `reviewed` bytes of it.
 #[must_use]
 pub fn least(object_bytes: u64, reviewed: Option<u64>) -> u64 {
-    let needs = Needs { body: object_bytes + super::body::SLACK, reviewed, ..Needs::default() };
+    let needs =
+        MemoryEstimate { body: object_bytes + super::body::SLACK, reviewed, ..MemoryEstimate::default() };
     // The large lane has eleven of sixteen parts.
     needs.replace(object_bytes).div_ceil(11) * 16
 }
@@ -132,7 +133,8 @@ mod tests {
             let memory = Memory::new(least(object, Some(32 * MIB)));
             let flow = crate::shares::Flow::User("alice".into());
             let needs =
-                Needs { body: object + MIB, reviewed: Some(32 * MIB), ..Needs::default() }.replace(object);
+                MemoryEstimate { body: object + MIB, reviewed: Some(32 * MIB), ..MemoryEstimate::default() }
+                    .replace(object);
             let held = memory.reserve_now(&flow, needs);
             assert!(held.is_some(), "{object}");
             assert!(memory.reserve_now(&flow, needs / 8).is_none(), "{object}: there is more than needed");
@@ -141,13 +143,13 @@ mod tests {
 
     #[test]
     fn counts_copies() {
-        let plain = Needs { body: 100 * MIB, ..Needs::default() };
+        let plain = MemoryEstimate { body: 100 * MIB, ..MemoryEstimate::default() };
         assert_eq!(plain.create(), 212 * MIB);
         assert_eq!(plain.replace(50 * MIB), 262 * MIB);
         assert_eq!(plain.lay_over(50 * MIB), 312 * MIB);
-        assert_eq!(Needs { indented: true, ..plain }.create(), 312 * MIB);
-        assert_eq!(Needs { from_yaml: Some(150 * MIB), ..plain }.create(), 412 * MIB);
-        assert_eq!(Needs { reviewed: Some(32 * MIB), ..plain }.replace(50 * MIB), 326 * MIB);
-        assert_eq!(Needs { parsed: 7 * MIB, ..plain }.create(), 219 * MIB);
+        assert_eq!(MemoryEstimate { indented: true, ..plain }.create(), 312 * MIB);
+        assert_eq!(MemoryEstimate { from_yaml: Some(150 * MIB), ..plain }.create(), 412 * MIB);
+        assert_eq!(MemoryEstimate { reviewed: Some(32 * MIB), ..plain }.replace(50 * MIB), 326 * MIB);
+        assert_eq!(MemoryEstimate { parsed: 7 * MIB, ..plain }.create(), 219 * MIB);
     }
 }

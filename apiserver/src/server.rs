@@ -11,7 +11,7 @@ use crate::{
     admission::Admission,
     audit::Auditor,
     connection_shares::{CONNECTIONS, ConnectionLimits, ConnectionShares},
-    delegation::{Namespaces, Neighbours},
+    delegation::{GroupConflict, Namespaces},
     endpoints::{openapi::Documents, watch::Watching},
     filters::{
         authentication::Authenticator, authorization::Authorizer, overload::Overload, request_info::Target,
@@ -153,7 +153,7 @@ pub struct Parts {
     /// Whether the authentication configuration is known yet.
     pub trust_loaded: Option<tokio::sync::watch::Receiver<bool>>,
     /// Why this server may not serve what another one serves too, if so.
-    pub neighbours: Option<Neighbours>,
+    pub group_conflict: Option<GroupConflict>,
 }
 
 impl Server {
@@ -181,7 +181,7 @@ impl Server {
             metrics: Metrics::new(parts.store.collectors())?,
             health: Health {
                 trust_loaded: parts.trust_loaded,
-                neighbours: parts.neighbours,
+                group_conflict: parts.group_conflict,
                 admission: parts.admission,
                 namespaces: parts.namespaces,
                 keyring: Arc::clone(parts.store.keyring()),
@@ -264,7 +264,7 @@ fn groups(resources: &[Resource]) -> Vec<GroupVersion> {
 /// Whether the server can do its work.
 pub(crate) struct Health {
     trust_loaded: Option<tokio::sync::watch::Receiver<bool>>,
-    neighbours: Option<Neighbours>,
+    group_conflict: Option<GroupConflict>,
     admission: Admission,
     namespaces: Namespaces,
     keyring: Arc<Keyring>,
@@ -299,7 +299,7 @@ impl Health {
                 let loaded = self.trust_loaded.as_ref().is_none_or(|loaded| *loaded.borrow());
                 (!loaded).then(|| "authentication configuration is not loaded".to_owned())
             }
-            "shootstate-group" => self.neighbours.as_ref().and_then(|why| why.borrow().clone()),
+            "shootstate-group" => self.group_conflict.as_ref().and_then(|why| why.borrow().clone()),
             "informer-sync" => match (self.namespaces.synced(), self.admission.is_synced()) {
                 (false, _) => Some("namespaces are not listed".to_owned()),
                 (_, false) => Some("admission configurations are not listed".to_owned()),

@@ -11,7 +11,7 @@ use anyhow::Context;
 use clap::Args;
 use repot_apiserver::{
     admission::Admission,
-    delegation::{self, AccessReviewer, Known, Memory, Namespaces, TokenReviewer},
+    delegation::{self, AccessReviewer, FrontProxyTrust, Memory, Namespaces, TokenReviewer},
     filters::{
         authentication::{Authenticator, FrontProxy},
         authorization::Authorizer,
@@ -198,7 +198,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
     let authorization = delegation::client(flags.authorization_kubeconfig.as_deref()).await?;
     let namespaces = Namespaces::follow(cluster.clone(), end.clone());
     let admission = Admission::follow(&cluster, flags.max_admission_review_bytes, &end);
-    let neighbours = neighbours(&flags, cluster, &end);
+    let group_conflict = group_conflict(&flags, cluster, &end);
     let parts = Parts {
         store,
         resources: registry::resources(flags.serve.into(), &flags.shootstate_group),
@@ -232,7 +232,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
         },
         spool,
         trust_loaded,
-        neighbours,
+        group_conflict,
     };
     let host =
         if flags.bind_address.is_unspecified() { "127.0.0.1".into() } else { flags.bind_address.to_string() };
@@ -244,11 +244,11 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
 
 /// Looks for another server of ShootStates in the paper's group, where they are to be served there. In our own group there is
 /// none.
-fn neighbours(
+fn group_conflict(
     flags: &Flags,
     cluster: delegation::Client,
     end: &CancellationToken,
-) -> Option<delegation::Neighbours> {
+) -> Option<delegation::GroupConflict> {
     let group = &flags.shootstate_group;
     let served = !matches!(flags.serve, Serve::Seed) && group == repot_api::names::CORE_GROUP;
     let resource = repot_api::shoot_state::KIND_INFO.plural;
@@ -260,7 +260,7 @@ fn neighbours(
             "kubectl takes shootstates for Gardener's where both are served: use the short name"
         );
     }
-    served.then(|| delegation::follow_neighbours(cluster, group.clone(), resource, end.clone()))
+    served.then(|| delegation::follow_group_conflict(cluster, group.clone(), resource, end.clone()))
 }
 
 fn serving_files(flags: &Flags) -> anyhow::Result<ServingFiles> {
@@ -297,7 +297,7 @@ async fn authenticator(
         }
     };
     let proxy_roots = roots("--requestheader-client-ca-file", &flags.requestheader_client_ca_file)?;
-    let given = Known {
+    let given = FrontProxyTrust {
         client: roots("--client-ca-file", &flags.client_ca_file)?,
         front_proxy: proxy_roots.map(|roots| front_proxy(flags, roots)),
     };

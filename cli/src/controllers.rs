@@ -18,7 +18,7 @@ use repot_controllers::{
     etcd,
     local_stores::LocalStores,
     namespaces::Namespaces,
-    term::{Term, writing_during},
+    term::{LeaseDeadline, fenced_client},
     workflow::{self, Context},
 };
 use tokio::{
@@ -94,12 +94,12 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
     tracing::info!(identity, kubernetes = version.git_version, %address, "controllers are up");
     ready.store(true, Ordering::Relaxed);
     let term = match flags.leader_elect {
-        false => Some(Term::endless()),
+        false => Some(LeaseDeadline::endless()),
         true => stop.run_until_cancelled(election.lead()).await,
     };
     let Some(term) = term else { return Ok(()) };
     tracing::info!(identity, "acting");
-    let client = writing_during(term.clone(), client);
+    let client = fenced_client(term.clone(), client);
     let namespaces = Namespaces::new(flags.namespaces);
     let operator = etcd::Options {
         image: flags.image.clone(),

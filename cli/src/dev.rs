@@ -105,7 +105,7 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
         auditor: Auditor::off(),
         spool,
         trust_loaded: None,
-        neighbours: None,
+        group_conflict: None,
     };
     tracing::info!(kubeconfig = %kubeconfig.display(), "administrator's kubeconfig written");
     let host = Ipv4Addr::LOCALHOST.to_string();

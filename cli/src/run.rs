@@ -5,7 +5,7 @@ use std::{io::Write, net::SocketAddr, sync::Arc};
 use anyhow::Context;
 use repot_apiserver::{
     admission::Admission,
-    delegation::Neighbours,
+    delegation::GroupConflict,
     listen::{self, Shutdown},
     orphans,
     server::{Parts, Server},
@@ -69,14 +69,14 @@ pub async fn serve(api: Api, stop: CancellationToken) -> anyhow::Result<()> {
     let store: Store = api.parts.store.clone();
     let trust = api.parts.trust_loaded.clone();
     let admission = api.parts.admission.clone();
-    let neighbours = api.parts.neighbours.clone();
+    let group_conflict = api.parts.group_conflict.clone();
     let serving = Arc::new(Serving::load(api.tls).context("failed to load the serving certificate")?);
     let server = Arc::new(Server::new(api.parts)?);
     let probe = tokio::spawn(server.clone().watch_storage(stop.clone()));
     let count = tokio::spawn(server.clone().count_objects(stop.clone()));
     let orphans = tokio::spawn(orphans::watch(server.clone(), stop.clone()));
     let announce =
-        tokio::spawn(announce(api.host, address.port(), (trust, neighbours, admission), stop.clone()));
+        tokio::spawn(announce(api.host, address.port(), (trust, group_conflict, admission), stop.clone()));
     listen::serve(api.listener, server.clone(), serving, api.shutdown, stop).await;
     let _ = tokio::join!(probe, count, orphans, announce);
     server.close_audit().await;
@@ -88,7 +88,7 @@ pub async fn serve(api: Api, stop: CancellationToken) -> anyhow::Result<()> {
 async fn announce(
     host: String,
     port: u16,
-    (trust, neighbours, admission): (Option<Receiver<bool>>, Option<Neighbours>, Admission),
+    (trust, group_conflict, admission): (Option<Receiver<bool>>, Option<GroupConflict>, Admission),
     stop: CancellationToken,
 ) {
     if let Some(mut trust) = trust
@@ -96,7 +96,7 @@ async fn announce(
     {
         return;
     }
-    if let Some(mut why) = neighbours
+    if let Some(mut why) = group_conflict
         && !matches!(stop.run_until_cancelled(why.wait_for(Option::is_none)).await, Some(Ok(_)))
     {
         return;

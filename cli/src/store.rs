@@ -131,13 +131,13 @@ impl StoreFlags {
     }
 
     /// Where chunks are kept instead, if anywhere.
-    pub fn chunk_objects(&self) -> anyhow::Result<Option<tiered::Place>> {
+    pub fn chunk_objects(&self) -> anyhow::Result<Option<tiered::ObjectLocation>> {
         let Some(url) = &self.chunk_store else { return Ok(None) };
         let mut environment = snapshots::environment();
         // Clients wait for an answer: one that comes after their patience is of no use.
         environment.entry("STORE_PATIENCE_SECONDS".to_owned()).or_insert_with(|| "10".to_owned());
         let (objects, root) = snapshots::Store::open(url, &environment).context("--chunk-store")?.objects();
-        Ok(Some(tiered::Place { objects, root, url: url.clone() }))
+        Ok(Some(tiered::ObjectLocation { objects, root, url: url.clone() }))
     }
 
     /// The directory in which objects rest, where they rest in one.

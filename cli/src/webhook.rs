@@ -12,7 +12,7 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use repot_apiserver::delegation;
 use repot_certs::tls::{Serving, ServingFiles};
-use repot_rules::{catalogue, facts::Settings, watch::Place};
+use repot_rules::{catalogue, facts::Settings, watch::HomeCluster};
 use repot_webhook::{
     clients::Authorities,
     facts::{Cluster, Directory, Serve, Source, World},
@@ -202,10 +202,10 @@ fn print(flags: &Flags) -> anyhow::Result<()> {
     let text = if flags.print_rules {
         catalogue::render()
     } else {
-        let places: &[Place] = match flags.serve {
-            Where::Garden => &[Place::Garden],
-            Where::Seed => &[Place::Seed],
-            Where::All => &[Place::Garden, Place::Seed],
+        let places: &[HomeCluster] = match flags.serve {
+            Where::Garden => &[HomeCluster::Garden],
+            Where::Seed => &[HomeCluster::Seed],
+            Where::All => &[HomeCluster::Garden, HomeCluster::Seed],
         };
         let reach = Reach { url: flags.webhook_url.clone(), ..Reach::default() };
         let objects: Vec<_> = places.iter().flat_map(|place| manifests::render(*place, &reach)).collect();

@@ -1,5 +1,5 @@
 //! One of several processes leads: whoever holds a Lease of the cluster. Whoever loses it ends at once, and has stopped writing
-//! before ([`Term`]); what is on its way by then is refused by the versions that it was decided on.
+//! before ([`LeaseDeadline`]); what is on its way by then is refused by the versions that it was decided on.
 //!
 //! Times of other machines are not believed: a Lease is over when it was seen unchanged for its whole duration.
 
@@ -18,7 +18,7 @@ use repot_etcd::agent::clock;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::term::Term;
+use crate::term::LeaseDeadline;
 
 /// How long a Lease holds without being renewed.
 const DURATION: Duration = Duration::from_secs(15);
@@ -48,12 +48,12 @@ impl Election {
     }
 
     /// Waits until we lead. Nothing but the end of the process may end that. Gives for how long we do, for [`Self::keep`].
-    pub async fn lead(&self) -> Term {
+    pub async fn lead(&self) -> LeaseDeadline {
         let mut seen: Option<(Option<String>, Instant)> = None;
         loop {
             let asked = clock::now();
             match self.try_take(&mut seen).await {
-                Ok(true) => return Term::begin(asked, DEADLINE),
+                Ok(true) => return LeaseDeadline::begin(asked, DEADLINE),
                 Ok(false) => {}
                 Err(error) => tracing::warn!(lease = self.name, %error, "the Lease cannot be taken yet"),
             }
@@ -104,7 +104,7 @@ impl Election {
     /// and the process has to end.
     ///
     /// Whether it was kept to the end.
-    pub async fn keep(&self, term: &Term, stop: &CancellationToken) -> bool {
+    pub async fn keep(&self, term: &LeaseDeadline, stop: &CancellationToken) -> bool {
         loop {
             if stop.run_until_cancelled(sleep(PERIOD)).await.is_none() {
                 term.end();

@@ -22,13 +22,13 @@ use repot_etcd::agent::clock;
 #[error(
     "the Lease was not renewed in time: another process may act now, and this one writes nothing any more"
 )]
-pub struct Over;
+pub struct LeaseExpired;
 
 /// Until when this process may write, in milliseconds since the start of the machine. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Term(Arc<AtomicU64>);
+pub struct LeaseDeadline(Arc<AtomicU64>);
 
-impl Term {
+impl LeaseDeadline {
     /// For a process that is alone: it does not end.
     #[must_use]
     pub fn endless() -> Self {
@@ -58,19 +58,19 @@ impl Term {
     /// Whether something may be written now.
     ///
     /// # Errors
-    /// [`Over`].
-    pub fn check(&self) -> Result<(), Over> {
+    /// [`LeaseExpired`].
+    pub fn check(&self) -> Result<(), LeaseExpired> {
         let now = u64::try_from(clock::now().as_millis()).unwrap_or(u64::MAX);
-        if now < self.0.load(Ordering::SeqCst) { Ok(()) } else { Err(Over) }
+        if now < self.0.load(Ordering::SeqCst) { Ok(()) } else { Err(LeaseExpired) }
     }
 }
 
 /// A client that reads always, and writes while the term runs.
 ///
 /// # Errors
-/// What it is asked to write afterwards fails with [`Over`], inside [`kube::Error::Service`].
+/// What it is asked to write afterwards fails with [`LeaseExpired`], inside [`kube::Error::Service`].
 #[must_use]
-pub fn writing_during(term: Term, client: Client) -> Client {
+pub fn fenced_client(term: LeaseDeadline, client: Client) -> Client {
     let namespace = client.default_namespace().to_owned();
     let service = tower::service_fn(move |request: Request<Body>| {
         let (client, term) = (client.clone(), term.clone());
@@ -107,16 +107,16 @@ mod tests {
     #[test]
     fn term_counts_from_the_question_and_not_from_the_answer() {
         let now = clock::now();
-        let term = Term::begin(now, LENGTH);
+        let term = LeaseDeadline::begin(now, LENGTH);
         assert_eq!(term.check(), Ok(()));
         // The answer was on its way for longer than the term.
         term.renew(now.saturating_sub(LENGTH), LENGTH);
-        assert_eq!(term.check(), Err(Over));
+        assert_eq!(term.check(), Err(LeaseExpired));
         term.renew(now, LENGTH);
         assert_eq!(term.check(), Ok(()));
         term.end();
-        assert_eq!(term.check(), Err(Over));
-        assert_eq!(Term::endless().check(), Ok(()));
+        assert_eq!(term.check(), Err(LeaseExpired));
+        assert_eq!(LeaseDeadline::endless().check(), Ok(()));
     }
 
     #[tokio::test]
@@ -127,8 +127,8 @@ mod tests {
             let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
             async move { Ok::<_, Infallible>(http::Response::new(Body::from(object.to_string().into_bytes()))) }
         });
-        let term = Term::begin(clock::now(), LENGTH);
-        let client = writing_during(term.clone(), Client::new(answers, "default"));
+        let term = LeaseDeadline::begin(clock::now(), LENGTH);
+        let client = fenced_client(term.clone(), Client::new(answers, "default"));
         let all = Api::<ConfigMap>::default_namespaced(client);
         let patch = Patch::Merge(json!({}));
         all.patch("a", &PatchParams::default(), &patch).await.expect("it runs");

@@ -1,6 +1,6 @@
 //! Canaries: small wrongs, each where somebody might make it by mistake, to see that the tests find them.
 //!
-//! `Canary::Name.sings()` stands at the place, and is never true: a build without the feature `canaries` compiles it to `false`. With
+//! `Canary::Name.is_planted()` stands at the place, and is never true: a build without the feature `canaries` compiles it to `false`. With
 //! the feature, which nothing turns on but the test that goes through all of them, the one sings that `REPOT_CANARY` names.
 //! `tests/canaries/table.rs` says of each what it does wrong, and which test has to find it.
 
@@ -90,13 +90,13 @@ canaries! {
 impl Canary {
     /// Whether this wrong is to be done.
     #[cfg(not(feature = "canaries"))]
-    pub(crate) const fn sings(self) -> bool {
+    pub(crate) const fn is_planted(self) -> bool {
         false
     }
 
     /// Whether this wrong is to be done.
     #[cfg(feature = "canaries")]
-    pub(crate) fn sings(self) -> bool {
+    pub(crate) fn is_planted(self) -> bool {
         static SINGS: std::sync::LazyLock<Option<Canary>> = std::sync::LazyLock::new(|| {
             let named = std::env::var("REPOT_CANARY").ok()?;
             ALL.iter().find(|(name, _)| *name == named).map(|(_, canary)| *canary)

@@ -85,7 +85,7 @@ impl Error {
     /// clients that took the object for deleted would be told nothing.
     #[must_use]
     pub fn is_proven_damage(&self) -> bool {
-        let locked = matches!(self, Self::Sealing { .. }) && Canary::LockedTakenForDamaged.sings();
+        let locked = matches!(self, Self::Sealing { .. }) && Canary::LockedTakenForDamaged.is_planted();
         locked || matches!(self, Self::Corrupt { .. })
     }
 }

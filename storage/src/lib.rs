@@ -34,7 +34,7 @@ pub use error::{Error, Result};
 pub use keyring::Keyring;
 pub use spool::Spool;
 pub use store::{
-    Checked, CollectReport, Finding, KeyUse, Lost, Missing, Quarantined, Remedy, Rewritten, Store,
-    StoreOptions, Trouble, Usage,
+    Checked, CollectReport, Damage, Finding, KeyUse, Lost, Missing, Quarantined, Remedy, Rewritten, Store,
+    StoreOptions, Usage,
     types::{Draft, Event, Key, List, ListRequest, Object, ResourceVersion, Scope, Segmented, WatchItem},
 };

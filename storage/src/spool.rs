@@ -56,11 +56,11 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// A directory in which bytes may wait. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Spool {
-    place: Arc<Place>,
+    place: Arc<SpoolDir>,
 }
 
 #[derive(Debug)]
-struct Place {
+struct SpoolDir {
     dir: PathBuf,
     min_free: u64,
 }
@@ -70,7 +70,7 @@ impl Spool {
     /// what waits does not take the place of what rests.
     #[must_use]
     pub fn new(dir: impl Into<PathBuf>, min_free: u64) -> Self {
-        Self { place: Arc::new(Place { dir: dir.into(), min_free }) }
+        Self { place: Arc::new(SpoolDir { dir: dir.into(), min_free }) }
     }
 
     /// The directory in which bytes wait, as given to [`Spool::new`].
@@ -96,7 +96,7 @@ impl Spool {
     }
 }
 
-impl Place {
+impl SpoolDir {
     fn failed(&self, source: io::Error) -> Error {
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::Full(self.dir.clone()),
@@ -122,7 +122,7 @@ struct Open {
 
 /// Takes bytes as they come.
 pub struct Writer {
-    place: Arc<Place>,
+    place: Arc<SpoolDir>,
     open: Option<Arc<Open>>,
     /// Room for a nonce, and then bytes that are not written yet: less than a piece.
     buffer: Vec<u8>,
@@ -200,7 +200,7 @@ impl Writer {
 }
 
 impl Open {
-    fn new(place: &Place) -> Result<Self> {
+    fn new(place: &SpoolDir) -> Result<Self> {
         // Without a name from the first moment where the file system can do that, else from the second.
         let file = tempfile::tempfile_in(&place.dir).map_err(|error| place.failed(error))?;
         let key = DataKey::random().map_err(|Refused| Error::Cipher)?;
@@ -217,7 +217,7 @@ enum Kept {
 }
 
 struct Waiting {
-    place: Arc<Place>,
+    place: Arc<SpoolDir>,
     open: Arc<Open>,
     len: u64,
 }

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use reqwest::Client;
 
-use crate::bed::Bed;
+use crate::bed::TestEnv;
 use crate::process::{Process, Spec};
 use crate::relay::Relay;
 use crate::{binaries, pki, port};
@@ -41,7 +41,7 @@ impl AzureServer {
     }
 
     /// Starts one with an account and a container.
-    pub async fn start(bed: &Bed) -> Result<Self> {
+    pub async fn start(bed: &TestEnv) -> Result<Self> {
         let (port, key) = (port::reserve()?, pki::random_bytes::<64>()?);
         let text = STANDARD.encode(key);
         let dir = bed.make_dir("azure")?;

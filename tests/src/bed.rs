@@ -28,12 +28,12 @@ const KEPT_FOR: Duration = Duration::from_secs(2 * 3600);
 /// A throw-away directory that everything a test starts writes below.
 ///
 /// It vanishes with the value, unless the thread is panicking: then it stays, and the ends of its logs are printed.
-pub struct Bed {
+pub struct TestEnv {
     dir: TempDir,
     made: AtomicUsize,
 }
 
-impl Bed {
+impl TestEnv {
     /// Makes the directory `target/testbed/run/<name>.<process id>.<random>`.
     pub fn new(name: &str) -> Result<Self> {
         let parent = testbed_dir().join("run");
@@ -71,7 +71,7 @@ impl Bed {
     }
 }
 
-impl Drop for Bed {
+impl Drop for TestEnv {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.keep_for_inspection();
@@ -82,10 +82,10 @@ impl Drop for Bed {
 /// Runs one test: `run(async |bed| { … Ok(()) })` inside an ordinary `#[test]`.
 ///
 /// Panics when the test fails or takes longer than ten minutes (an hour in `make soak`); the directory is then kept and the ends of all logs are printed.
-pub fn run(test: impl AsyncFnOnce(&Bed) -> Result<()>) {
+pub fn run(test: impl AsyncFnOnce(&TestEnv) -> Result<()>) {
     let name = std::thread::current().name().unwrap_or("test").to_owned();
     let outcome = make_runtime().and_then(|runtime| {
-        let bed = Bed::new(&name)?;
+        let bed = TestEnv::new(&name)?;
         let limit = if std::env::var_os("REPOT_SOAK").is_some() { SOAK_LIMIT } else { TIME_LIMIT };
         let outcome = runtime.block_on(async { timeout(limit, test(&bed)).await });
         // Nothing may wait for a blocking task here: a test that failed has left its servers in any state.
@@ -110,13 +110,13 @@ fn explain(error: &Error) -> String {
 ///
 /// Tests must not stop or reconfigure what they share. A start that failed is reported to every user of it.
 pub struct Shared<T> {
-    start: fn(&Bed) -> Result<T>,
-    cell: OnceLock<std::result::Result<(T, Bed), String>>,
+    start: fn(&TestEnv) -> Result<T>,
+    cell: OnceLock<std::result::Result<(T, TestEnv), String>>,
 }
 
 impl<T: Send + Sync> Shared<T> {
     /// For a `static`: `start` runs at the first [`Shared::value`].
-    pub const fn new(start: fn(&Bed) -> Result<T>) -> Self {
+    pub const fn new(start: fn(&TestEnv) -> Result<T>) -> Self {
         Self { start, cell: OnceLock::new() }
     }
 
@@ -128,8 +128,8 @@ impl<T: Send + Sync> Shared<T> {
         made.as_ref().map(|(value, _)| value).map_err(|text| anyhow::anyhow!("{text}"))
     }
 
-    fn make(&self) -> Result<(T, Bed)> {
-        let bed = Bed::new("shared")?;
+    fn make(&self) -> Result<(T, TestEnv)> {
+        let bed = TestEnv::new("shared")?;
         if let Ok(mut dirs) = shared_dirs().lock() {
             dirs.push(bed.path().to_owned());
         }

@@ -11,7 +11,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
-use crate::bed::Bed;
+use crate::bed::TestEnv;
 use crate::binaries;
 
 /// Longer than the program itself waits for anything.
@@ -27,18 +27,18 @@ pub struct ClientGo {
 
 impl ClientGo {
     /// Starts `clientgo <command> --kubeconfig=<file> <flags>`.
-    pub fn start(bed: &Bed, command: &str, kubeconfig: &Path, flags: &[&str]) -> Result<Self> {
+    pub fn start(bed: &TestEnv, command: &str, kubeconfig: &Path, flags: &[&str]) -> Result<Self> {
         Self::launch(bed, "clientgo", command, kubeconfig, flags)
     }
 
     /// Starts `clients <library> --kubeconfig=<file>`, which answers each step it is asked for.
-    pub fn library(bed: &Bed, library: &str, kubeconfig: &Path) -> Result<Self> {
+    pub fn library(bed: &TestEnv, library: &str, kubeconfig: &Path) -> Result<Self> {
         Self::launch(bed, "clients", library, kubeconfig, &[])
     }
 
     /// Both also hold each WatchList that they read against a LIST, and end themselves when they differ.
     fn launch(
-        bed: &Bed,
+        bed: &TestEnv,
         name: &'static str,
         command: &str,
         kubeconfig: &Path,

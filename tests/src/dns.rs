@@ -15,7 +15,7 @@ use tokio::process::Command;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
-use crate::bed::Bed;
+use crate::bed::TestEnv;
 use crate::process::{Process, Spec};
 use crate::wait::until;
 use crate::{port, tool};
@@ -49,7 +49,7 @@ struct Zone {
 
 impl DnsServer {
     /// Starts one whose zone has no TXT records, and waits until it answers.
-    pub async fn start(bed: &Bed) -> Result<Self> {
+    pub async fn start(bed: &TestEnv) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("repot-dns.").tempdir()?;
         let port = port::reserve()?;
         fs::write(dir.path().join("knot.conf"), configuration(dir.path(), port))?;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::bed::Bed;
+use crate::bed::TestEnv;
 use crate::dns::{DnsServer, START_DEADLINE, ZONE};
 use crate::process::{Process, Spec};
 use crate::{binaries, port};
@@ -34,7 +34,7 @@ pub struct DnsCache {
 
 impl DnsCache {
     /// Starts one, and waits until it answers.
-    pub async fn start(bed: &Bed, server: &DnsServer, kind: Kind) -> Result<Self> {
+    pub async fn start(bed: &TestEnv, server: &DnsServer, kind: Kind) -> Result<Self> {
         let (port, dir) = (port::reserve()?, bed.make_dir("dns-cache")?);
         let zone = match kind {
             Kind::CoreDnsStale | Kind::UnboundExpired => server.address(),

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::bed::Bed;
+use crate::bed::TestEnv;
 use crate::clientgo::ClientGo;
 use crate::{binaries, pki};
 
@@ -22,7 +22,7 @@ pub struct Plugin {
 
 impl Plugin {
     /// Starts one, whose first key is called `1`.
-    pub async fn start(bed: &Bed) -> Result<Self> {
+    pub async fn start(bed: &TestEnv) -> Result<Self> {
         let log = bed.make_dir("kms")?.join("kms.log");
         // The path of a socket may have a hundred bytes; those of beds have more.
         let dir = tempfile::tempdir()?;
@@ -51,7 +51,7 @@ pub struct Upstream(ClientGo);
 
 impl Upstream {
     /// Starts it.
-    pub async fn start(bed: &Bed) -> Result<Self> {
+    pub async fn start(bed: &TestEnv) -> Result<Self> {
         let mut command = Command::new(binaries::find("encryption")?);
         command.arg("config");
         let mut program =

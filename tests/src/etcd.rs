@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use tokio::process::Command;
 
 use crate::access::{Access, Credential};
-use crate::bed::Bed;
+use crate::bed::TestEnv;
 use crate::http::Api;
 use crate::pki::{Ca, Leaf, Usage};
 use crate::process::{Process, Spec};
@@ -35,7 +35,7 @@ pub struct EtcdCluster {
     members: Vec<EtcdMember>,
     tls: Option<EtcdTls>,
     dir: PathBuf,
-    seats: Vec<Seat>,
+    seats: Vec<MemberSpec>,
 }
 
 /// One member.
@@ -61,7 +61,7 @@ pub struct EtcdTls {
 }
 
 /// Name and addresses of a member before it is started.
-struct Seat {
+struct MemberSpec {
     name: String,
     client_port: u16,
     peer_port: u16,
@@ -69,16 +69,16 @@ struct Seat {
 
 impl EtcdCluster {
     /// Starts a cluster of so many members and waits until each of them serves.
-    pub async fn start(bed: &Bed, members: usize) -> Result<Self> {
+    pub async fn start(bed: &TestEnv, members: usize) -> Result<Self> {
         Self::start_with(bed, members, EtcdOptions::default()).await
     }
 
     /// Starts a cluster with options of the test's own.
-    pub async fn start_with(bed: &Bed, members: usize, options: EtcdOptions) -> Result<Self> {
+    pub async fn start_with(bed: &TestEnv, members: usize, options: EtcdOptions) -> Result<Self> {
         ensure!(members > 0, "a cluster has at least one member");
         let dir = bed.make_dir(options.prefix())?;
         let tls = options.tls.then(|| EtcdTls::make(&dir)).transpose()?;
-        let seats = (0..members).map(|i| Seat::take(&options, i)).collect::<Result<Vec<_>>>()?;
+        let seats = (0..members).map(|i| MemberSpec::take(&options, i)).collect::<Result<Vec<_>>>()?;
         let mut cluster = Self { members: Vec::new(), tls, dir, seats: Vec::new() };
         for seat in &seats {
             cluster.members.push(cluster.launch(bed, &options, seat, &seats)?);
@@ -91,12 +91,12 @@ impl EtcdCluster {
     }
 
     /// Adds a learner, and waits until it has joined. Its index is the last one.
-    pub async fn add_learner(&mut self, bed: &Bed) -> Result<()> {
+    pub async fn add_learner(&mut self, bed: &TestEnv) -> Result<()> {
         let options = EtcdOptions {
             flags: vec!["--initial-cluster-state=existing".to_owned()],
             ..EtcdOptions::default()
         };
-        let seat = Seat::take(&options, self.seats.len())?;
+        let seat = MemberSpec::take(&options, self.seats.len())?;
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let url = format!("--peer-urls={scheme}://127.0.0.1:{}", seat.peer_port);
         // A cluster that has just started takes no members.
@@ -169,7 +169,13 @@ impl EtcdCluster {
         tool::run(command, b"").await
     }
 
-    fn launch(&self, bed: &Bed, options: &EtcdOptions, seat: &Seat, all: &[Seat]) -> Result<EtcdMember> {
+    fn launch(
+        &self,
+        bed: &TestEnv,
+        options: &EtcdOptions,
+        seat: &MemberSpec,
+        all: &[MemberSpec],
+    ) -> Result<EtcdMember> {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let client_url = format!("{scheme}://127.0.0.1:{}", seat.client_port);
         let data_dir = self.dir.join(&seat.name);
@@ -243,15 +249,15 @@ pub(crate) async fn check_health(probe: &Api) -> Result<()> {
     Ok(())
 }
 
-impl Seat {
+impl MemberSpec {
     fn take(options: &EtcdOptions, index: usize) -> Result<Self> {
         let name = format!("{}-{index}", options.prefix());
         Ok(Self { name, client_port: port::reserve()?, peer_port: port::reserve()? })
     }
 
-    fn spec(&self, scheme: &str, all: &[Seat]) -> Result<Spec> {
+    fn spec(&self, scheme: &str, all: &[MemberSpec]) -> Result<Spec> {
         let client = format!("{scheme}://127.0.0.1:{}", self.client_port);
-        let peer = |seat: &Seat| format!("{scheme}://127.0.0.1:{}", seat.peer_port);
+        let peer = |seat: &MemberSpec| format!("{scheme}://127.0.0.1:{}", seat.peer_port);
         let cluster: Vec<_> = all.iter().map(|seat| format!("{}={}", seat.name, peer(seat))).collect();
         Ok(Spec::new(&self.name, binaries::find("etcd")?)
             .flag("name", &self.name)

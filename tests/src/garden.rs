@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use crate::access::{Access, Credential};
-use crate::bed::Bed;
+use crate::bed::TestEnv;
 use crate::etcd::{EtcdCluster, EtcdOptions, EtcdTls};
 use crate::http::{self, Api};
 use crate::kubectl::Kubectl;
@@ -85,12 +85,12 @@ pub struct Pki {
 
 impl Garden {
     /// Starts a kube-apiserver alone.
-    pub async fn start(bed: &Bed) -> Result<Self> {
+    pub async fn start(bed: &TestEnv) -> Result<Self> {
         Self::start_with(bed, GardenOptions::default()).await
     }
 
     /// Starts a garden with options of the test's own, and waits until it serves.
-    pub async fn start_with(bed: &Bed, options: GardenOptions) -> Result<Self> {
+    pub async fn start_with(bed: &TestEnv, options: GardenOptions) -> Result<Self> {
         let pki = Pki::make(bed)?;
         // The data lives as long as the test: nothing is gained by forcing it to disk.
         let flags = vec!["--unsafe-no-fsync".to_owned()];
@@ -117,7 +117,7 @@ impl Garden {
     }
 
     /// Starts a further kube-apiserver on the garden's etcd, and waits until it serves.
-    pub async fn start_twin(&self, bed: &Bed) -> Result<Twin> {
+    pub async fn start_twin(&self, bed: &TestEnv) -> Result<Twin> {
         let port = port::reserve()?;
         let spec = apiserver_spec(&self.pki, &self.backend, port, "twin-", &self.signing_key)?;
         let mut process = Process::start(bed, spec)?;
@@ -211,7 +211,7 @@ impl Garden {
     }
 
     /// Starts its kube-controller-manager, with further flags: for gardens where something has to be there before it.
-    pub async fn start_controller_manager(&mut self, bed: &Bed, flags: &[String]) -> Result<()> {
+    pub async fn start_controller_manager(&mut self, bed: &TestEnv, flags: &[String]) -> Result<()> {
         let port = port::reserve()?;
         let spec = controller_manager_spec(self, &self.signing_key.0, port)?.args(flags);
         let mut process = Process::start(bed, spec)?;
@@ -232,7 +232,7 @@ async fn check_ready(api: &Api, path: &str) -> Result<()> {
 }
 
 impl Pki {
-    fn make(bed: &Bed) -> Result<Self> {
+    fn make(bed: &TestEnv) -> Result<Self> {
         let dir = bed.make_dir("garden-pki")?;
         let (serving, client) = (Ca::new("garden-serving-ca")?, Ca::new("garden-client-ca")?);
         let pki = Self { dir, serving, client, front_proxy: Ca::new("garden-front-proxy-ca")? };

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::access::Access;
 use crate::aggregate::Aggregation;
-use crate::bed::Bed;
+use crate::bed::TestEnv;
 use crate::garden::Garden;
 use crate::http::Api;
 use crate::process::{Process, Spec};
@@ -60,7 +60,7 @@ pub struct Gardener {
 impl Gardener {
     /// Starts it, registers its groups, and makes the CloudProfile, the ControllerRegistration and the credentials that the Seeds and
     /// Shoots of this module refer to.
-    pub async fn start(bed: &Bed, garden: &Garden, options: GardenerOptions) -> Result<Self> {
+    pub async fn start(bed: &TestEnv, garden: &Garden, options: GardenerOptions) -> Result<Self> {
         let port = port::reserve()?;
         let mut process = Process::start(bed, spec(bed, garden, options, port)?)?;
         let server = format!("https://127.0.0.1:{port}");
@@ -88,7 +88,7 @@ impl Gardener {
     }
 }
 
-fn spec(bed: &Bed, garden: &Garden, options: GardenerOptions, port: u16) -> Result<Spec> {
+fn spec(bed: &TestEnv, garden: &Garden, options: GardenerOptions, port: u16) -> Result<Spec> {
     let dir = bed.make_dir("gardener-pki")?;
     let serving = garden.pki().serve(NAMESPACE, SERVICE)?.write(&dir, "serving")?;
     let kubeconfig = garden.user_kubeconfig(SERVICE, &["system:masters"])?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::bed::Bed;
+use crate::bed::TestEnv;
 use crate::garden::Garden;
 use crate::gardener::Gardener;
 use crate::process::{Process, Spec};
@@ -27,7 +27,7 @@ pub struct Controllers {
 
 impl Controllers {
     /// Starts it; ready means that its informers have synced with gardener-apiserver.
-    pub async fn start(bed: &Bed, garden: &Garden, _: &Gardener) -> Result<Self> {
+    pub async fn start(bed: &TestEnv, garden: &Garden, _: &Gardener) -> Result<Self> {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": LEASES}});
         garden.apply(&[namespace]).await?;
         let (health, metrics) = (port::reserve()?, port::reserve()?);

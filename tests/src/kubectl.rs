@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use tokio::process::Command;
 
-use crate::bed::Bed;
+use crate::bed::TestEnv;
 use crate::binaries;
 use crate::tool::{self, Output};
 
@@ -20,7 +20,7 @@ pub struct Kubectl {
 
 impl Kubectl {
     /// Errors: when kubectl has not been built.
-    pub fn new(bed: &Bed, kubeconfig: impl Into<PathBuf>) -> Result<Self> {
+    pub fn new(bed: &TestEnv, kubeconfig: impl Into<PathBuf>) -> Result<Self> {
         let home = bed.make_dir("kubectl")?;
         Ok(Self { program: binaries::find("kubectl")?, kubeconfig: kubeconfig.into(), home })
     }
@@ -28,7 +28,7 @@ impl Kubectl {
     /// kubectl 1.20, the oldest that people still have, as the same user of the same server.
     ///
     /// Errors: when it has not been fetched.
-    pub fn old(&self, bed: &Bed) -> Result<Self> {
+    pub fn old(&self, bed: &TestEnv) -> Result<Self> {
         let home = bed.make_dir("kubectl-1.20")?;
         Ok(Self { program: binaries::find("kubectl-1.20")?, home, kubeconfig: self.kubeconfig.clone() })
     }

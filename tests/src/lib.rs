@@ -60,4 +60,4 @@ pub mod webhook;
 
 pub use repot_samples as states;
 
-pub use bed::{Bed, Shared, run, start_shared};
+pub use bed::{Shared, TestEnv, run, start_shared};

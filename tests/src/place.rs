@@ -13,13 +13,13 @@ use crate::wait::until;
 pub const DEADLINE: Duration = Duration::from_secs(180);
 
 /// A namespace; dropping it deletes the namespace, and waits for nothing.
-pub struct Place {
+pub struct TestNamespace {
     garden: &'static Garden,
     /// Its name.
     pub namespace: String,
 }
 
-impl Place {
+impl TestNamespace {
     /// Makes one, in which Pods may be made.
     pub async fn make(garden: &'static Garden, namespace: &str) -> Result<Self> {
         garden.kubectl(["create", "namespace", namespace]).await?.text()?;
@@ -81,7 +81,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestNamespace {
     fn drop(&mut self) {
         let delete = ["delete", "namespace", &self.namespace, "--wait=false"];
         let mut command = self.garden.kubectl_tool().command(delete);

@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use crate::bed::Bed;
+use crate::bed::TestEnv;
 use crate::wait::{Hopeless, until};
 
 /// What to run: a program, its arguments and its environment.
@@ -84,7 +84,7 @@ impl Process {
     /// Starts a program; standard error is appended to `<name>.log` and standard output goes to `<name>.out.log`, both below `bed`.
     ///
     /// Errors: when it cannot be started. A program that exits at once is noticed by [`Process::ready`].
-    pub fn start(bed: &Bed, spec: Spec) -> Result<Self> {
+    pub fn start(bed: &TestEnv, spec: Spec) -> Result<Self> {
         let dir = bed.make_dir(&spec.name)?;
         Self::start_in(dir, spec)
     }

@@ -13,7 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
 use crate::aggregate::Aggregation;
-use crate::bed::Bed;
+use crate::bed::TestEnv;
 use crate::binaries;
 use crate::garden::Garden;
 use crate::http::Api;
@@ -55,7 +55,7 @@ impl Repot {
     ///
     /// Errors: when the program is not built, exits, or is not ready in a minute; the message has the end of its log.
     pub async fn start(
-        bed: &Bed,
+        bed: &TestEnv,
         role: &str,
         args: impl IntoIterator<Item = impl AsRef<OsStr>>,
     ) -> Result<Self> {
@@ -63,12 +63,12 @@ impl Repot {
     }
 
     /// Starts `repot apiserver` on a port of its own on 127.0.0.1, with further flags; ready is its line, or 200 from `/readyz`.
-    pub async fn apiserver(bed: &Bed, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Self> {
+    pub async fn apiserver(bed: &TestEnv, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Self> {
         Self::apiserver_with(bed, args, &BTreeMap::new()).await
     }
 
     async fn apiserver_with(
-        bed: &Bed,
+        bed: &TestEnv,
         args: impl IntoIterator<Item = impl AsRef<OsStr>>,
         environment: &BTreeMap<String, String>,
     ) -> Result<Self> {
@@ -82,7 +82,7 @@ impl Repot {
     /// Starts `repot apiserver` as a garden wants it: with a serving certificate for its Service, with delegation to the garden, and
     /// registered for each group and version. Storage, encryption and what else differs is in `args`.
     pub async fn behind(
-        bed: &Bed,
+        bed: &TestEnv,
         garden: &Garden,
         served: &[(&str, &str)],
         args: impl IntoIterator<Item = impl AsRef<OsStr>>,
@@ -94,7 +94,7 @@ impl Repot {
 
     /// As [`Repot::behind`], but registered for nothing: one of several behind a balancer, which [`register`] makes known.
     pub async fn replica(
-        bed: &Bed,
+        bed: &TestEnv,
         garden: &Garden,
         args: impl IntoIterator<Item = impl AsRef<OsStr>>,
     ) -> Result<Self> {
@@ -103,7 +103,7 @@ impl Repot {
 
     /// The same, with environment variables.
     pub async fn replica_with(
-        bed: &Bed,
+        bed: &TestEnv,
         garden: &Garden,
         args: impl IntoIterator<Item = impl AsRef<OsStr>>,
         environment: &BTreeMap<String, String>,
@@ -123,11 +123,11 @@ impl Repot {
     }
 
     /// Starts any program that keeps the contract, such as an older release.
-    pub async fn start_program(bed: &Bed, spec: Spec) -> Result<Self> {
+    pub async fn start_program(bed: &TestEnv, spec: Spec) -> Result<Self> {
         Self::launch(bed, spec, None).await
     }
 
-    async fn launch(bed: &Bed, spec: Spec, probe: Option<Probe>) -> Result<Self> {
+    async fn launch(bed: &TestEnv, spec: Spec, probe: Option<Probe>) -> Result<Self> {
         let mut repot = Self { process: Process::start(bed, spec)?, probe, url: String::new() };
         repot.wait_until_ready().await?;
         Ok(repot)
@@ -201,7 +201,7 @@ impl Probe {
 
 impl Dev {
     /// Starts `repot dev` on a free port with an empty data directory, and further flags.
-    pub async fn start(bed: &Bed, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Self> {
+    pub async fn start(bed: &TestEnv, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Self> {
         let data_dir = bed.make_dir("repot-data")?;
         // The port is fixed, so that the kubeconfig holds after a restart.
         let port = port::reserve()?.to_string();
@@ -234,7 +234,7 @@ impl Dev {
     }
 
     /// kubectl with that kubeconfig.
-    pub fn kubectl(&self, bed: &Bed) -> Result<Kubectl> {
+    pub fn kubectl(&self, bed: &TestEnv) -> Result<Kubectl> {
         Kubectl::new(bed, &self.kubeconfig)
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use reqwest::Client;
 
-use crate::bed::Bed;
+use crate::bed::TestEnv;
 use crate::pki::{self, Ca, Usage};
 use crate::process::{Process, Spec};
 use crate::relay::Relay;
@@ -42,16 +42,16 @@ struct Tls {
 
 impl S3Server {
     /// Starts one and waits until it serves.
-    pub async fn start(bed: &Bed) -> Result<Self> {
+    pub async fn start(bed: &TestEnv) -> Result<Self> {
         Self::start_with(bed, false).await
     }
 
     /// The same, over TLS with an authority of its own.
-    pub async fn start_with_tls(bed: &Bed) -> Result<Self> {
+    pub async fn start_with_tls(bed: &TestEnv) -> Result<Self> {
         Self::start_with(bed, true).await
     }
 
-    async fn start_with(bed: &Bed, tls: bool) -> Result<Self> {
+    async fn start_with(bed: &TestEnv, tls: bool) -> Result<Self> {
         let dir = bed.make_dir("s3")?;
         let (root, beside) = (dir.join("buckets"), dir.join("attributes"));
         fs::create_dir_all(root.join(BUCKET))?;

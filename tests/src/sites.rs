@@ -17,7 +17,7 @@ use repot_etcd::link;
 use tempfile::{Builder, TempDir};
 
 use crate::access::{Access, Credential};
-use crate::bed::Bed;
+use crate::bed::TestEnv;
 use crate::http::Api;
 use crate::pki::{Ca, Leaf, Usage};
 use crate::process::{Process, Spec};
@@ -30,7 +30,7 @@ const ABROAD: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// One of the two sites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Site {
+pub enum SiteName {
     /// Where the etcd begins.
     Source,
     /// Where it may go.
@@ -52,7 +52,7 @@ pub struct SiteOptions {
 
 /// Both sites. Their processes end when it is dropped.
 pub struct Sites {
-    places: Vec<Place>,
+    places: Vec<MemberAddress>,
     relays: Vec<Relay>,
     heartbeat: Duration,
     data: TempDir,
@@ -69,8 +69,8 @@ struct Tls {
 }
 
 /// A place for a member.
-struct Place {
-    site: Site,
+struct MemberAddress {
+    site: SiteName,
     name: String,
     client_port: u16,
     peer_port: u16,
@@ -80,19 +80,21 @@ struct Place {
 
 impl Sites {
     /// Two sites without members.
-    pub async fn new(bed: &Bed, options: SiteOptions) -> Result<Self> {
+    pub async fn new(bed: &TestEnv, options: SiteOptions) -> Result<Self> {
         let dir = bed.make_dir("sites")?;
         let mut places = Vec::new();
-        for (site, count) in [(Site::Source, options.source), (Site::Destination, options.destination)] {
+        for (site, count) in
+            [(SiteName::Source, options.source), (SiteName::Destination, options.destination)]
+        {
             for at in 0..count {
                 let name = format!("{}-{at}", site.word());
                 let hosts = dir.join(format!("hosts-{}", site.word()));
                 let (client_port, peer_port) = (port::reserve()?, port::reserve()?);
-                places.push(Place { site, name, client_port, peer_port, hosts, process: None });
+                places.push(MemberAddress { site, name, client_port, peer_port, hosts, process: None });
             }
         }
-        for here in [Site::Source, Site::Destination] {
-            let line = |place: &Place| {
+        for here in [SiteName::Source, SiteName::Destination] {
+            let line = |place: &MemberAddress| {
                 let address = if place.site == here { Ipv4Addr::LOCALHOST } else { ABROAD };
                 format!("{address} {}\n", place.host())
             };
@@ -130,7 +132,7 @@ impl Sites {
     }
 
     /// Names of all places at a site, taken or not.
-    pub fn names(&self, site: Site) -> Vec<String> {
+    pub fn names(&self, site: SiteName) -> Vec<String> {
         self.places.iter().filter(|place| place.site == site).map(|place| place.name.clone()).collect()
     }
 
@@ -141,15 +143,15 @@ impl Sites {
     }
 
     /// The URL at which a member is for a client on this site.
-    pub fn url(&self, name: &str, from: Site) -> Result<String> {
+    pub fn url(&self, name: &str, from: SiteName) -> Result<String> {
         let place = self.place(name)?;
         let address = if place.site == from { Ipv4Addr::LOCALHOST } else { ABROAD };
         Ok(format!("https://{address}:{}", place.client_port))
     }
 
     /// Starts the first members of the source, which found the cluster, and waits until each serves.
-    pub async fn found(&mut self, bed: &Bed, count: usize) -> Result<()> {
-        let names: Vec<String> = self.names(Site::Source).into_iter().take(count).collect();
+    pub async fn found(&mut self, bed: &TestEnv, count: usize) -> Result<()> {
+        let names: Vec<String> = self.names(SiteName::Source).into_iter().take(count).collect();
         ensure!(names.len() == count, "there are only {} places", names.len());
         let all =
             names.iter().map(|name| Ok((name.clone(), self.peer_url(name)?))).collect::<Result<Vec<_>>>()?;
@@ -163,7 +165,7 @@ impl Sites {
     }
 
     /// Starts a member on an empty data directory, to join these members (names and peer URLs, its own among them).
-    pub fn join(&mut self, bed: &Bed, name: &str, members: &[(String, String)]) -> Result<()> {
+    pub fn join(&mut self, bed: &TestEnv, name: &str, members: &[(String, String)]) -> Result<()> {
         self.launch(bed, name, members, "existing")
     }
 
@@ -197,15 +199,15 @@ impl Sites {
         self.relays.iter().for_each(change);
     }
 
-    fn place(&self, name: &str) -> Result<&Place> {
+    fn place(&self, name: &str) -> Result<&MemberAddress> {
         self.places.iter().find(|place| place.name == name).with_context(|| format!("no place {name}"))
     }
 
-    fn place_mut(&mut self, name: &str) -> Result<&mut Place> {
+    fn place_mut(&mut self, name: &str) -> Result<&mut MemberAddress> {
         self.places.iter_mut().find(|place| place.name == name).with_context(|| format!("no place {name}"))
     }
 
-    fn launch(&mut self, bed: &Bed, name: &str, all: &[(String, String)], state: &str) -> Result<()> {
+    fn launch(&mut self, bed: &TestEnv, name: &str, all: &[(String, String)], state: &str) -> Result<()> {
         let (heartbeat, peer, certificates) = (self.heartbeat, self.peer_url(name)?, self.tls.flags(name));
         let dir = Builder::new().prefix(name).disable_cleanup(true).tempdir_in(&self.data)?;
         let place = self.place_mut(name)?;
@@ -230,7 +232,7 @@ impl Sites {
 }
 
 impl Tls {
-    fn new(dir: PathBuf, places: &[Place], compares_names: bool) -> Result<Self> {
+    fn new(dir: PathBuf, places: &[MemberAddress], compares_names: bool) -> Result<Self> {
         let ca = Ca::new("sites-ca")?;
         ca.write(&dir, "ca")?;
         let loopback = ["127.0.0.1", "127.0.0.2"];
@@ -270,7 +272,7 @@ fn make_data_dir() -> Result<TempDir> {
     Ok(builder().or_else(|_| TempDir::new())?)
 }
 
-impl Site {
+impl SiteName {
     /// The other one.
     pub fn other(self) -> Self {
         match self {
@@ -287,7 +289,7 @@ impl Site {
     }
 }
 
-impl Place {
+impl MemberAddress {
     fn host(&self) -> String {
         format!("{}.peer", self.name)
     }

@@ -1,6 +1,7 @@
 //! Everything that crosses crates, in one test program: linking is slow, modules are not.
 
 mod admission;
+mod architecture;
 mod conformance;
 mod docs;
 mod encryption;
@@ -10,7 +11,6 @@ mod etcd_kinds;
 mod expansion;
 mod gardener;
 mod gateway;
-mod house;
 mod http;
 mod kubectl;
 mod members;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use repot_rules::opening::Opening;
+use repot_rules::opening::Projection;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value, value::RawValue};
 
@@ -10,20 +10,20 @@ use serde_json::{Map, Value, value::RawValue};
 ///
 /// # Errors
 /// When the text is nested too deeply, or has a number that is none.
-pub fn read(raw: &RawValue, opening: &'static Opening) -> Result<Value, serde_json::Error> {
+pub fn read(raw: &RawValue, opening: &'static Projection) -> Result<Value, serde_json::Error> {
     Opened(opening).deserialize(&mut serde_json::Deserializer::from_str(raw.get()))
 }
 
 /// Reads any JSON, and of its objects what is opened.
 #[derive(Clone, Copy)]
-struct Opened(&'static Opening);
+struct Opened(&'static Projection);
 
 impl<'de> DeserializeSeed<'de> for Opened {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         match self.0 {
-            Opening::Whole => serde::Deserialize::deserialize(deserializer),
+            Projection::Whole => serde::Deserialize::deserialize(deserializer),
             _ => deserializer.deserialize_any(self),
         }
     }
@@ -41,7 +41,7 @@ impl<'de> Visitor<'de> for Opened {
         let mut rest = String::new();
         while let Some(name) = members.next_key::<String>()? {
             if let Some(opening) = self.0.member(&name) {
-                if matches!(self.0, Opening::Metadata) && name == "managedFields" {
+                if matches!(self.0, Projection::Metadata) && name == "managedFields" {
                     members.next_value::<IgnoredAny>()?;
                     continue;
                 }
@@ -50,7 +50,7 @@ impl<'de> Visitor<'de> for Opened {
             } else {
                 let text = members.next_value::<&RawValue>()?.get();
                 match self.0 {
-                    Opening::Items(_) => rest.extend([name.as_str(), ":", text, ","]),
+                    Projection::Items(_) => rest.extend([name.as_str(), ":", text, ","]),
                     _ => drop(object.insert(name, text.into())),
                 }
             }
@@ -98,7 +98,7 @@ impl<'de> Visitor<'de> for Opened {
 mod tests {
     use repot_rules::{
         opening::cut,
-        watch::{MARKERS, OWNER_RECORDS, SHOOT_STATES},
+        watch::{ANNOTATION_CHANGES, OWNER_RECORDS, SHOOT_STATES},
     };
     use serde_json::json;
 
@@ -121,8 +121,8 @@ mod tests {
 
     #[test]
     fn reads_what_the_rules_expect_to_see() {
-        for watch in [&MARKERS, &OWNER_RECORDS, &SHOOT_STATES] {
-            let opening = Opening::of(watch);
+        for watch in [&ANNOTATION_CHANGES, &OWNER_RECORDS, &SHOOT_STATES] {
+            let opening = Projection::of(watch);
             let all =
                 [object(), json!(null), json!([1]), json!("text"), json!(u64::MAX), json!({"metadata": []})];
             for value in all {
@@ -135,12 +135,12 @@ mod tests {
     #[test]
     fn keeps_the_text_of_what_is_not_opened() {
         let raw = RawValue::from_string(object().to_string()).expect("JSON");
-        let shoot = read(&raw, Opening::of(&MARKERS)).expect("a Shoot");
+        let shoot = read(&raw, Projection::of(&ANNOTATION_CHANGES)).expect("a Shoot");
         assert_eq!(shoot["metadata"], json!({"annotations": {"a": "b"}, "name": "n"}));
         assert_eq!(shoot["spec"]["managedFields"], "1");
         let pool = json!({"": "machine:{\"type\":\"m\"},maximum:3,", "name": "w", "zones": ["a", "b"]});
         assert_eq!(shoot["spec"]["provider"]["workers"][0], pool);
-        let state = read(&raw, Opening::of(&SHOOT_STATES)).expect("a state");
+        let state = read(&raw, Projection::of(&SHOOT_STATES)).expect("a state");
         assert_eq!(state["data"], "{\"b\":[1,2]}");
     }
 }

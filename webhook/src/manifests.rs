@@ -1,6 +1,6 @@
 //! The registrations with kube-apiserver, made from the tables of `repot-rules`.
 
-use repot_rules::watch::{FailurePolicy, Place, WATCHES, Watch};
+use repot_rules::watch::{FailurePolicy, HomeCluster, WATCHES, Watch};
 use serde_json::{Value, json};
 
 /// How kube-apiserver reaches the server.
@@ -33,14 +33,14 @@ impl Default for Reach {
 
 /// Both configurations of a place: mutating, then validating. One without webhooks is left out.
 #[must_use]
-pub fn render(place: Place, reach: &Reach) -> Vec<Value> {
+pub fn render(place: HomeCluster, reach: &Reach) -> Vec<Value> {
     let configuration = |mutating: bool| {
         let own = WATCHES.iter().filter(|watch| watch.place == place && watch.mutating == mutating);
         let webhooks: Vec<Value> = own.map(|watch| webhook(watch, reach)).collect();
         let kind = if mutating { "MutatingWebhookConfiguration" } else { "ValidatingWebhookConfiguration" };
         let name = match place {
-            Place::Garden => "repot-garden",
-            Place::Seed => "repot-seed",
+            HomeCluster::Garden => "repot-garden",
+            HomeCluster::Seed => "repot-seed",
         };
         (!webhooks.is_empty()).then(|| {
             json!({

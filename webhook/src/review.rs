@@ -7,7 +7,7 @@ use repot_rules::{
     change::{Change, Operation, Target, User},
     finding::{Finding, PatchOp, Verdict},
     judge::allows,
-    opening::Opening,
+    opening::Projection,
     watch::Watch,
 };
 use serde::{Deserialize, Serialize};
@@ -132,7 +132,7 @@ impl Question {
             _ => return Err(Error::Operation),
         };
         let object = |raw: Option<&RawValue>| {
-            raw.map_or(Ok(Value::Null), |raw| lean::read(raw, Opening::of(watch))).map_err(malformed)
+            raw.map_or(Ok(Value::Null), |raw| lean::read(raw, Projection::of(watch))).map_err(malformed)
         };
         let (old, new) = (object(request.old_object)?, object(request.object)?);
         let target = Target {
@@ -285,7 +285,7 @@ fn audit(findings: &[Finding]) -> BTreeMap<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use repot_rules::watch::MARKERS;
+    use repot_rules::watch::ANNOTATION_CHANGES;
 
     use super::*;
 
@@ -305,8 +305,9 @@ mod tests {
     #[test]
     fn echoes_version_kind_and_uid() {
         for version in ["admission.k8s.io/v1", "admission.k8s.io/v1beta1"] {
-            let question = Question::read(&body(|review| review["apiVersion"] = json!(version)), &MARKERS)
-                .expect("a question");
+            let question =
+                Question::read(&body(|review| review["apiVersion"] = json!(version)), &ANNOTATION_CHANGES)
+                    .expect("a question");
             for answer in [question.judged(&[]), question.patched(&[])] {
                 let answer: Value = serde_json::from_slice(&answer).expect("JSON");
                 let expected = json!({"apiVersion": version, "kind": "AdmissionReview", "response": {"uid": "u-1", "allowed": true}});
@@ -317,19 +318,22 @@ mod tests {
 
     #[test]
     fn rejects_what_is_no_question() {
-        let read = |change: fn(&mut Value)| Question::read(&body(change), &MARKERS).expect_err("no question");
+        let read = |change: fn(&mut Value)| {
+            Question::read(&body(change), &ANNOTATION_CHANGES).expect_err("no question")
+        };
         assert!(matches!(read(|r| r["apiVersion"] = json!("admission.k8s.io/v2")), Error::Version));
         assert!(matches!(read(|r| r["kind"] = json!("Review")), Error::Version));
         assert!(matches!(read(|r| r["request"] = Value::Null), Error::NoRequest));
         assert!(matches!(read(|r| r["request"]["uid"] = json!("")), Error::NoRequest));
         assert!(matches!(read(|r| r["request"]["operation"] = json!("CONNECT")), Error::Operation));
-        let error = Question::read(b"{\"kind\": secret", &MARKERS).expect_err("no JSON").to_string();
+        let error =
+            Question::read(b"{\"kind\": secret", &ANNOTATION_CHANGES).expect_err("no JSON").to_string();
         assert!(!error.contains("secret"), "{error}");
     }
 
     #[test]
     fn tells_all_refusals_with_code_reason_and_causes() {
-        let question = Question::read(&body(|_| {}), &MARKERS).expect("a question");
+        let question = Question::read(&body(|_| {}), &ANNOTATION_CHANGES).expect("a question");
         let mut findings =
             vec![Finding::refuse("a", "is wrong", "mend it"), Finding::warn("b", "is odd", "look")];
         findings.push(Finding::refuse("c", "is wrong too", "mend it too"));
@@ -361,7 +365,7 @@ mod tests {
 
     #[test]
     fn patches_come_with_their_type_or_not_at_all() {
-        let question = Question::read(&body(|_| {}), &MARKERS).expect("a question");
+        let question = Question::read(&body(|_| {}), &ANNOTATION_CHANGES).expect("a question");
         let patch = [PatchOp::Remove { path: "/metadata/labels/x".into() }];
         let answer: Value = serde_json::from_slice(&question.patched(&patch)).expect("JSON");
         assert_eq!(answer["response"]["patchType"], "JSONPatch");

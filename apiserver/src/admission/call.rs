@@ -41,9 +41,9 @@ impl Services {
             // Without permission to read Services the cluster's DNS has to know.
             if let Ok(Some(service)) = api.get_opt(service).await {
                 match place(&service) {
-                    Place::Address(address) => return Ok(vec![SocketAddr::new(address, 0)]),
-                    Place::Elsewhere(host) => return lookup(&host).await,
-                    Place::Unknown => {}
+                    ServiceAddress::Address(address) => return Ok(vec![SocketAddr::new(address, 0)]),
+                    ServiceAddress::Elsewhere(host) => return lookup(&host).await,
+                    ServiceAddress::Unknown => {}
                 }
             }
         }
@@ -61,20 +61,20 @@ fn service_of(name: &str) -> Option<(&str, &str)> {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Place {
+enum ServiceAddress {
     Address(IpAddr),
     Elsewhere(String),
     Unknown,
 }
 
-fn place(service: &Service) -> Place {
-    let Some(spec) = &service.spec else { return Place::Unknown };
+fn place(service: &Service) -> ServiceAddress {
+    let Some(spec) = &service.spec else { return ServiceAddress::Unknown };
     if spec.type_.as_deref() == Some("ExternalName") {
-        return spec.external_name.clone().map_or(Place::Unknown, Place::Elsewhere);
+        return spec.external_name.clone().map_or(ServiceAddress::Unknown, ServiceAddress::Elsewhere);
     }
     // A headless Service has "None" here: only DNS knows its members.
     let address = spec.cluster_ip.as_deref().and_then(|text| text.parse().ok());
-    address.map_or(Place::Unknown, Place::Address)
+    address.map_or(ServiceAddress::Unknown, ServiceAddress::Address)
 }
 
 impl Resolve for Services {
@@ -219,10 +219,10 @@ mod tests {
             assert_eq!(service_of(other), None, "{other}");
         }
         let of = |spec: Value| place(&serde_json::from_value(json!({"spec": spec})).expect("a Service"));
-        assert_eq!(of(json!({"clusterIP": "10.0.0.7"})), Place::Address([10, 0, 0, 7].into()));
-        assert_eq!(of(json!({"clusterIP": "None"})), Place::Unknown);
+        assert_eq!(of(json!({"clusterIP": "10.0.0.7"})), ServiceAddress::Address([10, 0, 0, 7].into()));
+        assert_eq!(of(json!({"clusterIP": "None"})), ServiceAddress::Unknown);
         let alias = of(json!({"type": "ExternalName", "externalName": "localhost"}));
-        assert_eq!(alias, Place::Elsewhere("localhost".to_owned()));
+        assert_eq!(alias, ServiceAddress::Elsewhere("localhost".to_owned()));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::{
     Attributes,
     hook::Hook,
     matching,
-    scene::{Scene, subject},
+    scene::{ReviewContext, subject},
 };
 use crate::status::Status;
 
@@ -24,7 +24,7 @@ pub async fn mutate(
 ) -> Result<(), Status> {
     let Some(cluster) = attributes.server.admission.cluster() else { return Ok(()) };
     let hooks = cluster.mutating()?;
-    let (mut scene, mut rounds) = (Scene::new(attributes, cluster, old), Rounds::default());
+    let (mut scene, mut rounds) = (ReviewContext::new(attributes, cluster, old), Rounds::default());
     for round in 0..2 {
         for (at, hook) in hooks.iter().enumerate() {
             if round > 0 && !rounds.again.contains(&hook.id) {
@@ -34,7 +34,7 @@ pub async fn mutate(
                 continue;
             }
             scene.print(document.as_deref()).await?;
-            let changed = scene.let_change(hook, document.as_deref_mut()).await?;
+            let changed = scene.call_mutating(hook, document.as_deref_mut()).await?;
             scene.annotate_change(round, at, hook, changed);
             rounds.note(hook, changed);
         }
@@ -56,7 +56,7 @@ pub async fn validate(
 ) -> Result<(), Status> {
     let Some(cluster) = attributes.server.admission.cluster() else { return Ok(()) };
     let hooks = cluster.validating()?;
-    let mut scene = Scene::new(attributes, cluster, old);
+    let mut scene = ReviewContext::new(attributes, cluster, old);
     let mut asked = Vec::new();
     for hook in hooks.iter() {
         if scene.concerns(hook, document).await? {

@@ -147,7 +147,7 @@ fn not_yet() -> Status {
 }
 
 /// What is known of configurations of one type, by name: each with its version and its webhooks.
-type Known = BTreeMap<String, (Option<String>, Hooks)>;
+type KnownConfigurations = BTreeMap<String, (Option<String>, Hooks)>;
 
 fn spawn<K>(
     api: Api<K>,
@@ -159,7 +159,7 @@ fn spawn<K>(
     K::DynamicType: Default + Eq + Hash + Clone,
 {
     tokio::spawn(async move {
-        let (mut known, mut listed) = (Known::new(), Known::new());
+        let (mut known, mut listed) = (KnownConfigurations::new(), KnownConfigurations::new());
         let mut events = Box::pin(watcher(api, watcher::Config::default()).default_backoff());
         while let Some(Some(event)) = stop.run_until_cancelled(events.next()).await {
             match event {
@@ -191,7 +191,12 @@ fn spawn<K>(
 }
 
 /// Reads a configuration, or keeps what was read of the same version: its webhooks have clients with open connections.
-fn adopt<K: Resource>(into: &mut Known, before: &Known, object: &K, read: fn(&K) -> Vec<Hook>) {
+fn adopt<K: Resource>(
+    into: &mut KnownConfigurations,
+    before: &KnownConfigurations,
+    object: &K,
+    read: fn(&K) -> Vec<Hook>,
+) {
     let meta = object.meta();
     let (name, version) = (meta.name.clone().unwrap_or_default(), meta.resource_version.clone());
     let kept = before.get(&name).filter(|(known, _)| *known == version);

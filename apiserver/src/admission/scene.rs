@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::{
     Attributes, Operation, call,
-    conditions::{self, Json, Members, Needs, Variables},
+    conditions::{self, Json, Members, UsedVariables, Variables},
     denial::denied,
     follow::Cluster,
     hook::Hook,
@@ -24,7 +24,7 @@ use super::{
     mutation,
     review::{self, Printed, Verdict},
 };
-use crate::{memory::Room, resource::Resource, status::Status, wire};
+use crate::{memory::MemoryPermit, resource::Resource, status::Status, wire};
 
 /// How asking a webhook can fail.
 enum Failure {
@@ -37,7 +37,7 @@ enum Failure {
 }
 
 /// A request and what of it has been printed for webhooks so far.
-pub(super) struct Scene<'a> {
+pub(super) struct ReviewContext<'a> {
     attributes: &'a Attributes<'a>,
     cluster: &'a Cluster,
     old: Option<&'a Object>,
@@ -45,11 +45,11 @@ pub(super) struct Scene<'a> {
     object_text: Option<Result<Printed, usize>>,
     /// The same.
     old_text: Option<Result<Printed, usize>>,
-    held: Vec<Room>,
+    held: Vec<MemoryPermit>,
     namespace_labels: Option<BTreeMap<String, String>>,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> ReviewContext<'a> {
     pub(super) fn new(attributes: &'a Attributes<'a>, cluster: &'a Cluster, old: Option<&'a Object>) -> Self {
         Self {
             attributes,
@@ -107,7 +107,11 @@ impl<'a> Scene<'a> {
     }
 
     /// What match conditions look at, and no more: a payload is neither read nor printed for an expression about labels.
-    async fn variables(&self, needs: &Needs, document: Option<&Document>) -> Result<Variables, Status> {
+    async fn variables(
+        &self,
+        needs: &UsedVariables,
+        document: Option<&Document>,
+    ) -> Result<Variables, Status> {
         let mut variables = Variables::default();
         if let Some(document) = document.filter(|_| needs.names("object")) {
             variables.object = members(tree(self.attributes.resource, document), &needs.object);
@@ -190,7 +194,7 @@ impl<'a> Scene<'a> {
     }
 
     /// Asks a webhook and applies its patch; gives whether the object is another now.
-    pub(super) async fn let_change(
+    pub(super) async fn call_mutating(
         &mut self,
         hook: &Hook,
         document: Option<&mut Document>,

@@ -3,9 +3,9 @@
 
 mod access_review;
 mod bounded;
+mod group_conflict;
 mod lease_mark;
 mod namespaces;
-mod neighbours;
 mod reload;
 mod request_header;
 mod retry;
@@ -16,11 +16,11 @@ mod token_review;
 use std::path::Path;
 
 pub use access_review::{AccessReviewer, Memory, Verdict};
+pub use group_conflict::{GroupConflict, follow_group_conflict};
 pub use kube::Client;
 pub use lease_mark::LeaseMark;
 pub use namespaces::{NamespaceState, Namespaces};
-pub use neighbours::{Neighbours, follow_neighbours};
-pub use request_header::{Known, follow_request_header};
+pub use request_header::{FrontProxyTrust, follow_request_header};
 pub use token_review::TokenReviewer;
 
 /// The kube-apiserver cannot be asked.

@@ -24,7 +24,7 @@ const RECHECK_SECONDS: u32 = 50;
 
 /// Whom to believe, as far as it is known.
 #[derive(Clone, Debug, Default)]
-pub struct Known {
+pub struct FrontProxyTrust {
     /// Which front proxy is trusted to name users; `None` until it is known.
     pub front_proxy: Option<FrontProxy>,
     /// Authorities of client certificates.
@@ -37,7 +37,7 @@ pub struct Known {
 pub fn follow_request_header(
     client: Client,
     authenticator: Arc<Authenticator>,
-    given: Known,
+    given: FrontProxyTrust,
     stop: CancellationToken,
 ) -> watch::Receiver<bool> {
     let (loaded, receiver) = watch::channel(given.front_proxy.is_some());
@@ -64,9 +64,9 @@ pub fn follow_request_header(
     receiver
 }
 
-impl Known {
+impl FrontProxyTrust {
     /// Takes over what the ConfigMap says where no flag did. Each part by itself: an empty or broken one leaves what was known.
-    fn adopt(&mut self, given: &Known, data: &BTreeMap<String, String>) {
+    fn adopt(&mut self, given: &FrontProxyTrust, data: &BTreeMap<String, String>) {
         let keep = |part: &str, why: String| {
             tracing::error!(why, "{part} of {NAMESPACE}/{NAME} is unusable, keeping the old one")
         };
@@ -122,22 +122,22 @@ mod tests {
             ("requestheader-allowed-names".to_owned(), r#"["front-proxy-client"]"#.to_owned()),
             ("requestheader-username-headers".to_owned(), r#"["X-Remote-User"]"#.to_owned()),
         ]);
-        let mut known = Known::default();
-        known.adopt(&Known::default(), &data);
+        let mut known = FrontProxyTrust::default();
+        known.adopt(&FrontProxyTrust::default(), &data);
         let proxy = known.front_proxy.clone().expect("a front proxy");
         assert_eq!(proxy.allowed_names, ["front-proxy-client"]);
         assert!(proxy.uid_headers.is_empty() && known.client.is_none());
 
         data.insert("client-ca-file".to_owned(), ca.certificate_pem().to_owned());
         data.insert("requestheader-client-ca-file".to_owned(), String::new());
-        known.adopt(&Known::default(), &data);
+        known.adopt(&FrontProxyTrust::default(), &data);
         assert!(
             known.front_proxy.is_some() && known.client.is_some(),
             "an emptied key dropped what was known"
         );
         data.insert("client-ca-file".to_owned(), "nonsense".to_owned());
         data.insert("requestheader-allowed-names".to_owned(), "nonsense".to_owned());
-        known.adopt(&Known::default(), &data);
+        known.adopt(&FrontProxyTrust::default(), &data);
         assert!(known.front_proxy.is_some() && known.client.is_some(), "a broken key dropped what was known");
     }
 }

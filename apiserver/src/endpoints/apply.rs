@@ -24,7 +24,7 @@ use super::{
 use crate::{
     filters::request_info::RequestInfo,
     heavy::{NotDone, UserWork},
-    memory::Needs,
+    memory::MemoryEstimate,
     needs,
     status::Status,
     wire,
@@ -43,7 +43,7 @@ struct Apply {
     /// Whether only a certain version is meant.
     named: bool,
     /// What it takes in memory.
-    needs: Needs,
+    needs: MemoryEstimate,
     /// Bytes that were sent.
     length: usize,
 }
@@ -95,7 +95,7 @@ async fn read(
     if config.meta.name.is_empty() {
         config.meta.name.clone_from(&request.target.name);
     }
-    write::fit_place(request, &mut config.meta)?;
+    write::default_name_and_namespace(request, &mut config.meta)?;
     if !request.target.subresource.is_empty() {
         // Its metadata goes no further.
         write::refuse_trimmed(request, &config.meta)?;
@@ -223,7 +223,7 @@ async fn bring_about(
     let mut document = lay_over(request, apply, None, apply.length, warnings, write).await?;
     document.meta.name.clone_from(&asked.name);
     document.meta.namespace.clone_from(&asked.namespace);
-    Ok(create::bring_to_rest(request, write, document, Origin::Applied).await)
+    Ok(create::persist_new(request, write, document, Origin::Applied).await)
 }
 
 /// The configuration over what is there, as an object to be judged like any other. `length`: of both, in bytes.

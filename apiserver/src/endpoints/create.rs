@@ -11,7 +11,7 @@ use super::{
     tracking::{self, Origin},
     write::{self, Ready, WriteOptions},
 };
-use crate::{memory::Needs, needs, status::Status, wire};
+use crate::{memory::MemoryEstimate, needs, status::Status, wire};
 
 /// Letters and digits that make no words, as Kubernetes uses them in generated names.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -24,19 +24,19 @@ pub(super) async fn create(mut request: Request<'_>) -> Answer {
     let mut warnings = Vec::new();
     let yaml = read::is_yaml(&request)?;
     let sent = request.server.receive(request.call).await?;
-    let source = Source::open(&mut request, sent, yaml, Needs::create, needs::written).await?;
+    let source = Source::open(&mut request, sent, yaml, MemoryEstimate::create, needs::written).await?;
     let mut document = source.object(&request, &write, &mut warnings).await?;
-    write::fit_place(&request, &mut document.meta)?;
+    write::default_name_and_namespace(&request, &mut document.meta)?;
     if !document.meta.resource_version.is_empty() {
         return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
     }
-    let mut response = bring_to_rest(&request, &write, document, Origin::Written(None)).await?;
+    let mut response = persist_new(&request, &write, document, Origin::Written(None)).await?;
     wire::warn(&mut response, &warnings);
     Ok(response)
 }
 
 /// Brings a new object to rest, which a create or an apply asks for.
-pub(super) async fn bring_to_rest(
+pub(super) async fn persist_new(
     request: &Request<'_>,
     write: &WriteOptions,
     mut document: Document,
@@ -50,7 +50,7 @@ pub(super) async fn bring_to_rest(
     let owners = document.meta.managed_fields.clone();
     admit::mutate(request, write, &mut document, None).await?;
     tracking::keep_readable(request, &mut document.meta, owners);
-    write::fit_place(request, &mut document.meta)?;
+    write::default_name_and_namespace(request, &mut document.meta)?;
     status_part::drop(request, &mut document);
     let uid = Uuid::new_v4();
     prepare(&mut document, uid);

@@ -33,7 +33,7 @@ use http::Response;
 use repot_storage::{Key, Scope};
 
 use crate::{
-    call::Call, filters::request_info::Target, heavy::UserWork, memory::Room, resource::Resource,
+    call::Call, filters::request_info::Target, heavy::UserWork, memory::MemoryPermit, resource::Resource,
     server::Server, shares::Flow, status::Status,
 };
 
@@ -56,7 +56,7 @@ impl Request<'_> {
     ///
     /// # Errors
     /// 429 where there was none.
-    fn keep(&self, room: Option<Room>) -> Result<(), Status> {
+    fn keep(&self, room: Option<MemoryPermit>) -> Result<(), Status> {
         *self.call.room.lock() = Some(room.ok_or_else(Status::too_many_requests)?);
         Ok(())
     }

@@ -232,7 +232,7 @@ async fn apply(
     request.server.charge(request.call, needs::written(census))?;
     let conformed = read::heavy(request, length, move || Document::conform(root, kind)).await?;
     let mut document = write::admit(request, conformed, write, warnings).map_err(|status| ill(&status))?;
-    write::fit_place(request, &mut document.meta)?;
+    write::default_name_and_namespace(request, &mut document.meta)?;
     update::expect_uid(request, &document.meta, current)?;
     // Unless the patch changed it, the version is the one that was just read.
     let named = document.meta.resource_version != current.version.to_string();

@@ -12,7 +12,7 @@ use super::{
     Request, admit, config,
     write::{self, WriteOptions},
 };
-use crate::{body::Sent, heavy::NotDone, memory::Needs, needs, negotiate, status::Status};
+use crate::{body::Sent, heavy::NotDone, memory::MemoryEstimate, needs, negotiate, status::Status};
 
 /// Whether a request body with a whole object is YAML, and not JSON.
 pub(super) fn is_yaml(request: &Request<'_>) -> Result<bool, Status> {
@@ -27,7 +27,7 @@ pub(super) fn is_yaml(request: &Request<'_>) -> Result<bool, Status> {
 pub(super) struct Source {
     json: Bytes,
     /// What it takes in memory.
-    pub(super) needs: Needs,
+    pub(super) needs: MemoryEstimate,
 }
 
 impl Source {
@@ -40,7 +40,7 @@ impl Source {
         request: &mut Request<'_>,
         sent: Sent,
         yaml: bool,
-        need: impl Fn(&Needs) -> u64,
+        need: impl Fn(&MemoryEstimate) -> u64,
         cost: fn(Census) -> u64,
     ) -> Result<Self, Status> {
         let mut needs = sent.needs(yaml, admit::largest_review(request));

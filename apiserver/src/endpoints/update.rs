@@ -70,7 +70,7 @@ pub(super) async fn update(mut request: Request<'_>) -> Answer {
 }
 
 fn named(request: &Request<'_>, mut document: Document) -> Result<Document, Status> {
-    write::fit_place(request, &mut document.meta)?;
+    write::default_name_and_namespace(request, &mut document.meta)?;
     Ok(document)
 }
 
@@ -92,7 +92,7 @@ pub(super) async fn replace(
         let owners = document.meta.managed_fields.clone();
         admit::mutate(request, write, document, Some(current)).await?;
         tracking::keep_readable(request, &mut document.meta, owners);
-        write::fit_place(request, &mut document.meta)?;
+        write::default_name_and_namespace(request, &mut document.meta)?;
         inherit(&mut document.meta, &before);
         forbidden = status_part::confine(request, document, current).await?;
         ready = Ready::fitting(request, document, &origin).await?;

@@ -137,7 +137,7 @@ fn dedupe_owners(meta: &mut ObjectMeta, warnings: &mut Vec<String>) {
 }
 
 /// Name and namespace of the body have to be those of the URL; what is empty is filled in.
-pub(super) fn fit_place(request: &Request<'_>, meta: &mut ObjectMeta) -> Result<(), Status> {
+pub(super) fn default_name_and_namespace(request: &Request<'_>, meta: &mut ObjectMeta) -> Result<(), Status> {
     let target = &request.target;
     if meta.namespace.is_empty() {
         meta.namespace.clone_from(&target.namespace);

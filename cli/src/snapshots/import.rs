@@ -55,7 +55,7 @@ fn of_source(mut all: Environment) -> Environment {
 
 #[cfg(test)]
 mod tests {
-    use repot_etcd::backup::place::Place;
+    use repot_etcd::backup::place::StoreRef;
 
     use super::*;
 
@@ -82,7 +82,7 @@ mod tests {
             let place = serde_json::json!({
                 "provider": provider, "container": "b", "prefix": "p", "endpoint": "http://e", "secretRef": {"name": "s"},
             });
-            let place: Place = serde_json::from_value(place).expect("a place");
+            let place: StoreRef = serde_json::from_value(place).expect("a place");
             for name in place.environment("/mounted").keys() {
                 assert!(place::VARIABLES.contains(&name.as_str()), "{name} of {provider}");
             }

@@ -27,9 +27,6 @@ pub struct Reason {
     pub message: String,
 }
 
-/// The former name of [`Reason`], for crates that still use it.
-pub type Why = Reason;
-
 impl Reason {
     /// A reason and its message.
     #[must_use]

@@ -12,7 +12,7 @@ const LOOK: Duration = Duration::from_secs(3);
 /// What an agent says: of `/status` what the operator reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Said {
+pub struct AgentStatus {
     /// What the member is doing.
     pub phase: String,
     /// Why, and what to do.
@@ -50,11 +50,11 @@ pub struct Backup {
 }
 
 /// Asks agents by their URLs; nothing for those that do not answer.
-pub async fn ask(client: &reqwest::Client, urls: &[String]) -> Vec<Option<Said>> {
+pub async fn ask(client: &reqwest::Client, urls: &[String]) -> Vec<Option<AgentStatus>> {
     join_all(urls.iter().map(|url| one(client, url))).await
 }
 
-async fn one(client: &reqwest::Client, url: &str) -> Option<Said> {
+async fn one(client: &reqwest::Client, url: &str) -> Option<AgentStatus> {
     let answer = client.get(format!("{url}/status")).timeout(LOOK).send().await;
     let answer = answer.and_then(reqwest::Response::error_for_status);
     match answer {

@@ -3,7 +3,7 @@
 
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
-use repot_plan::{etcd::operator::Source, ledger::Why};
+use repot_plan::{etcd::operator::Source, ledger::Reason};
 use serde_json::{Value, json};
 
 use super::{
@@ -54,19 +54,19 @@ pub fn source(observed: &Observed) -> Source {
     {
         let earlier = copied.owner_id.as_deref().unwrap_or("no owner");
         let message = format!("the snapshots were copied for {earlier}; Job {name} copies them again");
-        return Source::Outdated(Why::new("CopiedForAnotherOwner", message));
+        return Source::Outdated(Reason::new("CopiedForAnotherOwner", message));
     }
     let job = observed.copy.as_ref();
     if job.is_some_and(|job| holds(job, "Failed")) {
         let message =
             format!("Job {name} was given up; see the log of its Pod, and delete the Job to try again");
-        return Source::Missing(Why::new("CopyFailed", message));
+        return Source::Missing(Reason::new("CopyFailed", message));
     }
     let failed = job.and_then(|job| job.status.as_ref()?.failed).unwrap_or_default();
     let message = format!(
         "Job {name} copies the snapshots of the other etcd ({failed} Pods failed); its log says how far it is"
     );
-    Source::Missing(Why::new("CopyingSnapshots", message))
+    Source::Missing(Reason::new("CopyingSnapshots", message))
 }
 
 /// What is recorded of a copy that was completed: the Job may go after it.

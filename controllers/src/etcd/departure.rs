@@ -8,14 +8,14 @@
 use repot_plan::etcd::members::{Role, quorum};
 
 use super::{
-    membership::{self, Known},
+    membership::{self, MembershipStatus},
     observe::Observed,
     status::{UnknownMember, UnknownMembers},
 };
 
 /// Whether the Etcd has to stay until its members have left, or are not needed any more.
 #[must_use]
-pub fn is_bound(observed: &Observed, known: Option<&Known>) -> bool {
+pub fn is_bound(observed: &Observed, known: Option<&MembershipStatus>) -> bool {
     if observed.existing().is_none() {
         // Members of another seed need further URLs, so none have joined unseen before the finalizer was there.
         let may_be_joined = !observed.etcd.spec.etcd.additional_peer_urls.is_empty();
@@ -31,7 +31,7 @@ pub fn is_bound(observed: &Observed, known: Option<&Known>) -> bool {
 
 /// Pods that the members of this Etcd need; nothing where that is not known.
 #[must_use]
-pub fn pods(observed: &Observed, known: &Known) -> Option<u32> {
+pub fn pods(observed: &Observed, known: &MembershipStatus) -> Option<u32> {
     let listed = known.pods(membership::side(observed));
     listed.or_else(|| agents_report_removal(observed, known).then_some(0))
 }
@@ -39,7 +39,7 @@ pub fn pods(observed: &Observed, known: &Known) -> Option<u32> {
 /// Whether the agents of all members that run report that their member was removed from the etcd that it had joined. That etcd may end
 /// as soon as the last of these members has left it, and then no member is left that could list the others. Members that are still
 /// wanted are not stopped by this.
-fn agents_report_removal(observed: &Observed, known: &Known) -> bool {
+fn agents_report_removal(observed: &Observed, known: &MembershipStatus) -> bool {
     let leaves = observed.existing().is_some() && observed.wanted() == 0;
     let running = usize::try_from(observed.running().unwrap_or_default()).unwrap_or(usize::MAX);
     let said = known.said.iter().take(running).flatten();
@@ -49,7 +49,7 @@ fn agents_report_removal(observed: &Observed, known: &Known) -> bool {
 /// Whether members of another Etcd have no quorum without those of this one. With neither StatefulSet nor volumes nothing is left that
 /// they could need, as where the whole namespace goes.
 #[must_use]
-pub fn is_needed(observed: &Observed, known: Option<&Known>) -> bool {
+pub fn is_needed(observed: &Observed, known: Option<&MembershipStatus>) -> bool {
     observed.places() > 0 && unknown(observed, known).is_some_and(|unknown| unknown.depend_on_own)
 }
 
@@ -61,7 +61,7 @@ pub fn may_be_needed(observed: &Observed) -> bool {
 
 /// Members that are not those of this Etcd: as they are seen, else as they were seen the last time.
 #[must_use]
-pub fn unknown(observed: &Observed, known: Option<&Known>) -> Option<UnknownMembers> {
+pub fn unknown(observed: &Observed, known: Option<&MembershipStatus>) -> Option<UnknownMembers> {
     let before = observed.status();
     let Some(seen) = known.and_then(|known| known.seen.as_ref()) else { return before.unknown_members };
     // Of an etcd that is joined all members have seats.
@@ -96,7 +96,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::etcd::agents::Said;
+    use crate::etcd::agents::AgentStatus;
 
     /// An Etcd with this spec, whose StatefulSet has so many Pods.
     fn mk_observed(spec: &Value, running: u32) -> Observed {
@@ -120,9 +120,11 @@ mod tests {
     }
 
     /// What agents say while no member answers: whether the member was removed; nothing where the agent does not answer.
-    fn mk_known(removed: &[Option<bool>]) -> Known {
-        let said = removed.iter().map(|removed| removed.map(|removed| Said { removed, ..Said::default() }));
-        Known { seen: None, outcome: None, said: said.collect() }
+    fn mk_known(removed: &[Option<bool>]) -> MembershipStatus {
+        let said = removed
+            .iter()
+            .map(|removed| removed.map(|removed| AgentStatus { removed, ..AgentStatus::default() }));
+        MembershipStatus { seen: None, outcome: None, said: said.collect() }
     }
 
     #[test]

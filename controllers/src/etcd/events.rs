@@ -6,7 +6,7 @@ use kube::{
 };
 use repot_plan::etcd::operator::Next;
 
-use super::{membership::Known, observe::Observed, status::Status};
+use super::{membership::MembershipStatus, observe::Observed, status::Status};
 use crate::members::{Change, Outcome};
 
 /// What is waited for in the course of things, for seconds.
@@ -45,7 +45,7 @@ impl Note {
 
 /// What is new in a pass, by the status before and after it. Pure.
 #[must_use]
-pub fn notes(before: &Status, after: &Status, next: &Next, known: Option<&Known>) -> Vec<Note> {
+pub fn notes(before: &Status, after: &Status, next: &Next, known: Option<&MembershipStatus>) -> Vec<Note> {
     let mut notes = Vec::new();
     if let Next::Stop(why) = next
         && reason(before, "Ready") != why.reason

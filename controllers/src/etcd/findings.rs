@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
 
 use super::{
-    agents::Said,
+    agents::AgentStatus,
     names,
     report::{Pass, planned},
     status::Finding,
@@ -24,7 +24,7 @@ pub(super) fn all(pass: &Pass) -> Vec<Finding> {
     all
 }
 
-fn said<'a>(pass: &Pass<'a>) -> impl Iterator<Item = &'a Said> {
+fn said<'a>(pass: &Pass<'a>) -> impl Iterator<Item = &'a AgentStatus> {
     pass.known.into_iter().flat_map(|known| known.said.iter().flatten())
 }
 
@@ -83,7 +83,7 @@ fn of_clusters(ids: &BTreeSet<&str>) -> Finding {
 
 /// Whether etcd knows the flag of `skipClientSANVerification`. An image has no version that admission could look at, so the agents
 /// ask the program, and do not start one that is too old.
-fn version(said: &[&Said]) -> Finding {
+fn version(said: &[&AgentStatus]) -> Finding {
     let finding = |holds, reason, message| Finding { kind: "EtcdVersionSupported", holds, reason, message };
     if let Some(said) = said.iter().find(|said| said.message.starts_with("EtcdTooOld:")) {
         return finding(Some(false), "EtcdTooOld", said.message.clone());
@@ -120,10 +120,10 @@ mod tests {
 
     #[test]
     fn etcd_that_is_too_old_is_told_of() {
-        let mk = |phase: &str, message: &str| Said {
+        let mk = |phase: &str, message: &str| AgentStatus {
             phase: phase.to_owned(),
             message: message.to_owned(),
-            ..Said::default()
+            ..AgentStatus::default()
         };
         let (old, serves) = (mk("Waiting", "EtcdTooOld: etcd is 3.5"), mk("Serving", "etcd runs"));
         for (said, holds, reason) in [

@@ -9,7 +9,7 @@ use repot_etcd::agent::config::GatewayMember;
 use repot_plan::etcd::members::{Role, Side};
 
 use super::{api::Etcd, membership::side, names, observe::Observed};
-use crate::members::{Door, Driver, HttpGateways, Outcome, Pass, Seat, Wish};
+use crate::members::{DesiredMembership, Driver, GatewayEndpoint, HttpGateways, MemberSlot, Outcome, Pass};
 
 /// How long writes may be held. Half of it is for those that are on their way, and a leader moves within an election timeout.
 const HOLD: Duration = Duration::from_secs(4);
@@ -30,18 +30,18 @@ pub fn place(driver: Driver, http: &reqwest::Client, asked: bool) -> (Driver, Op
 }
 
 /// Gateways of the Pods that run, and where each reaches members.
-pub fn doors(observed: &Observed, wish: &Wish) -> Vec<Door> {
+pub fn doors(observed: &Observed, wish: &DesiredMembership) -> Vec<GatewayEndpoint> {
     let etcd = &observed.etcd;
     let (own, others) = match side(observed) {
         Side::Source => (&wish.source, &wish.destination),
         Side::Destination => (&wish.destination, &wish.source),
     };
     let member = |near| {
-        move |seat: &Seat| GatewayMember { name: seat.name.clone(), url: seat.client_url.clone(), near }
+        move |seat: &MemberSlot| GatewayMember { name: seat.name.clone(), url: seat.client_url.clone(), near }
     };
     let members: Vec<_> = own.iter().map(member(true)).chain(others.iter().map(member(false))).collect();
     let places = (0..).take(own.len()).filter(|at| observed.pod(*at).is_some_and(runs));
-    places.map(|at| Door { agent: names::agent_url(etcd, at), members: members.clone() }).collect()
+    places.map(|at| GatewayEndpoint { agent: names::agent_url(etcd, at), members: members.clone() }).collect()
 }
 
 /// Whether its agent may have clients: it is ready only after that is known.
@@ -63,7 +63,7 @@ pub async fn lead(gateways: &HttpGateways, pass: &Pass) {
     }
     let voters = seen.members.iter().filter(|member| member.role == Role::Voter && member.started);
     let voters: Vec<String> = voters.map(|member| member.seat.clone()).collect();
-    if let Err(error) = gateways.lead_to(&voters).await {
+    if let Err(error) = gateways.set_backends(&voters).await {
         tracing::debug!(error, "a gateway was not told of the members; the next pass tells it again");
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{
     Error, Result, act,
-    membership::{Known, side},
+    membership::{MembershipStatus, side},
     names,
     observe::Observed,
     render::metadata,
@@ -30,7 +30,12 @@ const RENEW: i32 = 10;
 ///
 /// # Errors
 /// [`Error::Apply`], [`Error::Read`], [`Error::Delete`].
-pub async fn renew(client: &Client, observed: &Observed, members: u32, known: Option<&Known>) -> Result<()> {
+pub async fn renew(
+    client: &Client,
+    observed: &Observed,
+    members: u32,
+    known: Option<&MembershipStatus>,
+) -> Result<()> {
     let Some(seen) = known.and_then(|known| known.seen.as_ref()) else { return Ok(()) };
     let own = side(observed);
     let there = list(client, observed).await?;

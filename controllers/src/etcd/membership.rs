@@ -10,26 +10,26 @@ use kube::{Api, Client, ResourceExt};
 use repot_etcd::link;
 use repot_plan::{
     etcd::members::{Desired, Side},
-    ledger::Why,
+    ledger::Reason,
 };
 use tokio::sync::Mutex;
 
 use super::{
     Error, Result,
-    agents::{self, Said},
+    agents::{self, AgentStatus},
     api::{Etcd, SecretKey, Tls},
     gateways, names,
     observe::Observed,
 };
 use crate::{
-    members::{Driver, HttpGateways, Limits, Outcome, Pass, Seat, Seen, Wish},
-    term::Term,
+    members::{DesiredMembership, Driver, HttpGateways, Limits, MemberSlot, Outcome, Pass, Seen},
+    term::LeaseDeadline,
 };
 
 /// Drivers of all Etcds, by UID: what they have seen of connections is worth keeping from pass to pass.
 pub struct Memberships {
     links: std::sync::Mutex<BTreeMap<String, Arc<Mutex<Link>>>>,
-    term: Term,
+    term: LeaseDeadline,
 }
 
 /// The ways to one etcd, made from certificates of one version.
@@ -49,16 +49,16 @@ impl Link {
 
 /// What was seen of the members, and what became of them.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct MembershipStatus {
     /// By the members themselves; nothing where none answered, or none was asked.
     pub seen: Option<Seen>,
     /// What was done or is waited for.
     pub outcome: Option<Outcome>,
     /// What agents say, by place.
-    pub said: Vec<Option<Said>>,
+    pub said: Vec<Option<AgentStatus>>,
 }
 
-impl Known {
+impl MembershipStatus {
     /// Pods that the members of this Etcd need, by a list that was read behind every change; nothing where there is none. Where there
     /// are members that are nobody's, as after a change of peer URLs, some of them may be ours.
     #[must_use]
@@ -90,7 +90,7 @@ pub fn side(observed: &Observed) -> Side {
     if observed.existing().is_some() { Side::Destination } else { Side::Source }
 }
 
-impl Known {
+impl MembershipStatus {
     /// Claims of places that no member has, by a list that was read behind every change, and that no Pod uses.
     #[must_use]
     pub fn claims_to_delete<'a>(&self, observed: &'a Observed) -> Vec<&'a PersistentVolumeClaim> {
@@ -109,7 +109,7 @@ impl Known {
 impl Memberships {
     /// None yet; members are changed while the term runs.
     #[must_use]
-    pub fn new(term: Term) -> Self {
+    pub fn new(term: LeaseDeadline) -> Self {
         Self { links: std::sync::Mutex::default(), term }
     }
 
@@ -117,7 +117,7 @@ impl Memberships {
     ///
     /// # Errors
     /// As [`Memberships::pass`].
-    pub async fn ask(&self, client: &Client, observed: &Observed) -> Result<Option<Known>> {
+    pub async fn ask(&self, client: &Client, observed: &Observed) -> Result<Option<MembershipStatus>> {
         match self.pass(client, observed).await {
             Ok(known) => Ok(Some(known)),
             // Certificates may have been deleted before the Etcd, and what nobody needs has to go without them.
@@ -134,7 +134,7 @@ impl Memberships {
     ///
     /// # Errors
     /// Where certificates cannot be read or used.
-    pub async fn pass(&self, client: &Client, observed: &Observed) -> Result<Known> {
+    pub async fn pass(&self, client: &Client, observed: &Observed) -> Result<MembershipStatus> {
         let etcd = &observed.etcd;
         let (versions, access) = access(client, etcd).await?;
         let link = self.link(etcd, versions, access)?;
@@ -144,21 +144,21 @@ impl Memberships {
         let agents: Vec<String> = (0..places).map(|at| names::agent_url(etcd, at)).collect();
         let said = agents::ask(&link.http, &agents).await;
         if !observed.is_founded() {
-            return Ok(Known { seen: None, outcome: None, said });
+            return Ok(MembershipStatus { seen: None, outcome: None, said });
         }
         let wish = wish(observed, places, &said);
         let seen = match link.driver.look(&wish).await {
             Ok(seen) => seen,
-            Err(outcome) => return Ok(Known { seen: None, outcome: Some(outcome), said }),
+            Err(outcome) => return Ok(MembershipStatus { seen: None, outcome: Some(outcome), said }),
         };
-        let known = Known { seen: Some(seen), outcome: None, said };
+        let known = MembershipStatus { seen: Some(seen), outcome: None, said };
         // A member that was removed must not come back on its old volume, so nobody is added before that is gone.
         let left =
             known.pods(side(observed)).map(|pods| observed.claims_beyond(pods).len()).unwrap_or_default();
         if left > 0 && observed.is_bootstrapped() && observed.wanted() > 0 {
             let message = format!("{left} volumes of members that were removed are not gone yet");
-            return Ok(Known {
-                outcome: Some(Outcome::Waiting(Why::new("VolumesEnding", message))),
+            return Ok(MembershipStatus {
+                outcome: Some(Outcome::Waiting(Reason::new("VolumesEnding", message))),
                 ..known
             });
         }
@@ -171,7 +171,7 @@ impl Memberships {
             gateways::lead(gateways, &pass).await;
         }
         let Pass { seen, outcome, .. } = pass;
-        Ok(Known { seen, outcome: Some(outcome), said })
+        Ok(MembershipStatus { seen, outcome: Some(outcome), said })
     }
 
     /// Drops the driver, gateways and HTTP client that are kept for an Etcd under its UID.
@@ -202,10 +202,10 @@ fn places(observed: &Observed) -> u32 {
     observed.etcd.spec.replicas.max(observed.places())
 }
 
-fn wish(observed: &Observed, places: u32, said: &[Option<Said>]) -> Wish {
+fn wish(observed: &Observed, places: u32, said: &[Option<AgentStatus>]) -> DesiredMembership {
     let etcd = &observed.etcd;
-    let own: Vec<Seat> = (0..places)
-        .map(|at| Seat {
+    let own: Vec<MemberSlot> = (0..places)
+        .map(|at| MemberSlot {
             name: names::member(etcd, at),
             peer_urls: names::peer_urls(etcd, at),
             client_url: names::client_url(etcd, at),
@@ -218,11 +218,11 @@ fn wish(observed: &Observed, places: u32, said: &[Option<Said>]) -> Wish {
     let Some(existing) = observed.existing() else {
         let desired =
             Desired { source: replicas, destination: 0, source_before: replicas, release_source: false };
-        return Wish { source: own, destination: Vec::new(), desired, lost, readdress };
+        return DesiredMembership { source: own, destination: Vec::new(), desired, lost, readdress };
     };
-    let others: Vec<Seat> = existing
+    let others: Vec<MemberSlot> = existing
         .endpoints()
-        .map(|(member, endpoint)| Seat {
+        .map(|(member, endpoint)| MemberSlot {
             name: member.name.clone(),
             peer_urls: member.peer_urls.clone(),
             client_url: endpoint.to_owned(),
@@ -233,7 +233,7 @@ fn wish(observed: &Observed, places: u32, said: &[Option<Said>]) -> Wish {
     // Without members here the others stay as they were: that is the way back.
     let source = if replicas == 0 { before } else { 0 };
     let desired = Desired { source, destination: replicas, source_before: before, release_source: !joins };
-    Wish { source: others, destination: own, desired, lost, readdress }
+    DesiredMembership { source: others, destination: own, desired, lost, readdress }
 }
 
 /// How members are spoken to, and the versions of what that was made from.

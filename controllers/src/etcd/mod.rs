@@ -11,6 +11,7 @@ mod agents;
 pub mod api;
 mod copy;
 mod departure;
+mod error;
 mod events;
 mod findings;
 mod gateways;
@@ -49,13 +50,14 @@ use repot_plan::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    local_stores::{self, LocalStores},
+    local_stores::LocalStores,
     members::Outcome,
     namespaces::{Namespaces, Scope},
-    term::Term,
+    term::LeaseDeadline,
 };
 use api::Etcd;
-use membership::{Known, Memberships};
+pub use error::{Error, Result};
+use membership::{MembershipStatus, Memberships};
 use observe::Observed;
 use render::Layout;
 use report::Pass;
@@ -84,74 +86,8 @@ pub struct Options {
     /// Which directories stores with the provider `Local` may use.
     pub local_stores: LocalStores,
     /// How long members may be changed; the client has to follow it, too.
-    pub term: Term,
+    pub term: LeaseDeadline,
 }
-
-/// Why a pass ended early. The next one begins anew.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// Something cannot be read.
-    #[error("failed to read {kind} {name}")]
-    Read {
-        /// What.
-        kind: String,
-        /// Its name.
-        name: String,
-        /// Why.
-        #[source]
-        source: kube::Error,
-    },
-    /// Something cannot be written.
-    #[error("failed to apply {kind} {name}")]
-    Apply {
-        /// What.
-        kind: String,
-        /// Its name.
-        name: String,
-        /// Why.
-        #[source]
-        source: kube::Error,
-    },
-    /// Something cannot be deleted.
-    #[error("failed to delete {kind} {name}")]
-    Delete {
-        /// What.
-        kind: String,
-        /// Its name.
-        name: String,
-        /// Why.
-        #[source]
-        source: kube::Error,
-    },
-    /// Somebody else was quicker.
-    #[error("{kind} {name} has changed since it was read")]
-    Changed {
-        /// What.
-        kind: String,
-        /// Its name.
-        name: String,
-    },
-    /// Members cannot be spoken to.
-    #[error("certificates of etcd.clientUrlTls cannot be used: {why}")]
-    Certificate {
-        /// Why.
-        why: String,
-    },
-    /// A store uses a directory of a node that it may not use.
-    #[error("spec.backup.{0} is refused")]
-    LocalStore(&'static str, #[source] local_stores::Error),
-    /// An object of that name belongs to somebody else.
-    #[error("{kind} {name} is not of this Etcd; remove or rename one of them")]
-    Foreign {
-        /// What.
-        kind: &'static str,
-        /// Its name.
-        name: String,
-    },
-}
-
-/// The result of this module.
-pub type Result<T> = std::result::Result<T, Error>;
 
 struct Context {
     client: Client,
@@ -209,7 +145,7 @@ async fn reconcile(etcd: Arc<Etcd>, context: Arc<Context>) -> Result<Action> {
     match pass(&context, &observed).await {
         Ok(done) => Ok(Action::requeue(again(&observed, &done))),
         Err(error) => {
-            complain(&context, &observed, &error).await;
+            record_last_error(&context, &observed, &error).await;
             Err(error)
         }
     }
@@ -218,7 +154,7 @@ async fn reconcile(etcd: Arc<Etcd>, context: Arc<Context>) -> Result<Action> {
 /// What a pass did.
 struct Done {
     next: Next,
-    known: Option<Known>,
+    known: Option<MembershipStatus>,
 }
 
 async fn pass(context: &Context, observed: &Observed) -> Result<Done> {
@@ -277,7 +213,12 @@ fn asks_members(observed: &Observed, next: &Next) -> bool {
     }
 }
 
-async fn act(context: &Context, observed: &Observed, next: &Next, known: Option<&Known>) -> Result<()> {
+async fn act(
+    context: &Context,
+    observed: &Observed,
+    next: &Next,
+    known: Option<&MembershipStatus>,
+) -> Result<()> {
     let client = &context.client;
     match next {
         Next::Stop(_) => act::stop(client, observed).await,
@@ -302,7 +243,7 @@ async fn act(context: &Context, observed: &Observed, next: &Next, known: Option<
             if let Err(error) = leases::renew(client, observed, *members, known).await {
                 tracing::warn!(
                     etcd = observed.etcd.name_any(),
-                    error = chain(&error),
+                    error = error.chain(),
                     "Leases of members are not renewed"
                 );
             }
@@ -348,13 +289,13 @@ fn again(observed: &Observed, done: &Done) -> Duration {
 }
 
 /// An error is told where people look for it, unless it is that somebody was quicker.
-async fn complain(context: &Context, observed: &Observed, error: &Error) {
+async fn record_last_error(context: &Context, observed: &Observed, error: &Error) {
     let (namespace, etcd) = (observed.etcd.namespace().unwrap_or_default(), observed.etcd.name_any());
     let Some(code) = error.code() else {
         tracing::debug!(namespace, etcd, %error, "looking again");
         return;
     };
-    let description = chain(error);
+    let description = error.chain();
     tracing::warn!(namespace, etcd, error = description, "a pass failed");
     let mut status = observed.status();
     let known = status.last_errors.iter().find(|last| last.description == description).cloned();
@@ -363,31 +304,6 @@ async fn complain(context: &Context, observed: &Observed, error: &Error) {
     // If that cannot be written either, the log has it.
     if let Err(error) = act::record(&context.client, &observed.etcd, &status).await {
         tracing::debug!(namespace, etcd, %error, "the error could not be written to the status");
-    }
-}
-
-fn chain(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
-        source = cause.source();
-    }
-    text
-}
-
-impl Error {
-    /// The operation for `status.lastErrors`; nothing for what is no fault.
-    fn code(&self) -> Option<&'static str> {
-        match self {
-            Self::Read { .. } => Some("ERR_READ"),
-            Self::Apply { .. } => Some("ERR_APPLY"),
-            Self::Delete { .. } => Some("ERR_DELETE"),
-            Self::Foreign { .. } => Some("ERR_FOREIGN_OBJECT"),
-            Self::LocalStore(..) => Some("ERR_LOCAL_STORE"),
-            Self::Certificate { .. } => Some("ERR_CERTIFICATE"),
-            Self::Changed { .. } => None,
-        }
     }
 }
 

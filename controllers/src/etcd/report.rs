@@ -17,7 +17,7 @@ use crate::members::{Change, Outcome};
 use super::{
     api::GENERATION,
     copy, departure, findings,
-    membership::{self, Known},
+    membership::{self, MembershipStatus},
     names,
     observe::{Observed, is_ready, template},
     rolling,
@@ -34,7 +34,7 @@ pub struct Pass<'a> {
     /// What was decided about the StatefulSet in this pass.
     pub next: &'a Next,
     /// What members say; nothing where they were not asked.
-    pub known: Option<&'a Known>,
+    pub known: Option<&'a MembershipStatus>,
     /// Time of the pass, which new timestamps in the status get.
     pub now: Time,
 }
@@ -157,7 +157,7 @@ fn joined(pass: &Pass, before: &Status) -> Option<Joined> {
         client_endpoints: existing.client_endpoints,
         released: !asked
             && observed.is_bootstrapped()
-            && (outcome == Some(&Outcome::Done) || pass.known.is_some_and(Known::are_alone)),
+            && (outcome == Some(&Outcome::Done) || pass.known.is_some_and(MembershipStatus::are_alone)),
     })
 }
 

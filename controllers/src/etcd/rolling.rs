@@ -5,7 +5,7 @@ use kube::ResourceExt;
 use repot_plan::etcd::rolling::{self, Roll};
 
 use super::{
-    membership::{self, Known},
+    membership::{self, MembershipStatus},
     observe::{Observed, is_ready},
 };
 
@@ -14,7 +14,7 @@ const REVISION: &str = "controller-revision-hash";
 
 /// What is done next. Nothing while the StatefulSet has not seen its template, or has another number of Pods.
 #[must_use]
-pub fn next(observed: &Observed, members: u32, known: Option<&Known>) -> Roll {
+pub fn next(observed: &Observed, members: u32, known: Option<&MembershipStatus>) -> Roll {
     let Some(set) = &observed.set else { return Roll::Done };
     let status = set.status.clone().unwrap_or_default();
     let is_seen = status.observed_generation >= set.metadata.generation;
@@ -34,20 +34,24 @@ pub fn next(observed: &Observed, members: u32, known: Option<&Known>) -> Roll {
     };
     let pods: Vec<Option<rolling::Pod>> = (0..members).map(pod).collect();
     // While a cluster is founded there is nobody to ask.
-    let well = !observed.is_founded() || known.is_some_and(Known::are_well);
+    let well = !observed.is_founded() || known.is_some_and(MembershipStatus::are_well);
     rolling::decide(&pods, well)
 }
 
 /// The Pod that is replaced next.
 #[must_use]
-pub fn to_replace<'a>(observed: &'a Observed, members: u32, known: Option<&Known>) -> Option<&'a Pod> {
+pub fn to_replace<'a>(
+    observed: &'a Observed,
+    members: u32,
+    known: Option<&MembershipStatus>,
+) -> Option<&'a Pod> {
     match next(observed, members, known) {
         Roll::Replace(at) => observed.pod(u32::try_from(at).ok()?),
         Roll::Done | Roll::Wait(_) => None,
     }
 }
 
-fn leader(observed: &Observed, known: Option<&Known>) -> Option<u32> {
+fn leader(observed: &Observed, known: Option<&MembershipStatus>) -> Option<u32> {
     let seen = known?.seen.as_ref()?;
     let own = membership::side(observed);
     let leads = seen.members.iter().find(|member| Some(member.id) == seen.leader && member.side == own);

@@ -5,13 +5,13 @@ use std::{future::Future, time::Duration};
 use etcd_client::{Client, Error, MemberAddOptions};
 use repot_plan::{
     etcd::members::{self as plan, MemberId},
-    ledger::Why,
+    ledger::Reason,
 };
 use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
 
-use super::{Change, Driver, Outcome, Seen, Wish};
-use crate::term::{Over, Term};
+use super::{Change, DesiredMembership, Driver, Outcome, Seen};
+use crate::term::{LeaseDeadline, LeaseExpired};
 
 /// How often a leader that hands over is asked whether it has.
 const LOOK: Duration = Duration::from_millis(20);
@@ -20,13 +20,18 @@ const PAUSE: Duration = Duration::from_secs(30);
 
 impl Driver {
     /// Makes the change. All of them go to the leader: then the entry by which the next pass settles is behind them.
-    pub(super) async fn act(&mut self, wish: &Wish, seen: &Seen, change: plan::Change) -> Outcome {
+    pub(super) async fn act(
+        &mut self,
+        wish: &DesiredMembership,
+        seen: &Seen,
+        change: plan::Change,
+    ) -> Outcome {
         let Some(leader) = seen.leader.and_then(|id| seen.seat_of(id)) else {
-            return Outcome::Waiting(Why::new("NoLeader", "no leader is elected"));
+            return Outcome::Waiting(Reason::new("NoLeader", "no leader is elected"));
         };
         let (client, limit) = match self.client(&leader.client_url).await {
             Ok(client) => (client, self.limits.change),
-            Err(error) => return Outcome::Waiting(Why::new("NoMemberAnswers", error.to_string())),
+            Err(error) => return Outcome::Waiting(Reason::new("NoMemberAnswers", error.to_string())),
         };
         let named = |id: MemberId| {
             seen.seat_of(id).map_or_else(|| format!("{:x}", id.0), |member| member.seat.clone())
@@ -36,7 +41,7 @@ impl Driver {
                 Some(seat) => add(&self.term, &client, limit, seat).await,
                 None => {
                     let message = format!("there is no seat {ordinal} for another member");
-                    Outcome::Refused(Why::new("NoSeat", message))
+                    Outcome::Refused(Reason::new("NoSeat", message))
                 }
             },
             plan::Change::Promote(id) => {
@@ -54,7 +59,7 @@ impl Driver {
             plan::Change::Update(id) => {
                 let place = seen.seat_of(id).and_then(|member| wish.seat(member.side, member.ordinal));
                 let Some(seat) = place else {
-                    return Outcome::Refused(Why::new("NoSeat", format!("{} has no seat", named(id))));
+                    return Outcome::Refused(Reason::new("NoSeat", format!("{} has no seat", named(id))));
                 };
                 let mut cluster = client.cluster_client();
                 let answer =
@@ -81,11 +86,11 @@ impl Driver {
     }
 
     /// No write is on its way from here on. Gives for how long, where there are gateways.
-    async fn hold(&mut self, leader: &str) -> Result<Option<Duration>, Why> {
+    async fn hold(&mut self, leader: &str) -> Result<Option<Duration>, Reason> {
         let Some((gateways, longest)) = &self.gateways else { return Ok(None) };
         let why = || {
             let message = format!("the leader stays: writes could not be held, tried again every {PAUSE:?}");
-            Why::new("WritesNotHeld", message)
+            Reason::new("WritesNotHeld", message)
         };
         // Writes stand still while it is tried.
         if self.not_held.is_some_and(|at| at.elapsed() < PAUSE) {
@@ -112,9 +117,10 @@ impl Driver {
     }
 
     /// No client is at the member from here on.
-    async fn leave(&self, seat: &str) -> Result<(), Why> {
+    async fn leave(&self, seat: &str) -> Result<(), Reason> {
         let Some((gateways, _)) = &self.gateways else { return Ok(()) };
-        let stays = |why| Why::new("ClientsNotGone", format!("{seat} stays while clients are there: {why}"));
+        let stays =
+            |why| Reason::new("ClientsNotGone", format!("{seat} stays while clients are there: {why}"));
         gateways.leave(seat).await.map_err(stays)
     }
 }
@@ -127,7 +133,7 @@ async fn until_follows(client: &Client, leader: MemberId) {
     }
 }
 
-async fn add(term: &Term, client: &Client, limit: Duration, seat: &super::Seat) -> Outcome {
+async fn add(term: &LeaseDeadline, client: &Client, limit: Duration, seat: &super::MemberSlot) -> Outcome {
     let mut cluster = client.cluster_client();
     let learner = MemberAddOptions::new().with_is_learner();
     let answer = ask(term, limit, cluster.member_add(seat.peer_urls.clone(), Some(learner))).await;
@@ -141,15 +147,15 @@ enum Failure {
     /// It may be done, or not, or later.
     Unknown(String),
     /// It was not asked.
-    Over(Over),
+    LeaseExpired(LeaseExpired),
 }
 
 async fn ask<T>(
-    term: &Term,
+    term: &LeaseDeadline,
     limit: Duration,
     answer: impl Future<Output = Result<T, Error>>,
 ) -> Result<(), Failure> {
-    term.check().map_err(Failure::Over)?;
+    term.check().map_err(Failure::LeaseExpired)?;
     match timeout(limit, answer).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) if is_refusal(&error) => Err(Failure::Refused(error.to_string())),
@@ -176,11 +182,13 @@ fn conclude(answer: Result<(), Failure>, change: Change) -> Outcome {
     let what = change.describe();
     match answer {
         Ok(()) => Outcome::Changed(change),
-        Err(Failure::Over(over)) => Outcome::Waiting(Why::new("LeaseOver", format!("{what}: {over}"))),
-        Err(Failure::Refused(error)) => {
-            Outcome::Waiting(Why::new("RefusedByEtcd", format!("failed to {what}: {error}")))
+        Err(Failure::LeaseExpired(over)) => {
+            Outcome::Waiting(Reason::new("LeaseOver", format!("{what}: {over}")))
         }
-        Err(Failure::Unknown(error)) => Outcome::Waiting(Why::new(
+        Err(Failure::Refused(error)) => {
+            Outcome::Waiting(Reason::new("RefusedByEtcd", format!("failed to {what}: {error}")))
+        }
+        Err(Failure::Unknown(error)) => Outcome::Waiting(Reason::new(
             "OutcomeUnknown",
             format!("it is not known whether etcd did {what}: {error}"),
         )),

@@ -26,7 +26,7 @@ const SHORTEST: Duration = Duration::from_millis(10);
 
 /// A gateway in front of an etcd, reached by its agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Door {
+pub struct GatewayEndpoint {
     /// URL of its agent, such as `https://main-0.main-peer.shoot--p--a.svc:8080`.
     pub agent: String,
     /// Where it reaches the members of all seats; `near` says which are on its site.
@@ -43,7 +43,7 @@ pub struct HttpGateways {
 
 #[derive(Default)]
 struct Doors {
-    all: Vec<Door>,
+    all: Vec<GatewayEndpoint>,
     /// Since when agents do not answer, by their URLs.
     silent: BTreeMap<String, Instant>,
     /// Whether nothing is held up by any of them.
@@ -60,13 +60,13 @@ struct Refusal {
 impl HttpGateways {
     /// Gateways at these agents. The client has the certificate that agents ask for.
     #[must_use]
-    pub fn new(client: reqwest::Client, doors: Vec<Door>) -> Self {
+    pub fn new(client: reqwest::Client, doors: Vec<GatewayEndpoint>) -> Self {
         let doors = Mutex::new(Doors { all: doors, ..Doors::default() });
         Self { client, doors, patience: LOST }
     }
 
     /// There are these gateways from now on; `are_ignored`: what they fail to do holds up nothing.
-    pub fn set_doors(&self, all: Vec<Door>, are_ignored: bool) {
+    pub fn set_doors(&self, all: Vec<GatewayEndpoint>, are_ignored: bool) {
         let mut doors = self.lock();
         doors.silent.retain(|agent, _| all.iter().any(|door| door.agent == *agent));
         (doors.all, doors.are_ignored) = (all, are_ignored);
@@ -92,7 +92,7 @@ impl HttpGateways {
     ///
     /// # Errors
     /// Which gateway did not do that, and why. The others have.
-    pub async fn lead_to(&self, seats: &[String]) -> Result<(), String> {
+    pub async fn set_backends(&self, seats: &[String]) -> Result<(), String> {
         let told = self.all().into_iter().map(async |door| {
             let members = door.members.iter().filter(|member| seats.contains(&member.name));
             let members: Vec<&GatewayMember> = members.collect();
@@ -103,22 +103,23 @@ impl HttpGateways {
         join_all(told).await.into_iter().collect()
     }
 
-    fn all(&self) -> Vec<Door> {
+    fn all(&self) -> Vec<GatewayEndpoint> {
         self.lock().all.clone()
     }
 
     /// Gateways whose agents answer, or answered until a while ago.
-    fn doors(&self) -> Vec<Door> {
+    fn doors(&self) -> Vec<GatewayEndpoint> {
         let doors = self.lock();
         // One that is ignored costs no time, either, once it has been silent.
         let patience = if doors.are_ignored { Duration::ZERO } else { self.patience };
-        let is_lost =
-            |door: &&Door| doors.silent.get(&door.agent).is_some_and(|since| since.elapsed() >= patience);
+        let is_lost = |door: &&GatewayEndpoint| {
+            doors.silent.get(&door.agent).is_some_and(|since| since.elapsed() >= patience)
+        };
         doors.all.iter().filter(|door| !is_lost(door)).cloned().collect()
     }
 
     /// Remembers since when an agent does not answer.
-    fn note(&self, door: &Door, answers: bool) {
+    fn note(&self, door: &GatewayEndpoint, answers: bool) {
         let mut doors = self.lock();
         match answers {
             true => drop(doors.silent.remove(&door.agent)),
@@ -129,7 +130,7 @@ impl HttpGateways {
     /// An order to all of these at once.
     async fn order(
         &self,
-        doors: &[&Door],
+        doors: &[&GatewayEndpoint],
         order: &str,
         params: &[(&str, &str)],
         limit: Duration,
@@ -147,7 +148,7 @@ impl HttpGateways {
     /// `fine`: what is no failure, beyond success.
     async fn send(
         &self,
-        door: &Door,
+        door: &GatewayEndpoint,
         request: reqwest::RequestBuilder,
         fine: &[StatusCode],
     ) -> Result<(), String> {
@@ -165,7 +166,7 @@ impl HttpGateways {
     }
 
     /// Holds writes at these, for as long as is left.
-    async fn hold_at(&self, doors: &[&Door], until: Instant) -> Result<(), String> {
+    async fn hold_at(&self, doors: &[&GatewayEndpoint], until: Instant) -> Result<(), String> {
         let left = until.saturating_duration_since(Instant::now());
         if left < SHORTEST {
             return Err("no time is left to hold writes".to_owned());
@@ -180,9 +181,10 @@ impl Gateways for HttpGateways {
             // Each begins later than this and holds until then at least, whatever the answers take.
             let until = Instant::now() + longest;
             let doors = self.doors();
-            let is_near =
-                |door: &&Door| door.members.iter().any(|member| member.name == leader && member.near);
-            let (near, far): (Vec<&Door>, Vec<&Door>) = doors.iter().partition(is_near);
+            let is_near = |door: &&GatewayEndpoint| {
+                door.members.iter().any(|member| member.name == leader && member.near)
+            };
+            let (near, far): (Vec<&GatewayEndpoint>, Vec<&GatewayEndpoint>) = doors.iter().partition(is_near);
             self.weigh(self.hold_at(&far, until).await)?;
             self.weigh(self.hold_at(&near, until).await)?;
             Ok(until.saturating_duration_since(Instant::now()))
@@ -205,7 +207,7 @@ impl Gateways for HttpGateways {
         let seat = seat.to_owned();
         async move {
             let doors = self.doors();
-            let doors: Vec<&Door> = doors.iter().collect();
+            let doors: Vec<&GatewayEndpoint> = doors.iter().collect();
             let patience = format!("{}s", LEAVE.as_secs());
             let params = [("member", seat.as_str()), ("for", &patience)];
             self.weigh(self.order(&doors, "leave", &params, LEAVE + ANSWER).await)
@@ -246,8 +248,8 @@ mod tests {
         format!("http://{}", listener.local_addr().expect("an address"))
     }
 
-    fn doors(agents: &[&String]) -> Vec<Door> {
-        agents.iter().map(|agent| Door { agent: (*agent).clone(), members: Vec::new() }).collect()
+    fn doors(agents: &[&String]) -> Vec<GatewayEndpoint> {
+        agents.iter().map(|agent| GatewayEndpoint { agent: (*agent).clone(), members: Vec::new() }).collect()
     }
 
     #[tokio::test]
@@ -261,7 +263,7 @@ mod tests {
         gateways.leave("main-0").await.expect("the other one answers");
         assert!(gateways.hold("main-0", Duration::from_secs(1)).await.is_ok());
         // It is told of members all the same, and holds things up again once it has answered.
-        let told = gateways.lead_to(&["main-0".to_owned()]).await;
+        let told = gateways.set_backends(&["main-0".to_owned()]).await;
         assert!(told.is_err_and(|error| error.contains(&silent)));
     }
 

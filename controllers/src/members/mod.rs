@@ -33,20 +33,20 @@ use etcd_client::Client;
 use repot_etcd::link;
 use repot_plan::{
     etcd::members::{self as plan, Desired, MemberId, Move, Side},
-    ledger::Why,
+    ledger::Reason,
 };
 
 pub use gateways::Gateways;
-pub use http::{Door, HttpGateways};
+pub use http::{GatewayEndpoint, HttpGateways};
 pub use observe::{Seen, SeenMember, Stranger};
-use series::Series;
+use series::HealthHistory;
 use tokio::time::Instant;
 
-use crate::term::Term;
+use crate::term::LeaseDeadline;
 
 /// A place for a member: where it is, whether it is taken or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seat {
+pub struct MemberSlot {
     /// Name of the member.
     pub name: String,
     /// URLs for other members. By them a member is recognised, so no two seats share one.
@@ -57,12 +57,12 @@ pub struct Seat {
 
 /// What is wanted of an etcd.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct DesiredMembership {
     /// All seats at the source, in the order in which they are taken; for an etcd that does not move, all there are. Seats that
     /// are to be given up are among them.
-    pub source: Vec<Seat>,
+    pub source: Vec<MemberSlot>,
     /// All seats at the destination.
-    pub destination: Vec<Seat>,
+    pub destination: Vec<MemberSlot>,
     /// How many voters each site shall have.
     pub desired: Desired,
     /// Names of members whose data is gone: they are removed and added anew.
@@ -108,9 +108,9 @@ pub enum Outcome {
     /// This was changed, and etcd said so.
     Changed(Change),
     /// A change is due, but not yet, or etcd refused it, or its answer was lost.
-    Waiting(Why),
+    Waiting(Reason),
     /// What is wanted cannot be had this way.
-    Refused(Why),
+    Refused(Reason),
 }
 
 /// A change that was made.
@@ -148,9 +148,9 @@ pub struct Driver {
     access: link::Options,
     limits: Limits,
     clients: BTreeMap<String, Client>,
-    series: Series,
+    series: HealthHistory,
     gateways: Option<(Arc<dyn Gateways>, Duration)>,
-    term: Term,
+    term: LeaseDeadline,
     /// When writes could not be held, the last time.
     not_held: Option<Instant>,
 }
@@ -159,13 +159,21 @@ impl Driver {
     /// A driver that has seen nothing yet. Of `access` everything but the endpoints is used.
     #[must_use]
     pub fn new(access: link::Options, limits: Limits) -> Self {
-        let (clients, series) = (BTreeMap::new(), Series::new(limits.gap));
-        Self { access, limits, clients, series, gateways: None, term: Term::endless(), not_held: None }
+        let (clients, series) = (BTreeMap::new(), HealthHistory::new(limits.gap));
+        Self {
+            access,
+            limits,
+            clients,
+            series,
+            gateways: None,
+            term: LeaseDeadline::endless(),
+            not_held: None,
+        }
     }
 
     /// Changes members while the term runs, and not afterwards.
     #[must_use]
-    pub fn during(mut self, term: Term) -> Self {
+    pub fn during(mut self, term: LeaseDeadline) -> Self {
         self.term = term;
         self
     }
@@ -183,12 +191,12 @@ impl Driver {
     ///
     /// # Errors
     /// Why nothing is to be seen.
-    pub async fn look(&mut self, wish: &Wish) -> Result<Seen, Outcome> {
+    pub async fn look(&mut self, wish: &DesiredMembership) -> Result<Seen, Outcome> {
         self.observe(wish).await
     }
 
     /// Looks, and makes the next change if one is due.
-    pub async fn pass(&mut self, wish: &Wish) -> Pass {
+    pub async fn pass(&mut self, wish: &DesiredMembership) -> Pass {
         let seen = match self.observe(wish).await {
             Ok(seen) => seen,
             Err(outcome) => return Pass { seen: None, outcome, again: again(false) },
@@ -223,14 +231,14 @@ fn again(changed: bool) -> Duration {
     if changed { Duration::ZERO } else { Duration::from_secs(1) }
 }
 
-impl Wish {
+impl DesiredMembership {
     /// All seats with where they are.
-    fn seats(&self) -> impl Iterator<Item = (Side, u32, &Seat)> {
+    fn seats(&self) -> impl Iterator<Item = (Side, u32, &MemberSlot)> {
         let source = (0..).zip(&self.source).map(|(at, seat)| (Side::Source, at, seat));
         source.chain((0..).zip(&self.destination).map(|(at, seat)| (Side::Destination, at, seat)))
     }
 
-    fn seat(&self, side: Side, ordinal: u32) -> Option<&Seat> {
+    fn seat(&self, side: Side, ordinal: u32) -> Option<&MemberSlot> {
         self.seats().find(|(s, at, _)| (*s, *at) == (side, ordinal)).map(|(.., seat)| seat)
     }
 }

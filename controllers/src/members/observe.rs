@@ -6,12 +6,12 @@ use etcd_client::{AlarmAction, AlarmType, Client, Member, StatusResponse};
 use futures::future::join_all;
 use repot_plan::{
     etcd::members::{self as plan, MemberId, Role, Side},
-    ledger::Why,
+    ledger::Reason,
     time::Time,
 };
 use tokio::time::{Instant, timeout};
 
-use super::{Driver, Outcome, Seat, Wish};
+use super::{DesiredMembership, Driver, MemberSlot, Outcome};
 
 /// The members of an etcd, as they were seen in one look.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub struct Seen {
     /// Whether an entry went through the log before the list of members was read.
     pub settled: bool,
     /// What speaks against any change, of which the planner knows nothing.
-    obstacle: Option<Why>,
+    obstacle: Option<Reason>,
 }
 
 /// A member, as it was seen.
@@ -97,7 +97,7 @@ impl Driver {
     ///
     /// # Errors
     /// What the pass comes to where there is nothing to decide on.
-    pub(super) async fn observe(&mut self, wish: &Wish) -> Result<Seen, Outcome> {
+    pub(super) async fn observe(&mut self, wish: &DesiredMembership) -> Result<Seen, Outcome> {
         let answers = self.ask(wish).await?;
         let leader = answers.leader();
         let listed = list(&answers, leader, self.limits.look).await?;
@@ -121,12 +121,12 @@ impl Driver {
     }
 
     /// What each seat says that answers.
-    async fn ask(&mut self, wish: &Wish) -> Result<Answers, Outcome> {
+    async fn ask(&mut self, wish: &DesiredMembership) -> Result<Answers, Outcome> {
         let mut asked = Vec::new();
         for (side, ordinal, seat) in wish.seats() {
             let client = self.client(&seat.client_url).await.map_err(|error| {
                 let message = format!("{}: {error}", seat.client_url);
-                Outcome::Refused(Why::new("BadEndpoint", message))
+                Outcome::Refused(Reason::new("BadEndpoint", message))
             })?;
             let look = self.limits.look;
             asked.push(async move {
@@ -145,14 +145,14 @@ impl Driver {
         match (clusters.next(), clusters.next()) {
             (None, _) => {
                 let message = format!("no member answers: {}", complaint.unwrap_or_default());
-                Err(Outcome::Waiting(Why::new("NoMemberAnswers", message)))
+                Err(Outcome::Waiting(Reason::new("NoMemberAnswers", message)))
             }
             (Some(one), Some(other)) => {
                 let message = format!(
                     "clusters {one:x} and {other:x} answer at these seats; a member that joins must start with an empty \
                      volume and state existing"
                 );
-                Err(Outcome::Refused(Why::new("ForeignCluster", message)))
+                Err(Outcome::Refused(Reason::new("ForeignCluster", message)))
             }
             (Some(cluster), None) => {
                 Ok(Answers { cluster, answers: answers.into_iter().map(|(_, answer)| answer).collect() })
@@ -162,9 +162,9 @@ impl Driver {
 
     fn describe(
         &self,
-        wish: &Wish,
+        wish: &DesiredMembership,
         member: &Member,
-        (side, ordinal, seat): (Side, u32, &Seat),
+        (side, ordinal, seat): (Side, u32, &MemberSlot),
         answers: &Answers,
         leader: Option<&Answer>,
     ) -> SeenMember {
@@ -230,7 +230,7 @@ impl Answer {
 impl Seen {
     /// What speaks against any change: members that have no seat, or damaged data.
     #[must_use]
-    pub fn obstacle(&self) -> Option<Why> {
+    pub fn obstacle(&self) -> Option<Reason> {
         self.obstacle.clone()
     }
 
@@ -276,7 +276,7 @@ async fn list(answers: &Answers, leader: Option<&Answer>, limit: Duration) -> Re
         }
     }
     let message = format!("no member tells who the members are: {complaint}");
-    Err(Outcome::Waiting(Why::new("NoMemberAnswers", message)))
+    Err(Outcome::Waiting(Reason::new("NoMemberAnswers", message)))
 }
 
 /// The answer, in time.
@@ -292,8 +292,12 @@ async fn within<T>(
 
 /// The seat of a member, by its URLs. Where members get others, what answers at a seat says more: of the URLs none may be left, or
 /// those of one member may be given to another.
-fn place_of<'a>(member: &Member, wish: &'a Wish, answers: &Answers) -> Option<(Side, u32, &'a Seat)> {
-    let answers = |(side, ordinal, _): &(Side, u32, &Seat)| {
+fn place_of<'a>(
+    member: &Member,
+    wish: &'a DesiredMembership,
+    answers: &Answers,
+) -> Option<(Side, u32, &'a MemberSlot)> {
+    let answers = |(side, ordinal, _): &(Side, u32, &MemberSlot)| {
         let answer = answers.of(MemberId(member.id()));
         wish.readdress == Some(*side) && answer.is_some_and(|answer| answer.place == (*side, *ordinal))
     };
@@ -301,12 +305,12 @@ fn place_of<'a>(member: &Member, wish: &'a Wish, answers: &Answers) -> Option<(S
     wish.seats().find(answers).or_else(by_urls)
 }
 
-fn has_urls(member: &Member, seat: &Seat) -> bool {
+fn has_urls(member: &Member, seat: &MemberSlot) -> bool {
     let urls = |urls: &[String]| urls.iter().cloned().collect::<BTreeSet<_>>();
     urls(member.peer_urls()) == urls(&seat.peer_urls)
 }
 
-fn is_of(member: &Member, seat: &Seat) -> bool {
+fn is_of(member: &Member, seat: &MemberSlot) -> bool {
     member.peer_urls().iter().any(|url| seat.peer_urls.contains(url))
 }
 
@@ -316,7 +320,7 @@ fn matched(learner: &StatusResponse, last: u64) -> u8 {
     u8::try_from(percent.min(100)).unwrap_or(100)
 }
 
-fn obstacle(strangers: &[Stranger], corrupt: bool) -> Option<Why> {
+fn obstacle(strangers: &[Stranger], corrupt: bool) -> Option<Reason> {
     if !strangers.is_empty() {
         let urls: BTreeSet<String> = strangers.iter().map(|member| member.peer_urls.join(",")).collect();
         let urls: Vec<String> = urls.into_iter().collect();
@@ -324,8 +328,8 @@ fn obstacle(strangers: &[Stranger], corrupt: bool) -> Option<Why> {
             "no seat, or one that another member has, is that of the members at {}",
             urls.join(" and ")
         );
-        return Some(Why::new("UnknownMember", message));
+        return Some(Reason::new("UnknownMember", message));
     }
     let message = "an alarm says that members hold different data; find out which, and replace it by hand";
-    corrupt.then(|| Why::new("Corrupt", message))
+    corrupt.then(|| Reason::new("Corrupt", message))
 }

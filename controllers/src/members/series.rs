@@ -6,7 +6,7 @@ use repot_plan::{etcd::members::MemberId, time::Time};
 use tokio::time::Instant;
 
 /// What has been seen of each member, and when.
-pub(super) struct Series {
+pub(super) struct HealthHistory {
     began: Instant,
     gap: Duration,
     runs: BTreeMap<MemberId, Run>,
@@ -19,7 +19,7 @@ struct Run {
     last: Instant,
 }
 
-impl Series {
+impl HealthHistory {
     pub(super) fn new(gap: Duration) -> Self {
         Self { began: Instant::now(), gap, runs: BTreeMap::new() }
     }
@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn breaks_and_gaps_and_new_leaders_begin_anew() {
         let (member, leader, other) = (MemberId(1), MemberId(2), MemberId(3));
-        let mut series = Series::new(Duration::from_secs(10));
+        let mut series = HealthHistory::new(Duration::from_secs(10));
         let mut now = series.began;
         let mut later = |seconds: f64, well: &[(MemberId, MemberId)]| {
             now += Duration::from_secs_f64(seconds);

@@ -21,7 +21,7 @@ use super::{
     kinds::{self, Kind, MANAGER, number},
     members::Reach,
     observe::Observation,
-    site::{Site, is_etcd},
+    site::{ControlPlane, is_etcd},
 };
 
 /// The longest pause between two Jobs that prove the same backup.
@@ -67,7 +67,7 @@ impl Actor<'_> {
         self.object.namespace().unwrap_or_default()
     }
 
-    fn site(&self) -> Result<&Site> {
+    fn site(&self) -> Result<&ControlPlane> {
         self.observed.site.as_ref().ok_or_else(|| Error::Missing("the HostedEtcd".to_owned()))
     }
 

@@ -6,11 +6,11 @@ use kube::{
     Client,
     runtime::events::{Recorder, Reporter},
 };
-use repot_etcd::backup::place::Place;
+use repot_etcd::backup::place::StoreRef;
 use repot_plan::time::Time;
 
 use super::{error::Result, kinds::MANAGER, members, shelf};
-use crate::{flow::Clients, local_stores::LocalStores, term::Term};
+use crate::{flow::Clients, local_stores::LocalStores, term::LeaseDeadline};
 
 /// After a pass that did not come to its end.
 pub(super) const AGAIN: Duration = Duration::from_secs(5);
@@ -38,11 +38,11 @@ pub struct Context {
     /// What members held when they were last asked.
     pub digests: members::Digests,
     /// Backups that do not change any more.
-    pub settled: shelf::Settled,
+    pub settled: shelf::BackupCache,
     /// Which directories stores with the provider `Local` may use.
     pub local_stores: LocalStores,
     /// How long backups may be removed; the client has to follow it, too.
-    pub term: Term,
+    pub term: LeaseDeadline,
 }
 
 impl Context {
@@ -53,11 +53,11 @@ impl Context {
         image: String,
         instance: String,
         local_stores: LocalStores,
-        term: Term,
+        term: LeaseDeadline,
     ) -> Self {
         let reporter = Reporter { controller: MANAGER.to_owned(), instance: Some(instance) };
         let events = Recorder::new(client.clone(), reporter);
-        let (digests, settled) = (members::Digests::default(), shelf::Settled::default());
+        let (digests, settled) = (members::Digests::default(), shelf::BackupCache::default());
         Self { clients: Clients::seed_alone(client), image, events, digests, settled, local_stores, term }
     }
 
@@ -65,7 +65,7 @@ impl Context {
     ///
     /// # Errors
     /// [`LocalStore`](super::Error::LocalStore).
-    pub fn check_store(&self, place: &Place) -> Result<()> {
+    pub fn check_store(&self, place: &StoreRef) -> Result<()> {
         match place.directory() {
             Some(directory) => Ok(self.local_stores.check(&directory, &place.prefix)?),
             None => Ok(()),

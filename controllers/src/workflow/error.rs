@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{local_stores, term::Over};
+use crate::{local_stores, term::LeaseExpired};
 
 /// How long a store may take for its answer.
 pub(super) const STORE_ANSWER: Duration = Duration::from_secs(20);
@@ -54,7 +54,7 @@ pub enum Error {
     Unmanaged,
     /// Somebody else may act.
     #[error(transparent)]
-    Over(#[from] Over),
+    LeaseExpired(#[from] LeaseExpired),
     /// A rendered object is none.
     #[error("a Job could not be rendered")]
     Render(#[source] serde_json::Error),

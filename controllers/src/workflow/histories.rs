@@ -4,24 +4,24 @@ use kube::ResourceExt;
 use repot_etcd::snapshot::store::FIRST_HISTORY;
 use repot_plan::etcd::world::VolumeSet;
 
-use super::site::Site;
+use super::site::ControlPlane;
 use crate::etcd::api::OWN_HISTORIES;
 
 /// Names in an annotation of the Etcd: the sets of volumes whose members write a history of their own.
-fn named(site: &Site) -> impl Iterator<Item = &str> {
+fn named(site: &ControlPlane) -> impl Iterator<Item = &str> {
     let names = site.etcd.as_ref().and_then(|etcd| etcd.annotations().get(OWN_HISTORIES));
     names.map_or("", String::as_str).split(',').filter(|name| !name.is_empty())
 }
 
 /// New volumes get a history of their own. Those before them keep theirs for as long as they exist: the etcd may go back to them.
-pub(super) fn own(site: &Site, new: &VolumeSet) -> String {
+pub(super) fn own(site: &ControlPlane, new: &VolumeSet) -> String {
     let exists = |name: &&str| site.claims_of(&VolumeSet((*name).to_owned())).next().is_some();
     let old = named(site).filter(|name| *name != new.0).filter(exists);
     old.chain([new.0.as_str()]).collect::<Vec<_>>().join(",")
 }
 
 /// The history that only members on these volumes write; `None` where the Etcd as it is writes the same.
-pub(super) fn to_close(site: &Site, released: &VolumeSet) -> Option<String> {
+pub(super) fn to_close(site: &ControlPlane, released: &VolumeSet) -> Option<String> {
     let history = |set: &VolumeSet| {
         let own = named(site).find(|name| *name == set.0);
         own.unwrap_or(FIRST_HISTORY).to_owned()
@@ -40,7 +40,7 @@ mod tests {
     use crate::workflow::kinds;
 
     /// An Etcd on these volumes, with claims of these sets.
-    fn mk_site(template: &str, annotation: Option<&str>, claims: &[&str]) -> Site {
+    fn mk_site(template: &str, annotation: Option<&str>, claims: &[&str]) -> ControlPlane {
         let hosted = json!({"spec": {"etcdRef": {"name": "main"}}});
         let mut etcd = DynamicObject::new("main", &kinds::etcd())
             .data(json!({"spec": {"volumeClaimTemplate": template, "replicas": 1}}));
@@ -51,7 +51,7 @@ mod tests {
             claim.metadata.name = Some(format!("{set}-main-0"));
             claim
         };
-        Site {
+        ControlPlane {
             hosted: DynamicObject::new("cluster", &kinds::hosted_etcd()).data(hosted),
             deployment: None,
             servers: Vec::new(),

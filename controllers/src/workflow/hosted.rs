@@ -33,8 +33,8 @@ use super::{
     error::{Error, Result},
     kinds::{self, Kind, number, text},
     observe,
-    site::Site,
-    wake::Wake,
+    site::ControlPlane,
+    wake::NamespaceTrigger,
 };
 
 /// Nothing tells of an etcd that lost its quorum without a Pod that ends.
@@ -42,7 +42,7 @@ const LOOK: Duration = Duration::from_secs(30);
 const MANAGER: &str = "repot-hosted-etcd";
 
 /// Runs all HostedEtcds of a scope until `stop`.
-pub async fn run(scope: &Scope, context: Arc<Context>, wake: &Wake, stop: CancellationToken) {
+pub async fn run(scope: &Scope, context: Arc<Context>, wake: &NamespaceTrigger, stop: CancellationToken) {
     let resource = kinds::hosted_etcd();
     let all = scope.api_with::<DynamicObject>(context.clients.own(), &resource);
     let controller = Controller::new_with(all, watcher::Config::default(), resource.clone());
@@ -65,7 +65,7 @@ pub async fn run(scope: &Scope, context: Arc<Context>, wake: &Wake, stop: Cancel
 
 /// What a HostedEtcd tells of itself.
 struct Seen {
-    site: Site,
+    site: ControlPlane,
     serving: Option<Digest>,
     lock: Lock,
     /// The workflow that has the lock: kind and name, and its ledger.
@@ -135,7 +135,7 @@ async fn look(context: &Context, hosted: DynamicObject) -> Result<Seen> {
         Lock::Other(name) => workflow(client, &hosted, name, &owner).await?,
         Lock::Free | Lock::Ours => None,
     };
-    let site = Site::read(client, hosted).await?;
+    let site = ControlPlane::read(client, hosted).await?;
     let serving = match site.deployed() {
         Some(etcd) => context.digests.ask(client, &site, &etcd.volumes, false).await,
         None => None,
@@ -234,7 +234,7 @@ fn waits_for(title: &str, ledger: Option<&EtcdLedger>) -> String {
     format!("the HostedEtcd is deleted when {title} {end}{at}")
 }
 
-fn lifecycle(site: &Site, has_set: bool) -> &'static str {
+fn lifecycle(site: &ControlPlane, has_set: bool) -> &'static str {
     repot_plan::etcd::observed::lifecycle(has_set, site.members.len(), &site.api())
 }
 

@@ -10,7 +10,7 @@ use kube::{
     Api, Client, ResourceExt,
     api::{DynamicObject, ListParams},
 };
-use repot_etcd::backup::place::Place;
+use repot_etcd::backup::place::StoreRef;
 use serde_json::{Value, json};
 
 use crate::etcd::render::{container_security, pod_security};
@@ -54,7 +54,7 @@ impl Task {
 
 /// What the Jobs of one task and backup tell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Story {
+pub struct JobHistory {
     /// One of them has not ended.
     pub open: bool,
     /// Number of Jobs that have ended.
@@ -80,8 +80,8 @@ pub async fn of(client: &Client, namespace: &str, uid: &str) -> Result<Vec<Job>>
 
 /// Reads the Jobs of a backup that do one of these.
 #[must_use]
-pub fn story(jobs: &[Job], tasks: &[Task], backup: &str) -> Story {
-    let mut story = Story::default();
+pub fn story(jobs: &[Job], tasks: &[Task], backup: &str) -> JobHistory {
+    let mut story = JobHistory::default();
     let label = |job: &Job, label: &str| job.labels().get(label).cloned().unwrap_or_default();
     let is = |job: &&Job| {
         let task = label(job, TASK);
@@ -114,7 +114,7 @@ fn end(job: &Job) -> Option<(i64, String)> {
 }
 
 /// The last words of the Pods of a Job, where they left any.
-pub async fn last_words(client: &Client, namespace: &str, job: &str) -> Option<String> {
+pub async fn termination_message(client: &Client, namespace: &str, job: &str) -> Option<String> {
     let labels = ListParams::default().labels(&format!("batch.kubernetes.io/job-name={job}"));
     let pods = Api::<Pod>::namespaced(client.clone(), namespace).list(&labels).await.ok()?;
     let said = |pod: Pod| {
@@ -138,9 +138,9 @@ pub struct Order<'a> {
     /// How many Jobs did so before.
     pub attempt: u32,
     /// The store in which the backups are.
-    pub place: &'a Place,
+    pub place: &'a StoreRef,
     /// The store to import from, for that.
-    pub source: Option<&'a Place>,
+    pub source: Option<&'a StoreRef>,
     /// The members, for taking.
     pub reach: Reach,
     /// The image, with `repot`, `etcd` and `etcdutl`.
@@ -244,7 +244,7 @@ fn volumes(order: &Order) -> (Vec<Value>, Vec<Value>) {
         volumes.push(volume);
     };
     let mut add_store =
-        |(store, credentials): (&str, &str), mounted: &str, place: &Place, known: Option<&str>| {
+        |(store, credentials): (&str, &str), mounted: &str, place: &StoreRef, known: Option<&str>| {
             // A directory cannot be mounted twice in one place.
             if let Some(directory) = place.directory().filter(|directory| known != Some(directory)) {
                 let source = json!({"hostPath": {"path": directory, "type": "DirectoryOrCreate"}});

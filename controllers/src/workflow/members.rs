@@ -17,7 +17,7 @@ use crate::errors::causes;
 use super::{
     error::{Error, Result},
     kinds::number,
-    site::{Site, etcd_name},
+    site::{ControlPlane, etcd_name},
 };
 
 /// How long a quorum may take for its answer. A pass is not held up for longer by an etcd that is ill.
@@ -38,7 +38,7 @@ pub struct Reach {
 impl Reach {
     /// Members on these volumes that are ready.
     #[must_use]
-    pub fn of(site: &Site, volumes: &VolumeSet) -> Self {
+    pub fn of(site: &ControlPlane, volumes: &VolumeSet) -> Self {
         let tls = site.etcd.as_ref().and_then(|etcd| etcd.data.pointer("/spec/etcd/clientUrlTls").cloned());
         let port = site.etcd.as_ref().and_then(|etcd| number(&etcd.data, "/spec/etcd/clientPort"));
         let port = port.unwrap_or(CLIENT_PORT);
@@ -75,17 +75,17 @@ impl Reach {
 }
 
 /// The headless Service that gives members their names.
-fn service(site: &Site) -> String {
+fn service(site: &ControlPlane) -> String {
     let own = site.set.as_ref().filter(|_| site.etcd.is_none());
     let named = own.and_then(|set| set.spec.as_ref()?.service_name.clone());
     named.unwrap_or_else(|| format!("{}-peer", etcd_name(&site.hosted)))
 }
 
-type Place = (String, VolumeSet);
+type MemberLocation = (String, VolumeSet);
 
 /// Digests that were made: all keys of an etcd are read only when its revision is another one.
 #[derive(Debug, Default)]
-pub struct Digests(Mutex<HashMap<Place, Digest>>);
+pub struct Digests(Mutex<HashMap<MemberLocation, Digest>>);
 
 impl Digests {
     /// What the members of these volumes hold, by a linearizable read; nothing without a quorum. All keys are read only where
@@ -93,7 +93,7 @@ impl Digests {
     pub async fn ask(
         &self,
         client: &Client,
-        site: &Site,
+        site: &ControlPlane,
         volumes: &VolumeSet,
         wholly: bool,
     ) -> Option<Digest> {
@@ -110,7 +110,7 @@ impl Digests {
     async fn try_ask(
         &self,
         client: &Client,
-        site: &Site,
+        site: &ControlPlane,
         volumes: &VolumeSet,
         wholly: bool,
     ) -> Result<Option<Digest>> {
@@ -133,7 +133,7 @@ impl Digests {
         Ok(Some(digest))
     }
 
-    fn known(&self, place: &Place) -> Option<Digest> {
+    fn known(&self, place: &MemberLocation) -> Option<Digest> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(place).cloned()
     }
 
@@ -151,16 +151,16 @@ fn place(hosted: &DynamicObject) -> String {
 }
 
 /// Where the members of a HostedEtcd back up to.
-pub fn backup_store(hosted: &DynamicObject) -> Option<repot_etcd::backup::place::Place> {
+pub fn backup_store(hosted: &DynamicObject) -> Option<repot_etcd::backup::place::StoreRef> {
     store(hosted, "/spec/backupStore")
 }
 
 /// Where a restore takes its backup from, if that is another store.
-pub fn source_store(restore: &DynamicObject) -> Option<repot_etcd::backup::place::Place> {
+pub fn source_store(restore: &DynamicObject) -> Option<repot_etcd::backup::place::StoreRef> {
     store(restore, "/spec/source/store")
 }
 
-fn store(object: &DynamicObject, field: &str) -> Option<repot_etcd::backup::place::Place> {
+fn store(object: &DynamicObject, field: &str) -> Option<repot_etcd::backup::place::StoreRef> {
     match serde_json::from_value(object.data.pointer(field)?.clone()) {
         Ok(place) => Some(place),
         Err(error) => {

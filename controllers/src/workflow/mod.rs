@@ -52,7 +52,7 @@ use context::{AGAIN, gather};
 use driver::Workflow;
 pub use error::{Error, Result};
 use kinds::Kind;
-use wake::Wake;
+use wake::NamespaceTrigger;
 
 /// Runs all workflows and HostedEtcds of these namespaces until `stop`.
 pub async fn run(context: Context, namespaces: &Namespaces, stop: CancellationToken) {
@@ -63,13 +63,19 @@ pub async fn run(context: Context, namespaces: &Namespaces, stop: CancellationTo
 }
 
 async fn run_in(scope: &Scope, context: Arc<Context>, stop: CancellationToken) {
-    let wake = Wake::start(context.clients.own(), scope, &stop);
+    let wake = NamespaceTrigger::start(context.clients.own(), scope, &stop);
     let [backups, restores, migrations] =
         Kind::ALL.map(|kind| run_kind(kind, scope, context.clone(), &wake, stop.clone()));
     tokio::join!(backups, restores, migrations, hosted::run(scope, context.clone(), &wake, stop));
 }
 
-async fn run_kind(kind: Kind, scope: &Scope, context: Arc<Context>, wake: &Wake, stop: CancellationToken) {
+async fn run_kind(
+    kind: Kind,
+    scope: &Scope,
+    context: Arc<Context>,
+    wake: &NamespaceTrigger,
+    stop: CancellationToken,
+) {
     let resource = kind.resource();
     let all = scope.api_with::<DynamicObject>(context.clients.own(), &resource);
     let controller = Controller::new_with(all, watcher::Config::default(), resource.clone());

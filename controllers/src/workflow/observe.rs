@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::{batch::v1::Job, core::v1::Secret};
 use kube::{Api, Client, ResourceExt, api::DynamicObject};
-use repot_etcd::backup::place::Place;
+use repot_etcd::backup::place::StoreRef;
 use repot_plan::{
     etcd::{
         EtcdLedger, Step,
@@ -22,8 +22,8 @@ use super::{
     jobs,
     kinds::{self, Kind, flag, text},
     members,
-    shelf::{self, Shelf, Trouble},
-    site::{self, Site},
+    shelf::{self, OpenBackupStore, StoreError},
+    site::{self, ControlPlane},
 };
 
 /// The world, and the objects that it was read from: what is done to them is done under their versions.
@@ -32,13 +32,13 @@ pub struct Observation {
     /// What was observed, in the form in which the plan decides on it.
     pub facts: Observed,
     /// The HostedEtcd and what belongs to it; nothing where there is none.
-    pub site: Option<Site>,
+    pub site: Option<ControlPlane>,
     /// Store in `spec.backupStore` of the HostedEtcd; `None` where it is missing or cannot be read.
-    pub place: Option<Place>,
+    pub place: Option<StoreRef>,
     /// The store that a restore takes its backup from, where it names one.
-    pub source: Option<Place>,
+    pub source: Option<StoreRef>,
     /// The backups, where the store could be opened.
-    pub backups: Option<Shelf>,
+    pub backups: Option<OpenBackupStore>,
     /// Jobs of the workflow.
     pub jobs: Vec<Job>,
 }
@@ -61,7 +61,7 @@ pub async fn observe(
     let namespace = hosted.namespace().unwrap_or_default();
     let lock = lock(client, &hosted, &request.uid).await?;
     let (site, jobs) =
-        futures::try_join!(Site::read(client, hosted), jobs::of(client, &namespace, &request.uid))?;
+        futures::try_join!(ControlPlane::read(client, hosted), jobs::of(client, &namespace, &request.uid))?;
     let api = site.api();
     let etcd = site.deployed();
     // While API servers run, the keys change all the time and are equal to nothing.
@@ -163,7 +163,7 @@ fn request(kind: Kind, object: &DynamicObject) -> Request {
 }
 
 /// Why a store cannot even be asked: a Pod would wait without a word for a Secret that is not there.
-async fn trouble(context: &Context, namespace: &str, source: &Place) -> Result<Option<String>> {
+async fn trouble(context: &Context, namespace: &str, source: &StoreRef) -> Result<Option<String>> {
     if let Err(error) = context.check_store(source) {
         return Ok(Some(format!("spec.source.store: {}", causes(&error))));
     }
@@ -207,20 +207,24 @@ pub async fn lock(client: &Client, hosted: &DynamicObject, uid: &str) -> Result<
     Ok(if found.is_some_and(|found| found.uid().as_deref() == Some(owner)) { other() } else { Lock::Free })
 }
 
-type Found = Result<BTreeMap<String, observed::Backup>, Trouble>;
+type Found = Result<BTreeMap<String, observed::Backup>, StoreError>;
 
-async fn shelves(context: &Context, site: &Site, place: Option<&Place>) -> (Option<Shelf>, Found) {
+async fn shelves(
+    context: &Context,
+    site: &ControlPlane,
+    place: Option<&StoreRef>,
+) -> (Option<OpenBackupStore>, Found) {
     let Some(place) = place else {
-        return (None, Err(Trouble::None("the HostedEtcd names no spec.backupStore".to_owned())));
+        return (None, Err(StoreError::None("the HostedEtcd names no spec.backupStore".to_owned())));
     };
     if let Err(error) = context.check_store(place) {
         let why = causes(&error);
-        return (None, Err(Trouble::None(format!("spec.backupStore of the HostedEtcd: {why}"))));
+        return (None, Err(StoreError::None(format!("spec.backupStore of the HostedEtcd: {why}"))));
     }
     let silent = |error: Error| {
         let why = causes(&error);
         tracing::warn!(store = place.url(), error = why, "the store does not answer");
-        Trouble::Silent(why)
+        StoreError::Silent(why)
     };
     let backups = match shelf::open(context.clients.own(), &site.namespace(), place).await {
         Ok(backups) => backups,

@@ -11,8 +11,8 @@ use kube::{Api, Client};
 use repot_etcd::{
     backup::{
         Backups,
-        place::Place,
-        record::{State, Taken, Verdict},
+        place::StoreRef,
+        record::{BackupRecord, State, Verdict},
     },
     snapshot::store::Store,
 };
@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// [`Error::Read`], [`Error::Backups`].
-pub async fn open(client: &Client, namespace: &str, place: &Place) -> Result<Shelf> {
+pub async fn open(client: &Client, namespace: &str, place: &StoreRef) -> Result<OpenBackupStore> {
     let mut secret = BTreeMap::new();
     if let Some(reference) = &place.secret_ref {
         let secrets = Api::<Secret>::namespaced(client.clone(), namespace);
@@ -50,12 +50,12 @@ pub async fn open(client: &Client, namespace: &str, place: &Place) -> Result<She
     }
     let opened = place.open(&secret, PATIENCE).map_err(|error| Error::Backups(error.into()))?;
     let (store, _secret) = opened;
-    Ok(Shelf { backups: Backups::of(&store), store, _secret })
+    Ok(OpenBackupStore { backups: Backups::of(&store), store, _secret })
 }
 
 /// An opened store of backups, with the directory of its credentials.
 #[derive(Debug)]
-pub struct Shelf {
+pub struct OpenBackupStore {
     /// The backups in it.
     pub backups: Backups,
     /// The store itself, with the histories of the etcd.
@@ -66,11 +66,11 @@ pub struct Shelf {
 
 /// Records that cannot change any more: of backups that are stored and verified.
 #[derive(Debug, Default)]
-pub struct Settled(Mutex<HashMap<(String, String), (Taken, Verdict)>>);
+pub struct BackupCache(Mutex<HashMap<(String, String), (BackupRecord, Verdict)>>);
 
-type Records = (Option<Taken>, Option<Verdict>);
+type Records = (Option<BackupRecord>, Option<Verdict>);
 
-impl Settled {
+impl BackupCache {
     async fn read(&self, backups: &Backups, url: &str, name: &str) -> Result<Records> {
         let key = (url.to_owned(), name.to_owned());
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
@@ -117,7 +117,7 @@ impl Settled {
     }
 }
 
-fn stored(taken: &Taken, verdict: Option<Verdict>) -> Backup {
+fn stored(taken: &BackupRecord, verdict: Option<Verdict>) -> Backup {
     let message = || taken.message.clone().unwrap_or_default();
     Backup {
         owner: taken.owner.clone(),
@@ -136,7 +136,7 @@ fn stored(taken: &Taken, verdict: Option<Verdict>) -> Backup {
 }
 
 /// What is known of the workflow's own backup where the store does not tell.
-fn by_heart(uid: &str, ledger: &EtcdLedger, now: Time) -> Backup {
+fn from_ledger(uid: &str, ledger: &EtcdLedger, now: Time) -> Backup {
     let is_stored = |step| ledger.state(step) == ledger::State::Succeeded;
     let stored = is_stored(Step::BackupTaken) || is_stored(Step::BackupFound);
     let verifying = match &ledger.notes.proof {
@@ -151,20 +151,20 @@ fn by_heart(uid: &str, ledger: &EtcdLedger, now: Time) -> Backup {
 /// the reason, and then nothing but the own one is known: what was seen in the store before still holds, and all else waits.
 #[must_use]
 pub fn merge(
-    found: Result<BTreeMap<String, Backup>, Trouble>,
+    found: Result<BTreeMap<String, Backup>, StoreError>,
     (uid, ledger, now): (&str, &EtcdLedger, Time),
     jobs: &[Job],
 ) -> BTreeMap<String, Backup> {
     let trouble = found.as_ref().err().cloned();
     let mut all = found.unwrap_or_default();
     let Some(name) = &ledger.notes.backup else { return all };
-    if let Some(Trouble::None(why)) = &trouble {
+    if let Some(StoreError::None(why)) = &trouble {
         let taking = Taking::Failed(BACKUP_ATTEMPTS, why.clone());
-        all.insert(name.clone(), Backup { taking, ..by_heart(uid, ledger, now) });
+        all.insert(name.clone(), Backup { taking, ..from_ledger(uid, ledger, now) });
         return all;
     }
     if trouble.is_some() {
-        all.insert(name.clone(), by_heart(uid, ledger, now));
+        all.insert(name.clone(), from_ledger(uid, ledger, now));
     }
     let story = jobs::story(jobs, &[Task::Take, Task::Import], name);
     let own = all.entry(name.clone());
@@ -176,7 +176,7 @@ pub fn merge(
             .any(|step| ledger.state(step) == ledger::State::Running);
         if is_awaited && (story.open || story.failed > 0) {
             let taking = taking(&story, None);
-            all.insert(name.clone(), Backup { taking, ..by_heart(uid, ledger, now) });
+            all.insert(name.clone(), Backup { taking, ..from_ledger(uid, ledger, now) });
         }
         return all;
     };
@@ -195,7 +195,7 @@ pub fn merge(
     all
 }
 
-fn taking(story: &jobs::Story, recorded: Option<(u32, String)>) -> Taking {
+fn taking(story: &jobs::JobHistory, recorded: Option<(u32, String)>) -> Taking {
     if story.open || (story.failed == 0 && recorded.is_none()) {
         return Taking::Running;
     }
@@ -205,7 +205,7 @@ fn taking(story: &jobs::Story, recorded: Option<(u32, String)>) -> Taking {
 
 /// Why nothing is known of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum StoreError {
     /// There is none.
     None(String),
     /// It does not answer.
@@ -247,7 +247,11 @@ mod tests {
         Backup { owner: "u".to_owned(), time: Time(1), taking, verifying: Verifying::Open }
     }
 
-    fn merged(found: Result<Option<Taking>, Trouble>, ledger: &EtcdLedger, jobs: &[Job]) -> Option<Taking> {
+    fn merged(
+        found: Result<Option<Taking>, StoreError>,
+        ledger: &EtcdLedger,
+        jobs: &[Job],
+    ) -> Option<Taking> {
         let found = found.map(|taking| taking.map(|t| (NAME.to_owned(), mk_backup(t))).into_iter().collect());
         merge(found, ("u", ledger, Time(9)), jobs).remove(NAME).map(|backup| backup.taking)
     }
@@ -278,12 +282,12 @@ mod tests {
 
     #[test]
     fn silent_store_is_waited_for_and_a_missing_one_is_not() {
-        let silent = || Err(Trouble::Silent("it is away".to_owned()));
+        let silent = || Err(StoreError::Silent("it is away".to_owned()));
         let begun = mk_ledger(Step::BackupTaken, ledger::State::Running);
         assert_eq!(merged(silent(), &begun, &[]), Some(Taking::Running));
         let stored = mk_ledger(Step::BackupTaken, ledger::State::Succeeded);
         assert_eq!(merged(silent(), &stored, &[]), Some(Taking::Stored));
-        let none = Err(Trouble::None("there is none".to_owned()));
+        let none = Err(StoreError::None("there is none".to_owned()));
         assert!(matches!(merged(none, &begun, &[]), Some(Taking::Failed(BACKUP_ATTEMPTS, _))));
     }
 }

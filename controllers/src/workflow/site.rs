@@ -27,7 +27,7 @@ use super::{
 
 /// The HostedEtcd and the objects that belong to it, as kube-apiserver has them.
 #[derive(Clone, Debug)]
-pub struct Site {
+pub struct ControlPlane {
     /// The HostedEtcd; where it does not exist any more, no more than what it referred to.
     pub hosted: DynamicObject,
     /// The Deployment of the API servers.
@@ -74,7 +74,7 @@ where
     Ok(got.items)
 }
 
-impl Site {
+impl ControlPlane {
     /// Reads all of it, from kube-apiserver itself.
     ///
     /// # Errors

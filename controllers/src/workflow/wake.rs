@@ -29,9 +29,9 @@ const PAUSE: Duration = Duration::from_secs(10);
 
 /// Namespaces in which something happens.
 #[derive(Clone)]
-pub struct Wake(broadcast::Sender<String>);
+pub struct NamespaceTrigger(broadcast::Sender<String>);
 
-impl Wake {
+impl NamespaceTrigger {
     /// Begins to follow everything that wakes somebody.
     #[must_use]
     pub fn start(client: &Client, scope: &Scope, stop: &CancellationToken) -> Self {

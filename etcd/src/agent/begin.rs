@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use etcd_client::Member;
 use futures::{StreamExt, stream::FuturesUnordered};
 use repot_plan::{
-    etcd::beginning::{Beginning, Cluster, Facts, Heard, Volume as Content, decide},
-    ledger::Why,
+    etcd::beginning::{Cluster, Facts, PeerReport, StartMode, Volume as Content, decide},
+    ledger::Reason,
 };
 use tokio::time::{sleep, timeout};
 
@@ -17,7 +17,7 @@ use super::{
     flags::Entry,
     founding,
     identity::Identity,
-    report::{Board, Phase},
+    report::{Phase, StatusReporter},
     settings::{Settings, chain},
     version,
     volume::{self, Volume},
@@ -39,7 +39,7 @@ const LEASE_TTL: Duration = Duration::from_secs(3600);
 const PARALLEL: usize = 4;
 
 /// Gets a member to where its etcd can be started.
-pub struct Beginner {
+pub struct Bootstrapper {
     /// The checked configuration of this member.
     pub settings: Arc<Settings>,
     /// The volume that etcd's data is on.
@@ -47,7 +47,7 @@ pub struct Beginner {
     /// The programs etcd and etcdutl, and how the guard is called.
     pub programs: Programs,
     /// Where it says what it waits for.
-    pub board: Board,
+    pub board: StatusReporter,
 }
 
 /// Who asks what others say of this member.
@@ -74,7 +74,7 @@ struct Told {
     members: Vec<Member>,
 }
 
-impl Beginner {
+impl Bootstrapper {
     /// Waits until etcd may be started, and tells how. It can be broken off at any time; a restore then begins anew the next time.
     pub async fn ready(&self) -> Entry {
         loop {
@@ -103,49 +103,49 @@ impl Beginner {
             (Content::Empty, _) => self.hear(Asker::Newcomer).await,
             (Content::Data, Some(own)) => match self.hear(Asker::Member(own)).await {
                 // The others may have ended since: an etcd that was joined ends once nobody needs it.
-                (Heard::Nothing, members) if self.volume.records_removal_of(own) => {
-                    (Heard::Stranger, members)
+                (PeerReport::Nothing, members) if self.volume.records_removal_of(own) => {
+                    (PeerReport::Stranger, members)
                 }
                 heard => heard,
             },
-            (Content::Data, None) | (Content::Foreign(_), _) => (Heard::Nothing, Vec::new()),
+            (Content::Data, None) | (Content::Foreign(_), _) => (PeerReport::Nothing, Vec::new()),
         };
         let cluster = match is_new {
             true => Cluster::New { restore: config.restore.is_some() },
             false => Cluster::Existing,
         };
-        let message = |why: Why| format!("{}: {}", why.reason, why.message);
+        let message = |why: Reason| format!("{}: {}", why.reason, why.message);
         match decide(&Facts { volume: content, cluster, heard }) {
-            Beginning::Resume | Beginning::Found => return Ok(Some(Entry::founding(&self.settings))),
-            Beginning::Restore => return Ok(self.restore().await),
-            Beginning::Join => return Ok(Some(self.joining(&members))),
-            Beginning::JoinAnew => {
+            StartMode::Resume | StartMode::Found => return Ok(Some(Entry::founding(&self.settings))),
+            StartMode::Restore => return Ok(self.restore().await),
+            StartMode::Join => return Ok(Some(self.joining(&members))),
+            StartMode::JoinAnew => {
                 let place = self.volume.set_aside()?;
                 tracing::warn!(place = %place.display(), "the data of a member that was removed is set aside");
                 return Ok(Some(self.joining(&members)));
             }
-            Beginning::Removed(why) => self.board.say_removed(message(why)),
-            Beginning::Wait(why) => self.board.say(Phase::Waiting, message(why)),
-            Beginning::Rejoin(why) => self.board.ask_to_rejoin(message(why)),
-            Beginning::Refuse(why) => self.board.say(Phase::Refused, message(why)),
+            StartMode::Removed(why) => self.board.say_removed(message(why)),
+            StartMode::Wait(why) => self.board.say(Phase::Waiting, message(why)),
+            StartMode::Rejoin(why) => self.board.ask_to_rejoin(message(why)),
+            StartMode::Refuse(why) => self.board.say(Phase::Refused, message(why)),
         }
         Ok(None)
     }
 
     /// What others say of this member, and the list in which they say it.
-    async fn hear(&self, asker: Asker) -> (Heard, Vec<Member>) {
+    async fn hear(&self, asker: Asker) -> (PeerReport, Vec<Member>) {
         let urls = self.endpoints().into_iter();
         let asked: FuturesUnordered<_> = urls.map(|url| self.ask(url, asker)).collect();
         let answers: Vec<Told> = asked.filter_map(async |answer| answer).collect().await;
         let weighed = answers.into_iter().map(|told| (self.weigh(&told, asker), told.members));
-        let weight = |heard: Heard| match heard {
-            Heard::Nothing => 0,
-            Heard::Stranger => 1,
-            Heard::Awaited => 2,
-            Heard::Expected => 3,
-            Heard::Known => 4,
+        let weight = |heard: PeerReport| match heard {
+            PeerReport::Nothing => 0,
+            PeerReport::Stranger => 1,
+            PeerReport::Awaited => 2,
+            PeerReport::Expected => 3,
+            PeerReport::Known => 4,
         };
-        weighed.max_by_key(|(heard, _)| weight(*heard)).unwrap_or((Heard::Nothing, Vec::new()))
+        weighed.max_by_key(|(heard, _)| weight(*heard)).unwrap_or((PeerReport::Nothing, Vec::new()))
     }
 
     fn endpoints(&self) -> Vec<String> {
@@ -181,23 +181,23 @@ impl Beginner {
         }
     }
 
-    fn weigh(&self, Told { serves, members }: &Told, asker: Asker) -> Heard {
+    fn weigh(&self, Told { serves, members }: &Told, asker: Asker) -> PeerReport {
         if let Asker::Member(own) = asker
             && members.iter().any(|member| member.id() == own.member)
         {
-            return Heard::Known;
+            return PeerReport::Known;
         }
         let urls = &self.settings.own.peer_urls;
         match members.iter().find(|member| member.peer_urls().iter().any(|url| urls.contains(url))) {
-            None => Heard::Stranger,
+            None => PeerReport::Stranger,
             // Client URLs are told by the member itself, when it runs.
             Some(member) if member.client_urls().is_empty() => match asker {
-                Asker::Founder if !serves || !self.are_founders(members) => Heard::Awaited,
-                Asker::Founder | Asker::Newcomer | Asker::Member(_) => Heard::Expected,
+                Asker::Founder if !serves || !self.are_founders(members) => PeerReport::Awaited,
+                Asker::Founder | Asker::Newcomer | Asker::Member(_) => PeerReport::Expected,
             },
             // Somebody else runs with our addresses.
-            Some(_) if matches!(asker, Asker::Member(_)) => Heard::Stranger,
-            Some(_) => Heard::Known,
+            Some(_) if matches!(asker, Asker::Member(_)) => PeerReport::Stranger,
+            Some(_) => PeerReport::Known,
         }
     }
 

@@ -32,7 +32,7 @@ const LIFE: Duration = Duration::from_secs(60);
 /// How it ended.
 pub(super) enum Outcome {
     /// The snapshot of this name is in the store.
-    Taken(String),
+    StoredSnapshot(String),
     /// There is none, and trying again makes no sense.
     GivenUp(String),
 }
@@ -55,14 +55,14 @@ struct Memory {
 }
 
 /// The final snapshot to be.
-pub(super) struct Finale<'a> {
+pub(super) struct FinalSnapshotTask<'a> {
     pub(super) agent: &'a Agent,
     pub(super) settings: &'a Settings,
     /// When the look began that told of the loss.
     pub(super) lost: Time,
 }
 
-impl Finale<'_> {
+impl FinalSnapshotTask<'_> {
     /// Starts etcd privately and waits until the snapshot is in the store. etcd is not stopped then.
     pub(super) async fn run(&self, say: &(impl Fn(&str) + Sync)) -> Outcome {
         if self.agent.settings.config.store.is_none() {
@@ -100,7 +100,7 @@ impl Finale<'_> {
         let mut end = Instant::now() + self.settings.quorum;
         loop {
             match self.attempt(&mut memory).await {
-                Ok(name) => return Outcome::Taken(name.to_string()),
+                Ok(name) => return Outcome::StoredSnapshot(name.to_string()),
                 Err(Obstacle::Store(why)) => {
                     say(&format!("the store is waited for: {why}"));
                     end = Instant::now() + self.settings.quorum;

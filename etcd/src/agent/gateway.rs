@@ -92,12 +92,12 @@ pub(super) enum Refusal {
 }
 
 /// A gateway, and the names of the members that it knows by URLs.
-pub(super) struct Door {
+pub(super) struct HostedGateway {
     handle: Handle,
     members: Mutex<Vec<GatewayMember>>,
 }
 
-impl Door {
+impl HostedGateway {
     /// Serves from then on, where the configuration asks for it.
     pub(super) async fn open(settings: &Settings) -> Result<Option<Self>, Error> {
         let config = &settings.config;

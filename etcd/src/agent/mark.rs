@@ -15,7 +15,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use repot_plan::etcd::{beginning::Volume as Content, ownership::Past};
+use repot_plan::etcd::{beginning::Volume as Content, ownership::OwnershipHistory};
 use serde::{Deserialize, Serialize};
 
 use super::volume::{self, Volume, at};
@@ -25,7 +25,7 @@ const FILE: &str = "repot-owner.json";
 /// The file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Mark {
+pub(super) struct OwnershipMarker {
     state: State,
     /// The id under which the data were served.
     own_id: String,
@@ -44,7 +44,7 @@ enum State {
     FinalSnapshot,
 }
 
-impl Mark {
+impl OwnershipMarker {
     /// Clients are about to be let in.
     pub(super) fn served(own_id: &str, since: Timestamp) -> Self {
         Self { state: State::Served, own_id: own_id.to_owned(), since, snapshot: None }
@@ -61,11 +61,11 @@ impl Mark {
     }
 
     /// What happened when ownership was lost; `None` where that was not noticed.
-    pub(super) fn loss(&self) -> Option<Past> {
+    pub(super) fn loss(&self) -> Option<OwnershipHistory> {
         match self.state {
             State::Served => None,
-            State::CutOff => Some(Past::CutOff),
-            State::FinalSnapshot => Some(Past::FinalSnapshot),
+            State::CutOff => Some(OwnershipHistory::CutOff),
+            State::FinalSnapshot => Some(OwnershipHistory::FinalSnapshot),
         }
     }
 
@@ -129,10 +129,10 @@ impl Mark {
 ///
 /// # Errors
 /// [`volume::Error::File`].
-pub(super) fn unmarked(volume: &Volume) -> Result<Past, volume::Error> {
+pub(super) fn unmarked(volume: &Volume) -> Result<OwnershipHistory, volume::Error> {
     Ok(match volume.inspect()? {
-        Content::Data => Past::Sound,
-        Content::Empty | Content::Foreign(_) => Past::NoData,
+        Content::Data => OwnershipHistory::Sound,
+        Content::Empty | Content::Foreign(_) => OwnershipHistory::NoData,
     })
 }
 
@@ -143,20 +143,23 @@ mod tests {
     #[tokio::test]
     async fn a_mark_survives_and_one_that_is_damaged_is_no_permission() {
         let dir = tempfile::tempdir().expect("a directory");
-        assert_eq!(Mark::read(dir.path()).expect("readable"), None);
-        let mark = Mark::served("seed-a", Timestamp::UNIX_EPOCH);
+        assert_eq!(OwnershipMarker::read(dir.path()).expect("readable"), None);
+        let mark = OwnershipMarker::served("seed-a", Timestamp::UNIX_EPOCH);
         mark.write(dir.path().to_owned()).await.expect("written");
-        let found = Mark::read(dir.path()).expect("readable").expect("a mark");
+        let found = OwnershipMarker::read(dir.path()).expect("readable").expect("a mark");
         assert!(found.loss().is_none() && found.is_of("seed-a") && !found.is_of("seed-a/1"));
-        let mark = Mark::cut_off("seed-a", Timestamp::UNIX_EPOCH);
+        let mark = OwnershipMarker::cut_off("seed-a", Timestamp::UNIX_EPOCH);
         mark.write(dir.path().to_owned()).await.expect("written");
-        let found = Mark::read(dir.path()).expect("readable").expect("a mark");
-        assert_eq!((found.loss(), &found), (Some(Past::CutOff), &mark));
+        let found = OwnershipMarker::read(dir.path()).expect("readable").expect("a mark");
+        assert_eq!((found.loss(), &found), (Some(OwnershipHistory::CutOff), &mark));
         let mark = mark.with_snapshot("Full-1".to_owned());
         mark.write(dir.path().to_owned()).await.expect("written");
-        let found = Mark::read(dir.path()).expect("readable").expect("a mark");
-        assert_eq!((found.loss(), found.snapshot.as_deref()), (Some(Past::FinalSnapshot), Some("Full-1")));
+        let found = OwnershipMarker::read(dir.path()).expect("readable").expect("a mark");
+        assert_eq!(
+            (found.loss(), found.snapshot.as_deref()),
+            (Some(OwnershipHistory::FinalSnapshot), Some("Full-1"))
+        );
         fs::write(dir.path().join(FILE), b"{").expect("a file");
-        assert!(Mark::read(dir.path()).is_err());
+        assert!(OwnershipMarker::read(dir.path()).is_err());
     }
 }

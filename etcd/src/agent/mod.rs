@@ -62,10 +62,10 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use backups::{Backups, Taker};
-use begin::Beginner;
+use begin::Bootstrapper;
 pub use child::Programs;
 pub use client_proxy::ProxyAddresses;
-use report::Board;
+use report::StatusReporter;
 use settings::Settings;
 use supervisor::{Etcd, Supervisor};
 use volume::{Label, Volume};
@@ -103,9 +103,9 @@ pub enum Error {
 struct Agent {
     settings: Arc<Settings>,
     supervisor: Supervisor,
-    board: Board,
+    board: StatusReporter,
     backups: Backups,
-    gateway: Option<gateway::Door>,
+    gateway: Option<gateway::HostedGateway>,
     /// Room for the database while a snapshot is taken.
     scratch: PathBuf,
 }
@@ -121,7 +121,7 @@ impl Agent {
 /// An agent that has its port and its volume.
 pub struct Prepared {
     agent: Arc<Agent>,
-    beginner: Beginner,
+    beginner: Bootstrapper,
     taker: Taker,
     listener: TcpListener,
     tls: Option<http::Tls>,
@@ -153,8 +153,8 @@ impl Prepared {
             member: settings.own.name.clone(),
         };
         let volume = Volume::open(&config.data_dir, label)?;
-        let gateway = gateway::Door::open(&settings).await?;
-        let board = Board::default();
+        let gateway = gateway::HostedGateway::open(&settings).await?;
+        let board = StatusReporter::default();
         let serves = config.owner.is_none() && !owner::stays_down_without_record(&config.data_dir, &board);
         let etcd = if serves { Etcd::Serves } else { Etcd::Stopped };
         let (backups, inbox) = Backups::new();
@@ -167,7 +167,7 @@ impl Prepared {
             settings: settings.clone(),
         });
         let taker = Taker::new(agent.clone(), inbox);
-        Ok(Self { agent, beginner: Beginner { settings, volume, programs, board }, taker, listener, tls })
+        Ok(Self { agent, beginner: Bootstrapper { settings, volume, programs, board }, taker, listener, tls })
     }
 
     /// The URL of its HTTP.

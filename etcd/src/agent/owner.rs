@@ -12,8 +12,8 @@ use std::{path::Path, time::Duration};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use repot_plan::{
-    etcd::ownership::{Answer, Facts, Past, Seen, Verdict, decide, epoch},
-    ledger::Why,
+    etcd::ownership::{Answer, Facts, OwnershipHistory, Seen, Verdict, decide, epoch},
+    ledger::Reason,
     time::Time,
 };
 use tokio::time::{Instant, sleep_until, timeout};
@@ -23,9 +23,9 @@ use super::{
     Agent,
     clock::{self, Deadline, WallClockOffset},
     config::ClusterState,
-    finale::{Finale, Outcome},
-    mark::{self, Mark},
-    report::{Board, Ownership},
+    finale::{FinalSnapshotTask, Outcome},
+    mark::{self, OwnershipMarker},
+    report::{Ownership, StatusReporter},
     settings::{chain, open, open_all},
     supervisor::Etcd,
     volume::{self, Volume},
@@ -76,14 +76,14 @@ pub(super) async fn run(agent: &Agent, settings: &Settings, volume: &Volume, sto
 
 /// Whether an etcd without a record in its configuration must not be started: it lost ownership when it had one, and another etcd may
 /// have gone on. Taking the record out of the configuration does not give ownership back. The board says so.
-pub(super) fn stays_down_without_record(dir: &Path, board: &Board) -> bool {
-    let (reason, message, mark) = match Mark::read(dir) {
+pub(super) fn stays_down_without_record(dir: &Path, board: &StatusReporter) -> bool {
+    let (reason, message, mark) = match OwnershipMarker::read(dir) {
         Ok(None) => return false,
         Ok(Some(mark)) if mark.loss().is_none() => return false,
         Ok(Some(mark)) => ("OwnershipLost", mark.lasting(dir), Some(mark)),
         Err(error) => ("VolumeUnreadable", chain(&error), None),
     };
-    let cut_off = mark.as_ref().and_then(Mark::ended_id);
+    let cut_off = mark.as_ref().and_then(OwnershipMarker::ended_id);
     let final_snapshot = mark.and_then(|mark| mark.snapshot);
     let handover = None;
     board.say_ownership(Ownership {
@@ -112,7 +112,7 @@ struct Owner<'a> {
     /// Whether the machine was paused between the two newest looks.
     was_paused: bool,
     /// Under which id the data were served, and what happened when it was lost.
-    mark: Option<Mark>,
+    mark: Option<OwnershipMarker>,
     /// Whether the mark is on disk.
     is_marked: bool,
     /// Why the final snapshot is not tried again.
@@ -178,7 +178,7 @@ impl<'a> Owner<'a> {
                 Ok(past) => past,
                 // Without knowing what happened, nothing is started.
                 Err(error) => {
-                    return self.say("StayDown", Some(&Why::new("VolumeUnreadable", chain(&error))), None);
+                    return self.say("StayDown", Some(&Reason::new("VolumeUnreadable", chain(&error))), None);
                 }
             };
             let told = self.ask_of_the_owner_before(past, answer).await;
@@ -210,7 +210,7 @@ impl<'a> Owner<'a> {
                         self.say("Serve", None, detail);
                     }
                     Err(error) => {
-                        self.say("StayDown", Some(&Why::new("VolumeUnwritable", chain(&error))), None)
+                        self.say("StayDown", Some(&Reason::new("VolumeUnwritable", chain(&error))), None)
                     }
                 },
                 Verdict::StopEtcd(why) => {
@@ -224,11 +224,13 @@ impl<'a> Owner<'a> {
                 }
                 Verdict::TakeFinalSnapshot(why) => self.finish(&why).await,
                 Verdict::StayDown(why) => {
-                    let served = self.mark.as_ref().filter(|_| past == Past::AnotherId);
+                    let served = self.mark.as_ref().filter(|_| past == OwnershipHistory::AnotherId);
                     let served = served.map(|mark| mark.another_id(self.volume.dir()));
                     // One that is about to be started for clients; where nothing is known the end of the lease does it, so that a
                     // restore of many minutes is not broken off by a resolver that is away for one.
-                    if self.seen.lost.is_some() || !matches!(past, Past::Sound | Past::NoData) {
+                    if self.seen.lost.is_some()
+                        || !matches!(past, OwnershipHistory::Sound | OwnershipHistory::NoData)
+                    {
                         supervisor.order(Etcd::Stopped, None);
                     }
                     self.say("StayDown", Some(&why), detail.or(served.as_deref()));
@@ -239,17 +241,17 @@ impl<'a> Owner<'a> {
     }
 
     /// Of an etcd that serves it says nothing: only what is stopped has a past that counts, and a volume may hang.
-    fn past(&mut self, etcd: Etcd) -> Result<Past, volume::Error> {
+    fn past(&mut self, etcd: Etcd) -> Result<OwnershipHistory, volume::Error> {
         if self.mark.is_none() && etcd != Etcd::Serves {
-            self.mark = Mark::read(self.volume.dir())?;
+            self.mark = OwnershipMarker::read(self.volume.dir())?;
             self.is_marked = self.mark.is_some();
         }
-        let is_other = |mark: &Mark| !mark.is_of(&self.settings.id);
+        let is_other = |mark: &OwnershipMarker| !mark.is_of(&self.settings.id);
         match self.mark.as_ref() {
             Some(mark) if let Some(loss) = mark.loss() => Ok(loss),
-            _ if etcd == Etcd::Serves => Ok(Past::Sound),
+            _ if etcd == Etcd::Serves => Ok(OwnershipHistory::Sound),
             mark => match mark::unmarked(self.volume)? {
-                Past::Sound if mark.is_some_and(is_other) => Ok(Past::AnotherId),
+                OwnershipHistory::Sound if mark.is_some_and(is_other) => Ok(OwnershipHistory::AnotherId),
                 past => Ok(past),
             },
         }
@@ -257,12 +259,13 @@ impl<'a> Owner<'a> {
 
     /// What the stores tell of the owner before, where this etcd is about to begin: from the snapshots of that owner, or empty. An empty
     /// one waits as long: the configuration may have forgotten what to restore.
-    async fn ask_of_the_owner_before(&self, past: Past, answer: &Answer) -> Option<Told> {
+    async fn ask_of_the_owner_before(&self, past: OwnershipHistory, answer: &Answer) -> Option<Told> {
         let config = &self.agent.settings.config;
         // An id without an epoch may be back after somebody else.
-        let is_own = |mark: &Mark| mark.is_of(&self.settings.id) && epoch(&self.settings.id).is_some();
+        let is_own =
+            |mark: &OwnershipMarker| mark.is_of(&self.settings.id) && epoch(&self.settings.id).is_some();
         let has_begun = self.mark.as_ref().is_some_and(is_own);
-        if past != Past::NoData || has_begun || config.cluster_state == ClusterState::Existing {
+        if past != OwnershipHistory::NoData || has_begun || config.cluster_state == ClusterState::Existing {
             return None;
         }
         if !self.settings.is_named_by(answer) {
@@ -291,7 +294,7 @@ impl<'a> Owner<'a> {
         if self.mark.as_ref().is_some_and(|mark| mark.is_of(&self.settings.id)) {
             return Ok(());
         }
-        let mark = Mark::served(&self.settings.id, jiff::Timestamp::now());
+        let mark = OwnershipMarker::served(&self.settings.id, jiff::Timestamp::now());
         mark.write(self.volume.dir().to_owned()).await?;
         (self.mark, self.is_marked) = (Some(mark), true);
         Ok(())
@@ -299,13 +302,13 @@ impl<'a> Owner<'a> {
 
     /// Remembers that clients are cut off. In this process that holds even where it cannot be written.
     async fn cut_off(&mut self) {
-        let new = || Mark::cut_off(&self.settings.id, jiff::Timestamp::now());
+        let new = || OwnershipMarker::cut_off(&self.settings.id, jiff::Timestamp::now());
         let mark = self.mark.take().filter(|mark| mark.loss().is_some()).unwrap_or_else(new);
         self.write(&mark).await;
         self.mark = Some(mark);
     }
 
-    async fn write(&mut self, mark: &Mark) {
+    async fn write(&mut self, mark: &OwnershipMarker) {
         let written = mark.write(self.volume.dir().to_owned()).await;
         self.is_marked = written.is_ok();
         if let Err(error) = written {
@@ -313,17 +316,17 @@ impl<'a> Owner<'a> {
         }
     }
 
-    async fn finish(&mut self, why: &Why) {
+    async fn finish(&mut self, why: &Reason) {
         if let Some(given_up) = &self.given_up {
             return self.say("StayDown", Some(why), Some(given_up));
         }
         self.cut_off().await;
         let lost = self.seen.lost.unwrap_or_else(now);
-        let finale = Finale { agent: self.agent, settings: self.settings, lost };
+        let finale = FinalSnapshotTask { agent: self.agent, settings: self.settings, lost };
         let outcome = finale.run(&|doing| self.say("FinalSnapshot", Some(why), Some(doing))).await;
         match outcome {
-            Outcome::Taken(name) => {
-                let mark = Mark::cut_off(&self.settings.id, jiff::Timestamp::now());
+            Outcome::StoredSnapshot(name) => {
+                let mark = OwnershipMarker::cut_off(&self.settings.id, jiff::Timestamp::now());
                 let mark = self.mark.take().unwrap_or(mark).with_snapshot(name);
                 self.write(&mark).await;
                 self.mark = Some(mark);
@@ -339,14 +342,14 @@ impl<'a> Owner<'a> {
         self.agent.supervisor.reached(Etcd::Stopped).await;
     }
 
-    fn say(&self, verdict: &'static str, why: Option<&Why>, detail: Option<&str>) {
+    fn say(&self, verdict: &'static str, why: Option<&Reason>, detail: Option<&str>) {
         let message = [why.map(|why| why.message.as_str()), detail];
         let message: Vec<&str> = message.into_iter().flatten().collect();
         self.agent.board.say_ownership(Ownership {
             verdict,
             reason: why.map_or("", |why| why.reason),
             message: message.join("; "),
-            cut_off: self.mark.as_ref().filter(|_| self.is_marked).and_then(Mark::ended_id),
+            cut_off: self.mark.as_ref().filter(|_| self.is_marked).and_then(OwnershipMarker::ended_id),
             final_snapshot: self.mark.as_ref().and_then(|mark| mark.snapshot.clone()),
             handover: self.handover.clone(),
         });

@@ -90,15 +90,15 @@ pub struct Ownership {
 
 /// Where the parts of an agent write their report.
 #[derive(Clone, Debug)]
-pub struct Board(watch::Sender<Report>);
+pub struct StatusReporter(watch::Sender<Report>);
 
-impl Default for Board {
+impl Default for StatusReporter {
     fn default() -> Self {
         Self(watch::Sender::new(Report::default()))
     }
 }
 
-impl Board {
+impl StatusReporter {
     /// The report of the moment.
     #[must_use]
     pub fn read(&self) -> Report {

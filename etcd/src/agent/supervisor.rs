@@ -25,7 +25,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    begin::Beginner,
+    begin::Bootstrapper,
     child::Child,
     client_proxy::ProxyAddresses,
     clock::Deadline,
@@ -120,7 +120,7 @@ impl Supervisor {
     }
 
     /// Does what is ordered until `stop`; etcd has ended then.
-    pub async fn run(&self, beginner: &Beginner, stop: &CancellationToken) {
+    pub async fn run(&self, beginner: &Bootstrapper, stop: &CancellationToken) {
         let mut wanted = self.wanted.subscribe();
         let mut pause = PAUSE;
         while !stop.is_cancelled() {
@@ -163,7 +163,12 @@ impl Supervisor {
         beginner.board.say(Phase::Stopped, "the agent is about to end");
     }
 
-    async fn launch(&self, beginner: &Beginner, entry: &flags::Entry, now: Wanted) -> std::io::Result<Child> {
+    async fn launch(
+        &self,
+        beginner: &Bootstrapper,
+        entry: &flags::Entry,
+        now: Wanted,
+    ) -> std::io::Result<Child> {
         let settings = &beginner.settings;
         let (listen, phase) = match (now.etcd, now.until) {
             (Etcd::Private, _) => (Listen::private(free_port().await?), Phase::Private),

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::{
     Backups, Error, Result, clear,
-    record::{self, Taken, Verdict},
+    record::{self, BackupRecord, Verdict},
     take::{Asked, Filled, recorded},
 };
 use crate::snapshot::{
@@ -31,7 +31,7 @@ pub async fn import(
     asked: &Asked<'_>,
     source: impl FnOnce() -> store::Result<Store>,
     now: Timestamp,
-) -> Result<Taken> {
+) -> Result<BackupRecord> {
     recorded(backups, asked, now, async |target| fill(&source()?, &target).await).await
 }
 

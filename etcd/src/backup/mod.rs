@@ -32,7 +32,7 @@ use crate::{
         take as snapshots,
     },
 };
-use record::{BACKUP, Taken, VERIFIED, Verdict};
+use record::{BACKUP, BackupRecord, VERIFIED, Verdict};
 
 /// Where named backups are below a store.
 const DIRECTORY: &str = "backups";
@@ -149,7 +149,7 @@ impl Backups {
     ///
     /// # Errors
     /// [`Error::Name`], [`Error::Store`], [`Error::Record`].
-    pub async fn taken(&self, name: &str) -> Result<Option<Taken>> {
+    pub async fn taken(&self, name: &str) -> Result<Option<BackupRecord>> {
         self.read(name, BACKUP).await
     }
 

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::snapshot::store::{Environment, Error, Result, Store};
 
-/// Variables that belong to one store, and are of no use to another: those that [`Place::environment`] may set, and the keys.
+/// Variables that belong to one store, and are of no use to another: those that [`StoreRef::environment`] may set, and the keys.
 pub const VARIABLES: [&str; 11] = [
     "AWS_ALLOW_HTTP",
     "AWS_APPLICATION_CREDENTIALS",
@@ -25,7 +25,7 @@ pub const VARIABLES: [&str; 11] = [
 /// `backupStore` of a HostedEtcd, and `source.store` of an EtcdRestore.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Place {
+pub struct StoreRef {
     /// `S3`, `GCS`, `ABS` or `Local`.
     pub provider: String,
     /// Bucket, container or directory.
@@ -47,7 +47,7 @@ pub struct SecretRef {
     pub name: String,
 }
 
-impl Place {
+impl StoreRef {
     /// The URL, for [`Store::open`].
     #[must_use]
     pub fn url(&self) -> String {
@@ -118,11 +118,11 @@ mod tests {
 
     const MOUNTED: &str = "/etc/store";
 
-    fn mk_place(provider: &str, container: &str, endpoint: Option<&str>) -> Place {
+    fn mk_place(provider: &str, container: &str, endpoint: Option<&str>) -> StoreRef {
         let (provider, prefix) = (provider.to_owned(), "shoot--p--a/main".to_owned());
         let endpoint = endpoint.map(str::to_owned);
         let secret_ref = Some(SecretRef { name: "credentials".to_owned() });
-        Place { provider, container: container.to_owned(), prefix, endpoint, secret_ref }
+        StoreRef { provider, container: container.to_owned(), prefix, endpoint, secret_ref }
     }
 
     #[test]
@@ -156,7 +156,7 @@ mod tests {
             let own = mk_place(provider, "/b", None).environment(MOUNTED);
             assert_eq!(own["STORE_SECRET"], MOUNTED, "{provider}");
         }
-        let none = Place { secret_ref: None, ..mk_place("Local", "/b", None) };
+        let none = StoreRef { secret_ref: None, ..mk_place("Local", "/b", None) };
         assert_eq!(none.environment(MOUNTED).len(), 0);
     }
 }

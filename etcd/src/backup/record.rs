@@ -22,7 +22,7 @@ pub enum State {
 /// Content of `backup.json`: how far a named backup has come, and what is in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Taken {
+pub struct BackupRecord {
     /// UID of the object that asked for it.
     pub owner: String,
     /// When it was first begun, in RFC 3339, UTC and whole seconds.

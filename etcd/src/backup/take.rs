@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::{
     Backups, Error, Result,
-    record::{BACKUP, State, Taken},
+    record::{BACKUP, BackupRecord, State},
 };
 use crate::snapshot::{Compression, SnapshotName, store::Store, take};
 
@@ -33,7 +33,7 @@ pub async fn take(
     client: &Client,
     scratch: &Path,
     now: Timestamp,
-) -> Result<Taken> {
+) -> Result<BackupRecord> {
     let filled = async |store: Store| {
         let taken = take::full(client, &store, scratch, (Compression::Gzip, false), now).await?;
         Ok(Filled { revision: taken.name.last.0, bytes: taken.integrity.bytes, snapshot: taken.name })
@@ -58,14 +58,14 @@ pub(super) async fn recorded(
     asked: &Asked<'_>,
     now: Timestamp,
     fill: impl AsyncFnOnce(Store) -> Result<Filled>,
-) -> Result<Taken> {
+) -> Result<BackupRecord> {
     let Asked { name, owner } = *asked;
     let mut record = match backups.taken(name).await? {
         Some(record) if record.owner != owner => {
             return Err(Error::Owner { name: name.to_owned(), owner: record.owner });
         }
         Some(record) if record.state == State::Stored => return Ok(record),
-        Some(record) => Taken { state: State::Running, ..record },
+        Some(record) => BackupRecord { state: State::Running, ..record },
         None => begun(owner, now),
     };
     backups.write(name, BACKUP, &record).await?;
@@ -92,8 +92,8 @@ pub(super) async fn recorded(
     }
 }
 
-fn begun(owner: &str, now: Timestamp) -> Taken {
-    Taken {
+fn begun(owner: &str, now: Timestamp) -> BackupRecord {
+    BackupRecord {
         owner: owner.to_owned(),
         begun: now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         state: State::Running,

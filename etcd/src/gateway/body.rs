@@ -17,7 +17,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use super::{
     gate::Pass,
     grpc::{self, Code, Failure, Status},
-    members::Flight,
+    members::InFlightCall,
 };
 
 /// Answers up to this size are passed on when they are whole, so that nothing of one that breaks has reached the client.
@@ -50,7 +50,7 @@ impl Body for Pipe {
 }
 
 /// Room for messages of all clients together.
-pub(super) struct Room {
+pub(super) struct MessageBudget {
     free: Arc<Semaphore>,
     largest: usize,
 }
@@ -61,7 +61,7 @@ pub(super) struct Message {
     _room: OwnedSemaphorePermit,
 }
 
-impl Room {
+impl MessageBudget {
     pub(super) fn new(all: usize, largest: usize) -> Self {
         let all = all.min(Semaphore::MAX_PERMITS);
         Self { free: Arc::new(Semaphore::new(all)), largest: largest.min(all.saturating_sub(PREFIX)) }
@@ -125,12 +125,12 @@ pub(super) struct Rest {
     body: Incoming,
     broken: Status,
     gone: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
-    _flight: Option<Flight>,
+    _flight: Option<InFlightCall>,
     pass: Option<Pass>,
 }
 
 impl Rest {
-    pub(super) fn new(body: Incoming, broken: Status, flight: Option<Flight>) -> Self {
+    pub(super) fn new(body: Incoming, broken: Status, flight: Option<InFlightCall>) -> Self {
         Self { body, broken, gone: None, _flight: flight, pass: None }
     }
 

@@ -93,7 +93,9 @@ async fn connect(
                 counted.connection().answer().succeeded();
                 speak(stream, shared, stop).await;
             }
-            Ok(Ok(_)) => tracing::warn!("a client without a certificate of the right authority was turned away"),
+            Ok(Ok(_)) => {
+                tracing::warn!("a client without a certificate of the right authority was turned away")
+            }
             Ok(Err(error)) => tracing::debug!(%error, "handshake failed"),
             Err(_) => tracing::debug!("handshake took too long"),
         }

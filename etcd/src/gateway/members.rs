@@ -53,7 +53,7 @@ struct Listed {
 
 /// A call at a member, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Flight(Arc<Member>);
+pub(super) struct InFlightCall(Arc<Member>);
 
 impl Member {
     fn new(url: &str) -> Result<Self, Error> {
@@ -77,7 +77,7 @@ impl Member {
     }
 
     /// Others are preferred for a while.
-    pub(super) fn fell_ill(&self) {
+    pub(super) fn mark_unhealthy(&self) {
         *self.ill_until.lock() = Some(Instant::now() + ILL);
     }
 
@@ -89,7 +89,7 @@ impl Member {
 impl Members {
     /// The best member that is not among those that were tried: a near one that is well, else a far one that is, else any. Callers
     /// with different turns get different ones of those that are equally good.
-    pub(super) fn pick(&self, turn: usize, tried: &[Arc<Member>]) -> Option<Flight> {
+    pub(super) fn pick(&self, turn: usize, tried: &[Arc<Member>]) -> Option<InFlightCall> {
         let (listed, now) = (self.listed.read(), Instant::now());
         let untried = |listed: &&Listed| !tried.iter().any(|member| Arc::ptr_eq(member, &listed.member));
         let count = listed.len().max(1);
@@ -98,7 +98,7 @@ impl Members {
                 (listed.member.is_ill(now), !listed.near, (at + turn % count) % count)
             });
         // Counted before the lock is given back: whoever takes the member away sees this call.
-        best.map(|(_, listed)| Flight::new(&listed.member))
+        best.map(|(_, listed)| InFlightCall::new(&listed.member))
     }
 
     /// Uses these members from now on; gives those that are not among them any more, and those that left earlier and still have calls.
@@ -150,7 +150,7 @@ pub(super) async fn retire(left: &[Arc<Member>], by: Instant) -> usize {
     calls
 }
 
-impl Flight {
+impl InFlightCall {
     fn new(member: &Arc<Member>) -> Self {
         member.calls.send_modify(|calls| *calls += 1);
         Self(member.clone())
@@ -161,7 +161,7 @@ impl Flight {
     }
 }
 
-impl Drop for Flight {
+impl Drop for InFlightCall {
     fn drop(&mut self) {
         self.0.calls.send_modify(|calls| *calls -= 1);
     }
@@ -186,10 +186,10 @@ mod tests {
         let first = pick(0, &[]).expect("one");
         let others: Vec<_> = (1..3).map(|turn| pick(turn, &[]).expect("one").url.clone()).collect();
         assert!(first.url != "http://far:1" && others.iter().any(|other| *other != first.url), "{others:?}");
-        first.fell_ill();
+        first.mark_unhealthy();
         let second = pick(0, &[]).expect("one");
         assert!(second.url != first.url && second.url != "http://far:1");
-        second.fell_ill();
+        second.mark_unhealthy();
         let third = pick(0, &[]).expect("one");
         assert_eq!(third.url, "http://far:1");
         assert!(pick(0, &[first, second, third]).is_none());

@@ -144,7 +144,7 @@ struct Shared {
     members: members::Members,
     gate: Arc<gate::Gate>,
     auth: auth::Auth,
-    room: body::Room,
+    room: body::MessageBudget,
     dialer: Arc<tls::Dialer>,
     limits: Limits,
     /// How many there have been.
@@ -201,7 +201,7 @@ impl Gateway {
             members: members::Members::default(),
             gate: Arc::default(),
             auth: auth::Auth::default(),
-            room: body::Room::new(limits.memory, limits.message),
+            room: body::MessageBudget::new(limits.memory, limits.message),
             dialer: Arc::new(tls::Dialer::new(&access)?),
             limits,
             connections: AtomicUsize::new(0),

@@ -15,7 +15,7 @@ use super::{
     body::{Answer, Outgoing, Rest},
     gate::Pass,
     grpc::{self, Code, Status},
-    members::{Flight, Member},
+    members::{InFlightCall, Member},
     method::Method,
     upstream::{Pool, Sender},
     watch,
@@ -123,7 +123,7 @@ impl Client {
     }
 
     /// The next member to try; when all were, they are tried again after a pause.
-    async fn next(&self, tried: &mut Vec<Arc<Member>>) -> Result<Flight, Status> {
+    async fn next(&self, tried: &mut Vec<Arc<Member>>) -> Result<InFlightCall, Status> {
         if let Some(flight) = self.shared.members.pick(self.turn, tried) {
             return Ok(flight);
         }
@@ -136,7 +136,7 @@ impl Client {
     async fn attempt(
         &self,
         call: &Call<'_>,
-        flight: Flight,
+        flight: InFlightCall,
         pass: &mut Option<Pass>,
         limit: Duration,
     ) -> Result<Response<Answer>, Failed> {
@@ -148,19 +148,19 @@ impl Client {
             }),
             false => self.send(call, &member).await,
         };
-        let (head, body) = response.inspect_err(|_| member.fell_ill())?.into_parts();
+        let (head, body) = response.inspect_err(|_| member.mark_unhealthy())?.into_parts();
         let broken = Status::unavailable(broken(call.method, &member));
         let mut answer = match Answer::whole(Rest::new(body, broken, Some(flight))).await {
             Ok(answer) => answer,
             Err(status) => {
-                member.fell_ill();
+                member.mark_unhealthy();
                 return Err(Failed { status, again: repeatable });
             }
         };
         if let Some(failure) = grpc::failure(&head.headers).or_else(|| answer.failure()) {
             let not_done = NOT_DONE.contains(&failure.message);
             if not_done || failure.unavailable && failure.message != NOT_ILL {
-                member.fell_ill();
+                member.mark_unhealthy();
             }
             if not_done || failure.unavailable && repeatable {
                 return Err(Failed::new(true, failure.message));
@@ -200,7 +200,7 @@ impl Client {
                     return Err(Status::unavailable(format!("gateway: failed to connect: {error}")));
                 }
                 Err(_) => {
-                    member.fell_ill();
+                    member.mark_unhealthy();
                     tried.push(member);
                 }
             }
@@ -225,7 +225,7 @@ impl Client {
         let broken = Status::unavailable(broken(Method::Stream, &member));
         let Some(Ok(response)) = answer else {
             if answer.is_some() {
-                member.fell_ill();
+                member.mark_unhealthy();
             }
             return Err(broken);
         };
@@ -233,7 +233,7 @@ impl Client {
         let rest = Rest::new(body, broken, None).until(member.gone.clone().cancelled_owned());
         let answer = Answer::begun(rest).await;
         if let Some(failure) = grpc::failure(&head.headers).or_else(|| answer.failure()) {
-            member.fell_ill();
+            member.mark_unhealthy();
             // Clients give up a watch for anything but this.
             if NOT_DONE.contains(&failure.message) {
                 return Err(Status::unavailable(failure.message));

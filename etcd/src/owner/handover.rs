@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use repot_plan::{
     etcd::{
         handover::{self, Cleared, Evidence},
-        ownership::{Etcd, Facts, Past, Seen, Verdict, decide},
+        ownership::{Etcd, Facts, OwnershipHistory, Seen, Verdict, decide},
     },
     time::Time,
 };
@@ -82,7 +82,7 @@ impl Told {
     pub async fn ask(settings: &Settings, source: Option<&Store>, record: Option<&Store>) -> Self {
         let patience = PATIENCE.min(settings.timing.interval * 3 / 4);
         let of = async |store: Option<&Store>| match store {
-            Some(store) => patiently(patience, store, last_words(store)).await.flatten(),
+            Some(store) => patiently(patience, store, find_final_snapshot(store)).await.flatten(),
             None => None,
         };
         let recorded = async {
@@ -146,7 +146,7 @@ async fn recorded(store: &Store, own_id: &str) -> Result<Option<Handover>> {
 }
 
 /// The final snapshot of the current history, and whose time it ends.
-async fn last_words(source: &Store) -> Result<Option<(SnapshotName, String)>> {
+async fn find_final_snapshot(source: &Store) -> Result<Option<(SnapshotName, String)>> {
     let source = source.current().await?;
     let names: Vec<_> = source.list_quickly().await?.into_iter().map(|one| one.name).collect();
     let Some(name) = final_snapshot(&names) else { return Ok(None) };
@@ -182,7 +182,7 @@ pub async fn wait(settings: &Settings, source: &Store, target: &Store) -> Result
             own_id: settings.id.clone(),
             seen,
             etcd: Etcd::Stopped,
-            past: Past::NoData,
+            past: OwnershipHistory::NoData,
             continues: Some(told.evidence.clone()),
         };
         let (verdict, new) = decide(&facts, &settings.timing, now());

@@ -13,7 +13,7 @@ pub fn question(id: u16, name: &Name) -> Vec<u8> {
 
 /// What a server said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum DnsAnswer {
     /// These are the values; none where there is no such record.
     Values {
         /// A value for each TXT record.
@@ -29,22 +29,22 @@ pub enum Said {
 
 /// Reads the answer to [`question`]; `None` where these bytes are not the answer to this one.
 #[must_use]
-pub fn answer(bytes: &[u8], id: u16, name: &Name) -> Option<Said> {
+pub fn answer(bytes: &[u8], id: u16, name: &Name) -> Option<DnsAnswer> {
     let (reader, counts, outcome) = head(bytes, id, name, TXT)?;
     Some(match outcome {
         Outcome::Records { no_name } => records(reader, counts, name, no_name),
-        Outcome::Truncated => Said::Truncated,
-        Outcome::Nothing(why) => Said::Nothing(why),
+        Outcome::Truncated => DnsAnswer::Truncated,
+        Outcome::Nothing(why) => DnsAnswer::Nothing(why),
     })
 }
 
-fn records(mut reader: Reader, counts: [u16; 3], name: &Name, no_name: bool) -> Said {
-    const MANGLED: Said = Said::Nothing("its answer is mangled");
+fn records(mut reader: Reader, counts: [u16; 3], name: &Name, no_name: bool) -> DnsAnswer {
+    const MANGLED: DnsAnswer = DnsAnswer::Nothing("its answer is mangled");
     let (Some(answers), Some(authorities)) = (reader.section(counts[1]), reader.section(counts[2])) else {
         return MANGLED;
     };
     let Some((name, through)) = follow(name, &answers) else {
-        return Said::Nothing("its answer has a circle of aliases");
+        return DnsAnswer::Nothing("its answer has a circle of aliases");
     };
     let found: Vec<&Record> = answers.iter().filter(|r| r.kind == TXT && r.name == name).collect();
     let texts: Option<Vec<String>> = found.iter().map(|record| text(record.data)).collect();
@@ -52,13 +52,13 @@ fn records(mut reader: Reader, counts: [u16; 3], name: &Name, no_name: bool) -> 
     // "There is none" is said together with the zone's SOA record (RFC 2308). What lacks it is a referral, or a server that does not know.
     let proof: Vec<&Record> = authorities.iter().filter(|r| values.is_empty() && r.kind == SOA).collect();
     if values.is_empty() && proof.is_empty() {
-        return Said::Nothing("it neither has the record nor says that there is none");
+        return DnsAnswer::Nothing("it neither has the record nor says that there is none");
     }
     if no_name && !values.is_empty() {
         return MANGLED;
     }
     let ttl = found.iter().chain(&proof).map(|record| record.ttl).chain(through).max();
-    Said::Values { values, left: Duration::from_secs(ttl.unwrap_or(0).into()) }
+    DnsAnswer::Values { values, left: Duration::from_secs(ttl.unwrap_or(0).into()) }
 }
 
 /// The value of a TXT record: its strings, one after the other.
@@ -83,7 +83,7 @@ mod tests {
     }
 
     /// An answer with flags; each record has a name (a pointer to the question, where it is empty), kind, TTL and data.
-    fn said(flags: u16, answers: &[(&[u8], u16, u32, &[u8])], authorities: &[u32]) -> Option<Said> {
+    fn said(flags: u16, answers: &[(&[u8], u16, u32, &[u8])], authorities: &[u32]) -> Option<DnsAnswer> {
         let mut bytes = question(ID, &name());
         bytes[2..4].copy_from_slice(&(flags | 0x8000).to_be_bytes());
         bytes[7] = u8::try_from(answers.len()).expect("few");
@@ -104,9 +104,9 @@ mod tests {
         answer(&bytes, ID, &name())
     }
 
-    fn values(values: &[&str], left: u64) -> Option<Said> {
+    fn values(values: &[&str], left: u64) -> Option<DnsAnswer> {
         let values = values.iter().map(|value| (*value).to_owned()).collect();
-        Some(Said::Values { values, left: Duration::from_secs(left) })
+        Some(DnsAnswer::Values { values, left: Duration::from_secs(left) })
     }
 
     #[test]
@@ -122,7 +122,7 @@ mod tests {
         let behind = (&b"\x01X\xc0\x12"[..], TXT, 5, &b"\x01a"[..]);
         assert_eq!(said(0, &[alias, behind], &[]), values(&["a"], 300));
         // One of another name is none of ours.
-        assert!(matches!(said(0, &[behind], &[]), Some(Said::Nothing(_))));
+        assert!(matches!(said(0, &[behind], &[]), Some(DnsAnswer::Nothing(_))));
     }
 
     #[test]
@@ -130,19 +130,19 @@ mod tests {
         for flags in [0, 3] {
             assert_eq!(said(flags, &[], &[60]), values(&[], 60));
             assert_eq!(said(flags | 0x0400, &[], &[60]), values(&[], 60));
-            assert!(matches!(said(flags, &[], &[]), Some(Said::Nothing(_))));
+            assert!(matches!(said(flags, &[], &[]), Some(DnsAnswer::Nothing(_))));
         }
         for code in [1, 2, 4, 5, 9] {
-            assert!(matches!(said(code, &[], &[60]), Some(Said::Nothing(_))), "{code}");
+            assert!(matches!(said(code, &[], &[60]), Some(DnsAnswer::Nothing(_))), "{code}");
         }
-        assert_eq!(said(0x0200, &[], &[]), Some(Said::Truncated));
+        assert_eq!(said(0x0200, &[], &[]), Some(DnsAnswer::Truncated));
     }
 
     #[test]
     fn what_is_mangled_or_not_the_answer_says_nothing() {
         let looped = (&[][..], CNAME, 1, &b"\xc0\x0c"[..]);
-        assert!(matches!(said(0, &[looped], &[]), Some(Said::Nothing(_))));
-        assert!(matches!(said(0, &[(&[], TXT, 1, b"\x09short")], &[]), Some(Said::Nothing(_))));
+        assert!(matches!(said(0, &[looped], &[]), Some(DnsAnswer::Nothing(_))));
+        assert!(matches!(said(0, &[(&[], TXT, 1, b"\x09short")], &[]), Some(DnsAnswer::Nothing(_))));
         let mut bytes = question(ID, &name());
         assert_eq!(answer(&bytes, ID, &name()), None, "a question");
         bytes[2] |= 0x80;

@@ -17,7 +17,7 @@ use tokio::{
 use super::{
     freshness::Freshness,
     lookup::{Data, Found, Kind, answer_for, question_for},
-    message::{self, Name, Said},
+    message::{self, DnsAnswer, Name},
 };
 
 /// The longest datagram that a server sends to somebody who has not offered to take longer ones is of 512 bytes.
@@ -43,9 +43,13 @@ pub(super) async fn ask(
 ) -> Result<Vec<String>, Failure> {
     first(servers, limit, |server| async move {
         match exchange(server, &Text(name)).await? {
-            Said::Values { left, values } => freshness.check(left).map(|()| values).map_err(Failure::Servers),
-            Said::Truncated => Err(Failure::Servers("its answer does not even fit into a stream".to_owned())),
-            Said::Nothing(why) => Err(Failure::Servers(why.to_owned())),
+            DnsAnswer::Values { left, values } => {
+                freshness.check(left).map(|()| values).map_err(Failure::Servers)
+            }
+            DnsAnswer::Truncated => {
+                Err(Failure::Servers("its answer does not even fit into a stream".to_owned()))
+            }
+            DnsAnswer::Nothing(why) => Err(Failure::Servers(why.to_owned())),
         }
     })
     .await
@@ -120,18 +124,18 @@ trait Question {
 struct Text<'a>(&'a Name);
 
 impl Question for Text<'_> {
-    type Answer = Said;
+    type Answer = DnsAnswer;
 
     fn write(&self, id: u16) -> Vec<u8> {
         message::question(id, self.0)
     }
 
-    fn read(&self, bytes: &[u8], id: u16) -> Option<Said> {
+    fn read(&self, bytes: &[u8], id: u16) -> Option<DnsAnswer> {
         message::answer(bytes, id, self.0)
     }
 
-    fn is_truncated(answer: &Said) -> bool {
-        *answer == Said::Truncated
+    fn is_truncated(answer: &DnsAnswer) -> bool {
+        *answer == DnsAnswer::Truncated
     }
 }
 

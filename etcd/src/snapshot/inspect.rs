@@ -20,7 +20,7 @@ use super::{
         feed::{Writer, feed, writer},
         read_full,
     },
-    store::{self, Integrity, Opening, Reading, Store, Stored, Upload},
+    store::{self, Integrity, Reading, SnapshotDecryption, Store, Stored, Upload},
 };
 
 /// Why a snapshot is not good, or could not be looked at.
@@ -111,7 +111,7 @@ pub(super) struct Opened {
     reading: Reading,
     recorded: Option<Integrity>,
     /// What opens it, where it is sealed; an error where nothing does, for those who have to.
-    opening: store::Result<Option<Opening>>,
+    opening: store::Result<Option<SnapshotDecryption>>,
     place: String,
     bytes: u64,
 }

@@ -186,7 +186,7 @@ impl Form {
 
 /// Where a name stands below the prefix of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Directory {
     /// A snapshot.
     Snapshot {
         /// Its name.
@@ -203,15 +203,17 @@ pub enum Place {
 ///
 /// # Errors
 /// [`NameError`] for everything else.
-pub fn parse_path(path: &str) -> Result<Place, NameError> {
+pub fn parse_path(path: &str) -> Result<Directory, NameError> {
     let parts: Vec<&str> = path.split('/').collect();
     let (name, form) = match parts.as_slice() {
         ["v2", name] | ["v1", _, name] => (name, Form::Clear),
         ["sealed", name] => (name, Form::Sealed),
-        ["v2", name, _] | ["v1", _, name, _] => return name.parse::<SnapshotName>().map(|_| Place::Chunk),
+        ["v2", name, _] | ["v1", _, name, _] => {
+            return name.parse::<SnapshotName>().map(|_| Directory::Chunk);
+        }
         _ => return Err(NameError { text: path.to_owned(), why: "it lies neither in v1, v2 nor sealed" }),
     };
-    name.parse().map(|name| Place::Snapshot { name, form })
+    name.parse().map(|name| Directory::Snapshot { name, form })
 }
 
 #[cfg(test)]
@@ -312,7 +314,7 @@ mod tests {
             (format!("v2/{name}/000001"), false),
             (format!("v1/Backup-1565021494/{name}/000001"), false),
         ] {
-            assert_eq!(matches!(parse_path(&path), Ok(Place::Snapshot { .. })), snapshot, "{path}");
+            assert_eq!(matches!(parse_path(&path), Ok(Directory::Snapshot { .. })), snapshot, "{path}");
             assert!(parse_path(&path).is_ok(), "{path}");
         }
         for path in [

@@ -80,7 +80,7 @@ const BUFFER: usize = 256 << 10;
 
 /// A snapshot that is in a store now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct StoredSnapshot {
     /// Name that the snapshot has in the store.
     pub name: SnapshotName,
     /// Its length and hash in the store.
@@ -142,7 +142,7 @@ pub async fn full(
     scratch: &Path,
     (compression, is_final): (Compression, bool),
     now: Timestamp,
-) -> Result<Taken> {
+) -> Result<StoredSnapshot> {
     let file = tempfile::tempfile_in(scratch)
         .map_err(|source| Error::Scratch { path: scratch.to_owned(), source })?;
     let received = receive(client, file).await?;
@@ -188,10 +188,10 @@ fn encode(mut file: File, compression: Compression, writer: feed::Writer) -> Res
     encoder.finish().and_then(|mut writer| writer.flush()).map_err(codec::Error::Read)
 }
 
-async fn finish(store: &Store, name: SnapshotName, upload: Upload) -> Result<Taken> {
+async fn finish(store: &Store, name: SnapshotName, upload: Upload) -> Result<StoredSnapshot> {
     let integrity = upload.finish().await?;
     store.record(&name, store.form(), &integrity).await?;
-    Ok(Taken { name, integrity })
+    Ok(StoredSnapshot { name, integrity })
 }
 
 /// A delta that grows, compressed, in memory. When it is saved is the caller's matter.
@@ -234,7 +234,7 @@ impl Draft {
     ///
     /// # Errors
     /// [`Error::Content`] when it is empty, [`Error::Store`].
-    pub async fn save(self, store: &Store, now: Timestamp) -> Result<Taken> {
+    pub async fn save(self, store: &Store, now: Timestamp) -> Result<StoredSnapshot> {
         let (bytes, written) = self.writer.finish().map_err(Error::Content)?;
         let name = SnapshotName {
             kind: Kind::Delta,

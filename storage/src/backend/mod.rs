@@ -236,7 +236,7 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     fn limits(&self) -> Limits;
 
     /// Whether space is short here, so that compression may cost some time: a quota on all data, or one shared with others.
-    fn frugal(&self) -> bool;
+    fn prefers_compression(&self) -> bool;
 
     /// The newest revision (linearizable).
     async fn revision(&self) -> Result<Revision>;
@@ -273,13 +273,13 @@ pub trait Backend: Send + Sync + fmt::Debug + 'static {
     async fn txn(&self, txn: Txn) -> Result<Outcome>;
 
     /// Everything that happens to keys with this prefix after revision `after`, which is one that was seen. A [`WatchItem::Progress`] comes at least
-    /// every `progress` while nothing happens, and soon after [`Backend::nudge`]: then with the newest revision at the
+    /// every `progress` while nothing happens, and soon after [`Backend::request_progress`]: then with the newest revision at the
     /// time of the nudge, or a later one. A start before [`Backend::oldest`] ends the stream with [`Error::Compacted`],
     /// here or as its first item.
     async fn watch(&self, prefix: Bytes, after: Revision, progress: Duration) -> Result<WatchStream>;
 
     /// Asks all watches for a [`WatchItem::Progress`] as soon as may be.
-    async fn nudge(&self);
+    async fn request_progress(&self);
 
     /// Forgets versions that were superseded at or before this revision; reads before it fail with [`Error::Compacted`].
     async fn compact(&self, revision: Revision) -> Result<()>;

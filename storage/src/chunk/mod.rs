@@ -156,10 +156,10 @@ fn associated(header: [u8; HEADER], uid: Uuid, id: &Id) -> [u8; 1 + HEADER + 16 
     let mut bytes = [0; 1 + HEADER + 16 + ID];
     bytes[0] = b'c';
     bytes[1..3].copy_from_slice(&header);
-    if !Canary::ChunkForgetsUid.sings() {
+    if !Canary::ChunkForgetsUid.is_planted() {
         bytes[3..19].copy_from_slice(uid.as_bytes());
     }
-    if !Canary::ChunkForgetsName.sings() {
+    if !Canary::ChunkForgetsName.is_planted() {
         bytes[19..].copy_from_slice(id);
     }
     bytes

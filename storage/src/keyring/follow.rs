@@ -92,7 +92,7 @@ impl Follower {
             return Ok(false);
         }
         let mut ring = Ring::parse(&text, self.follow.second, &self.keyring.metrics)?;
-        if !Canary::ReloadWithoutHealth.sings() {
+        if !Canary::ReloadWithoutHealth.is_planted() {
             self.wait_until_well(&ring).await?;
         }
         ring.keep_polling(&self.stop);

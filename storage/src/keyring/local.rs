@@ -63,7 +63,8 @@ impl AesGcm {
 
 impl Wrap for AesGcm {
     fn wrap(&self, path: &[u8], key: &DataKey) -> Option<Vec<u8>> {
-        let nonce = if Canary::WrapNonceRepeats.sings() { [7; AESGCM_NONCE] } else { seal::random().ok()? };
+        let nonce =
+            if Canary::WrapNonceRepeats.is_planted() { [7; AESGCM_NONCE] } else { seal::random().ok()? };
         let mut text = Zeroizing::new([0; 32]);
         text.copy_from_slice(key.bytes());
         let at = Nonce::assume_unique_for_key(nonce);
@@ -104,7 +105,7 @@ impl Wrap for SecretBox {
         self.0.decrypt_in_place_detached(&nonce.into(), &[], &mut text, &tag.into()).ok()?;
         let (key, bound) = text.split_at_checked(text.len().checked_sub(PLACE)?)?;
         let right = constant_time::verify_slices_are_equal(bound, &place(path)).is_ok();
-        if !right && !Canary::SecretboxPlaceUnchecked.sings() {
+        if !right && !Canary::SecretboxPlaceUnchecked.is_planted() {
             return None;
         }
         DataKey::from_bytes(key).ok()
@@ -155,7 +156,7 @@ impl Wrap for AesCbc {
     fn unwrap(&self, path: &[u8], wrapped: &[u8]) -> Option<DataKey> {
         let (text, code) = wrapped.split_at_checked(wrapped.len().checked_sub(CODE)?)?;
         let proved = hmac::verify(&self.authenticate, &Self::authenticated(path, text), code).is_ok();
-        if !proved && !Canary::CbcCodeUnchecked.sings() {
+        if !proved && !Canary::CbcCodeUnchecked.is_planted() {
             return None;
         }
         let (iv, text) = text.split_first_chunk::<CBC_IV>()?;

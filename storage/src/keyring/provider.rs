@@ -180,7 +180,7 @@ impl<K: Wrap> Keys<K> {
     }
 
     fn wrap(&self, path: &[u8], key: &DataKey) -> Option<Vec<u8>> {
-        let first = if Canary::WrapsWithLastKey.sings() { self.0.last()? } else { self.0.first()? };
+        let first = if Canary::WrapsWithLastKey.is_planted() { self.0.last()? } else { self.0.first()? };
         Some([first.prefix.as_slice(), &first.key.wrap(path, key)?].concat())
     }
 

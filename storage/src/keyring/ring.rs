@@ -108,7 +108,7 @@ impl Ring {
     pub(super) fn keeps(&self, object: &Key, wrapped: &[u8]) -> Result<bool, Error> {
         let first = self.first(object)?;
         first.may_write()?;
-        Ok(first.is_current(wrapped) || Canary::StaleKeyKept.sings())
+        Ok(first.is_current(wrapped) || Canary::StaleKeyKept.is_planted())
     }
 
     /// Whether what is written now is wrapped.

@@ -205,7 +205,7 @@ fn associated(uid: Uuid, path: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(2 + 16 + path.len());
     bytes.extend_from_slice(&[b'r', FORMAT]);
     bytes.extend_from_slice(uid.as_bytes());
-    if !Canary::RecordForgetsPath.sings() {
+    if !Canary::RecordForgetsPath.is_planted() {
         bytes.extend_from_slice(path);
     }
     bytes

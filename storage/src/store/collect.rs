@@ -236,7 +236,7 @@ impl<'a> Judge<'a> {
             Named::These(_) | Named::Unknown => return Ok(()),
         }
         let writing = self.intents.contains(&chunk::intent_of(id));
-        if writing && !Canary::CollectorIgnoresIntents.sings() {
+        if writing && !Canary::CollectorIgnoresIntents.is_planted() {
             self.report.in_flight += 1;
         } else {
             self.garbage.push(path::chunk(uid, id));
@@ -270,7 +270,7 @@ impl<'a> Judge<'a> {
                     ids.extend(object.record.payload.chunks().iter().map(|chunk| chunk.id));
                 }
                 Ok(_) => {}
-                Err(_) if Canary::CollectorForgetsUnreadable.sings() => {}
+                Err(_) if Canary::CollectorForgetsUnreadable.is_planted() => {}
                 Err(error) => {
                     tracing::warn!(%error, "chunks of an object that does not open are left alone");
                     self.report.unreadable += 1;

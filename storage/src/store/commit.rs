@@ -101,10 +101,10 @@ impl Core {
             match answer {
                 Ok(Outcome::Committed(revision)) => return self.committed(&commit, revision),
                 Ok(Outcome::Failed) => return self.failed(&commit, doubt).await,
-                Err(backend::Error::Unknown(what)) if Canary::UnknownTakenForFailed.sings() => {
+                Err(backend::Error::Unknown(what)) if Canary::UnknownTakenForFailed.is_planted() => {
                     return Err(Error::Unavailable(what));
                 }
-                Err(backend::Error::Unknown(_)) if Canary::UnknownTakenForDone.sings() => {
+                Err(backend::Error::Unknown(_)) if Canary::UnknownTakenForDone.is_planted() => {
                     return Ok(Verdict::Committed(self.seen()));
                 }
                 // A backend that says that it did not begin may be wrong: behind another fence the write cannot happen twice.
@@ -137,7 +137,7 @@ impl Core {
     fn committed(&self, commit: &Commit, revision: Revision) -> Result<Verdict> {
         match self.later(commit.before, revision) {
             Ok(revision) => Ok(Verdict::Committed(revision)),
-            Err(error) if Canary::RolledBackCommitTakenForFailed.sings() => Ok(Verdict::Failed(error)),
+            Err(error) if Canary::RolledBackCommitTakenForFailed.is_planted() => Ok(Verdict::Failed(error)),
             Err(error) => Err(Error::UnknownOutcome(error.to_string())),
         }
     }
@@ -151,7 +151,7 @@ impl Core {
     ) -> Result<Verdict> {
         let effect = error.effect();
         let error = self.error(error);
-        if effect != Effect::None && !Canary::FullTakenForFailed.sings() {
+        if effect != Effect::None && !Canary::FullTakenForFailed.is_planted() {
             match self.trace(commit).await {
                 Ok(Trace::Found(revision)) => return Ok(Verdict::Committed(self.met(revision))),
                 Ok(Trace::Lost) => return Ok(Verdict::Overtaken),
@@ -168,7 +168,7 @@ impl Core {
     /// After a try of unknown outcome: puts the fence, if there is one, so that what is found stays true, and looks.
     async fn settle(&self, commit: &mut Commit) -> Result<Trace> {
         if let Some(fence) = commit.fence
-            && !Canary::FenceLeftOut.sings()
+            && !Canary::FenceLeftOut.is_planted()
         {
             self.put_fence(fence).await?;
         }
@@ -213,7 +213,7 @@ impl Core {
     /// A removal leaves nothing that tells who made it. Without doubt about an earlier try it counts as made by somebody else: whoever
     /// asked for it reads again, and finds the object gone.
     async fn failed(&self, commit: &Commit, doubt: Option<String>) -> Result<Verdict> {
-        let believed = commit.token.is_none() || Canary::FailureBelieved.sings();
+        let believed = commit.token.is_none() || Canary::FailureBelieved.is_planted();
         let trace =
             if believed && doubt.is_none() { self.look(commit).await } else { self.trace(commit).await };
         match trace {
@@ -276,14 +276,14 @@ impl Core {
 
     /// Searches the history of the record up to revision `until`.
     async fn search(&self, commit: &Commit, until: Revision) -> Result<Option<Revision>> {
-        let before = if Canary::EarlierRemovalTaken.sings() { commit.expected } else { commit.before };
+        let before = if Canary::EarlierRemovalTaken.is_planted() { commit.expected } else { commit.before };
         let after = before.max(commit.expected);
         if until <= after {
             return Ok(None); // Nothing has happened at all since it was sent.
         }
         let watch = self.backend.watch(commit.path.clone(), after, Duration::from_millis(100));
         let mut items = watch.await.map_err(|error| self.error(error))?;
-        self.backend.nudge().await;
+        self.backend.request_progress().await;
         while let Some(item) = items.next().await {
             match item.map_err(|error| self.error(error))? {
                 WatchItem::Events(events) => {

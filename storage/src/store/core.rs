@@ -98,9 +98,9 @@ impl Core {
     }
 
     /// Asks all watches of the backend how far they are; to etcd that is a read. Those who ask at the same time ask once.
-    pub(crate) async fn nudge(&self) {
+    pub(crate) async fn request_progress(&self) {
         let asked = async || {
-            self.backend.nudge().await;
+            self.backend.request_progress().await;
             Ok(Revision::default())
         };
         let _ = self.nudges.newest(asked).await;
@@ -146,7 +146,7 @@ impl Core {
     /// Remembers a revision that was asked for, or made, when `before` had been met already. An older one can only be if the
     /// backend was put back to an earlier state: then nothing this handle knows is true any more, and it stops.
     pub(crate) fn later(&self, before: Revision, told: Revision) -> Result<Revision> {
-        if told < before && !Canary::RollbackUnnoticed.sings() {
+        if told < before && !Canary::RollbackUnnoticed.is_planted() {
             let (version, offset) = (self.version(before), before.0 - told.0);
             let error = Error::Damaged(format!(
                 "it was put back by {offset} revisions to an older copy of itself; stop all servers, run \

@@ -38,7 +38,7 @@ pub struct Lost {
 
 /// What is wrong with what rests at one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum Damage {
     /// The record does not open: nothing of the object can be read.
     Record(&'static str),
     /// Head and some of the payload can be read, but not these parts.
@@ -53,7 +53,7 @@ pub enum Trouble {
     Foreign,
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Record(what) => write!(f, "all of it is lost: {what}"),
@@ -92,7 +92,7 @@ pub struct Finding {
     /// The object, or the path of what is none.
     pub place: String,
     /// What is wrong with what is there.
-    pub trouble: Trouble,
+    pub trouble: Damage,
     /// What was done about it.
     pub remedy: Remedy,
 }
@@ -162,7 +162,7 @@ struct State {
 }
 
 /// What is wrong with the record at a path, in its newest state.
-async fn check(store: &Store, path: Bytes, checked: &mut Checked) -> Result<Vec<(Trouble, State)>> {
+async fn check(store: &Store, path: Bytes, checked: &mut Checked) -> Result<Vec<(Damage, State)>> {
     let core = &store.inner.core;
     for _ in 0..TRIES {
         let (kv, at) = match core.read(&path).await {
@@ -170,7 +170,7 @@ async fn check(store: &Store, path: Bytes, checked: &mut Checked) -> Result<Vec<
             Ok((None, _)) => return Ok(Vec::new()),
             Err(Error::Damaged(_)) => {
                 let unread = State { path, modified: Revision(0), object: None };
-                return Ok(vec![(Trouble::Unread, unread)]);
+                return Ok(vec![(Damage::Unread, unread)]);
             }
             Err(error) => return Err(error),
         };
@@ -193,10 +193,10 @@ async fn check(store: &Store, path: Bytes, checked: &mut Checked) -> Result<Vec<
         let unowned = !core.is_owned(&object, &path).await?;
         let mut troubles = Vec::new();
         if unowned {
-            troubles.push((Trouble::Unowned, state(Some(object.clone()))));
+            troubles.push((Damage::Unowned, state(Some(object.clone()))));
         }
         if !lost.is_empty() {
-            troubles.push((Trouble::Payload(lost), state(Some(object))));
+            troubles.push((Damage::Payload(lost), state(Some(object))));
         }
         return Ok(troubles);
     }
@@ -204,11 +204,11 @@ async fn check(store: &Store, path: Bytes, checked: &mut Checked) -> Result<Vec<
 }
 
 /// What it means that a record does not open.
-fn trouble(kv: &KeyValue, error: Error) -> Result<Trouble> {
+fn trouble(kv: &KeyValue, error: Error) -> Result<Damage> {
     match error {
-        Error::Corrupt { .. } if path::parse_record(&kv.key).is_none() => Ok(Trouble::Foreign),
-        Error::Corrupt { what, .. } => Ok(Trouble::Record(what)),
-        Error::Sealing { source, .. } => Ok(Trouble::Locked(source.to_string())),
+        Error::Corrupt { .. } if path::parse_record(&kv.key).is_none() => Ok(Damage::Foreign),
+        Error::Corrupt { what, .. } => Ok(Damage::Record(what)),
+        Error::Sealing { source, .. } => Ok(Damage::Locked(source.to_string())),
         other => Err(other),
     }
 }
@@ -225,13 +225,13 @@ impl Core {
         Ok(self.backend.get(owner, None).await.map_err(|error| self.error(error))?.is_some())
     }
 
-    async fn remedy(&self, trouble: &Trouble, state: State, strays: &mut Option<Strays>) -> Result<Remedy> {
+    async fn remedy(&self, trouble: &Damage, state: State, strays: &mut Option<Strays>) -> Result<Remedy> {
         match trouble {
-            Trouble::Record(_) | Trouble::Payload(_) => {
+            Damage::Record(_) | Damage::Payload(_) => {
                 let moved = self.quarantine(&state.path, state.modified, strays).await?;
                 Ok(moved.map_or(Remedy::Changed, Remedy::Quarantined))
             }
-            Trouble::Unowned => {
+            Damage::Unowned => {
                 let Some(object) = &state.object else { return Ok(Remedy::Left) };
                 let owner = Op::Put(path::owner(object.uid, &state.path), Bytes::new());
                 let compares = vec![Compare::ModifiedAt(state.path.clone(), state.modified)];
@@ -241,7 +241,7 @@ impl Core {
                     Outcome::Failed => Remedy::Changed,
                 })
             }
-            Trouble::Unread | Trouble::Locked(_) | Trouble::Foreign => Ok(Remedy::Left),
+            Damage::Unread | Damage::Locked(_) | Damage::Foreign => Ok(Remedy::Left),
         }
     }
 }

@@ -89,7 +89,7 @@ impl Compactor {
     async fn step(&mut self, core: &Core, now: Instant) -> Result<(), Error> {
         let newest = core.revision().await?;
         self.samples.push_back((now, newest));
-        let window = core.options.history / if Canary::WindowTooShort.sings() { 10 } else { 1 };
+        let window = core.options.history / if Canary::WindowTooShort.is_planted() { 10 } else { 1 };
         let mut target = None;
         while let Some((when, revision)) = self.samples.front()
             && now.duration_since(*when) >= window

@@ -42,9 +42,9 @@ use self::core::Core;
 use audit::Named;
 pub use collect::CollectReport;
 use collect::Duty;
-pub use fsck::{Checked, Finding, Lost, Remedy, Trouble};
+pub use fsck::{Checked, Damage, Finding, Lost, Remedy};
 use high_water::{Guard, Keeper};
-use hub::Hubs;
+use hub::WatchCaches;
 use intent::Intents;
 pub use missing::Missing;
 pub use quarantine::Quarantined;
@@ -113,7 +113,7 @@ pub struct Store {
 struct Inner {
     core: Arc<Core>,
     intents: Arc<Intents>,
-    hubs: Hubs,
+    hubs: WatchCaches,
     metrics: high_water::Metrics,
     /// Background work ends with the last handle, also where nobody calls [`Store::close`].
     _stop: DropGuard,
@@ -148,7 +148,7 @@ impl Store {
         }
         let intents = Arc::new(Intents::new(Arc::clone(&core)));
         core.tasks.spawn(housekeeping::run(Arc::clone(&core), Arc::clone(&intents)));
-        let (hubs, _stop) = (Hubs::new(Arc::clone(&core)), core.stop.clone().drop_guard());
+        let (hubs, _stop) = (WatchCaches::new(Arc::clone(&core)), core.stop.clone().drop_guard());
         Ok(Self { inner: Arc::new(Inner { core, intents, hubs, metrics, _stop }) })
     }
 

@@ -34,7 +34,7 @@ pub(crate) fn prepare(key: &DataKey, payload: &Segmented) -> Prepared {
         return Prepared::Inline(Packed::new(payload.text()));
     }
     let cutting = key.cutting();
-    let naming = if Canary::HashUnderWrongKey.sings() { key.cutting() } else { key.naming() };
+    let naming = if Canary::HashUnderWrongKey.is_planted() { key.cutting() } else { key.naming() };
     let pieces = chunk::split(payload, &cutting);
     Prepared::Pieces(pieces.into_iter().map(|piece| (chunk::hash(&naming, &piece), piece)).collect())
 }

@@ -94,7 +94,7 @@ impl Core {
         let (Some(kv), _) = self.read(home).await? else { return Ok(None) };
         let hidden = path::quarantined(home, modified);
         let mut ops = vec![Op::Delete(home.clone()), Op::Put(hidden.clone(), kv.value)];
-        for uid in uids.into_iter().filter(|_| !Canary::QuarantineLeavesOwner.sings()) {
+        for uid in uids.into_iter().filter(|_| !Canary::QuarantineLeavesOwner.is_planted()) {
             ops.extend([
                 Op::Delete(path::owner(uid, home)),
                 Op::Put(path::owner(uid, &hidden), Bytes::new()),

@@ -85,7 +85,7 @@ impl Core {
                 break;
             }
         }
-        if more && Canary::PageDropsLast.sings() {
+        if more && Canary::PageDropsLast.is_planted() {
             objects.pop();
         }
         let next = last.filter(|_| more).map(|path| next(&path)).transpose()?;

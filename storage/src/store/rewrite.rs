@@ -51,7 +51,7 @@ impl Store {
             for object in &page.objects {
                 let (key, stale) = match object {
                     Ok(object) => (object.wrapped_by(), object.stale),
-                    Err(_) if Canary::UnreadableNotCounted.sings() => continue,
+                    Err(_) if Canary::UnreadableNotCounted.is_planted() => continue,
                     Err(_) => ("unreadable".to_owned(), false),
                 };
                 let count = uses.entry(key).or_default();
@@ -106,7 +106,7 @@ impl Store {
                 done.count(&key, result);
             }
             progress(done);
-            after = page.next.filter(|_| !Canary::RewriteEndsEarly.sings());
+            after = page.next.filter(|_| !Canary::RewriteEndsEarly.is_planted());
             if after.is_none() {
                 return Ok(done);
             }

@@ -82,7 +82,7 @@ impl Write<'_> {
         names: Names,
     ) -> impl Stream<Item = Result<Vec<Op>>> + Send + use<> {
         let (key, uid) = (self.data_key.clone(), self.uid);
-        let worth = if self.core.backend.frugal() { Worth::Tenth } else { Worth::Third };
+        let worth = if self.core.backend.prefers_compression() { Worth::Tenth } else { Worth::Third };
         stream::iter(batches(new))
             .map(move |batch| {
                 let key = key.clone();
@@ -108,7 +108,7 @@ impl Write<'_> {
             group.iter().chain([&manifest]).map(op_bytes).sum::<usize>() + MARGIN <= limits.txn_bytes
         };
         let mut first = held.next_if(beside).unwrap_or_default();
-        first.extend(Some(manifest).filter(|_| !Canary::ManifestLeftOut.sings()));
+        first.extend(Some(manifest).filter(|_| !Canary::ManifestLeftOut.is_planted()));
         if let Sent::IntentLost = self.send(first, intent, &settled).await? {
             return Ok(Put::IntentLost);
         }

@@ -61,7 +61,7 @@ impl Ledger {
         usage.objects = (usage.objects + u64::from(now.is_some())) - u64::from(before.is_some());
         usage.bytes += bytes(now);
         usage.unknown = (usage.unknown + unknown(now)) - unknown(before);
-        if !Canary::UsageKeepsRemoved.sings() {
+        if !Canary::UsageKeepsRemoved.is_planted() {
             usage.bytes -= bytes(before);
         }
         if usage.objects == 0 {

@@ -20,7 +20,7 @@ use object_store::{
     PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, path::Path,
 };
 use parking_lot::Mutex;
-use repot_storage::backend::tiered::Place;
+use repot_storage::backend::tiered::ObjectLocation;
 use tokio::sync::Semaphore;
 
 use crate::store::{PATIENCE, files};
@@ -51,7 +51,7 @@ pub struct Gate {
 
 impl Gate {
     /// In front of a directory.
-    pub fn new(dir: &FilePath) -> (Arc<Self>, Place) {
+    pub fn new(dir: &FilePath) -> (Arc<Self>, ObjectLocation) {
         let place = files(dir);
         let gate = Arc::new(Self {
             inner: place.objects,
@@ -63,7 +63,7 @@ impl Gate {
             released: Semaphore::new(0),
             entry: Mutex::new(Duration::ZERO),
         });
-        (gate.clone(), Place { objects: Arc::new(Shared(gate)), root: place.root, url: place.url })
+        (gate.clone(), ObjectLocation { objects: Arc::new(Shared(gate)), root: place.root, url: place.url })
     }
 
     /// From now on calls of this kind never end.

@@ -28,12 +28,12 @@ fn options(retention: Duration) -> Options {
 }
 
 /// A store on etcd, with its chunks in files.
-struct Bed {
+struct EtcdWithChunks {
     etcd: EtcdProcess,
     dir: TempDir,
 }
 
-impl Bed {
+impl EtcdWithChunks {
     async fn start() -> Self {
         Self { etcd: EtcdProcess::start(None, &[]).await, dir: tempfile::tempdir().unwrap() }
     }
@@ -81,7 +81,7 @@ async fn collect(tiered: &Tiered) -> Collected {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_snapshot_of_etcd_is_whole_after_chunks_were_collected() {
-    let mut bed = Bed::start().await;
+    let mut bed = EtcdWithChunks::start().await;
     let (store, tiered) = bed.open(LONG).await;
     let mut states = Vec::new();
     for n in 0..OBJECTS {
@@ -130,7 +130,7 @@ async fn a_snapshot_of_etcd_is_whole_after_chunks_were_collected() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_snapshot_that_is_older_than_the_retention_is_told_to_be_incomplete() {
-    let mut bed = Bed::start().await;
+    let mut bed = EtcdWithChunks::start().await;
     let (store, tiered) = bed.open(Duration::ZERO).await;
     for n in 0..OBJECTS {
         create(&store, n).await;

@@ -32,7 +32,7 @@ fn request(at: Option<ResourceVersion>) -> ListRequest {
 }
 
 /// A snapshot of etcd, and what happened after it: `a` was changed, `b` removed and `c` made.
-struct Scene {
+struct SnapshotFixture {
     etcd: EtcdProcess,
     store: Store,
     snapshot: tempfile::NamedTempFile,
@@ -41,7 +41,7 @@ struct Scene {
     newest: ResourceVersion,
 }
 
-async fn mk_scene() -> Scene {
+async fn mk_scene() -> SnapshotFixture {
     let etcd = EtcdProcess::start(None, &[]).await;
     let store = open(etcd.options()).await;
     let a = store.create(&mk_key("a"), mk_draft(Uuid::from_u128(1), "1", payload(1))).await.unwrap();
@@ -57,7 +57,7 @@ async fn mk_scene() -> Scene {
     store.delete(&b).await.unwrap();
     store.create(&mk_key("c"), mk_draft(Uuid::from_u128(3), "c", payload(20))).await.unwrap();
     let newest = store.current().await.unwrap();
-    Scene { etcd, store, snapshot, kept, a, newest }
+    SnapshotFixture { etcd, store, snapshot, kept, a, newest }
 }
 
 fn is_noticed<T>(result: Result<T, Error>, newest: ResourceVersion) {
@@ -75,7 +75,7 @@ fn is_noticed<T>(result: Result<T, Error>, newest: ResourceVersion) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_runs_notices_that_etcd_went_back() {
-    let Scene { mut etcd, store, snapshot, a, newest, .. } = mk_scene().await;
+    let SnapshotFixture { mut etcd, store, snapshot, a, newest, .. } = mk_scene().await;
     let mut items = store.watch(&mk_scope(None), newest).await.unwrap();
     etcd.restore(snapshot.path()).await;
     // Nobody asks for anything: its own watch comes back, and tells.
@@ -98,7 +98,7 @@ async fn a_store_that_runs_notices_that_etcd_went_back() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn versions_of_what_was_lost_mean_nothing_after_a_restore() {
-    let Scene { mut etcd, store, snapshot, kept, a: lost, newest } = mk_scene().await;
+    let SnapshotFixture { mut etcd, store, snapshot, kept, a: lost, newest } = mk_scene().await;
     store.close().await;
     etcd.restore(snapshot.path()).await;
     let store = open(etcd.options()).await;

@@ -7,7 +7,7 @@ use repot_storage::backend::{Backend, Embedded, Error, Op, Revision, Txn, embedd
 use super::embedded::{noise, open, put};
 
 /// A store of which the last commits can be damaged.
-struct Scene {
+struct TornStore {
     dir: tempfile::TempDir,
     /// Where the last commit begins and ends in the journal.
     last: std::ops::Range<usize>,
@@ -16,7 +16,7 @@ struct Scene {
 }
 
 /// Three commits; the last writes small values and a large one.
-async fn mk_scene() -> Scene {
+async fn mk_scene() -> TornStore {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path()).await;
     put(&store, "/first", noise(1, 20_000)).await;
@@ -36,7 +36,7 @@ async fn mk_scene() -> Scene {
     copy(dir.path(), image.path());
     store.close().await;
     assert!(last.len() > 51_000);
-    Scene { dir: image, last, earlier }
+    TornStore { dir: image, last, earlier }
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -65,7 +65,7 @@ fn end(journal: &[u8]) -> usize {
     journal.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
 }
 
-impl Scene {
+impl TornStore {
     /// A copy of the store with a damaged journal.
     fn damaged(&self, damage: impl FnOnce(&mut Vec<u8>)) -> tempfile::TempDir {
         let copied = tempfile::tempdir().unwrap();

@@ -234,8 +234,8 @@ impl Backend for Chaos {
         if lie.is_some() { Err(Error::Unavailable("a lie".into())) } else { outcome }
     }
 
-    fn frugal(&self) -> bool {
-        self.inner.frugal()
+    fn prefers_compression(&self) -> bool {
+        self.inner.prefers_compression()
     }
 
     fn limits(&self) -> Limits {
@@ -300,8 +300,8 @@ impl Backend for Chaos {
         Ok(ending(broken.boxed()))
     }
 
-    async fn nudge(&self) {
-        self.inner.nudge().await;
+    async fn request_progress(&self) {
+        self.inner.request_progress().await;
     }
 
     async fn compact(&self, revision: Revision) -> Result<()> {

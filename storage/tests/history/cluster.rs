@@ -88,7 +88,7 @@ pub(super) async fn open(options: Options) -> Store {
 }
 
 /// Where a member is.
-pub(super) struct Place {
+pub(super) struct MemberLocation {
     /// What clients call it.
     pub(super) endpoint: String,
     /// Where it waits for them.
@@ -102,7 +102,7 @@ pub(super) struct Place {
 /// Three members on this machine.
 pub(super) struct Cluster {
     dir: TempDir,
-    places: [Place; 3],
+    places: [MemberLocation; 3],
     members: [Option<Child>; 3],
 }
 
@@ -111,14 +111,18 @@ impl Cluster {
         // Held together, so that none is drawn twice.
         let held: Vec<_> = (0..6).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
         let url = |index: usize| format!("http://127.0.0.1:{}", held[index].local_addr().unwrap().port());
-        let place =
-            |index| Place { endpoint: url(index), listen: url(index), peer: url(index + 3), within: None };
+        let place = |index| MemberLocation {
+            endpoint: url(index),
+            listen: url(index),
+            peer: url(index + 3),
+            within: None,
+        };
         let places = [0, 1, 2].map(place);
         drop(held);
         Self::start_at(places).await
     }
 
-    pub(super) async fn start_at(places: [Place; 3]) -> Self {
+    pub(super) async fn start_at(places: [MemberLocation; 3]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mut cluster = Self { dir, places, members: [None, None, None] };
         (0..3).for_each(|index| cluster.spawn(index));

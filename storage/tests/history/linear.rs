@@ -72,7 +72,7 @@ impl Model {
 
 /// How far the search is: which operations have happened, and what the object is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Place {
+struct SearchState {
     model: Model,
     /// All sure operations before this one have happened.
     first: usize,
@@ -100,8 +100,8 @@ pub fn check(operations: &[Operation]) -> Result<(), Stuck> {
 
 impl Search {
     fn run(&self) -> Result<(), Stuck> {
-        let (mut stack, mut visited) = (vec![Place::default()], HashSet::new());
-        let mut best = Place::default();
+        let (mut stack, mut visited) = (vec![SearchState::default()], HashSet::new());
+        let mut best = SearchState::default();
         while let Some(place) = stack.pop() {
             if place.first == self.sure.len() {
                 return Ok(());
@@ -118,7 +118,7 @@ impl Search {
         Err(self.stuck(&best, false))
     }
 
-    fn stuck(&self, best: &Place, gave_up: bool) -> Stuck {
+    fn stuck(&self, best: &SearchState, gave_up: bool) -> Stuck {
         let open: Vec<_> = self.open(best).into_iter().map(|index| self.sure[index]).collect();
         let until = open.iter().map(|operation| operation.answered).max().unwrap_or(Time::MAX);
         let mut asked: Vec<_> = self.sure.iter().chain(&self.unknown).copied().collect();
@@ -129,7 +129,7 @@ impl Search {
     }
 
     /// The sure operations that may come next: called before any other that is left was answered.
-    fn open(&self, place: &Place) -> Vec<usize> {
+    fn open(&self, place: &SearchState) -> Vec<usize> {
         let (mut open, mut answered) = (Vec::new(), Time::MAX);
         for (index, operation) in self.sure.iter().enumerate().skip(place.first) {
             if operation.asked > answered {
@@ -144,7 +144,7 @@ impl Search {
         open
     }
 
-    fn next(&self, place: &Place) -> Vec<Place> {
+    fn next(&self, place: &SearchState) -> Vec<SearchState> {
         let open = self.open(place);
         let until = open.iter().map(|&index| self.sure[index].answered).min().unwrap_or(Time::MAX);
         let possible = |operation: &Operation| match operation.answer {
@@ -179,8 +179,9 @@ impl Search {
         next
     }
 
-    fn with_sure(&self, place: &Place, index: usize, model: Model) -> Place {
-        let mut after = Place { model, latest: place.latest.max(self.sure[index].asked), ..place.clone() };
+    fn with_sure(&self, place: &SearchState, index: usize, model: Model) -> SearchState {
+        let mut after =
+            SearchState { model, latest: place.latest.max(self.sure[index].asked), ..place.clone() };
         let at = after.ahead.partition_point(|&other| (other as usize) < index);
         after.ahead.insert(at, index as u32);
         while after.ahead.first() == Some(&(after.first as u32)) {
@@ -191,7 +192,7 @@ impl Search {
     }
 }
 
-impl Place {
+impl SearchState {
     fn with_unknown(&self, index: usize, model: Model, asked: Time) -> Self {
         let mut after = Self { model, latest: self.latest.max(asked), ..self.clone() };
         let at = after.taken.partition_point(|&other| (other as usize) < index);

@@ -21,7 +21,7 @@ use tokio::net::{TcpListener, UnixStream};
 
 use super::{
     clients::Recorder,
-    cluster::{Cluster, Place, done, open},
+    cluster::{Cluster, MemberLocation, done, open},
     runs::Team,
     *,
 };
@@ -115,13 +115,18 @@ impl Wire {
     }
 
     /// Where members are to run.
-    async fn places(&self) -> [Place; 3] {
+    async fn places(&self) -> [MemberLocation; 3] {
         let mut places = Vec::new();
         for (index, member) in self.members.iter().enumerate() {
             let socket = self.sockets.path().join(format!("m{index}"));
             let listen = format!("unix://{}", socket.display());
             let peer = format!("http://{}:2380", address(index));
-            places.push(Place { endpoint: forward(socket).await, listen, peer, within: Some(member.0.id()) });
+            places.push(MemberLocation {
+                endpoint: forward(socket).await,
+                listen,
+                peer,
+                within: Some(member.0.id()),
+            });
         }
         places.try_into().ok().unwrap()
     }

@@ -1,6 +1,6 @@
 //! fsck finds what is wrong and nothing else; a repair loses nothing, and what it puts away can be had back.
 
-use repot_storage::{Checked, Error, Finding, Remedy, Trouble};
+use repot_storage::{Checked, Damage, Error, Finding, Remedy};
 
 use super::{
     spy::{Spy, all, put, remove},
@@ -84,9 +84,9 @@ async fn tells_what_is_lost(lab: &Lab) {
         let found = findings.iter().find(|finding| finding.place.contains(place));
         found.unwrap_or_else(|| panic!("nothing of {place} in {findings:?}")).trouble.clone()
     };
-    assert!(matches!(of("o1"), Trouble::Record(_)));
-    assert_eq!(of("stray"), Trouble::Foreign);
-    let Trouble::Payload(lost) = of("o3") else { panic!("{findings:?}") };
+    assert!(matches!(of("o1"), Damage::Record(_)));
+    assert_eq!(of("stray"), Damage::Foreign);
+    let Damage::Payload(lost) = of("o3") else { panic!("{findings:?}") };
     let mut whats: Vec<_> = lost.iter().map(|part| part.what).collect();
     whats.sort_unstable();
     assert_eq!(whats, ["a chunk does not open under its key, uid and name", "a chunk is missing"]);
@@ -152,7 +152,7 @@ async fn sets_marks_that_are_missing(lab: &Lab) {
     assert_eq!(marks.len(), 1);
     remove(&*backend, &marks[0].key).await;
     let (checked, findings) = fsck(&store, false).await;
-    assert!(findings.len() == 1 && findings[0].trouble == Trouble::Unowned, "{findings:?}");
+    assert!(findings.len() == 1 && findings[0].trouble == Damage::Unowned, "{findings:?}");
     assert_eq!((checked.orphans, checked.in_flight), (0, 0), "they are in use all the same");
     let (_, findings) = fsck(&store, true).await;
     assert_eq!(findings[0].remedy, Remedy::Mended);
@@ -171,7 +171,7 @@ async fn leaves_what_only_lacks_its_key(lab: &Lab) {
     let store = Store::open(lab.backend().await, keys, StoreOptions::default()).await.unwrap();
     let (checked, findings) = fsck(&store, true).await;
     assert_eq!((checked.findings, checked.open), (3, 3), "{findings:?}");
-    assert!(findings.iter().all(|finding| matches!(finding.trouble, Trouble::Locked(_))), "{findings:?}");
+    assert!(findings.iter().all(|finding| matches!(finding.trouble, Damage::Locked(_))), "{findings:?}");
     assert_eq!(store.quarantined().await.unwrap(), []);
     store.close().await;
 }
@@ -260,9 +260,7 @@ async fn finds_each_chunk_that_is_damaged(lab: &Lab) {
     for chunk in &all {
         damage(&*backend, chunk).await;
         let (_, findings) = fsck(&store, false).await;
-        let [Finding { trouble: Trouble::Payload(parts), .. }] = &findings[..] else {
-            panic!("{findings:?}")
-        };
+        let [Finding { trouble: Damage::Payload(parts), .. }] = &findings[..] else { panic!("{findings:?}") };
         let [part] = &parts[..] else { panic!("{parts:?}") };
         lost.push(part.bytes.clone());
         put(&*backend, &chunk.key, chunk.value.clone()).await;

@@ -91,11 +91,11 @@ pub(crate) async fn tiered_in(dir: &std::path::Path) -> Arc<dyn Backend> {
 }
 
 /// A directory for objects.
-pub fn files(dir: &std::path::Path) -> tiered::Place {
+pub fn files(dir: &std::path::Path) -> tiered::ObjectLocation {
     std::fs::create_dir_all(dir).unwrap();
     let objects = Arc::new(LocalFileSystem::new().with_fsync(true));
     let root = object_store::path::Path::from_absolute_path(dir).unwrap();
-    tiered::Place { objects, root, url: format!("file://{}", dir.display()) }
+    tiered::ObjectLocation { objects, root, url: format!("file://{}", dir.display()) }
 }
 
 /// Makes a test of each behaviour on each backend.

@@ -273,8 +273,8 @@ impl Backend for Spy {
         }
     }
 
-    fn frugal(&self) -> bool {
-        self.inner.frugal()
+    fn prefers_compression(&self) -> bool {
+        self.inner.prefers_compression()
     }
 
     fn limits(&self) -> Limits {
@@ -336,10 +336,10 @@ impl Backend for Spy {
         self.inner.watch(prefix, after, progress).await
     }
 
-    async fn nudge(&self) {
+    async fn request_progress(&self) {
         // To etcd that is a read.
         self.revisions.fetch_add(1, Ordering::SeqCst);
-        self.inner.nudge().await;
+        self.inner.request_progress().await;
     }
 
     async fn compact(&self, revision: Revision) -> Result<()> {

@@ -60,12 +60,12 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::JoinSet;
 
 use crate::access::{Access, Credential};
-use crate::bed::Bed;
+use crate::bed::TestEnv;
 use crate::garden::Garden;
 use crate::process::{Process, Spec};
 use crate::{binaries, http, port};
 pub use image::{Image, Images};
-use node::Seat;
+use node::NodeSpec;
 use root::Mount;
 use roster::Roster;
 pub use wire::Cut;
@@ -102,7 +102,7 @@ struct Ground {
     wire: Wire,
     roster: Arc<Roster>,
     images: Images,
-    nodes: Vec<Seat>,
+    nodes: Vec<NodeSpec>,
     /// Logs, and the volumes of claims.
     dir: PathBuf,
     /// The empty directory over which containers get their roots.
@@ -114,7 +114,7 @@ impl PodRunner {
     /// Starts nodes in a garden that has its kube-controller-manager, and waits until Pods can be scheduled to them.
     ///
     /// Errors: unless we are root on a kernel with namespaces and overlays, or when a program is missing.
-    pub async fn start(bed: &Bed, garden: &Garden, mut options: PodRunnerOptions) -> Result<Self> {
+    pub async fn start(bed: &TestEnv, garden: &Garden, mut options: PodRunnerOptions) -> Result<Self> {
         if options.nodes.is_empty() {
             options.nodes.push(("node-0".to_owned(), BTreeMap::new()));
         }
@@ -190,7 +190,7 @@ impl Drop for PodRunner {
 
 impl Ground {
     async fn make(
-        bed: &Bed,
+        bed: &TestEnv,
         garden: &Garden,
         nodes: Vec<(String, BTreeMap<String, String>)>,
         images: Images,
@@ -203,7 +203,7 @@ impl Ground {
         let roster = Arc::new(Roster::new());
         let wire = Wire::start(roster.clone(), dir.clone()).await?;
         let other_mounts = root::other_mounts(&std::fs::read_to_string("/proc/self/mountinfo")?, &dir);
-        let seat = |(name, labels)| Seat { name, labels, beats: AtomicBool::new(true) };
+        let seat = |(name, labels)| NodeSpec { name, labels, beats: AtomicBool::new(true) };
         let nodes = nodes.into_iter().map(seat).collect();
         let (client, api) = (Client::try_from(config)?, garden.api().clone());
         Ok(Self { client, api, wire, roster, images, nodes, dir, root, other_mounts })
@@ -245,7 +245,7 @@ fn serve_api(ground: &Ground, garden: &Garden, tasks: &mut JoinSet<()>) -> Resul
     Ok(())
 }
 
-async fn start_scheduler(bed: &Bed, garden: &Garden) -> Result<Process> {
+async fn start_scheduler(bed: &TestEnv, garden: &Garden) -> Result<Process> {
     let (pki, port) = (garden.pki(), port::reserve()?);
     let serving = pki.serving.server(&["localhost", "127.0.0.1"])?;
     let (cert, key) = serving.write(&bed.make_dir("scheduler-pki")?, "scheduler")?;

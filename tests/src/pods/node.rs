@@ -23,7 +23,7 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 const LEASE_SECONDS: u32 = 40;
 
 /// A node of a runner.
-pub(super) struct Seat {
+pub(super) struct NodeSpec {
     pub name: String,
     pub labels: BTreeMap<String, String>,
     /// Whether its lease is renewed.

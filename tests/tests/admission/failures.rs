@@ -5,14 +5,14 @@ use repot_tests::run;
 use repot_tests::webhook::Reply;
 use serde_json::json;
 
-use super::world::{Place, failure};
+use super::world::{TestNamespace, failure};
 
 const FAILED: &str = "Internal error occurred: failed calling webhook";
 
 #[test]
 fn the_failure_policy_decides_what_a_failure_means() {
     run(async |_| {
-        let place = Place::make("failing").await?;
+        let place = TestNamespace::make("failing").await?;
         place.server.on("/fail", |asked| match asked.review["request"]["name"].as_str() {
             Some("slow") => Reply::Silence,
             Some("broken") => Reply::Raw(500, "boom".to_owned()),
@@ -62,7 +62,7 @@ fn the_failure_policy_decides_what_a_failure_means() {
 #[test]
 fn a_webhook_that_cannot_be_reached_or_trusted_has_failed() {
     run(async |_| {
-        let place = Place::make("unreachable").await?;
+        let place = TestNamespace::make("unreachable").await?;
         let only = |name: &str| json!({"matchLabels": {"case": name}});
         let mut nobody = place.hook("/nobody", &json!({"objectSelector": only("nobody")}));
         nobody["clientConfig"]["service"]["port"] = repot_tests::port::reserve()?.into();
@@ -96,7 +96,7 @@ fn a_webhook_that_cannot_be_reached_or_trusted_has_failed() {
 #[test]
 fn a_dry_run_is_told_to_webhooks_and_stores_nothing() {
     run(async |_| {
-        let place = Place::make("dry").await?;
+        let place = TestNamespace::make("dry").await?;
         let with = |path: &str, effects: &str| place.hook(path, &json!({"sideEffects": effects}));
         let harmless = [with("/none", "None"), with("/none-on-dry-run", "NoneOnDryRun")];
         place.validating("dry", &harmless).await?;
@@ -136,7 +136,7 @@ fn a_dry_run_is_told_to_webhooks_and_stores_nothing() {
 #[test]
 fn a_review_that_is_too_large_counts_as_a_failure() {
     run(async |_| {
-        let place = Place::make("toolarge").await?;
+        let place = TestNamespace::make("toolarge").await?;
         let mut object = place.object("large");
         let text = "x".repeat(13 << 20);
         object["spec"]["extensions"][0]["state"] = json!({"text": text});

@@ -7,10 +7,10 @@ use repot_tests::garden::Garden;
 use repot_tests::http::Api;
 use repot_tests::repot::{Repot, write_encryption_config};
 use repot_tests::wait::until;
-use repot_tests::{Bed, run};
+use repot_tests::{TestEnv, run};
 use serde_json::{Value, json};
 
-use super::world::{GROUP, MERGE, Place, VERSION, failure};
+use super::world::{GROUP, MERGE, TestNamespace, VERSION, failure};
 
 const NAMESPACES: &str = "/api/v1/namespaces";
 const GONE_DEADLINE: Duration = Duration::from_secs(120);
@@ -18,7 +18,7 @@ const GONE_DEADLINE: Duration = Duration::from_secs(120);
 #[test]
 fn no_object_comes_into_a_namespace_that_is_missing_or_leaving() {
     run(async |_| {
-        let place = Place::make("leaving").await?;
+        let place = TestNamespace::make("leaving").await?;
         let missing = place.collection().replace("/leaving/", "/nowhere/");
         let mut object = place.object("a");
         object["metadata"]["namespace"] = "nowhere".into();
@@ -75,7 +75,7 @@ fn path(namespace: &str, name: &str) -> String {
 }
 
 /// A garden in which nobody empties namespaces, and a Repot that is impatient with orphans.
-async fn impatient(bed: &Bed, grace: &str) -> Result<(Garden, Repot)> {
+async fn impatient(bed: &TestEnv, grace: &str) -> Result<(Garden, Repot)> {
     let garden = Garden::start(bed).await?;
     let keys = write_encryption_config(bed.path())?;
     let flags = [

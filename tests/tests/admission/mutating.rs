@@ -5,13 +5,13 @@ use repot_tests::run;
 use repot_tests::webhook::Reply;
 use serde_json::{Value, json};
 
-use super::world::{GROUP, MERGE, Place, failure};
+use super::world::{GROUP, MERGE, TestNamespace, failure};
 
 fn label(key: &str, value: &str) -> Value {
     json!([{"op": "add", "path": format!("/metadata/labels/{key}"), "value": value}])
 }
 
-fn with_labels(place: &Place, name: &str) -> Value {
+fn with_labels(place: &TestNamespace, name: &str) -> Value {
     let mut object = place.object(name);
     object["metadata"]["labels"] = json!({"app": "test"});
     object
@@ -20,7 +20,7 @@ fn with_labels(place: &Place, name: &str) -> Value {
 #[test]
 fn a_mutating_webhook_changes_what_is_created_and_updated() {
     run(async |_| {
-        let place = Place::make("mutate").await?;
+        let place = TestNamespace::make("mutate").await?;
         place.server.on("/seen", |_| Reply::patch(&label("seen", "yes")));
         place.mutating("mutate", &[place.hook("/seen", &json!({}))]).await?;
 
@@ -71,7 +71,7 @@ fn a_mutating_webhook_changes_what_is_created_and_updated() {
 #[test]
 fn mutating_webhooks_are_asked_by_configuration_name_and_again_where_they_want_it() {
     run(async |_| {
-        let place = Place::make("order").await?;
+        let place = TestNamespace::make("order").await?;
         place.server.on("/first", |asked| {
             let seen = asked.review["request"]["object"]["metadata"]["labels"]["second"].is_string();
             Reply::patch(&label("first", if seen { "after" } else { "before" }))
@@ -98,7 +98,7 @@ fn mutating_webhooks_are_asked_by_configuration_name_and_again_where_they_want_i
 #[test]
 fn what_a_webhook_makes_of_an_object_is_judged_again() {
     run(async |_| {
-        let place = Place::make("judged").await?;
+        let place = TestNamespace::make("judged").await?;
         place.server.on("/patch", |asked| {
             let name = asked.review["request"]["object"]["metadata"]["name"].clone();
             Reply::patch(&match name.as_str().unwrap_or_default() {
@@ -137,7 +137,7 @@ fn what_a_webhook_makes_of_an_object_is_judged_again() {
 #[test]
 fn only_what_the_selectors_choose_is_asked_about() {
     run(async |_| {
-        let place = Place::make("selected").await?;
+        let place = TestNamespace::make("selected").await?;
         place.world.garden.kubectl(["label", "namespace", "selected", "env=prod"]).await?.text()?;
         let prod = json!({"namespaceSelector": {"matchExpressions": [
             {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["selected"]},
@@ -174,7 +174,7 @@ fn only_what_the_selectors_choose_is_asked_about() {
 #[test]
 fn an_object_of_ten_mebibytes_passes_a_webhook() {
     run(async |_| {
-        let place = Place::make("large").await?;
+        let place = TestNamespace::make("large").await?;
         place.server.on("/large", |_| {
             Reply::patch(&json!([{"op": "add", "path": "/metadata/labels", "value": {"seen": "yes"}}]))
         });
@@ -203,7 +203,7 @@ fn an_object_of_ten_mebibytes_passes_a_webhook() {
 #[test]
 fn a_generated_name_is_known_to_those_who_judge() {
     run(async |_| {
-        let place = Place::make("generated").await?;
+        let place = TestNamespace::make("generated").await?;
         place.mutating("generated", &[place.hook("/change", &json!({}))]).await?;
         place.validating("generated", &[place.hook("/judge", &json!({}))]).await?;
         let mut object = place.object("");
@@ -228,7 +228,7 @@ fn a_generated_name_is_known_to_those_who_judge() {
 #[test]
 fn a_webhook_of_the_first_form_is_asked_in_it() {
     run(async |_| {
-        let place = Place::make("beta").await?;
+        let place = TestNamespace::make("beta").await?;
         place.server.on("/beta", |_| {
             Reply::patch(&json!([{"op": "add", "path": "/metadata/labels", "value": {"seen": "yes"}}]))
         });
@@ -253,7 +253,7 @@ fn a_webhook_of_the_first_form_is_asked_in_it() {
 #[test]
 fn match_conditions_narrow_what_a_webhook_is_asked_about() {
     run(async |_| {
-        let place = Place::make("conditions").await?;
+        let place = TestNamespace::make("conditions").await?;
         let when = |path: &str, policy: &str, expressions: &[&str]| {
             let conditions: Vec<Value> = expressions
                 .iter()

@@ -7,12 +7,12 @@ use repot_tests::run;
 use repot_tests::wait::{Hopeless, until};
 use serde_json::{Value, json};
 
-use super::world::{GROUP, Place, failure};
+use super::world::{GROUP, TestNamespace, failure};
 
 /// The controller learns of new resources every half minute.
 const COUNTED_DEADLINE: Duration = Duration::from_secs(120);
 
-async fn limit(place: &Place, hard: &str) -> Result<()> {
+async fn limit(place: &TestNamespace, hard: &str) -> Result<()> {
     let counted = format!("count/shootstates.{GROUP}");
     let quota = json!({
         "apiVersion": "v1", "kind": "ResourceQuota",
@@ -21,7 +21,7 @@ async fn limit(place: &Place, hard: &str) -> Result<()> {
     place.world.garden.apply(&[quota]).await
 }
 
-async fn used(place: &Place, expected: &str) -> Result<()> {
+async fn used(place: &TestNamespace, expected: &str) -> Result<()> {
     let path = format!("/api/v1/namespaces/{}/resourcequotas/states", place.namespace);
     let counted = format!("count/shootstates.{GROUP}");
     until("the quota to be counted", COUNTED_DEADLINE, async || {
@@ -36,7 +36,7 @@ async fn used(place: &Place, expected: &str) -> Result<()> {
 #[test]
 fn a_quota_refuses_what_is_beyond_it() {
     run(async |_| {
-        let place = Place::make("quota").await?;
+        let place = TestNamespace::make("quota").await?;
         limit(&place, "2").await?;
         used(&place, "0").await?;
         let dry = format!("{}?dryRun=All", place.collection());
@@ -68,7 +68,7 @@ fn a_quota_refuses_what_is_beyond_it() {
 #[test]
 fn one_of_many_who_want_the_last_place_has_it() {
     run(async |_| {
-        let place = Place::make("race").await?;
+        let place = TestNamespace::make("race").await?;
         limit(&place, "3").await?;
         used(&place, "0").await?;
         let (mut wanted, mut created, mut refused) = ((0..12).collect::<Vec<usize>>(), 0, 0);
@@ -103,7 +103,7 @@ fn one_of_many_who_want_the_last_place_has_it() {
 #[test]
 fn two_servers_charge_one_quota() {
     run(async |bed| {
-        let place = Place::make("two-servers").await?;
+        let place = TestNamespace::make("two-servers").await?;
         limit(&place, "3").await?;
         used(&place, "0").await?;
         let other = place.world.another(bed).await?;

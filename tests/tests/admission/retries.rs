@@ -6,10 +6,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use repot_tests::wait::until;
 use repot_tests::webhook::Reply;
-use repot_tests::{Bed, run};
+use repot_tests::{TestEnv, run};
 use serde_json::{Value, json};
 
-use super::world::{MERGE, Other, Place};
+use super::world::{MERGE, Other, TestNamespace};
 use crate::etcd_kinds::world::{GROUP, VERSION, hosted_etcd};
 
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -22,7 +22,7 @@ fn owned(object: &Value, manager: &str) -> Result<String> {
 }
 
 /// Another server, which serves a kind that may be replaced without a version, and asks a webhook about it at this path.
-async fn start(bed: &Bed, place: &Place, path: &str) -> Result<(Other, String, Value)> {
+async fn start(bed: &TestEnv, place: &TestNamespace, path: &str) -> Result<(Other, String, Value)> {
     let other = place.world.another(bed).await?;
     let kinds = json!([{
         "operations": ["UPDATE"], "apiGroups": [GROUP], "apiVersions": [VERSION], "resources": ["hostedetcds"],
@@ -48,7 +48,7 @@ async fn start(bed: &Bed, place: &Place, path: &str) -> Result<(Other, String, V
 #[test]
 fn an_update_that_is_tried_again_begins_with_what_is_there_then() {
     run(async |bed| {
-        let place = Place::make("retries").await?;
+        let place = TestNamespace::make("retries").await?;
         let (server, path, mut object) = start(bed, &place, "/between").await?;
         // While the update is judged, somebody else sets one of the labels that it is about to set.
         let (api, between, first) =
@@ -81,7 +81,7 @@ fn an_update_that_is_tried_again_begins_with_what_is_there_then() {
 #[test]
 fn an_update_of_another_object_is_refused_before_anybody_is_asked() {
     run(async |bed| {
-        let place = Place::make("strangers").await?;
+        let place = TestNamespace::make("strangers").await?;
         let (server, path, mut object) = start(bed, &place, "/all").await?;
         let before = place.server.asked("/all").len();
         object["metadata"]["uid"] = json!("00000000-0000-4000-8000-000000000000");

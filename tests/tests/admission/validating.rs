@@ -5,12 +5,12 @@ use repot_tests::run;
 use repot_tests::webhook::Reply;
 use serde_json::{Value, json};
 
-use super::world::{MERGE, Place, failure, warnings};
+use super::world::{MERGE, TestNamespace, failure, warnings};
 
 #[test]
 fn a_denial_reaches_the_client_with_its_code_and_words() {
     run(async |_| {
-        let place = Place::make("denied").await?;
+        let place = TestNamespace::make("denied").await?;
         place.server.on("/judge", |asked| match asked.review["request"]["name"].as_str() {
             Some("plain") => Reply::deny("not today"),
             Some("coded") => Reply::Response(json!({
@@ -43,7 +43,7 @@ fn a_denial_reaches_the_client_with_its_code_and_words() {
 #[test]
 fn all_validating_webhooks_are_asked_about_every_kind_of_write() {
     run(async |_| {
-        let place = Place::make("writes").await?;
+        let place = TestNamespace::make("writes").await?;
         let hooks = [place.hook("/one", &json!({})), place.hook("/two", &json!({}))];
         place.validating("writes", &hooks).await?;
         let created = place.create("a").await?.ok()?;
@@ -66,7 +66,7 @@ fn all_validating_webhooks_are_asked_about_every_kind_of_write() {
 #[test]
 fn a_webhook_can_keep_objects_from_being_deleted() {
     run(async |_| {
-        let place = Place::make("keep").await?;
+        let place = TestNamespace::make("keep").await?;
         place.server.on("/keep", |asked| {
             let labels = &asked.review["request"]["oldObject"]["metadata"]["labels"];
             if labels["keep"] == "yes" { Reply::deny("kept") } else { Reply::allow() }
@@ -98,7 +98,7 @@ fn a_webhook_can_keep_objects_from_being_deleted() {
 #[test]
 fn a_mutation_is_seen_by_those_who_judge() {
     run(async |_| {
-        let place = Place::make("both").await?;
+        let place = TestNamespace::make("both").await?;
         place.server.on("/change", |_| {
             Reply::patch(&json!([{"op": "add", "path": "/metadata/labels", "value": {"team": "x"}}]))
         });

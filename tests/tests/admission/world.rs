@@ -10,7 +10,7 @@ use repot_tests::http::{Answer, Api};
 use repot_tests::repot::{Repot, write_encryption_config};
 use repot_tests::wait::until;
 use repot_tests::webhook::WebhookServer;
-use repot_tests::{Bed, Shared, start_shared};
+use repot_tests::{Shared, TestEnv, start_shared};
 use serde_json::{Value, json};
 
 pub const GROUP: &str = "core.gardener.cloud";
@@ -34,7 +34,7 @@ pub struct Other {
 
 impl World {
     /// Starts another server, with a store of its own.
-    pub async fn another(&self, bed: &Bed) -> Result<Other> {
+    pub async fn another(&self, bed: &TestEnv) -> Result<Other> {
         // All kinds: some may be replaced without a version.
         let flags = [&flags(bed)?[..], &["--serve=all".to_owned()]].concat();
         let repot = Repot::behind(bed, &self.garden, &[], flags).await?;
@@ -44,7 +44,7 @@ impl World {
     }
 }
 
-fn flags(bed: &Bed) -> Result<[String; 3]> {
+fn flags(bed: &TestEnv) -> Result<[String; 3]> {
     let keys = write_encryption_config(bed.path())?;
     Ok([
         format!("--storage=embedded:{}", bed.make_dir("store")?.display()),
@@ -53,7 +53,7 @@ fn flags(bed: &Bed) -> Result<[String; 3]> {
     ])
 }
 
-async fn start(bed: &Bed) -> Result<World> {
+async fn start(bed: &TestEnv) -> Result<World> {
     // A quota that is made before the controller knows our kind is counted at the next of these rounds.
     let rounds = vec!["--resource-quota-sync-period=5s".to_owned()];
     let options = GardenOptions {
@@ -67,14 +67,14 @@ async fn start(bed: &Bed) -> Result<World> {
 }
 
 /// A namespace of one test, and the webhooks that look at nothing else.
-pub struct Place {
+pub struct TestNamespace {
     pub world: &'static World,
     pub api: Api,
     pub namespace: String,
     pub server: WebhookServer,
 }
 
-impl Place {
+impl TestNamespace {
     /// Makes namespace and webhook server. Must be called inside a runtime.
     pub async fn make(namespace: &str) -> Result<Self> {
         let world = WORLD.value()?;

@@ -8,7 +8,7 @@ use repot_tests::run;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::place::{Behind, JSON, JSON_PATCH, MERGE_PATCH, Place};
+use super::place::{Behind, JSON, JSON_PATCH, MERGE_PATCH, TestNamespace};
 
 /// A kind in a namespace of the garden.
 pub(super) struct Twin {
@@ -22,7 +22,7 @@ impl Twin {
     pub(super) async fn both(namespace: &str) -> Result<[Self; 2]> {
         let garden = &Behind::value()?.garden;
         garden.kubectl(["create", "namespace", namespace]).await?.text()?;
-        let place = Place::of(garden.api().clone(), namespace);
+        let place = TestNamespace::of(garden.api().clone(), namespace);
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}});
         let maps = format!("/api/v1/namespaces/{namespace}/configmaps");
         let twin = |collection: String, mut template: Value| {

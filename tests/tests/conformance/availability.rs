@@ -13,10 +13,10 @@ use repot_tests::pki::Ca;
 use repot_tests::process::Spec;
 use repot_tests::repot::{program, write_encryption_config};
 use repot_tests::wait::until;
-use repot_tests::{Bed, port, run};
+use repot_tests::{TestEnv, port, run};
 use serde_json::{Value, json};
 
-use super::place::{Behind, GROUP, Place, VERSION, expect, header};
+use super::place::{Behind, GROUP, TestNamespace, VERSION, expect, header};
 use crate::shootstate::world::World;
 
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -90,7 +90,7 @@ fn failures_of_registration_have_their_reasons() {
 fn it_becomes_available_again_after_a_restart() {
     run(async |bed| {
         let mut world = World::garden(bed).await?;
-        let place = Place::of(world.api.clone(), "default");
+        let place = TestNamespace::of(world.api.clone(), "default");
         place.create("a").await?;
         world.repot().kill();
         until("the failure to be seen", PATIENCE, async || {
@@ -107,7 +107,7 @@ fn it_becomes_available_again_after_a_restart() {
 }
 
 /// A server whose kube-apiserver does not answer: it knows from a flag who the administrator is, and nothing of a front proxy.
-async fn start_without_trust(bed: &Bed) -> Result<(repot_tests::process::Process, Api)> {
+async fn start_without_trust(bed: &TestEnv) -> Result<(repot_tests::process::Process, Api)> {
     let dir = bed.make_dir("without-trust")?;
     let ca = Ca::new("ca")?;
     let (cert, key) = ca.server(&["localhost", "127.0.0.1"])?.write(&dir, "serving")?;
@@ -141,7 +141,7 @@ async fn start_without_trust(bed: &Bed) -> Result<(repot_tests::process::Process
 fn without_trust_there_are_documents_but_no_data() {
     run(async |bed| {
         let (_process, api) = start_without_trust(bed).await?;
-        let place = Place::of(api, "default");
+        let place = TestNamespace::of(api, "default");
         for path in [place.all(""), place.one("a"), place.all("").replace("shootstates", "nothings")] {
             let answer = place.api.get(&path).await?;
             let status = expect(&answer, 503, "ServiceUnavailable")?;
@@ -170,7 +170,7 @@ fn documents_are_served_while_the_store_is_away() {
         let ca_pem = garden.pki().serving.pem();
         let server = world.repot().url().replace("127.0.0.1", "localhost");
         let api = Api::new(&Access { server, ca_pem, credential: Credential::Certificate(admin) })?;
-        let place = Place::of(api, "default");
+        let place = TestNamespace::of(api, "default");
         place.create("a").await?;
         let etcd = world.etcd.as_mut().context("etcd")?;
         for member in 0..3 {
@@ -221,7 +221,7 @@ async fn set_bundle(garden: &Garden, bundle: &str) -> Result<()> {
 fn the_serving_authority_changes_without_an_outage() {
     run(async |bed| {
         let mut world = World::garden(bed).await?;
-        let place = Place::of(world.api.clone(), "default");
+        let place = TestNamespace::of(world.api.clone(), "default");
         place.create("a").await?;
         let over = Arc::new(AtomicBool::new(false));
         let asking = tokio::spawn({

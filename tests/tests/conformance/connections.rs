@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::place::{Behind, JSON, Place, dev_access, text};
+use super::place::{Behind, JSON, TestNamespace, dev_access, text};
 
 fn dev(builder: reqwest::ClientBuilder) -> Result<Api> {
     Api::build(&dev_access()?, builder)
@@ -33,7 +33,7 @@ fn one_connection_carries_many_users() {
     run(async |_| {
         let behind = Behind::value()?;
         let api = behind.directly(behind.front_proxy()?, Client::builder())?;
-        let path = Place::of(api.clone(), "default").all("");
+        let path = TestNamespace::of(api.clone(), "default").all("");
         let asked = ["alice", "bob", "carol", "alice", "bob"].map(|user| {
             let request = api.request(Method::GET, &path).header("X-Remote-User", user);
             async move { anyhow::Ok((user, send(request).await?)) }
@@ -56,7 +56,7 @@ fn hosts_and_forwarding_headers_mean_nothing() {
     run(async |_| {
         let behind = Behind::value()?;
         let api = behind.directly(behind.front_proxy()?, Client::builder().http1_only())?;
-        let request = api.request(Method::GET, &Place::of(api.clone(), "default").all(""));
+        let request = api.request(Method::GET, &TestNamespace::of(api.clone(), "default").all(""));
         let request = request
             .header("Host", "10.0.0.17:443")
             .header("X-Forwarded-For", "192.0.2.1")
@@ -86,7 +86,7 @@ fn both_protocols_are_spoken() {
 #[test]
 fn a_thousand_watches_share_a_connection() {
     run(async |_| {
-        let place = Place::of(dev(Client::builder().http2_prior_knowledge())?, "streams");
+        let place = TestNamespace::of(dev(Client::builder().http2_prior_knowledge())?, "streams");
         let version = place.version().await?;
         let query = format!("&resourceVersion={version}");
         let mut watches = try_join_all((0..1100).map(|_| place.watch(&query, JSON))).await?;
@@ -106,7 +106,7 @@ fn pings_are_answered_while_nothing_happens() {
             .http2_keep_alive_interval(Duration::from_millis(200))
             .http2_keep_alive_timeout(Duration::from_secs(4))
             .http2_keep_alive_while_idle(true);
-        let place = Place::of(dev(often)?, "pings");
+        let place = TestNamespace::of(dev(often)?, "pings");
         let version = place.version().await?;
         // Longer than a PING may go without an answer: then the client would end the connection with an error.
         let mut events = place.watch(&format!("&resourceVersion={version}&timeoutSeconds=6"), JSON).await?;
@@ -119,7 +119,7 @@ fn pings_are_answered_while_nothing_happens() {
 fn no_path_redirects() {
     run(async |_| {
         let api = dev(Client::builder().redirect(Policy::none()))?;
-        let place = Place::of(api.clone(), "default");
+        let place = TestNamespace::of(api.clone(), "default");
         let (list, item) = (place.all("/"), place.one("a/"));
         let double = list.replace("/namespaces", "//namespaces");
         for path in [
@@ -150,7 +150,7 @@ fn no_path_redirects() {
 #[test]
 fn no_cross_origin_header_is_sent() {
     run(async |_| {
-        let place = Place::new("origins")?;
+        let place = TestNamespace::new("origins")?;
         for method in [Method::GET, Method::OPTIONS] {
             let request = place.api.request(method, &place.all("")).header("Origin", "https://example.com");
             let answer = send(request.header("Access-Control-Request-Method", "GET")).await?;
@@ -252,7 +252,7 @@ fn a_stranger_is_nobody_on_a_connection_of_its_own() {
         let behind = Behind::value()?;
         let stranger = repot_tests::pki::Ca::new("stranger")?.client("admin", &["system:masters"])?;
         let api = behind.directly(Credential::Certificate(stranger), Client::builder())?;
-        let answer = api.get(&Place::of(api.clone(), "default").all("")).await?;
+        let answer = api.get(&TestNamespace::of(api.clone(), "default").all("")).await?;
         ensure!(answer.status == 401 && answer.json()?["reason"] == json!("Unauthorized"), "{answer}");
         Ok(())
     });

@@ -6,9 +6,9 @@ use repot_tests::run;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::place::{GROUP, JSON, Place, expect, names, text};
+use super::place::{GROUP, JSON, TestNamespace, expect, names, text};
 
-async fn delete(place: &Place, path: &str, options: &Value) -> Result<Answer> {
+async fn delete(place: &TestNamespace, path: &str, options: &Value) -> Result<Answer> {
     send(place.api.request(Method::DELETE, path).json(options)).await
 }
 
@@ -19,7 +19,7 @@ fn held() -> Value {
 #[test]
 fn the_answer_says_whether_the_object_is_gone() {
     run(async |_| {
-        let place = Place::new("deletes")?;
+        let place = TestNamespace::new("deletes")?;
         let created = place.create("a").await?;
         let gone = place.api.delete(&place.one("a")).await?;
         ensure!(gone.status == 200, "{gone}");
@@ -55,7 +55,7 @@ fn the_answer_says_whether_the_object_is_gone() {
 #[test]
 fn options_come_in_a_body_or_as_parameters() {
     run(async |_| {
-        let place = Place::new("delete-options")?;
+        let place = TestNamespace::new("delete-options")?;
         place.create("a").await?;
         for api_version in ["v1", "meta.k8s.io/v1", "core.gardener.cloud/v1alpha1"] {
             let options = json!({"kind": "DeleteOptions", "apiVersion": api_version, "dryRun": ["All"]});
@@ -86,7 +86,7 @@ fn options_come_in_a_body_or_as_parameters() {
 #[test]
 fn preconditions_are_kept() {
     run(async |_| {
-        let place = Place::new("preconditions")?;
+        let place = TestNamespace::new("preconditions")?;
         let old = place.create("a").await?["metadata"].clone();
         place.merge("a", &json!({"metadata": {"labels": {"a": "b"}}})).await?.ok()?;
         let meta = place.get("a").await?["metadata"].clone();
@@ -111,7 +111,7 @@ fn preconditions_are_kept() {
 #[test]
 fn grace_is_accepted_and_has_no_effect() {
     run(async |_| {
-        let place = Place::new("grace")?;
+        let place = TestNamespace::new("grace")?;
         for grace in [-5, 0, 30] {
             let options = json!({"gracePeriodSeconds": grace});
             place.create("a").await?;
@@ -129,7 +129,7 @@ fn grace_is_accepted_and_has_no_effect() {
 #[test]
 fn the_last_finalizer_takes_the_object_with_it() {
     run(async |_| {
-        let place = Place::new("finalizers")?;
+        let place = TestNamespace::new("finalizers")?;
         place.create_with("a", json!({"finalizers": ["example.com/one", "example.com/two"]})).await?;
         place.api.delete(&place.one("a")).await?.ok()?;
         let mut events = place.watch(&format!("&resourceVersion={}", place.version().await?), JSON).await?;
@@ -153,7 +153,7 @@ fn the_last_finalizer_takes_the_object_with_it() {
 #[test]
 fn collections_are_deleted_by_what_is_selected() {
     run(async |_| {
-        let place = Place::new("collections")?;
+        let place = TestNamespace::new("collections")?;
         for (name, app) in [("a", "x"), ("b", "y"), ("c", "x"), ("d", "x")] {
             place.create_with(name, json!({"labels": {"app": app}})).await?;
         }

@@ -10,7 +10,7 @@ use repot_tests::wait::until;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::place::{Behind, GROUP, JSON, MERGE_PATCH, Place, VERSION, ask, expect, header};
+use super::place::{Behind, GROUP, JSON, MERGE_PATCH, TestNamespace, VERSION, ask, expect, header};
 
 const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const V2BETA1: &str = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
@@ -34,7 +34,7 @@ fn find<'a>(list: &'a Value, key: &str, name: &str) -> Result<&'a Value> {
 #[test]
 fn resources_are_listed_in_the_old_form() {
     run(async |_| {
-        let api = Place::new("discovery")?.api;
+        let api = TestNamespace::new("discovery")?.api;
         let groups = api.get("/apis").await?.ok()?;
         ensure!(groups["kind"] == "APIGroupList" && groups["apiVersion"] == "v1", "{groups}");
         let version = json!({"groupVersion": format!("{GROUP}/{VERSION}"), "version": VERSION});
@@ -66,7 +66,7 @@ fn resources_are_listed_in_the_old_form() {
 #[test]
 fn resources_are_listed_in_the_aggregated_form() {
     run(async |_| {
-        let api = Place::new("discovery")?.api;
+        let api = TestNamespace::new("discovery")?.api;
         for (accept, version) in [
             (V2.to_owned(), "v2"),
             (format!("{V2BETA1},{JSON}"), "v2beta1"),
@@ -122,7 +122,7 @@ async fn with_tag(api: &Api, path: &str, accept: &str, tag: &str) -> Result<Answ
 #[test]
 fn a_known_document_is_not_sent_again() {
     run(async |_| {
-        let api = Place::new("discovery")?.api;
+        let api = TestNamespace::new("discovery")?.api;
         let mut tags = Vec::new();
         for accept in [V2, V2BETA1] {
             let first = ask(&api, Method::GET, "/apis", accept).await?;
@@ -149,7 +149,7 @@ fn a_known_document_is_not_sent_again() {
 #[test]
 fn documents_are_equal_on_every_replica() {
     run(async |bed| {
-        let one = Place::new("discovery")?.api;
+        let one = TestNamespace::new("discovery")?.api;
         let other = Dev::start(bed, [""; 0]).await?;
         let other = other.api()?;
         let document = format!("/openapi/v3{}", version_path());
@@ -173,7 +173,7 @@ fn documents_are_equal_on_every_replica() {
 #[test]
 fn verbs_that_are_listed_work() {
     run(async |_| {
-        let place = Place::new("discovery-verbs")?;
+        let place = TestNamespace::new("discovery-verbs")?;
         let created = place.create("a").await?;
         place.get("a").await?;
         place.list("").await?;
@@ -192,7 +192,7 @@ fn verbs_that_are_listed_work() {
 #[test]
 fn what_is_not_served_is_not_found() {
     run(async |_| {
-        let api = Place::new("discovery")?.api;
+        let api = TestNamespace::new("discovery")?.api;
         let (other_version, other_resource) =
             (format!("{}/v9", group_path()), format!("{}/nothings", version_path()));
         let watch = format!("{}/watch/shootstates", version_path());
@@ -208,7 +208,7 @@ fn what_is_not_served_is_not_found() {
 #[test]
 fn the_version_has_all_its_fields() {
     run(async |_| {
-        let version = Place::new("discovery")?.api.get("/version").await?.ok()?;
+        let version = TestNamespace::new("discovery")?.api.get("/version").await?.ok()?;
         for field in [
             "major",
             "minor",

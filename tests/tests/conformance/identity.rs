@@ -11,7 +11,7 @@ use repot_tests::wait::until;
 use reqwest::{Client, Method};
 use serde_json::{Value, json};
 
-use super::place::{Behind, GROUP, Place, VERSION, expect};
+use super::place::{Behind, GROUP, TestNamespace, VERSION, expect};
 use crate::shootstate::world::World;
 
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -81,7 +81,7 @@ fn a_field_selector_of_one_name_needs_a_right_to_that_name_only() {
             "verbs": ["list", "watch"],
         }]);
         grant(garden, "selector", rules).await?;
-        let place = Place::of(Api::new(&garden.user("selector", &[])?)?, "default");
+        let place = TestNamespace::of(Api::new(&garden.user("selector", &[])?)?, "default");
         let named = |name: &str| place.all(&format!("?fieldSelector=metadata.name%3D{name}"));
         until("the role to count", PATIENCE, async || {
             place.api.get(&named("singled-out")).await?.ok().map(drop)
@@ -108,7 +108,7 @@ fn a_new_front_proxy_is_believed_without_a_restart() {
             repot_tests::access::Access { server, ca_pem, credential: Credential::Certificate(leaf) };
         let api = Api::new(&access)?;
         let ask = async || {
-            let request = api.request(Method::GET, &Place::of(api.clone(), "default").all(""));
+            let request = api.request(Method::GET, &TestNamespace::of(api.clone(), "default").all(""));
             send(request.header("X-Remote-User", "root").header("X-Remote-Group", "system:masters")).await
         };
         ensure!(ask().await?.status == 401, "it was believed before anybody named it");
@@ -122,7 +122,7 @@ fn a_new_front_proxy_is_believed_without_a_restart() {
         let broken = json!({"data": {"requestheader-allowed-names": "nonsense"}});
         garden.api().patch(path, "application/merge-patch+json", &broken).await?.ok()?;
         ensure!(
-            world.api.get(&Place::of(world.api.clone(), "default").all("")).await?.status == 200,
+            world.api.get(&TestNamespace::of(world.api.clone(), "default").all("")).await?.status == 200,
             "it lost its way"
         );
         Ok(())

@@ -11,7 +11,7 @@ use repot_tests::wait::until;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::place::{JSON, METADATA_LIST, Place, ask, expect, header, names, number, text};
+use super::place::{JSON, METADATA_LIST, TestNamespace, ask, expect, header, names, number, text};
 use crate::shootstate::etcd_values::Values;
 use crate::shootstate::world::World;
 
@@ -22,7 +22,7 @@ fn token(list: &Value) -> Result<String> {
 #[test]
 fn versions_are_numbers_that_grow() {
     run(async |_| {
-        let (one, other) = (Place::new("versions-one")?, Place::new("versions-other")?);
+        let (one, other) = (TestNamespace::new("versions-one")?, TestNamespace::new("versions-other")?);
         let empty = one.list("").await?;
         ensure!(empty["items"] == json!([]), "{empty}");
         let mut last = number(&empty["metadata"]["resourceVersion"])?;
@@ -33,7 +33,9 @@ fn versions_are_numbers_that_grow() {
             last = version;
         }
         // What selects nothing still shows the state of now, and so does a namespace without changes.
-        for list in [one.list("?labelSelector=a%3Db").await?, Place::new("versions-none")?.list("").await?] {
+        for list in
+            [one.list("?labelSelector=a%3Db").await?, TestNamespace::new("versions-none")?.list("").await?]
+        {
             let version = number(&list["metadata"]["resourceVersion"])?;
             ensure!(version >= last && list["items"] == json!([]), "{list} was read after {last}");
         }
@@ -52,7 +54,7 @@ fn versions_are_numbers_that_grow() {
 #[test]
 fn a_read_is_as_new_as_it_was_asked_to_be() {
     run(async |_| {
-        let place = Place::new("freshness")?;
+        let place = TestNamespace::new("freshness")?;
         let first = text(&place.create("a").await?["metadata"]["resourceVersion"])?;
         let second = text(&place.create("b").await?["metadata"]["resourceVersion"])?;
         for version in ["0", &first, &second] {
@@ -91,7 +93,7 @@ fn a_read_is_as_new_as_it_was_asked_to_be() {
 #[test]
 fn lists_are_sorted_across_namespaces() {
     run(async |_| {
-        let (late, early) = (Place::new("sorted-b")?, Place::new("sorted-a")?);
+        let (late, early) = (TestNamespace::new("sorted-b")?, TestNamespace::new("sorted-a")?);
         for (place, name) in [(&late, "a"), (&early, "b"), (&late, "c"), (&early, "a")] {
             place.create_with(name, json!({"labels": {"sorted": "yes"}})).await?;
         }
@@ -130,7 +132,7 @@ fn lists_are_sorted_across_namespaces() {
 #[test]
 fn a_limit_counts_for_any_version() {
     run(async |_| {
-        let place = Place::new("limited")?;
+        let place = TestNamespace::new("limited")?;
         place.create("a").await?;
         place.create("b").await?;
         // Version 0 is that of the cache, which may be older. A list of the newest version ends when the cache has reached it.
@@ -146,7 +148,7 @@ fn a_limit_counts_for_any_version() {
 #[test]
 fn tokens_belong_to_what_was_listed() {
     run(async |_| {
-        let (one, other) = (Place::new("tokens-one")?, Place::new("tokens-other")?);
+        let (one, other) = (TestNamespace::new("tokens-one")?, TestNamespace::new("tokens-other")?);
         for name in ["a", "b"] {
             one.create(name).await?;
         }
@@ -179,14 +181,14 @@ fn tokens_belong_to_what_was_listed() {
 fn tokens_survive_a_restart() {
     run(async |bed| {
         let mut dev = Dev::start(bed, [""; 0]).await?;
-        let place = Place::of(dev.api()?, "restarted");
+        let place = TestNamespace::of(dev.api()?, "restarted");
         for name in ["a", "b", "c"] {
             place.create(name).await?;
         }
         let page = place.list("?limit=1").await?;
         place.create("b-later").await?;
         dev.repot().restart().await?;
-        let place = Place::of(dev.api()?, "restarted");
+        let place = TestNamespace::of(dev.api()?, "restarted");
         let rest = place.list(&format!("?continue={}", token(&page)?)).await?;
         ensure!(names(&rest) == ["b", "c"], "{:?}", names(&rest));
         ensure!(
@@ -202,7 +204,7 @@ fn tokens_survive_a_restart() {
 fn a_page_that_comes_too_late_is_told_where_to_go_on() {
     run(async |bed| {
         let mut world = World::garden_on_etcd(bed).await?;
-        let place = Place::of(world.api.clone(), "default");
+        let place = TestNamespace::of(world.api.clone(), "default");
         for name in ["a", "b", "c"] {
             place.create(name).await?;
         }
@@ -224,7 +226,7 @@ fn a_page_that_comes_too_late_is_told_where_to_go_on() {
 #[test]
 fn pages_are_bounded_in_bytes() {
     run(async |_| {
-        let place = Place::new("heavy")?;
+        let place = TestNamespace::new("heavy")?;
         let heavy = "x".repeat(14 << 20);
         for n in 0..10 {
             let mut object = place.object(&format!("s{n}"));
@@ -251,7 +253,7 @@ fn pages_are_bounded_in_bytes() {
 #[test]
 fn a_list_has_whole_objects() {
     run(async |_| {
-        let place = Place::new("whole")?;
+        let place = TestNamespace::new("whole")?;
         for name in ["a", "b"] {
             place.create_with(name, json!({"annotations": {"example.com/note": name}})).await?;
         }
@@ -271,7 +273,7 @@ fn a_list_has_whole_objects() {
 #[test]
 fn a_shard_selector_is_not_known() {
     run(async |_| {
-        let place = Place::new("sharded")?;
+        let place = TestNamespace::new("sharded")?;
         place.create("a").await?;
         let query = "shardSelector=shardRange(object.metadata.uid,%270x0%27,%270x1%27)";
         ensure!(names(&place.list(&format!("?{query}")).await?) == ["a"], "a list was cut");

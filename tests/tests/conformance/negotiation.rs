@@ -7,12 +7,12 @@ use repot_tests::run;
 use reqwest::Method;
 use serde_json::json;
 
-use super::place::{Behind, JSON, Place, ask, expect, header, post};
+use super::place::{Behind, JSON, TestNamespace, ask, expect, header, post};
 
 #[test]
 fn the_audit_id_is_the_callers() {
     run(async |_| {
-        let place = Place::new("audit-id")?;
+        let place = TestNamespace::new("audit-id")?;
         let ids = |answer: &Answer| answer.headers.get_all("audit-id").iter().cloned().collect::<Vec<_>>();
         for path in [place.all(""), place.one("missing"), "/livez".to_owned()] {
             let given =
@@ -21,7 +21,7 @@ fn the_audit_id_is_the_callers() {
             let own = place.api.get(&path).await?;
             ensure!(ids(&own).len() == 1 && ids(&own)[0].len() == 36, "{path}: {:?}", ids(&own));
         }
-        let through = Place::of(Behind::value()?.garden.api().clone(), "default");
+        let through = TestNamespace::of(Behind::value()?.garden.api().clone(), "default");
         let answer = through.api.get(&through.all("")).await?;
         // The front server says it, too; it may not be another one.
         let first = ids(&answer).first().cloned().context("no id")?;
@@ -33,7 +33,7 @@ fn the_audit_id_is_the_callers() {
 #[test]
 fn json_is_what_wildcards_mean() {
     run(async |_| {
-        let place = Place::new("accept")?;
+        let place = TestNamespace::new("accept")?;
         place.create("a").await?;
         for accept in [
             "*/*",
@@ -68,7 +68,7 @@ fn json_is_what_wildcards_mean() {
 #[test]
 fn bodies_of_other_types_are_refused_by_name() {
     run(async |_| {
-        let place = Place::new("types")?;
+        let place = TestNamespace::new("types")?;
         for content_type in ["application/vnd.kubernetes.protobuf", "application/cbor", "text/plain"] {
             let answer = post(&place.api, &place.all(""), content_type, "x").await?;
             let status = expect(&answer, 415, "UnsupportedMediaType")?;
@@ -82,7 +82,7 @@ fn bodies_of_other_types_are_refused_by_name() {
 #[test]
 fn a_body_is_one_whole_object() {
     run(async |_| {
-        let place = Place::new("bodies")?;
+        let place = TestNamespace::new("bodies")?;
         let good = place.object("a").to_string();
         // No Content-Type means JSON.
         let untyped = place.api.request(Method::POST, &place.all("?dryRun=All")).body(good.clone());
@@ -112,7 +112,7 @@ fn a_body_is_one_whole_object() {
 #[test]
 fn headers_are_set_on_all_answers() {
     run(async |_| {
-        let place = Place::new("headers")?;
+        let place = TestNamespace::new("headers")?;
         place.create("a").await?;
         for path in [place.one("a"), place.all(""), place.one("missing"), place.all("?limit=x")] {
             let answer = place.api.get(&path).await?;

@@ -9,7 +9,7 @@ use repot_tests::wait::until;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 
-use super::place::{Behind, GROUP, JSON, Place, VERSION, ask, expect, header, text};
+use super::place::{Behind, GROUP, JSON, TestNamespace, VERSION, ask, expect, header, text};
 
 const METHODS: [&str; 5] = ["get", "put", "post", "patch", "delete"];
 const PROTOBUF_V3: &str = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
@@ -40,7 +40,7 @@ fn operations(document: &Value) -> Result<Vec<(String, String, &Value)>> {
 #[test]
 fn documents_are_revalidated_by_their_tags() {
     run(async |_| {
-        let api = Place::new("openapi")?.api;
+        let api = TestNamespace::new("openapi")?.api;
         for path in ["/openapi/v2".to_owned(), document()] {
             let first = api.get(&path).await?;
             let tag = header(&first, "etag").to_owned();
@@ -65,7 +65,7 @@ async fn follow_index(api: &Api) -> Result<(Answer, String)> {
 #[test]
 fn the_index_leads_to_the_document() {
     run(async |_| {
-        let api = Place::new("openapi")?.api;
+        let api = TestNamespace::new("openapi")?.api;
         let (current, url) = follow_index(&api).await?;
         ensure!(current.status == 200, "{current}");
         let cache = header(&current, "cache-control");
@@ -86,7 +86,7 @@ fn the_index_leads_to_the_document() {
 #[test]
 fn documents_are_json_only() {
     run(async |_| {
-        let api = Place::new("openapi")?.api;
+        let api = TestNamespace::new("openapi")?.api;
         expect(&ask(&api, Method::GET, &document(), PROTOBUF_V3).await?, 406, "NotAcceptable")?;
         let fallback = ask(&api, Method::GET, &document(), &format!("{PROTOBUF_V3},{JSON}")).await?;
         ensure!(header(&fallback, "content-type") == JSON, "{}", header(&fallback, "content-type"));
@@ -97,7 +97,7 @@ fn documents_are_json_only() {
 #[test]
 fn operations_name_their_kind_and_action() {
     run(async |_| {
-        let api = Place::new("openapi")?.api;
+        let api = TestNamespace::new("openapi")?.api;
         for path in ["/openapi/v2".to_owned(), document()] {
             let document = api.get(&path).await?.ok()?;
             let mut actions = Vec::new();
@@ -128,7 +128,7 @@ fn operations_name_their_kind_and_action() {
 #[test]
 fn patch_types_are_those_that_work() {
     run(async |_| {
-        let place = Place::new("openapi-patch")?;
+        let place = TestNamespace::new("openapi-patch")?;
         place.create("a").await?;
         let v2 = place.api.get("/openapi/v2").await?.ok()?;
         let v3 = place.api.get(&document()).await?.ok()?;
@@ -161,7 +161,7 @@ fn patch_types_are_those_that_work() {
 #[test]
 fn lists_say_how_they_are_merged() {
     run(async |_| {
-        let v3 = Place::new("openapi")?.api.get(&document()).await?.ok()?;
+        let v3 = TestNamespace::new("openapi")?.api.get(&document()).await?.ok()?;
         let mut lists = 0;
         for (name, schema) in map(&v3, "/components/schemas")? {
             let own = name.starts_with("cloud.gardener.") && !name.ends_with("List");
@@ -190,7 +190,7 @@ fn lists_say_how_they_are_merged() {
 #[test]
 fn shared_types_have_upstream_names() {
     run(async |_| {
-        let v2 = Place::new("openapi")?.api.get("/openapi/v2").await?.ok()?;
+        let v2 = TestNamespace::new("openapi")?.api.get("/openapi/v2").await?.ok()?;
         for name in
             ["ObjectMeta", "ListMeta", "OwnerReference", "Status", "DeleteOptions", "WatchEvent", "Patch"]
         {

@@ -5,7 +5,7 @@ use repot_tests::access::{Access, Credential};
 use repot_tests::garden::{FRONT_PROXY_USER, Garden};
 use repot_tests::http::{Answer, Api, send};
 use repot_tests::repot::{Dev, Repot, write_encryption_config};
-use repot_tests::{Bed, Shared, start_shared};
+use repot_tests::{Shared, TestEnv, start_shared};
 use reqwest::{ClientBuilder, Method};
 use serde_json::{Value, json};
 
@@ -24,12 +24,12 @@ static DEV: Shared<Dev> = Shared::new(|bed| start_shared(Dev::start(bed, [""; 0]
 static BEHIND: Shared<Behind> = Shared::new(|bed| start_shared(Behind::start(bed)));
 
 /// A namespace in the shared `repot dev`, or in another server.
-pub struct Place {
+pub struct TestNamespace {
     pub api: Api,
     namespace: String,
 }
 
-impl Place {
+impl TestNamespace {
     /// A namespace that no other test uses.
     pub fn new(namespace: &str) -> Result<Self> {
         Ok(Self::of(DEV.value()?.api()?, namespace))
@@ -111,7 +111,7 @@ pub struct Behind {
 }
 
 impl Behind {
-    async fn start(bed: &Bed) -> Result<Self> {
+    async fn start(bed: &TestEnv) -> Result<Self> {
         let garden = Garden::start(bed).await?;
         let keys = write_encryption_config(bed.path())?;
         let flags = [

@@ -7,7 +7,7 @@ use repot_tests::run;
 use reqwest::Method;
 use serde_json::json;
 
-use super::place::{JSON, Place, expect, names};
+use super::place::{JSON, TestNamespace, expect, names};
 
 /// What is selected of: a (tier=one, app=etcd), b (tier=two), c (no labels).
 const CASES: &[(&str, &[&str])] = &[
@@ -27,7 +27,7 @@ const CASES: &[(&str, &[&str])] = &[
     ("fieldSelector=metadata.name!%3Da&labelSelector=tier", &["b"]),
 ];
 
-async fn fill(place: &Place) -> Result<()> {
+async fn fill(place: &TestNamespace) -> Result<()> {
     place.create_with("a", json!({"labels": {"tier": "one", "app": "etcd"}})).await?;
     place.create_with("b", json!({"labels": {"tier": "two"}})).await?;
     place.create("c").await?;
@@ -38,7 +38,7 @@ async fn fill(place: &Place) -> Result<()> {
 fn a_selector_means_the_same_everywhere() {
     run(async |_| {
         for (at, (query, expected)) in CASES.iter().enumerate() {
-            let place = Place::new(&format!("selected-{at}"))?;
+            let place = TestNamespace::new(&format!("selected-{at}"))?;
             let version = place.version().await?;
             fill(&place).await?;
             let list = place.list(&format!("?{query}")).await?;
@@ -66,7 +66,7 @@ fn a_selector_means_the_same_everywhere() {
 #[test]
 fn fields_that_are_not_selectable_are_refused() {
     run(async |_| {
-        let place = Place::new("unselectable")?;
+        let place = TestNamespace::new("unselectable")?;
         place.create("a").await?;
         for (query, word) in [
             ("fieldSelector=spec.nodeName%3Dx", "field label not supported: spec.nodeName"),

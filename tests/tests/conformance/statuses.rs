@@ -10,18 +10,18 @@ use repot_tests::wait::until;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::place::{GROUP, JSON, JSON_PATCH, MERGE_PATCH, Place, ask, expect, header, post};
+use super::place::{GROUP, JSON, JSON_PATCH, MERGE_PATCH, TestNamespace, ask, expect, header, post};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
-async fn call(place: &Place, method: Method, path: &str, body: &Value) -> Result<Answer> {
+async fn call(place: &TestNamespace, method: Method, path: &str, body: &Value) -> Result<Answer> {
     send(place.api.request(method, path).json(body)).await
 }
 
 #[test]
 fn codes_and_reasons_belong_together() {
     run(async |_| {
-        let place = Place::new("statuses")?;
+        let place = TestNamespace::new("statuses")?;
         let (all, one) = (place.all(""), place.one("a"));
         let created = place.create("a").await?;
         place.merge("a", &json!({"metadata": {"labels": {"a": "b"}}})).await?.ok()?;
@@ -75,7 +75,7 @@ fn codes_and_reasons_belong_together() {
 #[test]
 fn causes_name_reason_and_field() {
     run(async |_| {
-        let place = Place::new("causes")?;
+        let place = TestNamespace::new("causes")?;
         let mut object = place.object("Upper");
         object["metadata"]["annotations"] = json!({"a": "x".repeat(257 << 10)});
         object["metadata"]["ownerReferences"] =
@@ -112,7 +112,7 @@ fn causes_name_reason_and_field() {
 fn the_largest_object_is_a_flag_with_a_bound() {
     run(async |bed| {
         let dev = Dev::start(bed, ["--max-object-bytes=1048576"]).await?;
-        let place = Place::of(dev.api()?, "small");
+        let place = TestNamespace::of(dev.api()?, "small");
         place.create("a").await?;
         let mut object = place.object("b");
         object["spec"]["extensions"][0]["state"] = json!("x".repeat(1 << 20));
@@ -129,8 +129,8 @@ fn the_largest_object_is_a_flag_with_a_bound() {
 fn a_namespace_holds_no_more_than_it_may_and_can_be_made_room_in() {
     run(async |bed| {
         let mut dev = Dev::start(bed, ["--max-namespace-bytes=100000"]).await?;
-        let (place, other) = (Place::of(dev.api()?, "full"), Place::of(dev.api()?, "other"));
-        let large = |place: &Place, name: &str, bytes: usize| {
+        let (place, other) = (TestNamespace::of(dev.api()?, "full"), TestNamespace::of(dev.api()?, "other"));
+        let large = |place: &TestNamespace, name: &str, bytes: usize| {
             let mut object = place.object(name);
             object["spec"]["extensions"][0]["state"] = json!("x".repeat(bytes));
             object
@@ -179,7 +179,7 @@ fn a_namespace_holds_no_more_than_it_may_and_can_be_made_room_in() {
 #[test]
 fn a_request_that_takes_too_long_is_given_up() {
     run(async |_| {
-        let place = Place::new("deadlines")?;
+        let place = TestNamespace::new("deadlines")?;
         let mut large = place.object("a");
         large["spec"]["extensions"][0]["state"] = json!("x".repeat(12 << 20));
         // No body of this size comes in a millisecond.

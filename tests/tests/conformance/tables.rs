@@ -10,19 +10,20 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::place::{
-    GROUP, JSON, JSON_PATCH, METADATA, METADATA_LIST, Place, TABLE, VERSION, ask, expect, header, text,
+    GROUP, JSON, JSON_PATCH, METADATA, METADATA_LIST, TABLE, TestNamespace, VERSION, ask, expect, header,
+    text,
 };
 
 const TABLE_V1BETA1: &str = "application/json;as=Table;g=meta.k8s.io;v=v1beta1";
 
-async fn get(place: &Place, path: &str, accept: &str) -> Result<Answer> {
+async fn get(place: &TestNamespace, path: &str, accept: &str) -> Result<Answer> {
     ask(&place.api, Method::GET, path, accept).await
 }
 
 #[test]
 fn tables_come_in_both_versions() {
     run(async |_| {
-        let place = Place::new("tables-versions")?;
+        let place = TestNamespace::new("tables-versions")?;
         place.create("a").await?;
         for (accept, version) in [
             (TABLE.to_owned(), "meta.k8s.io/v1"),
@@ -46,7 +47,7 @@ fn tables_come_in_both_versions() {
 #[test]
 fn a_table_has_columns_rows_and_the_metadata_of_its_list() {
     run(async |_| {
-        let place = Place::new("tables-shape")?;
+        let place = TestNamespace::new("tables-shape")?;
         let mut large = place.object("a");
         large["spec"]["extensions"][0]["state"] = json!("x".repeat(1 << 20));
         ensure!(place.api.post(&place.all(""), &large).await?.status == 201, "not created");
@@ -87,7 +88,7 @@ fn a_table_has_columns_rows_and_the_metadata_of_its_list() {
 #[test]
 fn rows_carry_what_was_asked_for() {
     run(async |_| {
-        let place = Place::new("tables-rows")?;
+        let place = TestNamespace::new("tables-rows")?;
         let created = place.create("a").await?;
         for path in [place.all(""), place.one("a")] {
             for (query, kind) in [
@@ -119,7 +120,7 @@ fn rows_carry_what_was_asked_for() {
 #[test]
 fn a_watch_names_its_columns_once() {
     run(async |_| {
-        let place = Place::new("tables-watch")?;
+        let place = TestNamespace::new("tables-watch")?;
         place.create("a").await?;
         let mut events = place.watch("", TABLE).await?;
         let first = events.next().await?;
@@ -142,7 +143,7 @@ fn a_watch_names_its_columns_once() {
 #[test]
 fn metadata_alone_is_given_in_the_right_shape() {
     run(async |_| {
-        let place = Place::new("metadata-only")?;
+        let place = TestNamespace::new("metadata-only")?;
         let created = place.create("a").await?;
         for version in ["v1", "v1beta1"] {
             let (one, many) = (
@@ -188,7 +189,7 @@ fn metadata_alone_is_given_in_the_right_shape() {
 #[test]
 fn errors_stay_statuses() {
     run(async |_| {
-        let place = Place::new("errors-untransformed")?;
+        let place = TestNamespace::new("errors-untransformed")?;
         for accept in [TABLE, METADATA] {
             expect(&get(&place, &place.one("missing"), accept).await?, 404, "NotFound")?;
             expect(
@@ -204,7 +205,7 @@ fn errors_stay_statuses() {
 #[test]
 fn documents_have_no_table() {
     run(async |_| {
-        let place = Place::new("documents")?;
+        let place = TestNamespace::new("documents")?;
         let resources = format!("/apis/{GROUP}/{VERSION}");
         for path in ["/apis", resources.as_str()] {
             for accept in [TABLE, METADATA] {

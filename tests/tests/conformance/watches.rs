@@ -7,7 +7,7 @@ use repot_tests::run;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::place::{JSON, Place, Watch, header, number, text};
+use super::place::{JSON, TestNamespace, Watch, header, number, text};
 use crate::shootstate::world::collection;
 
 /// Type, name and version of an event.
@@ -19,7 +19,7 @@ fn short(event: &Value) -> Result<(String, String, u64)> {
 #[test]
 fn a_watch_begins_at_once_and_has_no_length() {
     run(async |_| {
-        let place = Place::new("silent")?;
+        let place = TestNamespace::new("silent")?;
         let path = place.all(&format!("?watch=1&resourceVersion={}", place.version().await?));
         // Nothing happens, and the head of the answer is there all the same.
         let head =
@@ -39,7 +39,7 @@ fn a_watch_begins_at_once_and_has_no_length() {
 #[test]
 fn each_change_is_told_once_and_in_order() {
     run(async |_| {
-        let place = Place::new("changes")?;
+        let place = TestNamespace::new("changes")?;
         place.create("before").await?;
         let version = place.version().await?;
         let from = format!("&resourceVersion={version}");
@@ -76,7 +76,7 @@ fn each_change_is_told_once_and_in_order() {
 #[test]
 fn a_watch_from_nothing_begins_with_the_present() {
     run(async |_| {
-        let place = Place::new("present")?;
+        let place = TestNamespace::new("present")?;
         place.create("a").await?;
         place.create("b").await?;
         place.api.delete(&place.one("b")).await?.ok()?;
@@ -99,7 +99,7 @@ fn a_watch_from_nothing_begins_with_the_present() {
 #[test]
 fn bookmarks_come_before_the_end_to_whoever_asks() {
     run(async |_| {
-        let place = Place::new("bookmarks")?;
+        let place = TestNamespace::new("bookmarks")?;
         place.create("a").await?;
         let version = place.version().await?;
         let mut silent = place.watch("&timeoutSeconds=3", JSON).await?;
@@ -132,7 +132,7 @@ fn bookmarks_come_before_the_end_to_whoever_asks() {
 #[test]
 fn an_idle_watch_says_each_minute_how_far_it_is() {
     run(async |_| {
-        let (place, busy) = (Place::new("idle")?, Place::new("busy")?);
+        let (place, busy) = (TestNamespace::new("idle")?, TestNamespace::new("busy")?);
         let version = place.version().await?;
         let mut events =
             place.watch(&format!("&resourceVersion={version}&allowWatchBookmarks=true"), JSON).await?;
@@ -148,7 +148,7 @@ fn an_idle_watch_says_each_minute_how_far_it_is() {
 #[test]
 fn a_watch_keeps_to_its_scope() {
     run(async |_| {
-        let (one, other) = (Place::new("scope-one")?, Place::new("scope-other")?);
+        let (one, other) = (TestNamespace::new("scope-one")?, TestNamespace::new("scope-other")?);
         let from = format!("&resourceVersion={}", one.version().await?);
         let field = format!("{from}&fieldSelector=metadata.name%3Db");
         let mut all = one.watch(&from, JSON).await?;
@@ -181,7 +181,7 @@ fn a_watch_keeps_to_its_scope() {
 #[test]
 fn the_largest_object_makes_an_event_that_clients_can_read() {
     run(async |_| {
-        let place = Place::new("largest")?;
+        let place = TestNamespace::new("largest")?;
         let version = place.version().await?;
         let mut object = place.object("a");
         object["spec"]["extensions"][0]["state"] = json!("x".repeat((15 << 20) - 2048));

@@ -8,12 +8,12 @@ use repot_tests::run;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::place::{JSON, JSON_PATCH, MERGE_PATCH, Place, expect, header, names, text};
+use super::place::{JSON, JSON_PATCH, MERGE_PATCH, TestNamespace, expect, header, names, text};
 
 #[test]
 fn a_new_object_has_what_only_the_server_sets() {
     run(async |_| {
-        let place = Place::new("creates")?;
+        let place = TestNamespace::new("creates")?;
         let claimed = json!({
             "uid": "00000000-0000-4000-8000-000000000000",
             "creationTimestamp": "2001-01-01T00:00:00Z",
@@ -49,13 +49,13 @@ fn a_new_object_has_what_only_the_server_sets() {
 #[test]
 fn a_second_object_of_the_name_is_refused() {
     run(async |_| {
-        let place = Place::new("seconds")?;
+        let place = TestNamespace::new("seconds")?;
         let mut bare = place.object("a");
         bare["metadata"].as_object_mut().context("metadata")?.remove("namespace");
         let created = place.api.post(&place.all(""), &bare).await?;
         ensure!(created.status == 201 && created.json()?["metadata"]["namespace"] == "seconds", "{created}");
         expect(&place.api.post(&place.all(""), &bare).await?, 409, "AlreadyExists")?;
-        let elsewhere = place.api.post(&place.all(""), &Place::new("thirds")?.object("b")).await?;
+        let elsewhere = place.api.post(&place.all(""), &TestNamespace::new("thirds")?.object("b")).await?;
         expect(&elsewhere, 400, "BadRequest").map(drop)
     });
 }
@@ -63,7 +63,7 @@ fn a_second_object_of_the_name_is_refused() {
 #[test]
 fn names_are_generated() {
     run(async |_| {
-        let place = Place::new("generated")?;
+        let place = TestNamespace::new("generated")?;
         let mut object = place.object("");
         object["metadata"] = json!({"generateName": "state-"});
         let mut seen = Vec::new();
@@ -88,7 +88,7 @@ fn names_are_generated() {
 #[test]
 fn a_put_means_the_object_that_is_there() {
     run(async |_| {
-        let place = Place::new("puts")?;
+        let place = TestNamespace::new("puts")?;
         let created = place.create("a").await?;
         let put = async |name: &str, object: &Value| place.api.put(&place.one(name), object).await;
         expect(&put("b", &created).await?, 400, "BadRequest")?;
@@ -113,7 +113,7 @@ fn a_put_means_the_object_that_is_there() {
 #[test]
 fn identity_stays_and_generation_follows_the_spec() {
     run(async |_| {
-        let place = Place::new("identity")?;
+        let place = TestNamespace::new("identity")?;
         let created = place.create("a").await?;
         let mut claimed = created.clone();
         claimed["metadata"]["creationTimestamp"] = json!("2001-01-01T00:00:00Z");
@@ -147,7 +147,7 @@ fn identity_stays_and_generation_follows_the_spec() {
 #[test]
 fn a_write_without_a_change_is_none() {
     run(async |_| {
-        let place = Place::new("no-ops")?;
+        let place = TestNamespace::new("no-ops")?;
         place.create("a").await?;
         let current = place.merge("a", &json!({"metadata": {"labels": {"a": "b"}}})).await?.ok()?;
         let mut events = place.watch(&format!("&resourceVersion={}", place.version().await?), JSON).await?;
@@ -173,7 +173,7 @@ fn a_write_without_a_change_is_none() {
 #[test]
 fn json_patches_fail_as_they_should() {
     run(async |_| {
-        let place = Place::new("json-patches")?;
+        let place = TestNamespace::new("json-patches")?;
         let before = place.create("a").await?;
         let patch = async |body: Value| place.api.patch(&place.one("a"), JSON_PATCH, &body).await;
         let many = vec![json!({"op": "test", "path": "/kind", "value": "ShootState"}); 10_001];
@@ -205,7 +205,7 @@ fn json_patches_fail_as_they_should() {
 #[test]
 fn patches_are_as_strict_as_bodies() {
     run(async |_| {
-        let place = Place::new("strict-patches")?;
+        let place = TestNamespace::new("strict-patches")?;
         place.create("a").await?;
         let patch = json!({"spec": {"unknown": 1}});
         let send = async |query: &str| {
@@ -229,7 +229,7 @@ fn patches_are_as_strict_as_bodies() {
 #[test]
 fn patches_at_once_all_arrive() {
     run(async |_| {
-        let place = Place::new("at-once")?;
+        let place = TestNamespace::new("at-once")?;
         place.create_with("a", json!({"labels": {"first": "yes"}})).await?;
         let patches = (0..24).map(|n| {
             let place = &place;
@@ -251,7 +251,7 @@ fn patches_at_once_all_arrive() {
 #[test]
 fn a_dry_run_writes_nothing() {
     run(async |_| {
-        let place = Place::new("dry-runs")?;
+        let place = TestNamespace::new("dry-runs")?;
         let a = place.create("a").await?;
         let held = place.create_with("held", json!({"finalizers": ["example.com/held"]})).await?;
         let mut events = place.watch(&format!("&resourceVersion={}", place.version().await?), JSON).await?;
@@ -294,7 +294,7 @@ fn a_dry_run_writes_nothing() {
 #[test]
 fn an_owner_given_twice_is_kept_once() {
     run(async |_| {
-        let place = Place::new("owners")?;
+        let place = TestNamespace::new("owners")?;
         let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "1-2-3"});
         let mut object = place.object("a");
         object["metadata"]["ownerReferences"] = json!([owner, owner]);
@@ -312,7 +312,7 @@ fn an_owner_given_twice_is_kept_once() {
 #[test]
 fn annotations_have_a_limit_of_their_own() {
     run(async |_| {
-        let place = Place::new("annotations")?;
+        let place = TestNamespace::new("annotations")?;
         let with = |size: usize| json!({"metadata": {"annotations": {"a": "x".repeat(size)}}});
         place.create("a").await?;
         ensure!(place.merge("a", &with((256 << 10) - 1)).await?.status == 200, "256 KiB do not fit");
@@ -326,12 +326,12 @@ fn annotations_have_a_limit_of_their_own() {
 fn uids_and_owners_survive_a_restart() {
     run(async |bed| {
         let mut dev = Dev::start(bed, [""; 0]).await?;
-        let place = Place::of(dev.api()?, "restarted");
+        let place = TestNamespace::of(dev.api()?, "restarted");
         let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "1-2-3", "controller": true, "blockOwnerDeletion": true});
         place.create_with("a", json!({"ownerReferences": [owner]})).await?;
         let before = place.merge("a", &json!({"metadata": {"labels": {"a": "b"}}})).await?.ok()?;
         dev.repot().restart().await?;
-        let place = Place::of(dev.api()?, "restarted");
+        let place = TestNamespace::of(dev.api()?, "restarted");
         let after = place.get("a").await?;
         ensure!(after == before && after["metadata"]["ownerReferences"] == json!([owner]), "{after}");
         let patched = place.merge("a", &json!({"spec": {"resources": []}})).await?.ok()?;
@@ -344,7 +344,7 @@ fn uids_and_owners_survive_a_restart() {
 #[test]
 fn field_managers_are_short_and_printable() {
     run(async |_| {
-        let place = Place::new("managers")?;
+        let place = TestNamespace::new("managers")?;
         for (manager, good) in
             [("x".repeat(128), true), ("x".repeat(129), false), ("a%07b".to_owned(), false)]
         {

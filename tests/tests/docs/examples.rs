@@ -9,7 +9,7 @@ use std::os::unix::fs::symlink;
 
 use anyhow::{Context, Result, ensure};
 use repot_tests::repot::{Dev, program};
-use repot_tests::{Bed, binaries, run, tool};
+use repot_tests::{TestEnv, binaries, run, tool};
 use tokio::process::Command;
 
 use super::pages;
@@ -40,7 +40,7 @@ fn examples_of_pages_run_as_printed() {
 }
 
 /// Runs the examples of one page, one after the other, against a server of its own.
-async fn play(bed: &Bed, examples: &[Example]) -> Result<()> {
+async fn play(bed: &TestEnv, examples: &[Example]) -> Result<()> {
     let dev = Dev::start(bed, [""; 0]).await?;
     let checkout = bed.make_dir("checkout")?;
     fs::create_dir_all(checkout.join("target/debug"))?;

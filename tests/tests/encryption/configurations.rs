@@ -13,7 +13,7 @@ const KMS: &str = "apiVersion: v2, endpoint: 'unix:///nowhere/kms.sock', timeout
 
 /// Which of the two accept.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Who {
+enum Acceptors {
     Both,
     Neither,
     /// Ours is stricter, for a reason that stands beside the case.
@@ -33,8 +33,8 @@ fn keys(kind: &str, secret: &str) -> String {
     format!("[{{{kind}: {{keys: [{{name: key, secret: '{secret}'}}]}}}}]")
 }
 
-fn of_providers() -> Vec<(Who, String)> {
-    use Who::{Both, Neither, OnlyUpstream};
+fn of_providers() -> Vec<(Acceptors, String)> {
+    use Acceptors::{Both, Neither, OnlyUpstream};
     let one = |providers: &str| entries(&[("['*.*']", providers)]);
     let kms = |settings: &str| one(&format!("[{{kms: {{{settings}}}}}]"));
     vec![
@@ -86,8 +86,8 @@ fn of_providers() -> Vec<(Who, String)> {
     ]
 }
 
-fn of_resources() -> Vec<(Who, String)> {
-    use Who::{Both, Neither, OnlyUpstream};
+fn of_resources() -> Vec<(Acceptors, String)> {
+    use Acceptors::{Both, Neither, OnlyUpstream};
     let good = &keys("aesgcm", K32);
     let one = |resources: &str| entries(&[(resources, good)]);
     let two = |first: &str, second: &str| entries(&[(first, good), (second, good)]);
@@ -122,8 +122,8 @@ fn of_resources() -> Vec<(Who, String)> {
     ]
 }
 
-fn of_files() -> Vec<(Who, String)> {
-    use Who::{Both, Neither};
+fn of_files() -> Vec<(Acceptors, String)> {
+    use Acceptors::{Both, Neither};
     let good = entries(&[("['*.*']", &keys("aesgcm", K32))]);
     let json = format!(
         r#"{{"apiVersion":"apiserver.config.k8s.io/v1","kind":"EncryptionConfiguration","resources":
@@ -159,9 +159,9 @@ fn accepts_and_refuses_what_kube_apiserver_does() {
             let theirs = upstream.check(&file).await?;
             let ours = Keyring::parse(text).map(drop);
             let who = match (&ours, &theirs) {
-                (Ok(()), Ok(())) => Some(Who::Both),
-                (Err(_), Err(_)) => Some(Who::Neither),
-                (Err(_), Ok(())) => Some(Who::OnlyUpstream),
+                (Ok(()), Ok(())) => Some(Acceptors::Both),
+                (Err(_), Err(_)) => Some(Acceptors::Neither),
+                (Err(_), Ok(())) => Some(Acceptors::OnlyUpstream),
                 (Ok(()), Err(_)) => None,
             };
             if who != Some(*expected) {

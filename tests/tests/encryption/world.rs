@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use repot_tests::Bed;
+use repot_tests::TestEnv;
 use repot_tests::access::Access;
 use repot_tests::encryption::{config, write_config};
 use repot_tests::etcd::EtcdCluster;
@@ -42,13 +42,13 @@ pub struct World {
 
 impl World {
     /// As many replicas, which begin with the same providers. What takes them a second otherwise takes them `second`.
-    pub async fn start(bed: &Bed, replicas: usize, providers: &[&Value], second: &str) -> Result<Self> {
+    pub async fn start(bed: &TestEnv, replicas: usize, providers: &[&Value], second: &str) -> Result<Self> {
         Self::start_with(bed, replicas, providers, second, &[]).await
     }
 
     /// As [`World::start`], with further flags for each replica.
     pub async fn start_with(
-        bed: &Bed,
+        bed: &TestEnv,
         replicas: usize,
         providers: &[&Value],
         second: &str,

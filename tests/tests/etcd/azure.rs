@@ -7,7 +7,7 @@ use bytes::Bytes;
 use repot_etcd::snapshot::store::{Environment, Mode, Store};
 use repot_etcd::snapshot::{Compression, Kind, Revision, SnapshotName};
 use repot_tests::azure::AzureServer;
-use repot_tests::bed::Bed;
+use repot_tests::bed::TestEnv;
 use repot_tests::{run, tool};
 
 use super::world::{self, Revived, World, command, dump, restore, url};
@@ -51,7 +51,7 @@ async fn objects_come_and_go(store: &Store) -> Result<()> {
 }
 
 /// From an etcd into the store, from there by the command to a directory and back, and into an etcd.
-async fn snapshots_go_there_and_back(bed: &Bed, azure: &AzureServer) -> Result<()> {
+async fn snapshots_go_there_and_back(bed: &TestEnv, azure: &AzureServer) -> Result<()> {
     let mut world = World::start(bed).await?;
     world.store = open(azure, "a")?;
     world.write("early", 30).await?;

@@ -5,14 +5,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use etcd_client::PutOptions;
 use jiff::Timestamp;
-use repot_etcd::backup::place::Place;
+use repot_etcd::backup::place::StoreRef;
 use repot_etcd::backup::prove::{self, Options};
 use repot_etcd::backup::record::{State, Verdict};
 use repot_etcd::backup::take::{self, Asked};
 use repot_etcd::backup::{Backups, Error};
 use repot_etcd::digest::{digest, glance};
 use repot_etcd::snapshot::restore::prove::Tools;
-use repot_tests::bed::Bed;
+use repot_tests::bed::TestEnv;
 use repot_tests::{binaries, run};
 use serde_json::Value;
 
@@ -20,12 +20,12 @@ use super::world::{Revived, World, restore, snapshots, url};
 
 const ASKED: Asked<'static> = Asked { name: "b-1", owner: "uid-1" };
 
-fn options(bed: &Bed) -> Result<Options> {
+fn options(bed: &TestEnv) -> Result<Options> {
     let tools = Tools { etcd: binaries::find("etcd")?, etcdutl: binaries::find("etcdutl")? };
     Ok(Options { scratch: bed.make_dir("scratch")?, tools })
 }
 
-async fn take(world: &World, bed: &Bed) -> Result<Backups> {
+async fn take(world: &World, bed: &TestEnv) -> Result<Backups> {
     let backups = Backups::of(&world.store);
     take::take(&backups, &ASKED, &world.client, &bed.make_dir("scratch")?, Timestamp::now()).await?;
     Ok(backups)
@@ -188,7 +188,7 @@ fn directories_of_an_object_are_found_as_stores() {
         let world = World::start(bed).await?;
         let (container, prefix) = (bed.path().display().to_string(), "p/a".to_owned());
         let provider = "Local".to_owned();
-        let place = Place { provider, container, prefix, endpoint: None, secret_ref: None };
+        let place = StoreRef { provider, container, prefix, endpoint: None, secret_ref: None };
         let (store, _secret) = place.open(&Default::default(), Duration::from_secs(5))?;
         let backups = Backups::of(&store);
         ensure!(backups.names().await?.is_empty(), "there is something");

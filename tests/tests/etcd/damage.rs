@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use repot_etcd::snapshot::restore::{Error, Progress, restore};
 use repot_etcd::snapshot::verify::{Report, Severity, What, verify};
 use repot_etcd::snapshot::{Compression, SnapshotName};
-use repot_tests::bed::Bed;
+use repot_tests::bed::TestEnv;
 use repot_tests::run;
 
 use super::world::{World, duplicate, open, options, snapshots, url};
@@ -25,7 +25,7 @@ impl Chance {
 
 /// What is planted, and how often.
 #[derive(Clone, Copy, Debug)]
-enum Plant {
+enum PlantedDamage {
     BitFlip,
     Truncation,
     TruncationUnrecorded,
@@ -40,22 +40,22 @@ enum Plant {
     BrokenRecord,
 }
 
-const PLANTS: &[(Plant, usize)] = &[
-    (Plant::BitFlip, 30),
-    (Plant::Truncation, 15),
-    (Plant::TruncationUnrecorded, 15),
-    (Plant::NoTrailer, 6),
-    (Plant::ForeignTrailer, 6),
-    (Plant::SwappedDeltas, 6),
-    (Plant::Gap, 5),
-    (Plant::Overlap, 5),
-    (Plant::NoFull, 2),
-    (Plant::OldContent, 3),
-    (Plant::Garbage, 4),
-    (Plant::BrokenRecord, 3),
+const PLANTS: &[(PlantedDamage, usize)] = &[
+    (PlantedDamage::BitFlip, 30),
+    (PlantedDamage::Truncation, 15),
+    (PlantedDamage::TruncationUnrecorded, 15),
+    (PlantedDamage::NoTrailer, 6),
+    (PlantedDamage::ForeignTrailer, 6),
+    (PlantedDamage::SwappedDeltas, 6),
+    (PlantedDamage::Gap, 5),
+    (PlantedDamage::Overlap, 5),
+    (PlantedDamage::NoFull, 2),
+    (PlantedDamage::OldContent, 3),
+    (PlantedDamage::Garbage, 4),
+    (PlantedDamage::BrokenRecord, 3),
 ];
 
-async fn mk_store(bed: &Bed) -> Result<World> {
+async fn mk_store(bed: &TestEnv) -> Result<World> {
     let world = World::start(bed).await?;
     world.write("early", 30).await?;
     let mut last = world.full(false).await?.name.last;
@@ -94,7 +94,7 @@ fn every_planted_fault_is_found() {
                 let outcome = restore(&open(&dir)?, &options(target.clone())?, &|_: Progress| {}).await;
                 let refused = matches!(&outcome, Err(error) if error.is_damage());
                 // Two deltas with the same events in them are no reason to refuse.
-                if !refused && !matches!(plant, Plant::Overlap) {
+                if !refused && !matches!(plant, PlantedDamage::Overlap) {
                     missed.push(format!("{plant:?} {at} was restored: {outcome:?}"));
                 }
                 fs::remove_dir_all(&target).ok();
@@ -137,37 +137,37 @@ fn pack(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// Plants a fault and says what has to be found. Without a record a snapshot is as other tools leave it.
-fn apply(plant: Plant, dir: &Path, at: usize, chance: &mut Chance) -> Result<What> {
+fn apply(plant: PlantedDamage, dir: &Path, at: usize, chance: &mut Chance) -> Result<What> {
     let names = names(dir)?;
     let (full, deltas) = names.split_first().context("a full")?;
     let any = &names[chance.below(names.len())];
     let path = file(dir, any);
     match plant {
-        Plant::BitFlip => {
+        PlantedDamage::BitFlip => {
             let mut bytes = fs::read(&path)?;
             let place = chance.below(bytes.len());
             bytes[place] ^= 1 << chance.below(8);
             fs::write(&path, bytes)?;
         }
-        Plant::Truncation | Plant::TruncationUnrecorded => {
+        PlantedDamage::Truncation | PlantedDamage::TruncationUnrecorded => {
             let length = fs::metadata(&path)?.len();
             let rest = chance.below(usize::try_from(length)?);
             fs::File::options().write(true).open(&path)?.set_len(rest as u64)?;
-            if matches!(plant, Plant::TruncationUnrecorded) {
+            if matches!(plant, PlantedDamage::TruncationUnrecorded) {
                 fs::remove_file(record(dir, any))?;
             }
         }
-        Plant::NoTrailer | Plant::ForeignTrailer => {
+        PlantedDamage::NoTrailer | PlantedDamage::ForeignTrailer => {
             let mut bytes = unpack(&path)?;
             let end = bytes.len() - 32;
             bytes.truncate(end);
-            if matches!(plant, Plant::ForeignTrailer) {
+            if matches!(plant, PlantedDamage::ForeignTrailer) {
                 bytes.extend([u8::try_from(at)?; 32]);
             }
             pack(&path, &bytes)?;
             fs::remove_file(record(dir, any))?;
         }
-        Plant::SwappedDeltas => {
+        PlantedDamage::SwappedDeltas => {
             let first = chance.below(deltas.len());
             let second = (first + 1 + chance.below(deltas.len() - 1)) % deltas.len();
             let (first, second) = (&deltas[first], &deltas[second]);
@@ -177,30 +177,30 @@ fn apply(plant: Plant, dir: &Path, at: usize, chance: &mut Chance) -> Result<Wha
             fs::remove_file(record(dir, first))?;
             fs::remove_file(record(dir, second))?;
         }
-        Plant::Gap => {
+        PlantedDamage::Gap => {
             fs::remove_file(file(dir, &deltas[at % (deltas.len() - 1)]))?;
             return Ok(What::Gap);
         }
-        Plant::Overlap => {
+        PlantedDamage::Overlap => {
             let again = &deltas[at % deltas.len()];
             let twin = SnapshotName { created: again.created + 1, ..again.clone() };
             fs::copy(file(dir, again), file(dir, &twin))?;
             return Ok(What::Overlap);
         }
-        Plant::NoFull => {
+        PlantedDamage::NoFull => {
             fs::remove_file(file(dir, full))?;
             return Ok(What::NoFull);
         }
-        Plant::OldContent => {
+        PlantedDamage::OldContent => {
             let last = repot_etcd::snapshot::Revision(full.last.0 + 1 + i64::try_from(at)?);
             fs::rename(file(dir, full), file(dir, &SnapshotName { last, ..full.clone() }))?;
             return Ok(What::RevisionDiffers);
         }
-        Plant::Garbage => {
+        PlantedDamage::Garbage => {
             fs::File::options().append(true).open(&path)?.write_all(b"\0")?;
             fs::remove_file(record(dir, any))?;
         }
-        Plant::BrokenRecord => fs::write(record(dir, any), "{")?,
+        PlantedDamage::BrokenRecord => fs::write(record(dir, any), "{")?,
     }
     Ok(What::Damaged)
 }

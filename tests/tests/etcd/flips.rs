@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use repot_etcd::snapshot::Compression;
 use repot_etcd::snapshot::copy::{Options, Outcome, copy};
 use repot_etcd::snapshot::verify::{Severity, verify};
-use repot_tests::bed::Bed;
+use repot_tests::bed::TestEnv;
 use repot_tests::run;
 
 use super::copying::content;
@@ -22,7 +22,7 @@ fn times() -> usize {
 }
 
 /// A full snapshot and deltas in each compression that is written.
-async fn mk_store(bed: &Bed) -> Result<World> {
+async fn mk_store(bed: &TestEnv) -> Result<World> {
     let world = World::start(bed).await?;
     world.write("early", 20).await?;
     let mut last = world.full(false).await?.name.last;
@@ -57,7 +57,7 @@ fn harm(dir: &Path, chance: &mut Chance) -> Result<(String, String)> {
 }
 
 /// What is wrong with how it was treated; `None` when it was found.
-async fn judge(world: &World, bed: &Bed, at: usize, chance: &mut Chance) -> Result<Option<String>> {
+async fn judge(world: &World, bed: &TestEnv, at: usize, chance: &mut Chance) -> Result<Option<String>> {
     let (harmed, other) = (bed.path().join("harmed"), bed.path().join("other"));
     duplicate(&world.dir, &harmed)?;
     let (name, what) = harm(&harmed, chance)?;

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use repot_etcd::backup::Backups;
 use repot_etcd::backup::record::State;
 use repot_etcd::snapshot::Compression;
-use repot_tests::bed::Bed;
+use repot_tests::bed::TestEnv;
 use repot_tests::run;
 use repot_tests::tool::Output;
 
@@ -22,7 +22,7 @@ async fn import(source: &Path, target: &Path, name: &str) -> Result<Output> {
 }
 
 /// What an etcd holds that is made of a backup.
-async fn restored(bed: &Bed, target: &Path, name: &str) -> Result<Keys> {
+async fn restored(bed: &TestEnv, target: &Path, name: &str) -> Result<Keys> {
     let data = bed.path().join(format!("{name}.etcd"));
     restore(&Backups::of(&open(target)?).store(name)?, data.clone()).await?;
     let revived = Revived::start(bed, &data).await?;

@@ -6,6 +6,7 @@ mod copying;
 mod damage;
 mod flips;
 mod importing;
+mod interruptions;
 mod leases;
 mod peer;
 mod remote;

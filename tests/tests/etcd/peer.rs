@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 use repot_etcd::snapshot::verify::verify;
 use repot_etcd::snapshot::{Compression, Kind};
-use repot_tests::bed::Bed;
+use repot_tests::bed::TestEnv;
 use repot_tests::binaries;
 use repot_tests::process::{Process, Spec};
 use repot_tests::run;
@@ -39,7 +39,7 @@ fn etcd_backup_restore_restores_our_snapshots() {
 }
 
 /// The store of a [`World`] is `store` in the directory of the test, which the program takes for its home.
-async fn restore_by_peer(bed: &Bed, data: &Path) -> Result<()> {
+async fn restore_by_peer(bed: &TestEnv, data: &Path) -> Result<()> {
     let scratch = bed.make_dir("temporary")?;
     let mut command = Command::new(binaries::find("etcdbrctl")?);
     command.env("HOME", bed.path()).arg("restore");

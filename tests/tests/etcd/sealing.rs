@@ -11,7 +11,7 @@ use repot_etcd::snapshot::copy::{Options, Outcome, Report, copy};
 use repot_etcd::snapshot::store::{Environment, Store};
 use repot_etcd::snapshot::take;
 use repot_etcd::snapshot::verify::{What, verify};
-use repot_tests::bed::Bed;
+use repot_tests::bed::TestEnv;
 use repot_tests::run;
 use repot_tests::{encryption, tool};
 use serde_json::Value;
@@ -25,14 +25,14 @@ fn open_sealed(dir: &Path, config: &Path) -> Result<Store> {
     Ok(Store::open(&url(dir), &Environment::from([variable]))?)
 }
 
-fn write_config(bed: &Bed, name: &str, providers: &[&Value]) -> Result<PathBuf> {
+fn write_config(bed: &TestEnv, name: &str, providers: &[&Value]) -> Result<PathBuf> {
     let file = bed.path().join(name);
     encryption::write_config(&file, &encryption::config(providers).to_string())?;
     Ok(file)
 }
 
 /// A full snapshot that is not compressed, and a delta after it, in a store with keys.
-async fn mk_world(bed: &Bed, config: &Path) -> Result<World> {
+async fn mk_world(bed: &TestEnv, config: &Path) -> Result<World> {
     let mut world = World::start(bed).await?;
     world.store = open_sealed(&world.dir, config)?;
     world.write("secret-of-early", 60).await?;
@@ -232,7 +232,7 @@ struct Foreign {
 }
 
 impl Foreign {
-    async fn start(bed: &Bed) -> Result<Self> {
+    async fn start(bed: &TestEnv) -> Result<Self> {
         let ours = write_config(bed, "ours.yaml", &[&encryption::provider("secretbox", "ours")?])?;
         let theirs = write_config(bed, "theirs.yaml", &[&encryption::provider("aesgcm", "theirs")?])?;
         let world = mk_world(bed, &theirs).await?;

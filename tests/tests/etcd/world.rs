@@ -12,9 +12,9 @@ use jiff::Timestamp;
 use repot_etcd::link;
 use repot_etcd::snapshot::restore::{self, Member, Options, Progress, Restored, Selection};
 use repot_etcd::snapshot::store::{Environment, Integrity, Mode, Store};
-use repot_etcd::snapshot::take::{self, Draft, Events, Taken};
+use repot_etcd::snapshot::take::{self, Draft, Events, StoredSnapshot};
 use repot_etcd::snapshot::{Compression, Revision, SnapshotName};
-use repot_tests::bed::Bed;
+use repot_tests::bed::TestEnv;
 use repot_tests::binaries;
 use repot_tests::etcd::EtcdCluster;
 use repot_tests::port;
@@ -68,7 +68,7 @@ pub fn command(args: &[&str]) -> Result<Command> {
 }
 
 impl World {
-    pub async fn start(bed: &Bed) -> Result<Self> {
+    pub async fn start(bed: &TestEnv) -> Result<Self> {
         let etcd = EtcdCluster::start(bed, 1).await?;
         let client =
             link::connect(&link::Options { endpoints: etcd.endpoints(), ..Default::default() }).await?;
@@ -76,13 +76,13 @@ impl World {
         Ok(Self { etcd, client, store: open(&dir)?, dir, scratch: bed.make_dir("scratch")? })
     }
 
-    pub async fn full(&self, is_final: bool) -> Result<Taken> {
+    pub async fn full(&self, is_final: bool) -> Result<StoredSnapshot> {
         let how = (Compression::Gzip, is_final);
         Ok(take::full(&self.client, &self.store, &self.scratch, how, Timestamp::now()).await?)
     }
 
     /// A delta of everything from a revision to now.
-    pub async fn delta(&self, after: Revision, compression: Compression) -> Result<Taken> {
+    pub async fn delta(&self, after: Revision, compression: Compression) -> Result<StoredSnapshot> {
         let now =
             Revision(self.client.kv_client().get("x", None).await?.header().context("a header")?.revision());
         ensure!(now > after, "there is nothing after {after}");
@@ -170,16 +170,16 @@ pub struct Revived {
 }
 
 impl Revived {
-    pub async fn start(bed: &Bed, data_dir: &Path) -> Result<Self> {
+    pub async fn start(bed: &TestEnv, data_dir: &Path) -> Result<Self> {
         Self::start_as(bed, data_dir, None).await
     }
 
-    pub async fn start_as(bed: &Bed, data_dir: &Path, user: Option<(String, String)>) -> Result<Self> {
+    pub async fn start_as(bed: &TestEnv, data_dir: &Path, user: Option<(String, String)>) -> Result<Self> {
         Self::start_with(bed, data_dir, user, &[]).await
     }
 
     pub async fn start_with(
-        bed: &Bed,
+        bed: &TestEnv,
         data_dir: &Path,
         user: Option<(String, String)>,
         flags: &[&str],

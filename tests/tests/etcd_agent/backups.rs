@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use etcd_client::{Client, CompactionOptions};
 use repot_etcd::snapshot::{Kind, SnapshotName};
-use repot_tests::bed::Bed;
+use repot_tests::bed::TestEnv;
 use repot_tests::run;
 use repot_tests::s3::S3Server;
 use repot_tests::wait::until;
@@ -32,7 +32,7 @@ fn count(names: &[SnapshotName], kind: Kind) -> usize {
 }
 
 /// Restores what is in a store, and compares it with what clients see.
-async fn restores(bed: &Bed, store: &Path, live: &Client) -> Result<()> {
+async fn restores(bed: &TestEnv, store: &Path, live: &Client) -> Result<()> {
     let data = bed.make_dir("restored")?.join("data");
     restore(&open(store)?, data.clone()).await?;
     let revived = Revived::start(bed, &data).await?;

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use repot_etcd::snapshot::{Compression, Kind, Revision};
-use repot_tests::bed::Bed;
+use repot_tests::bed::TestEnv;
 use repot_tests::run;
 use repot_tests::wait::until;
 use serde_json::json;
@@ -14,7 +14,7 @@ use crate::etcd::world::{World, dump, url};
 const RAISED: i64 = 1_000_000_000;
 
 /// Plans three members that begin with what is in a store, and write into it.
-async fn plan(bed: &Bed) -> Result<(World, Revision, Cluster)> {
+async fn plan(bed: &TestEnv) -> Result<(World, Revision, Cluster)> {
     let world = World::start(bed).await?;
     world.write("early", 20).await?;
     let full = world.full(false).await?.name.last;

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use etcd_client::Client;
 use repot_etcd::link;
 use repot_tests::access::{Access, Credential};
-use repot_tests::bed::Bed;
+use repot_tests::bed::TestEnv;
 use repot_tests::http::{Answer, Api};
 use repot_tests::pki::{Ca, Leaf, Usage};
 use repot_tests::process::{Process, Spec};
@@ -76,16 +76,16 @@ impl Tls {
 
 impl Cluster {
     /// One of so many members, which found it.
-    pub fn new(bed: &Bed, members: usize) -> Result<Self> {
+    pub fn new(bed: &TestEnv, members: usize) -> Result<Self> {
         Self::make(bed, members, None)
     }
 
-    pub fn with_tls(bed: &Bed, members: usize) -> Result<Self> {
+    pub fn with_tls(bed: &TestEnv, members: usize) -> Result<Self> {
         let tls = Tls::make(bed.make_dir("tls")?)?;
         Self::make(bed, members, Some(tls))
     }
 
-    fn make(bed: &Bed, members: usize, tls: Option<Tls>) -> Result<Self> {
+    fn make(bed: &TestEnv, members: usize, tls: Option<Tls>) -> Result<Self> {
         let dir = bed.make_dir("agents")?;
         let ports = Ports { client: port::reserve()?, peer: port::reserve()?, agent: port::reserve()? };
         let scheme = if tls.is_some() { "https" } else { "http" };
@@ -130,7 +130,7 @@ impl Cluster {
     }
 
     /// Starts the agent of a member; waits for nothing.
-    pub fn start(&self, bed: &Bed, at: usize) -> Result<Agent> {
+    pub fn start(&self, bed: &TestEnv, at: usize) -> Result<Agent> {
         let data = self.volume(at)?;
         let spec = self.spec(at, &data)?;
         let scheme = if self.tls.is_some() { "https" } else { "http" };
@@ -141,7 +141,7 @@ impl Cluster {
         Ok(Agent { process: Process::start(bed, spec)?, data, url, client_url, api, tls })
     }
 
-    pub async fn start_all(&self, bed: &Bed) -> Result<Vec<Agent>> {
+    pub async fn start_all(&self, bed: &TestEnv) -> Result<Vec<Agent>> {
         let count = self.config["members"].as_array().map_or(0, Vec::len);
         let mut agents = (0..count).map(|at| self.start(bed, at)).collect::<Result<Vec<_>>>()?;
         for agent in &mut agents {

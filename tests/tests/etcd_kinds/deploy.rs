@@ -10,7 +10,7 @@ use repot_tests::access::Credential;
 use repot_tests::aggregate::Aggregation;
 use repot_tests::garden::Garden;
 use repot_tests::repot::Repot;
-use repot_tests::{Bed, run, wait};
+use repot_tests::{TestEnv, run, wait};
 use serde_json::json;
 
 use super::world::{self, GROUP, VERSION, flags};
@@ -38,7 +38,7 @@ fn what_is_deployed_is_enough_to_serve() {
 }
 
 /// The server as the ServiceAccount of `deploy/`, with nothing else.
-async fn start(bed: &Bed, garden: &Garden) -> Result<Repot> {
+async fn start(bed: &TestEnv, garden: &Garden) -> Result<Repot> {
     let dir = bed.make_dir("deployed")?;
     let token = garden.kubectl(["create", "token", SERVICE, "-n", NAMESPACE]).await?.text()?;
     let credential = Credential::Token(token.trim().to_owned());

@@ -9,7 +9,7 @@ use repot_tests::garden::Garden;
 use repot_tests::http::Api;
 use repot_tests::process::{Process, Spec};
 use repot_tests::repot::{Repot, program};
-use repot_tests::{Bed, port, run, wait};
+use repot_tests::{TestEnv, port, run, wait};
 use serde_json::{Value, json};
 
 use super::world::{CORE, GROUP, VERSION, flags};
@@ -91,7 +91,7 @@ fn client_of(access: &Access) -> Result<reqwest::Client> {
 }
 
 /// `repot apiserver` as an operator starts it, without waiting for it to be ready.
-async fn start(bed: &Bed, garden: &Garden) -> Result<(Process, String)> {
+async fn start(bed: &TestEnv, garden: &Garden) -> Result<(Process, String)> {
     let delegate = garden.delegate("repot-apiserver").await?;
     let port = port::reserve()?;
     let spec = Spec::new("repot-apiserver", program()?)

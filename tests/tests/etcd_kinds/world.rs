@@ -1,7 +1,7 @@
 //! Where the kinds are served, and what objects of them look like.
 
 use anyhow::{Result, ensure};
-use repot_tests::Bed;
+use repot_tests::TestEnv;
 use repot_tests::garden::Garden;
 use repot_tests::http::Api;
 use repot_tests::kubectl::Kubectl;
@@ -29,14 +29,14 @@ enum Server {
 
 impl World {
     /// `repot dev` alone.
-    pub async fn dev(bed: &Bed) -> Result<Self> {
+    pub async fn dev(bed: &TestEnv) -> Result<Self> {
         let dev = Dev::start(bed, [""; 0]).await?;
         let (api, kubectl) = (dev.api()?, dev.kubectl(bed)?);
         Ok(Self { api, kubectl, garden: None, _server: Server::Dev { _dev: dev } })
     }
 
     /// All kinds behind a real kube-apiserver.
-    pub async fn garden(bed: &Bed) -> Result<Self> {
+    pub async fn garden(bed: &TestEnv) -> Result<Self> {
         let garden = Garden::start(bed).await?;
         let flags = [flags(bed)?, vec!["--serve=all".to_owned()]].concat();
         let repot = Repot::behind(bed, &garden, &[(CORE, VERSION), (GROUP, VERSION)], flags).await?;
@@ -53,7 +53,7 @@ impl World {
 }
 
 /// Flags for an embedded store of its own.
-pub fn flags(bed: &Bed) -> Result<Vec<String>> {
+pub fn flags(bed: &TestEnv) -> Result<Vec<String>> {
     let keys = write_encryption_config(&bed.make_dir("keys")?)?;
     let store = bed.make_dir("store")?;
     Ok(vec![

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use repot_tests::bed::Bed;
+use repot_tests::bed::TestEnv;
 use repot_tests::run;
-use repot_tests::sites::Site;
+use repot_tests::sites::SiteName;
 
 use super::load::Load;
 use super::world::{AWAY, HOME, Moving, client_of};
@@ -13,7 +13,7 @@ use super::world::{AWAY, HOME, Moving, client_of};
 /// Changes until all six vote: nothing is removed yet.
 const ALL_SIX: usize = 6;
 
-async fn abort_after(bed: &Bed, changes: &[usize]) -> Result<()> {
+async fn abort_after(bed: &TestEnv, changes: &[usize]) -> Result<()> {
     let mut moving = Moving::start(bed, Duration::ZERO).await?;
     let load = Load::start(moving.fleet.accesses(), 1).await?;
     for &at in changes {
@@ -22,9 +22,9 @@ async fn abort_after(bed: &Bed, changes: &[usize]) -> Result<()> {
         moving.advance(at).await?;
         println!("called off after {:?}", moving.world.changes.last());
         moving.world.wish.desired = HOME;
-        moving.until_done(Site::Source).await?;
+        moving.until_done(SiteName::Source).await?;
     }
-    let client = client_of(&moving.world.sites, "source-0", Site::Source).await?;
+    let client = client_of(&moving.world.sites, "source-0", SiteName::Source).await?;
     let report = load.finish(&client).await?;
     ensure!(report.failures.is_empty(), "{:?}", report.failures);
     println!("{report:?}");

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use repot_controllers::members::{Change, Door, Driver, HttpGateways, Limits, Outcome, Seat, Wish};
+use repot_controllers::members::{
+    Change, DesiredMembership, Driver, GatewayEndpoint, HttpGateways, Limits, MemberSlot, Outcome,
+};
 use repot_etcd::agent::config::GatewayMember;
 use repot_etcd::link;
 use repot_plan::etcd::members::Desired;
-use repot_tests::bed::Bed;
+use repot_tests::bed::TestEnv;
 use repot_tests::wait::until;
 use repot_tests::{port, run};
 use serde_json::{Value, json};
@@ -33,7 +35,7 @@ struct World {
     agents: Vec<Agent>,
     gateways: Arc<HttpGateways>,
     driver: Driver,
-    wish: Wish,
+    wish: DesiredMembership,
     changes: Vec<Change>,
     /// Members that clients are led to.
     used: Vec<String>,
@@ -59,7 +61,7 @@ fn http(cluster: &Cluster) -> Result<reqwest::Client> {
 
 impl World {
     /// Three members at the source, and agents at the destination whose gateways lead there.
-    async fn start(bed: &Bed) -> Result<Self> {
+    async fn start(bed: &TestEnv) -> Result<Self> {
         let (mut cluster, gateway) = (Cluster::with_tls(bed, COUNT)?, port::reserve()?);
         cluster.config["gateway"] = json!({ "port": gateway });
         cluster.config["store"] = json!({ "url": store_url(&bed.make_dir("source-store")?) });
@@ -81,7 +83,7 @@ impl World {
         for at in COUNT..2 * COUNT {
             agents.push(cluster.start(bed, at)?);
         }
-        let seat = |at: usize| Seat {
+        let seat = |at: usize| MemberSlot {
             name: name(at),
             peer_urls: vec![format!("https://{}:{}", address(at), cluster.ports.peer)],
             client_url: urls[at].clone(),
@@ -91,14 +93,14 @@ impl World {
                 let near = is_source(at) == is_source(here);
                 GatewayMember { name: name(at), url: urls[at].clone(), near }
             };
-            Door {
+            GatewayEndpoint {
                 agent: format!("https://{}:{}", address(here), cluster.ports.agent),
                 members: (0..2 * COUNT).map(member).collect(),
             }
         };
         let doors = (0..2 * COUNT).map(door).collect();
         let gateways = Arc::new(HttpGateways::new(http(&cluster)?, doors));
-        let wish = Wish {
+        let wish = DesiredMembership {
             source: (0..COUNT).map(seat).collect(),
             destination: (COUNT..2 * COUNT).map(seat).collect(),
             desired: Desired { release_source: false, ..AWAY },
@@ -161,7 +163,7 @@ impl World {
             Change::Removed { seat } => self.used.retain(|used| used != seat),
             Change::Added { .. } | Change::Leads { .. } | Change::Updated { .. } => return Ok(()),
         }
-        self.gateways.lead_to(&self.used).await.map_err(|why| anyhow!(why))
+        self.gateways.set_backends(&self.used).await.map_err(|why| anyhow!(why))
     }
 
     async fn standing(&self, at: usize) -> Result<Value> {

@@ -5,9 +5,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use repot_controllers::members::Change;
 use repot_etcd::link;
-use repot_tests::bed::Bed;
+use repot_tests::bed::TestEnv;
 use repot_tests::run;
-use repot_tests::sites::Site;
+use repot_tests::sites::SiteName;
 use repot_tests::wait::until;
 use tokio::time::{Instant, timeout};
 
@@ -28,8 +28,8 @@ async fn writers_without_link(moving: &Moving<'_>, step: usize) -> Result<[bool;
     // As long as that takes, and until who should write does: a busy machine elects slowly.
     while Instant::now() < end || (Instant::now() < latest && lacks(wrote, expected(step))) {
         attempt += 1;
-        let source = write_near(moving, Site::Source, step, attempt);
-        let destination = write_near(moving, Site::Destination, step, attempt);
+        let source = write_near(moving, SiteName::Source, step, attempt);
+        let destination = write_near(moving, SiteName::Destination, step, attempt);
         let (source, destination) = tokio::join!(source, destination);
         wrote = [wrote[0] | source?, wrote[1] | destination?];
     }
@@ -41,7 +41,7 @@ fn lacks(wrote: [bool; 2], expected: [bool; 2]) -> bool {
 }
 
 /// Whether a member on this site writes for a client on this site.
-async fn write_near(moving: &Moving<'_>, site: Site, step: usize, attempt: usize) -> Result<bool> {
+async fn write_near(moving: &Moving<'_>, site: SiteName, step: usize, attempt: usize) -> Result<bool> {
     let sites = &moving.world.sites;
     let mut started = false;
     for name in sites.names(site).into_iter().filter(|name| sites.is_started(name)) {
@@ -58,7 +58,7 @@ async fn write_near(moving: &Moving<'_>, site: Site, step: usize, attempt: usize
     Ok(false)
 }
 
-async fn lose_link_after(bed: &Bed, steps: &[usize]) -> Result<()> {
+async fn lose_link_after(bed: &TestEnv, steps: &[usize]) -> Result<()> {
     let mut moving = Moving::start(bed, Duration::ZERO).await?;
     let load = Load::start(moving.fleet.accesses(), 1).await?;
     moving.world.wish.desired = AWAY;
@@ -79,7 +79,7 @@ async fn lose_link_after(bed: &Bed, steps: &[usize]) -> Result<()> {
         moving.world.sites.link(|relay| relay.heal());
         println!("| {step}: {last} | {} | {} |", wrote[0], wrote[1]);
         ensure!(wrote == expected(step), "after {step} changes: {wrote:?}");
-        for site in [Site::Source, Site::Destination] {
+        for site in [SiteName::Source, SiteName::Destination] {
             let client = link::connect(&moving.fleet.access(site)).await?;
             until("writes on both sides", DEADLINE, async || {
                 let write = client.kv_client().put("healed", "1", None).await;
@@ -88,8 +88,8 @@ async fn lose_link_after(bed: &Bed, steps: &[usize]) -> Result<()> {
             .await?;
         }
     }
-    moving.until_done(Site::Destination).await?;
-    let client = client_of(&moving.world.sites, "destination-0", Site::Destination).await?;
+    moving.until_done(SiteName::Destination).await?;
+    let client = client_of(&moving.world.sites, "destination-0", SiteName::Destination).await?;
     let report = load.finish(&client).await?;
     println!(
         "{} requests, {} failed, {} watches resumed",

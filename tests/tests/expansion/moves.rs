@@ -5,9 +5,9 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use repot_controllers::members::{Change, Outcome};
 use repot_plan::etcd::members::Desired;
-use repot_tests::bed::Bed;
+use repot_tests::bed::TestEnv;
 use repot_tests::run;
-use repot_tests::sites::Site;
+use repot_tests::sites::SiteName;
 use repot_tests::wait::until;
 
 use super::load::{Load, Phase, Report};
@@ -21,7 +21,7 @@ struct Trial {
     requests: usize,
 }
 
-async fn move_under_load(bed: &Bed, trial: &Trial) -> Result<Report> {
+async fn move_under_load(bed: &TestEnv, trial: &Trial) -> Result<Report> {
     let mut moving = Moving::start(bed, trial.round_trip).await?;
     let load = Load::start(moving.fleet.accesses(), trial.writers).await?;
     load.begin("three at the source");
@@ -41,8 +41,8 @@ async fn move_under_load(bed: &Bed, trial: &Trial) -> Result<Report> {
     }
     load.begin("three at the destination");
     reach(&load, trial.requests).await?;
-    moving.until_done(Site::Destination).await?;
-    let client = client_of(&moving.world.sites, "destination-0", Site::Destination).await?;
+    moving.until_done(SiteName::Destination).await?;
+    let client = client_of(&moving.world.sites, "destination-0", SiteName::Destination).await?;
     let report = load.finish(&client).await?;
     let changes = moving.world.changes.iter().map(describe).collect::<Vec<_>>();
     let leads = changes.iter().position(|change| change.starts_with("leads")).unwrap_or_default();

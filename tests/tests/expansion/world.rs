@@ -13,15 +13,15 @@ use repot_controllers::members::{Change, Driver, Gateways, Limits, Outcome, Pass
 use repot_etcd::gateway::{Endpoint, Gateway, Handle, Limits as GatewayLimits, Options};
 use repot_etcd::link;
 use repot_plan::etcd::members::Desired;
-use repot_tests::bed::Bed;
-use repot_tests::sites::{Site, SiteOptions, Sites};
+use repot_tests::bed::TestEnv;
+use repot_tests::sites::{SiteName, SiteOptions, Sites};
 use repot_tests::wait::POLL_INTERVAL;
 use tokio::time::{Instant, sleep};
 
 use crate::members::world::World;
 
 pub const DEADLINE: Duration = Duration::from_secs(180);
-const BOTH: [Site; 2] = [Site::Source, Site::Destination];
+const BOTH: [SiteName; 2] = [SiteName::Source, SiteName::Destination];
 
 /// To the other site, as soon as the third member there can join.
 pub const AWAY: Desired = Desired { source: 0, destination: 3, source_before: 3, release_source: true };
@@ -30,14 +30,14 @@ pub const HOME: Desired = Desired { source: 3, destination: 0, source_before: 3,
 
 /// The gateways of both sites, and the members that each may use.
 pub struct Fleet {
-    gateways: Vec<Door>,
+    gateways: Vec<GatewayFixture>,
     access: link::Options,
     members: tokio::sync::Mutex<Vec<String>>,
 }
 
 /// A gateway, and where members are for it.
-struct Door {
-    site: Site,
+struct GatewayFixture {
+    site: SiteName,
     handle: Handle,
     urls: Vec<(String, Endpoint)>,
 }
@@ -59,13 +59,13 @@ impl Fleet {
                 urls.push((name, endpoint));
             }
             let first = urls.iter().filter(|(name, _)| members.contains(name)).map(|(_, e)| e.clone());
-            gateways.push(Door { site, handle: open(sites, first.collect()).await?, urls });
+            gateways.push(GatewayFixture { site, handle: open(sites, first.collect()).await?, urls });
         }
         Ok(Self { gateways, members: members.into(), access: sites.access(Vec::new()) })
     }
 
     /// How a client reaches the gateway on this site.
-    pub fn access(&self, site: Site) -> link::Options {
+    pub fn access(&self, site: SiteName) -> link::Options {
         let doors = self.gateways.iter().filter(|door| door.site == site);
         let endpoints = doors.map(|door| format!("https://{}", door.handle.addr())).collect();
         link::Options { endpoints, ..self.access.clone() }
@@ -97,7 +97,7 @@ impl Fleet {
 
 impl Gateways for Fleet {
     fn hold<'a>(&'a self, leader: &'a str, longest: Duration) -> BoxFuture<'a, Result<Duration, String>> {
-        let is_near = |door: &&Door| door.urls.iter().any(|(name, url)| name == leader && url.near);
+        let is_near = |door: &&GatewayFixture| door.urls.iter().any(|(name, url)| name == leader && url.near);
         let (near, far): (Vec<_>, Vec<_>) = self.gateways.iter().partition(is_near);
         async move {
             let mut left = longest;
@@ -127,10 +127,10 @@ impl Gateways for Fleet {
 
 impl<'a> Moving<'a> {
     /// Three members at the source, places for three at the destination, and a gateway on each site.
-    pub async fn start(bed: &'a Bed, round_trip: Duration) -> Result<Self> {
+    pub async fn start(bed: &'a TestEnv, round_trip: Duration) -> Result<Self> {
         let options = SiteOptions { source: 3, destination: 3, round_trip, compares_names: false };
         let mut world = World::start(bed, options, 3).await?;
-        let fleet = Arc::new(Fleet::open(&world.sites, world.sites.names(Site::Source)).await?);
+        let fleet = Arc::new(Fleet::open(&world.sites, world.sites.names(SiteName::Source)).await?);
         // Elections take ten round trips, and writes that are on their way less.
         let longest = 2 * (10 * round_trip).max(Duration::from_secs(2));
         let limits = Limits { look: Duration::from_secs(3) + 4 * round_trip, ..Limits::default() };
@@ -172,7 +172,7 @@ impl<'a> Moving<'a> {
     }
 
     /// Passes until the members are these.
-    pub async fn until_done(&mut self, site: Site) -> Result<()> {
+    pub async fn until_done(&mut self, site: SiteName) -> Result<()> {
         let done = self.until("the members", |_, outcome| *outcome == Outcome::Done).await?;
         let seen = done.seen.as_ref().context("nothing was seen")?;
         let names = self.world.sites.names(site);
@@ -198,7 +198,7 @@ async fn open(sites: &Sites, endpoints: Vec<Endpoint>) -> Result<Handle> {
 }
 
 /// A client of one member on its own site.
-pub async fn client_of(sites: &Sites, name: &str, site: Site) -> Result<Client> {
+pub async fn client_of(sites: &Sites, name: &str, site: SiteName) -> Result<Client> {
     Ok(link::connect(&sites.access(vec![sites.url(name, site)?])).await?)
 }
 

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use repot_tests::gardener;
 use repot_tests::gardener_controllers::{Controllers, lease};
 use repot_tests::wait::until;
-use repot_tests::{Bed, run};
+use repot_tests::{TestEnv, run};
 use serde_json::{Value, json};
 
 use super::world::{Project, World, merge, refused_by};
@@ -16,7 +16,7 @@ const CORE: &str = "/apis/core.gardener.cloud/v1beta1";
 const OPERATION: &str = "gardener.cloud/operation";
 
 /// A garden with Repot and both programs of Gardener.
-async fn start(bed: &Bed) -> Result<(World, Controllers)> {
+async fn start(bed: &TestEnv) -> Result<(World, Controllers)> {
     let world = World::start(bed, true).await?;
     let controllers = Controllers::start(bed, &world.garden, &world.gardener).await?;
     Ok((world, controllers))

@@ -6,14 +6,14 @@ use anyhow::{Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use repot_api::names::{MIGRATION_GROUP, V1ALPHA1};
-use repot_rules::watch::Place as Cluster;
+use repot_rules::watch::HomeCluster as Cluster;
 use repot_tests::access::{Access, Credential};
 use repot_tests::garden::{Garden, GardenOptions};
 use repot_tests::gardener::{self, Gardener, GardenerOptions, operation};
 use repot_tests::http::{Answer, Api};
 use repot_tests::repot::{Repot, write_encryption_config};
 use repot_tests::wait::until;
-use repot_tests::{Bed, Shared, start_shared};
+use repot_tests::{Shared, TestEnv, start_shared};
 use repot_webhook::manifests::{Reach, render};
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ pub fn shared(live_migration: bool) -> Result<&'static World> {
 }
 
 impl World {
-    pub async fn start(bed: &Bed, live_migration: bool) -> Result<Self> {
+    pub async fn start(bed: &TestEnv, live_migration: bool) -> Result<Self> {
         let options = GardenOptions { controller_manager: true, ..GardenOptions::default() };
         let garden = Garden::start_with(bed, options).await?;
         let gardener = Gardener::start(bed, &garden, GardenerOptions { live_migration }).await?;

@@ -10,7 +10,7 @@ use repot_certs::clients::Authorities;
 use repot_certs::tls::{Options as TlsOptions, Serving, ServingFiles};
 use repot_etcd::gateway::{Endpoint, Gateway, Handle, Limits, Options};
 use repot_etcd::link;
-use repot_tests::bed::Bed;
+use repot_tests::bed::TestEnv;
 use repot_tests::etcd::{EtcdCluster, EtcdOptions};
 
 pub const DEADLINE: Duration = Duration::from_secs(60);
@@ -21,7 +21,7 @@ pub fn endpoints(urls: &[String], near: bool) -> Vec<Endpoint> {
 }
 
 /// A cluster with certificates for clients and members, as every hosted etcd has them.
-pub async fn start(bed: &Bed, members: usize) -> Result<EtcdCluster> {
+pub async fn start(bed: &TestEnv, members: usize) -> Result<EtcdCluster> {
     EtcdCluster::start_with(bed, members, EtcdOptions { tls: true, ..EtcdOptions::default() }).await
 }
 

@@ -12,7 +12,7 @@ use futures::future::try_join_all;
 use futures::stream::{FuturesUnordered, StreamExt};
 use repot_tests::access::Credential;
 use repot_tests::http::{Answer, Api, send};
-use repot_tests::{Bed, run};
+use repot_tests::{TestEnv, run};
 use reqwest::{Client, Method};
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -54,7 +54,7 @@ struct Pipe {
 }
 
 impl Pipe {
-    fn new(bed: &Bed) -> Result<Self> {
+    fn new(bed: &TestEnv) -> Result<Self> {
         let path = bed.path().join("audit.pipe");
         ensure!(Command::new("mkfifo").arg(&path).status()?.success(), "no pipe");
         // Opened for both, so that neither side waits for the other.

@@ -11,7 +11,7 @@ use repot_tests::http::{Api, send};
 use repot_tests::process::Spec;
 use repot_tests::repot::{Repot, program, write_encryption_config};
 use repot_tests::wait::until;
-use repot_tests::{Bed, run};
+use repot_tests::{TestEnv, run};
 use reqwest::Method;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
@@ -28,7 +28,7 @@ const SOON: Duration = Duration::from_secs(10);
 const DESCRIPTORS: u64 = 256;
 
 /// A server with few file descriptors, which a kube-apiserver answers for who its clients are.
-async fn world(bed: &Bed, users: &[&str]) -> Result<World> {
+async fn world(bed: &TestEnv, users: &[&str]) -> Result<World> {
     let garden = Garden::start(bed).await?;
     let dir = bed.make_dir("repot-config")?;
     let (cert, key) = garden.pki().serve("repot-system", "repot-apiserver")?.write(&dir, "serving")?;

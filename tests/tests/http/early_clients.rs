@@ -8,7 +8,7 @@ use repot_tests::access::{Access, Credential};
 use repot_tests::garden::Garden;
 use repot_tests::http::Api;
 use repot_tests::wait::until;
-use repot_tests::{Bed, binaries, pki, run, tool};
+use repot_tests::{TestEnv, binaries, pki, run, tool};
 use serde_json::Value;
 use tokio::process::Command;
 
@@ -178,7 +178,7 @@ async fn lines(command: Command) -> Result<Vec<Result<(u16, Value), String>>> {
     text.lines().map(outcome).collect()
 }
 
-fn body(bed: &Bed, name: &str, bytes: usize) -> Result<PathBuf> {
+fn body(bed: &TestEnv, name: &str, bytes: usize) -> Result<PathBuf> {
     let path = bed.path().join(name);
     std::fs::write(&path, vec![b' '; bytes])?;
     Ok(path)

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use repot_tests::Bed;
+use repot_tests::TestEnv;
 use repot_tests::access::Access;
 use repot_tests::http::{Answer, Api, send};
 use repot_tests::repot::{Dev, program};
@@ -169,7 +169,7 @@ async fn end(mut tls: tokio_rustls::client::TlsStream<TcpStream>) -> Result<Stri
     Ok(answer)
 }
 
-async fn requests_that_meet_a_stop(bed: &Bed) -> Result<[String; 3]> {
+async fn requests_that_meet_a_stop(bed: &TestEnv) -> Result<[String; 3]> {
     let mut dev = Dev::start(bed, [] as [&str; 0]).await?;
     let access = Access::read(dev.kubeconfig())?;
     let list = begin(&access, &collection("default")).await?;

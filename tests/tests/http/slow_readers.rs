@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use repot_tests::access::Access;
 use repot_tests::http::Api;
 use repot_tests::wait::until;
-use repot_tests::{Bed, run};
+use repot_tests::{TestEnv, run};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ const ROLES: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(8);
 
 /// A server, a user of it, and the credentials of one that reads nothing.
-async fn world(bed: &Bed) -> Result<(World, Api, Access)> {
+async fn world(bed: &TestEnv) -> Result<(World, Api, Access)> {
     let mut world = world_with(bed, &[], &["alice", "mallory"]).await?;
     let alice = Api::new(&world.directly(certificate(&world, "alice")?)?)?;
     let mallory = world.directly(certificate(&world, "mallory")?)?;

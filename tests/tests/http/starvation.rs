@@ -9,7 +9,7 @@ use futures::{FutureExt, StreamExt, stream};
 use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use repot_tests::Bed;
+use repot_tests::TestEnv;
 use repot_tests::access::{Access, Credential};
 use repot_tests::garden::FRONT_PROXY_USER;
 use repot_tests::http::Api;
@@ -116,7 +116,7 @@ pub fn certificate(world: &World, user: &str) -> Result<Credential> {
 }
 
 /// A server with these flags, and users who may use it.
-pub async fn world_with(bed: &Bed, flags: &[&str], users: &[&str]) -> Result<World> {
+pub async fn world_with(bed: &TestEnv, flags: &[&str], users: &[&str]) -> Result<World> {
     let world = World::garden_with(bed, flags.iter().map(|flag| (*flag).to_owned()).collect()).await?;
     for user in users {
         grant(&world, user).await?;

@@ -7,7 +7,7 @@ use futures::future::try_join_all;
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use repot_tests::Bed;
+use repot_tests::TestEnv;
 use repot_tests::access::{Access, Credential};
 use repot_tests::etcd::EtcdCluster;
 use repot_tests::garden::Garden;
@@ -34,7 +34,7 @@ struct World {
 }
 
 impl World {
-    async fn start(bed: &Bed, flags: &[&str]) -> Result<Self> {
+    async fn start(bed: &TestEnv, flags: &[&str]) -> Result<Self> {
         let mut cluster = EtcdCluster::start(bed, 1).await?;
         let url = cluster.member(0).client_url().to_owned();
         let garden = Garden::start(bed).await?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use repot_tests::kubectl::Kubectl;
-use repot_tests::{Bed, tool};
+use repot_tests::{TestEnv, tool};
 use serde_json::Value;
 use tokio::io::AsyncBufReadExt;
 use tokio::process::{Child, ChildStdout};
@@ -23,7 +23,7 @@ const LINE_DEADLINE: Duration = Duration::from_secs(60);
 
 /// A kubectl, the place where it works, and what its objects are called.
 pub struct Hand<'a> {
-    pub bed: &'a Bed,
+    pub bed: &'a TestEnv,
     pub world: &'a World,
     pub kubectl: Kubectl,
     /// `old` or `new`: begins the names of its objects, so that both work in one namespace.
@@ -32,7 +32,11 @@ pub struct Hand<'a> {
 
 impl Hand<'_> {
     /// Plays a scenario with both programs.
-    pub async fn both(bed: &Bed, world: &World, play: impl AsyncFn(&Hand<'_>) -> Result<()>) -> Result<()> {
+    pub async fn both(
+        bed: &TestEnv,
+        world: &World,
+        play: impl AsyncFn(&Hand<'_>) -> Result<()>,
+    ) -> Result<()> {
         for (age, kubectl) in [("old", world.kubectl.old(bed)?), ("new", world.kubectl.clone())] {
             let hand = Hand { bed, world, kubectl, age };
             play(&hand).await.with_context(|| format!("with the {age} kubectl"))?;

@@ -8,7 +8,7 @@ use anyhow::ensure;
 use repot_controllers::members::{Change, Outcome};
 use repot_plan::etcd::members::{Desired, SETTLED};
 use repot_tests::run;
-use repot_tests::sites::{Site, SiteOptions};
+use repot_tests::sites::{SiteName, SiteOptions};
 use repot_tests::wait::until;
 use tokio::time::Instant;
 
@@ -160,7 +160,7 @@ fn member_of_the_other_site_is_kept_out_where_addresses_are_compared_with_names(
         until("a member to refuse it", DEADLINE, async || {
             world.pass().await?;
             let mut logs = String::new();
-            for name in world.sites.names(Site::Source) {
+            for name in world.sites.names(SiteName::Source) {
                 logs += &world.sites.process(&name)?.log();
             }
             ensure!(logs.contains("does not match any of DNSNames"), "nobody does");

@@ -3,20 +3,20 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use repot_controllers::members::{Change, Driver, Limits, Outcome, Pass, Seat, Wish};
+use repot_controllers::members::{Change, DesiredMembership, Driver, Limits, MemberSlot, Outcome, Pass};
 use repot_plan::etcd::members::{Desired, Role};
-use repot_tests::bed::Bed;
-use repot_tests::sites::{Site, SiteOptions, Sites};
+use repot_tests::bed::TestEnv;
+use repot_tests::sites::{SiteName, SiteOptions, Sites};
 use repot_tests::wait::POLL_INTERVAL;
 use tokio::time::{Instant, sleep};
 
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
 pub struct World<'a> {
-    pub bed: &'a Bed,
+    pub bed: &'a TestEnv,
     pub sites: Sites,
     pub driver: Driver,
-    pub wish: Wish,
+    pub wish: DesiredMembership,
     /// Every change, in order.
     pub changes: Vec<Change>,
     /// Whether a member that was added is started.
@@ -32,14 +32,14 @@ pub fn alone(voters: usize, before: usize) -> Desired {
 
 impl<'a> World<'a> {
     /// Places on both sites, and a cluster of the first so many at the source.
-    pub async fn start(bed: &'a Bed, options: SiteOptions, founders: usize) -> Result<Self> {
+    pub async fn start(bed: &'a TestEnv, options: SiteOptions, founders: usize) -> Result<Self> {
         let mut sites = Sites::new(bed, options).await?;
         sites.found(bed, founders).await?;
         let seats =
             |site| sites.names(site).iter().map(|name| seat(&sites, name)).collect::<Result<Vec<_>>>();
-        let wish = Wish {
-            source: seats(Site::Source)?,
-            destination: seats(Site::Destination)?,
+        let wish = DesiredMembership {
+            source: seats(SiteName::Source)?,
+            destination: seats(SiteName::Destination)?,
             desired: alone(founders, founders),
             lost: Default::default(),
             readdress: None,
@@ -129,10 +129,10 @@ fn new_driver(sites: &Sites) -> Driver {
     Driver::new(sites.access(Vec::new()), Limits::default())
 }
 
-fn seat(sites: &Sites, name: &str) -> Result<Seat> {
-    Ok(Seat {
+fn seat(sites: &Sites, name: &str) -> Result<MemberSlot> {
+    Ok(MemberSlot {
         name: name.to_owned(),
         peer_urls: vec![sites.peer_url(name)?],
-        client_url: sites.url(name, Site::Source)?,
+        client_url: sites.url(name, SiteName::Source)?,
     })
 }

@@ -2,7 +2,7 @@ use anyhow::{Context, Result, ensure};
 use repot_tests::run;
 use serde_json::{Value, json};
 
-use super::world::{Member, Place, spec};
+use super::world::{Member, TestNamespace, spec};
 
 /// Peer URLs of each member, by the order of their names.
 async fn peer_urls(member: &Member) -> Result<Vec<Vec<String>>> {
@@ -16,7 +16,7 @@ async fn peer_urls(member: &Member) -> Result<Vec<Vec<String>>> {
 fn members_that_exist_get_other_peer_urls_and_find_each_other_by_them() {
     run(async |_| {
         let namespace = "operator-addresses";
-        let place = Place::make(namespace).await?;
+        let place = TestNamespace::make(namespace).await?;
         place.apply(spec(3)).await?;
         place.until_members(3, "main").await?;
         let member = place.member(0).await?;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::reports::told;
 use super::tls::{Authorities, with_tls};
-use super::world::{DEADLINE, Place, etcd, holds, reason, spec};
+use super::world::{DEADLINE, TestNamespace, etcd, holds, reason, spec};
 
 const FINALIZER: &str = "migration.gardener.cloud/etcd-membership";
 
@@ -183,7 +183,7 @@ fn an_etcd_that_is_deleted_with_as_many_voters_as_the_other_leaves_a_quorum() {
 #[test]
 fn endpoints_of_two_clusters_are_told_and_nobody_joins_either() {
     run(async |_| {
-        let place = Place::make("operator-foreign").await?;
+        let place = TestNamespace::make("operator-foreign").await?;
         let others = ["one", "other"];
         place.pods.apply(&others.map(|name| etcd(name, spec(1)))).await?;
         for name in others {

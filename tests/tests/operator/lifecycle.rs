@@ -2,14 +2,14 @@ use anyhow::{Result, ensure};
 use repot_tests::run;
 use serde_json::json;
 
-use super::world::{Place, holds, spec};
+use super::world::{TestNamespace, holds, spec};
 
 const CLAIMS: [&str; 3] = ["main-main-0", "main-main-1", "main-main-2"];
 
 #[test]
 fn three_members_serve_are_stopped_and_change_their_volumes_and_no_volume_is_lost() {
     run(async |_| {
-        let place = Place::make("operator-life").await?;
+        let place = TestNamespace::make("operator-life").await?;
         place.apply(spec(3)).await?;
         let etcd = place.until_members(3, "main").await?;
         let status = &etcd["status"];
@@ -23,7 +23,7 @@ fn three_members_serve_are_stopped_and_change_their_volumes_and_no_volume_is_los
     });
 }
 
-async fn stop_and_start(place: &Place) -> Result<()> {
+async fn stop_and_start(place: &TestNamespace) -> Result<()> {
     place.pods.kubectl(&["scale", "etcd/main", "--replicas=0"]).await?;
     place.until_stopped().await?;
     ensure!(place.names("pvc").await? == CLAIMS, "{:?}", place.names("pvc").await?);
@@ -34,7 +34,7 @@ async fn stop_and_start(place: &Place) -> Result<()> {
 }
 
 /// As a workflow does it: there, and back again.
-async fn other_volumes(place: &Place) -> Result<()> {
+async fn other_volumes(place: &TestNamespace) -> Result<()> {
     let before = place.pods.get("statefulset", "main").await?;
     let fence = json!({"migration.gardener.cloud/fence": "f-2"});
     place.patch(json!({"metadata": {"annotations": fence}, "spec": {"volumeClaimTemplate": "n-2"}})).await?;

@@ -4,10 +4,10 @@ use anyhow::{Result, ensure};
 use repot_tests::run;
 use serde_json::{Value, json};
 
-use super::world::{Place, etcd, spec};
+use super::world::{TestNamespace, etcd, spec};
 
 /// Waits until a store is refused for this reason, and checks that nothing was made for the Etcd.
-pub async fn is_refused(place: &Place, name: &str, why: &str) -> Result<()> {
+pub async fn is_refused(place: &TestNamespace, name: &str, why: &str) -> Result<()> {
     let refused = |object: &Value| {
         let error = &object["status"]["lastErrors"][0];
         let told = error["description"].as_str().is_some_and(|text| text.contains(why));
@@ -25,7 +25,7 @@ pub async fn is_refused(place: &Place, name: &str, why: &str) -> Result<()> {
 #[test]
 fn stores_outside_of_the_allowed_directory_are_refused_and_nothing_is_made() {
     run(async |bed| {
-        let place = Place::make("operator-local").await?;
+        let place = TestNamespace::make("operator-local").await?;
         let own = bed.make_dir("store")?.display().to_string();
         let local = |container: &str, prefix: &str| json!({"provider": "Local", "container": container, "prefix": prefix});
         let above = format!("{own}/../../../../etc");

@@ -2,12 +2,12 @@ use anyhow::{Result, ensure};
 use repot_tests::run;
 use serde_json::{Value, json};
 
-use super::world::{Place, etcd, spec};
+use super::world::{TestNamespace, etcd, spec};
 
 #[test]
 fn objects_are_made_put_right_and_collected_with_their_etcd() {
     run(async |_| {
-        let place = Place::make("operator-objects").await?;
+        let place = TestNamespace::make("operator-objects").await?;
         place.apply(spec(1)).await?;
         place.until_members(1, "main").await?;
         for (kind, name) in [
@@ -39,7 +39,7 @@ fn objects_are_made_put_right_and_collected_with_their_etcd() {
 #[test]
 fn what_cannot_be_is_refused_with_its_reason() {
     run(async |_| {
-        let place = Place::make("operator-refused").await?;
+        let place = TestNamespace::make("operator-refused").await?;
         let store = json!({"provider": "S3", "container": "b", "prefix": "p"});
         let tls = json!({
             "tlsCASecretRef": {"name": "a"}, "serverTLSSecretRef": {"name": "b"}, "clientTLSSecretRef": {"name": "c"},
@@ -115,7 +115,7 @@ fn what_cannot_be_is_refused_with_its_reason() {
 }
 
 /// Changes the id of the Etcd `owned`, which has the epoch 7.
-async fn epochs_rise(place: &Place) -> Result<()> {
+async fn epochs_rise(place: &TestNamespace) -> Result<()> {
     for (id, why) in [
         ("a/8", None),
         ("a/8", None),
@@ -152,7 +152,7 @@ fn owned(fields: &Value) -> Value {
     json!({"backup": {"ownerCheck": check}})
 }
 
-async fn refusal(place: &Place, object: &Value) -> Result<String> {
+async fn refusal(place: &TestNamespace, object: &Value) -> Result<String> {
     let refused = place.pods.apply(std::slice::from_ref(object)).await;
     Ok(refused.map_or_else(|error| format!("{error:#}"), |()| "it was allowed".to_owned()))
 }

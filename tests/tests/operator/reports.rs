@@ -3,10 +3,10 @@ use repot_tests::run;
 use repot_tests::wait::until;
 use serde_json::{Value, json};
 
-use super::world::{DEADLINE, Member, Place, holds, reason, spec};
+use super::world::{DEADLINE, Member, TestNamespace, holds, reason, spec};
 
 /// Reasons of Events on the Etcd `main`, with their types.
-async fn events(place: &Place) -> Result<Vec<(String, String)>> {
+async fn events(place: &TestNamespace) -> Result<Vec<(String, String)>> {
     let out = place.pods.kubectl(&["get", "events.events.k8s.io", "-o", "json"]).await?;
     let all: Value = serde_json::from_str(&out)?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -17,7 +17,7 @@ async fn events(place: &Place) -> Result<Vec<(String, String)>> {
 }
 
 /// Waits until an Event on the Etcd `main` tells this.
-pub async fn told(place: &Place, kind: &str, what: &str) -> Result<()> {
+pub async fn told(place: &TestNamespace, kind: &str, what: &str) -> Result<()> {
     until(&format!("an Event {what}"), DEADLINE, async || {
         let events = events(place).await?;
         ensure!(events.iter().any(|event| *event == (kind.to_owned(), what.to_owned())), "{events:?}");
@@ -26,7 +26,7 @@ pub async fn told(place: &Place, kind: &str, what: &str) -> Result<()> {
     .await
 }
 
-async fn lease(place: &Place, name: &str) -> Result<Value> {
+async fn lease(place: &TestNamespace, name: &str) -> Result<Value> {
     Ok(serde_json::from_str(&place.pods.kubectl(&["get", "lease", name, "-o", "json"]).await?)?)
 }
 
@@ -49,7 +49,7 @@ async fn stranger(member: &Member) -> Result<String> {
 #[test]
 fn leases_and_events_tell_of_members_and_conditions_of_volumes_clusters_and_backups() {
     run(async |bed| {
-        let place = Place::make("operator-reports").await?;
+        let place = TestNamespace::make("operator-reports").await?;
         let mut wanted = spec(1);
         let dir = bed.make_dir("store")?.display().to_string();
         wanted["backup"]["store"] = json!({"provider": "Local", "container": dir, "prefix": "a"});

@@ -7,15 +7,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{ApiResource, DynamicObject};
 use repot_controllers::workflow::jobs::{Order, Task, render};
 use repot_controllers::workflow::members::Reach;
-use repot_etcd::backup::place::{Place as Store, SecretRef};
+use repot_etcd::backup::place::{SecretRef, StoreRef};
 use repot_tests::run;
 use repot_tests::wait::until;
 use serde_json::{Value, json};
 
-use super::world::{DEADLINE, Place, etcd, spec};
+use super::world::{DEADLINE, TestNamespace, etcd, spec};
 
-async fn restricted(namespace: &str) -> Result<Place> {
-    let place = Place::make(namespace).await?;
+async fn restricted(namespace: &str) -> Result<TestNamespace> {
+    let place = TestNamespace::make(namespace).await?;
     let label = "pod-security.kubernetes.io/enforce=restricted";
     place.pods.world.garden.kubectl(["label", "namespace", namespace, label]).await?.text()?;
     Ok(place)
@@ -77,7 +77,7 @@ fn jobs_of_workflows_are_admitted_in_a_restricted_namespace_and_local_stores_are
 
 /// The Job of a workflow, as the controllers render it.
 fn job(task: Task, provider: &str, run_as_root: bool) -> Value {
-    let store = |prefix: &str| Store {
+    let store = |prefix: &str| StoreRef {
         provider: provider.to_owned(),
         container: "/backups".to_owned(),
         prefix: prefix.to_owned(),
@@ -106,7 +106,7 @@ fn job(task: Task, provider: &str, run_as_root: bool) -> Value {
 }
 
 /// Asks kube-apiserver whether it would take the Pod of a Job.
-async fn admit(place: &Place, job: &Value) -> Result<()> {
+async fn admit(place: &TestNamespace, job: &Value) -> Result<()> {
     let mut pod = job["spec"]["template"].clone();
     pod["apiVersion"] = "v1".into();
     pod["kind"] = "Pod".into();

@@ -3,7 +3,7 @@ use jiff::Timestamp;
 use repot_tests::run;
 use serde_json::{Value, json};
 
-use super::world::{Place, holds, spec};
+use super::world::{TestNamespace, holds, spec};
 
 fn time(value: &Value) -> Result<Timestamp> {
     Ok(value.as_str().context("no time")?.parse()?)
@@ -19,7 +19,7 @@ fn life(pod: &Value) -> Result<(Timestamp, Timestamp)> {
 #[test]
 fn another_template_never_deletes_a_member_while_another_one_is_down() {
     run(async |_| {
-        let place = Place::make("operator-rolling").await?;
+        let place = TestNamespace::make("operator-rolling").await?;
         place.apply(spec(3)).await?;
         place.until_members(3, "main").await?;
         // A StatefulSet that rolls by itself would delete main-2 now.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use super::reports::told;
-use super::world::{DEADLINE, Place, holds, reason, spec};
+use super::world::{DEADLINE, TestNamespace, holds, reason, spec};
 
 /// Writes numbered keys as fast as they are acknowledged, and remembers how many were.
 struct Writer {
@@ -57,7 +57,7 @@ impl Writer {
 #[test]
 fn members_come_and_go_one_by_one_under_a_writer_and_nothing_is_lost() {
     run(async |_| {
-        let place = Place::make("operator-scale").await?;
+        let place = TestNamespace::make("operator-scale").await?;
         place.apply(spec(1)).await?;
         place.until_members(1, "main").await?;
         let member = place.member(0).await?;
@@ -110,7 +110,7 @@ fn roles(etcd: &Value) -> Vec<String> {
 #[test]
 fn a_member_whose_volume_is_lost_is_replaced_and_none_is_removed_without_a_quorum() {
     run(async |_| {
-        let place = Place::make("operator-lost").await?;
+        let place = TestNamespace::make("operator-lost").await?;
         place.apply(spec(3)).await?;
         let etcd = place.until_members(3, "main").await?;
         let before = id_of(&etcd, "main-1");

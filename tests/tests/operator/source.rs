@@ -5,7 +5,7 @@ use repot_tests::pods::Image;
 use repot_tests::{binaries, run};
 use serde_json::{Value, json};
 
-use super::world::{Place, etcd, holds, is_ready, reason, spec};
+use super::world::{TestNamespace, etcd, holds, is_ready, reason, spec};
 
 /// An Etcd that keeps its snapshots in a directory.
 fn with_store(replicas: u32, dir: &str, prefix: &str) -> Value {
@@ -21,7 +21,7 @@ fn store(dir: &str, prefix: &str) -> Value {
 #[test]
 fn etcd_goes_on_from_the_final_snapshot_of_another_and_waits_for_it() {
     run(async |bed| {
-        let place = Place::make("operator-source").await?;
+        let place = TestNamespace::make("operator-source").await?;
         let dir = bed.make_dir("store")?.display().to_string();
         place.apply(with_store(1, &dir, "a")).await?;
         place.until_members(1, "main").await?;
@@ -50,7 +50,7 @@ fn etcd_goes_on_from_the_final_snapshot_of_another_and_waits_for_it() {
 }
 
 /// CoreDNS in a Pod, which asks this server; its address.
-async fn name_server(place: &Place, dns: &DnsServer) -> Result<String> {
+async fn name_server(place: &TestNamespace, dns: &DnsServer) -> Result<String> {
     let runner = &place.pods.world.runner;
     runner.images().add("coredns", Image::of(binaries::find("coredns")?).and("/bin/sh"));
     let behind = runner.expose(dns.direct().port())?;
@@ -75,7 +75,7 @@ async fn name_server(place: &Place, dns: &DnsServer) -> Result<String> {
 #[test]
 fn etcd_goes_on_when_the_owner_before_does_not_serve_any_more() {
     run(async |bed| {
-        let place = Place::make("operator-handover").await?;
+        let place = TestNamespace::make("operator-handover").await?;
         let dns = DnsServer::start(bed).await?;
         dns.set("owner", &["seed-b/2"]).await?;
         let server = name_server(&place, &dns).await?;
@@ -120,7 +120,7 @@ fn etcd_goes_on_when_the_owner_before_does_not_serve_any_more() {
 }
 
 /// Jobs that copy snapshots and are not being deleted.
-async fn jobs(place: &Place) -> Result<Vec<String>> {
+async fn jobs(place: &TestNamespace) -> Result<Vec<String>> {
     let list: Value = serde_json::from_str(&place.pods.kubectl(&["get", "jobs", "-o", "json"]).await?)?;
     let kept = list["items"].as_array().into_iter().flatten();
     let kept = kept.filter(|job| job["metadata"]["deletionTimestamp"].is_null());
@@ -128,7 +128,7 @@ async fn jobs(place: &Place) -> Result<Vec<String>> {
 }
 
 /// A snapshot of the Etcd `main`.
-async fn take(place: &Place, is_final: bool) -> Result<()> {
+async fn take(place: &TestNamespace, is_final: bool) -> Result<()> {
     let name = format!("main-0.main-peer.{}.svc", place.pods.namespace);
     let port = place.pods.world.runner.publish(&name, 8080).await?;
     let client = reqwest::Client::builder().no_proxy().build()?;

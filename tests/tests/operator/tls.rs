@@ -6,11 +6,11 @@ use anyhow::Result;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use repot_etcd::link;
-use repot_tests::Bed;
+use repot_tests::TestEnv;
 use repot_tests::pki::{Ca, Leaf, Usage};
 use serde_json::{Value, json};
 
-use super::world::Place;
+use super::world::TestNamespace;
 
 /// Authorities for clients and for members.
 pub struct Authorities {
@@ -29,7 +29,7 @@ pub struct ClientFiles {
 }
 
 impl Authorities {
-    pub fn make(bed: &Bed) -> Result<Self> {
+    pub fn make(bed: &TestEnv) -> Result<Self> {
         let (clients, peers) = (Ca::new("etcd-ca")?, Ca::new("etcd-peer-ca")?);
         let (client, dir) = (clients.client("etcd-client", &[])?, bed.make_dir("etcd-tls")?);
         let (certificate, key) = client.write(&dir, "client")?;
@@ -38,14 +38,14 @@ impl Authorities {
     }
 
     /// A namespace with certificates for the members of its Etcd `main`.
-    pub async fn place(&self, namespace: &str) -> Result<Place> {
+    pub async fn place(&self, namespace: &str) -> Result<TestNamespace> {
         let names = hosts(namespace);
         self.place_with(namespace, &names.iter().map(String::as_str).collect::<Vec<_>>()).await
     }
 
     /// The same, where members show each other these names.
-    pub async fn place_with(&self, namespace: &str, peer_names: &[&str]) -> Result<Place> {
-        let mut place = Place::make(namespace).await?;
+    pub async fn place_with(&self, namespace: &str, peer_names: &[&str]) -> Result<TestNamespace> {
+        let mut place = TestNamespace::make(namespace).await?;
         let mut names = hosts(namespace);
         // Tests reach Pods by ports of their own machine.
         names.extend([format!("main-client.{namespace}.svc"), "localhost".into(), "127.0.0.1".into()]);

@@ -12,7 +12,7 @@ use tokio::process::Command;
 
 use super::tls::ClientFiles;
 pub use crate::testbed::pods::world::{DEADLINE, is_ready};
-use crate::testbed::pods::world::{IMMEDIATE, Place as Pods, shared};
+use crate::testbed::pods::world::{IMMEDIATE, TestNamespace as Pods, shared};
 
 /// Image with everything of ours.
 pub const IMAGE: &str = "repot";
@@ -98,13 +98,13 @@ fn operator(flags: &[&str]) -> Value {
 }
 
 /// A namespace of one test, with Etcds.
-pub struct Place {
+pub struct TestNamespace {
     pub pods: Pods,
     /// How a client reaches members with TLS.
     pub tls: Option<ClientFiles>,
 }
 
-impl Place {
+impl TestNamespace {
     pub async fn make(namespace: &str) -> Result<Self> {
         OPERATOR.value()?;
         Ok(Self { pods: Pods::make(namespace).await?, tls: None })

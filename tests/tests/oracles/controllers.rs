@@ -8,7 +8,7 @@ use repot_tests::garden::{Garden, GardenOptions};
 use repot_tests::http::{Answer, Api};
 use repot_tests::repot::{Repot, write_encryption_config};
 use repot_tests::wait::until;
-use repot_tests::{Bed, Shared, run, start_shared};
+use repot_tests::{Shared, TestEnv, run, start_shared};
 use serde_json::{Value, json};
 
 use super::rounds;
@@ -26,7 +26,7 @@ struct Landscape {
 static LANDSCAPE: Shared<Landscape> = Shared::new(|bed| start_shared(Landscape::start(bed)));
 
 impl Landscape {
-    async fn start(bed: &Bed) -> Result<Self> {
+    async fn start(bed: &TestEnv) -> Result<Self> {
         let gate = "--feature-gates=StorageVersionMigrator=true".to_owned();
         let runtime = "--runtime-config=storagemigration.k8s.io/v1beta1=true".to_owned();
         let options =
@@ -44,12 +44,12 @@ impl Landscape {
 }
 
 /// A namespace of a test's own, through kube-apiserver.
-struct Place {
+struct TestNamespace {
     api: Api,
     namespace: String,
 }
 
-impl Place {
+impl TestNamespace {
     async fn make(namespace: &str) -> Result<Self> {
         let api = LANDSCAPE.value()?.garden.api().clone();
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
@@ -108,7 +108,7 @@ fn reference(owner: &Value) -> Value {
 #[test]
 fn namespace_with_five_hundred_shoot_states_is_deleted() {
     run(async |_| {
-        let place = Place::make("five-hundred").await?;
+        let place = TestNamespace::make("five-hundred").await?;
         let names = (0..rounds(500, 5000)).map(|n| format!("s-{n}"));
         let created = stream::iter(names).map(async |name| place.create(Kind::ShootState, &name, None).await);
         created.buffer_unordered(8).try_for_each(async |_| Ok(())).await?;
@@ -129,7 +129,7 @@ fn namespace_with_five_hundred_shoot_states_is_deleted() {
 #[test]
 fn namespace_waits_for_the_finalizer_of_a_shoot_state() {
     run(async |_| {
-        let place = Place::make("held").await?;
+        let place = TestNamespace::make("held").await?;
         place.create(Kind::ShootState, "free", None).await?;
         place.create(Kind::ShootState, "kept", None).await?;
         let object = format!("{}/kept", place.collection(Kind::ShootState));
@@ -163,7 +163,7 @@ fn namespace_waits_for_the_finalizer_of_a_shoot_state() {
 }
 
 /// An owner of a kind with a dependent of each kind.
-async fn own(place: &Place, kind: Kind, name: &str) -> Result<()> {
+async fn own(place: &TestNamespace, kind: Kind, name: &str) -> Result<()> {
     let owner = place.create(kind, name, None).await?;
     for dependent in KINDS {
         place.create(dependent, &format!("{name}-dependent"), Some(&owner)).await?;
@@ -171,7 +171,7 @@ async fn own(place: &Place, kind: Kind, name: &str) -> Result<()> {
     Ok(())
 }
 
-async fn delete_owner(place: &Place, kind: Kind, name: &str, policy: &str) -> Result<Value> {
+async fn delete_owner(place: &TestNamespace, kind: Kind, name: &str, policy: &str) -> Result<Value> {
     own(place, kind, name).await?;
     let path = format!("{}/{name}?propagationPolicy={policy}", place.collection(kind));
     place.api.delete(&path).await?.ok()
@@ -180,7 +180,7 @@ async fn delete_owner(place: &Place, kind: Kind, name: &str, policy: &str) -> Re
 #[test]
 fn background_deletion_takes_dependents_after_their_owner() {
     run(async |_| {
-        let place = Place::make("background").await?;
+        let place = TestNamespace::make("background").await?;
         for kind in KINDS {
             let name = format!("{kind:?}").to_lowercase();
             delete_owner(&place, kind, &name, "Background").await?;
@@ -196,7 +196,7 @@ fn background_deletion_takes_dependents_after_their_owner() {
 #[test]
 fn foreground_deletion_takes_dependents_before_their_owner() {
     run(async |_| {
-        let place = Place::make("foreground").await?;
+        let place = TestNamespace::make("foreground").await?;
         for kind in KINDS {
             let name = format!("{kind:?}").to_lowercase();
             let deleted = delete_owner(&place, kind, &name, "Foreground").await?;
@@ -216,7 +216,7 @@ fn foreground_deletion_takes_dependents_before_their_owner() {
 #[test]
 fn orphaning_deletion_leaves_dependents_without_owner() {
     run(async |_| {
-        let place = Place::make("orphan").await?;
+        let place = TestNamespace::make("orphan").await?;
         for kind in KINDS {
             let name = format!("{kind:?}").to_lowercase();
             delete_owner(&place, kind, &name, "Orphan").await?;
@@ -235,7 +235,7 @@ fn orphaning_deletion_leaves_dependents_without_owner() {
 #[test]
 fn objects_of_an_absent_owner_are_collected_and_those_of_a_living_one_stay() {
     run(async |_| {
-        let place = Place::make("absent").await?;
+        let place = TestNamespace::make("absent").await?;
         for kind in KINDS {
             let name = format!("{kind:?}").to_lowercase();
             own(&place, kind, &name).await?;
@@ -254,7 +254,7 @@ fn objects_of_an_absent_owner_are_collected_and_those_of_a_living_one_stay() {
 #[test]
 fn quota_counts_shoot_states() {
     run(async |_| {
-        let place = Place::make("counted").await?;
+        let place = TestNamespace::make("counted").await?;
         let key = format!("count/shootstates.{GROUP}");
         let hard = json!({key.clone(): "5", "count/configmaps": "5"});
         let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": hard}});
@@ -293,7 +293,7 @@ fn quota_counts_shoot_states() {
 #[test]
 fn storage_version_migration_succeeds_and_changes_nothing() {
     run(async |_| {
-        let place = Place::make("migrated").await?;
+        let place = TestNamespace::make("migrated").await?;
         let mut before = Vec::new();
         for n in 0..3 {
             before.push(place.create(Kind::ShootState, &format!("s-{n}"), None).await?);

@@ -12,7 +12,7 @@ use repot_tests::clientgo::ClientGo;
 use repot_tests::garden::Garden;
 use repot_tests::http::{Answer, Api, send};
 use repot_tests::wait::until;
-use repot_tests::{Bed, run};
+use repot_tests::{TestEnv, run};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ const AGGREGATED: &str = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const INFORMERS: [&str; 5] = ["informer", "metadata-informer", "typed-informer", "metadata", "watchlist"];
 
 /// A kube-apiserver that serves the kind itself, as a custom resource: what others have to be like.
-async fn reference(bed: &Bed) -> Result<Garden> {
+async fn reference(bed: &TestEnv) -> Result<Garden> {
     let garden = Garden::start(bed).await?;
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let version =
@@ -64,7 +64,7 @@ async fn rich(api: &Api, name: &str) -> Result<()> {
     api.post(&collection("default"), &object).await?.ok().map(drop)
 }
 
-async fn compare(bed: &Bed, api: &Api, kubeconfig: &Path) -> Result<()> {
+async fn compare(bed: &TestEnv, api: &Api, kubeconfig: &Path) -> Result<()> {
     for name in ["a", "b"] {
         rich(api, name).await?;
     }
@@ -136,7 +136,7 @@ async fn fill(api: &Api, count: usize) -> Result<()> {
 
 /// Informers of every kind that start on a store that is full and changes. Each holds what its first watch gave against a LIST,
 /// and ends the program when they differ.
-async fn start_informers(bed: &Bed, api: &Api, kubeconfig: &Path) -> Result<()> {
+async fn start_informers(bed: &TestEnv, api: &Api, kubeconfig: &Path) -> Result<()> {
     fill(api, 1000).await?;
     let start = |modes: &str| {
         ClientGo::start(bed, "follow", kubeconfig, &[&format!("--modes={modes}"), "--record=false"])

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
 use repot_tests::clientgo::ClientGo;
-use repot_tests::{Bed, run};
+use repot_tests::{TestEnv, run};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -33,7 +33,7 @@ pub fn modes(count: usize) -> String {
 
 /// Followers under a writer for some time.
 async fn follow_a_writer(
-    bed: &Bed,
+    bed: &TestEnv,
     world: &World,
     followers: usize,
     seconds: std::time::Duration,
@@ -72,7 +72,7 @@ fn twenty_informers_follow_a_writer_through_a_kube_apiserver_on_etcd() {
 }
 
 /// A server that goes and comes back under its watches, once in order and once by `kill -9`.
-async fn follow_through_restarts(bed: &Bed, mut world: World) -> Result<()> {
+async fn follow_through_restarts(bed: &TestEnv, mut world: World) -> Result<()> {
     let flags = [&modes(MODES.len()), "--disturbed"];
     let mut client = ClientGo::start(bed, "follow", world.kubectl.kubeconfig(), &flags)?;
     client.answer().await?;

@@ -11,7 +11,7 @@ use repot_tests::http::Api;
 use repot_tests::relay::Relay;
 use repot_tests::repot::{Repot, register, write_encryption_config};
 use repot_tests::wait::until;
-use repot_tests::{Bed, run};
+use repot_tests::{TestEnv, run};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -36,7 +36,7 @@ struct Pair {
 }
 
 impl Pair {
-    async fn start(bed: &Bed) -> Result<Self> {
+    async fn start(bed: &TestEnv) -> Result<Self> {
         let etcd = EtcdCluster::start(bed, 3).await?;
         let garden = Garden::start(bed).await?;
         let keys = write_encryption_config(bed.path())?;

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use anyhow::{Context, Result, ensure};
 use repot_etcd::owner::message::{self, Name};
-use repot_tests::bed::Bed;
+use repot_tests::bed::TestEnv;
 use repot_tests::dns::{Fate, TTL, ZONE};
 use repot_tests::dns_cache::{DnsCache, Kind};
 use repot_tests::run;
@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
 
-use super::world::{NEW, OLD, RECORD, Scene, Writer, client_url, never_both};
+use super::world::{NEW, OLD, OwnershipFixture, RECORD, Writer, client_url, never_both};
 use crate::etcd_agent::world::DEADLINE;
 
 /// The same, with a cache that both sides ask.
-async fn with_cache(bed: &Bed, ttl: u32, kind: Kind) -> Result<(Scene, DnsCache)> {
-    let mut scene = Scene::new(bed, 1).await?;
+async fn with_cache(bed: &TestEnv, ttl: u32, kind: Kind) -> Result<(OwnershipFixture, DnsCache)> {
+    let mut scene = OwnershipFixture::new(bed, 1).await?;
     scene.dns.set_ttl(ttl).await?;
     let cache = DnsCache::start(bed, &scene.dns, kind).await?;
     for side in [&mut scene.old, &mut scene.new] {
@@ -97,7 +97,7 @@ fn cache_that_keeps_all_for_longer_than_the_record_says_is_not_believed() {
 #[test]
 fn without_servers_no_resolver_of_the_machine_is_asked() {
     run(async |bed| {
-        let mut scene = Scene::new(bed, 1).await?;
+        let mut scene = OwnershipFixture::new(bed, 1).await?;
         for servers in [json!(null), json!([])] {
             let owner = scene.old.config["owner"].as_object_mut().context("an owner")?;
             owner.insert("servers".to_owned(), servers.clone());
@@ -127,7 +127,7 @@ fn name_servers_of_the_zone_are_asked_past_an_unbound_that_hands_out_old_answers
 
 fn name_servers_are_asked_past(kind: Kind) {
     run(async |bed| {
-        let mut scene = Scene::new(bed, 1).await?;
+        let mut scene = OwnershipFixture::new(bed, 1).await?;
         let cache = DnsCache::start(bed, &scene.dns, kind).await?;
         let _port_53 = scene.dns.open_port_53().await?;
         for side in [&mut scene.old, &mut scene.new] {

@@ -3,7 +3,7 @@
 use repot_tests::run;
 use serde_json::{Value, json};
 
-use super::world::{Scene, Writer, client_url, stays_down};
+use super::world::{OwnershipFixture, Writer, client_url, stays_down};
 use crate::etcd_agent::world::DEADLINE;
 
 const FIRST: &str = "seed-a/1";
@@ -13,7 +13,7 @@ const THIRD: &str = "seed-a/3";
 #[test]
 fn a_seed_that_was_off_while_another_was_the_owner_does_not_serve_its_old_data() {
     run(async |bed| {
-        let mut scene = Scene::with_ids(bed, 1, FIRST, SECOND).await?;
+        let mut scene = OwnershipFixture::with_ids(bed, 1, FIRST, SECOND).await?;
         let mut old = scene.old.start_all(bed).await?.remove(0);
         let writer = Writer::start(client_url(&scene.old, 0), "the first owner");
         writer.goes_on().await?;
@@ -51,7 +51,7 @@ fn a_seed_that_was_off_while_another_was_the_owner_does_not_serve_its_old_data()
 #[test]
 fn a_name_server_that_is_behind_costs_no_ownership() {
     run(async |bed| {
-        let scene = Scene::with_ids(bed, 1, SECOND, THIRD).await?;
+        let scene = OwnershipFixture::with_ids(bed, 1, SECOND, THIRD).await?;
         let mut owner = scene.old.start_all(bed).await?.remove(0);
         let writer = Writer::start(client_url(&scene.old, 0), "the second owner");
         writer.goes_on().await?;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::world::{
-    LEASE, NEW, OLD, RECORD, Scene, WAIT, Writer, client_url, never_both, signal_alone, stays_down,
+    LEASE, NEW, OLD, OwnershipFixture, RECORD, WAIT, Writer, client_url, never_both, signal_alone, stays_down,
 };
 use crate::etcd_agent::world::DEADLINE;
 
@@ -26,7 +26,7 @@ fn a_store_out_of_reach_keeps_no_etcd_alive_and_gets_the_snapshot_later() {
         let mut s3 = S3Server::start(bed).await?;
         let secret = bed.make_dir("secret")?;
         s3.mount_secret(&secret)?;
-        let mut scene = Scene::new(bed, 1).await?;
+        let mut scene = OwnershipFixture::new(bed, 1).await?;
         let store = json!({ "url": s3.url("main"), "credentials": secret, "endpoint": s3.endpoint() });
         scene.store = s3.files("main");
         scene.old.config["store"] = store.clone();
@@ -64,7 +64,7 @@ fn a_store_out_of_reach_keeps_no_etcd_alive_and_gets_the_snapshot_later() {
 #[test]
 fn members_that_all_lost_ownership_still_have_a_quorum_for_one_final_snapshot() {
     run(async |bed| {
-        let scene = Scene::new(bed, 3).await?;
+        let scene = OwnershipFixture::new(bed, 3).await?;
         let mut old = scene.old.start_all(bed).await?;
         let old_writer = Writer::start(client_url(&scene.old, 1), OLD);
         old_writer.goes_on().await?;
@@ -87,7 +87,7 @@ fn members_that_all_lost_ownership_still_have_a_quorum_for_one_final_snapshot() 
 #[test]
 fn a_member_that_does_not_answer_is_waited_for_until_its_lease_is_over() {
     run(async |bed| -> Result<()> {
-        let scene = Scene::new(bed, 3).await?;
+        let scene = OwnershipFixture::new(bed, 3).await?;
         let mut old = scene.old.start_all(bed).await?;
         // Nothing listens at its client URL, but its agent may start etcd again within the lease.
         let asleep = Instant::now();
@@ -118,7 +118,7 @@ fn a_member_that_does_not_answer_is_waited_for_until_its_lease_is_over() {
 #[test]
 fn a_member_that_hears_nothing_of_the_record_is_not_cut_off() {
     run(async |bed| -> Result<()> {
-        let mut scene = Scene::new(bed, 3).await?;
+        let mut scene = OwnershipFixture::new(bed, 3).await?;
         let mut other = DnsServer::start(bed).await?;
         other.set(RECORD, &[OLD]).await?;
         let mut old = vec![scene.old.start(bed, 0)?, scene.old.start(bed, 1)?];
@@ -149,7 +149,7 @@ fn a_member_that_hears_nothing_of_the_record_is_not_cut_off() {
 #[test]
 fn members_that_the_configuration_does_not_know_are_asked_too() {
     run(async |bed| -> Result<()> {
-        let mut scene = Scene::new(bed, 3).await?;
+        let mut scene = OwnershipFixture::new(bed, 3).await?;
         let mut old = scene.old.start_all(bed).await?;
         // As after a change of members, which starts nobody again.
         let members = scene.old.config["members"].clone();
@@ -178,7 +178,7 @@ fn members_that_the_configuration_does_not_know_are_asked_too() {
 #[test]
 fn a_member_without_a_quorum_says_so_and_stays_down() {
     run(async |bed| -> Result<()> {
-        let scene = Scene::new(bed, 3).await?;
+        let scene = OwnershipFixture::new(bed, 3).await?;
         let mut old = scene.old.start_all(bed).await?;
         drop(old.drain(..2));
         scene.hand_over(&[NEW]).await?;

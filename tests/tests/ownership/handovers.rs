@@ -3,13 +3,13 @@
 use anyhow::{Context, Result, ensure};
 use repot_etcd::snapshot::SnapshotName;
 use repot_etcd::snapshot::store::Store;
-use repot_tests::bed::Bed;
+use repot_tests::bed::TestEnv;
 use repot_tests::run;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
-use super::world::{LEASE, Scene, WAIT, Writer, client_url, never_both, signal_alone, stays_down};
+use super::world::{LEASE, OwnershipFixture, WAIT, Writer, client_url, never_both, signal_alone, stays_down};
 use crate::etcd::world::{open, snapshots, url};
 use crate::etcd_agent::world::{Agent, Cluster, DEADLINE};
 
@@ -18,8 +18,8 @@ const SECOND: &str = "seed-b/2";
 const THIRD: &str = "seed-c/3";
 
 /// The first owner has a backup, and is gone without a word.
-async fn silent(bed: &Bed) -> Result<(Scene, Writer)> {
-    let scene = Scene::with_ids(bed, 1, FIRST, SECOND).await?;
+async fn silent(bed: &TestEnv) -> Result<(OwnershipFixture, Writer)> {
+    let scene = OwnershipFixture::with_ids(bed, 1, FIRST, SECOND).await?;
     let old = scene.old.start_all(bed).await?.remove(0);
     let writer = Writer::start(client_url(&scene.old, 0), FIRST);
     writer.goes_on().await?;
@@ -69,7 +69,7 @@ fn new_owner_waits_for_one_that_is_silent_and_once_only() {
 #[test]
 fn new_owner_without_anything_to_restore_waits_as_well() {
     run(async |bed| {
-        let mut scene = Scene::with_ids(bed, 1, FIRST, SECOND).await?;
+        let mut scene = OwnershipFixture::with_ids(bed, 1, FIRST, SECOND).await?;
         scene.new.config["restore"] = json!(null);
         let old = scene.old.start_all(bed).await?.remove(0);
         let old_writer = Writer::start(client_url(&scene.old, 0), FIRST);
@@ -94,7 +94,7 @@ fn new_owner_without_anything_to_restore_waits_as_well() {
 #[test]
 fn final_snapshot_of_the_epoch_before_ends_the_wait() {
     run(async |bed| {
-        let mut scene = Scene::with_ids(bed, 1, FIRST, SECOND).await?;
+        let mut scene = OwnershipFixture::with_ids(bed, 1, FIRST, SECOND).await?;
         // The next owner goes on from the history that was written last.
         scene.old.config["store"]["history"] = json!("other-volumes");
         let mut old = scene.old.start_all(bed).await?.remove(0);

@@ -5,12 +5,14 @@ use repot_tests::run;
 use rustix::process::Signal;
 use tokio::time::Instant;
 
-use super::world::{LEASE, NEW, OLD, Scene, WAIT, Writer, client_url, never_both, signal_alone, stays_down};
+use super::world::{
+    LEASE, NEW, OLD, OwnershipFixture, WAIT, Writer, client_url, never_both, signal_alone, stays_down,
+};
 
 #[test]
 fn a_frozen_agent_loses_its_etcd_in_time() {
     run(async |bed| {
-        let scene = Scene::new(bed, 1).await?;
+        let scene = OwnershipFixture::new(bed, 1).await?;
         let mut old = scene.old.start_all(bed).await?.remove(0);
         let old_writer = Writer::start(client_url(&scene.old, 0), OLD);
         old_writer.goes_on().await?;
@@ -39,7 +41,7 @@ fn a_frozen_agent_loses_its_etcd_in_time() {
 #[test]
 fn an_agent_that_was_killed_goes_straight_to_the_final_snapshot() {
     run(async |bed| -> Result<()> {
-        let scene = Scene::new(bed, 1).await?;
+        let scene = OwnershipFixture::new(bed, 1).await?;
         let mut old = scene.old.start_all(bed).await?.remove(0);
         let old_writer = Writer::start(client_url(&scene.old, 0), OLD);
         old_writer.goes_on().await?;

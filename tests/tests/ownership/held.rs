@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use repot_tests::bed::Bed;
+use repot_tests::bed::TestEnv;
 use repot_tests::run;
 use repot_tests::wait::until;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
-use super::world::{LEASE, NEW, OLD, Scene, Writer, client_url, never_both, signal_alone};
+use super::world::{LEASE, NEW, OLD, OwnershipFixture, Writer, client_url, never_both, signal_alone};
 use crate::etcd_agent::world::Agent;
 
 /// A wall clock of some processes, which a test sets (libfaketime). Other clocks are those of the machine.
@@ -21,7 +21,7 @@ struct WallClock {
 }
 
 impl WallClock {
-    fn new(bed: &Bed) -> Result<Self> {
+    fn new(bed: &TestEnv) -> Result<Self> {
         let clock = Self { file: bed.make_dir("wall-clock")?.join("offset") };
         clock.set_forward(0)?;
         Ok(clock)
@@ -94,7 +94,7 @@ impl Processes {
 #[test]
 fn etcd_that_goes_on_before_its_guard_answers_nobody() {
     run(async |bed| {
-        let scene = Scene::new(bed, 1).await?;
+        let scene = OwnershipFixture::new(bed, 1).await?;
         let old = scene.old.start_all(bed).await?.remove(0);
         let old_writer = Writer::start(client_url(&scene.old, 0), OLD);
         old_writer.goes_on().await?;
@@ -132,7 +132,7 @@ fn etcd_that_goes_on_before_its_guard_answers_nobody() {
 #[test]
 fn wall_clock_that_is_set_forward_ends_an_etcd_whose_lease_would_be_over() {
     run(async |bed| {
-        let mut scene = Scene::new(bed, 1).await?;
+        let mut scene = OwnershipFixture::new(bed, 1).await?;
         let clock = WallClock::new(bed)?;
         scene.old.variables = clock.variables()?;
         // By the clock of the machine, the lease is longer than what follows.

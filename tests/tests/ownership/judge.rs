@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use futures::future::try_join_all;
-use repot_tests::bed::Bed;
+use repot_tests::bed::TestEnv;
 use repot_tests::dns::{Fate, ZONE};
 use repot_tests::dns_cache::{DnsCache, Kind};
 use repot_tests::run;
@@ -15,7 +15,9 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::held::Processes;
-use super::world::{LEASE, NEW, OLD, Scene, Writer, client_url, never_both, signal_alone, stays_down};
+use super::world::{
+    LEASE, NEW, OLD, OwnershipFixture, Writer, client_url, never_both, signal_alone, stays_down,
+};
 use crate::etcd_agent::world::Agent;
 
 /// At a time: each has two agents, two etcds, a DNS server and perhaps a cache.
@@ -58,11 +60,11 @@ impl Case {
         LEASE * u32::try_from(self.number / (CACHES.len() * FAULTS.len()) % 5).unwrap_or_default() / 3
     }
 
-    async fn play(self, bed: &Bed) -> Result<()> {
+    async fn play(self, bed: &TestEnv) -> Result<()> {
         // Without an epoch only the time counts.
         let (old_id, new_id) =
             if self.number.is_multiple_of(2) { (OLD, NEW) } else { ("seed-a/1", "seed-b/2") };
-        let mut scene = Scene::with_ids(bed, 1, old_id, new_id).await?;
+        let mut scene = OwnershipFixture::with_ids(bed, 1, old_id, new_id).await?;
         // The old side may serve for much longer than the new one takes to start: so the wait between them is what counts.
         for side in [&mut scene.old, &mut scene.new] {
             side.config["owner"]["timeout"] = json!("15s");
@@ -100,7 +102,13 @@ impl Case {
     }
 
     /// Both agents and both writers are there when this returns.
-    async fn hand_over(self, bed: &Bed, scene: &Scene, old: &Agent, new_id: &str) -> Result<(Agent, Writer)> {
+    async fn hand_over(
+        self,
+        bed: &TestEnv,
+        scene: &OwnershipFixture,
+        old: &Agent,
+        new_id: &str,
+    ) -> Result<(Agent, Writer)> {
         match self.fault {
             Fault::Nothing => {
                 sleep(self.delay()).await;
@@ -142,7 +150,7 @@ fn is_stale(kind: Kind) -> bool {
 }
 
 /// Both sides ask the cache. One that hands out old answers can only be asked for the name servers of the zone.
-fn ask_cache(scene: &mut Scene, cache: &DnsCache, kind: Kind) {
+fn ask_cache(scene: &mut OwnershipFixture, cache: &DnsCache, kind: Kind) {
     let server = match is_stale(kind) {
         true => format!("ns:{ZONE}@{}", cache.address()),
         false => cache.address().to_string(),

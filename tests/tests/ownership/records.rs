@@ -4,14 +4,14 @@ use anyhow::{Result, ensure};
 use repot_tests::run;
 use serde_json::json;
 
-use super::world::{NEW, OLD, Scene, WAIT, Writer, client_url, never_both, stays_down};
+use super::world::{NEW, OLD, OwnershipFixture, WAIT, Writer, client_url, never_both, stays_down};
 use crate::etcd::world::{open, restore};
 use crate::etcd_agent::world::DEADLINE;
 
 #[test]
 fn the_new_owner_goes_on_from_the_final_snapshot_and_the_old_one_never_again() {
     run(async |bed| {
-        let scene = Scene::new(bed, 1).await?;
+        let scene = OwnershipFixture::new(bed, 1).await?;
         let mut old = scene.old.start_all(bed).await?.remove(0);
         let old_writer = Writer::start(client_url(&scene.old, 0), OLD);
         old_writer.goes_on().await?;
@@ -38,7 +38,7 @@ fn the_new_owner_goes_on_from_the_final_snapshot_and_the_old_one_never_again() {
 #[test]
 fn an_etcd_that_lost_ownership_stays_down_without_a_record_in_its_configuration() {
     run(async |bed| {
-        let mut scene = Scene::new(bed, 1).await?;
+        let mut scene = OwnershipFixture::new(bed, 1).await?;
         let mut old = scene.old.start_all(bed).await?.remove(0);
         let writer = Writer::start(client_url(&scene.old, 0), OLD);
         writer.goes_on().await?;
@@ -70,7 +70,7 @@ fn an_etcd_that_lost_ownership_stays_down_without_a_record_in_its_configuration(
 #[test]
 fn a_record_that_is_deleted_ends_the_ownership() {
     run(async |bed| {
-        let scene = Scene::new(bed, 1).await?;
+        let scene = OwnershipFixture::new(bed, 1).await?;
         let mut old = scene.old.start_all(bed).await?.remove(0);
         let writer = Writer::start(client_url(&scene.old, 0), OLD);
         writer.goes_on().await?;
@@ -89,7 +89,7 @@ fn a_record_that_is_deleted_ends_the_ownership() {
 #[test]
 fn a_record_that_goes_to_and_fro_ends_the_ownership_too() {
     run(async |bed| {
-        let scene = Scene::new(bed, 1).await?;
+        let scene = OwnershipFixture::new(bed, 1).await?;
         let mut old = scene.old.start_all(bed).await?.remove(0);
         let writer = Writer::start(client_url(&scene.old, 0), OLD);
         writer.goes_on().await?;
@@ -115,7 +115,7 @@ fn a_record_that_goes_to_and_fro_ends_the_ownership_too() {
 #[test]
 fn the_next_owner_waits_for_the_record_with_an_empty_volume() {
     run(async |bed| -> Result<()> {
-        let mut scene = Scene::new(bed, 1).await?;
+        let mut scene = OwnershipFixture::new(bed, 1).await?;
         scene.new.config["restore"] = json!(null);
         let mut early = scene.new.start(bed, 0)?;
         let owner = stays_down(&mut early, "NotOwner").await?;

@@ -8,12 +8,14 @@ use repot_tests::run;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::world::{INTERVAL, LEASE, NEW, OLD, Scene, TIMEOUT, Writer, client_url, never_both, stays_down};
+use super::world::{
+    INTERVAL, LEASE, NEW, OLD, OwnershipFixture, TIMEOUT, Writer, client_url, never_both, stays_down,
+};
 
 #[test]
 fn without_a_server_etcd_stops_and_resumes_when_the_own_id_is_read_again() {
     run(async |bed| {
-        let mut scene = Scene::new(bed, 1).await?;
+        let mut scene = OwnershipFixture::new(bed, 1).await?;
         let mut old = scene.old.start_all(bed).await?.remove(0);
         let writer = Writer::start(client_url(&scene.old, 0), OLD);
         writer.goes_on().await?;
@@ -56,7 +58,7 @@ async fn stays_down_unknown(agent: &mut crate::etcd_agent::world::Agent) -> Resu
 #[test]
 fn answers_may_be_late_but_not_too_late() {
     run(async |bed| {
-        let scene = Scene::new(bed, 1).await?;
+        let scene = OwnershipFixture::new(bed, 1).await?;
         let mut old = scene.old.start_all(bed).await?.remove(0);
         let writer = Writer::start(client_url(&scene.old, 0), OLD);
         writer.goes_on().await?;
@@ -83,7 +85,7 @@ fn answers_may_be_late_but_not_too_late() {
 #[test]
 fn what_does_not_fit_into_a_datagram_comes_by_tcp() {
     run(async |bed| {
-        let mut scene = Scene::new(bed, 1).await?;
+        let mut scene = OwnershipFixture::new(bed, 1).await?;
         let id = format!("{}/1", "seed-".repeat(150));
         scene.old.config["owner"]["id"] = json!(id);
         // The wire is for datagrams only.
@@ -97,7 +99,7 @@ fn what_does_not_fit_into_a_datagram_comes_by_tcp() {
 #[test]
 fn the_second_server_is_asked_when_the_first_is_silent() {
     run(async |bed| {
-        let mut scene = Scene::new(bed, 1).await?;
+        let mut scene = OwnershipFixture::new(bed, 1).await?;
         let servers = json!([scene.dns.address(), scene.dns.direct()]);
         scene.old.config["owner"]["servers"] = servers;
         scene.dns.wire.set(Fate::Lost);

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use etcd_client::Client;
 use repot_etcd::link;
 use repot_etcd::snapshot::SnapshotName;
-use repot_tests::bed::Bed;
+use repot_tests::bed::TestEnv;
 use repot_tests::dns::{DnsServer, TTL, ZONE};
 use repot_tests::wait::until;
 use rustix::process::{Pid, Signal, kill_process};
@@ -35,21 +35,21 @@ pub const NEW: &str = "seed-b";
 pub const RECORD: &str = "owner";
 
 /// A record, a store, and plans of both sides.
-pub struct Scene {
+pub struct OwnershipFixture {
     pub dns: DnsServer,
     pub store: PathBuf,
     pub old: Cluster,
     pub new: Cluster,
 }
 
-impl Scene {
+impl OwnershipFixture {
     /// The record names the old side.
-    pub async fn new(bed: &Bed, members: usize) -> Result<Self> {
+    pub async fn new(bed: &TestEnv, members: usize) -> Result<Self> {
         Self::with_ids(bed, members, OLD, NEW).await
     }
 
     /// With other ids of the two sides.
-    pub async fn with_ids(bed: &Bed, members: usize, old_id: &str, new_id: &str) -> Result<Self> {
+    pub async fn with_ids(bed: &TestEnv, members: usize, old_id: &str, new_id: &str) -> Result<Self> {
         let dns = DnsServer::start(bed).await?;
         dns.set(RECORD, &[old_id]).await?;
         let store = bed.make_dir("store")?;
@@ -72,7 +72,7 @@ impl Scene {
     }
 
     /// The new side, started at once, and somebody who writes to it.
-    pub async fn take_over(&self, bed: &Bed) -> Result<(Agent, Writer)> {
+    pub async fn take_over(&self, bed: &TestEnv) -> Result<(Agent, Writer)> {
         let mut agent = self.new.start(bed, 0)?;
         let writer = Writer::start(client_url(&self.new, 0), NEW);
         agent.ready().await?;

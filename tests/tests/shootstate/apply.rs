@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use repot_tests::http::{Answer, send};
 use repot_tests::tool::Output;
-use repot_tests::{Bed, run};
+use repot_tests::{TestEnv, run};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -57,7 +57,7 @@ fn an_apply_that_creates_needs_the_permission_to_create() {
     });
 }
 
-async fn by_kubectl(bed: &Bed, world: &World) -> Result<()> {
+async fn by_kubectl(bed: &TestEnv, world: &World) -> Result<()> {
     two_managers(world).await?;
     from_client_side(world).await?;
     dry_run_and_diff(world).await?;
@@ -182,7 +182,7 @@ async fn dry_run_and_diff(world: &World) -> Result<()> {
     Ok(())
 }
 
-async fn twelve_mebibytes(bed: &Bed, world: &World) -> Result<()> {
+async fn twelve_mebibytes(bed: &TestEnv, world: &World) -> Result<()> {
     let mut big = large("big", TWELVE_MIB);
     let file = bed.path().join("applied.json");
     let apply = ["apply", "--server-side", "-f", &file.display().to_string()].map(str::to_owned);

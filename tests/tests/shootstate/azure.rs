@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use repot_tests::azure::AzureServer;
-use repot_tests::bed::Bed;
+use repot_tests::bed::TestEnv;
 use repot_tests::repot::program;
 use repot_tests::{run, tool};
 use tokio::process::Command;
@@ -13,7 +13,7 @@ use super::world::{collection, large, path};
 const SIZE: usize = 5 << 20;
 
 /// States are written, replaced and read; one is not readable while the store is away, and all is well in the end.
-async fn states_rest_in(bed: &Bed, azure: &AzureServer) -> Result<()> {
+async fn states_rest_in(bed: &TestEnv, azure: &AzureServer) -> Result<()> {
     let (url, environment) = (azure.url("chunks"), azure.environment());
     let server = Server::start(bed, (&url, &environment)).await?;
     let api = &server.api;

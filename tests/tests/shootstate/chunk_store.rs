@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use repot_tests::Bed;
+use repot_tests::TestEnv;
 use repot_tests::access::Access;
 use repot_tests::encryption::{config, provider, write_config};
 use repot_tests::etcd::EtcdCluster;
@@ -40,7 +40,7 @@ pub(super) struct Server {
 
 impl Server {
     /// `chunks`: URL of the object store, and the variables by which it is opened.
-    pub async fn start(bed: &Bed, chunks: (&str, &BTreeMap<String, String>)) -> Result<Self> {
+    pub async fn start(bed: &TestEnv, chunks: (&str, &BTreeMap<String, String>)) -> Result<Self> {
         let (etcd, garden) = (EtcdCluster::start(bed, 1).await?, Garden::start(bed).await?);
         let keys = bed.make_dir("keys")?.join("encryption.yaml");
         write_config(&keys, &config(&[&provider("aesgcm", "key")?]).to_string())?;
@@ -65,7 +65,7 @@ struct World {
 }
 
 impl World {
-    async fn start(bed: &Bed) -> Result<Self> {
+    async fn start(bed: &TestEnv) -> Result<Self> {
         let s3 = S3Server::start(bed).await?;
         let mut server = Server::start(bed, (&s3.url("chunks"), &s3.environment())).await?;
         let values = Values::new(&mut server.etcd)?;

@@ -1,7 +1,7 @@
 //! The whole life of a ShootState of 12 MiB, in every place where one can live.
 
 use anyhow::{Context, Result, ensure};
-use repot_tests::{Bed, run};
+use repot_tests::{TestEnv, run};
 use serde_json::{Value, json};
 
 use super::world::{GROUP, TWELVE_MIB, World, large, path, small};
@@ -24,7 +24,7 @@ fn a_state_of_twelve_mebibytes_lives_in_three_etcd_members_without_a_request_abo
     run(async |bed| live(bed, &World::garden_on_etcd(bed).await?).await);
 }
 
-async fn live(bed: &Bed, world: &World) -> Result<()> {
+async fn live(bed: &TestEnv, world: &World) -> Result<()> {
     let big = large("big", TWELVE_MIB);
     let file = bed.path().join("big.json");
     std::fs::write(&file, big.to_string())?;

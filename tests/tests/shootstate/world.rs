@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use bytes::BytesMut;
-use repot_tests::Bed;
+use repot_tests::TestEnv;
 use repot_tests::access::{Access, Credential};
 use repot_tests::etcd::{EtcdCluster, EtcdOptions};
 use repot_tests::garden::Garden;
@@ -45,30 +45,30 @@ pub enum Server {
 
 impl World {
     /// `repot dev` alone.
-    pub async fn dev(bed: &Bed) -> Result<Self> {
+    pub async fn dev(bed: &TestEnv) -> Result<Self> {
         Self::dev_with(bed, Vec::new()).await
     }
 
     /// The same with further flags.
-    pub async fn dev_with(bed: &Bed, flags: Vec<String>) -> Result<Self> {
+    pub async fn dev_with(bed: &TestEnv, flags: Vec<String>) -> Result<Self> {
         let dev = Dev::start(bed, flags).await?;
         let (api, kubectl) = (dev.api()?, dev.kubectl(bed)?);
         Ok(Self { api, kubectl, etcd: None, server: Server::Dev(dev), garden: None })
     }
 
     /// A real kube-apiserver in front of an embedded store.
-    pub async fn garden(bed: &Bed) -> Result<Self> {
+    pub async fn garden(bed: &TestEnv) -> Result<Self> {
         Self::garden_with(bed, Vec::new()).await
     }
 
     /// The same with further flags for the server.
-    pub async fn garden_with(bed: &Bed, mut flags: Vec<String>) -> Result<Self> {
+    pub async fn garden_with(bed: &TestEnv, mut flags: Vec<String>) -> Result<Self> {
         flags.push(format!("--storage=embedded:{}", bed.make_dir("store")?.display()));
         Self::behind(bed, None, flags).await
     }
 
     /// A real kube-apiserver in front, three members of etcd behind. The members refuse requests above one MiB.
-    pub async fn garden_on_etcd(bed: &Bed) -> Result<Self> {
+    pub async fn garden_on_etcd(bed: &TestEnv) -> Result<Self> {
         let flags = vec![format!("--max-request-bytes={ONE_MIB}")];
         let options = EtcdOptions { name: "states".into(), flags, ..EtcdOptions::default() };
         let etcd = EtcdCluster::start_with(bed, 3, options).await?;
@@ -77,11 +77,11 @@ impl World {
     }
 
     /// A real kube-apiserver in front, and whatever answers as etcd at this address behind.
-    pub async fn garden_on_endpoint(bed: &Bed, endpoint: &str) -> Result<Self> {
+    pub async fn garden_on_endpoint(bed: &TestEnv, endpoint: &str) -> Result<Self> {
         Self::behind(bed, None, vec![format!("--etcd-servers={endpoint}")]).await
     }
 
-    async fn behind(bed: &Bed, etcd: Option<EtcdCluster>, mut flags: Vec<String>) -> Result<Self> {
+    async fn behind(bed: &TestEnv, etcd: Option<EtcdCluster>, mut flags: Vec<String>) -> Result<Self> {
         let garden = Garden::start(bed).await?;
         let keys = write_encryption_config(bed.path())?;
         flags.push(format!("--encryption-provider-config={}", keys.display()));

@@ -4,12 +4,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use repot_tests::process::{Process, Spec, wait_until_gone};
 use repot_tests::wait::until;
-use repot_tests::{Bed, binaries, run};
+use repot_tests::{TestEnv, binaries, run};
 
 const SOON: Duration = Duration::from_secs(10);
 
 /// A shell with a child of its own, which names both on standard output.
-fn family(bed: &Bed) -> Result<Process> {
+fn family(bed: &TestEnv) -> Result<Process> {
     let script = "sleep 600 & echo child $!; wait";
     Process::start(bed, Spec::new("family", "/bin/sh").args(["-c", script]))
 }

@@ -3,13 +3,13 @@
 use anyhow::{Result, ensure};
 use repot_tests::process::{Spec, wait_until_gone};
 use repot_tests::repot::Repot;
-use repot_tests::{Bed, run};
+use repot_tests::{TestEnv, run};
 
 fn stand_in(script: &str) -> Spec {
     Spec::new("stand-in", "/bin/sh").args(["-c", script])
 }
 
-async fn start(bed: &Bed, script: &str) -> Result<Repot> {
+async fn start(bed: &TestEnv, script: &str) -> Result<Repot> {
     Repot::start_program(bed, stand_in(script)).await
 }
 

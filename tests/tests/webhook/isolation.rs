@@ -4,7 +4,7 @@ use anyhow::ensure;
 use repot_tests::run;
 use serde_json::{Value, json};
 
-use super::world::Place;
+use super::world::TestNamespace;
 
 const ZONE: &str = "shoot.gardener.cloud/isolated-zone";
 
@@ -17,7 +17,7 @@ fn isolate(zone: &str) -> Value {
 #[test]
 fn a_zone_is_isolated_by_every_rule() {
     run(async |_| {
-        let place = Place::make("zones").await?;
+        let place = TestNamespace::make("zones").await?;
         place.put(&place.shoot("one")).await?;
         let said = place.refuses("one", &isolate("EU 1"), &["zone-form"]).await?;
         ensure!(
@@ -50,7 +50,7 @@ fn a_zone_is_isolated_by_every_rule() {
 #[test]
 fn a_zone_that_is_not_in_use_or_the_last_one_is_not_isolated() {
     run(async |_| {
-        let place = Place::make("last-zone").await?;
+        let place = TestNamespace::make("last-zone").await?;
         let mut elsewhere = place.shoot("elsewhere");
         elsewhere["spec"]["provider"]["workers"][0]["zones"] = json!(["eu-1b", "eu-1c"]);
         place.put(&elsewhere).await?;

@@ -6,7 +6,7 @@ use repot_tests::wait::until;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-use super::world::Place;
+use super::world::TestNamespace;
 
 const TRIGGER: &str = "migration.gardener.cloud/live-migrate";
 const OPERATION: &str = "gardener.cloud/operation";
@@ -21,7 +21,7 @@ fn live(seed: &str) -> Value {
     json!({"metadata": {"annotations": {TRIGGER: "true"}}, "spec": {"seedName": seed}})
 }
 
-async fn set_status(place: &Place, name: &str, status: &Value) -> Result<()> {
+async fn set_status(place: &TestNamespace, name: &str, status: &Value) -> Result<()> {
     let text = json!({"status": status}).to_string();
     let args =
         ["patch", "shoot", name, "-n", &place.namespace, "--subresource=status", "--type=merge", "-p", &text];
@@ -31,7 +31,7 @@ async fn set_status(place: &Place, name: &str, status: &Value) -> Result<()> {
 #[test]
 fn the_trigger_is_judged_when_it_is_set() {
     run(async |_| {
-        let place = Place::make("trigger").await?;
+        let place = TestNamespace::make("trigger").await?;
         place.put(&place.shoot("fine")).await?;
         place.allows("fine", &mark(OPERATION, "live-migrate")).await?;
         let kept = place.get("fine").await?["metadata"]["annotations"].clone();
@@ -71,7 +71,7 @@ fn the_trigger_is_judged_when_it_is_set() {
 #[test]
 fn the_seeds_of_a_live_migration_are_judged() {
     run(async |_| {
-        let place = Place::make("live-seeds").await?;
+        let place = TestNamespace::make("live-seeds").await?;
         place.put(&place.shoot("one")).await?;
         let mut other = place.seed("b");
         other["spec"]["provider"]["type"] = json!("other");
@@ -91,7 +91,7 @@ fn the_seeds_of_a_live_migration_are_judged() {
 #[test]
 fn the_distance_is_judged_by_the_region_config_map() {
     run(async |_| {
-        let place = Place::make("distance").await?;
+        let place = TestNamespace::make("distance").await?;
         for (name, region) in [("near", "no"), ("far", "us"), ("lost", "mars")] {
             let mut seed = place.seed(name);
             seed["spec"]["provider"]["region"] = json!(region);
@@ -146,7 +146,7 @@ fn the_distance_is_judged_by_the_region_config_map() {
 #[test]
 fn a_live_migration_is_called_off_and_shrunk_in_time() {
     run(async |_| {
-        let place = Place::make("abort").await?;
+        let place = TestNamespace::make("abort").await?;
         place.put(&place.shoot("one")).await?;
         place.refuses("one", &mark(ABORT, "true"), &["live-abort-in-time"]).await?;
         place.refuses("one", &mark(SHRINK, "true"), &["live-shrink-in-need"]).await?;

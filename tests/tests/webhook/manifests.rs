@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 use repot_rules::{
     catalogue,
     table::RULES,
-    watch::{FailurePolicy, Place, WATCHES},
+    watch::{FailurePolicy, HomeCluster, WATCHES},
 };
 use repot_webhook::manifests::{Reach, render, to_yaml};
 use serde_json::json;
@@ -22,7 +22,7 @@ fn golden(path: &str, made: &str) {
 
 #[test]
 fn webhook_configurations_are_what_the_table_says() {
-    for (place, file) in [(Place::Garden, "garden"), (Place::Seed, "seed")] {
+    for (place, file) in [(HomeCluster::Garden, "garden"), (HomeCluster::Seed, "seed")] {
         let made = to_yaml(&render(place, &Reach::default())).expect("YAML");
         golden(&format!("deploy/webhooks/{file}.yaml"), &made);
     }
@@ -46,7 +46,9 @@ fn documents_count_rules_and_closed_webhooks_as_the_table_does() {
 
 #[test]
 fn our_own_namespace_is_never_asked_about() {
-    let both = [Place::Garden, Place::Seed].into_iter().flat_map(|place| render(place, &Reach::default()));
+    let both = [HomeCluster::Garden, HomeCluster::Seed]
+        .into_iter()
+        .flat_map(|place| render(place, &Reach::default()));
     let mut names = BTreeSet::new();
     for webhook in both.flat_map(|c| c["webhooks"].as_array().cloned().unwrap_or_default()) {
         let name = webhook["name"].as_str().unwrap_or_default().to_owned();

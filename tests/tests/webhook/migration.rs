@@ -7,16 +7,16 @@ use repot_tests::run;
 use repot_tests::wait::until;
 use serde_json::{Value, json};
 
-use super::world::{Place, names};
+use super::world::{TestNamespace, names};
 
-fn to(place: &Place, seed: &str) -> Value {
+fn to(place: &TestNamespace, seed: &str) -> Value {
     json!({"spec": {"seedName": format!("{}-{seed}", place.namespace)}})
 }
 
 #[test]
 fn a_shoot_moves_only_after_it_was_created() {
     run(async |_| {
-        let place = Place::make("created").await?;
+        let place = TestNamespace::make("created").await?;
         let mut shoot = place.shoot("new");
         shoot["status"] = json!({});
         place.put(&shoot).await?;
@@ -79,7 +79,7 @@ fn merge(target: &mut Value, patch: &Value) {
 #[test]
 fn a_destination_is_judged_by_every_rule() {
     run(async |_| {
-        let place = Place::make("destinations").await?;
+        let place = TestNamespace::make("destinations").await?;
         let (fine, move_it) = (place.seed("b"), to(&place, "b"));
         for (rule, change) in destinations() {
             let mut seed = fine.clone();
@@ -102,7 +102,7 @@ fn a_destination_is_judged_by_every_rule() {
 #[test]
 fn a_shoot_is_judged_by_every_rule() {
     run(async |_| {
-        let place = Place::make("shoots").await?;
+        let place = TestNamespace::make("shoots").await?;
         let move_it = to(&place, "b");
         for (rule, change) in shoots() {
             let mut shoot = place.shoot(rule);
@@ -123,7 +123,7 @@ fn a_shoot_is_judged_by_every_rule() {
 #[test]
 fn a_shoot_that_is_being_deleted_does_not_move() {
     run(async |_| {
-        let place = Place::make("deleted").await?;
+        let place = TestNamespace::make("deleted").await?;
         let mut shoot = place.shoot("one");
         shoot["metadata"]["finalizers"] = json!(["example.com/test"]);
         place.put(&shoot).await?;
@@ -137,7 +137,7 @@ fn a_shoot_that_is_being_deleted_does_not_move() {
 #[test]
 fn seeds_that_go_or_are_not_there_are_refused() {
     run(async |_| {
-        let place = Place::make("gone").await?;
+        let place = TestNamespace::make("gone").await?;
         place.put(&place.shoot("one")).await?;
         let said =
             place.refuses("one", &json!({"spec": {"seedName": "nowhere"}}), &["destination-exists"]).await?;
@@ -159,7 +159,7 @@ fn seeds_that_go_or_are_not_there_are_refused() {
 #[test]
 fn everything_wrong_is_told_at_once_and_what_is_odd_is_warned_of() {
     run(async |_| {
-        let place = Place::make("at-once").await?;
+        let place = TestNamespace::make("at-once").await?;
         place.put(&place.shoot("one")).await?;
         let mut seed = place.seed("b");
         merge(
@@ -178,7 +178,7 @@ fn everything_wrong_is_told_at_once_and_what_is_odd_is_warned_of() {
 #[test]
 fn a_shoot_on_its_way_rests() {
     run(async |_| {
-        let place = Place::make("resting").await?;
+        let place = TestNamespace::make("resting").await?;
         place.put(&place.seed("c")).await?;
         place.put(&place.shoot("one")).await?;
         place.allows("one", &json!({"spec": {"purpose": "testing"}})).await?;
@@ -229,7 +229,7 @@ fn a_shoot_on_its_way_rests() {
 #[test]
 fn the_cloud_profile_says_which_seeds_are_fit() {
     run(async |_| {
-        let place = Place::make("selected").await?;
+        let place = TestNamespace::make("selected").await?;
         place.put(&place.shoot("one")).await?;
         let select = async |selector: Value| {
             let text = json!({"spec": {"seedSelector": selector}}).to_string();

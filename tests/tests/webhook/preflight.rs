@@ -12,12 +12,12 @@ use repot_tests::port;
 use repot_tests::repot::{Dev, program};
 use repot_tests::tool::{self, Output};
 use repot_tests::wait::until;
-use repot_tests::{Bed, run};
+use repot_tests::{TestEnv, run};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
 use super::questions::review;
-use super::world::{Place, mk_seed, mk_shoot};
+use super::world::{TestNamespace, mk_seed, mk_shoot};
 
 const KNOWN: Duration = Duration::from_secs(60);
 
@@ -35,7 +35,7 @@ fn write(dir: &Path, name: &str, objects: &[Value]) -> Result<PathBuf> {
 }
 
 /// A landscape of three seeds in files, one of them far.
-fn landscape(bed: &Bed) -> Result<(PathBuf, PathBuf)> {
+fn landscape(bed: &TestEnv) -> Result<(PathBuf, PathBuf)> {
     let dir = bed.make_dir("facts")?;
     let mut far = mk_seed("far");
     far["spec"]["provider"]["region"] = json!("us");
@@ -104,7 +104,7 @@ fn exit_codes_tell_refusal_from_bad_usage_from_failure() {
 #[test]
 fn a_cluster_gives_the_same_answer_as_its_webhook() {
     run(async |bed| {
-        let place = Place::make("preflight").await?;
+        let place = TestNamespace::make("preflight").await?;
         place.put(&place.shoot("one")).await?;
         let shoot = write(bed.path(), "shoot.yaml", &[place.get("one").await?])?.display().to_string();
         let kubeconfig = place.world.garden.kubeconfig().display().to_string();
@@ -137,7 +137,7 @@ fn a_cluster_gives_the_same_answer_as_its_webhook() {
 #[test]
 fn a_user_without_rights_is_told_so_at_once() {
     run(async |bed| {
-        let place = Place::make("strangers").await?;
+        let place = TestNamespace::make("strangers").await?;
         let shoot = write(bed.path(), "shoot.yaml", &[place.shoot("one")])?.display().to_string();
         let garden = &place.world.garden;
         let kubeconfig = garden.user_kubeconfig("stranger", &["strangers"])?.display().to_string();
@@ -175,7 +175,7 @@ fn a_laptop_serves_webhooks_with_facts_from_files() {
 #[test]
 fn a_laptop_serves_webhooks_with_facts_from_a_cluster() {
     run(async |bed| {
-        let place = Place::make("laptop").await?;
+        let place = TestNamespace::make("laptop").await?;
         place.put(&place.shoot("one")).await?;
         let port = port::reserve()?;
         let kubeconfig = place.world.garden.kubeconfig().display().to_string();

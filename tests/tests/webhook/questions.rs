@@ -13,7 +13,7 @@ use reqwest::{Client, Method};
 use serde_json::{Value, json};
 
 use super::serving::direct;
-use super::world::{self, Place, mk_shoot};
+use super::world::{self, TestNamespace, mk_shoot};
 
 /// The question about an update of a Shoot, as kube-apiserver puts it.
 pub fn review(object: Value, old: Value) -> Value {
@@ -98,7 +98,7 @@ fn questions_are_answered_over_both_versions_of_http_and_bad_ones_by_a_code() {
 fn a_binding_is_the_way_where_there_is_one() {
     run(async |_| {
         // A small stand-in has no subresource of this name, so the question is put as kube-apiserver would put it.
-        let place = Place::make("bindings").await?;
+        let place = TestNamespace::make("bindings").await?;
         let world = place.world;
         let api = direct(&world.url, &world.garden.pki().serving.pem(), Credential::Anonymous)?;
         let mut question = review(place.shoot("one"), place.shoot("one"));
@@ -150,7 +150,7 @@ fn reviews_are_taken_from_known_clients_only_where_that_is_asked_for() {
 #[test]
 fn a_shoot_that_ends_loses_its_finalizers() {
     run(async |_| {
-        let place = Place::make("ends").await?;
+        let place = TestNamespace::make("ends").await?;
         let mut shoot = place.shoot("one");
         shoot["metadata"]["finalizers"] = json!(["example.com/test"]);
         place.put(&shoot).await?;

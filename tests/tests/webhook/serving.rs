@@ -14,10 +14,10 @@ use repot_tests::http::{Answer, Api};
 use repot_tests::pki::Ca;
 use repot_tests::repot::Repot;
 use repot_tests::wait::until;
-use repot_tests::{Bed, run};
+use repot_tests::{TestEnv, run};
 use serde_json::{Value, json};
 
-use super::world::{self, NAMESPACE, Place, SERVICE, mk_seed, mk_shoot, put, registrations};
+use super::world::{self, NAMESPACE, SERVICE, TestNamespace, mk_seed, mk_shoot, put, registrations};
 
 const SHOOTS: &str = "/apis/core.gardener.cloud/v1beta1/namespaces/default/shoots";
 const MERGE: &str = "application/merge-patch+json";
@@ -32,7 +32,7 @@ pub struct Own {
 
 impl Own {
     /// `change`: of each webhook as it is registered.
-    pub async fn start(bed: &Bed, change: impl Fn(&mut Value)) -> Result<Self> {
+    pub async fn start(bed: &TestEnv, change: impl Fn(&mut Value)) -> Result<Self> {
         let (garden, _) = world::garden(bed).await?;
         let dir = bed.make_dir("webhook")?;
         let repot = world::webhook(bed, &garden, &dir, &[]).await?;
@@ -214,7 +214,7 @@ pub fn direct(url: &str, ca_pem: &str, credential: Credential) -> Result<Api> {
 #[test]
 fn two_hundred_updates_at_once_are_all_judged() {
     run(async |_| {
-        let place = Place::make("parallel").await?;
+        let place = TestNamespace::make("parallel").await?;
         place.put(&place.shoot("one")).await?;
         let api = place.world.garden.api().clone();
         let path = format!("/apis/core.gardener.cloud/v1beta1/namespaces/{}/shoots/one", place.namespace);
@@ -241,7 +241,7 @@ fn two_hundred_updates_at_once_are_all_judged() {
 #[test]
 fn a_dry_run_is_judged_and_leaves_no_trace() {
     run(async |_| {
-        let place = Place::make("dry-run").await?;
+        let place = TestNamespace::make("dry-run").await?;
         place.put(&place.shoot("one")).await?;
         let before = place.get("one").await?;
         let there = json!({"spec": {"seedName": "dry-run-b"}});

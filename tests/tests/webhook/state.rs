@@ -5,14 +5,14 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use futures::future::try_join;
 use repot_rules::table::{Judge, RULES};
-use repot_rules::watch::Place as Cluster;
+use repot_rules::watch::HomeCluster;
 use repot_tests::kubectl::Kubectl;
 use repot_tests::run;
 use repot_tests::wait::until;
 use serde_json::{Value, json};
 
 use super::heard::{hear, was_heard};
-use super::world::{OURS, Place, World, owner_record, shared};
+use super::world::{OURS, TestNamespace, World, owner_record, shared};
 
 /// kubectl as a user in one group.
 fn as_user(world: &World, name: &str, group: &str) -> Result<Kubectl> {
@@ -45,7 +45,7 @@ async fn may_not(kubectl: &Kubectl, object: &Value, rule: &str) -> Result<String
 #[test]
 fn states_are_written_by_gardenlets_of_both_seeds_and_deleted_on_confirmation() {
     run(async |_| {
-        let place = Place::make("states").await?;
+        let place = TestNamespace::make("states").await?;
         place.put(&place.shoot("one")).await?;
         let world = place.world;
         let state = |data: &str| {
@@ -91,7 +91,7 @@ fn every_rule_of_seed_clusters_is_heard() {
         let members = members_of_an_etcd_and_owners_of_a_control_plane_are_left_to_controllers();
         try_join(workflows, members).await?;
         let seed = RULES.iter().filter(|rule| {
-            let asked = rule.watches.iter().any(|watch| watch.place == Cluster::Seed);
+            let asked = rule.watches.iter().any(|watch| watch.place == HomeCluster::Seed);
             matches!(rule.judge, Judge::Validate(_)) && asked
         });
         let missing: Vec<&str> = seed.map(|rule| rule.name).filter(|rule| !was_heard(rule)).collect();
@@ -101,7 +101,7 @@ fn every_rule_of_seed_clusters_is_heard() {
 }
 
 async fn an_etcd_has_one_workflow_and_its_record_is_left_to_controllers() -> Result<()> {
-    let place = Place::make("etcds").await?;
+    let place = TestNamespace::make("etcds").await?;
     let world = place.world;
     let object = |kind: &str, name: &str| {
         let spec = match kind {
@@ -176,7 +176,7 @@ async fn etcd_stays_while_a_workflow_works_on_it(world: &World) -> Result<()> {
 }
 
 async fn members_of_an_etcd_and_owners_of_a_control_plane_are_left_to_controllers() -> Result<()> {
-    let place = Place::make("owners").await?;
+    let place = TestNamespace::make("owners").await?;
     let world = place.world;
     let etcd = |annotations: Value, spec: Value| {
         let metadata = json!({"namespace": "owners", "name": "main", "annotations": annotations});
@@ -231,7 +231,7 @@ async fn members_of_an_etcd_and_owners_of_a_control_plane_are_left_to_controller
 #[test]
 fn a_restore_is_forced_only_against_a_silent_source_and_on_purpose() {
     run(async |_| {
-        let place = Place::make("forced").await?;
+        let place = TestNamespace::make("forced").await?;
         ensure!(shared()?.url == place.world.url, "one world");
         place.put(&place.shoot("one")).await?;
         let force = json!({"metadata": {"annotations": {
@@ -258,7 +258,7 @@ fn a_restore_is_forced_only_against_a_silent_source_and_on_purpose() {
 #[test]
 fn what_gives_up_data_needs_a_verb_of_its_own() {
     run(async |_| {
-        let place = Place::make("forcing").await?;
+        let place = TestNamespace::make("forcing").await?;
         let garden = &place.world.garden;
         let rbac = "rbac.authorization.k8s.io";
         let bound = |group: &str, role: &str| {

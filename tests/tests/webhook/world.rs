@@ -7,14 +7,14 @@ use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use repot_api::names::{MIGRATION_GROUP, V1ALPHA1};
-use repot_rules::watch::Place as Where;
+use repot_rules::watch::HomeCluster;
 use repot_tests::access::{Access, Credential};
 use repot_tests::garden::Garden;
 use repot_tests::kubectl::Kubectl;
 use repot_tests::process::Spec;
 use repot_tests::repot::{Repot, program, write_encryption_config};
 use repot_tests::wait::until;
-use repot_tests::{Bed, Shared, start_shared};
+use repot_tests::{Shared, TestEnv, start_shared};
 use repot_webhook::manifests::{Reach, render};
 use serde_json::{Value, json};
 
@@ -56,7 +56,7 @@ pub async fn service_account(garden: &Garden) -> Result<Access> {
 }
 
 /// A garden with the small kinds of others, and a person in it. No webhook is registered.
-pub async fn garden(bed: &Bed) -> Result<(Garden, Kubectl)> {
+pub async fn garden(bed: &TestEnv) -> Result<(Garden, Kubectl)> {
     let garden = Garden::start(bed).await?;
     for file in [crds("garden.yaml"), crds("seed.yaml"), deploy("crds/etcds.yaml")] {
         garden.kubectl(["apply", "-f", &file.display().to_string()]).await?.text()?;
@@ -86,7 +86,7 @@ pub async fn garden(bed: &Bed) -> Result<(Garden, Kubectl)> {
 }
 
 /// Starts `repot webhook` for a garden; `dir` gets its certificate.
-pub async fn webhook(bed: &Bed, garden: &Garden, dir: &Path, args: &[String]) -> Result<Repot> {
+pub async fn webhook(bed: &TestEnv, garden: &Garden, dir: &Path, args: &[String]) -> Result<Repot> {
     let (cert, key) = garden.pki().serve(NAMESPACE, SERVICE)?.write(dir, "serving")?;
     let kubeconfig = service_account(garden).await?.write(dir.join("kubeconfig"))?;
     let mut own = vec![
@@ -108,11 +108,11 @@ pub async fn webhook(bed: &Bed, garden: &Garden, dir: &Path, args: &[String]) ->
 pub fn registrations(garden: &Garden, port: u16) -> Vec<Value> {
     let ca_bundle = STANDARD.encode(garden.pki().serving.pem());
     let reach = Reach { namespace: NAMESPACE.into(), service: SERVICE.into(), port, url: None, ca_bundle };
-    [Where::Garden, Where::Seed].into_iter().flat_map(|place| render(place, &reach)).collect()
+    [HomeCluster::Garden, HomeCluster::Seed].into_iter().flat_map(|place| render(place, &reach)).collect()
 }
 
 impl World {
-    async fn start(bed: &Bed) -> Result<Self> {
+    async fn start(bed: &TestEnv) -> Result<Self> {
         let (garden, person) = garden(bed).await?;
         let keys = write_encryption_config(bed.path())?;
         let flags = [
@@ -166,12 +166,12 @@ impl World {
 }
 
 /// A namespace of one test with a Shoot in it, and seeds that only this test uses.
-pub struct Place {
+pub struct TestNamespace {
     pub world: &'static World,
     pub namespace: String,
 }
 
-impl Place {
+impl TestNamespace {
     pub async fn make(namespace: &str) -> Result<Self> {
         let place = Self { world: shared()?, namespace: namespace.to_owned() };
         let project = json!({

@@ -1,7 +1,7 @@
 //! The HostedEtcd is deleted in the middle of a workflow: the workflow rolls back first, and the HostedEtcd stays until then.
 
 use anyhow::{Context, Result, ensure};
-use repot_tests::bed::Bed;
+use repot_tests::bed::TestEnv;
 use repot_tests::run;
 use repot_tests::wait::until;
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ async fn is_asked_back(fixture: &ControlPlaneFixture, volumes: &str) -> Result<(
 
 /// A hosted etcd of one member with a workflow in the middle, in which neither etcd nor API servers run.
 struct Middle<'a> {
-    bed: &'a Bed,
+    bed: &'a TestEnv,
     fixture: ControlPlaneFixture,
     before: Data,
     /// Kind and name of the workflow.
@@ -54,7 +54,7 @@ struct Middle<'a> {
 
 impl<'a> Middle<'a> {
     /// Pauses a migration after it has deleted the etcd.
-    async fn of_migration(bed: &'a Bed, namespace: &str) -> Result<Self> {
+    async fn of_migration(bed: &'a TestEnv, namespace: &str) -> Result<Self> {
         let fixture = ControlPlaneFixture::start(namespace, 1, Front::Writer).await?;
         let before = fixture.data().await?;
         fixture.migrate(json!({"storageClassName": "fast", "size": "2Gi"})).await?;
@@ -65,7 +65,7 @@ impl<'a> Middle<'a> {
     }
 
     /// Waits until a restore fills the new etcd.
-    async fn of_restore(bed: &'a Bed, namespace: &str) -> Result<Self> {
+    async fn of_restore(bed: &'a TestEnv, namespace: &str) -> Result<Self> {
         let fixture = ControlPlaneFixture::start(namespace, 1, Front::Writer).await?;
         let ns = &fixture.ns;
         ns.apply(&[object("EtcdBackup", "b", json!({"clusterRef": {"name": "main"}}))]).await?;

@@ -1,7 +1,7 @@
 //! An etcd is sound when its members and its backups hold all that was acknowledged: backups are restored and read, not believed.
 
 use anyhow::{Context, Result, ensure};
-use repot_tests::bed::Bed;
+use repot_tests::bed::TestEnv;
 use repot_tests::repot::program;
 use repot_tests::wait::until;
 use repot_tests::{binaries, tool};
@@ -46,7 +46,7 @@ impl Restored {
 impl ControlPlaneFixture {
     /// Checks that the members hold this data and all that was acknowledged, that all of them hold the same, and that backups go
     /// on: by themselves first, so that a backup that is wrong until somebody asks for one is found; then by request.
-    pub async fn is_sound(&self, bed: &Bed, before: &Data) -> Result<()> {
+    pub async fn is_sound(&self, bed: &TestEnv, before: &Data) -> Result<()> {
         let known = self.acknowledged()?;
         let start = Instant::now();
         until("the etcd to hold everything", DEADLINE, async || self.holds(before).await).await?;
@@ -78,7 +78,7 @@ impl ControlPlaneFixture {
 
     /// Checks that what is written now is in the snapshot that is asked for then, and that a restore from the store takes that one,
     /// not one of an etcd that was given up.
-    pub async fn is_backed_up(&self, bed: &Bed, before: &Data) -> Result<()> {
+    pub async fn is_backed_up(&self, bed: &TestEnv, before: &Data) -> Result<()> {
         let (known, last) = until("a snapshot of what is written now", DEADLINE, async || {
             let put = self.client().await?.kv_client().put("/backed-up", "yes", None).await?;
             let written = put.header().context("no revision")?.revision();
@@ -103,7 +103,7 @@ impl ControlPlaneFixture {
     /// Checks that the backup that a migration has taken holds this data, and all that the writer had written up to this number.
     pub async fn backup_of(
         &self,
-        bed: &Bed,
+        bed: &TestEnv,
         migration: &Value,
         before: &Data,
         acknowledged: u64,
@@ -113,7 +113,7 @@ impl ControlPlaneFixture {
     }
 
     /// Checks that a restore refuses the backup that a migration has taken.
-    pub async fn backup_is_refused(&self, bed: &Bed, migration: &Value) -> Result<()> {
+    pub async fn backup_is_refused(&self, bed: &TestEnv, migration: &Value) -> Result<()> {
         let name = self.backup_name(migration)?;
         let refused = self.restore(bed, &format!("/backups/{name}")).await;
         ensure!(refused.is_err(), "the damaged backup {name} can be restored");
@@ -131,7 +131,7 @@ impl ControlPlaneFixture {
     }
 
     /// Restores the newest state of a store below that of the etcd, and reads it.
-    async fn restore(&self, bed: &Bed, below: &str) -> Result<Restored> {
+    async fn restore(&self, bed: &TestEnv, below: &str) -> Result<Restored> {
         let dir = tempfile::tempdir_in(bed.path())?;
         let data_dir = dir.path().join("restored");
         let mut command = Command::new(program()?);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use repot_etcd::snapshot::Compression;
 use repot_etcd::snapshot::store::Store;
-use repot_tests::bed::Bed;
+use repot_tests::bed::TestEnv;
 use repot_tests::s3::{BUCKET, S3Server};
 use repot_tests::{encryption, run};
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ fn files(dir: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
 }
 
 /// An etcd of somewhere else, with a full snapshot and a delta in an S3 store, sealed with these keys.
-async fn another_etcd(bed: &Bed, s3: &S3Server, prefix: &str, keys: &Value) -> Result<elsewhere::World> {
+async fn another_etcd(bed: &TestEnv, s3: &S3Server, prefix: &str, keys: &Value) -> Result<elsewhere::World> {
     let mut other = elsewhere::World::start(bed).await?;
     let (file, mut environment) = (bed.path().join("keys.yaml"), s3.environment());
     encryption::write_config(&file, &keys.to_string())?;

@@ -10,7 +10,7 @@ use repot_tests::garden::{Garden, GardenOptions};
 use repot_tests::pods::{Image, Images, PodRunner, PodRunnerOptions};
 use repot_tests::repot::{Repot, program};
 use repot_tests::wait::{Hopeless, until};
-use repot_tests::{Bed, Shared, binaries, place, start_shared};
+use repot_tests::{Shared, TestEnv, binaries, place, start_shared};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStdout};
@@ -69,7 +69,7 @@ fn images() -> Result<Images> {
 
 impl World {
     /// With so many controllers.
-    async fn start(bed: &Bed, controllers: u32) -> Result<Self> {
+    async fn start(bed: &TestEnv, controllers: u32) -> Result<Self> {
         let (policy, audit) = (bed.path().join("audit-policy.yaml"), bed.path().join("audit.log"));
         std::fs::write(&policy, AUDIT_POLICY)?;
         let audited = [("audit-policy-file", &policy), ("audit-log-path", &audit)];
@@ -132,13 +132,13 @@ impl World {
 /// A namespace of one test.
 pub struct TestNamespace {
     pub world: &'static World,
-    namespace: place::Place,
+    namespace: place::TestNamespace,
 }
 
 impl Deref for TestNamespace {
-    type Target = place::Place;
+    type Target = place::TestNamespace;
 
-    fn deref(&self) -> &place::Place {
+    fn deref(&self) -> &place::TestNamespace {
         &self.namespace
     }
 }
@@ -154,10 +154,10 @@ impl TestNamespace {
     }
 
     async fn make_in(world: &'static World, namespace: &str) -> Result<Self> {
-        Ok(Self { world, namespace: place::Place::make(&world.garden, namespace).await? })
+        Ok(Self { world, namespace: place::TestNamespace::make(&world.garden, namespace).await? })
     }
 
-    /// Gives an object, as [`place::Place::get`] does, without starting a kubectl: tests ask for objects many times a second.
+    /// Gives an object, as [`place::TestNamespace::get`] does, without starting a kubectl: tests ask for objects many times a second.
     pub async fn get(&self, kind: &str, name: &str) -> Result<Value> {
         let path = format!("{}/{name}", collection(kind, &self.namespace.namespace)?);
         self.world.garden.api().get(&path).await?.ok()

@@ -1,4 +1,4 @@
-//! What rules know of the world around a change. Whoever asks them gathers it, once a request, by [`Needs`].
+//! What rules know of the world around a change. Whoever asks them gathers it, once a request, by [`RequiredFacts`].
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -118,7 +118,7 @@ impl Profile {
 
 /// What has to be known to judge a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Needs {
+pub struct RequiredFacts {
     /// Names of the Seeds that have to be known.
     pub seeds: BTreeSet<String>,
     /// Whether the seeds are chosen among or given up: then they are read at the moment, since one that went away or fell ill
@@ -140,7 +140,7 @@ pub struct Needs {
     pub hosted_etcds_of: Option<String>,
 }
 
-impl Needs {
+impl RequiredFacts {
     /// What the rules will look at.
     #[must_use]
     pub fn of(change: &Change) -> Self {

@@ -1,6 +1,6 @@
 //! What may happen to a control plane, as pure functions of a change and of facts about the world around it.
 //!
-//! Nothing here meets a clock, a client or a file: a caller reads off [`facts::Needs`] what has to be known, gathers it, and
+//! Nothing here meets a clock, a client or a file: a caller reads off [`facts::RequiredFacts`] what has to be known, gathers it, and
 //! asks [`judge`]. [`table::RULES`] lists every rule; webhook configurations, the catalogue in the docs and metrics come
 //! from that table and from [`watch::WATCHES`].
 

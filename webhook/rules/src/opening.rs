@@ -7,21 +7,21 @@ use crate::watch::Watch;
 
 /// What is opened of a value.
 #[derive(Debug)]
-pub enum Opening {
+pub enum Projection {
     /// All of it.
     Whole,
     /// All of it but `managedFields`.
     Metadata,
     /// These members of an object, and of each object in a list; all others are kept as text.
-    Members(&'static [(&'static str, Opening)]),
+    Members(&'static [(&'static str, Projection)]),
     /// The same, but all others are kept as one text, under the empty name.
-    Items(&'static [(&'static str, Opening)]),
+    Items(&'static [(&'static str, Projection)]),
 }
 
-use Opening::{Items, Members, Metadata, Whole};
+use Projection::{Items, Members, Metadata, Whole};
 
 /// Any object.
-static ANY: Opening = Members(&[
+static ANY: Projection = Members(&[
     ("apiVersion", Whole),
     ("kind", Whole),
     ("metadata", Metadata),
@@ -30,11 +30,11 @@ static ANY: Opening = Members(&[
 ]);
 
 /// A ShootState: the rules ask whether its payload changes, and that may have megabytes.
-static STATE: Opening =
+static STATE: Projection =
     Members(&[("apiVersion", Whole), ("kind", Whole), ("metadata", Metadata), ("status", Whole)]);
 
 /// A Shoot. A test judges every change of the tables in this form, too.
-static SHOOT: Opening = Members(&[
+static SHOOT: Projection = Members(&[
     ("apiVersion", Whole),
     ("kind", Whole),
     ("metadata", Metadata),
@@ -74,7 +74,7 @@ static SHOOT: Opening = Members(&[
     ),
 ]);
 
-impl Opening {
+impl Projection {
     /// For the objects that a webhook is asked about.
     #[must_use]
     pub fn of(watch: &Watch) -> &'static Self {
@@ -104,7 +104,7 @@ impl Opening {
 
 /// A value as it would be read with this opening.
 #[must_use]
-pub fn cut(value: &Value, opening: &Opening) -> Value {
+pub fn cut(value: &Value, opening: &Projection) -> Value {
     match (value, opening) {
         (_, Whole) => value.clone(),
         (Value::Array(items), _) => items.iter().map(|item| cut(item, opening)).collect(),

@@ -260,29 +260,29 @@ impl<'a> Seed<'a> {
 
     /// Everything that keeps it from working properly, as short sentences.
     #[must_use]
-    pub fn ailments(self) -> Vec<String> {
+    pub fn health_problems(self) -> Vec<String> {
         let mut conditions = vec!["GardenletReady", "SeedSystemComponentsHealthy"];
         if self.has_backup() {
             conditions.push("BackupBucketsReady");
         }
         let ill = conditions.into_iter().map(|kind| (kind, self.condition(kind)));
-        let mut ailments: Vec<String> = ill
+        let mut health_problems: Vec<String> = ill
             .filter(|(_, status)| *status != "True")
             .map(|(kind, is)| format!("condition {kind} is {is}"))
             .collect();
         // Gardens without extension controllers do not tell; Gardener itself goes by the two conditions above.
         if self.condition("ExtensionsReady") == "False" {
-            ailments.push("condition ExtensionsReady is False".to_owned());
+            health_problems.push("condition ExtensionsReady is False".to_owned());
         }
         if annotation_of(self.0, EMERGENCY_STOP) == Some("true") {
-            ailments.push(format!("annotation {EMERGENCY_STOP} stops all reconciliations of Shoots"));
+            health_problems.push(format!("annotation {EMERGENCY_STOP} stops all reconciliations of Shoots"));
         }
         let generation = at(self.0, "/metadata/generation").and_then(Value::as_i64);
         let observed = at(self.0, "/status/observedGeneration").and_then(Value::as_i64);
         if generation > observed {
-            ailments.push("its gardenlet has not seen its latest spec".to_owned());
+            health_problems.push("its gardenlet has not seen its latest spec".to_owned());
         }
-        ailments
+        health_problems
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{
 
 /// What a change of `spec.seedName` amounts to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Travel<'a> {
+pub enum SeedChange<'a> {
     /// There is none.
     Stay,
     /// It gets its first seed: the scheduler's work.
@@ -38,7 +38,7 @@ pub enum Travel<'a> {
     },
 }
 
-impl<'a> Travel<'a> {
+impl<'a> SeedChange<'a> {
     /// Reads it off a change.
     #[must_use]
     pub fn of(change: &'a Change) -> Self {

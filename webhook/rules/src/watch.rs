@@ -19,7 +19,7 @@ pub enum FailurePolicy {
 
 /// In which cluster a kind lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum HomeCluster {
     /// The garden.
     Garden,
     /// Every cluster that hosts control planes.
@@ -43,7 +43,7 @@ pub struct Watch {
     /// Its name, and the end of its path.
     pub name: &'static str,
     /// Where it is registered.
-    pub place: Place,
+    pub place: HomeCluster,
     /// Whether it changes objects.
     pub mutating: bool,
     /// What it is asked about.
@@ -80,7 +80,7 @@ const ALL: &[&str] = &["CREATE", "UPDATE", "DELETE"];
 /// A change of seed.
 pub static SEED_CHANGE: Watch = Watch {
     name: "seed-change",
-    place: Place::Garden,
+    place: HomeCluster::Garden,
     mutating: false,
     matches: &[Match { groups: &[CORE_GROUP], resources: SHOOTS, operations: UPDATE }],
     rules_of: None,
@@ -91,9 +91,9 @@ pub static SEED_CHANGE: Watch = Watch {
 };
 
 /// Annotations that start, stop or steer something.
-pub static MARKERS: Watch = Watch {
+pub static ANNOTATION_CHANGES: Watch = Watch {
     name: "markers",
-    place: Place::Garden,
+    place: HomeCluster::Garden,
     mutating: false,
     matches: &[Match { groups: &[CORE_GROUP], resources: ANNOTATED_SHOOTS, operations: WRITES }],
     rules_of: None,
@@ -106,10 +106,10 @@ pub static MARKERS: Watch = Watch {
 /// The same annotations with a value that says no, and the end of an isolation.
 pub static WITHDRAWN_MARKERS: Watch = Watch {
     name: "withdrawn-markers",
-    place: Place::Garden,
+    place: HomeCluster::Garden,
     mutating: false,
     matches: &[Match { groups: &[CORE_GROUP], resources: ANNOTATED_SHOOTS, operations: WRITES }],
-    rules_of: Some(&MARKERS),
+    rules_of: Some(&ANNOTATION_CHANGES),
     conditions: &[("a-marker-is-withdrawn", MARKER_WITHDRAWN)],
     failure_policy: FailurePolicy::Ignore,
     timeout_seconds: 2,
@@ -119,7 +119,7 @@ pub static WITHDRAWN_MARKERS: Watch = Watch {
 /// Writes to a Shoot between two seeds.
 pub static MOVING_SHOOTS: Watch = Watch {
     name: "moving-shoots",
-    place: Place::Garden,
+    place: HomeCluster::Garden,
     mutating: false,
     matches: &[Match { groups: &[CORE_GROUP], resources: &["shoots"], operations: &["UPDATE", "DELETE"] }],
     rules_of: None,
@@ -132,7 +132,7 @@ pub static MOVING_SHOOTS: Watch = Watch {
 /// A changed request for a migration that runs, by a path that keeps annotations beside the Shoot itself.
 pub static CHANGED_REQUESTS: Watch = Watch {
     name: "changed-requests",
-    place: Place::Garden,
+    place: HomeCluster::Garden,
     mutating: false,
     matches: &[Match {
         groups: &[CORE_GROUP],
@@ -149,7 +149,7 @@ pub static CHANGED_REQUESTS: Watch = Watch {
 /// Writes to a Shoot whose live migration has ended without success.
 pub static ENDED_LIVE_MIGRATIONS: Watch = Watch {
     name: "ended-live-migrations",
-    place: Place::Garden,
+    place: HomeCluster::Garden,
     mutating: false,
     matches: &[Match { groups: &[CORE_GROUP], resources: &["shoots"], operations: &["UPDATE", "DELETE"] }],
     rules_of: Some(&MOVING_SHOOTS),
@@ -162,7 +162,7 @@ pub static ENDED_LIVE_MIGRATIONS: Watch = Watch {
 /// Creations and updates of ShootStates.
 pub static SHOOT_STATES: Watch = Watch {
     name: "shootstates",
-    place: Place::Garden,
+    place: HomeCluster::Garden,
     mutating: false,
     matches: &[Match { groups: &[CORE_GROUP, MIGRATION_GROUP], resources: STATES, operations: WRITES }],
     rules_of: None,
@@ -175,7 +175,7 @@ pub static SHOOT_STATES: Watch = Watch {
 /// Deletions of ShootStates that nobody has confirmed.
 pub static SHOOT_STATE_DELETIONS: Watch = Watch {
     name: "shootstate-deletions",
-    place: Place::Garden,
+    place: HomeCluster::Garden,
     mutating: false,
     matches: &[Match { groups: &[CORE_GROUP, MIGRATION_GROUP], resources: STATES, operations: &["DELETE"] }],
     rules_of: None,
@@ -188,7 +188,7 @@ pub static SHOOT_STATE_DELETIONS: Watch = Watch {
 /// New workflows on an etcd, and what controllers record.
 pub static ETCD_WORKFLOWS: Watch = Watch {
     name: "etcd-workflows",
-    place: Place::Seed,
+    place: HomeCluster::Seed,
     mutating: false,
     matches: &[
         Match {
@@ -217,7 +217,7 @@ pub static ETCD_WORKFLOWS: Watch = Watch {
 /// What keeps the members of an etcd together.
 pub static ETCDS: Watch = Watch {
     name: "etcds",
-    place: Place::Seed,
+    place: HomeCluster::Seed,
     mutating: false,
     matches: &[
         Match { groups: &[DRUID_GROUP], resources: &["etcds"], operations: ALL },
@@ -233,7 +233,7 @@ pub static ETCDS: Watch = Watch {
 /// Who owns a control plane.
 pub static OWNER_RECORDS: Watch = Watch {
     name: "owner-records",
-    place: Place::Seed,
+    place: HomeCluster::Seed,
     mutating: false,
     matches: &[Match { groups: &[EXTENSIONS_GROUP], resources: &["dnsrecords"], operations: ALL }],
     rules_of: None,
@@ -246,7 +246,7 @@ pub static OWNER_RECORDS: Watch = Watch {
 /// Labels and annotations of Shoots.
 pub static SHOOT_DEFAULTS: Watch = Watch {
     name: "shoots",
-    place: Place::Garden,
+    place: HomeCluster::Garden,
     mutating: true,
     matches: &[Match { groups: &[CORE_GROUP], resources: SHOOTS, operations: UPDATE }],
     rules_of: None,
@@ -259,7 +259,7 @@ pub static SHOOT_DEFAULTS: Watch = Watch {
 /// New ShootStates, in which the webhook fills in what is missing.
 pub static SHOOT_STATE_DEFAULTS: Watch = Watch {
     name: "shootstates",
-    place: Place::Garden,
+    place: HomeCluster::Garden,
     mutating: true,
     matches: &[Match { groups: &[CORE_GROUP, MIGRATION_GROUP], resources: STATES, operations: CREATE }],
     rules_of: None,
@@ -274,7 +274,7 @@ pub static WATCHES: &[&Watch] = &[
     &SHOOT_DEFAULTS,
     &SHOOT_STATE_DEFAULTS,
     &SEED_CHANGE,
-    &MARKERS,
+    &ANNOTATION_CHANGES,
     &WITHDRAWN_MARKERS,
     &MOVING_SHOOTS,
     &CHANGED_REQUESTS,

@@ -6,7 +6,7 @@ use crate::{change::User, facts::Settings};
 
 /// Standing of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Who<'a> {
+pub(crate) enum Principal<'a> {
     /// The gardenlet of a seed.
     Gardenlet(&'a str),
     /// The gardenlet of a self-hosted Shoot, as `namespace:name`.
@@ -28,7 +28,7 @@ const KUBERNETES: &[&str] =
     &["system:kube-controller-manager", "system:apiserver", "system:serviceaccount:kube-system:*"];
 
 /// Who a user is.
-pub(crate) fn who<'a>(user: &'a User, settings: &Settings) -> Who<'a> {
+pub(crate) fn who<'a>(user: &'a User, settings: &Settings) -> Principal<'a> {
     let named = |pattern: &str| match pattern.strip_suffix('*') {
         Some(start) => user.name.starts_with(start),
         None => user.name == pattern,
@@ -36,21 +36,21 @@ pub(crate) fn who<'a>(user: &'a User, settings: &Settings) -> Who<'a> {
     if user.is_in(SEEDS_GROUP)
         && let Some(seed) = user.name.strip_prefix(SEED_USER_PREFIX)
     {
-        return Who::Gardenlet(seed);
+        return Principal::Gardenlet(seed);
     }
     if user.is_in(SHOOTS_GROUP)
         && let Some(shoot) = user.name.strip_prefix(SHOOT_USER_PREFIX)
     {
-        return Who::GardenletOfShoot(shoot);
+        return Principal::GardenletOfShoot(shoot);
     }
     let controller = KUBERNETES.iter().any(|pattern| named(pattern))
         || settings.controllers.iter().any(|pattern| named(pattern))
         || settings.controller_groups.iter().any(|group| user.is_in(group));
     if controller {
-        Who::Controller
+        Principal::Controller
     } else if settings.operator_groups.iter().any(|group| user.is_in(group)) {
-        Who::Operator
+        Principal::Operator
     } else {
-        Who::Other
+        Principal::Other
     }
 }

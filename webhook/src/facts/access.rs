@@ -9,7 +9,7 @@ use kube::{
 use repot_api::names::{CORE_GROUP, OPERATIONS_GROUP, V1ALPHA1, VERB_FORCE};
 use repot_rules::{
     change::{User, text_at},
-    facts::Needs,
+    facts::RequiredFacts,
 };
 
 use super::Error;
@@ -18,7 +18,7 @@ use super::Error;
 ///
 /// # Errors
 /// [`Error::Live`].
-pub(super) async fn may_force(client: &Client, needs: &Needs, user: &User) -> Result<bool, Error> {
+pub(super) async fn may_force(client: &Client, needs: &RequiredFacts, user: &User) -> Result<bool, Error> {
     let Some((namespace, name)) = &needs.may_force else { return Ok(false) };
     let attributes = ResourceAttributes {
         group: Some(CORE_GROUP.to_owned()),
@@ -49,7 +49,7 @@ pub(super) async fn may_force(client: &Client, needs: &Needs, user: &User) -> Re
 ///
 /// # Errors
 /// [`Error::Live`].
-pub(super) async fn bastions(client: &Client, needs: &Needs) -> Result<Vec<String>, Error> {
+pub(super) async fn bastions(client: &Client, needs: &RequiredFacts) -> Result<Vec<String>, Error> {
     let Some((namespace, shoot)) = &needs.bastions_of else { return Ok(Vec::new()) };
     let kind = GroupVersionKind::gvk(OPERATIONS_GROUP, V1ALPHA1, "Bastion");
     let resource = ApiResource::from_gvk_with_plural(&kind, "bastions");
@@ -72,9 +72,9 @@ mod tests {
     use super::*;
     use crate::scripted;
 
-    fn needs() -> Needs {
+    fn needs() -> RequiredFacts {
         let shoot = Some(("garden-p".to_owned(), "s".to_owned()));
-        Needs { may_force: shoot.clone(), bastions_of: shoot, ..Needs::default() }
+        RequiredFacts { may_force: shoot.clone(), bastions_of: shoot, ..RequiredFacts::default() }
     }
 
     #[tokio::test]
@@ -110,7 +110,7 @@ mod tests {
         let (client, _) = scripted::client(|_| scripted::status(403, "forbidden"));
         assert!(may_force(&client, &needs(), &user).await.is_err());
         let (client, asked) = scripted::client(|_| scripted::status(500, "not to be asked"));
-        assert!(!may_force(&client, &Needs::default(), &user).await.expect("no question"));
+        assert!(!may_force(&client, &RequiredFacts::default(), &user).await.expect("no question"));
         assert!(asked.lock().is_empty());
     }
 

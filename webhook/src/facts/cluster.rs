@@ -17,7 +17,7 @@ use kube::{
 use repot_api::names::{CORE_GROUP, GARDEN_NAMESPACE, MIGRATION_GROUP, PURPOSE, V1ALPHA1};
 use repot_rules::{
     change::{Change, text_at},
-    facts::{Distances, Facts, Needs, Profile},
+    facts::{Distances, Facts, Profile, RequiredFacts},
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -97,7 +97,7 @@ impl Cluster {
     /// [`Error::NotSynced`], [`Error::Late`], [`Error::CircuitOpen`], [`Error::Live`].
     pub(super) async fn gather(
         &self,
-        needs: &Needs,
+        needs: &RequiredFacts,
         change: &Change,
         facts: Facts,
         limit: Duration,
@@ -114,7 +114,7 @@ impl Cluster {
         gathered
     }
 
-    async fn read(&self, needs: &Needs, change: &Change, facts: Facts) -> Result<Facts, Error> {
+    async fn read(&self, needs: &RequiredFacts, change: &Change, facts: Facts) -> Result<Facts, Error> {
         let seeds = try_join_all(needs.seeds.iter().map(|name| self.seed(name, needs.choice)));
         let asked = try_join(
             access::bastions(&self.client, needs),
@@ -154,14 +154,14 @@ impl Cluster {
         self.live(Api::all_with(self.client.clone(), &core("Seed", "seeds")), "seed", name).await
     }
 
-    async fn shoot(&self, needs: &Needs) -> Result<Option<Arc<Value>>, Error> {
+    async fn shoot(&self, needs: &RequiredFacts) -> Result<Option<Arc<Value>>, Error> {
         let Some((namespace, name)) = &needs.shoot else { return Ok(None) };
         let api = Api::namespaced_with(self.client.clone(), namespace, &core("Shoot", "shoots"));
         self.live(api, "shoot", name).await
     }
 
     /// The followed CloudProfile; one that is not known yet may be new. NamespacedCloudProfiles are few and are not followed.
-    async fn profile(&self, needs: &Needs) -> Result<Option<Arc<Value>>, Error> {
+    async fn profile(&self, needs: &RequiredFacts) -> Result<Option<Arc<Value>>, Error> {
         let (Some(profile), Some(garden)) = (&needs.cloud_profile, &self.garden) else { return Ok(None) };
         match profile {
             Profile::Cluster(name) => match garden.cloud_profiles.get("", name) {
@@ -180,7 +180,7 @@ impl Cluster {
         }
     }
 
-    async fn etcd(&self, needs: &Needs) -> Result<(Option<Arc<Value>>, Vec<Arc<Value>>), Error> {
+    async fn etcd(&self, needs: &RequiredFacts) -> Result<(Option<Arc<Value>>, Vec<Arc<Value>>), Error> {
         let Some((namespace, name)) = &needs.hosted_etcd else { return Ok((None, Vec::new())) };
         let api = |kind: &str, plural: &str| self.ours(namespace, kind, plural);
         let kinds = [
@@ -208,7 +208,7 @@ impl Cluster {
     }
 
     /// All HostedEtcds of a namespace; none where the cluster does not serve them.
-    async fn hosted_etcds(&self, needs: &Needs) -> Result<Vec<Arc<Value>>, Error> {
+    async fn hosted_etcds(&self, needs: &RequiredFacts) -> Result<Vec<Arc<Value>>, Error> {
         let Some(namespace) = &needs.hosted_etcds_of else { return Ok(Vec::new()) };
         match self.ours(namespace, "HostedEtcd", "hostedetcds").list(&ListParams::default()).await {
             Ok(list) => Ok(list.items.into_iter().map(plain).map(Arc::new).collect()),
@@ -266,7 +266,7 @@ impl Garden {
 
     fn complete(
         &self,
-        needs: &Needs,
+        needs: &RequiredFacts,
         change: &Change,
         facts: Facts,
         cloud_profile: Option<Arc<Value>>,

@@ -9,7 +9,7 @@ use std::{
 
 use repot_rules::{
     change::{Change, text_at},
-    facts::{Distances, Facts, Needs, Profile},
+    facts::{Distances, Facts, Profile, RequiredFacts},
     shoot::Shoot,
 };
 use serde_json::Value;
@@ -39,7 +39,7 @@ impl Directory {
         Ok(Self { objects: objects.into_iter().map(Arc::new).collect(), distances: Arc::new(distances) })
     }
 
-    pub(super) fn gather(&self, needs: &Needs, change: &Change, facts: Facts) -> Facts {
+    pub(super) fn gather(&self, needs: &RequiredFacts, change: &Change, facts: Facts) -> Facts {
         let shoots: Vec<&Arc<Value>> = self.of("Shoot").collect();
         let on = |seed: &str| {
             let here = |shoot: &&&Arc<Value>| {

@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use repot_rules::{
     change::Change,
-    facts::{Facts, Needs, Settings},
+    facts::{Facts, RequiredFacts, Settings},
     shoot::Shoot,
     watch::Watch,
 };
@@ -103,7 +103,7 @@ impl World {
     /// [`Error::Live`], [`Error::Late`], [`Error::CircuitOpen`], [`Error::NotSynced`].
     pub async fn gather(&self, watch: &Watch, change: &Change, limit: Duration) -> Result<Facts, Error> {
         let fills_in_shoot = watch.mutating && change.target.resource == "shoots";
-        let needs = Needs::of(change);
+        let needs = RequiredFacts::of(change);
         let facts = Facts { now: now(), settings: self.settings.clone(), ..Facts::default() };
         if fills_in_shoot {
             return Ok(Facts { seeds: self.followed_seed(change), ..facts });

@@ -13,7 +13,7 @@ const JSON: &[&str] = &["application/json"];
 
 /// Where a verb stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum VerbPosition {
     Collection,
     Item,
     Status,
@@ -23,7 +23,7 @@ enum Place {
 struct Verb {
     method: &'static str,
     action: &'static str,
-    place: Place,
+    place: VerbPosition,
     parameters: &'static [Parameter],
     body: Body,
     answer: Answer,
@@ -31,9 +31,9 @@ struct Verb {
 
 impl Verb {
     /// The status is read and written as the object is.
-    fn stands_at(&self, place: Place) -> bool {
+    fn stands_at(&self, place: VerbPosition) -> bool {
         match place {
-            Place::Status => self.place == Place::Item && self.method != "delete",
+            VerbPosition::Status => self.place == VerbPosition::Item && self.method != "delete",
             place => self.place == place,
         }
     }
@@ -81,7 +81,7 @@ const VERBS: &[Verb] = &[
     Verb {
         method: "get",
         action: "list",
-        place: Place::Collection,
+        place: VerbPosition::Collection,
         parameters: LIST_PARAMETERS,
         body: Body::None,
         answer: Answer::List,
@@ -89,7 +89,7 @@ const VERBS: &[Verb] = &[
     Verb {
         method: "post",
         action: "post",
-        place: Place::Collection,
+        place: VerbPosition::Collection,
         parameters: &[DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION],
         body: Body::Kind,
         answer: Answer::Kind,
@@ -97,7 +97,7 @@ const VERBS: &[Verb] = &[
     Verb {
         method: "delete",
         action: "deletecollection",
-        place: Place::Collection,
+        place: VerbPosition::Collection,
         parameters: &[
             ("continue", "string", "Where the page before this one ended."),
             DRY_RUN,
@@ -115,7 +115,7 @@ const VERBS: &[Verb] = &[
     Verb {
         method: "get",
         action: "get",
-        place: Place::Item,
+        place: VerbPosition::Item,
         parameters: &[],
         body: Body::None,
         answer: Answer::Kind,
@@ -123,7 +123,7 @@ const VERBS: &[Verb] = &[
     Verb {
         method: "put",
         action: "put",
-        place: Place::Item,
+        place: VerbPosition::Item,
         parameters: &[DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION],
         body: Body::Kind,
         answer: Answer::Kind,
@@ -131,7 +131,7 @@ const VERBS: &[Verb] = &[
     Verb {
         method: "patch",
         action: "patch",
-        place: Place::Item,
+        place: VerbPosition::Item,
         parameters: &[DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION, FORCE],
         body: Body::Patch,
         answer: Answer::Kind,
@@ -139,7 +139,7 @@ const VERBS: &[Verb] = &[
     Verb {
         method: "delete",
         action: "delete",
-        place: Place::Item,
+        place: VerbPosition::Item,
         parameters: &[DRY_RUN, GRACE, ORPHAN, PROPAGATION],
         body: Body::DeleteOptions,
         answer: Answer::Status,
@@ -165,12 +165,12 @@ pub(super) fn paths(
             paths.insert(format!("{base}/{}", kind.plural), item);
         }
         let places = [
-            (Place::Collection, collection.clone(), ""),
-            (Place::Item, format!("{collection}/{{name}}"), ""),
-            (Place::Status, format!("{collection}/{{name}}/status"), "Status"),
+            (VerbPosition::Collection, collection.clone(), ""),
+            (VerbPosition::Item, format!("{collection}/{{name}}"), ""),
+            (VerbPosition::Status, format!("{collection}/{{name}}/status"), "Status"),
         ];
         for (place, path, suffix) in places {
-            if place != Place::Status || kind.has_status() {
+            if place != VerbPosition::Status || kind.has_status() {
                 let verbs = VERBS.iter().filter(|verb| verb.stands_at(place));
                 paths
                     .insert(path, path_item(verbs, group, kind, dress, definitions, suffix, kind.namespaced));
@@ -200,7 +200,7 @@ fn path_item<'a>(
         parameters.push(in_path("namespace", "Name of the namespace.", dress));
     }
     for verb in verbs {
-        if verb.place == Place::Item && !parameters.iter().any(|p| p["name"] == "name") {
+        if verb.place == VerbPosition::Item && !parameters.iter().any(|p| p["name"] == "name") {
             parameters.push(in_path("name", &format!("Name of the {}.", kind.kind), dress));
         }
         item.insert(verb.method.to_owned(), operation(verb, group, kind, dress, definitions, suffix));
@@ -226,7 +226,7 @@ fn operation(
     let codes: &[&str] = match verb.method {
         "post" => &["200", "201", "202"],
         "put" | "patch" => &["200", "201"],
-        "delete" if verb.place == Place::Item => &["200", "202"],
+        "delete" if verb.place == VerbPosition::Item => &["200", "202"],
         _ => &["200"],
     };
     let answers: Vec<_> = codes.iter().map(|code| (*code, answer.clone())).collect();

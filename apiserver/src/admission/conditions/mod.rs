@@ -19,7 +19,7 @@ use bytes::Bytes;
 use cel::{Context, Env, ExecutionError, Program, Value};
 use k8s_openapi::api::admissionregistration::v1::MatchCondition;
 
-pub use needs::{Members, Needs};
+pub use needs::{Members, UsedVariables};
 pub use values::Json;
 
 /// Bytes of JSON that a variable may have.
@@ -45,7 +45,7 @@ pub struct Conditions(Arc<Vec<Condition>>);
 struct Condition {
     name: String,
     program: Result<Program, String>,
-    needs: Needs,
+    needs: UsedVariables,
 }
 
 /// What the expressions are about.
@@ -74,8 +74,8 @@ impl Conditions {
 
     /// What the expressions look at, all together.
     #[must_use]
-    pub fn needs(&self) -> Needs {
-        self.0.iter().fold(Needs::default(), |all, condition| all.with(&condition.needs))
+    pub fn needs(&self) -> UsedVariables {
+        self.0.iter().fold(UsedVariables::default(), |all, condition| all.with(&condition.needs))
     }
 
     /// Whether all conditions hold. One that does not is enough to say no, whatever happens to the others.
@@ -104,7 +104,7 @@ fn compile(condition: &MatchCondition) -> Condition {
         return Condition {
             name,
             program: Err("the expression is too long".to_owned()),
-            needs: Needs::default(),
+            needs: UsedVariables::default(),
         };
     }
     let read = std::panic::catch_unwind(|| ENVIRONMENT.compile(&source));
@@ -112,7 +112,9 @@ fn compile(condition: &MatchCondition) -> Condition {
         Ok(read) => read.map_err(|error| format!("the expression cannot be read: {error}")),
         Err(_) => Err("the expression cannot be read".to_owned()),
     };
-    let needs = program.as_ref().map_or_else(|_| Needs::default(), |program| Needs::of(program.expression()));
+    let needs = program
+        .as_ref()
+        .map_or_else(|_| UsedVariables::default(), |program| UsedVariables::of(program.expression()));
     Condition { name, program, needs }
 }
 

@@ -59,7 +59,7 @@ impl Members {
 
 /// What expressions look at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Needs {
+pub struct UsedVariables {
     /// Of the new state.
     pub object: Members,
     /// Of the old state.
@@ -69,7 +69,7 @@ pub struct Needs {
     pub loops: u32,
 }
 
-impl Needs {
+impl UsedVariables {
     /// What one expression looks at, and how deep its loops are nested.
     #[must_use]
     pub fn of(expression: &IdedExpr) -> Self {
@@ -170,8 +170,8 @@ impl Members {
 mod tests {
     use super::*;
 
-    fn needs(source: &str) -> Needs {
-        Needs::of(cel::Env::stdlib().compile(source).expect("an expression").expression())
+    fn needs(source: &str) -> UsedVariables {
+        UsedVariables::of(cel::Env::stdlib().compile(source).expect("an expression").expression())
     }
 
     fn some(members: &[&str]) -> Members {

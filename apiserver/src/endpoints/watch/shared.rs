@@ -68,10 +68,10 @@ type Outcome = Result<Arc<Encoded>, Error>;
 pub(crate) struct Bodies {
     room: Arc<Semaphore>,
     kept: Arc<Semaphore>,
-    known: Mutex<HashMap<BodyKey, Known>>,
+    known: Mutex<HashMap<BodyKey, SharedBody>>,
 }
 
-enum Known {
+enum SharedBody {
     Reading(Shared<BoxFuture<'static, Outcome>>),
     Read(Weak<Encoded>),
 }
@@ -103,8 +103,8 @@ impl Bodies {
         let reading = {
             let mut known = self.known.lock();
             match known.get(&key) {
-                Some(Known::Reading(reading)) => reading.clone(),
-                Some(Known::Read(body)) if body.strong_count() > 0 => match body.upgrade() {
+                Some(SharedBody::Reading(reading)) => reading.clone(),
+                Some(SharedBody::Read(body)) if body.strong_count() > 0 => match body.upgrade() {
                     Some(body) => return Ok(body),
                     None => self.start(&mut known, key, length, pieces()),
                 },
@@ -117,15 +117,15 @@ impl Bodies {
     /// Reads it in a task of its own: the watch that came first may be the first to leave.
     fn start(
         self: &Arc<Self>,
-        known: &mut HashMap<BodyKey, Known>,
+        known: &mut HashMap<BodyKey, SharedBody>,
         key: BodyKey,
         length: u64,
         pieces: impl Stream<Item = Piece> + Send + 'static,
     ) -> Shared<BoxFuture<'static, Outcome>> {
         if known.len() >= SWEEP {
             known.retain(|_, known| match known {
-                Known::Reading(_) => true,
-                Known::Read(body) => body.strong_count() > 0,
+                SharedBody::Reading(_) => true,
+                SharedBody::Read(body) => body.strong_count() > 0,
             });
         }
         let (done, told) = oneshot::channel();
@@ -139,7 +139,7 @@ impl Bodies {
         });
         let told = told.map(|told| told.unwrap_or_else(|_| Err(Error::Unavailable("reading ended".into()))));
         let reading = told.boxed().shared();
-        known.insert(key, Known::Reading(reading.clone()));
+        known.insert(key, SharedBody::Reading(reading.clone()));
         reading
     }
 
@@ -172,7 +172,7 @@ impl Bodies {
             self.known.lock().remove(&key);
             return;
         };
-        self.known.lock().insert(key, Known::Read(Arc::downgrade(body)));
+        self.known.lock().insert(key, SharedBody::Read(Arc::downgrade(body)));
         if let Ok(kept) = Arc::clone(&self.kept).try_acquire_many_owned(kib(body.length)) {
             let body = Arc::clone(body);
             tokio::spawn(async move {

@@ -36,7 +36,7 @@ pub enum Cluster {
 /// What other members say of this one. They know it by its peer URLs; one that has data, by the id in it, and only what a quorum of
 /// the very cluster says counts there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum PeerReport {
     /// Nobody answers, or nobody who has a quorum behind it.
     Nothing,
     /// It is no member; not any more, where it has data.
@@ -58,12 +58,12 @@ pub struct Facts {
     /// What the operator says.
     pub cluster: Cluster,
     /// What other members say.
-    pub heard: Heard,
+    pub heard: PeerReport,
 }
 
 /// How a member of an etcd begins, or why it does not yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Beginning {
+pub enum StartMode {
     /// etcd starts with the data of the volume.
     Resume,
     /// etcd starts as one of the founders.
@@ -86,41 +86,43 @@ pub enum Beginning {
 
 /// How a member begins.
 #[must_use]
-pub fn decide(facts: &Facts) -> Beginning {
+pub fn decide(facts: &Facts) -> StartMode {
     match (&facts.volume, facts.cluster, facts.heard) {
-        (Volume::Foreign(why), ..) => Beginning::Refuse(Reason::new("WrongVolume", why.clone())),
-        (Volume::Data, _, Heard::Nothing | Heard::Awaited | Heard::Known) => Beginning::Resume,
-        (Volume::Data, _, Heard::Expected) => Beginning::JoinAnew,
-        (Volume::Data, _, Heard::Stranger) => Beginning::Removed(Reason::new(
+        (Volume::Foreign(why), ..) => StartMode::Refuse(Reason::new("WrongVolume", why.clone())),
+        (Volume::Data, _, PeerReport::Nothing | PeerReport::Awaited | PeerReport::Known) => StartMode::Resume,
+        (Volume::Data, _, PeerReport::Expected) => StartMode::JoinAnew,
+        (Volume::Data, _, PeerReport::Stranger) => StartMode::Removed(Reason::new(
             "Removed",
             "this member was removed from the cluster, and its data is of no use to it; \
              when it is added again it sets the data aside and joins anew",
         )),
-        (Volume::Empty, _, Heard::Known) => Beginning::Rejoin(Reason::new(
+        (Volume::Empty, _, PeerReport::Known) => StartMode::Rejoin(Reason::new(
             "VolumeLost",
             "the volume is empty, though the other members know this one as a member that was running; \
              remove it from the cluster and add it again",
         )),
-        (Volume::Empty, Cluster::New { .. }, Heard::Stranger) => Beginning::Wait(Reason::new(
+        (Volume::Empty, Cluster::New { .. }, PeerReport::Stranger) => StartMode::Wait(Reason::new(
             "NotAMember",
             "the others run as a cluster without this member, so it does not found one; add it, or correct `members`",
         )),
         // It has never voted. What it restored could be older or newer than what the others began with.
-        (Volume::Empty, Cluster::New { restore: true }, Heard::Expected) => Beginning::Join,
-        (Volume::Empty, Cluster::New { restore: true }, Heard::Nothing | Heard::Awaited) => {
-            Beginning::Restore
+        (Volume::Empty, Cluster::New { restore: true }, PeerReport::Expected) => StartMode::Join,
+        (Volume::Empty, Cluster::New { restore: true }, PeerReport::Nothing | PeerReport::Awaited) => {
+            StartMode::Restore
         }
-        (Volume::Empty, Cluster::New { restore: false }, _) => Beginning::Found,
-        (Volume::Empty, Cluster::Existing, Heard::Expected) => Beginning::Join,
-        (Volume::Empty, Cluster::Existing, Heard::Stranger) => Beginning::Wait(Reason::new(
+        (Volume::Empty, Cluster::New { restore: false }, _) => StartMode::Found,
+        (Volume::Empty, Cluster::Existing, PeerReport::Expected) => StartMode::Join,
+        (Volume::Empty, Cluster::Existing, PeerReport::Stranger) => StartMode::Wait(Reason::new(
             "NotAMember",
             "the volume is empty and the cluster does not list this member; it starts when it was added",
         )),
-        (Volume::Empty, Cluster::Existing, Heard::Nothing | Heard::Awaited) => Beginning::Wait(Reason::new(
-            "ClusterSilent",
-            "the volume is empty and no member of the cluster with a quorum answers; \
+        (Volume::Empty, Cluster::Existing, PeerReport::Nothing | PeerReport::Awaited) => {
+            StartMode::Wait(Reason::new(
+                "ClusterSilent",
+                "the volume is empty and no member of the cluster with a quorum answers; \
              where all volumes are lost, restore the etcd from a backup",
-        )),
+            ))
+        }
     }
 }
 
@@ -128,20 +130,26 @@ pub fn decide(facts: &Facts) -> Beginning {
 mod tests {
     use super::*;
 
-    fn begins(volume: Volume, cluster: Cluster, heard: Heard) -> Beginning {
+    fn begins(volume: Volume, cluster: Cluster, heard: PeerReport) -> StartMode {
         decide(&Facts { volume, cluster, heard })
     }
 
     const NEW: Cluster = Cluster::New { restore: false };
     const RESTORED: Cluster = Cluster::New { restore: true };
-    const ALL: [Heard; 5] = [Heard::Nothing, Heard::Stranger, Heard::Expected, Heard::Awaited, Heard::Known];
+    const ALL: [PeerReport; 5] = [
+        PeerReport::Nothing,
+        PeerReport::Stranger,
+        PeerReport::Expected,
+        PeerReport::Awaited,
+        PeerReport::Known,
+    ];
 
     #[test]
     fn foreign_volumes_are_left_alone() {
         for cluster in [NEW, RESTORED, Cluster::Existing] {
             for heard in ALL {
                 let foreign = begins(Volume::Foreign("of another".into()), cluster, heard);
-                assert!(matches!(foreign, Beginning::Refuse(why) if why.message == "of another"));
+                assert!(matches!(foreign, StartMode::Refuse(why) if why.message == "of another"));
             }
         }
     }
@@ -149,27 +157,27 @@ mod tests {
     #[test]
     fn data_is_taken_as_it_is_unless_its_member_was_removed() {
         for cluster in [NEW, RESTORED, Cluster::Existing] {
-            for heard in [Heard::Nothing, Heard::Awaited, Heard::Known] {
-                assert_eq!(begins(Volume::Data, cluster, heard), Beginning::Resume);
+            for heard in [PeerReport::Nothing, PeerReport::Awaited, PeerReport::Known] {
+                assert_eq!(begins(Volume::Data, cluster, heard), StartMode::Resume);
             }
-            assert_eq!(begins(Volume::Data, cluster, Heard::Expected), Beginning::JoinAnew);
-            let removed = begins(Volume::Data, cluster, Heard::Stranger);
-            assert!(matches!(&removed, Beginning::Removed(why) if why.reason == "Removed"), "{removed:?}");
+            assert_eq!(begins(Volume::Data, cluster, PeerReport::Expected), StartMode::JoinAnew);
+            let removed = begins(Volume::Data, cluster, PeerReport::Stranger);
+            assert!(matches!(&removed, StartMode::Removed(why) if why.reason == "Removed"), "{removed:?}");
         }
     }
 
     #[test]
     fn founds_only_while_nobody_knows_of_a_life_before() {
-        for heard in [Heard::Nothing, Heard::Awaited] {
-            assert_eq!(begins(Volume::Empty, NEW, heard), Beginning::Found);
-            assert_eq!(begins(Volume::Empty, RESTORED, heard), Beginning::Restore);
+        for heard in [PeerReport::Nothing, PeerReport::Awaited] {
+            assert_eq!(begins(Volume::Empty, NEW, heard), StartMode::Found);
+            assert_eq!(begins(Volume::Empty, RESTORED, heard), StartMode::Restore);
         }
         // What an empty one begins with is the same as that of the others; what is restored need not be.
-        assert_eq!(begins(Volume::Empty, NEW, Heard::Expected), Beginning::Found);
-        assert_eq!(begins(Volume::Empty, RESTORED, Heard::Expected), Beginning::Join);
+        assert_eq!(begins(Volume::Empty, NEW, PeerReport::Expected), StartMode::Found);
+        assert_eq!(begins(Volume::Empty, RESTORED, PeerReport::Expected), StartMode::Join);
         for cluster in [NEW, RESTORED, Cluster::Existing] {
-            assert!(matches!(begins(Volume::Empty, cluster, Heard::Known), Beginning::Rejoin(_)));
-            assert!(matches!(begins(Volume::Empty, cluster, Heard::Stranger), Beginning::Wait(_)));
+            assert!(matches!(begins(Volume::Empty, cluster, PeerReport::Known), StartMode::Rejoin(_)));
+            assert!(matches!(begins(Volume::Empty, cluster, PeerReport::Stranger), StartMode::Wait(_)));
         }
     }
 
@@ -177,8 +185,8 @@ mod tests {
     fn never_founds_what_is_said_to_exist() {
         for heard in ALL {
             let beginning = begins(Volume::Empty, Cluster::Existing, heard);
-            assert!(!matches!(beginning, Beginning::Found | Beginning::Restore | Beginning::Resume));
-            assert_eq!(beginning == Beginning::Join, heard == Heard::Expected);
+            assert!(!matches!(beginning, StartMode::Found | StartMode::Restore | StartMode::Resume));
+            assert_eq!(beginning == StartMode::Join, heard == PeerReport::Expected);
         }
     }
 }

@@ -58,7 +58,7 @@ pub enum Etcd {
 
 /// What happened to this etcd before. Unlike [`Seen`] it has to survive a restart, beside the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Past {
+pub enum OwnershipHistory {
     /// It has no data: it never ran.
     #[default]
     NoData,
@@ -93,7 +93,7 @@ pub struct Facts {
     /// Whether etcd runs at the moment, and whom it serves.
     pub etcd: Etcd,
     /// What happened before, as far as the data and the store tell.
-    pub past: Past,
+    pub past: OwnershipHistory,
     /// What is known of the owner before, where an etcd without data goes on from its snapshots.
     pub continues: Option<Evidence>,
 }
@@ -180,14 +180,16 @@ pub fn decide(facts: &Facts, timing: &Timing, now: Time) -> (Verdict, Seen) {
     let verdict = match (seen.lost.is_some(), confirmed, facts.etcd) {
         (true, _, Etcd::Serves) => Verdict::StopEtcd(lost("the record names another owner")),
         // Nothing is lost with it either: it may be the next owner, started early.
-        (true, ..) if facts.past == Past::NoData => {
+        (true, ..) if facts.past == OwnershipHistory::NoData => {
             Verdict::StayDown(lost("the record names another owner so far, and there are no data to save"))
         }
-        (true, ..) if facts.past == Past::FinalSnapshot => {
+        (true, ..) if facts.past == OwnershipHistory::FinalSnapshot => {
             Verdict::StayDown(lost("the record names another owner, and the final snapshot is taken"))
         }
         // A snapshot of them would be of an earlier epoch than the last one.
-        (_, true, Etcd::Private | Etcd::Stopped) | (true, ..) if facts.past == Past::AnotherId => {
+        (_, true, Etcd::Private | Etcd::Stopped) | (true, ..)
+            if facts.past == OwnershipHistory::AnotherId =>
+        {
             Verdict::StayDown(Reason::new(
                 "OwnerIdChanged",
                 "the data were served as another owner id, and another etcd may have gone on since then; restore from the newest \
@@ -196,11 +198,11 @@ pub fn decide(facts: &Facts, timing: &Timing, now: Time) -> (Verdict, Seen) {
         }
         (true, ..) => Verdict::TakeFinalSnapshot(lost("the record names another owner")),
         (false, true, Etcd::Serves) => Verdict::Serve { until },
-        (false, true, _) if facts.past == Past::FinalSnapshot => Verdict::StayDown(Reason::new(
+        (false, true, _) if facts.past == OwnershipHistory::FinalSnapshot => Verdict::StayDown(Reason::new(
             "FinalSnapshotTaken",
             "another etcd may have gone on from the final snapshot; restore from the newest backup of the last owner",
         )),
-        (false, true, _) if facts.past == Past::CutOff => Verdict::StayDown(Reason::new(
+        (false, true, _) if facts.past == OwnershipHistory::CutOff => Verdict::StayDown(Reason::new(
             "CutOff",
             "another etcd may have gone on from an older snapshot; restore from the newest backup of the last owner",
         )),
@@ -219,7 +221,7 @@ pub fn decide(facts: &Facts, timing: &Timing, now: Time) -> (Verdict, Seen) {
 
 /// Why an etcd that goes on from the snapshots of another one does not begin yet.
 fn waits(facts: &Facts, seen: &Seen, timing: &Timing, now: Time) -> Option<Reason> {
-    let evidence = facts.continues.as_ref().filter(|_| facts.past == Past::NoData)?;
+    let evidence = facts.continues.as_ref().filter(|_| facts.past == OwnershipHistory::NoData)?;
     handover::decide(&facts.own_id, seen.named_since, evidence, timing, now).err()
 }
 

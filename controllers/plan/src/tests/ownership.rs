@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{
     etcd::{
         handover::Evidence,
-        ownership::{Answer, Etcd, Facts, Past, Seen, Timing, Verdict, decide, epoch},
+        ownership::{Answer, Etcd, Facts, OwnershipHistory, Seen, Timing, Verdict, decide, epoch},
     },
     time::Time,
 };
@@ -29,7 +29,15 @@ pub(super) fn record(values: &[&str]) -> Answer {
 
 pub(super) fn mk_facts(answer: Answer, etcd: Etcd) -> Facts {
     let seen = Seen { confirmed: Some(Time(970)), lost: None, named_since: Some(Time(900)) };
-    Facts { answer, begun: Time(1000), own_id: OURS.into(), seen, etcd, past: Past::Sound, continues: None }
+    Facts {
+        answer,
+        begun: Time(1000),
+        own_id: OURS.into(),
+        seen,
+        etcd,
+        past: OwnershipHistory::Sound,
+        continues: None,
+    }
 }
 
 fn word(verdict: &Verdict) -> (&'static str, &'static str) {
@@ -46,44 +54,44 @@ fn word(verdict: &Verdict) -> (&'static str, &'static str) {
 fn every_answer_has_its_verdict() {
     let other = || record(&[THEIRS]);
     for (answer, etcd, past, age, expected) in [
-        (record(&[OURS]), Etcd::Serves, Past::Sound, 30, ("serve", "")),
-        (record(&[OURS]), Etcd::Stopped, Past::Sound, 30, ("resume", "")),
-        (record(&[OURS]), Etcd::Private, Past::Sound, 30, ("stop", "NotForClients")),
-        (record(&[OURS]), Etcd::Stopped, Past::FinalSnapshot, 30, ("down", "FinalSnapshotTaken")),
+        (record(&[OURS]), Etcd::Serves, OwnershipHistory::Sound, 30, ("serve", "")),
+        (record(&[OURS]), Etcd::Stopped, OwnershipHistory::Sound, 30, ("resume", "")),
+        (record(&[OURS]), Etcd::Private, OwnershipHistory::Sound, 30, ("stop", "NotForClients")),
+        (record(&[OURS]), Etcd::Stopped, OwnershipHistory::FinalSnapshot, 30, ("down", "FinalSnapshotTaken")),
         // A final snapshot of an earlier life does not stop an etcd that serves.
-        (record(&[OURS]), Etcd::Serves, Past::FinalSnapshot, 30, ("serve", "")),
-        (other(), Etcd::Serves, Past::Sound, 30, ("stop", "NotOwner")),
-        (other(), Etcd::Serves, Past::FinalSnapshot, 30, ("stop", "NotOwner")),
-        (other(), Etcd::Stopped, Past::Sound, 30, ("snapshot", "NotOwner")),
-        (other(), Etcd::Private, Past::Sound, 30, ("snapshot", "NotOwner")),
-        (other(), Etcd::Stopped, Past::FinalSnapshot, 30, ("down", "NotOwner")),
-        (record(&[]), Etcd::Serves, Past::Sound, 30, ("stop", "NotOwner")),
-        (other(), Etcd::Stopped, Past::NoData, 30, ("down", "NotOwner")),
-        (other(), Etcd::Stopped, Past::CutOff, 30, ("snapshot", "NotOwner")),
-        (record(&[OURS]), Etcd::Stopped, Past::CutOff, 30, ("down", "CutOff")),
-        (record(&[OURS]), Etcd::Stopped, Past::NoData, 30, ("resume", "")),
+        (record(&[OURS]), Etcd::Serves, OwnershipHistory::FinalSnapshot, 30, ("serve", "")),
+        (other(), Etcd::Serves, OwnershipHistory::Sound, 30, ("stop", "NotOwner")),
+        (other(), Etcd::Serves, OwnershipHistory::FinalSnapshot, 30, ("stop", "NotOwner")),
+        (other(), Etcd::Stopped, OwnershipHistory::Sound, 30, ("snapshot", "NotOwner")),
+        (other(), Etcd::Private, OwnershipHistory::Sound, 30, ("snapshot", "NotOwner")),
+        (other(), Etcd::Stopped, OwnershipHistory::FinalSnapshot, 30, ("down", "NotOwner")),
+        (record(&[]), Etcd::Serves, OwnershipHistory::Sound, 30, ("stop", "NotOwner")),
+        (other(), Etcd::Stopped, OwnershipHistory::NoData, 30, ("down", "NotOwner")),
+        (other(), Etcd::Stopped, OwnershipHistory::CutOff, 30, ("snapshot", "NotOwner")),
+        (record(&[OURS]), Etcd::Stopped, OwnershipHistory::CutOff, 30, ("down", "CutOff")),
+        (record(&[OURS]), Etcd::Stopped, OwnershipHistory::NoData, 30, ("resume", "")),
         // The same seed, and it had lost and regained ownership, or so it says: no matter which.
-        (record(&["seed-a/9"]), Etcd::Serves, Past::Sound, 30, ("stop", "NotOwner")),
-        (record(&["seed-a"]), Etcd::Serves, Past::Sound, 30, ("stop", "NotOwner")),
-        (record(&["seed-b/7"]), Etcd::Serves, Past::Sound, 30, ("stop", "NotOwner")),
-        (record(&[OURS]), Etcd::Stopped, Past::AnotherId, 30, ("down", "OwnerIdChanged")),
-        (other(), Etcd::Stopped, Past::AnotherId, 30, ("down", "OwnerIdChanged")),
-        (other(), Etcd::Serves, Past::AnotherId, 30, ("stop", "NotOwner")),
-        (Answer::Slow, Etcd::Stopped, Past::AnotherId, 40, ("down", "OwnerSlow")),
+        (record(&["seed-a/9"]), Etcd::Serves, OwnershipHistory::Sound, 30, ("stop", "NotOwner")),
+        (record(&["seed-a"]), Etcd::Serves, OwnershipHistory::Sound, 30, ("stop", "NotOwner")),
+        (record(&["seed-b/7"]), Etcd::Serves, OwnershipHistory::Sound, 30, ("stop", "NotOwner")),
+        (record(&[OURS]), Etcd::Stopped, OwnershipHistory::AnotherId, 30, ("down", "OwnerIdChanged")),
+        (other(), Etcd::Stopped, OwnershipHistory::AnotherId, 30, ("down", "OwnerIdChanged")),
+        (other(), Etcd::Serves, OwnershipHistory::AnotherId, 30, ("stop", "NotOwner")),
+        (Answer::Slow, Etcd::Stopped, OwnershipHistory::AnotherId, 40, ("down", "OwnerSlow")),
         // A server that is behind.
-        (record(&[BEFORE]), Etcd::Serves, Past::Sound, 30, ("serve", "")),
-        (record(&[BEFORE]), Etcd::Serves, Past::Sound, 40, ("stop", "OwnerOlder")),
-        (record(&[BEFORE]), Etcd::Stopped, Past::NoData, 40, ("down", "OwnerOlder")),
-        (record(&[BEFORE, THEIRS]), Etcd::Serves, Past::Sound, 30, ("stop", "NotOwner")),
-        (record(&[BEFORE, "seed-b"]), Etcd::Serves, Past::Sound, 30, ("stop", "NotOwner")),
+        (record(&[BEFORE]), Etcd::Serves, OwnershipHistory::Sound, 30, ("serve", "")),
+        (record(&[BEFORE]), Etcd::Serves, OwnershipHistory::Sound, 40, ("stop", "OwnerOlder")),
+        (record(&[BEFORE]), Etcd::Stopped, OwnershipHistory::NoData, 40, ("down", "OwnerOlder")),
+        (record(&[BEFORE, THEIRS]), Etcd::Serves, OwnershipHistory::Sound, 30, ("stop", "NotOwner")),
+        (record(&[BEFORE, "seed-b"]), Etcd::Serves, OwnershipHistory::Sound, 30, ("stop", "NotOwner")),
         // Nothing is learnt, and what is known is young enough, or not.
-        (Answer::Unresolvable, Etcd::Serves, Past::Sound, 30, ("serve", "")),
-        (Answer::Unresolvable, Etcd::Serves, Past::Sound, 40, ("stop", "OwnerUnresolvable")),
-        (Answer::Unresolvable, Etcd::Stopped, Past::Sound, 40, ("down", "OwnerUnresolvable")),
-        (Answer::ContextError, Etcd::Serves, Past::Sound, 40, ("stop", "OwnerNotAsked")),
-        (Answer::Slow, Etcd::Serves, Past::Sound, 40, ("stop", "OwnerSlow")),
-        (record(&[OURS, THEIRS]), Etcd::Serves, Past::Sound, 40, ("stop", "OwnerAmbiguous")),
-        (record(&[OURS, THEIRS]), Etcd::Serves, Past::Sound, 30, ("serve", "")),
+        (Answer::Unresolvable, Etcd::Serves, OwnershipHistory::Sound, 30, ("serve", "")),
+        (Answer::Unresolvable, Etcd::Serves, OwnershipHistory::Sound, 40, ("stop", "OwnerUnresolvable")),
+        (Answer::Unresolvable, Etcd::Stopped, OwnershipHistory::Sound, 40, ("down", "OwnerUnresolvable")),
+        (Answer::ContextError, Etcd::Serves, OwnershipHistory::Sound, 40, ("stop", "OwnerNotAsked")),
+        (Answer::Slow, Etcd::Serves, OwnershipHistory::Sound, 40, ("stop", "OwnerSlow")),
+        (record(&[OURS, THEIRS]), Etcd::Serves, OwnershipHistory::Sound, 40, ("stop", "OwnerAmbiguous")),
+        (record(&[OURS, THEIRS]), Etcd::Serves, OwnershipHistory::Sound, 30, ("serve", "")),
     ] {
         let mut facts = mk_facts(answer, etcd);
         facts.past = past;
@@ -174,12 +182,12 @@ fn who_goes_on_from_snapshots_begins_when_the_owner_before_has_ended() {
         let seen = Seen { confirmed, lost: None, named_since: named_since.map(Time) };
         let mut facts =
             Facts { seen, own_id: own_id.to_owned(), ..mk_facts(record(&[own_id]), Etcd::Stopped) };
-        (facts.past, facts.continues) = (Past::NoData, Some(evidence));
+        (facts.past, facts.continues) = (OwnershipHistory::NoData, Some(evidence));
         let (verdict, seen) = decide(&facts, &TIMING, Time(1000));
         assert_eq!(word(&verdict), expected, "{facts:?}");
         assert_eq!(seen.named_since, Some(Time(named_since.unwrap_or(1001))));
         // Data that are there are its own.
-        facts.past = Past::Sound;
+        facts.past = OwnershipHistory::Sound;
         assert_eq!(word(&decide(&facts, &TIMING, Time(1000)).0), ("resume", ""));
         // Nothing was learnt for longer than a lease. Only an epoch tells that nobody else had it meanwhile.
         let seen = Seen { confirmed: Some(Time(959)), named_since: Some(Time(500)), ..Seen::default() };

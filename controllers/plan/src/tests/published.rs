@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    cluster::{Kind, Trouble, Truth, calm, sound},
+    cluster::{FaultRates, Kind, Truth, calm, sound},
     rng::Rng,
     sim::Model,
 };
@@ -17,7 +17,7 @@ use crate::{
 /// What was written then. `hash` covers all statuses of a run, `last` is the last one.
 const GOLDEN: &str = include_str!("goldens/statuses-v1.json");
 
-fn trouble(name: &str) -> Trouble {
+fn trouble(name: &str) -> FaultRates {
     let mut trouble = calm();
     match name {
         "calm" => {}

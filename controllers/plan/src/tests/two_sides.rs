@@ -9,7 +9,7 @@ use super::{
 use crate::{
     etcd::{
         handover::Evidence,
-        ownership::{Answer, Etcd, Facts, Past, Seen, Timing, Verdict, decide},
+        ownership::{Answer, Etcd, Facts, OwnershipHistory, Seen, Timing, Verdict, decide},
     },
     time::Time,
 };
@@ -154,7 +154,7 @@ impl World {
                 Verdict::StopEtcd(why) => {
                     stops_at.get_or_insert(now + clock.counts(timing.stop));
                     if why.reason == "NotOwner" {
-                        facts.past = Past::CutOff;
+                        facts.past = OwnershipHistory::CutOff;
                     }
                 }
                 Verdict::TakeFinalSnapshot(_) if etcd == Etcd::Serves => {
@@ -165,9 +165,9 @@ impl World {
                 }
                 Verdict::TakeFinalSnapshot(_) => {
                     ended.snapshot.get_or_insert(now);
-                    facts.past = Past::FinalSnapshot;
+                    facts.past = OwnershipHistory::FinalSnapshot;
                 }
-                Verdict::Resume { .. } if facts.past != Past::Sound => {
+                Verdict::Resume { .. } if facts.past != OwnershipHistory::Sound => {
                     return Err(format!("seed {seed}: serves after it was cut off"));
                 }
                 Verdict::Resume { until: end } | Verdict::Serve { until: end } => {
@@ -189,7 +189,7 @@ impl World {
     fn take_over(&mut self, clock: Clock, ended: &Ended, decide: Decide) -> Option<u64> {
         let timing = self.timing;
         let mut facts = mk_facts(Answer::Slow, Etcd::Stopped);
-        (facts.own_id, facts.past, facts.seen) = (THEIRS.into(), Past::NoData, Seen::default());
+        (facts.own_id, facts.past, facts.seen) = (THEIRS.into(), OwnershipHistory::NoData, Seen::default());
         let mut begun = self.rng.within(0, self.change + 500_000);
         while begun < 20_000_000 {
             if !self.calm && begun < self.change + 500_000 && self.rng.percent(2) {
@@ -266,7 +266,7 @@ const FAULTS: &[(&str, Decide, &str)] = &[
     (
         "takes silence for a loss",
         |facts, timing, now| match decide(facts, timing, now) {
-            (Verdict::StayDown(why), seen) if facts.past == Past::Sound => {
+            (Verdict::StayDown(why), seen) if facts.past == OwnershipHistory::Sound => {
                 (Verdict::TakeFinalSnapshot(why), seen)
             }
             other => other,
@@ -285,7 +285,7 @@ const FAULTS: &[(&str, Decide, &str)] = &[
     (
         "resumes after it was cut off",
         |facts, timing, now| {
-            let facts = Facts { past: Past::Sound, ..facts.clone() };
+            let facts = Facts { past: OwnershipHistory::Sound, ..facts.clone() };
             decide(&facts, timing, now)
         },
         "serves after it was cut off",

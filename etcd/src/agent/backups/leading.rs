@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use repot_plan::{etcd::schedule, time::Time};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
 
-use super::{Ask, Error, PATIENCE, Request, Seat, Standing, Taker, decide};
+use super::{Ask, Error, LeaderSlot, PATIENCE, Request, Standing, Taker, decide};
 use crate::{
     agent::{
         clients,
@@ -44,7 +44,7 @@ fn now() -> Time {
 
 impl Taker {
     /// Takes snapshots as long as this member leads.
-    pub(super) async fn lead(&mut self, seat: &Seat) -> Result<(), Error> {
+    pub(super) async fn lead(&mut self, seat: &LeaderSlot) -> Result<(), Error> {
         let mut line = self.begin(seat).await?;
         self.broken = false;
         if let Some(ask) = self.pending.take() {
@@ -74,11 +74,11 @@ impl Taker {
         }
     }
 
-    async fn still_leads(&self, seat: &Seat) -> bool {
+    async fn still_leads(&self, seat: &LeaderSlot) -> bool {
         matches!(self.standing().await, Standing::Leader(new) if (new.member, &new.cluster) == (seat.member, &seat.cluster))
     }
 
-    async fn begin(&mut self, seat: &Seat) -> Result<Line, Error> {
+    async fn begin(&mut self, seat: &LeaderSlot) -> Result<Line, Error> {
         let config = self.agent.settings.config.store.as_ref().ok_or(Error::NoStore)?;
         let history = OwnHistory::open(config)?;
         let store = history.snapshots();
@@ -130,7 +130,7 @@ impl Taker {
         Ok(line)
     }
 
-    async fn tick(&mut self, seat: &Seat, line: &mut Line) -> Result<(), Error> {
+    async fn tick(&mut self, seat: &LeaderSlot, line: &mut Line) -> Result<(), Error> {
         if line.due.is_some_and(|due| due <= now()) {
             self.full(seat, line, false).await?;
         }
@@ -143,7 +143,7 @@ impl Taker {
     }
 
     /// Answers somebody. What fails, fails for everybody: all begins anew.
-    async fn answer(&mut self, seat: &Seat, line: &mut Line, ask: Ask) -> Result<(), Error> {
+    async fn answer(&mut self, seat: &LeaderSlot, line: &mut Line, ask: Ask) -> Result<(), Error> {
         let outcome = match ask.request {
             Request::Full { is_final } => self.full(seat, line, is_final).await.map(Some),
             Request::Delta => self.delta(seat, line).await,
@@ -160,7 +160,12 @@ impl Taker {
     }
 
     /// Takes a full snapshot. Deltas go on as if there were none: so the one before it leads up to the newest state, too.
-    async fn full(&mut self, seat: &Seat, line: &mut Line, is_final: bool) -> Result<SnapshotName, Error> {
+    async fn full(
+        &mut self,
+        seat: &LeaderSlot,
+        line: &mut Line,
+        is_final: bool,
+    ) -> Result<SnapshotName, Error> {
         // Another etcd that was started by mistake may have led readers of the store to its own one meanwhile.
         line.history.make_current().await?;
         let store = line.history.snapshots();
@@ -187,7 +192,7 @@ impl Taker {
         Ok(name)
     }
 
-    async fn delta(&mut self, seat: &Seat, line: &mut Line) -> Result<Option<SnapshotName>, Error> {
+    async fn delta(&mut self, seat: &LeaderSlot, line: &mut Line) -> Result<Option<SnapshotName>, Error> {
         if line.events.is_none() {
             return Err(Error::NoDeltas);
         }

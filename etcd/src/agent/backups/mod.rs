@@ -134,12 +134,12 @@ pub(super) struct Taker {
 
 /// Who leads.
 enum Standing {
-    Leader(Box<Seat>),
+    Leader(Box<LeaderSlot>),
     Follower(Option<u64>),
 }
 
 /// The leader's place.
-struct Seat {
+struct LeaderSlot {
     client: Client,
     member: u64,
     cluster: String,
@@ -247,7 +247,7 @@ impl Taker {
             let (member, cluster) = (header.member_id(), header.cluster_id());
             Some(match status.leader() {
                 leader if leader == member && !status.is_learner() => {
-                    Standing::Leader(Box::new(Seat { client, member, cluster: format!("{cluster:x}") }))
+                    Standing::Leader(Box::new(LeaderSlot { client, member, cluster: format!("{cluster:x}") }))
                 }
                 0 => Standing::Follower(None),
                 leader => Standing::Follower(Some(leader)),

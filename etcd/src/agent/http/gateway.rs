@@ -16,7 +16,7 @@ use super::{Agent, Answer, Failure, Json};
 use crate::{
     agent::{
         config::GatewayMember,
-        gateway::{Door, Refusal},
+        gateway::{HostedGateway, Refusal},
         settings::chain,
     },
     gateway::{Error, Status},
@@ -37,7 +37,7 @@ pub(super) fn routes() -> Router<Arc<Agent>> {
 }
 
 impl Agent {
-    fn door(&self) -> Result<&Door, Failure> {
+    fn door(&self) -> Result<&HostedGateway, Failure> {
         let none = || Failure(StatusCode::NOT_FOUND, "no gateway is configured".to_owned());
         self.gateway.as_ref().ok_or_else(none)
     }

@@ -71,7 +71,8 @@ mod tests {
 
     #[tokio::test]
     async fn probes_at_the_same_time_are_one_read_and_a_later_one_is_another() {
-        let (probes, reads, answers) = (Probes::default(), Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+        let (probes, reads, answers) =
+            (Probes::default(), Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
         let read = || {
             let (reads, answers) = (Arc::clone(&reads), Arc::clone(&answers));
             async move {

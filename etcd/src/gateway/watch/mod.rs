@@ -207,7 +207,7 @@ impl Stream {
                 Err(End::Said(trailers.clone()))
             }
             (_, failure) => {
-                member.fell_ill();
+                member.mark_unhealthy();
                 let message = failure.map_or("gateway: the member went away", |failure| failure.message);
                 Err(End::Broken(Status::unavailable(message)))
             }

@@ -41,7 +41,7 @@ use super::{
 };
 use replay::Job;
 pub use select::{Selection, plan};
-use tools::{Etcdutl, Seat};
+use tools::{Etcdutl, MemberIdentity};
 use work::Work;
 
 /// Why nothing was restored. The data directory is not there then.
@@ -280,7 +280,7 @@ pub async fn restore(
     // etcdutl counts from the newest key that is left, which compaction may have moved back.
     let lost = revisions.current.0.abs_diff(revisions.newest_key.0);
     let bump = if options.bump_revision == 0 { 0 } else { options.bump_revision.saturating_add(lost) };
-    let seat = Seat { member: &options.member, bump };
+    let seat = MemberIdentity { member: &options.member, bump };
     etcdutl.restore(&database, &work.data(), &seat).await?;
     work.finish(&options.data_dir)?;
     let bumped = Revision(revisions.current.0.saturating_add_unsigned(options.bump_revision));

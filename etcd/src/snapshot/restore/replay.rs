@@ -20,7 +20,7 @@ use super::{
     leases::Leases,
     private,
     queue::{Queue, Step},
-    tools::{Etcdutl, Seat},
+    tools::{Etcdutl, MemberIdentity},
     work::Work,
 };
 use crate::snapshot::{
@@ -72,7 +72,7 @@ pub(super) async fn on_its_own(job: Job, progress: &(impl Fn(Progress) + Sync)) 
 impl Job {
     async fn run(self, told: mpsc::UnboundedSender<Progress>) -> Result<Revisions> {
         let own = private::member();
-        let seat = Seat { member: &own, bump: 0 };
+        let seat = MemberIdentity { member: &own, bump: 0 };
         self.etcdutl.restore(&self.work.base(), &self.work.replay(), &seat).await?;
         let mut etcd = private::Etcd::start(&self.etcd, self.work.dir(), &self.work.replay()).await?;
         let outcome = self.replay(&etcd.client, &told).await;

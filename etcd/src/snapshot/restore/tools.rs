@@ -18,7 +18,7 @@ const SAID: usize = 2000;
 pub(super) struct Etcdutl(PathBuf);
 
 /// What a data directory is made for.
-pub(super) struct Seat<'a> {
+pub(super) struct MemberIdentity<'a> {
     pub(super) member: &'a Member,
     pub(super) bump: u64,
 }
@@ -31,7 +31,12 @@ impl Etcdutl {
     }
 
     /// Makes a data directory of a snapshot file; it checks the hash once more.
-    pub(super) async fn restore(&self, snapshot: &Path, data_dir: &Path, seat: &Seat<'_>) -> Result<()> {
+    pub(super) async fn restore(
+        &self,
+        snapshot: &Path,
+        data_dir: &Path,
+        seat: &MemberIdentity<'_>,
+    ) -> Result<()> {
         let Member { name, initial_cluster, initial_cluster_token, peer_urls } = seat.member;
         let mut args: Vec<std::ffi::OsString> = vec!["snapshot".into(), "restore".into(), snapshot.into()];
         let mut flag = |name: &str, value: &OsStr| {

@@ -24,14 +24,14 @@ pub(super) enum Kind {
 
 /// Where credentials rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum CredentialsSource {
     /// A file for each key.
     Directory(PathBuf),
     /// A JSON object.
     File(PathBuf),
 }
 
-impl Place {
+impl CredentialsSource {
     /// Where the variables of etcd-backup-restore say.
     pub(super) fn of(kind: Kind, environment: &Environment) -> Option<Self> {
         let name = match kind {
@@ -78,7 +78,7 @@ fn read_directory(path: &Path) -> io::Result<BTreeMap<String, String>> {
 }
 
 /// Adds what credentials say to the variables, in place of what is there.
-pub(super) fn add(kind: Kind, place: &Place, environment: &mut Environment) -> Result<()> {
+pub(super) fn add(kind: Kind, place: &CredentialsSource, environment: &mut Environment) -> Result<()> {
     let found = place.read()?;
     let mut set = |name: &str, value: String| drop(environment.insert(name.to_owned(), value));
     let path_of = |key: &str| place.path().join(key).display().to_string();
@@ -137,11 +137,11 @@ fn is_true(text: &str) -> bool {
 
 /// Keys of S3 as they are in the files at each request, so that they may change while a store is open.
 #[derive(Debug)]
-pub(super) struct Followed(Place);
+pub(super) struct Followed(CredentialsSource);
 
 impl Followed {
     /// Follows credentials that have a fixed key; there is nothing to follow in others.
-    pub(super) fn new(place: &Place) -> Result<Option<Self>> {
+    pub(super) fn new(place: &CredentialsSource) -> Result<Option<Self>> {
         let found = place.read()?;
         let fixed = found.contains_key("accessKeyID") && found.contains_key("secretAccessKey");
         Ok(fixed.then(|| Self(place.clone())))
@@ -198,7 +198,7 @@ mod tests {
             ("bucketName", "another"),
         ]);
         let mut all = Environment::from([("AWS_REGION".to_owned(), "here".to_owned())]);
-        let place = Place::Directory(dir.path().to_owned());
+        let place = CredentialsSource::Directory(dir.path().to_owned());
         add(Kind::S3, &place, &mut all).expect("credentials");
         let said = |name: &str| all.get(name).map_or("", String::as_str);
         assert_eq!((said("AWS_ACCESS_KEY_ID"), said("AWS_SECRET_ACCESS_KEY")), ("id", "hush"));
@@ -213,12 +213,12 @@ mod tests {
         let dir = mounted(&[("storageAccount", "a"), ("storageKey", "aHVzaA=="), ("domain", "blob.example")]);
         let mut all = Environment::new();
         let named = [("AZURE_APPLICATION_CREDENTIALS".to_owned(), dir.path().display().to_string())];
-        let place = Place::of(Kind::Azure, &Environment::from(named)).expect("a place");
+        let place = CredentialsSource::of(Kind::Azure, &Environment::from(named)).expect("a place");
         add(Kind::Azure, &place, &mut all).expect("credentials");
         assert_eq!(all["AZURE_STORAGE_ENDPOINT"], "https://a.blob.example");
         let file = dir.path().join("keys.json");
         fs::write(&file, r#"{"accessKeyID": "id", "secretAccessKey": "hush"}"#).expect("a file");
-        let place = Place::File(file.clone());
+        let place = CredentialsSource::File(file.clone());
         add(Kind::S3, &place, &mut all).expect("credentials");
         assert_eq!(all["AWS_SECRET_ACCESS_KEY"], "hush");
         fs::write(&file, "{hush").expect("a file");

@@ -43,7 +43,7 @@ impl PartialFile {
         let relative: Vec<_> = path.parts().skip(prefix.parts().count()).collect();
         let target = relative.iter().fold(directory.to_owned(), |path, part| path.join(part.as_ref()));
         let partial = directory.join(PARTIAL).join(target.file_name().unwrap_or_default());
-        let place = Place { partial: partial.clone(), target, mode };
+        let place = WritePaths { partial: partial.clone(), target, mode };
         let root = directory.to_owned();
         let opened = spawn_blocking(move || place.open(&root).map(|file| (place, file)));
         let (place, file) = opened.await.map_err(|error| at(&partial)(io::Error::other(error)))??;
@@ -87,13 +87,13 @@ impl PartialFile {
 
 /// From where to where.
 #[derive(Debug)]
-struct Place {
+struct WritePaths {
     partial: PathBuf,
     target: PathBuf,
     mode: Mode,
 }
 
-impl Place {
+impl WritePaths {
     fn open(&self, directory: &FilePath) -> Result<File> {
         let Self { partial, target, mode } = self;
         if *mode == Mode::Create && fs::exists(target).map_err(at(target))? {

@@ -6,7 +6,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use object_store::{GetOptions, ObjectMeta, ObjectStore as _};
 
 use super::{Error, Form, Result, Store, Stored, read::is_mark, record};
-use crate::snapshot::name::{Place, parse_path};
+use crate::snapshot::name::{Directory, parse_path};
 
 /// How many objects are asked for their metadata at once.
 const PARALLEL: usize = 16;
@@ -64,7 +64,7 @@ impl Store {
         let whole = meta.location.as_ref();
         let path = whole.strip_prefix(self.prefix.as_ref()).unwrap_or(whole).trim_start_matches('/');
         match parse_path(path) {
-            Ok(Place::Snapshot { name, form }) => Some(Stored {
+            Ok(Directory::Snapshot { name, form }) => Some(Stored {
                 name,
                 bytes: meta.size,
                 recorded: false,
@@ -72,7 +72,7 @@ impl Store {
                 path: meta.location,
                 e_tag: meta.e_tag,
             }),
-            Ok(Place::Chunk) => None,
+            Ok(Directory::Chunk) => None,
             Err(error) => {
                 tracing::warn!(store = self.url, %error, "an object is left out");
                 None

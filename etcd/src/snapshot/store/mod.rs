@@ -42,8 +42,8 @@ pub use put::{Mode, Upload};
 pub use read::Reading;
 pub use record::Integrity;
 pub use seal::CONFIGURATION;
-pub(super) use seal::Opening;
 use seal::Seal;
+pub(super) use seal::SnapshotDecryption;
 
 use super::SnapshotName;
 pub use super::name::Form;
@@ -286,7 +286,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::NoKeys`], [`Error::Keys`].
-    pub(in crate::snapshot) async fn opening(&self, one: &Stored) -> Result<Option<Opening>> {
+    pub(in crate::snapshot) async fn opening(&self, one: &Stored) -> Result<Option<SnapshotDecryption>> {
         match (one.form, &self.seal) {
             (Form::Clear, _) => Ok(None),
             (Form::Sealed, None) => Err(Error::NoKeys { place: one.place(self) }),

@@ -15,7 +15,7 @@ use url::Url;
 use super::{
     Environment, Error, Result, Store,
     connect::Connector,
-    credentials::{self, Followed, Kind, Place},
+    credentials::{self, CredentialsSource, Followed, Kind},
     seal::Seal,
 };
 
@@ -76,8 +76,8 @@ impl Store {
         };
         let seal = Seal::find(url, environment, secret)?;
         let mut environment = environment.clone();
-        let place = secret.map(|path| Place::Directory(path.to_owned()));
-        let place = place.or_else(|| Place::of(kind, &environment));
+        let place = secret.map(|path| CredentialsSource::Directory(path.to_owned()));
+        let place = place.or_else(|| CredentialsSource::of(kind, &environment));
         if let Some(place) = &place {
             credentials::add(kind, place, &mut environment)?;
         }
@@ -161,7 +161,7 @@ fn retry(environment: &Environment) -> RetryConfig {
     RetryConfig { backoff, max_retries: 1000, retry_timeout: patience(environment) }
 }
 
-fn open_s3(bucket: &str, environment: &Environment, place: Option<&Place>) -> Result<Opened> {
+fn open_s3(bucket: &str, environment: &Environment, place: Option<&CredentialsSource>) -> Result<Opened> {
     let mut client = client();
     if let Some(path) = environment.get("AWS_CA_BUNDLE").filter(|path| !path.is_empty()) {
         let wrong = |source| Error::Credentials { path: path.into(), source };

@@ -89,8 +89,12 @@ impl Seal {
     }
 
     /// Gets ready to open one.
-    pub(super) async fn opening(&self, url: &str, name: &SnapshotName) -> Result<Opening> {
-        Ok(Opening { keys: self.keys(url).await?, key: key(&name.to_string()), runtime: Handle::current() })
+    pub(super) async fn opening(&self, url: &str, name: &SnapshotName) -> Result<SnapshotDecryption> {
+        Ok(SnapshotDecryption {
+            keys: self.keys(url).await?,
+            key: key(&name.to_string()),
+            runtime: Handle::current(),
+        })
     }
 }
 
@@ -115,13 +119,13 @@ impl Sealing {
 }
 
 /// What opens a snapshot.
-pub(in crate::snapshot) struct Opening {
+pub(in crate::snapshot) struct SnapshotDecryption {
     keys: Arc<Keyring>,
     key: Key,
     runtime: Handle,
 }
 
-impl Opening {
+impl SnapshotDecryption {
     /// Reads on in clear; the thread is blocked meanwhile.
     pub(in crate::snapshot) fn open<R: BufRead>(self, mut from: R) -> Result<Plain<R>, codec::Error> {
         let Self { keys, key, runtime } = self;

@@ -192,7 +192,7 @@ pub async fn progress_follows_a_nudge(lab: &dyn Lab) {
     for round in 0..5 {
         let revision = commit(backend, [put("/t/a", round.to_string())]).await;
         let asked = Instant::now();
-        backend.nudge().await;
+        backend.request_progress().await;
         for stream in &mut streams {
             while !matches!(stream.next().await.unwrap().unwrap(), WatchItem::Progress(shown) if shown >= revision)
             {

@@ -67,11 +67,14 @@ impl Committer {
         if batch.is_empty() {
             return answers;
         }
-        if Canary::RevisionToldEarly.sings() {
+        if Canary::RevisionToldEarly.is_planted() {
             self.engine.set_newest(newest);
         }
-        let sync =
-            if Canary::AcknowledgedBeforeSync.sings() { PersistMode::Buffer } else { PersistMode::SyncData };
+        let sync = if Canary::AcknowledgedBeforeSync.is_planted() {
+            PersistMode::Buffer
+        } else {
+            PersistMode::SyncData
+        };
         if let Err(error) = batch.durability(Some(sync)).commit() {
             return self.fail(&error, answers);
         }
@@ -217,7 +220,7 @@ impl<'a> Draft<'a> {
         if head.apart {
             self.batch.insert(&engine.values, head.place(), value);
         }
-        if !Canary::GroupIsBlind.sings() {
+        if !Canary::GroupIsBlind.is_planted() {
             self.heads.insert(entry.key, Some(head).filter(|head| !head.removed));
         }
     }

@@ -91,7 +91,7 @@ impl Engine {
     fn remove_entry(&self, batch: &mut OwnedWriteBatch, entry: &Entry, garbage: &mut Garbage) {
         batch.remove(&self.log, entry.place());
         garbage.versions += 64 + entry.key.len() as u64;
-        if Canary::CompactionDropsNewest.sings() {
+        if Canary::CompactionDropsNewest.is_planted() {
             batch.remove(&self.versions, layout::version_key(&entry.key, entry.revision));
         }
         if entry.removed {

@@ -140,7 +140,7 @@ fn closed() -> Error {
 
 #[async_trait]
 impl Backend for Embedded {
-    fn frugal(&self) -> bool {
+    fn prefers_compression(&self) -> bool {
         false
     }
 
@@ -184,7 +184,7 @@ impl Backend for Embedded {
         watch::open(Arc::clone(&self.shared), prefix, after, progress).await
     }
 
-    async fn nudge(&self) {
+    async fn request_progress(&self) {
         self.shared.nudges.send_modify(|count| *count += 1);
     }
 

@@ -90,7 +90,7 @@ impl View<'_> {
         if head.removed {
             return Ok(true);
         }
-        let most = request.limit + usize::from(Canary::PageOverfull.sings());
+        let most = request.limit + usize::from(Canary::PageOverfull.is_planted());
         let by_count = request.limit != 0 && page.kvs.len() >= most;
         let by_size = request.max_bytes != 0 && *bytes >= request.max_bytes;
         if by_count || by_size {
@@ -133,7 +133,7 @@ impl View<'_> {
             let (place, stored) = guard.into_inner().map_err(storage)?;
             let entry = Entry::decode(&place, &stored)?;
             if entry.revision > seen && (bytes >= max_bytes || passed >= LOOK_ENTRIES) {
-                return Ok((events, Revision(seen + u64::from(Canary::WatchSkipsAtBorder.sings()))));
+                return Ok((events, Revision(seen + u64::from(Canary::WatchSkipsAtBorder.is_planted()))));
             }
             (seen, passed) = (entry.revision, passed + 1);
             if entry.key.starts_with(prefix) {

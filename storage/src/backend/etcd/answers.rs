@@ -13,7 +13,7 @@
 
 /// What an error says about a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum WriteOutcome {
     /// Nothing was proposed, for a reason that passes: the same request may be sent again.
     TryAgain,
     /// Refused, and for the same reason the next time.
@@ -38,54 +38,54 @@ pub(super) enum Said {
 
 /// Texts and their meaning. The first that the message contains counts.
 #[rustfmt::skip]
-const ANSWERS: &[(&str, Said)] = &[
+const ANSWERS: &[(&str, WriteOutcome)] = &[
     // v3rpc/interceptor.go newUnaryInterceptor, before the handler; a member that just starts, or a learner.
-    ("etcdserver: no leader", Said::TryAgain),
-    ("etcdserver: not capable", Said::TryAgain),
-    ("etcdserver: rpc not supported for learner", Said::TryAgain),
-    ("etcdserver: invalid client api version", Said::Refused),
+    ("etcdserver: no leader", WriteOutcome::TryAgain),
+    ("etcdserver: not capable", WriteOutcome::TryAgain),
+    ("etcdserver: rpc not supported for learner", WriteOutcome::TryAgain),
+    ("etcdserver: invalid client api version", WriteOutcome::Refused),
     // v3_server.go processInternalRaftRequestOnce, before Propose.
-    ("etcdserver: too many requests", Said::TryAgain),
-    ("etcdserver: request is too large", Said::TooLarge),
+    ("etcdserver: too many requests", WriteOutcome::TryAgain),
+    ("etcdserver: request is too large", WriteOutcome::TooLarge),
     // raft.go stepLeader, stepCandidate, stepFollower of the member that was asked: dropped, not forwarded.
-    ("raft proposal dropped", Said::TryAgain),
+    ("raft proposal dropped", WriteOutcome::TryAgain),
     // v3rpc/key.go checkTxnRequest and checkIntervals, before the server.
-    ("etcdserver: key is not provided", Said::Refused),
-    ("etcdserver: key not found", Said::Refused),
-    ("etcdserver: value is provided", Said::Refused),
-    ("etcdserver: lease is provided", Said::Refused),
-    ("etcdserver: invalid sort option", Said::Refused),
-    ("etcdserver: too many operations in txn request", Said::TooLarge),
-    ("etcdserver: duplicate key given in txn request", Said::Refused),
+    ("etcdserver: key is not provided", WriteOutcome::Refused),
+    ("etcdserver: key not found", WriteOutcome::Refused),
+    ("etcdserver: value is provided", WriteOutcome::Refused),
+    ("etcdserver: lease is provided", WriteOutcome::Refused),
+    ("etcdserver: invalid sort option", WriteOutcome::Refused),
+    ("etcdserver: too many operations in txn request", WriteOutcome::TooLarge),
+    ("etcdserver: duplicate key given in txn request", WriteOutcome::Refused),
     // v3rpc/quota.go before the server; apply/apply.go applierV3Capped without, quotaApplierV3 after the change.
-    ("database space exceeded", Said::NoSpace),
+    ("database space exceeded", WriteOutcome::NoSpace),
     // auth/store.go: AuthInfoFromCtx before Propose, and apply/apply_auth.go before the change. A revision of the auth
     // store that is old passes: the next request is judged by the new one.
-    ("etcdserver: revision of auth store is old", Said::TryAgain),
-    ("etcdserver: permission denied", Said::Refused),
-    ("etcdserver: user name is empty", Said::Refused),
-    ("etcdserver: user name not found", Said::Refused),
-    ("etcdserver: invalid auth token", Said::Refused),
-    ("etcdserver: invalid auth management", Said::Refused),
-    ("etcdserver: authentication failed", Said::Refused),
-    ("etcdserver: authentication is not enabled", Said::Refused),
+    ("etcdserver: revision of auth store is old", WriteOutcome::TryAgain),
+    ("etcdserver: permission denied", WriteOutcome::Refused),
+    ("etcdserver: user name is empty", WriteOutcome::Refused),
+    ("etcdserver: user name not found", WriteOutcome::Refused),
+    ("etcdserver: invalid auth token", WriteOutcome::Refused),
+    ("etcdserver: invalid auth management", WriteOutcome::Refused),
+    ("etcdserver: authentication failed", WriteOutcome::Refused),
+    ("etcdserver: authentication is not enabled", WriteOutcome::Refused),
     // apply/corrupt.go applierV3Corrupt: nothing is changed while the alarm stands.
-    ("etcdserver: corrupt cluster", Said::Corrupt),
+    ("etcdserver: corrupt cluster", WriteOutcome::Corrupt),
     // txn/txn.go checkTxn, before the change; LeaseGrant.
-    ("requested lease not found", Said::LeaseGone),
-    ("etcdserver: lease already exists", Said::Refused),
-    ("etcdserver: too large lease TTL", Said::Refused),
-    ("required revision has been compacted", Said::Compacted),
-    ("required revision is a future revision", Said::Future),
+    ("requested lease not found", WriteOutcome::LeaseGone),
+    ("etcdserver: lease already exists", WriteOutcome::Refused),
+    ("etcdserver: too large lease TTL", WriteOutcome::Refused),
+    ("required revision has been compacted", WriteOutcome::Compacted),
+    ("required revision is a future revision", WriteOutcome::Future),
     // grpc-go rpc_util.go: a request that the server does not take, an answer that it does not send.
-    ("grpc: received message larger than max", Said::TooLarge),
-    ("grpc: received message after decompression larger than max", Said::TooLarge),
-    ("trying to send message larger than max", Said::AnswerTooLarge),
+    ("grpc: received message larger than max", WriteOutcome::TooLarge),
+    ("grpc: received message after decompression larger than max", WriteOutcome::TooLarge),
+    ("trying to send message larger than max", WriteOutcome::AnswerTooLarge),
     // tonic codec/decode.rs: the answer came.
-    ("message length too large", Said::AnswerTooLarge),
+    ("message length too large", WriteOutcome::AnswerTooLarge),
 ];
 
 /// What an error says, by the text of its message.
-pub(super) fn said(message: &str) -> Said {
-    ANSWERS.iter().find(|(text, _)| message.contains(text)).map_or(Said::Unknown, |(_, said)| *said)
+pub(super) fn said(message: &str) -> WriteOutcome {
+    ANSWERS.iter().find(|(text, _)| message.contains(text)).map_or(WriteOutcome::Unknown, |(_, said)| *said)
 }

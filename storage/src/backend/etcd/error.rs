@@ -4,7 +4,7 @@ use tonic::{Code, Status};
 
 use super::{
     super::Error,
-    answers::{Said, said},
+    answers::{WriteOutcome, said},
 };
 
 /// Whether a call changes something.
@@ -64,19 +64,21 @@ impl Failure {
         }
         let text = status.message();
         match said(text) {
-            Said::TryAgain => Self::NotBegun(text.to_owned()),
-            Said::Refused => Self::Other(Error::Refused(text.to_owned())),
-            Said::TooLarge => Self::Other(Error::TooLarge { size: 0, limit: super::LIMITS.txn_bytes }),
-            Said::NoSpace => Self::Other(Error::NoSpace(format!(
+            WriteOutcome::TryAgain => Self::NotBegun(text.to_owned()),
+            WriteOutcome::Refused => Self::Other(Error::Refused(text.to_owned())),
+            WriteOutcome::TooLarge => {
+                Self::Other(Error::TooLarge { size: 0, limit: super::LIMITS.txn_bytes })
+            }
+            WriteOutcome::NoSpace => Self::Other(Error::NoSpace(format!(
                 "etcd's quota is used up ({text}); remove objects or raise --quota-backend-bytes, compact and \
                  defragment etcd, then run `etcdctl alarm disarm`"
             ))),
-            Said::Corrupt => Self::Other(Error::Corrupt(text.to_owned())),
-            Said::Compacted => Self::Compacted,
-            Said::Future => Self::Future,
-            Said::LeaseGone => Self::LeaseGone,
-            Said::AnswerTooLarge => Self::AnswerTooLarge,
-            Said::Unknown => Self::of_code(status),
+            WriteOutcome::Corrupt => Self::Other(Error::Corrupt(text.to_owned())),
+            WriteOutcome::Compacted => Self::Compacted,
+            WriteOutcome::Future => Self::Future,
+            WriteOutcome::LeaseGone => Self::LeaseGone,
+            WriteOutcome::AnswerTooLarge => Self::AnswerTooLarge,
+            WriteOutcome::Unknown => Self::of_code(status),
         }
     }
 

@@ -117,7 +117,7 @@ impl Etcd {
             };
             if at.is_none() {
                 page.revision = revision(answer.header());
-                at = Some(page.revision).filter(|_| !Canary::EtcdReadsNow.sings());
+                at = Some(page.revision).filter(|_| !Canary::EtcdReadsNow.is_planted());
             }
             let (more, fetched) = (answer.more(), answer.0.kvs);
             let next = fetched.last().map(|last| [&last.key[..], &[0]].concat());

@@ -94,9 +94,9 @@ impl Link {
                 Failure::NotSent(_) => true,
                 Failure::NotBegun(why) => {
                     refused = Some(why.clone());
-                    kind != Kind::Once || Canary::EtcdBelieved.sings()
+                    kind != Kind::Once || Canary::EtcdBelieved.is_planted()
                 }
-                Failure::Lost(_) => kind == Kind::Read || Canary::EtcdSendsAgain.sings(),
+                Failure::Lost(_) => kind == Kind::Read || Canary::EtcdSendsAgain.is_planted(),
                 _ => false,
             };
             if !repeat || attempt >= ATTEMPTS || Instant::now() + pause >= end {

@@ -78,7 +78,7 @@ impl Etcd {
 
 #[async_trait]
 impl Backend for Etcd {
-    fn frugal(&self) -> bool {
+    fn prefers_compression(&self) -> bool {
         true
     }
 
@@ -115,7 +115,7 @@ impl Backend for Etcd {
         self.follow(prefix, after, progress).await
     }
 
-    async fn nudge(&self) {
+    async fn request_progress(&self) {
         // Only a read through the leader tells what is newest; without it there is nothing to promise, and the watches
         // are about to notice for themselves.
         match self.newest().await {

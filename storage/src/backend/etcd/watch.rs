@@ -159,7 +159,7 @@ impl Watch {
             self.fragments.push(self.event(event)?);
         }
         // Held back until it is whole: a fragment may end within a transaction.
-        let whole = !answer.fragment || Canary::EtcdHandsOnFragments.sings();
+        let whole = !answer.fragment || Canary::EtcdHandsOnFragments.is_planted();
         Ok(whole.then(|| WatchItem::Events(std::mem::take(&mut self.fragments))))
     }
 

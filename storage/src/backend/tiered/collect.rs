@@ -255,12 +255,13 @@ impl Tiered {
     fn is_old(&self, meta: &ObjectMeta, now: u64) -> bool {
         let written = millis(meta);
         let old = is_past(written, now, self.chunk_store.options.orphan_age);
-        old || Canary::OrphansTakenYoung.sings()
+        old || Canary::OrphansTakenYoung.is_planted()
     }
 
     /// Whether its retention is over.
     fn is_over(&self, since: Since, now: u64) -> bool {
-        is_past(since.millis, now, self.chunk_store.options.retention) || Canary::RetentionIgnored.sings()
+        is_past(since.millis, now, self.chunk_store.options.retention)
+            || Canary::RetentionIgnored.is_planted()
     }
 }
 
@@ -291,7 +292,7 @@ impl ChunkStore {
 
 /// Whether no revision that can be read points to an object.
 fn is_unread(since: Since, oldest: Revision) -> bool {
-    since.at < oldest || Canary::ObjectsGoBeforeTheirWindow.sings()
+    since.at < oldest || Canary::ObjectsGoBeforeTheirWindow.is_planted()
 }
 
 fn millis(meta: &ObjectMeta) -> u64 {

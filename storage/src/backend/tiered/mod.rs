@@ -47,7 +47,7 @@ use super::{
 use crate::canary::Canary;
 pub use collect::Collected;
 use metrics::Metrics;
-pub use open::Place;
+pub use open::ObjectLocation;
 use pointer::Pointer;
 
 /// The key below that says which object store belongs to it. Nobody above sees it.
@@ -157,7 +157,7 @@ impl ChunkStore {
         let path = self.path(pointer.name);
         let put = self.within(self.objects.put_opts(&path, value.into(), PutMode::Create.into())).await;
         if let Err(error) = put
-            && !Canary::UploadFailureIgnored.sings()
+            && !Canary::UploadFailureIgnored.is_planted()
         {
             return Err(error);
         }
@@ -285,7 +285,7 @@ impl Backend for Tiered {
         self.inner.limits()
     }
 
-    fn frugal(&self) -> bool {
+    fn prefers_compression(&self) -> bool {
         false
     }
 
@@ -362,8 +362,8 @@ impl Backend for Tiered {
         Ok(resolved.filter(move |item| std::future::ready(told(item))).boxed())
     }
 
-    async fn nudge(&self) {
-        self.inner.nudge().await;
+    async fn request_progress(&self) {
+        self.inner.request_progress().await;
     }
 
     async fn compact(&self, revision: Revision) -> Result<()> {

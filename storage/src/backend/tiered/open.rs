@@ -16,7 +16,7 @@ const OWN: &str = "repot-store";
 const FOUNDING: &str = "founding ";
 /// A place for objects that nobody else writes to.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct ObjectLocation {
     /// The store; what it puts is durable when it says so.
     pub objects: Arc<dyn ObjectStore>,
     /// Path within the object store below which all of these objects are.
@@ -31,8 +31,8 @@ impl Tiered {
     /// # Errors
     /// [`Error::Refused`] where the objects there belong to another store, or those of this one are elsewhere;
     /// [`Error::Unavailable`].
-    pub async fn open(inner: Arc<dyn Backend>, place: Place, options: Options) -> Result<Self> {
-        let Place { objects, root, url } = place;
+    pub async fn open(inner: Arc<dyn Backend>, place: ObjectLocation, options: Options) -> Result<Self> {
+        let ObjectLocation { objects, root, url } = place;
         let (bytes, passed, pass) = (AtomicU64::new(0), Mutex::new(None), Mutex::new(None));
         let metrics = Metrics::new().map_err(|error| Error::Refused(error.to_string()))?;
         let name = OnceLock::new();

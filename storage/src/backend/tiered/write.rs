@@ -32,7 +32,7 @@ impl Tiered {
             let (mut moved, pointers) = self.move_out(txn.clone()).await?;
             let is_pointer = |op: &&Op| op.value().is_some_and(|value| pointer::is_like(value));
             let first = moved.ops.iter().filter(is_pointer).find(|op| self.moves(op.key())).cloned();
-            if !Canary::PassNotCompared.sings() {
+            if !Canary::PassNotCompared.is_planted() {
                 moved.compares.push(Compare::ModifiedAt(PASS.into(), pass));
             }
             let outcome = self.inner.txn(moved).await;
@@ -62,7 +62,7 @@ impl Tiered {
     /// Whether a pointer of a transaction that is said to have failed is there, or may be. Its name is used once, so then the
     /// transaction happened: a proxy delivered it twice, and this is the answer to the second delivery.
     async fn is_there(&self, put: Option<&Op>) -> bool {
-        let Some(Op::Put(key, pointer)) = put.filter(|_| !Canary::TwiceTakenForFailed.sings()) else {
+        let Some(Op::Put(key, pointer)) = put.filter(|_| !Canary::TwiceTakenForFailed.is_planted()) else {
             return false;
         };
         match self.inner.get(key.clone(), None).await {

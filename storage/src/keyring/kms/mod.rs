@@ -55,7 +55,7 @@ pub(super) struct Kms {
     /// What is called a second here; shorter in tests.
     second: Duration,
     writing: ArcSwapOption<Writing>,
-    seeds: Cache<Digest, Arc<Known>>,
+    seeds: Cache<Digest, Arc<DecryptedSeed>>,
     refused: Mutex<HashMap<Digest, (Instant, Error)>>,
     /// The version of the protocol that the service spoke first. Held while it is asked: one question at a time.
     version: tokio::sync::Mutex<Option<String>>,
@@ -67,12 +67,12 @@ pub(super) struct Kms {
 /// What wraps now.
 pub(super) struct Writing {
     source: Source,
-    known: Arc<Known>,
+    known: Arc<DecryptedSeed>,
     until: Instant,
 }
 
 /// A seed that was decrypted, or made here.
-struct Known {
+struct DecryptedSeed {
     seed: Seed,
     key_id_hash: String,
 }
@@ -139,7 +139,7 @@ impl Kms {
 
     async fn look(&self, version: &mut Option<String>) -> Result<(), String> {
         // Counted from before the question: three minutes are the most, however long the answer takes.
-        let grace = if Canary::KmsGraceTooLong.sings() { 60 * WRITE_GRACE } else { WRITE_GRACE };
+        let grace = if Canary::KmsGraceTooLong.is_planted() { 60 * WRITE_GRACE } else { WRITE_GRACE };
         let until = Instant::now() + self.second * grace;
         let status = self.service.status().await.map_err(|failure| failure.to_string())?;
         if let Err(why) = object::check_key_id(&status.key_id) {
@@ -170,10 +170,10 @@ impl Kms {
         }
         let back = self.service.decrypt(&source).await.map_err(|failure| failure.to_string())?;
         let same = constant_time::verify_slices_are_equal(&back, seed.bytes()).is_ok();
-        if !same && !Canary::KmsTrustsEncrypt.sings() {
+        if !same && !Canary::KmsTrustsEncrypt.is_planted() {
             return Err("Decrypt does not give back what was encrypted".into());
         }
-        let known = Arc::new(Known { seed, key_id_hash: object::hash(key_id) });
+        let known = Arc::new(DecryptedSeed { seed, key_id_hash: object::hash(key_id) });
         self.seeds.insert(source.digest(), Arc::clone(&known)).await;
         self.count_seeds();
         tracing::info!(provider = self.name, key_id_hash = known.key_id_hash, "writing with a new seed");
@@ -217,7 +217,7 @@ impl Kms {
         Ok(known.seed.open(path, &sealed).map_or(Tried::Refused, Tried::Opened))
     }
 
-    async fn known(&self, source: Source) -> Result<Arc<Known>, Error> {
+    async fn known(&self, source: Source) -> Result<Arc<DecryptedSeed>, Error> {
         let digest = source.digest();
         if let Some(known) = self.seeds.get(&digest).await {
             return Ok(known);
@@ -239,12 +239,12 @@ impl Kms {
         })
     }
 
-    async fn ask(&self, source: &Source) -> Result<Arc<Known>, Error> {
+    async fn ask(&self, source: &Source) -> Result<Arc<DecryptedSeed>, Error> {
         let unavailable = |why: String| Error::Unavailable { provider: self.name.clone(), why };
         let plain = self.service.decrypt(source).await.map_err(|failure| unavailable(failure.to_string()))?;
         let seed = Seed::from_bytes(&plain)
             .ok_or_else(|| unavailable(format!("Decrypt gave {} bytes, 32 were encrypted", plain.len())))?;
-        Ok(Arc::new(Known { seed, key_id_hash: object::hash(&source.key_id) }))
+        Ok(Arc::new(DecryptedSeed { seed, key_id_hash: object::hash(&source.key_id) }))
     }
 
     /// Whether this was wrapped under the key that the service encrypts with now. As long as that is not known: yes.

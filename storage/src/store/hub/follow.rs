@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use futures::StreamExt;
 use tokio::{sync::watch, time::Instant};
 
-use super::{Hub, Mark};
+use super::{CacheProgress, WatchCache};
 use crate::{
     Error, Result,
     backend::{self, KeyEvent, KeyValue, RangeRequest, Revision, WatchItem, prefix_range},
@@ -31,7 +31,7 @@ enum End {
     Lost(Error),
 }
 
-impl Hub {
+impl WatchCache {
     /// Runs until the store is closed.
     pub(super) async fn run(self: Arc<Self>) {
         let stop = self.core.stop.clone();
@@ -141,7 +141,7 @@ impl Hub {
             };
             opened.push((event.key, event.revision, now));
         }
-        if Canary::EventsReversed.sings() {
+        if Canary::EventsReversed.is_planted() {
             opened.reverse();
         }
         let mark = {
@@ -181,7 +181,7 @@ impl Hub {
     }
 
     fn progress(&self, revision: Revision) {
-        let mark: Mark = {
+        let mark: CacheProgress = {
             let mut state = self.state.write();
             state.mark.at = state.mark.at.max(revision);
             state.trim(&self.core);

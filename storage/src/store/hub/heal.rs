@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use bytes::Bytes;
 
-use super::{Entry, Hub, State, event, follow};
+use super::{Entry, State, WatchCache, event, follow};
 use crate::{
     Error, Result,
     backend::{RangeRequest, Revision},
@@ -29,7 +29,7 @@ struct Closed {
     revision: Revision,
 }
 
-impl Hub {
+impl WatchCache {
     /// Runs beside following.
     pub(super) async fn heal(&self) {
         let mut replaced = self.core.keys.replaced();

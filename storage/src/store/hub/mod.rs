@@ -38,27 +38,27 @@ const CATCH_UP: Duration = Duration::from_millis(500);
 const WHOLE_LISTS: usize = 4;
 
 /// The watch caches of a store, by resource.
-pub(crate) struct Hubs {
+pub(crate) struct WatchCaches {
     core: Arc<Core>,
-    hubs: Mutex<HashMap<(String, String), Arc<Hub>>>,
+    hubs: Mutex<HashMap<(String, String), Arc<WatchCache>>>,
     /// Lists of everything that are read from the backend: each has copies of all heads.
     whole: Semaphore,
 }
 
 /// The watch cache of one resource.
-pub(crate) struct Hub {
+pub(crate) struct WatchCache {
     core: Arc<Core>,
     prefix: Bytes,
     state: RwLock<State>,
     /// Changes whenever the state does.
-    moved: signal::Sender<Mark>,
+    moved: signal::Sender<CacheProgress>,
     /// Told when keys were replaced while objects were being opened with the keys before.
     outdated: Notify,
 }
 
 /// How far a hub is.
 #[derive(Clone, Copy, Debug, Default)]
-struct Mark {
+struct CacheProgress {
     /// Whether there is a state at all.
     ready: bool,
     /// Everything up to and including this has been taken in.
@@ -67,7 +67,7 @@ struct Mark {
 
 #[derive(Default)]
 struct State {
-    mark: Mark,
+    mark: CacheProgress,
     /// Grows when the cache had to start again, with a gap.
     era: u64,
     /// Heads by path: paths compare faster than keys, and sort as the backend does.
@@ -93,7 +93,7 @@ struct Entry {
     taken_in: Instant,
 }
 
-impl Hubs {
+impl WatchCaches {
     pub(crate) fn new(core: Arc<Core>) -> Self {
         Self { core, hubs: Mutex::default(), whole: Semaphore::new(WHOLE_LISTS) }
     }
@@ -181,11 +181,11 @@ impl Hubs {
     }
 
     /// The hub of a resource, started where nobody used it before.
-    fn hub(&self, scope: &Scope) -> Result<Arc<Hub>> {
+    fn hub(&self, scope: &Scope) -> Result<Arc<WatchCache>> {
         let prefix = path::scope(&Scope { namespace: None, ..scope.clone() })?;
         let mut hubs = self.hubs.lock();
         let hub = hubs.entry((scope.group.clone(), scope.resource.clone())).or_insert_with(|| {
-            let hub = Arc::new(Hub::new(Arc::clone(&self.core), prefix));
+            let hub = Arc::new(WatchCache::new(Arc::clone(&self.core), prefix));
             self.core.tasks.spawn(Arc::clone(&hub).run());
             hub
         });
@@ -210,19 +210,19 @@ impl Hubs {
     }
 }
 
-impl fmt::Debug for Hubs {
+impl fmt::Debug for WatchCaches {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Hubs")
     }
 }
 
-impl Hub {
+impl WatchCache {
     fn new(core: Arc<Core>, prefix: Bytes) -> Self {
         Self {
             core,
             prefix,
             state: RwLock::default(),
-            moved: signal::channel(Mark::default()).0,
+            moved: signal::channel(CacheProgress::default()).0,
             outdated: Notify::new(),
         }
     }
@@ -231,10 +231,10 @@ impl Hub {
     async fn reaches(&self, target: Revision) -> bool {
         let mut moved = self.moved.subscribe();
         let mark = *moved.borrow_and_update();
-        if !mark.ready || mark.at >= target || Canary::CacheListStale.sings() {
+        if !mark.ready || mark.at >= target || Canary::CacheListStale.is_planted() {
             return mark.ready;
         }
-        self.core.nudge().await;
+        self.core.request_progress().await;
         let caught_up = moved.wait_for(|mark| mark.ready && mark.at >= target);
         tokio::time::timeout(CATCH_UP, caught_up).await.is_ok_and(|mark| mark.is_ok())
     }
@@ -248,7 +248,7 @@ impl Hub {
         List { objects, version: self.core.version(at), next: None, remaining: Some(0) }
     }
 
-    fn publish(&self, mark: Mark) {
+    fn publish(&self, mark: CacheProgress) {
         self.moved.send_replace(mark);
     }
 }
@@ -261,8 +261,15 @@ impl State {
         for (path, head) in &heads {
             usage.replace(path, None, Some(head));
         }
-        *self =
-            Self { mark: Mark { ready: true, at }, era, heads, usage, first, floor: at, ..Self::default() };
+        *self = Self {
+            mark: CacheProgress { ready: true, at },
+            era,
+            heads,
+            usage,
+            first,
+            floor: at,
+            ..Self::default()
+        };
     }
 
     /// Takes in one event.

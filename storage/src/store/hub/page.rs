@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 
-use super::{Hub, State};
+use super::{State, WatchCache};
 use crate::{
     Result,
     backend::Revision,
@@ -41,7 +41,7 @@ pub(super) struct PageRequest {
 /// States of objects that changed after a revision, as of that revision; `None`: there was no object then.
 type Undone<'a> = BTreeMap<&'a Bytes, Option<Object>>;
 
-impl Hub {
+impl WatchCache {
     /// A page from memory. `None` where the cache cannot tell: it has not come to the revision, its events do not go back to it,
     /// or an object changed since then whose state before did not open.
     pub(super) fn page(&self, request: &PageRequest) -> Option<List> {
@@ -87,7 +87,7 @@ impl State {
     /// What changed after the revision.
     fn undone(&self, core: &Core, prefix: &Bytes, start: Bound<&Bytes>, at: Revision) -> Option<Undone<'_>> {
         let mut undone = Undone::new();
-        if Canary::PastPageShowsNow.sings() {
+        if Canary::PastPageShowsNow.is_planted() {
             return Some(undone);
         }
         for entry in self.ring.range(self.ring.partition_point(|entry| entry.revision <= at)..) {

@@ -10,7 +10,7 @@ use futures::{
 };
 use tokio::{sync::watch as signal, time::Instant};
 
-use super::{Hub, Mark, event, follow};
+use super::{CacheProgress, WatchCache, event, follow};
 use crate::{
     Error, Result,
     backend::{self, KeyEvent, KeyValue, Revision, WatchStream},
@@ -30,10 +30,10 @@ const PROGRESS: Duration = Duration::from_secs(1);
 
 /// A watcher.
 struct Watcher {
-    hub: Arc<Hub>,
+    hub: Arc<WatchCache>,
     prefix: Bytes,
     source: Source,
-    moved: signal::Receiver<Mark>,
+    moved: signal::Receiver<CacheProgress>,
     ready: VecDeque<Result<WatchItem>>,
     /// Everything up to and including this revision is delivered, or in `ready`.
     last: Revision,
@@ -50,13 +50,13 @@ enum Source {
 }
 
 /// What the ring has for a watcher.
-enum Taken {
+enum RingRead {
     Events { items: Vec<Result<Arc<Event>>>, place: u64, last: Revision },
     Nothing { at: Revision },
     Over(Error),
 }
 
-impl Hub {
+impl WatchCache {
     /// Watches a part of the resource.
     pub(super) async fn subscribe(
         self: Arc<Self>,
@@ -98,13 +98,13 @@ impl Hub {
         Some(Source::Ring { era: state.era, place: state.first + skip as u64 })
     }
 
-    fn take(&self, era: u64, place: u64, prefix: &Bytes, after: Revision) -> Taken {
+    fn take(&self, era: u64, place: u64, prefix: &Bytes, after: Revision) -> RingRead {
         let state = self.state.read();
         if era != state.era {
-            return Taken::Over(Error::Unavailable("the watch cache started again".into()));
+            return RingRead::Over(Error::Unavailable("the watch cache started again".into()));
         }
-        let skip = place.checked_sub(state.first).or(Canary::OverrunNotTold.sings().then_some(0));
-        let Some(skip) = skip else { return Taken::Over(Error::Slow) };
+        let skip = place.checked_sub(state.first).or(Canary::OverrunNotTold.is_planted().then_some(0));
+        let Some(skip) = skip else { return RingRead::Over(Error::Slow) };
         let skip = usize::try_from(skip).unwrap_or(usize::MAX);
         let count = batch(state.ring.iter().skip(skip).map(|entry| entry.bytes));
         let (mut items, mut place, mut last) = (Vec::new(), place, None);
@@ -116,8 +116,8 @@ impl Hub {
             }
         }
         match last {
-            Some(last) => Taken::Events { items, place, last },
-            None => Taken::Nothing { at: state.mark.at },
+            Some(last) => RingRead::Events { items, place, last },
+            None => RingRead::Nothing { at: state.mark.at },
         }
     }
 }
@@ -173,9 +173,9 @@ impl Watcher {
         }
     }
 
-    async fn take_from_ring(&mut self, taken: Taken) {
+    async fn take_from_ring(&mut self, taken: RingRead) {
         match taken {
-            Taken::Events { items, place, last } => {
+            RingRead::Events { items, place, last } => {
                 if let Source::Ring { place: own, .. } = &mut self.source {
                     *own = place;
                 }
@@ -185,18 +185,18 @@ impl Watcher {
                     self.deliver(item);
                 }
             }
-            Taken::Nothing { at } => {
+            RingRead::Nothing { at } => {
                 self.last = self.last.max(at);
                 self.bookmark_or_wait(at).await;
             }
-            Taken::Over(error) => self.fail(error),
+            RingRead::Over(error) => self.fail(error),
         }
     }
 
     /// Nothing is undelivered: tells how far that is, if it is time, or waits until the hub moves.
     async fn bookmark_or_wait(&mut self, at: Revision) {
         if at > self.told && Instant::now() >= self.bookmark_at {
-            let upto = if Canary::BookmarkAhead.sings() { self.hub.core.seen() } else { at };
+            let upto = if Canary::BookmarkAhead.is_planted() { self.hub.core.seen() } else { at };
             self.ready.push_back(Ok(WatchItem::Bookmark(self.hub.core.version(upto))));
             return;
         }

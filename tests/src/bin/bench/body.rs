@@ -7,7 +7,7 @@ use bytes::Bytes;
 use repot_tests::states::{self, MachineState, Options, Payload, Random};
 use serde_json::{Value, json};
 
-use crate::house::Side;
+use crate::servers::Side;
 
 /// Digits of the number in a name.
 const DIGITS: usize = 8;

@@ -8,8 +8,8 @@ use repot_tests::states::Payload;
 use reqwest::Method;
 
 use crate::body::{Body, name};
-use crate::house::Side::{self, Aggregated, ConfigMap, Crd, Direct, Null, SameEtcd};
 use crate::load::{Limit, Shot, Shots};
+use crate::servers::Side::{self, Aggregated, ConfigMap, Crd, Direct, Null, SameEtcd};
 
 /// Namespaces of the objects: listed, read one by one, and created.
 pub const RESIDENT: &str = "resident";

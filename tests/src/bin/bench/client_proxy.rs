@@ -11,7 +11,7 @@ use futures::future::try_join_all;
 use repot_etcd::link;
 use repot_tests::dns::{DnsServer, TTL, ZONE};
 use repot_tests::process::{Process, Spec};
-use repot_tests::{Bed, binaries, port};
+use repot_tests::{TestEnv, binaries, port};
 use serde_json::json;
 
 use crate::proc;
@@ -40,7 +40,7 @@ const CELLS: [(Call, usize, usize); 5] = [
 ///
 /// Errors: when a program is missing, or a call fails.
 pub async fn bench(
-    bed: &Bed,
+    bed: &TestEnv,
     repot: &Path,
     rounds: usize,
     time: Duration,
@@ -86,7 +86,7 @@ pub async fn bench(
 }
 
 /// An agent whose etcd has a deadline.
-fn start(bed: &Bed, repot: &Path, dns: &DnsServer, client: u16) -> Result<Process> {
+fn start(bed: &TestEnv, repot: &Path, dns: &DnsServer, client: u16) -> Result<Process> {
     let (peer, http) = (port::reserve()?, port::reserve()?);
     let config = json!({
         "name": "main", "namespace": "ns", "volumes": "v", "clusterToken": "1/v", "clusterState": "new",
@@ -111,7 +111,7 @@ fn start(bed: &Bed, repot: &Path, dns: &DnsServer, client: u16) -> Result<Proces
 }
 
 /// Where etcd itself listens, as its command line says.
-fn direct(bed: &Bed) -> Result<String> {
+fn direct(bed: &TestEnv) -> Result<String> {
     let dir = bed.path().display().to_string();
     for entry in fs::read_dir("/proc")?.flatten() {
         let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();

@@ -12,13 +12,13 @@ mod admission;
 mod body;
 mod cells;
 mod client_proxy;
-mod house;
 mod load;
 mod memory;
 mod proc;
 mod report;
 mod run;
 mod scale;
+mod servers;
 mod snapshots;
 mod storage;
 
@@ -30,11 +30,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand, ValueEnum};
 use repot_tests::states::MachineState;
-use repot_tests::{Bed, binaries, tool};
+use repot_tests::{TestEnv, binaries, tool};
 use serde_json::{Value, json};
 
 use cells::{Cell, READ, RESIDENT, Scale, WRITTEN};
-use house::House;
+use servers::Servers;
 
 /// Bytes of a resident object.
 const RESIDENT_BYTES: usize = 400_000;
@@ -107,14 +107,14 @@ fn main() -> Result<()> {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     if let Some(Role::NullServer { cert, key }) = &flags.role {
-        return runtime.block_on(house::serve_null(cert, key));
+        return runtime.block_on(servers::serve_null(cert, key));
     }
     body::choose_machine_state(match flags.machine_state {
         Machines::Gzip => MachineState::Gzip,
         Machines::Plain => MachineState::Plain,
     });
     let repot = choose_program()?;
-    let bed = Bed::new("bench")?;
+    let bed = TestEnv::new("bench")?;
     let mut broken = Vec::new();
     let (markdown, json) = match flags.role {
         Some(Role::Abuse(ref own)) => {
@@ -172,31 +172,31 @@ fn choose_program() -> Result<PathBuf> {
     Err(Command::new(own).args(std::env::args_os().skip(1)).env("REPOT_BIN", repot).exec().into())
 }
 
-async fn bench(bed: &Bed, flags: &Flags, repot: &PathBuf) -> Result<report::Report> {
+async fn bench(bed: &TestEnv, flags: &Flags, repot: &PathBuf) -> Result<report::Report> {
     let start = Instant::now();
     let scale = flags.scale();
     let objects = flags.objects.unwrap_or(if flags.quick { 100 } else { 300 });
     let mut setting = proc::describe_machine(bed.path())?;
-    let mut house = House::start(bed, &[RESIDENT, READ, WRITTEN], scale.connections.max(64)).await?;
+    let mut servers = Servers::start(bed, &[RESIDENT, READ, WRITTEN], scale.connections.max(64)).await?;
     say(start, "servers are up");
-    let memory = memory::measure(&mut house, objects, RESIDENT_BYTES).await?;
+    let memory = memory::measure(&mut servers, objects, RESIDENT_BYTES).await?;
     let resident = memory.resident_bytes;
     say(start, "memory is measured");
-    run::prepare_reads(&house).await?;
+    run::prepare_reads(&servers).await?;
     let mut rows = Vec::new();
     for cell in flags.cells(scale) {
-        let own = report::rows(&cell, &run::measure(&mut house, &cell, resident).await?);
+        let own = report::rows(&cell, &run::measure(&mut servers, &cell, resident).await?);
         say(start, &cell.name());
         // Half of what the slowest can do, which nobody has to queue for.
-        let rate = cell.arrives().then(|| report::rate(&own, house::Side::Crd)).flatten();
+        let rate = cell.arrives().then(|| report::rate(&own, servers::Side::Crd)).flatten();
         rows.extend(own);
         if let Some(rate) = rate {
             let cell = cell.at(rate / 2.0);
-            rows.extend(report::rows(&cell, &run::measure(&mut house, &cell, resident).await?));
+            rows.extend(report::rows(&cell, &run::measure(&mut servers, &cell, resident).await?));
             say(start, &cell.name());
         }
     }
-    let refusal = Some(run::observe_refusal(&house).await?);
+    let refusal = Some(run::observe_refusal(&servers).await?);
     for (name, value) in [
         ("loadAfter", proc::load().into()),
         ("versions", versions(repot).await?),

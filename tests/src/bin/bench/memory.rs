@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use crate::body::Body;
 use crate::cells::{self, RESIDENT};
-use crate::house::{House, Side};
 use crate::load::{FOREVER, Limit, Shots};
 use crate::proc;
+use crate::servers::{Servers, Side};
 
 /// How long a server may give memory back before "now" is read: part of what is measured, not a wait for a condition.
 const SETTLE: Duration = Duration::from_secs(5);
@@ -28,11 +28,11 @@ pub struct Report {
 }
 
 /// Loads the resident objects into Repot, with each of its backends, and into the CRD, and lists them.
-pub async fn measure(house: &mut House, objects: usize, bytes: usize) -> Result<Report> {
+pub async fn measure(servers: &mut Servers, objects: usize, bytes: usize) -> Result<Report> {
     let mut report = Report::default();
-    report.observe(house, Side::Crd, "idle, empty", 0.0)?;
-    report.observe(house, Side::Direct, "idle, empty", 0.0)?;
-    report.observe(house, Side::SameEtcd, "idle, empty", 0.0)?;
+    report.observe(servers, Side::Crd, "idle, empty", 0.0)?;
+    report.observe(servers, Side::Direct, "idle, empty", 0.0)?;
+    report.observe(servers, Side::SameEtcd, "idle, empty", 0.0)?;
     let bodies = (0..objects)
         .map(|at| Body::generate(Side::Direct, RESIDENT, bytes, Payload::Realistic, at as u64))
         .collect::<Result<Vec<_>>>()?;
@@ -41,19 +41,19 @@ pub async fn measure(house: &mut House, objects: usize, bytes: usize) -> Result<
     for side in [Side::Direct, Side::SameEtcd, Side::Crd] {
         let load = load_shots(side, bodies.clone());
         let limit = Limit { connections: 8, time: FOREVER, requests: objects.div_ceil(8) };
-        report.during(house, side, "peak while they are created, c=8", &load, limit).await?;
+        report.during(servers, side, "peak while they are created, c=8", &load, limit).await?;
         tokio::time::sleep(SETTLE).await;
-        report.observe(house, side, "idle, with them", 0.0)?;
+        report.observe(servers, side, "idle, with them", 0.0)?;
         let list: Shots = cells::lists_at_once(1, 1).shots(side, 0)?;
         for (moment, connections) in [("peak during a full LIST", 1), ("peak during 5 full LISTs at once", 5)]
         {
             let limit = Limit { connections, time: Duration::ZERO, requests: 1 };
-            report.during(house, side, moment, &list, limit).await?;
+            report.during(servers, side, moment, &list, limit).await?;
         }
         tokio::time::sleep(SETTLE).await;
-        report.observe(house, side, "idle, after the LISTs", 0.0)?;
+        report.observe(servers, side, "idle, after the LISTs", 0.0)?;
     }
-    report.disk = house.data_dirs().map(|(program, dir)| (program, proc::disk_bytes(dir))).to_vec();
+    report.disk = servers.data_dirs().map(|(program, dir)| (program, proc::disk_bytes(dir))).to_vec();
     Ok(report)
 }
 
@@ -77,9 +77,9 @@ fn load_shots(side: Side, bodies: Arc<Vec<Body>>) -> Shots {
 
 impl Report {
     /// Reads the memory of the programs of a side.
-    fn observe(&mut self, house: &mut House, side: Side, moment: &str, seconds: f64) -> Result<()> {
-        for (program, pid) in house.pids() {
-            if House::programs(side).contains(&program) {
+    fn observe(&mut self, servers: &mut Servers, side: Side, moment: &str, seconds: f64) -> Result<()> {
+        for (program, pid) in servers.pids() {
+            if Servers::programs(side).contains(&program) {
                 let memory = proc::memory(pid)?;
                 self.rows.push(json!({
                     "program": program, "moment": moment, "seconds": seconds,
@@ -93,19 +93,19 @@ impl Report {
     /// Loads a side and reads the peak of its programs in that time.
     async fn during(
         &mut self,
-        house: &mut House,
+        servers: &mut Servers,
         side: Side,
         moment: &str,
         shots: &Shots,
         limit: Limit,
     ) -> Result<()> {
-        for (_, pid) in house.pids() {
+        for (_, pid) in servers.pids() {
             proc::forget_peak(pid)?;
         }
-        let round = house.line(side).load(shots, 0, limit).await;
+        let round = servers.line(side).load(shots, 0, limit).await;
         if let Some(failure) = round.failures.first() {
             bail!("{} of {} failed: {failure}", moment, side.name());
         }
-        self.observe(house, side, moment, round.seconds)
+        self.observe(servers, side, moment, round.seconds)
     }
 }

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use crate::cells::Cell;
-use crate::house::{House, Side};
 use crate::memory;
 use crate::proc::percentile;
 use crate::run::{LOADER, Measured};
+use crate::servers::{Servers, Side};
 
 /// Everything that is told.
 pub struct Report {
@@ -68,7 +68,7 @@ fn row(cell: &Cell, measured: &Measured) -> Value {
     let failures: Vec<&String> = measured.rounds.iter().flat_map(|round| &round.failures).collect();
     let n = millis.len();
     let each = |total: f64| total / n.max(1) as f64;
-    let programs = House::programs(measured.side).iter();
+    let programs = Servers::programs(measured.side).iter();
     let cpu = programs.map(|name| (*name, each(measured.cpu.get(name).copied().unwrap_or(0.0) * 1000.0)));
     let loader = measured.cpu.get(LOADER).copied().unwrap_or(0.0);
     let own: f64 = measured.cpu.values().sum();

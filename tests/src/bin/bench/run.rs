@@ -8,9 +8,9 @@ use anyhow::{Context, Result, bail};
 
 use crate::body::Body;
 use crate::cells::{self, Cell, Kind, Operation, READ, READ_OBJECTS, WRITTEN};
-use crate::house::{House, Side};
 use crate::load::{FOREVER, Limit, Line, Round, Shots};
 use crate::proc;
+use crate::servers::{Servers, Side};
 
 /// The load generator itself, among the programs.
 pub const LOADER: &str = "load generator";
@@ -34,7 +34,7 @@ static NUMBERS: AtomicU64 = AtomicU64::new(1_000_000);
 /// Runs all rounds of a cell.
 ///
 /// Errors: when a side's requests cannot be made; requests that fail are counted, not errors.
-pub async fn measure(house: &mut House, cell: &Cell, resident: usize) -> Result<Vec<Measured>> {
+pub async fn measure(servers: &mut Servers, cell: &Cell, resident: usize) -> Result<Vec<Measured>> {
     let mut measured = Vec::new();
     for &side in &cell.sides {
         let shots = cell.shots(side, resident)?;
@@ -43,7 +43,7 @@ pub async fn measure(house: &mut House, cell: &Cell, resident: usize) -> Result<
     if cell.requests > 1 && cell.arrivals.is_none() {
         for (measured, shots) in &measured {
             let warm = Limit { time: cell.time / 4, ..cell.limit() };
-            load(house.line(measured.side), shots, warm, house, cell, measured.side).await;
+            load(servers.line(measured.side), shots, warm, servers, cell, measured.side).await;
         }
     }
     for round in 0..cell.rounds {
@@ -51,7 +51,7 @@ pub async fn measure(house: &mut House, cell: &Cell, resident: usize) -> Result<
         let count = measured.len();
         for turn in 0..count {
             let (measured, shots) = &mut measured[(round + turn) % count];
-            measured.round(house, cell, shots).await;
+            measured.round(servers, cell, shots).await;
         }
     }
     Ok(measured.into_iter().map(|(measured, _)| measured).collect())
@@ -62,26 +62,26 @@ impl Measured {
         Self { side, rounds: Vec::new(), cpu: BTreeMap::new(), machine: proc::MachineCpu::default() }
     }
 
-    async fn round(&mut self, house: &mut House, cell: &Cell, shots: &Shots) {
-        let (cpu, machine) = (programs_cpu(house), proc::machine_cpu());
+    async fn round(&mut self, servers: &mut Servers, cell: &Cell, shots: &Shots) {
+        let (cpu, machine) = (programs_cpu(servers), proc::machine_cpu());
         let round = match cell.arrivals {
-            Some(rate) => offer(house.line(self.side), shots, rate, cell.time).await,
-            None => fire(house.line(self.side), shots, cell.limit()).await,
+            Some(rate) => offer(servers.line(self.side), shots, rate, cell.time).await,
+            None => fire(servers.line(self.side), shots, cell.limit()).await,
         };
-        for (program, used) in programs_cpu(house) {
+        for (program, used) in programs_cpu(servers) {
             *self.cpu.entry(program).or_default() += used - cpu.get(program).copied().unwrap_or(used);
         }
         let now = proc::machine_cpu();
         self.machine.busy += now.busy - machine.busy;
         self.machine.total += now.total - machine.total;
-        clean_up(house, cell, self.side, &round).await;
+        clean_up(servers, cell, self.side, &round).await;
         self.rounds.push(round);
     }
 }
 
-async fn load(line: &Line, shots: &Shots, limit: Limit, house: &House, cell: &Cell, side: Side) {
+async fn load(line: &Line, shots: &Shots, limit: Limit, servers: &Servers, cell: &Cell, side: Side) {
     let round = fire(line, shots, limit).await;
-    clean_up(house, cell, side, &round).await;
+    clean_up(servers, cell, side, &round).await;
 }
 
 async fn offer(line: &Line, shots: &Shots, rate: f64, time: Duration) -> Round {
@@ -97,7 +97,7 @@ async fn fire(line: &Line, shots: &Shots, limit: Limit) -> Round {
 }
 
 /// Deletes what a round created; not measured. What failed to be created is missing, so failures mean nothing here.
-async fn clean_up(house: &House, cell: &Cell, side: Side, round: &Round) {
+async fn clean_up(servers: &Servers, cell: &Cell, side: Side, round: &Round) {
     if !matches!(cell.operation, Operation::Create(_) | Operation::Mix(_)) || side == Side::Null {
         return;
     }
@@ -105,17 +105,17 @@ async fn clean_up(house: &House, cell: &Cell, side: Side, round: &Round) {
     let (from, to) = round.sequence;
     let requests = ((to - from) as usize).div_ceil(cell.connections);
     let limit = Limit { connections: cell.connections, time: FOREVER, requests };
-    house.line(owner).load(&cells::delete_from(owner.collection(WRITTEN)), from, limit).await;
+    servers.line(owner).load(&cells::delete_from(owner.collection(WRITTEN)), from, limit).await;
 }
 
-fn programs_cpu(house: &mut House) -> BTreeMap<&'static str, f64> {
+fn programs_cpu(servers: &mut Servers) -> BTreeMap<&'static str, f64> {
     let own = [(LOADER, std::process::id())];
-    let all = house.pids().into_iter().chain(own);
+    let all = servers.pids().into_iter().chain(own);
     all.map(|(program, pid)| (program, proc::cpu_seconds(pid))).collect()
 }
 
 /// Creates the objects that are read one by one.
-pub async fn prepare_reads(house: &House) -> Result<()> {
+pub async fn prepare_reads(servers: &Servers) -> Result<()> {
     let limit = Limit { connections: 1, time: FOREVER, requests: READ_OBJECTS as usize };
     for kind in Kind::COMMON.into_iter().chain(Kind::LARGE).chain(Kind::SMALL) {
         for side in [Side::Direct, Side::SameEtcd, Side::Crd, Side::ConfigMap] {
@@ -129,7 +129,7 @@ pub async fn prepare_reads(house: &House) -> Result<()> {
             }
             let body = Body::generate(side, READ, kind.bytes, kind.payload, 11)?;
             let shots = cells::create_in(side.collection(READ), body);
-            let round = house.line(side).load(&shots, kind.first_number(), limit).await;
+            let round = servers.line(side).load(&shots, kind.first_number(), limit).await;
             if let Some(failure) = round.failures.first() {
                 bail!("failed to create {} at {}: {failure}", kind.name(), side.name());
             }
@@ -141,11 +141,11 @@ pub async fn prepare_reads(house: &House) -> Result<()> {
 /// What a CRD answers to an object of 10 MB.
 ///
 /// Errors: when it takes the object after all.
-pub async fn observe_refusal(house: &House) -> Result<String> {
+pub async fn observe_refusal(servers: &Servers) -> Result<String> {
     let kind = Kind::LARGE[0];
     let body = Body::generate(Side::Crd, WRITTEN, kind.bytes, kind.payload, 7)?;
     let shots = cells::create_in(Side::Crd.collection(WRITTEN), body);
     let limit = Limit { connections: 1, time: Duration::ZERO, requests: 1 };
-    let round = house.line(Side::Crd).load(&shots, 0, limit).await;
+    let round = servers.line(Side::Crd).load(&shots, 0, limit).await;
     round.failures.into_iter().next().context("the CRD took an object of 10 MB")
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
-use repot_tests::Bed;
+use repot_tests::TestEnv;
 use repot_tests::gardener::{self, operation};
 use repot_tests::http::{Answer, Api};
 use serde_json::{Value, json};
@@ -133,7 +133,7 @@ async fn bind_with(project: &Project<'_>, name: &str, rule: &str, wrong: &Value)
     Ok(())
 }
 
-pub async fn annotations_are_judged_by_every_rule_on_every_path(_: &Bed, gate: bool) -> Result<()> {
+pub async fn annotations_are_judged_by_every_rule_on_every_path(_: &TestEnv, gate: bool) -> Result<()> {
     let project = Project::make(shared(gate)?, "rules-mark").await?;
     project.put_seed(&gardener::seed(&project.seed("c"))).await?;
     for (number, row) in rows(&project).iter().enumerate() {
@@ -149,7 +149,7 @@ fn warnings(answer: &Answer) -> String {
     all
 }
 
-pub async fn an_isolation_is_judged_until_its_failback_is_done(_: &Bed, gate: bool) -> Result<()> {
+pub async fn an_isolation_is_judged_until_its_failback_is_done(_: &TestEnv, gate: bool) -> Result<()> {
     let project = Project::make(shared(gate)?, "rules-zone").await?;
     let (isolated, second) = (json!({ZONE: "eu-1a"}), json!({ZONE: "eu-1b"}));
     let maintain = json!({OPERATION: "maintain"});
@@ -187,7 +187,7 @@ pub async fn an_isolation_is_judged_until_its_failback_is_done(_: &Bed, gate: bo
     Ok(())
 }
 
-pub async fn a_live_migration_keeps_its_trigger_and_its_way(_: &Bed, gate: bool) -> Result<()> {
+pub async fn a_live_migration_keeps_its_trigger_and_its_way(_: &TestEnv, gate: bool) -> Result<()> {
     let project = Project::make(shared(gate)?, "rules-live").await?;
     arrange(&project, "one", Stands::MovingLive("DestinationEtcdPeersJoined")).await?;
     for path in ["one", "one/status"] {
@@ -208,7 +208,7 @@ pub async fn a_live_migration_keeps_its_trigger_and_its_way(_: &Bed, gate: bool)
     project.bind("one", "a").await?.ok().map(drop)
 }
 
-pub async fn what_gives_up_data_needs_a_verb_of_its_own(_: &Bed, gate: bool) -> Result<()> {
+pub async fn what_gives_up_data_needs_a_verb_of_its_own(_: &TestEnv, gate: bool) -> Result<()> {
     let project = Project::make(shared(gate)?, "rules-verb").await?;
     arrange(&project, "one", Stands::MovingFromDead).await?;
     source_is(&project, true).await?;

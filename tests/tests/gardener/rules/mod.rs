@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, ensure};
 use futures::future::{LocalBoxFuture, try_join_all};
 use repot_rules::table::{Judge, RULES};
-use repot_rules::watch::Place;
-use repot_tests::{Bed, run};
+use repot_rules::watch::HomeCluster;
+use repot_tests::{TestEnv, run};
 
 use crate::webhook::heard;
 
@@ -32,7 +32,7 @@ macro_rules! scenarios {
 }
 
 /// Scenarios that start no live migration: the feature gate LiveControlPlaneMigration may be on or off.
-fn with_downtime(bed: &Bed, gate: bool) -> Vec<Scenario<'_>> {
+fn with_downtime(bed: &TestEnv, gate: bool) -> Vec<Scenario<'_>> {
     scenarios![
         bed,
         gate,
@@ -51,7 +51,7 @@ fn with_downtime(bed: &Bed, gate: bool) -> Vec<Scenario<'_>> {
 }
 
 /// Scenarios that need the feature gate.
-fn live(bed: &Bed) -> Vec<Scenario<'_>> {
+fn live(bed: &TestEnv) -> Vec<Scenario<'_>> {
     scenarios![
         bed,
         true,
@@ -75,7 +75,7 @@ fn every_rule_of_the_garden_is_heard_beside_gardener() {
     run(async |bed| {
         play(with_downtime(bed, true).into_iter().chain(live(bed))).await?;
         let garden = RULES.iter().filter(|rule| {
-            let asked = rule.watches.iter().any(|watch| watch.place == Place::Garden);
+            let asked = rule.watches.iter().any(|watch| watch.place == HomeCluster::Garden);
             matches!(rule.judge, Judge::Validate(_)) && asked
         });
         let mut missing: BTreeSet<&str> = garden.map(|rule| rule.name).collect();

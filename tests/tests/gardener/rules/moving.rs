@@ -1,7 +1,7 @@
 //! Rules of a change of seed that take more than one field to break, and of Shoots that move.
 
 use anyhow::{Result, ensure};
-use repot_tests::Bed;
+use repot_tests::TestEnv;
 use repot_tests::gardener::{self, operation};
 use repot_tests::http::Answer;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ async fn refused_directly(project: &Project<'_>, old: &Value, new: &Value, rule:
     Ok(())
 }
 
-pub async fn a_shoot_on_its_way_rests(_: &Bed, gate: bool) -> Result<()> {
+pub async fn a_shoot_on_its_way_rests(_: &TestEnv, gate: bool) -> Result<()> {
     let project = Project::make(shared(gate)?, "rules-rest").await?;
     project.put_seed(&gardener::seed(&project.seed("c"))).await?;
     project.create_on_a("one").await?;
@@ -68,7 +68,7 @@ pub async fn a_shoot_on_its_way_rests(_: &Bed, gate: bool) -> Result<()> {
     project.delete("one").await?.ok().map(drop)
 }
 
-pub async fn a_shoot_that_is_being_deleted_does_not_move(_: &Bed, gate: bool) -> Result<()> {
+pub async fn a_shoot_that_is_being_deleted_does_not_move(_: &TestEnv, gate: bool) -> Result<()> {
     let project = Project::make(shared(gate)?, "rules-del").await?;
     project.create_on_a("one").await?;
     project.create_on_a("two").await?;
@@ -82,7 +82,7 @@ pub async fn a_shoot_that_is_being_deleted_does_not_move(_: &Bed, gate: bool) ->
     project.bind("two", "b").await?.ok().map(drop)
 }
 
-pub async fn the_destination_is_there_and_is_all_that_changes(_: &Bed, gate: bool) -> Result<()> {
+pub async fn the_destination_is_there_and_is_all_that_changes(_: &TestEnv, gate: bool) -> Result<()> {
     let project = Project::make(shared(gate)?, "rules-dest").await?;
     project.create_on_a("one").await?;
     let binding = async |spec: &Value| project.patch("one/binding", &json!({"spec": spec})).await;
@@ -104,7 +104,7 @@ pub async fn the_destination_is_there_and_is_all_that_changes(_: &Bed, gate: boo
     binding(&json!({"seedName": project.seed("b")})).await?.ok().map(drop)
 }
 
-pub async fn a_shoot_with_bastions_stays(_: &Bed, gate: bool) -> Result<()> {
+pub async fn a_shoot_with_bastions_stays(_: &TestEnv, gate: bool) -> Result<()> {
     let project = Project::make(shared(gate)?, "rules-bast").await?;
     project.create_on_a("one").await?;
     let bastions =
@@ -133,7 +133,7 @@ fn profile(name: &str, regions: &Value) -> Value {
     profile
 }
 
-pub async fn the_cloud_profile_and_the_zones_say_which_seeds_are_fit(_: &Bed, gate: bool) -> Result<()> {
+pub async fn the_cloud_profile_and_the_zones_say_which_seeds_are_fit(_: &TestEnv, gate: bool) -> Result<()> {
     let project = Project::make(shared(gate)?, "rules-prof").await?;
     let zones = json!([{"name": "eu-1a"}, {"name": "eu-1b"}, {"name": "eu-1c"}]);
     let eu = json!({"name": "eu", "zones": zones, "accessRestrictions": [{"name": "eu-only"}]});
@@ -186,7 +186,7 @@ pub async fn the_cloud_profile_and_the_zones_say_which_seeds_are_fit(_: &Bed, ga
     project.wait_until_allowed("martian", "c").await
 }
 
-pub async fn networks_of_shoot_and_destination_are_apart(_: &Bed, gate: bool) -> Result<()> {
+pub async fn networks_of_shoot_and_destination_are_apart(_: &TestEnv, gate: bool) -> Result<()> {
     let project = Project::make(shared(gate)?, "rules-net").await?;
     project.create_on_a("one").await?;
     let six = |pods: &str| {

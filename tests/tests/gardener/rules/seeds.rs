@@ -1,7 +1,7 @@
 //! Rules of a change of seed, by bindings. Each case is also asked of `repot preflight`, which must say the same.
 
 use anyhow::{Context, Result, ensure};
-use repot_tests::Bed;
+use repot_tests::TestEnv;
 use repot_tests::gardener;
 use serde_json::{Value, json};
 
@@ -113,7 +113,7 @@ pub fn cases() -> Vec<Case> {
 /// What is asked for: a seed, with annotations beside it.
 struct Move<'a> {
     project: &'a Project<'a>,
-    bed: &'a Bed,
+    bed: &'a TestEnv,
     shoot: &'a str,
     annotations: Value,
     live: bool,
@@ -183,7 +183,7 @@ impl Move<'_> {
 }
 
 /// `shoot` is the name of its Shoot, and of its destination where that is wrong.
-async fn see(project: &Project<'_>, bed: &Bed, shoot: &str, case: &Case) -> Result<()> {
+async fn see(project: &Project<'_>, bed: &TestEnv, shoot: &str, case: &Case) -> Result<()> {
     let mut created = json!({});
     if let Wrong::Created(patch) = &case.wrong {
         created = patch.clone();
@@ -231,7 +231,7 @@ async fn see(project: &Project<'_>, bed: &Bed, shoot: &str, case: &Case) -> Resu
     go.is_allowed(&fine).await
 }
 
-pub async fn a_change_of_seed_is_judged_by_every_rule(bed: &Bed, gate: bool) -> Result<()> {
+pub async fn a_change_of_seed_is_judged_by_every_rule(bed: &TestEnv, gate: bool) -> Result<()> {
     let project = Project::make(shared(gate)?, "rules-seed").await?;
     let cases = cases().into_iter().filter(|case| gate || !case.live);
     for (number, case) in cases.enumerate() {
@@ -242,7 +242,7 @@ pub async fn a_change_of_seed_is_judged_by_every_rule(bed: &Bed, gate: bool) -> 
     Ok(())
 }
 
-pub async fn preflight_says_that_a_shoot_is_there_already(bed: &Bed, gate: bool) -> Result<()> {
+pub async fn preflight_says_that_a_shoot_is_there_already(bed: &TestEnv, gate: bool) -> Result<()> {
     let project = Project::make(shared(gate)?, "rules-same").await?;
     project.create_on_a("one").await?;
     let go = Move { project: &project, bed, shoot: "one", annotations: json!({}), live: false };

@@ -1,14 +1,14 @@
 //! Rules of ShootStates beside gardener-apiserver.
 
 use anyhow::{Context, Result, ensure};
-use repot_tests::Bed;
+use repot_tests::TestEnv;
 use repot_tests::http::Api;
 use serde_json::json;
 
 use crate::gardener::world::{Project, STATES, refused_by, shared, state};
 
 pub async fn states_are_written_by_gardenlets_of_both_seeds_and_deleted_on_confirmation(
-    _: &Bed,
+    _: &TestEnv,
     gate: bool,
 ) -> Result<()> {
     let project = Project::make(shared(gate)?, "rules-st").await?;

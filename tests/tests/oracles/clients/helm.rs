@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
-use repot_tests::{Bed, binaries, run, tool};
+use repot_tests::{TestEnv, binaries, run, tool};
 use serde_json::json;
 use tokio::process::Command;
 
@@ -48,7 +48,7 @@ fn helm_installs_upgrades_rolls_back_and_uninstalls() {
     });
 }
 
-fn write_chart(bed: &Bed) -> Result<PathBuf> {
+fn write_chart(bed: &TestEnv) -> Result<PathBuf> {
     let dir = bed.make_dir("chart")?;
     std::fs::create_dir(dir.join("templates"))?;
     for (file, text) in [
@@ -64,7 +64,7 @@ fn write_chart(bed: &Bed) -> Result<PathBuf> {
 
 /// helm with one release, applied by the server or by helm itself.
 struct Helm<'a> {
-    bed: &'a Bed,
+    bed: &'a TestEnv,
     world: &'a World,
     chart: &'a Path,
     release: &'a str,

@@ -7,7 +7,7 @@ use futures::future::try_join_all;
 use repot_tests::cgroup::MemoryLimit;
 use repot_tests::http::{Answer, Api, send};
 use repot_tests::repot::Dev;
-use repot_tests::{Bed, run};
+use repot_tests::{TestEnv, run};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -259,7 +259,7 @@ impl Hostile {
 }
 
 /// A server with an object to be patched: an opaque array of seven million numbers.
-async fn start(bed: &Bed) -> Result<Dev> {
+async fn start(bed: &TestEnv) -> Result<Dev> {
     let flags = [format!("--max-inflight-bytes={BUDGET}"), "--request-timeout=10m".to_owned()];
     let dev = Dev::start(bed, flags).await?;
     let api = dev.api()?;
@@ -277,7 +277,7 @@ async fn is_well(api: &Api, name: &str) -> Result<()> {
 }
 
 /// Sends everything, one after the other and then much at once.
-async fn play(bed: &Bed, limited: bool) -> Result<()> {
+async fn play(bed: &TestEnv, limited: bool) -> Result<()> {
     let mut dev = start(bed).await?;
     let (api, pid) = (dev.api()?, dev.repot().process().pid());
     let group = limited.then(|| MemoryLimit::impose(pid, BUDGET + BASE - peak(pid)?)).transpose()?;

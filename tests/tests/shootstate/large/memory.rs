@@ -8,7 +8,7 @@ use futures::future::try_join_all;
 use repot_tests::cgroup::MemoryLimit;
 use repot_tests::repot::Dev;
 use repot_tests::wait::until;
-use repot_tests::{Bed, run};
+use repot_tests::{TestEnv, run};
 use reqwest::Method;
 
 use super::blob::{Blob, noise};
@@ -39,7 +39,7 @@ fn forget_peak(pid: u32) -> Result<()> {
 }
 
 /// Writes and reads all at once; whether the kernel ends the server that takes more than its budget and [`BASE`].
-async fn write_and_read(bed: &Bed, limited: bool) -> Result<()> {
+async fn write_and_read(bed: &TestEnv, limited: bool) -> Result<()> {
     // Together they are more than the budget, even if each were held once.
     let (count, size, budget) = if is_soak() { (32, 64 * MIB, 320 * MIB) } else { (8, 24 * MIB, 132 * MIB) };
     let flags = [
@@ -84,7 +84,7 @@ fn the_kernel_finds_nothing_to_end_in_a_control_group_of_the_budget() {
 }
 
 /// A server with a budget of 132 MiB, and an object of [`SIZE`].
-async fn start_with_one(bed: &Bed) -> Result<(Dev, Blob)> {
+async fn start_with_one(bed: &TestEnv) -> Result<(Dev, Blob)> {
     let limit = SIZE as u64 + MIB;
     let flags = [format!("--max-object-bytes={limit}"), format!("--max-inflight-bytes={}", 132 * MIB)];
     let dev = Dev::start(bed, flags).await?;

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use repot_tests::Bed;
+use repot_tests::TestEnv;
 use repot_tests::access::Access;
 use repot_tests::etcd::{EtcdCluster, EtcdOptions};
 use repot_tests::garden::Garden;
@@ -70,7 +70,7 @@ fn the_largest_state_rests_in_the_embedded_store() {
 }
 
 /// A server on one member of etcd that refuses requests above one MiB, asked directly.
-async fn on_etcd(bed: &Bed) -> Result<(EtcdCluster, Garden, Repot, Api)> {
+async fn on_etcd(bed: &TestEnv) -> Result<(EtcdCluster, Garden, Repot, Api)> {
     let flags = vec!["--max-request-bytes=1048576".to_owned()];
     let options = EtcdOptions { name: "states".into(), flags, ..EtcdOptions::default() };
     let etcd = EtcdCluster::start_with(bed, 1, options).await?;

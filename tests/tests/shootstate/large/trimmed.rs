@@ -16,7 +16,7 @@ const JSON_PATCH: &str = "application/json-patch+json";
 const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-async fn world(bed: &repot_tests::Bed) -> Result<World> {
+async fn world(bed: &repot_tests::TestEnv) -> Result<World> {
     World::dev_with(bed, vec!["--max-object-bytes=33554432".to_owned()]).await
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use super::world::{APART, DEADLINE, OUTSIDE_NAME, Place, container, is_ready, pod, shell};
+use super::world::{APART, DEADLINE, OUTSIDE_NAME, TestNamespace, container, is_ready, pod, shell};
 
 /// A container of that name that runs a script, with the volume `bed` at `/bed`.
 fn step(name: &str, script: &str) -> Value {
@@ -18,14 +18,14 @@ fn step(name: &str, script: &str) -> Value {
     step
 }
 
-fn bed_volume(bed: &repot_tests::Bed) -> Value {
+fn bed_volume(bed: &repot_tests::TestEnv) -> Value {
     json!([{"name": "bed", "hostPath": {"path": bed.path()}}])
 }
 
 #[test]
 fn init_containers_run_in_order_and_sidecars_beside_all_others() {
     run(async |bed| {
-        let place = Place::make("order").await?;
+        let place = TestNamespace::make("order").await?;
         let note = |text: &str| format!("echo {text} >>/bed/order");
         // It ends only after the one that it serves.
         let mut sidecar = step(
@@ -55,7 +55,7 @@ fn init_containers_run_in_order_and_sidecars_beside_all_others() {
 #[test]
 fn container_knows_its_pod_and_reaches_kube_apiserver_as_its_service_account() {
     run(async |bed| {
-        let place = Place::make("identity").await?;
+        let place = TestNamespace::make("identity").await?;
         let secret = json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "secret"}, "stringData": {"word": "basil"},
         });
@@ -93,7 +93,7 @@ fn container_knows_its_pod_and_reaches_kube_apiserver_as_its_service_account() {
 #[test]
 fn unknown_image_waits_until_it_is_known() {
     run(async |_| {
-        let place = Place::make("images").await?;
+        let place = TestNamespace::make("images").await?;
         let mut main = shell("exec sleep 600");
         main["image"] = "late".into();
         place.apply(&[pod("p", json!({"containers": [main]}))]).await?;
@@ -112,7 +112,7 @@ fn unknown_image_waits_until_it_is_known() {
 #[test]
 fn container_that_crashes_is_started_again_with_a_growing_pause() {
     run(async |_| {
-        let place = Place::make("crashes").await?;
+        let place = TestNamespace::make("crashes").await?;
         place.run("p", "exit 7").await?;
         let loops = |pod: &Value| {
             let one = container(pod);
@@ -128,7 +128,7 @@ fn container_that_crashes_is_started_again_with_a_growing_pause() {
 #[test]
 fn liveness_replaces_a_frozen_container_and_a_killed_one_returns() {
     run(async |_| {
-        let place = Place::make("faults").await?;
+        let place = TestNamespace::make("faults").await?;
         let mut main = json!({"name": "main", "image": "python", "args": ["-m", "http.server", "8080"]});
         let get = json!({"httpGet": {"port": 8080}, "periodSeconds": 1, "failureThreshold": 2});
         main["livenessProbe"] = get.clone();
@@ -156,7 +156,7 @@ fn liveness_replaces_a_frozen_container_and_a_killed_one_returns() {
 #[test]
 fn deleted_pod_has_its_hook_and_its_grace_and_is_gone_after_its_processes() {
     run(async |bed| {
-        let place = Place::make("ends").await?;
+        let place = TestNamespace::make("ends").await?;
         // It does not listen to SIGTERM, so only the end of its grace ends it.
         let mut main = step(
             "main",
@@ -186,7 +186,7 @@ fn deleted_pod_has_its_hook_and_its_grace_and_is_gone_after_its_processes() {
 #[test]
 fn isolated_node_reaches_nobody_until_it_is_healed() {
     run(async |bed| {
-        let place = Place::make("alone").await?;
+        let place = TestNamespace::make("alone").await?;
         let ask = "timeout -s KILL 2 kubectl get --raw /version >/dev/null 2>&1 && echo yes || echo no";
         let script = format!("while :; do ({ask}) >/bed/new; mv /bed/new /bed/answer; sleep 0.05; done");
         let spec = json!({
@@ -227,7 +227,7 @@ async fn start_server() -> Result<u16> {
 #[test]
 fn pod_finds_what_the_test_exposes_by_the_name_that_its_dns_gives() {
     run(async |bed| {
-        let place = Place::make("outside").await?;
+        let place = TestNamespace::make("outside").await?;
         let port = start_server().await?;
         place.world.runner.expose(port)?;
         let script = format!(

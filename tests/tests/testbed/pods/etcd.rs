@@ -6,7 +6,7 @@ use repot_tests::{binaries, run, tool};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use super::world::{DEADLINE, Place};
+use super::world::{DEADLINE, TestNamespace};
 
 fn objects(namespace: &str) -> [Value; 2] {
     let url = |pod: &str, port: u16| format!("http://{pod}.etcd.{namespace}.svc:{port}");
@@ -66,7 +66,7 @@ struct Member {
 }
 
 impl Member {
-    async fn find(place: &Place, index: usize) -> Result<Self> {
+    async fn find(place: &TestNamespace, index: usize) -> Result<Self> {
         let name = format!("etcd-{index}.etcd.{}.svc", place.namespace);
         let port = place.world.runner.publish(&name, 2379).await?;
         Ok(Self { program: binaries::find("etcdctl")?, port })
@@ -97,7 +97,7 @@ impl Member {
 #[test]
 fn stateful_set_of_etcd_keeps_its_data_over_deletion_scaling_and_partition() {
     run(async |_| {
-        let place = Place::make("etcds").await?;
+        let place = TestNamespace::make("etcds").await?;
         place.apply(&objects("etcds")).await?;
         place.roll_out("statefulset/etcd").await?;
         let members =
@@ -113,7 +113,7 @@ fn stateful_set_of_etcd_keeps_its_data_over_deletion_scaling_and_partition() {
     });
 }
 
-async fn replace_a_pod(place: &Place, members: &[Member]) -> Result<()> {
+async fn replace_a_pod(place: &TestNamespace, members: &[Member]) -> Result<()> {
     let before = place.get("pod", "etcd-1").await?;
     place.kubectl(&["delete", "pod", "etcd-1"]).await?;
     let uid = &before["metadata"]["uid"];
@@ -131,7 +131,7 @@ async fn replace_a_pod(place: &Place, members: &[Member]) -> Result<()> {
     Ok(())
 }
 
-async fn scale_down_and_up(place: &Place, members: &[Member]) -> Result<()> {
+async fn scale_down_and_up(place: &TestNamespace, members: &[Member]) -> Result<()> {
     place.kubectl(&["scale", "statefulset/etcd", "--replicas=2"]).await?;
     place.until_gone("pod", "etcd-2").await?;
     until("a write by two of three", DEADLINE, async || members[0].put("b", "2").await).await?;
@@ -142,7 +142,7 @@ async fn scale_down_and_up(place: &Place, members: &[Member]) -> Result<()> {
     members[2].has("b", "2").await
 }
 
-async fn part_a_zone(place: &Place, members: &[Member]) -> Result<()> {
+async fn part_a_zone(place: &TestNamespace, members: &[Member]) -> Result<()> {
     let runner = &place.world.runner;
     let mut nodes = Vec::new();
     for name in ["etcd-0", "etcd-1", "etcd-2"] {

@@ -5,12 +5,12 @@ use repot_tests::garden::{Garden, GardenOptions};
 use repot_tests::pods::{PodRunner, PodRunnerOptions};
 use repot_tests::process::wait_until_gone;
 use repot_tests::wait::until;
-use repot_tests::{Bed, run};
+use repot_tests::{TestEnv, run};
 use serde_json::{Value, json};
 
 use super::world::{DEADLINE, images, pod, shell};
 
-async fn start(bed: &Bed) -> Result<(Garden, PodRunner)> {
+async fn start(bed: &TestEnv) -> Result<(Garden, PodRunner)> {
     // A node is lost after forty seconds as a rule; no pod is driven away here before five minutes.
     let flags = ["--node-monitor-period=500ms", "--node-monitor-grace-period=4s"].map(str::to_owned);
     let options = GardenOptions {

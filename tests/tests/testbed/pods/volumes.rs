@@ -3,7 +3,7 @@ use repot_tests::run;
 use repot_tests::wait::until;
 use serde_json::{Value, json};
 
-use super::world::{DEADLINE, Place, container, pod, shell};
+use super::world::{DEADLINE, TestNamespace, container, pod, shell};
 
 fn claim(name: &str, class: &str) -> Value {
     json!({
@@ -28,7 +28,7 @@ fn has_ended(pod: &Value) -> bool {
 #[test]
 fn volume_lives_as_long_as_its_claim_unless_it_is_retained() {
     run(async |_| {
-        let place = Place::make("reclaim").await?;
+        let place = TestNamespace::make("reclaim").await?;
         let claims = [claim("deleted", "zonal"), claim("retained", "kept")];
         let writes = "echo kept >/var/lib/data/file";
         place.apply(&claims).await?;
@@ -57,7 +57,7 @@ fn volume_lives_as_long_as_its_claim_unless_it_is_retained() {
 #[test]
 fn volume_with_a_quota_can_be_filled_and_emptied() {
     run(async |_| {
-        let place = Place::make("quota").await?;
+        let place = TestNamespace::make("quota").await?;
         let script = "while echo line >>/var/lib/data/file; do sleep 0.02; done; exit 28";
         place.apply(&[claim("small", "limited"), user("writer", "small", script)]).await?;
         place.until("pod", "writer", "running", |pod| pod["status"]["phase"] == "Running").await?;
@@ -79,7 +79,7 @@ fn volume_with_a_quota_can_be_filled_and_emptied() {
 #[test]
 fn volume_without_a_quota_is_not_filled() {
     run(async |_| {
-        let place = Place::make("endless").await?;
+        let place = TestNamespace::make("endless").await?;
         place.apply(&[claim("plain", "kept")]).await?;
         place.until("pvc", "plain", "bound", |claim| claim["status"]["phase"] == "Bound").await?;
         let refused = place.world.runner.fill("endless", "plain").await;

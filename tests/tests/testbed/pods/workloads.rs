@@ -3,7 +3,7 @@ use repot_tests::run;
 use repot_tests::wait::until;
 use serde_json::{Value, json};
 
-use super::world::{DEADLINE, Place, fetch, is_ready, pod, shell};
+use super::world::{DEADLINE, TestNamespace, fetch, is_ready, pod, shell};
 
 fn web(text: &str) -> [Value; 3] {
     let container = json!({
@@ -46,7 +46,7 @@ async fn await_page(port: u16, text: &str) -> Result<()> {
 #[test]
 fn deployment_rolls_out_and_over() {
     run(async |_| {
-        let place = Place::make("deployment").await?;
+        let place = TestNamespace::make("deployment").await?;
         let port = place.world.runner.publish("web.deployment.svc", 8080).await?;
         for text in ["first", "second"] {
             place.apply(&web(text)).await?;
@@ -93,7 +93,7 @@ fn has_condition(job: &Value, kind: &str, reason: &str) -> bool {
 #[test]
 fn job_completes_and_another_fails_at_its_backoff_limit() {
     run(async |_| {
-        let place = Place::make("jobs").await?;
+        let place = TestNamespace::make("jobs").await?;
         // At its second start it finds what the first left: the same pod runs it again.
         let good =
             "touch twice; test -e /tmp/twice && test -e /scratch/again || { touch /scratch/again; exit 1; }";
@@ -110,7 +110,7 @@ fn job_completes_and_another_fails_at_its_backoff_limit() {
 #[test]
 fn readiness_gates_the_endpoints_of_a_service() {
     run(async |bed| {
-        let place = Place::make("readiness").await?;
+        let place = TestNamespace::make("readiness").await?;
         let mark = bed.path().join("ready");
         let mut container = shell("exec python3 -m http.server 8080");
         container["image"] = "python".into();

@@ -7,7 +7,7 @@ use std::ops::Deref;
 use anyhow::{Context, Result};
 use repot_tests::garden::{Garden, GardenOptions};
 use repot_tests::pods::{Image, Images, PodRunner, PodRunnerOptions};
-use repot_tests::{Bed, Shared, binaries, place, start_shared};
+use repot_tests::{Shared, TestEnv, binaries, place, start_shared};
 use serde_json::{Value, json};
 use tokio::net::UdpSocket;
 
@@ -41,7 +41,7 @@ pub fn images() -> Result<Images> {
 }
 
 impl World {
-    async fn start(bed: &Bed) -> Result<Self> {
+    async fn start(bed: &TestEnv) -> Result<Self> {
         let options = GardenOptions { controller_manager: true, ..GardenOptions::default() };
         let garden = Garden::start_with(bed, options).await?;
         let zone = |zone: &str| BTreeMap::from([("topology.kubernetes.io/zone".to_owned(), zone.to_owned())]);
@@ -89,23 +89,23 @@ async fn start_dns() -> Result<SocketAddr> {
 }
 
 /// A namespace of one test.
-pub struct Place {
+pub struct TestNamespace {
     pub world: &'static World,
-    place: place::Place,
+    place: place::TestNamespace,
 }
 
-impl Deref for Place {
-    type Target = place::Place;
+impl Deref for TestNamespace {
+    type Target = place::TestNamespace;
 
-    fn deref(&self) -> &place::Place {
+    fn deref(&self) -> &place::TestNamespace {
         &self.place
     }
 }
 
-impl Place {
+impl TestNamespace {
     pub async fn make(namespace: &str) -> Result<Self> {
         let world = shared()?;
-        Ok(Self { world, place: place::Place::make(&world.garden, namespace).await? })
+        Ok(Self { world, place: place::TestNamespace::make(&world.garden, namespace).await? })
     }
 
     pub async fn roll_out(&self, workload: &str) -> Result<()> {

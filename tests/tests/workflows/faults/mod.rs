@@ -17,7 +17,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use repot_plan::etcd::migration;
 use repot_plan::named::Named;
-use repot_tests::bed::Bed;
+use repot_tests::bed::TestEnv;
 use repot_tests::wait::until;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -69,7 +69,7 @@ fn every_step_of_a_migration_has_a_fault() {
 
 /// A control plane on which the rows of a lane are played.
 struct LaneRun<'a> {
-    bed: &'a Bed,
+    bed: &'a TestEnv,
     lane: Lane,
     fixture: ControlPlaneFixture,
     step_timeout: &'static str,
@@ -77,7 +77,7 @@ struct LaneRun<'a> {
 }
 
 impl<'a> LaneRun<'a> {
-    async fn start(bed: &'a Bed, lane: Lane, step_timeout: &'static str) -> Result<Self> {
+    async fn start(bed: &'a TestEnv, lane: Lane, step_timeout: &'static str) -> Result<Self> {
         let start = Instant::now();
         let namespace = format!("lane-{lane:?}").to_lowercase();
         let fixture = ControlPlaneFixture::start(&namespace, MEMBERS, Front::Writer).await?;
@@ -116,7 +116,7 @@ struct Before {
 
 /// A migration with a fault.
 struct FaultRun<'a> {
-    bed: &'a Bed,
+    bed: &'a TestEnv,
     fixture: &'a ControlPlaneFixture,
     fault: &'static Fault,
     step_timeout: &'static str,

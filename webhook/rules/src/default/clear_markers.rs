@@ -15,7 +15,7 @@ use crate::{
     facts::Facts,
     finding::{PatchOp, set_entries},
     shoot::Shoot,
-    travel::Travel,
+    travel::SeedChange,
 };
 
 const KEYS: [&str; 8] = [
@@ -38,8 +38,9 @@ pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<PatchOp> {
     if seed_ends || change.is_ending() || change.sets(CONFIRM_DELETION).is_some() {
         return Vec::new();
     }
-    let rests =
-        change.operation == Operation::Update && Travel::of(change) == Travel::Stay && !old.is_moving();
+    let rests = change.operation == Operation::Update
+        && SeedChange::of(change) == SeedChange::Stay
+        && !old.is_moving();
     if !(asked && over && rests) {
         return Vec::new();
     }

@@ -8,8 +8,8 @@ use crate::{
     change::{Change, annotation_of, parse_bool},
     facts::Facts,
     finding::{Finding, annotation_path},
-    travel::Travel,
-    who::{Who, who},
+    travel::SeedChange,
+    who::{Principal, who},
 };
 
 /// Annotations, and the only value that counts; without one every value does that is not false.
@@ -23,7 +23,7 @@ const FORCE: [(&str, Option<&str>); 4] = [
 /// Such annotations that a change sets.
 pub(crate) fn force_markers(change: &Change) -> impl Iterator<Item = &'static str> {
     // The write that leaves the destination needs the right, whoever set the confirmation before.
-    let leaves = matches!(Travel::of(change), Travel::Back { .. } | Travel::Again { .. });
+    let leaves = matches!(SeedChange::of(change), SeedChange::Back { .. } | SeedChange::Again { .. });
     let sets = move |(key, only): &(&'static str, Option<&str>)| {
         // Its value is the name of a seed, which may look like a boolean.
         if *key == CONFIRM_LEAVE_DESTINATION {
@@ -38,7 +38,7 @@ pub(crate) fn force_markers(change: &Change) -> impl Iterator<Item = &'static st
 
 /// Gardenlets, controllers and groups of administrators are known without a question.
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
-    let known = who(&change.user, &facts.settings) != Who::Other;
+    let known = who(&change.user, &facts.settings) != Principal::Other;
     let refuse = |key: &'static str| {
         let reason = format!(
             "user {:?} may not use verb {VERB_FORCE:?} on the Shoot, and this annotation gives up data or availability",

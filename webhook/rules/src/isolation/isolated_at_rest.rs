@@ -2,7 +2,9 @@
 
 use repot_api::names::ISOLATED_ZONE;
 
-use crate::{change::Change, facts::Facts, finding::Finding, isolation::path, shoot::Shoot, travel::Travel};
+use crate::{
+    change::Change, facts::Facts, finding::Finding, isolation::path, shoot::Shoot, travel::SeedChange,
+};
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
     let (old, new) = (Shoot(&change.old), Shoot(&change.new));
@@ -11,7 +13,7 @@ pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
     }
     let what = if old.is_ending() || new.is_ending() {
         "is being deleted"
-    } else if old.is_moving() || Travel::start(change).is_some() {
+    } else if old.is_moving() || SeedChange::start(change).is_some() {
         "moves between seeds"
     } else {
         return Vec::new();

@@ -2,13 +2,13 @@
 
 use crate::{
     change::Change, facts::Facts, finding::Finding, isolation::path, migration::unless_dead, shoot::Shoot,
-    travel::Travel,
+    travel::SeedChange,
 };
 
 /// Only the source can bring a zone back; where it is dead, waiting for the failback would keep the Shoot there for ever.
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let isolated = Shoot(&change.old).isolated_zone().or(Shoot(&change.new).isolated_zone());
-    match (Travel::start(change), isolated) {
+    match (SeedChange::start(change), isolated) {
         (Some((from, _)), Some(zone)) => {
             let reason = format!(
                 "zone {zone:?} of the Shoot is isolated, or its failback is not done, and it cannot move meanwhile"

@@ -10,11 +10,11 @@ use crate::{
     migration::{SEED_NAME, is_dead},
     progress::Progress,
     shoot::Shoot,
-    travel::Travel,
+    travel::SeedChange,
 };
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
-    let Travel::Back { to } = Travel::of(change) else { return Vec::new() };
+    let SeedChange::Back { to } = SeedChange::of(change) else { return Vec::new() };
     let asked = matches!(annotation_of(&change.new, ABORT_LIVE_MIGRATION), Some("true" | "force"));
     let old = Shoot(&change.old);
     if !old.is_moving_live() || old.waits_for_destination() {

@@ -19,12 +19,12 @@ use repot_api::names::{LIVE_MIGRATE, OPERATION};
 use crate::{
     change::Change,
     shoot::{Shoot, Trigger},
-    travel::Travel,
+    travel::SeedChange,
 };
 
 /// Source and destination of a live migration that begins.
 pub(crate) fn start(change: &Change) -> Option<(&str, &str)> {
-    Travel::start(change).filter(|_| Shoot(&change.new).trigger() == Trigger::Live)
+    SeedChange::start(change).filter(|_| Shoot(&change.new).trigger() == Trigger::Live)
 }
 
 /// Whether this change sets the trigger, or begins a live migration.

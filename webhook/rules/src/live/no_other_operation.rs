@@ -9,7 +9,7 @@ use crate::{
     live::{start, wanted},
     migration::changed_fields,
     shoot::{Shoot, operations_in},
-    who::{Who, who},
+    who::{Principal, who},
 };
 
 const ADVICE: &str = "remove it, and ask for it when the migration is over";
@@ -54,5 +54,5 @@ fn was_consumed(change: &Change, facts: &Facts) -> bool {
         && !old.is_ending()
         && !new.is_ending()
         && changed_fields(change).next().is_none()
-        && !matches!(who(&change.user, &facts.settings), Who::Gardenlet(_) | Who::Controller)
+        && !matches!(who(&change.user, &facts.settings), Principal::Gardenlet(_) | Principal::Controller)
 }

@@ -8,11 +8,11 @@ use crate::{
     finding::Finding,
     live::{touches, trigger_path},
     shoot::{Shoot, Trigger},
-    travel::Travel,
+    travel::SeedChange,
 };
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
-    let starts = Travel::start(change).is_some();
+    let starts = SeedChange::start(change).is_some();
     match Shoot(&change.new).trigger() {
         Trigger::Unreadable if starts || change.sets(LIVE_MIGRATE).is_some() => {
             vec![Finding::refuse(

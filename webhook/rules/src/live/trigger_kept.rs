@@ -8,7 +8,7 @@ use crate::{
     finding::Finding,
     live::trigger_path,
     shoot::{Shoot, Trigger},
-    who::{Who, who},
+    who::{Principal, who},
 };
 
 /// Controllers take it away at the end, and anybody may after an abort.
@@ -17,7 +17,8 @@ pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let lost = old.trigger() == Trigger::Live && new.trigger() != Trigger::Live;
     let aborts = |shoot| matches!(annotation_of(shoot, ABORT_LIVE_MIGRATION), Some("true" | "force"));
     let aborted = aborts(&change.old) || aborts(&change.new);
-    let controlled = matches!(who(&change.user, &facts.settings), Who::Gardenlet(_) | Who::Controller);
+    let controlled =
+        matches!(who(&change.user, &facts.settings), Principal::Gardenlet(_) | Principal::Controller);
     if change.operation != Operation::Update
         || !(lost && old.is_moving_live())
         || old.is_ending()

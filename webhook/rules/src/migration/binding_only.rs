@@ -1,11 +1,12 @@
 //! Where the subresource exists, permissions hang on it.
 
 use crate::{
-    change::Change, facts::Facts, finding::Finding, migration::SEED_NAME, shoot::Shoot, travel::Travel,
+    change::Change, facts::Facts, finding::Finding, migration::SEED_NAME, shoot::Shoot, travel::SeedChange,
 };
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
-    let changes = !matches!(Travel::of(change), Travel::Stay | Travel::Schedule | Travel::Unset { .. });
+    let changes =
+        !matches!(SeedChange::of(change), SeedChange::Stay | SeedChange::Schedule | SeedChange::Unset { .. });
     if !changes || !facts.binding || change.target.subresource == "binding" {
         return Vec::new();
     }

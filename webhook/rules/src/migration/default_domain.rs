@@ -5,11 +5,11 @@ use crate::{
     facts::Facts,
     finding::Finding,
     migration::SEED_NAME,
-    travel::Travel,
+    travel::SeedChange,
 };
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
-    let Some((from, to)) = Travel::heads(change) else { return Vec::new() };
+    let Some((from, to)) = SeedChange::heads(change) else { return Vec::new() };
     let Some(domain) = text_at(&change.new, "/spec/dns/domain") else { return Vec::new() };
     let (source, destination) = (defaults(facts, from), defaults(facts, to));
     let below = |suffix: &&str| domain.strip_suffix(*suffix).is_some_and(|start| start.ends_with('.'));

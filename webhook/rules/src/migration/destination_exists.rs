@@ -5,11 +5,13 @@ use crate::{
     facts::Facts,
     finding::Finding,
     migration::SEED_NAME,
-    travel::Travel,
+    travel::SeedChange,
 };
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
-    let (Travel::Start { to, .. } | Travel::Again { to, .. }) = Travel::of(change) else { return Vec::new() };
+    let (SeedChange::Start { to, .. } | SeedChange::Again { to, .. }) = SeedChange::of(change) else {
+        return Vec::new();
+    };
     let reason = match facts.seed(to) {
         None => format!("there is no seed {to:?}"),
         Some(seed) if is_ending(seed) => format!("seed {to:?} is being deleted"),

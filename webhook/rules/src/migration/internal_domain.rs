@@ -5,11 +5,11 @@ use crate::{
     facts::Facts,
     finding::Finding,
     migration::SEED_NAME,
-    travel::Travel,
+    travel::SeedChange,
 };
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
-    let Some((from, to)) = Travel::heads(change) else { return Vec::new() };
+    let Some((from, to)) = SeedChange::heads(change) else { return Vec::new() };
     let domain = |name| facts.seed(name).and_then(|seed| text_at(seed, "/spec/dns/internal/domain"));
     match (domain(from), domain(to)) {
         (Some(one), Some(two)) if one != two => {

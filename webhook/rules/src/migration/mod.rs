@@ -36,7 +36,7 @@ use crate::{
     facts::Facts,
     finding::{Finding, Verdict},
     shoot::{Seed, Shoot},
-    travel::Travel,
+    travel::SeedChange,
 };
 
 /// So many changed fields are named one by one.
@@ -58,9 +58,9 @@ pub(crate) fn changed_fields(change: &Change) -> impl Iterator<Item = String> {
 }
 
 /// What a seed that exists suffers from.
-pub(crate) fn ailments(facts: &Facts, name: &str) -> Option<String> {
-    let ailments = Seed(facts.seed(name)?).ailments();
-    (!ailments.is_empty()).then(|| ailments.join(", "))
+pub(crate) fn health_problems(facts: &Facts, name: &str) -> Option<String> {
+    let health_problems = Seed(facts.seed(name)?).health_problems();
+    (!health_problems.is_empty()).then(|| health_problems.join(", "))
 }
 
 /// Whether nobody works for a seed any more: it does not exist, or its gardenlet is not known to be alive.
@@ -83,13 +83,13 @@ pub(crate) fn unless_dead(facts: &Facts, source: &str, finding: Finding) -> Find
 
 /// The seed to which a Shoot is sent, where it exists, and its name.
 pub(crate) fn destination<'a>(change: &'a Change, facts: &'a Facts) -> Option<(&'a Value, &'a str)> {
-    let (_, to) = Travel::heads(change)?;
+    let (_, to) = SeedChange::heads(change)?;
     Some((facts.seed(to)?, to))
 }
 
 /// The zones of that seed, and its name.
 pub(crate) fn destination_zones<'a>(change: &'a Change, facts: &'a Facts) -> Option<(Vec<&'a str>, &'a str)> {
-    let (_, to) = Travel::heads(change)?;
+    let (_, to) = SeedChange::heads(change)?;
     Some((Seed(facts.seed(to)?).zones(), to))
 }
 

@@ -8,13 +8,13 @@ use crate::{
     facts::Facts,
     finding::Finding,
     migration::SEED_NAME,
-    travel::Travel,
+    travel::SeedChange,
 };
 
 const KINDS: [&str; 3] = ["nodes", "pods", "services"];
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
-    let Some((_, to)) = Travel::heads(change) else { return Vec::new() };
+    let Some((_, to)) = SeedChange::heads(change) else { return Vec::new() };
     let Some(seed) = facts.seed(to) else { return Vec::new() };
     let theirs = at(seed, "/spec/networks").unwrap_or(&Value::Null);
     let mut findings = Vec::new();

@@ -8,7 +8,7 @@ use crate::{
     change::{Change, annotation_of, parse_bool},
     facts::Facts,
     finding::{Finding, annotation_path},
-    travel::Travel,
+    travel::SeedChange,
 };
 
 const KEYS: [&str; 5] = [
@@ -20,7 +20,7 @@ const KEYS: [&str; 5] = [
 ];
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
-    if Travel::start(change).is_none() {
+    if SeedChange::start(change).is_none() {
         return Vec::new();
     }
     let finding = |key: &&str| {

@@ -1,13 +1,13 @@
 //! A Shoot that is being deleted has nowhere to go: gardenlet deletes, and does not migrate.
 
 use crate::{
-    change::Change, facts::Facts, finding::Finding, migration::SEED_NAME, shoot::Shoot, travel::Travel,
+    change::Change, facts::Facts, finding::Finding, migration::SEED_NAME, shoot::Shoot, travel::SeedChange,
 };
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
     let ends = Shoot(&change.old).is_ending() || Shoot(&change.new).is_ending();
-    match Travel::of(change) {
-        Travel::Start { .. } | Travel::Again { .. } if ends => {
+    match SeedChange::of(change) {
+        SeedChange::Start { .. } | SeedChange::Again { .. } if ends => {
             let advice = "let its seed delete it; where that seed is dead, see forced deletion in Gardener's documentation";
             vec![Finding::refuse(SEED_NAME, "the Shoot is being deleted, and cannot move", advice)]
         }

@@ -9,7 +9,7 @@ use crate::{
     migration::{SEED_NAME, is_dead},
     progress::Progress,
     shoot::Shoot,
-    travel::Travel,
+    travel::SeedChange,
 };
 
 /// A Shoot goes back before its move has begun where Gardener holds it back. A destination that dies in the middle may be left for
@@ -17,11 +17,11 @@ use crate::{
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let old = Shoot(&change.old);
     let (kind, state) = old.last_operation();
-    let to = match Travel::of(change) {
-        Travel::Back { .. } if old.waits_for_destination() => return Vec::new(),
+    let to = match SeedChange::of(change) {
+        SeedChange::Back { .. } if old.waits_for_destination() => return Vec::new(),
         // Back to the source of a live migration is another rule's business.
-        Travel::Back { .. } if old.is_moving_live() => return Vec::new(),
-        Travel::Back { to } | Travel::Again { to, .. } => to,
+        SeedChange::Back { .. } if old.is_moving_live() => return Vec::new(),
+        SeedChange::Back { to } | SeedChange::Again { to, .. } => to,
         _ => return Vec::new(),
     };
     let reason = format!(

@@ -8,8 +8,8 @@ use crate::{
     finding::{Finding, annotation_path},
     shoot::Shoot,
     time::{CLOCK_DIFFERENCE, seconds_between},
-    travel::Travel,
-    who::{Who, who},
+    travel::SeedChange,
+    who::{Principal, who},
 };
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
@@ -17,7 +17,7 @@ pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     if change.operation != Operation::Update {
         return Vec::new();
     }
-    let begins = Travel::start(change).is_some();
+    let begins = SeedChange::start(change).is_some();
     let moves = Shoot(&change.old).is_moving() && !change.is_ending();
     let early = |value| seconds_between(value, &facts.now);
     let reason = match (old, new) {
@@ -36,7 +36,7 @@ pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
         }
         (Some(old), new) if moves && new != Some(old) => {
             let controlled =
-                matches!(who(&change.user, &facts.settings), Who::Gardenlet(_) | Who::Controller);
+                matches!(who(&change.user, &facts.settings), Principal::Gardenlet(_) | Principal::Controller);
             let reason = "the migration was asked for before, and its time stays while the Shoot moves";
             (!controlled).then(|| reason.to_owned())
         }

@@ -7,11 +7,11 @@ use crate::{
     facts::Facts,
     finding::Finding,
     migration::SEED_NAME,
-    travel::Travel,
+    travel::SeedChange,
 };
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
-    let Some((_, to)) = Travel::heads(change) else { return Vec::new() };
+    let Some((_, to)) = SeedChange::heads(change) else { return Vec::new() };
     let most = facts.seed(to).and_then(|seed| quantity(at(seed, "/status/allocatable/shoots")?));
     let used = facts.shoots_on.get(to).copied().unwrap_or(0);
     match most.filter(|most| used >= *most) {

@@ -6,11 +6,11 @@ use crate::{
     finding::Finding,
     migration::{SEED_NAME, unless_dead},
     shoot::Seed,
-    travel::Travel,
+    travel::SeedChange,
 };
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
-    let Some((from, to)) = Travel::heads(change) else { return Vec::new() };
+    let Some((from, to)) = SeedChange::heads(change) else { return Vec::new() };
     let (Some(source), Some(destination)) = (facts.seed(from), facts.seed(to)) else { return Vec::new() };
     let reason = match (Seed(source).version(), Seed(destination).version()) {
         (Some(one), Some(two)) if one == two => return Vec::new(),

@@ -1,10 +1,10 @@
 //! A spec that changes on the way leaves things behind that nobody deletes.
 
-use crate::{change::Change, facts::Facts, finding::Finding, migration::changed_fields, travel::Travel};
+use crate::{change::Change, facts::Facts, finding::Finding, migration::changed_fields, travel::SeedChange};
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
     // At the first binding Gardener's own plugins fill in the domain and networks of the Shoot (ShootDNS, ShootMutator).
-    if matches!(Travel::of(change), Travel::Stay | Travel::Schedule | Travel::Unset { .. }) {
+    if matches!(SeedChange::of(change), SeedChange::Stay | SeedChange::Schedule | SeedChange::Unset { .. }) {
         return Vec::new();
     }
     let refuse = |field: String| {

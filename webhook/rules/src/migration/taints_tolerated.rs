@@ -7,11 +7,11 @@ use crate::{
     facts::Facts,
     finding::Finding,
     migration::SEED_NAME,
-    travel::Travel,
+    travel::SeedChange,
 };
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
-    let Some((_, to)) = Travel::heads(change) else { return Vec::new() };
+    let Some((_, to)) = SeedChange::heads(change) else { return Vec::new() };
     let Some(seed) = facts.seed(to) else { return Vec::new() };
     let tolerations = items_at(&change.new, "/spec/tolerations");
     let tolerated = |taint: &&Value| tolerations.iter().any(|toleration| tolerates(toleration, taint));

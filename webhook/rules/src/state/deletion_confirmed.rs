@@ -8,15 +8,15 @@ use crate::{
     facts::Facts,
     finding::{Finding, annotation_path},
     state::{empties_namespace, is_own},
-    who::{Who, who},
+    who::{Principal, who},
 };
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let controlled = match who(&change.user, &facts.settings) {
-        Who::Gardenlet(_) => true,
-        Who::Controller => !empties_namespace(change) || facts.shoot.is_none(),
-        Who::GardenletOfShoot(shoot) => is_own(change, shoot),
-        Who::Operator | Who::Other => false,
+        Principal::Gardenlet(_) => true,
+        Principal::Controller => !empties_namespace(change) || facts.shoot.is_none(),
+        Principal::GardenletOfShoot(shoot) => is_own(change, shoot),
+        Principal::Operator | Principal::Other => false,
     };
     let confirmed = says_yes(&change.old, CONFIRM_DELETION) || change.is_ending();
     if change.operation != Operation::Delete || controlled || confirmed {

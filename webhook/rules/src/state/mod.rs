@@ -17,7 +17,7 @@ use crate::{
     change::{Change, says_yes},
     facts::Facts,
     finding::Finding,
-    who::{Who, who},
+    who::{Principal, who},
 };
 
 /// What is to be left to controllers. An administrator is warned; anybody else can insist, by an annotation.
@@ -30,10 +30,12 @@ pub(crate) fn by_controllers(
 ) -> Option<Finding> {
     let insists = [&change.old, &change.new].iter().any(|object| says_yes(object, CONFIRM_TAKEOVER));
     match who(&change.user, &facts.settings) {
-        Who::Gardenlet(_) | Who::Controller => None,
-        Who::Operator => Some(Finding::warn(field, reason, advice)),
-        Who::GardenletOfShoot(_) | Who::Other if insists => Some(Finding::warn(field, reason, advice)),
-        Who::GardenletOfShoot(_) | Who::Other => {
+        Principal::Gardenlet(_) | Principal::Controller => None,
+        Principal::Operator => Some(Finding::warn(field, reason, advice)),
+        Principal::GardenletOfShoot(_) | Principal::Other if insists => {
+            Some(Finding::warn(field, reason, advice))
+        }
+        Principal::GardenletOfShoot(_) | Principal::Other => {
             let advice = format!("{advice}; or insist by annotation {CONFIRM_TAKEOVER}=true");
             Some(Finding::refuse(
                 field,

@@ -8,7 +8,7 @@ use crate::{
     finding::Finding,
     shoot::Shoot,
     state::{by_controllers, is_own},
-    who::{Who, who},
+    who::{Principal, who},
 };
 
 const SPEC: &str = "spec";
@@ -20,10 +20,10 @@ pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
         return Vec::new();
     }
     match who(&change.user, &facts.settings) {
-        Who::Gardenlet(seed) => of_seed(seed, facts).into_iter().collect(),
-        Who::Controller => Vec::new(),
-        Who::GardenletOfShoot(shoot) if is_own(change, shoot) => Vec::new(),
-        Who::GardenletOfShoot(_) | Who::Operator | Who::Other => {
+        Principal::Gardenlet(seed) => of_seed(seed, facts).into_iter().collect(),
+        Principal::Controller => Vec::new(),
+        Principal::GardenletOfShoot(shoot) if is_own(change, shoot) => Vec::new(),
+        Principal::GardenletOfShoot(_) | Principal::Operator | Principal::Other => {
             let reason = "the state of a Shoot is written by the gardenlet of its seed";
             by_controllers(change, facts, SPEC, reason, "leave it to the gardenlet").into_iter().collect()
         }

@@ -135,7 +135,7 @@ fn only_operators_set_what_gives_up_data_or_availability() {
     ] {
         accepts(&change, &facts);
         rejects(&change, &may_not(facts.clone()), &["force-permitted"]);
-        let needs = crate::facts::Needs::of(&change);
+        let needs = crate::facts::RequiredFacts::of(&change);
         assert_eq!(needs.may_force, Some(("garden-p".to_owned(), "s".to_owned())));
         for (name, group) in [("root", "system:masters"), ("gardener.cloud:system:seed:a", SEEDS_GROUP)] {
             let user = User { name: name.into(), groups: vec![group.into()], ..User::default() };
@@ -152,6 +152,6 @@ fn only_operators_set_what_gives_up_data_or_availability() {
         (update(forced, |shoot| shoot["metadata"]["annotations"] = json!({})), mk_facts()),
     ] {
         accepts(&change, &may_not(facts));
-        assert_eq!(crate::facts::Needs::of(&change).may_force, None);
+        assert_eq!(crate::facts::RequiredFacts::of(&change).may_force, None);
     }
 }

@@ -22,7 +22,7 @@ use crate::{
     facts::{Distances, Facts, Settings},
     finding::{Finding, Verdict, apply},
     judge,
-    opening::{self, Opening},
+    opening::{self, Projection},
     watch::{FailurePolicy, SEED_CHANGE, WATCHES, Watch},
 };
 
@@ -180,7 +180,7 @@ fn judged(change: &Change, facts: &Facts) -> Vec<Finding> {
 }
 
 fn opened(change: &Change, watch: &Watch) -> Change {
-    let cut = |object: &Value| opening::cut(object, Opening::of(watch));
+    let cut = |object: &Value| opening::cut(object, Projection::of(watch));
     Change { old: cut(&change.old), new: cut(&change.new), ..change.clone() }
 }
 

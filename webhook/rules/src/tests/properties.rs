@@ -6,7 +6,7 @@ use repot_api::names::{
 
 use super::*;
 use crate::change::annotation_of;
-use crate::{shoot::Shoot, travel::Travel};
+use crate::{shoot::Shoot, travel::SeedChange};
 
 const KEYS: &[&str] = &[
     OPERATION,
@@ -161,7 +161,7 @@ proptest! {
             ("extensions.gardener.cloud", "dnsrecords"),
         ] {
             let change = of(group, resource, operation, old.clone(), new.clone());
-            let _ = crate::facts::Needs::of(&change);
+            let _ = crate::facts::RequiredFacts::of(&change);
             let _ = (judged(&change, &facts), filled(&change, &facts));
         }
     }
@@ -221,7 +221,7 @@ proptest! {
     fn what_is_filled_in_is_never_the_reason_for_a_refusal(old in any_shoot(), new in any_shoot()) {
         let mut change = shoots(Operation::Update, old, new);
         let before = refusals(&change, &mk_facts());
-        let travel = matches!(Travel::of(&change), Travel::Start { .. });
+        let travel = matches!(SeedChange::of(&change), SeedChange::Start { .. });
         change.new = filled(&change, &mk_facts());
         let after = refusals(&change, &mk_facts());
         prop_assert!(after.iter().all(|rule| before.contains(rule)), "{before:?} became {after:?} (start: {travel})");

@@ -65,7 +65,7 @@ fn the_state_of_a_shoot_that_exists_outlives_its_namespace() {
     // One of many that are deleted together comes without its name.
     let mut many = delete(empties(), json!({"metadata": {"name": "s"}}));
     many.target.name = String::new();
-    let shoot = crate::facts::Needs::of(&many).shoot;
+    let shoot = crate::facts::RequiredFacts::of(&many).shoot;
     assert_eq!(shoot, Some(("garden-p".to_owned(), "s".to_owned())));
 }
 
@@ -275,7 +275,7 @@ fn an_etcd_is_not_deleted_while_a_workflow_works_on_it() {
     let mut many = delete("alice", etcd());
     many.target.name = String::new();
     rejects(&many, &facts, &["etcd-in-use"]);
-    let needs = crate::facts::Needs::of(&many);
+    let needs = crate::facts::RequiredFacts::of(&many);
     assert_eq!(needs.hosted_etcds_of.as_deref(), Some("garden-p"));
     accepts(&delete("system:serviceaccount:kube-system:namespace-controller", etcd()), &facts);
     let confirmed = json!({"metadata": {"annotations": {"confirmation.gardener.cloud/deletion": "true"}}});

@@ -75,9 +75,9 @@ pub(super) struct Pods {
 
 /// What goes wrong in this world.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Trouble {
+pub(super) struct FaultRates {
     pub(super) calm: bool,
-    pub(super) controllers: sim::Trouble,
+    pub(super) controllers: sim::FaultRates,
     pub(super) backup_fails: u64,
     pub(super) corrupt: u64,
     pub(super) wrong_restore: bool,
@@ -115,7 +115,7 @@ pub(super) struct Versions {
 pub(super) struct Truth {
     pub(super) rng: Rng,
     pub(super) now: u64,
-    pub(super) trouble: Trouble,
+    pub(super) trouble: FaultRates,
     pub(super) versions: u64,
     pub(super) api: Api,
     api_version: u64,
@@ -155,7 +155,7 @@ pub(super) fn old_set() -> VolumeSet {
 }
 
 impl Truth {
-    pub(super) fn with(mut rng: Rng, trouble: Trouble) -> Self {
+    pub(super) fn with(mut rng: Rng, trouble: FaultRates) -> Self {
         let writes: Vec<u32> = (1..=u32::try_from(rng.within(1, 5)).expect("few")).collect();
         let data = Data { writes: writes.clone(), ended: 0 };
         let deployed = Deployed { volumes: old_set(), settings: old_settings(), fence: String::new() };

@@ -1,6 +1,6 @@
 //! Hosted etcds as a model of the simulation.
 
-use super::{Trouble, Truth, Versions, trouble};
+use super::{FaultRates, Truth, Versions, trouble};
 use crate::{
     etcd::{
         EtcdFlow, Notes, Side,
@@ -43,7 +43,7 @@ impl Model for Truth {
     type Seen = Versions;
 
     fn new(kind: Kind, mut rng: Rng) -> Self {
-        let trouble: Trouble = trouble::any(&mut rng);
+        let trouble: FaultRates = trouble::any(&mut rng);
         let mut truth = Self::with(rng, trouble);
         if kind == Kind::Restore {
             if truth.rng.percent(50) {
@@ -55,7 +55,7 @@ impl Model for Truth {
         truth
     }
 
-    fn trouble(&self) -> &sim::Trouble {
+    fn trouble(&self) -> &sim::FaultRates {
         &self.trouble.controllers
     }
 

@@ -1,24 +1,24 @@
 //! What goes wrong in a schedule.
 
-use super::{NEVER, Trouble};
+use super::{FaultRates, NEVER};
 use crate::tests::{rng::Rng, sim};
 
 /// Nothing.
-pub(in crate::tests) fn none() -> Trouble {
-    Trouble { cancel_at: NEVER, delete_at: NEVER, cluster_gone_at: NEVER, ..Trouble::default() }
+pub(in crate::tests) fn none() -> FaultRates {
+    FaultRates { cancel_at: NEVER, delete_at: NEVER, cluster_gone_at: NEVER, ..FaultRates::default() }
 }
 
 /// A calm world, for tests that plan what goes wrong themselves.
-pub(in crate::tests) fn calm() -> Trouble {
-    Trouble { calm: true, ..none() }
+pub(in crate::tests) fn calm() -> FaultRates {
+    FaultRates { calm: true, ..none() }
 }
 
-pub(super) fn any(rng: &mut Rng) -> Trouble {
-    let mut trouble = Trouble { calm: rng.percent(10), ..none() };
+pub(super) fn any(rng: &mut Rng) -> FaultRates {
+    let mut trouble = FaultRates { calm: rng.percent(10), ..none() };
     if trouble.calm {
         return trouble;
     }
-    trouble.controllers = sim::Trouble {
+    trouble.controllers = sim::FaultRates {
         crash: rng.within(0, 20),
         lost_write: rng.within(0, 20),
         lost_effect: rng.within(0, 10),
@@ -55,7 +55,7 @@ pub(super) fn any(rng: &mut Rng) -> Trouble {
 }
 
 /// Somebody deletes the HostedEtcd.
-fn delete_cluster(rng: &mut Rng, trouble: &mut Trouble, at: u64) {
+fn delete_cluster(rng: &mut Rng, trouble: &mut FaultRates, at: u64) {
     trouble.cluster_gone_at = at;
     match rng.within(0, 5) {
         0 => trouble.kept_until = at + rng.within(60, 6000),

@@ -6,7 +6,7 @@ use crate::{
     tests::{
         example::rules,
         rng::Rng,
-        sim::{Ledgers, Model, NEVER, Sim, Trouble},
+        sim::{FaultRates, Ledgers, Model, NEVER, Sim},
     },
 };
 
@@ -24,7 +24,7 @@ pub(super) struct Clusters {
     rng: Rng,
     pub(super) mode: Mode,
     pub(super) now: u64,
-    pub(super) trouble: Trouble,
+    pub(super) trouble: FaultRates,
     pub(super) is_calm: bool,
     abort_at: u64,
     /// The copy never becomes ready.
@@ -122,9 +122,9 @@ impl Model for Clusters {
 
     fn new(mode: Mode, mut rng: Rng) -> Self {
         let is_calm = rng.percent(10);
-        let mut trouble = Trouble::default();
+        let mut trouble = FaultRates::default();
         if !is_calm {
-            trouble = Trouble {
+            trouble = FaultRates {
                 crash: rng.within(0, 20),
                 lost_write: rng.within(0, 20),
                 lost_effect: rng.within(0, 20),
@@ -172,7 +172,7 @@ impl Model for Clusters {
         }
     }
 
-    fn trouble(&self) -> &Trouble {
+    fn trouble(&self) -> &FaultRates {
         &self.trouble
     }
 

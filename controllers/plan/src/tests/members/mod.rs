@@ -14,7 +14,7 @@ type Decide = fn(&Cluster, &Desired, Time) -> Move;
 
 /// What an etcd goes through in a world.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Story {
+enum Scenario {
     /// One site, from so many voters to so many.
     Scale(usize, usize),
     /// To the other site.
@@ -28,7 +28,7 @@ struct World {
     now: u64,
     cluster: Cluster,
     desired: Desired,
-    story: Story,
+    story: Scenario,
     next_id: u64,
     /// How often something falls ill, in percent.
     ill: u64,
@@ -65,16 +65,16 @@ impl World {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let story = match rng.within(0, 5) {
-            0 => Story::Scale(1, 3),
-            1 => Story::Scale(3, 5),
-            2 => Story::Scale(5, 3),
-            3 => Story::Move(1),
-            4 => Story::Move(3),
-            _ => Story::CallOff(3, u32::try_from(rng.within(1, 120)).expect("few")),
+            0 => Scenario::Scale(1, 3),
+            1 => Scenario::Scale(3, 5),
+            2 => Scenario::Scale(5, 3),
+            3 => Scenario::Move(1),
+            4 => Scenario::Move(3),
+            _ => Scenario::CallOff(3, u32::try_from(rng.within(1, 120)).expect("few")),
         };
         let (before, source, destination) = match story {
-            Story::Scale(from, to) => (from, to, 0),
-            Story::Move(n) | Story::CallOff(n, _) => (n, 0, n),
+            Scenario::Scale(from, to) => (from, to, 0),
+            Scenario::Move(n) | Scenario::CallOff(n, _) => (n, 0, n),
         };
         let desired = Desired { source, destination, source_before: before, release_source: false };
         let mut cluster = mk_cluster(before as u64, 0);
@@ -100,7 +100,7 @@ impl World {
         // Illness comes, and goes within a few passes; the end is quiet, so that everything can come to it.
         let ill = if turn < 300 { self.ill } else { 0 };
         // The data of one voter at a time is lost for good, and of none on the way between two sites, where that is waited out.
-        let mut may_lose = matches!(self.story, Story::Scale(..))
+        let mut may_lose = matches!(self.story, Scenario::Scale(..))
             && voters(&self.cluster).count() > 2
             && self.cluster.members.iter().all(|m| !m.lost)
             && self.rng.percent(20);
@@ -126,7 +126,7 @@ impl World {
         self.elect();
         self.cluster.reads |= self.cluster.leader.is_some() && self.rng.percent(50);
         self.desired.release_source |= self.rng.percent(3);
-        if let Story::CallOff(n, at) = self.story
+        if let Scenario::CallOff(n, at) = self.story
             && turn == at
         {
             (self.desired.source, self.desired.destination) = (n, 0);
@@ -201,7 +201,7 @@ impl World {
                 hold(member.lost || member.ordinal as usize >= wanted, "removes one that stays")?;
                 let left = voters(cluster).filter(|m| m.id != id).filter(steady).count();
                 hold(left >= quorum(n - 1), "removes the quorum")?;
-                let moving = matches!(self.story, Story::Move(_) | Story::CallOff(..));
+                let moving = matches!(self.story, Scenario::Move(_) | Scenario::CallOff(..));
                 let early = moving
                     && member.side == Side::Source
                     && (destination < self.desired.source_before || !self.desired.release_source);
@@ -218,7 +218,7 @@ impl World {
     }
 
     fn is_called_off(&self) -> bool {
-        matches!(self.story, Story::CallOff(..)) && self.desired.destination == 0
+        matches!(self.story, Scenario::CallOff(..)) && self.desired.destination == 0
     }
 
     fn apply(&mut self, change: Change) {
@@ -282,7 +282,7 @@ fn run(seed: u64, decide: Decide) -> Result<World, String> {
                     return fail(&world, "is refused for no reason");
                 }
                 (world.desired.source, world.desired.destination) = (0, 3);
-                world.story = Story::Move(3);
+                world.story = Scenario::Move(3);
             }
             Move::Refuse(_) => return fail(&world, "is refused for no reason"),
         }
@@ -303,9 +303,9 @@ fn every_membership_comes_to_its_end() {
         assert!(world.cluster.members.iter().all(|m| !m.moved), "seed {seed}: one is not where it is to be");
         lost += world.lost;
         match (began, world.story) {
-            (Story::Move(3), _) => assert_eq!(world.sizes, [3, 4, 5, 6, 5, 4, 3], "seed {seed}"),
-            (Story::CallOff(..), Story::CallOff(..)) => called_off += 1,
-            (Story::CallOff(..), _) => too_late += 1,
+            (Scenario::Move(3), _) => assert_eq!(world.sizes, [3, 4, 5, 6, 5, 4, 3], "seed {seed}"),
+            (Scenario::CallOff(..), Scenario::CallOff(..)) => called_off += 1,
+            (Scenario::CallOff(..), _) => too_late += 1,
             _ => {}
         }
     }

@@ -29,7 +29,7 @@ pub(super) trait Model: Sized + 'static {
     /// The clusters at the start.
     fn new(setup: Self::Setup, rng: Rng) -> Self;
     /// What goes wrong with controllers.
-    fn trouble(&self) -> &Trouble;
+    fn trouble(&self) -> &FaultRates;
     fn now(&self) -> u64;
     /// Whether the flow's object does not exist any more.
     fn is_gone(&self) -> bool;
@@ -68,7 +68,7 @@ pub(super) type Ledgers<M> = BTreeMap<Side<M>, LedgerOf<<M as Model>::Flow>>;
 
 /// What goes wrong with controllers; chances in percent.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Trouble {
+pub(super) struct FaultRates {
     pub(super) crash: u64,
     pub(super) lost_write: u64,
     pub(super) lost_effect: u64,
@@ -113,7 +113,7 @@ impl<M: Model> Build<M> {
 }
 
 /// An effect on its way.
-struct Flight<M: Model> {
+struct PendingEffect<M: Model> {
     at: u64,
     side: Side<M>,
     effect: Effect<M>,
@@ -133,7 +133,7 @@ pub(super) struct Sim<M: Model> {
     pub(super) model: M,
     pub(super) store: Store<M>,
     rng: Rng,
-    flights: Vec<Flight<M>>,
+    flights: Vec<PendingEffect<M>>,
     /// What a controller of a side saw that was replaced since and does not know it.
     deposed: BTreeMap<Side<M>, View<M>>,
     upgraded_at: BTreeMap<Side<M>, u64>,
@@ -210,7 +210,7 @@ impl<M: Model> Sim<M> {
         let flights = std::mem::take(&mut self.flights);
         let (due, rest) = flights.into_iter().partition::<Vec<_>, _>(|flight| flight.at <= now);
         self.flights = rest;
-        for Flight { side, effect, seen, .. } in due {
+        for PendingEffect { side, effect, seen, .. } in due {
             self.log.push(format!("{now} {} gets {effect:?}", side.name()));
             self.model.apply(side, &effect, &seen, self.build.guarded);
         }
@@ -355,14 +355,14 @@ impl<M: Model> Sim<M> {
         let (late, twice, lost) = (trouble.late, trouble.twice, trouble.lost_effect);
         if self.rng.percent(twice) {
             let at = now + self.rng.within(1, 900);
-            self.flights.push(Flight { at, side, effect: effect.clone(), seen: seen.clone() });
+            self.flights.push(PendingEffect { at, side, effect: effect.clone(), seen: seen.clone() });
         }
         if self.rng.percent(lost) {
             return;
         }
         if self.rng.percent(late) {
             let at = now + self.rng.within(1, 900);
-            self.flights.push(Flight { at, side, effect, seen });
+            self.flights.push(PendingEffect { at, side, effect, seen });
             return;
         }
         self.log.push(format!("{now} {} does {effect:?}", side.name()));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use repot_tests::Bed;
+use repot_tests::TestEnv;
 use repot_tests::access::Access;
 use repot_tests::garden::Garden;
 use repot_tests::repot::{Repot, write_encryption_config};
@@ -17,9 +17,9 @@ use serde_json::{Value, json};
 
 use self::attacks::{Attack, Running};
 use crate::body::Body;
-use crate::house::{Side, access};
 use crate::load::{Line, Round, Shot, Shots};
 use crate::proc;
+use crate::servers::{Side, access};
 use crate::storage::Report;
 
 const NAMESPACE: &str = "default";
@@ -54,7 +54,7 @@ struct Attacked {
 /// Measures without an attack, under each attack alone, and under all of them.
 ///
 /// Errors: when a program is missing, or an attack does not take place.
-pub async fn bench(bed: &Bed, flags: &Flags, only: Option<&str>) -> Result<Report> {
+pub async fn bench(bed: &TestEnv, flags: &Flags, only: Option<&str>) -> Result<Report> {
     let mut attacked = Attacked::start(bed).await?;
     let mut report = Report { setting: proc::describe_machine(bed.path())?, rows: Vec::new() };
     report.setting["asked"] = format!("{flags:?}").into();
@@ -99,7 +99,7 @@ pub fn broken_promises(report: &Report) -> Vec<String> {
 }
 
 impl Attacked {
-    async fn start(bed: &Bed) -> Result<Self> {
+    async fn start(bed: &TestEnv) -> Result<Self> {
         let garden = Garden::start(bed).await?;
         let keys = write_encryption_config(bed.path())?;
         let flags = [

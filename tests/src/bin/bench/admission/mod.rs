@@ -3,18 +3,18 @@
 //! What is asked is the same everywhere: may this Shoot's zone be isolated? Through kube-apiserver it is a dry run, so that
 //! neither etcd nor conflicts are measured, and a third namespace, in which nobody is asked, tells what is left of the rest.
 
-mod house;
 mod objects;
 mod report;
+mod servers;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use repot_tests::Bed;
+use repot_tests::TestEnv;
 use serde_json::Value;
 
-use self::house::House;
+use self::servers::Servers;
 use crate::load::{Limit, Line, Round, Shots};
 use crate::proc;
 
@@ -50,13 +50,13 @@ struct Contestant {
 /// Runs everything, or the cells whose names contain `only`.
 ///
 /// Errors: when servers do not start, or one of them gives a wrong answer before the clock starts.
-pub async fn bench(bed: &Bed, scale: Scale, only: Option<&str>) -> Result<Report> {
+pub async fn bench(bed: &TestEnv, scale: Scale, only: Option<&str>) -> Result<Report> {
     let start = Instant::now();
     let mut setting = proc::describe_machine(bed.path())?;
-    let mut house = House::start(bed, CONNECTIONS.into_iter().max().unwrap_or(1)).await?;
+    let mut servers = Servers::start(bed, CONNECTIONS.into_iter().max().unwrap_or(1)).await?;
     crate::say(start, "servers are up");
     let mut report = Report::default();
-    report.remember("idle", house.webhook_pid())?;
+    report.remember("idle", servers.webhook_pid())?;
     for (direct, bytes) in [true, false].into_iter().flat_map(|direct| SIZES.map(|bytes| (direct, bytes))) {
         for connections in CONNECTIONS {
             let what = if direct { "review" } else { "dry-run PATCH" };
@@ -64,15 +64,16 @@ pub async fn bench(bed: &Bed, scale: Scale, only: Option<&str>) -> Result<Report
             if only.is_some_and(|text| !cell.contains(text)) {
                 continue;
             }
-            let mut sides = if direct { house.direct(bytes).await? } else { house.through(bytes).await? };
+            let mut sides =
+                if direct { servers.direct(bytes).await? } else { servers.through(bytes).await? };
             let limit = Limit { connections, time: scale.time, requests: usize::MAX };
-            measure(&mut house, &mut sides, limit, scale.rounds).await;
+            measure(&mut servers, &mut sides, limit, scale.rounds).await;
             report.add(&cell, &sides);
             crate::say(start, &cell);
         }
         if direct {
             let moment = format!("after reviews of Shoots of {} KB", bytes / 1000);
-            report.remember(&moment, house.webhook_pid())?;
+            report.remember(&moment, servers.webhook_pid())?;
         }
     }
     setting["loadAfter"] = proc::load().into();
@@ -84,16 +85,16 @@ pub async fn bench(bed: &Bed, scale: Scale, only: Option<&str>) -> Result<Report
 }
 
 /// All take turns, so that what happens to the machine happens to all of them.
-async fn measure(house: &mut House, sides: &mut [Contestant], limit: Limit, rounds: usize) {
+async fn measure(servers: &mut Servers, sides: &mut [Contestant], limit: Limit, rounds: usize) {
     for side in sides.iter() {
         side.line.load(&side.shots, 0, Limit { time: limit.time / 4, ..limit }).await;
     }
     let count = sides.len();
     for turn in 0..rounds * count {
         let side = &mut sides[(turn + turn / count) % count];
-        let before = cpu(house);
+        let before = cpu(servers);
         let round = side.line.load(&side.shots, 0, limit).await;
-        for (program, seconds) in cpu(house) {
+        for (program, seconds) in cpu(servers) {
             *side.cpu.entry(program).or_default() +=
                 seconds - before.get(program).copied().unwrap_or(seconds);
         }
@@ -101,8 +102,8 @@ async fn measure(house: &mut House, sides: &mut [Contestant], limit: Limit, roun
     }
 }
 
-fn cpu(house: &mut House) -> BTreeMap<&'static str, f64> {
-    let all = house.pids().into_iter().chain([(LOADER, std::process::id())]);
+fn cpu(servers: &mut Servers) -> BTreeMap<&'static str, f64> {
+    let all = servers.pids().into_iter().chain([(LOADER, std::process::id())]);
     all.map(|(program, pid)| (program, proc::cpu_seconds(pid))).collect()
 }
 

@@ -9,31 +9,31 @@ use repot_tests::states::Payload;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::house::{House, TINY, collection};
+use super::servers::{Servers, TINY, collection};
 use crate::body::Body;
-use crate::house::Side;
 use crate::proc;
+use crate::servers::Side;
 
 const CONNECTIONS: usize = 8;
 /// Bodies that differ; names make objects of them.
 const BODIES: usize = 16;
 
 /// Creates one object of about 1 KB, less than Gardener ever writes.
-pub async fn tiny(house: &House) -> Result<()> {
+pub async fn tiny(servers: &Servers) -> Result<()> {
     let secret = json!({"name": "ca", "type": "secret", "labels": {"persist": "true"}, "data": {"ca.key": "x".repeat(700)}});
     let object = json!({
         "apiVersion": Side::Direct.api_version(), "kind": "ShootState", "metadata": {"name": "tiny", "namespace": TINY},
         "spec": {"gardener": [secret]},
     });
-    house.api()?.post(&collection(TINY), &object).await?.ok().map(drop)
+    servers.api()?.post(&collection(TINY), &object).await?.ok().map(drop)
 }
 
 /// Creates so many objects of about so many bytes, named by number.
-pub async fn fill(house: &House, namespace: &str, count: usize, bytes: usize) -> Result<Value> {
+pub async fn fill(servers: &Servers, namespace: &str, count: usize, bytes: usize) -> Result<Value> {
     let bodies = (0..BODIES.min(count))
         .map(|at| Body::generate(Side::Direct, namespace, bytes, Payload::Realistic, at as u64))
         .collect::<Result<Vec<_>>>()?;
-    let apis = (0..CONNECTIONS).map(|_| house.api()).collect::<Result<Vec<_>>>()?;
+    let apis = (0..CONNECTIONS).map(|_| servers.api()).collect::<Result<Vec<_>>>()?;
     let (path, begun) = (collection(namespace), Instant::now());
     let creations = (0..count).map(|at| {
         let (api, body) = (&apis[at % CONNECTIONS], &bodies[at % bodies.len()]);

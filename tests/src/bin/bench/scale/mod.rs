@@ -4,18 +4,18 @@
 //! store.
 
 mod fill;
-mod house;
 mod reads;
 mod report;
+mod servers;
 pub mod watchers;
 
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Args;
-use repot_tests::Bed;
+use repot_tests::TestEnv;
 
-use self::house::House;
+use self::servers::Servers;
 use self::watchers::Watch;
 use crate::proc;
 
@@ -44,32 +44,32 @@ pub struct Flags {
 /// Runs everything.
 ///
 /// Errors: when a program is missing or a request fails.
-pub async fn bench(bed: &Bed, flags: &Flags) -> Result<Report> {
+pub async fn bench(bed: &TestEnv, flags: &Flags) -> Result<Report> {
     let start = Instant::now();
-    let mut house = House::start(bed).await?;
+    let mut servers = Servers::start(bed).await?;
     let mut report = Report { setting: proc::describe_machine(bed.path())?, rows: Vec::new() };
     report.setting["asked"] = format!("{flags:?}").into();
-    house.row(&mut report, "empty", serde_json::json!({})).await?;
+    servers.row(&mut report, "empty", serde_json::json!({})).await?;
     for (what, namespace, count, bytes) in [
-        ("objects of 100 KB", house::SMALL, flags.small, 100_000),
-        ("objects of 5 MB", house::LARGE, flags.large, 5_000_000),
+        ("objects of 100 KB", servers::SMALL, flags.small, 100_000),
+        ("objects of 5 MB", servers::LARGE, flags.large, 5_000_000),
     ] {
-        let filled = fill::fill(&house, namespace, count, bytes).await?;
-        house.row(&mut report, &format!("{count} {what} created"), filled).await?;
+        let filled = fill::fill(&servers, namespace, count, bytes).await?;
+        servers.row(&mut report, &format!("{count} {what} created"), filled).await?;
         crate::say(start, what);
     }
-    let restarted = reads::restart(&mut house, flags.small > 0).await?;
-    house.row(&mut report, "started again", restarted).await?;
-    let listed = reads::lists(&house).await?;
-    house.row(&mut report, "metadata and tables listed", listed).await?;
+    let restarted = reads::restart(&mut servers, flags.small > 0).await?;
+    servers.row(&mut report, "started again", restarted).await?;
+    let listed = reads::lists(&servers).await?;
+    servers.row(&mut report, "metadata and tables listed", listed).await?;
     crate::say(start, "lists");
-    fill::tiny(&house).await?;
-    fill::fill(&house, house::WATCHED, 1, 100_000).await?;
+    fill::tiny(&servers).await?;
+    fill::fill(&servers, servers::WATCHED, 1, 100_000).await?;
     let (many, few) = (flags.watchers, flags.full_watchers);
     for watch in [
         Watch {
             what: "metadata",
-            path: house::collection(house::TINY),
+            path: servers::collection(servers::TINY),
             metadata: true,
             count: many,
             writes: 20 * flags.seconds,
@@ -77,7 +77,7 @@ pub async fn bench(bed: &Bed, flags: &Flags) -> Result<Report> {
         },
         Watch {
             what: "objects of 1 KB",
-            path: house::collection(house::TINY),
+            path: servers::collection(servers::TINY),
             metadata: false,
             count: many,
             writes: 20 * flags.seconds,
@@ -85,17 +85,17 @@ pub async fn bench(bed: &Bed, flags: &Flags) -> Result<Report> {
         },
         Watch {
             what: "objects of 100 KB",
-            path: house::collection(house::WATCHED),
+            path: servers::collection(servers::WATCHED),
             metadata: false,
             count: few,
             writes: flags.seconds,
             every: Duration::from_secs(1),
         },
     ] {
-        let seen = watchers::watch(&|| house.api(), &watch).await?;
+        let seen = watchers::watch(&|| servers.api(), &watch).await?;
         let Watch { what, count, every, .. } = watch;
         let moment = format!("{count} watchers of {what}, a write every {every:?}");
-        house.row(&mut report, &moment, seen).await?;
+        servers.row(&mut report, &moment, seen).await?;
         crate::say(start, &moment);
     }
     report.setting["loadAfter"] = proc::load().into();

@@ -7,7 +7,7 @@ use repot_tests::http::{Api, send};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::house::{ALL, House, SMALL, collection};
+use super::servers::{ALL, SMALL, Servers, collection};
 use crate::proc;
 
 const ROUNDS: usize = 5;
@@ -17,11 +17,11 @@ const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s
 const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
 
 /// Kills Repot and starts it: until the first object is served, and until the first list of metadata.
-pub async fn restart(house: &mut House, filled: bool) -> Result<Value> {
-    house.repot.kill();
+pub async fn restart(servers: &mut Servers, filled: bool) -> Result<Value> {
+    servers.repot.kill();
     let begun = Instant::now();
-    house.repot.restart().await?;
-    let api = house.api()?;
+    servers.repot.restart().await?;
+    let api = servers.api()?;
     let ready = begun.elapsed().as_secs_f64();
     let mut read = None;
     if filled {
@@ -40,8 +40,8 @@ pub async fn restart(house: &mut House, filled: bool) -> Result<Value> {
 }
 
 /// Lists everything without payload.
-pub async fn lists(house: &House) -> Result<Value> {
-    let api = house.api()?;
+pub async fn lists(servers: &Servers) -> Result<Value> {
+    let api = servers.api()?;
     let mut found = json!({});
     for (name, accept) in [("metadataListMillis", METADATA), ("tableMillis", TABLE)] {
         let mut millis = Vec::new();

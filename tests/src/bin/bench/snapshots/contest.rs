@@ -23,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(1800);
 
 /// Where a run puts what it makes; removed after it.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct WorkDir {
     /// An empty directory.
     pub dir: PathBuf,
     /// Used once in a run of the benchmark, for object stores.
@@ -41,8 +41,8 @@ pub struct Run {
     pub peak_mib: f64,
 }
 
-type Make<'a> = Box<dyn Fn(&Place) -> Result<Command> + 'a>;
-type Check<'a> = Box<dyn Fn(&Place) -> Result<()> + 'a>;
+type Make<'a> = Box<dyn Fn(&WorkDir) -> Result<Command> + 'a>;
+type Check<'a> = Box<dyn Fn(&WorkDir) -> Result<()> + 'a>;
 
 /// One who takes part.
 pub struct Side<'a> {
@@ -60,8 +60,8 @@ impl<'a> Side<'a> {
     /// A program, and how what it made is known to be whole.
     pub fn new(
         name: &'static str,
-        make: impl Fn(&Place) -> Result<Command> + 'a,
-        check: impl Fn(&Place) -> Result<()> + 'a,
+        make: impl Fn(&WorkDir) -> Result<Command> + 'a,
+        check: impl Fn(&WorkDir) -> Result<()> + 'a,
     ) -> Self {
         Self { name, make: Box::new(make), check: Box::new(check), done: None, runs: Vec::new() }
     }
@@ -100,7 +100,7 @@ impl Ground {
     async fn run(&mut self, side: &Side<'_>) -> Result<Run> {
         self.used += 1;
         let name = format!("run-{}", self.used);
-        let place = Place { dir: self.dir.join(&name), name };
+        let place = WorkDir { dir: self.dir.join(&name), name };
         fs::create_dir(&place.dir)?;
         let log = self.dir.join("log");
         let mut command = (side.make)(&place)?;

@@ -11,7 +11,7 @@ use repot_tests::s3::{BUCKET, S3Server};
 use tokio::process::Command;
 
 use super::Bench;
-use super::contest::{Place, Side};
+use super::contest::{Side, WorkDir};
 use super::fixture::{World, bytes_in, open, url};
 use super::report::Amount;
 
@@ -48,22 +48,22 @@ async fn run(bench: &mut Bench<'_>, cell: &str, source: &Path, sides: &mut [Side
 
 fn file_sides<'a>(bench: &Bench<'_>, source: &'a Path) -> Vec<Side<'a>> {
     let repot = bench.programs.repot.clone();
-    let make_repot = move |place: &Place| {
+    let make_repot = move |place: &WorkDir| {
         let mut command = Command::new(&repot);
         command.args(["snapshots", "copy", "--source", &url(source), "--target", &url(&target_of(place))]);
         Ok(command)
     };
-    let make_cp = move |place: &Place| {
+    let make_cp = move |place: &WorkDir| {
         let mut command = Command::new("sh");
         command.args(["-c", r#"cp -r "$1" "$2" && sync -f "$2""#, "cp"]);
         command.arg(source).arg(target_of(place));
         Ok(command)
     };
-    let check = move |place: &Place| is_copied(source, &target_of(place));
+    let check = move |place: &WorkDir| is_copied(source, &target_of(place));
     let mut sides = vec![Side::new("repot snapshots copy", make_repot, check)];
     if let Some(program) = bench.etcdbrctl() {
         let program = program.to_owned();
-        let make = move |place: &Place| {
+        let make = move |place: &WorkDir| {
             let mut command = Command::new(&program);
             // Its containers are below its home.
             command.env("HOME", "/").arg("copy");
@@ -78,11 +78,11 @@ fn file_sides<'a>(bench: &Bench<'_>, source: &'a Path) -> Vec<Side<'a>> {
     sides
 }
 
-fn target_of(place: &Place) -> PathBuf {
+fn target_of(place: &WorkDir) -> PathBuf {
     place.dir.join("target")
 }
 
-fn add_temporary(command: &mut Command, place: &Place) {
+fn add_temporary(command: &mut Command, place: &WorkDir) {
     for flag in ["--snapstore-temp-directory", "--source-snapstore-temp-directory"] {
         command.arg(flag).arg(&place.dir);
     }
@@ -124,7 +124,7 @@ impl RemoteStore {
 
     fn sides<'a>(&'a self, bench: &Bench<'_>) -> Vec<Side<'a>> {
         let repot = bench.programs.repot.clone();
-        let make_repot = move |place: &Place| {
+        let make_repot = move |place: &WorkDir| {
             let mut command = Command::new(&repot);
             command.env_remove("AWS_CA_BUNDLE");
             command.envs(self.server.environment()).env("AWS_ENDPOINT", &self.endpoint);
@@ -135,7 +135,7 @@ impl RemoteStore {
         let mut sides = vec![Side::new("repot snapshots copy", make_repot, |place| self.is_copied(place))];
         if let Some(program) = bench.etcdbrctl() {
             let program = program.to_owned();
-            let make = move |place: &Place| {
+            let make = move |place: &WorkDir| {
                 let mut command = Command::new(&program);
                 // With it, it refuses to start.
                 command.env_remove("AWS_CA_BUNDLE");
@@ -154,7 +154,7 @@ impl RemoteStore {
     }
 
     /// And gone again, to leave room for the next run.
-    fn is_copied(&self, place: &Place) -> Result<()> {
+    fn is_copied(&self, place: &WorkDir) -> Result<()> {
         let target = self.server.files(&place.name);
         is_copied(&self.source, &target)?;
         Ok(fs::remove_dir_all(target)?)

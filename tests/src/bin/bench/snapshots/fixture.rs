@@ -12,7 +12,7 @@ use repot_etcd::snapshot::codec::{Event, EventKind, Sha256};
 use repot_etcd::snapshot::store::{Environment, Mode, Store};
 use repot_etcd::snapshot::take::{self, Draft};
 use repot_etcd::snapshot::{Compression, Kind, Revision, SnapshotName};
-use repot_tests::Bed;
+use repot_tests::TestEnv;
 use repot_tests::etcd::{EtcdCluster, EtcdOptions};
 
 use super::Bench;
@@ -143,7 +143,7 @@ impl World {
         self.etcd.endpoints().join(",")
     }
 
-    fn db_of(bed: &Bed, etcd: &EtcdCluster) -> Result<PathBuf> {
+    fn db_of(bed: &TestEnv, etcd: &EtcdCluster) -> Result<PathBuf> {
         ensure!(etcd.endpoints().len() == 1, "it has one member");
         let found =
             fs::read_dir(bed.path().join("etcd"))?.flatten().map(|entry| entry.path().join("member/snap/db"));
@@ -160,7 +160,7 @@ impl World {
     }
 }
 
-async fn start_etcd(bed: &Bed) -> Result<(EtcdCluster, Client)> {
+async fn start_etcd(bed: &TestEnv) -> Result<(EtcdCluster, Client)> {
     let options = EtcdOptions { flags: vec![QUOTA.to_owned()], ..EtcdOptions::default() };
     let etcd = EtcdCluster::start_with(bed, 1, options).await?;
     let client = link::connect(&link::Options { endpoints: etcd.endpoints(), ..Default::default() }).await?;

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use repot_tests::{Bed, binaries};
+use repot_tests::{TestEnv, binaries};
 
 use self::contest::Ground;
 use self::fixture::World;
@@ -51,7 +51,7 @@ struct Programs {
 
 /// What all parts share.
 struct Bench<'a> {
-    bed: &'a Bed,
+    bed: &'a TestEnv,
     programs: Programs,
     flags: Flags,
     ground: Ground,
@@ -64,7 +64,7 @@ struct Bench<'a> {
 ///
 /// Errors: when a program is missing, fails, or leaves something else behind than it should.
 pub async fn bench(
-    bed: &Bed,
+    bed: &TestEnv,
     flags: Flags,
     repot: &Path,
     rounds: usize,

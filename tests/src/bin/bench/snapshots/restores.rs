@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use tokio::process::Command;
 
 use super::Bench;
-use super::contest::{Place, Side};
+use super::contest::{Side, WorkDir};
 use super::fixture::{World, url};
 use super::report::Amount;
 use super::takes::cp;
@@ -28,7 +28,7 @@ pub(super) async fn bench(bench: &mut Bench<'_>, world: &World) -> Result<()> {
         }
         let mut sides = from_store(bench, store);
         sides.push(etcdutl(bench, world));
-        let make = |place: &Place| Ok(cp(&world.snapshot, &place.dir.join("data")));
+        let make = |place: &WorkDir| Ok(cp(&world.snapshot, &place.dir.join("data")));
         sides.push(Side::new("cp and sync", make, |_| Ok(())));
         bench.ground.measure(&mut sides).await?;
         bench.report.add(&cell, Amount::Bytes(world.db_bytes()?), &sides);
@@ -49,7 +49,7 @@ pub(super) async fn bench(bench: &mut Bench<'_>, world: &World) -> Result<()> {
 fn from_store<'a>(bench: &Bench<'_>, store: &'a Path) -> Vec<Side<'a>> {
     let (repot, etcd) = (bench.programs.repot.clone(), bench.programs.etcd.clone());
     let etcdutl = bench.programs.etcdutl.clone();
-    let make_repot = move |place: &Place| {
+    let make_repot = move |place: &WorkDir| {
         let mut command = Command::new(&repot);
         command.args(["snapshots", "restore", "--store", &url(store), "--data-dir"]);
         command.arg(place.dir.join("data")).args(MEMBER);
@@ -59,7 +59,7 @@ fn from_store<'a>(bench: &Bench<'_>, store: &'a Path) -> Vec<Side<'a>> {
     let mut sides = vec![Side::new("repot snapshots restore", make_repot, is_restored)];
     if let Some(program) = bench.etcdbrctl() {
         let program = program.to_owned();
-        let make = move |place: &Place| {
+        let make = move |place: &WorkDir| {
             let mut command = Command::new(&program);
             // Its containers are below its home.
             command.env("HOME", "/").args(["restore", "--storage-provider", "Local", "--store-container"]);
@@ -77,7 +77,7 @@ fn from_store<'a>(bench: &Bench<'_>, store: &'a Path) -> Vec<Side<'a>> {
 /// As Repot asks for it, of a file that is there already.
 fn etcdutl<'a>(bench: &Bench<'_>, world: &'a World) -> Side<'a> {
     let program = bench.programs.etcdutl.clone();
-    let make = move |place: &Place| {
+    let make = move |place: &WorkDir| {
         let mut command = Command::new(&program);
         command.args(["snapshot", "restore"]).arg(&world.snapshot).arg("--data-dir");
         command.arg(place.dir.join("data")).args(MEMBER);
@@ -87,7 +87,7 @@ fn etcdutl<'a>(bench: &Bench<'_>, world: &'a World) -> Side<'a> {
     Side::new("etcdutl snapshot restore", make, is_restored)
 }
 
-fn is_restored(place: &Place) -> Result<()> {
+fn is_restored(place: &WorkDir) -> Result<()> {
     let db = place.dir.join("data/member/snap/db");
     ensure!(db.is_file(), "{} is missing", db.display());
     Ok(())

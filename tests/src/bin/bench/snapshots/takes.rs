@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use tokio::process::Command;
 
 use super::Bench;
-use super::contest::{Place, Side};
+use super::contest::{Side, WorkDir};
 use super::fixture::{World, bytes_in, url};
 use super::report::Amount;
 
@@ -27,14 +27,14 @@ fn sides<'a>(bench: &Bench<'_>, world: &'a World) -> Vec<Side<'a>> {
     let (repot, etcdctl) = (bench.programs.repot.clone(), bench.programs.etcdctl.clone());
     let endpoint = world.endpoint();
     let ours = endpoint.clone();
-    let make_repot = move |place: &Place| {
+    let make_repot = move |place: &WorkDir| {
         let mut command = Command::new(&repot);
         command.args(["snapshots", "take", "--name", "b", "--owner", "bench", "--endpoints", &ours]);
         command.arg("--store").arg(url(&place.dir.join("store"))).arg("--scratch").arg(&place.dir);
         Ok(command)
     };
     let saved = endpoint.clone();
-    let make_etcdctl = move |place: &Place| {
+    let make_etcdctl = move |place: &WorkDir| {
         let mut command = Command::new(&etcdctl);
         command.args(["--endpoints", &saved, "snapshot", "save"]).arg(place.dir.join("snapshot.db"));
         Ok(command)
@@ -42,7 +42,7 @@ fn sides<'a>(bench: &Bench<'_>, world: &'a World) -> Vec<Side<'a>> {
     let whole = world.db_bytes();
     let whole = move || whole.as_ref().ok().copied().context("the length of the database");
     let expected = whole().unwrap_or_default();
-    let is_saved = move |place: &Place| holds(&place.dir.join("snapshot.db"), expected);
+    let is_saved = move |place: &WorkDir| holds(&place.dir.join("snapshot.db"), expected);
     let mut sides = vec![
         Side::new("repot snapshots take, gzip", make_repot, |place| {
             is_stored(&place.dir.join("store/backups/b"))
@@ -56,7 +56,7 @@ fn sides<'a>(bench: &Bench<'_>, world: &'a World) -> Vec<Side<'a>> {
     ];
     if let Some(program) = bench.etcdbrctl() {
         let program = program.to_owned();
-        let make = move |place: &Place| {
+        let make = move |place: &WorkDir| {
             let mut command = Command::new(&program);
             command.args(["snapshot", "--endpoints", &endpoint, "--storage-provider", "Local"]);
             // Its containers are below its home.

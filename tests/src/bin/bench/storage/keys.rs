@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use repot_tests::Bed;
+use repot_tests::TestEnv;
 use repot_tests::encryption::{config, provider, write_config};
 use repot_tests::repot::{Repot, program};
 use repot_tests::states::Payload;
@@ -18,8 +18,8 @@ use tokio::process::Command;
 use super::{Flags, HEAVY, MANY, Report, WRITTEN};
 use crate::body::{self, Body};
 use crate::cells;
-use crate::house::{self, House, Side};
 use crate::load::{FOREVER, Limit, Line, Shot, Shots};
+use crate::servers::{self, Servers, Side};
 
 const MB: usize = 1_000_000;
 const LARGE: usize = 40;
@@ -30,13 +30,13 @@ const DEADLINE: Duration = Duration::from_secs(120);
 const FIRST: u64 = 60_000_000;
 
 /// A server with two sorts of objects on each backend, whose keys change while it is asked.
-pub async fn measure(bed: &Bed, house: &mut House, flags: &Flags, report: &mut Report) -> Result<()> {
-    let etcd = format!("--etcd-servers={}", house.garden().etcd().endpoints().join(","));
-    rotate(bed, house, flags, &[etcd, "--etcd-prefix=/rotation".to_owned()], report).await?;
+pub async fn measure(bed: &TestEnv, servers: &mut Servers, flags: &Flags, report: &mut Report) -> Result<()> {
+    let etcd = format!("--etcd-servers={}", servers.garden().etcd().endpoints().join(","));
+    rotate(bed, servers, flags, &[etcd, "--etcd-prefix=/rotation".to_owned()], report).await?;
     for (bytes, count) in [(1_000, flags.many.min(1_000)), (MB, LARGE)] {
         let side = Side::Crd;
-        let created = create(house.line(side), side, bytes, count).await?;
-        let patched = house.line(side).load(&patches(side, bytes), FIRST, created).await;
+        let created = create(servers.line(side), side, bytes, count).await?;
+        let patched = servers.line(side).load(&patches(side, bytes), FIRST, created).await;
         ensure!(patched.failures.is_empty(), "{}", patched.failures[0]);
         let what = format!("each of {count} objects of {bytes} bytes written again, c=8");
         report.add("P12", &what, side.name(), json!({ "objectsASecond": patched.rate() }));
@@ -45,8 +45,8 @@ pub async fn measure(bed: &Bed, house: &mut House, flags: &Flags, report: &mut R
 }
 
 async fn rotate(
-    bed: &Bed,
-    house: &mut House,
+    bed: &TestEnv,
+    servers: &mut Servers,
     flags: &Flags,
     storage: &[String],
     report: &mut Report,
@@ -57,15 +57,15 @@ async fn rotate(
     let file = format!("--encryption-provider-config={}", keys.display());
     let reload = "--encryption-provider-config-automatic-reload=true".to_owned();
     let stored = [&[file, reload][..], storage].concat();
-    let garden = house.garden();
+    let garden = servers.garden();
     let repot = Repot::replica(bed, garden, &stored).await?;
-    let line = Line::new(&house::access(garden, &repot), 8)?;
+    let line = Line::new(&servers::access(garden, &repot), 8)?;
     create(&line, Side::Direct, 1_000, flags.many).await?;
     create(&line, Side::Direct, MB, LARGE).await?;
     for providers in [[&old, &new], [&new, &old]] {
         change(&line, &keys, &config(&providers)).await?;
     }
-    let (used, begun) = (wal_bytes(house), Instant::now());
+    let (used, begun) = (wal_bytes(servers), Instant::now());
     let mut rewrite = Command::new(program()?);
     rewrite.args(["storage", "rewrite", RATE]).args(&stored).kill_on_drop(true);
     let asked = line.clone();
@@ -82,7 +82,7 @@ async fn rotate(
     let readings = json!({
         "objectsRewritten": written, "seconds": seconds, "objectsASecond": written / seconds,
         "requestsMeanwhile": asked, "failed": failures.len(), "firstFailure": failures.first(),
-        "bytesEtcdWroteAnObject": (wal_bytes(house) - used) / written,
+        "bytesEtcdWroteAnObject": (wal_bytes(servers) - used) / written,
     });
     let what = format!(
         "data keys of {} objects of 1 KB and {LARGE} of 1 MB wrapped again, under traffic",
@@ -93,8 +93,8 @@ async fn rotate(
 }
 
 /// What etcd handed to the kernel since its start.
-fn wal_bytes(house: &mut House) -> f64 {
-    let etcd = house.pids().into_iter().find(|(program, _)| *program == "etcd");
+fn wal_bytes(servers: &mut Servers) -> f64 {
+    let etcd = servers.pids().into_iter().find(|(program, _)| *program == "etcd");
     let text = etcd.and_then(|(_, pid)| std::fs::read_to_string(format!("/proc/{pid}/io")).ok());
     let text = text.unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("write_bytes: "));

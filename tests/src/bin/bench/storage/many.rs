@@ -10,9 +10,9 @@ use std::time::Instant;
 use super::{Flags, KEEPERS, MANY, Report, SETTLE};
 use crate::body::Body;
 use crate::cells;
-use crate::house::{House, Side};
 use crate::load::{FOREVER, Limit};
 use crate::proc;
+use crate::servers::{Servers, Side};
 
 const BYTES: usize = 1_000;
 const WRITERS: usize = 8;
@@ -20,14 +20,14 @@ const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s
 const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
 
 /// Fills all sides, reads their memory, and lists in turns.
-pub async fn measure(house: &mut House, flags: &Flags, rounds: usize, report: &mut Report) -> Result<()> {
+pub async fn measure(servers: &mut Servers, flags: &Flags, rounds: usize, report: &mut Report) -> Result<()> {
     for side in KEEPERS {
-        let round = fill(house, side, MANY, flags.many, BYTES).await?;
+        let round = fill(servers, side, MANY, flags.many, BYTES).await?;
         tokio::time::sleep(SETTLE).await;
         let what = format!("{} objects of 1 KB created by {WRITERS} at once", flags.many);
         let mut readings = json!({ "objectsASecond": round });
-        for (program, pid) in house.pids() {
-            if House::programs(side).contains(&program) {
+        for (program, pid) in servers.pids() {
+            if Servers::programs(side).contains(&program) {
                 readings[format!("{program} MiB")] = proc::memory(pid)?.now.round().into();
             }
         }
@@ -41,7 +41,7 @@ pub async fn measure(house: &mut House, flags: &Flags, rounds: usize, report: &m
         let mut millis = KEEPERS.map(|_| Vec::new());
         for _ in 0..rounds.max(3) {
             for (side, millis) in KEEPERS.into_iter().zip(&mut millis) {
-                millis.push(list(house, side, accept, query).await?);
+                millis.push(list(servers, side, accept, query).await?);
             }
         }
         for (side, mut millis) in KEEPERS.into_iter().zip(millis) {
@@ -55,19 +55,19 @@ pub async fn measure(house: &mut House, flags: &Flags, rounds: usize, report: &m
 }
 
 /// Creates so many realistic objects of so many bytes, by [`WRITERS`] at once; objects a second.
-pub async fn fill(house: &House, side: Side, namespace: &str, count: usize, bytes: usize) -> Result<f64> {
+pub async fn fill(servers: &Servers, side: Side, namespace: &str, count: usize, bytes: usize) -> Result<f64> {
     let body = Body::generate(side, namespace, bytes, Payload::Realistic, 5)?;
     let shots = cells::create_in(side.collection(namespace), body);
     let limit = Limit { connections: WRITERS, time: FOREVER, requests: count.div_ceil(WRITERS) };
-    let round = house.line(side).load(&shots, 0, limit).await;
+    let round = servers.line(side).load(&shots, 0, limit).await;
     anyhow::ensure!(round.failures.is_empty(), "{}: {}", side.name(), round.failures[0]);
     Ok(round.rate())
 }
 
-async fn list(house: &House, side: Side, accept: &str, query: &str) -> Result<f64> {
+async fn list(servers: &Servers, side: Side, accept: &str, query: &str) -> Result<f64> {
     let begun = Instant::now();
     let path = format!("{}{query}", side.collection(MANY));
-    let answer = send(house.line(side).api().request(Method::GET, &path).header("accept", accept)).await?;
+    let answer = send(servers.line(side).api().request(Method::GET, &path).header("accept", accept)).await?;
     anyhow::ensure!(answer.status == 200, "{} answers {}", answer.request, answer.status);
     Ok(begun.elapsed().as_secs_f64() * 1000.0)
 }

@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Args;
-use repot_tests::Bed;
+use repot_tests::TestEnv;
 
-use crate::house::{House, Side};
 use crate::proc;
+use crate::servers::{Servers, Side};
 
 pub use self::report::Report;
 
@@ -59,9 +59,9 @@ pub struct Flags {
 /// Runs everything, or what `only` names.
 ///
 /// Errors: when a program is missing or a request fails that has to succeed.
-pub async fn bench(bed: &Bed, flags: &Flags, rounds: usize, only: Option<&str>) -> Result<Report> {
+pub async fn bench(bed: &TestEnv, flags: &Flags, rounds: usize, only: Option<&str>) -> Result<Report> {
     let start = Instant::now();
-    let mut house = House::start(bed, &NAMESPACES, CONNECTIONS).await?;
+    let mut servers = Servers::start(bed, &NAMESPACES, CONNECTIONS).await?;
     let mut report = Report { setting: proc::describe_machine(bed.path())?, rows: Vec::new() };
     report.setting["asked"] = format!("{flags:?}, {rounds} rounds").into();
     let wanted = |part: &str| only.is_none_or(|text| part.contains(text));
@@ -70,13 +70,13 @@ pub async fn bench(bed: &Bed, flags: &Flags, rounds: usize, only: Option<&str>) 
             continue;
         }
         match part {
-            "rest" => rest::measure(bed, &mut house, &mut report).await?,
-            "many" => many::measure(&mut house, flags, rounds, &mut report).await?,
-            "watches" => watches::measure(&mut house, flags, &mut report).await?,
-            "sealing" => sealing::measure(bed, &mut house, rounds, &mut report).await?,
-            "keys" => keys::measure(bed, &mut house, flags, &mut report).await?,
-            "recovery" => recovery::measure(&mut house, flags, &mut report).await?,
-            _ => overload::measure(&mut house, &mut report).await?,
+            "rest" => rest::measure(bed, &mut servers, &mut report).await?,
+            "many" => many::measure(&mut servers, flags, rounds, &mut report).await?,
+            "watches" => watches::measure(&mut servers, flags, &mut report).await?,
+            "sealing" => sealing::measure(bed, &mut servers, rounds, &mut report).await?,
+            "keys" => keys::measure(bed, &mut servers, flags, &mut report).await?,
+            "recovery" => recovery::measure(&mut servers, flags, &mut report).await?,
+            _ => overload::measure(&mut servers, &mut report).await?,
         }
         crate::say(start, part);
     }

@@ -10,9 +10,9 @@ use serde_json::json;
 use super::{LISTED, Report, WRITTEN, many};
 use crate::body::Body;
 use crate::cells;
-use crate::house::{House, Side};
 use crate::load::{Limit, Shot, Shots};
 use crate::proc;
+use crate::servers::{Servers, Side};
 
 const MB: usize = 1_000_000;
 /// Objects of 400 KB that are listed.
@@ -24,17 +24,17 @@ const OFFERED: [(Side, Duration); 2] =
 const TIMES: f64 = 10.0;
 
 /// The most that each can do, and what is left of it when ten times as much is asked.
-pub async fn measure(house: &mut House, report: &mut Report) -> Result<()> {
+pub async fn measure(servers: &mut Servers, report: &mut Report) -> Result<()> {
     for (side, time) in OFFERED {
-        many::fill(house, side, LISTED, OBJECTS, 400_000).await?;
+        many::fill(servers, side, LISTED, OBJECTS, 400_000).await?;
         let shots = mixed(side)?;
         let limit = Limit { connections: 8, time: CLOSED, requests: usize::MAX };
-        let peak = house.line(side).load(&shots, 20_000_000, limit).await;
-        for (_, pid) in house.pids() {
+        let peak = servers.line(side).load(&shots, 20_000_000, limit).await;
+        for (_, pid) in servers.pids() {
             proc::forget_peak(pid)?;
         }
         let offered = peak.rate() * TIMES;
-        let round = house.line(side).offer(&shots, 30_000_000, offered, time).await;
+        let round = servers.line(side).offer(&shots, 30_000_000, offered, time).await;
         let (mut taken, mut refused) = (round.millis.clone(), round.refused_millis.clone());
         taken.sort_by(f64::total_cmp);
         refused.sort_by(f64::total_cmp);
@@ -49,8 +49,8 @@ pub async fn measure(house: &mut House, report: &mut Report) -> Result<()> {
             "otherFailures": round.failures.len() - told("HTTP 429"),
             "firstOther": round.failures.iter().find(|text| !text.contains("HTTP 429")),
         });
-        for (program, pid) in house.pids() {
-            if House::programs(side).contains(&program) {
+        for (program, pid) in servers.pids() {
+            if Servers::programs(side).contains(&program) {
                 readings[format!("{program} peak MiB")] = proc::memory(pid)?.peak.round().into();
             }
         }

@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
-use repot_tests::Bed;
+use repot_tests::TestEnv;
 use repot_tests::binaries;
 use repot_tests::repot::{Repot, program};
 use repot_tests::states::Payload;
@@ -18,9 +18,9 @@ use serde_json::json;
 
 use super::{Report, SETTLE, STORED};
 use crate::body::Body;
-use crate::house::{self, House, Side};
 use crate::load::Line;
 use crate::proc;
+use crate::servers::{self, Servers, Side};
 
 const MB: usize = 1_000_000;
 const OBJECTS: u64 = 100;
@@ -28,7 +28,7 @@ const FIRST: u64 = 70_000_000;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Both sorts of payload at all sides, then programs.
-pub async fn measure(bed: &Bed, house: &mut House, report: &mut Report) -> Result<()> {
+pub async fn measure(bed: &TestEnv, servers: &mut Servers, report: &mut Report) -> Result<()> {
     for (payload, first) in [(Payload::Realistic, FIRST), (Payload::Incompressible, FIRST + OBJECTS)] {
         let sort = format!("{payload:?}").to_lowercase();
         let what = format!("{OBJECTS} objects of 1 MB, {sort}, at rest");
@@ -42,12 +42,12 @@ pub async fn measure(bed: &Bed, house: &mut House, report: &mut Report) -> Resul
             |bytes: u64| json!({ "MB": bytes as f64 / 1e6, "ofJSON": bytes as f64 / json_bytes as f64 });
         report.add("P13", &what, "JSON", tell(json_bytes as u64));
         for side in [Side::SameEtcd, Side::Crd] {
-            let before = house.etcd_bytes().await?;
-            create(house.line(side), side, bodies(side)?).await?;
-            let used = house.etcd_bytes().await?.saturating_sub(before);
+            let before = servers.etcd_bytes().await?;
+            create(servers.line(side), side, bodies(side)?).await?;
+            let used = servers.etcd_bytes().await?.saturating_sub(before);
             report.add("P13", &what, &format!("{}, in use in its database", side.name()), tell(used));
         }
-        let used = embedded(bed, house, bodies(Side::Direct)?).await?;
+        let used = embedded(bed, servers, bodies(Side::Direct)?).await?;
         report.add("P13", &what, "Repot, embedded: all files", tell(used));
         let begun = Instant::now();
         let packed = bodies(Side::Direct)?.iter().map(gzip_as_text).sum::<Result<usize>>()?;
@@ -75,7 +75,7 @@ async fn create(line: &Line, side: Side, bodies: Vec<Bytes>) -> Result<()> {
 }
 
 /// A store of its own, stopped before its files are counted.
-async fn embedded(bed: &Bed, house: &mut House, bodies: Vec<Bytes>) -> Result<u64> {
+async fn embedded(bed: &TestEnv, servers: &mut Servers, bodies: Vec<Bytes>) -> Result<u64> {
     let dir = bed.make_dir("at-rest")?;
     let keys = repot_tests::repot::write_encryption_config(&dir)?;
     let store = dir.join("store");
@@ -83,9 +83,9 @@ async fn embedded(bed: &Bed, house: &mut House, bodies: Vec<Bytes>) -> Result<u6
         format!("--encryption-provider-config={}", keys.display()),
         format!("--storage=embedded:{}", store.display()),
     ];
-    let garden = house.garden();
+    let garden = servers.garden();
     let mut repot = Repot::replica(bed, garden, flags).await?;
-    create(&Line::new(&house::access(garden, &repot), 1)?, Side::Direct, bodies).await?;
+    create(&Line::new(&servers::access(garden, &repot), 1)?, Side::Direct, bodies).await?;
     // What is written twice for a moment, in a journal and where it stays, is given back by itself.
     tokio::time::sleep(SETTLE).await;
     repot.process().stop(PATIENCE).await?;

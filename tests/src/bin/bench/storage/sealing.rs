@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use repot_tests::Bed;
+use repot_tests::TestEnv;
 use repot_tests::encryption::{Plugin, config, provider, write_config};
 use repot_tests::repot::Repot;
 use repot_tests::states::Payload;
@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use super::{Report, WRITTEN};
 use crate::body::Body;
 use crate::cells;
-use crate::house::{self, House, Side};
 use crate::load::{FOREVER, Limit, Line};
 use crate::proc;
+use crate::servers::{self, Servers, Side};
 
 const TIME: Duration = Duration::from_millis(700);
 const CASES: [(usize, usize); 6] =
@@ -29,7 +29,7 @@ struct Contestant {
 }
 
 /// POST of each size by one and by eight.
-pub async fn measure(bed: &Bed, house: &mut House, rounds: usize, report: &mut Report) -> Result<()> {
+pub async fn measure(bed: &TestEnv, servers: &mut Servers, rounds: usize, report: &mut Report) -> Result<()> {
     let mut plugin = Plugin::start(bed).await?;
     let providers = [
         ("identity", json!({ "identity": {} })),
@@ -39,7 +39,7 @@ pub async fn measure(bed: &Bed, house: &mut House, rounds: usize, report: &mut R
     ];
     let mut contestants = Vec::new();
     for (name, provider) in &providers {
-        contestants.push(Contestant::start(bed, house, name, provider).await?);
+        contestants.push(Contestant::start(bed, servers, name, provider).await?);
     }
     let (mut writes, mut first) = (0, 40_000_000);
     plugin.ask("calls").await?;
@@ -76,7 +76,12 @@ pub async fn measure(bed: &Bed, house: &mut House, rounds: usize, report: &mut R
 }
 
 impl Contestant {
-    async fn start(bed: &Bed, house: &mut House, name: &'static str, provider: &Value) -> Result<Self> {
+    async fn start(
+        bed: &TestEnv,
+        servers: &mut Servers,
+        name: &'static str,
+        provider: &Value,
+    ) -> Result<Self> {
         let dir = bed.make_dir("sealing")?;
         let keys = dir.join("encryption.yaml");
         write_config(&keys, &config(&[provider]).to_string())?;
@@ -84,9 +89,9 @@ impl Contestant {
             format!("--encryption-provider-config={}", keys.display()),
             format!("--storage=embedded:{}", dir.join("store").display()),
         ];
-        let garden = house.garden();
+        let garden = servers.garden();
         let repot = Repot::replica(bed, garden, flags).await?;
-        let line = Line::new(&house::access(garden, &repot), 8)?;
+        let line = Line::new(&servers::access(garden, &repot), 8)?;
         Ok(Self { name, line, _repot: repot })
     }
 

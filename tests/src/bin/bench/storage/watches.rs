@@ -9,10 +9,10 @@ use reqwest::Method;
 
 use super::{Flags, KEEPERS, Report, WATCHED};
 use crate::body::Body;
-use crate::house::{House, Side};
 use crate::load::Line;
 use crate::proc;
 use crate::scale::watchers::{self, Watch};
+use crate::servers::{Servers, Side};
 
 /// Watchers, bytes of the object, milliseconds from one write to the next. The last case sends a gigabyte with each write.
 const CASES: [(usize, usize, u64); 6] = [
@@ -27,12 +27,12 @@ const CASES: [(usize, usize, u64); 6] = [
 const WRITES: u64 = 3;
 
 /// Each case with each side, one after another.
-pub async fn measure(house: &mut House, flags: &Flags, report: &mut Report) -> Result<()> {
+pub async fn measure(servers: &mut Servers, flags: &Flags, report: &mut Report) -> Result<()> {
     for (at, (count, bytes, millis)) in CASES.into_iter().enumerate() {
         for side in KEEPERS {
             // The list of one object is how the watcher finds what is written, so each case has it for itself.
-            let name = write_one(house.line(side).api(), side, at as u64, bytes).await?;
-            let access = house.access(side);
+            let name = write_one(servers.line(side).api(), side, at as u64, bytes).await?;
+            let access = servers.access(side);
             let connect = || Line::new(&access, 1).map(|line| line.api().clone());
             let slow = connect()?;
             let path = side.collection(WATCHED);
@@ -41,7 +41,7 @@ pub async fn measure(house: &mut House, flags: &Flags, report: &mut Report) -> R
             let (writes, every) =
                 ((flags.seconds * 1_000 / millis).max(WRITES), Duration::from_millis(millis));
             let watch = Watch { what: "objects", path, metadata: false, count, writes, every };
-            let pids: Vec<u32> = pids(house, side).collect();
+            let pids: Vec<u32> = pids(servers, side).collect();
             pids.iter().try_for_each(|pid| proc::forget_peak(*pid))?;
             let mut readings = watchers::watch(&connect, &watch).await?;
             drop(unread);
@@ -50,16 +50,16 @@ pub async fn measure(house: &mut House, flags: &Flags, report: &mut Report) -> R
             let what = format!("{count} watchers of {bytes} bytes, a write every {every:?}");
             report.add("P9", &what, side.name(), readings);
             let gone = format!("{}/{name}", watch.path);
-            house.line(side).api().request(Method::DELETE, &gone).send().await?.error_for_status()?;
+            servers.line(side).api().request(Method::DELETE, &gone).send().await?.error_for_status()?;
         }
     }
     Ok(())
 }
 
 /// Processes that work for a side.
-fn pids(house: &mut House, side: Side) -> impl Iterator<Item = u32> {
-    let all = house.pids().into_iter();
-    all.filter(move |(program, _)| House::programs(side).contains(program)).map(|(_, pid)| pid)
+fn pids(servers: &mut Servers, side: Side) -> impl Iterator<Item = u32> {
+    let all = servers.pids().into_iter();
+    all.filter(move |(program, _)| Servers::programs(side).contains(program)).map(|(_, pid)| pid)
 }
 
 async fn write_one(api: &Api, side: Side, number: u64, bytes: usize) -> Result<String> {

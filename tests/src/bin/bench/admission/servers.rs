@@ -9,20 +9,20 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use repot_api::names::CORE_GROUP;
-use repot_rules::watch::{MARKERS, Place};
+use repot_rules::watch::{ANNOTATION_CHANGES, HomeCluster};
 use repot_tests::access::Access;
 use repot_tests::garden::Garden;
 use repot_tests::process::{Process, Spec};
 use repot_tests::repot::{Repot, program};
 use repot_tests::wait::until;
-use repot_tests::{Bed, null_server};
+use repot_tests::{TestEnv, null_server};
 use repot_webhook::manifests::{Reach, render};
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{Contestant, SIZES, at, objects};
-use crate::house::start_null_program;
 use crate::load::{Line, Shot, Shots};
+use crate::servers::start_null_program;
 
 const NAMESPACE: &str = "repot-system";
 const SERVICE: &str = "repot-webhook";
@@ -36,7 +36,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const JSON: &str = "application/json";
 
 /// All servers, running.
-pub struct House {
+pub struct Servers {
     garden: Garden,
     webhook: Repot,
     null: Process,
@@ -45,9 +45,9 @@ pub struct House {
     to_garden: Line,
 }
 
-impl House {
+impl Servers {
     /// Starts everything. Each line has so many connections.
-    pub async fn start(bed: &Bed, connections: usize) -> Result<Self> {
+    pub async fn start(bed: &TestEnv, connections: usize) -> Result<Self> {
         let garden = Garden::start(bed).await?;
         prepare(&garden).await?;
         let webhook = start_webhook(bed, &garden).await?;
@@ -67,9 +67,9 @@ impl House {
         let to_webhook = direct(webhook.url().to_owned())?;
         let to_null = direct(format!("https://127.0.0.1:{port}"))?;
         let to_garden = Line::new(garden.admin(), connections)?;
-        let house = Self { garden, webhook, null, to_webhook, to_null, to_garden };
-        house.wait_until_asked().await?;
-        Ok(house)
+        let servers = Self { garden, webhook, null, to_webhook, to_null, to_garden };
+        servers.wait_until_asked().await?;
+        Ok(servers)
     }
 
     /// Process id of the webhook.
@@ -89,12 +89,17 @@ impl House {
     /// Who answers a review.
     pub async fn direct(&self, bytes: usize) -> Result<Vec<Contestant>> {
         let review = objects::review(bytes);
-        let answer = self.to_webhook.api().post(&MARKERS.path(), &review).await?.ok()?;
+        let answer = self.to_webhook.api().post(&ANNOTATION_CHANGES.path(), &review).await?.ok()?;
         ensure!(at(&answer, "/response/allowed") == &json!(true), "the webhook refuses: {answer}");
         let body = Bytes::from(review.to_string());
         let null = format!("/apis/{}/v1/blobs", null_server::GROUP);
         Ok(vec![
-            Contestant::new("Repot", self.to_webhook.clone(), post(MARKERS.path(), body.clone()), &["repot"]),
+            Contestant::new(
+                "Repot",
+                self.to_webhook.clone(),
+                post(ANNOTATION_CHANGES.path(), body.clone()),
+                &["repot"],
+            ),
             Contestant::new("reads the body only", self.to_null.clone(), post(null, body), &["null"]),
         ])
     }
@@ -180,7 +185,7 @@ async fn create(garden: &Garden, namespace: &str, bytes: usize) -> Result<()> {
     Ok(())
 }
 
-async fn start_webhook(bed: &Bed, garden: &Garden) -> Result<Repot> {
+async fn start_webhook(bed: &TestEnv, garden: &Garden) -> Result<Repot> {
     let dir = bed.make_dir("webhook")?;
     let (cert, key) = garden.pki().serve(NAMESPACE, SERVICE)?.write(&dir, "serving")?;
     let kubeconfig = garden.admin().write(dir.join("kubeconfig"))?;
@@ -199,11 +204,13 @@ async fn start_webhook(bed: &Bed, garden: &Garden) -> Result<Repot> {
 fn registrations(garden: &Garden, port: u16) -> Vec<Value> {
     let ca_bundle = STANDARD.encode(garden.pki().serving.pem());
     let reach = Reach { namespace: NAMESPACE.into(), service: SERVICE.into(), port, url: None, ca_bundle };
-    let mut configurations = render(Place::Garden, &reach);
+    let mut configurations = render(HomeCluster::Garden, &reach);
     configurations.retain(|configuration| configuration["kind"] == "ValidatingWebhookConfiguration");
     for configuration in &mut configurations {
         if let Some(webhooks) = configuration["webhooks"].as_array_mut() {
-            webhooks.retain(|webhook| at(webhook, "/clientConfig/service/path") == &json!(MARKERS.path()));
+            webhooks.retain(|webhook| {
+                at(webhook, "/clientConfig/service/path") == &json!(ANNOTATION_CHANGES.path())
+            });
             for webhook in webhooks {
                 webhook["namespaceSelector"] = json!({ "matchLabels": { ASKED: WEBHOOK } });
             }

@@ -49,7 +49,7 @@ struct Ledger {
 struct Line {
     section: u8,
     text: String,
-    mark: Mark,
+    mark: Severity,
     #[serde(default)]
     test: Vec<String>,
     why: Option<String>,
@@ -58,7 +58,7 @@ struct Line {
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-enum Mark {
+enum Severity {
     #[serde(rename = "MUST")]
     Must,
     #[serde(rename = "SHOULD")]
@@ -93,9 +93,9 @@ fn judge(lines: &[Line], tests: &BTreeSet<String>) -> Vec<String> {
         let reason = line.why.as_ref().is_some_and(|why| !why.trim().is_empty());
         match (line.mark, line.test.is_empty(), line.open) {
             (_, true, _) if !reason => say("neither a test nor a reason"),
-            (Mark::Must, true, false) => say("a MUST needs a test that proves it"),
+            (Severity::Must, true, false) => say("a MUST needs a test that proves it"),
             (_, false, true) => say("what is proved is not open"),
-            (Mark::Should | Mark::Nice, true, true) => say("only a MUST is open"),
+            (Severity::Should | Severity::Nice, true, true) => say("only a MUST is open"),
             _ => {}
         }
     }
@@ -128,7 +128,7 @@ fn a_ledger_that_claims_too_much_is_refused() {
     let line = Line {
         section: 1,
         text: "holds".into(),
-        mark: Mark::Must,
+        mark: Severity::Must,
         test: vec!["a::b".into()],
         why: None,
         open: false,
@@ -149,14 +149,17 @@ fn a_ledger_that_claims_too_much_is_refused() {
         (Line { text: " ".into(), ..line.clone() }, "one short line"),
         (without.clone(), "neither a test nor a reason"),
         (Line { why: why.clone(), ..without.clone() }, "a MUST needs a test"),
-        (Line { mark: Mark::Should, ..without.clone() }, "neither a test nor a reason"),
-        (Line { mark: Mark::Nice, why: why.clone(), open: true, ..without.clone() }, "only a MUST is open"),
+        (Line { mark: Severity::Should, ..without.clone() }, "neither a test nor a reason"),
+        (
+            Line { mark: Severity::Nice, why: why.clone(), open: true, ..without.clone() },
+            "only a MUST is open",
+        ),
     ] {
         let said = said(bad);
         assert!(said.contains(what), "{what:?} is not in {said:?}");
     }
     assert_eq!(said(Line { why: why.clone(), open: true, ..without.clone() }), "");
-    assert_eq!(said(Line { mark: Mark::Should, why, ..without }), "");
+    assert_eq!(said(Line { mark: Severity::Should, why, ..without }), "");
     assert!(judge(&[line.clone(), line], &tests).iter().any(|what| what.contains("stands here twice")));
     assert!(judge(&[], &tests).iter().any(|what| what == "22: has 0 lines, had 9"));
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use repot_tests::Bed;
+use repot_tests::TestEnv;
 use repot_tests::access::Access;
 use repot_tests::encryption::{config, provider, write_config};
 use repot_tests::etcd::EtcdCluster;
@@ -26,15 +26,15 @@ pub const WATCHED: &str = "watched";
 const QUOTA: u64 = 8 << 30;
 
 /// All servers. They end when it is dropped.
-pub struct House {
+pub struct Servers {
     pub repot: Repot,
     garden: Garden,
     etcd: EtcdCluster,
     s3: S3Server,
 }
 
-impl House {
-    pub async fn start(bed: &Bed) -> Result<Self> {
+impl Servers {
+    pub async fn start(bed: &TestEnv) -> Result<Self> {
         let options = repot_tests::etcd::EtcdOptions {
             flags: vec![format!("--quota-backend-bytes={QUOTA}")],
             ..Default::default()
@@ -49,11 +49,11 @@ impl House {
             format!("--chunk-store={}", s3.url("chunks")),
         ];
         let repot = Repot::replica_with(bed, &garden, &flags, &s3.environment()).await?;
-        let house = Self { repot, garden, etcd, s3 };
+        let servers = Self { repot, garden, etcd, s3 };
         for namespace in [SMALL, LARGE, TINY, WATCHED] {
-            house.make_namespace(namespace).await?;
+            servers.make_namespace(namespace).await?;
         }
-        Ok(house)
+        Ok(servers)
     }
 
     async fn make_namespace(&self, name: &str) -> Result<()> {

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// Why this server may not serve beside another one; nothing: it may.
-pub type Neighbours = watch::Receiver<Option<String>>;
+pub type GroupConflict = watch::Receiver<Option<String>>;
 
 /// How often discovery is looked at once it is known that nobody else is there, and while it is not.
 const CALM: Duration = Duration::from_secs(60);
@@ -18,12 +18,12 @@ const DEADLINE: Duration = Duration::from_secs(10);
 
 /// Looks in the cluster's discovery until `stop`. The receiver holds why this server may not serve, and nothing once it may.
 /// What was known stands while discovery does not answer.
-pub fn follow_neighbours(
+pub fn follow_group_conflict(
     client: Client,
     group: String,
     resource: &'static str,
     stop: CancellationToken,
-) -> Neighbours {
+) -> GroupConflict {
     let unknown = format!("it is not known yet whether another server serves {resource} in {group}");
     let (sender, receiver) = watch::channel(Some(unknown));
     tokio::spawn(async move {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use repot_tests::Bed;
+use repot_tests::TestEnv;
 use repot_tests::access::Access;
 use repot_tests::aggregate::Aggregation;
 use repot_tests::encryption::{config, provider, write_config};
@@ -47,7 +47,7 @@ pub enum Side {
 }
 
 /// All servers, running.
-pub struct House {
+pub struct Servers {
     garden: Garden,
     etcd: Process,
     etcd_data: PathBuf,
@@ -96,9 +96,9 @@ impl Side {
     }
 }
 
-impl House {
+impl Servers {
     /// Starts everything; `namespaces` are made. Each line has so many connections.
-    pub async fn start(bed: &Bed, namespaces: &[&str], connections: usize) -> Result<Self> {
+    pub async fn start(bed: &TestEnv, namespaces: &[&str], connections: usize) -> Result<Self> {
         let keys = bed.make_dir("keys")?.join("encryption.yaml");
         write_config(&keys, &config(&[&provider("secretbox", "key")?]).to_string())?;
         let sealed = vec![format!("--encryption-provider-config={}", keys.display())];
@@ -123,10 +123,10 @@ impl House {
         let line = |access: &Access| Line::new(access, connections);
         let (direct, same_etcd) = (line(&access(&garden, &repot))?, line(&access(&garden, &on_etcd))?);
         let front = line(garden.admin())?;
-        let house =
+        let servers =
             Self { garden, etcd, etcd_data, repot, repot_data, on_etcd, null, direct, same_etcd, front };
-        house.wait_until_served(namespaces).await?;
-        Ok(house)
+        servers.wait_until_served(namespaces).await?;
+        Ok(servers)
     }
 
     /// The connections over which a side is reached.
@@ -210,7 +210,7 @@ impl House {
 }
 
 /// Starts the garden's etcd again as operators run it: the testbed lets it skip fsync, which would flatter the CRD.
-async fn make_durable(bed: &Bed, garden: &mut Garden) -> Result<Process> {
+async fn make_durable(bed: &TestEnv, garden: &mut Garden) -> Result<Process> {
     let member = garden.etcd().member(0);
     member.kill();
     let spec = Spec::new("durable-etcd", binaries::find("etcd")?)
@@ -236,7 +236,7 @@ pub fn access(garden: &Garden, repot: &Repot) -> Access {
     }
 }
 
-async fn start_null(bed: &Bed, garden: &Garden) -> Result<Process> {
+async fn start_null(bed: &TestEnv, garden: &Garden) -> Result<Process> {
     let (process, port) = start_null_program(bed, garden).await?;
     let ca_pem = &garden.pki().serving.pem();
     let (group, namespace, service) = (null_server::GROUP, NULL_NAMESPACE, NULL_SERVICE);
@@ -245,7 +245,7 @@ async fn start_null(bed: &Bed, garden: &Garden) -> Result<Process> {
 }
 
 /// Starts this program again as the null server, so that its work is not counted as the load generator's; with its port.
-pub async fn start_null_program(bed: &Bed, garden: &Garden) -> Result<(Process, u16)> {
+pub async fn start_null_program(bed: &TestEnv, garden: &Garden) -> Result<(Process, u16)> {
     let dir = bed.make_dir("null-pki")?;
     let (cert, key) = garden.pki().serve(NULL_NAMESPACE, NULL_SERVICE)?.write(&dir, "serving")?;
     let spec = Spec::new("null-server", std::env::current_exe()?).arg("null-server").arg(cert).arg(key);

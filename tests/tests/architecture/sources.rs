@@ -137,7 +137,7 @@ fn behaviours(workspace: &Path) -> Vec<String> {
 fn tests_are_found_by_the_names_that_cargo_prints() {
     let found = tests(&super::root());
     for name in [
-        "house::sources::tests_are_found_by_the_names_that_cargo_prints",
+        "architecture::sources::tests_are_found_by_the_names_that_cargo_prints",
         "shootstate::reads::forms_are_those_that_were_asked_for",
         "repot-api selector::tests::selects_by_labels",
         "repot-storage keyring::tests::shows_no_key",
@@ -148,7 +148,9 @@ fn tests_are_found_by_the_names_that_cargo_prints() {
         assert!(found.contains(name), "{name} is not found");
     }
     // Modules, helpers and templates are no tests.
-    for name in ["repot-api selector::tests::labels", "house::sources::tests", "house::sources::function"] {
+    for name in
+        ["repot-api selector::tests::labels", "architecture::sources::tests", "house::sources::function"]
+    {
         assert!(!found.contains(name), "{name} is found");
     }
     assert!(found.iter().all(|name| !name.contains('$')) && found.len() > 200, "{} are found", found.len());

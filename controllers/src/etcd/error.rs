@@ -1,0 +1,95 @@
+//! Why a pass of the operator ended early.
+
+use crate::local_stores;
+
+/// Why a pass ended early. The next one begins anew.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Something cannot be read.
+    #[error("failed to read {kind} {name}")]
+    Read {
+        /// What.
+        kind: String,
+        /// Its name.
+        name: String,
+        /// Why.
+        #[source]
+        source: kube::Error,
+    },
+    /// Something cannot be written.
+    #[error("failed to apply {kind} {name}")]
+    Apply {
+        /// What.
+        kind: String,
+        /// Its name.
+        name: String,
+        /// Why.
+        #[source]
+        source: kube::Error,
+    },
+    /// Something cannot be deleted.
+    #[error("failed to delete {kind} {name}")]
+    Delete {
+        /// What.
+        kind: String,
+        /// Its name.
+        name: String,
+        /// Why.
+        #[source]
+        source: kube::Error,
+    },
+    /// Somebody else was quicker.
+    #[error("{kind} {name} has changed since it was read")]
+    Changed {
+        /// What.
+        kind: String,
+        /// Its name.
+        name: String,
+    },
+    /// Members cannot be spoken to.
+    #[error("certificates of etcd.clientUrlTls cannot be used: {why}")]
+    Certificate {
+        /// Why.
+        why: String,
+    },
+    /// A store uses a directory of a node that it may not use.
+    #[error("spec.backup.{0} is refused")]
+    LocalStore(&'static str, #[source] local_stores::Error),
+    /// An object of that name belongs to somebody else.
+    #[error("{kind} {name} is not of this Etcd; remove or rename one of them")]
+    Foreign {
+        /// What.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
+}
+
+/// The result of this module.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// The error and its causes, in one line.
+    pub(super) fn chain(&self) -> String {
+        let mut text = self.to_string();
+        let mut source = std::error::Error::source(self);
+        while let Some(cause) = source {
+            text.push_str(&format!(": {cause}"));
+            source = cause.source();
+        }
+        text
+    }
+
+    /// The operation for `status.lastErrors`; nothing for what is no fault.
+    pub(super) fn code(&self) -> Option<&'static str> {
+        match self {
+            Self::Read { .. } => Some("ERR_READ"),
+            Self::Apply { .. } => Some("ERR_APPLY"),
+            Self::Delete { .. } => Some("ERR_DELETE"),
+            Self::Foreign { .. } => Some("ERR_FOREIGN_OBJECT"),
+            Self::LocalStore(..) => Some("ERR_LOCAL_STORE"),
+            Self::Certificate { .. } => Some("ERR_CERTIFICATE"),
+            Self::Changed { .. } => None,
+        }
+    }
+}
