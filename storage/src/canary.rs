@@ -1,7 +1,7 @@
 //! Canaries: small wrongs, each where somebody might make it by mistake, to see that the tests find them.
 //!
 //! `Canary::Name.is_planted()` stands at the place, and is never true: a build without the feature `canaries` compiles it to `false`. With
-//! the feature, which nothing turns on but the test that goes through all of them, the one sings that `REPOT_CANARY` names.
+//! the feature, which nothing turns on but the test that goes through all of them, the one is planted that `REPOT_CANARY` names.
 //! `tests/canaries/table.rs` says of each what it does wrong, and which test has to find it.
 
 #[cfg(all(feature = "canaries", not(debug_assertions)))]

@@ -100,7 +100,7 @@ impl Programs {
         (end != End::Failed).then(|| format!("{} is not found by {}: {end:?}", wrong.name, wrong.test))
     }
 
-    /// Nothing is wrong where no canary sings.
+    /// Nothing is wrong where none is planted.
     fn rest(&self, (program, test): (Program, &str)) -> Option<String> {
         let end = self.run(program, test, None);
         (end != End::Passed).then(|| format!("{test} without a canary: {end:?}"))

@@ -21,14 +21,14 @@ fn source(place: &str) -> String {
 }
 
 #[test]
-fn each_sings_once_where_the_table_says() {
+fn each_is_planted_once_where_the_table_says() {
     let listed: BTreeSet<_> = ALL.iter().map(|wrong| wrong.name).collect();
     assert_eq!(listed.len(), ALL.len(), "one is named twice");
     let list = source("canary.rs");
     let list = list.split_once("\ncanaries! {").unwrap().1.split_once('}').unwrap().0;
     assert_eq!(list.split_whitespace().collect::<BTreeSet<_>>(), listed);
     for Wrong { name, place, .. } in ALL {
-        let count = source(place).matches(&format!("Canary::{name}.sings()")).count();
+        let count = source(place).matches(&format!("Canary::{name}.is_planted()")).count();
         assert_eq!(count, 1, "{name} in {place}");
     }
 }
