@@ -10,7 +10,7 @@ use crate::{
     audit::Trail,
     filters::{
         client_certificate::Peer,
-        overload::InFlightPermit,
+        overload::InflightPermit,
         request_info::{RequestInfo, percent},
         user::User,
     },
@@ -105,7 +105,7 @@ pub struct Call {
     /// What was learned on the way.
     pub notes: parking_lot::Mutex<Notes>,
     /// Places that the request takes until its answer is sent.
-    pub held: Vec<InFlightPermit>,
+    pub held: Vec<InflightPermit>,
     /// Room in memory that it has until its answer is sent.
     pub room: parking_lot::Mutex<Option<MemoryPermit>>,
     /// Who is at the other end of the connection.

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// Limits on connections.
+/// How many connections a server keeps open, and for how long idle ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Connections of all clients.
@@ -68,7 +68,7 @@ pub struct Counted {
 pub struct Answering(Arc<Use>);
 
 impl Connections {
-    /// None yet.
+    /// Counts within these limits; no connection is open yet.
     #[must_use]
     pub fn new(limits: Limits) -> Arc<Self> {
         Arc::new(Self { limits, open: Mutex::default() })

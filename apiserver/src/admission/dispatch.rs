@@ -8,8 +8,8 @@ use repot_storage::Object;
 use super::{
     Attributes,
     hook::Hook,
+    invocation::{WebhookInvocation, subject},
     matching,
-    scene::{ReviewContext, subject},
 };
 use crate::status::Status;
 
@@ -24,18 +24,18 @@ pub async fn mutate(
 ) -> Result<(), Status> {
     let Some(cluster) = attributes.server.admission.cluster() else { return Ok(()) };
     let hooks = cluster.mutating()?;
-    let (mut scene, mut rounds) = (ReviewContext::new(attributes, cluster, old), Rounds::default());
+    let (mut invocation, mut rounds) = (WebhookInvocation::new(attributes, cluster, old), Rounds::default());
     for round in 0..2 {
         for (at, hook) in hooks.iter().enumerate() {
             if round > 0 && !rounds.again.contains(&hook.id) {
                 continue;
             }
-            if !scene.concerns(hook, document.as_deref()).await? {
+            if !invocation.concerns(hook, document.as_deref()).await? {
                 continue;
             }
-            scene.print(document.as_deref()).await?;
-            let changed = scene.call_mutating(hook, document.as_deref_mut()).await?;
-            scene.annotate_change(round, at, hook, changed);
+            invocation.print(document.as_deref()).await?;
+            let changed = invocation.call_mutating(hook, document.as_deref_mut()).await?;
+            invocation.annotate_change(round, at, hook, changed);
             rounds.note(hook, changed);
         }
         if !rounds.changed {
@@ -56,18 +56,18 @@ pub async fn validate(
 ) -> Result<(), Status> {
     let Some(cluster) = attributes.server.admission.cluster() else { return Ok(()) };
     let hooks = cluster.validating()?;
-    let mut scene = ReviewContext::new(attributes, cluster, old);
+    let mut invocation = WebhookInvocation::new(attributes, cluster, old);
     let mut asked = Vec::new();
     for hook in hooks.iter() {
-        if scene.concerns(hook, document).await? {
+        if invocation.concerns(hook, document).await? {
             asked.push(hook);
         }
     }
     if asked.is_empty() {
         return Ok(());
     }
-    scene.print(document).await?;
-    let verdicts = futures::future::join_all(asked.into_iter().map(|hook| scene.ask(hook))).await;
+    invocation.print(document).await?;
+    let verdicts = futures::future::join_all(asked.into_iter().map(|hook| invocation.ask(hook))).await;
     // All have been asked, so all have said their warnings; the first in order ends the request.
     verdicts.into_iter().collect::<Result<Vec<_>, _>>().map(drop)
 }

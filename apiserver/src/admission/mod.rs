@@ -11,7 +11,7 @@
 //! | [`call`] | one question on its way: address, TLS, time, size |
 //! | [`mutation`] | a patch applied to the object; pure |
 //! | [`dispatch`] | the order of the questions |
-//! | `scene`, `denial` | a request as webhooks are shown it, and what an answer means |
+//! | `invocation`, `denial` | a request as webhooks are shown it, and what an answer means |
 //!
 //! Beside webhooks, [`quota`] holds ResourceQuotas against new objects.
 //!
@@ -24,13 +24,13 @@ mod denial;
 pub mod dispatch;
 pub mod follow;
 pub mod hook;
+mod invocation;
 pub mod matching;
 pub mod metrics;
 pub mod mutation;
 pub mod quantity;
 pub mod quota;
 pub mod review;
-mod scene;
 
 use serde_json::{Value, json};
 

@@ -22,7 +22,7 @@ use crate::{
 
 /// A place that is taken until it is dropped.
 #[derive(Debug)]
-pub enum InFlightPermit {
+pub enum InflightPermit {
     /// Among the requests that are served.
     Request(Permit),
     /// For the one backup.
@@ -49,16 +49,16 @@ impl Overload {
     ///
     /// # Errors
     /// 429 where it is taken.
-    pub fn backup(&self) -> Result<InFlightPermit, Status> {
+    pub fn backup(&self) -> Result<InflightPermit, Status> {
         let place = self.backups.clone().try_acquire_owned();
-        place.map(InFlightPermit::Backup).map_err(|_| Status::too_many_requests())
+        place.map(InflightPermit::Backup).map_err(|_| Status::too_many_requests())
     }
 
     /// A place for a request, to be held until its answer is produced.
     ///
     /// # Errors
     /// 429 where there is none, or where the user has its share.
-    pub fn admit(&self, user: &User, info: &RequestInfo) -> Result<Option<InFlightPermit>, Status> {
+    pub fn admit(&self, user: &User, info: &RequestInfo) -> Result<Option<InflightPermit>, Status> {
         if info.long_running() || user.in_group(MASTERS) || PROBES.contains(&info.path.as_str()) {
             return Ok(None);
         }
@@ -68,7 +68,7 @@ impl Overload {
         };
         let Some(pool) = pool else { return Ok(None) };
         let flow = user.flow();
-        pool.try_take(&flow, 1).map(|permit| Some(InFlightPermit::Request(permit))).map_err(|refusal| {
+        pool.try_take(&flow, 1).map(|permit| Some(InflightPermit::Request(permit))).map_err(|refusal| {
             count_refusal(&metrics::REJECTED_REQUESTS, kind, &flow, refusal);
             Status::too_many_requests()
         })

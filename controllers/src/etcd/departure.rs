@@ -70,7 +70,7 @@ pub fn unknown(observed: &Observed, known: Option<&MembershipStatus>) -> Option<
     }
     let is_own = |id: &str| before.members.iter().any(|member| member.id.as_deref() == Some(id));
     // One of ours may have no seat for a while, as while it gets other peer URLs.
-    let others = seen.strangers.iter().filter(|one| !is_own(&format!("{:x}", one.id.0)));
+    let others = seen.unknown_members.iter().filter(|one| !is_own(&format!("{:x}", one.id.0)));
     let members: Vec<UnknownMember> = others
         .clone()
         .map(|one| UnknownMember {
@@ -85,7 +85,7 @@ pub fn unknown(observed: &Observed, known: Option<&MembershipStatus>) -> Option<
         return before.unknown_members.filter(|_| !seen.settled);
     }
     let own = seen.members.iter().filter(|member| member.role == Role::Voter).count();
-    let voters = own + seen.strangers.iter().filter(|one| one.votes).count();
+    let voters = own + seen.unknown_members.iter().filter(|one| one.votes).count();
     let depend_on_own = others.filter(|one| one.votes).count() < quorum(voters);
     Some(UnknownMembers { voters, depend_on_own, members })
 }

@@ -8,48 +8,48 @@ pub enum Error {
     /// Something cannot be read.
     #[error("failed to read {kind} {name}")]
     Read {
-        /// What.
+        /// Kind of the object.
         kind: String,
-        /// Its name.
+        /// Name of the object.
         name: String,
-        /// Why.
+        /// What kube-apiserver or the client said.
         #[source]
         source: kube::Error,
     },
     /// Something cannot be written.
     #[error("failed to apply {kind} {name}")]
     Apply {
-        /// What.
+        /// Kind of the object.
         kind: String,
-        /// Its name.
+        /// Name of the object.
         name: String,
-        /// Why.
+        /// What kube-apiserver or the client said.
         #[source]
         source: kube::Error,
     },
     /// Something cannot be deleted.
     #[error("failed to delete {kind} {name}")]
     Delete {
-        /// What.
+        /// Kind of the object.
         kind: String,
-        /// Its name.
+        /// Name of the object.
         name: String,
-        /// Why.
+        /// What kube-apiserver or the client said.
         #[source]
         source: kube::Error,
     },
     /// Somebody else was quicker.
     #[error("{kind} {name} has changed since it was read")]
     Changed {
-        /// What.
+        /// Kind of the object.
         kind: String,
-        /// Its name.
+        /// Name of the object.
         name: String,
     },
     /// Members cannot be spoken to.
     #[error("certificates of etcd.clientUrlTls cannot be used: {why}")]
     Certificate {
-        /// Why.
+        /// Why they cannot be used.
         why: String,
     },
     /// A store uses a directory of a node that it may not use.
@@ -58,9 +58,9 @@ pub enum Error {
     /// An object of that name belongs to somebody else.
     #[error("{kind} {name} is not of this Etcd; remove or rename one of them")]
     Foreign {
-        /// What.
+        /// Kind of the object.
         kind: &'static str,
-        /// Its name.
+        /// Name of the object.
         name: String,
     },
 }

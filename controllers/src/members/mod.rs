@@ -38,7 +38,7 @@ use repot_plan::{
 
 pub use gateways::Gateways;
 pub use http::{GatewayEndpoint, HttpGateways};
-pub use observe::{Seen, SeenMember, Stranger};
+pub use observe::{Seen, SeenMember, UnknownMember};
 use series::HealthHistory;
 use tokio::time::Instant;
 

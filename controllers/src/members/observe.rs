@@ -23,7 +23,7 @@ pub struct Seen {
     /// All members that have a seat.
     pub members: Vec<SeenMember>,
     /// All members that have none.
-    pub strangers: Vec<Stranger>,
+    pub unknown_members: Vec<UnknownMember>,
     /// Whether an entry went through the log before the list of members was read.
     pub settled: bool,
     /// What speaks against any change, of which the planner knows nothing.
@@ -59,7 +59,7 @@ pub struct SeenMember {
 
 /// A member that has no seat, or one that another member has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stranger {
+pub struct UnknownMember {
     /// Id of the member in etcd.
     pub id: MemberId,
     /// Its name; empty while it has not started.
@@ -103,7 +103,7 @@ impl Driver {
         let listed = list(&answers, leader, self.limits.look).await?;
         let well: Vec<_> = leader.map_or_else(Vec::new, |leader| answers.well(leader));
         self.series.note(&well, Instant::now());
-        let (mut strangers, mut taken) = (Vec::new(), BTreeSet::new());
+        let (mut unknown_members, mut taken) = (Vec::new(), BTreeSet::new());
         let mut members = Vec::new();
         for member in &listed.members {
             match place_of(member, wish, &answers) {
@@ -111,13 +111,13 @@ impl Driver {
                 Some(place) if taken.insert((place.0, place.1)) => {
                     members.push(self.describe(wish, member, place, &answers, leader));
                 }
-                _ => strangers.push(Stranger::of(member)),
+                _ => unknown_members.push(UnknownMember::of(member)),
             }
         }
-        let obstacle = obstacle(&strangers, listed.corrupt);
+        let obstacle = obstacle(&unknown_members, listed.corrupt);
         let leader = leader.map(|leader| leader.id);
         let settled = listed.settled;
-        Ok(Seen { cluster: answers.cluster, leader, members, strangers, settled, obstacle })
+        Ok(Seen { cluster: answers.cluster, leader, members, unknown_members, settled, obstacle })
     }
 
     /// What each seat says that answers.
@@ -192,7 +192,7 @@ impl Driver {
     }
 }
 
-impl Stranger {
+impl UnknownMember {
     fn of(member: &Member) -> Self {
         Self {
             id: MemberId(member.id()),
@@ -320,9 +320,10 @@ fn matched(learner: &StatusResponse, last: u64) -> u8 {
     u8::try_from(percent.min(100)).unwrap_or(100)
 }
 
-fn obstacle(strangers: &[Stranger], corrupt: bool) -> Option<Reason> {
-    if !strangers.is_empty() {
-        let urls: BTreeSet<String> = strangers.iter().map(|member| member.peer_urls.join(",")).collect();
+fn obstacle(unknown_members: &[UnknownMember], corrupt: bool) -> Option<Reason> {
+    if !unknown_members.is_empty() {
+        let urls: BTreeSet<String> =
+            unknown_members.iter().map(|member| member.peer_urls.join(",")).collect();
         let urls: Vec<String> = urls.into_iter().collect();
         let message = format!(
             "no seat, or one that another member has, is that of the members at {}",

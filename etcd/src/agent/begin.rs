@@ -104,7 +104,7 @@ impl Bootstrapper {
             (Content::Data, Some(own)) => match self.hear(Asker::Member(own)).await {
                 // The others may have ended since: an etcd that was joined ends once nobody needs it.
                 (PeerReport::Nothing, members) if self.volume.records_removal_of(own) => {
-                    (PeerReport::Stranger, members)
+                    (PeerReport::NotMember, members)
                 }
                 heard => heard,
             },
@@ -140,10 +140,10 @@ impl Bootstrapper {
         let weighed = answers.into_iter().map(|told| (self.weigh(&told, asker), told.members));
         let weight = |heard: PeerReport| match heard {
             PeerReport::Nothing => 0,
-            PeerReport::Stranger => 1,
+            PeerReport::NotMember => 1,
             PeerReport::Awaited => 2,
-            PeerReport::Expected => 3,
-            PeerReport::Known => 4,
+            PeerReport::Unstarted => 3,
+            PeerReport::Started => 4,
         };
         weighed.max_by_key(|(heard, _)| weight(*heard)).unwrap_or((PeerReport::Nothing, Vec::new()))
     }
@@ -185,19 +185,19 @@ impl Bootstrapper {
         if let Asker::Member(own) = asker
             && members.iter().any(|member| member.id() == own.member)
         {
-            return PeerReport::Known;
+            return PeerReport::Started;
         }
         let urls = &self.settings.own.peer_urls;
         match members.iter().find(|member| member.peer_urls().iter().any(|url| urls.contains(url))) {
-            None => PeerReport::Stranger,
+            None => PeerReport::NotMember,
             // Client URLs are told by the member itself, when it runs.
             Some(member) if member.client_urls().is_empty() => match asker {
                 Asker::Founder if !serves || !self.are_founders(members) => PeerReport::Awaited,
-                Asker::Founder | Asker::Newcomer | Asker::Member(_) => PeerReport::Expected,
+                Asker::Founder | Asker::Newcomer | Asker::Member(_) => PeerReport::Unstarted,
             },
             // Somebody else runs with our addresses.
-            Some(_) if matches!(asker, Asker::Member(_)) => PeerReport::Stranger,
-            Some(_) => PeerReport::Known,
+            Some(_) if matches!(asker, Asker::Member(_)) => PeerReport::NotMember,
+            Some(_) => PeerReport::Started,
         }
     }
 

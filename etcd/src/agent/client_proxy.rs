@@ -8,38 +8,25 @@
 //! resumed, etcd may be scheduled first, and would answer requests that wait in its sockets. So the proxy checks the deadline before
 //! each write, in both directions. It copies bytes, and knows neither TLS nor gRPC.
 
-use std::{
-    collections::HashMap,
-    io,
-    net::{IpAddr, SocketAddr},
-    pin::pin,
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
-use rustix::{
-    net::sockopt,
-    process::{Resource, Rlimit, getrlimit, setrlimit},
-};
-
+use rustix::net::sockopt;
 use tokio::{
     io::AsyncWriteExt,
     net::{
         TcpListener, TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
-    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    sync::watch,
     task::JoinSet,
     time::{sleep, timeout},
 };
 
-use super::clock::Deadline;
+use super::{
+    clock::Deadline,
+    connection_limiter::{ConnectionLimiter, Limits, raise_descriptors},
+};
 
-/// Connections at a time, of all clients. Each API server has about a hundred.
-const CONNECTIONS: usize = 8192;
-/// File descriptors of the guard that are not for connections.
-const SPARE: u64 = 64;
 /// How long etcd may take to take a connection.
 const CONNECT: Duration = Duration::from_secs(5);
 /// How long the second direction of a connection may go on after the first has ended.
@@ -58,79 +45,6 @@ pub struct ProxyAddresses {
     pub listen: Vec<SocketAddr>,
     /// The address on which etcd listens for clients.
     pub backend: SocketAddr,
-}
-
-/// Limits of open connections. The proxy does not authenticate clients, and a client without a certificate can open connections. So one
-/// address gets a quarter of them at most.
-#[derive(Clone, Copy, Debug)]
-struct Limits {
-    /// The limit for all clients. Further clients wait until a connection ends.
-    all: usize,
-    /// The limit for one address. Further connections are closed at once.
-    each: usize,
-}
-
-impl Limits {
-    /// As many as there may be with this number of file descriptors: each connection needs two.
-    fn with(descriptors: u64) -> Self {
-        let all = usize::try_from(descriptors.saturating_sub(SPARE) / 2).unwrap_or(CONNECTIONS);
-        let all = all.clamp(4, CONNECTIONS);
-        Self { all, each: all / 4 }
-    }
-}
-
-/// Raises the number of files that this process may open to what it may be raised to; tells which that is. Its children inherit it.
-fn raise_descriptors() -> u64 {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, ..limit };
-    match setrlimit(Resource::Nofile, raised) {
-        Ok(()) => limit.maximum.unwrap_or(u64::MAX),
-        Err(_) => limit.current.unwrap_or(u64::MAX),
-    }
-}
-
-/// Counts connections, of all clients and of each address.
-#[derive(Debug)]
-struct ConnectionLimiter {
-    all: Arc<Semaphore>,
-    each: usize,
-    taken: Mutex<HashMap<IpAddr, usize>>,
-}
-
-/// The permit of one connection. Dropping it returns the permit.
-struct ConnectionPermit {
-    limiter: Arc<ConnectionLimiter>,
-    address: IpAddr,
-    _permit: OwnedSemaphorePermit,
-}
-
-impl ConnectionLimiter {
-    fn new(limits: Limits) -> Arc<Self> {
-        let all = Arc::new(Semaphore::new(limits.all));
-        Arc::new(Self { all, each: limits.each, taken: Mutex::default() })
-    }
-
-    /// A permit for a client of this address; `None`: the address has reached its limit.
-    fn take(self: &Arc<Self>, address: IpAddr, permit: OwnedSemaphorePermit) -> Option<ConnectionPermit> {
-        let mut taken = self.taken.lock();
-        let count = taken.entry(address).or_default();
-        (*count < self.each).then(|| {
-            *count += 1;
-            ConnectionPermit { limiter: Arc::clone(self), address, _permit: permit }
-        })
-    }
-}
-
-impl Drop for ConnectionPermit {
-    fn drop(&mut self) {
-        let mut taken = self.limiter.taken.lock();
-        if let Some(count) = taken.get_mut(&self.address) {
-            *count -= 1;
-            if *count == 0 {
-                taken.remove(&self.address);
-            }
-        }
-    }
 }
 
 /// A running proxy. Its listeners close soon after it is dropped, and at once by [`ClientProxy::close`].
@@ -389,16 +303,6 @@ mod tests {
         // The only place there is.
         let _next = TcpStream::connect(address).await.expect("a connection");
         server.accept().await.expect("the next one");
-    }
-
-    #[test]
-    fn there_are_no_more_connections_than_file_descriptors() {
-        for (descriptors, all, each) in
-            [(1024, 480, 120), (1_048_576, 8192, 2048), (u64::MAX, 8192, 2048), (0, 4, 1)]
-        {
-            let limits = Limits::with(descriptors);
-            assert_eq!((limits.all, limits.each), (all, each), "{descriptors}");
-        }
     }
 
     #[tokio::test]

@@ -34,6 +34,7 @@ mod client_proxy;
 pub mod clients;
 pub mod clock;
 pub mod config;
+mod connection_limiter;
 mod finale;
 pub mod flags;
 mod founding;

@@ -102,7 +102,7 @@ async fn connect(
     };
     tokio::select! {
         () = work => {}
-        () = counted.connection().until_end() => tracing::warn!("a connection was ended, since its client has too many"),
+        () = counted.connection().until_end() => {}
     }
 }
 

@@ -22,7 +22,7 @@ const CODE: &[&str] = &[
 /// A shorter doc comment repeats the name.
 const LEAST_WORDS: usize = 4;
 /// How many public items still have a shorter one. The number only falls.
-const SHORT_COMMENTS: usize = 110;
+const SHORT_COMMENTS: usize = 108;
 /// What declares a name.
 const DECLARES: &[&str] = &["struct", "enum", "trait", "type", "fn", "mod", "const", "static"];
 

@@ -40,14 +40,14 @@ pub enum PeerReport {
     /// Nobody answers, or nobody who has a quorum behind it.
     Nothing,
     /// It is no member; not any more, where it has data.
-    Stranger,
+    NotMember,
     /// It is a member that has not started yet, of a cluster that serves. Where it has data: that is of a member that was removed, and
     /// another one with its peer URLs was added.
-    Expected,
+    Unstarted,
     /// It is a founder that has not started yet, and those that have do not serve. They may have no quorum without it.
     Awaited,
     /// It is a member that has been running.
-    Known,
+    Started,
 }
 
 /// What is known of a member that is to begin.
@@ -89,30 +89,32 @@ pub enum StartMode {
 pub fn decide(facts: &Facts) -> StartMode {
     match (&facts.volume, facts.cluster, facts.heard) {
         (Volume::Foreign(why), ..) => StartMode::Refuse(Reason::new("WrongVolume", why.clone())),
-        (Volume::Data, _, PeerReport::Nothing | PeerReport::Awaited | PeerReport::Known) => StartMode::Resume,
-        (Volume::Data, _, PeerReport::Expected) => StartMode::JoinAnew,
-        (Volume::Data, _, PeerReport::Stranger) => StartMode::Removed(Reason::new(
+        (Volume::Data, _, PeerReport::Nothing | PeerReport::Awaited | PeerReport::Started) => {
+            StartMode::Resume
+        }
+        (Volume::Data, _, PeerReport::Unstarted) => StartMode::JoinAnew,
+        (Volume::Data, _, PeerReport::NotMember) => StartMode::Removed(Reason::new(
             "Removed",
             "this member was removed from the cluster, and its data is of no use to it; \
              when it is added again it sets the data aside and joins anew",
         )),
-        (Volume::Empty, _, PeerReport::Known) => StartMode::Rejoin(Reason::new(
+        (Volume::Empty, _, PeerReport::Started) => StartMode::Rejoin(Reason::new(
             "VolumeLost",
             "the volume is empty, though the other members know this one as a member that was running; \
              remove it from the cluster and add it again",
         )),
-        (Volume::Empty, Cluster::New { .. }, PeerReport::Stranger) => StartMode::Wait(Reason::new(
+        (Volume::Empty, Cluster::New { .. }, PeerReport::NotMember) => StartMode::Wait(Reason::new(
             "NotAMember",
             "the others run as a cluster without this member, so it does not found one; add it, or correct `members`",
         )),
         // It has never voted. What it restored could be older or newer than what the others began with.
-        (Volume::Empty, Cluster::New { restore: true }, PeerReport::Expected) => StartMode::Join,
+        (Volume::Empty, Cluster::New { restore: true }, PeerReport::Unstarted) => StartMode::Join,
         (Volume::Empty, Cluster::New { restore: true }, PeerReport::Nothing | PeerReport::Awaited) => {
             StartMode::Restore
         }
         (Volume::Empty, Cluster::New { restore: false }, _) => StartMode::Found,
-        (Volume::Empty, Cluster::Existing, PeerReport::Expected) => StartMode::Join,
-        (Volume::Empty, Cluster::Existing, PeerReport::Stranger) => StartMode::Wait(Reason::new(
+        (Volume::Empty, Cluster::Existing, PeerReport::Unstarted) => StartMode::Join,
+        (Volume::Empty, Cluster::Existing, PeerReport::NotMember) => StartMode::Wait(Reason::new(
             "NotAMember",
             "the volume is empty and the cluster does not list this member; it starts when it was added",
         )),
@@ -138,10 +140,10 @@ mod tests {
     const RESTORED: Cluster = Cluster::New { restore: true };
     const ALL: [PeerReport; 5] = [
         PeerReport::Nothing,
-        PeerReport::Stranger,
-        PeerReport::Expected,
+        PeerReport::NotMember,
+        PeerReport::Unstarted,
         PeerReport::Awaited,
-        PeerReport::Known,
+        PeerReport::Started,
     ];
 
     #[test]
@@ -157,11 +159,11 @@ mod tests {
     #[test]
     fn data_is_taken_as_it_is_unless_its_member_was_removed() {
         for cluster in [NEW, RESTORED, Cluster::Existing] {
-            for heard in [PeerReport::Nothing, PeerReport::Awaited, PeerReport::Known] {
+            for heard in [PeerReport::Nothing, PeerReport::Awaited, PeerReport::Started] {
                 assert_eq!(begins(Volume::Data, cluster, heard), StartMode::Resume);
             }
-            assert_eq!(begins(Volume::Data, cluster, PeerReport::Expected), StartMode::JoinAnew);
-            let removed = begins(Volume::Data, cluster, PeerReport::Stranger);
+            assert_eq!(begins(Volume::Data, cluster, PeerReport::Unstarted), StartMode::JoinAnew);
+            let removed = begins(Volume::Data, cluster, PeerReport::NotMember);
             assert!(matches!(&removed, StartMode::Removed(why) if why.reason == "Removed"), "{removed:?}");
         }
     }
@@ -173,11 +175,11 @@ mod tests {
             assert_eq!(begins(Volume::Empty, RESTORED, heard), StartMode::Restore);
         }
         // What an empty one begins with is the same as that of the others; what is restored need not be.
-        assert_eq!(begins(Volume::Empty, NEW, PeerReport::Expected), StartMode::Found);
-        assert_eq!(begins(Volume::Empty, RESTORED, PeerReport::Expected), StartMode::Join);
+        assert_eq!(begins(Volume::Empty, NEW, PeerReport::Unstarted), StartMode::Found);
+        assert_eq!(begins(Volume::Empty, RESTORED, PeerReport::Unstarted), StartMode::Join);
         for cluster in [NEW, RESTORED, Cluster::Existing] {
-            assert!(matches!(begins(Volume::Empty, cluster, PeerReport::Known), StartMode::Rejoin(_)));
-            assert!(matches!(begins(Volume::Empty, cluster, PeerReport::Stranger), StartMode::Wait(_)));
+            assert!(matches!(begins(Volume::Empty, cluster, PeerReport::Started), StartMode::Rejoin(_)));
+            assert!(matches!(begins(Volume::Empty, cluster, PeerReport::NotMember), StartMode::Wait(_)));
         }
     }
 
@@ -186,7 +188,7 @@ mod tests {
         for heard in ALL {
             let beginning = begins(Volume::Empty, Cluster::Existing, heard);
             assert!(!matches!(beginning, StartMode::Found | StartMode::Restore | StartMode::Resume));
-            assert_eq!(beginning == StartMode::Join, heard == PeerReport::Expected);
+            assert_eq!(beginning == StartMode::Join, heard == PeerReport::Unstarted);
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Readiness probes. Anybody may probe, and a probe costs etcd a linearizable read: so probes that come while one is running share its result.
+//! Readiness probes. A probe needs no certificate and costs etcd a linearizable read. So a probe that comes while another one is running
+//! takes its result.
 
 use std::{sync::Arc, time::Duration};
 

@@ -73,7 +73,7 @@ fn with_kind(error: HttpError, deletes: bool) -> HttpError {
         kind => kind,
     };
     match kind {
-        // Only requests of this kind are repeated whatever they do.
+        // After a failure of this kind, the library repeats any request.
         Interrupted | Timeout if deletes => HttpError::new(Request, error),
         kind if kind != error.kind() => HttpError::new(kind, error),
         _ => error,

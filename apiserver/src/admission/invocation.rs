@@ -37,7 +37,7 @@ enum Failure {
 }
 
 /// A request and what of it has been printed for webhooks so far.
-pub(super) struct ReviewContext<'a> {
+pub(super) struct WebhookInvocation<'a> {
     attributes: &'a Attributes<'a>,
     cluster: &'a Cluster,
     old: Option<&'a Object>,
@@ -49,7 +49,7 @@ pub(super) struct ReviewContext<'a> {
     namespace_labels: Option<BTreeMap<String, String>>,
 }
 
-impl<'a> ReviewContext<'a> {
+impl<'a> WebhookInvocation<'a> {
     pub(super) fn new(attributes: &'a Attributes<'a>, cluster: &'a Cluster, old: Option<&'a Object>) -> Self {
         Self {
             attributes,
