@@ -84,3 +84,8 @@ mod tests {
         assert_eq!(ports.len(), usize::from(BLOCK) + 5);
     }
 }
+
+/// Whether the other side keeps a connection, on which it never writes.
+pub fn is_open(stream: &tokio::net::TcpStream) -> bool {
+    matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
+}

@@ -1,14 +1,15 @@
 //! The agent's HTTP.
 
-use std::io::ErrorKind;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use repot_tests::port::is_open;
 use repot_tests::run;
 use repot_tests::wait::until;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-use super::world::{Cluster, DEADLINE, snapshots};
+use super::world::{Cluster, snapshots};
 use crate::etcd::world::url;
 
 async fn names(store: &str) -> Result<Vec<String>> {
@@ -87,30 +88,29 @@ fn with_certificates_only_probes_are_answered_to_everybody() {
 
 #[test]
 fn a_thousand_silent_connections_keep_nobody_out() {
+    /// Connections of one address; see `docs/reference/limits.md`.
+    const MOST: usize = 64;
+    /// A silent connection ends by itself after 32 s.
+    const SOON: Duration = Duration::from_secs(25);
     run(async |bed| {
-        let cluster = Cluster::with_tls(bed, 1)?;
+        // Without certificates, so that no time limit of a handshake ends a connection.
+        let cluster = Cluster::new(bed, 1)?;
         let agent = cluster.start_all(bed).await?.remove(0);
-        let place = agent.url.trim_start_matches("https://").to_owned();
-        let mut strangers = Vec::new();
+        let place = agent.url.trim_start_matches("http://").to_owned();
+        let (begin, mut silent) = (Instant::now(), Vec::new());
         for _ in 0..1000 {
-            strangers.push(TcpStream::connect(&place).await?);
+            silent.push(TcpStream::connect(&place).await?);
         }
-        until("connections to be ended", DEADLINE, async || {
-            let ended = strangers.iter().filter(|one| !is_open(one)).count();
-            // 64 connections of one address, and those that wait to be accepted.
-            ensure!(ended >= 1000 - 64, "{ended} of 1000 are ended");
+        until("connections to be ended", SOON.saturating_sub(begin.elapsed()), async || {
+            let open = silent.iter().filter(|one| is_open(one)).count();
+            ensure!(open <= MOST, "{open} of 1000 are open");
             Ok(())
         })
         .await?;
         for _ in 0..100 {
             agent.status().await?;
-            assert_eq!(agent.get_as_nobody("/readyz").await?.status, 200);
+            agent.get("/readyz").await?.ok()?;
         }
         Ok(())
     });
-}
-
-/// Whether the other side keeps a connection, on which it never writes.
-fn is_open(stream: &TcpStream) -> bool {
-    matches!(stream.try_read(&mut [0; 1]), Err(error) if error.kind() == ErrorKind::WouldBlock)
 }
