@@ -1,4 +1,4 @@
-//! Free ports that stay free: reserved for this process against all other test processes of the machine.
+//! Free ports that stay free: reserved for this process against all other test processes of the machine. And connections to ports.
 
 use std::fs::{self, File};
 use std::net::Ipv4Addr;
@@ -63,6 +63,11 @@ fn lock_block() -> Result<Block> {
     bail!("all ports from {FIRST} to {END} are reserved by other tests")
 }
 
+/// Whether the other side keeps a connection, on which it never writes.
+pub fn is_open(stream: &tokio::net::TcpStream) -> bool {
+    matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,9 +88,4 @@ mod tests {
         ports.dedup();
         assert_eq!(ports.len(), usize::from(BLOCK) + 5);
     }
-}
-
-/// Whether the other side keeps a connection, on which it never writes.
-pub fn is_open(stream: &tokio::net::TcpStream) -> bool {
-    matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
 }
