@@ -87,6 +87,7 @@ static PLAN: Plan<Move> = Plan {
     needs_rollback: |_| false,
     fields: &[],
     side_limit: Duration::from_secs(1800),
+    committed_side_limit: Duration::from_secs(1800),
 };
 
 #[derive(Debug, PartialEq, thiserror::Error)]

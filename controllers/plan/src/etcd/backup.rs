@@ -52,6 +52,7 @@ pub static PLAN: Plan<EtcdFlow> = Plan {
     needs_rollback: |_| false,
     fields: &["backupName", "proof"],
     side_limit: SIDE_LIMIT,
+    committed_side_limit: SIDE_LIMIT,
 };
 
 /// All versions of the workflow.

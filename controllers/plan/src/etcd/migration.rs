@@ -30,6 +30,7 @@ pub static PLAN: Plan<EtcdFlow> = Plan {
     needs_rollback: rollback::is_needed,
     fields: rollback::FIELDS,
     side_limit: SIDE_LIMIT,
+    committed_side_limit: SIDE_LIMIT,
 };
 
 /// All versions of the workflow.

@@ -3,7 +3,7 @@
 use super::{
     model::{Abort, CANCELLED, Decision, Flow, HEARTBEAT, Input, LedgerOf, POLL, SOON},
     step::{Outcome, Steps, with_advice},
-    table::{OnFailure, Plan, Plans, Row},
+    table::{OnFailure, Plan, Plans, Row, behind},
 };
 use crate::{
     ledger::{Phase, Reason, State},
@@ -141,7 +141,7 @@ impl<'a, F: Flow> Pass<'a, F> {
                     continue;
                 }
                 Some(Cause::Other(side, step)) if !self.steps.next.is_settled(row.step) => {
-                    self.wait_for_other(row, side, step)
+                    self.wait_for_other(rows, row, side, step)
                 }
                 Some(_) => Outcome::Open,
                 None => self.steps.work_on(rows, row),
@@ -169,8 +169,10 @@ impl<'a, F: Flow> Pass<'a, F> {
     }
 
     /// The row waits for a row of another side, which may have failed, or may be silent for too long.
-    fn wait_for_other(&mut self, row: &Row<F>, side: F::Side, step: F::Step) -> Outcome {
+    fn wait_for_other(&mut self, rows: &[Row<F>], row: &Row<F>, side: F::Side, step: F::Step) -> Outcome {
         match self.steps.trouble_of(side, step) {
+            // What a row past the point of no return does on failure counts once that point is started.
+            Some(why) if self.is_early(rows, row) => Outcome::RollBack(why),
             Some(why) => self.steps.miss(row, why),
             None => {
                 let message = format!("waits for {} of the {}", step.name(), side.name());
@@ -178,6 +180,12 @@ impl<'a, F: Flow> Pass<'a, F> {
                 Outcome::Open
             }
         }
+    }
+
+    /// Whether the row is past a point of no return that is not started, so that the flow can still roll back.
+    fn is_early(&self, rows: &[Row<F>], row: &Row<F>) -> bool {
+        let past = self.steps.plan.point_of_no_return.map(|step| behind(rows, step)).unwrap_or_default();
+        !self.steps.is_rolling_back() && !self.steps.is_past_return() && past.contains(&row.step)
     }
 
     fn end_of_walk(&mut self, rows: &[Row<F>], open: &Open<F>) {

@@ -88,10 +88,11 @@ impl<'a, F: Flow> Steps<'a, F> {
         }
         let last = other.and_then(|ledger| ledger.observed).or(self.input.ledger.started)?;
         let is_over = other.is_some_and(|ledger| ledger.phase.is_end());
-        if is_over || self.input.now.since(last) <= self.plan.side_limit {
+        let limit = if self.is_past_return() { self.plan.committed_side_limit } else { self.plan.side_limit };
+        if is_over || self.input.now.since(last) <= limit {
             return None;
         }
-        let minutes = self.plan.side_limit.as_secs() / 60;
+        let minutes = limit.as_secs() / 60;
         let message = format!(
             "the {name} has recorded nothing for {minutes} minutes, and {step} is not reached; see whether its controller runs"
         );

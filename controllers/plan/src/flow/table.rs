@@ -135,6 +135,8 @@ pub struct Plan<F: Flow> {
     pub fields: &'static [&'static str],
     /// How long a side may be silent before rows that wait for it fail. Only flows with several sides use it.
     pub side_limit: Duration,
+    /// The same once the point of no return is started: nothing rolls back any more, so a side has longer to come back.
+    pub committed_side_limit: Duration,
 }
 
 impl<F: Flow> Clone for Plan<F> {

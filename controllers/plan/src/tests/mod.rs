@@ -2,6 +2,7 @@
 
 mod backup;
 mod check;
+mod classic;
 mod cluster;
 mod deletion;
 mod example;

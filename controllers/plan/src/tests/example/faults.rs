@@ -132,7 +132,12 @@ pub(super) const FAULTS: &[Fault<Clusters>] = &[
     Fault {
         name: "waits for a dead side without end",
         setup: Mode::Planned,
-        build: |b| plan(b, |plan| plan.side_limit = std::time::Duration::MAX),
+        build: |b| {
+            plan(b, |plan| {
+                plan.side_limit = std::time::Duration::MAX;
+                plan.committed_side_limit = std::time::Duration::MAX;
+            });
+        },
         caught: &["stuck"],
     },
     Fault {

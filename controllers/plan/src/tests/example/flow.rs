@@ -140,6 +140,7 @@ pub(super) static MOVE: Plan<Move> = Plan {
     needs_rollback: |notes| notes.writers.is_some() || notes.is_touched,
     fields: &["exported", "isTouched", "writers"],
     side_limit: Duration::from_secs(1800),
+    committed_side_limit: Duration::from_secs(1800),
 };
 
 /// A version in which the owner changes before the export.

@@ -1,0 +1,373 @@
+//! Rows of the destination: it is prepared, takes ownership, serves, and restores what the source exported.
+
+use super::{
+    effect::Effect,
+    notes::Notes,
+    observed::{Context, DestinationFacts, ExtensionOperation, OwnerId, OwnerRecord, destination, none_left},
+    source::have_done,
+    step::Step,
+};
+use crate::ledger::Check;
+
+pub(super) fn is_bucket_readable(context: &Context) -> Check {
+    destination(context, |facts| match &facts.bucket_problem {
+        None => Check::Met("the bucket of the source can be read".to_owned()),
+        Some(problem) => Check::waiting("SourceBucketUnreadable", problem.clone()),
+    })
+}
+
+pub(super) fn note_change(_: &Context, notes: &mut Notes) {
+    notes.changed = true;
+}
+
+pub(super) fn ensure_source_backup_entry(_: &Context) -> Vec<Effect> {
+    vec![Effect::EnsureSourceBackupEntry]
+}
+
+pub(super) fn are_bindings_resolved(context: &Context) -> Check {
+    destination(context, |facts| {
+        none_left(
+            &facts.unresolved,
+            "BindingUnresolved",
+            "no value at the destination",
+            "all bindings have a value",
+        )
+    })
+}
+
+pub(super) fn ensure_exposure(_: &Context) -> Vec<Effect> {
+    vec![Effect::EnsureExposure]
+}
+
+pub(super) fn are_snapshots_copied(context: &Context) -> Check {
+    destination(context, |facts| match facts.copied {
+        Some(revision) => Check::Met(format!("snapshots up to revision {revision} are copied and verified")),
+        None => Check::waiting("CopyingSnapshots", "the snapshots of the source are being copied"),
+    })
+}
+
+pub(super) fn copy_snapshots(_: &Context) -> Vec<Effect> {
+    vec![Effect::CopySnapshots]
+}
+
+pub(super) fn is_prepared(context: &Context) -> Check {
+    destination(context, |facts| {
+        if !facts.machine_guard {
+            return Check::waiting("MachineGuardMissing", "the policy that keeps Machines is not in effect");
+        }
+        none_left(&facts.unprepared, "Preparing", "not there yet", "all objects exist at the destination")
+    })
+}
+
+pub(super) fn prepare(_: &Context) -> Vec<Effect> {
+    vec![Effect::PrepareDestination]
+}
+
+pub(super) fn note_volumes(context: &Context, notes: &mut Notes) {
+    notes.volumes.get_or_insert_with(|| format!("{}-destination", context.observed.request.uid));
+}
+
+pub(super) fn does_standby_follow(context: &Context) -> Check {
+    destination(context, |facts| match (facts.standby, facts.copied) {
+        (Some(standby), Some(copied)) if standby >= copied => {
+            Check::Met(format!("a member holds revision {standby} and follows"))
+        }
+        (standby, _) => {
+            let revision = standby.unwrap_or_default();
+            Check::waiting("StandbyBehind", format!("the standby member holds revision {revision}"))
+        }
+    })
+}
+
+pub(super) fn ensure_standby(context: &Context) -> Vec<Effect> {
+    context.notes.volumes.iter().map(|volumes| Effect::EnsureStandby { volumes: volumes.clone() }).collect()
+}
+
+pub(super) fn is_final_snapshot_copied(context: &Context) -> Check {
+    let Some(wanted) = context.source_notes().and_then(|notes| notes.final_snapshot.as_ref()) else {
+        return Check::waiting("NoFinalSnapshot", "the source has not recorded its final snapshot");
+    };
+    destination(context, |facts| {
+        if facts.final_copied.as_ref() == Some(wanted) {
+            Check::Met(format!("{} is copied and verified", wanted.name))
+        } else {
+            Check::waiting("CopyingFinalSnapshot", format!("{} is being copied", wanted.name))
+        }
+    })
+}
+
+pub(super) fn copy_final_snapshot(context: &Context) -> Vec<Effect> {
+    let snapshot = context.source_notes().and_then(|notes| notes.final_snapshot.clone());
+    snapshot.into_iter().map(|snapshot| Effect::CopyFinalSnapshot { snapshot }).collect()
+}
+
+pub(super) fn note_final_snapshot(context: &Context, notes: &mut Notes) {
+    notes.final_snapshot = context.source_notes().and_then(|source| source.final_snapshot.clone());
+}
+
+/// The epoch of this hand-over: higher than any that either side has seen.
+pub(super) fn note_epoch(context: &Context, notes: &mut Notes) {
+    let ended = context.source_notes().and_then(|source| source.owner_epoch).unwrap_or_default();
+    let seen = match context.at_destination().map(|facts| &facts.owner) {
+        Some(OwnerRecord::Present(owner)) => owner.epoch,
+        _ => 0,
+    };
+    notes.owner_epoch.get_or_insert(ended.max(seen) + 1);
+    note_volumes(context, notes);
+}
+
+fn own_id(context: &Context) -> Option<OwnerId> {
+    let epoch = context.notes.owner_epoch?;
+    Some(OwnerId { seed: context.observed.request.destination_seed.clone(), epoch })
+}
+
+pub(super) fn is_owner(context: &Context) -> Check {
+    let own = own_id(context);
+    destination(context, |facts| match (&facts.owner, &own) {
+        (OwnerRecord::Present(owner), Some(own)) if owner == own => {
+            Check::Met(format!("the owner record names {} with epoch {}", own.seed, own.epoch))
+        }
+        (OwnerRecord::Unknown, _) => {
+            Check::waiting("OwnerUnknown", "the servers of the zone do not agree, or do not answer")
+        }
+        _ => Check::waiting("TakingOwnership", "the owner record is being written"),
+    })
+}
+
+pub(super) fn take_ownership(context: &Context) -> Vec<Effect> {
+    own_id(context).into_iter().map(|owner| Effect::EnsureOwner { owner }).collect()
+}
+
+pub(super) fn does_etcd_serve(context: &Context) -> Check {
+    let Some(from) = &context.notes.final_snapshot else {
+        return Check::waiting("NoFinalSnapshot", "the final snapshot is not recorded");
+    };
+    destination(context, |facts| {
+        let etcd = &facts.etcd;
+        let is_ours = Some(&etcd.volumes) == context.notes.volumes.as_ref()
+            && Some(etcd.epoch) == context.notes.owner_epoch;
+        match etcd.revision.filter(|_| is_ours) {
+            Some(revision) if revision < from.revision => Check::blocked(
+                "RevisionWentBack",
+                format!(
+                    "the etcd serves revision {revision}, and the final snapshot holds {}",
+                    from.revision
+                ),
+            ),
+            Some(revision) => Check::Met(format!("a quorum answers at revision {revision}")),
+            None => {
+                Check::waiting("EtcdRestoring", format!("{} members run, and no quorum answers", etcd.pods))
+            }
+        }
+    })
+}
+
+pub(super) fn serve_etcd(context: &Context) -> Vec<Effect> {
+    let (notes, replicas) = (context.notes, context.source_notes().and_then(|source| source.etcd_replicas));
+    let (Some(volumes), Some(from), Some(owner), Some(replicas)) =
+        (notes.volumes.clone(), notes.final_snapshot.clone(), own_id(context), replicas)
+    else {
+        return Vec::new();
+    };
+    vec![Effect::EnsureEtcd { volumes, from, owner, replicas, fence: context.forward_fence() }]
+}
+
+pub(super) fn does_api_serve(context: &Context) -> Check {
+    destination(context, |facts| {
+        if facts.api.ready > 0 && facts.api.fence == context.forward_fence() {
+            Check::Met(format!("{} kube-apiservers are ready", facts.api.ready))
+        } else {
+            Check::waiting(
+                "ApiServersNotReady",
+                format!("{} kube-apiservers run, none is ready", facts.api.pods),
+            )
+        }
+    })
+}
+
+pub(super) fn serve_api(context: &Context) -> Vec<Effect> {
+    let replicas = context.source_notes().and_then(|source| source.api_servers.clone());
+    replicas
+        .into_iter()
+        .map(|replicas| Effect::EnsureApi { replicas, fence: context.forward_fence() })
+        .collect()
+}
+
+/// Recorded, and thereby true: the record is stored only if no side has begun to roll back.
+pub(super) fn is_committed(_: &Context) -> Check {
+    Check::Met("no side rolls back from here on".to_owned())
+}
+
+pub(super) fn is_dns_switched(context: &Context) -> Check {
+    destination(context, |facts| {
+        if facts.api_dns_here {
+            Check::Met("the servers of the zone answer with the destination".to_owned())
+        } else {
+            Check::waiting("SwitchingDNS", "the DNS record of the API is being written")
+        }
+    })
+}
+
+pub(super) fn switch_dns(_: &Context) -> Vec<Effect> {
+    vec![Effect::SwitchApiDns]
+}
+
+pub(super) fn is_infrastructure_restored(context: &Context) -> Check {
+    destination(context, |facts| have_done(&facts.infrastructure, ExtensionOperation::Restore))
+}
+
+pub(super) fn restore_infrastructure(_: &Context) -> Vec<Effect> {
+    vec![Effect::RequestInfrastructure { operation: ExtensionOperation::Restore }]
+}
+
+pub(super) fn are_extensions_restored(context: &Context) -> Check {
+    destination(context, |facts| have_done(&facts.extensions, ExtensionOperation::Restore))
+}
+
+pub(super) fn restore_extensions(_: &Context) -> Vec<Effect> {
+    vec![Effect::RequestExtensions { operation: ExtensionOperation::Restore }]
+}
+
+pub(super) fn are_workers_restored(context: &Context) -> Check {
+    destination(context, |facts| have_done(&facts.workers, ExtensionOperation::Restore))
+}
+
+pub(super) fn restore_workers(_: &Context) -> Vec<Effect> {
+    vec![Effect::RequestWorkers { operation: ExtensionOperation::Restore }]
+}
+
+/// The controllers that act on Machines stay stopped until this holds.
+pub(super) fn are_machines_unchanged(context: &Context) -> Check {
+    destination(context, |facts| match &facts.machine_differences {
+        None => Check::waiting("MachinesUnreadable", "Machines and their classes cannot be compared"),
+        Some(differences) => none_left(
+            differences,
+            "MachinesDiffer",
+            "the machine-controller-manager would replace nodes",
+            "Machines, classes and provider IDs are those of the source",
+        ),
+    })
+}
+
+pub(super) fn are_leases_renewed(context: &Context) -> Check {
+    destination(context, |facts| match &facts.stale_leases {
+        None => Check::waiting("NodesUnreadable", "nodes and their Leases cannot be listed"),
+        Some(nodes) => none_left(nodes, "LeasesStale", "not renewed", "all nodes have renewed their Leases"),
+    })
+}
+
+pub(super) fn are_controllers_started(context: &Context) -> Check {
+    let wanted = context.source_notes().and_then(|source| source.controllers.clone()).unwrap_or_default();
+    destination(context, |facts| {
+        let controllers = &facts.controllers;
+        let is_asked = controllers.wanted == wanted && controllers.fence == context.forward_fence();
+        match (is_asked, controllers.ready, wanted.values().sum::<u32>()) {
+            (true, ready, all) if ready >= all => {
+                Check::Met(format!("{ready} Pods of controllers are ready"))
+            }
+            (_, ready, all) => Check::waiting(
+                "ControllersStarting",
+                format!("{ready} of {all} Pods of controllers are ready"),
+            ),
+        }
+    })
+}
+
+pub(super) fn start_controllers(context: &Context) -> Vec<Effect> {
+    let replicas = context.source_notes().and_then(|source| source.controllers.clone());
+    replicas
+        .into_iter()
+        .map(|replicas| Effect::EnsureControllers { replicas, fence: context.forward_fence() })
+        .collect()
+}
+
+pub(super) fn are_nodes_healthy(context: &Context) -> Check {
+    destination(context, |facts| match &facts.unhealthy_nodes {
+        None => Check::waiting("NodesUnreadable", "nodes cannot be listed"),
+        Some(nodes) => none_left(nodes, "NodesUnhealthy", "not healthy", "all nodes are healthy"),
+    })
+}
+
+pub(super) fn is_source_backup_entry_gone(context: &Context) -> Check {
+    destination(context, |facts| {
+        if facts.source_backup_entry {
+            Check::waiting("Removing", "the BackupEntry for the bucket of the source is being deleted")
+        } else {
+            Check::Met("there is no BackupEntry for the bucket of the source".to_owned())
+        }
+    })
+}
+
+pub(super) fn remove_source_backup_entry(_: &Context) -> Vec<Effect> {
+    vec![Effect::EnsureNoSourceBackupEntry]
+}
+
+pub(super) fn is_machine_guard_gone(context: &Context) -> Check {
+    destination(context, |facts| {
+        if facts.machine_guard {
+            Check::waiting("Removing", "the policy that keeps Machines is being deleted")
+        } else {
+            Check::Met("Machines may be deleted again".to_owned())
+        }
+    })
+}
+
+pub(super) fn remove_machine_guard(_: &Context) -> Vec<Effect> {
+    vec![Effect::EnsureNoMachineGuard]
+}
+
+pub(super) fn is_stopped(context: &Context) -> Check {
+    destination(context, |facts| {
+        if is_all_stopped(facts, &context.rollback_fence()) {
+            Check::Met("neither a member nor a kube-apiserver is left".to_owned())
+        } else {
+            let pods = facts.etcd.pods + facts.api.pods + facts.controllers.pods;
+            Check::waiting("Stopping", format!("{pods} Pods are left at the destination"))
+        }
+    })
+}
+
+fn is_all_stopped(facts: &DestinationFacts, fence: &str) -> bool {
+    let is_etcd_stopped =
+        facts.etcd.pods == 0 && facts.etcd.wanted.unwrap_or_default() == 0 && facts.standby.is_none();
+    // Where workloads exist, they are written once by this fence, so that what was requested before is refused.
+    let is_fenced = facts.api.wanted.is_empty() || facts.api.fence == fence;
+    is_etcd_stopped && is_fenced && facts.api.is_stopped() && facts.controllers.is_stopped()
+}
+
+pub(super) fn stop(context: &Context) -> Vec<Effect> {
+    vec![Effect::StopDestination { fence: context.rollback_fence() }]
+}
+
+pub(super) fn is_removed(context: &Context) -> Check {
+    destination(context, |facts| {
+        none_left(
+            &facts.left,
+            "Removing",
+            "left at the destination",
+            "nothing of the Shoot is left at the destination",
+        )
+    })
+}
+
+pub(super) fn remove(_: &Context) -> Vec<Effect> {
+    vec![Effect::RemoveDestination]
+}
+
+/// Whether the flow of this Shoot has API servers, members and controllers that run.
+pub(super) fn is_awake(context: &Context) -> bool {
+    !context.observed.request.hibernated
+}
+
+pub(super) fn has_workers(context: &Context) -> bool {
+    !context.observed.request.workerless
+}
+
+pub(super) fn has_nodes(context: &Context) -> bool {
+    is_awake(context) && has_workers(context)
+}
+
+/// Evidence that the destination has stopped, as far as the source has read it.
+pub(super) fn has_stopped(context: &Context) -> bool {
+    context.is_settled(Step::DestinationStopped)
+}

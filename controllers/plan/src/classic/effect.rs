@@ -1,0 +1,151 @@
+//! What a classic migration can request.
+
+use std::time::Duration;
+
+use super::observed::{ExtensionOperation, FinalSnapshot, OwnerId, Replicas};
+
+/// A target that is requested again in each pass until it is observed.
+///
+/// # Guarantees
+/// Every effect may be applied twice. One that arrives late, after the migration has rolled back or has ended, is refused or does
+/// nothing.
+///
+/// # Assumptions
+/// - What changes or deletes an object does so under the `resourceVersion` that was observed for the decision, and deletes under its
+///   UID. So whatever was decided on an older state of the object is refused.
+/// - `fence` is written to the object as an annotation. The fence of a rollback differs from that of the forward table, so that a
+///   rollback writes each object once, even where nothing seems to have changed, and refuses what was requested before.
+/// - An owner record is only replaced by one of a higher epoch, and only deleted while it has the epoch that is named.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Garden: our finalizer is on the ControlPlaneMigration, or is not.
+    EnsureFinalizer {
+        /// Whether it is.
+        present: bool,
+    },
+    /// Garden: `status.lastOperation` of the Shoot tells of this migration.
+    EnsureOperation {
+        /// What it says.
+        operation: super::observed::Operation,
+    },
+    /// Garden: `status.seedName` of the Shoot is this seed.
+    EnsureStatusSeed {
+        /// Name of the seed.
+        seed: String,
+    },
+    /// Garden: `spec.seedName` of the Shoot is this seed.
+    EnsureSpecSeed {
+        /// Name of the seed.
+        seed: String,
+    },
+    /// Source: the ShootState holds the state of the source.
+    SyncState,
+    /// Source: the DNS record of the API has this TTL.
+    EnsureApiTtl {
+        /// The TTL.
+        ttl: Duration,
+        /// Who asks.
+        fence: String,
+    },
+    /// The controllers of the control plane have so many replicas at this side.
+    EnsureControllers {
+        /// Replicas by name of the workload.
+        replicas: Replicas,
+        /// Who asks.
+        fence: String,
+    },
+    /// The kube-apiservers have so many replicas at this side.
+    EnsureApi {
+        /// Replicas by name of the workload.
+        replicas: Replicas,
+        /// Who asks.
+        fence: String,
+    },
+    /// Source: the owner record does not exist, if it has this epoch.
+    EnsureNoOwner {
+        /// The epoch.
+        epoch: u64,
+    },
+    /// The owner record is this one, unless its epoch is higher.
+    EnsureOwner {
+        /// The owner.
+        owner: OwnerId,
+    },
+    /// Source: the Etcd has so many replicas, on the volumes that it has.
+    EnsureEtcdReplicas {
+        /// The replicas.
+        replicas: u32,
+        /// The volumes.
+        volumes: String,
+        /// Who asks.
+        fence: String,
+    },
+    /// The etcd serves on these volumes, which are filled from the final snapshot where they are empty; its members check this
+    /// owner.
+    EnsureEtcd {
+        /// The volumes.
+        volumes: String,
+        /// What empty volumes are filled from.
+        from: FinalSnapshot,
+        /// The owner ID that members check.
+        owner: OwnerId,
+        /// Replicas; zero makes no members.
+        replicas: u32,
+        /// Who asks.
+        fence: String,
+    },
+    /// This operation is requested of the DNSRecords, by an annotation with a time.
+    RequestDnsRecords {
+        /// The operation.
+        operation: ExtensionOperation,
+    },
+    /// This operation is requested of the Infrastructure.
+    RequestInfrastructure {
+        /// The operation.
+        operation: ExtensionOperation,
+    },
+    /// This operation is requested of the extension resources, of DNSRecords only where the destination restores them.
+    RequestExtensions {
+        /// The operation.
+        operation: ExtensionOperation,
+    },
+    /// This operation is requested of the Workers.
+    RequestWorkers {
+        /// The operation.
+        operation: ExtensionOperation,
+    },
+    /// Source: the objects of the Shoot are deleted, the namespace last, and no infrastructure with them.
+    RemoveSource,
+    /// Destination: there is a BackupEntry for the bucket of the source, and a Secret with access to it.
+    EnsureSourceBackupEntry,
+    /// Destination: the namespace and the exposure of the API exist, from which bindings take their values.
+    EnsureExposure,
+    /// Destination: the snapshots of the source are copied and verified.
+    CopySnapshots,
+    /// Destination: the final snapshot is copied and verified.
+    CopyFinalSnapshot {
+        /// The snapshot.
+        snapshot: FinalSnapshot,
+    },
+    /// Destination: namespace, Secrets, carried objects without replicas and extension resources that wait for their state exist, and
+    /// Machines cannot be deleted.
+    PrepareDestination,
+    /// Destination: a standby member follows the snapshots of the source.
+    EnsureStandby {
+        /// The volumes that it fills.
+        volumes: String,
+    },
+    /// Destination: the DNS record of the API names the destination.
+    SwitchApiDns,
+    /// Destination: there is no BackupEntry for the bucket of the source.
+    EnsureNoSourceBackupEntry,
+    /// Destination: Machines may be deleted.
+    EnsureNoMachineGuard,
+    /// Destination: standby, members and kube-apiservers are stopped.
+    StopDestination {
+        /// Who asks.
+        fence: String,
+    },
+    /// Destination: the objects of the Shoot are deleted, and no infrastructure with them.
+    RemoveDestination,
+}

@@ -1,0 +1,104 @@
+//! The classic migration as a flow of the engine.
+
+use std::time::Duration;
+
+use super::{
+    effect::Effect,
+    forward::FORWARD,
+    notes::Notes,
+    observed::{Facts, Observed},
+    rollback::ROLLBACK,
+    step::{Side, Step},
+};
+use crate::{
+    flow::{Flow, Plan, Plans, Request, StepContext},
+    ledger::Phase,
+};
+
+/// The classic migration of a control plane: the source stops before the destination serves.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ClassicMigration {}
+
+/// The shortest time a step can be given: below it, looking twice would take longer.
+const LEAST_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a side may record nothing before rows that wait for it fail.
+const SIDE_LIMIT: Duration = Duration::from_secs(600);
+/// The same past the point of no return: the destination serves, and a person has a day to repair the other side.
+const COMMITTED_SIDE_LIMIT: Duration = Duration::from_secs(24 * 3600);
+/// Version of the tables. A change that an unfinished migration would not survive makes a new version, beside this one.
+pub const PLAN_VERSION: u32 = 1;
+
+/// The migration, version 1.
+pub static PLAN: Plan<ClassicMigration> = Plan {
+    kind: "ControlPlaneMigration",
+    version: PLAN_VERSION,
+    forward: FORWARD,
+    rollback: ROLLBACK,
+    point_of_no_return: Some(Step::MoveCommitted),
+    needs_rollback: |notes| notes.changed,
+    fields: &[
+        "apiServers",
+        "apiTtlSeconds",
+        "changed",
+        "controllers",
+        "dnsRecordsMigrated",
+        "etcdReplicas",
+        "finalSnapshot",
+        "ownerEpoch",
+        "ownershipEnded",
+        "volumes",
+    ],
+    side_limit: SIDE_LIMIT,
+    committed_side_limit: COMMITTED_SIDE_LIMIT,
+};
+
+/// All versions of the migration.
+pub static PLANS: Plans<ClassicMigration> = Plans { versions: &[&PLAN] };
+
+impl Flow for ClassicMigration {
+    type Side = Side;
+    type Step = Step;
+    type Observed = Observed;
+    type Notes = Notes;
+    type Effect = Effect;
+
+    fn request(observed: &Observed) -> Request {
+        let request = &observed.request;
+        Request {
+            paused: request.paused,
+            abort: request.abort,
+            abandoned: request.abandoned.clone(),
+            step_timeout: request.step_timeout.max(LEAST_TIMEOUT),
+        }
+    }
+
+    fn cleanup(context: &StepContext<'_, Self>) -> Vec<Effect> {
+        match &context.observed.facts {
+            // The object stays until each side has ended, since it holds what they have left to undo.
+            Facts::Garden(_) if context.observed.request.finalizer => {
+                let have_others_ended = context.others.iter().all(|(_, ledger)| ledger.phase.is_end());
+                let release = have_others_ended.then_some(Effect::EnsureFinalizer { present: false });
+                release.into_iter().collect()
+            }
+            // A creation that was requested before the end may arrive after it.
+            Facts::Destination(facts) if context.ledger.phase.is_rollback() => {
+                let is_left = !facts.left.is_empty();
+                is_left.then_some(Effect::RemoveDestination).into_iter().collect()
+            }
+            Facts::Destination(facts) if context.ledger.phase == Phase::Succeeded => {
+                let entry = facts.source_backup_entry.then_some(Effect::EnsureNoSourceBackupEntry);
+                let guard = facts.machine_guard.then_some(Effect::EnsureNoMachineGuard);
+                entry.into_iter().chain(guard).collect()
+            }
+            Facts::Garden(_) | Facts::Source(_) | Facts::Destination(_) => Vec::new(),
+        }
+    }
+
+    fn data_locations(notes: &Notes) -> String {
+        let snapshot = notes.final_snapshot.as_ref();
+        let snapshot =
+            snapshot.map(|it| format!("the final snapshot {} holds revision {}", it.name, it.revision));
+        let volumes = notes.volumes.as_ref().map(|volumes| format!("the new volumes of etcd are {volumes}"));
+        snapshot.into_iter().chain(volumes).collect::<Vec<_>>().join(", ")
+    }
+}

@@ -1,0 +1,355 @@
+//! The forward table. Everything slow comes before the outage, which lasts from `SourceApiStopped` to `ApiDnsSwitched`.
+
+use std::time::Duration;
+
+use super::{
+    destination::{self as to, has_nodes, has_workers, is_awake},
+    flow::ClassicMigration,
+    garden,
+    source::{self as from, former_ttl},
+    step::{Side, Step},
+};
+use crate::flow::{OnFailure, Proof, Row, Timeout};
+
+/// A day, for what follows the point of no return: the destination serves, and a person can help.
+const A_DAY: Timeout<ClassicMigration> = Timeout::Hours(24);
+
+/// The table.
+pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
+    Row {
+        does: "The finalizer is on the ControlPlaneMigration, and `status.lastOperation` of the Shoot is Migrate.",
+        timeout: Timeout::Hours(24),
+        advice: "wait for the other migration of this Shoot, or abort it",
+        on_start: garden::note_change,
+        effects: garden::record,
+        ..Row::new(Side::Garden, Step::MigrationRecorded, garden::is_recorded)
+    },
+    Row {
+        after: &[Step::MigrationRecorded],
+        does: "The rules, the conditions of the destination seed, the versions of gardenlet and extensions, and its capacity allow it.",
+        advice: "repair the destination, or migrate to another seed",
+        ..Row::new(Side::Garden, Step::DestinationFit, garden::is_destination_fit)
+    },
+    Row {
+        after: &[Step::DestinationFit],
+        does: "The destination has access to the backup bucket of the source, and reads it.",
+        advice: "see whether credentials and networks of the destination reach the bucket of the source",
+        on_start: to::note_change,
+        effects: to::ensure_source_backup_entry,
+        ..Row::new(Side::Destination, Step::SourceBucketReadable, to::is_bucket_readable)
+    },
+    Row {
+        after: &[Step::DestinationFit],
+        does: "The ShootState holds the secrets, extension states and Machines of the source.",
+        advice: "see in the events of the ShootState why it cannot be written",
+        effects: from::sync_state,
+        ..Row::new(Side::Source, Step::StateSynced, from::is_state_synced)
+    },
+    Row {
+        after: &[Step::StateSynced],
+        does: "Each binding that a carried object declares has its value at the destination.",
+        advice: "correct the annotation with the bindings of the object that is named",
+        on_start: to::note_change,
+        effects: to::ensure_exposure,
+        ..Row::new(Side::Destination, Step::BindingsResolved, to::are_bindings_resolved)
+    },
+    Row {
+        after: &[Step::SourceBucketReadable],
+        does: "The snapshots of the source are copied to the bucket of the destination, and verified.",
+        timeout: Timeout::Hours(4),
+        advice: "see in the logs of the copying Job what it waits for",
+        effects: to::copy_snapshots,
+        ..Row::new(Side::Destination, Step::SnapshotsCopiedAhead, to::are_snapshots_copied)
+    },
+    Row {
+        after: &[Step::SourceBucketReadable, Step::BindingsResolved],
+        does: "Namespace, Secrets, carried objects without replicas and extension resources exist, and Machines are guarded.",
+        proof: Proof::HeldUntil(Step::MoveCommitted),
+        advice: "see which of the named objects the API server of the destination refuses",
+        effects: to::prepare,
+        ..Row::new(Side::Destination, Step::DestinationPrepared, to::is_prepared)
+    },
+    Row {
+        after: &[Step::SnapshotsCopiedAhead, Step::DestinationPrepared],
+        does: "A standby member has restored the snapshots and follows new ones, so the outage restores one delta.",
+        guard: is_awake,
+        on_failure: OnFailure::Skip,
+        timeout: Timeout::Steps(4),
+        advice: "the migration goes on without it, and the outage lasts as long as a whole restore",
+        on_start: to::note_volumes,
+        effects: to::ensure_standby,
+        ..Row::new(Side::Destination, Step::StandbyFollows, to::does_standby_follow)
+    },
+    Row {
+        after: &[Step::StateSynced, Step::SnapshotsCopiedAhead, Step::DestinationPrepared],
+        does: "The etcd of a hibernated Shoot is scaled up, so that it can take its final snapshot.",
+        guard: |context| !is_awake(context),
+        advice: "see why the members of the source do not start",
+        on_start: from::note_etcd,
+        effects: from::wake_etcd,
+        ..Row::new(Side::Source, Step::SourceEtcdAwake, from::is_etcd_awake)
+    },
+    Row {
+        after: &[Step::StateSynced],
+        does: "The DNS record of the API has a TTL of 10 s.",
+        guard: is_awake,
+        advice: "see in the DNSRecord what its controller reports",
+        on_start: from::note_ttl,
+        effects: from::lower_ttl,
+        ..Row::new(Side::Source, Step::ApiTtlLowered, from::is_ttl_low)
+    },
+    Row {
+        after: &[Step::ApiTtlLowered],
+        does: "No resolver holds the record with its former TTL.",
+        guard: is_awake,
+        timeout: Timeout::Computed {
+            text: "the former TTL and 10 minutes",
+            limit: |context| former_ttl(context) + Duration::from_secs(600),
+        },
+        advice: "wait for the former TTL",
+        ..Row::new(Side::Source, Step::FormerTtlExpired, from::has_former_ttl_expired)
+    },
+    Row {
+        after: &[
+            Step::StateSynced,
+            Step::DestinationPrepared,
+            Step::StandbyFollows,
+            Step::SourceEtcdAwake,
+            Step::FormerTtlExpired,
+        ],
+        does: "No machine-controller-manager, autoscaler, kube-controller-manager or other controller runs, by their Pods.",
+        proof: Proof::HeldUntil(Step::MoveCommitted),
+        advice: "see why these Pods do not end, and whether somebody else scales their workloads",
+        on_start: from::note_controllers,
+        effects: from::stop_controllers,
+        ..Row::new(Side::Source, Step::SourceControllersStopped, from::are_controllers_stopped)
+    },
+    Row {
+        after: &[Step::SourceControllersStopped],
+        does: "The ShootState holds what the controllers did until they stopped.",
+        proof: Proof::HeldUntil(Step::MoveCommitted),
+        advice: "see in the events of the ShootState why it cannot be written",
+        effects: from::sync_state,
+        ..Row::new(Side::Source, Step::FinalStateSynced, from::is_state_synced)
+    },
+    Row {
+        after: &[Step::FinalStateSynced],
+        does: "No kube-apiserver runs, by its Pods. The outage begins.",
+        proof: Proof::HeldUntil(Step::SourceEtcdStopped),
+        advice: "see why kube-apiservers do not end, and whether somebody else scales their Deployment",
+        on_start: from::note_api,
+        effects: from::stop_api,
+        ..Row::new(Side::Source, Step::SourceApiStopped, from::is_api_stopped)
+    },
+    Row {
+        after: &[Step::SourceApiStopped],
+        does: "The owner record is deleted, so the members lose ownership.",
+        advice: "see whether the DNS servers of the zone take updates",
+        on_start: from::note_epoch,
+        effects: from::delete_owner,
+        ..Row::new(Side::Source, Step::OwnerRecordDeleted, from::is_owner_deleted)
+    },
+    Row {
+        after: &[Step::OwnerRecordDeleted],
+        does: "A member has stored the final snapshot, which ends the epoch of the source.",
+        advice: "see in the logs of the members why the final snapshot cannot be stored",
+        on_done: from::note_final_snapshot,
+        ..Row::new(Side::Source, Step::FinalSnapshotTaken, from::is_final_snapshot_taken)
+    },
+    Row {
+        after: &[Step::FinalSnapshotTaken],
+        does: "No member runs at the source, by its Pods.",
+        proof: Proof::HeldUntil(Step::MoveCommitted),
+        advice: "see why the members of the source do not end",
+        effects: from::stop_etcd,
+        ..Row::new(Side::Source, Step::SourceEtcdStopped, from::is_etcd_stopped)
+    },
+    Row {
+        after: &[Step::SourceApiStopped],
+        does: "The DNSRecords of the source report a migrate that succeeded, so nothing at the source writes them.",
+        proof: Proof::HeldUntil(Step::MoveCommitted),
+        advice: "see in the DNSRecords what their controller reports",
+        on_start: from::note_dns,
+        effects: from::migrate_dns_records,
+        ..Row::new(Side::Source, Step::DnsRecordsMigrated, from::are_dns_records_migrated)
+    },
+    Row {
+        after: &[Step::FinalSnapshotTaken, Step::SnapshotsCopiedAhead, Step::DestinationPrepared],
+        does: "The final snapshot is in the bucket of the destination, and verified.",
+        advice: "see in the logs of the copying Job what it waits for",
+        effects: to::copy_final_snapshot,
+        on_done: to::note_final_snapshot,
+        ..Row::new(Side::Destination, Step::FinalSnapshotCopied, to::is_final_snapshot_copied)
+    },
+    Row {
+        after: &[Step::FinalSnapshotTaken],
+        does: "The owner record names the destination, with the next epoch.",
+        proof: Proof::HeldUntil(Step::MoveCommitted),
+        advice: "see whether the DNS servers of the zone take updates",
+        on_start: to::note_epoch,
+        effects: to::take_ownership,
+        ..Row::new(Side::Destination, Step::OwnerRecordTaken, to::is_owner)
+    },
+    Row {
+        after: &[Step::FinalSnapshotCopied, Step::OwnerRecordTaken, Step::SourceEtcdStopped],
+        does: "A quorum serves at least the revision of the final snapshot.",
+        guard: is_awake,
+        proof: Proof::HeldUntil(Step::MoveCommitted),
+        advice: "see in the logs of the members why they do not serve",
+        effects: to::serve_etcd,
+        ..Row::new(Side::Destination, Step::EtcdServes, to::does_etcd_serve)
+    },
+    Row {
+        after: &[Step::EtcdServes],
+        does: "A kube-apiserver of the destination is ready. No client knows its address yet.",
+        guard: is_awake,
+        proof: Proof::HeldUntil(Step::MoveCommitted),
+        advice: "see in the logs of the kube-apiservers why they do not become ready",
+        effects: to::serve_api,
+        ..Row::new(Side::Destination, Step::ApiServes, to::does_api_serve)
+    },
+    Row {
+        after: &[
+            Step::ApiServes,
+            Step::EtcdServes,
+            Step::FinalSnapshotCopied,
+            Step::OwnerRecordTaken,
+            Step::SourceEtcdStopped,
+            Step::FinalStateSynced,
+            Step::DnsRecordsMigrated,
+        ],
+        does: "The point of no return is recorded. From here on clients may write to the destination.",
+        on_failure: OnFailure::Fail,
+        advice: "look at what the message says",
+        ..Row::new(Side::Destination, Step::MoveCommitted, to::is_committed)
+    },
+    Row {
+        after: &[Step::MoveCommitted],
+        does: "All servers of the zone answer with the destination for the name of the API. The outage ends.",
+        guard: is_awake,
+        on_failure: OnFailure::Fail,
+        timeout: A_DAY,
+        advice: "see in the DNSRecord what its controller reports; the API serves at its new address",
+        effects: to::switch_dns,
+        ..Row::new(Side::Destination, Step::ApiDnsSwitched, to::is_dns_switched)
+    },
+    Row {
+        after: &[Step::MoveCommitted],
+        does: "The other extension resources of the source report a migrate that succeeded and is newer than its request.",
+        on_failure: OnFailure::Fail,
+        timeout: A_DAY,
+        advice: "see in the extension resource what its controller reports",
+        effects: from::migrate_extensions,
+        ..Row::new(Side::Source, Step::ExtensionsMigrated, from::are_extensions_migrated)
+    },
+    Row {
+        after: &[Step::ExtensionsMigrated],
+        does: "The Infrastructure reports a restore that succeeded.",
+        guard: has_workers,
+        on_failure: OnFailure::Fail,
+        timeout: A_DAY,
+        advice: "see in the Infrastructure what its controller reports",
+        effects: to::restore_infrastructure,
+        ..Row::new(Side::Destination, Step::InfrastructureRestored, to::is_infrastructure_restored)
+    },
+    Row {
+        after: &[Step::ExtensionsMigrated, Step::InfrastructureRestored],
+        does: "ControlPlane, Network, DNSRecord, Extension, OperatingSystemConfig and ContainerRuntime report a restore that succeeded.",
+        on_failure: OnFailure::Fail,
+        timeout: A_DAY,
+        advice: "see in the extension resource what its controller reports",
+        effects: to::restore_extensions,
+        ..Row::new(Side::Destination, Step::ExtensionsRestored, to::are_extensions_restored)
+    },
+    Row {
+        after: &[Step::ExtensionsRestored, Step::ApiDnsSwitched],
+        does: "The Workers report a restore that succeeded, so all Machines exist. The machine-controller-manager is stopped.",
+        guard: has_workers,
+        on_failure: OnFailure::Fail,
+        timeout: A_DAY,
+        advice: "see in the Worker what its controller reports",
+        effects: to::restore_workers,
+        ..Row::new(Side::Destination, Step::WorkersRestored, to::are_workers_restored)
+    },
+    Row {
+        after: &[Step::WorkersRestored],
+        does: "Machines, classes, templates and provider IDs equal the carried state, so no node is replaced.",
+        guard: has_workers,
+        on_failure: OnFailure::Fail,
+        timeout: A_DAY,
+        advice: "correct what differs; until then the controllers of Machines stay stopped, and nodes run on",
+        ..Row::new(Side::Destination, Step::MachinesUnchanged, to::are_machines_unchanged)
+    },
+    Row {
+        after: &[Step::ApiDnsSwitched],
+        does: "Kubelets have renewed their Leases through the destination, so no node is taken for lost.",
+        guard: has_nodes,
+        on_failure: OnFailure::Fail,
+        timeout: A_DAY,
+        advice: "see whether the nodes reach the new address; delete Nodes that do not exist any more",
+        ..Row::new(Side::Destination, Step::NodeLeasesRenewed, to::are_leases_renewed)
+    },
+    Row {
+        after: &[Step::ExtensionsRestored, Step::MachinesUnchanged, Step::NodeLeasesRenewed],
+        does: "As many controllers as before run at the destination.",
+        on_failure: OnFailure::Fail,
+        timeout: A_DAY,
+        advice: "see why the controllers do not become ready",
+        effects: to::start_controllers,
+        ..Row::new(Side::Destination, Step::ControllersStarted, to::are_controllers_started)
+    },
+    Row {
+        after: &[Step::ControllersStarted],
+        does: "All nodes are healthy.",
+        guard: has_nodes,
+        on_failure: OnFailure::Skip,
+        timeout: Timeout::Steps(2),
+        advice: "look at the nodes that are named; the control plane is at the destination",
+        ..Row::new(Side::Destination, Step::NodesHealthy, to::are_nodes_healthy)
+    },
+    Row {
+        after: &[Step::ControllersStarted],
+        does: "`status.seedName` of the Shoot is the destination, and its last operation is Restore.",
+        on_failure: OnFailure::Fail,
+        timeout: A_DAY,
+        advice: "see why the Shoot cannot be written",
+        effects: garden::move_status,
+        ..Row::new(Side::Garden, Step::StatusMoved, garden::is_status_moved)
+    },
+    Row {
+        after: &[Step::StatusMoved, Step::NodesHealthy],
+        does: "The objects of the Shoot are deleted at the source, its namespace last, and no infrastructure with them.",
+        on_failure: OnFailure::Skip,
+        timeout: A_DAY,
+        advice: "see which finalizers hold the objects that are left, and delete them by hand",
+        effects: from::remove_source,
+        ..Row::new(Side::Source, Step::SourceRemoved, from::is_source_removed)
+    },
+    Row {
+        after: &[Step::SourceRemoved],
+        does: "The BackupEntry for the bucket of the source is deleted. Its snapshots stay for their retention.",
+        on_failure: OnFailure::Skip,
+        timeout: A_DAY,
+        advice: "delete the BackupEntry by hand",
+        effects: to::remove_source_backup_entry,
+        ..Row::new(Side::Destination, Step::SourceBackupEntryRemoved, to::is_source_backup_entry_gone)
+    },
+    Row {
+        after: &[Step::SourceRemoved],
+        does: "The policy that keeps Machines is deleted.",
+        on_failure: OnFailure::Fail,
+        timeout: A_DAY,
+        advice: "delete the ValidatingAdmissionPolicy by hand",
+        effects: to::remove_machine_guard,
+        ..Row::new(Side::Destination, Step::MachineGuardRemoved, to::is_machine_guard_gone)
+    },
+    Row {
+        after: &[Step::SourceBackupEntryRemoved, Step::MachineGuardRemoved],
+        does: "`status.lastOperation` of the Shoot is Restore, Succeeded.",
+        on_failure: OnFailure::Fail,
+        timeout: A_DAY,
+        advice: "see why the Shoot cannot be written",
+        effects: garden::report_success,
+        ..Row::new(Side::Garden, Step::OperationSucceeded, garden::has_succeeded)
+    },
+];

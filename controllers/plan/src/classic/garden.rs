@@ -1,0 +1,111 @@
+//! Rows of the garden: the Shoot, and whether the destination is fit.
+
+use super::{
+    effect::Effect,
+    notes::Notes,
+    observed::{Context, Operation, garden, none_left},
+};
+use crate::ledger::Check;
+
+pub(super) fn note_change(_: &Context, notes: &mut Notes) {
+    notes.changed = true;
+}
+
+pub(super) fn is_recorded(context: &Context) -> Check {
+    garden(context, |facts| match &facts.other_migration {
+        Some(name) => Check::waiting(
+            "AnotherMigration",
+            format!("{name} migrates this Shoot, and this migration starts when that one has ended"),
+        ),
+        None if !context.observed.request.finalizer => {
+            Check::waiting("SettingFinalizer", "the finalizer is being set on the ControlPlaneMigration")
+        }
+        None if facts.operation != Operation::Migrating => {
+            Check::waiting("RecordingOperation", "status.lastOperation of the Shoot is being written")
+        }
+        None => Check::Met("status.lastOperation of the Shoot is Migrate".to_owned()),
+    })
+}
+
+pub(super) fn record(context: &Context) -> Vec<Effect> {
+    // Nothing is written beside another migration.
+    let Some(facts) = context.at_garden().filter(|facts| facts.other_migration.is_none()) else {
+        return Vec::new();
+    };
+    let mut effects = Vec::new();
+    if !context.observed.request.finalizer {
+        effects.push(Effect::EnsureFinalizer { present: true });
+    }
+    if facts.operation != Operation::Migrating {
+        effects.push(Effect::EnsureOperation { operation: Operation::Migrating });
+    }
+    effects
+}
+
+pub(super) fn is_destination_fit(context: &Context) -> Check {
+    garden(context, |facts| {
+        none_left(
+            &facts.refusals,
+            "DestinationUnfit",
+            "the destination cannot host the Shoot",
+            "the rules allow the migration",
+        )
+    })
+}
+
+pub(super) fn is_status_moved(context: &Context) -> Check {
+    let destination = &context.observed.request.destination_seed;
+    garden(context, |facts| {
+        if facts.status_seed != *destination {
+            Check::waiting("MovingStatus", "status.seedName of the Shoot is being written")
+        } else if facts.operation != Operation::Restoring {
+            Check::waiting("RecordingOperation", "status.lastOperation of the Shoot is being written")
+        } else {
+            Check::Met(format!("status.seedName of the Shoot is {destination}"))
+        }
+    })
+}
+
+pub(super) fn move_status(context: &Context) -> Vec<Effect> {
+    let seed = context.observed.request.destination_seed.clone();
+    match context.at_garden() {
+        Some(facts) if facts.status_seed != seed => vec![Effect::EnsureStatusSeed { seed }],
+        Some(_) => vec![Effect::EnsureOperation { operation: Operation::Restoring }],
+        None => Vec::new(),
+    }
+}
+
+pub(super) fn has_succeeded(context: &Context) -> Check {
+    garden(context, |facts| match facts.operation {
+        Operation::Restored => {
+            Check::Met("status.lastOperation of the Shoot is Restore, Succeeded".to_owned())
+        }
+        _ => Check::waiting("RecordingOperation", "status.lastOperation of the Shoot is being written"),
+    })
+}
+
+pub(super) fn report_success(_: &Context) -> Vec<Effect> {
+    vec![Effect::EnsureOperation { operation: Operation::Restored }]
+}
+
+pub(super) fn is_seed_name_restored(context: &Context) -> Check {
+    let source = &context.observed.request.source_seed;
+    garden(context, |facts| {
+        if facts.spec_seed != *source {
+            Check::waiting("RestoringSeedName", "spec.seedName of the Shoot is being written")
+        } else if facts.operation != Operation::Aborted {
+            Check::waiting("RecordingOperation", "status.lastOperation of the Shoot is being written")
+        } else {
+            Check::Met(format!("spec.seedName of the Shoot is {source}"))
+        }
+    })
+}
+
+pub(super) fn restore_seed_name(context: &Context) -> Vec<Effect> {
+    let seed = context.observed.request.source_seed.clone();
+    match context.at_garden() {
+        Some(facts) if facts.spec_seed != seed => vec![Effect::EnsureSpecSeed { seed }],
+        Some(_) => vec![Effect::EnsureOperation { operation: Operation::Aborted }],
+        None => Vec::new(),
+    }
+}

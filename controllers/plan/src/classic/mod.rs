@@ -1,0 +1,36 @@
+//! The classic migration of a control plane between two seeds (GEP-7): the source stops, and the destination takes over.
+//!
+//! Three controllers work on one ControlPlaneMigration: one in the garden and one on each seed. The forward table does everything slow
+//! while the source serves. The outage is: stop the kube-apiservers, take the final snapshot, copy it, restore the rest of it, start the
+//! kube-apiservers, switch DNS.
+//!
+//! **What is promised.** Until `MoveCommitted` is recorded, each failure rolls back: the destination stops, and the source serves
+//! everything that it has acknowledged. From `MoveCommitted` on nothing rolls back; the destination serves, and what is left to do is
+//! waited for and can be done by a person. At no time can members of both sides be written, or controllers of both sides act.
+//!
+//! | file | has |
+//! |---|---|
+//! | `step.rs` | sides and steps |
+//! | `observed.rs` | what each side observes |
+//! | `notes.rs` | what each side remembers |
+//! | `effect.rs` | what can be requested |
+//! | `forward.rs`, `rollback.rs` | the two tables |
+//! | `garden.rs`, `source.rs`, `destination.rs` | checks and effects of the rows, by side |
+//! | `flow.rs` | the flow and its version |
+
+pub mod effect;
+pub mod observed;
+
+mod destination;
+mod flow;
+mod forward;
+mod garden;
+mod notes;
+mod rollback;
+mod source;
+mod step;
+
+pub use flow::{ClassicMigration, PLAN, PLAN_VERSION, PLANS};
+pub use notes::Notes;
+pub use source::LOW_TTL;
+pub use step::{Side, Step};

@@ -1,0 +1,56 @@
+//! What the sides of a classic migration remember.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::observed::{FinalSnapshot, Replicas};
+
+/// What one side remembers. It is part of that side's status.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Notes {
+    /// Something of this side was changed: from here on there may be something to roll back.
+    #[serde(skip_serializing_if = "is_false")]
+    pub changed: bool,
+    /// Replicas of the controllers at the source before they were stopped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub controllers: Option<Replicas>,
+    /// Replicas of the kube-apiservers at the source before they were stopped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_servers: Option<Replicas>,
+    /// TTL of the DNS record of the API before it was lowered, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_ttl_seconds: Option<u64>,
+    /// Members of the etcd at the source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub etcd_replicas: Option<u32>,
+    /// Epoch of the owner record that this side wrote, or deleted, last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner_epoch: Option<u64>,
+    /// The deletion of the owner record was requested: the etcd may have lost ownership, so its volumes never serve again.
+    #[serde(skip_serializing_if = "is_false")]
+    pub ownership_ended: bool,
+    /// The final snapshot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub final_snapshot: Option<FinalSnapshot>,
+    /// Volumes that the etcd of this side is restored to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volumes: Option<String>,
+    /// `migrate` was requested of the DNSRecords at the source.
+    #[serde(skip_serializing_if = "is_false")]
+    pub dns_records_migrated: bool,
+}
+
+impl Notes {
+    /// TTL of the DNS record of the API before it was lowered.
+    #[must_use]
+    pub fn api_ttl(&self) -> Option<Duration> {
+        self.api_ttl_seconds.map(Duration::from_secs)
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+fn is_false(value: &bool) -> bool {
+    !*value
+}

@@ -1,0 +1,352 @@
+//! What the sides of a classic migration observe.
+//!
+//! Each side reads its own cluster and the objects of the migration in the garden. It reads what it decides on from the API servers,
+//! and not from a cache, after the step was recorded.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    flow::{Abort, StepContext},
+    ledger::{Check, Reason},
+};
+
+use super::{flow::ClassicMigration, notes::Notes, step::Side};
+
+/// What one side observes in one pass.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observed {
+    /// What the ControlPlaneMigration and its Shoot ask for.
+    pub request: MigrationRequest,
+    /// What this side observes of its own cluster.
+    pub facts: Facts,
+}
+
+/// What the ControlPlaneMigration and its Shoot ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MigrationRequest {
+    /// UID of the ControlPlaneMigration. It is part of each fence.
+    pub uid: String,
+    /// Whether our finalizer is on the ControlPlaneMigration.
+    pub finalizer: bool,
+    /// `spec.paused`.
+    pub paused: bool,
+    /// `spec.abort`; deletion of the object counts as a request to abort.
+    pub abort: Abort,
+    /// Why the migration has lost its subject: the Shoot is deleted, or another one has its name.
+    pub abandoned: Option<Reason>,
+    /// How long a step may take.
+    pub step_timeout: Duration,
+    /// Identity of the source seed, as in owner IDs.
+    pub source_seed: String,
+    /// Identity of the destination seed, as in owner IDs.
+    pub destination_seed: String,
+    /// The Shoot is hibernated: its API servers, its etcd and its controllers have no replicas.
+    pub hibernated: bool,
+    /// The Shoot has no workers: there are neither Infrastructure nor Machines.
+    pub workerless: bool,
+}
+
+/// What one side observes of its own cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Facts {
+    /// Of the garden.
+    Garden(GardenFacts),
+    /// Of the source seed.
+    Source(Box<SourceFacts>),
+    /// Of the destination seed.
+    Destination(Box<DestinationFacts>),
+}
+
+/// What the controller of the garden observes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GardenFacts {
+    /// Name of another migration of this Shoot that has not ended.
+    pub other_migration: Option<String>,
+    /// Why the destination cannot host the Shoot: rules, conditions, versions, capacity. Empty where it can.
+    pub refusals: Vec<String>,
+    /// Seed in `spec.seedName` of the Shoot.
+    pub spec_seed: String,
+    /// Seed in `status.seedName` of the Shoot.
+    pub status_seed: String,
+    /// `status.lastOperation` of the Shoot.
+    pub operation: Operation,
+}
+
+/// How far `status.lastOperation` of the Shoot tells of this migration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Operation {
+    /// It tells of something else.
+    #[default]
+    Other,
+    /// Migrate, Processing.
+    Migrating,
+    /// Restore, Processing.
+    Restoring,
+    /// Restore, Succeeded.
+    Restored,
+    /// Migrate, Aborted.
+    Aborted,
+}
+
+/// Replicas of workloads by name.
+pub type Replicas = BTreeMap<String, u32>;
+
+/// A group of workloads: controllers of the control plane, or its API servers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Workloads {
+    /// Replicas that are wanted, by name of the workload.
+    pub wanted: Replicas,
+    /// Pods that exist, those that are being deleted included.
+    pub pods: u32,
+    /// Pods that are ready.
+    pub ready: u32,
+    /// Who set the replicas last: see [`Effect`](super::effect::Effect).
+    pub fence: String,
+}
+
+impl Workloads {
+    /// Whether none is wanted and none is left.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.pods == 0 && self.wanted.values().all(|replicas| *replicas == 0)
+    }
+}
+
+/// An owner ID: which seed may serve the etcd, and by which hand-over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnerId {
+    /// Identity of the seed.
+    pub seed: String,
+    /// Number of the hand-over. It only rises.
+    pub epoch: u64,
+}
+
+/// The owner record, as the servers of its zone answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum OwnerRecord {
+    /// No server answers, or servers contradict each other.
+    #[default]
+    Unknown,
+    /// All servers answer that there is no record.
+    Absent,
+    /// All servers answer with this ID.
+    Present(OwnerId),
+}
+
+/// A snapshot that ends the ownership of an epoch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FinalSnapshot {
+    /// Name of the object in the bucket.
+    pub name: String,
+    /// Revision of etcd that it holds.
+    pub revision: u64,
+    /// Epoch that it ends.
+    pub epoch: u64,
+}
+
+/// The etcd of a control plane at one seed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EtcdFacts {
+    /// `spec.replicas` of the Etcd; `None` where there is no Etcd.
+    pub wanted: Option<u32>,
+    /// Members that it has while the Shoot is not hibernated.
+    pub members: u32,
+    /// Name of the set of volumes that the Etcd uses.
+    pub volumes: String,
+    /// Pods of members that exist, whatever their volumes.
+    pub pods: u32,
+    /// Revision that a quorum answers with; `None` where no quorum answers.
+    pub revision: Option<u64>,
+    /// Epoch of the owner ID that the members check.
+    pub epoch: u64,
+}
+
+/// What the controller of the source observes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SourceFacts {
+    /// Entries of the ShootState that differ from the source, by what was read after this pass began. `None` where it could not be read.
+    pub unsynced: Option<u32>,
+    /// kube-controller-manager, machine-controller-manager, autoscaler and every other controller of the control plane.
+    pub controllers: Workloads,
+    /// kube-apiservers.
+    pub api: Workloads,
+    /// The etcd.
+    pub etcd: EtcdFacts,
+    /// The owner record.
+    pub owner: OwnerRecord,
+    /// Longest time for which a member may still believe in an earlier owner record: TTL, check interval and grace.
+    pub owner_wait: Duration,
+    /// The newest final snapshot in the bucket of the source.
+    pub final_snapshot: Option<FinalSnapshot>,
+    /// TTL of the DNS record of the API.
+    pub api_ttl: Duration,
+    /// Who set that TTL last.
+    pub api_ttl_fence: String,
+    /// DNSRecords of the Shoot.
+    pub dns_records: Extensions,
+    /// Other extension resources of the Shoot.
+    pub extensions: Extensions,
+    /// Kinds of objects of the Shoot that are left at the source.
+    pub left: Vec<String>,
+}
+
+/// Extension resources with an operation in progress.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Extensions {
+    /// Operation that was requested last, by an annotation with a time.
+    pub requested: Option<ExtensionOperation>,
+    /// Resources that have not reported the success of that request, with their last error.
+    pub pending: Vec<String>,
+}
+
+impl Extensions {
+    /// Whether all resources reported success of a request for this operation.
+    #[must_use]
+    pub fn have_done(&self, operation: ExtensionOperation) -> bool {
+        self.requested == Some(operation) && self.pending.is_empty()
+    }
+}
+
+/// Operations of extension resources that a migration requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExtensionOperation {
+    /// `gardener.cloud/operation: migrate`.
+    Migrate,
+    /// `gardener.cloud/operation: restore`.
+    Restore,
+}
+
+/// What the controller of the destination observes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DestinationFacts {
+    /// Why the bucket of the source cannot be read; `None` where it can.
+    pub bucket_problem: Option<String>,
+    /// Bindings without a value, and rewrites that match nothing.
+    pub unresolved: Vec<String>,
+    /// Revision up to which snapshots are copied and verified; `None` where none is.
+    pub copied: Option<u64>,
+    /// The final snapshot that is copied and verified.
+    pub final_copied: Option<FinalSnapshot>,
+    /// Objects that are not prepared yet.
+    pub unprepared: Vec<String>,
+    /// Whether the ValidatingAdmissionPolicy that keeps Machines is in effect.
+    pub machine_guard: bool,
+    /// Revision up to which the standby member has followed; `None` where none runs.
+    pub standby: Option<u64>,
+    /// The owner record.
+    pub owner: OwnerRecord,
+    /// The etcd.
+    pub etcd: EtcdFacts,
+    /// kube-apiservers.
+    pub api: Workloads,
+    /// Whether all servers of the zone answer with the destination for the name of the API.
+    pub api_dns_here: bool,
+    /// The Infrastructure.
+    pub infrastructure: Extensions,
+    /// Extension resources other than Infrastructure and Worker.
+    pub extensions: Extensions,
+    /// The Workers.
+    pub workers: Extensions,
+    /// How Machines, their classes and their provider IDs differ from the carried state; `None` where they could not be compared.
+    pub machine_differences: Option<Vec<String>>,
+    /// Nodes that have not renewed their Lease since the API serves at the destination; `None` where they could not be listed.
+    pub stale_leases: Option<Vec<String>>,
+    /// Controllers of the control plane.
+    pub controllers: Workloads,
+    /// Nodes that were healthy before the migration and are not; `None` where they could not be listed.
+    pub unhealthy_nodes: Option<Vec<String>>,
+    /// Whether there is a BackupEntry for the bucket of the source.
+    pub source_backup_entry: bool,
+    /// Kinds of objects that exist at the destination with the UID of this migration in a label, BackupEntries and the policy that keeps
+    /// Machines included. Those of a later migration have another UID.
+    pub left: Vec<String>,
+}
+
+/// What a row decides on.
+pub(super) type Context<'a> = StepContext<'a, ClassicMigration>;
+
+/// A row of one side was asked about by the controller of another one: nothing is observed of it here.
+fn of_another_side() -> Check {
+    Check::waiting("NotObserved", "another side observes this")
+}
+
+impl Context<'_> {
+    /// Who asks in the forward table.
+    pub(super) fn forward_fence(&self) -> String {
+        format!("{}/forward", self.observed.request.uid)
+    }
+
+    /// Who asks in the rollback table.
+    pub(super) fn rollback_fence(&self) -> String {
+        format!("{}/rollback", self.observed.request.uid)
+    }
+
+    /// What the garden observes, in its own controller.
+    pub(super) fn at_garden(&self) -> Option<&GardenFacts> {
+        match &self.observed.facts {
+            Facts::Garden(facts) => Some(facts),
+            Facts::Source(_) | Facts::Destination(_) => None,
+        }
+    }
+
+    /// What the destination observes, in its own controller.
+    pub(super) fn at_destination(&self) -> Option<&DestinationFacts> {
+        match &self.observed.facts {
+            Facts::Destination(facts) => Some(facts),
+            Facts::Garden(_) | Facts::Source(_) => None,
+        }
+    }
+
+    /// What the source observes, in its own controller.
+    pub(super) fn at_source(&self) -> Option<&SourceFacts> {
+        match &self.observed.facts {
+            Facts::Source(facts) => Some(facts),
+            Facts::Garden(_) | Facts::Destination(_) => None,
+        }
+    }
+
+    /// What the source remembers, as far as this side has read it.
+    pub(super) fn source_notes(&self) -> Option<&Notes> {
+        self.side(Side::Source).map(|ledger| &ledger.notes)
+    }
+}
+
+/// Met where nothing is left of this list; else waiting with the first few of it.
+pub(super) fn none_left(left: &[String], reason: &'static str, what: &str, met: &str) -> Check {
+    const SHOWN: usize = 5;
+    match left {
+        [] => Check::Met(met.to_owned()),
+        some => {
+            let shown = some.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+            let more =
+                if some.len() > SHOWN { format!(" and {} more", some.len() - SHOWN) } else { String::new() };
+            Check::waiting(reason, format!("{what}: {shown}{more}"))
+        }
+    }
+}
+
+/// Checks what the garden observes.
+pub(super) fn garden(context: &Context, check: impl Fn(&GardenFacts) -> Check) -> Check {
+    match &context.observed.facts {
+        Facts::Garden(facts) => check(facts),
+        Facts::Source(_) | Facts::Destination(_) => of_another_side(),
+    }
+}
+
+/// Checks what the source observes.
+pub(super) fn source(context: &Context, check: impl Fn(&SourceFacts) -> Check) -> Check {
+    match &context.observed.facts {
+        Facts::Source(facts) => check(facts),
+        Facts::Garden(_) | Facts::Destination(_) => of_another_side(),
+    }
+}
+
+/// Checks what the destination observes.
+pub(super) fn destination(context: &Context, check: impl Fn(&DestinationFacts) -> Check) -> Check {
+    match &context.observed.facts {
+        Facts::Destination(facts) => check(facts),
+        Facts::Garden(_) | Facts::Source(_) => of_another_side(),
+    }
+}

@@ -1,0 +1,290 @@
+//! The rollback table: the destination stops, and the source serves again from its final snapshot.
+//!
+//! Once the deletion of the owner record was requested, the members of the source may have lost ownership. Their volumes never serve
+//! again, so the etcd is restored to new volumes, with an owner record of a new epoch.
+
+use std::time::Duration;
+
+use super::{
+    destination::{has_stopped, is_removed, is_stopped, remove, stop},
+    effect::Effect,
+    flow::ClassicMigration,
+    garden::{is_seed_name_restored, restore_seed_name},
+    notes::Notes,
+    observed::{Context, ExtensionOperation, OwnerId, OwnerRecord, Replicas, Workloads, source},
+    source::{epoch_of, have_done, is_etcd_stopped, is_final_snapshot_taken, note_final_snapshot},
+    step::{Side, Step},
+};
+use crate::{
+    flow::{OnFailure, Proof, Row, Timeout},
+    ledger::Check,
+};
+
+/// A row of the rollback has a day: there is nothing else left to do.
+const fn row(side: Side, step: Step, check: fn(&Context<'_>) -> Check) -> Row<ClassicMigration> {
+    Row { on_failure: OnFailure::Fail, timeout: Timeout::Hours(24), ..Row::new(side, step, check) }
+}
+
+/// The table.
+pub(super) static ROLLBACK: &[Row<ClassicMigration>] = &[
+    Row {
+        does: "kube-apiservers, members and standby of the destination are stopped, by their Pods.",
+        proof: Proof::HeldUntil(Step::DestinationRemoved),
+        advice: "delete Pods on nodes of the destination that do not answer, once these nodes are surely off",
+        effects: stop,
+        ..row(Side::Destination, Step::DestinationStopped, is_stopped)
+    },
+    Row {
+        does: "The members of the source store their final snapshot and are stopped.",
+        guard: |context| context.notes.ownership_ended,
+        proof: Proof::HeldUntil(Step::SourceEtcdRestored),
+        advice: "see in the logs of the members why the final snapshot cannot be stored",
+        effects: end_ownership,
+        on_done: note_final_snapshot,
+        ..row(Side::Source, Step::SourceOwnershipEnded, is_ownership_ended)
+    },
+    Row {
+        after: &[Step::SourceOwnershipEnded],
+        does: "The owner record names the source, with the next epoch.",
+        guard: |context| context.notes.ownership_ended,
+        advice: "see whether the DNS servers of the zone take updates",
+        on_start: note_epoch,
+        effects: restore_owner,
+        ..row(Side::Source, Step::OwnerRecordRestored, is_owner_restored)
+    },
+    Row {
+        after: &[Step::OwnerRecordRestored],
+        does: "The members of the destination are stopped, or have lost ownership for as long as they may believe in it.",
+        guard: |context| context.notes.ownership_ended,
+        timeout: Timeout::Computed {
+            text: "TTL + check interval + grace, and an hour",
+            limit: |context| owner_wait(context) + Duration::from_secs(3600),
+        },
+        advice: "wait: the members of the destination end when they see the owner record",
+        ..row(Side::Source, Step::DestinationFenced, is_destination_fenced)
+    },
+    Row {
+        after: &[Step::DestinationFenced],
+        does: "The etcd of the source serves what the final snapshot holds, from new volumes.",
+        guard: |context| context.notes.ownership_ended,
+        proof: Proof::HeldUntil(Step::SourceApiRestored),
+        advice: "see in the logs of the members why the final snapshot cannot be restored",
+        on_start: note_volumes,
+        effects: restore_etcd,
+        ..row(Side::Source, Step::SourceEtcdRestored, is_etcd_restored)
+    },
+    Row {
+        after: &[Step::SourceEtcdRestored],
+        does: "As many kube-apiservers as before run at the source, and one is ready.",
+        guard: |context| context.notes.api_servers.is_some(),
+        advice: "see why the kube-apiservers of the source do not become ready; the etcd serves",
+        effects: restore_api,
+        ..row(Side::Source, Step::SourceApiRestored, is_api_restored)
+    },
+    Row {
+        after: &[Step::DestinationFenced],
+        does: "The DNSRecords of the source report a restore that succeeded.",
+        guard: |context| context.notes.dns_records_migrated,
+        advice: "see in the DNSRecords what their controller reports",
+        effects: |_| vec![Effect::RequestDnsRecords { operation: ExtensionOperation::Restore }],
+        ..row(Side::Source, Step::DnsRecordsRestored, are_dns_records_restored)
+    },
+    Row {
+        after: &[Step::SourceApiRestored],
+        does: "As many controllers as before run at the source.",
+        guard: |context| context.notes.controllers.is_some(),
+        advice: "see why the controllers of the source do not start",
+        effects: restore_controllers,
+        ..row(Side::Source, Step::SourceControllersRestored, are_controllers_restored)
+    },
+    Row {
+        after: &[Step::SourceControllersRestored],
+        does: "The etcd of a hibernated Shoot has no replicas.",
+        guard: |context| context.observed.request.hibernated && context.notes.etcd_replicas.is_some(),
+        advice: "scale the Etcd of the source to zero",
+        effects: hibernate_etcd,
+        ..row(Side::Source, Step::SourceEtcdAsleep, is_etcd_stopped)
+    },
+    Row {
+        after: &[Step::DnsRecordsRestored],
+        does: "The DNS record of the API has its former TTL.",
+        guard: |context| context.notes.api_ttl_seconds.is_some(),
+        on_failure: OnFailure::Skip,
+        timeout: Timeout::Hours(2),
+        advice: "set the TTL of the DNSRecord by hand",
+        effects: restore_ttl,
+        ..row(Side::Source, Step::ApiTtlRestored, is_ttl_restored)
+    },
+    Row {
+        after: &[Step::DestinationStopped, Step::SourceControllersRestored],
+        does: "Nothing of the Shoot is left at the destination, and no infrastructure was touched.",
+        advice: "see which finalizers hold the objects that are left",
+        effects: remove,
+        ..row(Side::Destination, Step::DestinationRemoved, is_removed)
+    },
+    Row {
+        after: &[Step::SourceControllersRestored],
+        does: "`spec.seedName` of the Shoot is the source again, and its last operation says so.",
+        advice: "see why the Shoot cannot be written",
+        effects: restore_seed_name,
+        ..row(Side::Garden, Step::SeedNameRestored, is_seed_name_restored)
+    },
+];
+
+fn is_ownership_ended(context: &Context) -> Check {
+    match is_final_snapshot_taken(context) {
+        Check::Met(evidence) => match is_etcd_stopped(context) {
+            Check::Met(_) => Check::Met(evidence),
+            open => open,
+        },
+        open => open,
+    }
+}
+
+fn end_ownership(context: &Context) -> Vec<Effect> {
+    let Some(facts) = context.at_source() else { return Vec::new() };
+    if matches!(is_final_snapshot_taken(context), Check::Met(_)) {
+        let volumes = facts.etcd.volumes.clone();
+        return vec![Effect::EnsureEtcdReplicas { replicas: 0, volumes, fence: context.rollback_fence() }];
+    }
+    context.notes.owner_epoch.iter().map(|epoch| Effect::EnsureNoOwner { epoch: *epoch }).collect()
+}
+
+/// Higher than any epoch that either side has seen or requested.
+fn note_epoch(context: &Context, notes: &mut Notes) {
+    let destination = context.side(Side::Destination).and_then(|ledger| ledger.notes.owner_epoch);
+    let seen = context.at_source().map(epoch_of);
+    let highest = [destination, seen, notes.owner_epoch].into_iter().flatten().max().unwrap_or_default();
+    notes.owner_epoch = Some(highest + 1);
+}
+
+fn own_id(context: &Context) -> Option<OwnerId> {
+    let epoch = context.notes.owner_epoch?;
+    Some(OwnerId { seed: context.observed.request.source_seed.clone(), epoch })
+}
+
+fn is_owner_restored(context: &Context) -> Check {
+    let own = own_id(context);
+    source(context, |facts| match (&facts.owner, &own) {
+        (OwnerRecord::Present(owner), Some(own)) if owner == own => {
+            Check::Met(format!("the owner record names {} with epoch {}", own.seed, own.epoch))
+        }
+        _ => Check::waiting("TakingOwnership", "the owner record is being written"),
+    })
+}
+
+fn restore_owner(context: &Context) -> Vec<Effect> {
+    own_id(context).into_iter().map(|owner| Effect::EnsureOwner { owner }).collect()
+}
+
+fn owner_wait(context: &Context) -> Duration {
+    context.at_source().map(|facts| facts.owner_wait).unwrap_or_default()
+}
+
+fn is_destination_fenced(context: &Context) -> Check {
+    let has_ended = context
+        .side(Side::Destination)
+        .is_none_or(|ledger| ledger.phase.is_end() && ledger.phase.is_rollback());
+    if has_stopped(context) || has_ended {
+        return Check::Met("no member is left at the destination".to_owned());
+    }
+    let (wait, passed) = (owner_wait(context), context.since(Step::OwnerRecordRestored).unwrap_or_default());
+    if passed > wait {
+        Check::Met(format!("the owner record has named the source for {} s", passed.as_secs()))
+    } else {
+        Check::waiting(
+            "DestinationMayServe",
+            format!("members of the destination may believe in their ownership for {} s", wait.as_secs()),
+        )
+    }
+}
+
+fn note_volumes(context: &Context, notes: &mut Notes) {
+    notes.volumes = Some(format!("{}-source", context.observed.request.uid));
+}
+
+fn is_etcd_restored(context: &Context) -> Check {
+    let notes = context.notes;
+    source(context, |facts| {
+        let etcd = &facts.etcd;
+        let is_ours = notes.volumes.as_ref() == Some(&etcd.volumes) && notes.owner_epoch == Some(etcd.epoch);
+        match etcd.revision.filter(|_| is_ours) {
+            Some(revision) => Check::Met(format!("a quorum answers at revision {revision}")),
+            None => {
+                Check::waiting("EtcdRestoring", format!("{} members run, and no quorum answers", etcd.pods))
+            }
+        }
+    })
+}
+
+fn restore_etcd(context: &Context) -> Vec<Effect> {
+    let notes = context.notes;
+    let (Some(volumes), Some(from), Some(owner), Some(replicas)) =
+        (notes.volumes.clone(), notes.final_snapshot.clone(), own_id(context), notes.etcd_replicas)
+    else {
+        return Vec::new();
+    };
+    vec![Effect::EnsureEtcd { volumes, from, owner, replicas, fence: context.rollback_fence() }]
+}
+
+fn are_as_before(workloads: &Workloads, before: Option<&Replicas>, fence: &str, what: &str) -> Check {
+    let is_any_wanted = before.is_some_and(|before| before.values().any(|replicas| *replicas > 0));
+    if before != Some(&workloads.wanted) || workloads.fence != fence {
+        Check::waiting("Starting", format!("the replicas of {what}s are being written"))
+    } else if is_any_wanted && workloads.ready == 0 {
+        Check::waiting("NotReady", format!("no {what} is ready"))
+    } else {
+        Check::Met(format!("{} {what}s are ready", workloads.ready))
+    }
+}
+
+fn is_api_restored(context: &Context) -> Check {
+    let (before, fence) = (context.notes.api_servers.as_ref(), context.rollback_fence());
+    source(context, |facts| are_as_before(&facts.api, before, &fence, "kube-apiserver"))
+}
+
+fn restore_api(context: &Context) -> Vec<Effect> {
+    let replicas = context.notes.api_servers.clone().into_iter();
+    replicas.map(|replicas| Effect::EnsureApi { replicas, fence: context.rollback_fence() }).collect()
+}
+
+fn are_dns_records_restored(context: &Context) -> Check {
+    source(context, |facts| have_done(&facts.dns_records, ExtensionOperation::Restore))
+}
+
+fn are_controllers_restored(context: &Context) -> Check {
+    let (before, fence) = (context.notes.controllers.as_ref(), context.rollback_fence());
+    source(context, |facts| are_as_before(&facts.controllers, before, &fence, "controller"))
+}
+
+fn restore_controllers(context: &Context) -> Vec<Effect> {
+    let replicas = context.notes.controllers.clone().into_iter();
+    replicas.map(|replicas| Effect::EnsureControllers { replicas, fence: context.rollback_fence() }).collect()
+}
+
+fn hibernate_etcd(context: &Context) -> Vec<Effect> {
+    let facts = context.at_source().into_iter();
+    facts
+        .map(|facts| Effect::EnsureEtcdReplicas {
+            replicas: 0,
+            volumes: facts.etcd.volumes.clone(),
+            fence: context.rollback_fence(),
+        })
+        .collect()
+}
+
+fn is_ttl_restored(context: &Context) -> Check {
+    let (former, fence) = (context.notes.api_ttl().unwrap_or_default(), context.rollback_fence());
+    source(context, |facts| {
+        if facts.api_ttl == former && facts.api_ttl_fence == fence {
+            Check::Met(format!("the TTL is {} s", former.as_secs()))
+        } else {
+            Check::waiting("RestoringTTL", "the DNS record of the API is being written")
+        }
+    })
+}
+
+fn restore_ttl(context: &Context) -> Vec<Effect> {
+    let former = context.notes.api_ttl().into_iter();
+    former.map(|ttl| Effect::EnsureApiTtl { ttl, fence: context.rollback_fence() }).collect()
+}

@@ -1,0 +1,264 @@
+//! Rows of the source: its state is exported, its controllers, API servers and members are stopped, its ownership ends.
+
+use std::time::Duration;
+
+use super::{
+    effect::Effect,
+    notes::Notes,
+    observed::{
+        Context, ExtensionOperation, Extensions, OwnerRecord, Replicas, SourceFacts, Workloads, none_left,
+        source,
+    },
+    step::Step,
+};
+use crate::ledger::Check;
+
+/// TTL of the DNS record of the API during a migration: clients find the destination after this time.
+pub const LOW_TTL: Duration = Duration::from_secs(10);
+
+pub(super) fn is_state_synced(context: &Context) -> Check {
+    source(context, |facts| match facts.unsynced {
+        None => {
+            Check::waiting("StateUnreadable", "the state of the source, or its ShootState, cannot be read")
+        }
+        Some(0) => Check::Met("the ShootState holds the state of the source".to_owned()),
+        Some(entries) => {
+            Check::waiting("StateDiffers", format!("{entries} entries of the ShootState are being written"))
+        }
+    })
+}
+
+pub(super) fn sync_state(_: &Context) -> Vec<Effect> {
+    vec![Effect::SyncState]
+}
+
+pub(super) fn note_etcd(context: &Context, notes: &mut Notes) {
+    notes.changed = true;
+    if let Some(facts) = context.at_source() {
+        notes.etcd_replicas.get_or_insert(facts.etcd.members);
+    }
+}
+
+pub(super) fn is_etcd_awake(context: &Context) -> Check {
+    source(context, |facts| match (facts.etcd.wanted, facts.etcd.revision) {
+        (None, _) => Check::blocked("EtcdMissing", "there is no Etcd at the source"),
+        (Some(_), Some(revision)) => Check::Met(format!("a quorum answers at revision {revision}")),
+        (Some(_), None) => Check::waiting("EtcdStarting", "no quorum of the etcd answers"),
+    })
+}
+
+pub(super) fn wake_etcd(context: &Context) -> Vec<Effect> {
+    scale_etcd(context, context.notes.etcd_replicas.unwrap_or_default(), context.forward_fence())
+}
+
+fn scale_etcd(context: &Context, replicas: u32, fence: String) -> Vec<Effect> {
+    let Some(facts) = context.at_source().filter(|facts| facts.etcd.wanted.is_some()) else {
+        return Vec::new();
+    };
+    vec![Effect::EnsureEtcdReplicas { replicas, volumes: facts.etcd.volumes.clone(), fence }]
+}
+
+pub(super) fn note_ttl(context: &Context, notes: &mut Notes) {
+    notes.changed = true;
+    if let Some(facts) = context.at_source() {
+        notes.api_ttl_seconds.get_or_insert(facts.api_ttl.as_secs());
+    }
+}
+
+pub(super) fn is_ttl_low(context: &Context) -> Check {
+    source(context, |facts| {
+        if facts.api_ttl <= LOW_TTL {
+            Check::Met(format!("the TTL is {} s", facts.api_ttl.as_secs()))
+        } else {
+            Check::waiting("LoweringTTL", "the DNS record of the API is being written")
+        }
+    })
+}
+
+pub(super) fn lower_ttl(context: &Context) -> Vec<Effect> {
+    vec![Effect::EnsureApiTtl { ttl: LOW_TTL, fence: context.forward_fence() }]
+}
+
+/// Longest time for which a resolver may keep the record with its former TTL.
+pub(super) fn former_ttl(context: &Context) -> Duration {
+    context.notes.api_ttl().unwrap_or_default()
+}
+
+pub(super) fn has_former_ttl_expired(context: &Context) -> Check {
+    let (former, passed) = (former_ttl(context), context.since(Step::ApiTtlLowered).unwrap_or_default());
+    if passed > former {
+        Check::Met(format!("the former TTL of {} s has passed", former.as_secs()))
+    } else {
+        Check::waiting(
+            "FormerTTLCached",
+            format!("resolvers may keep the former record for {} s", former.as_secs()),
+        )
+    }
+}
+
+pub(super) fn note_controllers(context: &Context, notes: &mut Notes) {
+    notes.changed = true;
+    if let Some(facts) = context.at_source() {
+        notes.controllers.get_or_insert_with(|| facts.controllers.wanted.clone());
+        notes.etcd_replicas.get_or_insert(facts.etcd.members);
+    }
+}
+
+fn are_stopped(workloads: &Workloads, fence: &str, what: &str) -> Check {
+    if workloads.is_stopped() && workloads.fence == fence {
+        Check::Met(format!("no {what} is left"))
+    } else {
+        Check::waiting("Stopping", format!("{} Pods of {what}s are left", workloads.pods))
+    }
+}
+
+fn zero(workloads: &Workloads) -> Replicas {
+    workloads.wanted.keys().map(|name| (name.clone(), 0)).collect()
+}
+
+pub(super) fn are_controllers_stopped(context: &Context) -> Check {
+    source(context, |facts| are_stopped(&facts.controllers, &context.forward_fence(), "controller"))
+}
+
+pub(super) fn stop_controllers(context: &Context) -> Vec<Effect> {
+    let facts = context.at_source().into_iter();
+    facts
+        .map(|facts| Effect::EnsureControllers {
+            replicas: zero(&facts.controllers),
+            fence: context.forward_fence(),
+        })
+        .collect()
+}
+
+pub(super) fn note_api(context: &Context, notes: &mut Notes) {
+    if let Some(facts) = context.at_source() {
+        notes.api_servers.get_or_insert_with(|| facts.api.wanted.clone());
+    }
+}
+
+pub(super) fn is_api_stopped(context: &Context) -> Check {
+    source(context, |facts| are_stopped(&facts.api, &context.forward_fence(), "kube-apiserver"))
+}
+
+pub(super) fn stop_api(context: &Context) -> Vec<Effect> {
+    let facts = context.at_source().into_iter();
+    facts
+        .map(|facts| Effect::EnsureApi { replicas: zero(&facts.api), fence: context.forward_fence() })
+        .collect()
+}
+
+/// The epoch that ends. Members know it even where DNS does not answer.
+pub(super) fn note_epoch(context: &Context, notes: &mut Notes) {
+    let Some(facts) = context.at_source() else { return };
+    notes.ownership_ended = true;
+    notes.owner_epoch.get_or_insert(epoch_of(facts));
+}
+
+/// The highest epoch that the source knows of.
+pub(super) fn epoch_of(facts: &SourceFacts) -> u64 {
+    match &facts.owner {
+        OwnerRecord::Present(owner) => owner.epoch.max(facts.etcd.epoch),
+        OwnerRecord::Unknown | OwnerRecord::Absent => facts.etcd.epoch,
+    }
+}
+
+pub(super) fn is_owner_deleted(context: &Context) -> Check {
+    source(context, |facts| match &facts.owner {
+        OwnerRecord::Absent => Check::Met("no server of the zone has an owner record".to_owned()),
+        OwnerRecord::Present(owner) if owner.seed == context.observed.request.source_seed => {
+            Check::waiting("DeletingOwnerRecord", "the owner record is being deleted")
+        }
+        OwnerRecord::Present(owner) => Check::Met(format!("the owner record names {}", owner.seed)),
+        OwnerRecord::Unknown => {
+            Check::waiting("OwnerUnknown", "the servers of the zone do not agree, or do not answer")
+        }
+    })
+}
+
+pub(super) fn delete_owner(context: &Context) -> Vec<Effect> {
+    context.notes.owner_epoch.iter().map(|epoch| Effect::EnsureNoOwner { epoch: *epoch }).collect()
+}
+
+/// The final snapshot ends the epoch of the source, so an earlier one of the same etcd does not count.
+pub(super) fn is_final_snapshot_taken(context: &Context) -> Check {
+    let epoch = ended_epoch(context);
+    source(context, |facts| match &facts.final_snapshot {
+        Some(snapshot) if Some(snapshot.epoch) == epoch => Check::Met(format!(
+            "{} ends epoch {} at revision {}",
+            snapshot.name, snapshot.epoch, snapshot.revision
+        )),
+        // Nobody takes it any more: neither a member nor, after it was scaled up, a new one.
+        _ if facts.etcd.wanted.is_none() => Check::blocked(
+            "EtcdMissing",
+            "there is no Etcd at the source, and no final snapshot in its bucket",
+        ),
+        _ => Check::waiting(
+            "TakingFinalSnapshot",
+            "the members have lost ownership and store the final snapshot",
+        ),
+    })
+}
+
+/// The epoch that the owner record had when its deletion was requested. A rollback raises [`Notes::owner_epoch`] afterwards, when the
+/// snapshot is already recorded.
+fn ended_epoch(context: &Context) -> Option<u64> {
+    context.notes.final_snapshot.as_ref().map(|snapshot| snapshot.epoch).or(context.notes.owner_epoch)
+}
+
+pub(super) fn note_final_snapshot(context: &Context, notes: &mut Notes) {
+    if let Some(facts) = context.at_source() {
+        notes.final_snapshot = notes.final_snapshot.take().or_else(|| facts.final_snapshot.clone());
+    }
+}
+
+pub(super) fn is_etcd_stopped(context: &Context) -> Check {
+    source(context, |facts| {
+        if facts.etcd.pods == 0 && facts.etcd.wanted.unwrap_or_default() == 0 {
+            Check::Met("no member is left at the source".to_owned())
+        } else {
+            Check::waiting("MembersEnding", format!("{} members are left", facts.etcd.pods))
+        }
+    })
+}
+
+pub(super) fn stop_etcd(context: &Context) -> Vec<Effect> {
+    scale_etcd(context, 0, context.forward_fence())
+}
+
+pub(super) fn note_dns(_: &Context, notes: &mut Notes) {
+    notes.dns_records_migrated = true;
+}
+
+/// Whether extension resources have done what was requested.
+pub(super) fn have_done(extensions: &Extensions, operation: ExtensionOperation) -> Check {
+    if extensions.requested != Some(operation) {
+        return Check::waiting("Requesting", format!("{operation:?} is being requested"));
+    }
+    none_left(&extensions.pending, "ExtensionsPending", "not done", "all extension resources report success")
+}
+
+pub(super) fn are_dns_records_migrated(context: &Context) -> Check {
+    source(context, |facts| have_done(&facts.dns_records, ExtensionOperation::Migrate))
+}
+
+pub(super) fn migrate_dns_records(_: &Context) -> Vec<Effect> {
+    vec![Effect::RequestDnsRecords { operation: ExtensionOperation::Migrate }]
+}
+
+pub(super) fn are_extensions_migrated(context: &Context) -> Check {
+    source(context, |facts| have_done(&facts.extensions, ExtensionOperation::Migrate))
+}
+
+pub(super) fn migrate_extensions(_: &Context) -> Vec<Effect> {
+    vec![Effect::RequestExtensions { operation: ExtensionOperation::Migrate }]
+}
+
+pub(super) fn is_source_removed(context: &Context) -> Check {
+    source(context, |facts| {
+        none_left(&facts.left, "Removing", "left at the source", "nothing of the Shoot is left at the source")
+    })
+}
+
+pub(super) fn remove_source(_: &Context) -> Vec<Effect> {
+    vec![Effect::RemoveSource]
+}

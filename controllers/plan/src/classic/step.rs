@@ -1,0 +1,119 @@
+//! Sides and steps of a classic migration.
+
+use crate::named_enum;
+
+named_enum! {
+    /// Who works on a migration. Each side is one controller, which acts on its own cluster.
+    pub enum Side {
+        /// The cluster that holds the Shoot and the ControlPlaneMigration.
+        Garden = "garden",
+        /// The seed that hosts the control plane before the migration.
+        Source = "source",
+        /// The seed that hosts the control plane after the migration.
+        Destination = "destination",
+    }
+}
+
+named_enum! {
+    /// Steps of a classic migration and of its rollback. The tables say what each of them does.
+    pub enum Step {
+        /// The migration is recorded in the status of the Shoot.
+        MigrationRecorded,
+        /// The rules, the destination seed and the versions of both seeds allow the migration.
+        DestinationFit,
+        /// The destination can read the backup bucket of the source.
+        SourceBucketReadable,
+        /// The ShootState holds the state of the source.
+        StateSynced,
+        /// Each declared binding of a carried object has its value at the destination.
+        BindingsResolved,
+        /// Snapshots of the etcd are copied while the source serves.
+        SnapshotsCopiedAhead,
+        /// Namespace, Secrets, carried objects and extension resources exist at the destination.
+        DestinationPrepared,
+        /// A member of the etcd at the destination follows the snapshots of the source.
+        StandbyFollows,
+        /// The etcd of a hibernated Shoot runs, so that it can take its final snapshot.
+        SourceEtcdAwake,
+        /// The DNS record of the API has a low TTL.
+        ApiTtlLowered,
+        /// Resolvers have forgotten the DNS record of the API with its former TTL.
+        FormerTtlExpired,
+        /// No controller of the control plane runs at the source.
+        SourceControllersStopped,
+        /// The ShootState holds what the controllers of the source did last.
+        FinalStateSynced,
+        /// No kube-apiserver runs at the source.
+        SourceApiStopped,
+        /// The owner record does not name the source any more.
+        OwnerRecordDeleted,
+        /// The final snapshot of the source's etcd is stored.
+        FinalSnapshotTaken,
+        /// No member of the source's etcd runs.
+        SourceEtcdStopped,
+        /// DNS controllers of the source do not write the records of the Shoot any more.
+        DnsRecordsMigrated,
+        /// The destination holds the final snapshot.
+        FinalSnapshotCopied,
+        /// The owner record names the destination.
+        OwnerRecordTaken,
+        /// The etcd of the destination serves what the final snapshot holds.
+        EtcdServes,
+        /// A kube-apiserver of the destination is ready.
+        ApiServes,
+        /// The point of no return: clients may be sent to the destination.
+        MoveCommitted,
+        /// The DNS record of the API names the destination.
+        ApiDnsSwitched,
+        /// Extension controllers of the source do not act on the Shoot any more.
+        ExtensionsMigrated,
+        /// The Infrastructure is restored at the destination.
+        InfrastructureRestored,
+        /// Extension resources other than Infrastructure and Worker are restored.
+        ExtensionsRestored,
+        /// Worker resources, and with them the Machines, are restored.
+        WorkersRestored,
+        /// The Machines at the destination are those of the source.
+        MachinesUnchanged,
+        /// Kubelets have renewed their Leases through the destination.
+        NodeLeasesRenewed,
+        /// The controllers of the control plane run at the destination.
+        ControllersStarted,
+        /// Nodes that were healthy before are healthy.
+        NodesHealthy,
+        /// `status.seedName` of the Shoot is the destination.
+        StatusMoved,
+        /// Nothing of the Shoot is left at the source.
+        SourceRemoved,
+        /// The destination has no access to the bucket of the source any more.
+        SourceBackupEntryRemoved,
+        /// Machines may be deleted at the destination again.
+        MachineGuardRemoved,
+        /// The last operation of the Shoot says that the migration succeeded.
+        OperationSucceeded,
+        /// Rollback: no kube-apiserver, controller or member runs at the destination.
+        DestinationStopped,
+        /// Rollback: the etcd on the former volumes of the source is ended by its final snapshot.
+        SourceOwnershipEnded,
+        /// Rollback: the owner record names the source, with a new epoch.
+        OwnerRecordRestored,
+        /// Rollback: no member at the destination can serve any more.
+        DestinationFenced,
+        /// Rollback: the etcd of the source serves from new volumes.
+        SourceEtcdRestored,
+        /// Rollback: as many kube-apiservers as before run at the source.
+        SourceApiRestored,
+        /// Rollback: DNS controllers of the source reconcile the records of the Shoot again.
+        DnsRecordsRestored,
+        /// Rollback: as many controllers as before run at the source.
+        SourceControllersRestored,
+        /// Rollback: the etcd of a hibernated Shoot does not run.
+        SourceEtcdAsleep,
+        /// Rollback: the DNS record of the API has its former TTL.
+        ApiTtlRestored,
+        /// Rollback: nothing of the Shoot is left at the destination.
+        DestinationRemoved,
+        /// Rollback: `spec.seedName` of the Shoot is the source.
+        SeedNameRestored,
+    }
+}

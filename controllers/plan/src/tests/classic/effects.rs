@@ -1,0 +1,244 @@
+//! What requested effects do to the simulated clusters.
+
+use super::{
+    clusters::{Clusters, Seen},
+    site::{Site, only},
+};
+use crate::{
+    classic::{
+        Side,
+        effect::Effect,
+        observed::{ExtensionOperation, FinalSnapshot, OwnerId, Replicas},
+    },
+    tests::rng::Rng,
+};
+
+/// Objects with a version of their own.
+#[derive(Clone, Copy)]
+enum Object {
+    Controllers(Side),
+    Api(Side),
+    Etcd(Side),
+    Namespace,
+    DnsRecords,
+    Shoot,
+    Migration,
+}
+
+const ALL: [Object; 10] = [
+    Object::Controllers(Side::Source),
+    Object::Controllers(Side::Destination),
+    Object::Api(Side::Source),
+    Object::Api(Side::Destination),
+    Object::Etcd(Side::Source),
+    Object::Etcd(Side::Destination),
+    Object::Namespace,
+    Object::DnsRecords,
+    Object::Shoot,
+    Object::Migration,
+];
+
+fn version(clusters: &Clusters, object: Object) -> u64 {
+    match object {
+        Object::Controllers(side) => clusters.site(side).controllers.version,
+        Object::Api(side) => clusters.site(side).api.version,
+        Object::Etcd(side) => clusters.site(side).etcd.members.version,
+        Object::Namespace => clusters.destination.version,
+        Object::DnsRecords => clusters.source.dns_records.version,
+        Object::Shoot => clusters.shoot_version,
+        Object::Migration => clusters.migration_version,
+    }
+}
+
+pub(super) fn seen(clusters: &Clusters) -> Seen {
+    Seen { versions: ALL.map(|object| version(clusters, object)) }
+}
+
+/// The object that an effect writes under the version that was seen.
+fn written(side: Side, effect: &Effect) -> Option<Object> {
+    match effect {
+        Effect::EnsureControllers { .. } => Some(Object::Controllers(side)),
+        Effect::EnsureApi { .. } => Some(Object::Api(side)),
+        Effect::EnsureEtcdReplicas { .. } | Effect::EnsureEtcd { .. } => Some(Object::Etcd(side)),
+        Effect::RequestDnsRecords { .. } | Effect::EnsureApiTtl { .. } => Some(Object::DnsRecords),
+        Effect::EnsureFinalizer { .. } => Some(Object::Migration),
+        Effect::EnsureOperation { .. } | Effect::EnsureStatusSeed { .. } | Effect::EnsureSpecSeed { .. } => {
+            Some(Object::Shoot)
+        }
+        Effect::EnsureSourceBackupEntry
+        | Effect::CopySnapshots
+        | Effect::PrepareDestination
+        | Effect::EnsureStandby { .. }
+        | Effect::RequestInfrastructure { .. }
+        | Effect::RequestWorkers { .. }
+        | Effect::RemoveDestination => Some(Object::Namespace),
+        _ => None,
+    }
+}
+
+pub(super) fn apply(clusters: &mut Clusters, side: Side, effect: &Effect, seen: &Seen, guarded: bool) {
+    if let Some(object) = written(side, effect) {
+        let at = ALL.iter().position(|other| version_of(*other) == version_of(object));
+        let is_old = at.is_none_or(|at| seen.versions[at] != version(clusters, object));
+        if guarded && is_old {
+            return;
+        }
+        clusters.shoot_version += u64::from(matches!(object, Object::Shoot));
+        clusters.migration_version += u64::from(matches!(object, Object::Migration));
+    }
+    let now = clusters.now;
+    let mut rng = Rng::new(clusters.rng.next());
+    match effect {
+        Effect::EnsureFinalizer { present } => clusters.finalizer = *present,
+        Effect::EnsureOperation { operation } => clusters.operation = *operation,
+        Effect::EnsureStatusSeed { seed } => clusters.status_seed.clone_from(seed),
+        Effect::EnsureSpecSeed { seed } => clusters.spec_seed.clone_from(seed),
+        Effect::SyncState => clusters.state = Some(clusters.source.machines.clone()),
+        Effect::EnsureApiTtl { ttl, fence } => {
+            clusters.api_ttl = ttl.as_secs();
+            clusters.api_ttl_fence.clone_from(fence);
+            clusters.source.dns_records.version += 1;
+        }
+        Effect::EnsureNoOwner { epoch } => {
+            clusters.owner.take_if(|owner| owner.epoch == *epoch);
+        }
+        Effect::EnsureOwner { owner } => set_owner(clusters, owner, guarded),
+        Effect::CopySnapshots => clusters.copied = Some(1),
+        Effect::CopyFinalSnapshot { snapshot } => copy_final(clusters, snapshot),
+        Effect::EnsureSourceBackupEntry => clusters.source_backup_entry = true,
+        Effect::EnsureNoSourceBackupEntry => clusters.source_backup_entry = false,
+        Effect::EnsureExposure => {}
+        Effect::PrepareDestination => prepare(clusters, &mut rng),
+        Effect::EnsureStandby { .. } => clusters.standby = clusters.destination.exists,
+        Effect::SwitchApiDns => clusters.api_dns = Side::Destination,
+        Effect::EnsureNoMachineGuard => clusters.machine_guard = false,
+        Effect::StopDestination { fence } => stop(clusters, fence, &mut rng),
+        Effect::RemoveDestination => remove_destination(clusters, &mut rng),
+        Effect::RemoveSource if now >= clusters.trouble.source_removed_at => {
+            clusters.source.remove(now, &mut rng)
+        }
+        Effect::RemoveSource => {}
+        Effect::RequestWorkers { operation } => restore_workers(clusters, *operation, &mut rng),
+        Effect::EnsureControllers { replicas, fence } => {
+            let workload = &mut clusters.site_mut(side).controllers;
+            workload.set(only(replicas), fence, now, &mut rng);
+        }
+        Effect::EnsureApi { replicas, fence } => set_api(clusters, side, replicas, fence, &mut rng),
+        Effect::EnsureEtcdReplicas { replicas, fence, .. } => {
+            clusters.site_mut(side).etcd.members.set(Some(*replicas), fence, now, &mut rng);
+        }
+        Effect::EnsureEtcd { volumes, from, owner, replicas, fence } => {
+            set_etcd(clusters, side, (volumes, from, owner), (*replicas, fence), &mut rng);
+        }
+        Effect::RequestDnsRecords { operation }
+        | Effect::RequestInfrastructure { operation }
+        | Effect::RequestExtensions { operation } => {
+            let site = clusters.site_mut(side);
+            let requests = match effect {
+                Effect::RequestDnsRecords { .. } => &mut site.dns_records,
+                Effect::RequestInfrastructure { .. } => &mut site.infrastructure,
+                _ => &mut site.extensions,
+            };
+            requests.ask(*operation, now, &mut rng);
+        }
+    }
+}
+
+fn version_of(object: Object) -> (u8, Option<Side>) {
+    match object {
+        Object::Controllers(side) => (0, Some(side)),
+        Object::Api(side) => (1, Some(side)),
+        Object::Etcd(side) => (2, Some(side)),
+        Object::Namespace => (3, None),
+        Object::DnsRecords => (4, None),
+        Object::Shoot => (5, None),
+        Object::Migration => (6, None),
+    }
+}
+
+/// A record of an earlier epoch is refused.
+fn set_owner(clusters: &mut Clusters, owner: &OwnerId, guarded: bool) {
+    if !guarded || owner.epoch > clusters.highest_epoch {
+        clusters.highest_epoch = clusters.highest_epoch.max(owner.epoch);
+        clusters.owner = Some(owner.clone());
+    }
+}
+
+fn copy_final(clusters: &mut Clusters, snapshot: &FinalSnapshot) {
+    let taken = clusters.source.final_snapshot.clone();
+    clusters.final_copied = taken
+        .filter(|(taken, _)| taken == snapshot && clusters.destination.exists)
+        .or(clusters.final_copied.take());
+}
+
+fn prepare(clusters: &mut Clusters, rng: &mut Rng) {
+    let (now, site) = (clusters.now, &mut clusters.destination);
+    site.exists = true;
+    clusters.machine_guard = true;
+    for workload in [&mut site.api, &mut site.controllers] {
+        if workload.wanted.is_none() {
+            workload.set(Some(0), "", now, rng);
+        }
+    }
+}
+
+fn stop(clusters: &mut Clusters, fence: &str, rng: &mut Rng) {
+    let (now, site) = (clusters.now, &mut clusters.destination);
+    clusters.standby = false;
+    for workload in [&mut site.api, &mut site.controllers, &mut site.etcd.members] {
+        let replicas = workload.wanted.map(|_| 0);
+        workload.set(replicas, fence, now, rng);
+    }
+}
+
+fn remove_destination(clusters: &mut Clusters, rng: &mut Rng) {
+    let now = clusters.now;
+    clusters.destination.remove(now, rng);
+    (clusters.machine_guard, clusters.source_backup_entry, clusters.standby) = (false, false, false);
+    (clusters.copied, clusters.final_copied) = (None, None);
+}
+
+fn set_api(clusters: &mut Clusters, side: Side, replicas: &Replicas, fence: &str, rng: &mut Rng) {
+    let now = clusters.now;
+    if exists(clusters.site(side)) {
+        clusters.site_mut(side).api.set(only(replicas), fence, now, rng);
+    }
+}
+
+fn exists(site: &Site) -> bool {
+    site.exists
+}
+
+fn set_etcd(
+    clusters: &mut Clusters,
+    side: Side,
+    (volumes, from, owner): (&str, &FinalSnapshot, &OwnerId),
+    (replicas, fence): (u32, &str),
+    rng: &mut Rng,
+) {
+    let now = clusters.now;
+    let bucket = if side == Side::Source { &clusters.source.final_snapshot } else { &clusters.final_copied };
+    let fill = bucket.as_ref().filter(|(snapshot, _)| snapshot == from).map(|(_, data)| data.clone());
+    let site = clusters.site_mut(side);
+    if !site.exists {
+        return;
+    }
+    let etcd = &mut site.etcd;
+    if etcd.volumes != volumes {
+        // The members of the former volumes are gone before: the set has one name.
+        etcd.members.running = 0;
+        volumes.clone_into(&mut etcd.volumes);
+    }
+    etcd.own.clone_from(owner);
+    etcd.fill = fill;
+    etcd.members.set(Some(replicas), fence, now, rng);
+}
+
+/// Machines are made once, from the state that is carried.
+fn restore_workers(clusters: &mut Clusters, operation: ExtensionOperation, rng: &mut Rng) {
+    let (now, site) = (clusters.now, &mut clusters.destination);
+    if site.workers.last != Some(operation) {
+        site.machines = clusters.state.clone().unwrap_or_default();
+    }
+    site.workers.ask(operation, now, rng);
+}

@@ -1,0 +1,215 @@
+//! Faults of the tables of a classic migration, and of its controllers.
+
+use super::clusters::{Clusters, Kind};
+use crate::{
+    classic::{ClassicMigration, Step},
+    flow::{OnFailure, Plan, Plans, Row},
+    ledger::Check,
+    tests::sim::{Build, Fault},
+};
+
+fn plan(build: &mut Build<Clusters>, change: impl Fn(&mut Plan<ClassicMigration>)) {
+    let mut plan = *build.plans.newest();
+    change(&mut plan);
+    let plan: &'static Plan<ClassicMigration> = Box::leak(Box::new(plan));
+    build.plans = Box::leak(Box::new(Plans { versions: Box::leak(Box::new([plan])) }));
+}
+
+fn changed(
+    rows: &[Row<ClassicMigration>],
+    step: Step,
+    change: impl Fn(&mut Row<ClassicMigration>),
+) -> &'static [Row<ClassicMigration>] {
+    let mut rows = rows.to_vec();
+    rows.iter_mut().filter(|row| row.step == step).for_each(change);
+    rows.leak()
+}
+
+fn row(build: &mut Build<Clusters>, step: Step, change: impl Fn(&mut Row<ClassicMigration>)) {
+    plan(build, |plan| {
+        plan.forward = changed(plan.forward, step, &change);
+        plan.rollback = changed(plan.rollback, step, &change);
+    });
+}
+
+/// A step counts as reached whatever is observed.
+fn believe(build: &mut Build<Clusters>, step: Step) {
+    row(build, step, |row| row.check = |_| Check::Met("supposed".into()));
+}
+
+/// All of them.
+pub(super) const FAULTS: &[Fault<Clusters>] = &[
+    Fault {
+        name: "starts the source again while members of the destination may serve",
+        setup: Kind::Awake,
+        build: |b| {
+            believe(b, Step::DestinationFenced);
+            believe(b, Step::DestinationStopped);
+        },
+        caught: &["members of two sides could be written"],
+    },
+    Fault {
+        name: "starts the source again on its former volumes",
+        setup: Kind::Awake,
+        build: |b| {
+            row(b, Step::SourceEtcdRestored, |row| {
+                row.on_start = |_, notes| notes.volumes = Some("first".into())
+            });
+        },
+        caught: &["failed although there was a way"],
+    },
+    Fault {
+        name: "starts the source again without a final snapshot",
+        setup: Kind::Awake,
+        build: |b| believe(b, Step::SourceOwnershipEnded),
+        caught: &["failed although there was a way", "rolled back without", "served without"],
+    },
+    Fault {
+        name: "sends clients to the destination before the migration is committed",
+        setup: Kind::Awake,
+        build: |b| row(b, Step::ApiDnsSwitched, |row| row.after = &[Step::EtcdServes]),
+        caught: &["sends clients to the destination before"],
+    },
+    Fault {
+        name: "rolls back after clients were sent to the destination",
+        setup: Kind::Awake,
+        build: |b| {
+            plan(b, |plan| plan.point_of_no_return = None);
+            row(b, Step::ApiDnsSwitched, |row| row.on_failure = OnFailure::RollBack);
+        },
+        caught: &[
+            "removes a destination that clients may use",
+            "rolled back, and clients go to the destination",
+            "served without what was acknowledged",
+            "one side succeeds and another one rolls back",
+            "members of two sides",
+        ],
+    },
+    Fault {
+        name: "starts machine controllers before the Machines are there",
+        setup: Kind::Awake,
+        build: |b| row(b, Step::ControllersStarted, |row| row.after = &[Step::ExtensionsRestored]),
+        caught: &["a VM without a Machine was deleted"],
+    },
+    Fault {
+        name: "restores Machines that were carried while their controllers ran",
+        setup: Kind::Awake,
+        build: |b| {
+            believe(b, Step::FinalStateSynced);
+            believe(b, Step::MachinesUnchanged);
+        },
+        caught: &["a VM without a Machine was deleted"],
+    },
+    Fault {
+        name: "does not wait for the machine controllers of the source",
+        setup: Kind::Awake,
+        build: |b| {
+            row(b, Step::SourceControllersStopped, |row| {
+                row.effects = |_| Vec::new();
+                row.check = |_| Check::Met("supposed".into());
+            });
+        },
+        caught: &[
+            "controllers of two sides act",
+            "a VM without a Machine",
+            "rolled back without controllers",
+        ],
+    },
+    Fault {
+        name: "restores extensions that still act at the source",
+        setup: Kind::Awake,
+        build: |b| row(b, Step::InfrastructureRestored, |row| row.after = &[Step::MoveCommitted]),
+        caught: &["extension controllers of two sides act"],
+    },
+    Fault {
+        name: "removes the source at once",
+        setup: Kind::Awake,
+        build: |b| row(b, Step::SourceRemoved, |row| row.after = &[Step::MoveCommitted]),
+        caught: &["removes the source too early"],
+    },
+    Fault {
+        name: "does not let Machines go",
+        setup: Kind::Awake,
+        build: |b| {
+            plan(b, |plan| {
+                let rows = plan.forward.iter().filter(|row| row.step != Step::MachineGuardRemoved);
+                let mut rows: Vec<_> = rows.copied().collect();
+                rows.iter_mut()
+                    .filter(|row| row.step == Step::OperationSucceeded)
+                    .for_each(|row| row.after = &[Step::SourceBackupEntryRemoved]);
+                plan.forward = rows.leak();
+            });
+        },
+        caught: &["acts without a recorded decision", "succeeded, and Machines cannot be deleted"],
+    },
+    Fault {
+        name: "takes the epoch that has ended",
+        setup: Kind::Awake,
+        build: |b| {
+            row(b, Step::OwnerRecordTaken, |row| row.on_start = |_, notes| notes.owner_epoch = Some(1))
+        },
+        caught: &["failed for no reason", "failed although"],
+    },
+    Fault {
+        name: "starts the API servers of the source without a fence",
+        setup: Kind::Awake,
+        build: |b| {
+            row(b, Step::SourceApiRestored, |row| {
+                row.check = |context| {
+                    let wanted = context.at_source().map(|facts| facts.api.wanted.clone());
+                    match wanted == context.notes.api_servers {
+                        true => Check::Met("as before".into()),
+                        false => Check::waiting("Starting", "not yet"),
+                    }
+                };
+            });
+        },
+        caught: &["rolled back without API servers"],
+    },
+    Fault {
+        name: "does not put the etcd of a hibernated Shoot to sleep",
+        setup: Kind::Hibernated,
+        build: |b| believe(b, Step::SourceEtcdAsleep),
+        caught: &["rolled back with other members"],
+    },
+    Fault {
+        name: "stores records whatever others have stored",
+        setup: Kind::Awake,
+        build: |b| b.versioned = false,
+        caught: &[
+            "rolls back past the point of no return",
+            "one side succeeds and another",
+            "a record was lost",
+        ],
+    },
+    Fault {
+        name: "acts whatever has become of what it saw",
+        setup: Kind::Awake,
+        build: |b| b.guarded = false,
+        caught: &[
+            "rolled back",
+            "members of two sides",
+            "served without",
+            "controllers of two sides",
+            "succeeded",
+            "failed",
+        ],
+    },
+    Fault {
+        name: "acts before it has recorded",
+        setup: Kind::Awake,
+        build: |b| b.records_first = false,
+        caught: &["acts before it has recorded"],
+    },
+    Fault {
+        name: "waits for a dead side without end",
+        setup: Kind::Awake,
+        build: |b| {
+            plan(b, |plan| {
+                plan.side_limit = std::time::Duration::MAX;
+                plan.committed_side_limit = std::time::Duration::MAX;
+            });
+        },
+        caught: &["stuck"],
+    },
+];

@@ -1,0 +1,147 @@
+//! What must hold of every classic migration.
+
+use super::{
+    clusters::{API, CONTROLLERS, Clusters, DESTINATION, Kind, MEMBERS, SOURCE, TTL},
+    site::Site,
+};
+use crate::{
+    classic::{
+        ClassicMigration, Side, Step,
+        effect::Effect,
+        observed::{ExtensionOperation, Operation},
+    },
+    flow::Decision,
+    ledger::{Phase, State},
+    named::Named,
+    tests::sim::{Sim, hold},
+};
+
+/// Of every decision.
+pub(super) fn decision(
+    sim: &Sim<Clusters>,
+    side: Side,
+    decision: &Decision<ClassicMigration>,
+) -> Result<(), String> {
+    let clusters = &sim.model;
+    let is_committed = sim.store.ledger(Side::Destination).is_started(Step::MoveCommitted);
+    let have_migrated = clusters.source.extensions.is_done(ExtensionOperation::Migrate, clusters.now);
+    for effect in &decision.effects {
+        match effect {
+            Effect::RemoveSource => {
+                hold(is_committed && clusters.status_seed == DESTINATION, "removes the source too early")?
+            }
+            Effect::RemoveDestination => hold(!is_committed, "removes a destination that clients may use")?,
+            Effect::SwitchApiDns => {
+                hold(is_committed, "sends clients to the destination before the migration is committed")?;
+            }
+            Effect::RequestInfrastructure { .. } | Effect::RequestWorkers { .. } => {
+                hold(have_migrated || !clusters.source.exists, "extension controllers of two sides act")?;
+            }
+            Effect::RequestExtensions { .. } if side == Side::Destination => {
+                hold(have_migrated || !clusters.source.exists, "extension controllers of two sides act")?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// When nothing happens any more.
+pub(super) fn at_the_end(sim: &Sim<Clusters>) -> Result<(), String> {
+    let clusters = &sim.model;
+    for side in Side::ALL.iter().copied().filter(|side| !sim.is_dead(*side)) {
+        let ledger = sim.store.ledger(side);
+        match ledger.phase {
+            Phase::Succeeded => has_moved(sim)?,
+            Phase::RolledBack | Phase::Cancelled => is_as_before(sim, side)?,
+            Phase::Failed => {
+                hold(!ledger.message.is_empty(), "failed without a word")?;
+                hold(is_hopeless(clusters), &format!("failed although there was a way: {}", ledger.message))?;
+            }
+            Phase::Pending | Phase::Scheduled | Phase::Running | Phase::RollingBack => {}
+        }
+        hold(!clusters.is_calm || ledger.phase == Phase::Succeeded, "failed for no reason")?;
+    }
+    let have_all_ended = Side::ALL.iter().all(|side| !sim.is_dead(*side));
+    hold(!have_all_ended || !clusters.finalizer, "the finalizer stays for ever")
+}
+
+fn has_moved(sim: &Sim<Clusters>) -> Result<(), String> {
+    let clusters = &sim.model;
+    let site = &clusters.destination;
+    hold(
+        clusters.status_seed == DESTINATION || sim.is_dead(Side::Garden),
+        "succeeded, and the Shoot names the source",
+    )?;
+    hold(serves_all(clusters, site), "succeeded without all writes")?;
+    hold(
+        clusters.api_dns == Side::Destination || !clusters.is_awake(),
+        "succeeded, and clients go to the source",
+    )?;
+    hold(
+        site.controllers.wanted.unwrap_or_default() == controllers(clusters),
+        "succeeded without controllers",
+    )?;
+    hold(site.machines == clusters.vms, "succeeded with other Machines than VMs")?;
+    let is_removed = sim.store.ledger(Side::Source).state(Step::SourceRemoved) != State::Succeeded;
+    hold(is_removed || clusters.source.left().is_empty(), "succeeded, and something is left at the source")?;
+    hold(!clusters.machine_guard, "succeeded, and Machines cannot be deleted")
+}
+
+fn controllers(clusters: &Clusters) -> u32 {
+    if clusters.is_awake() { CONTROLLERS } else { 0 }
+}
+
+/// Whether a side serves all that was acknowledged; one that is hibernated has it in its volumes, or in its bucket.
+fn serves_all(clusters: &Clusters, site: &Site) -> bool {
+    let is_copied = clusters.final_copied.as_ref().is_some_and(|(_, data)| *data == clusters.must);
+    match clusters.kind {
+        Kind::Awake | Kind::Workerless => site.etcd.serving && site.etcd.content() == Some(&clusters.must),
+        Kind::Hibernated => site.etcd.content() == Some(&clusters.must) || is_copied,
+    }
+}
+
+fn is_as_before(sim: &Sim<Clusters>, side: Side) -> Result<(), String> {
+    let (clusters, site) = (&sim.model, &sim.model.source);
+    match side {
+        Side::Garden => {
+            let is_back = clusters.spec_seed == SOURCE && clusters.operation == Operation::Aborted;
+            hold(
+                is_back || sim.store.ledger(side).steps.is_empty(),
+                "rolled back, and the Shoot names the destination",
+            )
+        }
+        Side::Source => {
+            let awake = |replicas| if clusters.is_awake() { Some(replicas) } else { Some(0) };
+            hold(site.api.wanted == awake(API), "rolled back without API servers")?;
+            hold(site.controllers.wanted == awake(CONTROLLERS), "rolled back without controllers")?;
+            hold(site.etcd.members.wanted == awake(MEMBERS), "rolled back with other members")?;
+            hold(serves_all(clusters, site), "rolled back without all writes")?;
+            hold(site.machines == clusters.vms, "rolled back with other Machines than VMs")?;
+            hold(clusters.api_dns == Side::Source, "rolled back, and clients go to the destination")?;
+            hold(clusters.api_ttl == TTL, "rolled back with another TTL")?;
+            let owner = clusters.owner.as_ref();
+            hold(owner == Some(&site.etcd.own), "rolled back, and the owner record names somebody else")?;
+            hold(
+                site.dns_records.last != Some(ExtensionOperation::Migrate),
+                "rolled back without DNS controllers",
+            )
+        }
+        Side::Destination => {
+            hold(
+                clusters.destination.left().is_empty(),
+                "rolled back, and something is left at the destination",
+            )?;
+            hold(
+                !clusters.machine_guard && !clusters.source_backup_entry,
+                "rolled back, and something is left",
+            )
+        }
+    }
+}
+
+/// A side was cut off for longer than others wait for it, or what is waited for without a way back did not come in time.
+fn is_hopeless(clusters: &Clusters) -> bool {
+    let is_long = |(_, from, until): (usize, u64, u64)| until - from > 600;
+    clusters.faults.cut_off.is_some_and(is_long)
+}
