@@ -21,12 +21,15 @@ use repot_plan::{
 };
 
 #[test]
-fn the_document_is_what_the_tables_say() {
-    let path = "docs/reference/etcd-workflows.md";
+fn the_pages_are_what_the_tables_say() {
+    is_up_to_date("docs/reference/etcd-workflows.md", &render::etcd_workflows());
+    is_up_to_date("docs/reference/classic-migration.md", &render::classic_migration());
+}
+
+fn is_up_to_date(path: &str, made: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
-    let made = render::etcd_workflows();
     if std::env::var_os("UPDATE_GOLDENS").is_some() {
-        fs::write(&file, &made).expect("written");
+        fs::write(&file, made).expect("written");
     }
     let rests = fs::read_to_string(&file).unwrap_or_default();
     assert!(rests == made, "{path} is not what the tables say; UPDATE_GOLDENS=1 brings it up to date");

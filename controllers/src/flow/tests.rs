@@ -43,6 +43,8 @@ impl Flow for Move {
     type Notes = Notes;
     type Effect = &'static str;
 
+    const ABORT_FIELD: &'static str = "spec.abort";
+
     fn request(_: &bool) -> Request {
         let step_timeout = Duration::from_secs(600);
         Request { paused: false, abort: Abort::None, abandoned: None, step_timeout }

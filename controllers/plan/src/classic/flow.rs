@@ -62,6 +62,8 @@ impl Flow for ClassicMigration {
     type Notes = Notes;
     type Effect = Effect;
 
+    const ABORT_FIELD: &'static str = "spec.abort";
+
     fn request(observed: &Observed) -> Request {
         let request = &observed.request;
         Request {

@@ -284,7 +284,8 @@ impl Context<'_> {
     }
 
     /// What the garden observes, in its own controller.
-    pub(super) fn at_garden(&self) -> Option<&GardenFacts> {
+    #[must_use]
+    pub fn at_garden(&self) -> Option<&GardenFacts> {
         match &self.observed.facts {
             Facts::Garden(facts) => Some(facts),
             Facts::Source(_) | Facts::Destination(_) => None,
@@ -292,7 +293,8 @@ impl Context<'_> {
     }
 
     /// What the destination observes, in its own controller.
-    pub(super) fn at_destination(&self) -> Option<&DestinationFacts> {
+    #[must_use]
+    pub fn at_destination(&self) -> Option<&DestinationFacts> {
         match &self.observed.facts {
             Facts::Destination(facts) => Some(facts),
             Facts::Garden(_) | Facts::Source(_) => None,
@@ -300,7 +302,8 @@ impl Context<'_> {
     }
 
     /// What the source observes, in its own controller.
-    pub(super) fn at_source(&self) -> Option<&SourceFacts> {
+    #[must_use]
+    pub fn at_source(&self) -> Option<&SourceFacts> {
         match &self.observed.facts {
             Facts::Source(facts) => Some(facts),
             Facts::Garden(_) | Facts::Destination(_) => None,

@@ -42,6 +42,8 @@ impl Flow for EtcdFlow {
     type Notes = Notes;
     type Effect = Effect;
 
+    const ABORT_FIELD: &'static str = "spec.cancel";
+
     fn request(observed: &Observed) -> Request {
         let request = &observed.request;
         let deleted = |message: &str| Some(Reason::new(HOSTED_ETCD_DELETED, message));

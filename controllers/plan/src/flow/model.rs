@@ -24,6 +24,9 @@ pub trait Flow: Sized + Clone + Debug + PartialEq + 'static {
     /// What a side can request.
     type Effect: Clone + Debug + PartialEq;
 
+    /// Field of the spec that asks to abort, for messages.
+    const ABORT_FIELD: &'static str;
+
     /// What the flow's object asks for.
     fn request(observed: &Self::Observed) -> Request;
 

@@ -85,7 +85,7 @@ impl<'a, F: Flow> Pass<'a, F> {
         } else if let Some(why) = abandoned {
             self.roll_back(why.reason, why.message);
         } else if self.is_aborted() {
-            self.roll_back(CANCELLED, "called off by spec.cancel or by deletion".to_owned());
+            self.roll_back(CANCELLED, format!("called off by {} or by deletion", F::ABORT_FIELD));
         } else {
             self.walk(plan.forward);
         }

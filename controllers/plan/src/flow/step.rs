@@ -223,9 +223,10 @@ impl<'a, F: Flow> Steps<'a, F> {
             let message = format!("paused for more than {} hours", PAUSE_LIMIT.as_secs() / 3600);
             return Outcome::RollBack(Reason::new("PausedTooLong", message));
         }
-        let message = "held up by spec.paused; set it to false to go on, or spec.cancel to go back";
-        self.say(row, "Paused", message);
-        self.note(row, State::Pending, "Paused", message.to_owned());
+        let message =
+            format!("held up by spec.paused; set it to false to go on, or {} to go back", F::ABORT_FIELD);
+        self.say(row, "Paused", &message);
+        self.note(row, State::Pending, "Paused", message);
         Outcome::Open
     }
 

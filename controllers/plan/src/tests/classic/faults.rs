@@ -79,6 +79,7 @@ pub(super) const FAULTS: &[Fault<Clusters>] = &[
         },
         caught: &[
             "removes a destination that clients may use",
+            "controllers of two sides act",
             "rolled back, and clients go to the destination",
             "served without what was acknowledged",
             "one side succeeds and another one rolls back",

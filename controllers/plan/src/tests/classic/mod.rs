@@ -9,8 +9,16 @@ mod site;
 
 use clusters::{Clusters, Kind};
 
-use super::sim::{Build, missed, schedules};
-use crate::classic::PLANS;
+use super::{
+    rng::Rng,
+    sim::{Build, Model, missed, schedules},
+};
+use crate::{
+    classic::{ClassicMigration, PLAN, PLANS, Side, Step},
+    flow::{Input, LedgerOf, decide},
+    ledger::{Phase, Record, State},
+    time::Time,
+};
 
 /// As many schedules as a fault may hide in.
 const SCHEDULES: u64 = 2_000;
@@ -53,4 +61,53 @@ fn every_schedule_comes_to_a_good_end() {
 fn schedules_find_every_planted_fault() {
     let missed = missed(faults::FAULTS.iter(), sound, SCHEDULES);
     assert!(missed.is_empty(), "{}", missed.join("\n"));
+}
+
+fn ledger(reached: &[Step], observed: u64) -> LedgerOf<ClassicMigration> {
+    let time = Some(Time(1_000));
+    let record =
+        Record { state: State::Succeeded, started: time, completed: time, attempts: 1, ..Record::pending() };
+    let mut ledger = LedgerOf::<ClassicMigration> {
+        version: 1,
+        phase: Phase::Running,
+        started: time,
+        observed: Some(Time(observed)),
+        steps: reached.iter().map(|step| (*step, record.clone())).collect(),
+        ..LedgerOf::<ClassicMigration>::default()
+    };
+    ledger.notes.changed = true;
+    ledger
+}
+
+/// What becomes of the garden, which waits for a destination that has recorded nothing for longer than `limit`.
+fn after_silence(limit: u64, committed: bool) -> LedgerOf<ClassicMigration> {
+    let mut clusters = Clusters::new(Kind::Awake, Rng::new(1));
+    clusters.now = 1_000 + limit + 1;
+    let (observed, _) = clusters.observe(Side::Garden);
+    let own = ledger(&[Step::MigrationRecorded, Step::DestinationFit], clusters.now);
+    let commit = [Step::MoveCommitted];
+    let destination = ledger(if committed { &commit } else { &[] }, 1_000);
+    // The source has done all that it can do.
+    let all = PLAN.forward.iter().filter(|row| row.side == Side::Source).map(|row| row.step);
+    let source = ledger(&all.collect::<Vec<_>>(), clusters.now);
+    let others = [(Side::Destination, destination), (Side::Source, source)];
+    let input = Input {
+        side: Side::Garden,
+        observed: &observed,
+        ledger: &own,
+        others: &others,
+        now: Time(clusters.now),
+    };
+    decide(&PLANS, &input).records.unwrap_or(own)
+}
+
+#[test]
+fn a_silent_side_is_waited_for_longer_once_the_migration_is_committed() {
+    let (early, late) = (PLAN.side_limit.as_secs(), PLAN.committed_side_limit.as_secs());
+    // `StatusMoved` of the garden fails where it is not reached; before the commit the migration rolls back all the same.
+    let found = after_silence(early, false);
+    assert_eq!((found.phase, found.reason.as_str()), (Phase::RollingBack, "OtherSideSilent"));
+    assert_eq!(after_silence(early, true).phase, Phase::Running);
+    let found = after_silence(late, true);
+    assert_eq!((found.phase, found.reason.as_str()), (Phase::Failed, "OtherSideSilent"));
 }

@@ -99,6 +99,8 @@ impl Flow for Move {
     type Notes = Notes;
     type Effect = Effect;
 
+    const ABORT_FIELD: &'static str = "spec.abort";
+
     fn request(observed: &Observed) -> Request {
         let step_timeout = Duration::from_secs(600);
         Request { paused: false, abort: observed.abort, abandoned: None, step_timeout }

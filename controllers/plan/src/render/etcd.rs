@@ -1,10 +1,11 @@
-//! The tables of workflows as Markdown, for `docs/reference/etcd-workflows.md`; a test holds the two together.
+//! The tables of the workflows of a hosted etcd.
 
 use std::fmt::Write as _;
 
+use super::table;
 use crate::{
-    etcd::{EtcdFlow, Step, backup, migration, restore},
-    flow::{OnFailure, PAUSE_LIMIT, Proof, Row, Timeout},
+    etcd::{backup, migration, restore},
+    flow::PAUSE_LIMIT,
     named::Named,
 };
 
@@ -57,44 +58,4 @@ pub fn etcd_workflows() -> String {
     text.push_str("\n## The way back of EtcdRestore and EtcdMigration\n\n");
     table(&mut text, migration::PLAN.rollback, "Failed");
     text
-}
-
-fn table(text: &mut String, rows: &[Row<EtcdFlow>], back: &str) {
-    text.push_str("| step | what is done and waited for | counts | waits | otherwise | what a person can do |\n|---|---|---|---|---|---|\n");
-    for row in rows {
-        let (proof, timeout, on_failure) =
-            (proof(row.proof), timeout(row.timeout), on_failure(row.on_failure, back));
-        let _ = writeln!(
-            text,
-            "| `{}` | {} | {proof} | {timeout} | {on_failure} | {} |",
-            row.step.name(),
-            row.does,
-            row.advice
-        );
-    }
-}
-
-fn proof(proof: Proof<Step>) -> String {
-    match proof {
-        Proof::Latched => "once".to_owned(),
-        Proof::Held => "until the end".to_owned(),
-        Proof::HeldUntil(step) => format!("until `{}`", step.name()),
-    }
-}
-
-fn timeout(timeout: Timeout<EtcdFlow>) -> String {
-    match timeout {
-        Timeout::Steps(1) => "1 step".to_owned(),
-        Timeout::Steps(steps) => format!("{steps} steps"),
-        Timeout::Hours(hours) => format!("{hours} h"),
-        Timeout::Computed { text, .. } => text.to_owned(),
-    }
-}
-
-fn on_failure(on_failure: OnFailure, rollback: &str) -> &str {
-    match on_failure {
-        OnFailure::RollBack => rollback,
-        OnFailure::Fail => "Failed",
-        OnFailure::Skip => "left undone",
-    }
 }

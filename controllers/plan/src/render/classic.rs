@@ -1,0 +1,67 @@
+//! The tables of a classic migration.
+
+use std::fmt::Write as _;
+
+use super::{on_failure, proof, timeout};
+use crate::{
+    classic::{ClassicMigration, PLAN},
+    flow::{PAUSE_LIMIT, Row},
+    named::Named,
+};
+
+const HEAD: &str = "# Steps of a classic migration
+
+Generated from the tables of `controllers/plan`; a test compares this page with them.
+
+Three controllers work on one ControlPlaneMigration: one in the garden and one on each seed. Each records its steps in its own part
+of the status. A step starts by its record, when all steps in *after* are reached; then its effects are requested until they are
+observed. *Counts*: `once` is recorded and not looked at again; `until …` may be lost and has to be reached again. *Waits*: a step is
+`spec.stepTimeout`. *On failure*: what follows when the step is not reached in time, or cannot be reached.
+
+| ends as | what holds then |
+|---|---|
+| Succeeded | the destination serves everything that the source had acknowledged, and nothing is left at the source |
+| RolledBack | a step failed before the point of no return; the source serves everything that it had acknowledged |
+| Cancelled | the same, after `spec.abort` or deletion of the object |
+| Failed | a step failed past the point of no return, or in the rollback; `status.message` says what a person can do |
+";
+
+/// The forward table and the rollback table of a classic migration as Markdown.
+#[must_use]
+pub fn classic_migration() -> String {
+    let mut text = HEAD.to_owned();
+    let hours = PAUSE_LIMIT.as_secs() / 3600;
+    let _ = write!(
+        text,
+        "\n`spec.paused` holds a migration before its next step, for {hours} hours at most. `spec.abort` rolls it back until the point of\n\
+         no return is started.\n\n## Forward\n\n"
+    );
+    table(&mut text, PLAN.forward, "rollback");
+    if let Some(step) = PLAN.point_of_no_return {
+        let _ = writeln!(text, "\n`{}` is the point of no return.", step.name());
+    }
+    text.push_str("\n## Rollback\n\n");
+    table(&mut text, PLAN.rollback, "Failed");
+    text
+}
+
+fn table(text: &mut String, rows: &[Row<ClassicMigration>], back: &str) {
+    text.push_str(
+        "| step | side | after | what is done and waited for | counts | waits | on failure | what a person can do |\n\
+         |---|---|---|---|---|---|---|---|\n",
+    );
+    for row in rows {
+        let after = row.after.iter().map(|step| format!("`{}`", step.name())).collect::<Vec<_>>().join(", ");
+        let _ = writeln!(
+            text,
+            "| `{}` | {} | {after} | {} | {} | {} | {} | {} |",
+            row.step.name(),
+            row.side.name(),
+            row.does,
+            proof(row.proof),
+            timeout(row.timeout),
+            on_failure(row.on_failure, back),
+            row.advice
+        );
+    }
+}
