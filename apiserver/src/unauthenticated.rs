@@ -4,11 +4,12 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    net::{IpAddr, Ipv6Addr},
+    net::IpAddr,
     sync::Arc,
 };
 
 use parking_lot::Mutex;
+use repot_certs::connections::host;
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics;
@@ -57,15 +58,6 @@ impl Unauthenticated {
             metrics::EVICTED_CONNECTIONS.inc();
         }
         Counted { connections: self.connections.clone(), address, number }
-    }
-}
-
-/// What counts as one host: an IPv4 address, or the /64 of an IPv6 address, which is what one host is given (RFC 4291, 2.5.4).
-fn host(address: IpAddr) -> IpAddr {
-    const NETWORK: u128 = !0 << 64;
-    match address.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & NETWORK).into(),
-        v4 => v4,
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::{
     collections::BTreeMap,
-    net::IpAddr,
+    net::{IpAddr, Ipv6Addr},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -18,12 +18,22 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+/// What counts as one host: an IPv4 address, or the /64 of an IPv6 address, which is what one host is given (RFC 4291, 2.5.4).
+#[must_use]
+pub fn host(address: IpAddr) -> IpAddr {
+    const NETWORK: u128 = !0 << 64;
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & NETWORK).into(),
+        v4 => v4,
+    }
+}
+
 /// How many connections a server keeps open, and for how long idle ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Connections of all clients.
     pub all: usize,
-    /// Connections of one IP address.
+    /// Connections of one host: see [`host`].
     pub of_address: usize,
     /// A connection on which a request succeeded ends when it was idle for so long. Clients in Go end idle connections after 90 seconds.
     pub idle: Duration,
@@ -76,6 +86,7 @@ impl Connections {
 
     /// Counts a connection of this address. Where there are too many now, another one is ended.
     pub fn count(self: &Arc<Self>, address: IpAddr) -> Counted {
+        let address = host(address);
         let connection = Arc::new(Use {
             address,
             limits: self.limits,
@@ -216,6 +227,18 @@ mod tests {
         drop(all.remove(3));
         all.push(connections.count(address(3)));
         assert_eq!(ended(&all), [false, true, true, false, false, false]);
+    }
+
+    #[test]
+    fn addresses_of_one_network_count_as_one_host() {
+        let of = |text: &str| text.parse::<IpAddr>().unwrap();
+        let connections = Connections::new(LIMITS);
+        let all: Vec<Counted> =
+            (1..=4).map(|last| connections.count(of(&format!("2001:db8:0:1::{last}")))).collect();
+        assert_eq!(ended(&all), [true, false, false, false]);
+        // The next network is another host, and so is an IPv4 address, in whichever form it is written.
+        assert_ne!(host(of("2001:db8:0:2::1")), host(of("2001:db8:0:1::1")));
+        assert_eq!(host(of("::ffff:10.0.0.1")), of("10.0.0.1"));
     }
 
     #[tokio::test]

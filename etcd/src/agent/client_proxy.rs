@@ -10,6 +10,7 @@
 
 use std::{io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
+use repot_certs::connections::host;
 use rustix::net::sockopt;
 use tokio::{
     io::AsyncWriteExt,
@@ -104,7 +105,7 @@ async fn accept_clients(
         let Ok(permit) = Arc::clone(&limiter.all).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((client, from)) => {
-                let Some(permit) = limiter.take(from.ip(), permit) else {
+                let Some(permit) = limiter.take(host(from.ip()), permit) else {
                     tracing::debug!(address = %from.ip(), "too many connections of one address");
                     continue;
                 };
