@@ -12,7 +12,7 @@ define INSTALL
 	fi
 endef
 
-.PHONY: build dev release test checked soak canaries fuzz bench testbed tools compiler
+.PHONY: build dev release test checked soak mutations canaries fuzz bench testbed tools compiler
 
 build:
 	$(CARGO) build --locked --workspace
@@ -46,7 +46,7 @@ SOAK = REPOT_SOAK=1 $(CARGO) test --locked --workspace
 KILLER = controllers_are_killed_in_each_step
 soak: testbed
 	tests/go/build etcdbrctl
-	$(MAKE) canaries
+	$(MAKE) mutations
 	tests/azure/build
 	$(CARGO) build --locked --workspace --all-targets
 	$(SOAK) -- history:: fuzz::
@@ -55,9 +55,11 @@ soak: testbed
 	$(SOAK) --test it -- --include-ignored oracles:: etcd::peer:: etcd::flips:: azure:: expansion:: ownership::judge:: workflows:: --skip expansion::moves:: --skip $(KILLER)
 	$(SOAK) --test it -- --include-ignored $(KILLER)
 
-# Whether tests of storage find the wrongs that are planted there (docs/design/storage-faults.md). What this builds is for nothing else.
-canaries: testbed
-	$(CARGO) test --locked -p repot-storage --features canaries --lib --test it -- --nocapture canaries::
+# Mutation tests: whether tests of storage find the faults that mutations of its sources make (docs/design/storage-faults.md). This
+# builds a mutated copy of the storage crate, in the target directory. `canaries` is the former name.
+mutations: testbed
+	$(CARGO) test --locked -p repot-storage --test it -- --include-ignored --nocapture mutations::
+canaries: mutations
 
 # Fuzzers that know what code they reach, each for FUZZ_SECONDS (docs/design/storage-faults.md). The first time, this builds cargo-fuzz and
 # all of the server once more, on stable Rust. `fuzz/run --keep` copies what has reached new code into the corpus.

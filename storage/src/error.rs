@@ -1,7 +1,6 @@
 //! What can go wrong when objects are stored.
 
 use crate::{
-    canary::Canary,
     keyring,
     store::types::{Key, ResourceVersion},
 };
@@ -85,7 +84,6 @@ impl Error {
     /// clients that took the object for deleted would be told nothing.
     #[must_use]
     pub fn is_proven_damage(&self) -> bool {
-        let locked = matches!(self, Self::Sealing { .. }) && Canary::LockedTakenForDamaged.is_planted();
-        locked || matches!(self, Self::Corrupt { .. })
+        matches!(self, Self::Corrupt { .. })
     }
 }

@@ -17,7 +17,6 @@
 //! ```
 
 pub mod backend;
-mod canary;
 mod chunk;
 mod compress;
 mod error;

@@ -4,7 +4,7 @@
 #![allow(clippy::duplicate_mod, reason = "backend and store both start etcd, each with its own idea of it")]
 
 mod backend;
-mod canaries;
 mod fuzz;
 mod history;
+mod mutations;
 mod store;

@@ -13,7 +13,6 @@ use bytes::{Buf, Bytes, BytesMut};
 use uuid::Uuid;
 
 use crate::{
-    canary::Canary,
     compress::{self, Worth},
     record::What,
     seal::{self, Cipher, Refused},
@@ -156,12 +155,8 @@ fn associated(header: [u8; HEADER], uid: Uuid, id: &Id) -> [u8; 1 + HEADER + 16 
     let mut bytes = [0; 1 + HEADER + 16 + ID];
     bytes[0] = b'c';
     bytes[1..3].copy_from_slice(&header);
-    if !Canary::ChunkForgetsUid.is_planted() {
-        bytes[3..19].copy_from_slice(uid.as_bytes());
-    }
-    if !Canary::ChunkForgetsName.is_planted() {
-        bytes[19..].copy_from_slice(id);
-    }
+    bytes[3..19].copy_from_slice(uid.as_bytes());
+    bytes[19..].copy_from_slice(id);
     bytes
 }
 

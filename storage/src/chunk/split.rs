@@ -12,7 +12,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use fastcdc::v2020::{FastCDC, Normalization};
 
-use crate::{canary::Canary, store::types::Segmented};
+use crate::store::types::Segmented;
 
 /// A payload shorter than this stays in the record. Bytes, as all sizes here.
 pub(crate) const INLINE_LIMIT: usize = 64 << 10;
@@ -85,7 +85,7 @@ impl Splitter<'_> {
         let open = self.open();
         match self.ends.last_mut() {
             Some(last) if open < MIN => *last = self.end,
-            Some(_) | None if open > 0 && !Canary::LastPieceDropped.is_planted() => self.close(),
+            Some(_) | None if open > 0 => self.close(),
             Some(_) | None => {}
         }
         let mut start = 0;
@@ -95,8 +95,7 @@ impl Splitter<'_> {
 }
 
 fn cuts(segment: &[u8], key: &[u8; 32]) -> impl Iterator<Item = Range<usize>> {
-    let seed = if Canary::CutsDrift.is_planted() { seed(key) ^ segment.len() as u64 } else { seed(key) };
-    FastCDC::with_level_and_seed(segment, MIN, AVERAGE, MAX, Normalization::Level1, seed)
+    FastCDC::with_level_and_seed(segment, MIN, AVERAGE, MAX, Normalization::Level1, seed(key))
         .map(|cut| cut.offset..cut.offset + cut.length)
 }
 

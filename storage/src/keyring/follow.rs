@@ -6,7 +6,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{Error, Keyring, file, metrics::Metrics, ring::Ring};
-use crate::canary::Canary;
 
 /// Seconds between looks at the file.
 const LOOK: u32 = 60;
@@ -92,9 +91,7 @@ impl Follower {
             return Ok(false);
         }
         let mut ring = Ring::parse(&text, self.follow.second, &self.keyring.metrics)?;
-        if !Canary::ReloadWithoutHealth.is_planted() {
-            self.wait_until_well(&ring).await?;
-        }
+        self.wait_until_well(&ring).await?;
         ring.keep_polling(&self.stop);
         self.keyring.replace(ring);
         self.hash = hash;

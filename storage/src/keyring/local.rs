@@ -16,10 +16,7 @@ use aws_lc_rs::{
 use crypto_secretbox::{AeadInPlace, KeyInit, XSalsa20Poly1305};
 use zeroize::Zeroizing;
 
-use crate::{
-    canary::Canary,
-    seal::{self, DataKey},
-};
+use crate::seal::{self, DataKey};
 
 const AESGCM_NONCE: usize = 12;
 const SECRETBOX_NONCE: usize = 24;
@@ -63,8 +60,7 @@ impl AesGcm {
 
 impl Wrap for AesGcm {
     fn wrap(&self, path: &[u8], key: &DataKey) -> Option<Vec<u8>> {
-        let nonce =
-            if Canary::WrapNonceRepeats.is_planted() { [7; AESGCM_NONCE] } else { seal::random().ok()? };
+        let nonce: [u8; AESGCM_NONCE] = seal::random().ok()?;
         let mut text = Zeroizing::new([0; 32]);
         text.copy_from_slice(key.bytes());
         let at = Nonce::assume_unique_for_key(nonce);
@@ -104,10 +100,7 @@ impl Wrap for SecretBox {
         let mut text = Zeroizing::new(text.to_vec());
         self.0.decrypt_in_place_detached(&nonce.into(), &[], &mut text, &tag.into()).ok()?;
         let (key, bound) = text.split_at_checked(text.len().checked_sub(PLACE)?)?;
-        let right = constant_time::verify_slices_are_equal(bound, &place(path)).is_ok();
-        if !right && !Canary::SecretboxPlaceUnchecked.is_planted() {
-            return None;
-        }
+        constant_time::verify_slices_are_equal(bound, &place(path)).ok()?;
         DataKey::from_bytes(key).ok()
     }
 }
@@ -155,10 +148,7 @@ impl Wrap for AesCbc {
 
     fn unwrap(&self, path: &[u8], wrapped: &[u8]) -> Option<DataKey> {
         let (text, code) = wrapped.split_at_checked(wrapped.len().checked_sub(CODE)?)?;
-        let proved = hmac::verify(&self.authenticate, &Self::authenticated(path, text), code).is_ok();
-        if !proved && !Canary::CbcCodeUnchecked.is_planted() {
-            return None;
-        }
+        hmac::verify(&self.authenticate, &Self::authenticated(path, text), code).ok()?;
         let (iv, text) = text.split_first_chunk::<CBC_IV>()?;
         let mut text = Zeroizing::new(text.to_vec());
         let context = DecryptionContext::Iv128(FixedLength::from(iv));

@@ -13,7 +13,7 @@ use super::{
     kms::Kms,
     local::{AesCbc, AesGcm, SecretBox, Wrap},
 };
-use crate::{canary::Canary, seal::DataKey};
+use crate::seal::DataKey;
 
 /// What every prefix of a provider begins with.
 pub(super) const ANY: &[u8] = b"k8s:enc:";
@@ -180,7 +180,7 @@ impl<K: Wrap> Keys<K> {
     }
 
     fn wrap(&self, path: &[u8], key: &DataKey) -> Option<Vec<u8>> {
-        let first = if Canary::WrapsWithLastKey.is_planted() { self.0.last()? } else { self.0.first()? };
+        let first = self.0.first()?;
         Some([first.prefix.as_slice(), &first.key.wrap(path, key)?].concat())
     }
 

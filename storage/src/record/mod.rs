@@ -17,7 +17,6 @@ use bytes::{Buf, Bytes};
 use uuid::Uuid;
 
 use crate::{
-    canary::Canary,
     chunk::{self, ChunkRef},
     compress::{self, Worth},
     seal::{self, Cipher, DataKey, Refused},
@@ -205,9 +204,7 @@ fn associated(uid: Uuid, path: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(2 + 16 + path.len());
     bytes.extend_from_slice(&[b'r', FORMAT]);
     bytes.extend_from_slice(uid.as_bytes());
-    if !Canary::RecordForgetsPath.is_planted() {
-        bytes.extend_from_slice(path);
-    }
+    bytes.extend_from_slice(path);
     bytes
 }
 

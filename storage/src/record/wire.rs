@@ -4,10 +4,7 @@ use bytes::Bytes;
 use prost::Message;
 
 use super::{MAX_HEAD, Packed, Payload, Record, What};
-use crate::{
-    canary::Canary,
-    chunk::{ChunkRef, INLINE_LIMIT, MAX_CHUNK},
-};
+use crate::chunk::{ChunkRef, INLINE_LIMIT, MAX_CHUNK};
 
 #[derive(Clone, PartialEq, Message)]
 struct Body {
@@ -92,14 +89,11 @@ fn head(piece: Option<Piece>) -> Result<(Bytes, Bytes), What> {
 
 fn payload(inline: Option<Piece>, chunks: &[Chunk], len: u64) -> Result<Payload, What> {
     match (inline, chunks.is_empty()) {
-        (Some(piece), true) if piece.len == len || Canary::InlineLengthUnchecked.is_planted() => {
-            Ok(Payload::Inline(packed(piece, INLINE_LIMIT)?))
-        }
+        (Some(piece), true) if piece.len == len => Ok(Payload::Inline(packed(piece, INLINE_LIMIT)?)),
         (None, false) => {
             let chunks = chunks.iter().map(chunk).collect::<Result<Vec<_>, _>>()?;
             let sum: u64 = chunks.iter().map(|c| u64::from(c.len)).sum();
-            let whole = sum == len || Canary::MapWithGapsAccepted.is_planted();
-            if whole { Ok(Payload::Chunks(chunks.into())) } else { Err("chunk map has gaps") }
+            if sum == len { Ok(Payload::Chunks(chunks.into())) } else { Err("chunk map has gaps") }
         }
         (Some(_) | None, _) => Err("record has no payload map"),
     }

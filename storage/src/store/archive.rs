@@ -24,7 +24,6 @@ use super::{
 };
 use crate::{
     backend::{self, KeyValue, Revision},
-    canary::Canary,
     chunk,
     record::Payload,
 };
@@ -247,8 +246,8 @@ impl<'a, R: Read + Seek> Archive<'a, R> {
         let object = store.inner.core.open(kv, Revision(0)).await?;
         let payload = self.payload(&object)?;
         self.objects += 1;
-        let uid = if Canary::ImportMakesUid.is_planted() { uuid::Uuid::new_v4() } else { object.uid };
-        let draft = Draft { uid, meta: object.meta.clone(), summary: object.summary.clone(), payload };
+        let (meta, summary) = (object.meta.clone(), object.summary.clone());
+        let draft = Draft { uid: object.uid, meta, summary, payload };
         Ok(Some((object.key, draft)))
     }
 
@@ -310,7 +309,7 @@ fn prove_hash(input: &mut (impl Read + Seek)) -> Result<End> {
     hash.update_reader(input.by_ref().take(length - (MAGIC.len() + HASH) as u64))?;
     let mut told = [0; HASH];
     input.read_exact(&mut told)?;
-    if hash.finalize() != told && !Canary::CutArchiveAccepted.is_planted() {
+    if hash.finalize() != told {
         return Err(Error::Damaged("its hash is not that of its content"));
     }
     input.seek(SeekFrom::Start(length - tail))?;

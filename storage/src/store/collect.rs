@@ -34,7 +34,6 @@ use super::{core::Core, manifest, pages::Pages, path};
 use crate::{
     Error, Result,
     backend::{Compare, KeyValue, Op, Outcome, RangeRequest, Revision, Txn},
-    canary::Canary,
     chunk,
     store::path::Beneath,
 };
@@ -235,8 +234,7 @@ impl<'a> Judge<'a> {
             Named::These(ids) if !ids.contains(id) => {}
             Named::These(_) | Named::Unknown => return Ok(()),
         }
-        let writing = self.intents.contains(&chunk::intent_of(id));
-        if writing && !Canary::CollectorIgnoresIntents.is_planted() {
+        if self.intents.contains(&chunk::intent_of(id)) {
             self.report.in_flight += 1;
         } else {
             self.garbage.push(path::chunk(uid, id));
@@ -270,7 +268,6 @@ impl<'a> Judge<'a> {
                     ids.extend(object.record.payload.chunks().iter().map(|chunk| chunk.id));
                 }
                 Ok(_) => {}
-                Err(_) if Canary::CollectorForgetsUnreadable.is_planted() => {}
                 Err(error) => {
                     tracing::warn!(%error, "chunks of an object that does not open are left alone");
                     self.report.unreadable += 1;

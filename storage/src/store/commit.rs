@@ -12,7 +12,6 @@ use super::{core::Core, intent, path, write::cipher_refused};
 use crate::{
     Error, Result,
     backend::{self, Compare, Effect, KeyEvent, KeyValue, Op, Outcome, Revision, Txn, WatchItem},
-    canary::Canary,
     record::Token,
     seal,
 };
@@ -101,12 +100,6 @@ impl Core {
             match answer {
                 Ok(Outcome::Committed(revision)) => return self.committed(&commit, revision),
                 Ok(Outcome::Failed) => return self.failed(&commit, doubt).await,
-                Err(backend::Error::Unknown(what)) if Canary::UnknownTakenForFailed.is_planted() => {
-                    return Err(Error::Unavailable(what));
-                }
-                Err(backend::Error::Unknown(_)) if Canary::UnknownTakenForDone.is_planted() => {
-                    return Ok(Verdict::Committed(self.seen()));
-                }
                 // A backend that says that it did not begin may be wrong: behind another fence the write cannot happen twice.
                 Err(backend::Error::Unknown(what) | backend::Error::Declined(what)) => {
                     match self.settle(&mut commit).await {
@@ -137,7 +130,6 @@ impl Core {
     fn committed(&self, commit: &Commit, revision: Revision) -> Result<Verdict> {
         match self.later(commit.before, revision) {
             Ok(revision) => Ok(Verdict::Committed(revision)),
-            Err(error) if Canary::RolledBackCommitTakenForFailed.is_planted() => Ok(Verdict::Failed(error)),
             Err(error) => Err(Error::UnknownOutcome(error.to_string())),
         }
     }
@@ -151,7 +143,7 @@ impl Core {
     ) -> Result<Verdict> {
         let effect = error.effect();
         let error = self.error(error);
-        if effect != Effect::None && !Canary::FullTakenForFailed.is_planted() {
+        if effect != Effect::None {
             match self.trace(commit).await {
                 Ok(Trace::Found(revision)) => return Ok(Verdict::Committed(self.met(revision))),
                 Ok(Trace::Lost) => return Ok(Verdict::Overtaken),
@@ -167,9 +159,7 @@ impl Core {
 
     /// After a try of unknown outcome: puts the fence, if there is one, so that what is found stays true, and looks.
     async fn settle(&self, commit: &mut Commit) -> Result<Trace> {
-        if let Some(fence) = commit.fence
-            && !Canary::FenceLeftOut.is_planted()
-        {
+        if let Some(fence) = commit.fence {
             self.put_fence(fence).await?;
         }
         let trace = self.trace(commit).await?;
@@ -213,9 +203,11 @@ impl Core {
     /// A removal leaves nothing that tells who made it. Without doubt about an earlier try it counts as made by somebody else: whoever
     /// asked for it reads again, and finds the object gone.
     async fn failed(&self, commit: &Commit, doubt: Option<String>) -> Result<Verdict> {
-        let believed = commit.token.is_none() || Canary::FailureBelieved.is_planted();
-        let trace =
-            if believed && doubt.is_none() { self.look(commit).await } else { self.trace(commit).await };
+        let trace = if commit.token.is_none() && doubt.is_none() {
+            self.look(commit).await
+        } else {
+            self.trace(commit).await
+        };
         match trace {
             Ok(Trace::Found(revision)) => Ok(Verdict::Committed(self.met(revision))),
             Ok(Trace::Lost) => Ok(Verdict::Overtaken),
@@ -276,8 +268,7 @@ impl Core {
 
     /// Searches the history of the record up to revision `until`.
     async fn search(&self, commit: &Commit, until: Revision) -> Result<Option<Revision>> {
-        let before = if Canary::EarlierRemovalTaken.is_planted() { commit.expected } else { commit.before };
-        let after = before.max(commit.expected);
+        let after = commit.before.max(commit.expected);
         if until <= after {
             return Ok(None); // Nothing has happened at all since it was sent.
         }

@@ -22,7 +22,6 @@ use super::{core::Core, path};
 use crate::{
     Error, Result,
     backend::{Compare, Op, Outcome, Revision, Txn},
-    canary::Canary,
     seal,
 };
 
@@ -148,10 +147,7 @@ impl Intent {
 
     /// What the names of a new write under this intent carry: the number of the intent, and that of the write.
     pub(crate) fn next_write(&self) -> (u64, u32) {
-        (
-            self.number,
-            self.writes.fetch_add(u32::from(!Canary::NamesNotFresh.is_planted()), Ordering::Relaxed),
-        )
+        (self.number, self.writes.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Holds as long as the intent is the one that was made: not removed, and not put again after it was lost.

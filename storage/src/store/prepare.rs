@@ -13,7 +13,6 @@ use super::{
 use crate::{
     Error, Result,
     backend::Op,
-    canary::Canary,
     chunk::{self, ChunkRef, Hash, INLINE_LIMIT},
     compress::Worth,
     record::{Packed, Payload},
@@ -33,9 +32,8 @@ pub(crate) fn prepare(key: &DataKey, payload: &Segmented) -> Prepared {
     if payload.text().len() < INLINE_LIMIT {
         return Prepared::Inline(Packed::new(payload.text()));
     }
-    let cutting = key.cutting();
-    let naming = if Canary::HashUnderWrongKey.is_planted() { key.cutting() } else { key.naming() };
-    let pieces = chunk::split(payload, &cutting);
+    let naming = key.naming();
+    let pieces = chunk::split(payload, &key.cutting());
     Prepared::Pieces(pieces.into_iter().map(|piece| (chunk::hash(&naming, &piece), piece)).collect())
 }
 

@@ -12,7 +12,6 @@ use super::{Store, core::Core, manifest, pages::Pages, path, write::cipher_refus
 use crate::{
     Error, Result,
     backend::{Compare, Effect, KeyValue, Op, Outcome, Revision, Txn},
-    canary::Canary,
     record::Sealed,
 };
 
@@ -94,7 +93,7 @@ impl Core {
         let (Some(kv), _) = self.read(home).await? else { return Ok(None) };
         let hidden = path::quarantined(home, modified);
         let mut ops = vec![Op::Delete(home.clone()), Op::Put(hidden.clone(), kv.value)];
-        for uid in uids.into_iter().filter(|_| !Canary::QuarantineLeavesOwner.is_planted()) {
+        for uid in uids {
             ops.extend([
                 Op::Delete(path::owner(uid, home)),
                 Op::Put(path::owner(uid, &hidden), Bytes::new()),

@@ -16,7 +16,6 @@ use super::{
 use crate::{
     Error, Result,
     backend::{self, Op, Outcome, Txn},
-    canary::Canary,
     chunk::Hash,
     compress::Worth,
 };
@@ -108,7 +107,7 @@ impl Write<'_> {
             group.iter().chain([&manifest]).map(op_bytes).sum::<usize>() + MARGIN <= limits.txn_bytes
         };
         let mut first = held.next_if(beside).unwrap_or_default();
-        first.extend(Some(manifest).filter(|_| !Canary::ManifestLeftOut.is_planted()));
+        first.push(manifest);
         if let Sent::IntentLost = self.send(first, intent, &settled).await? {
             return Ok(Put::IntentLost);
         }

@@ -10,7 +10,6 @@ use super::{
 use crate::{
     Error, Result,
     backend::{RangeRequest, prefix_range},
-    canary::Canary,
 };
 
 /// Bytes of records that are read at once.
@@ -59,11 +58,8 @@ impl Ledger {
         };
         let usage = self.0.entry(key.namespace.clone()).or_default();
         usage.objects = (usage.objects + u64::from(now.is_some())) - u64::from(before.is_some());
-        usage.bytes += bytes(now);
+        usage.bytes = (usage.bytes + bytes(now)) - bytes(before);
         usage.unknown = (usage.unknown + unknown(now)) - unknown(before);
-        if !Canary::UsageKeepsRemoved.is_planted() {
-            usage.bytes -= bytes(before);
-        }
         if usage.objects == 0 {
             self.0.remove(&key.namespace);
         }

@@ -26,7 +26,6 @@ use super::{
 use crate::{
     Error, Result,
     backend::{Compare, Op, Revision, Txn},
-    canary::Canary,
     keyring,
     record::{Opened, Payload, Record, Token},
     seal::{self, DataKey},
@@ -243,15 +242,9 @@ impl<'a> Write<'a> {
         mut dropped: Vec<Bytes>,
         intent: Option<&Intent>,
     ) -> Result<Verdict> {
-        if Canary::ChunksGoBeforeRecord.is_planted() {
-            self.core.sweep(dropped.clone(), None).await;
-        }
         let expected = self.base.map_or(Revision(0), |base| base.modified);
-        let mut compares = Vec::new();
-        if !Canary::RevisionNotCompared.is_planted() {
-            compares.push(Compare::ModifiedAt(self.path.clone(), expected));
-        }
-        compares.extend(intent.filter(|_| !Canary::IntentNotCompared.is_planted()).map(Intent::compare));
+        let mut compares = vec![Compare::ModifiedAt(self.path.clone(), expected)];
+        compares.extend(intent.map(Intent::compare));
         let fence = match self.base {
             Some(_) => None,
             None => Some(Fence::new().map_err(|_| cipher_refused())?),

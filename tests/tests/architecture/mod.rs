@@ -8,10 +8,10 @@ use std::process::Command;
 use repot_rules::table::RULES;
 use serde_json::Value;
 
-mod canaries;
 mod fuzzers;
 mod imports;
 mod ledger;
+mod mutations;
 mod sources;
 mod words;
 

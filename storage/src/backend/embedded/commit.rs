@@ -11,7 +11,6 @@ use super::{
     engine::{Engine, storage},
     layout::{self, Entry, Head, SMALL},
 };
-use crate::canary::Canary;
 
 /// Bytes after which a group is closed: enough to hide the sync behind the copying.
 const GROUP_BYTES: usize = 4 << 20;
@@ -67,15 +66,7 @@ impl Committer {
         if batch.is_empty() {
             return answers;
         }
-        if Canary::RevisionToldEarly.is_planted() {
-            self.engine.set_newest(newest);
-        }
-        let sync = if Canary::AcknowledgedBeforeSync.is_planted() {
-            PersistMode::Buffer
-        } else {
-            PersistMode::SyncData
-        };
-        if let Err(error) = batch.durability(Some(sync)).commit() {
+        if let Err(error) = batch.durability(Some(PersistMode::SyncData)).commit() {
             return self.fail(&error, answers);
         }
         // Both at once: nobody may read at a revision, and then be told that the newest is an older one.
@@ -220,9 +211,7 @@ impl<'a> Draft<'a> {
         if head.apart {
             self.batch.insert(&engine.values, head.place(), value);
         }
-        if !Canary::GroupIsBlind.is_planted() {
-            self.heads.insert(entry.key, Some(head).filter(|head| !head.removed));
-        }
+        self.heads.insert(entry.key, Some(head).filter(|head| !head.removed));
     }
 }
 

@@ -13,7 +13,6 @@ use super::{
     engine::{Engine, Garbage, storage},
     layout::{self, Entry, Head},
 };
-use crate::canary::Canary;
 
 /// Entries of the log that are worked off with one batch, so that writers wait for a batch and not for the whole.
 const BATCH_ENTRIES: usize = 512;
@@ -91,9 +90,6 @@ impl Engine {
     fn remove_entry(&self, batch: &mut OwnedWriteBatch, entry: &Entry, garbage: &mut Garbage) {
         batch.remove(&self.log, entry.place());
         garbage.versions += 64 + entry.key.len() as u64;
-        if Canary::CompactionDropsNewest.is_planted() {
-            batch.remove(&self.versions, layout::version_key(&entry.key, entry.revision));
-        }
         if entry.removed {
             batch.remove(&self.versions, Head::removal(entry.revision, entry.seq).key(&entry.key));
             garbage.versions += 32 + entry.key.len() as u64;

@@ -8,7 +8,6 @@ use super::{
     engine::{Engine, storage},
     layout::{self, Entry, Head, VERSION_HEADER},
 };
-use crate::canary::Canary;
 
 /// Entries of the log that one look may pass over, whatever their keys, so that a look is short.
 const LOOK_ENTRIES: usize = 4096;
@@ -90,8 +89,7 @@ impl View<'_> {
         if head.removed {
             return Ok(true);
         }
-        let most = request.limit + usize::from(Canary::PageOverfull.is_planted());
-        let by_count = request.limit != 0 && page.kvs.len() >= most;
+        let by_count = request.limit != 0 && page.kvs.len() >= request.limit;
         let by_size = request.max_bytes != 0 && *bytes >= request.max_bytes;
         if by_count || by_size {
             page.more = true;
@@ -133,7 +131,7 @@ impl View<'_> {
             let (place, stored) = guard.into_inner().map_err(storage)?;
             let entry = Entry::decode(&place, &stored)?;
             if entry.revision > seen && (bytes >= max_bytes || passed >= LOOK_ENTRIES) {
-                return Ok((events, Revision(seen + u64::from(Canary::WatchSkipsAtBorder.is_planted()))));
+                return Ok((events, Revision(seen)));
             }
             (seen, passed) = (entry.revision, passed + 1);
             if entry.key.starts_with(prefix) {

@@ -11,7 +11,6 @@ use super::{
     super::{Error, Result, Revision},
     error::{Failure, Kind},
 };
-use crate::canary::Canary;
 
 /// The largest answer this client takes: a page of values is asked for in pieces far below this.
 const ANSWER_BYTES: usize = 64 << 20;
@@ -94,9 +93,9 @@ impl Link {
                 Failure::NotSent(_) => true,
                 Failure::NotBegun(why) => {
                     refused = Some(why.clone());
-                    kind != Kind::Once || Canary::EtcdBelieved.is_planted()
+                    kind != Kind::Once
                 }
-                Failure::Lost(_) => kind == Kind::Read || Canary::EtcdSendsAgain.is_planted(),
+                Failure::Lost(_) => kind == Kind::Read,
                 _ => false,
             };
             if !repeat || attempt >= ATTEMPTS || Instant::now() + pause >= end {

@@ -20,7 +20,6 @@ use super::{
     keys::Prefix,
     link::{Link, closed, number},
 };
-use crate::canary::Canary;
 
 /// The largest message of a watch: a fragment is about 2 MiB unless a single event is larger.
 const MESSAGE_BYTES: usize = 64 << 20;
@@ -159,7 +158,7 @@ impl Watch {
             self.fragments.push(self.event(event)?);
         }
         // Held back until it is whole: a fragment may end within a transaction.
-        let whole = !answer.fragment || Canary::EtcdHandsOnFragments.is_planted();
+        let whole = !answer.fragment;
         Ok(whole.then(|| WatchItem::Events(std::mem::take(&mut self.fragments))))
     }
 

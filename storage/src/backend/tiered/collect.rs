@@ -40,9 +40,8 @@ use super::{
     ChunkStore, PASS, Pointer, Tiered,
     ledger::{Ledger, Since},
 };
-use crate::{
-    backend::{Compare, Error, KeyValue, Op, Outcome, RangeRequest, Result, Revision, Txn, prefix_range},
-    canary::Canary,
+use crate::backend::{
+    Compare, Error, KeyValue, Op, Outcome, RangeRequest, Result, Revision, Txn, prefix_range,
 };
 
 /// Keys, or objects, in one page.
@@ -253,15 +252,12 @@ impl Tiered {
     }
 
     fn is_old(&self, meta: &ObjectMeta, now: u64) -> bool {
-        let written = millis(meta);
-        let old = is_past(written, now, self.chunk_store.options.orphan_age);
-        old || Canary::OrphansTakenYoung.is_planted()
+        is_past(millis(meta), now, self.chunk_store.options.orphan_age)
     }
 
     /// Whether its retention is over.
     fn is_over(&self, since: Since, now: u64) -> bool {
         is_past(since.millis, now, self.chunk_store.options.retention)
-            || Canary::RetentionIgnored.is_planted()
     }
 }
 
@@ -292,7 +288,7 @@ impl ChunkStore {
 
 /// Whether no revision that can be read points to an object.
 fn is_unread(since: Since, oldest: Revision) -> bool {
-    since.at < oldest || Canary::ObjectsGoBeforeTheirWindow.is_planted()
+    since.at < oldest
 }
 
 fn millis(meta: &ObjectMeta) -> u64 {

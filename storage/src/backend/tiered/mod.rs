@@ -44,7 +44,6 @@ use super::{
     Backend, Error, KeyEvent, KeyValue, Limits, Outcome, Page, RangeRequest, Result, Revision, Txn,
     WatchItem, WatchStream,
 };
-use crate::canary::Canary;
 pub use collect::Collected;
 use metrics::Metrics;
 pub use open::ObjectLocation;
@@ -155,12 +154,7 @@ impl ChunkStore {
     async fn put(&self, value: Bytes) -> Result<Pointer> {
         let pointer = Pointer { name: Uuid::new_v4(), len: value.len() as u64 };
         let path = self.path(pointer.name);
-        let put = self.within(self.objects.put_opts(&path, value.into(), PutMode::Create.into())).await;
-        if let Err(error) = put
-            && !Canary::UploadFailureIgnored.is_planted()
-        {
-            return Err(error);
-        }
+        self.within(self.objects.put_opts(&path, value.into(), PutMode::Create.into())).await?;
         if self.is_directory()
             && let Err(error) = self.check_marker().await
         {

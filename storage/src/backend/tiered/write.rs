@@ -9,10 +9,7 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 
 use super::{PARALLEL, PASS, Tiered, pointer, pointer::Pointer};
-use crate::{
-    backend::{Compare, Effect, Error, Op, Outcome, Result, Revision, Txn},
-    canary::Canary,
-};
+use crate::backend::{Compare, Effect, Error, Op, Outcome, Result, Revision, Txn};
 
 /// How often the values of one transaction are put at most. A pass overtakes it twice at most, and passes are minutes apart.
 const UPLOADS: usize = 4;
@@ -32,9 +29,7 @@ impl Tiered {
             let (mut moved, pointers) = self.move_out(txn.clone()).await?;
             let is_pointer = |op: &&Op| op.value().is_some_and(|value| pointer::is_like(value));
             let first = moved.ops.iter().filter(is_pointer).find(|op| self.moves(op.key())).cloned();
-            if !Canary::PassNotCompared.is_planted() {
-                moved.compares.push(Compare::ModifiedAt(PASS.into(), pass));
-            }
+            moved.compares.push(Compare::ModifiedAt(PASS.into(), pass));
             let outcome = self.inner.txn(moved).await;
             if outcome.as_ref().is_ok_and(|outcome| *outcome == Outcome::Failed)
                 && self.is_there(first.as_ref()).await
@@ -62,9 +57,7 @@ impl Tiered {
     /// Whether a pointer of a transaction that is said to have failed is there, or may be. Its name is used once, so then the
     /// transaction happened: a proxy delivered it twice, and this is the answer to the second delivery.
     async fn is_there(&self, put: Option<&Op>) -> bool {
-        let Some(Op::Put(key, pointer)) = put.filter(|_| !Canary::TwiceTakenForFailed.is_planted()) else {
-            return false;
-        };
+        let Some(Op::Put(key, pointer)) = put else { return false };
         match self.inner.get(key.clone(), None).await {
             Ok(found) => found.is_some_and(|kv| kv.value == *pointer),
             Err(_) => true, // Nobody knows, so nothing is removed.

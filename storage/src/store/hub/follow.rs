@@ -9,7 +9,6 @@ use super::{CacheProgress, WatchCache};
 use crate::{
     Error, Result,
     backend::{self, KeyEvent, KeyValue, RangeRequest, Revision, WatchItem, prefix_range},
-    canary::Canary,
     store::{core::Core, path, types::Object},
 };
 
@@ -140,9 +139,6 @@ impl WatchCache {
                 None => None,
             };
             opened.push((event.key, event.revision, now));
-        }
-        if Canary::EventsReversed.is_planted() {
-            opened.reverse();
         }
         let mark = {
             let mut state = self.state.write();

@@ -25,7 +25,7 @@ use super::{
     types::{Event, Key, List, ListRequest, Object, ResourceVersion, Scope, WatchItem},
     usage::{self, Ledger, Usage},
 };
-use crate::{Error, Result, backend::Revision, canary::Canary};
+use crate::{Error, Result, backend::Revision};
 
 mod follow;
 mod heal;
@@ -231,7 +231,7 @@ impl WatchCache {
     async fn reaches(&self, target: Revision) -> bool {
         let mut moved = self.moved.subscribe();
         let mark = *moved.borrow_and_update();
-        if !mark.ready || mark.at >= target || Canary::CacheListStale.is_planted() {
+        if !mark.ready || mark.at >= target {
             return mark.ready;
         }
         self.core.request_progress().await;

@@ -14,7 +14,6 @@ use super::{CacheProgress, WatchCache, event, follow};
 use crate::{
     Error, Result,
     backend::{self, KeyEvent, KeyValue, Revision, WatchStream},
-    canary::Canary,
     store::{
         core::Core,
         types::{Event, Object, WatchItem},
@@ -103,8 +102,7 @@ impl WatchCache {
         if era != state.era {
             return RingRead::Over(Error::Unavailable("the watch cache started again".into()));
         }
-        let skip = place.checked_sub(state.first).or(Canary::OverrunNotTold.is_planted().then_some(0));
-        let Some(skip) = skip else { return RingRead::Over(Error::Slow) };
+        let Some(skip) = place.checked_sub(state.first) else { return RingRead::Over(Error::Slow) };
         let skip = usize::try_from(skip).unwrap_or(usize::MAX);
         let count = batch(state.ring.iter().skip(skip).map(|entry| entry.bytes));
         let (mut items, mut place, mut last) = (Vec::new(), place, None);
@@ -196,8 +194,7 @@ impl Watcher {
     /// Nothing is undelivered: tells how far that is, if it is time, or waits until the hub moves.
     async fn bookmark_or_wait(&mut self, at: Revision) {
         if at > self.told && Instant::now() >= self.bookmark_at {
-            let upto = if Canary::BookmarkAhead.is_planted() { self.hub.core.seen() } else { at };
-            self.ready.push_back(Ok(WatchItem::Bookmark(self.hub.core.version(upto))));
+            self.ready.push_back(Ok(WatchItem::Bookmark(self.hub.core.version(at))));
             return;
         }
         let stop = self.hub.core.stop.clone();
