@@ -6,9 +6,10 @@ use futures::StreamExt;
 use kube::{
     Api, Client, Resource, ResourceExt,
     runtime::{
-        Controller,
+        Controller, WatchStreamExt,
         controller::{self, Action},
-        watcher,
+        reflector,
+        watcher::{self, watcher},
     },
 };
 use tokio::time::{sleep, timeout};
@@ -138,12 +139,18 @@ impl<P: Provider> ExtensionController<P> {
     /// Works on all objects of the kind until `shutdown`. Dropping the future stops all operations at once.
     pub async fn run(self, shutdown: CancellationToken) {
         let Self { client, provider, settings, ownership } = self;
-        let finalizer = settings.finalizer.clone().unwrap_or_else(|| P::Object::FINALIZER.to_owned());
+        let finalizer = settings.finalizer.clone();
+        let finalizer = finalizer.unwrap_or_else(|| P::Object::finalizer_of(&settings.provider_type));
         let retries = Retries::new(settings.backoff);
         let (concurrency, grace) = (settings.concurrency, settings.shutdown_grace);
         let shared = Arc::new(Shared { client, provider, settings, finalizer, ownership, retries });
-        let all = P::Object::api(shared.client.clone(), None);
-        let controller = Controller::new(all, watcher::Config::default())
+        let (reader, writer) = reflector::store();
+        let objects = watcher(P::Object::api(shared.client.clone(), None), watcher::Config::default())
+            .default_backoff()
+            .modify(P::Object::drop_large_fields)
+            .reflect(writer)
+            .applied_objects();
+        let controller = Controller::for_stream(objects, reader)
             .with_config(controller::Config::default().concurrency(concurrency))
             .graceful_shutdown_on(shutdown.clone().cancelled_owned())
             .run(reconcile, |_, never: &Infallible, _| match *never {}, shared)
@@ -185,9 +192,14 @@ async fn reconcile<P: Provider>(
     }
     let asked = if let PassError::Operation(asked) = error { asked } else { None };
     let wait = shared.retries.failed(&uid, purpose(&*object), asked);
-    let cause = std::error::Error::source(&error).map(ToString::to_string);
-    tracing::warn!(%name, %error, cause, ?wait, "reconcile failed, requeueing");
+    tracing::warn!(%name, error = causes(&error), ?wait, "reconcile failed, requeueing");
     Ok(Action::requeue(wait))
+}
+
+/// An error with everything below it.
+fn causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 fn purpose<K: ExtensionObject>(object: &K) -> Purpose {

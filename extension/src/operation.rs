@@ -46,11 +46,17 @@ impl<P: Provider> Operation<'_, P> {
         writer.report(&Report::new(&self.recorded, OperationState::Processing, 1, &description)).await?;
         let context = Context::new(self.client.clone(), self.recorded.clone(), self.cluster.clone(), writer);
         let outcome = self.call(&object, &context).await;
-        let writer = context.into_writer();
-        match outcome {
-            Ok(outcome) => self.succeed(writer, &object, outcome).await,
-            Err(failure) => self.fail(writer, &object, &failure).await,
-        }
+        let mut writer = context.into_writer();
+        let failure = match outcome {
+            Ok(outcome) => match self.succeed(&mut writer, &object, outcome).await {
+                Err(WriteError::Api(kube::Error::Api(status))) if (400..500).contains(&status.code) => {
+                    Failure::new(format!("the API server refused its outcome: {}", status.message))
+                }
+                ended => return ended,
+            },
+            Err(failure) => failure,
+        };
+        self.fail(&mut writer, &object, &failure).await
     }
 
     async fn call(&self, object: &P::Object, context: &Context<P::Object>) -> Result<Outcome, Failure> {
@@ -69,7 +75,7 @@ impl<P: Provider> Operation<'_, P> {
 
     async fn succeed(
         &self,
-        mut writer: ObjectWriter<P::Object>,
+        writer: &mut ObjectWriter<P::Object>,
         object: &P::Object,
         outcome: Outcome,
     ) -> Result<Ended, WriteError> {
@@ -100,7 +106,7 @@ impl<P: Provider> Operation<'_, P> {
 
     async fn fail(
         &self,
-        mut writer: ObjectWriter<P::Object>,
+        writer: &mut ObjectWriter<P::Object>,
         object: &P::Object,
         failure: &Failure,
     ) -> Result<Ended, WriteError> {

@@ -159,7 +159,7 @@ pub fn has_state(object: &impl ExtensionObject) -> bool {
 #[must_use]
 pub fn is_released(object: &impl ExtensionObject) -> bool {
     let group = format!("{}/", names::EXTENSIONS_GROUP);
-    !object.finalizers().iter().any(|name| name.starts_with(&group) || name == names::EXTENSIONS_GROUP)
+    !object.finalizers().iter().any(|name| name.starts_with(&group))
 }
 
 #[cfg(test)]

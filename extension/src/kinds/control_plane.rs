@@ -23,7 +23,7 @@ extension_kind! {
 
 extension_kind! {
     /// Anything else that is added to a Shoot.
-    Extension (ExtensionSpec, ExtensionStatus, "extensions", "extensions.gardener.cloud", NamespaceResourceScope)
+    Extension (ExtensionSpec, ExtensionStatus, "extensions", "extensions.gardener.cloud/", NamespaceResourceScope)
     required {}
     optional {}
     lists {}

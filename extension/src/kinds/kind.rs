@@ -128,6 +128,14 @@ macro_rules! extension_kind {
                 self.status.is_some()
             }
 
+            fn drop_large_fields(&mut self) {
+                self.metadata.managed_fields = None;
+                self.spec.provider_config = None;
+                if let Some(status) = &mut self.status {
+                    (status.state, status.provider_status) = (None, None);
+                }
+            }
+
             fn api(client: kube::Client, namespace: Option<&str>) -> kube::Api<Self> {
                 $crate::kinds::kind::api_of_scope!($scope, client, namespace)
             }

@@ -71,9 +71,15 @@ pub struct StatusView<'a> {
 pub trait ExtensionObject:
     Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned + Send + Sync + 'static
 {
-    /// The finalizer that Gardener's own library uses for the kind. Controllers of `Extension` and `ContainerRuntime`, of which
-    /// several may work on one kind, append their type.
+    /// The finalizer that Gardener's own library uses for the kind. One that ends with a slash is completed by the type.
     const FINALIZER: &'static str;
+
+    /// The finalizer of a controller for this type.
+    #[must_use]
+    fn finalizer_of(provider_type: &str) -> String {
+        let of_type = Self::FINALIZER.ends_with('/');
+        if of_type { format!("{}{provider_type}", Self::FINALIZER) } else { Self::FINALIZER.to_owned() }
+    }
 
     /// The provider that the object is for, `spec.type`.
     fn provider_type(&self) -> &str;
@@ -94,6 +100,9 @@ pub trait ExtensionObject:
 
     /// Whether `status` exists in the object: JSON patches below it need it.
     fn has_status(&self) -> bool;
+
+    /// Drops what takes much memory and does not say which operation is due: states may have a MiB each.
+    fn drop_large_fields(&mut self);
 
     /// The API of the kind in one namespace, or in all where `namespace` is `None`.
     fn api(client: Client, namespace: Option<&str>) -> Api<Self>;

@@ -142,6 +142,26 @@ fn operation_beyond_its_deadline_fails_and_is_tried_again() {
 }
 
 #[test]
+fn outcome_that_the_api_server_refuses_is_shown_as_an_error() {
+    run(async |_| {
+        let world = World::make(shared_seed()?, "refused-outcome").await?;
+        let cloud = Cloud::new();
+        cloud.misreport(true);
+        let _controller = world.start(&cloud);
+        world.create("a", &[RECONCILE]).await?;
+        let object = world.until_last("a", OperationType::Create, OperationState::Error).await?;
+        let error = object.status.and_then(|status| status.last_error).context("a last error")?;
+        ensure!(error.description.contains("status.nodesCIDR"), "it is {error:?}");
+        cloud.misreport(false);
+        let object = world.until_last("a", OperationType::Create, OperationState::Succeeded).await?;
+        let cidr = object.status.and_then(|status| status.nodes_cidr);
+        ensure!(cidr.as_deref() == Some("10.0.0.0/16"), "it is {cidr:?}");
+        ensure!(cloud.networks() == 1, "{} networks were made", cloud.networks());
+        Ok(())
+    });
+}
+
+#[test]
 fn deletion_waits_for_its_confirmation() {
     run(async |_| {
         let world = World::make(shared_seed()?, "confirmation").await?;

@@ -1,9 +1,8 @@
 //! A seed, a cloud in memory, and a provider whose state names what it made there.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -13,6 +12,7 @@ use kube::core::ObjectMeta;
 use kube::{Client, Config, ResourceExt};
 use parking_lot::Mutex;
 use repot_extension::backoff::Backoff;
+use repot_extension::crds;
 use repot_extension::kinds::{Infrastructure, InfrastructureSpec};
 use repot_extension::ownership::{Ownership, WatchdogTiming};
 use repot_extension::request::{Progress, Request};
@@ -45,8 +45,7 @@ pub fn shared_seed() -> Result<&'static Garden> {
 /// A kube-apiserver with the extension kinds.
 pub async fn start_seed(bed: &TestEnv) -> Result<Garden> {
     let seed = Garden::start(bed).await?;
-    let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("crds/extensions.yaml").display().to_string();
-    seed.kubectl(["apply", "--server-side", "-f", &crds]).await?.text()?;
+    seed.apply(&crds::definitions()).await?;
     seed.kubectl(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]).await?.text()?;
     Ok(seed)
 }
@@ -57,6 +56,7 @@ pub struct Cloud {
     networks: AtomicUsize,
     dropped: AtomicUsize,
     failures: AtomicUsize,
+    misreports: AtomicBool,
     gate: watch::Sender<bool>,
     state_form: fn(usize) -> Vec<u8>,
 }
@@ -74,6 +74,7 @@ impl Cloud {
             networks: none(),
             dropped: none(),
             failures: none(),
+            misreports: AtomicBool::new(false),
             gate: watch::channel(true).0,
             state_form,
         })
@@ -102,6 +103,11 @@ impl Cloud {
     /// Lets so many operations fail.
     pub fn fail_next(&self, count: usize) {
         self.failures.store(count, Ordering::SeqCst);
+    }
+
+    /// Lets outcomes have a value that the API server refuses.
+    pub fn misreport(&self, on: bool) {
+        self.misreports.store(on, Ordering::SeqCst);
     }
 
     pub async fn until_calls(&self, expected: &[&str]) -> Result<()> {
@@ -170,7 +176,11 @@ impl Provider for LocalProvider {
             }
         };
         self.cloud.pass().await?;
-        Ok(Outcome::new().state(&state)?.field("nodesCIDR", "10.0.0.0/16")?)
+        let outcome = Outcome::new().state(&state)?;
+        if self.cloud.misreports.load(Ordering::SeqCst) {
+            return Ok(outcome.field("nodesCIDR", &7)?);
+        }
+        Ok(outcome.field("nodesCIDR", "10.0.0.0/16")?)
     }
 
     async fn restore(
