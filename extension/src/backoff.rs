@@ -12,7 +12,7 @@ use crate::annotations::SeenRequest;
 pub struct Backoff {
     /// Wait after the first failure.
     pub initial: Duration,
-    /// Longest wait.
+    /// Longest wait between two tries.
     pub max: Duration,
 }
 

@@ -65,7 +65,7 @@ pub enum Skip {
     UpToDate,
 }
 
-/// What is due.
+/// What is due on an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Nothing is read or written.

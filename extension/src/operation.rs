@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Client, Resource, ResourceExt};
 use tokio::time::timeout;
 
@@ -11,7 +12,7 @@ use crate::{
     decide::{Work, fulfils},
     kinds::{Cluster, ExtensionObject},
     provider::{Context, Failure, Outcome, Provider},
-    status::{LastError, OperationState, OperationType, status_time},
+    status::{LastError, OperationState, OperationType},
     write::{ObjectWriter, Part, PatchOp, Report, WriteError, pointer_token, shortened},
 };
 
@@ -115,7 +116,7 @@ impl<P: Provider> Operation<'_, P> {
             description: shortened(&description),
             task_id: None,
             codes: failure.codes().to_vec(),
-            last_update_time: Some(status_time(Timestamp::now())),
+            last_update_time: Some(Time(Timestamp::now())),
         };
         let report = Report::new(&self.recorded, OperationState::Error, 50, &description);
         let generation = object.meta().generation;

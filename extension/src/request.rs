@@ -138,8 +138,8 @@ impl Request {
         }
     }
 
-    /// Whether the last operation was written before the request. Gardener's library writes whole seconds, this one microseconds; the
-    /// request is rounded down to what was written.
+    /// Whether the last operation was written before the request. Controllers write whole seconds, so the request is rounded down
+    /// to seconds, unless a controller wrote more.
     fn is_newer_than(&self, last: &LastOperation) -> bool {
         let Some(written) = last.last_update_time.as_ref().map(|time| time.0) else { return true };
         let unit = if written.subsec_nanosecond() == 0 { Unit::Second } else { Unit::Microsecond };

@@ -1,6 +1,5 @@
 //! What all extension kinds have in common in their status.
 
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
 
@@ -193,12 +192,6 @@ pub struct CrossVersionObjectReference {
     pub name: String,
 }
 
-/// A time as it is written into a status: microseconds, so that two operations within one second differ.
-#[must_use]
-pub fn status_time(time: Timestamp) -> Time {
-    Time(Timestamp::from_microsecond(time.as_microsecond()).unwrap_or(time))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,14 +207,5 @@ mod tests {
             serde_json::from_str(r#"["ERR_INFRA_DEPENDENCIES","ERR_X"]"#).expect("codes");
         assert_eq!(codes, [ErrorCode::InfraDependencies, ErrorCode::Other("ERR_X".to_owned())]);
         assert!(codes[0].needs_user() && !codes[1].needs_user());
-    }
-
-    #[test]
-    fn times_have_microseconds() {
-        let time: Timestamp = "2026-05-01T06:30:00.123456789Z".parse().expect("a time");
-        assert_eq!(
-            serde_json::to_string(&status_time(time)).expect("JSON"),
-            r#""2026-05-01T06:30:00.123456Z""#
-        );
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use http::{Request, header::CONTENT_TYPE};
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Client, ResourceExt};
 use serde::Serialize;
 use tokio::time::timeout;
@@ -14,7 +15,7 @@ use tokio::time::timeout;
 use crate::{
     kinds::ExtensionObject,
     raw::RawJson,
-    status::{LastError, LastOperation, OperationState, OperationType, status_time},
+    status::{LastError, LastOperation, OperationState, OperationType},
 };
 
 /// Longest duration of one call of the API.
@@ -174,7 +175,7 @@ impl Report {
     pub(crate) fn new(kind: &OperationType, state: OperationState, progress: i32, description: &str) -> Self {
         let operation = LastOperation {
             description: shortened(description),
-            last_update_time: Some(status_time(Timestamp::now())),
+            last_update_time: Some(Time(Timestamp::now())),
             progress,
             state,
             kind: kind.clone(),

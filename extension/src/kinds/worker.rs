@@ -150,7 +150,7 @@ pub struct MachineDeploymentRange {
     pub minimum: i32,
     /// Greatest number of machines.
     pub maximum: i32,
-    /// Priority for cluster-autoscaler.
+    /// Priority of the MachineDeployment for cluster-autoscaler.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
     /// Failed machines that are preserved for inspection.
