@@ -9,6 +9,7 @@ mod etcd;
 mod etcd_agent;
 mod etcd_kinds;
 mod expansion;
+mod extension;
 mod gardener;
 mod gateway;
 mod http;

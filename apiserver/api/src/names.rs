@@ -28,6 +28,14 @@ pub const DRUID_GROUP: &str = "druid.gardener.cloud";
 
 /// What a controller is asked to do with an object, once (Gardener).
 pub const OPERATION: &str = "gardener.cloud/operation";
+/// The other spelling of [`OPERATION`], on extension kinds (GEP-7).
+pub const OPERATION_GEP_7: &str = "core.gardener.cloud/operation";
+/// Value of [`OPERATION`] that gives an extension object up in its seed (Gardener).
+pub const OPERATION_MIGRATE: &str = "migrate";
+/// Value of [`OPERATION`] that takes an extension object over from its state (Gardener).
+pub const OPERATION_RESTORE: &str = "restore";
+/// Value of [`OPERATION`] with which an extension object waits for its state (Gardener).
+pub const OPERATION_WAIT_FOR_STATE: &str = "wait-for-state";
 /// Value of [`OPERATION`] that makes the next change of seed a live migration (GEP-39).
 pub const OPERATION_LIVE_MIGRATE: &str = "live-migrate";
 /// Value of [`OPERATION`] that asks for a reconciliation at once (Gardener).

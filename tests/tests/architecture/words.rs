@@ -13,6 +13,7 @@ const CODE: &[&str] = &[
     "cli",
     "controllers",
     "etcd",
+    "extension",
     "samples",
     "storage",
     "tests/src",

@@ -35,7 +35,8 @@ const FOREIGN: &[&str] = &[
     "past",
 ];
 /// Directories of crates, which hold sources.
-const CRATES: &[&str] = &["apiserver", "certs", "cli", "controllers", "etcd", "storage", "webhook"];
+const CRATES: &[&str] =
+    &["apiserver", "certs", "cli", "controllers", "etcd", "extension", "storage", "webhook"];
 /// What a path in the repository begins with.
 const TOPS: &[&str] = &[
     "apiserver/",
@@ -45,6 +46,7 @@ const TOPS: &[&str] = &[
     "deploy/",
     "docs/",
     "etcd/",
+    "extension/",
     "fuzz/",
     "storage/",
     "tests/",

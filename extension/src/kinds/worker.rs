@@ -1,0 +1,159 @@
+//! Worker: the machines of a Shoot.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::core::v1::{SecretKeySelector, Taint},
+    apimachinery::pkg::{apis::meta::v1::Time, util::intstr::IntOrString},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{SecretRef, kind::extension_kind};
+use crate::raw::RawJson;
+
+extension_kind! {
+    /// The machines of a Shoot, in pools.
+    Worker (WorkerSpec, WorkerStatus, "workers", "extensions.gardener.cloud/worker", NamespaceResourceScope)
+    required {
+        /// Region in which the machines are.
+        region: String,
+        /// Secret with the credentials for the provider.
+        secret_ref: SecretRef,
+        /// Pools of equal machines.
+        pools: Vec<WorkerPool>,
+    }
+    optional {
+        /// `status.providerStatus` of the Shoot's Infrastructure.
+        infrastructure_provider_status: RawJson,
+        /// Public SSH key of nodes, as base64.
+        ssh_public_key as "sshPublicKey": String,
+    }
+    lists {}
+    status {
+        /// When the list of MachineDeployments changed last.
+        machine_deployments_last_update_time: Time,
+        /// Hashes of pools that are updated without new machines.
+        in_place_updates: RawJson,
+    }
+    status_lists {
+        /// MachineDeployments of the pools.
+        machine_deployments: MachineDeploymentRange,
+    }
+}
+
+/// A pool of equal machines.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerPool {
+    /// Name of the pool.
+    pub name: String,
+    /// Machine type of the provider.
+    pub machine_type: String,
+    /// Least number of machines.
+    pub minimum: i32,
+    /// Greatest number of machines.
+    pub maximum: i32,
+    /// Machines that an update may create beyond the wanted ones.
+    pub max_surge: IntOrString,
+    /// Machines that an update may take away.
+    pub max_unavailable: IntOrString,
+    /// Annotations of the pool's nodes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// Labels of the pool's nodes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Taints of the pool's nodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub taints: Vec<Taint>,
+    /// Image that machines boot from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_image: Option<MachineImage>,
+    /// Secret with the configuration of gardener-node-agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_agent_secret_name: Option<String>,
+    /// Configuration that the provider defines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider_config: Option<RawJson>,
+    /// Secret with the script for the first boot.
+    pub user_data_secret_ref: SecretKeySelector,
+    /// Root volume of machines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<Volume>,
+    /// Further volumes of machines.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub data_volumes: Vec<Volume>,
+    /// Data volume for the kubelet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubelet_data_volume_name: Option<String>,
+    /// Zones over which machines are spread; MachineDeployments are named by their index.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub zones: Vec<String>,
+    /// Settings of machine-controller-manager for the pool.
+    #[serde(rename = "machineControllerManager", default, skip_serializing_if = "Option::is_none")]
+    pub machine_controller_manager: Option<RawJson>,
+    /// Version of Kubernetes on the pool's nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubernetes_version: Option<String>,
+    /// Settings of the kubelet on the pool's nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubelet_config: Option<RawJson>,
+    /// Resources of a node, for scaling up from zero.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_template: Option<RawJson>,
+    /// CPU architecture of the machines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub architecture: Option<String>,
+    /// Settings of cluster-autoscaler for the pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_autoscaler: Option<RawJson>,
+    /// Priority of the pool for cluster-autoscaler.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i32>,
+    /// `AutoRollingUpdate`, `AutoInPlaceUpdate` or `ManualInPlaceUpdate`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update_strategy: Option<String>,
+}
+
+/// The image that machines boot from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MachineImage {
+    /// Name of the image in the CloudProfile.
+    pub name: String,
+    /// Version of the image in the CloudProfile.
+    pub version: String,
+}
+
+/// A volume of a machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Volume {
+    /// Name of the volume; data volumes must have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Volume type of the provider.
+    #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
+    pub volume_type: Option<String>,
+    /// Size such as `20Gi`.
+    pub size: String,
+    /// Whether the volume is encrypted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encrypted: Option<bool>,
+}
+
+/// A MachineDeployment and how far cluster-autoscaler may scale it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineDeploymentRange {
+    /// Name of the MachineDeployment.
+    pub name: String,
+    /// Least number of machines.
+    pub minimum: i32,
+    /// Greatest number of machines.
+    pub maximum: i32,
+    /// Priority of the MachineDeployment for cluster-autoscaler.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i32>,
+    /// Failed machines that are preserved for inspection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto_preserve_failed_machine_max: Option<i32>,
+}

@@ -1,0 +1,7 @@
+//! The library for extension controllers, against real API servers: a small provider of kind Infrastructure in a cloud that counts.
+
+mod contract;
+mod interruptions;
+mod migration;
+mod ownership;
+mod world;
