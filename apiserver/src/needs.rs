@@ -5,7 +5,7 @@
 //! bytes may hold N / 3 nodes of a thousand times their length. `tests/tests/shootstate/large/hostile.rs` sends bodies of every kind
 //! that is known to be expensive, several at once, and holds the server to its budget.
 
-use repot_api::json::{Census, pointer::MAX_OPENED};
+use repot_apimachinery::json::{Census, pointer::MAX_OPENED};
 
 /// What sealing and sending of one write holds at most, in batches on their way, however long its payload is.
 const UNDER_WAY: u64 = 12 << 20;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use repot_api::kind::Kind;
+use repot_apimachinery::kind::Kind;
 
 use crate::registry::Strategy;
 

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use parking_lot::RwLock;
-use repot_api::openapi::GroupVersion;
+use repot_apimachinery::openapi::GroupVersion;
 use repot_storage::{Keyring, Scope, Spool, Store};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 

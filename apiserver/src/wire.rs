@@ -5,7 +5,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use futures::{Stream, StreamExt, stream};
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body::{Frame, SizeHint};
-use repot_api::{kind::Cell, meta::ObjectMeta};
+use repot_apimachinery::{kind::Cell, meta::ObjectMeta};
 use repot_storage::{Object, ResourceVersion, Store};
 use serde::{Deserialize, Serialize};
 use std::{

@@ -10,11 +10,9 @@ use kube::{
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
 use repot_api::names::{CORE_GROUP, GARDEN_NAMESPACE, LIVE_MIGRATE};
-use repot_rules::{
-    change::{Change, annotation_of},
-    preflight,
-    shoot::Shoot,
-};
+use repot_rules::{change::Change, preflight};
+use repot_apimachinery::value::annotation_of;
+use repot_api::gardener::shoot::Shoot;
 use serde_json::Value;
 
 const VERSION: &str = "v1beta1";

@@ -1,11 +1,7 @@
 //! Conditions of a status, as `metav1.Condition` has them: one for each type, each with one writer.
 
-use crate::{
-    field::{FieldError, is_enough},
-    json::Node,
-    names,
-    schema::{Field, ListType, Schema, Shape},
-};
+use repot_apimachinery::{field::{FieldError, is_enough}, json::Node, validation, schema::{Field, ListType, Schema, Shape}};
+
 
 static TYPE: Schema = Schema::string("Type of the condition in CamelCase, such as Ready or Progressing.");
 static STATUS: Schema = Schema::choice("Whether the condition holds.", &["True", "False", "Unknown"]);
@@ -50,7 +46,7 @@ pub(crate) fn check(status: &Node, errors: &mut Vec<FieldError>) {
         let text = |field: &str| condition.text(field).filter(|text| !text.is_empty());
         if let Some(kind) = text("type") {
             errors
-                .extend(names::qualified(kind).err().map(|why| FieldError::invalid(path("type"), kind, why)));
+                .extend(validation::qualified(kind).err().map(|why| FieldError::invalid(path("type"), kind, why)));
         }
         check_reason(condition, &path("reason"), errors);
         for (field, limit) in [("reason", MAX_REASON), ("message", MAX_MESSAGE)] {

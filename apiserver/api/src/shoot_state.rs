@@ -4,14 +4,8 @@
 //! `metadata`) is accepted and brought into today's.
 
 use bytes::Bytes;
+use repot_apimachinery::{field::{FieldError, is_enough}, json::{Node, Raw}, kind::{Cell, Column, Kind, human_bytes}, meta, schema::{Field, ListType, Schema, Shape}};
 
-use crate::{
-    field::{FieldError, is_enough},
-    json::{Node, Raw},
-    kind::{Cell, Column, Kind, human_bytes},
-    meta,
-    schema::{Field, ListType, Schema, Shape},
-};
 
 static API_VERSION: Schema = Schema::string("The versioned schema of this representation of an object.");
 static KIND: Schema = Schema::string("The REST resource this object represents. Cannot be updated.");
@@ -209,7 +203,7 @@ fn extend(object: &mut Node, list: &'static str, more: Vec<Node>) {
     }
 }
 
-/// What is wrong outside of metadata: all of it, or the first [`MAX_ERRORS`](crate::field::MAX_ERRORS) and a few.
+/// What is wrong outside of metadata: all of it, or the first [`MAX_ERRORS`](repot_apimachinery::field::MAX_ERRORS) and a few.
 #[must_use]
 pub fn validate(object: &Node) -> Vec<FieldError> {
     let mut errors = Vec::new();
@@ -287,10 +281,7 @@ fn list<'a>(node: &'a Node, field: &str) -> &'a [Node] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        field::MAX_ERRORS,
-        json::{Findings, decode},
-    };
+    use repot_apimachinery::{field::MAX_ERRORS, json::{Findings, decode}};
 
     fn read(text: &str) -> Node {
         let mut findings = Findings::default();

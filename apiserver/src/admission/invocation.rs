@@ -6,10 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use repot_api::{
-    document::{self, Document},
-    json::Node,
-};
+use repot_apimachinery::{document::{self, Document}, json::Node};
 use repot_storage::{Object, ResourceVersion};
 use serde_json::json;
 use uuid::Uuid;

@@ -2,11 +2,7 @@
 //! values come back token for token.
 
 use bytes::Bytes;
-use repot_api::{
-    document::Document,
-    json::{Node, Raw, patch::Patch},
-    meta::ObjectMeta,
-};
+use repot_apimachinery::{document::Document, json::{Node, Raw, patch::Patch}, meta::ObjectMeta};
 
 use crate::registry::Strategy;
 

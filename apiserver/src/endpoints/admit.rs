@@ -1,6 +1,6 @@
 //! Where writes meet admission: one call before a write is judged by us, one after.
 
-use repot_api::document::Document;
+use repot_apimachinery::document::Document;
 use repot_storage::Object;
 
 use super::{Request, write::WriteOptions};

@@ -2,14 +2,7 @@
 
 use std::sync::Arc;
 
-use repot_api::{
-    document::{self, Document},
-    field::FieldError,
-    json::{Key, Node},
-    kind::Kind,
-    managed::{self, Applied, Conflict},
-    meta::ObjectMeta,
-};
+use repot_apimachinery::{document::{self, Document}, field::FieldError, json::{Key, Node}, kind::Kind, managed::{self, Applied, Conflict}, meta::ObjectMeta};
 use repot_storage::Object;
 
 use super::{

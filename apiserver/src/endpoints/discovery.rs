@@ -3,7 +3,7 @@
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
-use repot_api::{openapi::GroupVersion, protobuf};
+use repot_apimachinery::{openapi::GroupVersion, protobuf};
 use serde_json::{Value, json};
 
 use super::Answer;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
-use repot_api::openapi::{self, GroupVersion};
+use repot_apimachinery::openapi::{self, GroupVersion};
 use serde_json::{Map, json};
 
 use super::{Answer, discovery};

@@ -4,13 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use repot_api::{
-    document::{self, Document},
-    json::Node,
-    managed::{self, Bodies, Writer, entries::MAX_MANAGER},
-    meta::{ObjectMeta, OwnerReference},
-    schema::Schema,
-};
+use repot_apimachinery::{document::{self, Document}, json::Node, managed::{self, Bodies, Writer, entries::MAX_MANAGER}, meta::{ObjectMeta, OwnerReference}, schema::Schema};
 use repot_storage::Object;
 use serde_json::value::RawValue;
 
@@ -209,7 +203,7 @@ impl Change {
 pub(super) mod tests {
     use axum::body::Body;
     use futures::poll;
-    use repot_api::json::Raw;
+    use repot_apimachinery::json::Raw;
 
     use crate::heavy::LIGHT;
 

@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn columns_and_selectable_fields_are_there() {
         for resource in resources(Serve::All, names::CORE_GROUP) {
-            let (kind, empty) = (resource.kind, repot_api::json::Node::object());
+            let (kind, empty) = (resource.kind, repot_apimachinery::json::Node::object());
             assert_eq!((kind.cells)(&empty, 0).len(), kind.columns.len(), "{}", kind.kind);
             for path in kind.selectable {
                 let at =

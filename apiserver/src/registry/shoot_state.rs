@@ -1,5 +1,6 @@
 //! ShootState: large, opaque, and without a status.
 
+use repot_apimachinery::validation;
 use repot_api::{names, shoot_state};
 
 use super::Strategy;
@@ -7,7 +8,7 @@ use super::Strategy;
 pub(super) static STRATEGY: Strategy = Strategy {
     kind: &shoot_state::KIND_INFO,
     group: names::CORE_GROUP,
-    name_rule: names::dns_label,
+    name_rule: validation::dns_label,
     // As in Gardener: two writers of a state that saves a cluster must not overwrite each other unseen.
     unconditional_update: false,
     normalise: shoot_state::normalise,

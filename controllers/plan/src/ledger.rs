@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::time::Time;
+use repot_apimachinery::time::Time;
+
+
 
 /// Fields of the status that all flows have.
 pub const FIELDS: [&str; 10] = [

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use repot_etcd::owner::handover::Handover;
+use repot_etcd_core::handover::Handover;
 use serde::Deserialize;
 
 /// How long an answer may take.

@@ -5,7 +5,7 @@
 //! members that are not its own, and cannot have its members removed: that is up to the one that joined. So it goes on until the
 //! others have a quorum without it, or have left.
 
-use repot_plan::etcd::members::{Role, quorum};
+use repot_etcd_core::members::{Role, quorum};
 
 use super::{
     membership::{self, MembershipStatus},

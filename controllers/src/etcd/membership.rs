@@ -8,10 +8,8 @@ use std::{
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
 use kube::{Api, Client, ResourceExt};
 use repot_etcd::link;
-use repot_plan::{
-    etcd::members::{Desired, Side},
-    ledger::Reason,
-};
+use repot_etcd_core::members::{Desired, Side};
+use repot_api::conditions::Reason;
 use tokio::sync::Mutex;
 
 use super::{

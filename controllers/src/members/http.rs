@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures::future::{BoxFuture, FutureExt, join_all};
-use repot_etcd::agent::config::GatewayMember;
+use repot_etcd_core::agent::config::GatewayMember;
 use reqwest::{StatusCode, Url};
 use serde::Deserialize;
 use tokio::time::Instant;

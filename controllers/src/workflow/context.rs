@@ -7,7 +7,7 @@ use kube::{
     runtime::events::{Recorder, Reporter},
 };
 use repot_etcd::backup::place::StoreRef;
-use repot_plan::time::Time;
+use repot_apimachinery::time::Time;
 
 use super::{error::Result, kinds::MANAGER, members, shelf};
 use crate::{flow::Clients, local_stores::LocalStores, term::LeaseDeadline};

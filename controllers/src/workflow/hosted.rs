@@ -12,15 +12,9 @@ use kube::{
     api::{DynamicObject, Patch, PatchParams},
     runtime::{Controller, controller::Action, watcher},
 };
-use repot_plan::{
-    etcd::{
-        EtcdLedger, Step,
-        observed::{Digest, Lock},
-    },
-    ledger::{Phase, State},
-    status::from_status,
-    time::Time,
-};
+use repot_plan::{etcd::{EtcdLedger, Step, observed::Lock}, ledger::{Phase, State}, status::from_status};
+use repot_etcd_core::digest::Digest;
+use repot_apimachinery::time::Time;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 

@@ -5,14 +5,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Secret};
 use kube::{Api, Client, ResourceExt, api::DynamicObject};
 use repot_etcd::backup::place::StoreRef;
-use repot_plan::{
-    etcd::{
-        EtcdLedger, Step,
-        observed::{self, Cluster, Lock, Observed, Request, Settings, Source, Targets, VolumeSet},
-    },
-    ledger::State,
-    time::Time,
-};
+use repot_plan::{etcd::{EtcdLedger, Step, observed::{self, Cluster, Lock, Observed, Request, Settings, Source, Targets}}, ledger::State};
+use repot_etcd_core::volumes::VolumeSet;
+use repot_apimachinery::time::Time;
 
 use crate::errors::causes;
 
@@ -304,7 +299,7 @@ mod tests {
     #[test]
     fn fresh_names_are_labels_of_dns() {
         let name = super::fresh_name();
-        assert!(repot_api::names::dns_subdomain(&name).is_ok() && name.len() == 24, "{name}");
+        assert!(repot_apimachinery::validation::dns_subdomain(&name).is_ok() && name.len() == 24, "{name}");
         assert_ne!(name, super::fresh_name());
     }
 }

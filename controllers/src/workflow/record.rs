@@ -5,12 +5,8 @@ use kube::{
     api::{DynamicObject, PostParams},
     runtime::events::Event,
 };
-use repot_plan::{
-    etcd::{EtcdLedger, Step, backup::Spec, schedule},
-    ledger::{Phase, State},
-    status,
-    time::Time,
-};
+use repot_plan::{etcd::{EtcdLedger, Step, backup::Spec}, ledger::{Phase, State}, status};
+use repot_apimachinery::{schedule, time::Time};
 use serde_json::{Map, Value, json};
 
 use super::{

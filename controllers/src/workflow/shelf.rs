@@ -16,14 +16,9 @@ use repot_etcd::{
     },
     snapshot::store::Store,
 };
-use repot_plan::{
-    etcd::{
-        BACKUP_ATTEMPTS, EtcdLedger, Step,
-        observed::{Backup, Taking, Verifying},
-    },
-    ledger,
-    time::Time,
-};
+use repot_plan::{etcd::{BACKUP_ATTEMPTS, EtcdLedger, Step}, ledger};
+use repot_etcd_core::backups::{Backup, Taking, Verifying};
+use repot_apimachinery::time::Time;
 
 use tempfile::TempDir;
 

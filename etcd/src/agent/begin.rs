@@ -4,24 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use etcd_client::Member;
 use futures::{StreamExt, stream::FuturesUnordered};
-use repot_plan::{
-    etcd::beginning::{Cluster, Facts, PeerReport, StartMode, Volume as Content, decide},
-    ledger::Reason,
-};
+use repot_etcd_core::{bootstrap::{Cluster, Facts, PeerReport, StartMode, Volume as Content, decide}, agent::config::ClusterState};
+use repot_api::conditions::Reason;
 use tokio::time::{sleep, timeout};
 
-use super::{
-    child::Programs,
-    clients,
-    config::ClusterState,
-    flags::Entry,
-    founding,
-    identity::Identity,
-    report::{Phase, StatusReporter},
-    settings::{Settings, chain},
-    version,
-    volume::{self, Volume},
-};
+use super::{child::Programs, clients, flags::Entry, founding, identity::Identity, report::{Phase, StatusReporter}, settings::{Settings, chain}, version, volume::{self, Volume}};
 use crate::snapshot::restore::{self, Progress};
 
 /// From one look at what is waited for to the next.

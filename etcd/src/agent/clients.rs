@@ -4,9 +4,10 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use etcd_client::{Client, GetOptions, Member};
 use tokio::time::timeout;
+use repot_etcd_core::snapshot::Revision;
 
 use super::settings::{Settings, scheme};
-use crate::{link, snapshot::Revision};
+use crate::link;
 
 /// etcd could not be asked.
 #[derive(Debug, thiserror::Error)]

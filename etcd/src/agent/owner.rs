@@ -1,7 +1,7 @@
 //! Ownership: what a look at the record means for this member's etcd.
 //!
 //! ```text
-//! look at the record ──► repot_plan::etcd::ownership::decide ──► orders to the supervisor, with the end of the lease
+//! look at the record ──► repot_etcd_core::ownership::decide ──► orders to the supervisor, with the end of the lease
 //!                                                           └──► when it is lost: mark, final snapshot (`finale`), stay down
 //! ```
 //!
@@ -11,30 +11,14 @@
 use std::{path::Path, time::Duration};
 
 use futures::{StreamExt, stream::FuturesUnordered};
-use repot_plan::{
-    etcd::ownership::{Answer, Facts, OwnershipHistory, Seen, Verdict, decide, epoch},
-    ledger::Reason,
-    time::Time,
-};
+use repot_etcd_core::{ownership::{Answer, Facts, OwnershipHistory, Seen, Verdict, decide, epoch}, agent::config::ClusterState, handover::Handover};
+use repot_api::conditions::Reason;
+use repot_apimachinery::time::Time;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    Agent,
-    clock::{self, Deadline, WallClockOffset},
-    config::ClusterState,
-    finale::{FinalSnapshotTask, Outcome},
-    mark::{self, OwnershipMarker},
-    report::{Ownership, StatusReporter},
-    settings::{chain, open, open_all},
-    supervisor::Etcd,
-    volume::{self, Volume},
-};
-use crate::owner::{
-    Settings,
-    freshness::Freshness,
-    handover::{self, Handover, Told},
-};
+use super::{Agent, clock::{self, Deadline, WallClockOffset}, finale::{FinalSnapshotTask, Outcome}, mark::{self, OwnershipMarker}, report::{Ownership, StatusReporter}, settings::{chain, open, open_all}, supervisor::Etcd, volume::{self, Volume}};
+use crate::owner::{Settings, freshness::Freshness, handover::{self, Told}};
 
 /// After a look that taught nothing.
 const AGAIN: Duration = Duration::from_secs(1);

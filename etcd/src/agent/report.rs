@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 use tokio::sync::watch;
+use repot_etcd_core::handover::Handover;
 
-use crate::{owner::handover::Handover, snapshot::restore::Restored};
+use crate::snapshot::restore::Restored;
 
 /// What a member is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

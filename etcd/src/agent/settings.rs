@@ -7,18 +7,12 @@ use std::{
     time::Duration,
 };
 
-use repot_api::{duration, schedule::Schedule};
+use repot_apimachinery::{duration, schedule::Schedule};
 use url::Url;
+use repot_etcd_core::{agent::config::{Config, Member, Store as StoreConfig}, snapshot::Compression};
 
-use super::{
-    config::{Config, Member, Store as StoreConfig},
-    flags, gateway,
-    supervisor::STOP,
-};
-use crate::{
-    owner,
-    snapshot::{Compression, store},
-};
+use super::{flags, gateway, supervisor::STOP};
+use crate::{owner, snapshot::store};
 
 const FULL_SCHEDULE: &str = "@hourly";
 const DELTA_PERIOD: Duration = Duration::from_secs(20);

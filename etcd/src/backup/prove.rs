@@ -2,18 +2,14 @@
 
 use std::path::PathBuf;
 
-use repot_plan::etcd::world::Digest;
+use repot_etcd_core::{digest::Digest, snapshot::Revision};
 
 use super::{
     Backups, Error, Result,
     record::{State, VERIFIED, Verdict},
     take::causes,
 };
-use crate::snapshot::{
-    Revision,
-    restore::{self, prove::Tools},
-    verify::{self, Severity, What},
-};
+use crate::snapshot::{restore::{self, prove::Tools}, verify::{self, Severity, What}};
 
 /// Where and by what it is restored.
 #[derive(Clone, Debug)]
@@ -67,7 +63,7 @@ async fn judge(
             recorded.unwrap_or_default()
         )));
     }
-    let revision = repot_plan::etcd::world::Revision(revision.0);
+    let revision = repot_etcd_core::snapshot::Revision(revision.0);
     // What ended by itself while it was read is no part of the backup.
     Ok(Verdict::Sound(Digest { revision, ..digest }.into()))
 }

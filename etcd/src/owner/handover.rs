@@ -8,25 +8,13 @@
 use std::{str::FromStr, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
-use repot_plan::{
-    etcd::{
-        handover::{self, Cleared, Evidence},
-        ownership::{Etcd, Facts, OwnershipHistory, Seen, Verdict, decide},
-    },
-    time::Time,
-};
+use repot_etcd_core::{handover::{self, Cleared, Evidence}, ownership::{Etcd, Facts, OwnershipHistory, Seen, Verdict, decide}, snapshot::{SnapshotName, chain::final_snapshot}};
+use repot_apimachinery::time::Time;
 use serde::{Deserialize, Serialize};
 use tokio::time::{sleep, timeout};
 
 use super::{Settings, freshness::Freshness};
-use crate::{
-    agent::clock,
-    snapshot::{
-        SnapshotName,
-        chain::final_snapshot,
-        store::{Result, Store},
-    },
-};
+use crate::{agent::clock, snapshot::store::{Result, Store}};
 
 /// From one look to the next while the owner before may still serve: it may say so any moment that it has ended.
 pub const LOOK: Duration = Duration::from_secs(2);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use repot_etcd::backup::Backups;
-use repot_etcd::snapshot::Compression;
+use repot_etcd_core::snapshot::Compression;
 use repot_etcd::snapshot::copy::{Options, Outcome, Report, copy};
 use repot_etcd::snapshot::store::{Environment, Store};
 use repot_etcd::snapshot::take;

@@ -2,12 +2,9 @@
 
 use std::fmt;
 
-use repot_api::names::REGION_DISTANCE_THRESHOLD;
+use repot_api::{names::REGION_DISTANCE_THRESHOLD, gardener::shoot::{Seed, Shoot}};
 
-use crate::{
-    facts::{Distances, Facts},
-    shoot::{Seed, Shoot},
-};
+use crate::facts::{Distances, Facts};
 
 /// Why a distance is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]

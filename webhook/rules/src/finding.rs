@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use repot_apimachinery::value::at;
 
-use crate::change::at;
 
 /// What a finding means for the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

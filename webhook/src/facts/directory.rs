@@ -7,11 +7,9 @@ use std::{
     sync::Arc,
 };
 
-use repot_rules::{
-    change::{Change, text_at},
-    facts::{Distances, Facts, Profile, RequiredFacts},
-    shoot::Shoot,
-};
+use repot_rules::{change::Change, facts::{Distances, Facts, Profile, RequiredFacts}};
+use repot_apimachinery::value::text_at;
+use repot_api::gardener::shoot::Shoot;
 use serde_json::Value;
 
 use super::{Error, distances};

@@ -6,7 +6,9 @@ use std::{
     time::Duration,
 };
 
-use crate::time::Time;
+use repot_apimachinery::time::Time;
+
+
 
 /// A revision of etcd.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,11 +1,8 @@
 //! Rows that several tables share: the lock, backups, the API servers, the deletion and the restore of an etcd.
 
-use super::{
-    effect::Effect,
-    notes::Notes,
-    observed::{Cluster, Lock, Observed, Request, Taking, Verifying, VolumeSet},
-    workflow::{EtcdFlow, release},
-};
+use repot_etcd_core::{backups::{Taking, Verifying}, volumes::VolumeSet};
+
+use super::{effect::Effect, notes::Notes, observed::{Cluster, Lock, Observed, Request}, workflow::{EtcdFlow, release}};
 use crate::{flow, ledger::Check};
 
 pub(super) type Context<'a> = flow::StepContext<'a, EtcdFlow>;
@@ -207,7 +204,7 @@ pub(super) fn is_verified_and_final(context: &Context) -> Check {
     }
 }
 
-fn sound<'a>(observed: &'a Observed, name: &str) -> Option<&'a super::observed::Digest> {
+fn sound<'a>(observed: &'a Observed, name: &str) -> Option<&'a repot_etcd_core::digest::Digest> {
     match &observed.backups.get(name)?.verifying {
         Verifying::Sound(digest) => Some(digest),
         Verifying::Open | Verifying::Corrupt(_) => None,

@@ -1,8 +1,7 @@
 //! When a schedule comes due, in UTC.
 
-use repot_api::schedule::Schedule;
+use repot_apimachinery::{schedule::Schedule, time::Time};
 
-use crate::time::Time;
 
 const DAY: u64 = 86_400;
 /// The longest time between two points of a schedule that has any: from one 29th of February to the next, over a year such as
@@ -41,11 +40,11 @@ fn bit(number: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use repot_apimachinery::schedule::*;
 
     fn point_after(schedule: &str, after: &str) -> String {
         let time = Time::parse(after).expect("a time");
-        let next = super::next(&Schedule::parse(schedule).expect("a schedule"), time);
+        let next = repot_apimachinery::schedule::next(&Schedule::parse(schedule).expect("a schedule"), time);
         next.map(Time::to_rfc3339).unwrap_or_default()
     }
 

@@ -4,12 +4,10 @@ use std::{fmt::Debug, time::Duration};
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
+use repot_api::conditions::Reason;
+use repot_apimachinery::time::Time;
 
-use crate::{
-    ledger::{Ledger, Reason, Record},
-    named::Named,
-    time::Time,
-};
+use crate::{ledger::{Ledger, Record}, named::Named};
 
 /// A kind of flow: what it observes, remembers and requests.
 pub trait Flow: Sized + Clone + Debug + PartialEq + 'static {

@@ -1,14 +1,13 @@
 //! One pass over the tables of a flow.
 
+use repot_api::conditions::Reason;
+
 use super::{
     model::{Abort, CANCELLED, Decision, Flow, HEARTBEAT, Input, LedgerOf, POLL, SOON},
     step::{Outcome, Steps, with_advice},
     table::{OnFailure, Plan, Plans, Row},
 };
-use crate::{
-    ledger::{Phase, Reason, State},
-    named::Named,
-};
+use crate::{ledger::{Phase, State}, named::Named};
 
 /// What the end of a flow says that has changed nothing.
 const NOTHING_CHANGED: &str = "nothing was changed";

@@ -4,20 +4,10 @@ use super::{
     cluster::{NEVER, Truth, UID, calm},
     rng::Rng,
 };
-use repot_api::schedule::Schedule;
+use repot_apimachinery::{schedule::Schedule, time::Time};
+use repot_etcd_core::retention::Retention;
 
-use crate::{
-    etcd::{
-        EtcdLedger,
-        backup::{DELETION_PATIENCE, Spec, decide},
-        effect::Effect,
-        observed::{Cluster, Lock},
-        retention::Retention,
-    },
-    flow::Input,
-    ledger::Phase,
-    time::Time,
-};
+use crate::{etcd::{EtcdLedger, backup::{DELETION_PATIENCE, Spec, decide}, effect::Effect, observed::{Cluster, Lock}}, flow::Input, ledger::Phase};
 
 struct Run {
     truth: Truth,

@@ -1,18 +1,12 @@
 //! What must hold of every decision, at every time, and at the end.
 
+use repot_etcd_core::volumes::VolumeSet;
+
 use super::{
     cluster::{Kind, NEVER, REPLICAS, Truth, old_set, old_settings},
     sim::{Sim, hold},
 };
-use crate::{
-    etcd::{
-        EtcdFlow, EtcdLedger, Step,
-        effect::Effect,
-        observed::{Cluster, Lock, Observed, VolumeSet},
-    },
-    flow::Decision,
-    ledger::{Phase, State},
-};
+use crate::{etcd::{EtcdFlow, EtcdLedger, Step, effect::Effect, observed::{Cluster, Lock, Observed}}, flow::Decision, ledger::{Phase, State}};
 
 type Etcds = Sim<Truth>;
 

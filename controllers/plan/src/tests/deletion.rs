@@ -1,20 +1,13 @@
 //! The HostedEtcd is deleted in each step of a workflow.
 
+use repot_apimachinery::time::Time;
+
 use super::{
     cluster::{Kind, NEVER, REPLICAS, Truth, calm, old_set, sound},
     rng::Rng,
     sim::{Build, Model},
 };
-use crate::{
-    etcd::{
-        EtcdLedger, HOSTED_ETCD_DELETED, Step,
-        effect::Effect,
-        observed::{Cluster, Lock},
-    },
-    flow::Input,
-    ledger::{Phase, State},
-    time::Time,
-};
+use crate::{etcd::{EtcdLedger, HOSTED_ETCD_DELETED, Step, effect::Effect, observed::{Cluster, Lock}}, flow::Input, ledger::{Phase, State}};
 
 /// What happens to the HostedEtcd, beside its deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,17 +1,13 @@
 //! Controllers are upgraded in the middle of a workflow: it goes to its end by the version of the tables that started it.
 
+use repot_apimachinery::time::Time;
+
 use super::{
     cluster::{Kind, NEVER, REPLICAS, Truth, calm, old_set, sound},
     rng::Rng,
     sim::{Build, Model, schedules},
 };
-use crate::{
-    etcd::{EtcdFlow, EtcdLedger, Step},
-    flow::{Input, Plan, Plans, Row},
-    ledger::{Check, Phase, State},
-    status::{Error, from_status, to_status},
-    time::Time,
-};
+use crate::{etcd::{EtcdFlow, EtcdLedger, Step}, flow::{Input, Plan, Plans, Row}, ledger::{Check, Phase, State}, status::{Error, from_status, to_status}};
 
 /// Version 2 of a kind, beside version 1. An unfinished workflow of version 1 would not survive it: it knows nothing of the notes of
 /// version 1, and its rows stand in another order.

@@ -17,9 +17,10 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
+use repot_etcd_core::snapshot::SnapshotName;
 
 use super::{Agent, clients, settings::chain, supervisor::Etcd};
-use crate::snapshot::{SnapshotName, store, take};
+use crate::snapshot::{store, take};
 
 /// How often it is looked who leads.
 const LOOK: Duration = Duration::from_secs(1);
@@ -60,7 +61,7 @@ pub enum Error {
     #[error("etcd is at revision {asked}, and its events up to there did not come within {after:?}")]
     Late {
         /// The revision.
-        asked: crate::snapshot::Revision,
+        asked: repot_etcd_core::snapshot::Revision,
         /// The time they had.
         after: Duration,
     },

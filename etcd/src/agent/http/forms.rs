@@ -2,11 +2,9 @@
 
 use etcd_client::StatusResponse;
 use serde_json::{Value, json};
+use repot_etcd_core::snapshot::{Kind, SnapshotName};
 
-use crate::{
-    agent::{Agent, report::Membership},
-    snapshot::{Kind, SnapshotName, store::Store},
-};
+use crate::{agent::{Agent, report::Membership}, snapshot::store::Store};
 
 /// A time that is none, as Go writes it.
 const NO_TIME: &str = "0001-01-01T00:00:00Z";

@@ -9,18 +9,12 @@ use axum::{
     http::StatusCode,
     routing::{get, post, put},
 };
-use repot_api::duration;
+use repot_apimachinery::duration;
 use serde_json::{Value, json};
+use repot_etcd_core::agent::config::GatewayMember;
 
 use super::{Agent, Answer, Failure, Json};
-use crate::{
-    agent::{
-        config::GatewayMember,
-        gateway::{HostedGateway, Refusal},
-        settings::chain,
-    },
-    gateway::{Error, Status},
-};
+use crate::{agent::{gateway::{HostedGateway, Refusal}, settings::chain}, gateway::{Error, Status}};
 
 /// Writes are not held for longer: clients have deadlines.
 const LONGEST: Duration = Duration::from_secs(60);

@@ -8,13 +8,10 @@ use axum::{
     response::Response,
 };
 use url::Url;
+use repot_etcd_core::agent::config::{Config, Member};
 
 use super::{Agent, Failure};
-use crate::agent::{
-    clients,
-    config::{Config, Member},
-    settings::chain,
-};
+use crate::agent::{clients, settings::chain};
 
 /// Says that a request comes from another agent, and is not passed on once more.
 pub(super) const PASSED_ON: HeaderName = HeaderName::from_static("x-repot-passed-on");

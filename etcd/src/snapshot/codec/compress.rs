@@ -8,9 +8,9 @@ use flate2::{
     write::{GzEncoder, ZlibEncoder},
 };
 use weezl::{BitOrder, LzwStatus, decode::Decoder as LzwDecoder};
+use repot_etcd_core::snapshot::Compression;
 
 use super::{Error, blocks::Blocks};
-use crate::snapshot::Compression;
 
 /// Width of literals in LZW, as etcd-backup-restore writes it.
 const LZW_WIDTH: u8 = 8;

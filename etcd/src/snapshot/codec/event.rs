@@ -8,8 +8,8 @@ use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{self, Visitor},
 };
+use repot_etcd_core::snapshot::Revision;
 
-use crate::snapshot::Revision;
 
 /// What happened to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

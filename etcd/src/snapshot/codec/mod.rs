@@ -26,8 +26,8 @@ pub use full::{Database, read_full};
 pub use trailer::{HASH_BYTES, Sha256, Trailed};
 
 use repot_storage::stream;
+use repot_etcd_core::snapshot::Revision;
 
-use crate::snapshot::Revision;
 
 /// What is wrong with the bytes of a snapshot.
 #[derive(Debug, thiserror::Error)]

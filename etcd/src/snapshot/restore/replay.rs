@@ -13,6 +13,7 @@ use std::{
 use etcd_client::{Client, CompactionOptions, Compare, CompareOp, PutOptions, Txn, TxnOp};
 use tokio::{runtime::Builder, sync::mpsc, task::spawn_blocking};
 use tokio_util::sync::CancellationToken;
+use repot_etcd_core::snapshot::{Revision, SnapshotName};
 
 use super::{
     Error, Progress, Result, at,
@@ -23,11 +24,7 @@ use super::{
     tools::{Etcdutl, MemberIdentity},
     work::Work,
 };
-use crate::snapshot::{
-    Revision, SnapshotName,
-    codec::{self, Event, EventKind, Revisions, decoder, delta},
-    inspect, take,
-};
+use crate::snapshot::{codec::{self, Event, EventKind, Revisions, decoder, delta}, inspect, take};
 
 /// How many bunches of revisions are read ahead.
 const AHEAD: usize = 2;

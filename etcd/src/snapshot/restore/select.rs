@@ -1,11 +1,9 @@
 //! Which snapshots of a store are restored.
 
+use repot_etcd_core::snapshot::{SnapshotName, chain::{self, Plan}};
+
 use super::{Error, Result};
-use crate::snapshot::{
-    SnapshotName,
-    chain::{self, Plan},
-    store::{Store, Stored},
-};
+use crate::snapshot::store::{Store, Stored};
 
 /// Which snapshots of a store are restored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -8,9 +8,9 @@ use std::{
 };
 
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
+use repot_etcd_core::snapshot::SnapshotName;
 
 use super::{Error, Result, at};
-use crate::snapshot::SnapshotName;
 
 /// A working directory that is ours alone while this lives, and goes with it.
 #[derive(Debug)]

@@ -43,10 +43,10 @@ pub use read::Reading;
 pub use record::Integrity;
 pub use seal::CONFIGURATION;
 use seal::Seal;
+use repot_etcd_core::snapshot::SnapshotName;
 pub(super) use seal::SnapshotDecryption;
 
-use super::SnapshotName;
-pub use super::name::Form;
+pub use repot_etcd_core::snapshot::name::Form;
 
 /// What can go wrong with a store.
 #[derive(Debug, thiserror::Error)]

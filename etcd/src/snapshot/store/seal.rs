@@ -17,9 +17,10 @@ use repot_storage::{
 };
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
+use repot_etcd_core::snapshot::SnapshotName;
 
 use super::{Environment, Error, Result};
-use crate::snapshot::{SnapshotName, codec};
+use crate::snapshot::codec;
 
 /// Key of a Secret that holds an `EncryptionConfiguration`.
 pub const CONFIGURATION: &str = "encryptionConfiguration";

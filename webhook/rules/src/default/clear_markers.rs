@@ -4,19 +4,10 @@
 //! On a seed that is being deleted they stay: Gardener refuses a write that changes any annotation there but the confirmation of
 //! a deletion.
 
-use repot_api::names::{
-    ABORT_LIVE_MIGRATION, ALLOW_DISTANT_REGIONS, CONFIRM_DELETION, CONFIRM_FORCE_RESTORE,
-    CONFIRM_LEAVE_DESTINATION, FORCE_RESTORE, FORCE_SHRINK_ETCD, LIVE_MIGRATE, OPERATION,
-    OPERATION_LIVE_MIGRATE, REQUESTED_AT,
-};
+use repot_api::{names::{ABORT_LIVE_MIGRATION, ALLOW_DISTANT_REGIONS, CONFIRM_DELETION, CONFIRM_FORCE_RESTORE, CONFIRM_LEAVE_DESTINATION, FORCE_RESTORE, FORCE_SHRINK_ETCD, LIVE_MIGRATE, OPERATION, OPERATION_LIVE_MIGRATE, REQUESTED_AT}, gardener::{shoot::Shoot, seed_change::SeedChange}};
+use repot_apimachinery::value::{annotation_of, is_ending};
 
-use crate::{
-    change::{Change, Operation, annotation_of, is_ending},
-    facts::Facts,
-    finding::{PatchOp, set_entries},
-    shoot::Shoot,
-    travel::SeedChange,
-};
+use crate::{change::{Change, Operation}, facts::Facts, finding::{PatchOp, set_entries}};
 
 const KEYS: [&str; 8] = [
     LIVE_MIGRATE,

@@ -1,14 +1,9 @@
 //! An isolation that begins or ends is to happen at once.
 
-use repot_api::names::{ISOLATED_ZONE, OPERATION, OPERATION_RECONCILE};
+use repot_api::{names::{ISOLATED_ZONE, OPERATION, OPERATION_RECONCILE}, gardener::shoot::{Shoot, Trigger}};
+use repot_apimachinery::value::annotation_of;
 
-use crate::{
-    change::{Change, Operation, annotation_of},
-    default::annotate,
-    facts::Facts,
-    finding::PatchOp,
-    shoot::{Shoot, Trigger},
-};
+use crate::{change::{Change, Operation}, default::annotate, facts::Facts, finding::PatchOp};
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<PatchOp> {
     let changes = annotation_of(&change.old, ISOLATED_ZONE) != annotation_of(&change.new, ISOLATED_ZONE);

@@ -1,8 +1,8 @@
 //! When a migration was asked for.
 
-use repot_api::names::REQUESTED_AT;
+use repot_api::{names::REQUESTED_AT, gardener::seed_change::SeedChange};
 
-use crate::{change::Change, default::annotate, facts::Facts, finding::PatchOp, travel::SeedChange};
+use crate::{change::Change, default::annotate, facts::Facts, finding::PatchOp};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<PatchOp> {
     // Asked a second time about the same write, the time of the first stays.

@@ -1,16 +1,9 @@
 //! Annotations that give up data or availability are for operators, not for everybody who may edit a Shoot.
 
-use repot_api::names::{
-    ABORT_LIVE_MIGRATION, CONFIRM_LEAVE_DESTINATION, FORCE_RESTORE, FORCE_SHRINK_ETCD, VERB_FORCE,
-};
+use repot_api::{names::{ABORT_LIVE_MIGRATION, CONFIRM_LEAVE_DESTINATION, FORCE_RESTORE, FORCE_SHRINK_ETCD, VERB_FORCE}, gardener::seed_change::SeedChange};
+use repot_apimachinery::value::{annotation_of, parse_bool};
 
-use crate::{
-    change::{Change, annotation_of, parse_bool},
-    facts::Facts,
-    finding::{Finding, annotation_path},
-    travel::SeedChange,
-    who::{Principal, who},
-};
+use crate::{change::Change, facts::Facts, finding::{Finding, annotation_path}, who::{Principal, who}};
 
 /// Annotations, and the only value that counts; without one every value does that is not false.
 const FORCE: [(&str, Option<&str>); 4] = [

@@ -1,10 +1,8 @@
 //! No zone is isolated while the Shoot moves or ends.
 
-use repot_api::names::ISOLATED_ZONE;
+use repot_api::{names::ISOLATED_ZONE, gardener::{shoot::Shoot, seed_change::SeedChange}};
 
-use crate::{
-    change::Change, facts::Facts, finding::Finding, isolation::path, shoot::Shoot, travel::SeedChange,
-};
+use crate::{change::Change, facts::Facts, finding::Finding, isolation::path};
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
     let (old, new) = (Shoot(&change.old), Shoot(&change.new));

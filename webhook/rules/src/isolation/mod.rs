@@ -11,15 +11,11 @@ pub(crate) mod zones_left;
 
 use std::collections::BTreeSet;
 
-use repot_api::names::{ISOLATED_ZONE, ZONE_IDS};
+use repot_api::{names::{ISOLATED_ZONE, ZONE_IDS}, gardener::shoot::Shoot};
 use serde_json::Value;
+use repot_apimachinery::value::{annotation_of, items_at, text_at};
 
-use crate::{
-    change::{Change, annotation_of, items_at, text_at},
-    facts::Facts,
-    finding::annotation_path,
-    shoot::Shoot,
-};
+use crate::{change::Change, facts::Facts, finding::annotation_path};
 
 /// Where findings point.
 pub(crate) fn path() -> String {

@@ -1,9 +1,8 @@
 //! No Shoot moves while one of its zones is isolated.
 
-use crate::{
-    change::Change, facts::Facts, finding::Finding, isolation::path, migration::unless_dead, shoot::Shoot,
-    travel::SeedChange,
-};
+use repot_api::gardener::{shoot::Shoot, seed_change::SeedChange};
+
+use crate::{change::Change, facts::Facts, finding::Finding, isolation::path, migration::unless_dead};
 
 /// Only the source can bring a zone back; where it is dead, waiting for the failback would keep the Shoot there for ever.
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {

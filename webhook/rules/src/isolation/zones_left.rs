@@ -2,15 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use repot_api::names::ISOLATED_ZONE;
+use repot_api::{names::ISOLATED_ZONE, gardener::shoot::{Seed, Shoot}};
+use repot_apimachinery::value::text_at;
 
-use crate::{
-    change::{Change, text_at},
-    facts::Facts,
-    finding::Finding,
-    isolation::{without, zone_code},
-    shoot::{Seed, Shoot},
-};
+use crate::{change::Change, facts::Facts, finding::Finding, isolation::{without, zone_code}};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let Some(id) = change.sets(ISOLATED_ZONE) else { return Vec::new() };

@@ -1,14 +1,8 @@
 //! When a live migration may be called off.
 
-use repot_api::names::{ABORT_LIVE_MIGRATION, STEP_PEERS_JOINED, STEP_SIX_MEMBERS};
+use repot_api::{names::{ABORT_LIVE_MIGRATION, STEP_PEERS_JOINED, STEP_SIX_MEMBERS}, gardener::{progress::{Progress, Step}, shoot::Shoot}};
 
-use crate::{
-    change::Change,
-    facts::Facts,
-    finding::{Finding, annotation_path},
-    progress::{Progress, Step},
-    shoot::Shoot,
-};
+use crate::{change::Change, facts::Facts, finding::{Finding, annotation_path}};
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
     let Some(value) = change.sets(ABORT_LIVE_MIGRATION) else { return Vec::new() };

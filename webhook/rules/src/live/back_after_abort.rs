@@ -1,17 +1,10 @@
 //! The way back to the source is open only to those who called the live migration off, and only while the source has its members:
 //! the annotation alone may have been written by whatever path.
 
-use repot_api::names::{ABORT_LIVE_MIGRATION, CONFIRM_LEAVE_DESTINATION};
+use repot_api::{names::{ABORT_LIVE_MIGRATION, CONFIRM_LEAVE_DESTINATION}, gardener::{progress::Progress, shoot::Shoot, seed_change::SeedChange}};
+use repot_apimachinery::value::annotation_of;
 
-use crate::{
-    change::{Change, annotation_of},
-    facts::Facts,
-    finding::Finding,
-    migration::{SEED_NAME, is_dead},
-    progress::Progress,
-    shoot::Shoot,
-    travel::SeedChange,
-};
+use crate::{change::Change, facts::Facts, finding::Finding, migration::{SEED_NAME, is_dead}};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let SeedChange::Back { to } = SeedChange::of(change) else { return Vec::new() };

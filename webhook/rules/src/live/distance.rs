@@ -1,16 +1,9 @@
 //! Regions between which one etcd can live.
 
-use repot_api::names::{ALLOW_DISTANT_REGIONS, REGION_DISTANCE_THRESHOLD, SEED_DISTANCE_THRESHOLD};
+use repot_api::{names::{ALLOW_DISTANT_REGIONS, REGION_DISTANCE_THRESHOLD, SEED_DISTANCE_THRESHOLD}, gardener::shoot::Shoot};
+use repot_apimachinery::value::says_yes;
 
-use crate::{
-    change::{Change, says_yes},
-    distance::{Unknown, Way, between},
-    facts::Facts,
-    finding::Finding,
-    live::start,
-    migration::SEED_NAME,
-    shoot::Shoot,
-};
+use crate::{change::Change, distance::{Unknown, Way, between}, facts::Facts, finding::Finding, live::start, migration::SEED_NAME};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let Some((from, to)) = start(change) else { return Vec::new() };

@@ -14,13 +14,9 @@ pub(crate) mod trigger_clear;
 pub(crate) mod trigger_in_time;
 pub(crate) mod trigger_kept;
 
-use repot_api::names::{LIVE_MIGRATE, OPERATION};
+use repot_api::{names::{LIVE_MIGRATE, OPERATION}, gardener::{shoot::{Shoot, Trigger}, seed_change::SeedChange}};
 
-use crate::{
-    change::Change,
-    shoot::{Shoot, Trigger},
-    travel::SeedChange,
-};
+use crate::change::Change;
 
 /// Source and destination of a live migration that begins.
 pub(crate) fn start(change: &Change) -> Option<(&str, &str)> {

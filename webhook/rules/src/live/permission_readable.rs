@@ -1,12 +1,9 @@
 //! The permission to move far can be read.
 
 use repot_api::names::ALLOW_DISTANT_REGIONS;
+use repot_apimachinery::value::{annotation_of, parse_bool};
 
-use crate::{
-    change::{Change, annotation_of, parse_bool},
-    facts::Facts,
-    finding::{Finding, annotation_path},
-};
+use crate::{change::Change, facts::Facts, finding::{Finding, annotation_path}};
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
     let unreadable =

@@ -1,15 +1,8 @@
 //! The trigger can be read, and its two spellings say the same.
 
-use repot_api::names::{LIVE_MIGRATE, OPERATION};
+use repot_api::{names::{LIVE_MIGRATE, OPERATION}, gardener::{shoot::{Shoot, Trigger}, seed_change::SeedChange}};
 
-use crate::{
-    change::Change,
-    facts::Facts,
-    finding::Finding,
-    live::{touches, trigger_path},
-    shoot::{Shoot, Trigger},
-    travel::SeedChange,
-};
+use crate::{change::Change, facts::Facts, finding::Finding, live::{touches, trigger_path}};
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
     let starts = SeedChange::start(change).is_some();

@@ -1,14 +1,8 @@
 //! The trigger is set on a Shoot that exists and rests.
 
-use repot_api::names::LIVE_MIGRATE;
+use repot_api::{names::LIVE_MIGRATE, gardener::shoot::Shoot};
 
-use crate::{
-    change::{Change, Operation},
-    facts::Facts,
-    finding::{Finding, annotation_path},
-    live::{trigger_path, wanted},
-    shoot::Shoot,
-};
+use crate::{change::{Change, Operation}, facts::Facts, finding::{Finding, annotation_path}, live::{trigger_path, wanted}};
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
     let old = Shoot(&change.old);

@@ -1,11 +1,8 @@
 //! The destination supports the access restrictions of the Shoot.
 
-use crate::{
-    change::{Change, items_at, text_at},
-    facts::Facts,
-    finding::Finding,
-    migration::{SEED_NAME, destination},
-};
+use repot_apimachinery::value::{items_at, text_at};
+
+use crate::{change::Change, facts::Facts, finding::Finding, migration::{SEED_NAME, destination}};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let Some((seed, to)) = destination(change, facts) else { return Vec::new() };

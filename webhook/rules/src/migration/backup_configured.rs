@@ -1,8 +1,8 @@
 //! Data of etcd travels through backups.
 
-use crate::{
-    change::Change, facts::Facts, finding::Finding, migration::SEED_NAME, shoot::Seed, travel::SeedChange,
-};
+use repot_api::gardener::{shoot::Seed, seed_change::SeedChange};
+
+use crate::{change::Change, facts::Facts, finding::Finding, migration::SEED_NAME};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let Some((from, to)) = SeedChange::heads(change) else { return Vec::new() };

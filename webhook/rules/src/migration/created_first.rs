@@ -1,8 +1,8 @@
 //! Nothing moves before it was made: the state that moves is written by the first seed.
 
-use crate::{
-    change::Change, facts::Facts, finding::Finding, migration::SEED_NAME, shoot::Shoot, travel::SeedChange,
-};
+use repot_api::gardener::{shoot::Shoot, seed_change::SeedChange};
+
+use crate::{change::Change, facts::Facts, finding::Finding, migration::SEED_NAME};
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
     let Some((from, _)) = SeedChange::start(change) else { return Vec::new() };

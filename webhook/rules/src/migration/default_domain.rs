@@ -1,12 +1,9 @@
 //! A default domain of the source, where the Shoot uses one, is one of the destination.
 
-use crate::{
-    change::{Change, items_at, text_at},
-    facts::Facts,
-    finding::Finding,
-    migration::SEED_NAME,
-    travel::SeedChange,
-};
+use repot_apimachinery::value::{items_at, text_at};
+use repot_api::gardener::seed_change::SeedChange;
+
+use crate::{change::Change, facts::Facts, finding::Finding, migration::SEED_NAME};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let Some((from, to)) = SeedChange::heads(change) else { return Vec::new() };

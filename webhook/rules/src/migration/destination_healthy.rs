@@ -1,12 +1,8 @@
 //! A seed that cannot run what it has takes nothing more.
 
-use crate::{
-    change::Change,
-    facts::Facts,
-    finding::Finding,
-    migration::{SEED_NAME, health_problems},
-    travel::SeedChange,
-};
+use repot_api::gardener::seed_change::SeedChange;
+
+use crate::{change::Change, facts::Facts, finding::Finding, migration::{SEED_NAME, health_problems}};
 
 /// The destination has to be healthy; a source that is not can only be waited for.
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {

@@ -1,12 +1,8 @@
 //! A binding that changes nothing is a mistake.
 
-use crate::{
-    change::{Change, Operation},
-    facts::Facts,
-    finding::Finding,
-    migration::SEED_NAME,
-    shoot::Shoot,
-};
+use repot_api::gardener::shoot::Shoot;
+
+use crate::{change::{Change, Operation}, facts::Facts, finding::Finding, migration::SEED_NAME};
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
     let seed = Shoot(&change.new).spec_seed();

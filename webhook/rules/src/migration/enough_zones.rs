@@ -1,12 +1,8 @@
 //! At least three zones for a control plane that tolerates the failure of one.
 
-use crate::{
-    change::Change,
-    facts::Facts,
-    finding::Finding,
-    migration::{SEED_NAME, destination_zones},
-    shoot::Shoot,
-};
+use repot_api::gardener::shoot::Shoot;
+
+use crate::{change::Change, facts::Facts, finding::Finding, migration::{SEED_NAME, destination_zones}};
 
 const LEAST: usize = 3;
 

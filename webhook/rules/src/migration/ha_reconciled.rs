@@ -1,8 +1,8 @@
 //! A highly available control plane moves with the members that its spec promises.
 
-use crate::{
-    change::Change, facts::Facts, finding::Finding, migration::unless_dead, shoot::Shoot, travel::SeedChange,
-};
+use repot_api::gardener::{shoot::Shoot, seed_change::SeedChange};
+
+use crate::{change::Change, facts::Facts, finding::Finding, migration::unless_dead};
 
 /// A failure tolerance that was set a moment ago is in the spec only: etcd still has one member, and the destination would
 /// restore three.

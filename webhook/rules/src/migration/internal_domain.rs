@@ -1,12 +1,9 @@
 //! The internal domain is the same on both seeds.
 
-use crate::{
-    change::{Change, text_at},
-    facts::Facts,
-    finding::Finding,
-    migration::SEED_NAME,
-    travel::SeedChange,
-};
+use repot_apimachinery::value::text_at;
+use repot_api::gardener::seed_change::SeedChange;
+
+use crate::{change::Change, facts::Facts, finding::Finding, migration::SEED_NAME};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let Some((from, to)) = SeedChange::heads(change) else { return Vec::new() };

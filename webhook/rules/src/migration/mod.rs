@@ -30,14 +30,9 @@ pub(crate) mod spec_rests;
 pub(crate) mod taints_tolerated;
 
 use serde_json::{Map, Value};
+use repot_api::gardener::{shoot::{Seed, Shoot}, seed_change::SeedChange};
 
-use crate::{
-    change::Change,
-    facts::Facts,
-    finding::{Finding, Verdict},
-    shoot::{Seed, Shoot},
-    travel::SeedChange,
-};
+use crate::{change::Change, facts::Facts, finding::{Finding, Verdict}};
 
 /// So many changed fields are named one by one.
 const MOST_FIELDS: usize = 8;

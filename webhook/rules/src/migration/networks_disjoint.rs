@@ -2,14 +2,10 @@
 
 use core::net::Ipv6Addr;
 use serde_json::Value;
+use repot_apimachinery::value::{at, items_at, text_at};
+use repot_api::gardener::seed_change::SeedChange;
 
-use crate::{
-    change::{Change, at, items_at, text_at},
-    facts::Facts,
-    finding::Finding,
-    migration::SEED_NAME,
-    travel::SeedChange,
-};
+use crate::{change::Change, facts::Facts, finding::Finding, migration::SEED_NAME};
 
 const KINDS: [&str; 3] = ["nodes", "pods", "services"];
 

@@ -1,12 +1,8 @@
 //! gardenlet does not migrate a Shoot that has Bastions.
 
-use crate::{
-    change::Change,
-    facts::Facts,
-    finding::Finding,
-    migration::{SEED_NAME, unless_dead},
-    travel::SeedChange,
-};
+use repot_api::gardener::seed_change::SeedChange;
+
+use crate::{change::Change, facts::Facts, finding::Finding, migration::{SEED_NAME, unless_dead}};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let Some((from, _)) = SeedChange::start(change) else { return Vec::new() };

@@ -1,15 +1,9 @@
 //! Annotations that steered an earlier migration would steer the next one, the wrong way and at once.
 
-use repot_api::names::{
-    ABORT_LIVE_MIGRATION, CONFIRM_FORCE_RESTORE, CONFIRM_LEAVE_DESTINATION, FORCE_RESTORE, FORCE_SHRINK_ETCD,
-};
+use repot_api::{names::{ABORT_LIVE_MIGRATION, CONFIRM_FORCE_RESTORE, CONFIRM_LEAVE_DESTINATION, FORCE_RESTORE, FORCE_SHRINK_ETCD}, gardener::seed_change::SeedChange};
+use repot_apimachinery::value::{annotation_of, parse_bool};
 
-use crate::{
-    change::{Change, annotation_of, parse_bool},
-    facts::Facts,
-    finding::{Finding, annotation_path},
-    travel::SeedChange,
-};
+use crate::{change::Change, facts::Facts, finding::{Finding, annotation_path}};
 
 const KEYS: [&str; 5] = [
     ABORT_LIVE_MIGRATION,

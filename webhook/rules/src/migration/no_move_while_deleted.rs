@@ -1,8 +1,8 @@
 //! A Shoot that is being deleted has nowhere to go: gardenlet deletes, and does not migrate.
 
-use crate::{
-    change::Change, facts::Facts, finding::Finding, migration::SEED_NAME, shoot::Shoot, travel::SeedChange,
-};
+use repot_api::gardener::{shoot::Shoot, seed_change::SeedChange};
+
+use crate::{change::Change, facts::Facts, finding::Finding, migration::SEED_NAME};
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
     let ends = Shoot(&change.old).is_ending() || Shoot(&change.new).is_ending();

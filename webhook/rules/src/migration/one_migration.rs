@@ -1,16 +1,9 @@
 //! One migration at a time.
 
-use repot_api::names::CONFIRM_LEAVE_DESTINATION;
+use repot_api::{names::CONFIRM_LEAVE_DESTINATION, gardener::{progress::Progress, shoot::Shoot, seed_change::SeedChange}};
+use repot_apimachinery::value::annotation_of;
 
-use crate::{
-    change::{Change, annotation_of},
-    facts::Facts,
-    finding::{Finding, annotation_path},
-    migration::{SEED_NAME, is_dead},
-    progress::Progress,
-    shoot::Shoot,
-    travel::SeedChange,
-};
+use crate::{change::Change, facts::Facts, finding::{Finding, annotation_path}, migration::{SEED_NAME, is_dead}};
 
 /// A Shoot goes back before its move has begun where Gardener holds it back. A destination that dies in the middle may be left for
 /// another seed, or for the source, with a confirmation that names it.

@@ -1,14 +1,10 @@
 //! Room on the destination.
 
 use serde_json::Value;
+use repot_apimachinery::value::at;
+use repot_api::gardener::seed_change::SeedChange;
 
-use crate::{
-    change::{Change, at},
-    facts::Facts,
-    finding::Finding,
-    migration::SEED_NAME,
-    travel::SeedChange,
-};
+use crate::{change::Change, facts::Facts, finding::Finding, migration::SEED_NAME};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let Some((_, to)) = SeedChange::heads(change) else { return Vec::new() };

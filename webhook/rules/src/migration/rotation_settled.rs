@@ -1,8 +1,8 @@
 //! Credentials that are between old and new.
 
-use crate::{
-    change::Change, facts::Facts, finding::Finding, migration::unless_dead, shoot::Shoot, travel::SeedChange,
-};
+use repot_api::gardener::{shoot::Shoot, seed_change::SeedChange};
+
+use crate::{change::Change, facts::Facts, finding::Finding, migration::unless_dead};
 
 /// In these phases a part of the secrets is written and a part is not; the destination would make the rest by itself.
 const UNFIT: &[&str] = &["Preparing", "PreparingWithoutWorkersRollout", "Completing"];

@@ -1,13 +1,8 @@
 //! Both gardenlets run the same code: what one writes into the state, the other has to understand.
 
-use crate::{
-    change::Change,
-    facts::Facts,
-    finding::Finding,
-    migration::{SEED_NAME, unless_dead},
-    shoot::Seed,
-    travel::SeedChange,
-};
+use repot_api::gardener::{shoot::Seed, seed_change::SeedChange};
+
+use crate::{change::Change, facts::Facts, finding::Finding, migration::{SEED_NAME, unless_dead}};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let Some((from, to)) = SeedChange::heads(change) else { return Vec::new() };

@@ -1,6 +1,8 @@
 //! A spec that changes on the way leaves things behind that nobody deletes.
 
-use crate::{change::Change, facts::Facts, finding::Finding, migration::changed_fields, travel::SeedChange};
+use repot_api::gardener::seed_change::SeedChange;
+
+use crate::{change::Change, facts::Facts, finding::Finding, migration::changed_fields};
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
     // At the first binding Gardener's own plugins fill in the domain and networks of the Shoot (ShootDNS, ShootMutator).

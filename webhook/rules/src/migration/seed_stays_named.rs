@@ -1,6 +1,8 @@
 //! A seed is never taken away.
 
-use crate::{change::Change, facts::Facts, finding::Finding, migration::SEED_NAME, travel::SeedChange};
+use repot_api::gardener::seed_change::SeedChange;
+
+use crate::{change::Change, facts::Facts, finding::Finding, migration::SEED_NAME};
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
     let SeedChange::Unset { from } = SeedChange::of(change) else { return Vec::new() };

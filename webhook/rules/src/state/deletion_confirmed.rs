@@ -2,14 +2,9 @@
 //! a namespace deletes all there is, in any order, and so it may not come before the Shoot has gone.
 
 use repot_api::names::CONFIRM_DELETION;
+use repot_apimachinery::value::says_yes;
 
-use crate::{
-    change::{Change, Operation, says_yes},
-    facts::Facts,
-    finding::{Finding, annotation_path},
-    state::{empties_namespace, is_own},
-    who::{Principal, who},
-};
+use crate::{change::{Change, Operation}, facts::Facts, finding::{Finding, annotation_path}, state::{empties_namespace, is_own}, who::{Principal, who}};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let controlled = match who(&change.user, &facts.settings) {

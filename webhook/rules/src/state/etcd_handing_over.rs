@@ -3,13 +3,9 @@
 
 use repot_api::names::CONFIRM_DELETION;
 use serde_json::Value;
+use repot_apimachinery::value::{at, items_at, says_yes, text_at};
 
-use crate::{
-    change::{Change, Operation, at, items_at, says_yes, text_at},
-    facts::Facts,
-    finding::{Finding, annotation_path},
-    state::empties_namespace,
-};
+use crate::{change::{Change, Operation}, facts::Facts, finding::{Finding, annotation_path}, state::empties_namespace};
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
     if change.operation != Operation::Delete || change.target.resource != "etcds" || change.is_ending() {

@@ -1,12 +1,9 @@
 //! A new workflow that would have to wait. A backup may: it changes nothing.
 
 use serde_json::Value;
+use repot_apimachinery::value::{is_ending, text_at};
 
-use crate::{
-    change::{Change, Operation, is_ending, text_at},
-    facts::Facts,
-    finding::Finding,
-};
+use crate::{change::{Change, Operation}, facts::Facts, finding::Finding};
 
 /// Phases after which a workflow does nothing any more.
 const OVER: &[&str] = &["Succeeded", "Failed", "Cancelled", "RolledBack"];

@@ -1,12 +1,8 @@
 use proptest::prelude::*;
-use repot_api::names::{
-    ABORT_LIVE_MIGRATION, ALLOW_DISTANT_REGIONS, FORCE_RESTORE, FORCE_SHRINK_ETCD, ISOLATED_ZONE,
-    LIVE_MIGRATE, MAINTENANCE_OPERATION, OPERATION, REQUESTED_AT,
-};
+use repot_api::{names::{ABORT_LIVE_MIGRATION, ALLOW_DISTANT_REGIONS, FORCE_RESTORE, FORCE_SHRINK_ETCD, ISOLATED_ZONE, LIVE_MIGRATE, MAINTENANCE_OPERATION, OPERATION, REQUESTED_AT}, gardener::{shoot::Shoot, seed_change::SeedChange}};
+use repot_apimachinery::value::annotation_of;
 
 use super::*;
-use crate::change::annotation_of;
-use crate::{shoot::Shoot, travel::SeedChange};
 
 const KEYS: &[&str] = &[
     OPERATION,

@@ -1,23 +1,9 @@
 //! Hosted etcds as a model of the simulation.
 
+use repot_apimachinery::time::Time;
+
 use super::{FaultRates, Truth, Versions, trouble};
-use crate::{
-    etcd::{
-        EtcdFlow, Notes, Side,
-        backup::{self, Spec},
-        effect::Effect,
-        migration,
-        observed::Observed,
-        restore,
-    },
-    flow::{self, Decision, Input},
-    tests::{
-        check,
-        rng::Rng,
-        sim::{self, Build, Ledgers, Model, Sim},
-    },
-    time::Time,
-};
+use crate::{etcd::{EtcdFlow, Notes, Side, backup::{self, Spec}, effect::Effect, migration, observed::Observed, restore}, flow::{self, Decision, Input}, tests::{check, rng::Rng, sim::{self, Build, Ledgers, Model, Sim}}};
 
 /// Which workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,13 +10,10 @@ use std::collections::BTreeMap;
 pub(super) use faults::{Fault, missed, schedules};
 pub(super) use rules::hold;
 use store::Store;
+use repot_apimachinery::time::Time;
 
 use super::rng::Rng;
-use crate::{
-    flow::{self, Decision, Flow, Input, LedgerOf, Plan, Plans},
-    named::Named,
-    time::Time,
-};
+use crate::{flow::{self, Decision, Flow, Input, LedgerOf, Plan, Plans}, named::Named};
 
 /// What is simulated for a flow.
 pub(super) trait Model: Sized + 'static {
