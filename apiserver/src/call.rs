@@ -198,8 +198,9 @@ fn single_out(info: &mut RequestInfo, query: &Query) {
     if !matches!(info.verb, "list" | "watch" | "deletecollection") {
         return;
     }
-    let selector =
-        query.get("fieldSelector").and_then(|text| repot_apimachinery::selector::FieldSelector::parse(text).ok());
+    let selector = query
+        .get("fieldSelector")
+        .and_then(|text| repot_apimachinery::selector::FieldSelector::parse(text).ok());
     if selector.is_some() {
         info.field_selector = query.get("fieldSelector").unwrap_or_default().to_owned();
     }

@@ -8,8 +8,8 @@
 //! controller that only knows metadata may apply or patch with what it was shown. The marker would refuse it for nothing.
 
 use bytes::Bytes;
-use repot_apimachinery::meta::ObjectMeta;
 use repot_api::names::TRIMMED;
+use repot_apimachinery::meta::ObjectMeta;
 use repot_storage::Object;
 
 use crate::{resource::Resource, server::DEFAULT_OBJECT_BYTES, wire};

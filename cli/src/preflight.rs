@@ -4,9 +4,16 @@ use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
-use repot_rules::{change::Change, distance, facts::Facts, finding::{Finding, Verdict}, judge, preflight, watch::SEED_CHANGE};
-use repot_apimachinery::value::text_at;
 use repot_api::gardener::shoot::{Shoot, Trigger};
+use repot_apimachinery::value::text_at;
+use repot_rules::{
+    change::Change,
+    distance,
+    facts::Facts,
+    finding::{Finding, Verdict},
+    judge, preflight,
+    watch::SEED_CHANGE,
+};
 use repot_webhook::{
     facts::{Serve, World, read_manifests},
     garden::{DryRun, Garden},

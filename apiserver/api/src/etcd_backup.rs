@@ -1,8 +1,19 @@
 //! EtcdBackup: a backup of one hosted etcd, taken once or by schedule.
 
-use repot_apimachinery::{field::FieldError, json::Node, kind::{Cell, Column, Kind}, meta, schedule::Schedule, schema::{Default, Field, Schema, Shape}, shape};
+use repot_apimachinery::{
+    field::FieldError,
+    json::Node,
+    kind::{Cell, Column, Kind},
+    meta,
+    schedule::Schedule,
+    schema::{Default, Field, Schema, Shape},
+    shape,
+};
 
-use crate::workflow::{self, API_VERSION, BACKUP_NAME, CANCEL, CLUSTER_REF, CONDITIONS, KIND, MESSAGE, OBSERVED_GENERATION, PAUSED, PAUSED_TIME, PLAN_VERSION, PROOF, REASON, STEERING, STEP_TIMEOUT, STEPS, TIME, cell};
+use crate::workflow::{
+    self, API_VERSION, BACKUP_NAME, CANCEL, CLUSTER_REF, CONDITIONS, KIND, MESSAGE, OBSERVED_GENERATION,
+    PAUSED, PAUSED_TIME, PLAN_VERSION, PROOF, REASON, STEERING, STEP_TIMEOUT, STEPS, TIME, cell,
+};
 
 static SCHEDULE: Schema = Schema::string(
     "When to take backups, in the five fields of cron and in UTC, or a name such as @daily. Without it one backup is taken, at \

@@ -4,8 +4,13 @@
 //! `metadata`) is accepted and brought into today's.
 
 use bytes::Bytes;
-use repot_apimachinery::{field::{FieldError, is_enough}, json::{Node, Raw}, kind::{Cell, Column, Kind, human_bytes}, meta, schema::{Field, ListType, Schema, Shape}};
-
+use repot_apimachinery::{
+    field::{FieldError, is_enough},
+    json::{Node, Raw},
+    kind::{Cell, Column, Kind, human_bytes},
+    meta,
+    schema::{Field, ListType, Schema, Shape},
+};
 
 static API_VERSION: Schema = Schema::string("The versioned schema of this representation of an object.");
 static KIND: Schema = Schema::string("The REST resource this object represents. Cannot be updated.");
@@ -281,7 +286,10 @@ fn list<'a>(node: &'a Node, field: &str) -> &'a [Node] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use repot_apimachinery::{field::MAX_ERRORS, json::{Findings, decode}};
+    use repot_apimachinery::{
+        field::MAX_ERRORS,
+        json::{Findings, decode},
+    };
 
     fn read(text: &str) -> Node {
         let mut findings = Findings::default();

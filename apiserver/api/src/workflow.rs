@@ -1,6 +1,13 @@
 //! What the etcd kinds share: references, settings, stores, steps, and the rules that hold for all of their specs.
 
-use repot_apimachinery::{field::{FieldError, is_enough}, formats, json::Node, kind::{Cell, text_at}, validation, schema::{Field, ListType, Schema, Shape}, shape};
+use repot_apimachinery::{
+    field::{FieldError, is_enough},
+    formats,
+    json::Node,
+    kind::{Cell, text_at},
+    schema::{Field, ListType, Schema, Shape},
+    shape, validation,
+};
 
 use crate::conditions;
 

@@ -4,8 +4,14 @@
 use std::{fs, path::Path};
 
 use bytes::Bytes;
-use repot_apimachinery::{document::Document, field::FieldError, json::Node, kind::Kind, openapi::{GroupVersion, v3}};
 use repot_api::{etcd_backup, etcd_migration, etcd_restore, hosted_etcd, shoot_state};
+use repot_apimachinery::{
+    document::Document,
+    field::FieldError,
+    json::Node,
+    kind::Kind,
+    openapi::{GroupVersion, v3},
+};
 use serde_json::Value;
 
 type Normalise = fn(&mut Node) -> Vec<String>;

@@ -145,7 +145,7 @@ fn members(payload: &Bytes) -> Vec<(Key, Raw)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use repot_api::shoot_state::KIND_INFO;
+    use crate::sample::KIND_INFO;
 
     fn decode(text: &str) -> Result<(Document, Vec<String>), Error> {
         Document::decode(&Bytes::copy_from_slice(text.as_bytes()), &KIND_INFO)
@@ -153,14 +153,14 @@ mod tests {
 
     #[test]
     fn rests_and_comes_back_token_for_token() {
-        let spec = r#""spec":{"gardener":[{"name":"a","data":{"x":1.50,"y":[1e3,"\/"]}}],"extensions":[]}"#;
-        let text = format!(r#"{{"apiVersion":"g/v1","kind":"ShootState","metadata":{{"name":"s"}},{spec}}}"#);
+        let spec = r#""spec":{"items":[{"name":"a","data":{"x":1.50,"y":[1e3,"\/"]}}],"parts":[]}"#;
+        let text = format!(r#"{{"apiVersion":"g/v1","kind":"Sample","metadata":{{"name":"s"}},{spec}}}"#);
         let (document, strict) = decode(&text).expect("an object");
         assert!(strict.is_empty());
         let Printed { text: payload, parts, .. } = document.print();
         assert_eq!(payload, spec);
         assert_eq!(parts, [("spec".to_owned(), 0..spec.len())]);
-        let root = tree("g/v1", "ShootState", Bytes::from_static(b"{\"name\":\"s\"}"), &payload);
+        let root = tree("g/v1", "Sample", Bytes::from_static(b"{\"name\":\"s\"}"), &payload);
         assert_eq!(root.to_raw().bytes(), text.as_bytes());
         let (again, _) = Document::conform(root, &KIND_INFO).expect("conforms");
         assert_eq!(again.print().text, spec.as_bytes());

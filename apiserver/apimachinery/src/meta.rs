@@ -5,7 +5,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{field::{FieldError, is_enough}, validation, schema::{Field, ListType, Schema, Shape}};
+use crate::{
+    field::{FieldError, is_enough},
+    schema::{Field, ListType, Schema, Shape},
+    validation,
+};
 
 /// Keys and values of all annotations of an object, in bytes.
 pub const MAX_ANNOTATIONS: usize = 256 * 1024;
@@ -216,7 +220,9 @@ impl ObjectMeta {
             }
             let field = "metadata.labels";
             errors.extend(validation::qualified(key).err().map(|why| FieldError::invalid(field, key, why)));
-            errors.extend(validation::label_value(value).err().map(|why| FieldError::invalid(field, value, why)));
+            errors.extend(
+                validation::label_value(value).err().map(|why| FieldError::invalid(field, value, why)),
+            );
         }
         for key in self.annotations.keys() {
             if is_enough(errors) {

@@ -6,7 +6,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use repot_apimachinery::{document::{self, Document}, json::Node};
+use repot_apimachinery::{
+    document::{self, Document},
+    json::Node,
+};
 use repot_storage::{Object, ResourceVersion};
 use serde_json::json;
 use uuid::Uuid;

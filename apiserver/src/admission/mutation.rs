@@ -2,7 +2,11 @@
 //! values come back token for token.
 
 use bytes::Bytes;
-use repot_apimachinery::{document::Document, json::{Node, Raw, patch::Patch}, meta::ObjectMeta};
+use repot_apimachinery::{
+    document::Document,
+    json::{Node, Raw, patch::Patch},
+    meta::ObjectMeta,
+};
 
 use crate::registry::Strategy;
 

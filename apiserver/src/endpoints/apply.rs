@@ -2,7 +2,14 @@
 
 use std::sync::Arc;
 
-use repot_apimachinery::{document::{self, Document}, field::FieldError, json::{Key, Node}, kind::Kind, managed::{self, Applied, Conflict}, meta::ObjectMeta};
+use repot_apimachinery::{
+    document::{self, Document},
+    field::FieldError,
+    json::{Key, Node},
+    kind::Kind,
+    managed::{self, Applied, Conflict},
+    meta::ObjectMeta,
+};
 use repot_storage::Object;
 
 use super::{

@@ -3,8 +3,14 @@
 use axum::body::Body;
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use repot_apimachinery::{field::FieldError, json::{Findings, Node, decode}, meta::ObjectMeta, openapi::meta_types::DELETE_OPTIONS, protobuf};
 use repot_api::names::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
+use repot_apimachinery::{
+    field::FieldError,
+    json::{Findings, Node, decode},
+    meta::ObjectMeta,
+    openapi::meta_types::DELETE_OPTIONS,
+    protobuf,
+};
 use repot_storage::Object;
 use serde::Deserialize;
 use serde_json::json;

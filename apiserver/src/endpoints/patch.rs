@@ -3,7 +3,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use repot_apimachinery::{document::{self, Document}, field::{Cause, FieldError}, json::{self, Key, Node, Raw, census, merge::{members_to_open, merge}, patch::Patch}};
+use repot_apimachinery::{
+    document::{self, Document},
+    field::{Cause, FieldError},
+    json::{
+        self, Key, Node, Raw, census,
+        merge::{members_to_open, merge},
+        patch::Patch,
+    },
+};
 use repot_storage::Object;
 
 use super::{

@@ -1,7 +1,11 @@
 //! Reads whole objects from request bodies, within the memory that the request has.
 
 use bytes::Bytes;
-use repot_apimachinery::{document::{self, Document}, json::{Census, census}, meta::OBJECT_META};
+use repot_apimachinery::{
+    document::{self, Document},
+    json::{Census, census},
+    meta::OBJECT_META,
+};
 use repot_storage::Object;
 
 use super::{

@@ -4,7 +4,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use repot_apimachinery::{document::{self, Document}, json::Node, managed::{self, Bodies, Writer, entries::MAX_MANAGER}, meta::{ObjectMeta, OwnerReference}, schema::Schema};
+use repot_apimachinery::{
+    document::{self, Document},
+    json::Node,
+    managed::{self, Bodies, Writer, entries::MAX_MANAGER},
+    meta::{ObjectMeta, OwnerReference},
+    schema::Schema,
+};
 use repot_storage::Object;
 use serde_json::value::RawValue;
 

@@ -5,7 +5,11 @@ use std::collections::HashSet;
 use axum::body::Body;
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use repot_apimachinery::{document::Document, field::{FieldError, shortened}, meta::ObjectMeta};
+use repot_apimachinery::{
+    document::Document,
+    field::{FieldError, shortened},
+    meta::ObjectMeta,
+};
 use repot_storage::Object;
 
 use super::{

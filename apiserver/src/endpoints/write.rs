@@ -6,7 +6,13 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures::stream;
 use http::{Response, StatusCode};
-use repot_apimachinery::{document::{Document, Printed}, field::{FieldError, shortened}, json::Node, kind::Kind, meta::ObjectMeta};
+use repot_apimachinery::{
+    document::{Document, Printed},
+    field::{FieldError, shortened},
+    json::Node,
+    kind::Kind,
+    meta::ObjectMeta,
+};
 use repot_storage::{Draft, Object, Segmented};
 use uuid::Uuid;
 

@@ -1,7 +1,7 @@
 //! ShootState: large, opaque, and without a status.
 
-use repot_apimachinery::validation;
 use repot_api::{names, shoot_state};
+use repot_apimachinery::validation;
 
 use super::Strategy;
 

@@ -4,7 +4,14 @@ use std::{process::ExitCode, time::Duration};
 
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
-use repot_etcd::{agent::supervisor::STOP, owner::{Settings, handover}, snapshot::{copy::{self, Outcome, Progress, Report}, store::Store}};
+use repot_etcd::{
+    agent::supervisor::STOP,
+    owner::{Settings, handover},
+    snapshot::{
+        copy::{self, Outcome, Progress, Report},
+        store::Store,
+    },
+};
 use repot_etcd_core::snapshot::SnapshotName;
 use serde_json::{Value, json};
 

@@ -96,7 +96,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::etcd::agents::AgentStatus;
+    use repot_etcd_core::agent::http::AgentStatus;
 
     /// An Etcd with this spec, whose StatefulSet has so many Pods.
     fn mk_observed(spec: &Value, running: u32) -> Observed {

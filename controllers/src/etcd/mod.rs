@@ -43,8 +43,8 @@ use kube::{
         watcher,
     },
 };
-use repot_etcd_core::operator::{Next, decide};
 use repot_apimachinery::time::Time;
+use repot_etcd_core::operator::{Next, decide};
 use tokio_util::sync::CancellationToken;
 
 use crate::{

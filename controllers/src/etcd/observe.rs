@@ -9,7 +9,10 @@ use k8s_openapi::api::{
     core::v1::{PersistentVolumeClaim, Pod},
 };
 use kube::{Api, Client, Resource, ResourceExt, api::ListParams, core::NamespaceResourceScope};
-use repot_etcd_core::{operator::{Cluster, Seen, Set, Source}, volumes::VolumeSet};
+use repot_etcd_core::{
+    operator::{Cluster, Seen, Set, Source},
+    volumes::VolumeSet,
+};
 use serde::de::DeserializeOwned;
 
 use super::{

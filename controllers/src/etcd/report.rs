@@ -2,9 +2,13 @@
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::ResourceExt;
-use repot_etcd_core::handover::Handover;
-use repot_etcd_core::{members::{Role, quorum}, operator::Next, rolling::Roll};
 use repot_apimachinery::time::Time;
+use repot_etcd_core::handover::Handover;
+use repot_etcd_core::{
+    members::{Role, quorum},
+    operator::Next,
+    rolling::Roll,
+};
 
 use crate::members::{Change, Outcome};
 

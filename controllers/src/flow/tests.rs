@@ -3,8 +3,13 @@
 use std::{sync::Mutex, time::Duration};
 
 use kube::runtime::{controller::Action, events::Event};
-use repot_plan::{flow::{Abort, Flow, LedgerOf, OnFailure, Plan, Plans, Request, Row, SOON, StepContext}, ledger::{Check, Phase, State}, named_enum, status::to_status};
 use repot_apimachinery::time::Time;
+use repot_plan::{
+    flow::{Abort, Flow, LedgerOf, OnFailure, Plan, Plans, Request, Row, SOON, StepContext},
+    ledger::{Check, Phase, State},
+    named_enum,
+    status::to_status,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

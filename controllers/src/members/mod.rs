@@ -30,9 +30,9 @@ use std::{
 };
 
 use etcd_client::Client;
+use repot_api::conditions::Reason;
 use repot_etcd::link;
 use repot_etcd_core::members::{self as plan, Desired, MemberId, Move, Side};
-use repot_api::conditions::Reason;
 
 pub use gateways::Gateways;
 pub use http::{GatewayEndpoint, HttpGateways};

@@ -5,8 +5,11 @@ use kube::{
     Api, ResourceExt,
     api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions},
 };
-use repot_plan::etcd::{effect::Effect, observed::{Cluster, Settings}};
 use repot_etcd_core::volumes::VolumeSet;
+use repot_plan::etcd::{
+    effect::Effect,
+    observed::{Cluster, Settings},
+};
 use serde_json::{Value, json};
 
 use crate::etcd::api::{FENCE, OWN_HISTORIES, RESTORE_FROM};

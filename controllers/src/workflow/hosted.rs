@@ -12,9 +12,13 @@ use kube::{
     api::{DynamicObject, Patch, PatchParams},
     runtime::{Controller, controller::Action, watcher},
 };
-use repot_plan::{etcd::{EtcdLedger, Step, observed::Lock}, ledger::{Phase, State}, status::from_status};
-use repot_etcd_core::digest::Digest;
 use repot_apimachinery::time::Time;
+use repot_etcd_core::digest::Digest;
+use repot_plan::{
+    etcd::{EtcdLedger, Step, observed::Lock},
+    ledger::{Phase, State},
+    status::from_status,
+};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 

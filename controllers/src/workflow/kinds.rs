@@ -8,9 +8,16 @@ use kube::{
 };
 use repot_api::names::{DRUID_GROUP, MIGRATION_GROUP, V1ALPHA1};
 use repot_apimachinery::schedule::Schedule;
-use repot_plan::{etcd::{EtcdFlow, backup, migration, observed::{Settings, Wanted}, restore}, flow::Plans};
-use repot_etcd_core::retention::Retention;
 use repot_apimachinery::time::Time;
+use repot_etcd_core::retention::Retention;
+use repot_plan::{
+    etcd::{
+        EtcdFlow, backup, migration,
+        observed::{Settings, Wanted},
+        restore,
+    },
+    flow::Plans,
+};
 use serde_json::Value;
 
 /// The finalizer of workflows that have something to give back, and of the HostedEtcd that one of them changes.

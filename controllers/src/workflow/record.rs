@@ -5,8 +5,12 @@ use kube::{
     api::{DynamicObject, PostParams},
     runtime::events::Event,
 };
-use repot_plan::{etcd::{EtcdLedger, Step, backup::Spec}, ledger::{Phase, State}, status};
 use repot_apimachinery::{schedule, time::Time};
+use repot_plan::{
+    etcd::{EtcdLedger, Step, backup::Spec},
+    ledger::{Phase, State},
+    status,
+};
 use serde_json::{Map, Value, json};
 
 use super::{

@@ -8,6 +8,7 @@ use std::{
 
 use k8s_openapi::api::{batch::v1::Job, core::v1::Secret};
 use kube::{Api, Client};
+use repot_apimachinery::time::Time;
 use repot_etcd::{
     backup::{
         Backups,
@@ -16,9 +17,11 @@ use repot_etcd::{
     },
     snapshot::store::Store,
 };
-use repot_plan::{etcd::{BACKUP_ATTEMPTS, EtcdLedger, Step}, ledger};
 use repot_etcd_core::backups::{Backup, Taking, Verifying};
-use repot_apimachinery::time::Time;
+use repot_plan::{
+    etcd::{BACKUP_ATTEMPTS, EtcdLedger, Step},
+    ledger,
+};
 
 use tempfile::TempDir;
 

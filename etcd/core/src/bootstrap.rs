@@ -10,7 +10,6 @@
 
 use repot_api::conditions::Reason;
 
-
 /// What is in the volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Volume {

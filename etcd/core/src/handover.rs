@@ -4,10 +4,20 @@
 //! ended when the record has named the new owner for [`Timing::wait`]. It has ended sooner where it says so itself: a final snapshot
 //! is taken when no member serves clients any more, and names the id whose time it ends. An epoch that was ended so never begins again.
 
+use std::str::FromStr;
+
+use jiff::{SignedDuration, Timestamp};
 use repot_api::conditions::Reason;
 use repot_apimachinery::time::Time;
+use serde::{Deserialize, Serialize};
 
-use crate::ownership::{Timing, epoch};
+use crate::{
+    ownership::{Timing, epoch},
+    snapshot::SnapshotName,
+};
+
+/// How far apart clocks of two machines may be.
+const CLOCKS: SignedDuration = SignedDuration::from_mins(5);
 
 /// What the stores tell of the owner before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -94,4 +104,36 @@ pub fn decide(
         return Err(Reason::new("PreviousOwnerMayServe", message));
     }
     Ok(Cleared::Waited)
+}
+
+/// A hand-over that is over: from then on the etcd of this id may begin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Handover {
+    /// Id of the etcd that may begin.
+    pub owner_id: String,
+    /// Since when the record was seen to name it.
+    pub named_since: Timestamp,
+    /// When the etcd was free to begin.
+    pub cleared_at: Timestamp,
+    /// Why it was: `Waited`, `FinalSnapshot` of the owner before, or `FirstOwner`.
+    pub reason: String,
+    /// Name of that final snapshot; `None` where the reason is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub final_snapshot: Option<String>,
+}
+
+impl Handover {
+    /// Whether it can be of a hand-over that is over at `now`. It is shown to people and written into a status, and whoever can write
+    /// the store can write it.
+    #[must_use]
+    pub fn makes_sense(&self, now: Timestamp) -> bool {
+        let words = [Cleared::FirstOwner, Cleared::FinalSnapshot, Cleared::Waited].map(Cleared::word);
+        let times = Timestamp::UNIX_EPOCH <= self.named_since
+            && self.named_since <= self.cleared_at
+            && self.cleared_at <= now.saturating_add(CLOCKS).unwrap_or(now);
+        let names_snapshot =
+            self.final_snapshot.as_ref().is_none_or(|name| SnapshotName::from_str(name).is_ok());
+        times && words.contains(&self.reason.as_str()) && names_snapshot
+    }
 }

@@ -23,8 +23,6 @@ use std::{cmp::Reverse, time::Duration};
 use repot_api::conditions::Reason;
 use repot_apimachinery::time::Time;
 
-
-
 /// Id of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MemberId(pub u64);

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 
 use repot_api::conditions::Reason;
 
-
 use crate::volumes::VolumeSet;
 
 /// What is seen in a pass, read from kube-apiserver itself.

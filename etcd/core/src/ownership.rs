@@ -20,7 +20,6 @@ use std::time::Duration;
 use repot_api::conditions::Reason;
 use repot_apimachinery::time::Time;
 
-
 use super::handover::{self, Evidence};
 
 /// What a look at the record gave.

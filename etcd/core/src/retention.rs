@@ -7,7 +7,6 @@ use std::{
 
 use repot_apimachinery::time::Time;
 
-
 use crate::backups::{Backup, Taking, Verifying};
 
 /// `spec.retention` of an EtcdBackup.

@@ -7,7 +7,6 @@
 
 use repot_api::conditions::Reason;
 
-
 /// The Pod at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pod {

@@ -4,11 +4,24 @@ use std::{sync::Arc, time::Duration};
 
 use etcd_client::Member;
 use futures::{StreamExt, stream::FuturesUnordered};
-use repot_etcd_core::{bootstrap::{Cluster, Facts, PeerReport, StartMode, Volume as Content, decide}, agent::config::ClusterState};
 use repot_api::conditions::Reason;
+use repot_etcd_core::{
+    agent::config::ClusterState,
+    bootstrap::{Cluster, Facts, PeerReport, StartMode, Volume as Content, decide},
+};
 use tokio::time::{sleep, timeout};
 
-use super::{child::Programs, clients, flags::Entry, founding, identity::Identity, report::{Phase, StatusReporter}, settings::{Settings, chain}, version, volume::{self, Volume}};
+use super::{
+    child::Programs,
+    clients,
+    flags::Entry,
+    founding,
+    identity::Identity,
+    report::{Phase, StatusReporter},
+    settings::{Settings, chain},
+    version,
+    volume::{self, Volume},
+};
 use crate::snapshot::restore::{self, Progress};
 
 /// From one look at what is waited for to the next.

@@ -3,8 +3,8 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use etcd_client::{Client, GetOptions, Member};
-use tokio::time::timeout;
 use repot_etcd_core::snapshot::Revision;
+use tokio::time::timeout;
 
 use super::settings::{Settings, scheme};
 use crate::link;

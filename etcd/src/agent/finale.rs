@@ -9,14 +9,17 @@ use std::{collections::BTreeSet, time::Duration};
 
 use etcd_client::{Client, Member};
 use repot_apimachinery::time::Time;
-use tokio::time::{Instant, sleep, timeout};
 use repot_etcd_core::snapshot::{Kind, Revision, SnapshotName};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     Agent, clients, clock::Deadline, history::OwnHistory, http::peers, owner::now, settings::chain,
     supervisor::Etcd,
 };
-use crate::{owner::Settings, snapshot::{store::Store, take}};
+use crate::{
+    owner::Settings,
+    snapshot::{store::Store, take},
+};
 
 /// From one look to the next.
 const LOOK: Duration = Duration::from_secs(1);

@@ -17,11 +17,18 @@ use std::{fmt::Display, str::FromStr};
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use jiff::Timestamp;
+use repot_etcd_core::{
+    agent::config::{Config, Store as StoreConfig},
+    snapshot::{SnapshotName, chain::Plan},
+};
 use serde::{Deserialize, Serialize};
-use repot_etcd_core::{agent::config::{Config, Store as StoreConfig}, snapshot::{SnapshotName, chain::Plan}};
 
 use super::settings::{Settings, history, open_all};
-use crate::snapshot::{codec::Sha256, restore::{self, Selection}, store::{self, Store}};
+use crate::snapshot::{
+    codec::Sha256,
+    restore::{self, Selection},
+    store::{self, Store},
+};
 
 /// What the etcd before had on its way is in the store after so many seconds.
 const ON_ITS_WAY_SECONDS: i64 = 3600;

@@ -6,14 +6,17 @@ use repot_certs::{
     clients::Authorities,
     tls::{Serving, ServingFiles},
 };
+use repot_etcd_core::agent::config::{Config, Gateway as Wanted, GatewayMember};
 use tokio::{
     sync::{Mutex, MutexGuard},
     time::interval,
 };
 use tokio_util::sync::CancellationToken;
-use repot_etcd_core::agent::config::{Config, Gateway as Wanted, GatewayMember};
 
-use super::{Error, clients, settings::{Settings, chain, scheme, url_of}};
+use super::{
+    Error, clients,
+    settings::{Settings, chain, scheme, url_of},
+};
 use crate::{
     gateway::{self, Endpoint, Gateway, Handle, Limits, NotDrained, Options, Status},
     link,

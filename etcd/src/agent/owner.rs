@@ -11,14 +11,31 @@
 use std::{path::Path, time::Duration};
 
 use futures::{StreamExt, stream::FuturesUnordered};
-use repot_etcd_core::{ownership::{Answer, Facts, OwnershipHistory, Seen, Verdict, decide, epoch}, agent::config::ClusterState, handover::Handover};
 use repot_api::conditions::Reason;
 use repot_apimachinery::time::Time;
+use repot_etcd_core::{
+    agent::config::ClusterState,
+    handover::Handover,
+    ownership::{Answer, Facts, OwnershipHistory, Seen, Verdict, decide, epoch},
+};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{Agent, clock::{self, Deadline, WallClockOffset}, finale::{FinalSnapshotTask, Outcome}, mark::{self, OwnershipMarker}, report::{Ownership, StatusReporter}, settings::{chain, open, open_all}, supervisor::Etcd, volume::{self, Volume}};
-use crate::owner::{Settings, freshness::Freshness, handover::{self, Told}};
+use super::{
+    Agent,
+    clock::{self, Deadline, WallClockOffset},
+    finale::{FinalSnapshotTask, Outcome},
+    mark::{self, OwnershipMarker},
+    report::{Ownership, StatusReporter},
+    settings::{chain, open, open_all},
+    supervisor::Etcd,
+    volume::{self, Volume},
+};
+use crate::owner::{
+    Settings,
+    freshness::Freshness,
+    handover::{self, Told},
+};
 
 /// After a look that taught nothing.
 const AGAIN: Duration = Duration::from_secs(1);

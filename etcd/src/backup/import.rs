@@ -4,14 +4,20 @@
 //! newest counts, by when it was taken.
 
 use jiff::Timestamp;
-use repot_etcd_core::snapshot::{SnapshotName, chain::{self, Plan, PlanError}};
+use repot_etcd_core::snapshot::{
+    SnapshotName,
+    chain::{self, Plan, PlanError},
+};
 
 use super::{
     Backups, Error, Result, clear,
     record::{self, BackupRecord, Verdict},
     take::{Asked, Filled, recorded},
 };
-use crate::snapshot::{copy, store::{self, Store, Stored}};
+use crate::snapshot::{
+    copy,
+    store::{self, Store, Stored},
+};
 
 /// Copies the newest state of another store into a backup, or does nothing where it is in the store already. The other store is
 /// only read. That it cannot be opened is recorded like everything else that goes wrong.

@@ -24,7 +24,14 @@ pub mod prove;
 pub mod record;
 pub mod take;
 
-use crate::{digest, snapshot::{inspect, restore, store::{self, Store}, take as snapshots}};
+use crate::{
+    digest,
+    snapshot::{
+        inspect, restore,
+        store::{self, Store},
+        take as snapshots,
+    },
+};
 use record::{BACKUP, BackupRecord, VERIFIED, Verdict};
 use repot_etcd_core::snapshot::{SnapshotName, chain};
 

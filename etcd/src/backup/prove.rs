@@ -9,7 +9,10 @@ use super::{
     record::{State, VERIFIED, Verdict},
     take::causes,
 };
-use crate::snapshot::{restore::{self, prove::Tools}, verify::{self, Severity, What}};
+use crate::snapshot::{
+    restore::{self, prove::Tools},
+    verify::{self, Severity, What},
+};
 
 /// Where and by what it is restored.
 #[derive(Clone, Debug)]

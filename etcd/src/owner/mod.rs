@@ -15,7 +15,10 @@ mod wire;
 use std::time::Duration;
 
 use repot_apimachinery::duration;
-use repot_etcd_core::{ownership::{Answer, Timing}, agent::config::Owner};
+use repot_etcd_core::{
+    agent::config::Owner,
+    ownership::{Answer, Timing},
+};
 use tokio::time::timeout;
 
 use freshness::Freshness;

@@ -3,14 +3,17 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
+use repot_etcd_core::snapshot::{SnapshotName, chain::final_snapshot};
 use tokio::{
     sync::Semaphore,
     time::{Instant, sleep_until, timeout_at},
 };
 use tokio_util::task::AbortOnDropHandle;
-use repot_etcd_core::snapshot::{SnapshotName, chain::final_snapshot};
 
-use super::{inspect::{self, Opened, read_back}, store::{self, Form, Integrity, Mode, Store, Stored}};
+use super::{
+    inspect::{self, Opened, read_back},
+    store::{self, Form, Integrity, Mode, Store, Stored},
+};
 
 /// How often a store is asked whether the final snapshot has come.
 const POLL: Duration = Duration::from_millis(500);

@@ -9,11 +9,19 @@ use std::{
 
 use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
+use repot_etcd_core::snapshot::{Kind, Revision};
 use repot_storage::stream;
 use tokio::task::spawn_blocking;
-use repot_etcd_core::snapshot::{Kind, Revision};
 
-use super::{codec::{self, Database, Event, decoder, delta::{self, Found}, feed::{Writer, feed, writer}, read_full}, store::{self, Integrity, Reading, SnapshotDecryption, Store, Stored, Upload}};
+use super::{
+    codec::{
+        self, Database, Event, decoder,
+        delta::{self, Found},
+        feed::{Writer, feed, writer},
+        read_full,
+    },
+    store::{self, Integrity, Reading, SnapshotDecryption, Store, Stored, Upload},
+};
 
 /// Why a snapshot is not good, or could not be looked at.
 #[derive(Debug, thiserror::Error)]

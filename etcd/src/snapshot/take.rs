@@ -13,10 +13,13 @@ use std::{
 use bytes::Bytes;
 use etcd_client::{Client, WatchOptions, WatchStream};
 use jiff::Timestamp;
-use tokio::task::spawn_blocking;
 use repot_etcd_core::snapshot::{Compression, Kind, Revision, SnapshotName};
+use tokio::task::spawn_blocking;
 
-use super::{codec::{self, Encoder, Event, Revisions, Trailed, delta::DeltaWriter, feed, read_full}, store::{self, Integrity, Mode, Store, Upload}};
+use super::{
+    codec::{self, Encoder, Event, Revisions, Trailed, delta::DeltaWriter, feed, read_full},
+    store::{self, Integrity, Mode, Store, Upload},
+};
 
 /// Why there is no snapshot.
 #[derive(Debug, thiserror::Error)]

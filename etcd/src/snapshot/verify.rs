@@ -3,10 +3,17 @@
 use std::{fs::File, ops::RangeInclusive, path::Path};
 
 use futures::{StreamExt, stream};
+use repot_etcd_core::snapshot::{
+    Kind, Revision, SnapshotName,
+    chain::{self, Gap, Overlap},
+};
 use serde::Serialize;
-use repot_etcd_core::snapshot::{Kind, Revision, SnapshotName, chain::{self, Gap, Overlap}};
 
-use super::{codec::{Database, HASH_BYTES, Revisions}, inspect::{self, Content, Look, inspect}, store::{self, Store, Stored}};
+use super::{
+    codec::{Database, HASH_BYTES, Revisions},
+    inspect::{self, Content, Look, inspect},
+    store::{self, Store, Stored},
+};
 
 /// How bad something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -77,8 +77,9 @@ fn founder_that_is_late_takes_what_the_others_have() {
         cluster.client(&agents).await?.kv_client().put("after", "it", None).await?;
         until("a full snapshot of the two", DEADLINE, async || {
             let all = world.store.list().await?;
-            let theirs =
-                |name: &repot_etcd_core::snapshot::SnapshotName| name.kind == Kind::Full && name.last.0 > RAISED;
+            let theirs = |name: &repot_etcd_core::snapshot::SnapshotName| {
+                name.kind == Kind::Full && name.last.0 > RAISED
+            };
             ensure!(all.iter().any(|one| theirs(&one.name)), "there is none");
             Ok(())
         })

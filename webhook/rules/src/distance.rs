@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use repot_api::{names::REGION_DISTANCE_THRESHOLD, gardener::shoot::{Seed, Shoot}};
+use repot_api::{
+    gardener::shoot::{Seed, Shoot},
+    names::REGION_DISTANCE_THRESHOLD,
+};
 
 use crate::facts::{Distances, Facts};
 

@@ -5,11 +5,20 @@ use std::{
     sync::Arc,
 };
 
-use repot_api::{names::{CORE_GROUP, DRUID_GROUP, FORCE_RESTORE, ISOLATED_ZONE, MIGRATION_GROUP, REGION_DISTANCE_THRESHOLD, SEED_DISTANCE_THRESHOLD}, gardener::shoot::Shoot};
-use serde_json::{Value, json};
+use repot_api::{
+    gardener::shoot::Shoot,
+    names::{
+        CORE_GROUP, DRUID_GROUP, FORCE_RESTORE, ISOLATED_ZONE, MIGRATION_GROUP, REGION_DISTANCE_THRESHOLD,
+        SEED_DISTANCE_THRESHOLD,
+    },
+};
 use repot_apimachinery::value::{at, text_at};
+use serde_json::{Value, json};
 
-use crate::{change::{Change, Operation}, forced::permitted::force_markers};
+use crate::{
+    change::{Change, Operation},
+    forced::permitted::force_markers,
+};
 
 /// Distances between regions, from one ConfigMap of the scheduler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,9 +1,15 @@
 //! Asking the rules.
 
-use serde_json::Value;
 use repot_apimachinery::value::{at, raw_annotation_of};
+use serde_json::Value;
 
-use crate::{change::{Change, Operation}, facts::Facts, finding::{Finding, PatchOp, Verdict, apply}, table::{Judge, RULES, Rule}, watch::Watch};
+use crate::{
+    change::{Change, Operation},
+    facts::Facts,
+    finding::{Finding, PatchOp, Verdict, apply},
+    table::{Judge, RULES, Rule},
+    watch::Watch,
+};
 
 /// Rules of one webhook.
 pub fn rules_of(watch: &'static Watch) -> impl Iterator<Item = &'static Rule> {

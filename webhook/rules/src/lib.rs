@@ -12,10 +12,7 @@ pub mod finding;
 pub mod judge;
 pub mod opening;
 pub mod preflight;
-pub mod progress;
-pub mod shoot;
 pub mod table;
-pub mod travel;
 pub mod watch;
 
 mod conditions;
@@ -25,7 +22,6 @@ mod isolation;
 mod live;
 mod migration;
 mod state;
-mod time;
 mod who;
 
 #[cfg(test)]

@@ -1,11 +1,20 @@
 //! A move that nobody has asked for yet, judged by all rules that its write would meet. `repot preflight` and the webhooks so
 //! agree: one table, one set of rules.
 
-use repot_api::{names::{CORE_GROUP, LIVE_MIGRATE}, gardener::shoot::Shoot};
-use serde_json::{Value, json};
+use repot_api::{
+    gardener::shoot::Shoot,
+    names::{CORE_GROUP, LIVE_MIGRATE},
+};
 use repot_apimachinery::value::text_at;
+use serde_json::{Value, json};
 
-use crate::{change::{Change, Operation, Target, User}, facts::Facts, finding::Finding, judge, watch::{WATCHES, Watch}};
+use crate::{
+    change::{Change, Operation, Target, User},
+    facts::Facts,
+    finding::Finding,
+    judge,
+    watch::{WATCHES, Watch},
+};
 
 /// The write that would move a Shoot to a seed: of the subresource where the cluster has it, with the trigger if `live`.
 #[must_use]

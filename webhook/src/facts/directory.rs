@@ -7,9 +7,12 @@ use std::{
     sync::Arc,
 };
 
-use repot_rules::{change::Change, facts::{Distances, Facts, Profile, RequiredFacts}};
-use repot_apimachinery::value::text_at;
 use repot_api::gardener::shoot::Shoot;
+use repot_apimachinery::value::text_at;
+use repot_rules::{
+    change::Change,
+    facts::{Distances, Facts, Profile, RequiredFacts},
+};
 use serde_json::Value;
 
 use super::{Error, distances};

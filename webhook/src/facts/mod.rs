@@ -10,8 +10,12 @@ mod follow;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use repot_rules::{change::Change, facts::{Facts, RequiredFacts, Settings}, watch::Watch};
 use repot_api::gardener::shoot::Shoot;
+use repot_rules::{
+    change::Change,
+    facts::{Facts, RequiredFacts, Settings},
+    watch::Watch,
+};
 use serde_json::Value;
 
 pub use self::{

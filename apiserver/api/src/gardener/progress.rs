@@ -1,8 +1,10 @@
 //! How far a live migration has come, in either of the two forms of `status.liveMigration`.
 
-use crate::names::{REQUESTED_AT, STEP_API_SERVER_READY, STEP_FAILED, STEP_PEERS_JOINED, STEP_SIX_MEMBERS, STEPS_OF_NO_RETURN};
-use serde_json::Value;
+use crate::names::{
+    REQUESTED_AT, STEP_API_SERVER_READY, STEP_FAILED, STEP_PEERS_JOINED, STEP_SIX_MEMBERS, STEPS_OF_NO_RETURN,
+};
 use repot_apimachinery::value::{annotation_of, at, items_at, text_at};
+use serde_json::Value;
 
 use crate::gardener::time::{CLOCK_DIFFERENCE, seconds_between};
 

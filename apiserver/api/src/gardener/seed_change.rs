@@ -1,6 +1,6 @@
 //! What a change of `spec.seedName` amounts to.
 
-use repot_rules::change::{Change, Operation};
+use serde_json::Value;
 
 use crate::gardener::shoot::Shoot;
 
@@ -38,13 +38,13 @@ pub enum SeedChange<'a> {
 }
 
 impl<'a> SeedChange<'a> {
-    /// Reads it off a change.
+    /// What an update of a Shoot from `old` to `new` amounts to.
     #[must_use]
-    pub fn of(change: &'a Change) -> Self {
-        let (old, new) = (Shoot(&change.old), Shoot(&change.new));
-        if change.operation != Operation::Update || !change.new.is_object() {
+    pub fn between(old: &'a Value, new: &'a Value) -> Self {
+        if !new.is_object() {
             return Self::Stay;
         }
+        let (old, new) = (Shoot(old), Shoot(new));
         match (old.spec_seed(), new.spec_seed()) {
             (from, to) if from == to => Self::Stay,
             (None, _) => Self::Schedule,
@@ -57,8 +57,8 @@ impl<'a> SeedChange<'a> {
 
     /// The seed that was to be left and the one that is named now, of a migration that begins or is sent elsewhere.
     #[must_use]
-    pub fn heads(change: &'a Change) -> Option<(&'a str, &'a str)> {
-        match Self::of(change) {
+    pub fn heads(self) -> Option<(&'a str, &'a str)> {
+        match self {
             Self::Start { from, to } | Self::Again { from, to } => Some((from, to)),
             _ => None,
         }
@@ -66,8 +66,8 @@ impl<'a> SeedChange<'a> {
 
     /// Source and destination of a migration that begins.
     #[must_use]
-    pub fn start(change: &'a Change) -> Option<(&'a str, &'a str)> {
-        match Self::of(change) {
+    pub fn start(self) -> Option<(&'a str, &'a str)> {
+        match self {
             Self::Start { from, to } => Some((from, to)),
             _ => None,
         }

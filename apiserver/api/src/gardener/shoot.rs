@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::names::{EMERGENCY_STOP, ISOLATED_ZONE, LIVE_MIGRATE, OPERATION, OPERATION_LIVE_MIGRATE};
-use serde_json::Value;
 use repot_apimachinery::value::{annotation_of, at, is_ending, items_at, parse_bool, text_at};
+use serde_json::Value;
 
 use crate::gardener::progress::{Progress, Step};
 
@@ -285,7 +285,7 @@ impl<'a> Seed<'a> {
 }
 
 /// The operations in the value of an annotation, which Gardener separates by `;`.
-pub(crate) fn operations_in(value: &str) -> impl Iterator<Item = &str> {
+pub fn operations_in(value: &str) -> impl Iterator<Item = &str> {
     value.split(';').map(str::trim).filter(|operation| !operation.is_empty())
 }
 

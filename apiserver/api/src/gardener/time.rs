@@ -2,11 +2,11 @@
 
 /// How far the clocks of two clusters may differ, in seconds. kube-apiserver and Gardener give no bound; five minutes is what
 /// Kerberos and most clouds take.
-pub(crate) const CLOCK_DIFFERENCE: i64 = 300;
+pub const CLOCK_DIFFERENCE: i64 = 300;
 
 /// Seconds between two times in RFC 3339, UTC and whole seconds, as Kubernetes writes them; none where one cannot be read.
 #[must_use]
-pub(crate) fn seconds_between(from: &str, to: &str) -> Option<i64> {
+pub fn seconds_between(from: &str, to: &str) -> Option<i64> {
     Some(seconds(to)? - seconds(from)?)
 }
 

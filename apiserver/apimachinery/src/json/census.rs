@@ -199,7 +199,7 @@ pub fn count_payload(payload: &Bytes, schema: &'static Schema) -> Census {
 mod tests {
     use super::*;
     use crate::json::{Raw, decode_opaque};
-    use repot_api::shoot_state::KIND_INFO;
+    use crate::sample::KIND_INFO;
 
     fn counted(text: &str) -> (u64, u64, u64) {
         let Census { nodes, copied, paths } = count(text.as_bytes(), KIND_INFO.schema);
@@ -210,9 +210,9 @@ mod tests {
     fn opaque_and_unknown_parts_count_for_nothing() {
         let many = "[".to_owned() + &"{\"a\":[1,2]},".repeat(1000) + "1]";
         for text in [
-            format!(r#"{{"spec":{{"gardener":[{{"data":{many}}}]}}}}"#),
-            format!(r#"{{"spec":{{"extensions":[{{"state":{many}}}]}}}}"#),
-            format!(r#"{{"spec":{{"extensions":[{{}}],"unknown":{many}}}}}"#),
+            format!(r#"{{"spec":{{"items":[{{"data":{many}}}]}}}}"#),
+            format!(r#"{{"spec":{{"parts":[{{"state":{many}}}]}}}}"#),
+            format!(r#"{{"spec":{{"parts":[{{}}],"unknown":{many}}}}}"#),
         ] {
             assert_eq!(counted(&text), (4, 0, 0), "{}", &text[..60]);
         }
@@ -222,14 +222,14 @@ mod tests {
     fn everything_else_is_counted() {
         for (text, expected) in [
             ("{}", (1, 0, 0)),
-            (r#"{"spec":{"extensions":[{},{},{}]}}"#, (6, 0, 0)),
-            (r#"{"sp\u0065c":{"extensions":[{},{},{}]}}"#, (6, 0, 0)),
-            (r#"{"spec":{"extensions":[[],0,null,"abc",true]}}"#, (8, 3, 0)),
-            (r#"{"spec":{"extensions":[{"kind":"W","name":"xyz"}]}}"#, (6, 4, 0)),
+            (r#"{"spec":{"parts":[{},{},{}]}}"#, (6, 0, 0)),
+            (r#"{"sp\u0065c":{"parts":[{},{},{}]}}"#, (6, 0, 0)),
+            (r#"{"spec":{"parts":[[],0,null,"abc",true]}}"#, (8, 3, 0)),
+            (r#"{"spec":{"parts":[{"kind":"W","name":"xyz"}]}}"#, (6, 4, 0)),
             (r#"{"metadata":{"labels":{"a":"b","c":"d"}}}"#, (7, 4, 0)),
             (r#"{"metadata":{"managedFields":[{"fieldsV1":{"f:a":{}}},{}]}}"#, (2, 28, 4)),
             // Of what is no JSON as much is read as comes before.
-            (r#"{"spec":{"extensions":[{},{},"#, (5, 0, 0)),
+            (r#"{"spec":{"parts":[{},{},"#, (5, 0, 0)),
         ] {
             assert_eq!(counted(text), expected, "{text}");
         }
@@ -238,13 +238,14 @@ mod tests {
     #[test]
     fn an_older_shape_is_copied() {
         let state = format!(r#"{{"name":"a","data":{{"x":"{}"}}}}"#, "y".repeat(1000));
-        let (nodes, copied, _) = counted(&format!(r#"{{"gardenlet":{{"secrets":[{state}]}}}}"#));
+        let (nodes, copied, _) = counted(&format!(r#"{{"old":{{"items":[{state}]}}}}"#));
         assert!(copied > 1000 && nodes == 5, "{nodes} {copied}");
     }
 
     #[test]
     fn a_tree_counts_as_its_text_does() {
-        let text = r#"{"metadata":{"labels":{"a":"b"}},"spec":{"extensions":[{"kind":"W","state":{"a":[1,2]}},{}]}}"#;
+        let text =
+            r#"{"metadata":{"labels":{"a":"b"}},"spec":{"parts":[{"kind":"W","state":{"a":[1,2]}},{}]}}"#;
         let raw = decode_opaque(&Bytes::from_static(text.as_bytes())).expect("JSON");
         let whole = count_tree(&Node::Raw(raw.clone()), KIND_INFO.schema);
         assert_eq!(whole, count(text.as_bytes(), KIND_INFO.schema));
@@ -257,7 +258,7 @@ mod tests {
         let mut meta = Node::object();
         meta.set("managedFields", entries);
         assert_eq!(count_tree(&meta, &crate::meta::OBJECT_META).paths, 3);
-        let payload = Bytes::from_static(br#""spec":{"extensions":[{"kind":"W"},{}]}"#);
+        let payload = Bytes::from_static(br#""spec":{"parts":[{"kind":"W"},{}]}"#);
         assert_eq!(count_payload(&payload, KIND_INFO.schema).nodes, 1 + 2 + 1 + 1 + 1 + 1 + 1 + 1);
         // What a patch opens below an opaque part is copied.
         let mut state = Node::Raw(Raw::from_compact(Bytes::from_static(b"[1,2,3]")));
@@ -265,7 +266,7 @@ mod tests {
         let mut item = Node::object();
         item.set("state", state);
         let mut spec = Node::object();
-        spec.set("extensions", Node::Array(vec![item]));
+        spec.set("parts", Node::Array(vec![item]));
         let mut root = Node::object();
         root.set("spec", spec);
         assert!(count_tree(&root, KIND_INFO.schema).copied >= 7);

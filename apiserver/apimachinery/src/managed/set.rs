@@ -174,7 +174,7 @@ impl FromIterator<(Element, Branch)> for Set {
 mod tests {
     use super::super::fields_v1::{parse, print};
     use super::*;
-    use repot_api::shoot_state::KIND_INFO;
+    use crate::sample::KIND_INFO;
 
     fn set(text: &str) -> Set {
         parse(text).expect(text)
@@ -217,19 +217,19 @@ mod tests {
 
     #[test]
     fn holders_are_declared_fields_only() {
-        let labels = r#"{"f:metadata":{"f:labels":{"f:a":{}}},"f:spec":{"f:gardener":{"k:{\"name\":\"x\"}":{"f:labels":{"f:b":{}}}}}}"#;
+        let labels = r#"{"f:metadata":{"f:labels":{"f:a":{}}},"f:spec":{"f:items":{"k:{\"name\":\"x\"}":{"f:labels":{"f:b":{}}}}}}"#;
         assert_eq!(
             print(&set(labels).with_holders(KIND_INFO.schema)),
-            r#"{"f:metadata":{".":{},"f:labels":{".":{},"f:a":{}}},"f:spec":{".":{},"f:gardener":{".":{},"k:{\"name\":\"x\"}":{"f:labels":{".":{},"f:b":{}}}}}}"#
+            r#"{"f:metadata":{".":{},"f:labels":{".":{},"f:a":{}}},"f:spec":{".":{},"f:items":{".":{},"k:{\"name\":\"x\"}":{"f:labels":{".":{},"f:b":{}}}}}}"#
         );
     }
 
     #[test]
     fn parts_of_opaque_values_stand_for_the_whole() {
-        let granular = r#"{"f:spec":{"f:gardener":{"k:{\"name\":\"x\"}":{"f:data":{"f:data":{"f:ca.crt":{}}},"f:name":{}}},"f:unknown":{"f:x":{}}}}"#;
+        let granular = r#"{"f:spec":{"f:items":{"k:{\"name\":\"x\"}":{"f:data":{"f:data":{"f:ca.crt":{}}},"f:name":{}}},"f:unknown":{"f:x":{}}}}"#;
         assert_eq!(
             print(&set(granular).fitted(KIND_INFO.schema)),
-            r#"{"f:spec":{"f:gardener":{"k:{\"name\":\"x\"}":{"f:data":{},"f:name":{}}},"f:unknown":{"f:x":{}}}}"#
+            r#"{"f:spec":{"f:items":{"k:{\"name\":\"x\"}":{"f:data":{},"f:name":{}}},"f:unknown":{"f:x":{}}}}"#
         );
     }
 }

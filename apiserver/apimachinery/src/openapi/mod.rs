@@ -66,9 +66,9 @@ mod tests {
 
     fn group() -> GroupVersion {
         GroupVersion {
-            group: "core.gardener.cloud".into(),
-            version: "v1alpha1".into(),
-            kinds: vec![&repot_api::shoot_state::KIND_INFO],
+            group: "example.org".into(),
+            version: "v1".into(),
+            kinds: vec![&crate::sample::KIND_INFO],
         }
     }
 
@@ -100,9 +100,9 @@ mod tests {
     #[test]
     fn kubectl_finds_what_it_looks_for() {
         let document = v3(&group(), "v0");
-        let patch = "/paths/~1apis~1core.gardener.cloud~1v1alpha1~1namespaces~1{namespace}~1shootstates~1{name}/patch";
+        let patch = "/paths/~1apis~1example.org~1v1~1namespaces~1{namespace}~1samples~1{name}/patch";
         let operation = document.pointer(patch).expect("PATCH");
-        assert_eq!(operation["x-kubernetes-group-version-kind"]["kind"], "ShootState");
+        assert_eq!(operation["x-kubernetes-group-version-kind"]["kind"], "Sample");
         let names: Vec<_> =
             operation["parameters"].as_array().expect("parameters").iter().map(|p| &p["name"]).collect();
         for name in ["dryRun", "fieldManager", "fieldValidation", "force"] {
@@ -114,10 +114,10 @@ mod tests {
             types,
             ["application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json"]
         );
-        let kind = &document["components"]["schemas"]["cloud.gardener.core.v1alpha1.ShootState"];
-        assert_eq!(kind["x-kubernetes-group-version-kind"][0]["kind"], "ShootState");
-        assert!(kind["properties"].get("gardenlet").is_none(), "the older shape is published");
-        let spec = &document["components"]["schemas"]["cloud.gardener.core.v1alpha1.ShootStateSpec"];
-        assert_eq!(spec["properties"]["extensions"]["x-kubernetes-list-type"], "map");
+        let kind = &document["components"]["schemas"]["org.example.v1.Sample"];
+        assert_eq!(kind["x-kubernetes-group-version-kind"][0]["kind"], "Sample");
+        assert!(kind["properties"].get("old").is_none(), "the older shape is published");
+        let spec = &document["components"]["schemas"]["org.example.v1.SampleSpec"];
+        assert_eq!(spec["properties"]["parts"]["x-kubernetes-list-type"], "map");
     }
 }

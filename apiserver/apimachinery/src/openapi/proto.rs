@@ -278,9 +278,9 @@ mod tests {
     #[test]
     fn has_a_place_for_every_word_of_our_document() {
         let group = super::super::GroupVersion {
-            group: "core.gardener.cloud".into(),
-            version: "v1alpha1".into(),
-            kinds: vec![&repot_api::shoot_state::KIND_INFO],
+            group: "example.org".into(),
+            version: "v1".into(),
+            kinds: vec![&crate::sample::KIND_INFO],
         };
         let mut found = Vec::new();
         lost(&DOCUMENT, &super::super::v2(&[group], "v0"), &mut found);

@@ -5,11 +5,29 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use repot_apimachinery::{schedule::{self, Schedule}, time::Time};
-use repot_etcd_core::{backups::Backup, retention::{Retention, expendable}};
+use repot_apimachinery::{
+    schedule::{self, Schedule},
+    time::Time,
+};
+use repot_etcd_core::{
+    backups::Backup,
+    retention::{Retention, expendable},
+};
 
-use super::{effect::Effect, observed::{Cluster, Lock, Observed}, rows::{give_lock_back, is_backed_up, is_locked, is_name_free, is_unlocked, is_verified, is_well, name_backup, note_lock, note_proof, note_service, take_backup, take_lock, verify_backup}, step::{Side, Step}, workflow::{EtcdFlow, EtcdLedger, PLAN_VERSION, SIDE_LIMIT}};
-use crate::{flow::{self, CANCELLED, Decision, Input, OnFailure, POLL, Plan, Plans, Proof, Row, SOON, Timeout}, ledger::Phase};
+use super::{
+    effect::Effect,
+    observed::{Cluster, Lock, Observed},
+    rows::{
+        give_lock_back, is_backed_up, is_locked, is_name_free, is_unlocked, is_verified, is_well,
+        name_backup, note_lock, note_proof, note_service, take_backup, take_lock, verify_backup,
+    },
+    step::{Side, Step},
+    workflow::{EtcdFlow, EtcdLedger, PLAN_VERSION, SIDE_LIMIT},
+};
+use crate::{
+    flow::{self, CANCELLED, Decision, Input, OnFailure, POLL, Plan, Plans, Proof, Row, SOON, Timeout},
+    ledger::Phase,
+};
 
 /// How long the deletion of backups is waited for when their EtcdBackup is deleted.
 pub const DELETION_PATIENCE: Duration = Duration::from_secs(3600);

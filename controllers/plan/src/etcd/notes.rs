@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use repot_etcd_core::{digest::Digest, snapshot::Revision, volumes::VolumeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use repot_etcd_core::{digest::Digest, snapshot::Revision, volumes::VolumeSet};
 
-use super::{observed::{Settings, Targets}, step::Step};
+use super::{
+    observed::{Settings, Targets},
+    step::Step,
+};
 use crate::ledger::{Ledger, State};
 
 /// What a workflow remembers. It is part of the status of its object.

@@ -1,8 +1,16 @@
 //! Rows that several tables share: the lock, backups, the API servers, the deletion and the restore of an etcd.
 
-use repot_etcd_core::{backups::{Taking, Verifying}, volumes::VolumeSet};
+use repot_etcd_core::{
+    backups::{Taking, Verifying},
+    volumes::VolumeSet,
+};
 
-use super::{effect::Effect, notes::Notes, observed::{Cluster, Lock, Observed, Request}, workflow::{EtcdFlow, release}};
+use super::{
+    effect::Effect,
+    notes::Notes,
+    observed::{Cluster, Lock, Observed, Request},
+    workflow::{EtcdFlow, release},
+};
 use crate::{flow, ledger::Check};
 
 pub(super) type Context<'a> = flow::StepContext<'a, EtcdFlow>;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use serde_json::{Map, Value};
 use repot_api::conditions::Reason;
+use serde_json::{Map, Value};
 
 use super::{
     effect::Effect,

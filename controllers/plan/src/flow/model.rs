@@ -2,12 +2,15 @@
 
 use std::{fmt::Debug, time::Duration};
 
-use serde::{Serialize, de::DeserializeOwned};
-use serde_json::{Map, Value};
 use repot_api::conditions::Reason;
 use repot_apimachinery::time::Time;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
 
-use crate::{ledger::{Ledger, Record}, named::Named};
+use crate::{
+    ledger::{Ledger, Record},
+    named::Named,
+};
 
 /// A kind of flow: what it observes, remembers and requests.
 pub trait Flow: Sized + Clone + Debug + PartialEq + 'static {

@@ -7,7 +7,10 @@ use super::{
     step::{Outcome, Steps, with_advice},
     table::{OnFailure, Plan, Plans, Row},
 };
-use crate::{ledger::{Phase, State}, named::Named};
+use crate::{
+    ledger::{Phase, State},
+    named::Named,
+};
 
 /// What the end of a flow says that has changed nothing.
 const NOTHING_CHANGED: &str = "nothing was changed";

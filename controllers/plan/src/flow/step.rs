@@ -5,12 +5,14 @@ use std::time::Duration;
 use repot_api::conditions::Reason;
 use repot_apimachinery::time::Time;
 
-
 use super::{
     model::{ATTEMPTS, Flow, Input, LedgerOf, PAUSE_LIMIT, POLL, Request, SOON, StepContext},
     table::{OnFailure, Plan, Proof, Row, Timeout, behind},
 };
-use crate::{ledger::{Check, Phase, Record, State}, named::Named};
+use crate::{
+    ledger::{Check, Phase, Record, State},
+    named::Named,
+};
 
 /// What follows from a row for the rest of the pass.
 pub(super) enum Outcome {

@@ -7,7 +7,16 @@ use super::{
 use repot_apimachinery::{schedule::Schedule, time::Time};
 use repot_etcd_core::retention::Retention;
 
-use crate::{etcd::{EtcdLedger, backup::{DELETION_PATIENCE, Spec, decide}, effect::Effect, observed::{Cluster, Lock}}, flow::Input, ledger::Phase};
+use crate::{
+    etcd::{
+        EtcdLedger,
+        backup::{DELETION_PATIENCE, Spec, decide},
+        effect::Effect,
+        observed::{Cluster, Lock},
+    },
+    flow::Input,
+    ledger::Phase,
+};
 
 struct Run {
     truth: Truth,

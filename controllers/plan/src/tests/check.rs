@@ -6,7 +6,15 @@ use super::{
     cluster::{Kind, NEVER, REPLICAS, Truth, old_set, old_settings},
     sim::{Sim, hold},
 };
-use crate::{etcd::{EtcdFlow, EtcdLedger, Step, effect::Effect, observed::{Cluster, Lock, Observed}}, flow::Decision, ledger::{Phase, State}};
+use crate::{
+    etcd::{
+        EtcdFlow, EtcdLedger, Step,
+        effect::Effect,
+        observed::{Cluster, Lock, Observed},
+    },
+    flow::Decision,
+    ledger::{Phase, State},
+};
 
 type Etcds = Sim<Truth>;
 

@@ -7,7 +7,15 @@ use super::{
     rng::Rng,
     sim::{Build, Model},
 };
-use crate::{etcd::{EtcdLedger, HOSTED_ETCD_DELETED, Step, effect::Effect, observed::{Cluster, Lock}}, flow::Input, ledger::{Phase, State}};
+use crate::{
+    etcd::{
+        EtcdLedger, HOSTED_ETCD_DELETED, Step,
+        effect::Effect,
+        observed::{Cluster, Lock},
+    },
+    flow::Input,
+    ledger::{Phase, State},
+};
 
 /// What happens to the HostedEtcd, beside its deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

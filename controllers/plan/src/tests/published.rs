@@ -1,14 +1,18 @@
 //! Statuses are those that version 1 of the tables was published with: the same records in the same passes, under the same names.
 
-use serde_json::{Value, json};
 use repot_apimachinery::time::Time;
+use serde_json::{Value, json};
 
 use super::{
     cluster::{FaultRates, Kind, Truth, calm, sound},
     rng::Rng,
     sim::Model,
 };
-use crate::{etcd::EtcdLedger, flow::Input, status::{from_status, to_status}};
+use crate::{
+    etcd::EtcdLedger,
+    flow::Input,
+    status::{from_status, to_status},
+};
 
 /// What was written then. `hash` covers all statuses of a run, `last` is the last one.
 const GOLDEN: &str = include_str!("goldens/statuses-v1.json");

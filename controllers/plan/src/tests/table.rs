@@ -6,7 +6,12 @@ use super::{
     cluster::{NEVER, Truth, calm},
     rng::Rng,
 };
-use crate::{etcd::{EtcdFlow, EtcdLedger, Step, backup, effect::Effect, migration, restore}, flow::{CANCELLED, Decision, Input, PAUSE_LIMIT, Plans, decide}, ledger::{Phase, State}, status::{Error, from_status, to_status}};
+use crate::{
+    etcd::{EtcdFlow, EtcdLedger, Step, backup, effect::Effect, migration, restore},
+    flow::{CANCELLED, Decision, Input, PAUSE_LIMIT, Plans, decide},
+    ledger::{Phase, State},
+    status::{Error, from_status, to_status},
+};
 
 const PLANS: [&Plans<EtcdFlow>; 3] = [&backup::PLANS, &restore::PLANS, &migration::PLANS];
 

@@ -7,7 +7,12 @@ use super::{
     rng::Rng,
     sim::{Build, Model, schedules},
 };
-use crate::{etcd::{EtcdFlow, EtcdLedger, Step}, flow::{Input, Plan, Plans, Row}, ledger::{Check, Phase, State}, status::{Error, from_status, to_status}};
+use crate::{
+    etcd::{EtcdFlow, EtcdLedger, Step},
+    flow::{Input, Plan, Plans, Row},
+    ledger::{Check, Phase, State},
+    status::{Error, from_status, to_status},
+};
 
 /// Version 2 of a kind, beside version 1. An unfinished workflow of version 1 would not survive it: it knows nothing of the notes of
 /// version 1, and its rows stand in another order.

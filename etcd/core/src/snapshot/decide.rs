@@ -2,30 +2,48 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{retention::{Retention as Thinned, expendable}, backups::{Backup, Taking, Verifying}, digest::Digest};
-use repot_plan::etcd::observed;
+use crate::{
+    backups::{Backup, Taking, Verifying},
+    digest::Digest,
+    retention::{Retention as Thinned, expendable},
+};
 use repot_apimachinery::time::Time;
 
-use crate::snapshot::{decide::Retention, Kind, Revision, SnapshotName, chain::{self, PlanError}};
+use crate::snapshot::{
+    Kind, Revision, SnapshotName,
+    chain::{self, PlanError},
+};
+
+/// Which full snapshots are kept. The two newest always are, and of deltas those that lead on from them: older full ones restore what
+/// they hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retention {
+    /// All.
+    All,
+    /// All of the last hour, one an hour for a day, one a day for a week, one a week for four weeks.
+    Exponential,
+    /// The newest ones, so many.
+    LimitBased(u32),
+}
 
 /// What is known when somebody begins to take snapshots.
 #[derive(Clone, Debug)]
-pub(super) struct Facts<'a> {
+pub struct Facts<'a> {
     /// What is in the store.
-    pub(super) names: &'a [SnapshotName],
+    pub names: &'a [SnapshotName],
     /// Whether the newest full snapshot was made by this very cluster.
-    pub(super) ours: bool,
+    pub ours: bool,
     /// The revision of etcd.
-    pub(super) current: Revision,
+    pub current: Revision,
     /// A full snapshot was due since the newest was taken, by the schedule.
-    pub(super) due: bool,
+    pub due: bool,
     /// What was tried before failed in a way that only a full snapshot helps against.
-    pub(super) broken: bool,
+    pub broken: bool,
 }
 
 /// How it begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Start {
+pub enum Start {
     /// With the events after this revision.
     Continue(Revision),
     /// With a full snapshot, because of this.
@@ -35,7 +53,7 @@ pub(super) enum Start {
 }
 
 /// How to begin.
-pub(super) fn start(facts: &Facts<'_>) -> Start {
+pub fn start(facts: &Facts<'_>) -> Start {
     let furthest = facts.names.iter().map(|name| name.last).max();
     // Names are in the order of revisions: what this etcd wrote would be taken for old, and never be restored.
     if let Some(furthest) = furthest.filter(|furthest| *furthest > facts.current) {
@@ -58,7 +76,7 @@ pub(super) fn start(facts: &Facts<'_>) -> Start {
 
 /// Which snapshots are not kept. Nothing is needed of them to restore the newest state, from the newest full snapshot and, should
 /// that one be damaged, from the one before it.
-pub(super) fn superfluous(names: &[SnapshotName], retention: Retention, now: Time) -> Vec<SnapshotName> {
+pub fn superfluous(names: &[SnapshotName], retention: Retention, now: Time) -> Vec<SnapshotName> {
     let policy = match retention {
         Retention::All => return Vec::new(),
         Retention::Exponential => Thinned::Exponential,
@@ -83,7 +101,7 @@ pub(super) fn superfluous(names: &[SnapshotName], retention: Retention, now: Tim
 }
 
 fn backup(full: &SnapshotName) -> Backup {
-    let digest = Digest { revision: world::Revision(full.last.0), keys: 0, hash: String::new() };
+    let digest = Digest { revision: full.last, keys: 0, hash: String::new() };
     Backup {
         owner: String::new(),
         time: Time(u64::try_from(full.created).unwrap_or_default()),

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use repot_apimachinery::time::Time;
 
-
-use crate::{handover::Evidence, ownership::{Answer, Etcd, Facts, OwnershipHistory, Seen, Timing, Verdict, decide, epoch}};
+use crate::{
+    handover::Evidence,
+    ownership::{Answer, Etcd, Facts, OwnershipHistory, Seen, Timing, Verdict, decide, epoch},
+};
 
 pub(super) const OURS: &str = "seed-a/7";
 pub(super) const THEIRS: &str = "seed-b/8";

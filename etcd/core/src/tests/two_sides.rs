@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
-use repot_plan::tests::rng::Rng;
 use repot_apimachinery::time::Time;
 
-
-use super::ownership::{BEFORE, OURS, THEIRS, mk_facts, record};
-use crate::{handover::Evidence, ownership::{Answer, Etcd, Facts, OwnershipHistory, Seen, Timing, Verdict, decide}};
+use super::{
+    ownership::{BEFORE, OURS, THEIRS, mk_facts, record},
+    rng::Rng,
+};
+use crate::{
+    handover::Evidence,
+    ownership::{Answer, Etcd, Facts, OwnershipHistory, Seen, Timing, Verdict, decide},
+};
 
 type Decide = fn(&Facts, &Timing, Time) -> (Verdict, Seen);
 

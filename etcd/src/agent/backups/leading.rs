@@ -4,11 +4,21 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use repot_apimachinery::{schedule, time::Time};
+use repot_etcd_core::snapshot::{Compression, Kind, Revision, SnapshotName, decide};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
-use repot_etcd_core::snapshot::{decide, Compression, Kind, Revision, SnapshotName};
 
 use super::{Ask, Error, LeaderSlot, PATIENCE, Request, Standing, Taker};
-use crate::{agent::{clients, history::{OwnHistory, limit}, settings::chain}, snapshot::{store, take::{self, Draft, Events}}};
+use crate::{
+    agent::{
+        clients,
+        history::{OwnHistory, limit},
+        settings::chain,
+    },
+    snapshot::{
+        store,
+        take::{self, Draft, Events},
+    },
+};
 
 /// How often it is looked whether something is due.
 const TICK: Duration = Duration::from_millis(500);

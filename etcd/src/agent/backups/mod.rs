@@ -6,18 +6,17 @@
 //!
 //! Nothing is kept while the store fails: then all begins anew from what is in the store, so memory is bounded by one delta.
 
-mod decide;
 mod leading;
 
 use std::{sync::Arc, time::Duration};
 
 use etcd_client::Client;
+use repot_etcd_core::snapshot::SnapshotName;
 use tokio::{
     sync::{mpsc, oneshot, watch},
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
-use repot_etcd_core::snapshot::SnapshotName;
 
 use super::{Agent, clients, settings::chain, supervisor::Etcd};
 use crate::snapshot::{store, take};

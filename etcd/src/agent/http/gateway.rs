@@ -10,11 +10,17 @@ use axum::{
     routing::{get, post, put},
 };
 use repot_apimachinery::duration;
-use serde_json::{Value, json};
 use repot_etcd_core::agent::config::GatewayMember;
+use serde_json::{Value, json};
 
 use super::{Agent, Answer, Failure, Json};
-use crate::{agent::{gateway::{HostedGateway, Refusal}, settings::chain}, gateway::{Error, Status}};
+use crate::{
+    agent::{
+        gateway::{HostedGateway, Refusal},
+        settings::chain,
+    },
+    gateway::{Error, Status},
+};
 
 /// Writes are not held for longer: clients have deadlines.
 const LONGEST: Duration = Duration::from_secs(60);

@@ -8,7 +8,6 @@ use std::{fs::File, io, os::unix::fs::FileExt};
 
 use repot_etcd_core::snapshot::Revision;
 
-
 use super::Error;
 
 const MAGIC: u32 = 0xED0C_DAED;

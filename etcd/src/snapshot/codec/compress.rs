@@ -7,8 +7,8 @@ use flate2::{
     bufread::{GzDecoder, ZlibDecoder},
     write::{GzEncoder, ZlibEncoder},
 };
-use weezl::{BitOrder, LzwStatus, decode::Decoder as LzwDecoder};
 use repot_etcd_core::snapshot::Compression;
+use weezl::{BitOrder, LzwStatus, decode::Decoder as LzwDecoder};
 
 use super::{Error, blocks::Blocks};
 

@@ -31,12 +31,20 @@ use std::{
 
 use futures::{StreamExt, TryStreamExt, stream};
 
-use super::{codec::{self, Revisions, decoder, delta, read_full}, inspect::{self, pass}, store::{self, Store, Stored}, take};
+use super::{
+    codec::{self, Revisions, decoder, delta, read_full},
+    inspect::{self, pass},
+    store::{self, Store, Stored},
+    take,
+};
 use replay::Job;
+use repot_etcd_core::snapshot::{
+    Revision, SnapshotName,
+    chain::{self, Overlap, Plan, PlanError},
+};
 pub use select::{Selection, plan};
 use tools::{Etcdutl, MemberIdentity};
 use work::Work;
-use repot_etcd_core::snapshot::{Revision, SnapshotName, chain::{self, Overlap, Plan, PlanError}};
 
 /// Why nothing was restored. The data directory is not there then.
 #[derive(Debug, thiserror::Error)]

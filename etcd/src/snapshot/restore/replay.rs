@@ -11,9 +11,9 @@ use std::{
 };
 
 use etcd_client::{Client, CompactionOptions, Compare, CompareOp, PutOptions, Txn, TxnOp};
+use repot_etcd_core::snapshot::{Revision, SnapshotName};
 use tokio::{runtime::Builder, sync::mpsc, task::spawn_blocking};
 use tokio_util::sync::CancellationToken;
-use repot_etcd_core::snapshot::{Revision, SnapshotName};
 
 use super::{
     Error, Progress, Result, at,
@@ -24,7 +24,10 @@ use super::{
     tools::{Etcdutl, MemberIdentity},
     work::Work,
 };
-use crate::snapshot::{codec::{self, Event, EventKind, Revisions, decoder, delta}, inspect, take};
+use crate::snapshot::{
+    codec::{self, Event, EventKind, Revisions, decoder, delta},
+    inspect, take,
+};
 
 /// How many bunches of revisions are read ahead.
 const AHEAD: usize = 2;

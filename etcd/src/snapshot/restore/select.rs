@@ -1,6 +1,9 @@
 //! Which snapshots of a store are restored.
 
-use repot_etcd_core::snapshot::{SnapshotName, chain::{self, Plan}};
+use repot_etcd_core::snapshot::{
+    SnapshotName,
+    chain::{self, Plan},
+};
 
 use super::{Error, Result};
 use crate::snapshot::store::{Store, Stored};

@@ -7,8 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use repot_etcd_core::snapshot::SnapshotName;
+use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 
 use super::{Error, Result, at};
 

@@ -41,9 +41,9 @@ pub(super) use put::PART_BYTES;
 pub use put::{Mode, Upload};
 pub use read::Reading;
 pub use record::Integrity;
+use repot_etcd_core::snapshot::SnapshotName;
 pub use seal::CONFIGURATION;
 use seal::Seal;
-use repot_etcd_core::snapshot::SnapshotName;
 pub(super) use seal::SnapshotDecryption;
 
 pub use repot_etcd_core::snapshot::name::Form;

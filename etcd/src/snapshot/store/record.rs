@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use object_store::{ObjectStoreExt, path::Path};
-use serde::{Deserialize, Serialize};
 use repot_etcd_core::snapshot::SnapshotName;
+use serde::{Deserialize, Serialize};
 
 use super::{Error, Form, Mode, Result, Store, put};
 use crate::snapshot::codec::HASH_BYTES;

@@ -10,6 +10,7 @@ use std::{
 };
 
 use bytes::{Buf, Bytes};
+use repot_etcd_core::snapshot::SnapshotName;
 use repot_storage::{
     Key, Keyring,
     keyring::{self, Follow},
@@ -17,7 +18,6 @@ use repot_storage::{
 };
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
-use repot_etcd_core::snapshot::SnapshotName;
 
 use super::{Environment, Error, Result};
 use crate::snapshot::codec;

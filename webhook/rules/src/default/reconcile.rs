@@ -1,9 +1,17 @@
 //! An isolation that begins or ends is to happen at once.
 
-use repot_api::{names::{ISOLATED_ZONE, OPERATION, OPERATION_RECONCILE}, gardener::shoot::{Shoot, Trigger}};
+use repot_api::{
+    gardener::shoot::{Shoot, Trigger},
+    names::{ISOLATED_ZONE, OPERATION, OPERATION_RECONCILE},
+};
 use repot_apimachinery::value::annotation_of;
 
-use crate::{change::{Change, Operation}, default::annotate, facts::Facts, finding::PatchOp};
+use crate::{
+    change::{Change, Operation},
+    default::annotate,
+    facts::Facts,
+    finding::PatchOp,
+};
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<PatchOp> {
     let changes = annotation_of(&change.old, ISOLATED_ZONE) != annotation_of(&change.new, ISOLATED_ZONE);

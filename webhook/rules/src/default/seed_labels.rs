@@ -2,11 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use repot_api::{names::SEED_LABEL_PREFIX, gardener::shoot::Shoot};
-use serde_json::Value;
+use repot_api::{gardener::shoot::Shoot, names::SEED_LABEL_PREFIX};
 use repot_apimachinery::value::at;
+use serde_json::Value;
 
-use crate::{change::Change, facts::Facts, finding::{PatchOp, set_entries}};
+use crate::{
+    change::Change,
+    facts::Facts,
+    finding::{PatchOp, set_entries},
+};
 
 /// One for the seed of the spec and one for that of the status, and no other.
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<PatchOp> {

@@ -1,9 +1,13 @@
 //! A ShootState goes with its Shoot.
 
-use serde_json::{Value, json};
 use repot_apimachinery::value::{items_at, text_at};
+use serde_json::{Value, json};
 
-use crate::{change::{Change, Operation}, facts::Facts, finding::PatchOp};
+use crate::{
+    change::{Change, Operation},
+    facts::Facts,
+    finding::PatchOp,
+};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<PatchOp> {
     let Some(shoot) = facts.shoot.as_deref().filter(|_| change.operation == Operation::Create) else {

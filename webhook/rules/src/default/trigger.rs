@@ -1,10 +1,18 @@
 //! One spelling of the trigger. The paper's is a value of an annotation that gardenlets take away at the next reconciliation
 //! and that any other operation overwrites; so it is kept under the key that is for nothing else.
 
-use repot_api::{names::{LIVE_MIGRATE, OPERATION, OPERATION_LIVE_MIGRATE}, gardener::shoot::{Shoot, Trigger}};
+use repot_api::{
+    gardener::shoot::{Shoot, Trigger},
+    names::{LIVE_MIGRATE, OPERATION, OPERATION_LIVE_MIGRATE},
+};
 use repot_apimachinery::value::annotation_of;
 
-use crate::{change::{Change, Operation}, facts::Facts, finding::{PatchOp, set_entries}, live::wanted};
+use crate::{
+    change::{Change, Operation},
+    facts::Facts,
+    finding::{PatchOp, set_entries},
+    live::wanted,
+};
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<PatchOp> {
     // On a new Shoot the trigger is refused; a message about what was written is better than one about what was made of it.

@@ -1,9 +1,14 @@
 //! Records that say which seed owns a control plane.
 
-use serde_json::Value;
 use repot_apimachinery::value::{is_ending, text_at};
+use serde_json::Value;
 
-use crate::{change::{Change, Operation}, facts::Facts, finding::Finding, state::by_controllers};
+use crate::{
+    change::{Change, Operation},
+    facts::Facts,
+    finding::Finding,
+    state::by_controllers,
+};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     if !is_owner(&change.old) && !is_owner(&change.new) {

@@ -1,9 +1,17 @@
 //! Annotations that give up data or availability are for operators, not for everybody who may edit a Shoot.
 
-use repot_api::{names::{ABORT_LIVE_MIGRATION, CONFIRM_LEAVE_DESTINATION, FORCE_RESTORE, FORCE_SHRINK_ETCD, VERB_FORCE}, gardener::seed_change::SeedChange};
+use repot_api::{
+    gardener::seed_change::SeedChange,
+    names::{ABORT_LIVE_MIGRATION, CONFIRM_LEAVE_DESTINATION, FORCE_RESTORE, FORCE_SHRINK_ETCD, VERB_FORCE},
+};
 use repot_apimachinery::value::{annotation_of, parse_bool};
 
-use crate::{change::Change, facts::Facts, finding::{Finding, annotation_path}, who::{Principal, who}};
+use crate::{
+    change::Change,
+    facts::Facts,
+    finding::{Finding, annotation_path},
+    who::{Principal, who},
+};
 
 /// Annotations, and the only value that counts; without one every value does that is not false.
 const FORCE: [(&str, Option<&str>); 4] = [
@@ -16,7 +24,7 @@ const FORCE: [(&str, Option<&str>); 4] = [
 /// Such annotations that a change sets.
 pub(crate) fn force_markers(change: &Change) -> impl Iterator<Item = &'static str> {
     // The write that leaves the destination needs the right, whoever set the confirmation before.
-    let leaves = matches!(SeedChange::of(change), SeedChange::Back { .. } | SeedChange::Again { .. });
+    let leaves = matches!(change.seed_change(), SeedChange::Back { .. } | SeedChange::Again { .. });
     let sets = move |(key, only): &(&'static str, Option<&str>)| {
         // Its value is the name of a seed, which may look like a boolean.
         if *key == CONFIRM_LEAVE_DESTINATION {

@@ -1,9 +1,16 @@
 //! Somebody has to carry an isolation out.
 
-use repot_api::{names::{ISOLATED_ZONE, OPERATION, OPERATION_RECONCILE, OPERATION_RETRY}, gardener::shoot::Shoot};
+use repot_api::{
+    gardener::shoot::Shoot,
+    names::{ISOLATED_ZONE, OPERATION, OPERATION_RECONCILE, OPERATION_RETRY},
+};
 use repot_apimachinery::value::annotation_of;
 
-use crate::{change::Change, facts::Facts, finding::{Finding, annotation_path}};
+use crate::{
+    change::Change,
+    facts::Facts,
+    finding::{Finding, annotation_path},
+};
 
 /// gardener-apiserver removes `reconcile` before it asks validating webhooks, and raises the generation instead. Where the last
 /// operation has failed it raises the generation for `retry` alone.

@@ -1,8 +1,15 @@
 //! No maintenance while a zone is isolated.
 
-use repot_api::{names::{MAINTENANCE_OPERATION, OPERATION, OPERATION_MAINTAIN}, gardener::shoot::{Shoot, operations_in}};
+use repot_api::{
+    gardener::shoot::{Shoot, operations_in},
+    names::{MAINTENANCE_OPERATION, OPERATION, OPERATION_MAINTAIN},
+};
 
-use crate::{change::Change, facts::Facts, finding::{Finding, annotation_path}};
+use crate::{
+    change::Change,
+    facts::Facts,
+    finding::{Finding, annotation_path},
+};
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
     let Some(zone) = Shoot(&change.new).isolated_zone() else { return Vec::new() };

@@ -1,6 +1,6 @@
 //! One zone at a time, from beginning to end.
 
-use repot_api::{names::ISOLATED_ZONE, gardener::shoot::Shoot};
+use repot_api::{gardener::shoot::Shoot, names::ISOLATED_ZONE};
 
 use crate::{change::Change, facts::Facts, finding::Finding, isolation::path};
 

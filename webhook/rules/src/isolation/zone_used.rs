@@ -2,10 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use repot_api::{names::{CONFIRM_ISOLATED_ZONE, ISOLATED_ZONE, ZONE_IDS}, gardener::shoot::Shoot};
+use repot_api::{
+    gardener::shoot::Shoot,
+    names::{CONFIRM_ISOLATED_ZONE, ISOLATED_ZONE, ZONE_IDS},
+};
 use repot_apimachinery::value::annotation_of;
 
-use crate::{change::Change, facts::Facts, finding::Finding, isolation::{path, zone_code, zone_form::fits}};
+use crate::{
+    change::Change,
+    facts::Facts,
+    finding::Finding,
+    isolation::{path, zone_code, zone_form::fits},
+};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let Some(id) = change.sets(ISOLATED_ZONE).filter(|id| fits(id)) else { return Vec::new() };

@@ -2,10 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use repot_api::{names::ISOLATED_ZONE, gardener::shoot::{Seed, Shoot}};
+use repot_api::{
+    gardener::shoot::{Seed, Shoot},
+    names::ISOLATED_ZONE,
+};
 use repot_apimachinery::value::text_at;
 
-use crate::{change::Change, facts::Facts, finding::Finding, isolation::{without, zone_code}};
+use crate::{
+    change::Change,
+    facts::Facts,
+    finding::Finding,
+    isolation::{without, zone_code},
+};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let Some(id) = change.sets(ISOLATED_ZONE) else { return Vec::new() };

@@ -1,8 +1,18 @@
 //! When a live migration may be called off.
 
-use repot_api::{names::{ABORT_LIVE_MIGRATION, STEP_PEERS_JOINED, STEP_SIX_MEMBERS}, gardener::{progress::{Progress, Step}, shoot::Shoot}};
+use repot_api::{
+    gardener::{
+        progress::{Progress, Step},
+        shoot::Shoot,
+    },
+    names::{ABORT_LIVE_MIGRATION, STEP_PEERS_JOINED, STEP_SIX_MEMBERS},
+};
 
-use crate::{change::Change, facts::Facts, finding::{Finding, annotation_path}};
+use crate::{
+    change::Change,
+    facts::Facts,
+    finding::{Finding, annotation_path},
+};
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
     let Some(value) = change.sets(ABORT_LIVE_MIGRATION) else { return Vec::new() };

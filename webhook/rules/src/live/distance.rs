@@ -1,9 +1,19 @@
 //! Regions between which one etcd can live.
 
-use repot_api::{names::{ALLOW_DISTANT_REGIONS, REGION_DISTANCE_THRESHOLD, SEED_DISTANCE_THRESHOLD}, gardener::shoot::Shoot};
+use repot_api::{
+    gardener::shoot::Shoot,
+    names::{ALLOW_DISTANT_REGIONS, REGION_DISTANCE_THRESHOLD, SEED_DISTANCE_THRESHOLD},
+};
 use repot_apimachinery::value::says_yes;
 
-use crate::{change::Change, distance::{Unknown, Way, between}, facts::Facts, finding::Finding, live::start, migration::SEED_NAME};
+use crate::{
+    change::Change,
+    distance::{Unknown, Way, between},
+    facts::Facts,
+    finding::Finding,
+    live::start,
+    migration::SEED_NAME,
+};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let Some((from, to)) = start(change) else { return Vec::new() };

@@ -1,9 +1,19 @@
 //! One operation at a time.
 
-use repot_api::{names::{MAINTENANCE_OPERATION, OPERATION, OPERATION_LIVE_MIGRATE, OPERATION_RETRY}, gardener::shoot::{Shoot, operations_in}};
+use repot_api::{
+    gardener::shoot::{Shoot, operations_in},
+    names::{MAINTENANCE_OPERATION, OPERATION, OPERATION_LIVE_MIGRATE, OPERATION_RETRY},
+};
 use repot_apimachinery::value::annotation_of;
 
-use crate::{change::{Change, Operation}, facts::Facts, finding::{Finding, annotation_path}, live::{start, wanted}, migration::changed_fields, who::{Principal, who}};
+use crate::{
+    change::{Change, Operation},
+    facts::Facts,
+    finding::{Finding, annotation_path},
+    live::{start, wanted},
+    migration::changed_fields,
+    who::{Principal, who},
+};
 
 const ADVICE: &str = "remove it, and ask for it when the migration is over";
 

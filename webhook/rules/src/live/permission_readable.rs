@@ -3,7 +3,11 @@
 use repot_api::names::ALLOW_DISTANT_REGIONS;
 use repot_apimachinery::value::{annotation_of, parse_bool};
 
-use crate::{change::Change, facts::Facts, finding::{Finding, annotation_path}};
+use crate::{
+    change::Change,
+    facts::Facts,
+    finding::{Finding, annotation_path},
+};
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
     let unreadable =

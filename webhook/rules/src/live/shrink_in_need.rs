@@ -1,9 +1,19 @@
 //! Giving up the members of the source for a destination that cannot start beside them.
 
-use repot_api::{names::FORCE_SHRINK_ETCD, gardener::{progress::{Progress, Step}, shoot::Shoot}};
+use repot_api::{
+    gardener::{
+        progress::{Progress, Step},
+        shoot::Shoot,
+    },
+    names::FORCE_SHRINK_ETCD,
+};
 use repot_apimachinery::value::parse_bool;
 
-use crate::{change::Change, facts::Facts, finding::{Finding, annotation_path}};
+use crate::{
+    change::Change,
+    facts::Facts,
+    finding::{Finding, annotation_path},
+};
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
     let Some(value) = change.sets(FORCE_SHRINK_ETCD) else { return Vec::new() };

@@ -1,9 +1,18 @@
 //! The trigger of a live migration that runs stays: whoever reads the Shoot, gardenlet too, goes by it.
 
-use repot_api::{names::ABORT_LIVE_MIGRATION, gardener::shoot::{Shoot, Trigger}};
+use repot_api::{
+    gardener::shoot::{Shoot, Trigger},
+    names::ABORT_LIVE_MIGRATION,
+};
 use repot_apimachinery::value::annotation_of;
 
-use crate::{change::{Change, Operation}, facts::Facts, finding::Finding, live::trigger_path, who::{Principal, who}};
+use crate::{
+    change::{Change, Operation},
+    facts::Facts,
+    finding::Finding,
+    live::trigger_path,
+    who::{Principal, who},
+};
 
 /// Controllers take it away at the end, and anybody may after an abort.
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {

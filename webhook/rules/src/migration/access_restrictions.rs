@@ -2,7 +2,12 @@
 
 use repot_apimachinery::value::{items_at, text_at};
 
-use crate::{change::Change, facts::Facts, finding::Finding, migration::{SEED_NAME, destination}};
+use crate::{
+    change::Change,
+    facts::Facts,
+    finding::Finding,
+    migration::{SEED_NAME, destination},
+};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let Some((seed, to)) = destination(change, facts) else { return Vec::new() };

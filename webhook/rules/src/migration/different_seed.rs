@@ -2,7 +2,12 @@
 
 use repot_api::gardener::shoot::Shoot;
 
-use crate::{change::{Change, Operation}, facts::Facts, finding::Finding, migration::SEED_NAME};
+use crate::{
+    change::{Change, Operation},
+    facts::Facts,
+    finding::Finding,
+    migration::SEED_NAME,
+};
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
     let seed = Shoot(&change.new).spec_seed();

@@ -2,7 +2,12 @@
 
 use repot_api::gardener::shoot::Shoot;
 
-use crate::{change::Change, facts::Facts, finding::Finding, migration::{SEED_NAME, destination_zones}};
+use crate::{
+    change::Change,
+    facts::Facts,
+    finding::Finding,
+    migration::{SEED_NAME, destination_zones},
+};
 
 const LEAST: usize = 3;
 

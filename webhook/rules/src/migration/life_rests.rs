@@ -3,7 +3,12 @@
 
 use repot_api::gardener::shoot::Shoot;
 
-use crate::{change::{Change, Operation}, facts::Facts, finding::Finding, migration::describe_way};
+use crate::{
+    change::{Change, Operation},
+    facts::Facts,
+    finding::Finding,
+    migration::describe_way,
+};
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
     let old = Shoot(&change.old);

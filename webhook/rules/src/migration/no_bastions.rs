@@ -1,11 +1,14 @@
 //! gardenlet does not migrate a Shoot that has Bastions.
 
-use repot_api::gardener::seed_change::SeedChange;
-
-use crate::{change::Change, facts::Facts, finding::Finding, migration::{SEED_NAME, unless_dead}};
+use crate::{
+    change::Change,
+    facts::Facts,
+    finding::Finding,
+    migration::{SEED_NAME, unless_dead},
+};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
-    let Some((from, _)) = SeedChange::start(change) else { return Vec::new() };
+    let Some((from, _)) = change.seed_change().start() else { return Vec::new() };
     if facts.bastions.is_empty() {
         return Vec::new();
     }

@@ -1,9 +1,15 @@
 //! Annotations that steered an earlier migration would steer the next one, the wrong way and at once.
 
-use repot_api::{names::{ABORT_LIVE_MIGRATION, CONFIRM_FORCE_RESTORE, CONFIRM_LEAVE_DESTINATION, FORCE_RESTORE, FORCE_SHRINK_ETCD}, gardener::seed_change::SeedChange};
+use repot_api::names::{
+    ABORT_LIVE_MIGRATION, CONFIRM_FORCE_RESTORE, CONFIRM_LEAVE_DESTINATION, FORCE_RESTORE, FORCE_SHRINK_ETCD,
+};
 use repot_apimachinery::value::{annotation_of, parse_bool};
 
-use crate::{change::Change, facts::Facts, finding::{Finding, annotation_path}};
+use crate::{
+    change::Change,
+    facts::Facts,
+    finding::{Finding, annotation_path},
+};
 
 const KEYS: [&str; 5] = [
     ABORT_LIVE_MIGRATION,
@@ -14,7 +20,7 @@ const KEYS: [&str; 5] = [
 ];
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
-    if SeedChange::start(change).is_none() {
+    if change.seed_change().start().is_none() {
         return Vec::new();
     }
     let finding = |key: &&str| {

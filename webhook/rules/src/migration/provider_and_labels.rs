@@ -1,10 +1,15 @@
 //! Provider types and labels that the CloudProfile wants of a seed.
 
-use serde_json::Value;
-use repot_apimachinery::value::{at, items_at, text_at};
 use repot_api::gardener::shoot::Seed;
+use repot_apimachinery::value::{at, items_at, text_at};
+use serde_json::Value;
 
-use crate::{change::Change, facts::Facts, finding::Finding, migration::{SEED_NAME, destination}};
+use crate::{
+    change::Change,
+    facts::Facts,
+    finding::Finding,
+    migration::{SEED_NAME, destination},
+};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let Some((seed, to)) = destination(change, facts) else { return Vec::new() };

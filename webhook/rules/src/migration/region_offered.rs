@@ -1,7 +1,7 @@
 //! The region of the Shoot is one of its CloudProfile's: else its machines cannot be made anew after the move.
 
-use repot_apimachinery::value::{items_at, text_at};
 use repot_api::gardener::shoot::Shoot;
+use repot_apimachinery::value::{items_at, text_at};
 
 use crate::{change::Change, facts::Facts, finding::Finding, migration::destination};
 

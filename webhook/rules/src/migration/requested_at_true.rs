@@ -1,16 +1,27 @@
 //! The time of the request tells reports on this migration from those on an earlier one, so nobody may move it.
 
-use repot_api::{names::REQUESTED_AT, gardener::{shoot::Shoot, time::{CLOCK_DIFFERENCE, seconds_between}, seed_change::SeedChange}};
+use repot_api::{
+    gardener::{
+        shoot::Shoot,
+        time::{CLOCK_DIFFERENCE, seconds_between},
+    },
+    names::REQUESTED_AT,
+};
 use repot_apimachinery::value::annotation_of;
 
-use crate::{change::{Change, Operation}, facts::Facts, finding::{Finding, annotation_path}, who::{Principal, who}};
+use crate::{
+    change::{Change, Operation},
+    facts::Facts,
+    finding::{Finding, annotation_path},
+    who::{Principal, who},
+};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let (old, new) = (annotation_of(&change.old, REQUESTED_AT), annotation_of(&change.new, REQUESTED_AT));
     if change.operation != Operation::Update {
         return Vec::new();
     }
-    let begins = SeedChange::start(change).is_some();
+    let begins = change.seed_change().start().is_some();
     let moves = Shoot(&change.old).is_moving() && !change.is_ending();
     let early = |value| seconds_between(value, &facts.now);
     let reason = match (old, new) {

@@ -1,6 +1,6 @@
 //! Credentials that are between old and new.
 
-use repot_api::gardener::{shoot::Shoot, seed_change::SeedChange};
+use repot_api::gardener::shoot::Shoot;
 
 use crate::{change::Change, facts::Facts, finding::Finding, migration::unless_dead};
 
@@ -12,7 +12,7 @@ const MIND: &str = "WaitingForWorkersRollout";
 
 /// A rotation that a dead source cannot go on with does not hold the Shoot there.
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
-    let Some((from, _)) = SeedChange::start(change) else { return Vec::new() };
+    let Some((from, _)) = change.seed_change().start() else { return Vec::new() };
     let finding = |(name, phase): (&str, &str)| {
         let field = format!("status.credentials.rotation.{name}.phase");
         let reason = format!("the rotation of {name} is in phase {phase}");

@@ -2,7 +2,12 @@
 
 use repot_api::gardener::shoot::Shoot;
 
-use crate::{change::{Change, Operation}, facts::Facts, finding::Finding, migration::{changed_fields, describe_way}};
+use crate::{
+    change::{Change, Operation},
+    facts::Facts,
+    finding::Finding,
+    migration::{changed_fields, describe_way},
+};
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
     let old = Shoot(&change.old);

@@ -4,7 +4,13 @@
 use repot_api::names::CONFIRM_DELETION;
 use repot_apimachinery::value::says_yes;
 
-use crate::{change::{Change, Operation}, facts::Facts, finding::{Finding, annotation_path}, state::{empties_namespace, is_own}, who::{Principal, who}};
+use crate::{
+    change::{Change, Operation},
+    facts::Facts,
+    finding::{Finding, annotation_path},
+    state::{empties_namespace, is_own},
+    who::{Principal, who},
+};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let controlled = match who(&change.user, &facts.settings) {

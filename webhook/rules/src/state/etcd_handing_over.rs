@@ -2,10 +2,15 @@
 //! those of one of them neither has a quorum.
 
 use repot_api::names::CONFIRM_DELETION;
-use serde_json::Value;
 use repot_apimachinery::value::{at, items_at, says_yes, text_at};
+use serde_json::Value;
 
-use crate::{change::{Change, Operation}, facts::Facts, finding::{Finding, annotation_path}, state::empties_namespace};
+use crate::{
+    change::{Change, Operation},
+    facts::Facts,
+    finding::{Finding, annotation_path},
+    state::empties_namespace,
+};
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
     if change.operation != Operation::Delete || change.target.resource != "etcds" || change.is_ending() {

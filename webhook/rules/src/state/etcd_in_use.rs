@@ -1,10 +1,15 @@
 //! An Etcd that a workflow works on: without it the workflow can neither end nor roll back, and the API servers stay at 0.
 
 use repot_api::names::CONFIRM_DELETION;
-use serde_json::Value;
 use repot_apimachinery::value::{says_yes, text_at};
+use serde_json::Value;
 
-use crate::{change::{Change, Operation}, facts::Facts, finding::{Finding, annotation_path}, state::empties_namespace};
+use crate::{
+    change::{Change, Operation},
+    facts::Facts,
+    finding::{Finding, annotation_path},
+    state::empties_namespace,
+};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let deleted = change.operation == Operation::Delete && change.target.resource == "etcds";

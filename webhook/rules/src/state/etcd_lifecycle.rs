@@ -3,10 +3,15 @@
 use std::collections::BTreeSet;
 
 use repot_api::names::{CONFIRM_TAKEOVER, SUSPEND_ETCD, UNPROTECT_ETCD, WITHOUT_GATEWAYS};
-use serde_json::Value;
 use repot_apimachinery::value::{at, raw_annotation_of};
+use serde_json::Value;
 
-use crate::{change::{Change, Operation}, facts::Facts, finding::{Finding, annotation_path}, state::by_controllers};
+use crate::{
+    change::{Change, Operation},
+    facts::Facts,
+    finding::{Finding, annotation_path},
+    state::by_controllers,
+};
 
 const OURS: &str = "migration.gardener.cloud/";
 /// Annotations of ours that people set: controllers only read them.

@@ -1,9 +1,14 @@
 //! Which members form one cluster.
 
-use serde_json::Value;
 use repot_apimachinery::value::at;
+use serde_json::Value;
 
-use crate::{change::{Change, Operation}, facts::Facts, finding::Finding, state::by_controllers};
+use crate::{
+    change::{Change, Operation},
+    facts::Facts,
+    finding::Finding,
+    state::by_controllers,
+};
 
 /// Fields that decide which members form one cluster, in the spellings of the paper and of etcd-druid.
 const MEMBERSHIP: &[&str] =

@@ -1,9 +1,13 @@
 //! A field of an Etcd that only later versions of etcd know. The image tells no version, so this can only be a warning.
 
-use serde_json::Value;
 use repot_apimachinery::value::at;
+use serde_json::Value;
 
-use crate::{change::{Change, Operation}, facts::Facts, finding::Finding};
+use crate::{
+    change::{Change, Operation},
+    facts::Facts,
+    finding::Finding,
+};
 
 const SKIPS_SANS: &str = "/spec/etcd/peerUrlTls/skipClientSANVerification";
 

@@ -14,7 +14,12 @@ pub(crate) mod writer;
 use repot_api::names::CONFIRM_TAKEOVER;
 use repot_apimachinery::value::says_yes;
 
-use crate::{change::Change, facts::Facts, finding::Finding, who::{Principal, who}};
+use crate::{
+    change::Change,
+    facts::Facts,
+    finding::Finding,
+    who::{Principal, who},
+};
 
 /// What is to be left to controllers. An administrator is warned; anybody else can insist, by an annotation.
 pub(crate) fn by_controllers(

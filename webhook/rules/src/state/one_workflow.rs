@@ -1,9 +1,13 @@
 //! A new workflow that would have to wait. A backup may: it changes nothing.
 
-use serde_json::Value;
 use repot_apimachinery::value::{is_ending, text_at};
+use serde_json::Value;
 
-use crate::{change::{Change, Operation}, facts::Facts, finding::Finding};
+use crate::{
+    change::{Change, Operation},
+    facts::Facts,
+    finding::Finding,
+};
 
 /// Phases after which a workflow does nothing any more.
 const OVER: &[&str] = &["Succeeded", "Failed", "Cancelled", "RolledBack"];

@@ -1,9 +1,15 @@
 //! Who writes a ShootState.
 
-use serde_json::Value;
 use repot_api::gardener::shoot::Shoot;
+use serde_json::Value;
 
-use crate::{change::{Change, Operation}, facts::Facts, finding::Finding, state::{by_controllers, is_own}, who::{Principal, who}};
+use crate::{
+    change::{Change, Operation},
+    facts::Facts,
+    finding::Finding,
+    state::{by_controllers, is_own},
+    who::{Principal, who},
+};
 
 const SPEC: &str = "spec";
 

@@ -2,7 +2,6 @@
 //! structured-merge-diff is held to, as scenarios.
 
 use bytes::Bytes;
-use repot_api::shoot_state;
 
 use super::{
     Bodies, Writer,
@@ -11,7 +10,13 @@ use super::{
     entries::{Managed, Operation},
     fields_v1, track,
 };
-use crate::{document::Document, json::Node, kind::Kind, meta::{self, ObjectMeta}, schema::{Field, ListType, Schema, Shape}};
+use crate::{
+    document::Document,
+    json::Node,
+    kind::Kind,
+    meta::{self, ObjectMeta},
+    schema::{Field, ListType, Schema, Shape},
+};
 
 mod applying;
 mod owning;
@@ -64,7 +69,7 @@ static ROOT: Schema = Schema::of(
 
 /// The only thing of a kind that matters here is its schema.
 fn kind() -> Kind {
-    Kind { schema: &ROOT, ..shoot_state::KIND_INFO }
+    Kind { schema: &ROOT, ..crate::sample::KIND_INFO }
 }
 
 /// An object, played with step by step. Time goes on by a second a step.

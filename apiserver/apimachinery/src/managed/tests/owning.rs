@@ -114,7 +114,7 @@ fn kubectl_takes_over_from_its_own_client_side_apply() {
     let kept = &meta.annotations["kubectl.kubernetes.io/last-applied-configuration"];
     assert_eq!(
         kept,
-        "{\"apiVersion\":\"g/v1\",\"kind\":\"ShootState\",\"metadata\":{},\"spec\":{\"n\":2,\"t\":\"x\"}}\n"
+        "{\"apiVersion\":\"g/v1\",\"kind\":\"Sample\",\"metadata\":{},\"spec\":{\"n\":2,\"t\":\"x\"}}\n"
     );
     // Others do not, and neither does kubectl for what somebody else has changed since.
     play()

@@ -1,9 +1,15 @@
 //! How effects change the truth.
 
-use repot_etcd_core::{backups::{Taking, Verifying}, volumes::VolumeSet};
+use repot_etcd_core::{
+    backups::{Taking, Verifying},
+    volumes::VolumeSet,
+};
 
 use super::{Store, Sts, Truth, UID, Versions};
-use crate::etcd::{effect::Effect, observed::{Cluster, Deployed, Lock}};
+use crate::etcd::{
+    effect::Effect,
+    observed::{Cluster, Deployed, Lock},
+};
 
 impl Truth {
     /// Whether a decision on these versions may still change things: an actor that does not look at versions always may.

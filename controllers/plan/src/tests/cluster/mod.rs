@@ -7,12 +7,19 @@ mod trouble;
 
 use std::collections::BTreeMap;
 
-use repot_etcd_core::{backups::{Backup, Taking, Verifying}, digest::Digest, snapshot::Revision, volumes::VolumeSet};
 use repot_apimachinery::time::Time;
-
+use repot_etcd_core::{
+    backups::{Backup, Taking, Verifying},
+    digest::Digest,
+    snapshot::Revision,
+    volumes::VolumeSet,
+};
 
 use super::{rng::Rng, sim};
-use crate::etcd::{EtcdLedger, observed::{Api, Cluster, Deployed, Lock, Observed, Request, Settings, Source, Targets, Wanted}};
+use crate::etcd::{
+    EtcdLedger,
+    observed::{Api, Cluster, Deployed, Lock, Observed, Request, Settings, Source, Targets, Wanted},
+};
 
 pub(super) use model::{Kind, sound};
 pub(super) use trouble::calm;

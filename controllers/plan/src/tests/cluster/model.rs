@@ -3,7 +3,22 @@
 use repot_apimachinery::time::Time;
 
 use super::{FaultRates, Truth, Versions, trouble};
-use crate::{etcd::{EtcdFlow, Notes, Side, backup::{self, Spec}, effect::Effect, migration, observed::Observed, restore}, flow::{self, Decision, Input}, tests::{check, rng::Rng, sim::{self, Build, Ledgers, Model, Sim}}};
+use crate::{
+    etcd::{
+        EtcdFlow, Notes, Side,
+        backup::{self, Spec},
+        effect::Effect,
+        migration,
+        observed::Observed,
+        restore,
+    },
+    flow::{self, Decision, Input},
+    tests::{
+        check,
+        rng::Rng,
+        sim::{self, Build, Ledgers, Model, Sim},
+    },
+};
 
 /// Which workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,10 @@
 use repot_apimachinery::time::Time;
 
 use super::{Truth, old_set};
-use crate::etcd::{EtcdLedger, Step, observed::{Api, Cluster, Lock}};
+use crate::etcd::{
+    EtcdLedger, Step,
+    observed::{Api, Cluster, Lock},
+};
 
 impl Truth {
     /// The operator, another workflow, and somebody who scales the API servers.

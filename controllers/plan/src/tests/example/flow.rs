@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use repot_api::conditions::Reason;
+use serde::{Deserialize, Serialize};
 
-use crate::{flow::{Abort, Flow, OnFailure, Plan, Plans, Proof, Request, Row, StepContext, Timeout}, ledger::Check, named_enum};
+use crate::{
+    flow::{Abort, Flow, OnFailure, Plan, Plans, Proof, Request, Row, StepContext, Timeout},
+    ledger::Check,
+    named_enum,
+};
 
 named_enum! {
     /// Who works on the move.

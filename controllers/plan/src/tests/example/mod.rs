@@ -10,7 +10,10 @@ use flow::{MOVE, Mode, Move, PLANS, Side, Step};
 use repot_apimachinery::time::Time;
 
 use super::sim::{Build, missed, schedules};
-use crate::{flow::{Abort, Evidence, Input, LedgerOf, Plans, decide}, ledger::{Phase, Record, State}};
+use crate::{
+    flow::{Abort, Evidence, Input, LedgerOf, Plans, decide},
+    ledger::{Phase, Record, State},
+};
 
 /// As many schedules as a fault may hide in.
 const SCHEDULES: u64 = 4_000;

@@ -8,12 +8,15 @@ mod store;
 use std::collections::BTreeMap;
 
 pub(super) use faults::{Fault, missed, schedules};
+use repot_apimachinery::time::Time;
 pub(super) use rules::hold;
 use store::Store;
-use repot_apimachinery::time::Time;
 
 use super::rng::Rng;
-use crate::{flow::{self, Decision, Flow, Input, LedgerOf, Plan, Plans}, named::Named};
+use crate::{
+    flow::{self, Decision, Flow, Input, LedgerOf, Plan, Plans},
+    named::Named,
+};
 
 /// What is simulated for a flow.
 pub(super) trait Model: Sized + 'static {

@@ -1,11 +1,13 @@
 //! Memberships in simulated clusters: what is asked for is safe in every one of them, and comes to its end.
 
-use repot_plan::tests::rng::Rng;
 use repot_apimachinery::time::Time;
 
 mod faults;
 
-use crate::members::{CAUGHT_UP, Change, Cluster, Desired, Member, MemberId, Move, Role, SETTLED, Side, decide, quorum};
+use super::rng::Rng;
+use crate::members::{
+    CAUGHT_UP, Change, Cluster, Desired, Member, MemberId, Move, Role, SETTLED, Side, decide, quorum,
+};
 
 type Decide = fn(&Cluster, &Desired, Time) -> Move;
 
