@@ -8,7 +8,7 @@ use repot_apimachinery::{
     meta::ObjectMeta,
 };
 
-use crate::registry::Strategy;
+use crate::registry::strategy::Strategy;
 
 /// Applies a patch. Gives whether anything is different now.
 ///

@@ -3,7 +3,7 @@
 use repot_api::{etcd_backup, names};
 use repot_apimachinery::validation;
 
-use super::Strategy;
+use super::strategy::Strategy;
 
 pub(super) static STRATEGY: Strategy = Strategy {
     kind: &etcd_backup::KIND_INFO,

@@ -3,7 +3,7 @@
 use repot_api::{etcd_migration, names};
 use repot_apimachinery::validation;
 
-use super::Strategy;
+use super::strategy::Strategy;
 
 pub(super) static STRATEGY: Strategy = Strategy {
     kind: &etcd_migration::KIND_INFO,

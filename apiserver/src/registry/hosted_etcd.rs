@@ -3,7 +3,7 @@
 use repot_api::{hosted_etcd, names};
 use repot_apimachinery::validation;
 
-use super::Strategy;
+use super::strategy::Strategy;
 
 pub(super) static STRATEGY: Strategy = Strategy {
     kind: &hosted_etcd::KIND_INFO,

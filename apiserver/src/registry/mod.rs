@@ -6,12 +6,11 @@ mod etcd_migration;
 mod etcd_restore;
 mod hosted_etcd;
 mod shoot_state;
-mod strategy;
+pub mod strategy;
 
 use repot_api::names;
 
-pub use strategy::Strategy;
-
+use self::strategy::Strategy;
 use crate::resource::{GroupResource, Resource};
 
 /// Which kinds a server serves: those of the cluster that it stands in.

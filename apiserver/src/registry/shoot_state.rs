@@ -3,7 +3,7 @@
 use repot_api::{names, shoot_state};
 use repot_apimachinery::validation;
 
-use super::Strategy;
+use super::strategy::Strategy;
 
 pub(super) static STRATEGY: Strategy = Strategy {
     kind: &shoot_state::KIND_INFO,

@@ -12,8 +12,8 @@ use repot_apimachinery::time::Time;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ownership::{Timing, epoch},
     snapshot::SnapshotName,
+    timing::{Timing, epoch},
 };
 
 /// How far apart clocks of two machines may be.

@@ -14,6 +14,7 @@ pub mod ownership;
 pub mod retention;
 pub mod rolling;
 pub mod snapshot;
+pub mod timing;
 pub mod volumes;
 
 #[cfg(test)]

@@ -16,7 +16,8 @@ use repot_apimachinery::time::Time;
 use repot_etcd_core::{
     agent::config::ClusterState,
     handover::Handover,
-    ownership::{Answer, Facts, OwnershipHistory, Seen, Verdict, decide, epoch},
+    ownership::{Answer, Facts, OwnershipHistory, Seen, Verdict, decide},
+    timing::epoch,
 };
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;

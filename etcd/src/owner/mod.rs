@@ -15,10 +15,7 @@ mod wire;
 use std::time::Duration;
 
 use repot_apimachinery::duration;
-use repot_etcd_core::{
-    agent::config::Owner,
-    ownership::{Answer, Timing},
-};
+use repot_etcd_core::{agent::config::Owner, ownership::Answer, timing::Timing};
 use tokio::time::timeout;
 
 use freshness::Freshness;

@@ -9,6 +9,7 @@ use repot_rules::table::RULES;
 use serde_json::Value;
 
 mod canaries;
+mod circles;
 mod fuzzers;
 mod imports;
 mod ledger;

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::{
     change::{Change, Operation},
-    forced::permitted::force_markers,
+    force::force_markers,
 };
 
 /// Distances between regions, from one ConfigMap of the scheduler.

@@ -17,6 +17,7 @@ pub mod watch;
 
 mod conditions;
 mod default;
+mod force;
 mod forced;
 mod isolation;
 mod live;

@@ -6,7 +6,8 @@ use repot_apimachinery::time::Time;
 
 use crate::{
     handover::Evidence,
-    ownership::{Answer, Etcd, Facts, OwnershipHistory, Seen, Timing, Verdict, decide, epoch},
+    ownership::{Answer, Etcd, Facts, OwnershipHistory, Seen, Verdict, decide},
+    timing::{Timing, epoch},
 };
 
 pub(super) const OURS: &str = "seed-a/7";

@@ -10,7 +10,8 @@ use super::{
 };
 use crate::{
     handover::Evidence,
-    ownership::{Answer, Etcd, Facts, OwnershipHistory, Seen, Timing, Verdict, decide},
+    ownership::{Answer, Etcd, Facts, OwnershipHistory, Seen, Verdict, decide},
+    timing::Timing,
 };
 
 type Decide = fn(&Facts, &Timing, Time) -> (Verdict, Seen);
