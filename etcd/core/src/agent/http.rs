@@ -17,7 +17,7 @@ pub struct AgentStatus {
     pub message: String,
     /// Set of volumes that the member mounts.
     pub volumes: String,
-    /// Which member it is.
+    /// Id and name of the member.
     pub member: MemberStatus,
     /// Id of the cluster, hexadecimal; `None` while etcd does not answer.
     pub cluster: Option<String>,
@@ -53,7 +53,7 @@ pub struct AgentStatus {
 pub struct MemberStatus {
     /// Id in etcd, hexadecimal; `None` while etcd does not answer.
     pub id: Option<String>,
-    /// Name in etcd.
+    /// Name of the member in etcd.
     pub name: String,
 }
 

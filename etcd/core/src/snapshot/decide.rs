@@ -41,7 +41,7 @@ pub struct Facts<'a> {
     pub broken: bool,
 }
 
-/// How it begins.
+/// How an agent begins to take snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
     /// With the events after this revision.
@@ -52,7 +52,7 @@ pub enum Start {
     Refuse(String),
 }
 
-/// How to begin.
+/// Decides how an agent begins to take snapshots, by what is in the store and in etcd.
 pub fn start(facts: &Facts<'_>) -> Start {
     let furthest = facts.names.iter().map(|name| name.last).max();
     // Names are in the order of revisions: what this etcd wrote would be taken for old, and never be restored.
