@@ -12,12 +12,11 @@ use repot_storage::spool::{self, Spooled};
 use crate::{
     call::Call,
     memory::{MemoryEstimate, MemoryPermit, TooMuch},
+    needs::SLACK,
     server::Server,
     status::Status,
 };
 
-/// A patch may say the same in more bytes than the object, and a body may be indented.
-pub const SLACK: u64 = 1 << 20;
 /// A longer body is not taken into memory before it is there as a whole: a client that sends slowly would keep others out.
 const IN_MEMORY: u64 = 16 << 20;
 /// A client that sends such a body slower than this keeps others out of the memory.

@@ -198,13 +198,14 @@ fn single_out(info: &mut RequestInfo, query: &Query) {
     if !matches!(info.verb, "list" | "watch" | "deletecollection") {
         return;
     }
-    let selector =
-        query.get("fieldSelector").and_then(|text| repot_api::selector::FieldSelector::parse(text).ok());
+    let selector = query
+        .get("fieldSelector")
+        .and_then(|text| repot_apimachinery::selector::FieldSelector::parse(text).ok());
     if selector.is_some() {
         info.field_selector = query.get("fieldSelector").unwrap_or_default().to_owned();
     }
     let labels = query.get("labelSelector").unwrap_or_default();
-    if repot_api::selector::LabelSelector::parse(labels).is_ok() {
+    if repot_apimachinery::selector::LabelSelector::parse(labels).is_ok() {
         info.label_selector = labels.to_owned();
     }
     let single = selector.as_ref().and_then(|selector| selector.single_name());

@@ -24,6 +24,7 @@ pub mod memory;
 pub mod metrics;
 mod needs;
 pub mod negotiate;
+pub mod openapi;
 pub mod orphans;
 pub mod pretty;
 mod protobuf;

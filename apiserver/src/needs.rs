@@ -5,8 +5,10 @@
 //! bytes may hold N / 3 nodes of a thousand times their length. `tests/tests/shootstate/large/hostile.rs` sends bodies of every kind
 //! that is known to be expensive, several at once, and holds the server to its budget.
 
-use repot_api::json::{Census, pointer::MAX_OPENED};
+use repot_apimachinery::json::{Census, pointer::MAX_OPENED};
 
+/// A patch may say the same in more bytes than the object, and a body may be indented.
+pub const SLACK: u64 = 1 << 20;
 /// What sealing and sending of one write holds at most, in batches on their way, however long its payload is.
 const UNDER_WAY: u64 = 12 << 20;
 /// A node of a tree, while it is decoded, compared and entered into a set of owned fields.
@@ -113,8 +115,7 @@ pub fn opened(text: u64) -> u64 {
 /// `reviewed` bytes of it.
 #[must_use]
 pub fn least(object_bytes: u64, reviewed: Option<u64>) -> u64 {
-    let needs =
-        MemoryEstimate { body: object_bytes + super::body::SLACK, reviewed, ..MemoryEstimate::default() };
+    let needs = MemoryEstimate { body: object_bytes + SLACK, reviewed, ..MemoryEstimate::default() };
     // The large lane has eleven of sixteen parts.
     needs.replace(object_bytes).div_ceil(11) * 16
 }

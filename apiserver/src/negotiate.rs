@@ -1,7 +1,7 @@
 //! Which form of an answer the client wants, and whether to compress it.
 
 use http::{HeaderMap, header};
-use repot_api::protobuf;
+use repot_apimachinery::protobuf;
 
 use crate::status::Status;
 

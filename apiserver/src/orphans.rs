@@ -22,7 +22,6 @@ use std::{
 use axum::body::Body;
 use http::Request;
 use jiff::Timestamp;
-use prometheus::{IntCounter, IntGaugeVec, Opts, Registry};
 use repot_storage::{Object, Scope};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -41,33 +40,6 @@ use crate::{
 const CLOCK_SKEW: Duration = Duration::from_secs(60);
 /// The namespace that is as old as its cluster.
 const FIRST_NAMESPACE: &str = "kube-system";
-
-/// Metrics of objects whose namespace is gone: found ones by reason, and removed ones.
-pub struct Counters {
-    found: IntGaugeVec,
-    removed: IntCounter,
-}
-
-impl Counters {
-    /// Zeroes.
-    ///
-    /// # Errors
-    /// When two metrics have one name.
-    pub fn new(registry: &Registry) -> prometheus::Result<Self> {
-        let found =
-            Opts::new("repot_orphaned_objects", "Objects whose namespace is gone, by what is known of it.");
-        let counters = Self {
-            found: IntGaugeVec::new(found, &["reason"])?,
-            removed: IntCounter::new(
-                "repot_orphaned_objects_removed_total",
-                "Objects removed with their namespace.",
-            )?,
-        };
-        registry.register(Box::new(counters.found.clone()))?;
-        registry.register(Box::new(counters.removed.clone()))?;
-        Ok(counters)
-    }
-}
 
 /// An object, as far as this matters.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 use axum::body::Body;
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderValue, Response, header};
-use repot_api::protobuf::{self, MEDIA_TYPE};
+use repot_apimachinery::protobuf::{self, MEDIA_TYPE};
 
 use crate::{
     call::Call,

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use repot_api::kind::Kind;
+use repot_apimachinery::kind::Kind;
 
-use crate::registry::Strategy;
+use crate::registry::strategy::Strategy;
 
 /// A group and a plural resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -3,24 +3,26 @@
 use std::{sync::Arc, time::Duration};
 
 use parking_lot::RwLock;
-use repot_api::openapi::GroupVersion;
+use repot_apimachinery::openapi::GroupVersion;
 use repot_storage::{Keyring, Scope, Spool, Store};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    admission::Admission,
+    admission::follow::Admission,
     audit::Auditor,
     connection_shares::{CONNECTIONS, ConnectionLimits, ConnectionShares},
     delegation::{GroupConflict, Namespaces},
-    endpoints::{openapi::Documents, watch::Watching},
+    endpoints::watch::Watching,
     filters::{
         authentication::Authenticator, authorization::Authorizer, overload::Overload, request_info::Target,
     },
     heavy::HeavyWork,
     memory::Memory,
     metrics::Metrics,
+    openapi::Documents,
     resource::{GroupResource, Resource},
     status::Status,
+    trimmed,
 };
 
 /// What can be set about serving.
@@ -83,8 +85,8 @@ impl Default for Limits {
 
 /// Connections without credentials by default: each may make this program keep about 0.4 MiB.
 pub const UNAUTHENTICATED_CONNECTIONS: usize = 500;
-/// What fits into a frame of a watch: under the 16 MiB that client-go's decoder takes.
-pub const DEFAULT_OBJECT_BYTES: usize = 15 << 20;
+/// The largest object by default: what fits into a frame of a watch.
+pub const DEFAULT_OBJECT_BYTES: usize = trimmed::FRAME_BYTES;
 /// The largest object that may be allowed.
 pub const MAX_OBJECT_BYTES: usize = 256 << 20;
 

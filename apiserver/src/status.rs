@@ -4,7 +4,7 @@ mod storage;
 
 use axum::body::Body;
 use http::{HeaderValue, Response, StatusCode, header};
-use repot_api::field::{FieldError, MAX_ERRORS, shortened};
+use repot_apimachinery::field::{FieldError, MAX_ERRORS, shortened};
 use serde::Serialize;
 
 use crate::resource::GroupResource;
@@ -264,8 +264,8 @@ impl Status {
         Self::conflict(resource, name, why)
     }
 
-    pub(crate) fn apply_conflict(conflicts: &[repot_api::managed::Conflict]) -> Self {
-        let message = repot_api::managed::conflict::summary(conflicts);
+    pub(crate) fn apply_conflict(conflicts: &[repot_apimachinery::managed::Conflict]) -> Self {
+        let message = repot_apimachinery::managed::conflict::summary(conflicts);
         let status = Self::new(StatusCode::CONFLICT, "Conflict", message);
         conflicts.iter().take(MAX_ERRORS).fold(status, |status, conflict| {
             status.cause("FieldManagerConflict", conflict.message(), conflict.field())

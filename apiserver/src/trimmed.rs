@@ -8,11 +8,15 @@
 //! controller that only knows metadata may apply or patch with what it was shown. The marker would refuse it for nothing.
 
 use bytes::Bytes;
-use repot_api::{meta::ObjectMeta, names::TRIMMED};
-use repot_storage::Object;
+use futures::{Stream, StreamExt, stream};
+use repot_api::names::TRIMMED;
+use repot_apimachinery::meta::ObjectMeta;
+use repot_storage::{Object, Store};
 
-use crate::{resource::Resource, server::DEFAULT_OBJECT_BYTES, wire};
+use crate::{resource::Resource, wire};
 
+/// What fits into a frame of a watch: under the 16 MiB that client-go's decoder takes.
+pub(crate) const FRAME_BYTES: usize = 15 << 20;
 /// More than everything of an object that is neither metadata nor payload.
 const FRAME: usize = 4 << 10;
 
@@ -25,12 +29,30 @@ pub fn of(resource: &Resource, object: &Object) -> Option<Bytes> {
     let mut meta: ObjectMeta = wire::parse_meta(object);
     meta.annotations.insert(TRIMMED.to_owned(), object.payload_len.to_string());
     let mut text = print(resource, object, &meta);
-    if text.len() > DEFAULT_OBJECT_BYTES {
+    if text.len() > FRAME_BYTES {
         // Who owns what may be nearly as long as what is owned.
         meta.managed_fields = None;
         text = print(resource, object, &meta);
     }
     Some(text)
+}
+
+/// The pieces of one object in a list or in an event of a watch: whole, or trimmed.
+pub fn shown_pieces(
+    store: &Store,
+    resource: &Resource,
+    object: &Object,
+) -> impl Stream<Item = wire::Piece> + use<> {
+    match of(resource, object) {
+        Some(text) => stream::iter([Ok(text)]).left_stream(),
+        None => wire::object_pieces(store, resource, object).right_stream(),
+    }
+}
+
+/// Length of what [`shown_pieces`] gives.
+#[must_use]
+pub fn shown_len(resource: &Resource, object: &Object) -> u64 {
+    of(resource, object).map_or_else(|| wire::object_len(resource, object), |text| text.len() as u64)
 }
 
 /// Whether an object at rest is shown in that form.
@@ -41,11 +63,11 @@ pub fn is(resource: &Resource, object: &Object) -> bool {
 
 /// The version does not count: an object is as long in the event of its removal as before.
 fn is_due(resource: &Resource, meta: &[u8], payload_len: u64) -> bool {
-    if meta.len() as u64 + payload_len + FRAME as u64 <= DEFAULT_OBJECT_BYTES as u64 {
+    if meta.len() as u64 + payload_len + FRAME as u64 <= FRAME_BYTES as u64 {
         return false;
     }
     let before = wire::before_payload(resource, meta, None, payload_len > 0).len() as u64;
-    before + payload_len + 1 > DEFAULT_OBJECT_BYTES as u64
+    before + payload_len + 1 > FRAME_BYTES as u64
 }
 
 fn print(resource: &Resource, object: &Object, meta: &ObjectMeta) -> Bytes {
@@ -66,7 +88,7 @@ mod tests {
         let resource = resources.first().expect("a kind");
         let meta = br#"{"name":"a"}"#;
         let whole = |payload| wire::before_payload(resource, meta, None, true).len() as u64 + payload + 1;
-        let limit = DEFAULT_OBJECT_BYTES as u64;
+        let limit = FRAME_BYTES as u64;
         let longest = limit - whole(0);
         assert_eq!(whole(longest), limit);
         assert!(!is_due(resource, meta, 0) && !is_due(resource, meta, longest));

@@ -5,7 +5,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use futures::{Stream, StreamExt, stream};
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body::{Frame, SizeHint};
-use repot_api::{kind::Cell, meta::ObjectMeta};
+use repot_apimachinery::{kind::Cell, meta::ObjectMeta};
 use repot_storage::{Object, ResourceVersion, Store};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -14,7 +14,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use crate::{negotiate::MetaVersion, resource::Resource, trimmed};
+use crate::{memory::Memory, negotiate::MetaVersion, resource::Resource};
 
 /// What the store keeps beside an object, so that tables and comparisons need no payload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,24 +152,6 @@ pub fn object_pieces(
     stream::iter([Ok(before)]).chain(payload).chain(stream::iter([Ok(Bytes::from_static(b"}"))]))
 }
 
-/// The pieces of one object in a list or in an event of a watch: whole, or [trimmed](crate::trimmed).
-pub fn shown_pieces(
-    store: &Store,
-    resource: &Resource,
-    object: &Object,
-) -> impl Stream<Item = Piece> + use<> {
-    match trimmed::of(resource, object) {
-        Some(text) => stream::iter([Ok(text)]).left_stream(),
-        None => object_pieces(store, resource, object).right_stream(),
-    }
-}
-
-/// Length of what [`shown_pieces`] gives.
-#[must_use]
-pub fn shown_len(resource: &Resource, object: &Object) -> u64 {
-    trimmed::of(resource, object).map_or_else(|| object_len(resource, object), |text| text.len() as u64)
-}
-
 /// A payload between two texts, read beside the task that sends it.
 pub fn around(
     before: Bytes,
@@ -195,16 +177,17 @@ const LIGHT: u64 = 1 << 20;
 /// # Errors
 /// Why the payload cannot be read.
 pub async fn checked(
-    server: &crate::server::Server,
+    memory: &Memory,
+    store: &Store,
     flow: &crate::shares::Flow,
     resource: &Resource,
     object: &Object,
 ) -> Result<Pin<Box<dyn Stream<Item = Piece> + Send>>, repot_storage::Error> {
-    let place = (object.payload_len > LIGHT).then(|| server.memory.for_answer(flow, object.payload_len));
+    let place = (object.payload_len > LIGHT).then(|| memory.for_answer(flow, object.payload_len));
     let whole = place.as_ref().is_none_or(Option::is_some);
     let ahead_of_answer = if whole { object.payload_len } else { LIGHT };
     let mut read = vec![Ok(before_stored(resource, object).freeze())];
-    let (mut payload, mut length) = (server.store.payload(object), 0);
+    let (mut payload, mut length) = (store.payload(object), 0);
     while length < ahead_of_answer {
         let Some(piece) = payload.next().await else { break };
         let piece = piece?;
@@ -306,6 +289,14 @@ pub fn json_response(code: StatusCode, body: Body) -> Response<Body> {
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     response
+}
+
+/// The `ETag` of a document: equal on all replicas for equal content; another for every form, since a client may ask for one form with the tag of
+/// another.
+pub(crate) fn etag(text: &[u8], content_type: &str) -> String {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(content_type.as_bytes()).update(b"\n").update(text);
+    format!("\"{}\"", &hasher.finalize().to_hex().to_uppercase()[..32])
 }
 
 /// Characters of all warnings together; when there are more, each is cut short.

@@ -49,7 +49,7 @@ enum Location {
 }
 
 fn location(text: &str) -> Result<Location, String> {
-    let is_name = |name: &str| repot_api::names::dns_subdomain(name).is_ok();
+    let is_name = |name: &str| repot_apimachinery::validation::dns_subdomain(name).is_ok();
     let lease = |namespace: Option<&str>, name: &str| {
         let good = is_name(name) && namespace.is_none_or(is_name);
         let lease = Location::Lease { namespace: namespace.map(str::to_owned), name: name.to_owned() };

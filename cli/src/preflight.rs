@@ -4,13 +4,14 @@ use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
+use repot_api::gardener::shoot::{Shoot, Trigger};
+use repot_apimachinery::value::text_at;
 use repot_rules::{
-    change::{Change, text_at},
+    change::Change,
     distance,
     facts::Facts,
     finding::{Finding, Verdict},
     judge, preflight,
-    shoot::{Shoot, Trigger},
     watch::SEED_CHANGE,
 };
 use repot_webhook::{

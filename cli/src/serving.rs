@@ -60,7 +60,7 @@ impl ServingFlags {
 
 /// A duration as Go writes it.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    repot_api::duration::parse(text).ok_or_else(|| "must be a duration such as 1m30s".to_owned())
+    repot_apimachinery::duration::parse(text).ok_or_else(|| "must be a duration such as 1m30s".to_owned())
 }
 
 fn chance(text: &str) -> Result<f64, String> {

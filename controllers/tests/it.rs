@@ -12,7 +12,7 @@ use repot_controllers::etcd::{
     names,
     render::{self, Kind, Layout},
 };
-use repot_etcd::agent::config::{ClusterState, Config};
+use repot_etcd_core::agent::config::{ClusterState, Config};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 

@@ -10,7 +10,7 @@
 use std::{fmt::Write as _, time::Duration};
 
 use etcd_client::{Client, GetOptions, KeyValue};
-use repot_plan::etcd::world::{Digest, Revision};
+use repot_etcd_core::{digest::Digest, snapshot::Revision};
 use tokio::time::timeout;
 
 use crate::snapshot::codec::Sha256;

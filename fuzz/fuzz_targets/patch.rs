@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| repot_api::fuzz::patch(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| repot_apimachinery::fuzz::patch(input));

@@ -59,10 +59,8 @@ fn holds_what_gardener_stores() {
 
 #[test]
 fn is_accepted_as_a_shoot_state() {
-    use repot_api::{
-        json::{Findings, decode},
-        shoot_state::{normalise, validate},
-    };
+    use repot_api::shoot_state::{normalise, validate};
+    use repot_apimachinery::json::{Findings, decode};
     let kind = &repot_api::shoot_state::KIND_INFO;
     for machine_state in [MachineState::Gzip, MachineState::Plain] {
         let json = generate_json(&Options { machine_state, ..mk_options(100_000) }).expect("a state");

@@ -9,12 +9,10 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
+use repot_api::gardener::shoot::Shoot;
 use repot_api::names::{CORE_GROUP, GARDEN_NAMESPACE, LIVE_MIGRATE};
-use repot_rules::{
-    change::{Change, annotation_of},
-    preflight,
-    shoot::Shoot,
-};
+use repot_apimachinery::value::annotation_of;
+use repot_rules::{change::Change, preflight};
 use serde_json::Value;
 
 const VERSION: &str = "v1beta1";

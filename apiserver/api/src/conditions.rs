@@ -1,10 +1,10 @@
 //! Conditions of a status, as `metav1.Condition` has them: one for each type, each with one writer.
 
-use crate::{
+use repot_apimachinery::{
     field::{FieldError, is_enough},
     json::Node,
-    names,
     schema::{Field, ListType, Schema, Shape},
+    validation,
 };
 
 static TYPE: Schema = Schema::string("Type of the condition in CamelCase, such as Ready or Progressing.");
@@ -49,8 +49,9 @@ pub(crate) fn check(status: &Node, errors: &mut Vec<FieldError>) {
         let path = |field: &str| format!("status.conditions[{at}].{field}");
         let text = |field: &str| condition.text(field).filter(|text| !text.is_empty());
         if let Some(kind) = text("type") {
-            errors
-                .extend(names::qualified(kind).err().map(|why| FieldError::invalid(path("type"), kind, why)));
+            errors.extend(
+                validation::qualified(kind).err().map(|why| FieldError::invalid(path("type"), kind, why)),
+            );
         }
         check_reason(condition, &path("reason"), errors);
         for (field, limit) in [("reason", MAX_REASON), ("message", MAX_MESSAGE)] {
@@ -81,6 +82,23 @@ pub(crate) fn find<'a>(object: &'a Node, kind: &str) -> Option<(&'a str, &'a str
     let conditions = object.member("status")?.member("conditions")?.items();
     let found = conditions.iter().find(|condition| condition.text("type") == Some(kind))?;
     Some((found.text("status")?, found.text("reason").unwrap_or_default()))
+}
+
+/// Why something is as it is, as a condition and a step tell it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// One word in CamelCase, for programs.
+    pub reason: &'static str,
+    /// The same for people.
+    pub message: String,
+}
+
+impl Reason {
+    /// A reason and its message.
+    #[must_use]
+    pub fn new(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into() }
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! EtcdBackup: a backup of one hosted etcd, taken once or by schedule.
 
-use crate::{
+use repot_apimachinery::{
     field::FieldError,
     json::Node,
     kind::{Cell, Column, Kind},
@@ -8,10 +8,11 @@ use crate::{
     schedule::Schedule,
     schema::{Default, Field, Schema, Shape},
     shape,
-    workflow::{
-        self, API_VERSION, BACKUP_NAME, CANCEL, CLUSTER_REF, CONDITIONS, KIND, MESSAGE, OBSERVED_GENERATION,
-        PAUSED, PAUSED_TIME, PLAN_VERSION, PROOF, REASON, STEERING, STEP_TIMEOUT, STEPS, TIME, cell,
-    },
+};
+
+use crate::workflow::{
+    self, API_VERSION, BACKUP_NAME, CANCEL, CLUSTER_REF, CONDITIONS, KIND, MESSAGE, OBSERVED_GENERATION,
+    PAUSED, PAUSED_TIME, PLAN_VERSION, PROOF, REASON, STEERING, STEP_TIMEOUT, STEPS, TIME, cell,
 };
 
 static SCHEDULE: Schema = Schema::string(
@@ -178,7 +179,7 @@ pub fn validate_status(object: &Node) -> Vec<FieldError> {
 }
 
 fn is_scheduled(object: &Node) -> bool {
-    crate::kind::text_at(object, "spec.schedule").is_some_and(|text| !text.is_empty())
+    repot_apimachinery::kind::text_at(object, "spec.schedule").is_some_and(|text| !text.is_empty())
 }
 
 fn cells(object: &Node, _: usize) -> Vec<Cell> {

@@ -1,17 +1,18 @@
 //! EtcdMigration: makes a hosted etcd anew from a backup of itself, with other settings. It runs once.
 
-use crate::{
+use repot_apimachinery::{
     field::FieldError,
     json::Node,
     kind::{Cell, Column, Kind},
     meta,
     schema::{Default, Field, Schema, Shape},
     shape,
-    workflow::{
-        self, API_DOWN_SECONDS, API_VERSION, BACKUP_NAME, BEFORE, CANCEL, CLUSTER_REF, CONDITIONS, KIND,
-        MESSAGE, NEW_VOLUMES, OBSERVED_GENERATION, PAUSED, PAUSED_TIME, PLAN_VERSION, PROOF, REASON,
-        SETTINGS, STEERING, STEP_TIMEOUT, STEPS, TIME, cell, step_cell,
-    },
+};
+
+use crate::workflow::{
+    self, API_DOWN_SECONDS, API_VERSION, BACKUP_NAME, BEFORE, CANCEL, CLUSTER_REF, CONDITIONS, KIND, MESSAGE,
+    NEW_VOLUMES, OBSERVED_GENERATION, PAUSED, PAUSED_TIME, PLAN_VERSION, PROOF, REASON, SETTINGS, STEERING,
+    STEP_TIMEOUT, STEPS, TIME, cell, step_cell,
 };
 
 static SPEC: Schema = Schema {

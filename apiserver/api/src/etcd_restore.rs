@@ -1,17 +1,18 @@
 //! EtcdRestore: puts a hosted etcd back to a backup. It runs once.
 
-use crate::{
+use repot_apimachinery::{
     field::FieldError,
     json::Node,
     kind::{Cell, Column, Kind, text_at},
     meta,
     schema::{Default, Field, Schema, Shape},
     shape,
-    workflow::{
-        self, API_DOWN_SECONDS, API_VERSION, BEFORE, CANCEL, CLUSTER_REF, CONDITIONS, KIND, MESSAGE,
-        NEW_VOLUMES, OBSERVED_GENERATION, PAUSED, PAUSED_TIME, PLAN_VERSION, PROOF, REASON, STEERING,
-        STEP_TIMEOUT, STEPS, STORE, TIME, cell, step_cell,
-    },
+};
+
+use crate::workflow::{
+    self, API_DOWN_SECONDS, API_VERSION, BEFORE, CANCEL, CLUSTER_REF, CONDITIONS, KIND, MESSAGE, NEW_VOLUMES,
+    OBSERVED_GENERATION, PAUSED, PAUSED_TIME, PLAN_VERSION, PROOF, REASON, STEERING, STEP_TIMEOUT, STEPS,
+    STORE, TIME, cell, step_cell,
 };
 
 static SOURCE_NAME: Schema = Schema::string(

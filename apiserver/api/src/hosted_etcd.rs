@@ -1,14 +1,17 @@
 //! HostedEtcd: one etcd that serves a hosted control plane, and where its life stands. The "cluster resource" of the paper on
 //! etcd workflows: what it keeps below `cluster.spec.etcd` and `cluster.status.etcd` is here, on an object of our own.
 
-use crate::{
-    conditions,
+use repot_apimachinery::{
     field::FieldError,
     json::Node,
     kind::{Cell, Column, Kind},
     meta,
     schema::{Default, Field, Schema, Shape},
     shape,
+};
+
+use crate::{
+    conditions,
     workflow::{self, API_VERSION, CONDITIONS, KIND, MESSAGE, OBSERVED_GENERATION, SETTINGS, STORE, cell},
 };
 

@@ -4,8 +4,7 @@
 //! `metadata`) is accepted and brought into today's.
 
 use bytes::Bytes;
-
-use crate::{
+use repot_apimachinery::{
     field::{FieldError, is_enough},
     json::{Node, Raw},
     kind::{Cell, Column, Kind, human_bytes},
@@ -209,7 +208,7 @@ fn extend(object: &mut Node, list: &'static str, more: Vec<Node>) {
     }
 }
 
-/// What is wrong outside of metadata: all of it, or the first [`MAX_ERRORS`](crate::field::MAX_ERRORS) and a few.
+/// What is wrong outside of metadata: all of it, or the first [`MAX_ERRORS`](repot_apimachinery::field::MAX_ERRORS) and a few.
 #[must_use]
 pub fn validate(object: &Node) -> Vec<FieldError> {
     let mut errors = Vec::new();
@@ -287,7 +286,7 @@ fn list<'a>(node: &'a Node, field: &str) -> &'a [Node] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
+    use repot_apimachinery::{
         field::MAX_ERRORS,
         json::{Findings, decode},
     };

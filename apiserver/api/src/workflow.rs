@@ -1,15 +1,15 @@
 //! What the etcd kinds share: references, settings, stores, steps, and the rules that hold for all of their specs.
 
-use crate::{
-    conditions,
+use repot_apimachinery::{
     field::{FieldError, is_enough},
     formats,
     json::Node,
     kind::{Cell, text_at},
-    names,
     schema::{Field, ListType, Schema, Shape},
-    shape,
+    shape, validation,
 };
+
+use crate::conditions;
 
 pub(crate) static API_VERSION: Schema =
     Schema::string("The versioned schema of this representation of an object.");
@@ -187,7 +187,7 @@ pub(crate) fn check_spec(object: &Node, schema: &'static Schema) -> Vec<FieldErr
     for path in
         ["spec.clusterRef.name", "spec.etcdRef.name", "spec.apiServerRef.name", "spec.source.backupName"]
     {
-        check_text(object, path, names::dns_subdomain, &mut errors);
+        check_text(object, path, validation::dns_subdomain, &mut errors);
     }
     check_text(object, "spec.stepTimeout", formats::duration, &mut errors);
     errors
@@ -226,7 +226,7 @@ fn check_records(status: &Node, errors: &mut Vec<FieldError>) {
 }
 
 /// The rule holds for the string at the path, if there is one.
-pub(crate) fn check_text(object: &Node, path: &str, rule: names::Rule, errors: &mut Vec<FieldError>) {
+pub(crate) fn check_text(object: &Node, path: &str, rule: validation::Rule, errors: &mut Vec<FieldError>) {
     if let Some(text) = text_at(object, path).filter(|text| !text.is_empty()) {
         errors.extend(rule(text).err().map(|why| FieldError::invalid(path, text, why)));
     }
@@ -248,7 +248,7 @@ const MOST_MEMBERS: i64 = 9;
 pub(crate) fn check_settings(object: &Node, errors: &mut Vec<FieldError>) {
     let Some(settings) = object.member("spec").and_then(|spec| spec.member("settings")) else { return };
     check_text(object, "spec.settings.size", formats::storage_size, errors);
-    check_text(object, "spec.settings.storageClassName", names::dns_subdomain, errors);
+    check_text(object, "spec.settings.storageClassName", validation::dns_subdomain, errors);
     if let Some(Node::Integer(replicas)) = settings.member("replicas")
         && (!(1..=MOST_MEMBERS).contains(replicas) || replicas % 2 == 0)
     {
@@ -306,7 +306,7 @@ pub(crate) fn check_cancel(before: &Node, after: &Node, errors: &mut Vec<FieldEr
 
 fn members(node: &Node) -> impl Iterator<Item = &str> {
     let Node::Object(members) = node else { return [].iter().map(name as fn(&_) -> &str) };
-    fn name((key, _): &(crate::json::Key, Node)) -> &str {
+    fn name((key, _): &(repot_apimachinery::json::Key, Node)) -> &str {
         key.text()
     }
     members.iter().map(name as fn(&_) -> &str)

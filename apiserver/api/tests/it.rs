@@ -4,15 +4,13 @@
 use std::{fs, path::Path};
 
 use bytes::Bytes;
-use repot_api::{
+use repot_api::{etcd_backup, etcd_migration, etcd_restore, hosted_etcd, shoot_state};
+use repot_apimachinery::{
     document::Document,
-    etcd_backup, etcd_migration, etcd_restore,
     field::FieldError,
-    hosted_etcd,
     json::Node,
     kind::Kind,
     openapi::{GroupVersion, v3},
-    shoot_state,
 };
 use serde_json::Value;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use repot_api::document::Document;
+use repot_apimachinery::document::Document;
 use repot_storage::Object;
 
 use super::{

@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use repot_api::{
+use repot_apimachinery::{
     document::{self, Document},
     json::Node,
 };

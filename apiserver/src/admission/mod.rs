@@ -18,6 +18,7 @@
 //! A request that no webhook matches costs the comparison of its resource with the rules and nothing else: the object is
 //! not printed, and an object at rest is not read.
 
+mod attributes;
 pub mod call;
 pub mod conditions;
 mod denial;
@@ -32,10 +33,7 @@ pub mod quantity;
 pub mod quota;
 pub mod review;
 
-use serde_json::{Value, json};
-
-use crate::{endpoints::Request, filters::request_info::Target, resource::Resource, server::Server};
-
+pub use attributes::Attributes;
 pub use dispatch::{may_concern, mutate, validate};
 pub use follow::Admission;
 
@@ -59,56 +57,5 @@ impl Operation {
             Self::Update => "UPDATE",
             Self::Delete => "DELETE",
         }
-    }
-}
-
-/// What is to be admitted, apart from the objects.
-pub struct Attributes<'a> {
-    /// The server that handles the request.
-    pub server: &'a Server,
-    /// Group, version and kind of the object.
-    pub resource: &'a Resource,
-    /// What the request's path names: resource, subresource, namespace and name.
-    pub target: &'a Target,
-    /// Who asks, and where warnings and annotations go.
-    pub call: &'a crate::call::Call,
-    /// Whether the object is created, updated or deleted.
-    pub operation: Operation,
-    /// The object's name; empty while none has been generated.
-    pub name: String,
-    /// Whether nothing is going to be stored.
-    pub dry_run: bool,
-    /// `CreateOptions`, `UpdateOptions` or `DeleteOptions`.
-    pub options: Value,
-}
-
-impl<'a> Attributes<'a> {
-    /// Of a request that creates or updates.
-    #[must_use]
-    pub fn of_write(request: &'a Request<'_>, operation: Operation, dry_run: bool, name: &str) -> Self {
-        let kind = if operation == Operation::Create { "CreateOptions" } else { "UpdateOptions" };
-        let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
-        if dry_run {
-            options["dryRun"] = json!(["All"]);
-        }
-        for parameter in ["fieldManager", "fieldValidation"] {
-            if let Some(value) = request.call.query.get(parameter) {
-                options[parameter] = value.into();
-            }
-        }
-        Self::new(request, operation, dry_run, name, options)
-    }
-
-    /// Attributes of any request, with `options` as the caller gives them.
-    #[must_use]
-    pub fn new(
-        request: &'a Request<'_>,
-        operation: Operation,
-        dry_run: bool,
-        name: &str,
-        options: Value,
-    ) -> Self {
-        let Request { server, resource, target, call } = request;
-        Self { server, resource, target, call, operation, name: name.to_owned(), dry_run, options }
     }
 }

@@ -2,13 +2,13 @@
 //! values come back token for token.
 
 use bytes::Bytes;
-use repot_api::{
+use repot_apimachinery::{
     document::Document,
     json::{Node, Raw, patch::Patch},
     meta::ObjectMeta,
 };
 
-use crate::registry::Strategy;
+use crate::registry::strategy::Strategy;
 
 /// Applies a patch. Gives whether anything is different now.
 ///

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use bytes::{Bytes, BytesMut};
 use jiff::Timestamp;
-use repot_api::schema::Schema;
+use repot_apimachinery::schema::Schema;
 use serde::Serialize;
 use serde_json::{Value, json, value::RawValue};
 

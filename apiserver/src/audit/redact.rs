@@ -3,7 +3,7 @@
 
 use std::{fmt, io::Write};
 
-use repot_api::schema::{Schema, Shape};
+use repot_apimachinery::schema::{Schema, Shape};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// What stands for a value that was taken out.

@@ -1,7 +1,8 @@
 //! Where writes meet admission: one call before a write is judged by us, one after.
 
-use repot_api::document::Document;
+use repot_apimachinery::document::Document;
 use repot_storage::Object;
+use serde_json::{Value, json};
 
 use super::{Request, write::WriteOptions};
 use crate::{
@@ -43,24 +44,24 @@ pub(super) async fn judge(
 pub(super) async fn judge_removal(
     request: &Request<'_>,
     dry_run: bool,
-    options: serde_json::Value,
+    options: Value,
     current: &Object,
 ) -> Result<(), Status> {
-    let attributes = Attributes::new(request, Operation::Delete, dry_run, &current.key.name, options);
+    let attributes = attributes_of(request, Operation::Delete, dry_run, &current.key.name, options);
     admission::mutate(&attributes, None, Some(current)).await?;
     admission::validate(&attributes, None, Some(current)).await
 }
 
 /// Whether somebody may want to see a new state of this resource: then a change has to be made on the whole object.
 pub(super) fn may_be_judged(request: &Request<'_>) -> bool {
-    admission::may_concern(&Attributes::of_write(request, Operation::Update, false, &request.target.name))
+    admission::may_concern(&attributes_of_write(request, Operation::Update, false, &request.target.name))
 }
 
 /// How large a question about this write may become, in bytes; `None`: nobody will ask one.
 pub(super) fn largest_review(request: &Request<'_>) -> Option<u64> {
     let operations = [Operation::Create, Operation::Update];
     let concerns = |operation| {
-        admission::may_concern(&Attributes::of_write(request, operation, false, &request.target.name))
+        admission::may_concern(&attributes_of_write(request, operation, false, &request.target.name))
     };
     let cluster = request.server.admission.cluster()?;
     operations.into_iter().any(concerns).then_some(cluster.max_review_bytes as u64)
@@ -73,5 +74,37 @@ fn attributes<'a>(
     old: Option<&Object>,
 ) -> Attributes<'a> {
     let operation = if old.is_some() { Operation::Update } else { Operation::Create };
-    Attributes::of_write(request, operation, write.dry_run, name)
+    attributes_of_write(request, operation, write.dry_run, name)
+}
+
+/// Attributes of a request that creates or updates.
+fn attributes_of_write<'a>(
+    request: &'a Request<'_>,
+    operation: Operation,
+    dry_run: bool,
+    name: &str,
+) -> Attributes<'a> {
+    let kind = if operation == Operation::Create { "CreateOptions" } else { "UpdateOptions" };
+    let mut options = json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
+    if dry_run {
+        options["dryRun"] = json!(["All"]);
+    }
+    for parameter in ["fieldManager", "fieldValidation"] {
+        if let Some(value) = request.call.query.get(parameter) {
+            options[parameter] = value.into();
+        }
+    }
+    attributes_of(request, operation, dry_run, name, options)
+}
+
+/// Attributes of any request, with `options` as the caller gives them.
+fn attributes_of<'a>(
+    request: &'a Request<'_>,
+    operation: Operation,
+    dry_run: bool,
+    name: &str,
+    options: Value,
+) -> Attributes<'a> {
+    let Request { server, resource, target, call } = request;
+    Attributes { server, resource, target, call, operation, name: name.to_owned(), dry_run, options }
 }

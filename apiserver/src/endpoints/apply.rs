@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use repot_api::{
+use repot_apimachinery::{
     document::{self, Document},
     field::FieldError,
     json::{Key, Node},

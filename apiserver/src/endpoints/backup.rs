@@ -16,8 +16,6 @@ use tokio::{runtime::Handle, sync::mpsc, task::spawn_blocking, time::timeout};
 use super::Answer;
 use crate::{call::Call, server::Server};
 
-/// URL path at which all objects are backed up.
-pub const PATH: &str = "/backup";
 /// How much is sent on at once, and how many of these may wait for a slow client.
 const PIECE_BYTES: usize = 256 << 10;
 const PIECES: usize = 4;

@@ -1,7 +1,7 @@
 //! POST to a collection.
 
 use http::StatusCode;
-use repot_api::{document::Document, json::Node};
+use repot_apimachinery::{document::Document, json::Node};
 use uuid::Uuid;
 
 use super::{

@@ -3,11 +3,11 @@
 use axum::body::Body;
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use repot_api::{
+use repot_api::names::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN};
+use repot_apimachinery::{
     field::FieldError,
     json::{Findings, Node, decode},
     meta::ObjectMeta,
-    names::{FINALIZER_FOREGROUND, FINALIZER_ORPHAN},
     openapi::meta_types::DELETE_OPTIONS,
     protobuf,
 };

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
-use repot_api::{openapi::GroupVersion, protobuf};
+use repot_apimachinery::{openapi::GroupVersion, protobuf};
 use serde_json::{Value, json};
 
 use super::Answer;
@@ -173,7 +173,7 @@ fn aggregated_group(group: &GroupVersion) -> Value {
 
 /// An answer with an ETag, or 304 where the client has it already.
 pub(super) fn cacheable(headers: &HeaderMap, text: Bytes, content_type: &str) -> Response<Body> {
-    let etag = etag(&text, content_type);
+    let etag = wire::etag(&text, content_type);
     let known = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
     let fresh =
         known.flat_map(|value| value.split(',')).any(|tag| matches!(tag.trim(), "*") || tag.trim() == etag);
@@ -193,12 +193,4 @@ pub(super) fn cacheable(headers: &HeaderMap, text: Bytes, content_type: &str) ->
     out.insert(header::VARY, HeaderValue::from_static("Accept"));
     out.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
     response
-}
-
-/// Equal on all replicas for equal content; another for every form, since a client may ask for one form with the tag of
-/// another.
-pub(super) fn etag(text: &[u8], content_type: &str) -> String {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(content_type.as_bytes()).update(b"\n").update(text);
-    format!("\"{}\"", &hasher.finalize().to_hex().to_uppercase()[..32])
 }

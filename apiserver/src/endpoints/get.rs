@@ -27,9 +27,15 @@ pub(super) async fn get(request: Request<'_>) -> Answer {
             let held = length + pretty::held(request.call);
             request.keep(request.server.memory.to_stream(&request.flow(), held).await)?;
             // The first piece is read before the answer begins, so that damage is answered with a status.
-            let pieces = wire::checked(request.server, &request.flow(), resource, &object)
-                .await
-                .map_err(|error| request.failed(&error))?;
+            let pieces = wire::checked(
+                &request.server.memory,
+                &request.server.store,
+                &request.flow(),
+                resource,
+                &object,
+            )
+            .await
+            .map_err(|error| request.failed(&error))?;
             wire::sized(StatusCode::OK, length, pieces)
         }
         Form::Metadata(version) => wire::whole(StatusCode::OK, wire::partial(&object, version).freeze()),

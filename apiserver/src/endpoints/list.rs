@@ -85,7 +85,7 @@ impl Shown {
         let largest = largest.filter(|object| object.payload_len >= IN_RECORD);
         Self {
             lengths: HeadLengths::of(&objects),
-            items: whole().map(|object| wire::shown_len(resource, object)).sum(),
+            items: whole().map(|object| trimmed::shown_len(resource, object)).sum(),
             count: objects.len(),
             probe: largest.map(|object| {
                 let mut probe = object.clone();
@@ -341,7 +341,7 @@ async fn bounded(
             if !selectors.matches(&object) {
                 continue;
             }
-            size += wire::shown_len(request.resource, &object);
+            size += trimmed::shown_len(request.resource, &object);
             if let (true, Some(last)) = (size > most || objects.len() == limit, objects.last()) {
                 let last: &Object = last;
                 end = Some((last.key.clone(), list.remaining.map(|more| more + count - seen as u64)));
@@ -381,7 +381,7 @@ async fn objects(request: &Request<'_>, mut shown: Shown, meta: &ListMeta) -> An
     let items = shown.heads.stream().enumerate().flat_map(move |(at, object)| {
         let comma = stream::iter((at > 0).then(|| Ok(Bytes::from_static(b","))));
         comma.chain(match object {
-            Ok(object) => wire::shown_pieces(&store, &resource, &object).left_stream(),
+            Ok(object) => trimmed::shown_pieces(&store, &resource, &object).left_stream(),
             Err(error) => stream::iter([Err(error)]).right_stream(),
         })
     });

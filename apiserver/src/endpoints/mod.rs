@@ -33,8 +33,14 @@ use http::Response;
 use repot_storage::{Key, Scope};
 
 use crate::{
-    call::Call, filters::request_info::Target, heavy::UserWork, memory::MemoryPermit, resource::Resource,
-    server::Server, shares::Flow, status::Status,
+    call::Call,
+    filters::request_info::{BACKUP_PATH, Target},
+    heavy::UserWork,
+    memory::MemoryPermit,
+    resource::Resource,
+    server::Server,
+    shares::Flow,
+    status::Status,
 };
 
 type Answer = Result<Response<Body>, Status>;
@@ -152,7 +158,7 @@ async fn dispatch_path(server: &Server, call: &mut Call) -> Answer {
     }
     match path.as_str() {
         "/version" => version::version(),
-        backup::PATH => backup::backup(server, call),
+        BACKUP_PATH => backup::backup(server, call),
         "/metrics" => Ok(server.metrics.render()),
         "" | "/apis" | "/api" => discovery::root(server, call, &path),
         "/openapi/v2" | "/openapi/v3" => openapi::document(server, call, &path),

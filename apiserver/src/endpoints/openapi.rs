@@ -1,56 +1,21 @@
 //! The published OpenAPI documents.
 
-use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
-use repot_api::openapi::{self, GroupVersion};
-use serde_json::{Map, json};
 
 use super::{Answer, discovery};
-use crate::{call::Call, negotiate, server::Server, status::Status, wire};
+use crate::{
+    call::Call,
+    negotiate,
+    openapi::{JSON, hash},
+    server::Server,
+    status::Status,
+    wire,
+};
 
-const JSON: &str = "application/json";
 /// What kubectl up to 1.26 wants version 2 to be.
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 /// As it asks for it; in an answer it would not take that for a media type.
 const PROTOBUF_ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-
-/// The documents, made once.
-pub struct Documents {
-    v2: Bytes,
-    v2_protobuf: Bytes,
-    v3_index: Bytes,
-    v3: Vec<(String, Bytes)>,
-}
-
-impl Documents {
-    /// Makes the OpenAPI v2 and v3 documents of these groups.
-    #[must_use]
-    pub fn new(groups: &[GroupVersion]) -> Self {
-        let version = format!("v{}", env!("CARGO_PKG_VERSION"));
-        let v3: Vec<(String, Bytes)> = groups
-            .iter()
-            .map(|group| {
-                let path = format!("apis/{}/{}", group.group, group.version);
-                (path, Bytes::from(openapi::v3(group, &version).to_string()))
-            })
-            .collect();
-        let paths: Map<_, _> = v3
-            .iter()
-            .map(|(path, text)| {
-                let url = format!("/openapi/v3/{path}?hash={}", hash(text));
-                (path.clone(), json!({"serverRelativeURL": url}))
-            })
-            .collect();
-        let v3_index = Bytes::from(json!({"paths": paths}).to_string());
-        let v2 = openapi::v2(groups, &version);
-        let v2_protobuf = Bytes::from(openapi::proto::encode(&v2));
-        Self { v2: Bytes::from(v2.to_string()), v2_protobuf, v3_index, v3 }
-    }
-}
-
-fn hash(text: &[u8]) -> String {
-    discovery::etag(text, JSON).trim_matches('"').to_owned()
-}
 
 /// `/openapi/v2`, `/openapi/v3`, `/openapi/v3/apis/G/V`.
 pub(super) fn document(server: &Server, call: &Call, path: &str) -> Answer {

@@ -1,6 +1,6 @@
 //! Parameters that several verbs share.
 
-use repot_api::{field::FieldError, kind::Kind, selector};
+use repot_apimachinery::{field::FieldError, kind::Kind, selector};
 
 use crate::{call::Query, status::Status, wire::Summary};
 

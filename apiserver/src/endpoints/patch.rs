@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use repot_api::{
+use repot_apimachinery::{
     document::{self, Document},
     field::{Cause, FieldError},
     json::{

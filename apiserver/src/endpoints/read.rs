@@ -1,7 +1,7 @@
 //! Reads whole objects from request bodies, within the memory that the request has.
 
 use bytes::Bytes;
-use repot_api::{
+use repot_apimachinery::{
     document::{self, Document},
     json::{Census, census},
     meta::OBJECT_META,

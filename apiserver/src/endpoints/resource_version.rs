@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use repot_api::field::FieldError;
+use repot_apimachinery::field::FieldError;
 use repot_storage::{ResourceVersion, Store};
 
 use crate::{call::Query, status::Status};

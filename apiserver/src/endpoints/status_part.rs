@@ -1,7 +1,7 @@
 //! Which part of an object a write may change: through the resource everything but the status, through `/status` the status
 //! alone. Whoever writes a spec cannot forge a status, and whoever reports a status cannot change what is wanted.
 
-use repot_api::{
+use repot_apimachinery::{
     document::{self, Document},
     field::FieldError,
     json::Node,

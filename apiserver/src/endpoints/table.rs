@@ -18,6 +18,7 @@ use crate::{
     negotiate::MetaVersion,
     resource::Resource,
     status::Status,
+    trimmed,
     wire::{self, ListMeta, Summary},
 };
 
@@ -71,7 +72,7 @@ pub(super) async fn answer(
         };
         let pieces = match single {
             true => wire::object_pieces(&store, &resource, &object).left_stream(),
-            false => wire::shown_pieces(&store, &resource, &object).right_stream(),
+            false => trimmed::shown_pieces(&store, &resource, &object).right_stream(),
         };
         comma.chain(long_row(&resource, &object, pieces).right_stream())
     });

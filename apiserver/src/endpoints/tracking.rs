@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use repot_api::{
+use repot_apimachinery::{
     document::{self, Document},
     json::Node,
     managed::{self, Bodies, Writer, entries::MAX_MANAGER},
@@ -209,7 +209,7 @@ impl Change {
 pub(super) mod tests {
     use axum::body::Body;
     use futures::poll;
-    use repot_api::json::Raw;
+    use repot_apimachinery::json::Raw;
 
     use crate::heavy::LIGHT;
 

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use axum::body::Body;
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use repot_api::{
+use repot_apimachinery::{
     document::Document,
     field::{FieldError, shortened},
     meta::ObjectMeta,
@@ -187,7 +187,15 @@ pub(super) async fn show(request: &Request<'_>, object: &Object, form: Form) -> 
     if let Form::Metadata(version) = form {
         return wire::whole(StatusCode::OK, wire::partial(object, version).freeze());
     }
-    match wire::checked(request.server, &request.flow(), request.resource, object).await {
+    match wire::checked(
+        &request.server.memory,
+        &request.server.store,
+        &request.flow(),
+        request.resource,
+        object,
+    )
+    .await
+    {
         Ok(pieces) => wire::sized(StatusCode::OK, wire::object_len(request.resource, object), pieces),
         Err(error) => {
             tracing::error!(%error, "the answer to a change shows no payload");

@@ -6,7 +6,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures::stream;
 use http::{Response, StatusCode};
-use repot_api::{
+use repot_apimachinery::{
     document::{Document, Printed},
     field::{FieldError, shortened},
     json::Node,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use repot_api::duration::parse;
+use repot_apimachinery::duration::parse;
 
 use crate::{call::Query, status::Status};
 

@@ -2,7 +2,8 @@
 
 use http::{Method, Uri};
 
-use crate::endpoints::backup;
+/// The path at which all objects are backed up. It may take longer than other requests.
+pub const BACKUP_PATH: &str = "/backup";
 
 /// What a request is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +54,7 @@ impl RequestInfo {
     /// Whether the request may go on for longer than the deadline of all others.
     #[must_use]
     pub fn long_running(&self) -> bool {
-        self.verb == "watch" || self.path.trim_end_matches('/') == backup::PATH
+        self.verb == "watch" || self.path.trim_end_matches('/') == BACKUP_PATH
     }
 
     /// Whether the request may change something.

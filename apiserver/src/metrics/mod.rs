@@ -1,5 +1,6 @@
 //! Prometheus metrics, under the names that dashboards for API servers look for.
 
+mod orphans;
 mod process;
 mod shared;
 mod usage;
@@ -52,7 +53,7 @@ pub struct Metrics {
     usage: Usage,
     process: Process,
     /// Of objects without their namespace.
-    pub orphans: crate::orphans::Counters,
+    pub orphans: orphans::Counters,
     /// Metrics of admission webhooks: time taken, rejections, and failures that were let pass.
     pub admission: crate::admission::metrics::Counters,
 }
@@ -78,7 +79,7 @@ impl Metrics {
         let kind = ["group", "version", "resource"];
         let registry = Registry::new();
         let metrics = Self {
-            orphans: crate::orphans::Counters::new(&registry)?,
+            orphans: orphans::Counters::new(&registry)?,
             admission: crate::admission::metrics::Counters::new(&registry)?,
             registry,
             requests: counters("apiserver_request_total", "Requests by HTTP code.", &REQUEST_AND_CODE)?,

@@ -6,12 +6,11 @@ mod etcd_migration;
 mod etcd_restore;
 mod hosted_etcd;
 mod shoot_state;
-mod strategy;
+pub mod strategy;
 
 use repot_api::names;
 
-pub use strategy::Strategy;
-
+use self::strategy::Strategy;
 use crate::resource::{GroupResource, Resource};
 
 /// Which kinds a server serves: those of the cluster that it stands in.
@@ -143,7 +142,7 @@ mod tests {
     #[test]
     fn columns_and_selectable_fields_are_there() {
         for resource in resources(Serve::All, names::CORE_GROUP) {
-            let (kind, empty) = (resource.kind, repot_api::json::Node::object());
+            let (kind, empty) = (resource.kind, repot_apimachinery::json::Node::object());
             assert_eq!((kind.cells)(&empty, 0).len(), kind.columns.len(), "{}", kind.kind);
             for path in kind.selectable {
                 let at =

@@ -1,6 +1,6 @@
 //! How objects of a kind behave when they are written: the same questions for every kind, answered in a file a kind.
 
-use repot_api::{field::FieldError, json::Node, kind::Kind, names};
+use repot_apimachinery::{field::FieldError, json::Node, kind::Kind, validation};
 
 /// The answers of one kind. All of them are pure.
 #[derive(Debug)]
@@ -10,7 +10,7 @@ pub struct Strategy {
     /// The group it is served in.
     pub group: &'static str,
     /// What names look like.
-    pub name_rule: names::Rule,
+    pub name_rule: validation::Rule,
     /// Whether an update may leave out the version it is based on: the last writer then wins.
     pub unconditional_update: bool,
     /// Brings older shapes into today's and sets defaults; tells clients what it did. Comes first, on every write.

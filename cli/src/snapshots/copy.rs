@@ -8,11 +8,11 @@ use repot_etcd::{
     agent::supervisor::STOP,
     owner::{Settings, handover},
     snapshot::{
-        SnapshotName,
         copy::{self, Outcome, Progress, Report},
         store::Store,
     },
 };
+use repot_etcd_core::snapshot::SnapshotName;
 use serde_json::{Value, json};
 
 use super::{NO, Output, environment, open, print, print_json, progress::Bar, source_environment};

@@ -3,10 +3,8 @@
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::Args;
-use repot_etcd::snapshot::{
-    SnapshotName,
-    restore::{self, Member, Options, Progress, Restored, Selection},
-};
+use repot_etcd::snapshot::restore::{self, Member, Options, Progress, Restored, Selection};
+use repot_etcd_core::snapshot::SnapshotName;
 use serde_json::json;
 
 use super::{NO, Output, StoreFlags, print, print_json, progress::Bar};

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::time::Time;
+use repot_api::conditions::Reason;
+use repot_apimachinery::time::Time;
 
 /// Fields of the status that all flows have.
 pub const FIELDS: [&str; 10] = [
@@ -17,23 +18,6 @@ pub const FIELDS: [&str; 10] = [
     "startTime",
     "steps",
 ];
-
-/// Why something is as it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reason {
-    /// One word in CamelCase, for programs.
-    pub reason: &'static str,
-    /// The same for people.
-    pub message: String,
-}
-
-impl Reason {
-    /// A reason and its message.
-    #[must_use]
-    pub fn new(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into() }
-    }
-}
 
 /// How far a step has come, by what is observed.
 #[derive(Clone, Debug, PartialEq, Eq)]

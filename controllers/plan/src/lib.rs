@@ -10,7 +10,6 @@ pub mod ledger;
 pub mod named;
 pub mod render;
 pub mod status;
-pub mod time;
 
 #[cfg(test)]
 mod tests;

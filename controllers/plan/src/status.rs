@@ -3,13 +3,13 @@
 //! Fields of all flows are [`FIELDS`](crate::ledger::FIELDS); the notes of a flow are further fields beside them, by the flow's own
 //! serialisation. A flow with one side stores them at the top of the status, one with several sides each under the name of its side.
 
+use repot_apimachinery::time::Time;
 use serde_json::{Map, Value, json};
 
 use crate::{
     flow::{Flow, LedgerOf, Plan, Plans},
     ledger::{FIELDS, Phase, Record, State},
     named::Named,
-    time::Time,
 };
 
 /// A status that no ledger was written to, or not by this program.

@@ -4,20 +4,20 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use bytes::Bytes;
-use repot_api::{
-    document::Document, etcd_backup, etcd_migration, etcd_restore, field::FieldError, json::Node, kind::Kind,
-};
+use repot_api::{etcd_backup, etcd_migration, etcd_restore};
+use repot_apimachinery::time::Time;
+use repot_apimachinery::{document::Document, field::FieldError, json::Node, kind::Kind};
+use repot_etcd_core::{digest::Digest, snapshot::Revision, volumes::VolumeSet};
 use repot_plan::{
     etcd::{
         EtcdFlow, EtcdLedger, Notes, PLAN_VERSION, Step, api_outage, backup, migration,
-        observed::{Digest, Revision, Settings, Targets, VolumeSet},
+        observed::{Settings, Targets},
         restore,
     },
     flow::Plans,
     ledger::{Phase, Record, State},
     render,
     status::{fields, to_status},
-    time::Time,
 };
 
 #[test]

@@ -3,7 +3,8 @@
 
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
-use repot_plan::{etcd::operator::Source, ledger::Reason};
+use repot_api::conditions::Reason;
+use repot_etcd_core::operator::Source;
 use serde_json::{Value, json};
 
 use super::{

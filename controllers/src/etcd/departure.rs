@@ -5,7 +5,7 @@
 //! members that are not its own, and cannot have its members removed: that is up to the one that joined. So it goes on until the
 //! others have a quorum without it, or have left.
 
-use repot_plan::etcd::members::{Role, quorum};
+use repot_etcd_core::members::{Role, quorum};
 
 use super::{
     membership::{self, MembershipStatus},
@@ -96,7 +96,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::etcd::agents::AgentStatus;
+    use repot_etcd_core::agent::http::AgentStatus;
 
     /// An Etcd with this spec, whose StatefulSet has so many Pods.
     fn mk_observed(spec: &Value, running: u32) -> Observed {

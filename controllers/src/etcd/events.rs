@@ -4,7 +4,7 @@ use kube::{
     Resource, ResourceExt,
     runtime::events::{Event, EventType, Recorder},
 };
-use repot_plan::etcd::operator::Next;
+use repot_etcd_core::operator::Next;
 
 use super::{membership::MembershipStatus, observe::Observed, status::Status};
 use crate::members::{Change, Outcome};

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
+use repot_etcd_core::agent::http::AgentStatus;
 
 use super::{
-    agents::AgentStatus,
     names,
     report::{Pass, planned},
     status::Finding,

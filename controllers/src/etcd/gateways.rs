@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use repot_api::names::WITHOUT_GATEWAYS;
-use repot_etcd::agent::config::GatewayMember;
-use repot_plan::etcd::members::{Role, Side};
+use repot_etcd_core::agent::config::GatewayMember;
+use repot_etcd_core::members::{Role, Side};
 
 use super::{api::Etcd, membership::side, names, observe::Observed};
 use crate::members::{DesiredMembership, Driver, GatewayEndpoint, HttpGateways, MemberSlot, Outcome, Pass};

@@ -6,7 +6,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::MicroTime,
 };
 use kube::{Api, Client, ResourceExt, api::ListParams};
-use repot_plan::etcd::members::Role;
+use repot_etcd_core::members::Role;
 use serde_json::{Value, json};
 
 use super::{

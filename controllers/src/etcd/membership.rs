@@ -7,16 +7,16 @@ use std::{
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
 use kube::{Api, Client, ResourceExt};
+use repot_api::conditions::Reason;
 use repot_etcd::link;
-use repot_plan::{
-    etcd::members::{Desired, Side},
-    ledger::Reason,
+use repot_etcd_core::{
+    agent::http::AgentStatus,
+    members::{Desired, Side},
 };
 use tokio::sync::Mutex;
 
 use super::{
-    Error, Result,
-    agents::{self, AgentStatus},
+    Error, Result, agents,
     api::{Etcd, SecretKey, Tls},
     gateways, names,
     observe::Observed,

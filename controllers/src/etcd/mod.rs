@@ -1,6 +1,6 @@
 //! The operator of `druid.gardener.cloud/v1alpha1 Etcd`.
 //!
-//! A pass reads everything of one Etcd from kube-apiserver itself, asks `repot_plan::etcd::operator` what becomes of the
+//! A pass reads everything of one Etcd from kube-apiserver itself, asks `repot_etcd_core::operator` what becomes of the
 //! StatefulSet, and writes. Nothing is deleted or created before it was looked once more whether the Etcd still asks for it, and
 //! only under the UID and version that were seen. It is the only writer of what it makes, under one field manager.
 //!
@@ -43,10 +43,8 @@ use kube::{
         watcher,
     },
 };
-use repot_plan::{
-    etcd::operator::{Next, decide},
-    time::Time,
-};
+use repot_apimachinery::time::Time;
+use repot_etcd_core::operator::{Next, decide};
 use tokio_util::sync::CancellationToken;
 
 use crate::{

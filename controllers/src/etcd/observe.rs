@@ -9,9 +9,9 @@ use k8s_openapi::api::{
     core::v1::{PersistentVolumeClaim, Pod},
 };
 use kube::{Api, Client, Resource, ResourceExt, api::ListParams, core::NamespaceResourceScope};
-use repot_plan::etcd::{
+use repot_etcd_core::{
     operator::{Cluster, Seen, Set, Source},
-    world::VolumeSet,
+    volumes::VolumeSet,
 };
 use serde::de::DeserializeOwned;
 

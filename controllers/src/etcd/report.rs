@@ -2,14 +2,12 @@
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::ResourceExt;
-use repot_etcd::owner::handover::Handover;
-use repot_plan::{
-    etcd::{
-        members::{Role, quorum},
-        operator::Next,
-        rolling::Roll,
-    },
-    time::Time,
+use repot_apimachinery::time::Time;
+use repot_etcd_core::handover::Handover;
+use repot_etcd_core::{
+    members::{Role, quorum},
+    operator::Next,
+    rolling::Roll,
 };
 
 use crate::members::{Change, Outcome};
@@ -335,7 +333,7 @@ fn joining(pass: &Pass) -> Option<Finding> {
 }
 
 fn copied(pass: &Pass) -> Finding {
-    use repot_plan::etcd::operator::Source;
+    use repot_etcd_core::operator::Source;
     let (holds, reason, message) = match copy::source(pass.observed) {
         Source::Ready => (true, "Copied", "the snapshots of the other etcd were copied".to_owned()),
         Source::Missing(why) | Source::Outdated(why) => (false, why.reason, why.message),

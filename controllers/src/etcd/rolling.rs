@@ -1,8 +1,8 @@
-//! Pods of an earlier template, for the [decision](repot_plan::etcd::rolling) which of them is replaced.
+//! Pods of an earlier template, for the [decision](repot_etcd_core::rolling) which of them is replaced.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use repot_plan::etcd::rolling::{self, Roll};
+use repot_etcd_core::rolling::{self, Roll};
 
 use super::{
     membership::{self, MembershipStatus},

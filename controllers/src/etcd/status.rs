@@ -1,7 +1,7 @@
 //! `status` of an Etcd: what is written at the end of a pass.
 
-use repot_etcd::owner::handover::Handover;
-use repot_plan::time::Time;
+use repot_apimachinery::time::Time;
+use repot_etcd_core::handover::Handover;
 use serde::{Deserialize, Serialize};
 
 use super::api::ExistingMember;

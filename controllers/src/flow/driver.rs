@@ -3,10 +3,8 @@
 use std::error::Error;
 
 use kube::runtime::events::Event;
-use repot_plan::{
-    flow::{self, Decision, Flow, Input, LedgerOf, Plans},
-    time::Time,
-};
+use repot_apimachinery::time::Time;
+use repot_plan::flow::{self, Decision, Flow, Input, LedgerOf, Plans};
 use serde_json::Value;
 
 /// The parts of a flow's object that are statuses of sides.

@@ -3,12 +3,12 @@
 use std::{sync::Mutex, time::Duration};
 
 use kube::runtime::{controller::Action, events::Event};
+use repot_apimachinery::time::Time;
 use repot_plan::{
     flow::{Abort, Flow, LedgerOf, OnFailure, Plan, Plans, Request, Row, SOON, StepContext},
     ledger::{Check, Phase, State},
     named_enum,
     status::to_status,
-    time::Time,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

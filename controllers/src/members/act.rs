@@ -3,10 +3,8 @@
 use std::{future::Future, time::Duration};
 
 use etcd_client::{Client, Error, MemberAddOptions};
-use repot_plan::{
-    etcd::members::{self as plan, MemberId},
-    ledger::Reason,
-};
+use repot_api::conditions::Reason;
+use repot_etcd_core::members::{self as plan, MemberId};
 use tokio::time::{Instant, sleep, timeout};
 use tonic::Code;
 

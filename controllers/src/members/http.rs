@@ -7,9 +7,8 @@ use std::{
 };
 
 use futures::future::{BoxFuture, FutureExt, join_all};
-use repot_etcd::agent::config::GatewayMember;
+use repot_etcd_core::agent::{config::GatewayMember, http::ErrorResponse};
 use reqwest::{StatusCode, Url};
-use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::Gateways;
@@ -48,13 +47,6 @@ struct Doors {
     silent: BTreeMap<String, Instant>,
     /// Whether nothing is held up by any of them.
     are_ignored: bool,
-}
-
-/// Why an agent does not do something.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Refusal {
-    error: String,
 }
 
 impl HttpGateways {
@@ -161,7 +153,7 @@ impl HttpGateways {
             return Ok(());
         }
         let body = answer.bytes().await.map_err(failed)?;
-        let said: Refusal = serde_json::from_slice(&body).unwrap_or_default();
+        let said: ErrorResponse = serde_json::from_slice(&body).unwrap_or_default();
         Err(format!("{}: {} ({status})", door.agent, said.error))
     }
 

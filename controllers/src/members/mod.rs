@@ -1,7 +1,7 @@
-//! Membership of an etcd: what `repot_plan::etcd::members` decides, asked of etcd itself.
+//! Membership of an etcd: what `repot_etcd_core::members` decides, asked of etcd itself.
 //!
 //! A [`Driver`] makes one change a pass, or says what is waited for. Nothing of it has to survive: what the members are, etcd
-//! knows, and a driver that begins anew waits [`SETTLED`](repot_plan::etcd::members::SETTLED) until it has seen every voter for
+//! knows, and a driver that begins anew waits [`SETTLED`](repot_etcd_core::members::SETTLED) until it has seen every voter for
 //! that long. One driver at a time looks after an etcd; who that is, the lease of the controllers says. Two at once would not
 //! harm the quorum, since etcd itself refuses changes that do, but they could undo each other's work.
 //!
@@ -30,11 +30,9 @@ use std::{
 };
 
 use etcd_client::Client;
+use repot_api::conditions::Reason;
 use repot_etcd::link;
-use repot_plan::{
-    etcd::members::{self as plan, Desired, MemberId, Move, Side},
-    ledger::Reason,
-};
+use repot_etcd_core::members::{self as plan, Desired, MemberId, Move, Side};
 
 pub use gateways::Gateways;
 pub use http::{GatewayEndpoint, HttpGateways};

@@ -4,11 +4,9 @@ use std::{collections::BTreeSet, future::Future, time::Duration};
 
 use etcd_client::{AlarmAction, AlarmType, Client, Member, StatusResponse};
 use futures::future::join_all;
-use repot_plan::{
-    etcd::members::{self as plan, MemberId, Role, Side},
-    ledger::Reason,
-    time::Time,
-};
+use repot_api::conditions::Reason;
+use repot_apimachinery::time::Time;
+use repot_etcd_core::members::{self as plan, MemberId, Role, Side};
 use tokio::time::{Instant, timeout};
 
 use super::{DesiredMembership, Driver, MemberSlot, Outcome};

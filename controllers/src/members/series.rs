@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use repot_plan::{etcd::members::MemberId, time::Time};
+use repot_apimachinery::time::Time;
+use repot_etcd_core::members::MemberId;
 use tokio::time::Instant;
 
 /// What has been seen of each member, and when.

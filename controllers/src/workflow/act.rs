@@ -5,9 +5,10 @@ use kube::{
     Api, ResourceExt,
     api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions},
 };
+use repot_etcd_core::volumes::VolumeSet;
 use repot_plan::etcd::{
     effect::Effect,
-    observed::{Cluster, Settings, VolumeSet},
+    observed::{Cluster, Settings},
 };
 use serde_json::{Value, json};
 

@@ -6,8 +6,8 @@ use kube::{
     Client,
     runtime::events::{Recorder, Reporter},
 };
+use repot_apimachinery::time::Time;
 use repot_etcd::backup::place::StoreRef;
-use repot_plan::time::Time;
 
 use super::{error::Result, kinds::MANAGER, members, shelf};
 use crate::{flow::Clients, local_stores::LocalStores, term::LeaseDeadline};

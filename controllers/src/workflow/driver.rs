@@ -5,11 +5,11 @@ use kube::{
     api::{DynamicObject, Patch, PatchParams},
     runtime::events::Event,
 };
+use repot_apimachinery::time::Time;
 use repot_plan::{
     etcd::{EtcdFlow, EtcdLedger, Side, backup, effect::Effect, observed::Observed},
     flow::{self, Decision, Input, Plans},
     ledger::Phase,
-    time::Time,
 };
 use serde_json::json;
 

@@ -2,7 +2,7 @@
 
 use kube::ResourceExt;
 use repot_etcd::snapshot::store::FIRST_HISTORY;
-use repot_plan::etcd::world::VolumeSet;
+use repot_etcd_core::volumes::VolumeSet;
 
 use super::site::ControlPlane;
 use crate::etcd::api::OWN_HISTORIES;

@@ -12,14 +12,12 @@ use kube::{
     api::{DynamicObject, Patch, PatchParams},
     runtime::{Controller, controller::Action, watcher},
 };
+use repot_apimachinery::time::Time;
+use repot_etcd_core::digest::Digest;
 use repot_plan::{
-    etcd::{
-        EtcdLedger, Step,
-        observed::{Digest, Lock},
-    },
+    etcd::{EtcdLedger, Step, observed::Lock},
     ledger::{Phase, State},
     status::from_status,
-    time::Time,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;

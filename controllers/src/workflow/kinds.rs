@@ -6,19 +6,17 @@ use kube::{
     ResourceExt,
     api::{ApiResource, DynamicObject, GroupVersionKind},
 };
-use repot_api::{
-    names::{DRUID_GROUP, MIGRATION_GROUP, V1ALPHA1},
-    schedule::Schedule,
-};
+use repot_api::names::{DRUID_GROUP, MIGRATION_GROUP, V1ALPHA1};
+use repot_apimachinery::schedule::Schedule;
+use repot_apimachinery::time::Time;
+use repot_etcd_core::retention::Retention;
 use repot_plan::{
     etcd::{
         EtcdFlow, backup, migration,
         observed::{Settings, Wanted},
         restore,
-        retention::Retention,
     },
     flow::Plans,
-    time::Time,
 };
 use serde_json::Value;
 
@@ -157,7 +155,7 @@ pub fn at(time: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Time) -> Time {
 /// Duration in `spec.stepTimeout` of a workflow; 10 minutes where it is left out or cannot be parsed.
 #[must_use]
 pub fn step_timeout(object: &DynamicObject) -> Duration {
-    text(object, "/spec/stepTimeout").and_then(repot_api::duration::parse).unwrap_or(STEP_TIMEOUT)
+    text(object, "/spec/stepTimeout").and_then(repot_apimachinery::duration::parse).unwrap_or(STEP_TIMEOUT)
 }
 
 /// Settings as a workflow asks for them, and as a HostedEtcd has them.

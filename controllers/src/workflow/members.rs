@@ -9,7 +9,7 @@ use std::{
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client, ResourceExt, api::DynamicObject};
 use repot_etcd::{digest, link};
-use repot_plan::etcd::observed::{Digest, VolumeSet};
+use repot_etcd_core::{digest::Digest, volumes::VolumeSet};
 use tokio::time::timeout;
 
 use crate::errors::causes;

@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::{batch::v1::Job, core::v1::Secret};
 use kube::{Api, Client, ResourceExt, api::DynamicObject};
+use repot_apimachinery::time::Time;
 use repot_etcd::backup::place::StoreRef;
+use repot_etcd_core::backups;
+use repot_etcd_core::volumes::VolumeSet;
 use repot_plan::{
     etcd::{
         EtcdLedger, Step,
-        observed::{self, Cluster, Lock, Observed, Request, Settings, Source, Targets, VolumeSet},
+        observed::{self, Cluster, Lock, Observed, Request, Settings, Source, Targets},
     },
     ledger::State,
-    time::Time,
 };
 
 use crate::errors::causes;
@@ -207,7 +209,7 @@ pub async fn lock(client: &Client, hosted: &DynamicObject, uid: &str) -> Result<
     Ok(if found.is_some_and(|found| found.uid().as_deref() == Some(owner)) { other() } else { Lock::Free })
 }
 
-type Found = Result<BTreeMap<String, observed::Backup>, StoreError>;
+type Found = Result<BTreeMap<String, backups::Backup>, StoreError>;
 
 async fn shelves(
     context: &Context,
@@ -304,7 +306,7 @@ mod tests {
     #[test]
     fn fresh_names_are_labels_of_dns() {
         let name = super::fresh_name();
-        assert!(repot_api::names::dns_subdomain(&name).is_ok() && name.len() == 24, "{name}");
+        assert!(repot_apimachinery::validation::dns_subdomain(&name).is_ok() && name.len() == 24, "{name}");
         assert_ne!(name, super::fresh_name());
     }
 }

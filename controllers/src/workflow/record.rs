@@ -5,11 +5,11 @@ use kube::{
     api::{DynamicObject, PostParams},
     runtime::events::Event,
 };
+use repot_apimachinery::{schedule, time::Time};
 use repot_plan::{
-    etcd::{EtcdLedger, Step, backup::Spec, schedule},
+    etcd::{EtcdLedger, Step, backup::Spec},
     ledger::{Phase, State},
     status,
-    time::Time,
 };
 use serde_json::{Map, Value, json};
 

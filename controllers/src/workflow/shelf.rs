@@ -8,6 +8,7 @@ use std::{
 
 use k8s_openapi::api::{batch::v1::Job, core::v1::Secret};
 use kube::{Api, Client};
+use repot_apimachinery::time::Time;
 use repot_etcd::{
     backup::{
         Backups,
@@ -16,13 +17,10 @@ use repot_etcd::{
     },
     snapshot::store::Store,
 };
+use repot_etcd_core::backups::{Backup, Taking, Verifying};
 use repot_plan::{
-    etcd::{
-        BACKUP_ATTEMPTS, EtcdLedger, Step,
-        observed::{Backup, Taking, Verifying},
-    },
+    etcd::{BACKUP_ATTEMPTS, EtcdLedger, Step},
     ledger,
-    time::Time,
 };
 
 use tempfile::TempDir;

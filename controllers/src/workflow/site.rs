@@ -11,9 +11,10 @@ use kube::{
     api::{DynamicObject, ListParams},
     core::NamespaceResourceScope,
 };
+use repot_etcd_core::volumes::VolumeSet;
 use repot_plan::etcd::{
     Notes,
-    observed::{self, Deployed, Settings, Targets, VolumeSet},
+    observed::{self, Deployed, Settings, Targets},
 };
 use serde::de::DeserializeOwned;
 use serde_json::json;

@@ -4,16 +4,16 @@ use std::{sync::Arc, time::Duration};
 
 use etcd_client::Member;
 use futures::{StreamExt, stream::FuturesUnordered};
-use repot_plan::{
-    etcd::beginning::{Cluster, Facts, PeerReport, StartMode, Volume as Content, decide},
-    ledger::Reason,
+use repot_api::conditions::Reason;
+use repot_etcd_core::{
+    agent::config::ClusterState,
+    bootstrap::{Cluster, Facts, PeerReport, StartMode, Volume as Content, decide},
 };
 use tokio::time::{sleep, timeout};
 
 use super::{
     child::Programs,
     clients,
-    config::ClusterState,
     flags::Entry,
     founding,
     identity::Identity,

@@ -3,10 +3,11 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use etcd_client::{Client, GetOptions, Member};
+use repot_etcd_core::snapshot::Revision;
 use tokio::time::timeout;
 
 use super::settings::{Settings, scheme};
-use crate::{link, snapshot::Revision};
+use crate::link;
 
 /// etcd could not be asked.
 #[derive(Debug, thiserror::Error)]

@@ -8,7 +8,8 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use etcd_client::{Client, Member};
-use repot_plan::time::Time;
+use repot_apimachinery::time::Time;
+use repot_etcd_core::snapshot::{Kind, Revision, SnapshotName};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
@@ -17,7 +18,7 @@ use super::{
 };
 use crate::{
     owner::Settings,
-    snapshot::{Kind, Revision, SnapshotName, store::Store, take},
+    snapshot::{store::Store, take},
 };
 
 /// From one look to the next.

@@ -17,15 +17,14 @@ use std::{fmt::Display, str::FromStr};
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use jiff::Timestamp;
+use repot_etcd_core::{
+    agent::config::{Config, Store as StoreConfig},
+    snapshot::{SnapshotName, chain::Plan},
+};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    config::{Config, Store as StoreConfig},
-    settings::{Settings, history, open_all},
-};
+use super::settings::{Settings, history, open_all};
 use crate::snapshot::{
-    SnapshotName,
-    chain::Plan,
     codec::Sha256,
     restore::{self, Selection},
     store::{self, Store},

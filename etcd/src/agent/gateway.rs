@@ -6,6 +6,7 @@ use repot_certs::{
     clients::Authorities,
     tls::{Serving, ServingFiles},
 };
+use repot_etcd_core::agent::config::{Config, Gateway as Wanted, GatewayMember};
 use tokio::{
     sync::{Mutex, MutexGuard},
     time::interval,
@@ -14,7 +15,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Error, clients,
-    config::{Config, Gateway as Wanted, GatewayMember},
     settings::{Settings, chain, scheme, url_of},
 };
 use crate::{
@@ -61,7 +61,7 @@ fn members(config: &Config, wanted: &Wanted) -> Vec<GatewayMember> {
     if !wanted.members.is_empty() {
         return wanted.members.clone();
     }
-    let of = |member: &super::config::Member| {
+    let of = |member: &repot_etcd_core::agent::config::Member| {
         let (name, near) = (member.name.clone(), member.pod.is_some());
         let urls = member.client_urls.clone().into_iter();
         urls.map(move |url| GatewayMember { name: name.clone(), url, near }).collect::<Vec<_>>()
@@ -231,7 +231,7 @@ fn endpoints(members: &[GatewayMember]) -> Vec<Endpoint> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::config::{ClusterState, Member, Ports};
+    use repot_etcd_core::agent::config::{ClusterState, Member, Ports};
 
     fn config(gateway: Wanted) -> Config {
         let member = |name: &str, pod: Option<&str>| Member {

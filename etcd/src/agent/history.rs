@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use repot_etcd_core::agent::config::Store as StoreConfig;
 
-use super::{config::Store as StoreConfig, settings};
+use super::settings;
 use crate::snapshot::store::{self, Store};
 
 /// The own history, in the store that holds all of them.

@@ -15,7 +15,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use repot_plan::etcd::{beginning::Volume as Content, ownership::OwnershipHistory};
+use repot_etcd_core::{bootstrap::Volume as Content, ownership::OwnershipHistory};
 use serde::{Deserialize, Serialize};
 
 use super::volume::{self, Volume, at};

@@ -1,13 +1,13 @@
 //! Metrics of an agent. etcd has its own, at its client URL.
 
 use prometheus::{Encoder, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
+use repot_etcd_core::snapshot::SnapshotName;
 
 use super::{
     backups::State,
     report::{Membership, Phase, Report},
     supervisor::Seen,
 };
-use crate::snapshot::SnapshotName;
 
 /// What is told at the moment, as Prometheus reads it.
 ///

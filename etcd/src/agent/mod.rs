@@ -33,7 +33,6 @@ mod child;
 mod client_proxy;
 pub mod clients;
 pub mod clock;
-pub mod config;
 mod connection_limiter;
 mod finale;
 pub mod flags;

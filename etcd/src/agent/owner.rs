@@ -1,7 +1,7 @@
 //! Ownership: what a look at the record means for this member's etcd.
 //!
 //! ```text
-//! look at the record ──► repot_plan::etcd::ownership::decide ──► orders to the supervisor, with the end of the lease
+//! look at the record ──► repot_etcd_core::ownership::decide ──► orders to the supervisor, with the end of the lease
 //!                                                           └──► when it is lost: mark, final snapshot (`finale`), stay down
 //! ```
 //!
@@ -11,10 +11,13 @@
 use std::{path::Path, time::Duration};
 
 use futures::{StreamExt, stream::FuturesUnordered};
-use repot_plan::{
-    etcd::ownership::{Answer, Facts, OwnershipHistory, Seen, Verdict, decide, epoch},
-    ledger::Reason,
-    time::Time,
+use repot_api::conditions::Reason;
+use repot_apimachinery::time::Time;
+use repot_etcd_core::{
+    agent::config::ClusterState,
+    handover::Handover,
+    ownership::{Answer, Facts, OwnershipHistory, Seen, Verdict, decide},
+    timing::epoch,
 };
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -22,7 +25,6 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Agent,
     clock::{self, Deadline, WallClockOffset},
-    config::ClusterState,
     finale::{FinalSnapshotTask, Outcome},
     mark::{self, OwnershipMarker},
     report::{Ownership, StatusReporter},
@@ -33,7 +35,7 @@ use super::{
 use crate::owner::{
     Settings,
     freshness::Freshness,
-    handover::{self, Handover, Told},
+    handover::{self, Told},
 };
 
 /// After a look that taught nothing.

@@ -1,9 +1,10 @@
 //! What an agent says of itself.
 
+use repot_etcd_core::handover::Handover;
 use serde::Serialize;
 use tokio::sync::watch;
 
-use crate::{owner::handover::Handover, snapshot::restore::Restored};
+use crate::snapshot::restore::Restored;
 
 /// What a member is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -71,8 +72,7 @@ pub struct Report {
 }
 
 /// What follows from the newest look at the owner's record.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ownership {
     /// `Serve`, `Stop`, `FinalSnapshot` or `StayDown`; empty before the first look.
     pub verdict: &'static str,

@@ -7,18 +7,15 @@ use std::{
     time::Duration,
 };
 
-use repot_api::{duration, schedule::Schedule};
+use repot_apimachinery::{duration, schedule::Schedule};
+use repot_etcd_core::{
+    agent::config::{Config, Member, Store as StoreConfig},
+    snapshot::{Compression, decide::Retention},
+};
 use url::Url;
 
-use super::{
-    config::{Config, Member, Store as StoreConfig},
-    flags, gateway,
-    supervisor::STOP,
-};
-use crate::{
-    owner,
-    snapshot::{Compression, store},
-};
+use super::{flags, gateway, supervisor::STOP};
+use crate::{owner, snapshot::store};
 
 const FULL_SCHEDULE: &str = "@hourly";
 const DELTA_PERIOD: Duration = Duration::from_secs(20);
@@ -66,18 +63,6 @@ pub struct Snapshots {
     pub closed_retention: Option<Duration>,
     /// How they are compressed.
     pub compression: Compression,
-}
-
-/// Which full snapshots are kept. The two newest always are, and of deltas those that lead on from them: older full ones restore what
-/// they hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retention {
-    /// All.
-    All,
-    /// All of the last hour, one an hour for a day, one a day for a week, one a week for four weeks.
-    Exponential,
-    /// The newest ones, so many.
-    LimitBased(u32),
 }
 
 /// A configuration that was checked, for one member.

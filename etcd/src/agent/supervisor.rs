@@ -16,7 +16,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-pub use repot_plan::etcd::ownership::Etcd;
+pub use repot_etcd_core::ownership::Etcd;
 use tokio::{
     net::TcpListener,
     sync::watch,

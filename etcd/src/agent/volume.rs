@@ -17,7 +17,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use repot_plan::etcd::beginning::Volume as Content;
+use repot_etcd_core::bootstrap::Volume as Content;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 

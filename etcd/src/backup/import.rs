@@ -4,6 +4,10 @@
 //! newest counts, by when it was taken.
 
 use jiff::Timestamp;
+use repot_etcd_core::snapshot::{
+    SnapshotName,
+    chain::{self, Plan, PlanError},
+};
 
 use super::{
     Backups, Error, Result, clear,
@@ -11,8 +15,6 @@ use super::{
     take::{Asked, Filled, recorded},
 };
 use crate::snapshot::{
-    SnapshotName,
-    chain::{self, Plan, PlanError},
     copy,
     store::{self, Store, Stored},
 };

@@ -27,12 +27,13 @@ pub mod take;
 use crate::{
     digest,
     snapshot::{
-        SnapshotName, chain, inspect, restore,
+        inspect, restore,
         store::{self, Store},
         take as snapshots,
     },
 };
 use record::{BACKUP, BackupRecord, VERIFIED, Verdict};
+use repot_etcd_core::snapshot::{SnapshotName, chain};
 
 /// Where named backups are below a store.
 const DIRECTORY: &str = "backups";

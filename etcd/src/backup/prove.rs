@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use repot_plan::etcd::world::Digest;
+use repot_etcd_core::{digest::Digest, snapshot::Revision};
 
 use super::{
     Backups, Error, Result,
@@ -10,7 +10,6 @@ use super::{
     take::causes,
 };
 use crate::snapshot::{
-    Revision,
     restore::{self, prove::Tools},
     verify::{self, Severity, What},
 };
@@ -67,7 +66,7 @@ async fn judge(
             recorded.unwrap_or_default()
         )));
     }
-    let revision = repot_plan::etcd::world::Revision(revision.0);
+    let revision = repot_etcd_core::snapshot::Revision(revision.0);
     // What ended by itself while it was read is no part of the backup.
     Ok(Verdict::Sound(Digest { revision, ..digest }.into()))
 }

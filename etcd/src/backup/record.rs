@@ -1,6 +1,6 @@
 //! The records beside a named backup, as JSON. Fields are only added, never renamed: backups outlive programs.
 
-use repot_plan::etcd::world::{Digest, Revision};
+use repot_etcd_core::{digest::Digest, snapshot::Revision};
 use serde::{Deserialize, Serialize};
 
 /// Name of the record of the taking.

@@ -4,12 +4,13 @@ use std::path::Path;
 
 use etcd_client::Client;
 use jiff::Timestamp;
+use repot_etcd_core::snapshot::{Compression, SnapshotName};
 
 use super::{
     Backups, Error, Result,
     record::{BACKUP, BackupRecord, State},
 };
-use crate::snapshot::{Compression, SnapshotName, store::Store, take};
+use crate::snapshot::{store::Store, take};
 
 /// Whose backup, and under which name.
 #[derive(Clone, Debug)]

@@ -5,52 +5,27 @@
 //! <target>/handover.json             that the wait of an id is over, so that nobody waits twice
 //! ```
 
-use std::{str::FromStr, time::Duration};
+use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
-use repot_plan::{
-    etcd::{
-        handover::{self, Cleared, Evidence},
-        ownership::{Etcd, Facts, OwnershipHistory, Seen, Verdict, decide},
-    },
-    time::Time,
+use jiff::Timestamp;
+use repot_apimachinery::time::Time;
+use repot_etcd_core::{
+    handover::{self, Cleared, Evidence, Handover},
+    ownership::{Etcd, Facts, OwnershipHistory, Seen, Verdict, decide},
+    snapshot::{SnapshotName, chain::final_snapshot},
 };
-use serde::{Deserialize, Serialize};
 use tokio::time::{sleep, timeout};
 
 use super::{Settings, freshness::Freshness};
 use crate::{
     agent::clock,
-    snapshot::{
-        SnapshotName,
-        chain::final_snapshot,
-        store::{Result, Store},
-    },
+    snapshot::store::{Result, Store},
 };
 
 /// From one look to the next while the owner before may still serve: it may say so any moment that it has ended.
 pub const LOOK: Duration = Duration::from_secs(2);
-/// How far apart clocks of two machines may be.
-const CLOCKS: SignedDuration = SignedDuration::from_mins(5);
 /// How long a store has to answer. What it does not tell is not known, and the wait goes on.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// A hand-over that is over: from then on the etcd of this id may begin.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Handover {
-    /// Id of the etcd that may begin.
-    pub owner_id: String,
-    /// Since when the record was seen to name it.
-    pub named_since: Timestamp,
-    /// When the etcd was free to begin.
-    pub cleared_at: Timestamp,
-    /// Why it was: `Waited`, `FinalSnapshot` of the owner before, or `FirstOwner`.
-    pub reason: String,
-    /// Name of that final snapshot; `None` where the reason is another one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub final_snapshot: Option<String>,
-}
 
 /// What the stores tell.
 #[derive(Clone, Debug, Default)]
@@ -61,20 +36,6 @@ pub struct Told {
     pub recorded: Option<Handover>,
     /// The final snapshot at the source, where its store records whose time it ends; `None` also where the store did not answer.
     pub final_snapshot: Option<SnapshotName>,
-}
-
-impl Handover {
-    /// Whether it can be of a hand-over that is over at `now`. It is shown to people and written into a status, and whoever can write
-    /// the store can write it.
-    fn makes_sense(&self, now: Timestamp) -> bool {
-        let words = [Cleared::FirstOwner, Cleared::FinalSnapshot, Cleared::Waited].map(Cleared::word);
-        let times = Timestamp::UNIX_EPOCH <= self.named_since
-            && self.named_since <= self.cleared_at
-            && self.cleared_at <= now.saturating_add(CLOCKS).unwrap_or(now);
-        let names_snapshot =
-            self.final_snapshot.as_ref().is_none_or(|name| SnapshotName::from_str(name).is_ok());
-        times && words.contains(&self.reason.as_str()) && names_snapshot
-    }
 }
 
 impl Told {

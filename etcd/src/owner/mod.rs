@@ -1,6 +1,6 @@
 //! Looks at the record in DNS that says who may serve.
 //!
-//! A look gives what [`repot_plan::etcd::ownership`] decides by; what is decided is done by the agent. A lease counts from when the
+//! A look gives what [`repot_etcd_core::ownership`] decides by; what is decided is done by the agent. A lease counts from when the
 //! look *began*, and an answer counts only where it is young enough ([`freshness`]). (A cache that keeps answers for longer than their
 //! TTL cannot be noticed. So nobody is asked by default; the zone's own servers can be asked: [`servers::Servers::OfZone`].)
 
@@ -14,11 +14,10 @@ mod wire;
 
 use std::time::Duration;
 
-use repot_api::duration;
-use repot_plan::etcd::ownership::{Answer, Timing};
+use repot_apimachinery::duration;
+use repot_etcd_core::{agent::config::Owner, ownership::Answer, timing::Timing};
 use tokio::time::timeout;
 
-use crate::agent::config::Owner;
 use freshness::Freshness;
 use message::Name;
 use resolver::{Failure, ask};

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
+use repot_etcd_core::snapshot::{SnapshotName, chain::final_snapshot};
 use tokio::{
     sync::Semaphore,
     time::{Instant, sleep_until, timeout_at},
@@ -10,8 +11,6 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
-    SnapshotName,
-    chain::final_snapshot,
     inspect::{self, Opened, read_back},
     store::{self, Form, Integrity, Mode, Store, Stored},
 };

@@ -9,11 +9,11 @@ use std::{
 
 use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
+use repot_etcd_core::snapshot::{Kind, Revision};
 use repot_storage::stream;
 use tokio::task::spawn_blocking;
 
 use super::{
-    Kind, Revision,
     codec::{
         self, Database, Event, decoder,
         delta::{self, Found},

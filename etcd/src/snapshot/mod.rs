@@ -2,8 +2,6 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | [`name`] | what an object is called, and its order among others; pure |
-//! | [`chain`] | which snapshots follow on each other, and which make up the newest state; pure |
 //! | [`codec`] | full and delta snapshots as streams: compression, hash trailer, events, the revision in a database file |
 //! | [`store`] | where they rest: a directory, S3, Google Cloud Storage, Azure |
 //! | [`take`] | from a live etcd into a store |
@@ -12,14 +10,10 @@
 //! | [`copy`] | from one store to another |
 //! | [`restore`] | from a store into a data directory |
 
-pub mod chain;
 pub mod codec;
 pub mod copy;
 pub mod inspect;
-pub mod name;
 pub mod restore;
 pub mod store;
 pub mod take;
 pub mod verify;
-
-pub use name::{Compression, Kind, Revision, SnapshotName};

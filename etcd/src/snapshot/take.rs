@@ -13,10 +13,10 @@ use std::{
 use bytes::Bytes;
 use etcd_client::{Client, WatchOptions, WatchStream};
 use jiff::Timestamp;
+use repot_etcd_core::snapshot::{Compression, Kind, Revision, SnapshotName};
 use tokio::task::spawn_blocking;
 
 use super::{
-    Compression, Kind, Revision, SnapshotName,
     codec::{self, Encoder, Event, Revisions, Trailed, delta::DeltaWriter, feed, read_full},
     store::{self, Integrity, Mode, Store, Upload},
 };

@@ -3,11 +3,13 @@
 use std::{fs::File, ops::RangeInclusive, path::Path};
 
 use futures::{StreamExt, stream};
+use repot_etcd_core::snapshot::{
+    Kind, Revision, SnapshotName,
+    chain::{self, Gap, Overlap},
+};
 use serde::Serialize;
 
 use super::{
-    Kind, Revision, SnapshotName,
-    chain::{self, Gap, Overlap},
     codec::{Database, HASH_BYTES, Revisions},
     inspect::{self, Content, Look, inspect},
     store::{self, Store, Stored},

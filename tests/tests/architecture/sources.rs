@@ -139,7 +139,7 @@ fn tests_are_found_by_the_names_that_cargo_prints() {
     for name in [
         "architecture::sources::tests_are_found_by_the_names_that_cargo_prints",
         "shootstate::reads::forms_are_those_that_were_asked_for",
-        "repot-api selector::tests::selects_by_labels",
+        "repot-apimachinery selector::tests::selects_by_labels",
         "repot-storage keyring::tests::shows_no_key",
         "repot-storage/it store::basics::on_etcd::survives_reopening",
         "repot-storage/it backend::etcd::conformance::compaction_may_be_repeated",
@@ -148,9 +148,11 @@ fn tests_are_found_by_the_names_that_cargo_prints() {
         assert!(found.contains(name), "{name} is not found");
     }
     // Modules, helpers and templates are no tests.
-    for name in
-        ["repot-api selector::tests::labels", "architecture::sources::tests", "house::sources::function"]
-    {
+    for name in [
+        "repot-apimachinery selector::tests::labels",
+        "architecture::sources::tests",
+        "house::sources::function",
+    ] {
         assert!(!found.contains(name), "{name} is found");
     }
     assert!(found.iter().all(|name| !name.contains('$')) && found.len() > 200, "{} are found", found.len());

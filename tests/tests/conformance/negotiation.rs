@@ -1,7 +1,7 @@
 //! What clients say they want and what they send, and the headers they find on every answer.
 
 use anyhow::{Context, ensure};
-use repot_api::protobuf;
+use repot_apimachinery::protobuf;
 use repot_tests::http::{Answer, send};
 use repot_tests::run;
 use reqwest::Method;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use repot_etcd::snapshot::store::{Environment, Mode, Store};
-use repot_etcd::snapshot::{Compression, Kind, Revision, SnapshotName};
+use repot_etcd_core::snapshot::{Compression, Kind, Revision, SnapshotName};
 use repot_tests::azure::AzureServer;
 use repot_tests::bed::TestEnv;
 use repot_tests::{run, tool};

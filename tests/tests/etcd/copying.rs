@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use repot_etcd::snapshot::codec::{Event, EventKind};
 use repot_etcd::snapshot::store::Store;
 use repot_etcd::snapshot::take::Draft;
-use repot_etcd::snapshot::{Compression, Revision};
+use repot_etcd_core::snapshot::{Compression, Revision};
 use repot_tests::run;
 use repot_tests::wait::until;
 

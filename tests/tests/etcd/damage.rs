@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use repot_etcd::snapshot::restore::{Error, Progress, restore};
 use repot_etcd::snapshot::verify::{Report, Severity, What, verify};
-use repot_etcd::snapshot::{Compression, SnapshotName};
+use repot_etcd_core::snapshot::{Compression, SnapshotName};
 use repot_tests::bed::TestEnv;
 use repot_tests::run;
 
@@ -192,7 +192,7 @@ fn apply(plant: PlantedDamage, dir: &Path, at: usize, chance: &mut Chance) -> Re
             return Ok(What::NoFull);
         }
         PlantedDamage::OldContent => {
-            let last = repot_etcd::snapshot::Revision(full.last.0 + 1 + i64::try_from(at)?);
+            let last = repot_etcd_core::snapshot::Revision(full.last.0 + 1 + i64::try_from(at)?);
             fs::rename(file(dir, full), file(dir, &SnapshotName { last, ..full.clone() }))?;
             return Ok(What::RevisionDiffers);
         }
@@ -217,7 +217,7 @@ fn deltas_of_different_histories_are_not_mixed() {
         let events: Vec<repot_etcd::snapshot::codec::Event> = serde_json::from_str(&text)?;
         let mut draft = repot_etcd::snapshot::take::Draft::new(
             Compression::Gzip,
-            repot_etcd::snapshot::Revision(newest.start.0 - 1),
+            repot_etcd_core::snapshot::Revision(newest.start.0 - 1),
         )?;
         let mut more = events.last().context("an event")?.clone();
         more.mod_revision = newest.last.next();
@@ -249,7 +249,7 @@ fn overlaps_that_disagree_are_refused_by_a_restore() {
         world.write("a", 10).await?;
         let first = world.delta(full.name.last, Compression::Gzip).await?;
         world.write("b", 10).await?;
-        let after = repot_etcd::snapshot::Revision(first.name.start.0 + 3);
+        let after = repot_etcd_core::snapshot::Revision(first.name.start.0 + 3);
         let second = world.delta(after, Compression::Gzip).await?;
         // One letter in an event of both; the hash is made good again.
         let path = file(&world.dir, &second.name);

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use repot_etcd::snapshot::Compression;
 use repot_etcd::snapshot::copy::{Options, Outcome, copy};
 use repot_etcd::snapshot::verify::{Severity, verify};
+use repot_etcd_core::snapshot::Compression;
 use repot_tests::bed::TestEnv;
 use repot_tests::run;
 

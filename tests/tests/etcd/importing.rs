@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 use repot_etcd::backup::Backups;
 use repot_etcd::backup::record::State;
-use repot_etcd::snapshot::Compression;
+use repot_etcd_core::snapshot::Compression;
 use repot_tests::bed::TestEnv;
 use repot_tests::run;
 use repot_tests::tool::Output;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use etcd_client::PutOptions;
-use repot_etcd::snapshot::Compression;
 use repot_etcd::snapshot::restore::{Progress, restore};
+use repot_etcd_core::snapshot::Compression;
 use repot_tests::run;
 use repot_tests::wait::until;
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 use repot_etcd::snapshot::verify::verify;
-use repot_etcd::snapshot::{Compression, Kind};
+use repot_etcd_core::snapshot::{Compression, Kind};
 use repot_tests::bed::TestEnv;
 use repot_tests::binaries;
 use repot_tests::process::{Process, Spec};

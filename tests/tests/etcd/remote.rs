@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use repot_etcd::snapshot::store::{Environment, Mode, Store};
-use repot_etcd::snapshot::{Compression, Kind, Revision, SnapshotName};
+use repot_etcd_core::snapshot::{Compression, Kind, Revision, SnapshotName};
 use repot_tests::run;
 use repot_tests::s3::S3Server;
 use repot_tests::tool::{self, Output};

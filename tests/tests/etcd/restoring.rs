@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Result, ensure};
 use repot_etcd::snapshot::restore::{Error, Progress, restore};
-use repot_etcd::snapshot::{Compression, Revision};
+use repot_etcd_core::snapshot::{Compression, Revision};
 use repot_tests::run;
 
 use super::world::{Revived, World, dump, options, restore as restore_into, snapshots, url};

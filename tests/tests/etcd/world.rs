@@ -13,7 +13,7 @@ use repot_etcd::link;
 use repot_etcd::snapshot::restore::{self, Member, Options, Progress, Restored, Selection};
 use repot_etcd::snapshot::store::{Environment, Integrity, Mode, Store};
 use repot_etcd::snapshot::take::{self, Draft, Events, StoredSnapshot};
-use repot_etcd::snapshot::{Compression, Revision, SnapshotName};
+use repot_etcd_core::snapshot::{Compression, Revision, SnapshotName};
 use repot_tests::bed::TestEnv;
 use repot_tests::binaries;
 use repot_tests::etcd::EtcdCluster;

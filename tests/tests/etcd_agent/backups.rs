@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use etcd_client::{Client, CompactionOptions};
-use repot_etcd::snapshot::{Kind, SnapshotName};
+use repot_etcd_core::snapshot::{Kind, SnapshotName};
 use repot_tests::bed::TestEnv;
 use repot_tests::run;
 use repot_tests::s3::S3Server;

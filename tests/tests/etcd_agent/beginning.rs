@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Context, Result, ensure};
 use etcd_client::{MemberAddOptions, WatchOptions};
-use repot_etcd::snapshot::Compression;
+use repot_etcd_core::snapshot::Compression;
 use repot_tests::run;
 use repot_tests::tool;
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! Members that found an etcd together from snapshots, each at its own time: all hold the same.
 
 use anyhow::{Result, ensure};
-use repot_etcd::snapshot::{Compression, Kind, Revision};
+use repot_etcd_core::snapshot::{Compression, Kind, Revision};
 use repot_tests::bed::TestEnv;
 use repot_tests::run;
 use repot_tests::wait::until;
@@ -77,8 +77,9 @@ fn founder_that_is_late_takes_what_the_others_have() {
         cluster.client(&agents).await?.kv_client().put("after", "it", None).await?;
         until("a full snapshot of the two", DEADLINE, async || {
             let all = world.store.list().await?;
-            let theirs =
-                |name: &repot_etcd::snapshot::SnapshotName| name.kind == Kind::Full && name.last.0 > RAISED;
+            let theirs = |name: &repot_etcd_core::snapshot::SnapshotName| {
+                name.kind == Kind::Full && name.last.0 > RAISED
+            };
             ensure!(all.iter().any(|one| theirs(&one.name)), "there is none");
             Ok(())
         })

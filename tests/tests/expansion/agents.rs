@@ -7,9 +7,9 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use repot_controllers::members::{
     Change, DesiredMembership, Driver, GatewayEndpoint, HttpGateways, Limits, MemberSlot, Outcome,
 };
-use repot_etcd::agent::config::GatewayMember;
 use repot_etcd::link;
-use repot_plan::etcd::members::Desired;
+use repot_etcd_core::agent::config::GatewayMember;
+use repot_etcd_core::members::Desired;
 use repot_tests::bed::TestEnv;
 use repot_tests::wait::until;
 use repot_tests::{port, run};

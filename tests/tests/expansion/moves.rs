@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use repot_controllers::members::{Change, Outcome};
-use repot_plan::etcd::members::Desired;
+use repot_etcd_core::members::Desired;
 use repot_tests::bed::TestEnv;
 use repot_tests::run;
 use repot_tests::sites::SiteName;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use repot_controllers::members::{Change, Outcome};
-use repot_plan::etcd::members::{Desired, SETTLED};
+use repot_etcd_core::members::{Desired, SETTLED};
 use repot_tests::run;
 use repot_tests::sites::{SiteName, SiteOptions};
 use repot_tests::wait::until;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures::{StreamExt, TryStreamExt, stream};
-use repot_api::protobuf;
+use repot_apimachinery::protobuf;
 use repot_tests::clientgo::ClientGo;
 use repot_tests::garden::Garden;
 use repot_tests::http::{Answer, Api, send};

@@ -1,8 +1,8 @@
 //! When the new owner begins: it waits by itself.
 
 use anyhow::{Context, Result, ensure};
-use repot_etcd::snapshot::SnapshotName;
 use repot_etcd::snapshot::store::Store;
+use repot_etcd_core::snapshot::SnapshotName;
 use repot_tests::bed::TestEnv;
 use repot_tests::run;
 use rustix::process::Signal;

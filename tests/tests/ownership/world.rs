@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use etcd_client::Client;
 use repot_etcd::link;
-use repot_etcd::snapshot::SnapshotName;
+use repot_etcd_core::snapshot::SnapshotName;
 use repot_tests::bed::TestEnv;
 use repot_tests::dns::{DnsServer, TTL, ZONE};
 use repot_tests::wait::until;

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use repot_etcd::snapshot::Compression;
 use repot_etcd::snapshot::store::Store;
+use repot_etcd_core::snapshot::Compression;
 use repot_tests::bed::TestEnv;
 use repot_tests::s3::{BUCKET, S3Server};
 use repot_tests::{encryption, run};

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use repot_api::names::REGION_DISTANCE_THRESHOLD;
-
-use crate::{
-    facts::{Distances, Facts},
-    shoot::{Seed, Shoot},
+use repot_api::{
+    gardener::shoot::{Seed, Shoot},
+    names::REGION_DISTANCE_THRESHOLD,
 };
+
+use crate::facts::{Distances, Facts};
 
 /// Why a distance is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,16 +5,19 @@ use std::{
     sync::Arc,
 };
 
-use repot_api::names::{
-    CORE_GROUP, DRUID_GROUP, FORCE_RESTORE, ISOLATED_ZONE, MIGRATION_GROUP, REGION_DISTANCE_THRESHOLD,
-    SEED_DISTANCE_THRESHOLD,
+use repot_api::{
+    gardener::shoot::Shoot,
+    names::{
+        CORE_GROUP, DRUID_GROUP, FORCE_RESTORE, ISOLATED_ZONE, MIGRATION_GROUP, REGION_DISTANCE_THRESHOLD,
+        SEED_DISTANCE_THRESHOLD,
+    },
 };
+use repot_apimachinery::value::{at, text_at};
 use serde_json::{Value, json};
 
 use crate::{
-    change::{Change, Operation, at, text_at},
-    forced::permitted::force_markers,
-    shoot::Shoot,
+    change::{Change, Operation},
+    force::force_markers,
 };
 
 /// Distances between regions, from one ConfigMap of the scheduler.

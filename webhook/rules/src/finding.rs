@@ -1,9 +1,8 @@
 //! What rules answer: findings, and changes to an object.
 
+use repot_apimachinery::value::at;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-
-use crate::change::at;
 
 /// What a finding means for the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

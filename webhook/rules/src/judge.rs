@@ -1,9 +1,10 @@
 //! Asking the rules.
 
+use repot_apimachinery::value::{at, raw_annotation_of};
 use serde_json::Value;
 
 use crate::{
-    change::{Change, Operation, at, raw_annotation_of},
+    change::{Change, Operation},
     facts::Facts,
     finding::{Finding, PatchOp, Verdict, apply},
     table::{Judge, RULES, Rule},

@@ -12,20 +12,17 @@ pub mod finding;
 pub mod judge;
 pub mod opening;
 pub mod preflight;
-pub mod progress;
-pub mod shoot;
 pub mod table;
-pub mod travel;
 pub mod watch;
 
 mod conditions;
 mod default;
+mod force;
 mod forced;
 mod isolation;
 mod live;
 mod migration;
 mod state;
-mod time;
 mod who;
 
 #[cfg(test)]

@@ -1,15 +1,18 @@
 //! A move that nobody has asked for yet, judged by all rules that its write would meet. `repot preflight` and the webhooks so
 //! agree: one table, one set of rules.
 
-use repot_api::names::{CORE_GROUP, LIVE_MIGRATE};
+use repot_api::{
+    gardener::shoot::Shoot,
+    names::{CORE_GROUP, LIVE_MIGRATE},
+};
+use repot_apimachinery::value::text_at;
 use serde_json::{Value, json};
 
 use crate::{
-    change::{Change, Operation, Target, User, text_at},
+    change::{Change, Operation, Target, User},
     facts::Facts,
     finding::Finding,
     judge,
-    shoot::Shoot,
     watch::{WATCHES, Watch},
 };
 

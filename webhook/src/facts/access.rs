@@ -7,10 +7,8 @@ use kube::{
     core::{ApiResource, DynamicObject, GroupVersionKind},
 };
 use repot_api::names::{CORE_GROUP, OPERATIONS_GROUP, V1ALPHA1, VERB_FORCE};
-use repot_rules::{
-    change::{User, text_at},
-    facts::RequiredFacts,
-};
+use repot_apimachinery::value::text_at;
+use repot_rules::{change::User, facts::RequiredFacts};
 
 use super::Error;
 

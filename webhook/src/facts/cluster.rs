@@ -15,8 +15,9 @@ use kube::{
     runtime::watcher,
 };
 use repot_api::names::{CORE_GROUP, GARDEN_NAMESPACE, MIGRATION_GROUP, PURPOSE, V1ALPHA1};
+use repot_apimachinery::value::text_at;
 use repot_rules::{
-    change::{Change, text_at},
+    change::Change,
     facts::{Distances, Facts, Profile, RequiredFacts},
 };
 use serde_json::Value;

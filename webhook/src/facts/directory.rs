@@ -7,10 +7,11 @@ use std::{
     sync::Arc,
 };
 
+use repot_api::gardener::shoot::Shoot;
+use repot_apimachinery::value::text_at;
 use repot_rules::{
-    change::{Change, text_at},
+    change::Change,
     facts::{Distances, Facts, Profile, RequiredFacts},
-    shoot::Shoot,
 };
 use serde_json::Value;
 

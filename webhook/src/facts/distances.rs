@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 
 use repot_api::names::{PURPOSE, PURPOSE_PROFILES};
-use repot_rules::{
-    change::{annotation_of, at, raw_annotation_of, text_at},
-    facts::Distances,
-};
+use repot_apimachinery::value::{annotation_of, at, raw_annotation_of, text_at};
+use repot_rules::facts::Distances;
 use serde_json::Value;
 
 /// Reads a ConfigMap, if it is one of those.

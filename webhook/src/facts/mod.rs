@@ -10,10 +10,10 @@ mod follow;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use repot_api::gardener::shoot::Shoot;
 use repot_rules::{
     change::Change,
     facts::{Facts, RequiredFacts, Settings},
-    shoot::Shoot,
     watch::Watch,
 };
 use serde_json::Value;

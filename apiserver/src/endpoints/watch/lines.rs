@@ -18,6 +18,7 @@ use crate::{
     negotiate::{Encoding, Form},
     protobuf,
     status::Status,
+    trimmed,
     wire::{self, ListMeta},
 };
 
@@ -58,7 +59,7 @@ impl Watcher {
             }
         };
         let length = match form {
-            BodyForm::Object => wire::shown_len(&self.resource, object),
+            BodyForm::Object => trimmed::shown_len(&self.resource, object),
             BodyForm::Metadata(_) | BodyForm::Frame(..) => object.meta.len() as u64,
         };
         if length <= SHORT {
@@ -73,7 +74,7 @@ impl Watcher {
     /// The text of a short object.
     async fn print(&self, form: BodyForm, object: &Object) -> Result<Bytes, End> {
         let BodyForm::Object = form else { return Ok(partial(form, object)) };
-        let mut pieces = std::pin::pin!(wire::shown_pieces(&self.store, &self.resource, object));
+        let mut pieces = std::pin::pin!(trimmed::shown_pieces(&self.store, &self.resource, object));
         let mut text = BytesMut::new();
         while let Some(piece) = pieces.next().await {
             text.extend_from_slice(&piece.map_err(|error| self.told(&error))?);
@@ -100,7 +101,7 @@ impl Watcher {
             let charge = self.permit.charge(&key, length).await;
             let body = match form {
                 BodyForm::Object => {
-                    let pieces = || wire::shown_pieces(&self.store, &self.resource, object);
+                    let pieces = || trimmed::shown_pieces(&self.store, &self.resource, object);
                     self.bodies.get(key, length, pieces).await
                 }
                 BodyForm::Metadata(_) | BodyForm::Frame(..) => {

@@ -6,11 +6,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
+use repot_api::conditions::Reason;
 
-use crate::{
-    flow::{Abort, StepContext},
-    ledger::{Check, Reason},
-};
+use crate::{flow::{Abort, StepContext}, ledger::Check};
 
 use super::{flow::ClassicMigration, notes::Notes, step::Side};
 

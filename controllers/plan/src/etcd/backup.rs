@@ -5,24 +5,28 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use repot_api::schedule::Schedule;
+use repot_apimachinery::{
+    schedule::{self, Schedule},
+    time::Time,
+};
+use repot_etcd_core::{
+    backups::Backup,
+    retention::{Retention, expendable},
+};
 
 use super::{
     effect::Effect,
-    observed::{Backup, Cluster, Lock, Observed},
-    retention::{Retention, expendable},
+    observed::{Cluster, Lock, Observed},
     rows::{
         give_lock_back, is_backed_up, is_locked, is_name_free, is_unlocked, is_verified, is_well,
         name_backup, note_lock, note_proof, note_service, take_backup, take_lock, verify_backup,
     },
-    schedule,
     step::{Side, Step},
     workflow::{EtcdFlow, EtcdLedger, PLAN_VERSION, SIDE_LIMIT},
 };
 use crate::{
     flow::{self, CANCELLED, Decision, Input, OnFailure, POLL, Plan, Plans, Proof, Row, SOON, Timeout},
     ledger::Phase,
-    time::Time,
 };
 
 /// How long the deletion of backups is waited for when their EtcdBackup is deleted.

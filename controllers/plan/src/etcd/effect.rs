@@ -1,6 +1,8 @@
 //! What a workflow can ask for.
 
-use super::observed::{Settings, VolumeSet};
+use repot_etcd_core::volumes::VolumeSet;
+
+use super::observed::Settings;
 
 /// A target, not a motion: asked for until it is seen.
 ///

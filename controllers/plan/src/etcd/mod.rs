@@ -1,5 +1,4 @@
-//! Workflows of a hosted etcd, from the paper on etcd workflows: backup, restore and migration; and two planners that live
-//! migration shares with them: [`members`], one membership change at a time, and [`ownership`], who may serve.
+//! Workflows of a hosted etcd, from the paper on etcd workflows: backup, restore and migration.
 //!
 //! **What is promised.** Until `EtcdDeleted` is begun nothing of the old etcd is touched, and the way back is to start the API
 //! servers. From there until `ApiUp` is begun the old volumes are kept as they are, nobody writes to the new etcd, and the way
@@ -13,18 +12,10 @@
 //! and which Deployment the HostedEtcd referred to. A backup sets none, since it changes nothing.
 
 pub mod backup;
-pub mod beginning;
 pub mod effect;
-pub mod handover;
-pub mod members;
 pub mod migration;
 pub mod observed;
-pub mod operator;
-pub mod ownership;
 pub mod restore;
-pub mod retention;
-pub mod rolling;
-pub mod schedule;
 
 mod notes;
 mod rollback;
@@ -33,8 +24,6 @@ mod step;
 mod workflow;
 
 pub use notes::{Notes, api_outage};
-/// The former path of [`observed`], for crates that still use it.
-pub use observed as world;
 pub use rows::BACKUP_ATTEMPTS;
 pub use step::{Side, Step};
 pub use workflow::{EtcdFlow, EtcdLedger, HOSTED_ETCD_DELETED, PLAN_VERSION};

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use repot_etcd_core::{digest::Digest, snapshot::Revision, volumes::VolumeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{
-    observed::{Digest, Revision, Settings, Targets, VolumeSet},
+    observed::{Settings, Targets},
     step::Step,
 };
 use crate::ledger::{Ledger, State};

@@ -2,46 +2,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
     time::Duration,
 };
 
-use crate::time::Time;
-
-/// A revision of etcd.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Revision(pub i64);
-
-/// Name of a set of volumes, one for each member. The StatefulSet's claim template carries it, so that the volumes of two sets
-/// exist side by side.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct VolumeSet(pub String);
-
-impl fmt::Display for VolumeSet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// What an etcd or a backup holds, without keys that hang on a lease: etcd itself removes those when their lease ends, and each
-/// removal raises the revision, also while no API server runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Digest {
-    /// How far it reaches.
-    pub revision: Revision,
-    /// Number of keys, without those that hang on a lease.
-    pub keys: u64,
-    /// Hash over keys, values and their versions.
-    pub hash: String,
-}
-
-impl Digest {
-    /// Whether `self` holds what `earlier` holds, and does not lag behind it.
-    #[must_use]
-    pub fn continues(&self, earlier: &Self) -> bool {
-        self.keys == earlier.keys && self.hash == earlier.hash && self.revision >= earlier.revision
-    }
-}
+use repot_apimachinery::time::Time;
+use repot_etcd_core::{backups::Backup, digest::Digest, volumes::VolumeSet};
 
 /// How an etcd is laid out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -173,41 +138,6 @@ pub struct Deployed {
     pub settings: Settings,
     /// Who wrote it last; see [`super::effect::Effect`].
     pub fence: String,
-}
-
-/// How far the taking of a backup has come.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Taking {
-    /// It runs.
-    Running,
-    /// It failed so many times; the text is the last reason.
-    Failed(u32, String),
-    /// It lies in the store.
-    Stored,
-}
-
-/// How far the verification of a backup has come.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verifying {
-    /// It has not ended.
-    Open,
-    /// It was read from beginning to end and restored elsewhere, and holds this.
-    Sound(Digest),
-    /// It cannot be restored.
-    Corrupt(String),
-}
-
-/// A backup, with how far its taking and its verification have come.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Backup {
-    /// UID of the object that asked for it, as written beside it.
-    pub owner: String,
-    /// When it was begun.
-    pub time: Time,
-    /// How far the taking has come.
-    pub taking: Taking,
-    /// How far the verification has come.
-    pub verifying: Verifying,
 }
 
 /// What is seen in one pass. All of it is read from API servers, stores and members themselves, not from caches.

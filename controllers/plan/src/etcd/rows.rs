@@ -1,9 +1,14 @@
 //! Rows that several tables share: the lock, backups, the API servers, the deletion and the restore of an etcd.
 
+use repot_etcd_core::{
+    backups::{Taking, Verifying},
+    volumes::VolumeSet,
+};
+
 use super::{
     effect::Effect,
     notes::Notes,
-    observed::{Cluster, Lock, Observed, Request, Taking, Verifying, VolumeSet},
+    observed::{Cluster, Lock, Observed, Request},
     workflow::{EtcdFlow, release},
 };
 use crate::{flow, ledger::Check};
@@ -207,7 +212,7 @@ pub(super) fn is_verified_and_final(context: &Context) -> Check {
     }
 }
 
-fn sound<'a>(observed: &'a Observed, name: &str) -> Option<&'a super::observed::Digest> {
+fn sound<'a>(observed: &'a Observed, name: &str) -> Option<&'a repot_etcd_core::digest::Digest> {
     match &observed.backups.get(name)?.verifying {
         Verifying::Sound(digest) => Some(digest),
         Verifying::Open | Verifying::Corrupt(_) => None,

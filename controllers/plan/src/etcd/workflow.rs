@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use repot_api::conditions::Reason;
 use serde_json::{Map, Value};
 
 use super::{
@@ -10,10 +11,7 @@ use super::{
     observed::{Cluster, Lock, Observed},
     step::{Side, Step},
 };
-use crate::{
-    flow::{Abort, Flow, LedgerOf, Request, StepContext},
-    ledger::Reason,
-};
+use crate::flow::{Abort, Flow, LedgerOf, Request, StepContext};
 
 /// The workflows of a hosted etcd.
 #[derive(Clone, Debug, PartialEq)]

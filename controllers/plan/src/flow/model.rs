@@ -2,13 +2,14 @@
 
 use std::{fmt::Debug, time::Duration};
 
+use repot_api::conditions::Reason;
+use repot_apimachinery::time::Time;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 use crate::{
-    ledger::{Ledger, Reason, Record},
+    ledger::{Ledger, Record},
     named::Named,
-    time::Time,
 };
 
 /// A kind of flow: what it observes, remembers and requests.

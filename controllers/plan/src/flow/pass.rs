@@ -1,12 +1,14 @@
 //! One pass over the tables of a flow.
 
+use repot_api::conditions::Reason;
+
 use super::{
     model::{Abort, CANCELLED, Decision, Flow, HEARTBEAT, Input, LedgerOf, POLL, SOON},
     step::{Outcome, Steps, with_advice},
     table::{OnFailure, Plan, Plans, Row, behind},
 };
 use crate::{
-    ledger::{Phase, Reason, State},
+    ledger::{Phase, State},
     named::Named,
 };
 

@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
+use repot_api::conditions::Reason;
+use repot_apimachinery::time::Time;
+
 use super::{
     model::{ATTEMPTS, Flow, Input, LedgerOf, PAUSE_LIMIT, POLL, Request, SOON, StepContext},
     table::{OnFailure, Plan, Proof, Row, Timeout, behind},
 };
 use crate::{
-    ledger::{Check, Phase, Reason, Record, State},
+    ledger::{Check, Phase, Record, State},
     named::Named,
-    time::Time,
 };
 
 /// What follows from a row for the rest of the pass.

@@ -4,7 +4,8 @@ use super::{
     cluster::{NEVER, Truth, UID, calm},
     rng::Rng,
 };
-use repot_api::schedule::Schedule;
+use repot_apimachinery::{schedule::Schedule, time::Time};
+use repot_etcd_core::retention::Retention;
 
 use crate::{
     etcd::{
@@ -12,11 +13,9 @@ use crate::{
         backup::{DELETION_PATIENCE, Spec, decide},
         effect::Effect,
         observed::{Cluster, Lock},
-        retention::Retention,
     },
     flow::Input,
     ledger::Phase,
-    time::Time,
 };
 
 struct Run {

@@ -1,5 +1,7 @@
 //! What must hold of every decision, at every time, and at the end.
 
+use repot_etcd_core::volumes::VolumeSet;
+
 use super::{
     cluster::{Kind, NEVER, REPLICAS, Truth, old_set, old_settings},
     sim::{Sim, hold},
@@ -8,7 +10,7 @@ use crate::{
     etcd::{
         EtcdFlow, EtcdLedger, Step,
         effect::Effect,
-        observed::{Cluster, Lock, Observed, VolumeSet},
+        observed::{Cluster, Lock, Observed},
     },
     flow::Decision,
     ledger::{Phase, State},

@@ -1,5 +1,7 @@
 //! The HostedEtcd is deleted in each step of a workflow.
 
+use repot_apimachinery::time::Time;
+
 use super::{
     cluster::{Kind, NEVER, REPLICAS, Truth, calm, old_set, sound},
     rng::Rng,
@@ -13,7 +15,6 @@ use crate::{
     },
     flow::Input,
     ledger::{Phase, State},
-    time::Time,
 };
 
 /// What happens to the HostedEtcd, beside its deletion.

@@ -1,5 +1,6 @@
 //! Statuses are those that version 1 of the tables was published with: the same records in the same passes, under the same names.
 
+use repot_apimachinery::time::Time;
 use serde_json::{Value, json};
 
 use super::{
@@ -11,7 +12,6 @@ use crate::{
     etcd::EtcdLedger,
     flow::Input,
     status::{from_status, to_status},
-    time::Time,
 };
 
 /// What was written then. `hash` covers all statuses of a run, `last` is the last one.

@@ -1,5 +1,7 @@
 //! What the tables promise by their form.
 
+use repot_apimachinery::time::Time;
+
 use super::{
     cluster::{NEVER, Truth, calm},
     rng::Rng,
@@ -9,7 +11,6 @@ use crate::{
     flow::{CANCELLED, Decision, Input, PAUSE_LIMIT, Plans, decide},
     ledger::{Phase, State},
     status::{Error, from_status, to_status},
-    time::Time,
 };
 
 const PLANS: [&Plans<EtcdFlow>; 3] = [&backup::PLANS, &restore::PLANS, &migration::PLANS];

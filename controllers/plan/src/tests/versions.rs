@@ -1,5 +1,7 @@
 //! Controllers are upgraded in the middle of a workflow: it goes to its end by the version of the tables that started it.
 
+use repot_apimachinery::time::Time;
+
 use super::{
     cluster::{Kind, NEVER, REPLICAS, Truth, calm, old_set, sound},
     rng::Rng,
@@ -10,7 +12,6 @@ use crate::{
     flow::{Input, Plan, Plans, Row},
     ledger::{Check, Phase, State},
     status::{Error, from_status, to_status},
-    time::Time,
 };
 
 /// Version 2 of a kind, beside version 1. An unfinished workflow of version 1 would not survive it: it knows nothing of the notes of

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
-use repot_etcd::agent::config::{
+use repot_etcd_core::agent::config::{
     ClusterState, Config, Gateway, GatewayMember, Member, Owner, Ports, Restore, Snapshots, Store, Tls,
 };
 

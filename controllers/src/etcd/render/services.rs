@@ -1,7 +1,7 @@
 //! What stands around the members: how they are found, what they are told, and how many may be missing.
 
 use kube::ResourceExt;
-use repot_etcd::agent::config::Config;
+use repot_etcd_core::agent::config::Config;
 use serde_json::{Value, json};
 
 use super::{Layout, metadata};

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use repot_plan::{etcd::schedule, time::Time};
+use repot_apimachinery::{schedule, time::Time};
+use repot_etcd_core::snapshot::{Compression, Kind, Revision, SnapshotName, decide};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
 
-use super::{Ask, Error, LeaderSlot, PATIENCE, Request, Standing, Taker, decide};
+use super::{Ask, Error, LeaderSlot, PATIENCE, Request, Standing, Taker};
 use crate::{
     agent::{
         clients,
@@ -14,7 +15,7 @@ use crate::{
         settings::chain,
     },
     snapshot::{
-        Compression, Kind, Revision, SnapshotName, store,
+        store,
         take::{self, Draft, Events},
     },
 };

@@ -6,12 +6,12 @@
 //!
 //! Nothing is kept while the store fails: then all begins anew from what is in the store, so memory is bounded by one delta.
 
-mod decide;
 mod leading;
 
 use std::{sync::Arc, time::Duration};
 
 use etcd_client::Client;
+use repot_etcd_core::snapshot::SnapshotName;
 use tokio::{
     sync::{mpsc, oneshot, watch},
     time::{sleep, timeout},
@@ -19,7 +19,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{Agent, clients, settings::chain, supervisor::Etcd};
-use crate::snapshot::{SnapshotName, store, take};
+use crate::snapshot::{store, take};
 
 /// How often it is looked who leads.
 const LOOK: Duration = Duration::from_secs(1);
@@ -60,7 +60,7 @@ pub enum Error {
     #[error("etcd is at revision {asked}, and its events up to there did not come within {after:?}")]
     Late {
         /// The revision.
-        asked: crate::snapshot::Revision,
+        asked: repot_etcd_core::snapshot::Revision,
         /// The time they had.
         after: Duration,
     },

@@ -1,11 +1,18 @@
 //! The JSON of answers. Snapshots have the keys of etcd-backup-restore, the misspelt one too: clients read them.
 
 use etcd_client::StatusResponse;
+use repot_etcd_core::{
+    agent::http::{AgentStatus, BackupStatus, GatewayStatus, MemberStatus, OwnerStatus, RestoredStatus},
+    snapshot::{Kind, SnapshotName},
+};
 use serde_json::{Value, json};
 
 use crate::{
-    agent::{Agent, report::Membership},
-    snapshot::{Kind, SnapshotName, store::Store},
+    agent::{
+        Agent,
+        report::{Membership, Ownership},
+    },
+    snapshot::{restore::Restored, store::Store},
 };
 
 /// A time that is none, as Go writes it.
@@ -45,63 +52,66 @@ pub(super) fn latest(store: &Store, names: &[SnapshotName]) -> Value {
     })
 }
 
-/// Ids are hexadecimal, as etcdctl prints them: a number of 64 bits does not survive every reader of JSON.
-pub(super) fn status(agent: &Agent, found: Option<&StatusResponse>) -> Value {
+/// The status of the member, with what etcd tells of itself in `found`.
+pub(super) fn status(agent: &Agent, found: Option<&StatusResponse>) -> AgentStatus {
     let report = agent.board.read();
     let header = found.and_then(StatusResponse::header);
     let hex = |id: u64| (id != 0).then(|| format!("{id:x}"));
     let id = header.map_or(0, etcd_client::ResponseHeader::member_id);
     let leader = found.map_or(0, StatusResponse::leader);
-    let restored = report.restored.as_ref().map(|restored| {
-        json!({
-            "base": restored.plan.base.to_string(),
-            "deltas": restored.plan.deltas.len(),
-            "revision": restored.revision.0,
-            "bumpedRevision": restored.bumped.0,
-        })
-    });
-    let backup = agent.settings.config.store.as_ref().map(|_| {
-        let state = agent.backups.state();
-        let name = |name: Option<SnapshotName>| name.map(|name| name.to_string());
-        json!({
-            "leads": state.leads,
-            "full": name(state.full),
-            "delta": name(state.delta),
-            "failing": state.failing,
-        })
-    });
+    let door = agent.gateway.as_ref();
+    AgentStatus {
+        phase: format!("{:?}", report.phase),
+        message: report.message.clone(),
+        volumes: agent.settings.config.volumes.clone(),
+        member: MemberStatus { id: hex(id), name: agent.settings.own.name.clone() },
+        cluster: header.and_then(|header| hex(header.cluster_id())),
+        leader: id != 0 && leader == id,
+        leader_id: hex(leader),
+        learner: found.is_some_and(StatusResponse::is_learner),
+        revision: header.map(etcd_client::ResponseHeader::revision),
+        version: found.map(|found| found.version().to_owned()),
+        db_size: found.map(StatusResponse::db_size),
+        needs_rejoin: report.membership == Membership::NeedsRejoin,
+        removed: report.membership == Membership::Removed,
+        restored: report.restored.as_ref().map(restored),
+        owner: owner(agent, &report.ownership),
+        backup: agent.settings.config.store.as_ref().map(|_| backup(agent)),
+        gateway: door.map(|door| GatewayStatus { auth_enabled: door.auth_enabled() }),
+    }
+}
+
+fn restored(restored: &Restored) -> RestoredStatus {
+    RestoredStatus {
+        base: restored.plan.base.to_string(),
+        deltas: restored.plan.deltas.len(),
+        revision: restored.revision.0,
+        bumped_revision: restored.bumped.0,
+    }
+}
+
+/// Without a record in the configuration, too, a member may have lost ownership before.
+fn owner(agent: &Agent, ownership: &Ownership) -> Option<OwnerStatus> {
     let record = agent.settings.config.owner.as_ref();
-    // Without a record in the configuration, too, a member may have lost ownership before.
-    let owner = (record.is_some() || !report.ownership.verdict.is_empty()).then(|| {
-        json!({
-            "name": record.map(|owner| &owner.name),
-            "id": record.map(|owner| &owner.id),
-            "verdict": report.ownership.verdict,
-            "reason": report.ownership.reason,
-            "message": report.ownership.message,
-            "cutOff": report.ownership.cut_off,
-            "finalSnapshot": report.ownership.final_snapshot,
-            "handover": report.ownership.handover,
-        })
-    });
-    let gateway = agent.gateway.as_ref().map(|door| json!({ "authEnabled": door.auth_enabled() }));
-    json!({
-        "phase": report.phase,
-        "message": report.message,
-        "volumes": agent.settings.config.volumes,
-        "member": { "id": hex(id), "name": agent.settings.own.name },
-        "cluster": header.and_then(|header| hex(header.cluster_id())),
-        "leader": id != 0 && leader == id,
-        "leaderId": hex(leader),
-        "learner": found.is_some_and(StatusResponse::is_learner),
-        "revision": header.map(etcd_client::ResponseHeader::revision),
-        "version": found.map(StatusResponse::version),
-        "dbSize": found.map(StatusResponse::db_size),
-        "needsRejoin": report.membership == Membership::NeedsRejoin,
-        "removed": report.membership == Membership::Removed,
-        "restored": restored,
-        "owner": owner,
-        "backup": backup,
-        "gateway": gateway,
+    (record.is_some() || !ownership.verdict.is_empty()).then(|| OwnerStatus {
+        name: record.map(|owner| owner.name.clone()),
+        id: record.map(|owner| owner.id.clone()),
+        verdict: ownership.verdict.to_owned(),
+        reason: ownership.reason.to_owned(),
+        message: ownership.message.clone(),
+        cut_off: ownership.cut_off.clone(),
+        final_snapshot: ownership.final_snapshot.clone(),
+        handover: ownership.handover.clone(),
     })
+}
+
+fn backup(agent: &Agent) -> BackupStatus {
+    let state = agent.backups.state();
+    let name = |name: Option<SnapshotName>| name.map(|name| name.to_string());
+    BackupStatus {
+        leads: state.leads,
+        full: name(state.full),
+        delta: name(state.delta),
+        failing: state.failing,
+    }
 }

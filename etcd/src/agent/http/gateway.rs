@@ -9,13 +9,13 @@ use axum::{
     http::StatusCode,
     routing::{get, post, put},
 };
-use repot_api::duration;
+use repot_apimachinery::duration;
+use repot_etcd_core::agent::config::GatewayMember;
 use serde_json::{Value, json};
 
 use super::{Agent, Answer, Failure, Json};
 use crate::{
     agent::{
-        config::GatewayMember,
         gateway::{HostedGateway, Refusal},
         settings::chain,
     },

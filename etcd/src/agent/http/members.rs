@@ -1,4 +1,4 @@
-//! Removing a member by hand. Controllers change members themselves, one at a time (`repot_plan::etcd::members`).
+//! Removing a member by hand. Controllers change members themselves, one at a time (`repot_etcd_core::members`).
 
 use std::{sync::Arc, time::Duration};
 

@@ -21,6 +21,8 @@ use repot_certs::{
     clients::{Authorities, Peer},
     tls::Serving,
 };
+use repot_etcd_core::agent::http::ErrorResponse;
+use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -35,6 +37,13 @@ const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
 /// An answer in JSON.
 struct Json(Value);
+
+impl Json {
+    /// What has no other keys than strings becomes JSON in any case.
+    fn of(answer: &impl Serialize) -> Self {
+        Self(serde_json::to_value(answer).unwrap_or_default())
+    }
+}
 
 impl IntoResponse for Json {
     fn into_response(self) -> Response {
@@ -57,7 +66,7 @@ impl Failure {
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        (self.0, Json(json!({ "error": self.1 }))).into_response()
+        (self.0, Json::of(&ErrorResponse { error: self.1 })).into_response()
     }
 }
 
@@ -171,7 +180,7 @@ async fn status(State(agent): State<Arc<Agent>>) -> Json {
         client.maintenance_client().status().await.ok()
     };
     let found = timeout(PROBE, asked).await.ok().flatten();
-    Json(forms::status(&agent, found.as_ref()))
+    Json::of(&forms::status(&agent, found.as_ref()))
 }
 
 fn flag(query: Option<&str>, name: &str) -> Result<bool, Failure> {

@@ -7,14 +7,14 @@ use axum::{
     http::{HeaderName, StatusCode, header::CONTENT_TYPE},
     response::Response,
 };
+use repot_etcd_core::agent::{
+    config::{Config, Member},
+    http::AgentStatus,
+};
 use url::Url;
 
 use super::{Agent, Failure};
-use crate::agent::{
-    clients,
-    config::{Config, Member},
-    settings::chain,
-};
+use crate::agent::{clients, settings::chain};
 
 /// Says that a request comes from another agent, and is not passed on once more.
 pub(super) const PASSED_ON: HeaderName = HeaderName::from_static("x-repot-passed-on");
@@ -102,7 +102,7 @@ pub(in crate::agent) async fn says_that_it_is_cut_off(
                 return None;
             }
         }
-        let status: serde_json::Value = serde_json::from_slice(&body).ok()?;
+        let status: AgentStatus = serde_json::from_slice(&body).ok()?;
         Some(is_cut_off(&status, member, owner_id))
     };
     asked.await == Some(true)
@@ -110,11 +110,12 @@ pub(in crate::agent) async fn says_that_it_is_cut_off(
 
 /// Whether this is the status of an agent of this member, and says that the owner id is lost for good and no client is let in. With
 /// namespaces of one name on two seeds, the host of a member there is that of another member here, or the own one.
-fn is_cut_off(status: &serde_json::Value, member: &str, owner_id: &str) -> bool {
-    status["member"]["name"] == member
-        && status["owner"]["cutOff"] == owner_id
-        && status["phase"].is_string()
-        && status["phase"] != "Serving"
+fn is_cut_off(status: &AgentStatus, member: &str, owner_id: &str) -> bool {
+    let cut_off = status.owner.as_ref().and_then(|owner| owner.cut_off.as_deref());
+    status.member.name == member
+        && cut_off == Some(owner_id)
+        && !status.phase.is_empty()
+        && status.phase != "Serving"
 }
 
 fn client(agent: &Agent, patience: Duration) -> Result<reqwest::Client, Failure> {
@@ -167,6 +168,10 @@ ports: {client: 2379, peer: 2380, agent: 8080}
         let status = serde_json::json!({
             "phase": "Private", "member": {"name": "main-0"}, "owner": {"cutOff": "seed-a/7"},
         });
+        let is_cut_off = |status: &serde_json::Value, member: &str, owner_id: &str| {
+            let status = serde_json::from_value(status.clone());
+            status.is_ok_and(|status| is_cut_off(&status, member, owner_id))
+        };
         assert!(is_cut_off(&status, "main-0", "seed-a/7"));
         // The agent that was reached is that of another member, such as the one that asks.
         assert!(!is_cut_off(&status, "b-main-0", "seed-a/7"));

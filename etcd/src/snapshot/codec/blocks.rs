@@ -108,7 +108,8 @@ mod tests {
     use std::io::Read;
 
     use super::*;
-    use crate::snapshot::{Compression, codec::decoder};
+    use crate::snapshot::codec::decoder;
+    use repot_etcd_core::snapshot::Compression;
 
     fn random(count: usize, letters: u64) -> Vec<u8> {
         let mut seed = 1_u64;

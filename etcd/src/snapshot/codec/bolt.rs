@@ -6,8 +6,9 @@
 
 use std::{fs::File, io, os::unix::fs::FileExt};
 
+use repot_etcd_core::snapshot::Revision;
+
 use super::Error;
-use crate::snapshot::Revision;
 
 const MAGIC: u32 = 0xED0C_DAED;
 const VERSION: u32 = 2;

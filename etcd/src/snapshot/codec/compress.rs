@@ -7,10 +7,10 @@ use flate2::{
     bufread::{GzDecoder, ZlibDecoder},
     write::{GzEncoder, ZlibEncoder},
 };
+use repot_etcd_core::snapshot::Compression;
 use weezl::{BitOrder, LzwStatus, decode::Decoder as LzwDecoder};
 
 use super::{Error, blocks::Blocks};
-use crate::snapshot::Compression;
 
 /// Width of literals in LZW, as etcd-backup-restore writes it.
 const LZW_WIDTH: u8 = 8;

@@ -6,9 +6,9 @@ use std::{
 };
 
 use jiff::Timestamp;
+use repot_etcd_core::snapshot::{Compression, Revision};
 
 use super::{Encoder, Error, Event, EventKind, HASH_BYTES, Sha256, Trailed, list::Elements};
-use crate::snapshot::{Compression, Revision};
 
 /// The largest event that is read, as JSON: far beyond what etcd takes in one request.
 const EVENT_BYTES: u64 = 256 << 20;

@@ -4,12 +4,11 @@ use std::fmt;
 
 use base64::{Engine as _, display::Base64Display, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
+use repot_etcd_core::snapshot::Revision;
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{self, Visitor},
 };
-
-use crate::snapshot::Revision;
 
 /// What happened to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

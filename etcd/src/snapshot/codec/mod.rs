@@ -25,9 +25,8 @@ pub use event::{Event, EventKind};
 pub use full::{Database, read_full};
 pub use trailer::{HASH_BYTES, Sha256, Trailed};
 
+use repot_etcd_core::snapshot::Revision;
 use repot_storage::stream;
-
-use crate::snapshot::Revision;
 
 /// What is wrong with the bytes of a snapshot.
 #[derive(Debug, thiserror::Error)]

@@ -1,9 +1,8 @@
 //! What a transaction demands to find, so that it is never done before those before it.
 
-use crate::snapshot::{
-    Revision,
-    codec::{Event, EventKind},
-};
+use repot_etcd_core::snapshot::Revision;
+
+use crate::snapshot::codec::{Event, EventKind};
 
 /// Something that has to be so.
 #[derive(Clone, Debug, PartialEq, Eq)]

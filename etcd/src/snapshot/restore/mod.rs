@@ -32,14 +32,16 @@ use std::{
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{
-    Revision, SnapshotName,
-    chain::{self, Overlap, Plan, PlanError},
     codec::{self, Revisions, decoder, delta, read_full},
     inspect::{self, pass},
     store::{self, Store, Stored},
     take,
 };
 use replay::Job;
+use repot_etcd_core::snapshot::{
+    Revision, SnapshotName,
+    chain::{self, Overlap, Plan, PlanError},
+};
 pub use select::{Selection, plan};
 use tools::{Etcdutl, MemberIdentity};
 use work::Work;

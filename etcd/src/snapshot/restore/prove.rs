@@ -2,13 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use repot_plan::etcd::world::Digest;
+use repot_etcd_core::{digest::Digest, snapshot::Revision};
 
 use super::{Error, Options, Result, Selection, private};
-use crate::{
-    digest,
-    snapshot::{Revision, store::Store},
-};
+use crate::{digest, snapshot::store::Store};
 
 /// The programs that do it.
 #[derive(Clone, Debug)]

@@ -7,9 +7,9 @@ use std::{collections::VecDeque, ops::RangeInclusive};
 
 use etcd_client::{KvClient, Txn, TxnResponse};
 use futures::future::try_join_all;
+use repot_etcd_core::snapshot::Revision;
 
 use super::{Error, Result};
-use crate::snapshot::Revision;
 
 /// How many transactions are sent at once. The more there are, the less they are taken in order.
 const BATCH: RangeInclusive<usize> = 8..=64;

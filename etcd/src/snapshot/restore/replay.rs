@@ -11,6 +11,7 @@ use std::{
 };
 
 use etcd_client::{Client, CompactionOptions, Compare, CompareOp, PutOptions, Txn, TxnOp};
+use repot_etcd_core::snapshot::{Revision, SnapshotName};
 use tokio::{runtime::Builder, sync::mpsc, task::spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
@@ -24,7 +25,6 @@ use super::{
     work::Work,
 };
 use crate::snapshot::{
-    Revision, SnapshotName,
     codec::{self, Event, EventKind, Revisions, decoder, delta},
     inspect, take,
 };

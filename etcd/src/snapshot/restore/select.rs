@@ -1,11 +1,12 @@
 //! Which snapshots of a store are restored.
 
-use super::{Error, Result};
-use crate::snapshot::{
+use repot_etcd_core::snapshot::{
     SnapshotName,
     chain::{self, Plan},
-    store::{Store, Stored},
 };
+
+use super::{Error, Result};
+use crate::snapshot::store::{Store, Stored};
 
 /// Which snapshots of a store are restored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -7,10 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use repot_etcd_core::snapshot::SnapshotName;
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 
 use super::{Error, Result, at};
-use crate::snapshot::SnapshotName;
 
 /// A working directory that is ours alone while this lives, and goes with it.
 #[derive(Debug)]

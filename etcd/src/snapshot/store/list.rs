@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use object_store::{GetOptions, ObjectMeta, ObjectStore as _};
+use repot_etcd_core::snapshot::name::{Directory, parse_path};
 
 use super::{Error, Form, Result, Store, Stored, read::is_mark, record};
-use crate::snapshot::name::{Directory, parse_path};
 
 /// How many objects are asked for their metadata at once.
 const PARALLEL: usize = 16;

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use object_store::{ObjectStoreExt, path::Path};
+use repot_etcd_core::snapshot::SnapshotName;
 
 use super::{Error, Mode, Result, Store, Stored, put};
-use crate::snapshot::SnapshotName;
 
 /// Holds the id of the cluster, in hexadecimal. It is not copied from one store to another: there, another cluster goes on.
 const CLUSTER: &str = ".cluster";

@@ -41,12 +41,12 @@ pub(super) use put::PART_BYTES;
 pub use put::{Mode, Upload};
 pub use read::Reading;
 pub use record::Integrity;
+use repot_etcd_core::snapshot::SnapshotName;
 pub use seal::CONFIGURATION;
 use seal::Seal;
 pub(super) use seal::SnapshotDecryption;
 
-use super::SnapshotName;
-pub use super::name::Form;
+pub use repot_etcd_core::snapshot::name::Form;
 
 /// What can go wrong with a store.
 #[derive(Debug, thiserror::Error)]

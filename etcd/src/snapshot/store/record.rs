@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 
 use object_store::{ObjectStoreExt, path::Path};
+use repot_etcd_core::snapshot::SnapshotName;
 use serde::{Deserialize, Serialize};
 
 use super::{Error, Form, Mode, Result, Store, put};
-use crate::snapshot::{SnapshotName, codec::HASH_BYTES};
+use crate::snapshot::codec::HASH_BYTES;
 
 /// Length and hash of an object, as it is in the store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,6 +10,7 @@ use std::{
 };
 
 use bytes::{Buf, Bytes};
+use repot_etcd_core::snapshot::SnapshotName;
 use repot_storage::{
     Key, Keyring,
     keyring::{self, Follow},
@@ -19,7 +20,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use super::{Environment, Error, Result};
-use crate::snapshot::{SnapshotName, codec};
+use crate::snapshot::codec;
 
 /// Key of a Secret that holds an `EncryptionConfiguration`.
 pub const CONFIGURATION: &str = "encryptionConfiguration";

@@ -4,18 +4,20 @@
 //! On a seed that is being deleted they stay: Gardener refuses a write that changes any annotation there but the confirmation of
 //! a deletion.
 
-use repot_api::names::{
-    ABORT_LIVE_MIGRATION, ALLOW_DISTANT_REGIONS, CONFIRM_DELETION, CONFIRM_FORCE_RESTORE,
-    CONFIRM_LEAVE_DESTINATION, FORCE_RESTORE, FORCE_SHRINK_ETCD, LIVE_MIGRATE, OPERATION,
-    OPERATION_LIVE_MIGRATE, REQUESTED_AT,
+use repot_api::{
+    gardener::{seed_change::SeedChange, shoot::Shoot},
+    names::{
+        ABORT_LIVE_MIGRATION, ALLOW_DISTANT_REGIONS, CONFIRM_DELETION, CONFIRM_FORCE_RESTORE,
+        CONFIRM_LEAVE_DESTINATION, FORCE_RESTORE, FORCE_SHRINK_ETCD, LIVE_MIGRATE, OPERATION,
+        OPERATION_LIVE_MIGRATE, REQUESTED_AT,
+    },
 };
+use repot_apimachinery::value::{annotation_of, is_ending};
 
 use crate::{
-    change::{Change, Operation, annotation_of, is_ending},
+    change::{Change, Operation},
     facts::Facts,
     finding::{PatchOp, set_entries},
-    shoot::Shoot,
-    travel::SeedChange,
 };
 
 const KEYS: [&str; 8] = [
@@ -38,9 +40,8 @@ pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<PatchOp> {
     if seed_ends || change.is_ending() || change.sets(CONFIRM_DELETION).is_some() {
         return Vec::new();
     }
-    let rests = change.operation == Operation::Update
-        && SeedChange::of(change) == SeedChange::Stay
-        && !old.is_moving();
+    let rests =
+        change.operation == Operation::Update && change.seed_change() == SeedChange::Stay && !old.is_moving();
     if !(asked && over && rests) {
         return Vec::new();
     }

@@ -1,13 +1,16 @@
 //! An isolation that begins or ends is to happen at once.
 
-use repot_api::names::{ISOLATED_ZONE, OPERATION, OPERATION_RECONCILE};
+use repot_api::{
+    gardener::shoot::{Shoot, Trigger},
+    names::{ISOLATED_ZONE, OPERATION, OPERATION_RECONCILE},
+};
+use repot_apimachinery::value::annotation_of;
 
 use crate::{
-    change::{Change, Operation, annotation_of},
+    change::{Change, Operation},
     default::annotate,
     facts::Facts,
     finding::PatchOp,
-    shoot::{Shoot, Trigger},
 };
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<PatchOp> {

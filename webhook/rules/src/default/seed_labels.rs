@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use repot_api::names::SEED_LABEL_PREFIX;
+use repot_api::{gardener::shoot::Shoot, names::SEED_LABEL_PREFIX};
+use repot_apimachinery::value::at;
 use serde_json::Value;
 
 use crate::{
-    change::{Change, at},
+    change::Change,
     facts::Facts,
     finding::{PatchOp, set_entries},
-    shoot::Shoot,
 };
 
 /// One for the seed of the spec and one for that of the status, and no other.

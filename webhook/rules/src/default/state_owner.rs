@@ -1,9 +1,10 @@
 //! A ShootState goes with its Shoot.
 
+use repot_apimachinery::value::{items_at, text_at};
 use serde_json::{Value, json};
 
 use crate::{
-    change::{Change, Operation, items_at, text_at},
+    change::{Change, Operation},
     facts::Facts,
     finding::PatchOp,
 };

@@ -1,9 +1,10 @@
 //! A ShootState tells when it was written.
 
 use repot_api::names::TIMESTAMP;
+use repot_apimachinery::value::annotation_of;
 
 use crate::{
-    change::{Change, Operation, annotation_of},
+    change::{Change, Operation},
     default::annotate,
     facts::Facts,
     finding::PatchOp,

@@ -1,14 +1,17 @@
 //! One spelling of the trigger. The paper's is a value of an annotation that gardenlets take away at the next reconciliation
 //! and that any other operation overwrites; so it is kept under the key that is for nothing else.
 
-use repot_api::names::{LIVE_MIGRATE, OPERATION, OPERATION_LIVE_MIGRATE};
+use repot_api::{
+    gardener::shoot::{Shoot, Trigger},
+    names::{LIVE_MIGRATE, OPERATION, OPERATION_LIVE_MIGRATE},
+};
+use repot_apimachinery::value::annotation_of;
 
 use crate::{
-    change::{Change, Operation, annotation_of},
+    change::{Change, Operation},
     facts::Facts,
     finding::{PatchOp, set_entries},
     live::wanted,
-    shoot::{Shoot, Trigger},
 };
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<PatchOp> {

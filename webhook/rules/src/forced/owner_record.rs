@@ -1,9 +1,10 @@
 //! Records that say which seed owns a control plane.
 
+use repot_apimachinery::value::{is_ending, text_at};
 use serde_json::Value;
 
 use crate::{
-    change::{Change, Operation, is_ending, text_at},
+    change::{Change, Operation},
     facts::Facts,
     finding::Finding,
     state::by_controllers,

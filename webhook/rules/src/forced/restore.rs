@@ -1,14 +1,16 @@
 //! A restore without a migrate phase: only against a source that is gone, and only on purpose.
 
-use repot_api::names::{CONFIRM_FORCE_RESTORE, FORCE_RESTORE};
+use repot_api::{
+    gardener::{shoot::Shoot, time::seconds_between},
+    names::{CONFIRM_FORCE_RESTORE, FORCE_RESTORE},
+};
+use repot_apimachinery::value::{annotation_of, parse_bool, text_at};
 
 use crate::{
-    change::{Change, annotation_of, parse_bool, text_at},
+    change::Change,
     facts::Facts,
     finding::{Finding, annotation_path},
     migration::is_dead,
-    shoot::Shoot,
-    time::seconds_between,
 };
 
 /// After so many seconds of errors the source's half counts as failed. gardenlet itself waits for hours.

@@ -1,10 +1,8 @@
 //! No zone is isolated while the Shoot moves or ends.
 
-use repot_api::names::ISOLATED_ZONE;
+use repot_api::{gardener::shoot::Shoot, names::ISOLATED_ZONE};
 
-use crate::{
-    change::Change, facts::Facts, finding::Finding, isolation::path, shoot::Shoot, travel::SeedChange,
-};
+use crate::{change::Change, facts::Facts, finding::Finding, isolation::path};
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
     let (old, new) = (Shoot(&change.old), Shoot(&change.new));
@@ -13,7 +11,7 @@ pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
     }
     let what = if old.is_ending() || new.is_ending() {
         "is being deleted"
-    } else if old.is_moving() || SeedChange::start(change).is_some() {
+    } else if old.is_moving() || change.seed_change().start().is_some() {
         "moves between seeds"
     } else {
         return Vec::new();

@@ -1,12 +1,15 @@
 //! Somebody has to carry an isolation out.
 
-use repot_api::names::{ISOLATED_ZONE, OPERATION, OPERATION_RECONCILE, OPERATION_RETRY};
+use repot_api::{
+    gardener::shoot::Shoot,
+    names::{ISOLATED_ZONE, OPERATION, OPERATION_RECONCILE, OPERATION_RETRY},
+};
+use repot_apimachinery::value::annotation_of;
 
 use crate::{
-    change::{Change, annotation_of},
+    change::Change,
     facts::Facts,
     finding::{Finding, annotation_path},
-    shoot::Shoot,
 };
 
 /// gardener-apiserver removes `reconcile` before it asks validating webhooks, and raises the generation instead. Where the last

@@ -11,15 +11,14 @@ pub(crate) mod zones_left;
 
 use std::collections::BTreeSet;
 
-use repot_api::names::{ISOLATED_ZONE, ZONE_IDS};
+use repot_api::{
+    gardener::shoot::Shoot,
+    names::{ISOLATED_ZONE, ZONE_IDS},
+};
+use repot_apimachinery::value::{annotation_of, items_at, text_at};
 use serde_json::Value;
 
-use crate::{
-    change::{Change, annotation_of, items_at, text_at},
-    facts::Facts,
-    finding::annotation_path,
-    shoot::Shoot,
-};
+use crate::{change::Change, facts::Facts, finding::annotation_path};
 
 /// Where findings point.
 pub(crate) fn path() -> String {

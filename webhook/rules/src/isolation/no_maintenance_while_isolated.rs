@@ -1,12 +1,14 @@
 //! No maintenance while a zone is isolated.
 
-use repot_api::names::{MAINTENANCE_OPERATION, OPERATION, OPERATION_MAINTAIN};
+use repot_api::{
+    gardener::shoot::{Shoot, operations_in},
+    names::{MAINTENANCE_OPERATION, OPERATION, OPERATION_MAINTAIN},
+};
 
 use crate::{
     change::Change,
     facts::Facts,
     finding::{Finding, annotation_path},
-    shoot::{Shoot, operations_in},
 };
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {

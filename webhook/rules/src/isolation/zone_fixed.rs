@@ -1,8 +1,8 @@
 //! One zone at a time, from beginning to end.
 
-use repot_api::names::ISOLATED_ZONE;
+use repot_api::{gardener::shoot::Shoot, names::ISOLATED_ZONE};
 
-use crate::{change::Change, facts::Facts, finding::Finding, isolation::path, shoot::Shoot};
+use crate::{change::Change, facts::Facts, finding::Finding, isolation::path};
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
     let Some(zone) = change.sets(ISOLATED_ZONE) else { return Vec::new() };

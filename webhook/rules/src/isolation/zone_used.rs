@@ -2,14 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use repot_api::names::{CONFIRM_ISOLATED_ZONE, ISOLATED_ZONE, ZONE_IDS};
+use repot_api::{
+    gardener::shoot::Shoot,
+    names::{CONFIRM_ISOLATED_ZONE, ISOLATED_ZONE, ZONE_IDS},
+};
+use repot_apimachinery::value::annotation_of;
 
 use crate::{
-    change::{Change, annotation_of},
+    change::Change,
     facts::Facts,
     finding::Finding,
     isolation::{path, zone_code, zone_form::fits},
-    shoot::Shoot,
 };
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {

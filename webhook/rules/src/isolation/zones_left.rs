@@ -2,14 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use repot_api::names::ISOLATED_ZONE;
+use repot_api::{
+    gardener::shoot::{Seed, Shoot},
+    names::ISOLATED_ZONE,
+};
+use repot_apimachinery::value::text_at;
 
 use crate::{
-    change::{Change, text_at},
+    change::Change,
     facts::Facts,
     finding::Finding,
     isolation::{without, zone_code},
-    shoot::{Seed, Shoot},
 };
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {

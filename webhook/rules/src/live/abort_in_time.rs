@@ -1,13 +1,17 @@
 //! When a live migration may be called off.
 
-use repot_api::names::{ABORT_LIVE_MIGRATION, STEP_PEERS_JOINED, STEP_SIX_MEMBERS};
+use repot_api::{
+    gardener::{
+        progress::{Progress, Step},
+        shoot::Shoot,
+    },
+    names::{ABORT_LIVE_MIGRATION, STEP_PEERS_JOINED, STEP_SIX_MEMBERS},
+};
 
 use crate::{
     change::Change,
     facts::Facts,
     finding::{Finding, annotation_path},
-    progress::{Progress, Step},
-    shoot::Shoot,
 };
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {

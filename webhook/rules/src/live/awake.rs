@@ -1,6 +1,8 @@
 //! Nothing is gained by moving a sleeping control plane live.
 
-use crate::{change::Change, facts::Facts, finding::Finding, live::wanted, shoot::Shoot};
+use repot_api::gardener::shoot::Shoot;
+
+use crate::{change::Change, facts::Facts, finding::Finding, live::wanted};
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
     // Both sides: status is in the old object only where the subresource is written apart.

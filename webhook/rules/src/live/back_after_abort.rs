@@ -1,20 +1,21 @@
 //! The way back to the source is open only to those who called the live migration off, and only while the source has its members:
 //! the annotation alone may have been written by whatever path.
 
-use repot_api::names::{ABORT_LIVE_MIGRATION, CONFIRM_LEAVE_DESTINATION};
+use repot_api::{
+    gardener::{progress::Progress, seed_change::SeedChange, shoot::Shoot},
+    names::{ABORT_LIVE_MIGRATION, CONFIRM_LEAVE_DESTINATION},
+};
+use repot_apimachinery::value::annotation_of;
 
 use crate::{
-    change::{Change, annotation_of},
+    change::Change,
     facts::Facts,
     finding::Finding,
     migration::{SEED_NAME, is_dead},
-    progress::Progress,
-    shoot::Shoot,
-    travel::SeedChange,
 };
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
-    let SeedChange::Back { to } = SeedChange::of(change) else { return Vec::new() };
+    let SeedChange::Back { to } = change.seed_change() else { return Vec::new() };
     let asked = matches!(annotation_of(&change.new, ABORT_LIVE_MIGRATION), Some("true" | "force"));
     let old = Shoot(&change.old);
     if !old.is_moving_live() || old.waits_for_destination() {

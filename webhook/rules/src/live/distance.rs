@@ -1,15 +1,18 @@
 //! Regions between which one etcd can live.
 
-use repot_api::names::{ALLOW_DISTANT_REGIONS, REGION_DISTANCE_THRESHOLD, SEED_DISTANCE_THRESHOLD};
+use repot_api::{
+    gardener::shoot::Shoot,
+    names::{ALLOW_DISTANT_REGIONS, REGION_DISTANCE_THRESHOLD, SEED_DISTANCE_THRESHOLD},
+};
+use repot_apimachinery::value::says_yes;
 
 use crate::{
-    change::{Change, says_yes},
+    change::Change,
     distance::{Unknown, Way, between},
     facts::Facts,
     finding::Finding,
     live::start,
     migration::SEED_NAME,
-    shoot::Shoot,
 };
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {

@@ -1,6 +1,8 @@
 //! Only an etcd of several members can be moved a member at a time.
 
-use crate::{change::Change, facts::Facts, finding::Finding, live::wanted, shoot::Shoot};
+use repot_api::gardener::shoot::Shoot;
+
+use crate::{change::Change, facts::Facts, finding::Finding, live::wanted};
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
     if !wanted(change) || Shoot(&change.new).failure_tolerance().is_some() {

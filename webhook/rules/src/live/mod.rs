@@ -14,17 +14,16 @@ pub(crate) mod trigger_clear;
 pub(crate) mod trigger_in_time;
 pub(crate) mod trigger_kept;
 
-use repot_api::names::{LIVE_MIGRATE, OPERATION};
-
-use crate::{
-    change::Change,
-    shoot::{Shoot, Trigger},
-    travel::SeedChange,
+use repot_api::{
+    gardener::shoot::{Shoot, Trigger},
+    names::{LIVE_MIGRATE, OPERATION},
 };
+
+use crate::change::Change;
 
 /// Source and destination of a live migration that begins.
 pub(crate) fn start(change: &Change) -> Option<(&str, &str)> {
-    SeedChange::start(change).filter(|_| Shoot(&change.new).trigger() == Trigger::Live)
+    change.seed_change().start().filter(|_| Shoot(&change.new).trigger() == Trigger::Live)
 }
 
 /// Whether this change sets the trigger, or begins a live migration.

@@ -1,14 +1,17 @@
 //! One operation at a time.
 
-use repot_api::names::{MAINTENANCE_OPERATION, OPERATION, OPERATION_LIVE_MIGRATE, OPERATION_RETRY};
+use repot_api::{
+    gardener::shoot::{Shoot, operations_in},
+    names::{MAINTENANCE_OPERATION, OPERATION, OPERATION_LIVE_MIGRATE, OPERATION_RETRY},
+};
+use repot_apimachinery::value::annotation_of;
 
 use crate::{
-    change::{Change, Operation, annotation_of},
+    change::{Change, Operation},
     facts::Facts,
     finding::{Finding, annotation_path},
     live::{start, wanted},
     migration::changed_fields,
-    shoot::{Shoot, operations_in},
     who::{Principal, who},
 };
 

@@ -1,9 +1,10 @@
 //! The permission to move far can be read.
 
 use repot_api::names::ALLOW_DISTANT_REGIONS;
+use repot_apimachinery::value::{annotation_of, parse_bool};
 
 use crate::{
-    change::{Change, annotation_of, parse_bool},
+    change::Change,
     facts::Facts,
     finding::{Finding, annotation_path},
 };

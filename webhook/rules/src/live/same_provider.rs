@@ -1,6 +1,8 @@
 //! Seeds between which a control plane is moved live are of one provider.
 
-use crate::{change::Change, facts::Facts, finding::Finding, live::start, migration::SEED_NAME, shoot::Seed};
+use repot_api::gardener::shoot::Seed;
+
+use crate::{change::Change, facts::Facts, finding::Finding, live::start, migration::SEED_NAME};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let Some((from, to)) = start(change) else { return Vec::new() };

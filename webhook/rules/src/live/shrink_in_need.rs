@@ -1,13 +1,18 @@
 //! Giving up the members of the source for a destination that cannot start beside them.
 
-use repot_api::names::FORCE_SHRINK_ETCD;
+use repot_api::{
+    gardener::{
+        progress::{Progress, Step},
+        shoot::Shoot,
+    },
+    names::FORCE_SHRINK_ETCD,
+};
+use repot_apimachinery::value::parse_bool;
 
 use crate::{
-    change::{Change, parse_bool},
+    change::Change,
     facts::Facts,
     finding::{Finding, annotation_path},
-    progress::{Progress, Step},
-    shoot::Shoot,
 };
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {

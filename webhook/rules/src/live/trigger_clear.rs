@@ -1,18 +1,19 @@
 //! The trigger can be read, and its two spellings say the same.
 
-use repot_api::names::{LIVE_MIGRATE, OPERATION};
+use repot_api::{
+    gardener::shoot::{Shoot, Trigger},
+    names::{LIVE_MIGRATE, OPERATION},
+};
 
 use crate::{
     change::Change,
     facts::Facts,
     finding::Finding,
     live::{touches, trigger_path},
-    shoot::{Shoot, Trigger},
-    travel::SeedChange,
 };
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
-    let starts = SeedChange::start(change).is_some();
+    let starts = change.seed_change().start().is_some();
     match Shoot(&change.new).trigger() {
         Trigger::Unreadable if starts || change.sets(LIVE_MIGRATE).is_some() => {
             vec![Finding::refuse(

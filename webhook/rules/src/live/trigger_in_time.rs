@@ -1,13 +1,12 @@
 //! The trigger is set on a Shoot that exists and rests.
 
-use repot_api::names::LIVE_MIGRATE;
+use repot_api::{gardener::shoot::Shoot, names::LIVE_MIGRATE};
 
 use crate::{
     change::{Change, Operation},
     facts::Facts,
     finding::{Finding, annotation_path},
     live::{trigger_path, wanted},
-    shoot::Shoot,
 };
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {

@@ -1,13 +1,16 @@
 //! The trigger of a live migration that runs stays: whoever reads the Shoot, gardenlet too, goes by it.
 
-use repot_api::names::ABORT_LIVE_MIGRATION;
+use repot_api::{
+    gardener::shoot::{Shoot, Trigger},
+    names::ABORT_LIVE_MIGRATION,
+};
+use repot_apimachinery::value::annotation_of;
 
 use crate::{
-    change::{Change, Operation, annotation_of},
+    change::{Change, Operation},
     facts::Facts,
     finding::Finding,
     live::trigger_path,
-    shoot::{Shoot, Trigger},
     who::{Principal, who},
 };
 

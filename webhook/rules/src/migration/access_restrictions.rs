@@ -1,7 +1,9 @@
 //! The destination supports the access restrictions of the Shoot.
 
+use repot_apimachinery::value::{items_at, text_at};
+
 use crate::{
-    change::{Change, items_at, text_at},
+    change::Change,
     facts::Facts,
     finding::Finding,
     migration::{SEED_NAME, destination},

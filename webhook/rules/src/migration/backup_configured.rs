@@ -1,11 +1,11 @@
 //! Data of etcd travels through backups.
 
-use crate::{
-    change::Change, facts::Facts, finding::Finding, migration::SEED_NAME, shoot::Seed, travel::SeedChange,
-};
+use repot_api::gardener::shoot::Seed;
+
+use crate::{change::Change, facts::Facts, finding::Finding, migration::SEED_NAME};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
-    let Some((from, to)) = SeedChange::heads(change) else { return Vec::new() };
+    let Some((from, to)) = change.seed_change().heads() else { return Vec::new() };
     let lacks = |name: &&str| facts.seed(name).is_some_and(|seed| !Seed(seed).has_backup());
     let refuse = |name: &str| {
         let reason =

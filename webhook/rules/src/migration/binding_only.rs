@@ -1,12 +1,12 @@
 //! Where the subresource exists, permissions hang on it.
 
-use crate::{
-    change::Change, facts::Facts, finding::Finding, migration::SEED_NAME, shoot::Shoot, travel::SeedChange,
-};
+use repot_api::gardener::{seed_change::SeedChange, shoot::Shoot};
+
+use crate::{change::Change, facts::Facts, finding::Finding, migration::SEED_NAME};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let changes =
-        !matches!(SeedChange::of(change), SeedChange::Stay | SeedChange::Schedule | SeedChange::Unset { .. });
+        !matches!(change.seed_change(), SeedChange::Stay | SeedChange::Schedule | SeedChange::Unset { .. });
     if !changes || !facts.binding || change.target.subresource == "binding" {
         return Vec::new();
     }

@@ -1,15 +1,11 @@
 //! A default domain of the source, where the Shoot uses one, is one of the destination.
 
-use crate::{
-    change::{Change, items_at, text_at},
-    facts::Facts,
-    finding::Finding,
-    migration::SEED_NAME,
-    travel::SeedChange,
-};
+use repot_apimachinery::value::{items_at, text_at};
+
+use crate::{change::Change, facts::Facts, finding::Finding, migration::SEED_NAME};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
-    let Some((from, to)) = SeedChange::heads(change) else { return Vec::new() };
+    let Some((from, to)) = change.seed_change().heads() else { return Vec::new() };
     let Some(domain) = text_at(&change.new, "/spec/dns/domain") else { return Vec::new() };
     let (source, destination) = (defaults(facts, from), defaults(facts, to));
     let below = |suffix: &&str| domain.strip_suffix(*suffix).is_some_and(|start| start.ends_with('.'));

@@ -1,15 +1,12 @@
 //! The destination is there, and is to stay.
 
-use crate::{
-    change::{Change, is_ending},
-    facts::Facts,
-    finding::Finding,
-    migration::SEED_NAME,
-    travel::SeedChange,
-};
+use repot_api::gardener::seed_change::SeedChange;
+use repot_apimachinery::value::is_ending;
+
+use crate::{change::Change, facts::Facts, finding::Finding, migration::SEED_NAME};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
-    let (SeedChange::Start { to, .. } | SeedChange::Again { to, .. }) = SeedChange::of(change) else {
+    let (SeedChange::Start { to, .. } | SeedChange::Again { to, .. }) = change.seed_change() else {
         return Vec::new();
     };
     let reason = match facts.seed(to) {

@@ -5,12 +5,11 @@ use crate::{
     facts::Facts,
     finding::Finding,
     migration::{SEED_NAME, health_problems},
-    travel::SeedChange,
 };
 
 /// The destination has to be healthy; a source that is not can only be waited for.
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
-    let Some((from, to)) = SeedChange::heads(change) else { return Vec::new() };
+    let Some((from, to)) = change.seed_change().heads() else { return Vec::new() };
     let mut findings = Vec::new();
     if let Some(health_problems) = health_problems(facts, to) {
         let reason = format!("destination seed {to:?} is not healthy: {health_problems}");
@@ -18,7 +17,7 @@ pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
         findings.push(Finding::refuse(SEED_NAME, reason, advice));
     }
     if let Some(health_problems) = health_problems(facts, from) {
-        let role = if SeedChange::start(change).is_some() { "source" } else { "former destination" };
+        let role = if change.seed_change().start().is_some() { "source" } else { "former destination" };
         let reason = format!("{role} seed {from:?} is not healthy: {health_problems}");
         let advice = "the migration waits for it; where it will not come back, see forced restore";
         findings.push(Finding::warn(SEED_NAME, reason, advice));

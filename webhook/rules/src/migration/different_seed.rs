@@ -1,11 +1,12 @@
 //! A binding that changes nothing is a mistake.
 
+use repot_api::gardener::shoot::Shoot;
+
 use crate::{
     change::{Change, Operation},
     facts::Facts,
     finding::Finding,
     migration::SEED_NAME,
-    shoot::Shoot,
 };
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {

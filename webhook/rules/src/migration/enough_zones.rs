@@ -1,11 +1,12 @@
 //! At least three zones for a control plane that tolerates the failure of one.
 
+use repot_api::gardener::shoot::Shoot;
+
 use crate::{
     change::Change,
     facts::Facts,
     finding::Finding,
     migration::{SEED_NAME, destination_zones},
-    shoot::Shoot,
 };
 
 const LEAST: usize = 3;

@@ -1,13 +1,13 @@
 //! A highly available control plane moves with the members that its spec promises.
 
-use crate::{
-    change::Change, facts::Facts, finding::Finding, migration::unless_dead, shoot::Shoot, travel::SeedChange,
-};
+use repot_api::gardener::shoot::Shoot;
+
+use crate::{change::Change, facts::Facts, finding::Finding, migration::unless_dead};
 
 /// A failure tolerance that was set a moment ago is in the spec only: etcd still has one member, and the destination would
 /// restore three.
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
-    let Some((from, _)) = SeedChange::start(change) else { return Vec::new() };
+    let Some((from, _)) = change.seed_change().start() else { return Vec::new() };
     let old = Shoot(&change.old);
     if old.failure_tolerance().is_none() || !old.is_unobserved() {
         return Vec::new();

@@ -1,15 +1,11 @@
 //! The internal domain is the same on both seeds.
 
-use crate::{
-    change::{Change, text_at},
-    facts::Facts,
-    finding::Finding,
-    migration::SEED_NAME,
-    travel::SeedChange,
-};
+use repot_apimachinery::value::text_at;
+
+use crate::{change::Change, facts::Facts, finding::Finding, migration::SEED_NAME};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
-    let Some((from, to)) = SeedChange::heads(change) else { return Vec::new() };
+    let Some((from, to)) = change.seed_change().heads() else { return Vec::new() };
     let domain = |name| facts.seed(name).and_then(|seed| text_at(seed, "/spec/dns/internal/domain"));
     match (domain(from), domain(to)) {
         (Some(one), Some(two)) if one != two => {

@@ -1,12 +1,13 @@
 //! A Shoot does not end while it moves. One that is on its way out already is not held up, nor one whose move has not begun: its
 //! source deletes it.
 
+use repot_api::gardener::shoot::Shoot;
+
 use crate::{
     change::{Change, Operation},
     facts::Facts,
     finding::Finding,
     migration::describe_way,
-    shoot::Shoot,
 };
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {

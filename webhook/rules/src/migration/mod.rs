@@ -29,14 +29,13 @@ pub(crate) mod seed_stays_named;
 pub(crate) mod spec_rests;
 pub(crate) mod taints_tolerated;
 
+use repot_api::gardener::shoot::{Seed, Shoot};
 use serde_json::{Map, Value};
 
 use crate::{
     change::Change,
     facts::Facts,
     finding::{Finding, Verdict},
-    shoot::{Seed, Shoot},
-    travel::SeedChange,
 };
 
 /// So many changed fields are named one by one.
@@ -83,13 +82,13 @@ pub(crate) fn unless_dead(facts: &Facts, source: &str, finding: Finding) -> Find
 
 /// The seed to which a Shoot is sent, where it exists, and its name.
 pub(crate) fn destination<'a>(change: &'a Change, facts: &'a Facts) -> Option<(&'a Value, &'a str)> {
-    let (_, to) = SeedChange::heads(change)?;
+    let (_, to) = change.seed_change().heads()?;
     Some((facts.seed(to)?, to))
 }
 
 /// The zones of that seed, and its name.
 pub(crate) fn destination_zones<'a>(change: &'a Change, facts: &'a Facts) -> Option<(Vec<&'a str>, &'a str)> {
-    let (_, to) = SeedChange::heads(change)?;
+    let (_, to) = change.seed_change().heads()?;
     Some((Seed(facts.seed(to)?).zones(), to))
 }
 

@@ -1,20 +1,16 @@
 //! Addresses of Shoot and seed. Only IPv6 counts: IPv4 networks may overlap, the tunnel between them translates.
 
 use core::net::Ipv6Addr;
+
+use repot_apimachinery::value::{at, items_at, text_at};
 use serde_json::Value;
 
-use crate::{
-    change::{Change, at, items_at, text_at},
-    facts::Facts,
-    finding::Finding,
-    migration::SEED_NAME,
-    travel::SeedChange,
-};
+use crate::{change::Change, facts::Facts, finding::Finding, migration::SEED_NAME};
 
 const KINDS: [&str; 3] = ["nodes", "pods", "services"];
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
-    let Some((_, to)) = SeedChange::heads(change) else { return Vec::new() };
+    let Some((_, to)) = change.seed_change().heads() else { return Vec::new() };
     let Some(seed) = facts.seed(to) else { return Vec::new() };
     let theirs = at(seed, "/spec/networks").unwrap_or(&Value::Null);
     let mut findings = Vec::new();

@@ -5,11 +5,10 @@ use crate::{
     facts::Facts,
     finding::Finding,
     migration::{SEED_NAME, unless_dead},
-    travel::SeedChange,
 };
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
-    let Some((from, _)) = SeedChange::start(change) else { return Vec::new() };
+    let Some((from, _)) = change.seed_change().start() else { return Vec::new() };
     if facts.bastions.is_empty() {
         return Vec::new();
     }

@@ -3,12 +3,12 @@
 use repot_api::names::{
     ABORT_LIVE_MIGRATION, CONFIRM_FORCE_RESTORE, CONFIRM_LEAVE_DESTINATION, FORCE_RESTORE, FORCE_SHRINK_ETCD,
 };
+use repot_apimachinery::value::{annotation_of, parse_bool};
 
 use crate::{
-    change::{Change, annotation_of, parse_bool},
+    change::Change,
     facts::Facts,
     finding::{Finding, annotation_path},
-    travel::SeedChange,
 };
 
 const KEYS: [&str; 5] = [
@@ -20,7 +20,7 @@ const KEYS: [&str; 5] = [
 ];
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
-    if SeedChange::start(change).is_none() {
+    if change.seed_change().start().is_none() {
         return Vec::new();
     }
     let finding = |key: &&str| {

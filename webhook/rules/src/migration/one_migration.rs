@@ -1,15 +1,16 @@
 //! One migration at a time.
 
-use repot_api::names::CONFIRM_LEAVE_DESTINATION;
+use repot_api::{
+    gardener::{progress::Progress, seed_change::SeedChange, shoot::Shoot},
+    names::CONFIRM_LEAVE_DESTINATION,
+};
+use repot_apimachinery::value::annotation_of;
 
 use crate::{
-    change::{Change, annotation_of},
+    change::Change,
     facts::Facts,
     finding::{Finding, annotation_path},
     migration::{SEED_NAME, is_dead},
-    progress::Progress,
-    shoot::Shoot,
-    travel::SeedChange,
 };
 
 /// A Shoot goes back before its move has begun where Gardener holds it back. A destination that dies in the middle may be left for
@@ -17,7 +18,7 @@ use crate::{
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let old = Shoot(&change.old);
     let (kind, state) = old.last_operation();
-    let to = match SeedChange::of(change) {
+    let to = match change.seed_change() {
         SeedChange::Back { .. } if old.waits_for_destination() => return Vec::new(),
         // Back to the source of a live migration is another rule's business.
         SeedChange::Back { .. } if old.is_moving_live() => return Vec::new(),

@@ -1,6 +1,8 @@
 //! Zones to which the control plane is pinned are zones of the destination.
 
-use crate::{change::Change, facts::Facts, finding::Finding, migration::destination_zones, shoot::Shoot};
+use repot_api::gardener::shoot::Shoot;
+
+use crate::{change::Change, facts::Facts, finding::Finding, migration::destination_zones};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let Some((zones, to)) = destination_zones(change, facts) else { return Vec::new() };

@@ -1,13 +1,14 @@
 //! Provider types and labels that the CloudProfile wants of a seed.
 
+use repot_api::gardener::shoot::Seed;
+use repot_apimachinery::value::{at, items_at, text_at};
 use serde_json::Value;
 
 use crate::{
-    change::{Change, at, items_at, text_at},
+    change::Change,
     facts::Facts,
     finding::Finding,
     migration::{SEED_NAME, destination},
-    shoot::Seed,
 };
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {

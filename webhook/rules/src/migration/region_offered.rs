@@ -1,12 +1,9 @@
 //! The region of the Shoot is one of its CloudProfile's: else its machines cannot be made anew after the move.
 
-use crate::{
-    change::{Change, items_at, text_at},
-    facts::Facts,
-    finding::Finding,
-    migration::destination,
-    shoot::Shoot,
-};
+use repot_api::gardener::shoot::Shoot;
+use repot_apimachinery::value::{items_at, text_at};
+
+use crate::{change::Change, facts::Facts, finding::Finding, migration::destination};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let Some((_, to)) = destination(change, facts) else { return Vec::new() };

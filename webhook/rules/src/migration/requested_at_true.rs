@@ -1,14 +1,18 @@
 //! The time of the request tells reports on this migration from those on an earlier one, so nobody may move it.
 
-use repot_api::names::REQUESTED_AT;
+use repot_api::{
+    gardener::{
+        shoot::Shoot,
+        time::{CLOCK_DIFFERENCE, seconds_between},
+    },
+    names::REQUESTED_AT,
+};
+use repot_apimachinery::value::annotation_of;
 
 use crate::{
-    change::{Change, Operation, annotation_of},
+    change::{Change, Operation},
     facts::Facts,
     finding::{Finding, annotation_path},
-    shoot::Shoot,
-    time::{CLOCK_DIFFERENCE, seconds_between},
-    travel::SeedChange,
     who::{Principal, who},
 };
 
@@ -17,7 +21,7 @@ pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     if change.operation != Operation::Update {
         return Vec::new();
     }
-    let begins = SeedChange::start(change).is_some();
+    let begins = change.seed_change().start().is_some();
     let moves = Shoot(&change.old).is_moving() && !change.is_ending();
     let early = |value| seconds_between(value, &facts.now);
     let reason = match (old, new) {

@@ -1,17 +1,12 @@
 //! Room on the destination.
 
+use repot_apimachinery::value::at;
 use serde_json::Value;
 
-use crate::{
-    change::{Change, at},
-    facts::Facts,
-    finding::Finding,
-    migration::SEED_NAME,
-    travel::SeedChange,
-};
+use crate::{change::Change, facts::Facts, finding::Finding, migration::SEED_NAME};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
-    let Some((_, to)) = SeedChange::heads(change) else { return Vec::new() };
+    let Some((_, to)) = change.seed_change().heads() else { return Vec::new() };
     let most = facts.seed(to).and_then(|seed| quantity(at(seed, "/status/allocatable/shoots")?));
     let used = facts.shoots_on.get(to).copied().unwrap_or(0);
     match most.filter(|most| used >= *most) {

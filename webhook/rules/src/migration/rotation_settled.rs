@@ -1,8 +1,8 @@
 //! Credentials that are between old and new.
 
-use crate::{
-    change::Change, facts::Facts, finding::Finding, migration::unless_dead, shoot::Shoot, travel::SeedChange,
-};
+use repot_api::gardener::shoot::Shoot;
+
+use crate::{change::Change, facts::Facts, finding::Finding, migration::unless_dead};
 
 /// In these phases a part of the secrets is written and a part is not; the destination would make the rest by itself.
 const UNFIT: &[&str] = &["Preparing", "PreparingWithoutWorkersRollout", "Completing"];
@@ -12,7 +12,7 @@ const MIND: &str = "WaitingForWorkersRollout";
 
 /// A rotation that a dead source cannot go on with does not hold the Shoot there.
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
-    let Some((from, _)) = SeedChange::start(change) else { return Vec::new() };
+    let Some((from, _)) = change.seed_change().start() else { return Vec::new() };
     let finding = |(name, phase): (&str, &str)| {
         let field = format!("status.credentials.rotation.{name}.phase");
         let reason = format!("the rotation of {name} is in phase {phase}");

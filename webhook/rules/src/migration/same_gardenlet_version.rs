@@ -1,16 +1,16 @@
 //! Both gardenlets run the same code: what one writes into the state, the other has to understand.
 
+use repot_api::gardener::shoot::Seed;
+
 use crate::{
     change::Change,
     facts::Facts,
     finding::Finding,
     migration::{SEED_NAME, unless_dead},
-    shoot::Seed,
-    travel::SeedChange,
 };
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
-    let Some((from, to)) = SeedChange::heads(change) else { return Vec::new() };
+    let Some((from, to)) = change.seed_change().heads() else { return Vec::new() };
     let (Some(source), Some(destination)) = (facts.seed(from), facts.seed(to)) else { return Vec::new() };
     let reason = match (Seed(source).version(), Seed(destination).version()) {
         (Some(one), Some(two)) if one == two => return Vec::new(),

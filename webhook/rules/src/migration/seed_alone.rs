@@ -1,10 +1,12 @@
 //! A spec that changes on the way leaves things behind that nobody deletes.
 
-use crate::{change::Change, facts::Facts, finding::Finding, migration::changed_fields, travel::SeedChange};
+use repot_api::gardener::seed_change::SeedChange;
+
+use crate::{change::Change, facts::Facts, finding::Finding, migration::changed_fields};
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
     // At the first binding Gardener's own plugins fill in the domain and networks of the Shoot (ShootDNS, ShootMutator).
-    if matches!(SeedChange::of(change), SeedChange::Stay | SeedChange::Schedule | SeedChange::Unset { .. }) {
+    if matches!(change.seed_change(), SeedChange::Stay | SeedChange::Schedule | SeedChange::Unset { .. }) {
         return Vec::new();
     }
     let refuse = |field: String| {

@@ -1,11 +1,12 @@
 //! The spec does not change while the Shoot moves. Its seed is another rule's business.
 
+use repot_api::gardener::shoot::Shoot;
+
 use crate::{
     change::{Change, Operation},
     facts::Facts,
     finding::Finding,
     migration::{changed_fields, describe_way},
-    shoot::Shoot,
 };
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {

@@ -1,17 +1,12 @@
 //! Seeds that are kept for some Shoots.
 
+use repot_apimachinery::value::{items_at, text_at};
 use serde_json::Value;
 
-use crate::{
-    change::{Change, items_at, text_at},
-    facts::Facts,
-    finding::Finding,
-    migration::SEED_NAME,
-    travel::SeedChange,
-};
+use crate::{change::Change, facts::Facts, finding::Finding, migration::SEED_NAME};
 
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
-    let Some((_, to)) = SeedChange::heads(change) else { return Vec::new() };
+    let Some((_, to)) = change.seed_change().heads() else { return Vec::new() };
     let Some(seed) = facts.seed(to) else { return Vec::new() };
     let tolerations = items_at(&change.new, "/spec/tolerations");
     let tolerated = |taint: &&Value| tolerations.iter().any(|toleration| tolerates(toleration, taint));

@@ -2,9 +2,10 @@
 //! a namespace deletes all there is, in any order, and so it may not come before the Shoot has gone.
 
 use repot_api::names::CONFIRM_DELETION;
+use repot_apimachinery::value::says_yes;
 
 use crate::{
-    change::{Change, Operation, says_yes},
+    change::{Change, Operation},
     facts::Facts,
     finding::{Finding, annotation_path},
     state::{empties_namespace, is_own},

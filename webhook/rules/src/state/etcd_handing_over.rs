@@ -2,10 +2,11 @@
 //! those of one of them neither has a quorum.
 
 use repot_api::names::CONFIRM_DELETION;
+use repot_apimachinery::value::{at, items_at, says_yes, text_at};
 use serde_json::Value;
 
 use crate::{
-    change::{Change, Operation, at, items_at, says_yes, text_at},
+    change::{Change, Operation},
     facts::Facts,
     finding::{Finding, annotation_path},
     state::empties_namespace,

@@ -1,10 +1,11 @@
 //! An Etcd that a workflow works on: without it the workflow can neither end nor roll back, and the API servers stay at 0.
 
 use repot_api::names::CONFIRM_DELETION;
+use repot_apimachinery::value::{says_yes, text_at};
 use serde_json::Value;
 
 use crate::{
-    change::{Change, Operation, says_yes, text_at},
+    change::{Change, Operation},
     facts::Facts,
     finding::{Finding, annotation_path},
     state::empties_namespace,

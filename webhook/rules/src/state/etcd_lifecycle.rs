@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use repot_api::names::{CONFIRM_TAKEOVER, SUSPEND_ETCD, UNPROTECT_ETCD, WITHOUT_GATEWAYS};
+use repot_apimachinery::value::{at, raw_annotation_of};
 use serde_json::Value;
 
 use crate::{
-    change::{Change, Operation, at, raw_annotation_of},
+    change::{Change, Operation},
     facts::Facts,
     finding::{Finding, annotation_path},
     state::by_controllers,

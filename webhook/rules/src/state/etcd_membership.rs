@@ -1,9 +1,10 @@
 //! Which members form one cluster.
 
+use repot_apimachinery::value::at;
 use serde_json::Value;
 
 use crate::{
-    change::{Change, Operation, at},
+    change::{Change, Operation},
     facts::Facts,
     finding::Finding,
     state::by_controllers,

@@ -1,9 +1,10 @@
 //! A field of an Etcd that only later versions of etcd know. The image tells no version, so this can only be a warning.
 
+use repot_apimachinery::value::at;
 use serde_json::Value;
 
 use crate::{
-    change::{Change, Operation, at},
+    change::{Change, Operation},
     facts::Facts,
     finding::Finding,
 };

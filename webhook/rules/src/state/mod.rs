@@ -12,9 +12,10 @@ pub(crate) mod workflow_status;
 pub(crate) mod writer;
 
 use repot_api::names::CONFIRM_TAKEOVER;
+use repot_apimachinery::value::says_yes;
 
 use crate::{
-    change::{Change, says_yes},
+    change::Change,
     facts::Facts,
     finding::Finding,
     who::{Principal, who},

@@ -1,9 +1,10 @@
 //! A new workflow that would have to wait. A backup may: it changes nothing.
 
+use repot_apimachinery::value::{is_ending, text_at};
 use serde_json::Value;
 
 use crate::{
-    change::{Change, Operation, is_ending, text_at},
+    change::{Change, Operation},
     facts::Facts,
     finding::Finding,
 };

@@ -1,10 +1,8 @@
 //! The lock is given back before another workflow takes it.
 
-use crate::{
-    change::{Change, text_at},
-    facts::Facts,
-    finding::Finding,
-};
+use repot_apimachinery::value::text_at;
+
+use crate::{change::Change, facts::Facts, finding::Finding};
 
 pub(crate) fn judge(change: &Change, _: &Facts) -> Vec<Finding> {
     let holder = |object| {

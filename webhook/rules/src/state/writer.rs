@@ -1,12 +1,12 @@
 //! Who writes a ShootState.
 
+use repot_api::gardener::shoot::Shoot;
 use serde_json::Value;
 
 use crate::{
     change::{Change, Operation},
     facts::Facts,
     finding::Finding,
-    shoot::Shoot,
     state::{by_controllers, is_own},
     who::{Principal, who},
 };

@@ -1,12 +1,14 @@
 use proptest::prelude::*;
-use repot_api::names::{
-    ABORT_LIVE_MIGRATION, ALLOW_DISTANT_REGIONS, FORCE_RESTORE, FORCE_SHRINK_ETCD, ISOLATED_ZONE,
-    LIVE_MIGRATE, MAINTENANCE_OPERATION, OPERATION, REQUESTED_AT,
+use repot_api::{
+    gardener::{seed_change::SeedChange, shoot::Shoot},
+    names::{
+        ABORT_LIVE_MIGRATION, ALLOW_DISTANT_REGIONS, FORCE_RESTORE, FORCE_SHRINK_ETCD, ISOLATED_ZONE,
+        LIVE_MIGRATE, MAINTENANCE_OPERATION, OPERATION, REQUESTED_AT,
+    },
 };
+use repot_apimachinery::value::annotation_of;
 
 use super::*;
-use crate::change::annotation_of;
-use crate::{shoot::Shoot, travel::SeedChange};
 
 const KEYS: &[&str] = &[
     OPERATION,
@@ -221,7 +223,7 @@ proptest! {
     fn what_is_filled_in_is_never_the_reason_for_a_refusal(old in any_shoot(), new in any_shoot()) {
         let mut change = shoots(Operation::Update, old, new);
         let before = refusals(&change, &mk_facts());
-        let travel = matches!(SeedChange::of(&change), SeedChange::Start { .. });
+        let travel = matches!(change.seed_change(), SeedChange::Start { .. });
         change.new = filled(&change, &mk_facts());
         let after = refusals(&change, &mk_facts());
         prop_assert!(after.iter().all(|rule| before.contains(rule)), "{before:?} became {after:?} (start: {travel})");

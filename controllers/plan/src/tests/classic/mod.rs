@@ -8,17 +8,13 @@ mod rules;
 mod site;
 
 use clusters::{Clusters, Kind};
+use repot_apimachinery::time::Time;
 
 use super::{
     rng::Rng,
     sim::{Build, Model, missed, schedules},
 };
-use crate::{
-    classic::{ClassicMigration, PLAN, PLANS, Side, Step},
-    flow::{Input, LedgerOf, decide},
-    ledger::{Phase, Record, State},
-    time::Time,
-};
+use crate::{classic::{ClassicMigration, PLAN, PLANS, Side, Step}, flow::{Input, LedgerOf, decide}, ledger::{Phase, Record, State}};
 
 /// As many schedules as a fault may hide in.
 const SCHEDULES: u64 = 2_000;

@@ -1,9 +1,14 @@
 //! How effects change the truth.
 
+use repot_etcd_core::{
+    backups::{Taking, Verifying},
+    volumes::VolumeSet,
+};
+
 use super::{Store, Sts, Truth, UID, Versions};
 use crate::etcd::{
     effect::Effect,
-    observed::{Cluster, Deployed, Lock, Taking, Verifying, VolumeSet},
+    observed::{Cluster, Deployed, Lock},
 };
 
 impl Truth {

@@ -7,16 +7,18 @@ mod trouble;
 
 use std::collections::BTreeMap;
 
+use repot_apimachinery::time::Time;
+use repot_etcd_core::{
+    backups::{Backup, Taking, Verifying},
+    digest::Digest,
+    snapshot::Revision,
+    volumes::VolumeSet,
+};
+
 use super::{rng::Rng, sim};
-use crate::{
-    etcd::{
-        EtcdLedger,
-        observed::{
-            Api, Backup, Cluster, Deployed, Digest, Lock, Observed, Request, Revision, Settings, Source,
-            Taking, Targets, Verifying, VolumeSet, Wanted,
-        },
-    },
-    time::Time,
+use crate::etcd::{
+    EtcdLedger,
+    observed::{Api, Cluster, Deployed, Lock, Observed, Request, Settings, Source, Targets, Wanted},
 };
 
 pub(super) use model::{Kind, sound};

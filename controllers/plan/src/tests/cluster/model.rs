@@ -1,5 +1,7 @@
 //! Hosted etcds as a model of the simulation.
 
+use repot_apimachinery::time::Time;
+
 use super::{FaultRates, Truth, Versions, trouble};
 use crate::{
     etcd::{
@@ -16,7 +18,6 @@ use crate::{
         rng::Rng,
         sim::{self, Build, Ledgers, Model, Sim},
     },
-    time::Time,
 };
 
 /// Which workflow.

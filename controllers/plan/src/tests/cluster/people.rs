@@ -1,12 +1,11 @@
 //! What people do meanwhile: they steer, scale, steal the lock, and delete the HostedEtcd or its whole namespace.
 
+use repot_apimachinery::time::Time;
+
 use super::{Truth, old_set};
-use crate::{
-    etcd::{
-        EtcdLedger, Step,
-        observed::{Api, Cluster, Lock},
-    },
-    time::Time,
+use crate::etcd::{
+    EtcdLedger, Step,
+    observed::{Api, Cluster, Lock},
 };
 
 impl Truth {

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use repot_api::conditions::Reason;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     flow::{Abort, Flow, OnFailure, Plan, Plans, Proof, Request, Row, StepContext, Timeout},
-    ledger::{Check, Reason},
+    ledger::Check,
     named_enum,
 };
 

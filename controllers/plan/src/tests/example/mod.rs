@@ -7,12 +7,12 @@ mod rules;
 
 use clusters::Clusters;
 use flow::{MOVE, Mode, Move, PLANS, Side, Step};
+use repot_apimachinery::time::Time;
 
 use super::sim::{Build, missed, schedules};
 use crate::{
     flow::{Abort, Evidence, Input, LedgerOf, Plans, decide},
     ledger::{Phase, Record, State},
-    time::Time,
 };
 
 /// As many schedules as a fault may hide in.

@@ -8,6 +8,7 @@ mod store;
 use std::collections::BTreeMap;
 
 pub(super) use faults::{Fault, missed, schedules};
+use repot_apimachinery::time::Time;
 pub(super) use rules::hold;
 use store::Store;
 
@@ -15,7 +16,6 @@ use super::rng::Rng;
 use crate::{
     flow::{self, Decision, Flow, Input, LedgerOf, Plan, Plans},
     named::Named,
-    time::Time,
 };
 
 /// What is simulated for a flow.

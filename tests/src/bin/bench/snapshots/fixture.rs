@@ -11,7 +11,7 @@ use repot_etcd::link;
 use repot_etcd::snapshot::codec::{Event, EventKind, Sha256};
 use repot_etcd::snapshot::store::{Environment, Mode, Store};
 use repot_etcd::snapshot::take::{self, Draft};
-use repot_etcd::snapshot::{Compression, Kind, Revision, SnapshotName};
+use repot_etcd_core::snapshot::{Compression, Kind, Revision, SnapshotName};
 use repot_tests::TestEnv;
 use repot_tests::etcd::{EtcdCluster, EtcdOptions};
 

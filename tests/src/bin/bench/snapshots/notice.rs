@@ -7,7 +7,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use repot_etcd::snapshot::copy::wait_for_final;
 use repot_etcd::snapshot::store::{Mode, Store};
-use repot_etcd::snapshot::{Compression, Kind, Revision, SnapshotName};
+use repot_etcd_core::snapshot::{Compression, Kind, Revision, SnapshotName};
 use repot_tests::s3::S3Server;
 
 use super::Bench;
