@@ -11,7 +11,10 @@ use repot_plan::etcd::{
 };
 use serde_json::{Value, json};
 
-use crate::etcd::api::{FENCE, OWN_HISTORIES, RESTORE_FROM};
+use crate::{
+    errors::is_not_found,
+    etcd::api::{FENCE, OWN_HISTORIES, RESTORE_FROM},
+};
 
 use super::{
     context::Context,
@@ -92,7 +95,7 @@ impl Actor<'_> {
         let name = self.object.name_any();
         match all.patch(&name, &params(), &Patch::Merge(patch)).await {
             // With its last finalizer the object goes.
-            Err(error) if !present && is_missing(&error) => Ok(()),
+            Err(error) if !present && is_not_found(&error) => Ok(()),
             outcome => done("set the finalizer", outcome),
         }
     }
@@ -102,7 +105,7 @@ impl Actor<'_> {
         let finalizers = kinds::finalizers(hosted, present);
         let patch = under(hosted.resource_version(), json!({"metadata": {"finalizers": finalizers}}));
         match all.patch(&hosted.name_any(), &params(), &Patch::Merge(patch)).await {
-            Err(error) if !present && is_missing(&error) => Ok(()),
+            Err(error) if !present && is_not_found(&error) => Ok(()),
             outcome => done("set the finalizer of the HostedEtcd", outcome),
         }
     }
@@ -116,7 +119,7 @@ impl Actor<'_> {
         let patch = under(hosted.resource_version(), json!({"status": {"currentWorkflow": current}}));
         match all.patch_status(&hosted.name_any(), &params(), &Patch::Merge(patch)).await {
             // One that was being deleted has gone, and its lock with it.
-            Err(error) if !held && is_missing(&error) => Ok(()),
+            Err(error) if !held && is_not_found(&error) => Ok(()),
             outcome => done("write status.currentWorkflow of the HostedEtcd", outcome),
         }
     }
@@ -211,7 +214,7 @@ impl Actor<'_> {
                 Preconditions { uid: claim.uid(), resource_version: claim.resource_version() };
             let how = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
             match all.delete(&claim.name_any(), &how).await {
-                Err(error) if is_missing(&error) => {}
+                Err(error) if is_not_found(&error) => {}
                 outcome => done("delete a claim", outcome)?,
             }
         }
@@ -300,10 +303,6 @@ fn params() -> PatchParams {
 fn under(version: Option<String>, mut patch: Value) -> Value {
     patch["metadata"]["resourceVersion"] = version.into();
     patch
-}
-
-fn is_missing(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
 fn done<T>(task: &'static str, outcome: Result<T, kube::Error>) -> Result<()> {

@@ -1,9 +1,8 @@
 //! The workflows of a hosted etcd, as a [`Driver`] of their flow.
 
 use kube::{
-    Api, ResourceExt,
+    Api, Resource, ResourceExt,
     api::{DynamicObject, Patch, PatchParams},
-    runtime::events::Event,
 };
 use repot_plan::{
     etcd::{EtcdFlow, EtcdLedger, Side, backup, effect::Effect, observed::Observed},
@@ -21,7 +20,12 @@ use super::{
     observe::{self, Observation},
     record, site,
 };
-use crate::flow::{Driver, Statuses};
+use crate::{
+    events::EventContent,
+    flow::{Driver, Statuses},
+    metrics::Metrics,
+    reconciler::ReconcileError,
+};
 
 /// A workflow, by the kind, namespace and name of its object.
 pub struct Workflow<'a> {
@@ -57,6 +61,10 @@ impl Driver for Workflow<'_> {
 
     fn now(&self) -> Time {
         self.context.now()
+    }
+
+    fn metrics(&self) -> &Metrics {
+        &self.context.metrics
     }
 
     fn title(&self) -> String {
@@ -124,8 +132,8 @@ impl Driver for Workflow<'_> {
         outcome.map(drop).map_err(|source| Error::Write { task, source })
     }
 
-    async fn publish(&self, object: &DynamicObject, event: Event) {
-        record::publish(self.context, self.kind, object, event).await;
+    async fn publish(&self, object: &DynamicObject, event: EventContent) {
+        self.context.events.publish(&object.object_ref(&self.kind.resource()), event).await;
     }
 
     fn is_conflict(&self, error: &Error) -> bool {

@@ -6,7 +6,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures::StreamExt;
 use kube::{
     Api, ResourceExt,
     api::{DynamicObject, Patch, PatchParams},
@@ -24,12 +23,10 @@ use repot_plan::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::namespaces::Scope;
-
-use crate::errors::causes;
+use crate::{errors::is_not_found, namespaces::Scope, reconciler};
 
 use super::{
-    context::{AGAIN, AT_ONCE, Context, gather},
+    context::{Context, gather},
     error::{Error, Result},
     kinds::{self, Kind, number, text},
     observe,
@@ -47,20 +44,8 @@ pub async fn run(scope: &Scope, context: Arc<Context>, wake: &NamespaceTrigger, 
     let all = scope.api_with::<DynamicObject>(context.clients.own(), &resource);
     let controller = Controller::new_with(all, watcher::Config::default(), resource.clone());
     let woken = wake.all(controller.store(), resource, |_| true);
-    controller
-        .reconcile_on(woken)
-        .graceful_shutdown_on(async move { stop.cancelled().await })
-        .run(
-            reconcile,
-            |object, error, _| {
-                let error = causes(error);
-                tracing::warn!(name = object.name_any(), error, "reconcile failed, requeueing");
-                Action::requeue(AGAIN)
-            },
-            context,
-        )
-        .for_each(|_| std::future::ready(()))
-        .await;
+    let settings = context.controller("hostedetcd");
+    reconciler::run(settings, controller.reconcile_on(woken), reconcile, context, stop).await;
 }
 
 /// What a HostedEtcd tells of itself.
@@ -89,10 +74,8 @@ async fn reconcile(cached: Arc<DynamicObject>, context: Arc<Context>) -> Result<
         return Ok(Action::await_change());
     };
     let seen = look(&context, hosted).await?;
-    match tend(&context, &all, &seen).await {
-        Err(error) if error.is_conflict() => Ok(Action::requeue(AT_ONCE)),
-        other => other.map(|()| Action::requeue(LOOK)),
-    }
+    tend(&context, &all, &seen).await?;
+    Ok(Action::requeue(LOOK))
 }
 
 fn is_ending(hosted: &DynamicObject) -> bool {
@@ -119,7 +102,7 @@ async fn release(all: &Api<DynamicObject>, hosted: &DynamicObject) -> Result<()>
     }});
     let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
     match all.patch(&hosted.name_any(), &params, &Patch::Merge(patch)).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        Err(error) if is_not_found(&error) => Ok(()),
         outcome => outcome
             .map(drop)
             .map_err(|source| Error::Write { task: "take the finalizer off the HostedEtcd", source }),

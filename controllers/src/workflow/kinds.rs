@@ -67,6 +67,16 @@ impl Kind {
         self.plans().newest().kind
     }
 
+    /// Name of its controller, in metrics and logs.
+    #[must_use]
+    pub fn controller(self) -> &'static str {
+        match self {
+            Self::Backup => "etcdbackup",
+            Self::Restore => "etcdrestore",
+            Self::Migration => "etcdmigration",
+        }
+    }
+
     /// The kind of a name.
     #[must_use]
     pub fn of(name: &str) -> Option<Self> {

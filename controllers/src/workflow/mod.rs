@@ -34,7 +34,6 @@ pub mod wake;
 
 use std::sync::Arc;
 
-use futures::StreamExt;
 use kube::{
     ResourceExt,
     api::DynamicObject,
@@ -43,12 +42,12 @@ use kube::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    errors::causes,
     flow,
     namespaces::{Namespaces, Scope},
+    reconciler,
 };
 pub use context::Context;
-use context::{AGAIN, gather};
+use context::gather;
 use driver::Workflow;
 pub use error::{Error, Result};
 use kinds::Kind;
@@ -80,20 +79,9 @@ async fn run_kind(
     let all = scope.api_with::<DynamicObject>(context.clients.own(), &resource);
     let controller = Controller::new_with(all, watcher::Config::default(), resource.clone());
     let woken = wake.all(controller.store(), resource, |object| !sleeps(object));
-    controller
-        .reconcile_on(woken)
-        .graceful_shutdown_on(async move { stop.cancelled().await })
-        .run(
-            move |object, context| reconcile(kind, object, context),
-            |object, error, _| {
-                let error = causes(error);
-                tracing::warn!(name = object.name_any(), error, "reconcile failed, requeueing");
-                Action::requeue(AGAIN)
-            },
-            context,
-        )
-        .for_each(|_| std::future::ready(()))
-        .await;
+    let settings = context.controller(kind.controller());
+    let reconcile = move |object, context| reconcile(kind, object, context);
+    reconciler::run(settings, controller.reconcile_on(woken), reconcile, context, stop).await;
 }
 
 /// Whether nothing that happens around it matters: it waits for its schedule, or is over and has nothing to give back.

@@ -1,9 +1,8 @@
 //! The ledger becomes the status, under the version that was read.
 
 use kube::{
-    Api, Resource, ResourceExt,
+    Api, ResourceExt,
     api::{DynamicObject, PostParams},
-    runtime::events::Event,
 };
 use repot_plan::{
     etcd::{EtcdLedger, Step, backup::Spec, schedule},
@@ -57,7 +56,7 @@ fn render(
     if let Value::Object(ledger) = status::to_status(plan, next) {
         fields.extend(ledger);
     }
-    fields.insert("observedGeneration".to_owned(), json!(object.meta().generation));
+    fields.insert("observedGeneration".to_owned(), json!(object.metadata.generation));
     match kind {
         Kind::Backup => backup_fields(context, object, observed, (before, next), &mut fields),
         Kind::Restore => {
@@ -97,12 +96,4 @@ fn backup_fields(
 fn due(spec: &Spec, ledger: &EtcdLedger) -> Option<String> {
     let schedule = spec.schedule.filter(|_| ledger.phase != Phase::Cancelled)?;
     schedule::next(&schedule, ledger.started.unwrap_or(spec.created)).map(Time::to_rfc3339)
-}
-
-/// Publishes an event; one that cannot be is only logged.
-pub async fn publish(context: &Context, kind: Kind, object: &DynamicObject, event: Event) {
-    let about = object.object_ref(&kind.resource());
-    if let Err(error) = context.events.publish(&event, &about).await {
-        tracing::warn!(%error, reason = event.reason, "an event could not be published");
-    }
 }
