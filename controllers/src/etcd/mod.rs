@@ -107,7 +107,7 @@ pub async fn run(client: Client, options: Options, shutdown: CancellationToken) 
 
 async fn run_in(scope: &Scope, context: Arc<Context>, shutdown: CancellationToken) {
     let config = || watcher::Config::default();
-    let ours = || config().labels("app.kubernetes.io/managed-by=repot");
+    let ours = || config().labels(&format!("{}={}", names::MANAGED_BY, names::MANAGED_BY_REPOT));
     let client = &context.client;
     let controller = Controller::new(scope.api::<Etcd>(client), config())
         .owns(scope.api::<StatefulSet>(client), ours())
