@@ -1,14 +1,6 @@
 //! `repot controllers`: everything that reconciles.
 
-use std::{
-    net::SocketAddr,
-    path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{net::SocketAddr, path::PathBuf};
 
 use anyhow::{Context as _, bail};
 use clap::{Args, builder::NonEmptyStringValueParser};
@@ -17,28 +9,25 @@ use repot_controllers::{
     election::Election,
     etcd,
     local_stores::LocalStores,
+    metrics::Metrics,
     namespaces::Namespaces,
+    server::{self, Readiness},
     term::{LeaseDeadline, fenced_client},
     workflow::{self, Context},
 };
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::run;
 
 const LEASE: &str = "repot-controllers";
-/// How long a client of the health endpoint may take.
-const PATIENCE: Duration = Duration::from_secs(5);
-const REQUEST_BYTES: u64 = 8 << 10;
 
 /// Run the controllers of a seed: the operator, which makes members of Etcds, and the workflows EtcdBackup, EtcdRestore and EtcdMigration.
 ///
 /// Several may run; with --leader-elect the one that holds the Lease `repot-controllers` acts. Whoever cannot renew it for ten seconds
-/// writes nothing any more and ends; whoever is asked to end gives it back first, so that the next one need not wait. /healthz
-/// answers as long as the process lives, /readyz once it could ask kube-apiserver. deploy/rbac/controllers.yaml has the permissions.
+/// writes nothing any more and ends; whoever is asked to end gives it back first, so that the next one need not wait. /healthz and
+/// /livez answer as long as the process lives, /readyz once it could ask kube-apiserver, /metrics to Prometheus.
+/// deploy/rbac/controllers.yaml has the permissions.
 /// With --namespaces they act in these namespaces only, and roles there are enough.
 ///
 ///     repot controllers --image registry.example.com/repot:1 --leader-elect
@@ -68,36 +57,58 @@ pub struct Flags {
     /// Who this is, in the Lease and in events [default: name of the host and a random word]
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     identity: Option<String>,
-    /// Address of /healthz and /readyz
+    /// Address of /healthz, /livez, /readyz and /metrics, without TLS
     #[arg(long, default_value = "0.0.0.0:8081", value_name = "ADDRESS")]
     health_address: SocketAddr,
 }
 
 /// Runs until a signal, or until the Lease is lost.
 pub async fn run(flags: Flags) -> anyhow::Result<()> {
-    let local_stores = LocalStores::below(flags.local_store_path)?;
     let stop = run::stop_on_signals()?;
-    let client = delegation::client(flags.kubeconfig.as_deref()).await?;
-    let ready = Arc::new(AtomicBool::new(false));
+    let metrics = Metrics::new().context("failed to create metrics")?;
+    let readiness = Readiness::not_ready("kube-apiserver has not answered yet");
     let listener = TcpListener::bind(flags.health_address).await;
     let listener = listener.with_context(|| format!("failed to listen on {}", flags.health_address))?;
     let address = listener.local_addr().context("the listener has no address")?;
-    tokio::spawn(answer(listener, ready.clone()));
+    tracing::info!(%address, "serving health and metrics");
+    let end = CancellationToken::new();
+    let served = server::serve(listener, readiness.clone(), metrics.clone(), end.clone());
+    let served = tokio::spawn(served);
+    // Whoever has lost the Lease ends at once, without waiting for clients.
+    control(flags, readiness, metrics, stop).await?;
+    end.cancel();
+    served.await.context("the server of health and metrics failed")
+}
 
-    let word =
-        std::fs::read_to_string("/proc/sys/kernel/random/uuid").context("failed to make an identity")?;
+/// Runs the controllers, once this process may act.
+async fn control(
+    flags: Flags,
+    readiness: Readiness,
+    metrics: Metrics,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let local_stores = LocalStores::below(flags.local_store_path)?;
+    let client = delegation::client(flags.kubeconfig.as_deref()).await?;
+    let random = std::fs::read_to_string("/proc/sys/kernel/random/uuid");
+    let random = random.context("failed to make an identity")?;
     let own = flags.identity.unwrap_or_else(|| "repot-controllers".to_owned());
     // A Pod that is started again under its name is another holder.
-    let identity = format!("{own}_{}", word.trim());
-    let election = Election::new(client.clone(), &flags.namespace, LEASE, identity.clone());
+    let identity = format!("{own}_{}", random.trim());
     let version = client.apiserver_version().await.context("failed to ask kube-apiserver for its version")?;
-    tracing::info!(identity, kubernetes = version.git_version, %address, "controllers are up");
-    ready.store(true, Ordering::Relaxed);
-    let term = match flags.leader_elect {
-        false => Some(LeaseDeadline::endless()),
-        true => stop.run_until_cancelled(election.lead()).await,
+    tracing::info!(identity, kubernetes = version.git_version, "controllers are up");
+    readiness.set_ready();
+    tokio::spawn(set_not_ready_at(stop.clone(), readiness));
+    let election = flags.leader_elect.then(|| {
+        let leader = metrics.leader(LEASE);
+        Election::new(client.clone(), &flags.namespace, LEASE, identity.clone(), leader)
+    });
+    let term = match &election {
+        None => LeaseDeadline::endless(),
+        Some(election) => match stop.run_until_cancelled(election.lead()).await {
+            Some(term) => term,
+            None => return Ok(()),
+        },
     };
-    let Some(term) = term else { return Ok(()) };
     tracing::info!(identity, "acting");
     let client = fenced_client(term.clone(), client);
     let namespaces = Namespaces::new(flags.namespaces);
@@ -106,18 +117,32 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
         namespaces: namespaces.clone(),
         local_stores: local_stores.clone(),
         term: term.clone(),
+        metrics: metrics.clone(),
     };
     let operator = etcd::run(client.clone(), operator, stop.clone());
-    let context = Context::new(client, flags.image, own, local_stores, term.clone());
+    let context = Context::new(client, flags.image, own, local_stores, term.clone(), metrics);
     let workflows = workflow::run(context, &namespaces, stop.clone());
     let work = async { tokio::join!(operator, workflows) };
-    if !flags.leader_elect {
-        work.await;
-        return Ok(());
+    match election {
+        None => drop(work.await),
+        Some(election) => while_leading(&election, &term, work).await?,
     }
-    // The Lease is given back only after the last pass is over.
+    Ok(())
+}
+
+async fn set_not_ready_at(stop: CancellationToken, readiness: Readiness) {
+    stop.cancelled().await;
+    readiness.set_not_ready("stopping");
+}
+
+/// Works for as long as the Lease is kept, and gives it back after the last reconcile has ended.
+async fn while_leading<T>(
+    election: &Election,
+    term: &LeaseDeadline,
+    work: impl Future<Output = T>,
+) -> anyhow::Result<()> {
     let over = CancellationToken::new();
-    let kept = election.keep(&term, &over);
+    let kept = election.keep(term, &over);
     tokio::pin!(work, kept);
     tokio::select! {
         _ = &mut work => {
@@ -127,46 +152,4 @@ pub async fn run(flags: Flags) -> anyhow::Result<()> {
         }
         _ = &mut kept => bail!("the Lease {LEASE} is lost; another process may act now"),
     }
-}
-
-/// Answers probes, one request a connection.
-async fn answer(listener: TcpListener, ready: Arc<AtomicBool>) {
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let ready = ready.clone();
-                tokio::spawn(async move {
-                    // Whoever asks may go away at any time.
-                    let _ = tokio::time::timeout(PATIENCE, answer_one(stream, &ready)).await;
-                });
-            }
-            Err(error) => {
-                tracing::warn!(%error, "a probe could not be accepted");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        }
-    }
-}
-
-async fn answer_one(mut stream: TcpStream, ready: &AtomicBool) -> std::io::Result<()> {
-    let (reader, mut writer) = stream.split();
-    let mut request = Vec::new();
-    let mut reader = reader.take(REQUEST_BYTES);
-    while !request.windows(4).any(|window| window == b"\r\n\r\n") {
-        if reader.read_buf(&mut request).await? == 0 {
-            return Ok(());
-        }
-    }
-    let status = match request.split(|byte| *byte == b' ').nth(1) {
-        Some(b"/healthz" | b"/livez") => "200 OK",
-        Some(b"/readyz") if ready.load(Ordering::Relaxed) => "200 OK",
-        Some(b"/readyz") => "503 Service Unavailable",
-        _ => "404 Not Found",
-    };
-    let text = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{status}\n",
-        status.len() + 1
-    );
-    writer.write_all(text.as_bytes()).await?;
-    writer.shutdown().await
 }

@@ -14,11 +14,12 @@ use kube::{
     Api, Client,
     api::{ObjectMeta, PostParams},
 };
+use prometheus::IntGauge;
 use repot_etcd::agent::clock;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::term::LeaseDeadline;
+use crate::{errors::is_conflict, term::LeaseDeadline};
 
 /// How long a Lease holds without being renewed.
 const DURATION: Duration = Duration::from_secs(15);
@@ -38,13 +39,15 @@ pub struct Election {
     pub name: String,
     /// Who we are: another name for each process.
     pub identity: String,
+    /// Set to 1 while this process holds the Lease, and to 0 otherwise.
+    pub leader: IntGauge,
 }
 
 impl Election {
     /// For a Lease of a namespace.
     #[must_use]
-    pub fn new(client: Client, namespace: &str, name: &str, identity: String) -> Self {
-        Self { leases: Api::namespaced(client, namespace), name: name.to_owned(), identity }
+    pub fn new(client: Client, namespace: &str, name: &str, identity: String, leader: IntGauge) -> Self {
+        Self { leases: Api::namespaced(client, namespace), name: name.to_owned(), identity, leader }
     }
 
     /// Waits until we lead. Nothing but the end of the process may end that. Gives for how long we do, for [`Self::keep`].
@@ -53,7 +56,10 @@ impl Election {
         loop {
             let asked = clock::now();
             match self.try_take(&mut seen).await {
-                Ok(true) => return LeaseDeadline::begin(asked, DEADLINE),
+                Ok(true) => {
+                    self.leader.set(1);
+                    return LeaseDeadline::begin(asked, DEADLINE);
+                }
                 Ok(false) => {}
                 Err(error) => tracing::warn!(lease = self.name, %error, "the Lease cannot be taken yet"),
             }
@@ -105,10 +111,18 @@ impl Election {
     ///
     /// Whether it was kept to the end.
     pub async fn keep(&self, term: &LeaseDeadline, stop: &CancellationToken) -> bool {
+        let is_kept = self.renew_until(term, stop).await;
+        self.leader.set(0);
+        if is_kept {
+            self.give_back().await;
+        }
+        is_kept
+    }
+
+    async fn renew_until(&self, term: &LeaseDeadline, stop: &CancellationToken) -> bool {
         loop {
             if stop.run_until_cancelled(sleep(PERIOD)).await.is_none() {
                 term.end();
-                self.give_back().await;
                 return true;
             }
             // We may stand still before the answer is read, and it says nothing about the time since it was given.
@@ -169,7 +183,7 @@ fn now() -> MicroTime {
 fn is_ours(outcome: Result<Lease, kube::Error>) -> Result<bool, kube::Error> {
     match outcome {
         Ok(_) => Ok(true),
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+        Err(error) if is_conflict(&error) => Ok(false),
         Err(error) => Err(error),
     }
 }

@@ -6,6 +6,9 @@
 //! | [`workflow`] | EtcdBackup, EtcdRestore and EtcdMigration into steps on a HostedEtcd |
 //! | [`flow`] | what the plan decides of any flow into records and effects |
 //! | [`election`] | one of several processes the one that acts |
+//! | [`reconciler`] | all controllers into measured, logged and retried reconciles |
+//! | [`server`] | health, readiness and [`metrics`] into answers over HTTP |
+//! | [`events`] | what happened into Kubernetes Events |
 //! | [`local_stores`] | a check of the directories that stores on nodes may use |
 //! | [`namespaces`] | watches of the whole cluster or of some namespaces |
 //! | [`term`] | the end of what a process may write, when another one may act |
@@ -17,9 +20,13 @@
 pub mod election;
 mod errors;
 pub mod etcd;
+pub mod events;
 pub mod flow;
 pub mod local_stores;
 pub mod members;
+pub mod metrics;
 pub mod namespaces;
+pub mod reconciler;
+pub mod server;
 pub mod term;
 pub mod workflow;

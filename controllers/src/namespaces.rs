@@ -50,18 +50,6 @@ impl Scope {
             Self::Namespace(namespace) => Api::namespaced(client.clone(), namespace),
         }
     }
-
-    /// Makes the same of a kind that is known by its name only.
-    #[must_use]
-    pub fn api_with<K>(&self, client: &Client, kind: &K::DynamicType) -> Api<K>
-    where
-        K: Resource<Scope = kube::core::DynamicResourceScope>,
-    {
-        match self {
-            Self::Cluster => Api::all_with(client.clone(), kind),
-            Self::Namespace(namespace) => Api::namespaced_with(client.clone(), namespace, kind),
-        }
-    }
 }
 
 #[cfg(test)]

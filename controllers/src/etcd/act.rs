@@ -16,6 +16,8 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
+use crate::errors::{is_conflict, is_not_found};
+
 use super::{
     Error, Result,
     api::{Etcd, MEMBERSHIP},
@@ -110,7 +112,7 @@ pub async fn hold(client: &Client, etcd: &Etcd, held: bool) -> Result<()> {
     let patch = json!({"metadata": {"finalizers": finalizers, "resourceVersion": version}});
     match api.patch(&name, &PatchParams::default(), &Patch::Merge(&patch)).await {
         Ok(_) => Ok(()),
-        Err(error) if is_status(&error, 404) || is_conflict(&error) => {
+        Err(error) if is_not_found(&error) || is_conflict(&error) => {
             Err(Error::Changed { kind: "Etcd".to_owned(), name })
         }
         Err(source) => Err(Error::Apply { kind: "finalizers of Etcd".to_owned(), name, source }),
@@ -170,7 +172,7 @@ where
     };
     match api.delete(&name, &params).await {
         Ok(_) => Ok(()),
-        Err(error) if is_status(&error, 404) => Ok(()),
+        Err(error) if is_not_found(&error) => Ok(()),
         Err(error) if is_conflict(&error) => Err(Error::Changed { kind: K::kind(&()).into_owned(), name }),
         Err(source) => Err(Error::Delete { kind: K::kind(&()).into_owned(), name, source }),
     }
@@ -207,17 +209,9 @@ pub async fn record(client: &Client, etcd: &Etcd, status: &Status) -> Result<()>
     let written = api.patch_status(&name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(&object)).await;
     match written {
         Ok(_) => Ok(()),
-        Err(error) if is_status(&error, 404) || is_conflict(&error) => {
+        Err(error) if is_not_found(&error) || is_conflict(&error) => {
             Err(Error::Changed { kind: "Etcd".to_owned(), name })
         }
         Err(source) => Err(Error::Apply { kind: "status of Etcd".to_owned(), name, source }),
     }
-}
-
-fn is_conflict(error: &kube::Error) -> bool {
-    is_status(error, 409)
-}
-
-fn is_status(error: &kube::Error, code: u16) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == code)
 }

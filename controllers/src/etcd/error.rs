@@ -1,6 +1,6 @@
 //! Why a pass of the operator ended early.
 
-use crate::local_stores;
+use crate::{local_stores, reconciler::ReconcileError};
 
 /// Why a pass ended early. The next one begins anew.
 #[derive(Debug, thiserror::Error)]
@@ -69,17 +69,6 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// The error and its causes, in one line.
-    pub(super) fn chain(&self) -> String {
-        let mut text = self.to_string();
-        let mut source = std::error::Error::source(self);
-        while let Some(cause) = source {
-            text.push_str(&format!(": {cause}"));
-            source = cause.source();
-        }
-        text
-    }
-
     /// The operation for `status.lastErrors`; nothing for what is no fault.
     pub(super) fn code(&self) -> Option<&'static str> {
         match self {
@@ -91,5 +80,11 @@ impl Error {
             Self::Certificate { .. } => Some("ERR_CERTIFICATE"),
             Self::Changed { .. } => None,
         }
+    }
+}
+
+impl ReconcileError for Error {
+    fn is_conflict(&self) -> bool {
+        matches!(self, Self::Changed { .. })
     }
 }

@@ -26,7 +26,6 @@ pub mod status;
 
 use std::{sync::Arc, time::Duration};
 
-use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
@@ -34,23 +33,21 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Pod},
 };
 use kube::{
-    Client, ResourceExt,
-    runtime::{
-        Controller, controller,
-        controller::Action,
-        events::{Recorder, Reporter},
-        reflector::ObjectRef,
-        watcher,
-    },
+    Client, Resource, ResourceExt,
+    runtime::{Controller, controller, controller::Action, reflector::ObjectRef, watcher},
 };
 use repot_apimachinery::time::Time;
 use repot_etcd_core::operator::{Next, decide};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    errors::causes,
+    events::EventPublisher,
     local_stores::LocalStores,
     members::Outcome,
+    metrics::Metrics,
     namespaces::{Namespaces, Scope},
+    reconciler::{self, Settings},
     term::LeaseDeadline,
 };
 use api::Etcd;
@@ -85,43 +82,40 @@ pub struct Options {
     pub local_stores: LocalStores,
     /// How long members may be changed; the client has to follow it, too.
     pub term: LeaseDeadline,
+    /// Where reconciles are counted.
+    pub metrics: Metrics,
 }
 
 struct Context {
     client: Client,
     options: Options,
     memberships: Memberships,
-    recorder: Recorder,
+    events: EventPublisher,
 }
 
 /// Looks after all Etcds until `shutdown`. Only one operator may run at a time.
 pub async fn run(client: Client, options: Options, shutdown: CancellationToken) {
     let memberships = Memberships::new(options.term.clone());
-    let recorder = Recorder::new(client.clone(), Reporter::from(names::MANAGER.to_owned()));
+    let events = EventPublisher::new(client.clone(), names::MANAGER, None);
     let scopes = options.namespaces.scopes();
-    let context = Arc::new(Context { client, options, memberships, recorder });
+    let context = Arc::new(Context { client, options, memberships, events });
     let each = scopes.iter().map(|scope| run_in(scope, context.clone(), shutdown.clone()));
     futures::future::join_all(each).await;
 }
 
 async fn run_in(scope: &Scope, context: Arc<Context>, shutdown: CancellationToken) {
     let config = || watcher::Config::default();
-    let ours = || config().labels("app.kubernetes.io/managed-by=repot");
+    let ours = || config().labels(&format!("{}={}", names::MANAGED_BY, names::MANAGED_BY_REPOT));
     let client = &context.client;
-    Controller::new(scope.api::<Etcd>(client), config())
+    let controller = Controller::new(scope.api::<Etcd>(client), config())
         .owns(scope.api::<StatefulSet>(client), ours())
         .owns(scope.api::<ConfigMap>(client), ours())
         .owns(scope.api::<Job>(client), config())
         .watches(scope.api::<Pod>(client), ours(), of_pod)
-        .with_config(controller::Config::default().concurrency(CONCURRENCY))
-        .graceful_shutdown_on(shutdown.cancelled_owned())
-        .run(reconcile, retry, context.clone())
-        .for_each(async |outcome| {
-            if let Err(error) = outcome {
-                tracing::debug!(%error, "a pass did not come to its end");
-            }
-        })
-        .await;
+        .with_config(controller::Config::default().concurrency(CONCURRENCY));
+    let metrics = context.options.metrics.clone();
+    let settings = Settings { name: "etcd", after_conflict: AGAIN, after_error: HASTE, metrics };
+    reconciler::run(settings, controller, reconcile, context, shutdown).await;
 }
 
 /// The Etcd of a Pod: StatefulSets own Pods, and they may be gone before them.
@@ -176,8 +170,11 @@ async fn pass(context: &Context, observed: &Observed) -> Result<Done> {
     let wrong = observed.status().last_errors;
     status.last_errors.clone_from(&wrong);
     act::record(&context.client, &observed.etcd, &status).await?;
-    let notes = events::notes(&observed.status(), &status, &next, known.as_ref());
-    events::tell(&context.recorder, observed, notes).await;
+    let news = events::changes(&observed.status(), &status, &next, known.as_ref());
+    let about = observed.etcd.object_ref(&());
+    for event in news {
+        context.events.publish(&about, event).await;
+    }
     act(context, observed, &next, known.as_ref()).await?;
     if !bound && observed.is_held() {
         act::hold(&context.client, &observed.etcd, false).await?;
@@ -241,7 +238,7 @@ async fn act(
             if let Err(error) = leases::renew(client, observed, *members, known).await {
                 tracing::warn!(
                     etcd = observed.etcd.name_any(),
-                    error = error.chain(),
+                    error = causes(&error),
                     "Leases of members are not renewed"
                 );
             }
@@ -289,12 +286,8 @@ fn again(observed: &Observed, done: &Done) -> Duration {
 /// An error is told where people look for it, unless it is that somebody was quicker.
 async fn record_last_error(context: &Context, observed: &Observed, error: &Error) {
     let (namespace, etcd) = (observed.etcd.namespace().unwrap_or_default(), observed.etcd.name_any());
-    let Some(code) = error.code() else {
-        tracing::debug!(namespace, etcd, %error, "looking again");
-        return;
-    };
-    let description = error.chain();
-    tracing::warn!(namespace, etcd, error = description, "a pass failed");
+    let Some(code) = error.code() else { return };
+    let description = causes(error);
     let mut status = observed.status();
     let known = status.last_errors.iter().find(|last| last.description == description).cloned();
     let fresh = || LastError { code: code.to_owned(), description, observed_at: now().to_rfc3339() };
@@ -303,10 +296,6 @@ async fn record_last_error(context: &Context, observed: &Observed, error: &Error
     if let Err(error) = act::record(&context.client, &observed.etcd, &status).await {
         tracing::debug!(namespace, etcd, %error, "the error could not be written to the status");
     }
-}
-
-fn retry(_: Arc<Etcd>, error: &Error, _: Arc<Context>) -> Action {
-    Action::requeue(if error.code().is_some() { HASTE } else { AGAIN })
 }
 
 fn now() -> Time {

@@ -12,7 +12,10 @@ pub const MANAGER: &str = "repot-etcd-operator";
 pub const PART_OF: &str = "app.kubernetes.io/part-of";
 /// Label that says what something is for: `etcd` or `copy`.
 pub const COMPONENT: &str = "app.kubernetes.io/component";
-const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// Label that says which program made an object.
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// Value of [`MANAGED_BY`] on what Repot makes.
+pub const MANAGED_BY_REPOT: &str = "repot";
 
 /// Port for clients of etcd.
 const CLIENT_PORT: u16 = 2379;
@@ -26,7 +29,7 @@ const GATEWAY_PORT: u16 = 2381;
 /// Labels of everything, by which Pods are selected. They can never be changed for a StatefulSet that exists.
 #[must_use]
 pub fn labels(etcd: &str) -> BTreeMap<String, String> {
-    let pairs = [(COMPONENT, "etcd"), (MANAGED_BY, "repot"), (PART_OF, etcd)];
+    let pairs = [(COMPONENT, "etcd"), (MANAGED_BY, MANAGED_BY_REPOT), (PART_OF, etcd)];
     pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
 }
 

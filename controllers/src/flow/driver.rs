@@ -2,10 +2,11 @@
 
 use std::error::Error;
 
-use kube::runtime::events::Event;
 use repot_apimachinery::time::Time;
 use repot_plan::flow::{self, Decision, Flow, Input, LedgerOf, Plans};
 use serde_json::Value;
+
+use crate::{events::EventContent, metrics::Metrics};
 
 /// The parts of a flow's object that are statuses of sides.
 pub struct Statuses<S> {
@@ -35,6 +36,9 @@ pub trait Driver: Send + Sync {
 
     /// The time.
     fn now(&self) -> Time;
+
+    /// Where the steps of the flow are counted.
+    fn metrics(&self) -> &Metrics;
 
     /// Kind, namespace and name of the object, for logs.
     fn title(&self) -> String;
@@ -92,7 +96,7 @@ pub trait Driver: Send + Sync {
     ) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
     /// Publishes an event of the object; one that cannot be published is only logged.
-    fn publish(&self, object: &Self::Object, event: Event) -> impl Future<Output = ()> + Send;
+    fn publish(&self, object: &Self::Object, event: EventContent) -> impl Future<Output = ()> + Send;
 
     /// Whether somebody else changed an object since it was read.
     fn is_conflict(&self, error: &Self::Error) -> bool;

@@ -1,18 +1,16 @@
 //! What changed in a ledger, as events.
 
-use kube::runtime::events::{Event, EventType};
 use repot_plan::{
     flow::{Flow, LedgerOf, Plan},
     ledger::{Phase, State},
     named::Named,
 };
 
-/// The longest note that an event may have, in characters.
-const NOTE: usize = 1000;
+use crate::events::EventContent;
 
 /// An event for each step that was started, reached or missed, and for each change of the phase.
 #[must_use]
-pub fn changes<F: Flow>(plan: &Plan<F>, before: &LedgerOf<F>, next: &LedgerOf<F>) -> Vec<Event> {
+pub fn changes<F: Flow>(plan: &Plan<F>, before: &LedgerOf<F>, next: &LedgerOf<F>) -> Vec<EventContent> {
     let mut events = Vec::new();
     for step in plan.steps() {
         let (old, new) = (before.steps.get(&step), next.steps.get(&step));
@@ -37,15 +35,9 @@ pub fn changes<F: Flow>(plan: &Plan<F>, before: &LedgerOf<F>, next: &LedgerOf<F>
     events
 }
 
-/// An event; a note that is too long is cut.
+/// An event of a reconcile of a flow.
 #[must_use]
-pub fn event(is_warning: bool, reason: &str, note: &str) -> Event {
-    let note: String = note.chars().take(NOTE).collect();
-    Event {
-        type_: if is_warning { EventType::Warning } else { EventType::Normal },
-        reason: reason.to_owned(),
-        note: (!note.is_empty()).then_some(note),
-        action: "Reconcile".to_owned(),
-        secondary: None,
-    }
+pub fn event(is_warning: bool, reason: &str, message: &str) -> EventContent {
+    let content = if is_warning { EventContent::warning } else { EventContent::normal };
+    content("Reconcile", reason, message)
 }

@@ -14,8 +14,6 @@ use super::{
 };
 use crate::errors::causes;
 
-/// After somebody else was faster.
-const AT_ONCE: Duration = Duration::from_secs(1);
 /// A status that cannot be read is read again after this time.
 const RARELY: Duration = Duration::from_secs(300);
 
@@ -25,8 +23,8 @@ type Ledgers<F> = (LedgerOf<F>, Vec<(<F as Flow>::Side, LedgerOf<F>)>);
 /// One pass. It returns when to look again.
 ///
 /// # Errors
-/// Where the object or the clusters cannot be read, or the ledger cannot be stored; then no effect was requested. A failed effect is
-/// no error: the next pass looks again.
+/// Where the object or the clusters cannot be read, or the ledger cannot be stored; then no effect was requested. A conflict of an
+/// effect is returned after all effects were requested. Any other failed effect is no error: the next reconcile requests it again.
 pub async fn reconcile<D: Driver>(driver: &D) -> Result<Action, D::Error> {
     let Some(object) = driver.read().await? else { return Ok(Action::await_change()) };
     let (ledger, others) = match ledgers(driver, &object) {
@@ -40,15 +38,10 @@ pub async fn reconcile<D: Driver>(driver: &D) -> Result<Action, D::Error> {
     let decision = driver.decide(&object, &observation, &input);
     let object = match &decision.records {
         None => object,
-        Some(next) => match record(driver, &object, &observation, &ledger, next).await {
-            // The next pass reads what it is now.
-            Err(error) if driver.is_conflict(&error) => return Ok(Action::requeue(AT_ONCE)),
-            stored => stored?,
-        },
+        Some(next) => record(driver, &object, &observation, &ledger, next).await?,
     };
-    let is_outdated = act(driver, &object, &observation, &decision.effects).await;
-    let requeue = if is_outdated { Some(AT_ONCE) } else { decision.requeue };
-    Ok(requeue.map_or_else(Action::await_change, Action::requeue))
+    act(driver, &object, &observation, &decision.effects).await?;
+    Ok(decision.requeue.map_or_else(Action::await_change, Action::requeue))
 }
 
 fn ledgers<D: Driver>(driver: &D, object: &D::Object) -> Result<Ledgers<D::Flow>, Error> {
@@ -64,10 +57,7 @@ async fn leave_alone<D: Driver>(driver: &D, object: &D::Object, error: &Error) -
     tracing::error!(flow = driver.title(), message, "status cannot be read, leaving the object alone");
     let reason = match error {
         Error::Version(_) => {
-            match driver.leave_alone(object, &message).await {
-                Err(error) if driver.is_conflict(&error) => return Ok(Action::requeue(AT_ONCE)),
-                written => written?,
-            }
+            driver.leave_alone(object, &message).await?;
             "UnknownPlanVersion"
         }
         // What is damaged may be repaired by a person, who needs it as it is.
@@ -86,32 +76,36 @@ async fn record<D: Driver>(
 ) -> Result<D::Object, D::Error> {
     let stored = driver.record(object, observation, before, next).await?;
     let plan = driver.plans().of(next.version).unwrap_or(driver.plans().newest());
+    driver.metrics().record_steps(plan, before, next);
     for event in events::changes(plan, before, next) {
         driver.publish(object, event).await;
     }
     Ok(stored)
 }
 
-/// Carries out all effects; whether one of them was decided on what is out of date.
+/// Carries out all effects.
+///
+/// # Errors
+/// The first conflict: an effect was decided on an object that has changed since.
 async fn act<D: Driver>(
     driver: &D,
     object: &D::Object,
     observation: &D::Observation,
     effects: &[<D::Flow as Flow>::Effect],
-) -> bool {
-    let mut is_outdated = false;
+) -> Result<(), D::Error> {
+    let mut conflict = None;
     for effect in effects {
         let Err(error) = driver.act(object, observation, effect).await else {
             tracing::info!(flow = driver.title(), ?effect, "effect requested");
             continue;
         };
         if driver.is_conflict(&error) {
-            is_outdated = true;
+            conflict.get_or_insert(error);
             continue;
         }
         let error = causes(&error);
         tracing::warn!(flow = driver.title(), ?effect, error, "failed to apply effect");
         driver.publish(object, event(true, "EffectFailed", &error)).await;
     }
-    is_outdated
+    conflict.map_or(Ok(()), Err)
 }

@@ -2,7 +2,7 @@
 
 use std::{sync::Mutex, time::Duration};
 
-use kube::runtime::{controller::Action, events::Event};
+use kube::runtime::controller::Action;
 use repot_apimachinery::time::Time;
 use repot_plan::{
     flow::{Abort, Flow, LedgerOf, OnFailure, Plan, Plans, Request, Row, SOON, StepContext},
@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{Driver, Statuses, reconcile};
+use crate::{events::EventContent, metrics::Metrics};
 
 named_enum! {
     enum Side {
@@ -111,11 +112,15 @@ struct Fake {
     /// Calls that fail.
     failing: Vec<(&'static str, MakeFailure)>,
     calls: Mutex<Vec<String>>,
+    metrics: Metrics,
+    now: Time,
 }
 
 impl Fake {
     fn new(side: Side, status: Value) -> Self {
-        Self { side, status, is_running: true, failing: Vec::new(), calls: Mutex::default() }
+        let metrics = Metrics::new().expect("metrics");
+        let (failing, calls, now) = (Vec::new(), Mutex::default(), Time(1_010));
+        Self { side, status, is_running: true, failing, calls, metrics, now }
     }
 
     fn call(&self, name: &str) -> Result<(), Failure> {
@@ -139,12 +144,16 @@ impl Driver for Fake {
         self.side
     }
 
+    fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
     fn plans(&self) -> &'static Plans<Move> {
         &PLANS
     }
 
     fn now(&self) -> Time {
-        Time(1_010)
+        self.now
     }
 
     fn title(&self) -> String {
@@ -192,7 +201,7 @@ impl Driver for Fake {
         self.call(&format!("leave alone: {message}"))
     }
 
-    async fn publish(&self, _: &Value, event: Event) {
+    async fn publish(&self, _: &Value, event: EventContent) {
         drop(self.call(&format!("event {}", event.reason)));
     }
 
@@ -242,7 +251,7 @@ async fn nothing_is_carried_out_unless_the_record_is_stored() {
     let mut driver = Fake::new(Side::Source, json!({"source": running(&[(Step::Stopped, State::Running)])}));
     driver.is_running = false;
     driver.failing = vec![("record", || Failure::Conflict)];
-    assert_eq!(reconcile(&driver).await, Ok(Action::requeue(Duration::from_secs(1))));
+    assert_eq!(reconcile(&driver).await, Err(Failure::Conflict));
     assert_eq!(driver.calls(), ["read", "observe", "record"]);
     driver.failing = vec![("record", || Failure::Away)];
     assert_eq!(reconcile(&driver).await, Err(Failure::Away));
@@ -254,12 +263,12 @@ async fn nothing_is_carried_out_unless_the_record_is_stored() {
 async fn an_effect_that_fails_does_not_stop_the_others() {
     let mut driver = Fake::new(Side::Source, json!({"source": running(&[(Step::Stopped, State::Running)])}));
     driver.failing = vec![("stop", || Failure::Away)];
-    assert_ne!(reconcile(&driver).await, Ok(Action::requeue(Duration::from_secs(1))));
+    reconcile(&driver).await.expect("the effect is requested again by the next reconcile");
     assert_eq!(driver.calls(), ["read", "observe", "stop", "event EffectFailed", "fence"]);
     // What was decided on an object that has changed is decided anew at once.
     let status = driver.status.clone();
     let driver = Fake { failing: vec![("stop", || Failure::Conflict)], ..Fake::new(Side::Source, status) };
-    assert_eq!(reconcile(&driver).await, Ok(Action::requeue(Duration::from_secs(1))));
+    assert_eq!(reconcile(&driver).await, Err(Failure::Conflict));
     assert_eq!(driver.calls(), ["read", "observe", "stop", "fence"]);
 }
 
@@ -304,4 +313,32 @@ async fn an_object_that_is_gone_is_not_looked_at_again() {
     let driver = Fake::new(Side::Source, Value::Null);
     assert_eq!(reconcile(&driver).await, Ok(Action::await_change()));
     assert_eq!(driver.calls(), ["read"]);
+}
+
+/// The samples of metrics of steps.
+fn step_samples(driver: &Fake) -> Vec<String> {
+    let text = String::from_utf8(driver.metrics.render().expect("metrics")).expect("UTF-8");
+    let is_step = |line: &&str| line.starts_with("repot_flow_step") && !line.contains("_bucket");
+    text.lines().filter(is_step).map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn steps_are_counted_once_their_end_is_recorded() {
+    let running = json!({"source": running(&[(Step::Stopped, State::Running)])});
+    let mut driver = Fake::new(Side::Source, running.clone());
+    reconcile(&driver).await.expect("a reconcile");
+    assert_eq!(step_samples(&driver), [""; 0], "the step runs");
+    driver.is_running = false;
+    driver.failing = vec![("record", || Failure::Conflict)];
+    reconcile(&driver).await.expect_err("the record is not stored");
+    assert_eq!(step_samples(&driver), [""; 0], "no end is recorded");
+    driver.failing.clear();
+    reconcile(&driver).await.expect("a reconcile");
+    let count = r#"repot_flow_step_duration_seconds_count{flow="Move",step="Stopped"} 1"#;
+    assert!(step_samples(&driver).iter().any(|line| line == count), "{:?}", step_samples(&driver));
+    // It runs beyond its limit.
+    let driver = Fake { now: Time(9_000), ..Fake::new(Side::Source, running) };
+    reconcile(&driver).await.expect("a reconcile");
+    let failed = r#"repot_flow_steps_failed_total{flow="Move",reason="Stopping",step="Stopped"} 1"#;
+    assert!(step_samples(&driver).iter().any(|line| line == failed), "{:?}", step_samples(&driver));
 }

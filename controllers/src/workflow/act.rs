@@ -1,9 +1,12 @@
 //! Effects become calls: each one call, or a few that may be repeated, under the versions that were seen.
 
-use k8s_openapi::api::{apps::v1::Deployment, batch::v1::Job, core::v1::PersistentVolumeClaim};
+use k8s_openapi::{
+    api::{apps::v1::Deployment, batch::v1::Job, core::v1::PersistentVolumeClaim},
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
+};
 use kube::{
-    Api, ResourceExt,
-    api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions},
+    Api, Resource, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
 };
 use repot_etcd_core::volumes::VolumeSet;
 use repot_plan::etcd::{
@@ -12,14 +15,18 @@ use repot_plan::etcd::{
 };
 use serde_json::{Value, json};
 
-use crate::etcd::api::{FENCE, OWN_HISTORIES, RESTORE_FROM};
+use crate::{
+    errors::is_not_found,
+    etcd::api::{Etcd, FENCE, OWN_HISTORIES, RESTORE_FROM},
+};
 
 use super::{
+    api::{CurrentWorkflow, HostedEtcd, WorkflowObject, WorkflowSpec},
     context::Context,
     error::{Error, Result},
     histories,
     jobs::{self, Order, Task},
-    kinds::{self, Kind, MANAGER, number},
+    kinds::{self, Kind, MANAGER},
     members::Reach,
     observe::Observation,
     site::{ControlPlane, is_etcd},
@@ -29,18 +36,16 @@ use super::{
 const LONGEST_PAUSE: i64 = 120;
 
 /// Whose effects, and on what they were decided.
-pub struct Actor<'a> {
+pub struct Actor<'a, S> {
     /// Clients and settings that all passes share.
     pub context: &'a Context,
-    /// Kind of the workflow.
-    pub kind: Kind,
     /// Its object, as it is stored now.
-    pub object: &'a DynamicObject,
+    pub object: &'a WorkflowObject<S>,
     /// What was observed in the pass that decided on the effects.
     pub observed: &'a Observation,
 }
 
-impl Actor<'_> {
+impl<S: WorkflowSpec> Actor<'_, S> {
     /// Asks for an effect.
     ///
     /// # Errors
@@ -51,7 +56,7 @@ impl Actor<'_> {
             Effect::EnsureClusterFinalizer { present } => self.cluster_finalizer(*present).await,
             Effect::EnsureLock { held } => self.lock(*held).await,
             Effect::EnsureApi { replicas, fence } => self.api(*replicas, fence).await,
-            Effect::EnsureBackup { name } if self.kind == Kind::Restore => self.job(Task::Import, name).await,
+            Effect::EnsureBackup { name } if S::KIND == Kind::Restore => self.job(Task::Import, name).await,
             Effect::EnsureBackup { name } => self.job(Task::Take, name).await,
             Effect::EnsureVerified { name } => self.job(Task::Prove, name).await,
             Effect::EnsureEtcd { volumes, settings, from, fence } => {
@@ -72,28 +77,23 @@ impl Actor<'_> {
         self.observed.site.as_ref().ok_or_else(|| Error::Missing("the HostedEtcd".to_owned()))
     }
 
-    fn hosted(&self) -> Result<(Api<DynamicObject>, &DynamicObject)> {
+    fn hosted(&self) -> Result<(Api<HostedEtcd>, &HostedEtcd)> {
         // What stands for one that is gone is never written: there may be another one of that name.
         if self.observed.facts.cluster == Cluster::Gone {
             return Err(Error::Missing("the HostedEtcd".to_owned()));
         }
         let hosted = &self.site()?.hosted;
-        let resource = kinds::hosted_etcd();
-        Ok((Api::namespaced_with(self.context.clients.own().clone(), &self.namespace(), &resource), hosted))
+        Ok((Api::namespaced(self.context.clients.own().clone(), &self.namespace()), hosted))
     }
 
     async fn finalizer(&self, present: bool) -> Result<()> {
         let finalizers = kinds::finalizers(self.object, present);
-        let all = Api::<DynamicObject>::namespaced_with(
-            self.context.clients.own().clone(),
-            &self.namespace(),
-            &self.kind.resource(),
-        );
+        let all = Api::<WorkflowObject<S>>::namespaced(self.context.clients.own().clone(), &self.namespace());
         let patch = under(self.object.resource_version(), json!({"metadata": {"finalizers": finalizers}}));
         let name = self.object.name_any();
         match all.patch(&name, &params(), &Patch::Merge(patch)).await {
             // With its last finalizer the object goes.
-            Err(error) if !present && is_missing(&error) => Ok(()),
+            Err(error) if !present && is_not_found(&error) => Ok(()),
             outcome => done("set the finalizer", outcome),
         }
     }
@@ -103,21 +103,22 @@ impl Actor<'_> {
         let finalizers = kinds::finalizers(hosted, present);
         let patch = under(hosted.resource_version(), json!({"metadata": {"finalizers": finalizers}}));
         match all.patch(&hosted.name_any(), &params(), &Patch::Merge(patch)).await {
-            Err(error) if !present && is_missing(&error) => Ok(()),
+            Err(error) if !present && is_not_found(&error) => Ok(()),
             outcome => done("set the finalizer of the HostedEtcd", outcome),
         }
     }
 
     async fn lock(&self, held: bool) -> Result<()> {
         let (all, hosted) = self.hosted()?;
-        let owner = json!({
-            "kind": self.kind.name(), "name": self.object.name_any(), "uid": self.object.uid(),
+        let current = held.then(|| CurrentWorkflow {
+            kind: S::KIND.name().to_owned(),
+            name: self.object.name_any(),
+            uid: self.object.uid().unwrap_or_default(),
         });
-        let current = if held { owner } else { Value::Null };
         let patch = under(hosted.resource_version(), json!({"status": {"currentWorkflow": current}}));
         match all.patch_status(&hosted.name_any(), &params(), &Patch::Merge(patch)).await {
             // One that was being deleted has gone, and its lock with it.
-            Err(error) if !held && is_missing(&error) => Ok(()),
+            Err(error) if !held && is_not_found(&error) => Ok(()),
             outcome => done("write status.currentWorkflow of the HostedEtcd", outcome),
         }
     }
@@ -142,14 +143,13 @@ impl Actor<'_> {
     }
 
     /// The Etcd, which must be one of ours.
-    fn managed(&self) -> Result<(Api<DynamicObject>, &DynamicObject)> {
+    fn managed(&self) -> Result<(Api<Etcd>, &Etcd)> {
         let site = self.site()?;
         if !is_etcd(&site.hosted) {
             return Err(Error::Unmanaged);
         }
         let etcd = site.etcd.as_ref().ok_or_else(|| Error::Missing("the Etcd".to_owned()))?;
-        let resource = kinds::etcd();
-        Ok((Api::namespaced_with(self.context.clients.own().clone(), &self.namespace(), &resource), etcd))
+        Ok((Api::namespaced(self.context.clients.own().clone(), &self.namespace()), etcd))
     }
 
     async fn etcd(
@@ -161,8 +161,7 @@ impl Actor<'_> {
     ) -> Result<()> {
         let (all, etcd) = self.managed()?;
         // One that runs with other volumes is left alone.
-        let runs = number(&etcd.data, "/spec/replicas") > Some(0);
-        if runs && self.site()?.template().as_ref() != Some(volumes) {
+        if etcd.spec.replicas > 0 && self.site()?.template().as_ref() != Some(volumes) {
             return Ok(());
         }
         let known = |text: &String| (!text.is_empty()).then(|| text.clone());
@@ -212,7 +211,7 @@ impl Actor<'_> {
                 Preconditions { uid: claim.uid(), resource_version: claim.resource_version() };
             let how = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
             match all.delete(&claim.name_any(), &how).await {
-                Err(error) if is_missing(&error) => {}
+                Err(error) if is_not_found(&error) => {}
                 outcome => done("delete a claim", outcome)?,
             }
         }
@@ -253,8 +252,8 @@ impl Actor<'_> {
             return Err(Error::NoQuorum);
         }
         let order = Order {
-            workflow: self.object,
-            owner: owner(self.kind, self.object),
+            workflow: &self.object.metadata,
+            owner: owner(self.object),
             task,
             backup,
             attempt: story.ended,
@@ -262,7 +261,7 @@ impl Actor<'_> {
             source,
             reach,
             image: &self.context.image,
-            run_as_root: site.etcd.as_ref().is_some_and(|etcd| kinds::flag(etcd, "/spec/runAsRoot")),
+            run_as_root: site.etcd.as_ref().is_some_and(|etcd| etcd.spec.run_as_root),
             limit: self.observed.facts.request.step_timeout,
         };
         let job = serde_json::from_value(jobs::render(&order)).map_err(Error::Render)?;
@@ -278,14 +277,10 @@ impl Actor<'_> {
     }
 }
 
-fn owner(
-    kind: Kind,
-    object: &DynamicObject,
-) -> k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference {
-    let resource = kind.resource();
-    k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference {
-        api_version: resource.api_version,
-        kind: resource.kind,
+fn owner<S: WorkflowSpec>(object: &WorkflowObject<S>) -> OwnerReference {
+    OwnerReference {
+        api_version: WorkflowObject::<S>::api_version(&()).into_owned(),
+        kind: S::KIND.name().to_owned(),
         name: object.name_any(),
         uid: object.uid().unwrap_or_default(),
         controller: Some(true),
@@ -301,10 +296,6 @@ fn params() -> PatchParams {
 fn under(version: Option<String>, mut patch: Value) -> Value {
     patch["metadata"]["resourceVersion"] = version.into();
     patch
-}
-
-fn is_missing(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
 fn done<T>(task: &'static str, outcome: Result<T, kube::Error>) -> Result<()> {

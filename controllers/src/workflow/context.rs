@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
-use kube::{
-    Client,
-    runtime::events::{Recorder, Reporter},
-};
+use kube::Client;
 use repot_apimachinery::time::Time;
 use repot_etcd::backup::place::StoreRef;
 
 use super::{error::Result, kinds::MANAGER, members, shelf};
-use crate::{flow::Clients, local_stores::LocalStores, term::LeaseDeadline};
+use crate::{
+    events::EventPublisher, flow::Clients, local_stores::LocalStores, metrics::Metrics, reconciler::Settings,
+    term::LeaseDeadline,
+};
 
 /// After a pass that did not come to its end.
-pub(super) const AGAIN: Duration = Duration::from_secs(5);
+const AGAIN: Duration = Duration::from_secs(5);
 /// After somebody else was faster.
-pub(super) const AT_ONCE: Duration = Duration::from_secs(1);
+const AT_ONCE: Duration = Duration::from_secs(1);
 /// How long a pass waits for more events.
 const GATHER: Duration = Duration::from_millis(200);
 
@@ -33,8 +33,8 @@ pub struct Context {
     pub clients: Clients,
     /// The image of Jobs, with `repot`, `etcd` and `etcdutl`.
     pub image: String,
-    /// Recorder that publishes Kubernetes Events.
-    pub events: Recorder,
+    /// Publishes Kubernetes Events.
+    pub events: EventPublisher,
     /// What members held when they were last asked.
     pub digests: members::Digests,
     /// Backups that do not change any more.
@@ -43,6 +43,8 @@ pub struct Context {
     pub local_stores: LocalStores,
     /// How long backups may be removed; the client has to follow it, too.
     pub term: LeaseDeadline,
+    /// Where reconciles and steps are counted.
+    pub metrics: Metrics,
 }
 
 impl Context {
@@ -54,11 +56,18 @@ impl Context {
         instance: String,
         local_stores: LocalStores,
         term: LeaseDeadline,
+        metrics: Metrics,
     ) -> Self {
-        let reporter = Reporter { controller: MANAGER.to_owned(), instance: Some(instance) };
-        let events = Recorder::new(client.clone(), reporter);
+        let events = EventPublisher::new(client.clone(), MANAGER, Some(instance));
         let (digests, settled) = (members::Digests::default(), shelf::BackupCache::default());
-        Self { clients: Clients::seed_alone(client), image, events, digests, settled, local_stores, term }
+        let clients = Clients::seed_alone(client);
+        Self { clients, image, events, digests, settled, local_stores, term, metrics }
+    }
+
+    /// How a controller of this name runs.
+    pub(super) fn controller(&self, name: &'static str) -> Settings {
+        let metrics = self.metrics.clone();
+        Settings { name, after_conflict: AT_ONCE, after_error: AGAIN, metrics }
     }
 
     /// Checks that a store uses no directory that it may not use.

@@ -1,9 +1,10 @@
 //! The workflows of a hosted etcd, as a [`Driver`] of their flow.
 
+use std::marker::PhantomData;
+
 use kube::{
-    Api, ResourceExt,
-    api::{DynamicObject, Patch, PatchParams},
-    runtime::events::Event,
+    Api, Resource, ResourceExt,
+    api::{Patch, PatchParams},
 };
 use repot_apimachinery::time::Time;
 use repot_plan::{
@@ -15,35 +16,41 @@ use serde_json::json;
 
 use super::{
     act::Actor,
+    api::{WorkflowObject, WorkflowSpec},
     context::Context,
     error::{Error, Result},
     kinds::{self, Kind, MANAGER},
     observe::{self, Observation},
     record, site,
 };
-use crate::flow::{Driver, Statuses};
+use crate::{
+    events::EventContent,
+    flow::{Driver, Statuses},
+    metrics::Metrics,
+    reconciler::ReconcileError,
+};
 
-/// A workflow, by the kind, namespace and name of its object.
-pub struct Workflow<'a> {
+/// A workflow, by the kind, namespace and name of its object; `S` is the spec of its kind.
+pub struct Workflow<'a, S> {
     /// What all passes share.
     pub context: &'a Context,
-    /// Kind of the workflow's object.
-    pub kind: Kind,
     /// Namespace of its object.
     pub namespace: String,
     /// Name of its object.
     pub name: String,
+    /// Kind of its object.
+    pub kind: PhantomData<S>,
 }
 
-impl Workflow<'_> {
-    fn api(&self) -> Api<DynamicObject> {
-        Api::namespaced_with(self.context.clients.own().clone(), &self.namespace, &self.kind.resource())
+impl<S: WorkflowSpec> Workflow<'_, S> {
+    fn api(&self) -> Api<WorkflowObject<S>> {
+        Api::namespaced(self.context.clients.own().clone(), &self.namespace)
     }
 }
 
-impl Driver for Workflow<'_> {
+impl<S: WorkflowSpec> Driver for Workflow<'_, S> {
     type Flow = EtcdFlow;
-    type Object = DynamicObject;
+    type Object = WorkflowObject<S>;
     type Observation = Observation;
     type Error = Error;
 
@@ -52,28 +59,37 @@ impl Driver for Workflow<'_> {
     }
 
     fn plans(&self) -> &'static Plans<EtcdFlow> {
-        self.kind.plans()
+        S::KIND.plans()
     }
 
     fn now(&self) -> Time {
         self.context.now()
     }
 
-    fn title(&self) -> String {
-        format!("{} {}/{}", self.kind.name(), self.namespace, self.name)
+    fn metrics(&self) -> &Metrics {
+        &self.context.metrics
     }
 
-    async fn read(&self) -> Result<Option<DynamicObject>> {
+    fn title(&self) -> String {
+        format!("{} {}/{}", S::KIND.name(), self.namespace, self.name)
+    }
+
+    async fn read(&self) -> Result<Option<WorkflowObject<S>>> {
         let found = self.api().get_opt(&self.name).await;
         found.map_err(|source| Error::Read { what: self.title(), source })
     }
 
-    fn statuses(&self, object: &DynamicObject) -> Statuses<Side> {
-        Statuses { own: kinds::status(object), others: Vec::new() }
+    fn statuses(&self, object: &WorkflowObject<S>) -> Statuses<Side> {
+        Statuses { own: object.status.to_ledger(), others: Vec::new() }
     }
 
-    async fn observe(&self, object: &DynamicObject, ledger: &EtcdLedger, now: Time) -> Result<Observation> {
-        observe::observe(self.context, self.kind, object, ledger, now).await
+    async fn observe(
+        &self,
+        object: &WorkflowObject<S>,
+        ledger: &EtcdLedger,
+        now: Time,
+    ) -> Result<Observation> {
+        observe::observe(self.context, object, ledger, now).await
     }
 
     fn facts<'a>(&self, observation: &'a Observation) -> &'a Observed {
@@ -82,37 +98,42 @@ impl Driver for Workflow<'_> {
 
     fn decide(
         &self,
-        object: &DynamicObject,
+        object: &WorkflowObject<S>,
         observation: &Observation,
         input: &Input<'_, EtcdFlow>,
     ) -> Decision<EtcdFlow> {
-        let makes_anew = matches!(self.kind, Kind::Restore | Kind::Migration);
+        let makes_anew = matches!(S::KIND, Kind::Restore | Kind::Migration);
         let is_unmanaged = observation.site.as_ref().is_some_and(|site| !site::is_etcd(&site.hosted));
         if makes_anew && is_unmanaged && input.ledger.phase == Phase::Pending {
             return refused(input);
         }
-        match self.kind {
-            Kind::Backup => backup::decide(&kinds::backup_spec(object), input),
-            Kind::Restore | Kind::Migration => flow::decide(self.plans(), input),
+        match object.spec.backup(kinds::created(object)) {
+            Some(spec) => backup::decide(&spec, input),
+            None => flow::decide(self.plans(), input),
         }
     }
 
     async fn record(
         &self,
-        object: &DynamicObject,
+        object: &WorkflowObject<S>,
         observation: &Observation,
         before: &EtcdLedger,
         next: &EtcdLedger,
-    ) -> Result<DynamicObject> {
-        record::record(self.context, self.kind, object, observation, (before, next)).await
+    ) -> Result<WorkflowObject<S>> {
+        record::record(self.context, object, observation, (before, next)).await
     }
 
-    async fn act(&self, object: &DynamicObject, observation: &Observation, effect: &Effect) -> Result<()> {
-        Actor { context: self.context, kind: self.kind, object, observed: observation }.act(effect).await
+    async fn act(
+        &self,
+        object: &WorkflowObject<S>,
+        observation: &Observation,
+        effect: &Effect,
+    ) -> Result<()> {
+        Actor { context: self.context, object, observed: observation }.act(effect).await
     }
 
-    async fn leave_alone(&self, object: &DynamicObject, message: &str) -> Result<()> {
-        if kinds::text(object, "/status/message") == Some(message) {
+    async fn leave_alone(&self, object: &WorkflowObject<S>, message: &str) -> Result<()> {
+        if object.status.message() == Some(message) {
             return Ok(());
         }
         let patch = json!({
@@ -124,8 +145,8 @@ impl Driver for Workflow<'_> {
         outcome.map(drop).map_err(|source| Error::Write { task, source })
     }
 
-    async fn publish(&self, object: &DynamicObject, event: Event) {
-        record::publish(self.context, self.kind, object, event).await;
+    async fn publish(&self, object: &WorkflowObject<S>, event: EventContent) {
+        self.context.events.publish(&object.object_ref(&()), event).await;
     }
 
     fn is_conflict(&self, error: &Error) -> bool {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{local_stores, term::LeaseExpired};
+use crate::{errors, local_stores, reconciler::ReconcileError, term::LeaseExpired};
 
 /// How long a store may take for its answer.
 pub(super) const STORE_ANSWER: Duration = Duration::from_secs(20);
@@ -60,11 +60,9 @@ pub enum Error {
     Render(#[source] serde_json::Error),
 }
 
-impl Error {
-    /// Somebody changed the object meanwhile.
-    #[must_use]
-    pub fn is_conflict(&self) -> bool {
-        matches!(self, Self::Write { source: kube::Error::Api(status), .. } if status.code == 409)
+impl ReconcileError for Error {
+    fn is_conflict(&self) -> bool {
+        matches!(self, Self::Write { source, .. } if errors::is_conflict(source))
     }
 }
 

@@ -33,17 +33,21 @@ pub(super) fn to_close(site: &ControlPlane, released: &VolumeSet) -> Option<Stri
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-    use kube::api::DynamicObject;
     use serde_json::json;
 
     use super::*;
-    use crate::workflow::kinds;
+    use crate::{etcd::api::Etcd, workflow::api::HostedEtcd};
 
     /// An Etcd on these volumes, with claims of these sets.
     fn mk_site(template: &str, annotation: Option<&str>, claims: &[&str]) -> ControlPlane {
-        let hosted = json!({"spec": {"etcdRef": {"name": "main"}}});
-        let mut etcd = DynamicObject::new("main", &kinds::etcd())
-            .data(json!({"spec": {"volumeClaimTemplate": template, "replicas": 1}}));
+        let hosted: HostedEtcd = serde_json::from_value(json!({
+            "metadata": {"name": "cluster"}, "spec": {"etcdRef": {"name": "main"}},
+        }))
+        .expect("a HostedEtcd");
+        let mut etcd: Etcd = serde_json::from_value(json!({
+            "metadata": {"name": "main"}, "spec": {"volumeClaimTemplate": template, "replicas": 1},
+        }))
+        .expect("an Etcd");
         etcd.metadata.annotations =
             annotation.map(|names| [(OWN_HISTORIES.to_owned(), names.to_owned())].into());
         let claim = |set: &&str| {
@@ -52,7 +56,7 @@ mod tests {
             claim
         };
         ControlPlane {
-            hosted: DynamicObject::new("cluster", &kinds::hosted_etcd()).data(hosted),
+            hosted,
             deployment: None,
             servers: Vec::new(),
             etcd: Some(etcd),

@@ -6,10 +6,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures::StreamExt;
 use kube::{
     Api, ResourceExt,
-    api::{DynamicObject, Patch, PatchParams},
+    api::{Patch, PatchParams},
     runtime::{Controller, controller::Action, watcher},
 };
 use repot_apimachinery::time::Time;
@@ -22,14 +21,13 @@ use repot_plan::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::namespaces::Scope;
-
-use crate::errors::causes;
+use crate::{errors::is_not_found, etcd::api::Etcd, namespaces::Scope, reconciler};
 
 use super::{
-    context::{AGAIN, AT_ONCE, Context, gather},
+    api::{Condition, HostedEtcd, HostedEtcdStatus},
+    context::{Context, gather},
     error::{Error, Result},
-    kinds::{self, Kind, number, text},
+    kinds::{self, Kind},
     observe,
     site::ControlPlane,
     wake::NamespaceTrigger,
@@ -41,24 +39,11 @@ const MANAGER: &str = "repot-hosted-etcd";
 
 /// Runs all HostedEtcds of a scope until `stop`.
 pub async fn run(scope: &Scope, context: Arc<Context>, wake: &NamespaceTrigger, stop: CancellationToken) {
-    let resource = kinds::hosted_etcd();
-    let all = scope.api_with::<DynamicObject>(context.clients.own(), &resource);
-    let controller = Controller::new_with(all, watcher::Config::default(), resource.clone());
-    let woken = wake.all(controller.store(), resource, |_| true);
-    controller
-        .reconcile_on(woken)
-        .graceful_shutdown_on(async move { stop.cancelled().await })
-        .run(
-            reconcile,
-            |object, error, _| {
-                let error = causes(error);
-                tracing::warn!(name = object.name_any(), error, "reconcile failed, requeueing");
-                Action::requeue(AGAIN)
-            },
-            context,
-        )
-        .for_each(|_| std::future::ready(()))
-        .await;
+    let all = scope.api::<HostedEtcd>(context.clients.own());
+    let controller = Controller::new(all, watcher::Config::default());
+    let woken = wake.all(controller.store(), |_| true);
+    let settings = context.controller("hostedetcd");
+    reconciler::run(settings, controller.reconcile_on(woken), reconcile, context, stop).await;
 }
 
 /// What a HostedEtcd tells of itself.
@@ -70,34 +55,28 @@ struct Seen {
     workflow: Option<(String, EtcdLedger)>,
 }
 
-async fn reconcile(cached: Arc<DynamicObject>, context: Arc<Context>) -> Result<Action> {
+async fn reconcile(cached: Arc<HostedEtcd>, context: Arc<Context>) -> Result<Action> {
     gather().await;
     let (namespace, name) = (cached.namespace().unwrap_or_default(), cached.name_any());
-    let all = Api::<DynamicObject>::namespaced_with(
-        context.clients.own().clone(),
-        &namespace,
-        &kinds::hosted_etcd(),
-    );
+    let all = Api::<HostedEtcd>::namespaced(context.clients.own().clone(), &namespace);
     let what = || format!("HostedEtcd {namespace}/{name}");
     let found = all.get_opt(&name).await.map_err(|source| Error::Read { what: what(), source })?;
     // Others' finalizers are waited for by others.
-    let is_ours = |hosted: &DynamicObject| !is_ending(hosted) || kinds::has_finalizer(hosted);
+    let is_ours = |hosted: &HostedEtcd| !is_ending(hosted) || kinds::has_finalizer(hosted);
     let Some(hosted) = found.filter(is_ours) else {
         context.digests.forget(&cached);
         return Ok(Action::await_change());
     };
     let seen = look(&context, hosted).await?;
-    match tend(&context, &all, &seen).await {
-        Err(error) if error.is_conflict() => Ok(Action::requeue(AT_ONCE)),
-        other => other.map(|()| Action::requeue(LOOK)),
-    }
+    tend(&context, &all, &seen).await?;
+    Ok(Action::requeue(LOOK))
 }
 
-fn is_ending(hosted: &DynamicObject) -> bool {
+fn is_ending(hosted: &HostedEtcd) -> bool {
     hosted.metadata.deletion_timestamp.is_some()
 }
 
-async fn tend(context: &Context, all: &Api<DynamicObject>, seen: &Seen) -> Result<()> {
+async fn tend(context: &Context, all: &Api<HostedEtcd>, seen: &Seen) -> Result<()> {
     let hosted = &seen.site.hosted;
     if seen.lock == Lock::Free && kinds::has_finalizer(hosted) {
         return release(all, hosted).await;
@@ -111,26 +90,25 @@ async fn tend(context: &Context, all: &Api<DynamicObject>, seen: &Seen) -> Resul
 
 /// Takes off a finalizer without a lock. A workflow sets it after the lock and takes it off before, so this is of one that does not
 /// exist any more, and nobody else would.
-async fn release(all: &Api<DynamicObject>, hosted: &DynamicObject) -> Result<()> {
+async fn release(all: &Api<HostedEtcd>, hosted: &HostedEtcd) -> Result<()> {
     let patch = json!({"metadata": {
         "resourceVersion": hosted.resource_version(), "finalizers": kinds::finalizers(hosted, false),
     }});
     let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
     match all.patch(&hosted.name_any(), &params, &Patch::Merge(patch)).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        Err(error) if is_not_found(&error) => Ok(()),
         outcome => outcome
             .map(drop)
             .map_err(|source| Error::Write { task: "take the finalizer off the HostedEtcd", source }),
     }
 }
 
-async fn look(context: &Context, hosted: DynamicObject) -> Result<Seen> {
+async fn look(context: &Context, hosted: HostedEtcd) -> Result<Seen> {
     let client = context.clients.own();
-    let owner = text(&hosted, "/status/currentWorkflow/uid").unwrap_or_default().to_owned();
     // Asked for as nobody: the lock is free, or another one's.
     let lock = observe::lock(client, &hosted, "").await?;
     let workflow = match &lock {
-        Lock::Other(name) => workflow(client, &hosted, name, &owner).await?,
+        Lock::Other(title) => workflow(client, &hosted, title).await?,
         Lock::Free | Lock::Ours => None,
     };
     let site = ControlPlane::read(client, hosted).await?;
@@ -143,18 +121,14 @@ async fn look(context: &Context, hosted: DynamicObject) -> Result<Seen> {
 
 async fn workflow(
     client: &kube::Client,
-    hosted: &DynamicObject,
+    hosted: &HostedEtcd,
     title: &str,
-    owner: &str,
 ) -> Result<Option<(String, EtcdLedger)>> {
-    let at = |field: &str| text(hosted, &format!("/status/currentWorkflow/{field}")).unwrap_or_default();
-    let Some(kind) = Kind::of(at("kind")) else { return Ok(None) };
+    let Some(holder) = &hosted.status.current_workflow else { return Ok(None) };
+    let Some(kind) = Kind::of(&holder.kind) else { return Ok(None) };
     let namespace = hosted.namespace().unwrap_or_default();
-    let all = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &kind.resource());
-    let what = || format!("{title} of {namespace}");
-    let found = all.get_opt(at("name")).await.map_err(|source| Error::Read { what: what(), source })?;
-    let found = found.filter(|found| found.uid().as_deref() == Some(owner));
-    let ledger = found.and_then(|found| from_status(kind.plans(), &kinds::status(&found)).ok());
+    let status = observe::workflow(client, kind, &namespace, holder).await?;
+    let ledger = status.and_then(|status| from_status(kind.plans(), &status.to_ledger()).ok());
     Ok(ledger.map(|ledger| (title.to_owned(), ledger)))
 }
 
@@ -174,7 +148,7 @@ fn command(ledger: &EtcdLedger) -> Option<&'static str> {
 }
 
 /// The fields of the status that are this controller's.
-fn render(seen: &Seen, now: Time) -> Value {
+fn render(seen: &Seen, now: Time) -> HostedEtcdStatus {
     let site = &seen.site;
     let etcd = site.deployed();
     let ready = etcd.as_ref().map_or(0, |etcd| site.ready(&etcd.volumes).count());
@@ -208,15 +182,16 @@ fn render(seen: &Seen, now: Time) -> Value {
         let terminating = ("Terminating", "True", "WorkflowRunning");
         conditions.push(condition(&site.hosted, terminating, &waits_for(title, ledger), now));
     }
-    json!({
-        "lifecycleStatus": lifecycle(site, etcd.is_some()),
-        "readyReplicas": ready,
-        "observedGeneration": site.hosted.metadata.generation,
-        "command": command,
-        "backupName": if command == Some("startRestore") { backup } else { None },
-        "message": message,
-        "conditions": conditions,
-    })
+    HostedEtcdStatus {
+        lifecycle_status: Some(lifecycle(site, etcd.is_some()).to_owned()),
+        ready_replicas: i64::try_from(ready).ok(),
+        observed_generation: site.hosted.metadata.generation,
+        command: command.map(str::to_owned),
+        backup_name: backup.filter(|_| command == Some("startRestore")),
+        message: Some(message),
+        conditions,
+        current_workflow: None,
+    }
 }
 
 /// What the deletion of a HostedEtcd waits for: the workflow, and its step where its status can be read.
@@ -238,30 +213,32 @@ fn lifecycle(site: &ControlPlane, has_set: bool) -> &'static str {
 
 /// A condition whose time is that of its last transition.
 fn condition(
-    hosted: &DynamicObject,
+    hosted: &HostedEtcd,
     (kind, status, reason): (&str, &str, &str),
     message: &str,
     now: Time,
-) -> Value {
-    let all = hosted.data.pointer("/status/conditions").and_then(Value::as_array);
-    let old = all.into_iter().flatten().find(|old| old["type"] == kind && old["status"] == status);
-    let since = old
-        .and_then(|old| old["lastTransitionTime"].as_str())
-        .map_or_else(|| now.to_rfc3339(), str::to_owned);
-    json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since})
+) -> Condition {
+    let is_same = |old: &&Condition| old.kind == kind && old.status == status;
+    let old = hosted.status.conditions.iter().find(is_same).map(|old| old.last_transition_time.clone());
+    Condition {
+        kind: kind.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+        last_transition_time: old.filter(|old| !old.is_empty()).unwrap_or_else(|| now.to_rfc3339()),
+    }
 }
 
 /// Writes what changed. A lock of an object that does not exist any more is cleared, under the version that was seen.
-async fn write(all: &Api<DynamicObject>, seen: &Seen, status: &Value) -> Result<()> {
+async fn write(all: &Api<HostedEtcd>, seen: &Seen, status: &HostedEtcdStatus) -> Result<()> {
     let hosted = &seen.site.hosted;
-    let stale = seen.lock == Lock::Free && text(hosted, "/status/currentWorkflow/uid").is_some();
-    let known = kinds::status(hosted);
-    let is_new = |(field, value): (&String, &Value)| known.get(field).unwrap_or(&Value::Null) != value;
-    if !stale && !status.as_object().into_iter().flatten().any(is_new) {
+    let is_stale = seen.lock == Lock::Free && hosted.status.current_workflow.is_some();
+    let known = HostedEtcdStatus { current_workflow: None, ..hosted.status.clone() };
+    if !is_stale && known == *status {
         return Ok(());
     }
     let mut patch = json!({"status": status});
-    if stale {
+    if is_stale {
         patch["status"]["currentWorkflow"] = Value::Null;
         patch["metadata"] = json!({"resourceVersion": hosted.resource_version()});
     }
@@ -272,18 +249,15 @@ async fn write(all: &Api<DynamicObject>, seen: &Seen, status: &Value) -> Result<
 
 /// The number of members can be changed in place; a workflow that runs decides on it alone.
 async fn scale(context: &Context, seen: &Seen) -> Result<()> {
-    let (Some(etcd), Some(wanted)) = (&seen.site.etcd, kinds::wanted(&seen.site.hosted).replicas) else {
+    let (Some(etcd), Some(wanted)) = (&seen.site.etcd, seen.site.hosted.spec.settings.wanted().replicas)
+    else {
         return Ok(());
     };
-    let has = number(&etcd.data, "/spec/replicas").unwrap_or_default();
+    let has = etcd.spec.replicas;
     if seen.lock != Lock::Free || has == 0 || has == wanted {
         return Ok(());
     }
-    let all = Api::<DynamicObject>::namespaced_with(
-        context.clients.own().clone(),
-        &seen.site.namespace(),
-        &kinds::etcd(),
-    );
+    let all = Api::<Etcd>::namespaced(context.clients.own().clone(), &seen.site.namespace());
     let patch =
         json!({"metadata": {"resourceVersion": etcd.resource_version()}, "spec": {"replicas": wanted}});
     let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };

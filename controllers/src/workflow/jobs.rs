@@ -8,12 +8,15 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, ResourceExt,
-    api::{DynamicObject, ListParams},
+    api::{ListParams, ObjectMeta},
 };
 use repot_etcd::backup::place::StoreRef;
 use serde_json::{Value, json};
 
-use crate::etcd::render::{container_security, pod_security};
+use crate::etcd::{
+    names::{COMPONENT, MANAGED_BY, MANAGED_BY_REPOT},
+    render::{container_security, pod_security},
+};
 
 use super::{
     error::{Error, Result},
@@ -25,6 +28,8 @@ use super::{
 const MOST_NAME: usize = 63;
 /// So much of the name of a backup tells the Jobs of one workflow apart.
 const MOST_TAIL: usize = 12;
+/// Name of the Job, on its Pods.
+const JOB_NAME: &str = "batch.kubernetes.io/job-name";
 const SCRATCH: &str = "/scratch";
 const CREDENTIALS: &str = "/etc/store";
 const SOURCE_CREDENTIALS: &str = "/etc/source-store";
@@ -115,7 +120,7 @@ fn end(job: &Job) -> Option<(i64, String)> {
 
 /// The last words of the Pods of a Job, where they left any.
 pub async fn termination_message(client: &Client, namespace: &str, job: &str) -> Option<String> {
-    let labels = ListParams::default().labels(&format!("batch.kubernetes.io/job-name={job}"));
+    let labels = ListParams::default().labels(&format!("{JOB_NAME}={job}"));
     let pods = Api::<Pod>::namespaced(client.clone(), namespace).list(&labels).await.ok()?;
     let said = |pod: Pod| {
         let status = pod.status?.container_statuses?.into_iter().next()?;
@@ -127,8 +132,8 @@ pub async fn termination_message(client: &Client, namespace: &str, job: &str) ->
 /// What a Job is made of.
 #[derive(Clone, Debug)]
 pub struct Order<'a> {
-    /// Object of the workflow that the Job works for.
-    pub workflow: &'a DynamicObject,
+    /// Metadata of the workflow that the Job works for.
+    pub workflow: &'a ObjectMeta,
     /// Whom it belongs to.
     pub owner: OwnerReference,
     /// What the Job does: take, import or prove a backup.
@@ -154,9 +159,9 @@ pub struct Order<'a> {
 /// Renders the Job of an order as a Kubernetes object.
 #[must_use]
 pub fn render(order: &Order) -> Value {
-    let uid = order.workflow.uid().unwrap_or_default();
+    let uid = order.workflow.uid.clone().unwrap_or_default();
     let labels = json!({
-        "app.kubernetes.io/managed-by": "repot", "app.kubernetes.io/component": "etcd-backup",
+        MANAGED_BY: MANAGED_BY_REPOT, COMPONENT: "etcd-backup",
         WORKFLOW: uid, TASK: order.task.word(), BACKUP: order.backup,
     });
     let (volumes, mounts) = volumes(order);
@@ -168,7 +173,7 @@ pub fn render(order: &Order) -> Value {
     json!({
         "apiVersion": "batch/v1", "kind": "Job",
         "metadata": {
-            "name": name(order), "namespace": order.workflow.namespace(), "labels": labels, "ownerReferences": [order.owner],
+            "name": name(order), "namespace": order.workflow.namespace, "labels": labels, "ownerReferences": [order.owner],
         },
         "spec": {
             // Each failure is seen and counted by the workflow, which tries again.
@@ -191,7 +196,7 @@ fn name(order: &Order) -> String {
     let tail: String =
         order.backup.rsplit(['-', '.']).next().unwrap_or_default().chars().take(MOST_TAIL).collect();
     let end = format!("-{}-{tail}-{}", order.task.word(), order.attempt);
-    let mut name = order.workflow.name_any().replace('.', "-");
+    let mut name = order.workflow.name.clone().unwrap_or_default().replace('.', "-");
     name.truncate(MOST_NAME.saturating_sub(end.len()));
     name + &end
 }
@@ -205,7 +210,7 @@ fn command(order: &Order) -> Vec<String> {
     flag("store", order.place.url());
     flag("name", order.backup.to_owned());
     if matches!(order.task, Task::Take | Task::Import) {
-        flag("owner", order.workflow.uid().unwrap_or_default());
+        flag("owner", order.workflow.uid.clone().unwrap_or_default());
     }
     if let Some(source) = order.source {
         flag("source", source.url());

@@ -7,7 +7,7 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client, ResourceExt, api::DynamicObject};
+use kube::{Api, Client, ResourceExt};
 use repot_etcd::{digest, link};
 use repot_etcd_core::{digest::Digest, volumes::VolumeSet};
 use tokio::time::timeout;
@@ -15,14 +15,14 @@ use tokio::time::timeout;
 use crate::errors::causes;
 
 use super::{
+    api::HostedEtcd,
     error::{Error, Result},
-    kinds::number,
     site::{ControlPlane, etcd_name},
 };
 
 /// How long a quorum may take for its answer. A pass is not held up for longer by an etcd that is ill.
 const ANSWER: Duration = Duration::from_secs(5);
-const CLIENT_PORT: u32 = 2379;
+const CLIENT_PORT: u16 = 2379;
 
 /// How members are reached, and by which Secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,18 +39,17 @@ impl Reach {
     /// Members on these volumes that are ready.
     #[must_use]
     pub fn of(site: &ControlPlane, volumes: &VolumeSet) -> Self {
-        let tls = site.etcd.as_ref().and_then(|etcd| etcd.data.pointer("/spec/etcd/clientUrlTls").cloned());
-        let port = site.etcd.as_ref().and_then(|etcd| number(&etcd.data, "/spec/etcd/clientPort"));
-        let port = port.unwrap_or(CLIENT_PORT);
+        let members = site.etcd.as_ref().map(|etcd| &etcd.spec.etcd);
+        let tls = members.and_then(|members| members.client_url_tls.as_ref());
+        let port = members.and_then(|members| members.client_port).unwrap_or(CLIENT_PORT);
         let scheme = if tls.is_some() { "https" } else { "http" };
         let (service, namespace) = (service(site), site.namespace());
         let url = |pod: String| format!("{scheme}://{pod}.{service}.{namespace}.svc:{port}");
-        let owned = |pointer: &str| Some(tls.as_ref()?.pointer(pointer)?.as_str()?.to_owned());
-        let key = owned("/tlsCASecretRef/dataKey").unwrap_or_else(|| "ca.crt".to_owned());
+        let ca = tls.map(|tls| tls.ca.clone()).filter(|ca| !ca.name.is_empty());
         Self {
             endpoints: site.ready(volumes).map(|pod| url(pod.name_any())).collect(),
-            ca: owned("/tlsCASecretRef/name").map(|name| (name, key)),
-            client: owned("/clientTLSSecretRef/name"),
+            ca: ca.map(|ca| (ca.name, ca.data_key.unwrap_or_else(|| "ca.crt".to_owned()))),
+            client: tls.and_then(|tls| tls.client.as_ref()).map(|client| client.name.clone()),
         }
     }
 
@@ -138,34 +137,14 @@ impl Digests {
     }
 
     /// Forgets an etcd that is no more.
-    pub fn forget(&self, hosted: &DynamicObject) {
+    pub fn forget(&self, hosted: &HostedEtcd) {
         let gone = place(hosted);
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|(place, _), _| *place != gone);
     }
 }
 
 /// Namespace, name and UID: one that is made anew under a name is another one.
-fn place(hosted: &DynamicObject) -> String {
+fn place(hosted: &HostedEtcd) -> String {
     let uid = hosted.uid().unwrap_or_default();
     format!("{}/{} {uid}", hosted.namespace().unwrap_or_default(), hosted.name_any())
-}
-
-/// Where the members of a HostedEtcd back up to.
-pub fn backup_store(hosted: &DynamicObject) -> Option<repot_etcd::backup::place::StoreRef> {
-    store(hosted, "/spec/backupStore")
-}
-
-/// Where a restore takes its backup from, if that is another store.
-pub fn source_store(restore: &DynamicObject) -> Option<repot_etcd::backup::place::StoreRef> {
-    store(restore, "/spec/source/store")
-}
-
-fn store(object: &DynamicObject, field: &str) -> Option<repot_etcd::backup::place::StoreRef> {
-    match serde_json::from_value(object.data.pointer(field)?.clone()) {
-        Ok(place) => Some(place),
-        Err(error) => {
-            tracing::warn!(name = object.name_any(), field, %error, "a store cannot be read");
-            None
-        }
-    }
 }

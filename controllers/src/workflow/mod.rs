@@ -5,6 +5,7 @@
 //!
 //! | module | does |
 //! |---|---|
+//! | [`api`] | objects of these kinds and of HostedEtcd as types |
 //! | [`kinds`] | kinds, and names on objects |
 //! | [`site`] | one hosted etcd as kube-apiserver has it |
 //! | [`members`] | what its members hold |
@@ -18,6 +19,7 @@
 //! | [`wake`] | who is woken by what |
 
 pub mod act;
+pub mod api;
 pub mod context;
 pub mod driver;
 pub mod error;
@@ -32,26 +34,24 @@ pub mod shelf;
 pub mod site;
 pub mod wake;
 
-use std::sync::Arc;
+use std::{marker::PhantomData, sync::Arc};
 
-use futures::StreamExt;
 use kube::{
     ResourceExt,
-    api::DynamicObject,
     runtime::{Controller, controller::Action, watcher},
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    errors::causes,
     flow,
     namespaces::{Namespaces, Scope},
+    reconciler,
 };
+use api::{BackupSpec, MigrationSpec, RestoreSpec, WorkflowObject, WorkflowSpec};
 pub use context::Context;
-use context::{AGAIN, gather};
+use context::gather;
 use driver::Workflow;
 pub use error::{Error, Result};
-use kinds::Kind;
 use wake::NamespaceTrigger;
 
 /// Runs all workflows and HostedEtcds of these namespaces until `stop`.
@@ -64,44 +64,33 @@ pub async fn run(context: Context, namespaces: &Namespaces, stop: CancellationTo
 
 async fn run_in(scope: &Scope, context: Arc<Context>, stop: CancellationToken) {
     let wake = NamespaceTrigger::start(context.clients.own(), scope, &stop);
-    let [backups, restores, migrations] =
-        Kind::ALL.map(|kind| run_kind(kind, scope, context.clone(), &wake, stop.clone()));
-    tokio::join!(backups, restores, migrations, hosted::run(scope, context.clone(), &wake, stop));
+    tokio::join!(
+        run_kind::<BackupSpec>(scope, context.clone(), &wake, stop.clone()),
+        run_kind::<RestoreSpec>(scope, context.clone(), &wake, stop.clone()),
+        run_kind::<MigrationSpec>(scope, context.clone(), &wake, stop.clone()),
+        hosted::run(scope, context.clone(), &wake, stop),
+    );
 }
 
-async fn run_kind(
-    kind: Kind,
+async fn run_kind<S: WorkflowSpec>(
     scope: &Scope,
     context: Arc<Context>,
     wake: &NamespaceTrigger,
     stop: CancellationToken,
 ) {
-    let resource = kind.resource();
-    let all = scope.api_with::<DynamicObject>(context.clients.own(), &resource);
-    let controller = Controller::new_with(all, watcher::Config::default(), resource.clone());
-    let woken = wake.all(controller.store(), resource, |object| !sleeps(object));
-    controller
-        .reconcile_on(woken)
-        .graceful_shutdown_on(async move { stop.cancelled().await })
-        .run(
-            move |object, context| reconcile(kind, object, context),
-            |object, error, _| {
-                let error = causes(error);
-                tracing::warn!(name = object.name_any(), error, "reconcile failed, requeueing");
-                Action::requeue(AGAIN)
-            },
-            context,
-        )
-        .for_each(|_| std::future::ready(()))
-        .await;
+    let all = scope.api::<WorkflowObject<S>>(context.clients.own());
+    let controller = Controller::new(all, watcher::Config::default());
+    let woken = wake.all(controller.store(), |object| !sleeps(object));
+    let settings = context.controller(S::KIND.controller());
+    reconciler::run(settings, controller.reconcile_on(woken), reconcile::<S>, context, stop).await;
 }
 
 /// Whether nothing that happens around it matters: it waits for its schedule, or is over and has nothing to give back.
-fn sleeps(object: &DynamicObject) -> bool {
+fn sleeps<S: WorkflowSpec>(object: &WorkflowObject<S>) -> bool {
     if object.metadata.deletion_timestamp.is_some() {
         return false;
     }
-    match kinds::text(object, "/status/phase") {
+    match object.status.phase() {
         Some("Scheduled") => true,
         Some("Succeeded" | "RolledBack" | "Failed" | "Cancelled") => object.finalizers().is_empty(),
         _ => false,
@@ -109,8 +98,8 @@ fn sleeps(object: &DynamicObject) -> bool {
 }
 
 /// One pass.
-async fn reconcile(kind: Kind, cached: Arc<DynamicObject>, context: Arc<Context>) -> Result<Action> {
+async fn reconcile<S: WorkflowSpec>(cached: Arc<WorkflowObject<S>>, context: Arc<Context>) -> Result<Action> {
     gather().await;
     let (namespace, name) = (cached.namespace().unwrap_or_default(), cached.name_any());
-    flow::reconcile(&Workflow { context: &context, kind, namespace, name }).await
+    flow::reconcile(&Workflow::<S> { context: &context, namespace, name, kind: PhantomData }).await
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::{batch::v1::Job, core::v1::Secret};
-use kube::{Api, Client, ResourceExt, api::DynamicObject};
+use kube::{Api, Client, ResourceExt};
 use repot_apimachinery::time::Time;
 use repot_etcd::backup::place::StoreRef;
 use repot_etcd_core::backups;
@@ -19,11 +19,14 @@ use repot_plan::{
 use crate::errors::causes;
 
 use super::{
+    api::{
+        BackupSpec, CurrentWorkflow, EtcdSettings, HostedEtcd, MigrationSpec, RestoreSpec, WorkflowObject,
+        WorkflowSpec, WorkflowStatus,
+    },
     context::Context,
     error::{Error, Result},
     jobs,
-    kinds::{self, Kind, flag, text},
-    members,
+    kinds::{self, Kind},
     shelf::{self, OpenBackupStore, StoreError},
     site::{self, ControlPlane},
 };
@@ -49,15 +52,14 @@ pub struct Observation {
 ///
 /// # Errors
 /// Where kube-apiserver does not answer. A silent store and a silent etcd are a part of the world.
-pub async fn observe(
+pub async fn observe<S: WorkflowSpec>(
     context: &Context,
-    kind: Kind,
-    object: &DynamicObject,
+    object: &WorkflowObject<S>,
     ledger: &EtcdLedger,
     now: Time,
 ) -> Result<Observation> {
     let client = context.clients.own();
-    let mut request = request(kind, object);
+    let mut request = request(object);
     let found = hosted(client, object).await?;
     let Some((hosted, cluster)) = cluster(object, found, ledger) else { return Ok(nothing(request)) };
     let namespace = hosted.namespace().unwrap_or_default();
@@ -72,8 +74,8 @@ pub async fn observe(
         Some(etcd) => context.digests.ask(client, &site, &etcd.volumes, is_still).await,
         None => None,
     };
-    let place = members::backup_store(&site.hosted);
-    let source = members::source_store(object).filter(|_| kind == Kind::Restore);
+    let place = site.hosted.spec.backup_store.clone();
+    let source = object.spec.source().and_then(|source| source.store.clone());
     if let Some(source) = &source {
         let is_copied = ledger.state(Step::BackupFound) == State::Succeeded;
         let trouble = if is_copied { None } else { trouble(context, &namespace, source).await? };
@@ -105,28 +107,30 @@ pub async fn observe(
 ///
 /// # Errors
 /// [`Error::Read`].
-pub async fn hosted(client: &Client, object: &DynamicObject) -> Result<Option<DynamicObject>> {
-    let (namespace, name) =
-        (object.namespace().unwrap_or_default(), text(object, "/spec/clusterRef/name").unwrap_or_default());
-    let all = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &kinds::hosted_etcd());
+pub async fn hosted<S: WorkflowSpec>(
+    client: &Client,
+    object: &WorkflowObject<S>,
+) -> Result<Option<HostedEtcd>> {
+    let (namespace, name) = (object.namespace().unwrap_or_default(), &object.spec.common().cluster_ref.name);
+    let all = Api::<HostedEtcd>::namespaced(client.clone(), &namespace);
     let what = || format!("HostedEtcd {namespace}/{name}");
     all.get_opt(name).await.map_err(|source| Error::Read { what: what(), source })
 }
 
 /// The HostedEtcd and whether it stays. Where the one that this workflow has locked does not exist any more, what the workflow has
 /// recorded of it stands for it; so it does where another one of that name refers to something else.
-fn cluster(
-    object: &DynamicObject,
-    found: Option<DynamicObject>,
+fn cluster<S: WorkflowSpec>(
+    object: &WorkflowObject<S>,
+    found: Option<HostedEtcd>,
     ledger: &EtcdLedger,
-) -> Option<(DynamicObject, Cluster)> {
+) -> Option<(HostedEtcd, Cluster)> {
     let recorded = ledger.notes.targets.as_ref();
-    let is_it = |hosted: &DynamicObject| recorded.is_none_or(|targets| *targets == site::targets(hosted));
+    let is_it = |hosted: &HostedEtcd| recorded.is_none_or(|targets| *targets == site::targets(hosted));
     match found.filter(is_it) {
         Some(hosted) if hosted.metadata.deletion_timestamp.is_some() => Some((hosted, Cluster::Deleting)),
         Some(hosted) => Some((hosted, Cluster::Present)),
         None => {
-            let name = text(object, "/spec/clusterRef/name").unwrap_or_default();
+            let name = &object.spec.common().cluster_ref.name;
             let namespace = object.namespace().unwrap_or_default();
             recorded.map(|targets| (site::stand_in(&namespace, name, targets), Cluster::Gone))
         }
@@ -145,22 +149,19 @@ fn released(ledger: &EtcdLedger) -> Option<&VolumeSet> {
         .flatten()
 }
 
-fn request(kind: Kind, object: &DynamicObject) -> Request {
+fn request<S: WorkflowSpec>(object: &WorkflowObject<S>) -> Request {
+    let common = object.spec.common();
     Request {
         uid: object.uid().unwrap_or_default(),
-        paused: flag(object, "/spec/paused"),
-        cancel: flag(object, "/spec/cancel"),
+        paused: common.paused.unwrap_or_default(),
+        cancel: common.cancel.unwrap_or_default(),
         deleting: object.metadata.deletion_timestamp.as_ref().map(kinds::at),
         finalizer: kinds::has_finalizer(object),
-        step_timeout: kinds::step_timeout(object),
+        step_timeout: kinds::step_timeout(common),
         fresh_name: fresh_name(),
-        backup_name: (kind == Kind::Backup && text(object, "/spec/schedule").is_none_or(str::is_empty))
-            .then(|| object.name_any()),
-        settings: match kind {
-            Kind::Migration => kinds::wanted(object),
-            Kind::Backup | Kind::Restore => observed::Wanted::default(),
-        },
-        source: text(object, "/spec/source/backupName").map(|name| Source::Named(name.to_owned())),
+        backup_name: object.spec.names_backup().then(|| object.name_any()),
+        settings: object.spec.settings().map(EtcdSettings::wanted).unwrap_or_default(),
+        source: object.spec.source().and_then(|source| source.backup_name.clone()).map(Source::Named),
     }
 }
 
@@ -191,22 +192,46 @@ fn fresh_name() -> String {
 ///
 /// # Errors
 /// [`Error::Read`].
-pub async fn lock(client: &Client, hosted: &DynamicObject, uid: &str) -> Result<Lock> {
-    let at = |field: &str| text(hosted, &format!("/status/currentWorkflow/{field}")).unwrap_or_default();
-    let (kind, name, owner) = (at("kind"), at("name"), at("uid"));
-    if owner.is_empty() {
+pub async fn lock(client: &Client, hosted: &HostedEtcd, uid: &str) -> Result<Lock> {
+    let Some(holder) = hosted.status.current_workflow.as_ref().filter(|holder| !holder.uid.is_empty()) else {
         return Ok(Lock::Free);
-    }
-    if owner == uid {
+    };
+    if holder.uid == uid {
         return Ok(Lock::Ours);
     }
-    let other = || Lock::Other(format!("{kind} {name}"));
-    let Some(resource) = Kind::of(kind).map(Kind::resource) else { return Ok(other()) };
-    let namespace = hosted.namespace().unwrap_or_default();
-    let all = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &resource);
-    let found = all.get_opt(name).await;
+    let other = Lock::Other(format!("{} {}", holder.kind, holder.name));
+    let Some(kind) = Kind::of(&holder.kind) else { return Ok(other) };
+    let found = workflow(client, kind, &hosted.namespace().unwrap_or_default(), holder).await?;
+    Ok(if found.is_some() { other } else { Lock::Free })
+}
+
+/// The status of the workflow that holds a lock; `None` where it does not exist any more.
+///
+/// # Errors
+/// [`Error::Read`].
+pub async fn workflow(
+    client: &Client,
+    kind: Kind,
+    namespace: &str,
+    holder: &CurrentWorkflow,
+) -> Result<Option<WorkflowStatus>> {
+    match kind {
+        Kind::Backup => status_of::<BackupSpec>(client, namespace, holder).await,
+        Kind::Restore => status_of::<RestoreSpec>(client, namespace, holder).await,
+        Kind::Migration => status_of::<MigrationSpec>(client, namespace, holder).await,
+    }
+}
+
+async fn status_of<S: WorkflowSpec>(
+    client: &Client,
+    namespace: &str,
+    holder: &CurrentWorkflow,
+) -> Result<Option<WorkflowStatus>> {
+    let CurrentWorkflow { kind, name, uid } = holder;
+    let found = Api::<WorkflowObject<S>>::namespaced(client.clone(), namespace).get_opt(name).await;
     let found = found.map_err(|source| Error::Read { what: format!("{kind} {namespace}/{name}"), source })?;
-    Ok(if found.is_some_and(|found| found.uid().as_deref() == Some(owner)) { other() } else { Lock::Free })
+    // Another one of that name does not hold the lock.
+    Ok(found.filter(|found| found.metadata.uid.as_ref() == Some(uid)).map(|found| found.status))
 }
 
 type Found = Result<BTreeMap<String, backups::Backup>, StoreError>;
@@ -275,7 +300,7 @@ mod tests {
 
     use super::*;
 
-    fn mk_hosted(etcd: &str, deleted: bool) -> DynamicObject {
+    fn mk_hosted(etcd: &str, deleted: bool) -> HostedEtcd {
         let deleted = deleted.then_some("2026-01-01T00:00:00Z");
         serde_json::from_value(json!({
             "metadata": {"name": "main", "namespace": "shoot", "uid": "u", "deletionTimestamp": deleted},
@@ -286,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_hosted_etcd_that_is_gone_is_known_by_what_was_recorded() {
-        let workflow = mk_hosted("none", false);
+        let workflow = WorkflowObject::<BackupSpec>::default();
         let locked = Notes { targets: Some(site::targets(&mk_hosted("main", false))), ..Notes::default() };
         let locked = EtcdLedger { notes: locked, ..EtcdLedger::default() };
         let open = EtcdLedger::default();

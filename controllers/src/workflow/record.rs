@@ -1,9 +1,8 @@
 //! The ledger becomes the status, under the version that was read.
 
 use kube::{
-    Api, Resource, ResourceExt,
-    api::{DynamicObject, PostParams},
-    runtime::events::Event,
+    Api, ResourceExt,
+    api::{PostParams, TypeMeta},
 };
 use repot_apimachinery::{schedule, time::Time};
 use repot_plan::{
@@ -11,12 +10,13 @@ use repot_plan::{
     ledger::{Phase, State},
     status,
 };
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::{
+    api::{WorkflowObject, WorkflowSpec, WorkflowStatus},
     context::Context,
     error::{Error, Result},
-    kinds::{self, Kind, MANAGER},
+    kinds::{Kind, MANAGER, created},
     observe::Observation,
 };
 
@@ -24,85 +24,74 @@ use super::{
 ///
 /// # Errors
 /// [`Error::Write`]; a conflict where somebody changed the object since it was read, and then nothing was stored.
-pub async fn record(
+pub async fn record<S: WorkflowSpec>(
     context: &Context,
-    kind: Kind,
-    object: &DynamicObject,
+    object: &WorkflowObject<S>,
     observed: &Observation,
     (before, next): (&EtcdLedger, &EtcdLedger),
-) -> Result<DynamicObject> {
-    let mut changed = object.clone();
-    changed.data["status"] = render(context, kind, object, observed, (before, next));
+) -> Result<WorkflowObject<S>> {
+    let changed = WorkflowObject {
+        types: Some(TypeMeta::resource::<WorkflowObject<S>>()),
+        status: render(context, object, observed, (before, next)),
+        ..object.clone()
+    };
     let namespace = object.namespace().unwrap_or_default();
-    let all =
-        Api::<DynamicObject>::namespaced_with(context.clients.own().clone(), &namespace, &kind.resource());
+    let all = Api::<WorkflowObject<S>>::namespaced(context.clients.own().clone(), &namespace);
     let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
     let stored = all.replace_status(&object.name_any(), &params, &changed).await;
     stored.map_err(|source| Error::Write { task: "record the ledger", source })
 }
 
-fn render(
+/// The status with the next ledger; fields that are unknown here stay.
+fn render<S: WorkflowSpec>(
     context: &Context,
-    kind: Kind,
-    object: &DynamicObject,
+    object: &WorkflowObject<S>,
     observed: &Observation,
     (before, next): (&EtcdLedger, &EtcdLedger),
-) -> Value {
-    let mut fields = match kinds::status(object) {
-        Value::Object(fields) => fields,
-        _ => Map::new(),
-    };
-    status::fields(kind.plans()).for_each(|field| drop(fields.remove(field)));
-    let plan = kind.plans().of(next.version).unwrap_or(kind.plans().newest());
+) -> WorkflowStatus {
+    let plans = S::KIND.plans();
+    let mut status = object.status.clone();
+    status::fields(plans).for_each(|field| drop(status.ledger.remove(field)));
+    let plan = plans.of(next.version).unwrap_or(plans.newest());
     if let Value::Object(ledger) = status::to_status(plan, next) {
-        fields.extend(ledger);
+        status.ledger.extend(ledger);
     }
-    fields.insert("observedGeneration".to_owned(), json!(object.meta().generation));
-    match kind {
-        Kind::Backup => backup_fields(context, object, observed, (before, next), &mut fields),
+    status.observed_generation = object.metadata.generation;
+    match S::KIND {
+        Kind::Backup => {
+            backup_fields(context, observed, (before, next), &mut status);
+            let spec = object.spec.backup(created(object));
+            status.next_schedule_time = spec.and_then(|spec| due(&spec, next));
+        }
         Kind::Restore => {
             if let Some(proof) = &next.notes.proof {
-                fields.insert("revision".to_owned(), json!(proof.revision.0));
+                status.revision = Some(proof.revision.0);
             }
         }
         Kind::Migration => {}
     }
-    Value::Object(fields)
+    status
 }
 
 /// What is told of the newest backup stays until there is a newer one.
 fn backup_fields(
     context: &Context,
-    object: &DynamicObject,
     observed: &Observation,
     (before, next): (&EtcdLedger, &EtcdLedger),
-    fields: &mut Map<String, Value>,
+    status: &mut WorkflowStatus,
 ) {
     let verified = next.steps.get(&Step::BackupVerified).filter(|record| record.state == State::Succeeded);
     let is_new = before.state(Step::BackupVerified) != State::Succeeded;
     if let (Some(record), Some(proof), true) = (verified, &next.notes.proof, is_new) {
-        fields.insert("lastSuccessfulTime".to_owned(), json!(record.completed.map(Time::to_rfc3339)));
-        fields.insert("revision".to_owned(), json!(proof.revision.0));
+        status.last_successful_time = record.completed.map(Time::to_rfc3339);
+        status.revision = Some(proof.revision.0);
         let name = next.notes.backup.as_deref().unwrap_or_default();
         let bytes = observed.place.as_ref().and_then(|place| context.settled.bytes(&place.url(), name));
-        fields.remove("sizeBytes");
-        fields.extend(bytes.map(|bytes| ("sizeBytes".to_owned(), json!(bytes))));
+        status.size_bytes = bytes.and_then(|bytes| i64::try_from(bytes).ok());
     }
-    fields.remove("nextScheduleTime");
-    fields.extend(
-        due(&kinds::backup_spec(object), next).map(|time| ("nextScheduleTime".to_owned(), json!(time))),
-    );
 }
 
 fn due(spec: &Spec, ledger: &EtcdLedger) -> Option<String> {
     let schedule = spec.schedule.filter(|_| ledger.phase != Phase::Cancelled)?;
     schedule::next(&schedule, ledger.started.unwrap_or(spec.created)).map(Time::to_rfc3339)
-}
-
-/// Publishes an event; one that cannot be is only logged.
-pub async fn publish(context: &Context, kind: Kind, object: &DynamicObject, event: Event) {
-    let about = object.object_ref(&kind.resource());
-    if let Err(error) = context.events.publish(&event, &about).await {
-        tracing::warn!(%error, reason = event.reason, "an event could not be published");
-    }
 }

@@ -8,8 +8,8 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{DynamicObject, ListParams},
-    core::NamespaceResourceScope,
+    api::ListParams,
+    core::{NamespaceResourceScope, ObjectMeta},
 };
 use repot_etcd_core::volumes::VolumeSet;
 use repot_plan::etcd::{
@@ -17,26 +17,28 @@ use repot_plan::etcd::{
     observed::{self, Deployed, Settings, Targets},
 };
 use serde::de::DeserializeOwned;
-use serde_json::json;
 
-use crate::etcd::api::FENCE;
+use crate::etcd::{
+    api::{Etcd, FENCE},
+    names::{COMPONENT, PART_OF},
+};
 
 use super::{
+    api::{EtcdRef, HostedEtcd, HostedEtcdSpec, Reference},
     error::{Error, Result},
-    kinds::{self, number, text},
 };
 
 /// The HostedEtcd and the objects that belong to it, as kube-apiserver has them.
 #[derive(Clone, Debug)]
 pub struct ControlPlane {
     /// The HostedEtcd; where it does not exist any more, no more than what it referred to.
-    pub hosted: DynamicObject,
+    pub hosted: HostedEtcd,
     /// The Deployment of the API servers.
     pub deployment: Option<Deployment>,
     /// Pods that the Deployment selects by labels; empty where there is no Deployment.
     pub servers: Vec<Pod>,
     /// The Etcd, where the HostedEtcd refers to one and it exists.
-    pub etcd: Option<DynamicObject>,
+    pub etcd: Option<Etcd>,
     /// The StatefulSet of the members.
     pub set: Option<StatefulSet>,
     /// Pods of the members of the etcd.
@@ -80,17 +82,11 @@ impl ControlPlane {
     ///
     /// # Errors
     /// [`Error::Read`].
-    pub async fn read(client: &Client, hosted: DynamicObject) -> Result<Self> {
+    pub async fn read(client: &Client, hosted: HostedEtcd) -> Result<Self> {
         let namespace = hosted.namespace().unwrap_or_default();
         let Targets { etcd: name, api } = targets(&hosted);
-        let etcd = async {
-            if !is_etcd(&hosted) {
-                return Ok(None);
-            }
-            let all = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &kinds::etcd());
-            let what = || format!("Etcd {namespace}/{name}");
-            all.get_opt(&name).await.map_err(|source| Error::Read { what: what(), source })
-        };
+        let etcd =
+            async { if is_etcd(&hosted) { read::<Etcd>(client, &namespace, &name).await } else { Ok(None) } };
         let (deployment, etcd, set) = futures::try_join!(
             read::<Deployment>(client, &namespace, &api),
             etcd,
@@ -99,7 +95,7 @@ impl ControlPlane {
         let of_api = deployment.as_ref().and_then(|d| d.spec.as_ref()?.selector.match_labels.clone());
         let of_members = match set.as_ref().and_then(|set| set.spec.as_ref()?.selector.match_labels.clone()) {
             Some(labels) if !is_etcd(&hosted) => selector(&labels),
-            _ => format!("app.kubernetes.io/part-of={name},app.kubernetes.io/component=etcd"),
+            _ => format!("{PART_OF}={name},{COMPONENT}=etcd"),
         };
         let servers = async {
             match of_api {
@@ -156,7 +152,7 @@ impl ControlPlane {
     /// The StatefulSet as it is asked for of the operator, or as it still exists.
     #[must_use]
     pub fn deployed(&self) -> Option<Deployed> {
-        let asked = self.etcd.as_ref().filter(|etcd| number(&etcd.data, "/spec/replicas") > Some(0));
+        let asked = self.etcd.as_ref().filter(|etcd| etcd.spec.replicas > 0);
         match asked {
             Some(etcd) => Some(Deployed {
                 volumes: self.template()?,
@@ -171,17 +167,16 @@ impl ControlPlane {
     #[must_use]
     pub fn template(&self) -> Option<VolumeSet> {
         let etcd = self.etcd.as_ref()?;
-        let named = text(etcd, "/spec/volumeClaimTemplate").filter(|name| !name.is_empty());
-        Some(VolumeSet(named.map_or_else(|| etcd.name_any(), str::to_owned)))
+        let named = etcd.spec.volume_claim_template.clone().filter(|name| !name.is_empty());
+        Some(VolumeSet(named.unwrap_or_else(|| etcd.name_any())))
     }
 
     fn etcd_settings(&self) -> Option<Settings> {
-        let etcd = self.etcd.as_ref()?;
-        let owned = |pointer: &str| text(etcd, pointer).unwrap_or_default().to_owned();
+        let spec = &self.etcd.as_ref()?.spec;
         Some(Settings {
-            replicas: number(&etcd.data, "/spec/replicas").unwrap_or_default(),
-            size: owned("/spec/storageCapacity"),
-            storage_class: owned("/spec/storageClass"),
+            replicas: spec.replicas,
+            size: spec.storage_capacity.clone().map(|size| size.0).unwrap_or_default(),
+            storage_class: spec.storage_class.clone().unwrap_or_default(),
         })
     }
 
@@ -194,7 +189,7 @@ impl ControlPlane {
             runs.replicas = before.or_else(|| Some(self.deployed()?.settings.replicas)).unwrap_or_default();
         }
         // After a restore the Etcd has the new settings, which are in the HostedEtcd too.
-        kinds::wanted(&self.hosted).over(&runs)
+        self.hosted.spec.settings.wanted().over(&runs)
     }
 
     /// Pods of members, by the volumes that they mount.
@@ -259,28 +254,36 @@ fn count(number: usize) -> u32 {
 
 /// What a HostedEtcd refers to.
 #[must_use]
-pub fn targets(hosted: &DynamicObject) -> Targets {
-    let api = text(hosted, "/spec/apiServerRef/name").unwrap_or_default();
-    Targets { etcd: etcd_name(hosted).to_owned(), api: api.to_owned() }
+pub fn targets(hosted: &HostedEtcd) -> Targets {
+    Targets { etcd: etcd_name(hosted).to_owned(), api: hosted.spec.api_server_ref.name.clone() }
 }
 
 /// Stands for a HostedEtcd that does not exist any more: it refers to the same Etcd and Deployment, and is never written.
 #[must_use]
-pub fn stand_in(namespace: &str, name: &str, targets: &Targets) -> DynamicObject {
-    let spec = json!({"etcdRef": {"name": targets.etcd}, "apiServerRef": {"name": targets.api}});
-    DynamicObject::new(name, &kinds::hosted_etcd()).within(namespace).data(json!({"spec": spec}))
+pub fn stand_in(namespace: &str, name: &str, targets: &Targets) -> HostedEtcd {
+    let metadata = ObjectMeta {
+        name: Some(name.to_owned()),
+        namespace: Some(namespace.to_owned()),
+        ..ObjectMeta::default()
+    };
+    let spec = HostedEtcdSpec {
+        etcd_ref: EtcdRef { kind: None, name: targets.etcd.clone() },
+        api_server_ref: Reference { name: targets.api.clone() },
+        ..HostedEtcdSpec::default()
+    };
+    HostedEtcd { metadata, spec, ..HostedEtcd::default() }
 }
 
 /// Name of the Etcd or StatefulSet.
 #[must_use]
-pub fn etcd_name(hosted: &DynamicObject) -> &str {
-    text(hosted, "/spec/etcdRef/name").unwrap_or_default()
+pub fn etcd_name(hosted: &HostedEtcd) -> &str {
+    &hosted.spec.etcd_ref.name
 }
 
 /// Whether the members are run from an Etcd, and not by a StatefulSet of somebody else.
 #[must_use]
-pub fn is_etcd(hosted: &DynamicObject) -> bool {
-    text(hosted, "/spec/etcdRef/kind").is_none_or(|kind| kind == "Etcd")
+pub fn is_etcd(hosted: &HostedEtcd) -> bool {
+    hosted.spec.etcd_ref.kind.as_deref().is_none_or(|kind| kind == "Etcd")
 }
 
 fn of_set(set: &StatefulSet) -> Option<Deployed> {

@@ -7,7 +7,6 @@ use futures::{Stream, StreamExt};
 use k8s_openapi::api::{apps::v1::Deployment, batch::v1::Job, core::v1::Pod};
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{ApiResource, DynamicObject},
     core::PartialObjectMeta,
     runtime::{
         WatchStreamExt,
@@ -19,8 +18,8 @@ use serde::de::DeserializeOwned;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
-use super::kinds;
-use crate::namespaces::Scope;
+use super::api::HostedEtcd;
+use crate::{etcd::api::Etcd, namespaces::Scope};
 
 /// Namespaces in which something happened and that nobody looked at yet. Whoever falls behind is woken by its requeue.
 const WAITING: usize = 1024;
@@ -39,19 +38,20 @@ impl NamespaceTrigger {
         follow(scope.api::<PartialObjectMeta<Pod>>(client), &sender, stop);
         follow(scope.api::<PartialObjectMeta<Job>>(client), &sender, stop);
         follow(scope.api::<PartialObjectMeta<Deployment>>(client), &sender, stop);
-        for resource in [kinds::etcd(), kinds::hosted_etcd()] {
-            follow(scope.api_with::<PartialObjectMeta<DynamicObject>>(client, &resource), &sender, stop);
-        }
+        follow(scope.api::<PartialObjectMeta<Etcd>>(client), &sender, stop);
+        follow(scope.api::<PartialObjectMeta<HostedEtcd>>(client), &sender, stop);
         Self(sender)
     }
 
     /// The objects of a store that are to be looked at again, as it happens.
-    pub fn all(
+    pub fn all<K>(
         &self,
-        store: Store<DynamicObject>,
-        resource: ApiResource,
-        is_awake: fn(&DynamicObject) -> bool,
-    ) -> impl Stream<Item = ObjectRef<DynamicObject>> + Send + 'static + use<> {
+        store: Store<K>,
+        is_awake: fn(&K) -> bool,
+    ) -> impl Stream<Item = ObjectRef<K>> + Send + 'static + use<K>
+    where
+        K: Resource<DynamicType = ()> + Clone + Send + Sync + 'static,
+    {
         let namespaces = futures::stream::unfold(self.0.subscribe(), async |mut receiver| {
             loop {
                 match receiver.recv().await {
@@ -62,15 +62,12 @@ impl NamespaceTrigger {
             }
         });
         namespaces.flat_map(move |namespace| {
-            let is_meant = |object: &&std::sync::Arc<DynamicObject>| {
+            let is_meant = |object: &&std::sync::Arc<K>| {
                 object.namespace().as_deref() == Some(&namespace) && is_awake(object)
             };
             let all = store.state();
-            let meant: Vec<_> = all
-                .iter()
-                .filter(is_meant)
-                .map(|object| ObjectRef::from_obj_with(&**object, resource.clone()))
-                .collect();
+            let meant: Vec<_> =
+                all.iter().filter(is_meant).map(|object| ObjectRef::from_obj(&**object)).collect();
             futures::stream::iter(meant)
         })
     }

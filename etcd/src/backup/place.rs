@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 use crate::snapshot::store::{Environment, Error, Result, Store};
@@ -23,7 +23,7 @@ pub const VARIABLES: [&str; 11] = [
 ];
 
 /// `backupStore` of a HostedEtcd, and `source.store` of an EtcdRestore.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StoreRef {
     /// `S3`, `GCS`, `ABS` or `Local`.
@@ -33,15 +33,15 @@ pub struct StoreRef {
     /// Prefix of the store within the container.
     pub prefix: String,
     /// URL of the store's API where it is not the provider's own.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
     /// The Secret with the credentials.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretRef>,
 }
 
 /// A Secret of the same namespace.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecretRef {
     /// Name of the Secret with the credentials.
     pub name: String,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{ApiResource, DynamicObject};
+use kube::api::ObjectMeta;
 use repot_controllers::workflow::jobs::{Order, Task, render};
 use repot_controllers::workflow::members::Reach;
 use repot_etcd::backup::place::{SecretRef, StoreRef};
@@ -84,14 +84,13 @@ fn job(task: Task, provider: &str, run_as_root: bool) -> Value {
         endpoint: None,
         secret_ref: Some(SecretRef { name: "store".to_owned() }),
     };
-    let resource = ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk("g", "v1", "EtcdBackup"));
     let reach = Reach {
         endpoints: vec!["https://main-0:2379".to_owned()],
         ca: Some(("ca".to_owned(), "ca.crt".to_owned())),
         client: Some("client".to_owned()),
     };
     render(&Order {
-        workflow: &DynamicObject::new("b", &resource),
+        workflow: &ObjectMeta { name: Some("b".to_owned()), ..ObjectMeta::default() },
         owner: OwnerReference::default(),
         task,
         backup: "b",

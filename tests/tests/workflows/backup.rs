@@ -7,7 +7,7 @@ use repot_tests::run;
 use repot_tests::wait::until;
 use serde_json::{Value, json};
 
-use super::world::{DEADLINE, TestNamespace, object};
+use super::world::{CONTROLLERS, DEADLINE, SYSTEM, TestNamespace, object};
 
 /// A StatefulSet of one plain etcd with its Service.
 fn plain_etcd() -> [Value; 2] {
@@ -106,6 +106,7 @@ fn backup_is_taken_proved_and_deleted_with_its_object() {
         ensure!(hosted["status"]["lifecycleStatus"] == "apiDown", "{}", hosted["status"]);
         let shown = ns.kubectl(&["get", "etcdbackups", "-o", "wide"]).await?;
         ensure!(shown.contains("Succeeded") && shown.contains(&name), "{shown}");
+        check_health_and_metrics(&ns).await?;
 
         // What is there is never written over: another object of that name gets none.
         let kept = std::fs::read(ns.backups().join(&name).join("backup.json"))?;
@@ -130,6 +131,31 @@ fn backup_is_taken_proved_and_deleted_with_its_object() {
         ensure!(!ns.backups().join(name).exists(), "the backup outlives its object");
         Ok(())
     });
+}
+
+/// The controllers say that they are ready, and have counted the backup that a test has taken.
+async fn check_health_and_metrics(ns: &TestNamespace) -> Result<()> {
+    let port = ns.world.runner.publish(&format!("{CONTROLLERS}.{SYSTEM}.svc"), 8081).await?;
+    let get = async |path: &str| {
+        let response = reqwest::get(format!("http://127.0.0.1:{port}{path}")).await?;
+        anyhow::Ok((response.status().as_u16(), response.text().await?))
+    };
+    for path in ["/healthz", "/livez", "/readyz"] {
+        ensure!(get(path).await? == (200, "ok\n".to_owned()), "{path}: {:?}", get(path).await?);
+    }
+    let (code, metrics) = get("/metrics").await?;
+    ensure!(code == 200, "{code}: {metrics}");
+    for name in [
+        r#"repot_controller_reconciles_total{controller="etcdbackup",result="success"} "#,
+        r#"repot_controller_reconcile_duration_seconds_count{controller="hostedetcd"} "#,
+        r#"repot_flow_step_duration_seconds_count{flow="EtcdBackup",step="BackupVerified"} "#,
+        r#"repot_leader{name="repot-controllers"} "#,
+    ] {
+        let value = metrics.lines().find_map(|line| line.strip_prefix(name));
+        let value: f64 = value.with_context(|| format!("{name} is not in {metrics}"))?.parse()?;
+        ensure!(value >= 1.0, "{name} is {value}");
+    }
+    Ok(())
 }
 
 #[test]

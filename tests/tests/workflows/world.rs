@@ -96,7 +96,7 @@ impl World {
         let crd = ["wait", "--for=condition=Established", "crd/etcds.druid.gardener.cloud", "--timeout=60s"];
         garden.kubectl(crd).await?.text()?;
         let world = Self { garden, runner, store, audit, _repot: repot };
-        world.garden.apply(&[world.controllers(controllers)]).await?;
+        world.garden.apply(&[world.controllers(controllers), service()]).await?;
         let rolled = ["rollout", "status", "-n", SYSTEM, "deployment/repot-controllers", "--timeout=120s"];
         world.garden.kubectl(rolled).await?.text()?;
         Ok(world)
@@ -127,6 +127,14 @@ impl World {
             },
         })
     }
+}
+
+/// The headless Service by which tests reach the controllers' health and metrics.
+fn service() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": CONTROLLERS, "namespace": SYSTEM},
+        "spec": {"selector": {"app": CONTROLLERS}, "clusterIP": "None", "ports": [{"port": 8081}]},
+    })
 }
 
 /// A namespace of one test.

@@ -5,10 +5,13 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use serde::{Deserialize, Serialize};
 use repot_api::conditions::Reason;
+use serde::{Deserialize, Serialize};
 
-use crate::{flow::{Abort, StepContext}, ledger::Check};
+use crate::{
+    flow::{Abort, StepContext},
+    ledger::Check,
+};
 
 use super::{flow::ClassicMigration, notes::Notes, step::Side};
 

@@ -14,7 +14,11 @@ use super::{
     rng::Rng,
     sim::{Build, Model, missed, schedules},
 };
-use crate::{classic::{ClassicMigration, PLAN, PLANS, Side, Step}, flow::{Input, LedgerOf, decide}, ledger::{Phase, Record, State}};
+use crate::{
+    classic::{ClassicMigration, PLAN, PLANS, Side, Step},
+    flow::{Input, LedgerOf, decide},
+    ledger::{Phase, Record, State},
+};
 
 /// As many schedules as a fault may hide in.
 const SCHEDULES: u64 = 2_000;
