@@ -236,6 +236,26 @@ async fn what_cannot_be_put_is_not_pointed_to() {
 }
 
 #[tokio::test]
+async fn a_value_whose_upload_fails_is_not_pointed_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let tiered = open(dir.path(), "objects").await.unwrap();
+    // The marker can be read: only what the upload itself says shows that it failed.
+    let shards: Vec<_> = (0..=u8::MAX).map(|at| dir.path().join(format!("objects/{at:02x}"))).collect();
+    for shard in &shards {
+        std::fs::write(shard, "in the way").unwrap();
+    }
+    let refused = tiered.txn(Txn { compares: vec![], ops: vec![put("a", 1)] }).await;
+    assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
+    assert_eq!(tiered.get("a".into(), None).await.unwrap(), None);
+    for shard in &shards {
+        std::fs::remove_file(shard).unwrap();
+    }
+    commit(&tiered, vec![put("a", 1)]).await;
+    assert!(tiered.get("a".into(), None).await.unwrap().unwrap().value == noise(1, 10_000));
+    tiered.close().await;
+}
+
+#[tokio::test]
 async fn a_directory_whose_mount_is_gone_takes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let tiered = open(dir.path(), "objects").await.unwrap();

@@ -55,7 +55,7 @@ pub const ALL: &[Mutation] = &[
         from: "self.within(self.objects.put_opts(&path, value.into(), PutMode::Create.into())).await?;",
         to: "let _ = self.within(self.objects.put_opts(&path, value.into(), PutMode::Create.into())).await;",
         fault: "a pointer is committed although its object could not be written",
-        test: It("backend::tiered::what_cannot_be_put_is_not_pointed_to"),
+        test: It("backend::tiered::a_value_whose_upload_fails_is_not_pointed_to"),
         test_is_new: true,
     },
     // The embedded backend.

@@ -183,8 +183,8 @@ pub const ALL: &[Mutation] = &[
     Mutation {
         name: "PageDropsLastObject",
         file: "store/read.rs",
-        from: "more = true;",
-        to: "more = true; objects.pop();",
+        from: "last.filter(|_| more)",
+        to: "last.filter(|_| more && objects.pop().is_some())",
         fault: "a list that goes on leaves out an object",
         test: It("store::lists::on_embedded::pages_are_bounded_in_bytes"),
         test_is_new: false,
