@@ -13,6 +13,7 @@ mod gardener;
 mod gateway;
 mod http;
 mod kubectl;
+mod landscape;
 mod members;
 mod operator;
 mod oracles;

@@ -1,6 +1,7 @@
 //! `make landscape`: a landscape with one Shoot that runs until SIGINT or SIGTERM, with kubeconfig files to try things.
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -30,8 +31,17 @@ struct Arguments {
     without_garden: bool,
 }
 
-fn main() -> Result<()> {
-    let arguments = Arguments::parse();
+fn main() -> ExitCode {
+    match start(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("landscape: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(arguments: &Arguments) -> Result<()> {
     // Fails only when a provider is installed already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -40,7 +50,7 @@ fn main() -> Result<()> {
         let (mut interrupt, mut terminate) =
             (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         tokio::select! {
-            outcome = run(&env, &arguments) => outcome,
+            outcome = run(&env, arguments) => outcome,
             _ = interrupt.recv() => Ok(()),
             _ = terminate.recv() => Ok(()),
         }

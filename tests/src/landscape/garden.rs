@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use repot_api::names::{MIGRATION_GROUP, V1ALPHA1};
@@ -23,7 +23,8 @@ use crate::wait::until;
 
 const NAMESPACE: &str = "repot-system";
 const WEBHOOK: &str = "repot-webhook";
-const CORE: &str = "/apis/core.gardener.cloud/v1beta1";
+/// The path of the group of Shoots and Seeds.
+pub const CORE: &str = "/apis/core.gardener.cloud/v1beta1";
 const MERGE: &str = "application/merge-patch+json";
 /// Admission plugins of Gardener look at caches, which learn of new objects a little later.
 const KNOWN_DEADLINE: Duration = Duration::from_secs(60);
@@ -66,14 +67,30 @@ impl GardenCluster {
         Ok(Self { controllers, webhook, apiserver, gardener, cluster })
     }
 
-    /// Makes the Seed and the Lease of its gardenlet, as a gardenlet does.
+    /// Makes the Seed, the Lease of its gardenlet and its BackupBucket, as a gardenlet does.
     pub async fn register_seed(&self, name: &str) -> Result<()> {
         let mut seed = gardener::seed(name);
         seed["spec"]["dns"]["internal"]["domain"] = super::dns::ZONE.into();
         let status = json!({"status": seed["status"]});
         seed.as_object_mut().map(|seed| seed.remove("status"));
+        let credentials = seed["spec"]["backup"]["credentialsRef"].clone();
         self.cluster.apply(&[seed, gardener_controllers::lease(name)]).await?;
-        self.patch(&format!("{CORE}/seeds/{name}/status"), &status).await
+        self.patch(&format!("{CORE}/seeds/{name}/status"), &status).await?;
+        let bucket = json!({
+            "apiVersion": gardener::VERSION, "kind": "BackupBucket", "metadata": {"name": self.bucket_of(name).await?},
+            "spec": {
+                "provider": {"type": gardener::PROFILE, "region": "eu"}, "credentialsRef": credentials, "seedName": name,
+            },
+        });
+        // kubectl would insist on a status, which clients do not write.
+        self.cluster.api().post(&format!("{CORE}/backupbuckets"), &bucket).await?.ok().map(drop)
+    }
+
+    /// The name of the BackupBucket of a seed: the UID of the Seed.
+    async fn bucket_of(&self, seed: &str) -> Result<String> {
+        let seed = self.cluster.api().get(&format!("{CORE}/seeds/{seed}")).await?.ok()?;
+        let uid = seed["metadata"]["uid"].as_str().context("the Seed has no UID")?;
+        Ok(uid.to_owned())
     }
 
     /// Makes the Project, the Shoot in a seed and its BackupEntry, with the status that a gardenlet writes after creation.
@@ -107,7 +124,7 @@ impl GardenCluster {
         let entry = json!({
             "apiVersion": gardener::VERSION, "kind": "BackupEntry",
             "metadata": {"namespace": shoot.project_namespace(), "name": name},
-            "spec": {"bucketName": crate::s3::BUCKET, "seedName": seed},
+            "spec": {"bucketName": self.bucket_of(seed).await?, "seedName": seed},
         });
         let path = format!("{CORE}/namespaces/{}/backupentries", shoot.project_namespace());
         self.cluster.api().post(&path, &entry).await?.ok()?;
