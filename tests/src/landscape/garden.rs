@@ -28,6 +28,8 @@ pub const CORE: &str = "/apis/core.gardener.cloud/v1beta1";
 const MERGE: &str = "application/merge-patch+json";
 /// Admission plugins of Gardener look at caches, which learn of new objects a little later.
 const KNOWN_DEADLINE: Duration = Duration::from_secs(60);
+/// gardener-controller-manager looks at the extensions of a seed every half minute at the latest.
+const READY_DEADLINE: Duration = Duration::from_secs(120);
 
 /// A running garden with Gardener and Repot. Everything in it ends when it is dropped.
 pub struct GardenCluster {
@@ -83,7 +85,41 @@ impl GardenCluster {
             },
         });
         // kubectl would insist on a status, which clients do not write.
-        self.cluster.api().post(&format!("{CORE}/backupbuckets"), &bucket).await?.ok().map(drop)
+        self.cluster.api().post(&format!("{CORE}/backupbuckets"), &bucket).await?.ok()?;
+        let path = format!("{CORE}/backupbuckets/{}/status", self.bucket_of(name).await?);
+        self.patch(&path, &created()).await?;
+        self.install_extensions(name).await
+    }
+
+    /// Says of the ControllerInstallations of a seed that they are installed, and waits until the Seed is ready.
+    async fn install_extensions(&self, seed: &str) -> Result<()> {
+        let condition = |kind: &str, status: &str| {
+            let time = "2026-01-01T00:00:00Z";
+            json!({
+                "type": kind, "status": status, "reason": "Fine", "message": "fine", "lastTransitionTime": time,
+                "lastUpdateTime": time,
+            })
+        };
+        let conditions =
+            [("Valid", "True"), ("Installed", "True"), ("Healthy", "True"), ("Progressing", "False")]
+                .map(|(kind, status)| condition(kind, status));
+        let status = json!({"status": {"conditions": conditions}});
+        let path = format!("{CORE}/controllerinstallations");
+        until("the Seed to be ready", READY_DEADLINE, async || {
+            let all = self.cluster.api().get(&path).await?.ok()?;
+            let of_seed = all["items"].as_array().into_iter().flatten();
+            for one in of_seed.filter(|one| one["spec"]["seedRef"]["name"] == seed && is_new(one)) {
+                let name = one["metadata"]["name"].as_str().unwrap_or_default();
+                self.patch(&format!("{path}/{name}/status"), &status).await?;
+            }
+            let seed = self.cluster.api().get(&format!("{CORE}/seeds/{seed}")).await?.ok()?;
+            let conditions = seed["status"]["conditions"].as_array().context("the Seed has no conditions")?;
+            let has_extensions = conditions.iter().any(|one| one["type"] == "ExtensionsReady");
+            let ready = conditions.iter().all(|one| one["status"] == "True");
+            ensure!(has_extensions && ready, "{conditions:?}");
+            Ok(())
+        })
+        .await
     }
 
     /// The name of the BackupBucket of a seed: the UID of the Seed.
@@ -128,15 +164,25 @@ impl GardenCluster {
         });
         let path = format!("{CORE}/namespaces/{}/backupentries", shoot.project_namespace());
         self.cluster.api().post(&path, &entry).await?.ok()?;
-        let status = json!({"status": {
-            "seedName": seed, "observedGeneration": 1, "lastOperation": operation("Create", "Succeeded"),
-        }});
+        let mut status = created();
+        status["status"]["seedName"] = seed.into();
         self.patch(&format!("{path}/{name}/status"), &status).await
     }
 
     async fn patch(&self, path: &str, patch: &Value) -> Result<()> {
         self.cluster.api().patch(path, MERGE, patch).await?.ok().map(drop)
     }
+}
+
+/// Whether nobody has said yet that a ControllerInstallation is installed.
+fn is_new(installation: &Value) -> bool {
+    let conditions = installation["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    !conditions.iter().any(|one| one["type"] == "Installed" && one["status"] == "True")
+}
+
+/// The status of an object of extensions after its creation.
+fn created() -> Value {
+    json!({"status": {"observedGeneration": 1, "lastOperation": operation("Create", "Succeeded")}})
 }
 
 fn worker(pool: &str, machines: u32) -> Value {

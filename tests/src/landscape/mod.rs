@@ -125,16 +125,19 @@ impl Landscape {
 }
 
 impl Shoot {
-    /// Waits until all machines of all pools have a Node that is Ready.
+    /// Waits until all machines of all pools have a Node that is Ready. The label of the pool comes from
+    /// machine-controller-manager, a little after the Node.
     pub async fn wait_until_ready(&self, dns: &Dns) -> Result<()> {
-        let wanted: u32 = self.control_plane.options.pools.iter().map(|(_, machines)| machines).sum();
         until("all nodes to be Ready", DEADLINE, async || {
             let ready = self.ready_nodes(dns).await?;
-            ensure!(
-                u32::try_from(ready.len())? == wanted,
-                "{ready:?} are Ready; errors: {:?}",
-                self.nodes.errors()
-            );
+            for (pool, machines) in &self.control_plane.options.pools {
+                let count = ready.iter().filter(|(of, _)| of == pool).count();
+                let errors = self.nodes.errors();
+                ensure!(
+                    u32::try_from(count)? == *machines,
+                    "{pool}: {ready:?} are Ready; errors: {errors:?}"
+                );
+            }
             Ok(())
         })
         .await

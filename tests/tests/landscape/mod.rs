@@ -21,8 +21,8 @@ fn shoot_has_nodes_machines_etcds_backups_and_running_pods() {
         nodes_of_both_pools_are_ready(&landscape, &shoot).await?;
         etcd_has_three_members_and_a_snapshot(&landscape, &shoot).await?;
         pods_of_a_deployment_run(&landscape, &shoot).await?;
-        garden_knows_seeds_and_shoot(&landscape, &shoot).await?;
-        machines_outlive_searches_for_orphans(&landscape, &shoot).await?;
+        garden_has_ready_seeds_and_the_shoot(&landscape, &shoot).await?;
+        deleted_machine_alone_is_replaced(&landscape, &shoot).await?;
         let used: u64 = memory::usage()?.values().map(|usage| usage.kib).sum();
         ensure!(used < MEMORY_LIMIT, "the landscape uses {used} KiB");
         Ok(())
@@ -81,7 +81,7 @@ async fn pods_of_a_deployment_run(landscape: &Landscape, shoot: &Shoot) -> Resul
     .await
 }
 
-async fn garden_knows_seeds_and_shoot(landscape: &Landscape, shoot: &Shoot) -> Result<()> {
+async fn garden_has_ready_seeds_and_the_shoot(landscape: &Landscape, shoot: &Shoot) -> Result<()> {
     let garden = landscape.garden.as_ref().context("there is no garden")?;
     let (api, namespace) = (garden.cluster.api(), shoot.control_plane.shoot.project_namespace());
     let found = api.get(&format!("{}/namespaces/{namespace}/shoots/alpha", garden::CORE)).await?.ok()?;
@@ -91,11 +91,15 @@ async fn garden_knows_seeds_and_shoot(landscape: &Landscape, shoot: &Shoot) -> R
     let seeds = api.get(&format!("{}/seeds", garden::CORE)).await?.ok()?;
     let names: Vec<_> = items(&seeds).filter_map(|seed| seed["metadata"]["name"].as_str()).collect();
     ensure!(names == ["seed-a", "seed-b"], "{names:?}");
+    let conditions =
+        items(&seeds).flat_map(|seed| seed["status"]["conditions"].as_array().into_iter().flatten());
+    let failing: Vec<_> = conditions.filter(|condition| condition["status"] != "True").collect();
+    ensure!(failing.is_empty(), "{failing:?}");
     Ok(())
 }
 
 /// A Machine that is deleted by hand is replaced, so the controller acts on the cloud; the other five keep their VMs.
-async fn machines_outlive_searches_for_orphans(landscape: &Landscape, shoot: &Shoot) -> Result<()> {
+async fn deleted_machine_alone_is_replaced(landscape: &Landscape, shoot: &Shoot) -> Result<()> {
     let cloud = landscape.cloud.client();
     let counters = cloud.counters().await?;
     ensure!((counters.created, counters.deleted) == (6, 0), "{counters:?}");
