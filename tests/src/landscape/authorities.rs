@@ -21,7 +21,7 @@ const PERSIST: &str = "persist";
 pub struct Authorities {
     /// Signs the serving certificate of kube-apiserver.
     pub cluster: Ca,
-    /// Signs client certificates.
+    /// Signs client certificates of users.
     pub client: Ca,
     /// Signs the certificate of kube-apiserver as a front proxy.
     pub front_proxy: Ca,
@@ -31,7 +31,7 @@ pub struct Authorities {
     pub etcd_peer: Ca,
     /// Signs tokens of service accounts, PEM.
     pub service_account_key: String,
-    /// Verifies them, PEM.
+    /// Verifies tokens of service accounts, PEM.
     pub service_account_public: String,
     /// Encrypts Secrets of the Shoot in its etcd, base64.
     encryption_key: String,

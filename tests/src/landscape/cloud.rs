@@ -31,10 +31,10 @@ pub struct CloudClient {
     url: String,
 }
 
-/// A virtual machine.
+/// A virtual machine of the cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vm {
-    /// Unique for ever.
+    /// Unique among all machines ever made.
     pub provider_id: String,
     /// The name of the Machine and of the Node.
     pub name: String,
@@ -88,7 +88,7 @@ impl CloudClient {
         vms.iter().map(Vm::parse).collect()
     }
 
-    /// The counters.
+    /// What the cloud was asked for since it was started.
     pub async fn counters(&self) -> Result<Counters> {
         let answer = self.get("/counters").await?;
         let count = |field: &str| answer[field].as_u64().with_context(|| format!("no counter {field}"));

@@ -30,7 +30,7 @@ pub const DNS_TTL: u32 = 5;
 pub struct ControlPlaneOptions {
     /// Members of the main etcd; that of events has one.
     pub etcd_members: u32,
-    /// Replicas of kube-apiserver.
+    /// How many kube-apiservers run.
     pub api_servers: u32,
     /// The worker pools, each with so many machines; none is a Shoot without workers.
     pub pools: Vec<(String, u32)>,
@@ -40,11 +40,11 @@ pub struct ControlPlaneOptions {
 
 /// A Shoot's control plane in one seed.
 pub struct ControlPlane {
-    /// The Shoot.
+    /// The Shoot that it serves.
     pub shoot: ShootName,
     /// What it is issued from.
     pub authorities: Arc<Authorities>,
-    /// Its size.
+    /// How large it is.
     pub options: ControlPlaneOptions,
     /// The address of its kube-apiservers: the load balancer of the seed.
     pub address: Ipv4Addr,

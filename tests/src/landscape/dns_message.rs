@@ -17,7 +17,7 @@ const STRING_BYTES: usize = 255;
 /// The values of a record set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Values {
-    /// Addresses.
+    /// Addresses of version 4.
     A(Vec<Ipv4Addr>),
     /// Texts, such as those of owner records.
     Txt(Vec<String>),

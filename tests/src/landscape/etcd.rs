@@ -48,7 +48,7 @@ fn of_leaf(name: &str, leaf: &Leaf) -> Value {
     secret(name, &[("tls.crt", &leaf.cert_pem), ("tls.key", &leaf.key_pem)])
 }
 
-/// Both Etcds.
+/// The Etcds of a control plane.
 pub(super) fn etcds(plane: &ControlPlane, seed: &Seed) -> Vec<Value> {
     let mut main = spec(MAIN, plane.options.etcd_members);
     main["etcd"]["gateway"] = json!({});

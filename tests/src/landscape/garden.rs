@@ -33,15 +33,15 @@ const READY_DEADLINE: Duration = Duration::from_secs(120);
 
 /// A running garden with Gardener and Repot. Everything in it ends when it is dropped.
 pub struct GardenCluster {
-    /// gardener-controller-manager.
+    /// Runs gardener-controller-manager with all its controllers.
     pub controllers: Controllers,
-    /// `repot webhook`.
+    /// `repot webhook`, registered for the garden.
     pub webhook: Repot,
     /// `repot apiserver`, which serves ShootStates in the group of Repot.
     pub apiserver: Repot,
-    /// gardener-apiserver.
+    /// gardener-apiserver, which stores in the etcd of the garden.
     pub gardener: Gardener,
-    /// Its cluster.
+    /// The cluster of the garden.
     pub cluster: Garden,
 }
 

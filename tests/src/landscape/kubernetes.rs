@@ -101,7 +101,7 @@ fn api_server_flags(plane: &ControlPlane) -> Vec<String> {
         .collect()
 }
 
-/// kube-controller-manager and kube-scheduler.
+/// kube-controller-manager and kube-scheduler: a Secret and a Deployment for each.
 pub(super) fn controllers(plane: &ControlPlane) -> Result<Vec<Value>> {
     let kubeconfig = format!("{FILES}/kubeconfig");
     let common = ["kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"]

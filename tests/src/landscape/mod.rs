@@ -56,7 +56,7 @@ pub struct Landscape {
 
 /// A Shoot of a landscape with its nodes.
 pub struct Shoot {
-    /// Its control plane.
+    /// Its control plane in a seed.
     pub control_plane: ControlPlane,
     /// Its nodes, which stay when the control plane moves.
     pub nodes: Nodes,

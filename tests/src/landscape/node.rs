@@ -34,9 +34,9 @@ const APPLY: &str = "application/apply-patch+yaml";
 /// What a node needs to know of its Shoot.
 #[derive(Clone)]
 pub struct NodeContext {
-    /// The Shoot.
+    /// The Shoot of the nodes.
     pub shoot: ShootName,
-    /// Sign the certificates of nodes.
+    /// Signs the certificates of the nodes.
     pub authorities: Arc<Authorities>,
     /// Resolves the name of the API.
     pub resolver: Resolver,

@@ -33,9 +33,9 @@ const PROGRAMS: [&str; 5] = [
 pub struct Seed {
     /// The name of the Seed in the garden.
     pub name: String,
-    /// Runs the Pods.
+    /// Runs the Pods of the seed.
     pub runner: PodRunner,
-    /// Its cluster.
+    /// The cluster of the seed.
     pub cluster: Garden,
     /// Its object store, which has the bucket [`BUCKET`].
     pub store: S3Server,
