@@ -73,6 +73,13 @@ bench: testbed
 	$(CARGO) build --locked --release -p repot
 	$(CARGO) run --locked --release -p repot-tests --bin bench -- $(BENCH)
 
+# A garden, two seeds and a Shoot with six nodes, until Ctrl-C; kubeconfig files are in ./landscape. It needs root, for Pods. A test
+# program is built, too: without one, cargo builds all dependencies again with other features.
+.PHONY: landscape
+landscape: testbed
+	$(CARGO) build --locked --workspace --bins --test it
+	exec "$${CARGO_TARGET_DIR:-target}/debug/landscape" $(ARGS)
+
 # The documentation as a book, in target/book. Not a part of `make test`: the first call builds mdBook, which takes minutes. `make
 # test` checks links, headings, flags and metrics of the pages (tests/tests/docs).
 .PHONY: docs

@@ -40,7 +40,12 @@ impl Access {
 
     /// Writes it as a kubeconfig file (JSON is YAML), readable by its owner only.
     pub fn write(&self, path: impl Into<PathBuf>) -> Result<PathBuf> {
-        write_private(path.into(), &self.render().to_string())
+        write_private(path.into(), &self.to_kubeconfig())
+    }
+
+    /// The text of its kubeconfig file.
+    pub fn to_kubeconfig(&self) -> String {
+        self.render().to_string()
     }
 
     /// Reads a kubeconfig file: server, CA and credential of its current context.

@@ -13,6 +13,8 @@
 //! | [`aggregate`] | registration of a server behind the garden |
 //! | [`gardener`] | gardener-apiserver behind a garden, and what Shoots need there |
 //! | [`gardener_controllers`] | gardener-controller-manager beside it |
+//! | [`operator`] | the controllers of a seed as a Deployment |
+//! | [`landscape`] | a garden, two seeds, and whole control planes of Shoots with nodes |
 //! | [`repot`] | `repot dev`, `repot apiserver` and every other role |
 //! | [`etcd`] | clusters, with or without TLS |
 //! | [`dns`] | a DNS server whose records change, and a wire to it on which answers are late or lost |
@@ -44,7 +46,9 @@ pub mod gardener;
 pub mod gardener_controllers;
 pub mod http;
 pub mod kubectl;
+pub mod landscape;
 pub mod null_server;
+pub mod operator;
 pub mod pki;
 pub mod place;
 pub mod pods;

@@ -57,6 +57,11 @@ impl Ca {
         self.issuer.pem()
     }
 
+    /// Its private key, PEM (PKCS #8).
+    pub fn key_pem(&self) -> String {
+        self.issuer.key().serialize_pem()
+    }
+
     /// A client certificate: Kubernetes reads the common name as the user and the organisations as groups (two at most).
     pub fn client(&self, user: &str, groups: &[&str]) -> Result<Leaf> {
         self.leaf(user, groups, &[], Usage::Client)

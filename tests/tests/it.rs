@@ -14,6 +14,7 @@ mod gardener;
 mod gateway;
 mod http;
 mod kubectl;
+mod landscape;
 mod members;
 mod operator;
 mod oracles;

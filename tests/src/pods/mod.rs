@@ -45,7 +45,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -151,12 +151,32 @@ impl PodRunner {
     /// A port on 127.0.0.1 that leads to a port of a name of the cluster, such as `etcd-0.etcd.plants.svc`: each connection goes
     /// to the first address that the name has at that moment, and is closed when it has none.
     pub async fn publish(&self, name: &str, port: u16) -> Result<u16> {
+        let at = SocketAddr::from((Ipv4Addr::LOCALHOST, port::reserve()?));
+        self.lead(at, name, port, |_| 0).await?;
+        Ok(at.port())
+    }
+
+    /// A load balancer at an address of this machine: each connection goes to the next of the addresses that the name of a
+    /// Service has at that moment, and is closed when it has none.
+    pub async fn balance(&self, at: SocketAddr, name: &str, port: u16) -> Result<()> {
+        let turn = AtomicUsize::new(0);
+        self.lead(at, name, port, move |count| turn.fetch_add(1, Ordering::Relaxed) % count).await
+    }
+
+    /// Leads connections to one of the addresses of a name; `choose` gets how many there are, at least one.
+    async fn lead(
+        &self,
+        at: SocketAddr,
+        name: &str,
+        port: u16,
+        choose: impl Fn(usize) -> usize + Send + 'static,
+    ) -> Result<()> {
         let full = format!("{}.cluster.local", name.trim_end_matches(".cluster.local"));
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port::reserve()?)).await?;
-        let own = listener.local_addr()?.port();
+        let listener = TcpListener::bind(at).await.with_context(|| format!("failed to listen on {at}"))?;
         let (ground, slices) = (self.ground.clone(), self.slices.clone());
         let dial = move || {
-            let found = dns::addresses(&full, &slices.state()).and_then(|found| found.first().copied());
+            let found = dns::addresses(&full, &slices.state()).filter(|found| !found.is_empty());
+            let found = found.and_then(|found| found.get(choose(found.len())).copied());
             let ground = ground.clone();
             async move {
                 let ip = found.ok_or_else(|| std::io::Error::other("the name has no address"))?;
@@ -164,7 +184,7 @@ impl PodRunner {
             }
         };
         self.spawn(gate::relay(listener, dial));
-        Ok(own)
+        Ok(())
     }
 
     /// Lets Pods reach a server on a port of 127.0.0.1; gives the address under which they do.

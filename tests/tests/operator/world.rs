@@ -1,12 +1,15 @@
 //! A garden with the operator in it, and Etcds.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use repot_tests::garden::Garden;
-use repot_tests::pods::Image;
+pub use repot_tests::operator::{
+    IMAGE, SYSTEM, apply_file, crd_is_served, deploy, image, start as start_operator,
+};
+use repot_tests::operator::{deployment, prepare, start_deployment};
 use repot_tests::wait::until;
-use repot_tests::{Shared, binaries, repot, start_shared, tool};
+use repot_tests::{Shared, binaries, start_shared, tool};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -14,87 +17,24 @@ use super::tls::ClientFiles;
 pub use crate::testbed::pods::world::{DEADLINE, is_ready};
 use crate::testbed::pods::world::{IMMEDIATE, TestNamespace as Pods, shared};
 
-/// Image with everything of ours.
-pub const IMAGE: &str = "repot";
-pub const SYSTEM: &str = "repot-system";
-
 static OPERATOR: Shared<()> = Shared::new(|_| start_shared(install()));
-
-pub fn deploy(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(file)
-}
-
-pub async fn apply_file(garden: &Garden, file: &str) -> Result<()> {
-    let path = deploy(file).display().to_string();
-    garden.kubectl(["apply", "--server-side", "-f", &path]).await?.text().map(drop)
-}
 
 async fn install() -> Result<()> {
     let world = shared()?;
     world.runner.images().add(IMAGE, image()?);
-    for file in ["crds/etcds.yaml", "rbac/server.yaml", "rbac/seed.yaml", "rbac/controllers.yaml"] {
-        apply_file(&world.garden, file).await?;
-    }
-    crd_is_served(&world.garden).await?;
+    prepare(&world.garden).await?;
     // Stores of all tests are below the directories of their beds.
     let stores = binaries::testbed_dir().join("run").display().to_string();
     start_operator(&world.garden, &["--local-store-path", &stores]).await
 }
 
-/// Everything of ours, and the programs of etcd.
-pub fn image() -> Result<Image> {
-    let mut image = Image::of(repot::program()?).and("/bin/sh");
-    for program in ["etcd", "etcdutl", "etcdctl"] {
-        image = image.and(binaries::find(program)?);
-    }
-    Ok(image)
-}
-
-/// Waits until kube-apiserver takes Etcds.
-pub async fn crd_is_served(garden: &Garden) -> Result<()> {
-    let established =
-        ["wait", "--for=condition=Established", "crd/etcds.druid.gardener.cloud", "--timeout=60s"];
-    garden.kubectl(established).await?.text().map(drop)
-}
-
-/// Deploys the controllers with these flags, and waits until they are ready.
-pub async fn start_operator(garden: &Garden, flags: &[&str]) -> Result<()> {
-    start_deployment(garden, operator(flags)).await
-}
-
-/// The same, where the controllers see a directory of their node at its own path.
+/// Deploys the controllers with these flags, where they see a directory of their node at its own path.
 pub async fn start_operator_with_directory(garden: &Garden, flags: &[&str], dir: &str) -> Result<()> {
-    let mut operator = operator(flags);
+    let mut operator = deployment(flags);
     let pod = &mut operator["spec"]["template"]["spec"];
     pod["containers"][0]["volumeMounts"] = json!([{"name": "store", "mountPath": dir}]);
     pod["volumes"] = json!([{"name": "store", "hostPath": {"path": dir}}]);
     start_deployment(garden, operator).await
-}
-
-async fn start_deployment(garden: &Garden, deployment: Value) -> Result<()> {
-    garden.apply(&[deployment]).await?;
-    let ready = ["rollout", "status", "deployment/repot-controllers", "-n", SYSTEM, "--timeout=120s"];
-    garden.kubectl(ready).await?.text().map(drop)
-}
-
-fn operator(flags: &[&str]) -> Value {
-    let labels = json!({"app": "repot-controllers"});
-    let command = ["repot", "controllers", "--image", IMAGE, "--log-level", "info,repot_controllers=debug"];
-    let command = [&command[..], flags].concat();
-    let container = json!({
-        "name": "controllers", "image": IMAGE, "command": command,
-        "readinessProbe": {"httpGet": {"path": "/readyz", "port": 8081}, "periodSeconds": 1},
-    });
-    json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"namespace": SYSTEM, "name": "repot-controllers"},
-        "spec": {
-            "replicas": 1, "strategy": {"type": "Recreate"}, "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {"serviceAccountName": "repot-controllers", "containers": [container]},
-            },
-        },
-    })
 }
 
 /// A namespace of one test, with Etcds.

@@ -1,0 +1,162 @@
+//! A landscape for migrations of whole control planes: a garden with Gardener, seeds that share a cloud and a DNS zone, and Shoots
+//! with nodes.
+//!
+//! Pods need the root user, as in [`crate::pods`].
+
+pub mod authorities;
+pub mod cloud;
+pub mod control_plane;
+pub mod dns;
+pub mod dns_message;
+pub mod etcd;
+pub mod garden;
+mod kubernetes;
+pub mod machines;
+pub mod memory;
+pub mod node;
+pub mod seed;
+pub mod shoot;
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+
+pub use authorities::Authorities;
+pub use cloud::Cloud;
+pub use control_plane::{ControlPlane, ControlPlaneOptions, DEADLINE};
+pub use dns::Dns;
+pub use garden::GardenCluster;
+pub use node::{NodeContext, Nodes};
+pub use seed::Seed;
+pub use shoot::ShootName;
+
+use crate::bed::TestEnv;
+use crate::wait::until;
+
+/// What a landscape has.
+#[derive(Clone, Debug)]
+pub struct LandscapeOptions {
+    /// Names of the seeds.
+    pub seeds: Vec<String>,
+    /// Whether there is a garden with Gardener, in which the seeds and Shoots are registered.
+    pub garden: bool,
+}
+
+/// A running landscape. Everything in it ends when it is dropped.
+pub struct Landscape {
+    /// The garden, when the options ask for it.
+    pub garden: Option<GardenCluster>,
+    /// The seeds, in the order of their names in the options.
+    pub seeds: Vec<Seed>,
+    /// The DNS zone of Shoots.
+    pub dns: Dns,
+    /// The cloud of all seeds.
+    pub cloud: Cloud,
+}
+
+/// A Shoot of a landscape with its nodes.
+pub struct Shoot {
+    /// Its control plane in a seed.
+    pub control_plane: ControlPlane,
+    /// Its nodes, which stay when the control plane moves.
+    pub nodes: Nodes,
+}
+
+impl Default for LandscapeOptions {
+    fn default() -> Self {
+        Self { seeds: ["seed-a", "seed-b"].map(str::to_owned).into(), garden: true }
+    }
+}
+
+impl Landscape {
+    /// Starts everything but Shoots, and waits until it serves.
+    pub async fn start(bed: &TestEnv, options: LandscapeOptions) -> Result<Self> {
+        let (dns, cloud) = (Dns::start(bed).await?, Cloud::start(bed).await?);
+        let garden = match options.garden {
+            true => Some(GardenCluster::start(bed).await?),
+            false => None,
+        };
+        let mut seeds = Vec::new();
+        for name in &options.seeds {
+            seeds.push(Seed::start(bed, name, &cloud).await?);
+            if let Some(garden) = &garden {
+                garden.register_seed(name).await?;
+            }
+        }
+        for (seed, other) in seeds.iter().flat_map(|seed| seeds.iter().map(move |other| (seed, other))) {
+            if seed.name != other.name {
+                seed.reach_store_of(other)?;
+            }
+        }
+        Ok(Self { garden, seeds, dns, cloud })
+    }
+
+    /// The seed of that name.
+    ///
+    /// Errors: when there is none.
+    pub fn seed(&self, name: &str) -> Result<&Seed> {
+        self.seeds.iter().find(|seed| seed.name == name).with_context(|| format!("there is no seed {name}"))
+    }
+
+    /// Creates a Shoot in a seed, and waits until all its nodes are Ready.
+    pub async fn create_shoot(
+        &self,
+        bed: &TestEnv,
+        shoot: ShootName,
+        seed: &str,
+        options: ControlPlaneOptions,
+    ) -> Result<Shoot> {
+        let authorities = Arc::new(Authorities::make(&bed.make_dir("shoot-keys")?)?);
+        let context = NodeContext {
+            shoot: shoot.clone(),
+            authorities: authorities.clone(),
+            resolver: self.dns.resolver(),
+        };
+        let nodes = Nodes::start(self.cloud.client(), context);
+        let control_plane = ControlPlane::new(shoot, authorities, options)?;
+        if let Some(garden) = &self.garden {
+            garden.create_shoot(&control_plane.shoot, seed, &control_plane.options.pools).await?;
+        }
+        control_plane.deploy(self.seed(seed)?, &self.dns).await?;
+        let shoot = Shoot { control_plane, nodes };
+        shoot.wait_until_ready(&self.dns).await?;
+        Ok(shoot)
+    }
+}
+
+impl Shoot {
+    /// Waits until all machines of all pools have a Node that is Ready. The label of the pool comes from
+    /// machine-controller-manager, a little after the Node.
+    pub async fn wait_until_ready(&self, dns: &Dns) -> Result<()> {
+        until("all nodes to be Ready", DEADLINE, async || {
+            let ready = self.ready_nodes(dns).await?;
+            for (pool, machines) in &self.control_plane.options.pools {
+                let count = ready.iter().filter(|(of, _)| of == pool).count();
+                let errors = self.nodes.errors();
+                ensure!(
+                    u32::try_from(count)? == *machines,
+                    "{pool}: {ready:?} are Ready; errors: {errors:?}"
+                );
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// The pool and the name of each Node that is Ready, read through the DNS name of the API.
+    pub async fn ready_nodes(&self, dns: &Dns) -> Result<Vec<(String, String)>> {
+        let nodes = self.control_plane.api(dns)?.get("/api/v1/nodes").await?.ok()?;
+        let is_ready = |node: &&serde_json::Value| {
+            let conditions = node["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+            conditions.iter().any(|one| one["type"] == "Ready" && one["status"] == "True")
+        };
+        let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+        let nodes = nodes["items"].as_array().into_iter().flatten().filter(is_ready);
+        Ok(nodes
+            .map(|node| {
+                let metadata = &node["metadata"];
+                (text(&metadata["labels"]["worker.gardener.cloud/pool"]), text(&metadata["name"]))
+            })
+            .collect())
+    }
+}

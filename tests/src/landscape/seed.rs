@@ -1,0 +1,99 @@
+//! A seed: a cluster whose Pods run, the controllers of Repot, the kinds of machines, and a bucket for backups.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::cloud::{self, Cloud};
+use crate::bed::TestEnv;
+use crate::garden::{Garden, GardenOptions};
+use crate::pods::{Image, Images, PodRunner, PodRunnerOptions};
+use crate::s3::{BUCKET, S3Server};
+use crate::{binaries, operator};
+
+/// The zones of a seed's nodes, one node in each.
+pub const ZONES: [&str; 3] = ["eu-1a", "eu-1b", "eu-1c"];
+/// The StorageClass of volumes.
+pub const STORAGE_CLASS: &str = "default";
+/// The name of the Secret with the credentials of a bucket, in the namespace of each Shoot.
+pub const BACKUP_SECRET: &str = "etcd-backup";
+/// Programs that run as Pods of a Shoot, each the image of its own name.
+const PROGRAMS: [&str; 5] = [
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "machine-controller-manager",
+    cloud::PROGRAM,
+];
+
+/// A running seed. Everything in it ends when it is dropped.
+pub struct Seed {
+    /// The name of the Seed in the garden.
+    pub name: String,
+    /// Runs the Pods of the seed.
+    pub runner: PodRunner,
+    /// The cluster of the seed.
+    pub cluster: Garden,
+    /// Its object store, which has the bucket [`BUCKET`].
+    pub store: S3Server,
+    /// Where Pods reach the store.
+    store_address: SocketAddr,
+    /// Where Pods reach the counting cloud.
+    cloud_address: SocketAddr,
+}
+
+impl Seed {
+    /// Starts a seed, and waits until its controllers are ready.
+    pub async fn start(bed: &TestEnv, name: &str, cloud: &Cloud) -> Result<Self> {
+        let options = GardenOptions { controller_manager: true, ..GardenOptions::default() };
+        let cluster = Garden::start_with(bed, options).await?;
+        let zone = |zone: &str| BTreeMap::from([("topology.kubernetes.io/zone".to_owned(), zone.to_owned())]);
+        let nodes = ZONES.map(|at| (format!("{name}-{at}"), zone(at))).into();
+        let options = PodRunnerOptions { nodes, images: images()?, upstream_dns: None };
+        let runner = PodRunner::start(bed, &cluster, options).await?;
+        cluster.apply(&[PodRunner::storage_class(STORAGE_CLASS, "Immediate", "Delete")]).await?;
+        operator::prepare(&cluster).await?;
+        let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("crds/machines.yaml").display().to_string();
+        cluster.kubectl(["apply", "--server-side", "-f", &crds]).await?.text()?;
+        let established = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"];
+        cluster.kubectl(established).await?.text()?;
+        let store = S3Server::start(bed).await?;
+        let (store_address, cloud_address) =
+            (runner.expose(store.relay.port())?, runner.expose(cloud.port())?);
+        operator::start(&cluster, &[]).await?;
+        Ok(Self { name: name.to_owned(), runner, cluster, store, store_address, cloud_address })
+    }
+
+    /// Lets Pods of this seed reach the store of another one, at the address at which that seed's own Pods do.
+    pub fn reach_store_of(&self, other: &Self) -> Result<()> {
+        self.runner.expose(other.store.relay.port()).map(drop)
+    }
+
+    /// The URL at which Pods reach the counting cloud.
+    pub fn cloud_url(&self) -> String {
+        format!("http://{}", self.cloud_address)
+    }
+
+    /// The Secret of the bucket, as etcd-backup-restore and Gardener write it.
+    pub fn backup_secret(&self, name: &str) -> Value {
+        let mut data = self.store.secret_data();
+        data.insert("endpoint", format!("http://{}", self.store_address));
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": data})
+    }
+
+    /// A store of backups in the bucket, as an Etcd names it.
+    pub fn backup_store(&self, prefix: &str) -> Value {
+        json!({"provider": "S3", "container": BUCKET, "prefix": prefix, "secretRef": {"name": BACKUP_SECRET}})
+    }
+}
+
+fn images() -> Result<Images> {
+    let images = Images::default().with(operator::IMAGE, operator::image()?);
+    for program in PROGRAMS {
+        images.add(program, Image::of(binaries::find(program)?));
+    }
+    Ok(images)
+}
