@@ -207,35 +207,6 @@ async fn a_young_object_is_left_alone() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_put_is_not_pointed_to() {
-    let dir = tempfile::tempdir().unwrap();
-    let tiered = open(dir.path(), "objects").await.unwrap();
-    commit(&tiered, vec![put("a", 1)]).await;
-    // A file stands where the directory of each object would be; the marker of the store is where it was.
-    let (there, away) = (dir.path().join("objects"), dir.path().join("away"));
-    std::fs::create_dir(&away).unwrap();
-    let shards: Vec<String> = (0..=255_u8).map(|shard| format!("{shard:02x}")).collect();
-    for shard in &shards {
-        if there.join(shard).exists() {
-            std::fs::rename(there.join(shard), away.join(shard)).unwrap();
-        }
-        std::fs::write(there.join(shard), "in the way").unwrap();
-    }
-    let refused = tiered.txn(Txn { compares: vec![], ops: vec![put("b", 2)] }).await;
-    assert!(matches!(refused, Err(Error::Unavailable(_))), "{refused:?}");
-    assert_eq!(tiered.get("b".into(), None).await.unwrap(), None);
-    for shard in &shards {
-        std::fs::remove_file(there.join(shard)).unwrap();
-        if away.join(shard).exists() {
-            std::fs::rename(away.join(shard), there.join(shard)).unwrap();
-        }
-    }
-    commit(&tiered, vec![put("b", 2)]).await;
-    assert!(tiered.get("b".into(), None).await.unwrap().unwrap().value == noise(2, 10_000));
-    tiered.close().await;
-}
-
-#[tokio::test]
 async fn a_value_whose_upload_fails_is_not_pointed_to() {
     let dir = tempfile::tempdir().unwrap();
     let tiered = open(dir.path(), "objects").await.unwrap();
