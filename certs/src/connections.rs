@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn addresses_of_one_network_count_as_one_host() {
-        let of = |text: &str| text.parse::<IpAddr>().unwrap();
+        let of = |text: &str| text.parse::<IpAddr>().expect("an address");
         let connections = Connections::new(LIMITS);
         let all: Vec<Counted> =
             (1..=4).map(|last| connections.count(of(&format!("2001:db8:0:1::{last}")))).collect();

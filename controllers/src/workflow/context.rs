@@ -33,7 +33,7 @@ pub struct Context {
     pub clients: Clients,
     /// The image of Jobs, with `repot`, `etcd` and `etcdutl`.
     pub image: String,
-    /// Publishes Kubernetes Events.
+    /// Publishes Events of workflows.
     pub events: EventPublisher,
     /// What members held when they were last asked.
     pub digests: members::Digests,

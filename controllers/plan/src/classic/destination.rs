@@ -1,9 +1,10 @@
 //! Rows of the destination: it is prepared, takes ownership, serves, and restores what the source exported.
 
 use super::{
+    context::{Context, destination, none_left},
     effect::Effect,
     notes::Notes,
-    observed::{Context, DestinationFacts, ExtensionOperation, OwnerId, OwnerRecord, destination, none_left},
+    observed::{DestinationFacts, ExtensionOperation, OwnerId, OwnerRecord},
     source::have_done,
     step::Step,
 };

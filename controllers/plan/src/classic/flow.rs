@@ -4,14 +4,12 @@ use std::time::Duration;
 
 use super::{
     effect::Effect,
-    forward::FORWARD,
     notes::Notes,
     observed::{Facts, Observed},
-    rollback::ROLLBACK,
     step::{Side, Step},
 };
 use crate::{
-    flow::{Flow, Plan, Plans, Request, StepContext},
+    flow::{Flow, Request, StepContext},
     ledger::Phase,
 };
 
@@ -21,39 +19,6 @@ pub enum ClassicMigration {}
 
 /// The shortest time a step can be given: below it, looking twice would take longer.
 const LEAST_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a side may record nothing before rows that wait for it fail.
-const SIDE_LIMIT: Duration = Duration::from_secs(600);
-/// The same past the point of no return: the destination serves, and a person has a day to repair the other side.
-const COMMITTED_SIDE_LIMIT: Duration = Duration::from_secs(24 * 3600);
-/// Version of the tables. A change that an unfinished migration would not survive makes a new version, beside this one.
-pub const PLAN_VERSION: u32 = 1;
-
-/// The migration, version 1.
-pub static PLAN: Plan<ClassicMigration> = Plan {
-    kind: "ControlPlaneMigration",
-    version: PLAN_VERSION,
-    forward: FORWARD,
-    rollback: ROLLBACK,
-    point_of_no_return: Some(Step::MoveCommitted),
-    needs_rollback: |notes| notes.changed,
-    fields: &[
-        "apiServers",
-        "apiTtlSeconds",
-        "changed",
-        "controllers",
-        "dnsRecordsMigrated",
-        "etcdReplicas",
-        "finalSnapshot",
-        "ownerEpoch",
-        "ownershipEnded",
-        "volumes",
-    ],
-    side_limit: SIDE_LIMIT,
-    committed_side_limit: COMMITTED_SIDE_LIMIT,
-};
-
-/// All versions of the migration.
-pub static PLANS: Plans<ClassicMigration> = Plans { versions: &[&PLAN] };
 
 impl Flow for ClassicMigration {
     type Side = Side;

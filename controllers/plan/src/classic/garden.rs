@@ -1,9 +1,10 @@
 //! Rows of the garden: the Shoot, and whether the destination is fit.
 
 use super::{
+    context::{Context, garden, none_left},
     effect::Effect,
     notes::Notes,
-    observed::{Context, Operation, garden, none_left},
+    observed::Operation,
 };
 use crate::ledger::Check;
 

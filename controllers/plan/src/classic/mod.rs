@@ -14,23 +14,28 @@
 //! | `observed.rs` | what each side observes |
 //! | `notes.rs` | what each side remembers |
 //! | `effect.rs` | what can be requested |
+//! | `context.rs` | what rows decide on |
 //! | `forward.rs`, `rollback.rs` | the two tables |
 //! | `garden.rs`, `source.rs`, `destination.rs` | checks and effects of the rows, by side |
-//! | `flow.rs` | the flow and its version |
+//! | `flow.rs` | the flow of the engine |
+//! | `plan.rs` | the version of the tables |
 
 pub mod effect;
 pub mod observed;
 
+mod context;
 mod destination;
 mod flow;
 mod forward;
 mod garden;
 mod notes;
+mod plan;
 mod rollback;
 mod source;
 mod step;
 
-pub use flow::{ClassicMigration, PLAN, PLAN_VERSION, PLANS};
+pub use flow::ClassicMigration;
 pub use notes::Notes;
+pub use plan::{PLAN, PLAN_VERSION, PLANS};
 pub use source::LOW_TTL;
 pub use step::{Side, Step};

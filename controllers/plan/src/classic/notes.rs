@@ -31,7 +31,7 @@ pub struct Notes {
     /// The deletion of the owner record was requested: the etcd may have lost ownership, so its volumes never serve again.
     #[serde(skip_serializing_if = "is_false")]
     pub ownership_ended: bool,
-    /// The final snapshot.
+    /// The final snapshot, once it is stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub final_snapshot: Option<FinalSnapshot>,
     /// Volumes that the etcd of this side is restored to.

@@ -8,12 +8,7 @@ use std::{collections::BTreeMap, time::Duration};
 use repot_api::conditions::Reason;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    flow::{Abort, StepContext},
-    ledger::Check,
-};
-
-use super::{flow::ClassicMigration, notes::Notes, step::Side};
+use crate::flow::Abort;
 
 /// What one side observes in one pass.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,7 +26,7 @@ pub struct MigrationRequest {
     pub uid: String,
     /// Whether our finalizer is on the ControlPlaneMigration.
     pub finalizer: bool,
-    /// `spec.paused`.
+    /// Whether `spec.paused` is set.
     pub paused: bool,
     /// `spec.abort`; deletion of the object counts as a request to abort.
     pub abort: Abort,
@@ -171,11 +166,11 @@ pub struct SourceFacts {
     pub unsynced: Option<u32>,
     /// kube-controller-manager, machine-controller-manager, autoscaler and every other controller of the control plane.
     pub controllers: Workloads,
-    /// kube-apiservers.
+    /// The kube-apiservers at this side.
     pub api: Workloads,
-    /// The etcd.
+    /// The etcd at this side.
     pub etcd: EtcdFacts,
-    /// The owner record.
+    /// The owner record, as this side reads it.
     pub owner: OwnerRecord,
     /// Longest time for which a member may still believe in an earlier owner record: TTL, check interval and grace.
     pub owner_wait: Duration,
@@ -236,25 +231,25 @@ pub struct DestinationFacts {
     pub machine_guard: bool,
     /// Revision up to which the standby member has followed; `None` where none runs.
     pub standby: Option<u64>,
-    /// The owner record.
+    /// The owner record, as this side reads it.
     pub owner: OwnerRecord,
-    /// The etcd.
+    /// The etcd at this side.
     pub etcd: EtcdFacts,
-    /// kube-apiservers.
+    /// The kube-apiservers at this side.
     pub api: Workloads,
     /// Whether all servers of the zone answer with the destination for the name of the API.
     pub api_dns_here: bool,
-    /// The Infrastructure.
+    /// The Infrastructure, and its last operation.
     pub infrastructure: Extensions,
     /// Extension resources other than Infrastructure and Worker.
     pub extensions: Extensions,
-    /// The Workers.
+    /// The Workers, and their last operation.
     pub workers: Extensions,
     /// How Machines, their classes and their provider IDs differ from the carried state; `None` where they could not be compared.
     pub machine_differences: Option<Vec<String>>,
     /// Nodes that have not renewed their Lease since the API serves at the destination; `None` where they could not be listed.
     pub stale_leases: Option<Vec<String>>,
-    /// Controllers of the control plane.
+    /// Controllers of the control plane, as at the source.
     pub controllers: Workloads,
     /// Nodes that were healthy before the migration and are not; `None` where they could not be listed.
     pub unhealthy_nodes: Option<Vec<String>>,
@@ -263,94 +258,4 @@ pub struct DestinationFacts {
     /// Kinds of objects that exist at the destination with the UID of this migration in a label, BackupEntries and the policy that keeps
     /// Machines included. Those of a later migration have another UID.
     pub left: Vec<String>,
-}
-
-/// What a row decides on.
-pub(super) type Context<'a> = StepContext<'a, ClassicMigration>;
-
-/// A row of one side was asked about by the controller of another one: nothing is observed of it here.
-fn of_another_side() -> Check {
-    Check::waiting("NotObserved", "another side observes this")
-}
-
-impl Context<'_> {
-    /// Who asks in the forward table.
-    pub(super) fn forward_fence(&self) -> String {
-        format!("{}/forward", self.observed.request.uid)
-    }
-
-    /// Who asks in the rollback table.
-    pub(super) fn rollback_fence(&self) -> String {
-        format!("{}/rollback", self.observed.request.uid)
-    }
-
-    /// What the garden observes, in its own controller.
-    #[must_use]
-    pub fn at_garden(&self) -> Option<&GardenFacts> {
-        match &self.observed.facts {
-            Facts::Garden(facts) => Some(facts),
-            Facts::Source(_) | Facts::Destination(_) => None,
-        }
-    }
-
-    /// What the destination observes, in its own controller.
-    #[must_use]
-    pub fn at_destination(&self) -> Option<&DestinationFacts> {
-        match &self.observed.facts {
-            Facts::Destination(facts) => Some(facts),
-            Facts::Garden(_) | Facts::Source(_) => None,
-        }
-    }
-
-    /// What the source observes, in its own controller.
-    #[must_use]
-    pub fn at_source(&self) -> Option<&SourceFacts> {
-        match &self.observed.facts {
-            Facts::Source(facts) => Some(facts),
-            Facts::Garden(_) | Facts::Destination(_) => None,
-        }
-    }
-
-    /// What the source remembers, as far as this side has read it.
-    pub(super) fn source_notes(&self) -> Option<&Notes> {
-        self.side(Side::Source).map(|ledger| &ledger.notes)
-    }
-}
-
-/// Met where nothing is left of this list; else waiting with the first few of it.
-pub(super) fn none_left(left: &[String], reason: &'static str, what: &str, met: &str) -> Check {
-    const SHOWN: usize = 5;
-    match left {
-        [] => Check::Met(met.to_owned()),
-        some => {
-            let shown = some.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
-            let more =
-                if some.len() > SHOWN { format!(" and {} more", some.len() - SHOWN) } else { String::new() };
-            Check::waiting(reason, format!("{what}: {shown}{more}"))
-        }
-    }
-}
-
-/// Checks what the garden observes.
-pub(super) fn garden(context: &Context, check: impl Fn(&GardenFacts) -> Check) -> Check {
-    match &context.observed.facts {
-        Facts::Garden(facts) => check(facts),
-        Facts::Source(_) | Facts::Destination(_) => of_another_side(),
-    }
-}
-
-/// Checks what the source observes.
-pub(super) fn source(context: &Context, check: impl Fn(&SourceFacts) -> Check) -> Check {
-    match &context.observed.facts {
-        Facts::Source(facts) => check(facts),
-        Facts::Garden(_) | Facts::Destination(_) => of_another_side(),
-    }
-}
-
-/// Checks what the destination observes.
-pub(super) fn destination(context: &Context, check: impl Fn(&DestinationFacts) -> Check) -> Check {
-    match &context.observed.facts {
-        Facts::Destination(facts) => check(facts),
-        Facts::Garden(_) | Facts::Source(_) => of_another_side(),
-    }
 }

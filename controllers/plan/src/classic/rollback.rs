@@ -6,12 +6,13 @@
 use std::time::Duration;
 
 use super::{
+    context::{Context, source},
     destination::{has_stopped, is_removed, is_stopped, remove, stop},
     effect::Effect,
     flow::ClassicMigration,
     garden::{is_seed_name_restored, restore_seed_name},
     notes::Notes,
-    observed::{Context, ExtensionOperation, OwnerId, OwnerRecord, Replicas, Workloads, source},
+    observed::{ExtensionOperation, OwnerId, OwnerRecord, Replicas, Workloads},
     source::{epoch_of, have_done, is_etcd_stopped, is_final_snapshot_taken, note_final_snapshot},
     step::{Side, Step},
 };

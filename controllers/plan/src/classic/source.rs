@@ -3,12 +3,10 @@
 use std::time::Duration;
 
 use super::{
+    context::{Context, none_left, source},
     effect::Effect,
     notes::Notes,
-    observed::{
-        Context, ExtensionOperation, Extensions, OwnerRecord, Replicas, SourceFacts, Workloads, none_left,
-        source,
-    },
+    observed::{ExtensionOperation, Extensions, OwnerRecord, Replicas, SourceFacts, Workloads},
     step::Step,
 };
 use crate::ledger::Check;

@@ -13,10 +13,11 @@ const HEAD: &str = "# Steps of a classic migration
 
 Generated from the tables of `controllers/plan`; a test compares this page with them.
 
-Three controllers work on one ControlPlaneMigration: one in the garden and one on each seed. Each records its steps in its own part
-of the status. A step starts by its record, when all steps in *after* are reached; then its effects are requested until they are
-observed. *Counts*: `once` is recorded and not looked at again; `until …` may be lost and has to be reached again. *Waits*: a step is
-`spec.stepTimeout`. *On failure*: what follows when the step is not reached in time, or cannot be reached.
+Three controllers work on one ControlPlaneMigration: one in the garden and one on each seed. Each records its steps in
+its own part of the status. A step starts by its record, when all steps in *after* are reached; then its effects are
+requested until they are observed. *Counts*: `once` is recorded and not looked at again; `until …` may be lost and has
+to be reached again. *Waits*: a step is `spec.stepTimeout`. *On failure*: what follows when the step is not reached in
+time, or cannot be reached.
 
 | ends as | what holds then |
 |---|---|
@@ -33,8 +34,8 @@ pub fn classic_migration() -> String {
     let hours = PAUSE_LIMIT.as_secs() / 3600;
     let _ = write!(
         text,
-        "\n`spec.paused` holds a migration before its next step, for {hours} hours at most. `spec.abort` rolls it back until the point of\n\
-         no return is started.\n\n## Forward\n\n"
+        "\n`spec.paused` holds a migration before its next step, for {hours} hours at most. `spec.abort` rolls it back until\n\
+         the point of no return is started.\n\n## Forward\n\n"
     );
     table(&mut text, PLAN.forward, "rollback");
     if let Some(step) = PLAN.point_of_no_return {

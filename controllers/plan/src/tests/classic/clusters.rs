@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     effects, observe, rules,
-    site::{Etcd, Site, Stored, Workload},
+    site::{Etcd, SeedState, Stored, Workload},
 };
 use crate::{
     classic::{
@@ -43,7 +43,7 @@ pub(super) struct Seen {
 
 /// Waits that never end, or end late.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Trouble {
+pub(super) struct LateEvents {
     pub(super) unfit: bool,
     pub(super) bucket_unreadable: bool,
     pub(super) unresolved: bool,
@@ -58,7 +58,7 @@ pub(super) struct Clusters {
     pub(super) kind: Kind,
     pub(super) now: u64,
     pub(super) faults: FaultRates,
-    pub(super) trouble: Trouble,
+    pub(super) trouble: LateEvents,
     pub(super) is_calm: bool,
     pub(super) abort_at: u64,
     // The garden.
@@ -84,8 +84,8 @@ pub(super) struct Clusters {
     pub(super) vms: BTreeSet<u32>,
     next_vm: u32,
     // The seeds.
-    pub(super) source: Site,
-    pub(super) destination: Site,
+    pub(super) source: SeedState,
+    pub(super) destination: SeedState,
     pub(super) copied: Option<u64>,
     pub(super) final_copied: Option<Stored>,
     pub(super) standby: bool,
@@ -96,11 +96,11 @@ pub(super) struct Clusters {
 }
 
 impl Clusters {
-    pub(super) fn site(&self, side: Side) -> &Site {
+    pub(super) fn site(&self, side: Side) -> &SeedState {
         if side == Side::Source { &self.source } else { &self.destination }
     }
 
-    pub(super) fn site_mut(&mut self, side: Side) -> &mut Site {
+    pub(super) fn site_mut(&mut self, side: Side) -> &mut SeedState {
         if side == Side::Source { &mut self.source } else { &mut self.destination }
     }
 
@@ -184,12 +184,12 @@ impl Model for Clusters {
         let is_calm = rng.percent(10);
         let faults = if is_calm { FaultRates::default() } else { faults(&mut rng) };
         let mut sometimes = |chance| !is_calm && rng.percent(chance);
-        let mut trouble = Trouble {
+        let mut trouble = LateEvents {
             unfit: sometimes(3),
             bucket_unreadable: sometimes(3),
             unresolved: sometimes(3),
             no_standby: sometimes(10),
-            ..Trouble::default()
+            ..LateEvents::default()
         };
         let (aborts, late_api, late_etcd) = (sometimes(25), sometimes(15), sometimes(15));
         let late = [sometimes(10), sometimes(10), sometimes(10)];
@@ -201,13 +201,13 @@ impl Model for Clusters {
         let is_awake = kind != Kind::Hibernated;
         let own = OwnerId { seed: SOURCE.into(), epoch: 1 };
         let mut source =
-            Site::new(Etcd::running(own.clone(), if is_awake { MEMBERS } else { 0 }, vec![1, 2]));
+            SeedState::new(Etcd::running(own.clone(), if is_awake { MEMBERS } else { 0 }, vec![1, 2]));
         source.api = Workload::of(if is_awake { API } else { 0 });
         source.controllers = Workload::of(if is_awake { CONTROLLERS } else { 0 });
         source.exists = true;
         let machines = if kind == Kind::Workerless { BTreeSet::new() } else { BTreeSet::from([1, 2, 3]) };
         source.machines.clone_from(&machines);
-        let mut destination = Site::new(Etcd::new(OwnerId { seed: DESTINATION.into(), epoch: 0 }));
+        let mut destination = SeedState::new(Etcd::new(OwnerId { seed: DESTINATION.into(), epoch: 0 }));
         destination.api_ready_at = if late_api { rng.within(2_000, 9_000) } else { 0 };
         destination.etcd.serves_at = if late_etcd { rng.within(2_000, 9_000) } else { 0 };
         Self {

@@ -2,7 +2,7 @@
 
 use super::{
     clusters::{Clusters, Seen},
-    site::{Site, only},
+    site::{SeedState, only},
 };
 use crate::{
     classic::{
@@ -205,7 +205,7 @@ fn set_api(clusters: &mut Clusters, side: Side, replicas: &Replicas, fence: &str
     }
 }
 
-fn exists(site: &Site) -> bool {
+fn exists(site: &SeedState) -> bool {
     site.exists
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     clusters::{Clusters, DESTINATION, MEMBERS, SOURCE},
-    site::{OWNER_WAIT, Site},
+    site::{OWNER_WAIT, SeedState},
 };
 use crate::{
     classic::{
@@ -63,7 +63,7 @@ fn owner(clusters: &mut Clusters) -> OwnerRecord {
     clusters.owner.clone().map_or(OwnerRecord::Absent, OwnerRecord::Present)
 }
 
-fn etcd(site: &Site) -> EtcdFacts {
+fn etcd(site: &SeedState) -> EtcdFacts {
     let revision = site.etcd.content().filter(|_| site.etcd.serving).map(Vec::len);
     EtcdFacts {
         wanted: site.etcd.members.wanted,

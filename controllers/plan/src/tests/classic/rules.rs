@@ -2,7 +2,7 @@
 
 use super::{
     clusters::{API, CONTROLLERS, Clusters, DESTINATION, Kind, MEMBERS, SOURCE, TTL},
-    site::Site,
+    site::SeedState,
 };
 use crate::{
     classic::{
@@ -93,7 +93,7 @@ fn controllers(clusters: &Clusters) -> u32 {
 }
 
 /// Whether a side serves all that was acknowledged; one that is hibernated has it in its volumes, or in its bucket.
-fn serves_all(clusters: &Clusters, site: &Site) -> bool {
+fn serves_all(clusters: &Clusters, site: &SeedState) -> bool {
     let is_copied = clusters.final_copied.as_ref().is_some_and(|(_, data)| *data == clusters.must);
     match clusters.kind {
         Kind::Awake | Kind::Workerless => site.etcd.serving && site.etcd.content() == Some(&clusters.must),

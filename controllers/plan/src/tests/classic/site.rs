@@ -169,7 +169,7 @@ impl Etcd {
 
 /// One seed.
 #[derive(Clone, Debug)]
-pub(super) struct Site {
+pub(super) struct SeedState {
     pub(super) controllers: Workload,
     pub(super) api: Workload,
     pub(super) etcd: Etcd,
@@ -188,7 +188,7 @@ pub(super) struct Site {
     pub(super) final_snapshot: Option<Stored>,
 }
 
-impl Site {
+impl SeedState {
     pub(super) fn new(etcd: Etcd) -> Self {
         Self {
             controllers: Workload::default(),
