@@ -4,6 +4,7 @@
 //! Nothing in here meets a clock, a client, a file or a random number: time, ids and seeds come in as arguments.
 
 pub mod conditions;
+pub mod control_plane_migration;
 pub mod etcd_backup;
 pub mod etcd_migration;
 pub mod etcd_restore;

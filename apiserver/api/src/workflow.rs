@@ -215,13 +215,18 @@ fn check_records(status: &Node, errors: &mut Vec<FieldError>) {
             check_least(node, &format!("status.{object}"), field, 0, errors);
         }
     }
-    let steps = status.member("steps").map_or(&[][..], Node::items);
+    check_steps(status, "status", errors);
+}
+
+/// What the shape does not say of the steps in the record at `path`.
+pub(crate) fn check_steps(record: &Node, path: &str, errors: &mut Vec<FieldError>) {
+    let steps = record.member("steps").map_or(&[][..], Node::items);
     for (at, step) in steps.iter().enumerate() {
         if is_enough(errors) {
             return;
         }
-        check_least(step, &format!("status.steps[{at}]"), "attempts", 0, errors);
-        conditions::check_reason(step, &format!("status.steps[{at}].reason"), errors);
+        check_least(step, &format!("{path}.steps[{at}]"), "attempts", 0, errors);
+        conditions::check_reason(step, &format!("{path}.steps[{at}].reason"), errors);
     }
 }
 
@@ -315,6 +320,12 @@ fn members(node: &Node) -> impl Iterator<Item = &str> {
 /// A cell with the string at a path; empty where there is none.
 pub(crate) fn cell(object: &Node, path: &str) -> Cell {
     Cell::Text(text_at(object, path).unwrap_or_default().to_owned())
+}
+
+/// The step in a record that runs, if one does.
+pub(crate) fn step_of(record: &Node) -> Option<&str> {
+    let steps = record.member("steps").map_or(&[][..], Node::items);
+    steps.iter().find(|step| step.text("state") == Some("Running"))?.text("name")
 }
 
 /// A cell with the step that a workflow is at: the one that runs, or the first that is not done.

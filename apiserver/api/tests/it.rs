@@ -4,7 +4,9 @@
 use std::{fs, path::Path};
 
 use bytes::Bytes;
-use repot_api::{etcd_backup, etcd_migration, etcd_restore, hosted_etcd, shoot_state};
+use repot_api::{
+    control_plane_migration, etcd_backup, etcd_migration, etcd_restore, hosted_etcd, shoot_state,
+};
 use repot_apimachinery::{
     document::Document,
     field::FieldError,
@@ -33,6 +35,12 @@ const KINDS: &[(&Kind, Normalise, Validate, Validate)] = &[
         etcd_migration::normalise,
         etcd_migration::validate,
         etcd_migration::validate_status,
+    ),
+    (
+        &control_plane_migration::KIND_INFO,
+        control_plane_migration::normalise,
+        control_plane_migration::validate,
+        control_plane_migration::validate_status,
     ),
 ];
 
@@ -144,6 +152,22 @@ fn everything_that_is_wrong_with_a_spec_is_told_at_once() {
             &[(FORBIDDEN, "spec.source.store")],
         ),
         (4, r#"{"clusterRef":{"name":"c"},"settings":{}}"#, &[(REQUIRED, "spec.settings")]),
+        (
+            5,
+            r#"{"shootRef":{"name":"S"},"sourceSeed":"a","destinationSeed":"a","mode":"Slow","abort":"Now","stepTimeout":"soon"}"#,
+            &[
+                (UNSUPPORTED, "spec.mode"),
+                (UNSUPPORTED, "spec.abort"),
+                (INVALID, "spec.stepTimeout"),
+                (INVALID, "spec.shootRef.name"),
+                (INVALID, "spec.destinationSeed"),
+            ],
+        ),
+        (
+            5,
+            "{}",
+            &[(REQUIRED, "spec.destinationSeed"), (REQUIRED, "spec.shootRef"), (REQUIRED, "spec.sourceSeed")],
+        ),
     ];
     for (at, spec, expected) in cases {
         let (kind, _, validate, _) = KINDS[*at];
@@ -195,6 +219,30 @@ fn tables_show_the_step_that_a_workflow_is_at() {
 }
 
 #[test]
+fn a_record_of_a_side_that_cannot_be_is_refused() {
+    let status = r#"{"apiOutage":{"from":"noon"},"garden":{"planVersion":0,"phase":"Done"},
+        "source":{"etcdReplicas":-1,"finalSnapshot":{"name":"f","epoch":1},
+            "steps":[{"name":"A","state":"Running","reason":"two words","attempts":-1}]}}"#;
+    let body =
+        decode(&format!("{{\"spec\":{{}},\"status\":{status}}}"), &control_plane_migration::KIND_INFO).body;
+    let errors = control_plane_migration::validate_status(&body);
+    let found: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
+    let expected = [
+        "status.apiOutage.from",
+        "status.garden.phase",
+        "status.garden.planVersion",
+        "status.source.etcdReplicas",
+        "status.source.finalSnapshot.revision",
+        "status.source.steps[0].attempts",
+        "status.source.steps[0].reason",
+    ];
+    for field in expected {
+        assert!(found.contains(&field), "{field} is not reported: {found:?}");
+    }
+    assert_eq!(found.len(), expected.len(), "{found:?}");
+}
+
+#[test]
 fn workflows_keep_the_spec_they_were_begun_with() {
     type Change = fn(&Node, &Node) -> Vec<FieldError>;
     type Case = (&'static Kind, Change, &'static str, &'static str, &'static [&'static str]);
@@ -233,6 +281,28 @@ fn workflows_keep_the_spec_they_were_begun_with() {
             r#"{"etcdRef":{"name":"a"},"apiServerRef":{"name":"b"}}"#,
             r#"{"etcdRef":{"name":"x"},"apiServerRef":{"name":"y"},"settings":{"replicas":3}}"#,
             &["spec.apiServerRef", "spec.etcdRef"],
+        ),
+        (
+            &control_plane_migration::KIND_INFO,
+            control_plane_migration::validate_change,
+            r#"{"shootRef":{"name":"s","uid":"1"},"sourceSeed":"a","destinationSeed":"b","mode":"Classic","abort":"Force"}"#,
+            r#"{"shootRef":{"name":"s","uid":"2"},"sourceSeed":"a","destinationSeed":"c","mode":"Live","abort":"Abort","paused":true}"#,
+            &["spec.destinationSeed", "spec.mode", "spec.shootRef", "spec.abort"],
+        ),
+        // The UID may be filled in once.
+        (
+            &control_plane_migration::KIND_INFO,
+            control_plane_migration::validate_change,
+            r#"{"shootRef":{"name":"s"},"sourceSeed":"a","destinationSeed":"b"}"#,
+            r#"{"shootRef":{"name":"s","uid":"2"},"sourceSeed":"a","destinationSeed":"b","abort":"Abort"}"#,
+            &[],
+        ),
+        (
+            &control_plane_migration::KIND_INFO,
+            control_plane_migration::validate_change,
+            r#"{"shootRef":{"name":"s"},"sourceSeed":"a","destinationSeed":"b"}"#,
+            r#"{"shootRef":{"name":"t","uid":"2"},"sourceSeed":"a","destinationSeed":"b"}"#,
+            &["spec.shootRef"],
         ),
     ];
     for (kind, validate_change, before, after, forbidden) in cases {

@@ -1,6 +1,7 @@
 //! What is served: the install table. A new kind is a types file in the `api` crate, a file here with its [`Strategy`], and a
 //! line in the table.
 
+mod control_plane_migration;
 mod etcd_backup;
 mod etcd_migration;
 mod etcd_restore;
@@ -27,6 +28,7 @@ pub enum Serve {
 /// The install table: where each kind belongs, and its strategy.
 const KINDS: &[(Serve, &Strategy)] = &[
     (Serve::Garden, &shoot_state::STRATEGY),
+    (Serve::Garden, &control_plane_migration::STRATEGY),
     (Serve::Seed, &hosted_etcd::STRATEGY),
     (Serve::Seed, &etcd_backup::STRATEGY),
     (Serve::Seed, &etcd_restore::STRATEGY),
@@ -71,10 +73,13 @@ mod tests {
             "etcdmigrations.migration.gardener.cloud",
         ];
         assert_eq!(served(Serve::Seed, names::CORE_GROUP), seed);
-        assert_eq!(served(Serve::Garden, names::CORE_GROUP), ["shootstates.core.gardener.cloud"]);
-        assert_eq!(served(Serve::Garden, names::MIGRATION_GROUP), ["shootstates.migration.gardener.cloud"]);
+        let migrations = "controlplanemigrations.migration.gardener.cloud";
+        let garden = ["shootstates.core.gardener.cloud", migrations];
+        assert_eq!(served(Serve::Garden, names::CORE_GROUP), garden);
+        let garden = ["shootstates.migration.gardener.cloud", migrations];
+        assert_eq!(served(Serve::Garden, names::MIGRATION_GROUP), garden);
         let all = served(Serve::All, names::MIGRATION_GROUP);
-        assert_eq!((all.len(), all[0].as_str()), (5, "shootstates.migration.gardener.cloud"));
+        assert_eq!((all.len(), all[0].as_str()), (6, "shootstates.migration.gardener.cloud"));
     }
 
     #[test]

@@ -4,20 +4,24 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use bytes::Bytes;
-use repot_api::{etcd_backup, etcd_migration, etcd_restore};
+use repot_api::{control_plane_migration, etcd_backup, etcd_migration, etcd_restore};
 use repot_apimachinery::time::Time;
 use repot_apimachinery::{document::Document, field::FieldError, json::Node, kind::Kind};
 use repot_etcd_core::{digest::Digest, snapshot::Revision, volumes::VolumeSet};
 use repot_plan::{
+    classic::{
+        self,
+        observed::{FinalSnapshot, Replicas},
+    },
     etcd::{
         EtcdFlow, EtcdLedger, Notes, PLAN_VERSION, Step, api_outage, backup, migration,
         observed::{Settings, Targets},
         restore,
     },
-    flow::Plans,
+    flow::{LedgerOf, Plans},
     ledger::{Phase, Record, State},
     render,
-    status::{fields, to_status},
+    status::{fields, from_status, to_status},
 };
 
 #[test]
@@ -106,6 +110,43 @@ fn a_ledger_is_a_status_that_the_api_accepts() {
             assert_eq!(validate(&document.body), [], "{} {phase:?}", kind.kind);
         }
     }
+}
+
+/// The same of each side of a classic migration.
+#[test]
+fn a_ledger_of_a_side_is_a_status_that_the_api_accepts() {
+    let replicas = || Some(Replicas::from([("kube-controller-manager".to_owned(), 1)]));
+    let notes = classic::Notes {
+        changed: true,
+        controllers: replicas(),
+        api_servers: replicas(),
+        api_ttl_seconds: Some(120),
+        etcd_replicas: Some(3),
+        owner_epoch: Some(2),
+        ownership_ended: true,
+        final_snapshot: Some(FinalSnapshot { name: "final".into(), revision: 7, epoch: 1 }),
+        volumes: Some("u-source".into()),
+        dns_records_migrated: true,
+    };
+    let record =
+        Record { state: State::Running, reason: "Stopping".into(), attempts: 1, ..Record::pending() };
+    let ledger = LedgerOf::<classic::ClassicMigration> {
+        version: classic::PLAN_VERSION,
+        phase: Phase::RollingBack,
+        observed: Some(Time(60)),
+        steps: classic::PLAN.steps().into_iter().map(|step| (step, record.clone())).collect(),
+        notes,
+        ..LedgerOf::<classic::ClassicMigration>::default()
+    };
+    let side = to_status(&classic::PLAN, &ledger);
+    assert_eq!(side["apiServers"]["kube-controller-manager"], 1);
+    let status = serde_json::json!({"garden": side, "source": side, "destination": side});
+    let text = serde_json::json!({"metadata": {"name": "x"}, "spec": {}, "status": status}).to_string();
+    let kind = &control_plane_migration::KIND_INFO;
+    let (document, strict) = Document::decode(&Bytes::from(text), kind).expect("an object");
+    assert_eq!(strict, [""; 0]);
+    assert_eq!(control_plane_migration::validate_status(&document.body), []);
+    assert_eq!(from_status(&classic::PLANS, &side).expect("a ledger"), ledger);
 }
 
 #[test]

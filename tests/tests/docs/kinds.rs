@@ -19,6 +19,7 @@ const KINDS: &[(&str, &str, &str)] = &[
     ("EtcdBackup", "etcdbackups", "migration.gardener.cloud"),
     ("EtcdRestore", "etcdrestores", "migration.gardener.cloud"),
     ("EtcdMigration", "etcdmigrations", "migration.gardener.cloud"),
+    ("ControlPlaneMigration", "controlplanemigrations", "migration.gardener.cloud"),
 ];
 
 #[test]
