@@ -99,6 +99,10 @@ static DNS_MIGRATED: Schema = Schema::of(
     "Whether the operation migrate was requested of the DNSRecords at the source.",
     Shape::Boolean,
 );
+static HIBERNATED: Schema =
+    Schema::of("Garden: whether the Shoot was hibernated when the migration was recorded.", Shape::Boolean);
+static WORKERLESS: Schema =
+    Schema::of("Garden: whether the Shoot had no workers when the migration was recorded.", Shape::Boolean);
 static ETCD_REPLICAS: Schema = Schema::of("Members of the etcd at the source.", Shape::Integer);
 static SIDE_EPOCH: Schema = Schema::of(
     "Epoch of the owner record that this side wrote, or whose record it deleted, last.",
@@ -135,6 +139,7 @@ static SIDE: Schema = Schema {
         Field::optional("dnsRecordsMigrated", &DNS_MIGRATED),
         Field::optional("etcdReplicas", &ETCD_REPLICAS),
         Field::optional("finalSnapshot", &FINAL_SNAPSHOT),
+        Field::optional("hibernated", &HIBERNATED),
         Field::optional("message", &MESSAGE),
         Field::optional("observedTime", &OBSERVED_TIME),
         Field::optional("ownerEpoch", &SIDE_EPOCH),
@@ -146,6 +151,7 @@ static SIDE: Schema = Schema {
         Field::optional("startTime", &TIME),
         Field::optional("steps", &SIDE_STEPS),
         Field::optional("volumes", &VOLUMES),
+        Field::optional("workerless", &WORKERLESS),
     ]),
 };
 

@@ -117,6 +117,8 @@ fn a_ledger_is_a_status_that_the_api_accepts() {
 fn a_ledger_of_a_side_is_a_status_that_the_api_accepts() {
     let replicas = || Some(Replicas::from([("kube-controller-manager".to_owned(), 1)]));
     let notes = classic::Notes {
+        hibernated: Some(false),
+        workerless: Some(false),
         changed: true,
         controllers: replicas(),
         api_servers: replicas(),

@@ -89,6 +89,7 @@ static PLAN: Plan<Move> = Plan {
     point_of_no_return: None,
     needs_rollback: |_| false,
     fields: &[],
+    unpausable_from: None,
     side_limit: Duration::from_secs(1800),
     committed_side_limit: Duration::from_secs(1800),
 };

@@ -54,6 +54,26 @@ impl Context<'_> {
         }
     }
 
+    /// What the garden remembers, as far as this side has read it.
+    fn garden_notes(&self) -> Option<&Notes> {
+        match self.observed.facts {
+            Facts::Garden(_) => Some(self.notes),
+            Facts::Source(_) | Facts::Destination(_) => self.side(Side::Garden).map(|ledger| &ledger.notes),
+        }
+    }
+
+    /// Whether the Shoot was hibernated when the migration was recorded.
+    pub(super) fn is_hibernated(&self) -> bool {
+        let noted = self.garden_notes().and_then(|notes| notes.hibernated);
+        noted.unwrap_or(self.observed.request.hibernated)
+    }
+
+    /// Whether the Shoot had no workers when the migration was recorded.
+    pub(super) fn is_workerless(&self) -> bool {
+        let noted = self.garden_notes().and_then(|notes| notes.workerless);
+        noted.unwrap_or(self.observed.request.workerless)
+    }
+
     /// What the source remembers, as far as this side has read it.
     pub(super) fn source_notes(&self) -> Option<&Notes> {
         self.side(Side::Source).map(|ledger| &ledger.notes)

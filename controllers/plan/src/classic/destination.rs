@@ -119,7 +119,7 @@ pub(super) fn note_epoch(context: &Context, notes: &mut Notes) {
 
 fn own_id(context: &Context) -> Option<OwnerId> {
     let epoch = context.notes.owner_epoch?;
-    Some(OwnerId { seed: context.observed.request.destination_seed.clone(), epoch })
+    Some(OwnerId { seed: context.observed.request.destination_identity.clone(), epoch })
 }
 
 pub(super) fn is_owner(context: &Context) -> Check {
@@ -147,6 +147,10 @@ pub(super) fn does_etcd_serve(context: &Context) -> Check {
         let etcd = &facts.etcd;
         let is_ours = Some(&etcd.volumes) == context.notes.volumes.as_ref()
             && Some(etcd.epoch) == context.notes.owner_epoch;
+        // It is scaled up when the Shoot wakes, and restores its volumes then.
+        if is_ours && context.is_hibernated() && etcd.wanted == Some(0) {
+            return Check::Met("the Etcd exists without replicas".to_owned());
+        }
         match etcd.revision.filter(|_| is_ours) {
             Some(revision) if revision < from.revision => Check::blocked(
                 "RevisionWentBack",
@@ -170,6 +174,7 @@ pub(super) fn serve_etcd(context: &Context) -> Vec<Effect> {
     else {
         return Vec::new();
     };
+    let replicas = if context.is_hibernated() { 0 } else { replicas };
     vec![Effect::EnsureEtcd { volumes, from, owner, replicas, fence: context.forward_fence() }]
 }
 
@@ -237,9 +242,12 @@ pub(super) fn restore_workers(_: &Context) -> Vec<Effect> {
     vec![Effect::RequestWorkers { operation: ExtensionOperation::Restore }]
 }
 
-/// The controllers that act on Machines stay stopped until this holds.
+/// The controllers that act on Machines stay stopped until this holds, whoever starts them.
 pub(super) fn are_machines_unchanged(context: &Context) -> Check {
     destination(context, |facts| match &facts.machine_differences {
+        _ if !facts.controllers.is_stopped() => {
+            Check::waiting("ControllersRun", "controllers were started before the Machines are compared")
+        }
         None => Check::waiting("MachinesUnreadable", "Machines and their classes cannot be compared"),
         Some(differences) => none_left(
             differences,
@@ -248,6 +256,17 @@ pub(super) fn are_machines_unchanged(context: &Context) -> Check {
             "Machines, classes and provider IDs are those of the source",
         ),
     })
+}
+
+/// An extension controller may start the controllers of Machines by itself.
+pub(super) fn stop_early_controllers(context: &Context) -> Vec<Effect> {
+    let facts = context.at_destination().filter(|facts| !facts.controllers.is_stopped()).into_iter();
+    facts
+        .map(|facts| Effect::EnsureControllers {
+            replicas: facts.controllers.none(),
+            fence: context.forward_fence(),
+        })
+        .collect()
 }
 
 pub(super) fn are_leases_renewed(context: &Context) -> Check {
@@ -332,7 +351,8 @@ fn is_all_stopped(facts: &DestinationFacts, fence: &str) -> bool {
     let is_etcd_stopped =
         facts.etcd.pods == 0 && facts.etcd.wanted.unwrap_or_default() == 0 && facts.standby.is_none();
     // Where workloads exist, they are written once by this fence, so that what was requested before is refused.
-    let is_fenced = facts.api.wanted.is_empty() || facts.api.fence == fence;
+    let is_api_fenced = facts.api.wanted.is_empty() || facts.api.fence == fence;
+    let is_fenced = is_api_fenced && (facts.etcd.wanted.is_none() || facts.etcd.fence == fence);
     is_etcd_stopped && is_fenced && facts.api.is_stopped() && facts.controllers.is_stopped()
 }
 
@@ -357,11 +377,11 @@ pub(super) fn remove(_: &Context) -> Vec<Effect> {
 
 /// Whether the flow of this Shoot has API servers, members and controllers that run.
 pub(super) fn is_awake(context: &Context) -> bool {
-    !context.observed.request.hibernated
+    !context.is_hibernated()
 }
 
 pub(super) fn has_workers(context: &Context) -> bool {
-    !context.observed.request.workerless
+    !context.is_workerless()
 }
 
 pub(super) fn has_nodes(context: &Context) -> bool {

@@ -61,10 +61,10 @@ pub enum Effect {
         /// Who asks.
         fence: String,
     },
-    /// Source: the owner record does not exist, if it has this epoch.
+    /// Source: the owner record does not exist, if it is this one.
     EnsureNoOwner {
-        /// The epoch.
-        epoch: u64,
+        /// The owner.
+        owner: OwnerId,
     },
     /// The owner record is this one, unless its epoch is higher.
     EnsureOwner {
@@ -114,6 +114,8 @@ pub enum Effect {
         /// The operation.
         operation: ExtensionOperation,
     },
+    /// Source: the workloads of the controllers are deleted, so that nobody scales them up.
+    RemoveSourceControllers,
     /// Source: the objects of the Shoot are deleted, the namespace last, and no infrastructure with them.
     RemoveSource,
     /// Destination: there is a BackupEntry for the bucket of the source, and a Secret with access to it.

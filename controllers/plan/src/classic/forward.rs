@@ -20,23 +20,32 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         does: "The finalizer is on the ControlPlaneMigration, and `status.lastOperation` of the Shoot is Migrate.",
         timeout: Timeout::Hours(24),
         advice: "wait for the other migration of this Shoot, or abort it",
-        on_start: garden::note_change,
+        on_start: garden::note_start,
         effects: garden::record,
         ..Row::new(Side::Garden, Step::MigrationRecorded, garden::is_recorded)
     },
     Row {
         after: &[Step::MigrationRecorded],
         does: "The rules, the conditions of the destination seed, the versions of gardenlet and extensions, and its capacity allow it.",
+        proof: Proof::HeldUntil(Step::SourceControllersStopped),
         advice: "repair the destination, or migrate to another seed",
         ..Row::new(Side::Garden, Step::DestinationFit, garden::is_destination_fit)
     },
     Row {
         after: &[Step::DestinationFit],
         does: "The destination has access to the backup bucket of the source, and reads it.",
+        proof: Proof::HeldUntil(Step::SourceControllersStopped),
         advice: "see whether credentials and networks of the destination reach the bucket of the source",
         on_start: to::note_change,
         effects: to::ensure_source_backup_entry,
         ..Row::new(Side::Destination, Step::SourceBucketReadable, to::is_bucket_readable)
+    },
+    Row {
+        after: &[Step::DestinationFit],
+        does: "The owner record names the source with the epoch that its members check, and its etcd and API serve.",
+        proof: Proof::HeldUntil(Step::SourceControllersStopped),
+        advice: "repair the control plane at the source, or start a forced migration",
+        ..Row::new(Side::Source, Step::SourceServes, from::does_source_serve)
     },
     Row {
         after: &[Step::DestinationFit],
@@ -48,6 +57,7 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
     Row {
         after: &[Step::StateSynced],
         does: "Each binding that a carried object declares has its value at the destination.",
+        proof: Proof::HeldUntil(Step::SourceControllersStopped),
         advice: "correct the annotation with the bindings of the object that is named",
         on_start: to::note_change,
         effects: to::ensure_exposure,
@@ -93,6 +103,7 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         after: &[Step::StateSynced],
         does: "The DNS record of the API has a TTL of 10 s.",
         guard: is_awake,
+        proof: Proof::HeldUntil(Step::SourceControllersStopped),
         advice: "see in the DNSRecord what its controller reports",
         on_start: from::note_ttl,
         effects: from::lower_ttl,
@@ -111,6 +122,7 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
     },
     Row {
         after: &[
+            Step::SourceServes,
             Step::StateSynced,
             Step::DestinationPrepared,
             Step::StandbyFollows,
@@ -127,13 +139,21 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
     Row {
         after: &[Step::SourceControllersStopped],
         does: "The ShootState holds what the controllers did until they stopped.",
-        proof: Proof::HeldUntil(Step::MoveCommitted),
         advice: "see in the events of the ShootState why it cannot be written",
         effects: from::sync_state,
         ..Row::new(Side::Source, Step::FinalStateSynced, from::is_state_synced)
     },
     Row {
-        after: &[Step::FinalStateSynced],
+        after: &[Step::SourceControllersStopped],
+        does: "The DNSRecords of the source report a migrate that succeeded, so nothing at the source writes them.",
+        proof: Proof::HeldUntil(Step::MoveCommitted),
+        advice: "see in the DNSRecords what their controller reports",
+        on_start: from::note_dns,
+        effects: from::migrate_dns_records,
+        ..Row::new(Side::Source, Step::DnsRecordsMigrated, from::are_dns_records_migrated)
+    },
+    Row {
+        after: &[Step::FinalStateSynced, Step::DnsRecordsMigrated],
         does: "No kube-apiserver runs, by its Pods. The outage begins.",
         proof: Proof::HeldUntil(Step::SourceEtcdStopped),
         advice: "see why kube-apiservers do not end, and whether somebody else scales their Deployment",
@@ -165,15 +185,6 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         ..Row::new(Side::Source, Step::SourceEtcdStopped, from::is_etcd_stopped)
     },
     Row {
-        after: &[Step::SourceApiStopped],
-        does: "The DNSRecords of the source report a migrate that succeeded, so nothing at the source writes them.",
-        proof: Proof::HeldUntil(Step::MoveCommitted),
-        advice: "see in the DNSRecords what their controller reports",
-        on_start: from::note_dns,
-        effects: from::migrate_dns_records,
-        ..Row::new(Side::Source, Step::DnsRecordsMigrated, from::are_dns_records_migrated)
-    },
-    Row {
         after: &[Step::FinalSnapshotTaken, Step::SnapshotsCopiedAhead, Step::DestinationPrepared],
         does: "The final snapshot is in the bucket of the destination, and verified.",
         advice: "see in the logs of the copying Job what it waits for",
@@ -192,8 +203,7 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
     },
     Row {
         after: &[Step::FinalSnapshotCopied, Step::OwnerRecordTaken, Step::SourceEtcdStopped],
-        does: "A quorum serves at least the revision of the final snapshot.",
-        guard: is_awake,
+        does: "A quorum serves at least the revision of the final snapshot; that of a hibernated Shoot has no replicas.",
         proof: Proof::HeldUntil(Step::MoveCommitted),
         advice: "see in the logs of the members why they do not serve",
         effects: to::serve_etcd,
@@ -243,7 +253,26 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         ..Row::new(Side::Source, Step::ExtensionsMigrated, from::are_extensions_migrated)
     },
     Row {
-        after: &[Step::ExtensionsMigrated],
+        after: &[Step::MoveCommitted],
+        does: "The workloads of machine-controller-manager and other controllers are deleted, so that nobody scales them up.",
+        proof: Proof::HeldUntil(Step::SourceRemoved),
+        on_failure: OnFailure::Fail,
+        timeout: A_DAY,
+        advice: "delete these workloads at the source",
+        effects: from::remove_controllers,
+        ..Row::new(Side::Source, Step::SourceControllersRemoved, from::are_controllers_removed)
+    },
+    Row {
+        after: &[Step::ExtensionsMigrated, Step::SourceControllersRemoved],
+        does: "The ShootState holds what extension controllers stored until they stopped.",
+        on_failure: OnFailure::Fail,
+        timeout: A_DAY,
+        advice: "see in the events of the ShootState why it cannot be written",
+        effects: from::sync_state,
+        ..Row::new(Side::Source, Step::MigratedStateSynced, from::is_state_synced)
+    },
+    Row {
+        after: &[Step::MigratedStateSynced],
         does: "The Infrastructure reports a restore that succeeded.",
         guard: has_workers,
         on_failure: OnFailure::Fail,
@@ -253,7 +282,7 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         ..Row::new(Side::Destination, Step::InfrastructureRestored, to::is_infrastructure_restored)
     },
     Row {
-        after: &[Step::ExtensionsMigrated, Step::InfrastructureRestored],
+        after: &[Step::MigratedStateSynced, Step::InfrastructureRestored],
         does: "ControlPlane, Network, DNSRecord, Extension, OperatingSystemConfig and ContainerRuntime report a restore that succeeded.",
         on_failure: OnFailure::Fail,
         timeout: A_DAY,
@@ -278,6 +307,7 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         on_failure: OnFailure::Fail,
         timeout: A_DAY,
         advice: "correct what differs; until then the controllers of Machines stay stopped, and nodes run on",
+        effects: to::stop_early_controllers,
         ..Row::new(Side::Destination, Step::MachinesUnchanged, to::are_machines_unchanged)
     },
     Row {

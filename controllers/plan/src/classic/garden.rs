@@ -8,16 +8,24 @@ use super::{
 };
 use crate::ledger::Check;
 
-pub(super) fn note_change(_: &Context, notes: &mut Notes) {
+pub(super) fn note_start(context: &Context, notes: &mut Notes) {
     notes.changed = true;
+    notes.hibernated.get_or_insert(context.observed.request.hibernated);
+    notes.workerless.get_or_insert(context.observed.request.workerless);
 }
 
 pub(super) fn is_recorded(context: &Context) -> Check {
     garden(context, |facts| match &facts.other_migration {
-        Some(name) => Check::waiting(
+        Some(name) => Check::blocked(
             "AnotherMigration",
-            format!("{name} migrates this Shoot, and this migration starts when that one has ended"),
+            format!("{name} migrates this Shoot; create a new migration when that one has ended"),
         ),
+        None if facts.status_seed != context.observed.request.source_seed && !context.notes.changed => {
+            Check::blocked(
+                "NotAtSource",
+                format!("the Shoot is at seed {:?}, and not at spec.sourceSeed", facts.status_seed),
+            )
+        }
         None if !context.observed.request.finalizer => {
             Check::waiting("SettingFinalizer", "the finalizer is being set on the ControlPlaneMigration")
         }
@@ -29,10 +37,7 @@ pub(super) fn is_recorded(context: &Context) -> Check {
 }
 
 pub(super) fn record(context: &Context) -> Vec<Effect> {
-    // Nothing is written beside another migration.
-    let Some(facts) = context.at_garden().filter(|facts| facts.other_migration.is_none()) else {
-        return Vec::new();
-    };
+    let Some(facts) = context.at_garden() else { return Vec::new() };
     let mut effects = Vec::new();
     if !context.observed.request.finalizer {
         effects.push(Effect::EnsureFinalizer { present: true });

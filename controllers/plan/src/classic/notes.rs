@@ -10,6 +10,12 @@ use super::observed::{FinalSnapshot, Replicas};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Notes {
+    /// Garden: whether the Shoot was hibernated when the migration was recorded. All sides go by it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hibernated: Option<bool>,
+    /// Garden: whether the Shoot had no workers when the migration was recorded. All sides go by it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workerless: Option<bool>,
     /// Something of this side was changed: from here on there may be something to roll back.
     #[serde(skip_serializing_if = "is_false")]
     pub changed: bool,

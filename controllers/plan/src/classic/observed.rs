@@ -34,10 +34,14 @@ pub struct MigrationRequest {
     pub abandoned: Option<Reason>,
     /// How long a step may take.
     pub step_timeout: Duration,
-    /// Identity of the source seed, as in owner IDs.
+    /// Name of the source seed.
     pub source_seed: String,
-    /// Identity of the destination seed, as in owner IDs.
+    /// Identity of the source seed, as in owner IDs.
+    pub source_identity: String,
+    /// Name of the destination seed.
     pub destination_seed: String,
+    /// Identity of the destination seed, as in owner IDs.
+    pub destination_identity: String,
     /// The Shoot is hibernated: its API servers, its etcd and its controllers have no replicas.
     pub hibernated: bool,
     /// The Shoot has no workers: there are neither Infrastructure nor Machines.
@@ -58,7 +62,8 @@ pub enum Facts {
 /// What the controller of the garden observes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GardenFacts {
-    /// Name of another migration of this Shoot that has not ended.
+    /// Name of another migration of this Shoot that has not ended and was created earlier; of two that were created in one second, the
+    /// one with the smaller UID counts as earlier.
     pub other_migration: Option<String>,
     /// Why the destination cannot host the Shoot: rules, conditions, versions, capacity. Empty where it can.
     pub refusals: Vec<String>,
@@ -103,6 +108,12 @@ pub struct Workloads {
 }
 
 impl Workloads {
+    /// No replicas of each of them.
+    #[must_use]
+    pub fn none(&self) -> Replicas {
+        self.wanted.keys().map(|name| (name.clone(), 0)).collect()
+    }
+
     /// Whether none is wanted and none is left.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
@@ -157,6 +168,8 @@ pub struct EtcdFacts {
     pub revision: Option<u64>,
     /// Epoch of the owner ID that the members check.
     pub epoch: u64,
+    /// Who wrote the Etcd last.
+    pub fence: String,
 }
 
 /// What the controller of the source observes.
@@ -247,7 +260,8 @@ pub struct DestinationFacts {
     pub workers: Extensions,
     /// How Machines, their classes and their provider IDs differ from the carried state; `None` where they could not be compared.
     pub machine_differences: Option<Vec<String>>,
-    /// Nodes that have not renewed their Lease since the API serves at the destination; `None` where they could not be listed.
+    /// Nodes whose Lease was fresh when the kube-apiservers of the source were stopped, and is not renewed since the API serves at the
+    /// destination; `None` where they could not be listed.
     pub stale_leases: Option<Vec<String>>,
     /// Controllers of the control plane, as at the source.
     pub controllers: Workloads,

@@ -28,10 +28,13 @@ pub static PLAN: Plan<ClassicMigration> = Plan {
         "dnsRecordsMigrated",
         "etcdReplicas",
         "finalSnapshot",
+        "hibernated",
         "ownerEpoch",
         "ownershipEnded",
         "volumes",
+        "workerless",
     ],
+    unpausable_from: Some(Step::SourceControllersStopped),
     side_limit: SIDE_LIMIT,
     committed_side_limit: COMMITTED_SIDE_LIMIT,
 };

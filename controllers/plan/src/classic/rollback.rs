@@ -13,7 +13,9 @@ use super::{
     garden::{is_seed_name_restored, restore_seed_name},
     notes::Notes,
     observed::{ExtensionOperation, OwnerId, OwnerRecord, Replicas, Workloads},
-    source::{epoch_of, have_done, is_etcd_stopped, is_final_snapshot_taken, note_final_snapshot},
+    source::{
+        delete_owner, epoch_of, have_done, is_etcd_stopped, is_final_snapshot_taken, note_final_snapshot,
+    },
     step::{Side, Step},
 };
 use crate::{
@@ -101,10 +103,10 @@ pub(super) static ROLLBACK: &[Row<ClassicMigration>] = &[
     Row {
         after: &[Step::SourceControllersRestored],
         does: "The etcd of a hibernated Shoot has no replicas.",
-        guard: |context| context.observed.request.hibernated && context.notes.etcd_replicas.is_some(),
+        guard: |context| context.is_hibernated() && context.notes.etcd_replicas.is_some(),
         advice: "scale the Etcd of the source to zero",
         effects: hibernate_etcd,
-        ..row(Side::Source, Step::SourceEtcdAsleep, is_etcd_stopped)
+        ..row(Side::Source, Step::SourceEtcdAsleep, is_etcd_asleep)
     },
     Row {
         after: &[Step::DnsRecordsRestored],
@@ -148,7 +150,7 @@ fn end_ownership(context: &Context) -> Vec<Effect> {
         let volumes = facts.etcd.volumes.clone();
         return vec![Effect::EnsureEtcdReplicas { replicas: 0, volumes, fence: context.rollback_fence() }];
     }
-    context.notes.owner_epoch.iter().map(|epoch| Effect::EnsureNoOwner { epoch: *epoch }).collect()
+    delete_owner(context)
 }
 
 /// Higher than any epoch that either side has seen or requested.
@@ -161,7 +163,7 @@ fn note_epoch(context: &Context, notes: &mut Notes) {
 
 fn own_id(context: &Context) -> Option<OwnerId> {
     let epoch = context.notes.owner_epoch?;
-    Some(OwnerId { seed: context.observed.request.source_seed.clone(), epoch })
+    Some(OwnerId { seed: context.observed.request.source_identity.clone(), epoch })
 }
 
 fn is_owner_restored(context: &Context) -> Check {
@@ -209,7 +211,12 @@ fn is_etcd_restored(context: &Context) -> Check {
     source(context, |facts| {
         let etcd = &facts.etcd;
         let is_ours = notes.volumes.as_ref() == Some(&etcd.volumes) && notes.owner_epoch == Some(etcd.epoch);
+        let least = notes.final_snapshot.as_ref().map_or(0, |snapshot| snapshot.revision);
         match etcd.revision.filter(|_| is_ours) {
+            Some(revision) if revision < least => Check::blocked(
+                "RevisionWentBack",
+                format!("the etcd serves revision {revision}, and the final snapshot holds {least}"),
+            ),
             Some(revision) => Check::Met(format!("a quorum answers at revision {revision}")),
             None => {
                 Check::waiting("EtcdRestoring", format!("{} members run, and no quorum answers", etcd.pods))
@@ -261,6 +268,18 @@ fn are_controllers_restored(context: &Context) -> Check {
 fn restore_controllers(context: &Context) -> Vec<Effect> {
     let replicas = context.notes.controllers.clone().into_iter();
     replicas.map(|replicas| Effect::EnsureControllers { replicas, fence: context.rollback_fence() }).collect()
+}
+
+/// Written once by this fence, so that a request to wake it that is still on its way is refused.
+fn is_etcd_asleep(context: &Context) -> Check {
+    match is_etcd_stopped(context) {
+        Check::Met(_)
+            if context.at_source().is_some_and(|facts| facts.etcd.fence != context.rollback_fence()) =>
+        {
+            Check::waiting("Hibernating", "the Etcd is being scaled to zero")
+        }
+        check => check,
+    }
 }
 
 fn hibernate_etcd(context: &Context) -> Vec<Effect> {

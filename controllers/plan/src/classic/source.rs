@@ -6,7 +6,7 @@ use super::{
     context::{Context, none_left, source},
     effect::Effect,
     notes::Notes,
-    observed::{ExtensionOperation, Extensions, OwnerRecord, Replicas, SourceFacts, Workloads},
+    observed::{ExtensionOperation, Extensions, OwnerId, OwnerRecord, SourceFacts, Workloads},
     step::Step,
 };
 use crate::ledger::Check;
@@ -110,10 +110,6 @@ fn are_stopped(workloads: &Workloads, fence: &str, what: &str) -> Check {
     }
 }
 
-fn zero(workloads: &Workloads) -> Replicas {
-    workloads.wanted.keys().map(|name| (name.clone(), 0)).collect()
-}
-
 pub(super) fn are_controllers_stopped(context: &Context) -> Check {
     source(context, |facts| are_stopped(&facts.controllers, &context.forward_fence(), "controller"))
 }
@@ -122,7 +118,7 @@ pub(super) fn stop_controllers(context: &Context) -> Vec<Effect> {
     let facts = context.at_source().into_iter();
     facts
         .map(|facts| Effect::EnsureControllers {
-            replicas: zero(&facts.controllers),
+            replicas: facts.controllers.none(),
             fence: context.forward_fence(),
         })
         .collect()
@@ -141,15 +137,43 @@ pub(super) fn is_api_stopped(context: &Context) -> Check {
 pub(super) fn stop_api(context: &Context) -> Vec<Effect> {
     let facts = context.at_source().into_iter();
     facts
-        .map(|facts| Effect::EnsureApi { replicas: zero(&facts.api), fence: context.forward_fence() })
+        .map(|facts| Effect::EnsureApi { replicas: facts.api.none(), fence: context.forward_fence() })
         .collect()
+}
+
+/// Nothing begins on a control plane that does not serve, or that another seed owns.
+pub(super) fn does_source_serve(context: &Context) -> Check {
+    let identity = &context.observed.request.source_identity;
+    source(context, |facts| match &facts.owner {
+        OwnerRecord::Present(owner) if owner.seed != *identity => {
+            Check::blocked("NotOwner", format!("the owner record names {}", owner.seed))
+        }
+        OwnerRecord::Unknown => {
+            Check::waiting("OwnerUnknown", "the servers of the zone do not agree, or do not answer")
+        }
+        OwnerRecord::Absent => Check::waiting("NoOwnerRecord", "there is no owner record"),
+        OwnerRecord::Present(owner) if owner.epoch != facts.etcd.epoch => Check::waiting(
+            "OtherEpoch",
+            format!("the owner record has epoch {}, and the members check {}", owner.epoch, facts.etcd.epoch),
+        ),
+        OwnerRecord::Present(_) if context.is_hibernated() => {
+            Check::Met("the Shoot is hibernated".to_owned())
+        }
+        OwnerRecord::Present(_) if facts.etcd.revision.is_none() => {
+            Check::waiting("NoQuorum", "no quorum of the etcd answers")
+        }
+        OwnerRecord::Present(_) if facts.api.ready == 0 => {
+            Check::waiting("ApiServersNotReady", "no kube-apiserver is ready")
+        }
+        OwnerRecord::Present(owner) => Check::Met(format!("the source serves with epoch {}", owner.epoch)),
+    })
 }
 
 /// The epoch that ends. Members know it even where DNS does not answer.
 pub(super) fn note_epoch(context: &Context, notes: &mut Notes) {
     let Some(facts) = context.at_source() else { return };
     notes.ownership_ended = true;
-    notes.owner_epoch.get_or_insert(epoch_of(facts));
+    notes.owner_epoch.get_or_insert(facts.etcd.epoch);
 }
 
 /// The highest epoch that the source knows of.
@@ -163,7 +187,7 @@ pub(super) fn epoch_of(facts: &SourceFacts) -> u64 {
 pub(super) fn is_owner_deleted(context: &Context) -> Check {
     source(context, |facts| match &facts.owner {
         OwnerRecord::Absent => Check::Met("no server of the zone has an owner record".to_owned()),
-        OwnerRecord::Present(owner) if owner.seed == context.observed.request.source_seed => {
+        OwnerRecord::Present(owner) if owner.seed == context.observed.request.source_identity => {
             Check::waiting("DeletingOwnerRecord", "the owner record is being deleted")
         }
         OwnerRecord::Present(owner) => Check::Met(format!("the owner record names {}", owner.seed)),
@@ -174,7 +198,9 @@ pub(super) fn is_owner_deleted(context: &Context) -> Check {
 }
 
 pub(super) fn delete_owner(context: &Context) -> Vec<Effect> {
-    context.notes.owner_epoch.iter().map(|epoch| Effect::EnsureNoOwner { epoch: *epoch }).collect()
+    let seed = &context.observed.request.source_identity;
+    let epoch = context.notes.owner_epoch.into_iter();
+    epoch.map(|epoch| Effect::EnsureNoOwner { owner: OwnerId { seed: seed.clone(), epoch } }).collect()
 }
 
 /// The final snapshot ends the epoch of the source, so an earlier one of the same etcd does not count.
@@ -249,6 +275,20 @@ pub(super) fn are_extensions_migrated(context: &Context) -> Check {
 
 pub(super) fn migrate_extensions(_: &Context) -> Vec<Effect> {
     vec![Effect::RequestExtensions { operation: ExtensionOperation::Migrate }]
+}
+
+pub(super) fn are_controllers_removed(context: &Context) -> Check {
+    source(context, |facts| {
+        if facts.controllers.wanted.is_empty() && facts.controllers.pods == 0 {
+            Check::Met("no workload of a controller is left at the source".to_owned())
+        } else {
+            Check::waiting("Removing", format!("{} workloads are left", facts.controllers.wanted.len()))
+        }
+    })
+}
+
+pub(super) fn remove_controllers(_: &Context) -> Vec<Effect> {
+    vec![Effect::RemoveSourceControllers]
 }
 
 pub(super) fn is_source_removed(context: &Context) -> Check {

@@ -21,6 +21,8 @@ named_enum! {
         MigrationRecorded,
         /// The rules, the destination seed and the versions of both seeds allow the migration.
         DestinationFit,
+        /// The source owns the etcd, and serves unless the Shoot is hibernated.
+        SourceServes,
         /// The destination can read the backup bucket of the source.
         SourceBucketReadable,
         /// The ShootState holds the state of the source.
@@ -67,6 +69,10 @@ named_enum! {
         ApiDnsSwitched,
         /// Extension controllers of the source do not act on the Shoot any more.
         ExtensionsMigrated,
+        /// The controllers of the control plane are deleted at the source.
+        SourceControllersRemoved,
+        /// The ShootState holds what extension controllers of the source stored last.
+        MigratedStateSynced,
         /// The Infrastructure is restored at the destination.
         InfrastructureRestored,
         /// Extension resources other than Infrastructure and Worker are restored.

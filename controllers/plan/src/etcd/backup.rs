@@ -55,6 +55,7 @@ pub static PLAN: Plan<EtcdFlow> = Plan {
     point_of_no_return: None,
     needs_rollback: |_| false,
     fields: &["backupName", "proof"],
+    unpausable_from: None,
     side_limit: SIDE_LIMIT,
     committed_side_limit: SIDE_LIMIT,
 };

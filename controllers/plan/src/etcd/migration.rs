@@ -29,6 +29,7 @@ pub static PLAN: Plan<EtcdFlow> = Plan {
     point_of_no_return: Some(Step::ApiUp),
     needs_rollback: rollback::is_needed,
     fields: rollback::FIELDS,
+    unpausable_from: None,
     side_limit: SIDE_LIMIT,
     committed_side_limit: SIDE_LIMIT,
 };

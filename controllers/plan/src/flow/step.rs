@@ -90,7 +90,9 @@ impl<'a, F: Flow> Steps<'a, F> {
         }
         let last = other.and_then(|ledger| ledger.observed).or(self.input.ledger.started)?;
         let is_over = other.is_some_and(|ledger| ledger.phase.is_end());
-        let limit = if self.is_past_return() { self.plan.committed_side_limit } else { self.plan.side_limit };
+        // A rollback has nothing else left to do, and what is committed does not roll back.
+        let is_patient = self.is_past_return() || self.is_rolling_back();
+        let limit = if is_patient { self.plan.committed_side_limit } else { self.plan.side_limit };
         if is_over || self.input.now.since(last) <= limit {
             return None;
         }
@@ -203,7 +205,7 @@ impl<'a, F: Flow> Steps<'a, F> {
 
     /// The record that comes before all effects.
     fn start(&mut self, row: &Row<F>, why: &Reason) -> Outcome {
-        if !self.is_rolling_back() && self.request.paused && !self.is_past_return() {
+        if self.may_pause() {
             return self.pause(row);
         }
         let attempts = self.input.ledger.steps.get(&row.step).map_or(0, |record| record.attempts);
@@ -217,6 +219,11 @@ impl<'a, F: Flow> Steps<'a, F> {
         self.note(row, State::Running, why.reason, with_advice(&why.message, row.advice));
         self.requeue = Some(SOON);
         Outcome::Open
+    }
+
+    fn may_pause(&self) -> bool {
+        let is_urgent = self.plan.unpausable_from.is_some_and(|step| self.is_started(step));
+        self.request.paused && !self.is_rolling_back() && !self.is_past_return() && !is_urgent
     }
 
     fn pause(&mut self, row: &Row<F>) -> Outcome {

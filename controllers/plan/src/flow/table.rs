@@ -133,6 +133,9 @@ pub struct Plan<F: Flow> {
     pub needs_rollback: fn(&F::Notes) -> bool,
     /// Fields of the status that hold the notes and what is derived of the ledger. Others are not stored.
     pub fields: &'static [&'static str],
+    /// Step of `forward` from which on `spec.paused` holds nothing until the flow is past the point of no return: the data cannot be
+    /// reached meanwhile. `None` where a pause may come at any time.
+    pub unpausable_from: Option<F::Step>,
     /// How long a side may be silent before rows that wait for it fail. Only flows with several sides use it.
     pub side_limit: Duration,
     /// The same once the point of no return is started: nothing rolls back any more, so a side has longer to come back.

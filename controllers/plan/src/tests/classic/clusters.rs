@@ -10,7 +10,7 @@ use crate::{
     classic::{
         ClassicMigration, Side,
         effect::Effect,
-        observed::{Observed, Operation, OwnerId},
+        observed::{ExtensionOperation, Observed, Operation, OwnerId},
     },
     flow::Decision,
     tests::{
@@ -68,8 +68,8 @@ pub(super) struct Clusters {
     pub(super) operation: Operation,
     pub(super) spec_seed: String,
     pub(super) status_seed: String,
-    /// Machines in the ShootState.
-    pub(super) state: Option<BTreeSet<u32>>,
+    /// Machines and states of extensions in the ShootState.
+    pub(super) state: Option<(BTreeSet<u32>, u32)>,
     pub(super) source_backup_entry: bool,
     pub(super) machine_guard: bool,
     // The zone.
@@ -153,6 +153,14 @@ impl Clusters {
         self.must.push(next);
         if !knows_all {
             self.break_rule("served without what was acknowledged before");
+        }
+    }
+
+    /// Extension controllers reconcile, and store another state, until they have migrated.
+    fn run_extensions(&mut self) {
+        let has_migrated = self.source.extensions.is_done(ExtensionOperation::Migrate, self.now);
+        if self.source.exists && !has_migrated && self.rng.percent(3) {
+            self.source.extension_state += 1;
         }
     }
 
@@ -267,6 +275,7 @@ impl Model for Clusters {
         };
         self.run_sites();
         self.run_clients();
+        self.run_extensions();
         self.run_machines();
     }
 

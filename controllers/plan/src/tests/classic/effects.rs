@@ -93,15 +93,18 @@ pub(super) fn apply(clusters: &mut Clusters, side: Side, effect: &Effect, seen: 
         Effect::EnsureOperation { operation } => clusters.operation = *operation,
         Effect::EnsureStatusSeed { seed } => clusters.status_seed.clone_from(seed),
         Effect::EnsureSpecSeed { seed } => clusters.spec_seed.clone_from(seed),
-        Effect::SyncState => clusters.state = Some(clusters.source.machines.clone()),
+        Effect::SyncState => {
+            clusters.state = Some((clusters.source.machines.clone(), clusters.source.extension_state));
+        }
         Effect::EnsureApiTtl { ttl, fence } => {
             clusters.api_ttl = ttl.as_secs();
             clusters.api_ttl_fence.clone_from(fence);
             clusters.source.dns_records.version += 1;
         }
-        Effect::EnsureNoOwner { epoch } => {
-            clusters.owner.take_if(|owner| owner.epoch == *epoch);
+        Effect::EnsureNoOwner { owner } => {
+            clusters.owner.take_if(|present| present == owner);
         }
+        Effect::RemoveSourceControllers => clusters.source.controllers.set(None, "", now, &mut rng),
         Effect::EnsureOwner { owner } => set_owner(clusters, owner, guarded),
         Effect::CopySnapshots => clusters.copied = Some(1),
         Effect::CopyFinalSnapshot { snapshot } => copy_final(clusters, snapshot),
@@ -139,7 +142,14 @@ pub(super) fn apply(clusters: &mut Clusters, side: Side, effect: &Effect, seen: 
                 Effect::RequestInfrastructure { .. } => &mut site.infrastructure,
                 _ => &mut site.extensions,
             };
+            let is_first = requests.last != Some(*operation);
             requests.ask(*operation, now, &mut rng);
+            if is_first
+                && side == Side::Destination
+                && matches!(effect, Effect::RequestInfrastructure { .. } | Effect::RequestExtensions { .. })
+            {
+                clusters.destination.extension_state = clusters.state.as_ref().map_or(0, |(_, state)| *state);
+            }
         }
     }
 }
@@ -175,7 +185,7 @@ fn prepare(clusters: &mut Clusters, rng: &mut Rng) {
     let (now, site) = (clusters.now, &mut clusters.destination);
     site.exists = true;
     clusters.machine_guard = true;
-    for workload in [&mut site.api, &mut site.controllers] {
+    for workload in [&mut site.api, &mut site.controllers, &mut site.etcd.members] {
         if workload.wanted.is_none() {
             workload.set(Some(0), "", now, rng);
         }
@@ -238,7 +248,7 @@ fn set_etcd(
 fn restore_workers(clusters: &mut Clusters, operation: ExtensionOperation, rng: &mut Rng) {
     let (now, site) = (clusters.now, &mut clusters.destination);
     if site.workers.last != Some(operation) {
-        site.machines = clusters.state.clone().unwrap_or_default();
+        site.machines = clusters.state.clone().unwrap_or_default().0;
     }
     site.workers.ask(operation, now, rng);
 }

@@ -81,6 +81,7 @@ pub(super) const FAULTS: &[Fault<Clusters>] = &[
             "removes a destination that clients may use",
             "controllers of two sides act",
             "rolled back, and clients go to the destination",
+            "rolled back without all writes",
             "served without what was acknowledged",
             "one side succeeds and another one rolls back",
             "members of two sides",
@@ -90,25 +91,51 @@ pub(super) const FAULTS: &[Fault<Clusters>] = &[
         name: "starts machine controllers before the Machines are there",
         setup: Kind::Awake,
         build: |b| row(b, Step::ControllersStarted, |row| row.after = &[Step::ExtensionsRestored]),
-        caught: &["a VM without a Machine was deleted"],
+        caught: &["a VM without a Machine was deleted", "succeeded without controllers"],
     },
     Fault {
         name: "restores Machines that were carried while their controllers ran",
         setup: Kind::Awake,
         build: |b| {
             believe(b, Step::FinalStateSynced);
+            believe(b, Step::MigratedStateSynced);
             believe(b, Step::MachinesUnchanged);
         },
-        caught: &["a VM without a Machine was deleted"],
+        caught: &["a VM without a Machine was deleted", "succeeded without the last state of extensions"],
+    },
+    Fault {
+        name: "restores extensions from a state that was carried while they ran",
+        setup: Kind::Awake,
+        build: |b| believe(b, Step::MigratedStateSynced),
+        caught: &["succeeded without the last state of extensions"],
+    },
+    Fault {
+        name: "does not give the Etcd of a hibernated Shoot its owner and its snapshot",
+        setup: Kind::Hibernated,
+        build: |b| believe(b, Step::EtcdServes),
+        caught: &["succeeded without all writes"],
+    },
+    Fault {
+        name: "takes a destination for stopped whose Etcd was not written",
+        setup: Kind::Awake,
+        build: |b| {
+            row(b, Step::DestinationStopped, |row| row.effects = |_| Vec::new());
+            believe(b, Step::DestinationStopped);
+        },
+        caught: &[
+            "members of two sides could be written",
+            "failed although",
+            "rolled back, and something is left",
+        ],
     },
     Fault {
         name: "does not wait for the machine controllers of the source",
         setup: Kind::Awake,
         build: |b| {
-            row(b, Step::SourceControllersStopped, |row| {
-                row.effects = |_| Vec::new();
-                row.check = |_| Check::Met("supposed".into());
-            });
+            for step in [Step::SourceControllersStopped, Step::SourceControllersRemoved] {
+                believe(b, step);
+                row(b, step, |row| row.effects = |_| Vec::new());
+            }
         },
         caught: &[
             "controllers of two sides act",
@@ -119,7 +146,9 @@ pub(super) const FAULTS: &[Fault<Clusters>] = &[
     Fault {
         name: "restores extensions that still act at the source",
         setup: Kind::Awake,
-        build: |b| row(b, Step::InfrastructureRestored, |row| row.after = &[Step::MoveCommitted]),
+        build: |b| {
+            row(b, Step::MigratedStateSynced, |row| row.after = &[Step::MoveCommitted]);
+        },
         caught: &["extension controllers of two sides act"],
     },
     Fault {
@@ -129,43 +158,12 @@ pub(super) const FAULTS: &[Fault<Clusters>] = &[
         caught: &["removes the source too early"],
     },
     Fault {
-        name: "does not let Machines go",
-        setup: Kind::Awake,
-        build: |b| {
-            plan(b, |plan| {
-                let rows = plan.forward.iter().filter(|row| row.step != Step::MachineGuardRemoved);
-                let mut rows: Vec<_> = rows.copied().collect();
-                rows.iter_mut()
-                    .filter(|row| row.step == Step::OperationSucceeded)
-                    .for_each(|row| row.after = &[Step::SourceBackupEntryRemoved]);
-                plan.forward = rows.leak();
-            });
-        },
-        caught: &["acts without a recorded decision", "succeeded, and Machines cannot be deleted"],
-    },
-    Fault {
         name: "takes the epoch that has ended",
         setup: Kind::Awake,
         build: |b| {
             row(b, Step::OwnerRecordTaken, |row| row.on_start = |_, notes| notes.owner_epoch = Some(1))
         },
         caught: &["failed for no reason", "failed although"],
-    },
-    Fault {
-        name: "starts the API servers of the source without a fence",
-        setup: Kind::Awake,
-        build: |b| {
-            row(b, Step::SourceApiRestored, |row| {
-                row.check = |context| {
-                    let wanted = context.at_source().map(|facts| facts.api.wanted.clone());
-                    match wanted == context.notes.api_servers {
-                        true => Check::Met("as before".into()),
-                        false => Check::waiting("Starting", "not yet"),
-                    }
-                };
-            });
-        },
-        caught: &["rolled back without API servers"],
     },
     Fault {
         name: "does not put the etcd of a hibernated Shoot to sleep",

@@ -12,10 +12,13 @@ use repot_apimachinery::time::Time;
 
 use super::{
     rng::Rng,
-    sim::{Build, Model, missed, schedules},
+    sim::{Build, Ledgers, Model, missed, schedules},
 };
 use crate::{
-    classic::{ClassicMigration, PLAN, PLANS, Side, Step},
+    classic::{
+        ClassicMigration, PLAN, PLANS, Side, Step,
+        observed::{Facts, GardenFacts, Observed, Workloads},
+    },
     flow::{Input, LedgerOf, decide},
     ledger::{Phase, Record, State},
 };
@@ -110,4 +113,65 @@ fn a_silent_side_is_waited_for_longer_once_the_migration_is_committed() {
     assert_eq!(after_silence(early, true).phase, Phase::Running);
     let found = after_silence(late, true);
     assert_eq!((found.phase, found.reason.as_str()), (Phase::Failed, "OtherSideSilent"));
+}
+
+/// What a side decides at its first look.
+fn first(side: Side, clusters: &mut Clusters, change: impl Fn(&mut Observed)) -> LedgerOf<ClassicMigration> {
+    let (mut observed, _) = clusters.observe(side);
+    change(&mut observed);
+    let own = LedgerOf::<ClassicMigration> {
+        version: 1,
+        phase: Phase::Running,
+        started: Some(Time(1_000)),
+        ..LedgerOf::<ClassicMigration>::default()
+    };
+    let input = Input { side, observed: &observed, ledger: &own, others: &[], now: Time(clusters.now) };
+    decide(&PLANS, &input).records.unwrap_or(own)
+}
+
+#[test]
+fn a_migration_that_cannot_start_changes_nothing() {
+    let change = |change: fn(&mut GardenFacts)| {
+        let mut clusters = Clusters::new(Kind::Awake, Rng::new(1));
+        let found = first(Side::Garden, &mut clusters, |observed| {
+            if let Facts::Garden(facts) = &mut observed.facts {
+                change(facts);
+            }
+        });
+        assert!(found.message.contains("nothing was changed"), "{}", found.message);
+        (found.phase, found.reason)
+    };
+    let found = change(|facts| facts.other_migration = Some("first".into()));
+    assert_eq!(found, (Phase::RolledBack, "AnotherMigration".to_owned()));
+    let found = change(|facts| facts.status_seed = "seed-c".into());
+    assert_eq!(found, (Phase::RolledBack, "NotAtSource".to_owned()));
+}
+
+#[test]
+fn a_pause_holds_nothing_while_the_api_is_stopped() {
+    let all = |side| PLAN.forward.iter().filter(move |row| row.side == side).map(|row| row.step);
+    let next = |last: Step| {
+        let mut clusters = Clusters::new(Kind::Awake, Rng::new(1));
+        clusters.advance(&Ledgers::<Clusters>::default());
+        let (mut observed, _) = clusters.observe(Side::Source);
+        observed.request.paused = true;
+        if let Facts::Source(facts) = &mut observed.facts {
+            facts.controllers = Workloads { fence: "u/forward".into(), ..Workloads::default() };
+            facts.unsynced = Some(1);
+        }
+        let reached: Vec<Step> = all(Side::Source).take_while(|step| *step != last).chain([last]).collect();
+        let own = ledger(&reached, clusters.now);
+        let destination = all(Side::Destination).take_while(|step| *step != Step::MoveCommitted);
+        let others = [
+            (Side::Garden, ledger(&all(Side::Garden).collect::<Vec<_>>(), clusters.now)),
+            (Side::Destination, ledger(&destination.collect::<Vec<_>>(), clusters.now)),
+        ];
+        let now = Time(clusters.now);
+        let input = Input { side: Side::Source, observed: &observed, ledger: &own, others: &others, now };
+        decide(&PLANS, &input).records.expect("a record")
+    };
+    let found = next(Step::SourceServes);
+    assert_eq!((found.state(Step::StateSynced), found.reason.as_str()), (State::Pending, "Paused"));
+    let found = next(Step::SourceControllersStopped);
+    assert_eq!(found.state(Step::FinalStateSynced), State::Running, "{found:?}");
 }

@@ -29,7 +29,9 @@ pub(super) fn observe(clusters: &mut Clusters, side: Side) -> Observed {
         abandoned: None,
         step_timeout: Duration::from_secs(600),
         source_seed: SOURCE.to_owned(),
+        source_identity: SOURCE.to_owned(),
         destination_seed: DESTINATION.to_owned(),
+        destination_identity: DESTINATION.to_owned(),
         hibernated: !clusters.is_awake(),
         workerless: !clusters.has_workers(),
     };
@@ -72,13 +74,14 @@ fn etcd(site: &SeedState) -> EtcdFacts {
         pods: site.etcd.members.running,
         revision: revision.and_then(|revision| u64::try_from(revision).ok()),
         epoch: site.etcd.own.epoch,
+        fence: site.etcd.members.fence.clone(),
     }
 }
 
 fn source(clusters: &mut Clusters) -> SourceFacts {
     let owner = owner(clusters);
     let (site, now) = (&clusters.source, clusters.now);
-    let is_synced = clusters.state.as_ref() == Some(&site.machines);
+    let is_synced = clusters.state.as_ref() == Some(&(site.machines.clone(), site.extension_state));
     SourceFacts {
         unsynced: Some(u32::from(!is_synced)),
         controllers: site.controllers.facts("controllers", true),

@@ -83,6 +83,8 @@ fn has_moved(sim: &Sim<Clusters>) -> Result<(), String> {
         "succeeded without controllers",
     )?;
     hold(site.machines == clusters.vms, "succeeded with other Machines than VMs")?;
+    let last = clusters.source.extension_state;
+    hold(site.extension_state == last, "succeeded without the last state of extensions")?;
     let is_removed = sim.store.ledger(Side::Source).state(Step::SourceRemoved) != State::Succeeded;
     hold(is_removed || clusters.source.left().is_empty(), "succeeded, and something is left at the source")?;
     hold(!clusters.machine_guard, "succeeded, and Machines cannot be deleted")
@@ -92,12 +94,15 @@ fn controllers(clusters: &Clusters) -> u32 {
     if clusters.is_awake() { CONTROLLERS } else { 0 }
 }
 
-/// Whether a side serves all that was acknowledged; one that is hibernated has it in its volumes, or in its bucket.
+/// Whether a side serves all that was acknowledged; one that is hibernated does so when it wakes.
 fn serves_all(clusters: &Clusters, site: &SeedState) -> bool {
-    let is_copied = clusters.final_copied.as_ref().is_some_and(|(_, data)| *data == clusters.must);
     match clusters.kind {
         Kind::Awake | Kind::Workerless => site.etcd.serving && site.etcd.content() == Some(&clusters.must),
-        Kind::Hibernated => site.etcd.content() == Some(&clusters.must) || is_copied,
+        // What it restores when it wakes.
+        Kind::Hibernated => {
+            site.etcd.content().or(site.etcd.fill.as_ref()) == Some(&clusters.must)
+                && clusters.owner.as_ref() == Some(&site.etcd.own)
+        }
     }
 }
 

@@ -179,6 +179,8 @@ pub(super) struct SeedState {
     pub(super) workers: Requests,
     /// Machine objects.
     pub(super) machines: BTreeSet<u32>,
+    /// State that extension controllers store, such as that of terraform; it changes until they have migrated.
+    pub(super) extension_state: u32,
     /// Whether there are objects of the Shoot, and how often they were deleted.
     pub(super) exists: bool,
     pub(super) version: u64,
@@ -199,6 +201,7 @@ impl SeedState {
             extensions: Requests::default(),
             workers: Requests::default(),
             machines: BTreeSet::new(),
+            extension_state: 0,
             exists: false,
             version: 1,
             api_ready_at: 0,

@@ -142,6 +142,7 @@ pub(super) static MOVE: Plan<Move> = Plan {
     point_of_no_return: Some(Step::Serving),
     needs_rollback: |notes| notes.writers.is_some() || notes.is_touched,
     fields: &["exported", "isTouched", "writers"],
+    unpausable_from: None,
     side_limit: Duration::from_secs(1800),
     committed_side_limit: Duration::from_secs(1800),
 };
