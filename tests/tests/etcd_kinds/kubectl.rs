@@ -8,6 +8,10 @@ use serde_json::{Value, json};
 
 use super::world::{self, MERGE_PATCH, World, condition, path};
 
+/// The kinds of the group, as kubectl sorts them.
+const KINDS: [&str; 5] =
+    ["controlplanemigrations", "etcdbackups", "etcdmigrations", "etcdrestores", "hostedetcds"];
+
 #[test]
 fn kubectl_works_on_every_kind() {
     run(async |bed| scenario(&World::dev(bed).await?).await);
@@ -37,7 +41,7 @@ async fn discovery(world: &World) -> Result<()> {
     let document = world.api.get(&format!("/apis/{}/{}", world::GROUP, world::VERSION)).await?.ok()?;
     let resources = document["resources"].as_array().context("resources")?.clone();
     let mut hashes = std::collections::BTreeSet::new();
-    for plural in ["etcdbackups", "etcdmigrations", "etcdrestores", "hostedetcds"] {
+    for plural in KINDS {
         let find = |name: &str| {
             resources.iter().find(|r| r["name"] == name).with_context(|| format!("{name} in {document}"))
         };
@@ -49,11 +53,11 @@ async fn discovery(world: &World) -> Result<()> {
         );
         hashes.insert(main["storageVersionHash"].as_str().context("a hash")?.to_owned());
     }
-    ensure!(hashes.len() == 4, "kinds share a storage version: {hashes:?}");
+    ensure!(hashes.len() == KINDS.len(), "kinds share a storage version: {hashes:?}");
     let listed = kubectl(world, "api-resources --categories=repot -o name").await?;
     let listed: Vec<&str> =
         listed.lines().filter_map(|line| line.strip_suffix(".migration.gardener.cloud")).collect();
-    ensure!(listed == ["etcdbackups", "etcdmigrations", "etcdrestores", "hostedetcds"], "{listed:?}");
+    ensure!(listed == KINDS, "{listed:?}");
     Ok(())
 }
 
@@ -64,10 +68,11 @@ async fn create(world: &World) -> Result<()> {
         world::scheduled_backup("hourly", "main"),
         world::restore("back", "main"),
         world::migration("faster", "main"),
+        world::control_plane_migration("to-seed-b"),
     ];
     let list = objects.map(|object| object.to_string()).join("\n");
     let created = world.kubectl.run_with(["create", "-f", "-"], list.as_bytes()).await?.text()?;
-    ensure!(created.lines().count() == 5, "{created}");
+    ensure!(created.lines().count() == 6, "{created}");
     Ok(())
 }
 
@@ -80,6 +85,14 @@ async fn status_by_patch_and_edit(world: &World) -> Result<()> {
     let status =
         json!({"status": {"phase": "Running", "reason": "Uploading", "backupName": "m-4x7", "steps": steps}});
     let args = ["patch", "emig", "faster", "--subresource=status", "--type=merge", "-p", &status.to_string()];
+    world.kubectl.run(args).await?.text()?;
+
+    let status = json!({"status": {
+        "phase": "Running", "apiOutage": {"seconds": 12},
+        "source": {"steps": [{"name": "StateSynced", "state": "Succeeded"}, {"name": "SourceApiStopped", "state": "Running"}]},
+    }});
+    let args =
+        ["patch", "cpm", "to-seed-b", "--subresource=status", "--type=merge", "-p", &status.to_string()];
     world.kubectl.run(args).await?.text()?;
 
     // An editor that is a script: it changes the status, and the spec, which does not count here.
@@ -119,8 +132,15 @@ async fn tables(world: &World) -> Result<()> {
     sorted.1.sort_unstable();
     ensure!(sorted.0 == sorted.1, "{table}");
     ensure!(table.contains("0 * * * *") && table.contains("once"), "{table}");
+    let table = kubectl(world, "get cpm").await?;
+    let rows = cells(&table);
+    let heading = ["NAME", "SHOOT", "MODE", "FROM", "TO", "PHASE", "STEP", "OUTAGE", "AGE"];
+    ensure!(rows[0] == heading, "{table}");
+    let row =
+        ["to-seed-b", "crazy-botany", "Classic", "seed-a", "seed-b", "Running", "SourceApiStopped", "12s"];
+    ensure!(rows[1][..8] == row, "{table}");
     let all = kubectl(world, "get repot -o name").await?;
-    ensure!(all.lines().count() == 5, "{all}");
+    ensure!(all.lines().count() == 6, "{all}");
     Ok(())
 }
 
@@ -186,6 +206,8 @@ async fn explain(world: &World) -> Result<()> {
         ("hostedetcd.spec.etcdRef.kind", &["Etcd where it is left out"]),
         ("etcdbackup.spec.schedule", &["cron", "UTC"]),
         ("etcdrestore.spec.source", &["backupName", "store", "Exactly one"]),
+        ("controlplanemigration.spec.mode", &["ENUM", "Classic", "Forced", "Live"]),
+        ("controlplanemigration.status.source.finalSnapshot", &["revision", "epoch"]),
         ("etcdmigration.status.steps", &["docs/reference/etcd-workflows.md", "attempts", "reason"]),
     ] {
         let text = kubectl(world, &format!("explain {field}")).await?;
@@ -199,7 +221,7 @@ async fn explain(world: &World) -> Result<()> {
 }
 
 async fn delete(world: &World) -> Result<()> {
-    for resource in ["etcdmigrations", "etcdrestores", "etcdbackups", "hostedetcds"] {
+    for resource in KINDS {
         kubectl(world, &format!("delete {resource} --all")).await?;
         let left: Value = world.api.get(&world::collection(resource)).await?.ok()?;
         ensure!(left["items"] == json!([]), "{left}");

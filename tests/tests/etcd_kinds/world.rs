@@ -103,6 +103,12 @@ pub fn migration(name: &str, cluster: &str) -> Value {
     object("EtcdMigration", name, json!({"clusterRef": {"name": cluster}, "settings": settings}))
 }
 
+pub fn control_plane_migration(name: &str) -> Value {
+    let spec =
+        json!({"shootRef": {"name": "crazy-botany"}, "sourceSeed": "seed-a", "destinationSeed": "seed-b"});
+    object("ControlPlaneMigration", name, spec)
+}
+
 /// A condition as controllers write it.
 pub fn condition(kind: &str, status: &str, reason: &str) -> Value {
     json!({
