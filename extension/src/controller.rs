@@ -154,7 +154,11 @@ impl<P: Provider> ExtensionController<P> {
             .with_config(controller::Config::default().concurrency(concurrency))
             .graceful_shutdown_on(shutdown.clone().cancelled_owned())
             .run(reconcile, |_, never: &Infallible, _| match *never {}, shared)
-            .for_each(async |_| ());
+            .for_each(async |outcome| match outcome {
+                // It was deleted between the request and the reconcile.
+                Ok(_) | Err(controller::Error::ObjectNotFound(_)) => {}
+                Err(error) => tracing::warn!(error = causes(&error), "a watch failed, watching again"),
+            });
         let stop = async {
             shutdown.cancelled().await;
             sleep(grace).await;

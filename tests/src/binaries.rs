@@ -26,13 +26,19 @@ pub fn testbed_dir() -> PathBuf {
     target_dir().join("testbed")
 }
 
-/// The directory of cargo's build profile that the running test was built with, where `repot` lies too.
+/// The directory of cargo's build profile that the running program was built with, where `repot` lies too.
 pub fn profile_dir() -> Result<PathBuf> {
     let executable = env::current_exe()?;
-    match executable.ancestors().nth(2) {
+    match profile_dir_of(&executable) {
         Some(dir) => Ok(dir.to_owned()),
         None => bail!("{} lies in no target directory", executable.display()),
     }
+}
+
+/// Tests lie in `deps` of the profile's directory, and other programs in that directory itself.
+fn profile_dir_of(executable: &Path) -> Option<&Path> {
+    let dir = executable.parent()?;
+    if dir.ends_with("deps") { dir.parent() } else { Some(dir) }
 }
 
 /// Cargo's target directory: the test executable is `<target>/<profile>/deps/<name>`.
@@ -53,6 +59,13 @@ mod tests {
         let message = find("no-such-program").expect_err("it does not exist").to_string();
         assert!(message.contains("no-such-program is missing"), "{message}");
         assert!(message.contains("make testbed"), "{message}");
+    }
+
+    #[test]
+    fn tests_and_programs_have_the_same_profile() {
+        for executable in ["/t/debug/deps/it-1", "/t/debug/landscape"] {
+            assert_eq!(profile_dir_of(Path::new(executable)), Some(Path::new("/t/debug")));
+        }
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub fn qualified(name: &str) -> Result<(), String> {
     if fits { Ok(()) } else { Err(rule.to_owned()) }
 }
 
-/// A label value.
+/// Checks that a text can be the value of a label.
 ///
 /// # Errors
 /// What is expected instead.

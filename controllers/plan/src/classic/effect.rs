@@ -20,70 +20,70 @@ use super::observed::{ExtensionOperation, FinalSnapshot, OwnerId, Replicas};
 pub enum Effect {
     /// Garden: our finalizer is on the ControlPlaneMigration, or is not.
     EnsureFinalizer {
-        /// Whether it is.
+        /// Whether the finalizer is there.
         present: bool,
     },
     /// Garden: `status.lastOperation` of the Shoot tells of this migration.
     EnsureOperation {
-        /// What it says.
+        /// What the last operation says.
         operation: super::observed::Operation,
     },
     /// Garden: `status.seedName` of the Shoot is this seed.
     EnsureStatusSeed {
-        /// Name of the seed.
+        /// Name of the seed in the garden.
         seed: String,
     },
     /// Garden: `spec.seedName` of the Shoot is this seed.
     EnsureSpecSeed {
-        /// Name of the seed.
+        /// Name of the seed in the garden.
         seed: String,
     },
     /// Source: the ShootState holds the state of the source.
     SyncState,
     /// Source: the DNS record of the API has this TTL.
     EnsureApiTtl {
-        /// The TTL.
+        /// The TTL of the record.
         ttl: Duration,
-        /// Who asks.
+        /// Which table of which migration asks.
         fence: String,
     },
     /// The controllers of the control plane have so many replicas at this side.
     EnsureControllers {
         /// Replicas by name of the workload.
         replicas: Replicas,
-        /// Who asks.
+        /// Which table of which migration asks.
         fence: String,
     },
     /// The kube-apiservers have so many replicas at this side.
     EnsureApi {
         /// Replicas by name of the workload.
         replicas: Replicas,
-        /// Who asks.
+        /// Which table of which migration asks.
         fence: String,
     },
     /// Source: the owner record does not exist, if it is this one.
     EnsureNoOwner {
-        /// The owner.
+        /// The owner ID that is meant.
         owner: OwnerId,
     },
     /// The owner record is this one, unless its epoch is higher.
     EnsureOwner {
-        /// The owner.
+        /// The owner ID that is meant.
         owner: OwnerId,
     },
     /// Source: the Etcd has so many replicas, on the volumes that it has.
     EnsureEtcdReplicas {
-        /// The replicas.
+        /// Replicas of the Etcd.
         replicas: u32,
-        /// The volumes.
+        /// Name of the set of volumes.
         volumes: String,
-        /// Who asks.
+        /// Which table of which migration asks.
         fence: String,
     },
     /// The etcd serves on these volumes, which are filled from the final snapshot where they are empty; its members check this
     /// owner.
     EnsureEtcd {
-        /// The volumes.
+        /// Name of the set of volumes.
         volumes: String,
         /// What empty volumes are filled from.
         from: FinalSnapshot,
@@ -91,27 +91,27 @@ pub enum Effect {
         owner: OwnerId,
         /// Replicas; zero makes no members.
         replicas: u32,
-        /// Who asks.
+        /// Which table of which migration asks.
         fence: String,
     },
     /// This operation is requested of the DNSRecords, by an annotation with a time.
     RequestDnsRecords {
-        /// The operation.
+        /// The operation of the extension contract.
         operation: ExtensionOperation,
     },
     /// This operation is requested of the Infrastructure.
     RequestInfrastructure {
-        /// The operation.
+        /// The operation of the extension contract.
         operation: ExtensionOperation,
     },
     /// This operation is requested of the extension resources, of DNSRecords only where the destination restores them.
     RequestExtensions {
-        /// The operation.
+        /// The operation of the extension contract.
         operation: ExtensionOperation,
     },
     /// This operation is requested of the Workers.
     RequestWorkers {
-        /// The operation.
+        /// The operation of the extension contract.
         operation: ExtensionOperation,
     },
     /// Source: the workloads of the controllers are deleted, so that nobody scales them up.
@@ -126,7 +126,7 @@ pub enum Effect {
     CopySnapshots,
     /// Destination: the final snapshot is copied and verified.
     CopyFinalSnapshot {
-        /// The snapshot.
+        /// The snapshot that is copied.
         snapshot: FinalSnapshot,
     },
     /// Destination: namespace, Secrets, carried objects without replicas and extension resources that wait for their state exist, and
@@ -145,7 +145,7 @@ pub enum Effect {
     EnsureNoMachineGuard,
     /// Destination: standby, members and kube-apiservers are stopped.
     StopDestination {
-        /// Who asks.
+        /// Which table of which migration asks.
         fence: String,
     },
     /// Destination: the objects of the Shoot are deleted, and no infrastructure with them.

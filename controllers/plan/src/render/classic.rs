@@ -21,9 +21,9 @@ time, or cannot be reached.
 
 | ends as | what holds then |
 |---|---|
-| Succeeded | the destination serves everything that the source had acknowledged, and nothing is left at the source |
+| Succeeded | the destination serves everything that the source had acknowledged; skipped steps say what is left to do |
 | RolledBack | a step failed before the point of no return; the source serves everything that it had acknowledged |
-| Cancelled | the same, after `spec.abort` or deletion of the object |
+| Cancelled | `spec.abort` or a deletion ended it early; the source serves everything that it had acknowledged |
 | Failed | a step failed past the point of no return, or in the rollback; `status.message` says what a person can do |
 ";
 
