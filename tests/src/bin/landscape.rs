@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Runs a garden, two seeds and a Shoot with six nodes on this machine.
 ///
-/// Only root can run it, because Pods get network namespaces. It needs about 12 GiB of memory.
+/// Only root can run it, because Pods get network namespaces. It needs about 3 GiB of memory.
 #[derive(Parser)]
 struct Arguments {
     /// Directory for kubeconfig files; it is made when missing.
