@@ -107,7 +107,10 @@ async fn recorded(store: &Store, own_id: &str) -> Result<Option<Handover>> {
 }
 
 /// The final snapshot of the current history, and whose time it ends.
-async fn find_final_snapshot(source: &Store) -> Result<Option<(SnapshotName, String)>> {
+///
+/// # Errors
+/// Where the store cannot be read.
+pub async fn find_final_snapshot(source: &Store) -> Result<Option<(SnapshotName, String)>> {
     let source = source.current().await?;
     let names: Vec<_> = source.list_quickly().await?.into_iter().map(|one| one.name).collect();
     let Some(name) = final_snapshot(&names) else { return Ok(None) };

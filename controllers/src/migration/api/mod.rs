@@ -1,0 +1,123 @@
+//! Objects of the garden, as the controllers of migrations read and write them.
+//!
+//! The types follow the schema of `repot_api`: whatever the API server accepts can be read here, since one object that cannot be read
+//! would stop the watch of its kind.
+
+mod shoot;
+
+use std::borrow::Cow;
+
+use kube::{
+    api::TypeMeta,
+    core::{NamespaceResourceScope, ObjectMeta},
+};
+use repot_api::names::{MIGRATION_GROUP, V1ALPHA1};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+pub use shoot::{LastOperation, Shoot, ShootSpec, ShootStatus};
+
+/// The kind, for messages and references.
+pub const KIND: &str = "ControlPlaneMigration";
+
+/// The migration of one control plane. It is written as a whole, so fields that are unknown here are kept.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ControlPlaneMigration {
+    /// API version and kind; objects of lists may come without them.
+    #[serde(flatten)]
+    pub types: Option<TypeMeta>,
+    /// Kubernetes metadata of the object.
+    pub metadata: ObjectMeta,
+    /// What the user asks for.
+    #[serde(default)]
+    pub spec: MigrationSpec,
+    /// What the controllers of the three sides have recorded, by field.
+    #[serde(default)]
+    pub status: Map<String, Value>,
+}
+
+/// Which control plane moves, and how.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct MigrationSpec {
+    /// The Shoot, in the same namespace.
+    pub shoot_ref: ShootRef,
+    /// Name of the seed that hosts the control plane before the migration.
+    pub source_seed: String,
+    /// Name of the seed that hosts it afterwards.
+    pub destination_seed: String,
+    /// `Classic`, `Forced` or `Live`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub mode: String,
+    /// `Repot` or `Gardenlet`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub executor: String,
+    /// `Abort` or `Force`, to roll back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub abort: Option<String>,
+    /// Whether to start no further step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
+    /// How long a step may take, as a duration such as `10m`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step_timeout: Option<String>,
+    /// Fields that are unknown here.
+    #[serde(flatten)]
+    pub others: Map<String, Value>,
+}
+
+/// The Shoot of a migration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ShootRef {
+    /// Name of the Shoot.
+    pub name: String,
+    /// UID of the Shoot; empty until the controller of the garden has filled it in.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+}
+
+impl ControlPlaneMigration {
+    /// Whether the controllers of this program work on it.
+    #[must_use]
+    pub fn is_classic(&self) -> bool {
+        let is = |value: &str, default: &str| value.is_empty() || value == default;
+        is(&self.spec.mode, "Classic") && is(&self.spec.executor, "Repot")
+    }
+
+    /// Whether the migration as a whole has ended, by what the controller of the garden has recorded.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        let phase = self.status.get("phase").and_then(Value::as_str);
+        matches!(phase, Some("Succeeded" | "RolledBack" | "Failed" | "Cancelled"))
+    }
+}
+
+impl kube::Resource for ControlPlaneMigration {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        KIND.into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        MIGRATION_GROUP.into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        V1ALPHA1.into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        "controlplanemigrations".into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}

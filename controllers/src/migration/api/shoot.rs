@@ -1,0 +1,126 @@
+//! A Shoot of Gardener: the fields that a migration reads. It is written by patches only.
+
+use std::borrow::Cow;
+
+use kube::core::{NamespaceResourceScope, ObjectMeta};
+use repot_api::names::CORE_GROUP;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A cluster of Gardener.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Shoot {
+    /// Kubernetes metadata of the object.
+    pub metadata: ObjectMeta,
+    /// What its owner asks for.
+    #[serde(default)]
+    pub spec: ShootSpec,
+    /// What controllers have reported.
+    #[serde(default)]
+    pub status: ShootStatus,
+}
+
+/// What the owner of a Shoot asks for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ShootSpec {
+    /// Seed that is to host the control plane.
+    pub seed_name: Option<String>,
+    /// Whether the Shoot is to be hibernated.
+    pub hibernation: Hibernation,
+    /// The infrastructure and its workers.
+    pub provider: ShootProvider,
+}
+
+/// Whether a Shoot is to be hibernated.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Hibernation {
+    /// `true` where it is.
+    pub enabled: Option<bool>,
+}
+
+/// The provider of the infrastructure of a Shoot.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ShootProvider {
+    /// Type of the provider.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Pools of workers; none for a Shoot without workers.
+    pub workers: Vec<Value>,
+}
+
+/// What controllers have reported of a Shoot.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ShootStatus {
+    /// Seed that hosts the control plane.
+    pub seed_name: Option<String>,
+    /// Name of the namespace of the control plane in its seed.
+    #[serde(rename = "technicalID")]
+    pub technical_id: String,
+    /// Whether the Shoot is hibernated.
+    #[serde(rename = "hibernated")]
+    pub is_hibernated: Option<bool>,
+    /// The last operation on the Shoot.
+    pub last_operation: Option<LastOperation>,
+}
+
+/// The last operation on a Shoot.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LastOperation {
+    /// Type of the operation, such as `Migrate`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// State of the operation, such as `Processing`.
+    pub state: String,
+    /// The operation in words.
+    pub description: String,
+    /// How far it is, in percent.
+    pub progress: i32,
+}
+
+impl Shoot {
+    /// Whether the control plane does not run, or is not to run.
+    #[must_use]
+    pub fn is_hibernated(&self) -> bool {
+        self.spec.hibernation.enabled == Some(true) || self.status.is_hibernated == Some(true)
+    }
+
+    /// Whether the Shoot has no workers.
+    #[must_use]
+    pub fn is_workerless(&self) -> bool {
+        self.spec.provider.workers.is_empty()
+    }
+}
+
+impl kube::Resource for Shoot {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        "Shoot".into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        CORE_GROUP.into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        "v1beta1".into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        "shoots".into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}

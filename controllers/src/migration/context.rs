@@ -1,0 +1,75 @@
+//! What all passes of one controller share.
+
+use std::time::Duration;
+
+use kube::Client;
+use repot_apimachinery::time::Time;
+use repot_plan::classic::Side;
+
+use super::{api::ControlPlaneMigration, names::MANAGER};
+use crate::{
+    events::EventPublisher, flow::Clients, local_stores::LocalStores, metrics::Metrics, reconciler::Settings,
+};
+
+/// After a pass that did not come to its end.
+const AFTER_ERROR: Duration = Duration::from_secs(5);
+/// After somebody else was faster.
+const AFTER_CONFLICT: Duration = Duration::from_millis(200);
+
+/// What all passes of one controller share.
+pub struct Context {
+    /// The garden, and the seed where the controller runs on one.
+    pub clients: Clients,
+    /// Name of the seed that the controller acts on; `None` in the garden.
+    pub seed: Option<String>,
+    /// Image of Jobs, with `repot`; empty in the garden, which makes none.
+    pub image: String,
+    /// Publishes Events of migrations, in the garden.
+    pub events: EventPublisher,
+    /// Which directories stores with the provider `Local` may use.
+    pub local_stores: LocalStores,
+    /// Where reconciles and steps are counted.
+    pub metrics: Metrics,
+}
+
+impl Context {
+    /// For the controller of the garden; `instance` is the name of this process in events.
+    #[must_use]
+    pub fn garden(garden: Client, instance: String, metrics: Metrics) -> Self {
+        let events = EventPublisher::new(garden.clone(), MANAGER, Some(instance));
+        let local_stores = LocalStores::default();
+        Self { clients: Clients::Garden(garden), seed: None, image: String::new(), events, local_stores, metrics }
+    }
+
+    /// The client of the garden.
+    pub(super) fn garden_client(&self) -> &Client {
+        self.clients.garden().unwrap_or(self.clients.own())
+    }
+
+    /// The client of the cluster that this controller acts on.
+    pub(super) fn own_client(&self) -> &Client {
+        self.clients.own()
+    }
+
+    /// The sides of a migration that this controller works on.
+    pub(super) fn sides(&self, migration: &ControlPlaneMigration) -> Vec<Side> {
+        let spec = &migration.spec;
+        match &self.seed {
+            None => vec![Side::Garden],
+            Some(seed) if *seed == spec.source_seed => vec![Side::Source],
+            Some(seed) if *seed == spec.destination_seed => vec![Side::Destination],
+            Some(_) => Vec::new(),
+        }
+    }
+
+    /// How the controller runs.
+    pub(super) fn controller(&self, name: &'static str) -> Settings {
+        let metrics = self.metrics.clone();
+        Settings { name, after_conflict: AFTER_CONFLICT, after_error: AFTER_ERROR, metrics }
+    }
+}
+
+/// The time of the system clock, in whole seconds.
+pub(super) fn now() -> Time {
+    Time(u64::try_from(jiff::Timestamp::now().as_second()).unwrap_or_default())
+}

@@ -1,0 +1,186 @@
+//! Effects of the destination as calls.
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, ResourceExt, api::DeleteParams};
+use repot_plan::classic::{
+    effect::Effect,
+    observed::{OwnerId, Replicas},
+};
+use serde_json::json;
+
+use super::{
+    buckets, carried, cluster, copies, guard,
+    observe::{Objects, of_kind, others},
+    prepare, remove, restore,
+};
+use crate::{
+    errors::is_not_found,
+    etcd::api::{Etcd, FENCE},
+    migration::{
+        driver::Pass,
+        error::{Error, Result},
+        names::{BACKUP_SECRET, SOURCE_BACKUP_SECRET},
+        seed::{owner, params, scale, under},
+    },
+    shootstate::State,
+};
+
+/// Carries out an effect of the destination, under the versions of the objects that were observed.
+///
+/// # Errors
+/// [`Error`]. The next pass looks again.
+pub async fn act(pass: &Pass<'_>, objects: &Objects, effect: &Effect) -> Result<()> {
+    let (seed, namespace, uid) = (pass.context.own_client(), &objects.namespace, &pass.facts.request.uid);
+    match effect {
+        Effect::EnsureSourceBackupEntry => source_bucket(pass, objects).await,
+        Effect::EnsureExposure => exposure(pass, objects).await,
+        Effect::CopySnapshots => copy(pass, objects, copies::AHEAD).await,
+        Effect::CopyFinalSnapshot { snapshot } => {
+            copy(pass, objects, &copies::name_of_final(snapshot)).await
+        }
+        Effect::PrepareDestination => prepare(pass, objects).await,
+        Effect::EnsureOwner { owner } => write_owner(pass, objects, owner).await,
+        Effect::EnsureEtcd { volumes, owner, replicas, fence, .. } => {
+            etcd(pass, objects, volumes, owner, *replicas, fence).await
+        }
+        Effect::EnsureApi { replicas, fence } => {
+            scale::deployments(seed, namespace, objects.plane.api_servers(), replicas, fence).await
+        }
+        Effect::EnsureControllers { replicas, fence } => {
+            scale::deployments(seed, namespace, objects.plane.controllers(), replicas, fence).await
+        }
+        Effect::SwitchApiDns => {
+            let records = objects.records.iter();
+            restore::restore(seed, namespace, records, &State::default(), uid).await
+        }
+        Effect::RequestInfrastructure { .. } => {
+            restore::restore(seed, namespace, of_kind(objects, "Infrastructure"), state(objects)?, uid).await
+        }
+        Effect::RequestExtensions { .. } => {
+            restore::restore(seed, namespace, others(objects), state(objects)?, uid).await
+        }
+        Effect::RequestWorkers { .. } => {
+            restore::restore(seed, namespace, of_kind(objects, "Worker"), state(objects)?, uid).await
+        }
+        Effect::EnsureNoSourceBackupEntry => no_source_bucket(pass, objects).await,
+        Effect::EnsureNoMachineGuard => guard::remove(seed, uid).await,
+        Effect::StopDestination { fence } => stop(pass, objects, fence).await,
+        Effect::RemoveDestination => remove::remove(seed, objects, uid).await,
+        _ => Ok(()),
+    }
+}
+
+fn state(objects: &Objects) -> Result<&State> {
+    objects.state.as_ref().ok_or_else(|| Error::Missing("the ShootState".to_owned()))
+}
+
+async fn source_bucket(pass: &Pass<'_>, objects: &Objects) -> Result<()> {
+    let (seed, request) = (pass.context.own_client(), &pass.facts.request);
+    let (name, found) = (&objects.namespace, objects.own_namespace.as_ref());
+    prepare::ensure_namespace(seed, name, found, &request.uid).await?;
+    let garden = pass.context.garden_client();
+    buckets::ensure_secret(garden, seed, name, SOURCE_BACKUP_SECRET, &request.source_seed).await
+}
+
+async fn no_source_bucket(pass: &Pass<'_>, objects: &Objects) -> Result<()> {
+    let all = Api::<Secret>::namespaced(pass.context.own_client().clone(), &objects.namespace);
+    match all.delete(SOURCE_BACKUP_SECRET, &DeleteParams::default()).await {
+        Err(error) if is_not_found(&error) => Ok(()),
+        outcome => outcome.map(drop).map_err(Error::write(format!("delete Secret {SOURCE_BACKUP_SECRET}"))),
+    }
+}
+
+/// The address of the API servers is known once their Service exists.
+async fn exposure(pass: &Pass<'_>, objects: &Objects) -> Result<()> {
+    let (seed, request) = (pass.context.own_client(), &pass.facts.request);
+    let (name, found) = (&objects.namespace, objects.own_namespace.as_ref());
+    prepare::ensure_namespace(seed, name, found, &request.uid).await?;
+    let service = carried::exposure(state(objects)?, name, &objects.seed_facts)?;
+    let service = service.ok_or_else(|| Error::Missing("Service kube-apiserver in the ShootState".to_owned()))?;
+    prepare::create(seed, name, &[&service]).await
+}
+
+async fn prepare(pass: &Pass<'_>, objects: &Objects) -> Result<()> {
+    let (seed, garden) = (pass.context.own_client(), pass.context.garden_client());
+    let (request, namespace) = (&pass.facts.request, &objects.namespace);
+    prepare::ensure_namespace(seed, namespace, objects.own_namespace.as_ref(), &request.uid).await?;
+    guard::ensure(seed, namespace, &request.uid).await?;
+    buckets::ensure_secret(garden, seed, namespace, BACKUP_SECRET, &request.destination_seed).await?;
+    let shoot = objects.shoot.as_ref().ok_or_else(|| Error::Missing("the Shoot".to_owned()))?;
+    let (shoot, seed_name) = ((shoot.namespace.as_str(), shoot.name.as_str()), &request.destination_seed);
+    cluster::ensure(garden, seed, shoot, seed_name, namespace, &request.uid).await?;
+    let wanted = carried::objects(state(objects)?, namespace, &objects.seed_facts)?;
+    let missing = prepare::missing(seed, namespace, &wanted).await?;
+    prepare::create(seed, namespace, &missing).await
+}
+
+async fn copy(pass: &Pass<'_>, objects: &Objects, name: &str) -> Result<()> {
+    let carried = objects.carried_etcd.as_ref();
+    let carried = carried.ok_or_else(|| Error::Missing("the Etcd in the ShootState".to_owned()))?;
+    let etcd = objects.etcds.main().unwrap_or(carried);
+    let (seed, namespace) = (pass.context.own_client(), &objects.namespace);
+    let garden = pass.context.garden_client();
+    // The first copy may come before everything else is prepared.
+    let destination = &pass.facts.request.destination_seed;
+    buckets::ensure_secret(garden, seed, namespace, BACKUP_SECRET, destination).await?;
+    copies::ensure(seed, namespace, (carried, etcd), &pass.context.image, name).await
+}
+
+async fn write_owner(pass: &Pass<'_>, objects: &Objects, owner: &OwnerId) -> Result<()> {
+    let like = objects.zone_record.as_ref();
+    let like = like.ok_or_else(|| Error::Missing("a DNSRecord of the zone".to_owned()))?;
+    let (namespace, migration) = (objects.namespace.as_str(), pass.facts.request.uid.as_str());
+    let new = owner::NewRecord { namespace, like, migration };
+    let found = objects.owner_record.as_ref();
+    owner::write(pass.context.own_client(), found, &new, objects.etcds.need_main()?, owner).await
+}
+
+/// The main Etcd goes on from the snapshots of the source; that of events begins anew.
+async fn etcd(
+    pass: &Pass<'_>,
+    objects: &Objects,
+    volumes: &str,
+    owner: &OwnerId,
+    replicas: u32,
+    fence: &str,
+) -> Result<()> {
+    let (seed, main) = (pass.context.own_client(), objects.etcds.need_main()?);
+    let is_written = main.spec.replicas == replicas
+        && main.volumes() == volumes
+        && main.annotations().get(FENCE).map(String::as_str) == Some(fence);
+    if !is_written {
+        let carried = objects.carried_etcd.as_ref();
+        let carried = carried.ok_or_else(|| Error::Missing("the Etcd in the ShootState".to_owned()))?;
+        let patch = json!({
+            "metadata": {"annotations": {FENCE: fence}},
+            "spec": {
+                "volumeClaimTemplate": volumes, "replicas": replicas,
+                "backup": {
+                    "ownerCheck": {"id": owner::text(owner)}, "sourceStore": copies::source_store(carried),
+                },
+            },
+        });
+        let all = Api::<Etcd>::namespaced(seed.clone(), &objects.namespace);
+        let patch = under(main.resource_version(), patch);
+        let outcome = all.patch(&main.name_any(), &params(), &patch).await;
+        outcome.map_err(Error::write("start the Etcd of the destination"))?;
+    }
+    for other in objects.etcds.others() {
+        let wanted = if replicas == 0 { 0 } else { scale::members(other) };
+        scale::etcd(seed, other, wanted, fence).await?;
+    }
+    Ok(())
+}
+
+async fn stop(pass: &Pass<'_>, objects: &Objects, fence: &str) -> Result<()> {
+    let (seed, namespace) = (pass.context.own_client(), &objects.namespace);
+    let none = |replicas: Replicas| replicas.into_keys().map(|name| (name, 0)).collect::<Replicas>();
+    let plane = &objects.plane;
+    let (api, controllers) = (none(plane.api().wanted), none(plane.controller_group().wanted));
+    scale::deployments(seed, namespace, plane.api_servers(), &api, fence).await?;
+    scale::deployments(seed, namespace, plane.controllers(), &controllers, fence).await?;
+    for etcd in &objects.etcds.all {
+        scale::etcd(seed, etcd, 0, fence).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,175 @@
+//! Carried objects as they are made at the destination. Pure.
+
+use jiff::Timestamp;
+use repot_api::names::{DRUID_GROUP, EXTENSIONS_GROUP, OPERATION, OPERATION_WAIT_FOR_STATE, TIMESTAMP};
+use serde_json::{Value, json};
+
+use super::bindings::{SeedFacts, resolve};
+use crate::{
+    migration::{
+        error::{Error, Result},
+        names::{API_SERVER, MAIN_ETCD},
+        seed::scale::FORMER_REPLICAS,
+    },
+    shootstate::{
+        State,
+        kinds::{SECRET, SeedKind, find},
+        model::{GardenerEntry, ResourceEntry, TYPE_SECRET},
+        secrets::content,
+    },
+};
+
+/// An object to be made, and its kind.
+#[derive(Clone, Debug)]
+pub struct NewObject {
+    /// Its kind.
+    pub kind: SeedKind,
+    /// Its name.
+    pub name: String,
+    /// The object.
+    pub object: Value,
+}
+
+/// Kinds that others refer to come first; Pods are made last, and by Deployments without replicas at that.
+const ORDER: [&str; 6] = ["ServiceAccount", "Role", "RoleBinding", "Secret", "ConfigMap", "Service"];
+
+/// All objects that are made before the outage, in the order in which they are made.
+///
+/// # Errors
+/// The first object that cannot be made for this seed.
+pub fn objects(state: &State, namespace: &str, facts: &SeedFacts) -> Result<Vec<NewObject>> {
+    let secrets = state.secrets.iter().filter(|entry| entry.kind == TYPE_SECRET);
+    let mut all = secrets.map(|entry| secret(entry, namespace)).collect::<Result<Vec<_>>>()?;
+    let carried = state.resources.iter().map(|entry| carried(entry, namespace, facts));
+    all.extend(carried.collect::<Result<Vec<_>>>()?);
+    let rank = |one: &NewObject| ORDER.iter().position(|kind| *kind == one.kind.kind).unwrap_or(ORDER.len());
+    all.sort_by_key(rank);
+    Ok(all)
+}
+
+/// What keeps carried objects from being made at this seed, in words.
+#[must_use]
+pub fn unresolved(state: &State, namespace: &str, facts: &SeedFacts) -> Vec<String> {
+    let errors = state.resources.iter().filter_map(|entry| carried(entry, namespace, facts).err());
+    errors.map(|error| error.to_string()).collect()
+}
+
+/// The Service of the API servers, which gives them an address; `None` where none is carried.
+///
+/// # Errors
+/// Where it cannot be made for this seed.
+pub fn exposure(state: &State, namespace: &str, facts: &SeedFacts) -> Result<Option<NewObject>> {
+    let is_it = |entry: &&ResourceEntry| entry.kind == "Service" && entry.name == API_SERVER;
+    state.resources.iter().find(is_it).map(|entry| carried(entry, namespace, facts)).transpose()
+}
+
+/// The main Etcd as it was carried; `None` where none is.
+///
+/// # Errors
+/// [`Error::Form`].
+pub fn main_etcd(state: &State) -> Result<Option<crate::etcd::api::Etcd>> {
+    let is_it = |entry: &&ResourceEntry| entry.kind == "Etcd" && entry.name == MAIN_ETCD;
+    let form = |source| Error::Form { what: format!("Etcd {MAIN_ETCD} in the ShootState"), source };
+    state.resources.iter().find(is_it).map(|entry| entry.data.decode().map_err(form)).transpose()
+}
+
+fn secret(entry: &GardenerEntry, namespace: &str) -> Result<NewObject> {
+    let content = content(entry)?;
+    let object = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": content.kind, "immutable": content.immutable,
+        "data": content.data,
+        "metadata": {"name": entry.name, "namespace": namespace, "labels": entry.labels},
+    });
+    Ok(NewObject { kind: SECRET, name: entry.name.clone(), object })
+}
+
+fn carried(entry: &ResourceEntry, namespace: &str, facts: &SeedFacts) -> Result<NewObject> {
+    let title = || format!("{} {} in the ShootState", entry.kind, entry.name);
+    let kind = find(&entry.api_version, &entry.kind)
+        .ok_or_else(|| Error::Missing(format!("a way to make {}", title())))?;
+    let form = |source| Error::Form { what: title(), source };
+    let mut object: Value = entry.data.decode().map_err(form)?;
+    resolve(&mut object, facts)?;
+    object["metadata"]["namespace"] = namespace.into();
+    stop(&kind, &mut object);
+    Ok(NewObject { kind, name: entry.name.clone(), object })
+}
+
+/// Nothing runs and no extension works before the outage.
+fn stop(kind: &SeedKind, object: &mut Value) {
+    match (kind.group, kind.kind) {
+        ("apps", _) => object["spec"]["replicas"] = 0.into(),
+        (DRUID_GROUP, _) => {
+            if let Some(replicas) = object["spec"]["replicas"].as_u64().filter(|replicas| *replicas > 0) {
+                object["metadata"]["annotations"][FORMER_REPLICAS] = replicas.to_string().into();
+            }
+            object["spec"]["replicas"] = 0.into();
+        }
+        (EXTENSIONS_GROUP, _) => {
+            let annotations = &mut object["metadata"]["annotations"];
+            annotations[OPERATION] = OPERATION_WAIT_FOR_STATE.into();
+            annotations[TIMESTAMP] = Timestamp::now().to_string().into();
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use repot_extension::RawJson;
+
+    use super::*;
+
+    fn entry(api_version: &str, kind: &str, object: &Value) -> ResourceEntry {
+        ResourceEntry {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            name: "x".to_owned(),
+            data: RawJson::encode(object).expect("JSON"),
+        }
+    }
+
+    fn made(api_version: &str, kind: &str, spec: Value) -> Value {
+        let object = json!({
+            "apiVersion": api_version, "kind": kind, "spec": spec, "metadata": {"name": "x", "namespace": "old"},
+        });
+        let made = carried(&entry(api_version, kind, &object), "new", &SeedFacts::new());
+        made.expect("an object").object
+    }
+
+    #[test]
+    fn nothing_runs_before_the_outage() {
+        let deployment = made("apps/v1", "Deployment", json!({"replicas": 2}));
+        assert_eq!((&deployment["spec"]["replicas"], &deployment["metadata"]["namespace"]), (&json!(0), &json!("new")));
+        let etcd = made("druid.gardener.cloud/v1alpha1", "Etcd", json!({"replicas": 3}));
+        assert_eq!(etcd["spec"]["replicas"], 0);
+        assert_eq!(etcd["metadata"]["annotations"][FORMER_REPLICAS], "3");
+        let network = made("extensions.gardener.cloud/v1alpha1", "Network", json!({}));
+        assert_eq!(network["metadata"]["annotations"][OPERATION], OPERATION_WAIT_FOR_STATE);
+    }
+
+    #[test]
+    fn objects_come_in_the_order_in_which_they_refer_to_each_other() {
+        let object = json!({"metadata": {"name": "x"}, "spec": {}});
+        let state = State {
+            resources: vec![
+                entry("apps/v1", "Deployment", &object),
+                entry("v1", "Secret", &object),
+                entry("rbac.authorization.k8s.io/v1", "RoleBinding", &object),
+                entry("v1", "ServiceAccount", &object),
+            ],
+            ..State::default()
+        };
+        let all = objects(&state, "n", &SeedFacts::new()).expect("objects");
+        let kinds: Vec<_> = all.iter().map(|one| one.kind.kind).collect();
+        assert_eq!(kinds, ["ServiceAccount", "RoleBinding", "Secret", "Deployment"]);
+    }
+
+    #[test]
+    fn kind_that_nobody_knows_is_refused() {
+        let unknown = entry("example.com/v1", "Thing", &json!({"metadata": {}}));
+        let state = State { resources: vec![unknown], ..State::default() };
+        let why = unresolved(&state, "n", &SeedFacts::new());
+        assert_eq!(why, ["a way to make Thing x in the ShootState is missing"]);
+    }
+}

@@ -1,0 +1,18 @@
+//! The side of the destination: it is prepared, takes ownership, serves, and restores what the source exported.
+
+mod act;
+pub mod bindings;
+mod buckets;
+mod carried;
+mod cluster;
+mod copies;
+mod guard;
+mod machines;
+mod nodes;
+mod observe;
+mod prepare;
+mod remove;
+mod restore;
+
+pub use act::act;
+pub use observe::{Objects, observe};

@@ -1,0 +1,366 @@
+//! What the destination observes. What costs much is asked only while a row decides on it.
+
+use jiff::Timestamp;
+use k8s_openapi::api::{batch::v1::Job, core::v1::Namespace};
+use kube::{Client, ResourceExt};
+use repot_apimachinery::time::Time;
+use repot_extension::kinds::DNSRecord;
+use repot_plan::{
+    classic::{
+        PLANS, Side, Step,
+        observed::{
+            DestinationFacts, ExtensionOperation, Extensions, Facts, FinalSnapshot, MigrationRequest,
+            Observed, OwnerRecord,
+        },
+    },
+    ledger::State as StepState,
+    status::from_status,
+};
+
+use super::{
+    bindings::{API_SERVER_ADDRESS, SEED_NAME, SeedFacts},
+    carried, copies, guard, machines, nodes,
+    prepare::{self, is_made_by},
+    remove,
+};
+use crate::{
+    errors::causes,
+    etcd::api::Etcd,
+    migration::{
+        api::{ControlPlaneMigration, Shoot},
+        context::Context,
+        driver::{self, Observation},
+        error::{Error, Result},
+        names::{API_SERVER, SOURCE_BACKUP_SECRET},
+        overall::Ledger,
+        record,
+        seed::{
+            etcd::Etcds,
+            extensions::{self, Seen},
+            owner::OwnerRecordOf,
+            read, snapshots,
+            workloads::ControlPlane,
+        },
+    },
+    shootstate::{self, ShootKey, State, machines::MachineState},
+};
+
+/// Objects of the destination, as they were observed.
+pub struct Objects {
+    /// Namespace of the control plane.
+    pub namespace: String,
+    /// That namespace, where it exists.
+    pub own_namespace: Option<Namespace>,
+    /// The Shoot in the garden, and its namespace in the seed.
+    pub shoot: Option<ShootKey>,
+    /// The ShootState, where a row needs it.
+    pub state: Option<State>,
+    /// What bindings can refer to.
+    pub seed_facts: SeedFacts,
+    /// Deployments and Pods.
+    pub plane: ControlPlane,
+    /// Etcds and their members.
+    pub etcds: Etcds,
+    /// The main Etcd as it was carried, where the ShootState was read.
+    pub carried_etcd: Option<Etcd>,
+    /// DNSRecords of the API and of others, but not that of the owner.
+    pub records: Vec<Seen>,
+    /// A DNSRecord of the zone of the Shoot.
+    pub zone_record: Option<DNSRecord>,
+    /// The DNSRecord of the owner.
+    pub owner_record: Option<DNSRecord>,
+    /// The same, with how far requests are.
+    pub owner_seen: Vec<Seen>,
+    /// Other extension resources.
+    pub extensions: Vec<Seen>,
+    /// Jobs that copy snapshots.
+    pub jobs: Vec<Job>,
+}
+
+/// Observes the destination.
+///
+/// # Errors
+/// Where an API server does not answer. A zone and a store that do not answer are observed as such.
+pub async fn observe(
+    context: &Context,
+    migration: &ControlPlaneMigration,
+    shoot: Option<Shoot>,
+    request: MigrationRequest,
+    ledger: &Ledger,
+) -> Result<Observation> {
+    let objects = objects(context, migration, shoot.as_ref(), &request, ledger).await?;
+    let facts = facts(context, migration, &objects, &request, ledger).await?;
+    let facts = Observed { request, facts: Facts::Destination(Box::new(facts)) };
+    Ok(Observation { facts, objects: driver::Objects::Destination(Box::new(objects)) })
+}
+
+/// Rows that decide on the ShootState.
+const NEED_STATE: [Step; 9] = [
+    Step::SourceBucketReadable,
+    Step::BindingsResolved,
+    Step::SnapshotsCopiedAhead,
+    Step::DestinationPrepared,
+    Step::FinalSnapshotCopied,
+    Step::EtcdServes,
+    Step::InfrastructureRestored,
+    Step::ExtensionsRestored,
+    Step::WorkersRestored,
+];
+
+fn is_open(ledger: &Ledger, step: Step) -> bool {
+    ledger.state(step) == StepState::Running
+}
+
+async fn objects(
+    context: &Context,
+    migration: &ControlPlaneMigration,
+    shoot: Option<&Shoot>,
+    request: &MigrationRequest,
+    ledger: &Ledger,
+) -> Result<Objects> {
+    let seed = context.own_client();
+    let namespace = shoot.map(|shoot| shoot.status.technical_id.clone()).unwrap_or_default();
+    let key = shoot.map(|shoot| ShootKey {
+        namespace: migration.namespace().unwrap_or_default(),
+        name: shoot.name_any(),
+        uid: shoot.uid().unwrap_or_default(),
+        seed_namespace: namespace.clone(),
+    });
+    let (own_namespace, plane, etcds, all_records, found, jobs, address) = futures::try_join!(
+        prepare::namespace(seed, &namespace),
+        ControlPlane::read(seed, &namespace),
+        Etcds::read(seed, &namespace),
+        read::list::<DNSRecord>(seed, &namespace, ""),
+        extensions::read(seed, &namespace, &request.uid),
+        copies::jobs(seed, &namespace),
+        prepare::api_address(seed, &namespace, API_SERVER),
+    )?;
+    let state = state(context, key.as_ref(), ledger).await?;
+    let carried_etcd = state.as_ref().map(carried::main_etcd).transpose()?.flatten();
+    let owner = etcds.main().and_then(|etcd| OwnerRecordOf::new(etcd).ok());
+    let (owners, others): (Vec<_>, Vec<_>) =
+        all_records.into_iter().partition(|record| owner.as_ref().is_some_and(|owner| owner.is_of(record)));
+    drop(owner);
+    let seen = |record: &DNSRecord| extensions::of_record(record, &request.uid);
+    Ok(Objects {
+        seed_facts: SeedFacts::from([
+            (SEED_NAME, Some(request.destination_seed.clone())),
+            (API_SERVER_ADDRESS, address),
+        ]),
+        shoot: key,
+        records: others.iter().map(seen).collect(),
+        zone_record: others.into_iter().next(),
+        owner_seen: owners.iter().map(seen).collect(),
+        owner_record: owners.into_iter().next(),
+        extensions: found,
+        namespace,
+        own_namespace,
+        state,
+        plane,
+        etcds,
+        carried_etcd,
+        jobs,
+    })
+}
+
+async fn state(context: &Context, shoot: Option<&ShootKey>, ledger: &Ledger) -> Result<Option<State>> {
+    let is_needed = NEED_STATE.into_iter().any(|step| is_open(ledger, step))
+        || is_open(ledger, Step::MachinesUnchanged);
+    match shoot.filter(|_| is_needed && !ledger.phase.is_rollback()) {
+        Some(shoot) => Ok(shootstate::read(context.garden_client(), shoot).await?),
+        None => Ok(None),
+    }
+}
+
+async fn facts(
+    context: &Context,
+    migration: &ControlPlaneMigration,
+    objects: &Objects,
+    request: &MigrationRequest,
+    ledger: &Ledger,
+) -> Result<DestinationFacts> {
+    let seed = context.own_client();
+    let restore = ExtensionOperation::Restore;
+    let of = |wanted: fn(&&Seen) -> bool| extensions::facts(objects.extensions.iter().filter(wanted), restore);
+    let others = objects.extensions.iter().filter(|one| !matches!(one.kind, "Infrastructure" | "Worker"));
+    let snapshots = snapshots(context, objects, ledger).await;
+    let (stale_leases, unhealthy_nodes) = nodes(context, migration, objects, ledger).await;
+    Ok(DestinationFacts {
+        bucket_problem: bucket_problem(context, objects, ledger).await,
+        unresolved: unresolved(objects, ledger),
+        copied: snapshots.copied,
+        final_copied: snapshots.final_copied,
+        unprepared: unprepared(seed, objects, ledger, &request.uid).await?,
+        machine_guard: guard::exists(seed, &request.uid).await?,
+        offers_standby: false,
+        standby: None,
+        owner: owner(objects).await,
+        etcd: objects.etcds.facts(seed, is_open(ledger, Step::EtcdServes) || serves(ledger)).await,
+        api: objects.plane.api(),
+        api_dns_here: is_switched(objects),
+        infrastructure: of(|one| one.kind == "Infrastructure"),
+        extensions: extensions::facts(others.chain(&objects.records), restore),
+        workers: of(|one| one.kind == "Worker"),
+        machine_differences: machine_differences(seed, objects, ledger).await,
+        stale_leases,
+        controllers: objects.plane.controller_group(),
+        unhealthy_nodes,
+        source_backup_entry: has_source_secret(seed, objects).await?,
+        left: remove::left(seed, objects, &request.uid).await?,
+    })
+}
+
+/// From the first quorum until the point of no return, the etcd has to serve.
+fn serves(ledger: &Ledger) -> bool {
+    ledger.is_settled(Step::EtcdServes) && !ledger.is_settled(Step::MoveCommitted)
+}
+
+async fn owner(objects: &Objects) -> OwnerRecord {
+    match objects.etcds.main().map(OwnerRecordOf::new) {
+        Some(Ok(record)) => record.look().await,
+        Some(Err(_)) | None => OwnerRecord::Unknown,
+    }
+}
+
+/// The DNSRecords of the API have its address here since they were made, and are written when their restore is requested.
+fn is_switched(objects: &Objects) -> bool {
+    let done = extensions::facts(objects.records.iter(), ExtensionOperation::Restore);
+    !objects.records.is_empty() && done.have_done(ExtensionOperation::Restore)
+}
+
+/// Asked until it was reached: later reads of the bucket fail by themselves.
+async fn bucket_problem(context: &Context, objects: &Objects, ledger: &Ledger) -> Option<String> {
+    if !is_open(ledger, Step::SourceBucketReadable) {
+        return None;
+    }
+    let Some(store) = objects.carried_etcd.as_ref().and_then(copies::source_store) else {
+        return Some("the ShootState has no Etcd with a store of backups yet".to_owned());
+    };
+    let opened = async {
+        let store = snapshots::open(context.own_client(), &objects.namespace, &store, &context.local_stores);
+        store.await?.newest_revision().await
+    };
+    match opened.await {
+        Ok(Some(_)) => None,
+        Ok(None) => Some("the bucket of the source has no snapshot yet".to_owned()),
+        Err(error) => Some(causes(&error)),
+    }
+}
+
+fn unresolved(objects: &Objects, ledger: &Ledger) -> Vec<String> {
+    match &objects.state {
+        Some(state) => carried::unresolved(state, &objects.namespace, &objects.seed_facts),
+        None if is_open(ledger, Step::BindingsResolved) => vec!["the ShootState".to_owned()],
+        None => Vec::new(),
+    }
+}
+
+/// Once all objects were made, the namespace stands for them: a list of each kind in each second of an outage would cost more.
+async fn unprepared(seed: &Client, objects: &Objects, ledger: &Ledger, migration: &str) -> Result<Vec<String>> {
+    let is_ours = objects.own_namespace.as_ref().is_some_and(|found| is_made_by(found, migration));
+    if !is_ours {
+        return Ok(vec![format!("Namespace {}", objects.namespace)]);
+    }
+    let Some(state) = objects.state.as_ref().filter(|_| is_open(ledger, Step::DestinationPrepared)) else {
+        return Ok(Vec::new());
+    };
+    let wanted = carried::objects(state, &objects.namespace, &objects.seed_facts)?;
+    let missing = prepare::missing(seed, &objects.namespace, &wanted).await?;
+    Ok(missing.into_iter().map(|one| format!("{} {}", one.kind.kind, one.name)).collect())
+}
+
+#[derive(Default)]
+struct Snapshots {
+    copied: Option<u64>,
+    final_copied: Option<FinalSnapshot>,
+}
+
+/// What the bucket of the destination has, by the Jobs that have verified it.
+async fn snapshots(context: &Context, objects: &Objects, ledger: &Ledger) -> Snapshots {
+    let is_ahead = is_open(ledger, Step::SnapshotsCopiedAhead) && copies::is_complete(&objects.jobs, copies::AHEAD);
+    let is_final = is_open(ledger, Step::FinalSnapshotCopied);
+    let Some(store) = objects.etcds.main().or(objects.carried_etcd.as_ref()).and_then(copies::target_store) else {
+        return Snapshots::default();
+    };
+    if !is_ahead && !is_final {
+        return Snapshots::default();
+    }
+    let found = async {
+        let store = snapshots::open(context.own_client(), &objects.namespace, &store, &context.local_stores);
+        let store = store.await?;
+        let copied = if is_ahead { store.newest_revision().await? } else { None };
+        let last = if is_final { store.final_snapshot().await? } else { None };
+        let is_copied = |last: &FinalSnapshot| copies::is_complete(&objects.jobs, &copies::name_of_final(last));
+        Ok::<_, Error>(Snapshots { copied, final_copied: last.filter(is_copied) })
+    };
+    found.await.unwrap_or_else(|error| {
+        tracing::warn!(error = causes(&error), "the bucket of the destination cannot be read");
+        Snapshots::default()
+    })
+}
+
+async fn machine_differences(seed: &Client, objects: &Objects, ledger: &Ledger) -> Option<Vec<String>> {
+    let entry = objects.state.as_ref().filter(|_| is_open(ledger, Step::MachinesUnchanged))?.machines.as_ref();
+    let found = async {
+        let carried = entry.map(MachineState::read).transpose()?.unwrap_or_default();
+        let here = shootstate::collect(seed, &objects.namespace).await?.machines;
+        let here = here.as_ref().map(MachineState::read).transpose()?.unwrap_or_default();
+        machines::differences(&carried, &here)
+    };
+    found.await.inspect_err(|error| tracing::warn!(error = causes(error), "machines cannot be compared")).ok()
+}
+
+type Nodes = Option<Vec<String>>;
+
+async fn nodes(
+    context: &Context,
+    migration: &ControlPlaneMigration,
+    objects: &Objects,
+    ledger: &Ledger,
+) -> (Nodes, Nodes) {
+    let (leases, health) = (is_open(ledger, Step::NodeLeasesRenewed), is_open(ledger, Step::NodesHealthy));
+    if !leases && !health {
+        return (None, None);
+    }
+    let source = from_status(&PLANS, &record::part(migration, Side::Source)).unwrap_or_default();
+    let begun = |ledger: &Ledger, step| ledger.steps.get(&step).and_then(|record| record.started);
+    let found = async {
+        let shoot = nodes::client(context.own_client(), &objects.namespace).await?;
+        let stale = match (begun(&source, Step::SourceApiStopped), begun(ledger, Step::ApiDnsSwitched)) {
+            (Some(outage), Some(served)) if leases => {
+                Some(nodes::stale_leases(&shoot, timestamp(outage), timestamp(served)).await?)
+            }
+            _ => None,
+        };
+        let unhealthy = if health { Some(nodes::unhealthy(&shoot).await?) } else { None };
+        Ok::<_, Error>((stale, unhealthy))
+    };
+    found.await.unwrap_or_else(|error| {
+        tracing::warn!(error = causes(&error), "the nodes of the Shoot cannot be listed");
+        (None, None)
+    })
+}
+
+fn timestamp(time: Time) -> Timestamp {
+    i64::try_from(time.0).ok().and_then(|seconds| Timestamp::from_second(seconds).ok()).unwrap_or_default()
+}
+
+async fn has_source_secret(seed: &Client, objects: &Objects) -> Result<bool> {
+    let all = kube::Api::<k8s_openapi::api::core::v1::Secret>::namespaced(seed.clone(), &objects.namespace);
+    let found = all.get_metadata_opt(SOURCE_BACKUP_SECRET).await;
+    Ok(found.map_err(Error::read(format!("Secret {SOURCE_BACKUP_SECRET}")))?.is_some())
+}
+
+/// Which resources one restore is about.
+pub(super) fn of_kind<'a>(objects: &'a Objects, kind: &'static str) -> impl Iterator<Item = &'a Seen> + Clone {
+    objects.extensions.iter().filter(move |one| one.kind == kind)
+}
+
+/// All but Infrastructure and Worker.
+pub(super) fn others(objects: &Objects) -> impl Iterator<Item = &Seen> + Clone {
+    objects
+        .extensions
+        .iter()
+        .filter(|one| !matches!(one.kind, "Infrastructure" | "Worker"))
+        .chain(&objects.records)
+}

@@ -1,0 +1,56 @@
+//! What this migration has made at the destination, and its removal in a rollback: nothing outside of the seed is touched.
+
+use kube::{Client, ResourceExt};
+use repot_plan::classic::observed::ExtensionOperation;
+
+use super::{cluster, guard, observe::Objects, prepare::is_made_by};
+use crate::migration::{
+    error::{Error, Result},
+    seed::extensions,
+    source::delete_namespace,
+};
+
+/// Kinds of objects that exist with the UID of this migration.
+///
+/// # Errors
+/// [`Error::Read`].
+pub async fn left(seed: &Client, objects: &Objects, migration: &str) -> Result<Vec<String>> {
+    let mut left = Vec::new();
+    if objects.own_namespace.as_ref().is_some_and(|found| is_made_by(found, migration)) {
+        left.push("Namespace".to_owned());
+    }
+    let found = cluster::find(seed, &objects.namespace).await?;
+    if found.is_some_and(|found| is_made_by(&found, migration)) {
+        left.push("Cluster".to_owned());
+    }
+    if guard::exists(seed, migration).await? {
+        left.push("ValidatingAdmissionPolicy".to_owned());
+    }
+    Ok(left)
+}
+
+/// Removes them. Extension resources that wait for their state were never touched by their controllers; those that were restored have
+/// to migrate first, so that their controllers leave the infrastructure alone.
+///
+/// # Errors
+/// [`Error`]. The next pass goes on.
+pub async fn remove(seed: &Client, objects: &Objects, migration: &str) -> Result<()> {
+    let is_ours = objects.own_namespace.as_ref().is_some_and(|found| is_made_by(found, migration));
+    if is_ours {
+        let all = || objects.extensions.iter().chain(&objects.records).chain(&objects.owner_seen);
+        let restored = all().filter(|one| one.requested == Some(ExtensionOperation::Restore));
+        let namespace = &objects.namespace;
+        extensions::request(seed, namespace, restored, ExtensionOperation::Migrate, migration).await?;
+        let is_busy = |one: &&extensions::Seen| one.requested.is_some() && one.pending.is_some();
+        if all().any(|one| is_busy(&one) || one.requested == Some(ExtensionOperation::Restore)) {
+            return Ok(());
+        }
+        if all().next().is_some() {
+            return extensions::delete(seed, namespace, all()).await;
+        }
+        let name = objects.own_namespace.as_ref().map(ResourceExt::name_any).unwrap_or_default();
+        delete_namespace(seed, &name).await?;
+    }
+    cluster::remove(seed, &objects.namespace, migration).await?;
+    guard::remove(seed, migration).await
+}

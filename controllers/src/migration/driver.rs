@@ -1,0 +1,187 @@
+//! One side of a migration, as a [`Driver`] of its flow.
+
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{Patch, PatchParams},
+};
+use repot_apimachinery::time::Time;
+use repot_plan::{
+    classic::{ClassicMigration, PLANS, Side, effect::Effect, observed::Observed},
+    flow::Plans,
+    named::Named,
+};
+use serde_json::json;
+
+use super::{
+    api::{ControlPlaneMigration, Shoot},
+    context::{self, Context},
+    destination,
+    error::{Error, Result},
+    garden,
+    names::MANAGER,
+    overall::Ledger,
+    record, request, source,
+};
+use crate::{
+    events::EventContent,
+    flow::{Driver, Statuses},
+    metrics::Metrics,
+    reconciler::ReconcileError,
+};
+
+/// One side of a migration, by the namespace and name of its object.
+pub struct Migration<'a> {
+    /// What all passes share.
+    pub context: &'a Context,
+    /// The side that this pass is for.
+    pub side: Side,
+    /// Namespace of the object in the garden.
+    pub namespace: String,
+    /// Name of the object.
+    pub name: String,
+}
+
+/// What was observed in a pass.
+pub struct Observation {
+    /// What rows decide on.
+    pub facts: Observed,
+    /// The objects that it was read from: effects are carried out under their versions.
+    pub objects: Objects,
+}
+
+/// The objects of one side.
+pub enum Objects {
+    /// Of the garden; `None` where the Shoot does not exist.
+    Garden(Option<Box<Shoot>>),
+    /// Of the source.
+    Source(Box<source::Objects>),
+    /// Of the destination.
+    Destination(Box<destination::Objects>),
+}
+
+/// What an effect is carried out with.
+pub struct Pass<'a> {
+    /// What all passes share.
+    pub context: &'a Context,
+    /// The migration as it is stored.
+    pub migration: &'a ControlPlaneMigration,
+    /// What was observed in the pass that decided on the effect.
+    pub facts: &'a Observed,
+}
+
+impl Migration<'_> {
+    fn api(&self) -> Api<ControlPlaneMigration> {
+        Api::namespaced(self.context.garden_client().clone(), &self.namespace)
+    }
+
+    async fn shoot(&self, migration: &ControlPlaneMigration) -> Result<Option<Shoot>> {
+        let all = Api::<Shoot>::namespaced(self.context.garden_client().clone(), &self.namespace);
+        let name = &migration.spec.shoot_ref.name;
+        all.get_opt(name).await.map_err(Error::read(format!("Shoot {}/{name}", self.namespace)))
+    }
+}
+
+impl Driver for Migration<'_> {
+    type Flow = ClassicMigration;
+    type Object = ControlPlaneMigration;
+    type Observation = Observation;
+    type Error = Error;
+
+    fn side(&self) -> Side {
+        self.side
+    }
+
+    fn plans(&self) -> &'static Plans<ClassicMigration> {
+        &PLANS
+    }
+
+    fn now(&self) -> Time {
+        context::now()
+    }
+
+    fn metrics(&self) -> &Metrics {
+        &self.context.metrics
+    }
+
+    fn title(&self) -> String {
+        format!("{} {}/{} ({})", super::api::KIND, self.namespace, self.name, self.side)
+    }
+
+    async fn read(&self) -> Result<Option<ControlPlaneMigration>> {
+        self.api().get_opt(&self.name).await.map_err(Error::read(self.title()))
+    }
+
+    fn statuses(&self, migration: &ControlPlaneMigration) -> Statuses<Side> {
+        let others = Side::ALL.iter().filter(|side| **side != self.side);
+        let others = others.filter(|side| migration.status.contains_key(side.name()));
+        Statuses {
+            own: record::part(migration, self.side),
+            others: others.map(|side| (*side, record::part(migration, *side))).collect(),
+        }
+    }
+
+    async fn observe(
+        &self,
+        migration: &ControlPlaneMigration,
+        ledger: &Ledger,
+        _: Time,
+    ) -> Result<Observation> {
+        let shoot = self.shoot(migration).await?;
+        let request = request::request(migration, shoot.as_ref());
+        match self.side {
+            Side::Garden => garden::observe(self.context, migration, shoot, request).await,
+            Side::Source => source::observe(self.context, migration, shoot, request, ledger).await,
+            Side::Destination => {
+                destination::observe(self.context, migration, shoot, request, ledger).await
+            }
+        }
+    }
+
+    fn facts<'a>(&self, observation: &'a Observation) -> &'a Observed {
+        &observation.facts
+    }
+
+    async fn record(
+        &self,
+        migration: &ControlPlaneMigration,
+        _: &Observation,
+        _: &Ledger,
+        next: &Ledger,
+    ) -> Result<ControlPlaneMigration> {
+        record::record(&self.api(), migration, self.side, next).await
+    }
+
+    async fn act(
+        &self,
+        migration: &ControlPlaneMigration,
+        observation: &Observation,
+        effect: &Effect,
+    ) -> Result<()> {
+        let pass = Pass { context: self.context, migration, facts: &observation.facts };
+        match &observation.objects {
+            Objects::Garden(shoot) => garden::act(&pass, shoot.as_deref(), effect).await,
+            Objects::Source(objects) => source::act(&pass, objects, effect).await,
+            Objects::Destination(objects) => destination::act(&pass, objects, effect).await,
+        }
+    }
+
+    async fn leave_alone(&self, migration: &ControlPlaneMigration, message: &str) -> Result<()> {
+        if migration.status.get("message").and_then(serde_json::Value::as_str) == Some(message) {
+            return Ok(());
+        }
+        let patch = json!({
+            "metadata": {"resourceVersion": migration.resource_version()}, "status": {"message": message},
+        });
+        let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+        let outcome = self.api().patch_status(&self.name, &params, &Patch::Merge(patch)).await;
+        outcome.map(drop).map_err(Error::write("say in its status why the migration is left alone"))
+    }
+
+    async fn publish(&self, migration: &ControlPlaneMigration, event: EventContent) {
+        self.context.events.publish(&migration.object_ref(&()), event).await;
+    }
+
+    fn is_conflict(&self, error: &Error) -> bool {
+        error.is_conflict()
+    }
+}

@@ -1,0 +1,87 @@
+//! Effects of the garden as calls.
+
+use kube::{
+    Api, ResourceExt,
+    api::{Patch, PatchParams},
+};
+use repot_plan::classic::effect::Effect;
+use serde_json::{Value, json};
+
+use super::operation;
+use crate::{
+    errors::is_not_found,
+    migration::{
+        api::{ControlPlaneMigration, Shoot},
+        driver::Pass,
+        error::{Error, Result},
+        names::{FINALIZER, MANAGER},
+    },
+};
+
+/// Carries out an effect of the garden, under the versions of the objects that were observed.
+///
+/// # Errors
+/// [`Error`]. The next pass looks again.
+pub async fn act(pass: &Pass<'_>, shoot: Option<&Shoot>, effect: &Effect) -> Result<()> {
+    let shoot = || shoot.ok_or_else(|| Error::Missing("the Shoot".to_owned()));
+    match effect {
+        Effect::EnsureFinalizer { present } => finalizer(pass, *present).await,
+        Effect::EnsureOperation { operation } => {
+            let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+            match operation::render(*operation, &pass.migration.name_any(), &now) {
+                Some(last) => status(pass, shoot()?, json!({"lastOperation": last})).await,
+                None => Ok(()),
+            }
+        }
+        Effect::EnsureStatusSeed { seed } => status(pass, shoot()?, json!({"seedName": seed})).await,
+        Effect::EnsureSpecSeed { seed } => bind(pass, shoot()?, seed).await,
+        _ => Ok(()),
+    }
+}
+
+async fn finalizer(pass: &Pass<'_>, present: bool) -> Result<()> {
+    let migration = pass.migration;
+    let mut finalizers = migration.finalizers().to_vec();
+    finalizers.retain(|finalizer| finalizer != FINALIZER);
+    if present {
+        finalizers.push(FINALIZER.to_owned());
+    }
+    let patch = under(migration.resource_version(), json!({"metadata": {"finalizers": finalizers}}));
+    let all = Api::<ControlPlaneMigration>::namespaced(
+        pass.context.garden_client().clone(),
+        &migration.namespace().unwrap_or_default(),
+    );
+    match all.patch(&migration.name_any(), &params(), &Patch::Merge(patch)).await {
+        // With its last finalizer the object goes.
+        Err(error) if !present && is_not_found(&error) => Ok(()),
+        outcome => outcome.map(drop).map_err(Error::write("set the finalizer")),
+    }
+}
+
+fn shoots(pass: &Pass<'_>, shoot: &Shoot) -> Api<Shoot> {
+    Api::namespaced(pass.context.garden_client().clone(), &shoot.namespace().unwrap_or_default())
+}
+
+async fn status(pass: &Pass<'_>, shoot: &Shoot, fields: Value) -> Result<()> {
+    let patch = Patch::Merge(under(shoot.resource_version(), json!({"status": fields})));
+    let outcome = shoots(pass, shoot).patch_status(&shoot.name_any(), &params(), &patch).await;
+    outcome.map(drop).map_err(Error::write("write the status of the Shoot"))
+}
+
+/// Only the binding can change the seed of a Shoot.
+async fn bind(pass: &Pass<'_>, shoot: &Shoot, seed: &str) -> Result<()> {
+    let patch = Patch::Merge(under(shoot.resource_version(), json!({"spec": {"seedName": seed}})));
+    let all = shoots(pass, shoot);
+    let outcome = all.patch_subresource("binding", &shoot.name_any(), &params(), &patch).await;
+    outcome.map(drop).map_err(Error::write("write spec.seedName of the Shoot"))
+}
+
+fn params() -> PatchParams {
+    PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() }
+}
+
+/// A patch that is refused unless the object is what was observed.
+fn under(version: Option<String>, mut patch: Value) -> Value {
+    patch["metadata"]["resourceVersion"] = version.into();
+    patch
+}

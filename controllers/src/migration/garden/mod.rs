@@ -1,0 +1,8 @@
+//! The side of the garden: the Shoot, and whether the destination is fit.
+
+mod act;
+mod observe;
+mod operation;
+
+pub use act::act;
+pub use observe::observe;

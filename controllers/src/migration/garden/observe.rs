@@ -1,0 +1,162 @@
+//! What the garden observes: the Shoot, other migrations of it, and both Seeds.
+
+use kube::{
+    Api, Client, ResourceExt,
+    api::ListParams,
+    core::{DynamicObject, GroupVersionKind},
+    discovery::ApiResource,
+};
+use repot_api::{gardener::shoot::Seed, names::CORE_GROUP};
+use repot_plan::classic::observed::{Facts, GardenFacts, MigrationRequest, Observed};
+use serde_json::Value;
+
+use super::operation;
+use crate::migration::{
+    api::{ControlPlaneMigration, Shoot},
+    context::Context,
+    driver::{Objects, Observation},
+    error::{Error, Result},
+};
+
+/// Observes the garden.
+///
+/// # Errors
+/// Where its API servers do not answer.
+pub async fn observe(
+    context: &Context,
+    migration: &ControlPlaneMigration,
+    shoot: Option<Shoot>,
+    request: MigrationRequest,
+) -> Result<Observation> {
+    let garden = context.garden_client();
+    let spec = &migration.spec;
+    let (others, source, destination) = futures::try_join!(
+        list(garden, &migration.namespace().unwrap_or_default()),
+        seed(garden, &spec.source_seed),
+        seed(garden, &spec.destination_seed),
+    )?;
+    let status = shoot.as_ref().map(|shoot| &shoot.status);
+    let facts = GardenFacts {
+        other_migration: earlier(&others, migration),
+        refusals: refusals(
+            (&spec.source_seed, source.as_ref()),
+            (&spec.destination_seed, destination.as_ref()),
+        ),
+        spec_seed: shoot.as_ref().and_then(|shoot| shoot.spec.seed_name.clone()).unwrap_or_default(),
+        status_seed: status.and_then(|status| status.seed_name.clone()).unwrap_or_default(),
+        operation: operation::read(
+            status.and_then(|status| status.last_operation.as_ref()),
+            &migration.name_any(),
+        ),
+    };
+    let facts = Observed { request, facts: Facts::Garden(facts) };
+    Ok(Observation { facts, objects: Objects::Garden(shoot.map(Box::new)) })
+}
+
+async fn list(garden: &Client, namespace: &str) -> Result<Vec<ControlPlaneMigration>> {
+    let all = Api::<ControlPlaneMigration>::namespaced(garden.clone(), namespace);
+    let found = all.list(&ListParams::default()).await;
+    Ok(found.map_err(Error::read(format!("ControlPlaneMigrations of {namespace}")))?.items)
+}
+
+/// A Seed as JSON; `None` where there is none of that name.
+async fn seed(garden: &Client, name: &str) -> Result<Option<Value>> {
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(CORE_GROUP, "v1beta1", "Seed"));
+    let all = Api::<DynamicObject>::all_with(garden.clone(), &kind);
+    let found = all.get_opt(name).await.map_err(Error::read(format!("Seed {name}")))?;
+    let form = |source| Error::Form { what: format!("Seed {name}"), source };
+    found.map(|seed| serde_json::to_value(seed).map_err(form)).transpose()
+}
+
+/// The migration of the same Shoot that was created first and has not ended, if that is another one.
+fn earlier(all: &[ControlPlaneMigration], own: &ControlPlaneMigration) -> Option<String> {
+    let age = |one: &ControlPlaneMigration| (one.creation_timestamp(), one.uid());
+    let is_other = |one: &&ControlPlaneMigration| {
+        one.uid() != own.uid()
+            && one.spec.shoot_ref.name == own.spec.shoot_ref.name
+            && !one.has_ended()
+            && age(one) < age(own)
+    };
+    all.iter().find(is_other).map(ResourceExt::name_any)
+}
+
+/// Why the destination cannot host the Shoot. Both seeds come with their names.
+fn refusals(source: (&str, Option<&Value>), destination: (&str, Option<&Value>)) -> Vec<String> {
+    let missing = |(name, seed): (&str, Option<&Value>)| seed.is_none().then(|| format!("there is no Seed {name}"));
+    let mut all: Vec<String> = [missing(source), missing(destination)].into_iter().flatten().collect();
+    let (Some(from), Some(to)) = (source.1.map(Seed), destination.1.map(Seed)) else { return all };
+    let name = destination.0;
+    all.extend(to.health_problems().into_iter().map(|problem| format!("Seed {name}: {problem}")));
+    if !to.has_backup() {
+        all.push(format!("Seed {name} has no backup bucket"));
+    }
+    for (what, before, after) in
+        [("type of provider", from.provider(), to.provider()), ("version of gardenlet", from.version(), to.version())]
+    {
+        if before != after {
+            let (before, after) = (before.unwrap_or("unknown"), after.unwrap_or("unknown"));
+            all.push(format!("the {what} differs: {before} at {}, {after} at {name}", source.0));
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn healthy(version: &str) -> Value {
+        let condition = |kind: &str| json!({"type": kind, "status": "True"});
+        let kinds = ["GardenletReady", "SeedSystemComponentsHealthy", "BackupBucketsReady", "ExtensionsReady"];
+        json!({
+            "metadata": {"generation": 1},
+            "spec": {"provider": {"type": "local"}, "backup": {}},
+            "status": {
+                "observedGeneration": 1, "gardener": {"version": version},
+                "conditions": kinds.map(condition),
+            },
+        })
+    }
+
+    fn refused(source: Option<&Value>, destination: Option<&Value>) -> Vec<String> {
+        refusals(("a", source), ("b", destination))
+    }
+
+    #[test]
+    fn equal_and_healthy_seeds_are_fit() {
+        let seed = healthy("1.150.0");
+        assert_eq!(refused(Some(&seed), Some(&seed)), Vec::<String>::new());
+    }
+
+    #[test]
+    fn seed_that_is_missing_ill_or_other_is_refused() {
+        let seed = healthy("1.150.0");
+        assert_eq!(refused(Some(&seed), None), ["there is no Seed b"]);
+        let other = refused(Some(&seed), Some(&healthy("1.149.0")));
+        assert_eq!(other, ["the version of gardenlet differs: 1.150.0 at a, 1.149.0 at b"]);
+        let mut ill = healthy("1.150.0");
+        ill["status"]["conditions"][0]["status"] = "False".into();
+        assert_eq!(refused(Some(&seed), Some(&ill)), ["Seed b: condition GardenletReady is False"]);
+    }
+
+    #[test]
+    fn earlier_migration_of_the_same_shoot_goes_first() {
+        let mk = |name: &str, shoot: &str, second: u32, phase: &str| -> ControlPlaneMigration {
+            let created = format!("2026-01-01T00:00:{second:02}Z");
+            serde_json::from_value(json!({
+                "metadata": {"name": name, "uid": name, "creationTimestamp": created},
+                "spec": {"shootRef": {"name": shoot}}, "status": {"phase": phase},
+            }))
+            .expect("a migration")
+        };
+        let own = mk("m", "s", 5, "Running");
+        let of = |other: ControlPlaneMigration| earlier(&[other, own.clone()], &own);
+        assert_eq!(of(mk("a", "s", 4, "Running")), Some("a".to_owned()));
+        assert_eq!(of(mk("a", "s", 5, "Running")), Some("a".to_owned()));
+        assert_eq!(of(mk("n", "s", 5, "Running")), None);
+        assert_eq!(of(mk("a", "s", 4, "Failed")), None);
+        assert_eq!(of(mk("a", "t", 4, "Running")), None);
+    }
+}

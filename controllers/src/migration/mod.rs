@@ -1,0 +1,73 @@
+//! ControlPlaneMigration: the classic migration of a control plane, on three sides.
+//!
+//! A pass is that of all flows ([`crate::flow`]): a side observes its own cluster, asks `repot_plan::classic`, stores what it says in its
+//! part of the status, and only then requests effects.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`api`] | ControlPlaneMigrations and Shoots as types |
+//! | [`driver`] | one side as a driver of the flow |
+//! | [`request`] | what the object asks for |
+//! | [`record`], [`overall`] | ledgers as the status |
+//! | [`garden`], [`source`], [`destination`] | what each side observes, and its effects as calls |
+//! | [`seed`] | what source and destination have in common |
+//! | [`names`] | names on objects |
+
+pub mod api;
+pub mod context;
+pub mod destination;
+pub mod driver;
+pub mod error;
+pub mod garden;
+pub mod names;
+pub mod overall;
+pub mod record;
+pub mod request;
+pub mod seed;
+pub mod source;
+
+use std::{sync::Arc, time::Duration};
+
+use kube::{
+    Api, ResourceExt,
+    runtime::{Controller, controller::Action, watcher},
+};
+use repot_plan::named::Named;
+use tokio_util::sync::CancellationToken;
+
+use crate::{flow, reconciler};
+use api::ControlPlaneMigration;
+pub use context::Context;
+use driver::Migration;
+pub use error::{Error, Result};
+
+/// From one look at a migration that runs to the next, where nothing in the garden changes: seconds of an outage count.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Runs the controller of one side of all migrations until `stop`.
+pub async fn run(context: Context, stop: CancellationToken) {
+    let context = Arc::new(context);
+    let all = Api::<ControlPlaneMigration>::all(context.garden_client().clone());
+    let controller = Controller::new(all, watcher::Config::default());
+    let settings = context.controller("controlplanemigration");
+    reconciler::run(settings, controller, reconcile, context, stop).await;
+}
+
+/// One pass of each side that this controller works on.
+async fn reconcile(cached: Arc<ControlPlaneMigration>, context: Arc<Context>) -> Result<Action> {
+    if !cached.is_classic() {
+        return Ok(Action::await_change());
+    }
+    let (namespace, name) = (cached.namespace().unwrap_or_default(), cached.name_any());
+    let mut action = Action::await_change();
+    for side in context.sides(&cached) {
+        let migration =
+            Migration { context: &context, side, namespace: namespace.clone(), name: name.clone() };
+        action = flow::reconcile(&migration).await?;
+        let has_ended = cached.status.get(side.name()).and_then(|part| part.get("phase")?.as_str());
+        if !matches!(has_ended, Some("Succeeded" | "RolledBack" | "Failed" | "Cancelled")) {
+            action = Action::requeue(LOOK);
+        }
+    }
+    Ok(action)
+}

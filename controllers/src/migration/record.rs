@@ -1,0 +1,100 @@
+//! The ledger of one side becomes a part of the status, under the version that was read.
+
+use kube::{
+    Api, ResourceExt,
+    api::{PostParams, TypeMeta},
+};
+use repot_plan::{
+    classic::{PLANS, Side},
+    named::Named,
+    status,
+};
+use serde_json::{Map, Value};
+
+use super::{
+    api::ControlPlaneMigration,
+    error::{Error, Result},
+    names::MANAGER,
+    overall::{self, Ledger},
+};
+
+/// The part of the status that belongs to a side; an object without fields where it has none yet.
+#[must_use]
+pub fn part(migration: &ControlPlaneMigration, side: Side) -> Value {
+    migration.status.get(side.name()).cloned().unwrap_or_else(|| Value::Object(Map::new()))
+}
+
+/// The status with the ledger of a side; what is unknown here stays.
+#[must_use]
+pub fn render(migration: &ControlPlaneMigration, side: Side, next: &Ledger) -> Map<String, Value> {
+    let mut own = match part(migration, side) {
+        Value::Object(own) => own,
+        _ => Map::new(),
+    };
+    status::fields(&PLANS).for_each(|field| drop(own.remove(field)));
+    let plan = PLANS.of(next.version).unwrap_or(PLANS.newest());
+    if let Value::Object(ledger) = status::to_status(plan, next) {
+        own.extend(ledger);
+    }
+    let mut all = migration.status.clone();
+    all.insert(side.name().to_owned(), Value::Object(own));
+    overall::FIELDS.iter().for_each(|field| drop(all.remove(*field)));
+    let others = Side::ALL.iter().filter(|other| **other != side && all.contains_key(other.name()));
+    let others: Vec<(Side, Ledger)> = others
+        .filter_map(|other| Some((*other, status::from_status(&PLANS, &part(migration, *other)).ok()?)))
+        .collect();
+    let mut ledgers: Vec<(Side, &Ledger)> = others.iter().map(|(side, ledger)| (*side, ledger)).collect();
+    ledgers.push((side, next));
+    ledgers.sort_by_key(|(side, _)| *side);
+    all.extend(overall::status(&ledgers));
+    all.insert("observedGeneration".to_owned(), migration.metadata.generation.into());
+    all
+}
+
+/// Stores the ledger of a side, and gives the object as it is then.
+///
+/// # Errors
+/// [`Error::Write`]; a conflict where somebody changed the object since it was read, and then nothing was stored.
+pub async fn record(
+    all: &Api<ControlPlaneMigration>,
+    migration: &ControlPlaneMigration,
+    side: Side,
+    next: &Ledger,
+) -> Result<ControlPlaneMigration> {
+    let changed = ControlPlaneMigration {
+        types: Some(TypeMeta::resource::<ControlPlaneMigration>()),
+        status: render(migration, side, next),
+        ..migration.clone()
+    };
+    let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
+    let stored = all.replace_status(&migration.name_any(), &params, &changed).await;
+    stored.map_err(Error::write("record the ledger"))
+}
+
+#[cfg(test)]
+mod tests {
+    use repot_apimachinery::time::Time;
+    use repot_plan::ledger::Phase;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn side_writes_its_own_part_and_the_whole_and_keeps_the_rest() {
+        let source = json!({"planVersion": 1, "phase": "Running", "message": "stops", "ownerEpoch": 3});
+        let migration: ControlPlaneMigration = serde_json::from_value(json!({
+            "metadata": {"name": "m", "generation": 4},
+            "status": {"source": source, "unknown": 7, "garden": {"other": 1, "reason": "old"}},
+        }))
+        .expect("a migration");
+        let next = Ledger { version: 1, phase: Phase::Running, started: Some(Time(5)), ..Ledger::default() };
+        let status = render(&migration, Side::Garden, &next);
+        assert_eq!(status["source"], source);
+        assert_eq!(status["unknown"], 7);
+        assert_eq!(status["garden"]["other"], 1);
+        assert_eq!(status["garden"]["phase"], "Running");
+        assert_eq!(status["garden"]["reason"], "");
+        assert_eq!((&status["phase"], &status["ownerEpoch"]), (&json!("Running"), &json!(3)));
+        assert_eq!(status["observedGeneration"], 4);
+    }
+}

@@ -1,0 +1,100 @@
+//! What a ControlPlaneMigration and its Shoot ask for. Pure.
+
+use std::time::Duration;
+
+use kube::ResourceExt;
+use repot_api::conditions::Reason;
+use repot_apimachinery::duration;
+use repot_plan::{classic::observed::MigrationRequest, flow::Abort};
+
+use super::{
+    api::{ControlPlaneMigration, Shoot},
+    names::FINALIZER,
+};
+
+/// How long a step may take where nothing else is said.
+const STEP_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// What is asked for; `shoot` is `None` where there is none of that name.
+#[must_use]
+pub fn request(migration: &ControlPlaneMigration, shoot: Option<&Shoot>) -> MigrationRequest {
+    let spec = &migration.spec;
+    MigrationRequest {
+        uid: migration.uid().unwrap_or_default(),
+        finalizer: migration.finalizers().iter().any(|finalizer| finalizer == FINALIZER),
+        paused: spec.paused.unwrap_or_default(),
+        abort: abort(migration),
+        abandoned: abandoned(migration, shoot),
+        step_timeout: spec.step_timeout.as_deref().and_then(duration::parse).unwrap_or(STEP_TIMEOUT),
+        source_seed: spec.source_seed.clone(),
+        source_identity: spec.source_seed.clone(),
+        destination_seed: spec.destination_seed.clone(),
+        destination_identity: spec.destination_seed.clone(),
+        hibernated: shoot.is_some_and(Shoot::is_hibernated),
+        workerless: shoot.is_some_and(Shoot::is_workerless),
+    }
+}
+
+fn abort(migration: &ControlPlaneMigration) -> Abort {
+    match migration.spec.abort.as_deref() {
+        Some("Force") => Abort::Force,
+        Some(_) => Abort::Abort,
+        None if migration.metadata.deletion_timestamp.is_some() => Abort::Abort,
+        None => Abort::None,
+    }
+}
+
+fn abandoned(migration: &ControlPlaneMigration, shoot: Option<&Shoot>) -> Option<Reason> {
+    let meant = &migration.spec.shoot_ref;
+    let Some(shoot) = shoot else {
+        return Some(Reason::new("ShootMissing", format!("there is no Shoot {}", meant.name)));
+    };
+    if !meant.uid.is_empty() && shoot.uid().as_deref() != Some(&meant.uid) {
+        let message = format!("the Shoot {} is another one than that of the migration", meant.name);
+        return Some(Reason::new("AnotherShoot", message));
+    }
+    let message = format!("the Shoot {} is being deleted", meant.name);
+    shoot.metadata.deletion_timestamp.as_ref().map(|_| Reason::new("ShootDeleted", message))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn migration(extra: serde_json::Value) -> ControlPlaneMigration {
+        let mut object = json!({
+            "metadata": {"name": "m", "uid": "u"},
+            "spec": {"shootRef": {"name": "s", "uid": "1"}, "sourceSeed": "a", "destinationSeed": "b"},
+        });
+        for (path, value) in extra.as_object().expect("an object") {
+            *object.pointer_mut(path).expect("a path") = value.clone();
+        }
+        serde_json::from_value(object).expect("a migration")
+    }
+
+    fn shoot(metadata: serde_json::Value) -> Shoot {
+        serde_json::from_value(json!({"metadata": metadata})).expect("a Shoot")
+    }
+
+    #[test]
+    fn deletion_asks_to_abort_and_force_is_stronger() {
+        let deleted = json!({"name": "m", "uid": "u", "deletionTimestamp": "2026-01-01T00:00:00Z"});
+        let spec = json!({"shootRef": {"name": "s"}, "sourceSeed": "a", "destinationSeed": "b", "abort": "Force"});
+        let of = |extra| request(&migration(extra), None).abort;
+        assert_eq!(of(json!({})), Abort::None);
+        assert_eq!(of(json!({"/metadata": deleted})), Abort::Abort);
+        assert_eq!(of(json!({"/metadata": deleted, "/spec": spec})), Abort::Force);
+    }
+
+    #[test]
+    fn migration_without_its_shoot_is_abandoned() {
+        let of = |shoot: Option<&Shoot>| request(&migration(json!({})), shoot).abandoned.map(|why| why.reason);
+        assert_eq!(of(None), Some("ShootMissing"));
+        assert_eq!(of(Some(&shoot(json!({"uid": "2"})))), Some("AnotherShoot"));
+        let deleted = json!({"uid": "1", "deletionTimestamp": "2026-01-01T00:00:00Z"});
+        assert_eq!(of(Some(&shoot(deleted))), Some("ShootDeleted"));
+        assert_eq!(of(Some(&shoot(json!({"uid": "1"})))), None);
+    }
+}

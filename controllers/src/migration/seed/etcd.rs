@@ -1,0 +1,125 @@
+//! The Etcds of a control plane: the main one, and that of events.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Client, ResourceExt};
+use repot_etcd::{digest, link};
+use repot_etcd_core::timing::epoch;
+use repot_plan::classic::observed::EtcdFacts;
+use tokio::time::timeout;
+
+use super::{read::list, scale::members, secret, workloads};
+use crate::{
+    errors::causes,
+    etcd::{
+        api::{Etcd, FENCE},
+        names::{COMPONENT, PART_OF, peer_service, pod},
+    },
+    migration::{
+        error::{Error, Result},
+        names::MAIN_ETCD,
+    },
+};
+
+/// How long a quorum may take for its answer.
+const ANSWER: Duration = Duration::from_secs(3);
+
+/// The Etcds of a namespace and the Pods of their members.
+#[derive(Clone, Debug, Default)]
+pub struct Etcds {
+    /// All Etcds.
+    pub all: Vec<Etcd>,
+    members: Vec<Pod>,
+}
+
+impl Etcds {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// [`Error::Read`].
+    pub async fn read(client: &Client, namespace: &str) -> Result<Self> {
+        let labels = format!("{COMPONENT}=etcd");
+        let (all, members) =
+            futures::try_join!(list::<Etcd>(client, namespace, ""), list::<Pod>(client, namespace, &labels))?;
+        Ok(Self { all, members })
+    }
+
+    /// The Etcd that holds all but events.
+    #[must_use]
+    pub fn main(&self) -> Option<&Etcd> {
+        self.all.iter().find(|etcd| etcd.name_any() == MAIN_ETCD)
+    }
+
+    /// The main Etcd.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] where there is none.
+    pub fn need_main(&self) -> Result<&Etcd> {
+        self.main().ok_or_else(|| Error::Missing(format!("Etcd {MAIN_ETCD}")))
+    }
+
+    /// Etcds that hold events and nothing else that has to survive.
+    pub fn others(&self) -> impl Iterator<Item = &Etcd> {
+        self.all.iter().filter(|etcd| etcd.name_any() != MAIN_ETCD)
+    }
+
+    /// The main Etcd as the plan sees it; Pods of all Etcds count. Members are asked for their revision only where `ask` says so.
+    pub async fn facts(&self, client: &Client, ask: bool) -> EtcdFacts {
+        let Some(main) = self.main() else { return EtcdFacts::default() };
+        let revision = if ask { self.revision(client, main).await } else { None };
+        EtcdFacts {
+            wanted: Some(main.spec.replicas),
+            members: members(main),
+            volumes: main.volumes(),
+            pods: workloads::count(self.members.iter()).0,
+            revision,
+            epoch: main.spec.backup.owner_check.as_ref().and_then(|check| epoch(&check.id)).unwrap_or_default(),
+            fence: main.annotations().get(FENCE).cloned().unwrap_or_default(),
+        }
+    }
+
+    /// The revision that a quorum answers with, by a linearizable read.
+    async fn revision(&self, client: &Client, etcd: &Etcd) -> Option<u64> {
+        match timeout(ANSWER, self.ask(client, etcd)).await {
+            Ok(Ok(revision)) => revision,
+            Ok(Err(error)) => {
+                tracing::debug!(etcd = etcd.name_any(), error = causes(&error), "no quorum answers");
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    async fn ask(&self, client: &Client, etcd: &Etcd) -> Result<Option<u64>> {
+        let endpoints = self.endpoints(etcd);
+        if endpoints.is_empty() {
+            return Ok(None);
+        }
+        let namespace = etcd.namespace().unwrap_or_default();
+        let value = async |name: &str, key: &str| {
+            let found = secret(client, &namespace, name).await?.remove(key);
+            found.ok_or_else(|| Error::Missing(format!("key {key} of Secret {namespace}/{name}")))
+        };
+        let mut options = link::Options { endpoints, ..link::Options::default() };
+        if let Some(tls) = &etcd.spec.etcd.client_url_tls {
+            let key = tls.ca.data_key.as_deref().unwrap_or("ca.crt");
+            options.ca = Some(value(&tls.ca.name, key).await?);
+            let name = &tls.client.as_ref().unwrap_or(&tls.server).name;
+            options.identity = Some((value(name, "tls.crt").await?, value(name, "tls.key").await?));
+        }
+        let members = link::connect(&options).await.map_err(Error::Connect)?;
+        let seen = digest::glance(&members).await;
+        Ok(seen.ok().and_then(|seen| u64::try_from(seen.revision.0).ok()))
+    }
+
+    /// Client URLs of members that are ready.
+    fn endpoints(&self, etcd: &Etcd) -> Vec<String> {
+        let (name, namespace) = (etcd.name_any(), etcd.namespace().unwrap_or_default());
+        let scheme = if etcd.spec.etcd.client_url_tls.is_some() { "https" } else { "http" };
+        let (service, port) = (peer_service(&name), etcd.spec.etcd.client_port());
+        let is_own = |pod: &&Pod| pod.labels().get(PART_OF) == Some(&name) && workloads::is_ready(pod);
+        let own = self.members.iter().filter(is_own).map(ResourceExt::name_any);
+        own.map(|pod| format!("{scheme}://{pod}.{service}.{namespace}.svc:{port}")).collect()
+    }
+}

@@ -1,0 +1,45 @@
+//! What source and destination have in common: the namespace of a control plane in a seed, read and written.
+
+pub mod etcd;
+pub mod extensions;
+pub mod owner;
+pub mod read;
+pub mod scale;
+pub mod snapshots;
+pub mod workloads;
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+};
+use serde_json::Value;
+
+use super::{
+    error::{Error, Result},
+    names::MANAGER,
+};
+
+/// The data of a Secret by key.
+///
+/// # Errors
+/// [`Error::Read`]; [`Error::Missing`] where there is no such Secret.
+pub async fn secret(client: &Client, namespace: &str, name: &str) -> Result<BTreeMap<String, Vec<u8>>> {
+    let what = || format!("Secret {namespace}/{name}");
+    let found = Api::<Secret>::namespaced(client.clone(), namespace).get_opt(name).await;
+    let found = found.map_err(Error::read(what()))?.ok_or_else(|| Error::Missing(what()))?;
+    Ok(found.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect())
+}
+
+/// Parameters of what a migration writes.
+pub(super) fn params() -> PatchParams {
+    PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() }
+}
+
+/// A merge patch that is refused unless the object is what was observed.
+pub(super) fn under(version: Option<String>, mut patch: Value) -> Patch<Value> {
+    patch["metadata"]["resourceVersion"] = version.into();
+    Patch::Merge(patch)
+}

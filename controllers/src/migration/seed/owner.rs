@@ -1,0 +1,190 @@
+//! The owner record of an etcd: read from the servers of its zone, and written by a DNSRecord.
+
+use std::time::Duration;
+
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, PostParams, Preconditions},
+    core::ObjectMeta,
+};
+use repot_api::names::{CONFIRM_DELETION, OPERATION, OPERATION_RECONCILE};
+use repot_etcd::{
+    agent::supervisor::STOP,
+    owner::{Settings, freshness::Freshness},
+};
+use repot_etcd_core::{ownership::Answer, timing::epoch};
+use repot_extension::kinds::{DNSRecord, DNSRecordSpec};
+use repot_plan::classic::observed::{OwnerId, OwnerRecord};
+use serde_json::json;
+
+use super::{params, under};
+use crate::{
+    errors::is_not_found,
+    etcd::{
+        api::{Etcd, OwnerCheck},
+        render::record_of_owner,
+    },
+    migration::{
+        error::{Error, Result},
+        names::{MADE_BY, MANAGER},
+    },
+};
+
+/// The text of an owner ID, as in the record.
+#[must_use]
+pub fn text(owner: &OwnerId) -> String {
+    format!("{}/{}", owner.seed, owner.epoch)
+}
+
+/// The owner ID of a text; `None` where it has no epoch.
+#[must_use]
+pub fn parse(text: &str) -> Option<OwnerId> {
+    let (seed, _) = text.rsplit_once('/')?;
+    Some(OwnerId { seed: seed.to_owned(), epoch: epoch(text)? })
+}
+
+/// What an Etcd says of its owner record, and how to ask for it.
+pub struct OwnerRecordOf<'a> {
+    check: &'a OwnerCheck,
+    settings: Settings,
+}
+
+impl<'a> OwnerRecordOf<'a> {
+    /// Of an Etcd.
+    ///
+    /// # Errors
+    /// [`Error::OwnerCheck`] where the Etcd has no owner check, or one that cannot be used.
+    pub fn new(etcd: &'a Etcd) -> Result<Self> {
+        let check = etcd.spec.backup.owner_check.as_ref();
+        let check = check.ok_or_else(|| Error::OwnerCheck("it is not set".to_owned()))?;
+        let settings = Settings::new(&record_of_owner(check), STOP);
+        Ok(Self { check, settings: settings.map_err(|wrong| Error::OwnerCheck(wrong.join("; ")))? })
+    }
+
+    /// The record, as the servers of the zone answer.
+    pub async fn look(&self) -> OwnerRecord {
+        let (answer, why) = self.settings.look(&Freshness::new(self.settings.timing.ttl)).await;
+        match answer {
+            Answer::Record(values) if values.is_empty() => OwnerRecord::Absent,
+            Answer::Record(values) => match values.as_slice() {
+                [value] => parse(value).map_or(OwnerRecord::Unknown, OwnerRecord::Present),
+                _ => OwnerRecord::Unknown,
+            },
+            Answer::Unresolvable | Answer::ContextError | Answer::Slow => {
+                tracing::debug!(record = self.check.name, why, "the owner record is not known");
+                OwnerRecord::Unknown
+            }
+        }
+    }
+
+    /// How long a member may still believe in an earlier record.
+    #[must_use]
+    pub fn wait(&self) -> Duration {
+        self.settings.timing.wait()
+    }
+
+    /// Whether a DNSRecord writes this record.
+    #[must_use]
+    pub fn is_of(&self, record: &DNSRecord) -> bool {
+        record.spec.record_type == "TXT" && record.spec.name.trim_end_matches('.') == self.check.name.trim_end_matches('.')
+    }
+}
+
+/// Deletes the DNSRecord, and with it the record, while it names this owner.
+///
+/// # Errors
+/// [`Error::Write`].
+pub async fn delete(client: &Client, record: &DNSRecord, owner: &OwnerId) -> Result<()> {
+    if record.spec.values != [text(owner)] {
+        return Ok(());
+    }
+    let all = Api::<DNSRecord>::namespaced(client.clone(), &record.namespace().unwrap_or_default());
+    let name = record.name_any();
+    let task = || format!("delete DNSRecord {name}");
+    let mut version = record.resource_version();
+    if !record.annotations().contains_key(CONFIRM_DELETION) {
+        let patch = json!({"metadata": {"annotations": {CONFIRM_DELETION: "true"}}});
+        let confirmed = all.patch(&name, &params(), &under(version, patch)).await;
+        version = confirmed.map_err(Error::write(task()))?.resource_version();
+    }
+    if record.metadata.deletion_timestamp.is_some() {
+        return Ok(());
+    }
+    let preconditions = Some(Preconditions { uid: record.uid(), resource_version: version });
+    match all.delete(&name, &DeleteParams { preconditions, ..DeleteParams::default() }).await {
+        Err(error) if is_not_found(&error) => Ok(()),
+        outcome => outcome.map(drop).map_err(Error::write(task())),
+    }
+}
+
+/// How a DNSRecord is made where there is none.
+pub struct NewRecord<'a> {
+    /// Namespace of the control plane.
+    pub namespace: &'a str,
+    /// A DNSRecord of the same zone, from which provider and credentials are taken.
+    pub like: &'a DNSRecord,
+    /// UID of the migration.
+    pub migration: &'a str,
+}
+
+/// Lets a DNSRecord write this owner, unless it writes one of a higher epoch.
+///
+/// # Errors
+/// [`Error::Write`].
+pub async fn write(
+    client: &Client,
+    found: Option<&DNSRecord>,
+    new: &NewRecord<'_>,
+    etcd: &Etcd,
+    owner: &OwnerId,
+) -> Result<()> {
+    let all = Api::<DNSRecord>::namespaced(client.clone(), new.namespace);
+    let Some(found) = found else {
+        let record = render(new, etcd, owner)?;
+        let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
+        let outcome = all.create(&params, &record).await;
+        return outcome.map(drop).map_err(Error::write("create the DNSRecord of the owner"));
+    };
+    let written = found.spec.values.first().and_then(|value| parse(value));
+    if written.as_ref() == Some(owner) || written.is_some_and(|written| written.epoch >= owner.epoch) {
+        return Ok(());
+    }
+    let patch = json!({
+        "metadata": {"annotations": {OPERATION: OPERATION_RECONCILE}}, "spec": {"values": [text(owner)]},
+    });
+    let outcome = all.patch(&found.name_any(), &params(), &under(found.resource_version(), patch)).await;
+    outcome.map(drop).map_err(Error::write("write the DNSRecord of the owner"))
+}
+
+fn render(new: &NewRecord<'_>, etcd: &Etcd, owner: &OwnerId) -> Result<DNSRecord> {
+    let record = OwnerRecordOf::new(etcd)?;
+    let metadata = ObjectMeta {
+        name: Some(format!("{}-owner", etcd.name_any())),
+        namespace: Some(new.namespace.to_owned()),
+        labels: Some([(MADE_BY.to_owned(), new.migration.to_owned())].into()),
+        annotations: Some([(OPERATION.to_owned(), OPERATION_RECONCILE.to_owned())].into()),
+        ..ObjectMeta::default()
+    };
+    let ttl = i64::try_from(record.settings.timing.ttl.as_secs()).ok();
+    let spec = DNSRecordSpec {
+        name: record.check.name.clone(),
+        record_type: "TXT".to_owned(),
+        values: vec![text(owner)],
+        ttl,
+        ..new.like.spec.clone()
+    };
+    Ok(DNSRecord::new(metadata, spec))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owner_ids_are_read_as_they_are_written() {
+        let owner = OwnerId { seed: "eu/seed-a".to_owned(), epoch: 7 };
+        assert_eq!(parse(&text(&owner)), Some(owner));
+        assert_eq!(parse("seed-a"), None);
+        assert_eq!(parse("seed-a/x"), None);
+    }
+}

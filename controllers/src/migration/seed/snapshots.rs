@@ -1,0 +1,99 @@
+//! Stores of snapshots, opened with the Secrets of a control plane.
+
+use std::collections::BTreeMap;
+
+use kube::Client;
+use repot_etcd::{
+    backup::place::{SecretRef, StoreRef},
+    owner::handover::find_final_snapshot,
+    snapshot::store,
+};
+use repot_plan::classic::observed::FinalSnapshot;
+use tempfile::TempDir;
+use tokio::time::timeout;
+
+use super::{owner, secret};
+use crate::{
+    etcd::api::Store,
+    local_stores::LocalStores,
+    migration::error::{Error, Result, STORE_ANSWER},
+};
+
+/// How long one request to the store is tried again.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(3);
+
+/// A store that is open for as long as this lives.
+pub struct OpenStore {
+    store: store::Store,
+    /// Its credentials are read while it is used.
+    _secret: TempDir,
+}
+
+/// Opens the store of an Etcd, with the Secret that it names.
+///
+/// # Errors
+/// Where the store may not be used or cannot be opened, or the Secret cannot be read.
+pub async fn open(
+    client: &Client,
+    namespace: &str,
+    store: &Store,
+    local_stores: &LocalStores,
+) -> Result<OpenStore> {
+    let place = place(store);
+    if let Some(directory) = place.directory() {
+        let checked = local_stores.check(&directory, &place.prefix);
+        checked.map_err(|error| Error::Missing(format!("the right to use a directory as a store ({error})")))?;
+    }
+    let credentials = match &store.secret_ref {
+        Some(reference) => secret(client, namespace, &reference.name).await?,
+        None => BTreeMap::new(),
+    };
+    let (store, _secret) = place.open(&credentials, PATIENCE)?;
+    Ok(OpenStore { store, _secret })
+}
+
+fn place(store: &Store) -> StoreRef {
+    StoreRef {
+        provider: store.provider.clone(),
+        container: store.container.clone(),
+        prefix: store.prefix.clone(),
+        endpoint: store.endpoint_override.clone(),
+        secret_ref: store.secret_ref.as_ref().map(|secret| SecretRef { name: secret.name.clone() }),
+    }
+}
+
+impl OpenStore {
+    /// The final snapshot of the current history, where it says whose time it ends.
+    ///
+    /// # Errors
+    /// Where the store cannot be read in time.
+    pub async fn final_snapshot(&self) -> Result<Option<FinalSnapshot>> {
+        let found = timeout(STORE_ANSWER, find_final_snapshot(&self.store)).await;
+        let found = found.map_err(|_| Error::SilentStore)??;
+        Ok(found.and_then(|(name, ended)| {
+            Some(FinalSnapshot {
+                revision: u64::try_from(name.last.0).unwrap_or_default(),
+                name: name.to_string(),
+                epoch: owner::parse(&ended)?.epoch,
+            })
+        }))
+    }
+
+    /// The revision up to which snapshots of the current history reach; `None` where there is none.
+    ///
+    /// # Errors
+    /// Where the store cannot be read in time.
+    pub async fn newest_revision(&self) -> Result<Option<u64>> {
+        let names = async { self.store.current().await?.list_quickly().await };
+        let names = timeout(STORE_ANSWER, names).await.map_err(|_| Error::SilentStore)??;
+        Ok(names.iter().filter_map(|one| u64::try_from(one.name.last.0).ok()).max())
+    }
+
+    /// Whether the store holds this snapshot.
+    ///
+    /// # Errors
+    /// Where the store cannot be read in time.
+    pub async fn has(&self, snapshot: &FinalSnapshot) -> Result<bool> {
+        Ok(self.final_snapshot().await?.as_ref() == Some(snapshot))
+    }
+}

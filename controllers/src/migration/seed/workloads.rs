@@ -1,0 +1,162 @@
+//! Deployments of a control plane and their Pods: API servers, and all controllers.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::{apps::v1::Deployment, core::v1::Pod},
+    apimachinery::pkg::apis::meta::v1::LabelSelector,
+};
+use kube::{Client, ResourceExt};
+use repot_plan::classic::observed::Workloads;
+
+use super::read::list;
+use crate::{
+    etcd::api::FENCE,
+    migration::{
+        error::Result,
+        names::{API_SERVER, ROLE},
+    },
+};
+
+/// Deployments of a control plane, and all Pods of its namespace.
+#[derive(Clone, Debug, Default)]
+pub struct ControlPlane {
+    deployments: Vec<Deployment>,
+    pods: Vec<Pod>,
+}
+
+impl ControlPlane {
+    /// Reads them; without a namespace there are none.
+    ///
+    /// # Errors
+    /// [`Error::Read`](crate::migration::Error::Read).
+    pub async fn read(client: &Client, namespace: &str) -> Result<Self> {
+        let (deployments, pods) = futures::try_join!(
+            list::<Deployment>(client, namespace, &format!("{ROLE}=controlplane")),
+            list::<Pod>(client, namespace, ""),
+        )?;
+        Ok(Self { deployments, pods })
+    }
+
+    /// The Deployment of the API servers, if there is one.
+    pub fn api_servers(&self) -> impl Iterator<Item = &Deployment> {
+        self.deployments.iter().filter(|deployment| deployment.name_any() == API_SERVER)
+    }
+
+    /// Deployments of everything else.
+    pub fn controllers(&self) -> impl Iterator<Item = &Deployment> {
+        self.deployments.iter().filter(|deployment| deployment.name_any() != API_SERVER)
+    }
+
+    /// The API servers as the plan sees them.
+    #[must_use]
+    pub fn api(&self) -> Workloads {
+        self.group(self.api_servers())
+    }
+
+    /// The controllers as the plan sees them.
+    #[must_use]
+    pub fn controller_group(&self) -> Workloads {
+        self.group(self.controllers())
+    }
+
+    fn group<'a>(&'a self, deployments: impl Iterator<Item = &'a Deployment>) -> Workloads {
+        let mut group = Workloads::default();
+        let mut fences: Vec<String> = Vec::new();
+        for deployment in deployments {
+            let spec = deployment.spec.as_ref();
+            let wanted = spec.map_or(0, |spec| spec.replicas.unwrap_or(1).try_into().unwrap_or_default());
+            group.wanted.insert(deployment.name_any(), wanted);
+            fences.push(deployment.annotations().get(FENCE).cloned().unwrap_or_default());
+            let selector = spec.map(|spec| &spec.selector);
+            let pods = self.pods.iter().filter(|pod| selector.is_some_and(|one| selects(one, pod)));
+            let (running, ready) = count(pods);
+            group.pods += running;
+            group.ready += ready;
+        }
+        fences.dedup();
+        group.fence = if fences.len() == 1 { fences.remove(0) } else { String::new() };
+        group
+    }
+}
+
+/// Whether a Pod has all labels that are asked for.
+fn selects(selector: &LabelSelector, pod: &Pod) -> bool {
+    let wanted: BTreeMap<String, String> = selector.match_labels.clone().unwrap_or_default();
+    !wanted.is_empty() && wanted.iter().all(|(key, value)| pod.labels().get(key) == Some(value))
+}
+
+/// Pods that may run, and those that are ready.
+pub(super) fn count<'a>(pods: impl Iterator<Item = &'a Pod>) -> (u32, u32) {
+    pods.filter(|pod| may_run(pod))
+        .fold((0, 0), |(running, ready), pod| (running + 1, ready + u32::from(is_ready(pod))))
+}
+
+/// Containers of a Pod that has ended do not start again.
+fn may_run(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    !matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+/// Whether a Pod is ready, and stays.
+#[must_use]
+pub fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let ready = conditions.into_iter().flatten().any(|one| one.type_ == "Ready" && one.status == "True");
+    ready && pod.metadata.deletion_timestamp.is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn deployment(name: &str, replicas: u32, fence: &str) -> Deployment {
+        serde_json::from_value(json!({
+            "metadata": {"name": name, "annotations": {FENCE: fence}},
+            "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": {}},
+        }))
+        .expect("a Deployment")
+    }
+
+    fn pod(app: &str, phase: &str, ready: bool, deleted: bool) -> Pod {
+        let deleted = deleted.then_some("2026-01-01T00:00:00Z");
+        let status = if ready { "True" } else { "False" };
+        serde_json::from_value(json!({
+            "metadata": {"labels": {"app": app}, "deletionTimestamp": deleted},
+            "status": {"phase": phase, "conditions": [{"type": "Ready", "status": status}]},
+        }))
+        .expect("a Pod")
+    }
+
+    #[test]
+    fn pods_count_until_they_are_gone_and_are_ready_while_they_stay() {
+        let plane = ControlPlane {
+            deployments: vec![deployment(API_SERVER, 2, "f"), deployment("scheduler", 1, "f")],
+            pods: vec![
+                pod(API_SERVER, "Running", true, false),
+                pod(API_SERVER, "Running", true, true),
+                pod(API_SERVER, "Failed", false, false),
+                pod("scheduler", "Pending", false, false),
+                pod("etcd", "Running", true, false),
+            ],
+        };
+        let api = plane.api();
+        assert_eq!((api.pods, api.ready, api.wanted.len(), api.fence.as_str()), (2, 1, 1, "f"));
+        let controllers = plane.controller_group();
+        assert_eq!((controllers.pods, controllers.ready), (1, 0));
+        assert_eq!(controllers.wanted.get("scheduler"), Some(&1));
+    }
+
+    #[test]
+    fn group_has_a_fence_only_where_all_have_it() {
+        let mut plane = ControlPlane {
+            deployments: vec![deployment("a", 1, "f"), deployment("b", 1, "g")],
+            pods: Vec::new(),
+        };
+        assert_eq!(plane.controller_group().fence, "");
+        plane.deployments[1] = deployment("b", 1, "f");
+        assert_eq!(plane.controller_group().fence, "f");
+    }
+}

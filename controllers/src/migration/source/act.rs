@@ -1,0 +1,156 @@
+//! Effects of the source as calls.
+
+use std::time::Duration;
+
+use kube::{Api, ResourceExt};
+use repot_api::names::{OPERATION, OPERATION_RECONCILE};
+use repot_extension::kinds::DNSRecord;
+use repot_plan::classic::{
+    effect::Effect,
+    observed::{ExtensionOperation, OwnerId},
+};
+use serde_json::json;
+
+use super::{observe::Objects, remove};
+use crate::{
+    etcd::api::{Etcd, FENCE, OWN_HISTORIES},
+    migration::{
+        driver::Pass,
+        error::{Error, Result},
+        seed::{extensions, owner, params, scale, under},
+    },
+    shootstate::{self, Mode},
+};
+
+/// Carries out an effect of the source, under the versions of the objects that were observed.
+///
+/// # Errors
+/// [`Error`]. The next pass looks again.
+pub async fn act(pass: &Pass<'_>, objects: &Objects, effect: &Effect) -> Result<()> {
+    let (seed, namespace) = (pass.context.own_client(), &objects.namespace);
+    match effect {
+        Effect::SyncState => {
+            let shoot = objects.shoot.as_ref().ok_or_else(|| Error::Missing("the Shoot".to_owned()))?;
+            let written = shootstate::sync(pass.context.garden_client(), seed, shoot, Mode::Upsert).await?;
+            tracing::debug!(?written, "ShootState is synced");
+            Ok(())
+        }
+        Effect::EnsureApiTtl { ttl, fence } => api_ttl(pass, objects, *ttl, fence).await,
+        Effect::EnsureControllers { replicas, fence } => {
+            scale::deployments(seed, namespace, objects.plane.controllers(), replicas, fence).await
+        }
+        Effect::EnsureApi { replicas, fence } => {
+            scale::deployments(seed, namespace, objects.plane.api_servers(), replicas, fence).await
+        }
+        Effect::EnsureNoOwner { owner } => match &objects.owner_record {
+            Some(record) => owner::delete(seed, record, owner).await,
+            None => Err(Error::Missing("the DNSRecord of the owner".to_owned())),
+        },
+        Effect::EnsureOwner { owner } => write_owner(pass, objects, owner).await,
+        Effect::EnsureEtcdReplicas { replicas, volumes, fence } => {
+            etcd_replicas(pass, objects, *replicas, volumes, fence).await
+        }
+        Effect::EnsureEtcd { volumes, owner, replicas, fence, .. } => {
+            restore_etcd(pass, objects, volumes, owner, *replicas, fence).await
+        }
+        Effect::RequestDnsRecords { operation } => request(pass, objects, *operation).await,
+        Effect::RequestExtensions { operation } => {
+            let (seen, uid) = (objects.extensions.iter(), &pass.facts.request.uid);
+            extensions::request(seed, namespace, seen, *operation, uid).await
+        }
+        Effect::RemoveSourceControllers => {
+            scale::delete(seed, namespace, objects.plane.controllers()).await
+        }
+        Effect::RemoveSource => remove::remove(seed, objects).await,
+        _ => Ok(()),
+    }
+}
+
+async fn request(pass: &Pass<'_>, objects: &Objects, operation: ExtensionOperation) -> Result<()> {
+    let (seen, uid) = (objects.records.iter(), &pass.facts.request.uid);
+    extensions::request(pass.context.own_client(), &objects.namespace, seen, operation, uid).await
+}
+
+async fn api_ttl(pass: &Pass<'_>, objects: &Objects, ttl: Duration, fence: &str) -> Result<()> {
+    let all = Api::<DNSRecord>::namespaced(pass.context.own_client().clone(), &objects.namespace);
+    let seconds = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX);
+    for record in &objects.api_records {
+        let is_marked = record.annotations().get(FENCE).map(String::as_str) == Some(fence);
+        if is_marked && record.spec.ttl == Some(seconds) {
+            continue;
+        }
+        let annotations = json!({FENCE: fence, OPERATION: OPERATION_RECONCILE});
+        let patch = json!({"metadata": {"annotations": annotations}, "spec": {"ttl": seconds}});
+        let patch = under(record.resource_version(), patch);
+        let name = record.name_any();
+        let outcome = all.patch(&name, &params(), &patch).await;
+        outcome.map_err(Error::write(format!("write the TTL of DNSRecord {name}")))?;
+    }
+    Ok(())
+}
+
+async fn write_owner(pass: &Pass<'_>, objects: &Objects, owner: &OwnerId) -> Result<()> {
+    let like = objects.owner_record.as_ref().or(objects.api_records.first());
+    let like = like.ok_or_else(|| Error::Missing("a DNSRecord of the zone".to_owned()))?;
+    let new = owner::NewRecord {
+        namespace: &objects.namespace,
+        like,
+        migration: &pass.facts.request.uid,
+    };
+    let etcd = objects.etcds.need_main()?;
+    owner::write(pass.context.own_client(), objects.owner_record.as_ref(), &new, etcd, owner).await
+}
+
+/// All Etcds are stopped together; only the main one is started alone, for its final snapshot.
+async fn etcd_replicas(
+    pass: &Pass<'_>,
+    objects: &Objects,
+    replicas: u32,
+    volumes: &str,
+    fence: &str,
+) -> Result<()> {
+    let (seed, main) = (pass.context.own_client(), objects.etcds.need_main()?);
+    // One that has other volumes by now is not what was decided on.
+    if main.volumes() != volumes {
+        return Ok(());
+    }
+    scale::etcd(seed, main, replicas, fence).await?;
+    if replicas == 0 {
+        for other in objects.etcds.others() {
+            scale::etcd(seed, other, 0, fence).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The former volumes have lost ownership: new ones are filled from the own store.
+async fn restore_etcd(
+    pass: &Pass<'_>,
+    objects: &Objects,
+    volumes: &str,
+    owner: &OwnerId,
+    replicas: u32,
+    fence: &str,
+) -> Result<()> {
+    let (seed, main) = (pass.context.own_client(), objects.etcds.need_main()?);
+    let all = Api::<Etcd>::namespaced(seed.clone(), &objects.namespace);
+    let is_written = main.spec.replicas == replicas
+        && main.volumes() == volumes
+        && main.annotations().get(FENCE).map(String::as_str) == Some(fence);
+    if !is_written {
+        let patch = json!({
+            "metadata": {"annotations": {FENCE: fence, OWN_HISTORIES: serde_json::Value::Null}},
+            "spec": {
+                "volumeClaimTemplate": volumes, "replicas": replicas,
+                "backup": {"ownerCheck": {"id": owner::text(owner)}, "sourceStore": main.spec.backup.store},
+            },
+        });
+        let patch = under(main.resource_version(), patch);
+        let outcome = all.patch(&main.name_any(), &params(), &patch).await;
+        outcome.map_err(Error::write("restore the Etcd of the source"))?;
+    }
+    for other in objects.etcds.others() {
+        scale::etcd(seed, other, scale::members(other), fence).await?;
+    }
+    Ok(())
+}

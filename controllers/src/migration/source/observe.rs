@@ -1,0 +1,223 @@
+//! What the source observes. What costs much is asked only while a row decides on it.
+
+use std::time::Duration;
+
+use kube::{Client, ResourceExt};
+use repot_extension::{kinds::DNSRecord, status::OperationState};
+use repot_plan::{
+    classic::{
+        Step,
+        observed::{
+            ExtensionOperation, Facts, FinalSnapshot, MigrationRequest, Observed, OwnerRecord, SourceFacts,
+        },
+    },
+    ledger::State,
+};
+
+use super::remove;
+use crate::{
+    errors::causes,
+    etcd::api::{Etcd, FENCE},
+    migration::{
+        api::{ControlPlaneMigration, Shoot},
+        context::Context,
+        driver::{self, Observation},
+        error::Result,
+        overall::Ledger,
+        seed::{
+            etcd::Etcds,
+            extensions::{self, Seen},
+            owner::OwnerRecordOf,
+            read, snapshots,
+            workloads::ControlPlane,
+        },
+    },
+    shootstate::{self, Mode, ShootKey},
+};
+
+/// TTL of a DNSRecord that does not say (Gardener).
+const DEFAULT_TTL: Duration = Duration::from_secs(120);
+
+/// Objects of the source, as they were observed.
+pub struct Objects {
+    /// Namespace of the control plane.
+    pub namespace: String,
+    /// The Shoot in the garden, and its namespace in the seed.
+    pub shoot: Option<ShootKey>,
+    /// Deployments and Pods.
+    pub plane: ControlPlane,
+    /// Etcds and their members.
+    pub etcds: Etcds,
+    /// DNSRecords of the API.
+    pub api_records: Vec<DNSRecord>,
+    /// The DNSRecord of the owner.
+    pub owner_record: Option<DNSRecord>,
+    /// DNSRecords but that of the owner, with how far requests are.
+    pub records: Vec<Seen>,
+    /// Other extension resources.
+    pub extensions: Vec<Seen>,
+}
+
+/// Observes the source.
+///
+/// # Errors
+/// Where an API server does not answer. A zone and a store that do not answer are observed as such.
+pub async fn observe(
+    context: &Context,
+    migration: &ControlPlaneMigration,
+    shoot: Option<Shoot>,
+    request: MigrationRequest,
+    ledger: &Ledger,
+) -> Result<Observation> {
+    let seed = context.own_client();
+    let objects = objects(seed, migration, shoot.as_ref(), &request).await?;
+    let is_open = |step: Step| ledger.state(step) == State::Running;
+    let operation = match ledger.phase.is_rollback() {
+        true => ExtensionOperation::Restore,
+        false => ExtensionOperation::Migrate,
+    };
+    let (owner, owner_wait) = owner(objects.etcds.main()).await;
+    let (api_ttl, api_ttl_fence) = ttl(&objects.api_records);
+    let facts = SourceFacts {
+        unsynced: unsynced(context, &objects, ledger).await,
+        controllers: objects.plane.controller_group(),
+        api: objects.plane.api(),
+        etcd: objects.etcds.facts(seed, asks_for_revision(ledger)).await,
+        owner,
+        owner_wait,
+        final_snapshot: match needs_final_snapshot(ledger) {
+            true => final_snapshot(context, &objects).await,
+            false => None,
+        },
+        api_ttl,
+        api_ttl_fence,
+        dns_records: extensions::facts(objects.records.iter(), operation),
+        extensions: extensions::facts(objects.extensions.iter(), ExtensionOperation::Migrate),
+        left: match is_open(Step::SourceRemoved) {
+            true => remove::left(seed, &objects.namespace).await?,
+            false => Vec::new(),
+        },
+    };
+    let facts = Observed { request, facts: Facts::Source(Box::new(facts)) };
+    Ok(Observation { facts, objects: driver::Objects::Source(Box::new(objects)) })
+}
+
+async fn objects(
+    seed: &Client,
+    migration: &ControlPlaneMigration,
+    shoot: Option<&Shoot>,
+    request: &MigrationRequest,
+) -> Result<Objects> {
+    let namespace = shoot.map(|shoot| shoot.status.technical_id.clone()).unwrap_or_default();
+    let (plane, etcds, records, extensions) = futures::try_join!(
+        ControlPlane::read(seed, &namespace),
+        Etcds::read(seed, &namespace),
+        read::list::<DNSRecord>(seed, &namespace, ""),
+        extensions::read(seed, &namespace, &request.uid),
+    )?;
+    let owner = etcds.main().and_then(|etcd| OwnerRecordOf::new(etcd).ok());
+    let (owners, others): (Vec<_>, Vec<_>) =
+        records.into_iter().partition(|record| owner.as_ref().is_some_and(|owner| owner.is_of(record)));
+    drop(owner);
+    Ok(Objects {
+        shoot: shoot.map(|shoot| ShootKey {
+            namespace: migration.namespace().unwrap_or_default(),
+            name: shoot.name_any(),
+            uid: shoot.uid().unwrap_or_default(),
+            seed_namespace: namespace.clone(),
+        }),
+        records: others.iter().map(|record| extensions::of_record(record, &request.uid)).collect(),
+        api_records: others.into_iter().filter(is_of_api).collect(),
+        owner_record: owners.into_iter().next(),
+        namespace,
+        plane,
+        etcds,
+        extensions,
+    })
+}
+
+/// Gardener's names of the API of a Shoot begin with this label.
+fn is_of_api(record: &DNSRecord) -> bool {
+    record.spec.name.starts_with("api.") && record.spec.record_type != "TXT"
+}
+
+async fn owner(etcd: Option<&Etcd>) -> (OwnerRecord, Duration) {
+    match etcd.map(OwnerRecordOf::new) {
+        Some(Ok(record)) => (record.look().await, record.wait()),
+        Some(Err(error)) => {
+            tracing::warn!(error = causes(&error), "the owner record cannot be asked for");
+            (OwnerRecord::Unknown, Duration::ZERO)
+        }
+        None => (OwnerRecord::Unknown, Duration::ZERO),
+    }
+}
+
+/// The longest TTL of the records of the API, and who set all of them. A record that its controller has not written yet may still
+/// have the default.
+fn ttl(records: &[DNSRecord]) -> (Duration, String) {
+    let of = |record: &DNSRecord| {
+        let wanted = record.spec.ttl.and_then(|ttl| u64::try_from(ttl).ok()).map_or(DEFAULT_TTL, Duration::from_secs);
+        if is_written(record) { wanted } else { wanted.max(DEFAULT_TTL) }
+    };
+    let longest = records.iter().map(of).max().unwrap_or(DEFAULT_TTL);
+    let mut fences: Vec<_> = records.iter().filter_map(|record| record.annotations().get(FENCE)).collect();
+    let is_marked = fences.len() == records.len();
+    fences.dedup();
+    let fence = match (is_marked, fences.as_slice()) {
+        (true, [fence]) => (*fence).clone(),
+        _ => String::new(),
+    };
+    (longest, fence)
+}
+
+/// Whether the controller of a DNSRecord has written what its spec says.
+fn is_written(record: &DNSRecord) -> bool {
+    let status = record.status.as_ref();
+    let last = status.and_then(|status| status.last_operation.as_ref());
+    let is_current = status.map(|status| status.observed_generation) == record.metadata.generation;
+    is_current && last.is_some_and(|last| last.state == OperationState::Succeeded)
+}
+
+/// The members are asked only where a row decides on their revision.
+fn asks_for_revision(ledger: &Ledger) -> bool {
+    let is_settled = |step| matches!(ledger.state(step), State::Succeeded | State::Skipped);
+    let is_before_outage = !ledger.phase.is_rollback() && !is_settled(Step::SourceControllersStopped);
+    let is_restoring = ledger.phase.is_rollback() && ledger.is_started(Step::SourceEtcdRestored);
+    is_before_outage || is_restoring
+}
+
+async fn unsynced(context: &Context, objects: &Objects, ledger: &Ledger) -> Option<u32> {
+    let steps = [Step::StateSynced, Step::FinalStateSynced, Step::MigratedStateSynced];
+    let is_asked = steps.into_iter().any(|step| ledger.state(step) == State::Running);
+    let shoot = objects.shoot.as_ref().filter(|_| is_asked)?;
+    let found = shootstate::unsynced(context.garden_client(), context.own_client(), shoot, Mode::Upsert).await;
+    found.inspect_err(|error| tracing::warn!(error = causes(error), "the ShootState cannot be compared")).ok()
+}
+
+/// From the deletion of the owner record on, until the row that waits for the snapshot is reached.
+fn needs_final_snapshot(ledger: &Ledger) -> bool {
+    let waits = match ledger.phase.is_rollback() {
+        true => Step::SourceOwnershipEnded,
+        false => Step::FinalSnapshotTaken,
+    };
+    ledger.notes.ownership_ended && !ledger.is_settled(waits)
+}
+
+async fn final_snapshot(
+    context: &Context,
+    objects: &Objects,
+) -> Option<FinalSnapshot> {
+    let store = objects.etcds.main()?.spec.backup.store.as_ref()?;
+    let found = async {
+        let client = context.own_client();
+        let store = snapshots::open(client, &objects.namespace, store, &context.local_stores).await?;
+        store.final_snapshot().await
+    };
+    match found.await {
+        Ok(found) => found,
+        Err(error) => {
+            tracing::warn!(error = causes(&error), "the bucket of the source cannot be read");
+            None
+        }
+    }
+}
