@@ -3,6 +3,7 @@
 //! | module | makes |
 //! |---|---|
 //! | [`etcd`] | an `Etcd` into a StatefulSet of members, and its members one by one |
+//! | [`shootstate`] | what has to survive a seed into ShootStates |
 //! | [`workflow`] | EtcdBackup, EtcdRestore and EtcdMigration into steps on a HostedEtcd |
 //! | [`flow`] | what the plan decides of any flow into records and effects |
 //! | [`election`] | one of several processes the one that acts |
@@ -28,5 +29,6 @@ pub mod metrics;
 pub mod namespaces;
 pub mod reconciler;
 pub mod server;
+pub mod shootstate;
 pub mod term;
 pub mod workflow;

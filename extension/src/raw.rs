@@ -49,6 +49,12 @@ impl RawJson {
     }
 }
 
+impl From<Box<RawValue>> for RawJson {
+    fn from(value: Box<RawValue>) -> Self {
+        Self(value)
+    }
+}
+
 impl fmt::Debug for RawJson {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RawJson({} bytes)", self.get().len())

@@ -82,6 +82,12 @@ pub const UNPROTECT_ETCD: &str = "druid.gardener.cloud/disable-etcd-component-pr
 /// `true` on an Etcd: the leader moves and members leave although gateways do not answer, or calls through them do not end; set by
 /// people (Repot).
 pub const WITHOUT_GATEWAYS: &str = "migration.gardener.cloud/without-gateways";
+/// Label, `true` on objects of a control plane's namespace that a ShootState carries to the destination (Repot).
+pub const CARRY: &str = "migration.gardener.cloud/carry";
+/// Label, `true` on Secrets that a ShootState carries and from which others are generated (Gardener).
+pub const PERSIST: &str = "persist";
+/// Finalizer of a ShootState while its Shoot moves (Gardener).
+pub const FINALIZER_SHOOT_STATE: &str = "core.gardener.cloud/shootstate";
 /// Prefix of the labels that tell on which seeds a Shoot is, or is going to be (Gardener).
 pub const SEED_LABEL_PREFIX: &str = "name.seed.gardener.cloud/";
 

@@ -32,7 +32,15 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("repot-etcd", &["repot-etcd-core", "repot-api", "repot-apimachinery", "repot-storage", "repot-certs"]),
     (
         "repot-controllers",
-        &["repot-plan", "repot-etcd-core", "repot-api", "repot-apimachinery", "repot-etcd", "repot-certs"],
+        &[
+            "repot-plan",
+            "repot-etcd-core",
+            "repot-api",
+            "repot-apimachinery",
+            "repot-etcd",
+            "repot-extension",
+            "repot-certs",
+        ],
     ),
     (
         "repot",

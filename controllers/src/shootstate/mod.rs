@@ -1,0 +1,29 @@
+//! ShootStates: what of a control plane has to survive its seed, read there and kept in the garden.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`model`] | a ShootState as types; opaque parts keep their text |
+//! | [`kinds`] | which kinds are read in a seed |
+//! | `list`, [`collect`] | reads everything that has to survive |
+//! | [`secrets`], [`machines`], [`carried`] | objects as entries of a ShootState |
+//! | `compare`, [`difference`] | what differs, as a JSON Patch |
+//! | [`write`] | the ShootState in the garden |
+//! | [`error`] | why one of these failed |
+
+pub mod carried;
+pub mod collect;
+mod compare;
+pub mod difference;
+pub mod error;
+pub mod kinds;
+mod list;
+pub mod machines;
+pub mod model;
+pub mod secrets;
+pub mod write;
+
+pub use collect::collect;
+pub use difference::{Mode, difference};
+pub use error::Error;
+pub use model::State;
+pub use write::{ShootKey, Synced, read, sync, unsynced};
