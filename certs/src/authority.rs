@@ -76,6 +76,16 @@ impl Authority {
         Ok(Self { certificate_pem, issuer, key_pem })
     }
 
+    /// The authority of a certificate and its key, both PEM.
+    ///
+    /// # Errors
+    /// [`Error::AuthorityPem`].
+    pub fn from_pem(certificate_pem: &str, key_pem: &str) -> Result<Self> {
+        let pair = KeyPair::from_pem(key_pem).map_err(Error::AuthorityPem)?;
+        let issuer = Issuer::from_ca_cert_pem(certificate_pem, pair).map_err(Error::AuthorityPem)?;
+        Ok(Self { certificate_pem: certificate_pem.to_owned(), issuer, key_pem: key_pem.to_owned() })
+    }
+
     /// The authority's certificate, for those who are to trust it.
     #[must_use]
     pub fn certificate_pem(&self) -> &str {
@@ -106,7 +116,21 @@ impl Authority {
     /// # Errors
     /// [`Error::Issue`].
     pub fn issue_client(&self, common_name: &str, organization: &str, now: OffsetDateTime) -> Result<Leaf> {
-        let mut params = base(common_name, Some(organization), now, LEAF_LIFETIME);
+        self.issue_client_for(common_name, organization, now, LEAF_LIFETIME)
+    }
+
+    /// The same, for so long.
+    ///
+    /// # Errors
+    /// [`Error::Issue`].
+    pub fn issue_client_for(
+        &self,
+        common_name: &str,
+        organization: &str,
+        now: OffsetDateTime,
+        lifetime: Duration,
+    ) -> Result<Leaf> {
+        let mut params = base(common_name, Some(organization), now, lifetime);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         self.sign(common_name, params)
     }

@@ -27,6 +27,9 @@ pub enum Error {
         #[source]
         source: rcgen::Error,
     },
+    /// The certificate or the key of an authority cannot be read.
+    #[error("failed to read the certificate and key of an authority")]
+    AuthorityPem(#[source] rcgen::Error),
     /// A stored authority is not usable.
     #[error("failed to read the certificate authority in {path}")]
     ReadAuthority {

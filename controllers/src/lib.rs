@@ -5,6 +5,7 @@
 //! | [`etcd`] | an `Etcd` into a StatefulSet of members, and its members one by one |
 //! | [`shootstate`] | what has to survive a seed into ShootStates |
 //! | [`workflow`] | EtcdBackup, EtcdRestore and EtcdMigration into steps on a HostedEtcd |
+//! | [`migration`] | ControlPlaneMigration into steps on a garden and two seeds |
 //! | [`flow`] | what the plan decides of any flow into records and effects |
 //! | [`election`] | one of several processes the one that acts |
 //! | [`reconciler`] | all controllers into measured, logged and retried reconciles |
@@ -26,6 +27,7 @@ pub mod flow;
 pub mod local_stores;
 pub mod members;
 pub mod metrics;
+pub mod migration;
 pub mod namespaces;
 pub mod reconciler;
 pub mod server;

@@ -68,6 +68,11 @@ pub(super) fn note_volumes(context: &Context, notes: &mut Notes) {
     notes.volumes.get_or_insert_with(|| format!("{}-destination", context.observed.request.uid));
 }
 
+/// Whether a standby member can shorten the outage.
+pub(super) fn offers_standby(context: &Context) -> bool {
+    is_awake(context) && context.at_destination().is_none_or(|facts| facts.offers_standby)
+}
+
 pub(super) fn does_standby_follow(context: &Context) -> Check {
     destination(context, |facts| match (facts.standby, facts.copied) {
         (Some(standby), Some(copied)) if standby >= copied => {

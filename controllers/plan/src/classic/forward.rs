@@ -82,7 +82,7 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
     Row {
         after: &[Step::SnapshotsCopiedAhead, Step::DestinationPrepared],
         does: "A standby member has restored the snapshots and follows new ones, so the outage restores one delta.",
-        guard: is_awake,
+        guard: to::offers_standby,
         on_failure: OnFailure::Skip,
         timeout: Timeout::Steps(4),
         advice: "the migration goes on without it, and the outage lasts as long as a whole restore",

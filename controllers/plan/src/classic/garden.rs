@@ -29,6 +29,9 @@ pub(super) fn is_recorded(context: &Context) -> Check {
         None if !context.observed.request.finalizer => {
             Check::waiting("SettingFinalizer", "the finalizer is being set on the ControlPlaneMigration")
         }
+        None if facts.spec_seed != context.observed.request.destination_seed => {
+            Check::waiting("SettingSeedName", "spec.seedName of the Shoot is being written")
+        }
         None if facts.operation != Operation::Migrating => {
             Check::waiting("RecordingOperation", "status.lastOperation of the Shoot is being written")
         }
@@ -42,7 +45,10 @@ pub(super) fn record(context: &Context) -> Vec<Effect> {
     if !context.observed.request.finalizer {
         effects.push(Effect::EnsureFinalizer { present: true });
     }
-    if facts.operation != Operation::Migrating {
+    let seed = &context.observed.request.destination_seed;
+    if facts.spec_seed != *seed {
+        effects.push(Effect::EnsureSpecSeed { seed: seed.clone() });
+    } else if facts.operation != Operation::Migrating {
         effects.push(Effect::EnsureOperation { operation: Operation::Migrating });
     }
     effects

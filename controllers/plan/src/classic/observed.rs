@@ -242,6 +242,8 @@ pub struct DestinationFacts {
     pub unprepared: Vec<String>,
     /// Whether the ValidatingAdmissionPolicy that keeps Machines is in effect.
     pub machine_guard: bool,
+    /// Whether a standby member can be made for this etcd.
+    pub offers_standby: bool,
     /// Revision up to which the standby member has followed; `None` where none runs.
     pub standby: Option<u64>,
     /// The owner record, as this side reads it.

@@ -112,6 +112,7 @@ fn destination(clusters: &mut Clusters) -> DestinationFacts {
         final_copied: clusters.final_copied.as_ref().map(|(snapshot, _)| snapshot.clone()),
         unprepared: listed(!site.exists),
         machine_guard: clusters.machine_guard,
+        offers_standby: true,
         standby: clusters.copied.filter(|_| is_standing),
         owner,
         etcd: etcd(site),
