@@ -84,7 +84,7 @@ pub async fn collect(seed: &Client, namespace: &str) -> Result<State> {
     let machines = machines(seed, namespace).await?;
     let Extensions { entries: extensions, carried } = extensions(seed, namespace).await?;
     let mut resources = referenced(seed, namespace, &extensions).await?;
-    let more = stream::iter(&CARRIED_KINDS).map(|kind| carried_of(seed, namespace, kind)).buffered(AT_ONCE);
+    let more = stream::iter(CARRIED_KINDS).map(|kind| carried_of(seed, namespace, kind)).buffered(AT_ONCE);
     let more: Vec<Vec<ResourceEntry>> = more.try_collect().await?;
     for entry in carried.into_iter().chain(more.into_iter().flatten()) {
         let key = (entry.kind.clone(), entry.name.clone(), entry.api_version.clone());
@@ -108,15 +108,15 @@ async fn machines(seed: &Client, namespace: &str) -> Result<Option<GardenerEntry
 }
 
 async fn extensions(seed: &Client, namespace: &str) -> Result<Extensions> {
-    let lists = stream::iter(&EXTENSION_KINDS)
-        .map(async |kind| list(seed, kind, namespace, None).await.map(|objects| (kind, objects)))
+    let lists = stream::iter(EXTENSION_KINDS)
+        .map(|kind| async move { list(seed, &kind, namespace, None).await.map(|objects| (kind, objects)) })
         .buffered(AT_ONCE);
     let mut lists = std::pin::pin!(lists);
     let mut found = Extensions::default();
     while let Some((kind, objects)) = lists.try_next().await? {
         for object in &objects {
-            found.entries.extend(extension(kind, object)?);
-            found.carried.extend(carry(kind, object)?);
+            found.entries.extend(extension(&kind, object)?);
+            found.carried.extend(carry(&kind, object)?);
         }
     }
     if let Some(object) = backup_entry(seed, namespace).await? {
@@ -219,9 +219,9 @@ async fn reference(
 }
 
 /// Objects of a kind that are carried.
-async fn carried_of(seed: &Client, namespace: &str, kind: &SeedKind) -> Result<Vec<ResourceEntry>> {
-    let objects = list(seed, kind, namespace, Some(&format!("{CARRY}=true"))).await?;
-    let entries = objects.iter().map(|object| carry(kind, object));
+async fn carried_of(seed: &Client, namespace: &str, kind: SeedKind) -> Result<Vec<ResourceEntry>> {
+    let objects = list(seed, &kind, namespace, Some(&format!("{CARRY}=true"))).await?;
+    let entries = objects.iter().map(|object| carry(&kind, object));
     entries.filter_map(Result::transpose).collect()
 }
 

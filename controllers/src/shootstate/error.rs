@@ -48,6 +48,9 @@ pub enum Error {
     /// The garden serves no ShootStates.
     #[error("the garden serves ShootStates neither in {0} nor in {1}: install repot apiserver there")]
     NotServed(&'static str, &'static str),
+    /// A synchronization took too long.
+    #[error("the ShootState was not synchronized within {0:?}")]
+    Deadline(std::time::Duration),
     /// The ShootState belongs to an earlier Shoot of the same name.
     #[error("ShootState {name} belongs to an earlier Shoot with uid {owner}; delete it")]
     OtherShoot {

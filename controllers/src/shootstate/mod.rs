@@ -8,18 +8,26 @@
 //! | [`secrets`], [`machines`], [`carried`] | objects as entries of a ShootState |
 //! | `compare`, [`difference`] | what differs, as a JSON Patch |
 //! | [`write`] | the ShootState in the garden |
+//! | [`decide`] | whether a seed may write it, and how |
+//! | [`queue`], `seen`, `watches` | which Shoot is due |
+//! | [`controller`] | keeps all ShootStates of a seed up to date |
 //! | [`error`] | why one of these failed |
 
 pub mod carried;
 pub mod collect;
 mod compare;
+pub mod controller;
+pub mod decide;
 pub mod difference;
 pub mod error;
 pub mod kinds;
 mod list;
 pub mod machines;
 pub mod model;
+pub mod queue;
 pub mod secrets;
+mod seen;
+mod watches;
 pub mod write;
 
 pub use collect::collect;
