@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use repot_tests::TestEnv;
 use repot_tests::landscape::{ControlPlaneOptions, Landscape, LandscapeOptions, Shoot, ShootName, memory};
+use repot_tests::pki::write_private;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Runs a garden, two seeds and a Shoot with six nodes on this machine.
@@ -75,13 +76,13 @@ async fn run(env: &TestEnv, arguments: &Arguments) -> Result<()> {
         ..ControlPlaneOptions::default()
     };
     let shoot = landscape.create_shoot(env, ShootName::new("dev", "alpha"), "seed-a", options).await?;
-    write_kubeconfigs(&landscape, &shoot, &arguments.directory)?;
+    write_kubeconfigs(&landscape, &shoot, &arguments.directory).await?;
     println!("{}", explain(&landscape, &shoot, &arguments.directory));
     println!("{}", memory::table(&memory::usage()?));
     std::future::pending().await
 }
 
-fn write_kubeconfigs(landscape: &Landscape, shoot: &Shoot, directory: &Path) -> Result<()> {
+async fn write_kubeconfigs(landscape: &Landscape, shoot: &Shoot, directory: &Path) -> Result<()> {
     std::fs::create_dir_all(directory)
         .with_context(|| format!("failed to make the directory {}", directory.display()))?;
     for seed in &landscape.seeds {
@@ -90,8 +91,8 @@ fn write_kubeconfigs(landscape: &Landscape, shoot: &Shoot, directory: &Path) -> 
     if let Some(garden) = &landscape.garden {
         garden.cluster.admin().write(directory.join("garden.kubeconfig"))?;
     }
-    shoot.control_plane.direct_access()?.write(directory.join("shoot.kubeconfig"))?;
-    Ok(())
+    let kubeconfig = shoot.control_plane.kubeconfig_at(landscape.seed("seed-a")?).await?;
+    write_private(directory.join("shoot.kubeconfig"), &kubeconfig).map(drop)
 }
 
 /// What to try.

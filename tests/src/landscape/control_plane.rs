@@ -4,26 +4,24 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::authorities::Authorities;
 use super::dns::Dns;
-use super::dns_message::Values;
 use super::seed::{BACKUP_SECRET, Seed};
 use super::shoot::ShootName;
-use super::{etcd, kubernetes, machines};
+use super::{etcd, extensions, kubernetes, machines};
 use crate::access::Access;
 use crate::http::Api;
-use crate::port;
 use crate::wait::until;
 
 /// How long anything may take while a whole landscape starts on two cores.
 pub const DEADLINE: Duration = Duration::from_secs(240);
 /// Where each kube-apiserver listens in its Pod, and where its address leads.
 pub const API_PORT: u16 = 443;
-/// How long the record of the API may be kept, in seconds. Gardener's default is 120.
-pub const DNS_TTL: u32 = 5;
+/// The first epoch of an owner: who has it does not wait for another one.
+const FIRST_EPOCH: u64 = 1;
 
 /// How large a control plane is.
 #[derive(Clone, Debug)]
@@ -36,6 +34,8 @@ pub struct ControlPlaneOptions {
     pub pools: Vec<(String, u32)>,
     /// From one search for orphaned VMs to the next. Gardener's default is 15 minutes.
     pub orphan_period: Duration,
+    /// How long the record of the API may be cached, in seconds. Gardener's default is 120.
+    pub api_ttl: u32,
 }
 
 /// A Shoot's control plane in one seed.
@@ -46,54 +46,69 @@ pub struct ControlPlane {
     pub authorities: Arc<Authorities>,
     /// How large it is.
     pub options: ControlPlaneOptions,
-    /// The address of its kube-apiservers: the load balancer of the seed.
-    pub address: Ipv4Addr,
 }
 
 impl Default for ControlPlaneOptions {
     fn default() -> Self {
         let pools = ["worker-a", "worker-b"].map(|pool| (pool.to_owned(), 3)).into();
-        Self { etcd_members: 3, api_servers: 2, pools, orphan_period: Duration::from_secs(10) }
+        Self { etcd_members: 3, api_servers: 2, pools, orphan_period: Duration::from_secs(10), api_ttl: 30 }
     }
 }
 
 impl ControlPlane {
     /// A control plane that is not deployed yet.
-    pub fn new(
-        shoot: ShootName,
-        authorities: Arc<Authorities>,
-        options: ControlPlaneOptions,
-    ) -> Result<Self> {
-        // An address of loopback that no other control plane on this machine has: the port is reserved for this process.
-        let [high, low] = port::reserve()?.to_be_bytes();
-        Ok(Self { shoot, authorities, options, address: Ipv4Addr::new(127, 77, high, low) })
+    pub fn new(shoot: ShootName, authorities: Arc<Authorities>, options: ControlPlaneOptions) -> Self {
+        Self { shoot, authorities, options }
     }
 
-    /// Deploys everything into the Shoot's namespace of a seed, sets the DNS record of the API, and waits until kube-apiserver
-    /// is ready through that name.
-    pub async fn deploy(&self, seed: &Seed, dns: &Dns) -> Result<()> {
-        self.deploy_namespace(seed).await?;
+    /// Deploys everything into the Shoot's namespace of a seed, as its first owner, and waits until kube-apiserver is ready through
+    /// its DNS name and all extension resources are reconciled. `cluster` is the `spec` of its Cluster.
+    pub async fn deploy(&self, seed: &Seed, dns: &Dns, cluster: &Value) -> Result<()> {
+        self.deploy_namespace(seed, cluster).await?;
+        extensions::reconcile(self, seed, &[extensions::owner_record(self, seed)]).await?;
+        extensions::reconcile(self, seed, &extensions::before_api_server(self)).await?;
+        self.deploy_api_server(seed, dns).await?;
+        extensions::reconcile(self, seed, &extensions::after_api_server(self)).await?;
+        self.apply(seed, &kubernetes::controllers(self)?).await?;
+        self.apply(seed, &machines::controllers(self, seed)?).await?;
+        extensions::reconcile(self, seed, &[extensions::worker(self)]).await?;
+        for deployment in ["kube-controller-manager", "kube-scheduler", machines::MANAGER] {
+            self.roll_out(seed, deployment).await?;
+        }
+        Ok(())
+    }
+
+    async fn deploy_api_server(&self, seed: &Seed, dns: &Dns) -> Result<()> {
         self.apply(seed, &etcd::secrets(self)?).await?;
         self.apply(seed, &etcd::etcds(self, seed)).await?;
         self.apply(seed, &kubernetes::api_server(self)?).await?;
-        self.expose(seed).await?;
         etcd::wait_until_ready(self, seed).await?;
         self.roll_out(seed, "kube-apiserver").await?;
-        dns.set(&self.shoot.api_domain(), DNS_TTL, &Values::A(vec![self.address])).await?;
+        let address =
+            until("the address of kube-apiserver", DEADLINE, async || self.address(seed).await).await?;
+        extensions::reconcile(self, seed, &[extensions::api_record(self, address)]).await?;
         let api = self.api(dns)?;
         until("the API of the Shoot to be ready", DEADLINE, async || {
             let answer = api.get("/readyz").await?;
             ensure!(answer.status == 200, "{answer}");
             Ok(())
         })
-        .await?;
-        self.apply(seed, &kubernetes::controllers(self)?).await?;
-        self.apply(seed, &machines::controllers(self, seed)?).await?;
-        self.apply(seed, &machines::workers(self)).await?;
-        for deployment in ["kube-controller-manager", "kube-scheduler", "machine-controller-manager"] {
-            self.roll_out(seed, deployment).await?;
-        }
-        Ok(())
+        .await
+    }
+
+    /// The owner ID of a seed that serves the etcd first.
+    pub fn owner_id(&self, seed: &Seed) -> String {
+        format!("{}/{FIRST_EPOCH}", seed.name)
+    }
+
+    /// The address of its kube-apiservers in a seed: that of the load balancer.
+    ///
+    /// Errors: while there is none.
+    pub async fn address(&self, seed: &Seed) -> Result<Ipv4Addr> {
+        let path = format!("/api/v1/namespaces/{}/services/kube-apiserver", self.shoot.technical_id());
+        let service = seed.cluster.api().get(&path).await?.ok()?;
+        let ip = service["status"]["loadBalancer"]["ingress"][0]["ip"].as_str();
+        Ok(ip.context("the Service kube-apiserver has no address yet")?.parse()?)
     }
 
     /// The API through the DNS name, as `system:masters`.
@@ -101,9 +116,24 @@ impl ControlPlane {
         self.authorities.api(&self.shoot, dns.resolver(), "admin", &["system:masters"])
     }
 
-    /// How an administrator reaches this control plane at its own address, whatever the DNS record says.
-    pub fn direct_access(&self) -> Result<Access> {
-        self.authorities.access(&format!("https://{}:{API_PORT}", self.address), "admin", &["system:masters"])
+    /// The API at the address of a seed, as `system:masters`, whatever the DNS record says.
+    pub async fn api_at(&self, seed: &Seed) -> Result<Api> {
+        let (domain, address) = (self.shoot.api_domain(), self.address(seed).await?);
+        let builder = reqwest::Client::builder().resolve(&domain, SocketAddr::from((address, API_PORT)));
+        Api::build(&self.admin_access(&format!("https://{domain}"))?, builder)
+    }
+
+    /// A kubeconfig of an administrator for the address of a seed, whatever the DNS record says.
+    pub async fn kubeconfig_at(&self, seed: &Seed) -> Result<String> {
+        let access = self.admin_access(&format!("https://{}:{API_PORT}", self.address(seed).await?))?;
+        let mut kubeconfig: Value = serde_json::from_str(&access.to_kubeconfig())?;
+        // The certificate has no address in it, because it is valid at each seed.
+        kubeconfig["clusters"][0]["cluster"]["tls-server-name"] = self.shoot.api_domain().into();
+        Ok(kubeconfig.to_string())
+    }
+
+    fn admin_access(&self, server: &str) -> Result<Access> {
+        self.authorities.access(server, "admin", &["system:masters"])
     }
 
     /// Applies objects in the Shoot's namespace of a seed.
@@ -115,26 +145,15 @@ impl ControlPlane {
         seed.cluster.apply(&objects).await
     }
 
-    async fn deploy_namespace(&self, seed: &Seed) -> Result<()> {
+    async fn deploy_namespace(&self, seed: &Seed, cluster: &Value) -> Result<()> {
         let namespace = json!({
             "apiVersion": "v1", "kind": "Namespace",
             "metadata": {"name": self.shoot.technical_id(), "labels": {"gardener.cloud/role": "shoot"}},
         });
-        seed.cluster.apply(&[namespace]).await?;
+        seed.cluster.apply(&[namespace, extensions::cluster(self, cluster)]).await?;
         let mut secrets = self.authorities.secrets();
-        secrets.push(seed.backup_secret(BACKUP_SECRET));
+        secrets.extend([seed.backup_secret(BACKUP_SECRET), extensions::credentials()]);
         self.apply(seed, &secrets).await
-    }
-
-    /// Opens the address of the kube-apiservers, and writes it to the Service as a cloud's load balancer does.
-    async fn expose(&self, seed: &Seed) -> Result<()> {
-        let namespace = self.shoot.technical_id();
-        let name = format!("kube-apiserver.{namespace}.svc");
-        seed.runner.balance(SocketAddr::from((self.address, API_PORT)), &name, API_PORT).await?;
-        let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": self.address}]}}}).to_string();
-        let patch =
-            ["patch", "service", "kube-apiserver", "--subresource=status", "--type=merge", "-p", &status];
-        seed.cluster.kubectl(patch.iter().copied().chain(["-n", &namespace])).await?.text().map(drop)
     }
 
     async fn roll_out(&self, seed: &Seed, deployment: &str) -> Result<()> {

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
 
-use super::dns_message::{self, Values};
+use super::dns_message::{self, Kind, Values};
 use crate::bed::TestEnv;
 use crate::port;
 use crate::process::{Process, Spec};
@@ -38,6 +38,10 @@ pub struct Resolver {
     server: SocketAddr,
     next_id: Arc<AtomicU16>,
 }
+
+/// Changes records of the zone by updates as in RFC 2136.
+#[derive(Clone, Debug)]
+pub struct Updater(Resolver);
 
 impl Dns {
     /// Starts a server with an empty zone, and waits until it answers.
@@ -80,14 +84,36 @@ impl Dns {
         &mut self.process
     }
 
+    /// What changes records of the zone.
+    pub fn updater(&self) -> Updater {
+        Updater(self.resolver())
+    }
+
+    /// As [`Updater::set`].
+    pub async fn set(&self, name: &str, ttl: u32, values: &Values) -> Result<()> {
+        self.updater().set(name, ttl, values).await
+    }
+}
+
+impl Updater {
     /// Replaces the record set of a name below [`ZONE`]; without values it removes the set. It holds when this returns.
     ///
     /// Errors: when the server refuses the update.
     pub async fn set(&self, name: &str, ttl: u32, values: &Values) -> Result<()> {
-        let id = self.resolver.id();
+        let id = self.0.id();
         let update = dns_message::update(id, ZONE, name, ttl, values)?;
-        let answer = self.resolver.exchange(&update).await?;
+        let answer = self.0.exchange(&update).await?;
         dns_message::check(id, &answer).with_context(|| format!("failed to update {name}"))
+    }
+
+    /// Removes the record set of a name below [`ZONE`] if it has exactly these values: the server compares and removes at once.
+    /// Gives whether it had them.
+    ///
+    /// Errors: when the server refuses the update, or there are no values.
+    pub async fn remove(&self, name: &str, values: &Values) -> Result<bool> {
+        let id = self.0.id();
+        let answer = self.0.exchange(&dns_message::removal(id, ZONE, name, values)?).await?;
+        dns_message::is_met(id, &answer).with_context(|| format!("failed to remove {name}"))
     }
 }
 
@@ -97,8 +123,17 @@ impl Resolver {
     /// Errors: when the server does not answer in time, or with another response code than 0.
     pub async fn addresses(&self, name: &str) -> Result<Vec<Ipv4Addr>> {
         let id = self.id();
-        let answer = self.exchange(&dns_message::query(id, name)?).await?;
+        let answer = self.exchange(&dns_message::query(id, name, Kind::A)?).await?;
         dns_message::addresses(id, &answer).with_context(|| format!("failed to resolve {name}"))
+    }
+
+    /// The texts of a name, such as those of an owner record; none when it does not exist in this type.
+    ///
+    /// Errors: as [`Self::addresses`].
+    pub async fn texts(&self, name: &str) -> Result<Vec<String>> {
+        let id = self.id();
+        let answer = self.exchange(&dns_message::query(id, name, Kind::Txt)?).await?;
+        dns_message::texts(id, &answer).with_context(|| format!("failed to resolve {name}"))
     }
 
     fn id(&self) -> u16 {
@@ -173,6 +208,23 @@ mod tests {
             }
             dns.set(&name, 1, &Values::A(Vec::new())).await?;
             let gone = resolver.addresses(&name).await;
+            ensure!(gone.is_err(), "the name is still there: {gone:?}");
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn removal_spares_other_values() {
+        run(async |bed| {
+            let dns = Dns::start(bed).await?;
+            let (name, resolver, updater) = (format!("owner.x.{ZONE}"), dns.resolver(), dns.updater());
+            let owner = |id: &str| Values::Txt(vec![id.to_owned()]);
+            ensure!(!updater.remove(&name, &owner("seed-a/1")).await?, "there is no record yet");
+            updater.set(&name, 5, &owner("seed-b/2")).await?;
+            ensure!(!updater.remove(&name, &owner("seed-a/1")).await?, "the record has another value");
+            ensure!(resolver.texts(&name).await? == ["seed-b/2"], "the record of the other seed is gone");
+            ensure!(updater.remove(&name, &owner("seed-b/2")).await?, "the record has this value");
+            let gone = resolver.texts(&name).await;
             ensure!(gone.is_err(), "the name is still there: {gone:?}");
             Ok(())
         });

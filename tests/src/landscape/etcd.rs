@@ -3,7 +3,9 @@
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
+use super::carry::carried;
 use super::control_plane::{ControlPlane, DEADLINE, secret};
+use super::extensions::OWNER_TTL;
 use super::seed::{STORAGE_CLASS, Seed};
 use crate::pki::{Leaf, Usage};
 use crate::wait::until;
@@ -32,7 +34,7 @@ pub(super) fn secrets(plane: &ControlPlane) -> Result<Vec<Value>> {
         secrets.push(of_leaf(&format!("{etcd}-server"), &server));
         secrets.push(of_leaf(&format!("{etcd}-peer-server"), &peer));
     }
-    Ok(secrets)
+    Ok(secrets.into_iter().map(carried).collect())
 }
 
 /// Names of the members and of the Service for clients.
@@ -56,8 +58,18 @@ pub(super) fn etcds(plane: &ControlPlane, seed: &Seed) -> Vec<Value> {
         "store": seed.backup_store(&format!("{}/{MAIN}", plane.shoot.technical_id())),
         "deltaSnapshotPeriod": "10s",
         "tls": main["etcd"]["clientUrlTls"],
+        "ownerCheck": owner_check(plane, seed),
     });
-    [(MAIN, main), (EVENTS, spec(EVENTS, 1))].map(|(name, spec)| object(name, spec)).into()
+    [(MAIN, main), (EVENTS, spec(EVENTS, 1))].map(|(name, spec)| carried(object(name, spec))).into()
+}
+
+/// As short as it can be while members answer in time on a machine that is busy: a query may take three seconds. The grace is the
+/// least that the kind accepts for this timeout.
+fn owner_check(plane: &ControlPlane, seed: &Seed) -> Value {
+    json!({
+        "name": plane.shoot.owner_domain(), "id": plane.owner_id(seed), "servers": [seed.dns_server()],
+        "dnsCacheTTL": format!("{OWNER_TTL}s"), "interval": "2s", "timeout": "4s", "grace": "15s",
+    })
 }
 
 fn object(name: &str, spec: Value) -> Value {

@@ -69,14 +69,21 @@ impl GardenCluster {
         Ok(Self { controllers, webhook, apiserver, gardener, cluster })
     }
 
-    /// Makes the Seed, the Lease of its gardenlet and its BackupBucket, as a gardenlet does.
-    pub async fn register_seed(&self, name: &str) -> Result<()> {
+    /// Makes the Seed, the Lease of its gardenlet, its BackupBucket and the Secret of the bucket, as a gardenlet and an operator do.
+    /// `data` is what the Secret has: credentials and address of the bucket.
+    pub async fn register_seed(&self, name: &str, data: &Value) -> Result<()> {
         let mut seed = gardener::seed(name);
         seed["spec"]["dns"]["internal"]["domain"] = super::dns::ZONE.into();
         let status = json!({"status": seed["status"]});
         seed.as_object_mut().map(|seed| seed.remove("status"));
-        let credentials = seed["spec"]["backup"]["credentialsRef"].clone();
-        self.cluster.apply(&[seed, gardener_controllers::lease(name)]).await?;
+        let credentials = &mut seed["spec"]["backup"]["credentialsRef"];
+        credentials["name"] = backup_credentials(name).into();
+        let credentials = credentials.clone();
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "stringData": data,
+            "metadata": {"namespace": credentials["namespace"], "name": credentials["name"]},
+        });
+        self.cluster.apply(&[secret, seed, gardener_controllers::lease(name)]).await?;
         self.patch(&format!("{CORE}/seeds/{name}/status"), &status).await?;
         let bucket = json!({
             "apiVersion": gardener::VERSION, "kind": "BackupBucket", "metadata": {"name": self.bucket_of(name).await?},
@@ -169,9 +176,24 @@ impl GardenCluster {
         self.patch(&format!("{path}/{name}/status"), &status).await
     }
 
+    /// The `spec` of the Cluster of a Shoot in a seed: the Shoot, the Seed and the CloudProfile, as they are now.
+    pub async fn cluster_of(&self, shoot: &ShootName, seed: &str) -> Result<Value> {
+        let read = async |path: &str| self.cluster.api().get(&format!("{CORE}/{path}")).await?.ok();
+        let path = format!("namespaces/{}/shoots/{}", shoot.project_namespace(), shoot.name);
+        let (profile, seed) = (format!("cloudprofiles/{}", gardener::PROFILE), format!("seeds/{seed}"));
+        Ok(json!({
+            "shoot": read(&path).await?, "seed": read(&seed).await?, "cloudProfile": read(&profile).await?,
+        }))
+    }
+
     async fn patch(&self, path: &str, patch: &Value) -> Result<()> {
         self.cluster.api().patch(path, MERGE, patch).await?.ok().map(drop)
     }
+}
+
+/// The name of the Secret with the credentials of the bucket of a seed, in the namespace `garden`.
+pub fn backup_credentials(seed: &str) -> String {
+    format!("backup-{seed}")
 }
 
 /// Whether nobody has said yet that a ControllerInstallation is installed.

@@ -3,6 +3,7 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
+use super::carry::carried;
 use super::control_plane::{API_PORT, ControlPlane, secret};
 use super::etcd;
 
@@ -26,23 +27,15 @@ pub(super) fn api_server(plane: &ControlPlane) -> Result<Vec<Value>> {
             "ports": [{"name": name, "port": API_PORT, "targetPort": API_PORT}],
         },
     });
-    Ok(vec![api_server_files(plane)?, deployment, service])
+    Ok([api_server_files(plane)?, deployment, service].map(carried).into())
 }
 
 fn api_server_files(plane: &ControlPlane) -> Result<Value> {
     let authorities = &plane.authorities;
     let (service, domain) = (in_cluster_host(plane), plane.shoot.api_domain());
-    let address = plane.address.to_string();
-    let names = [
-        &domain,
-        &service,
-        "kubernetes.default.svc",
-        "kubernetes",
-        "localhost",
-        "127.0.0.1",
-        SERVICE_IP,
-        &address,
-    ];
+    // No address of a seed: the certificate moves with the control plane.
+    let names =
+        [&domain, &service, "kubernetes.default.svc", "kubernetes", "localhost", "127.0.0.1", SERVICE_IP];
     let serving = authorities.cluster.server(&names)?;
     let proxy = authorities.front_proxy.client(FRONT_PROXY_USER, &[])?;
     let etcd = authorities.etcd_client()?;
@@ -126,7 +119,7 @@ pub(super) fn controllers(plane: &ControlPlane) -> Result<Vec<Value>> {
         let flags = common.iter().chain(more).cloned().collect();
         objects.extend([secret(name, files), deployment(name, 1, json!([container(name, flags)]))]);
     }
-    Ok(objects)
+    Ok(objects.into_iter().map(carried).collect())
 }
 
 /// A kubeconfig of a user for Pods of the control plane, which reach the API by its Service.

@@ -1,8 +1,9 @@
-//! The machines of a Shoot: the real machine-controller-manager over the counting cloud, and the worker pools.
+//! The real machine-controller-manager of a Shoot over the counting cloud. The local provider makes its MachineDeployments.
 
 use anyhow::Result;
 use serde_json::{Value, json};
 
+use super::carry;
 use super::cloud;
 use super::control_plane::{ControlPlane, secret};
 use super::kubernetes::{container, deployment, file, kubeconfig_of};
@@ -12,7 +13,11 @@ use super::seed::Seed;
 pub const MANAGER: &str = "machine-controller-manager";
 const GROUP: &str = "machine.sapcloud.io";
 /// The Secret of all MachineClasses, with the user data of machines.
-const USER_DATA: &str = "machine-user-data";
+pub const USER_DATA: &str = "machine-user-data";
+/// The key of the user data in [`USER_DATA`].
+pub const USER_DATA_KEY: &str = "userData";
+/// Number of the container with the driver.
+const DRIVER: usize = 1;
 
 /// The Deployment of Gardener: one container for MachineDeployments and MachineSets, one with the driver for Machines.
 pub(super) fn controllers(plane: &ControlPlane, seed: &Seed) -> Result<Vec<Value>> {
@@ -40,9 +45,25 @@ pub(super) fn controllers(plane: &ControlPlane, seed: &Seed) -> Result<Vec<Value
     pod["serviceAccountName"] = MANAGER.into();
     pod["automountServiceAccountToken"] = true.into();
     let kubeconfig = kubeconfig_of(plane, &format!("gardener.cloud:{MANAGER}"), &["system:masters"])?;
+    let bindings = driver_bindings(&deployment);
+    carry::bind(&mut deployment, &bindings);
+    let user_data = format!("join https://{}", plane.shoot.api_domain());
     let mut objects = rights(&namespace).to_vec();
-    objects.extend([secret(MANAGER, &[("kubeconfig", &kubeconfig)]), deployment]);
-    Ok(objects)
+    objects.extend([
+        secret(MANAGER, &[("kubeconfig", &kubeconfig)]),
+        secret(USER_DATA, &[(USER_DATA_KEY, &user_data)]),
+        deployment,
+    ]);
+    Ok(objects.into_iter().map(carry::carried).collect())
+}
+
+/// The arguments of the driver that name the seed. The address of the cloud is the same in all seeds.
+fn driver_bindings(deployment: &Value) -> Vec<(String, &'static str)> {
+    let path = format!("/spec/template/spec/containers/{DRIVER}/args");
+    let args = deployment.pointer(&path).and_then(Value::as_array);
+    let args = args.map(Vec::as_slice).unwrap_or_default();
+    let of_seed = args.iter().position(|arg| arg.as_str().is_some_and(|arg| arg.starts_with("--by=")));
+    of_seed.map(|at| (format!("{path}/{at}"), "--by=${seed.name}")).into_iter().collect()
 }
 
 /// What the controllers may do in the seed: everything about machines, in their namespace only.
@@ -61,43 +82,6 @@ fn rights(namespace: &str) -> [Value; 3] {
             "apiVersion": format!("{rbac}/v1"), "kind": "RoleBinding", "metadata": metadata,
             "roleRef": {"apiGroup": rbac, "kind": "Role", "name": MANAGER},
             "subjects": [{"kind": "ServiceAccount", "namespace": namespace, "name": MANAGER}],
-        }),
-    ]
-}
-
-/// A MachineClass and a MachineDeployment for each pool.
-pub(super) fn workers(plane: &ControlPlane) -> Vec<Value> {
-    let user_data = secret(USER_DATA, &[("userData", &format!("join https://{}", plane.shoot.api_domain()))]);
-    let pools = plane.options.pools.iter().flat_map(|(pool, machines)| worker_pool(plane, pool, *machines));
-    std::iter::once(user_data).chain(pools).collect()
-}
-
-/// Names end as in Gardener: `-z1` for the first zone of the pool, and a hash of the machine's properties in the class.
-fn worker_pool(plane: &ControlPlane, pool: &str, machines: u32) -> [Value; 2] {
-    let id = plane.shoot.technical_id();
-    let (name, class) = (format!("{id}-{pool}-z1"), format!("{id}-{pool}-z1-1a2b3"));
-    let labels = json!({"name": name});
-    let node = json!({"metadata": {"labels": {"worker.gardener.cloud/pool": pool, "node.kubernetes.io/role": "node"}}});
-    [
-        json!({
-            "apiVersion": format!("{GROUP}/v1alpha1"), "kind": "MachineClass", "metadata": {"name": class},
-            "provider": "counting", "providerSpec": {"cluster": id},
-            "secretRef": {"name": USER_DATA, "namespace": id},
-            "nodeTemplate": {
-                "capacity": {"cpu": "2", "memory": "8Gi", "gpu": "0"}, "instanceType": "local", "region": "eu",
-                "zone": "eu-1a",
-            },
-        }),
-        json!({
-            "apiVersion": format!("{GROUP}/v1alpha1"), "kind": "MachineDeployment", "metadata": {"name": name},
-            "spec": {
-                "replicas": machines, "minReadySeconds": 5, "selector": {"matchLabels": labels},
-                "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
-                "template": {
-                    "metadata": {"labels": labels},
-                    "spec": {"class": {"kind": "MachineClass", "name": class}, "nodeTemplate": node},
-                },
-            },
         }),
     ]
 }

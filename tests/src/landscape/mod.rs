@@ -4,22 +4,27 @@
 //! Pods need the root user, as in [`crate::pods`].
 
 pub mod authorities;
+pub mod carry;
 pub mod cloud;
 pub mod control_plane;
 pub mod dns;
 pub mod dns_message;
 pub mod etcd;
+pub mod extensions;
 pub mod garden;
 mod kubernetes;
+mod load_balancer;
 pub mod machines;
 pub mod memory;
 pub mod node;
+pub mod provider;
 pub mod seed;
 pub mod shoot;
 
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
 
 pub use authorities::Authorities;
 pub use cloud::Cloud;
@@ -27,6 +32,7 @@ pub use control_plane::{ControlPlane, ControlPlaneOptions, DEADLINE};
 pub use dns::Dns;
 pub use garden::GardenCluster;
 pub use node::{NodeContext, Nodes};
+pub use provider::ProviderContext;
 pub use seed::Seed;
 pub use shoot::ShootName;
 
@@ -52,6 +58,8 @@ pub struct Landscape {
     pub dns: Dns,
     /// The cloud of all seeds.
     pub cloud: Cloud,
+    /// What the local providers of all seeds share.
+    pub providers: ProviderContext,
 }
 
 /// A Shoot of a landscape with its nodes.
@@ -76,19 +84,21 @@ impl Landscape {
             true => Some(GardenCluster::start(bed).await?),
             false => None,
         };
+        let providers = ProviderContext::new(dns.updater());
         let mut seeds = Vec::new();
         for name in &options.seeds {
-            seeds.push(Seed::start(bed, name, &cloud).await?);
+            let seed = Seed::start(bed, name, &cloud, &dns, &providers).await?;
             if let Some(garden) = &garden {
-                garden.register_seed(name).await?;
+                garden.register_seed(name, &seed.backup_secret(name)["stringData"]).await?;
             }
+            seeds.push(seed);
         }
         for (seed, other) in seeds.iter().flat_map(|seed| seeds.iter().map(move |other| (seed, other))) {
             if seed.name != other.name {
                 seed.reach_store_of(other)?;
             }
         }
-        Ok(Self { garden, seeds, dns, cloud })
+        Ok(Self { garden, seeds, dns, cloud, providers })
     }
 
     /// The seed of that name.
@@ -113,14 +123,29 @@ impl Landscape {
             resolver: self.dns.resolver(),
         };
         let nodes = Nodes::start(self.cloud.client(), context);
-        let control_plane = ControlPlane::new(shoot, authorities, options)?;
+        let control_plane = ControlPlane::new(shoot, authorities, options);
         if let Some(garden) = &self.garden {
             garden.create_shoot(&control_plane.shoot, seed, &control_plane.options.pools).await?;
         }
-        control_plane.deploy(self.seed(seed)?, &self.dns).await?;
+        let cluster = self.cluster_of(&control_plane.shoot, seed).await?;
+        control_plane.deploy(self.seed(seed)?, &self.dns, &cluster).await?;
         let shoot = Shoot { control_plane, nodes };
         shoot.wait_until_ready(&self.dns).await?;
         Ok(shoot)
+    }
+
+    /// The `spec` of the Cluster of a Shoot in a seed, from the garden where there is one.
+    pub async fn cluster_of(&self, shoot: &ShootName, seed: &str) -> Result<Value> {
+        if let Some(garden) = &self.garden {
+            return garden.cluster_of(shoot, seed).await;
+        }
+        let metadata =
+            json!({"namespace": shoot.project_namespace(), "name": shoot.name, "uid": shoot.technical_id()});
+        let status = json!({"technicalID": shoot.technical_id(), "seedName": seed});
+        Ok(json!({
+            "shoot": {"metadata": metadata, "status": status}, "seed": {"metadata": {"name": seed}},
+            "cloudProfile": {},
+        }))
     }
 }
 
@@ -146,11 +171,11 @@ impl Shoot {
     /// The pool and the name of each Node that is Ready, read through the DNS name of the API.
     pub async fn ready_nodes(&self, dns: &Dns) -> Result<Vec<(String, String)>> {
         let nodes = self.control_plane.api(dns)?.get("/api/v1/nodes").await?.ok()?;
-        let is_ready = |node: &&serde_json::Value| {
+        let is_ready = |node: &&Value| {
             let conditions = node["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
             conditions.iter().any(|one| one["type"] == "Ready" && one["status"] == "True")
         };
-        let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let nodes = nodes["items"].as_array().into_iter().flatten().filter(is_ready);
         Ok(nodes
             .map(|node| {

@@ -1,13 +1,19 @@
-//! A seed: a cluster whose Pods run, the controllers of Repot, the kinds of machines, and a bucket for backups.
+//! A seed: a cluster whose Pods run, the controllers of Repot, the local provider, load balancers, and a bucket for backups.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 
 use anyhow::Result;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::cloud::{self, Cloud};
+use super::dns::Dns;
+use super::load_balancer::LoadBalancers;
+use super::provider::{ProviderContext, Providers};
 use crate::bed::TestEnv;
 use crate::garden::{Garden, GardenOptions};
 use crate::pods::{Image, Images, PodRunner, PodRunnerOptions};
@@ -43,28 +49,74 @@ pub struct Seed {
     store_address: SocketAddr,
     /// Where Pods reach the counting cloud.
     cloud_address: SocketAddr,
+    /// Where Pods reach the DNS server of Shoots.
+    dns_address: SocketAddr,
+    client: Client,
+    provider_context: ProviderContext,
+    providers: Mutex<Option<Providers>>,
+    _load_balancers: LoadBalancers,
 }
 
 impl Seed {
     /// Starts a seed, and waits until its controllers are ready.
-    pub async fn start(bed: &TestEnv, name: &str, cloud: &Cloud) -> Result<Self> {
+    pub async fn start(
+        bed: &TestEnv,
+        name: &str,
+        cloud: &Cloud,
+        dns: &Dns,
+        provider_context: &ProviderContext,
+    ) -> Result<Self> {
         let options = GardenOptions { controller_manager: true, ..GardenOptions::default() };
         let cluster = Garden::start_with(bed, options).await?;
         let zone = |zone: &str| BTreeMap::from([("topology.kubernetes.io/zone".to_owned(), zone.to_owned())]);
         let nodes = ZONES.map(|at| (format!("{name}-{at}"), zone(at))).into();
         let options = PodRunnerOptions { nodes, images: images()?, upstream_dns: None };
         let runner = PodRunner::start(bed, &cluster, options).await?;
-        cluster.apply(&[PodRunner::storage_class(STORAGE_CLASS, "Immediate", "Delete")]).await?;
-        operator::prepare(&cluster).await?;
-        let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("crds/machines.yaml").display().to_string();
-        cluster.kubectl(["apply", "--server-side", "-f", &crds]).await?.text()?;
-        let established = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"];
-        cluster.kubectl(established).await?.text()?;
+        apply_kinds(&cluster).await?;
         let store = S3Server::start(bed).await?;
         let (store_address, cloud_address) =
             (runner.expose(store.relay.port())?, runner.expose(cloud.port())?);
+        let dns_address = runner.expose_datagrams(dns.address().port())?;
+        runner.expose(dns.address().port())?;
         operator::start(&cluster, &[]).await?;
-        Ok(Self { name: name.to_owned(), runner, cluster, store, store_address, cloud_address })
+        let client = client_of(&cluster).await?;
+        let seed = Self {
+            name: name.to_owned(),
+            _load_balancers: LoadBalancers::start(client.clone(), runner.balancer()),
+            runner,
+            cluster,
+            store,
+            store_address,
+            cloud_address,
+            dns_address,
+            client,
+            provider_context: provider_context.clone(),
+            providers: Mutex::default(),
+        };
+        seed.start_providers();
+        Ok(seed)
+    }
+
+    /// Starts the local provider of this seed; it is started again if it runs.
+    pub fn start_providers(&self) {
+        let mut providers = self.providers.lock();
+        *providers = None;
+        *providers = Some(Providers::start(&self.name, &self.client, &self.provider_context));
+    }
+
+    /// Stops the local provider of this seed at once, as if its processes were killed.
+    pub fn stop_providers(&self) {
+        *self.providers.lock() = None;
+    }
+
+    /// Where Pods reach the DNS server of Shoots, as `address:port`, over UDP and TCP. It is the same in all seeds.
+    pub fn dns_server(&self) -> String {
+        self.dns_address.to_string()
+    }
+
+    /// A client of the seed as its administrator.
+    pub fn client(&self) -> &Client {
+        &self.client
     }
 
     /// Lets Pods of this seed reach the store of another one, at the address at which that seed's own Pods do.
@@ -72,12 +124,12 @@ impl Seed {
         self.runner.expose(other.store.relay.port()).map(drop)
     }
 
-    /// The URL at which Pods reach the counting cloud.
+    /// The URL at which Pods reach the counting cloud. It is the same in all seeds.
     pub fn cloud_url(&self) -> String {
         format!("http://{}", self.cloud_address)
     }
 
-    /// The Secret of the bucket, as etcd-backup-restore and Gardener write it.
+    /// The Secret of the bucket, as etcd-backup-restore and Gardener write it, with the address that Pods of all seeds reach.
     pub fn backup_secret(&self, name: &str) -> Value {
         let mut data = self.store.secret_data();
         data.insert("endpoint", format!("http://{}", self.store_address));
@@ -88,6 +140,24 @@ impl Seed {
     pub fn backup_store(&self, prefix: &str) -> Value {
         json!({"provider": "S3", "container": BUCKET, "prefix": prefix, "secretRef": {"name": BACKUP_SECRET}})
     }
+}
+
+/// The StorageClass, and the kinds of Etcds, machines and extensions.
+async fn apply_kinds(cluster: &Garden) -> Result<()> {
+    cluster.apply(&[PodRunner::storage_class(STORAGE_CLASS, "Immediate", "Delete")]).await?;
+    operator::prepare(cluster).await?;
+    for file in ["machines.yaml", "extensions.yaml"] {
+        let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("crds").join(file).display().to_string();
+        cluster.kubectl(["apply", "--server-side", "-f", &crds]).await?.text()?;
+    }
+    let established = ["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"];
+    cluster.kubectl(established).await?.text().map(drop)
+}
+
+async fn client_of(cluster: &Garden) -> Result<Client> {
+    let file = Kubeconfig::read_from(cluster.kubeconfig())?;
+    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+    Ok(Client::try_from(config)?)
 }
 
 fn images() -> Result<Images> {

@@ -31,4 +31,9 @@ impl ShootName {
     pub fn api_domain(&self) -> String {
         format!("api.{}.{}.{ZONE}", self.name, self.project)
     }
+
+    /// The DNS name of the record that says which seed may serve its etcd.
+    pub fn owner_domain(&self) -> String {
+        format!("owner.{}.{}.{ZONE}", self.name, self.project)
+    }
 }

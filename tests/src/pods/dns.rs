@@ -12,6 +12,7 @@ use std::time::Duration;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::runtime::reflector::Store;
 use tokio::net::UdpSocket;
+use tokio::task::JoinSet;
 
 use super::wire::API_IP;
 
@@ -51,6 +52,19 @@ pub(super) async fn serve(socket: UdpSocket, slices: Store<EndpointSlice>, upstr
                 let _ = socket.send_to(&answer(message, &question, found.as_deref()), client).await;
             }
         }
+    }
+}
+
+/// Passes each datagram to a server of this machine and its answer back, for ever.
+pub(super) async fn relay(socket: UdpSocket, target: SocketAddr) {
+    let socket = Arc::new(socket);
+    let mut exchanges = JoinSet::new();
+    let mut message = [0; LARGEST_BYTES];
+    loop {
+        while exchanges.try_join_next().is_some() {}
+        // That a client is gone is told here, too, and is no reason to end.
+        let Ok((length, client)) = socket.recv_from(&mut message).await else { continue };
+        exchanges.spawn(forward(socket.clone(), message[..length].to_vec(), client, target));
     }
 }
 

@@ -14,7 +14,7 @@
 //! **What is where.** Pods have addresses 10.101.0.0/16 (first node), 10.102.0.0/16 and so on, which only they can reach, over
 //! routes that a test may cut. They find kube-apiserver at `kubernetes.default.svc`, 10.0.0.1:443, as in any cluster, with the token
 //! of their service account; the names of Services and of Pods behind them (the head of `dns.rs` has the rule); and servers of this
-//! machine at 10.0.0.20 after [`PodRunner::expose`]. kube-apiserver and tests reach them on 127.0.0.1 after
+//! machine at 10.0.0.20 after [`PodRunner::expose`] or [`PodRunner::expose_datagrams`]. kube-apiserver and tests reach them on 127.0.0.1 after
 //! [`PodRunner::publish`]: for a webhook register that port with a Service of type ExternalName to `localhost`. Output is under
 //! the bed, in `pods/<namespace>.<pod>.<uid>/<container>`; `kubectl logs` and `exec` are not served.
 //!
@@ -24,6 +24,7 @@
 //! `activeDeadlineSeconds`, ephemeral containers. Restarts back off from 250 ms to 5 s, and volumes of
 //! ConfigMaps and Secrets follow within 2 s.
 
+mod balancer;
 mod claim;
 mod container;
 mod dns;
@@ -45,7 +46,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -64,6 +65,7 @@ use crate::bed::TestEnv;
 use crate::garden::Garden;
 use crate::process::{Process, Spec};
 use crate::{binaries, http, port};
+pub use balancer::Balancer;
 pub use image::{Image, Images};
 use node::NodeSpec;
 use root::Mount;
@@ -152,46 +154,30 @@ impl PodRunner {
     /// to the first address that the name has at that moment, and is closed when it has none.
     pub async fn publish(&self, name: &str, port: u16) -> Result<u16> {
         let at = SocketAddr::from((Ipv4Addr::LOCALHOST, port::reserve()?));
-        self.lead(at, name, port, |_| 0).await?;
+        self.spawn(self.balancer().forward(at, name, port, |_| 0).await?);
         Ok(at.port())
     }
 
-    /// A load balancer at an address of this machine: each connection goes to the next of the addresses that the name of a
-    /// Service has at that moment, and is closed when it has none.
-    pub async fn balance(&self, at: SocketAddr, name: &str, port: u16) -> Result<()> {
-        let turn = AtomicUsize::new(0);
-        self.lead(at, name, port, move |count| turn.fetch_add(1, Ordering::Relaxed) % count).await
+    /// What opens addresses of this machine for Services of the cluster.
+    pub fn balancer(&self) -> Balancer {
+        Balancer { ground: self.ground.clone(), slices: self.slices.clone() }
     }
 
-    /// Leads connections to one of the addresses of a name; `choose` gets how many there are, at least one.
-    async fn lead(
-        &self,
-        at: SocketAddr,
-        name: &str,
-        port: u16,
-        choose: impl Fn(usize) -> usize + Send + 'static,
-    ) -> Result<()> {
-        let full = format!("{}.cluster.local", name.trim_end_matches(".cluster.local"));
-        let listener = TcpListener::bind(at).await.with_context(|| format!("failed to listen on {at}"))?;
-        let (ground, slices) = (self.ground.clone(), self.slices.clone());
-        let dial = move || {
-            let found = dns::addresses(&full, &slices.state()).filter(|found| !found.is_empty());
-            let found = found.and_then(|found| found.get(choose(found.len())).copied());
-            let ground = ground.clone();
-            async move {
-                let ip = found.ok_or_else(|| std::io::Error::other("the name has no address"))?;
-                ground.wire.connect((ip, port).into()).await
-            }
-        };
-        self.spawn(gate::relay(listener, dial));
-        Ok(())
-    }
-
-    /// Lets Pods reach a server on a port of 127.0.0.1; gives the address under which they do.
+    /// Lets Pods reach a server on a port of 127.0.0.1 over TCP; gives the address under which they do.
     pub fn expose(&self, port: u16) -> Result<SocketAddr> {
         let address = SocketAddr::from((OUTSIDE_IP, port));
         let listener = self.ground.listen(address)?;
         self.spawn(gate::relay(listener, move || TcpStream::connect((Ipv4Addr::LOCALHOST, port))));
+        Ok(address)
+    }
+
+    /// The same over UDP: each datagram gets one answer, within five seconds.
+    pub fn expose_datagrams(&self, port: u16) -> Result<SocketAddr> {
+        let address = SocketAddr::from((OUTSIDE_IP, port));
+        let socket = self.ground.wire.within(move || std::net::UdpSocket::bind(address))?;
+        socket.set_nonblocking(true)?;
+        let target = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        self.spawn(dns::relay(UdpSocket::from_std(socket)?, target));
         Ok(address)
     }
 

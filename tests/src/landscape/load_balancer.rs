@@ -1,0 +1,148 @@
+//! The load balancers of a seed: what the cloud provider of a real cluster makes for Services of type LoadBalancer.
+//!
+//! Each Service gets an address of loopback that no other Service on this machine has, for as long as it exists. Connections to a
+//! port of the Service go to its Pods in turn. The port of the Pods has to be a number.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::{Service, ServicePort};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::api::{Api, Patch, PatchParams};
+use kube::runtime::{WatchStreamExt, reflector, watcher};
+use kube::{Client, ResourceExt};
+use serde_json::json;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::sleep;
+
+use crate::pods::Balancer;
+use crate::port;
+
+const TYPE: &str = "LoadBalancer";
+/// From a failure to the next try.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// The running load balancers of a seed. All addresses close when this is dropped.
+pub struct LoadBalancers(AbortHandle);
+
+/// An address that is open. It closes when this is dropped.
+struct OpenAddress {
+    ip: Ipv4Addr,
+    /// Port of the Service and port of its Pods.
+    ports: Vec<(u16, u16)>,
+    _listeners: JoinSet<()>,
+}
+
+impl LoadBalancers {
+    /// Serves all Services of type LoadBalancer in all namespaces, those of later included.
+    pub fn start(client: Client, balancer: Balancer) -> Self {
+        Self(tokio::spawn(follow(client, balancer)).abort_handle())
+    }
+}
+
+impl Drop for LoadBalancers {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+async fn follow(client: Client, balancer: Balancer) {
+    let (services, writer) = reflector::store();
+    let events = watcher(Api::<Service>::all(client.clone()), watcher::Config::default());
+    let mut events = pin!(events.default_backoff().reflect(writer));
+    let mut open = BTreeMap::new();
+    let mut failed = false;
+    loop {
+        tokio::select! {
+            event = events.next() => if event.is_none() { return },
+            () = sleep(RETRY), if failed => {}
+        }
+        failed = reconcile(&client, &balancer, &services.state(), &mut open).await.is_err();
+    }
+}
+
+/// Opens and closes addresses until they are those of the Services. The last failure is given, after all Services were tried.
+async fn reconcile(
+    client: &Client,
+    balancer: &Balancer,
+    services: &[Arc<Service>],
+    open: &mut BTreeMap<String, OpenAddress>,
+) -> Result<()> {
+    let wanted: Vec<_> = services.iter().filter(|service| is_wanted(service)).collect();
+    open.retain(|uid, _| wanted.iter().any(|service| service.uid().as_ref() == Some(uid)));
+    let mut outcome = Ok(());
+    for service in wanted {
+        outcome = serve(client, balancer, service, open).await.and(outcome);
+    }
+    outcome
+}
+
+fn is_wanted(service: &Service) -> bool {
+    let is_balancer = service.spec.as_ref().is_some_and(|spec| spec.type_.as_deref() == Some(TYPE));
+    is_balancer && service.metadata.deletion_timestamp.is_none()
+}
+
+async fn serve(
+    client: &Client,
+    balancer: &Balancer,
+    service: &Service,
+    open: &mut BTreeMap<String, OpenAddress>,
+) -> Result<()> {
+    let uid = service.uid().context("the Service has no UID")?;
+    let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
+    let ports = ports.iter().map(port_numbers).collect::<Result<Vec<_>>>()?;
+    let current = open.get(&uid);
+    if current.is_none_or(|address| address.ports != ports) {
+        let ip = current.map_or_else(new_address, |address| Ok(address.ip))?;
+        // Ports that stay are bound again.
+        open.remove(&uid);
+        open.insert(uid.clone(), open_address(balancer, service, ip, ports).await?);
+    }
+    let ip = open.get(&uid).context("the address is not open")?.ip.to_string();
+    write_status(client, service, &ip).await
+}
+
+fn port_numbers(port: &ServicePort) -> Result<(u16, u16)> {
+    let target = match &port.target_port {
+        None => port.port,
+        Some(IntOrString::Int(target)) => *target,
+        Some(IntOrString::String(name)) => bail!("the port {name} of the Pods is no number"),
+    };
+    Ok((u16::try_from(port.port)?, u16::try_from(target)?))
+}
+
+/// An address of loopback that nobody else on this machine has: the port is reserved for this process.
+fn new_address() -> Result<Ipv4Addr> {
+    let [high, low] = port::reserve()?.to_be_bytes();
+    Ok(Ipv4Addr::new(127, 77, high, low))
+}
+
+async fn open_address(
+    balancer: &Balancer,
+    service: &Service,
+    ip: Ipv4Addr,
+    ports: Vec<(u16, u16)>,
+) -> Result<OpenAddress> {
+    let name = format!("{}.{}.svc", service.name_any(), service.namespace().unwrap_or_default());
+    let mut listeners = JoinSet::new();
+    for (port, target) in &ports {
+        listeners.spawn(balancer.open(SocketAddr::from((ip, *port)), &name, *target).await?);
+    }
+    Ok(OpenAddress { ip, ports, _listeners: listeners })
+}
+
+async fn write_status(client: &Client, service: &Service, ip: &str) -> Result<()> {
+    let ingress = service.status.as_ref().and_then(|status| status.load_balancer.as_ref()?.ingress.as_ref());
+    if ingress.is_some_and(|all| all.iter().map(|one| one.ip.as_deref()).eq([Some(ip)])) {
+        return Ok(());
+    }
+    let api = Api::<Service>::namespaced(client.clone(), &service.namespace().unwrap_or_default());
+    let status = Patch::Merge(json!({"status": {"loadBalancer": {"ingress": [{"ip": ip}]}}}));
+    api.patch_status(&service.name_any(), &PatchParams::default(), &status).await?;
+    Ok(())
+}

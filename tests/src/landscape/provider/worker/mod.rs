@@ -1,0 +1,107 @@
+//! Worker: a MachineClass and a MachineDeployment for each zone of each pool, for the real machine-controller-manager.
+//!
+//! The provider never scales machine-controller-manager and never asks the cloud for anything.
+
+mod api;
+mod migrate;
+mod render;
+mod restore;
+
+use std::time::Duration;
+
+use kube::ResourceExt;
+use repot_extension::kinds::{MachineDeploymentRange, Worker};
+use repot_extension::{Context, Failure, Outcome, Provider};
+
+use super::journal::Log;
+use api::MachineApi;
+use restore::MachineState;
+
+/// How soon a deletion looks again whether machine-controller-manager has removed the Machines.
+const MACHINES_RETRY: Duration = Duration::from_secs(1);
+
+/// Writes machine objects for machine-controller-manager.
+pub(super) struct WorkerProvider {
+    pub(super) log: Log,
+}
+
+impl WorkerProvider {
+    /// Applies the classes and deployments of all pools; a deployment that exists keeps its replicas within the limits of the pool.
+    async fn apply(
+        &self,
+        worker: &Worker,
+        api: &MachineApi,
+        state: &MachineState,
+    ) -> Result<Outcome, Failure> {
+        let mut ranges = Vec::new();
+        for zone in render::zones(worker) {
+            let existing = api.deployments().get_opt(&zone.name).await.map_err(api::failed)?;
+            let existing =
+                existing.and_then(|found| i32::try_from(found.data["spec"]["replicas"].as_i64()?).ok());
+            let replicas = existing.or_else(|| state.replicas(&zone.name));
+            let replicas =
+                replicas.map_or(zone.minimum, |replicas| replicas.clamp(zone.minimum, zone.maximum));
+            api.apply(api.deployments(), &zone.deployment(replicas)).await?;
+            ranges.push(MachineDeploymentRange {
+                name: zone.name.clone(),
+                minimum: zone.minimum,
+                maximum: zone.maximum,
+                ..MachineDeploymentRange::default()
+            });
+        }
+        Ok(Outcome::new().field("machineDeployments", &ranges)?)
+    }
+
+    async fn apply_classes(&self, worker: &Worker, api: &MachineApi) -> Result<(), Failure> {
+        for zone in render::zones(worker) {
+            api.apply(api.classes(), &zone.class()).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Provider for WorkerProvider {
+    type Object = Worker;
+
+    async fn reconcile(&self, worker: &Worker, context: &Context<Worker>) -> Result<Outcome, Failure> {
+        self.log.record("reconcile", worker);
+        let api = MachineApi::new(context.client(), &worker.namespace().unwrap_or_default());
+        self.apply_classes(worker, &api).await?;
+        self.apply(worker, &api, &MachineState::default()).await
+    }
+
+    /// MachineSets and Machines exist before the MachineDeployment: machine-controller-manager would make new ones otherwise. The
+    /// state is removed then, so that no later operation takes it for that of the machines.
+    async fn restore(&self, worker: &Worker, context: &Context<Worker>) -> Result<Outcome, Failure> {
+        self.log.record("restore", worker);
+        let state = context.state()?.ok_or_else(|| Failure::new("there is no state to restore"))?;
+        let state = MachineState::read(&state)?;
+        let api = MachineApi::new(context.client(), &worker.namespace().unwrap_or_default());
+        self.apply_classes(worker, &api).await?;
+        restore::create(&api, &state).await?;
+        Ok(self.apply(worker, &api, &state).await?.without_state())
+    }
+
+    async fn migrate(&self, worker: &Worker, context: &Context<Worker>) -> Result<Outcome, Failure> {
+        self.log.record("migrate", worker);
+        let namespace = worker.namespace().unwrap_or_default();
+        migrate::ensure_manager_is_stopped(context.client(), &namespace).await?;
+        migrate::forget(&MachineApi::new(context.client(), &namespace)).await?;
+        migrate::release_secrets(context.client(), &namespace).await?;
+        Ok(Outcome::new())
+    }
+
+    /// Deletes the deployments, waits until machine-controller-manager has deleted the VMs, and deletes the classes.
+    async fn delete(&self, worker: &Worker, context: &Context<Worker>) -> Result<Outcome, Failure> {
+        self.log.record("delete", worker);
+        let api = MachineApi::new(context.client(), &worker.namespace().unwrap_or_default());
+        api.delete_all(api.deployments()).await?;
+        let left = api.names(api.machines()).await?;
+        if !left.is_empty() {
+            let message = format!("waiting for {} Machines to be deleted", left.len());
+            return Err(Failure::new(message).retry_after(MACHINES_RETRY));
+        }
+        api.delete_all(api.classes()).await?;
+        Ok(Outcome::new())
+    }
+}
