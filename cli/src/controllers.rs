@@ -2,16 +2,19 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use anyhow::{Context as _, bail};
-use clap::{Args, builder::NonEmptyStringValueParser};
+use anyhow::{Context as _, bail, ensure};
+use clap::{Args, ValueEnum, builder::NonEmptyStringValueParser};
+use kube::Client;
 use repot_apiserver::delegation;
 use repot_controllers::{
     election::Election,
     etcd,
     local_stores::LocalStores,
     metrics::Metrics,
+    migration,
     namespaces::Namespaces,
     server::{self, Readiness},
+    shootstate,
     term::{LeaseDeadline, fenced_client},
     workflow::{self, Context},
 };
@@ -22,23 +25,38 @@ use crate::run;
 
 const LEASE: &str = "repot-controllers";
 
-/// Run the controllers of a seed: the operator, which makes members of Etcds, and the workflows EtcdBackup, EtcdRestore and EtcdMigration.
+/// Run the controllers of a seed, or those of the garden.
+///
+/// On a seed: the operator, which makes members of Etcds, and the workflows EtcdBackup, EtcdRestore and EtcdMigration. With --seed-name
+/// and --garden-kubeconfig also the controllers that keep ShootStates in the garden up to date, and that act for this seed in
+/// ControlPlaneMigrations. With --scope garden: the controller that acts for the garden in ControlPlaneMigrations, and nothing else.
 ///
 /// Several may run; with --leader-elect the one that holds the Lease `repot-controllers` acts. Whoever cannot renew it for ten seconds
 /// writes nothing any more and ends; whoever is asked to end gives it back first, so that the next one need not wait. /healthz and
 /// /livez answer as long as the process lives, /readyz once it could ask kube-apiserver, /metrics to Prometheus.
-/// deploy/rbac/controllers.yaml has the permissions.
-/// With --namespaces they act in these namespaces only, and roles there are enough.
+/// deploy/rbac/controllers.yaml has the permissions in a seed, deploy/rbac/garden.yaml those in the garden.
+/// With --namespaces they act in these namespaces only, and roles there are enough; the controllers of migrations act in all.
 ///
 ///     repot controllers --image registry.example.com/repot:1 --leader-elect
+///     repot controllers --image registry.example.com/repot:1 --seed-name eu-1 --garden-kubeconfig /etc/garden/kubeconfig
+///     repot controllers --scope garden --leader-elect
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct Flags {
-    /// kubeconfig of the seed [default: that of the Pod]
+    /// Which cluster the controllers act on
+    #[arg(long, value_enum, default_value_t = Scope::Seed)]
+    scope: Scope,
+    /// kubeconfig of that cluster [default: that of the Pod]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Image of the Pods and Jobs that are made: with repot, etcd, etcdctl and etcdutl
-    #[arg(long, value_name = "IMAGE")]
+    /// kubeconfig of the garden that the seed belongs to
+    #[arg(long, value_name = "FILE", requires = "seed_name")]
+    garden_kubeconfig: Option<PathBuf>,
+    /// Name of the Seed in that garden
+    #[arg(long, value_name = "NAME", requires = "garden_kubeconfig", value_parser = NonEmptyStringValueParser::new())]
+    seed_name: Option<String>,
+    /// Image of the Pods and Jobs that are made: with repot, etcd, etcdctl and etcdutl; a seed needs it
+    #[arg(long, value_name = "IMAGE", required_if_eq("scope", "seed"), default_value = "")]
     image: String,
     /// Directory of nodes below which stores with the provider Local lie; such stores are refused without it
     #[arg(long, value_name = "DIR")]
@@ -60,6 +78,15 @@ pub struct Flags {
     /// Address of /healthz, /livez, /readyz and /metrics, without TLS
     #[arg(long, default_value = "0.0.0.0:8081", value_name = "ADDRESS")]
     health_address: SocketAddr,
+}
+
+/// Which cluster controllers act on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Scope {
+    /// A seed, which hosts control planes
+    Seed,
+    /// The garden, which holds Shoots
+    Garden,
 }
 
 /// Runs until a signal, or until the Lease is lost.
@@ -87,6 +114,10 @@ async fn control(
     metrics: Metrics,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
+    ensure!(
+        flags.scope == Scope::Seed || flags.garden_kubeconfig.is_none(),
+        "--garden-kubeconfig is for --scope seed; with --scope garden, --kubeconfig is that of the garden"
+    );
     let local_stores = LocalStores::below(flags.local_store_path)?;
     let client = delegation::client(flags.kubeconfig.as_deref()).await?;
     let random = std::fs::read_to_string("/proc/sys/kernel/random/uuid");
@@ -96,6 +127,10 @@ async fn control(
     let identity = format!("{own}_{}", random.trim());
     let version = client.apiserver_version().await.context("failed to ask kube-apiserver for its version")?;
     tracing::info!(identity, kubernetes = version.git_version, "controllers are up");
+    let garden = match &flags.garden_kubeconfig {
+        Some(kubeconfig) => Some(delegation::client(Some(kubeconfig)).await?),
+        None => None,
+    };
     readiness.set_ready();
     tokio::spawn(set_not_ready_at(stop.clone(), readiness));
     let election = flags.leader_elect.then(|| {
@@ -111,23 +146,86 @@ async fn control(
     };
     tracing::info!(identity, "acting");
     let client = fenced_client(term.clone(), client);
-    let namespaces = Namespaces::new(flags.namespaces);
-    let operator = etcd::Options {
-        image: flags.image.clone(),
-        namespaces: namespaces.clone(),
-        local_stores: local_stores.clone(),
-        term: term.clone(),
-        metrics: metrics.clone(),
+    let process = Process { client, identity: own, local_stores, term: term.clone(), metrics, stop };
+    let work = async {
+        match (flags.scope, garden) {
+            (Scope::Garden, _) => process.control_garden().await,
+            (Scope::Seed, None) => process.control_seed(flags.image, flags.namespaces).await,
+            (Scope::Seed, Some(garden)) => {
+                let seed = process.control_seed(flags.image.clone(), flags.namespaces);
+                let name = flags.seed_name.unwrap_or_default();
+                drop(tokio::join!(seed, process.control_shoots(garden, name, flags.image)));
+            }
+        }
     };
-    let operator = etcd::run(client.clone(), operator, stop.clone());
-    let context = Context::new(client, flags.image, own, local_stores, term.clone(), metrics);
-    let workflows = workflow::run(context, &namespaces, stop.clone());
-    let work = async { tokio::join!(operator, workflows) };
     match election {
         None => drop(work.await),
         Some(election) => while_leading(&election, &term, work).await?,
     }
     Ok(())
+}
+
+/// What the controllers of this process share.
+struct Process {
+    /// The cluster that they act on; it takes writes for as long as the Lease is held.
+    client: Client,
+    /// Name of this process in Events.
+    identity: String,
+    local_stores: LocalStores,
+    term: LeaseDeadline,
+    metrics: Metrics,
+    stop: CancellationToken,
+}
+
+impl Process {
+    /// The operator and the workflows of a seed.
+    async fn control_seed(&self, image: String, namespaces: Vec<String>) {
+        let namespaces = Namespaces::new(namespaces);
+        let operator = etcd::Options {
+            image: image.clone(),
+            namespaces: namespaces.clone(),
+            local_stores: self.local_stores.clone(),
+            term: self.term.clone(),
+            metrics: self.metrics.clone(),
+        };
+        let operator = etcd::run(self.client.clone(), operator, self.stop.clone());
+        let context = Context::new(
+            self.client.clone(),
+            image,
+            self.identity.clone(),
+            self.local_stores.clone(),
+            self.term.clone(),
+            self.metrics.clone(),
+        );
+        let workflows = workflow::run(context, &namespaces, self.stop.clone());
+        tokio::join!(operator, workflows);
+    }
+
+    /// What a seed does for the Shoots of a garden.
+    async fn control_shoots(&self, garden: Client, seed_name: String, image: String) {
+        let garden = fenced_client(self.term.clone(), garden);
+        let (metrics, identity) = (self.metrics.clone(), self.identity.clone());
+        let seed = migration::Seed { client: self.client.clone(), name: seed_name.clone(), image };
+        let migrations = migration::Context::seed(
+            seed,
+            garden.clone(),
+            identity.clone(),
+            self.local_stores.clone(),
+            metrics.clone(),
+        );
+        let states = shootstate::controller::Context::new(self.client.clone(), garden, seed_name, metrics, identity);
+        tokio::join!(
+            migration::run(migrations, self.stop.clone()),
+            shootstate::controller::run(states, self.stop.clone())
+        );
+    }
+
+    /// What the garden does for migrations.
+    async fn control_garden(&self) {
+        let context =
+            migration::Context::garden(self.client.clone(), self.identity.clone(), self.metrics.clone());
+        migration::run(context, self.stop.clone()).await;
+    }
 }
 
 async fn set_not_ready_at(stop: CancellationToken, readiness: Readiness) {

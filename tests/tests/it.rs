@@ -16,6 +16,7 @@ mod http;
 mod kubectl;
 mod landscape;
 mod members;
+mod migration;
 mod operator;
 mod oracles;
 mod ownership;

@@ -16,6 +16,16 @@ const AFTER_ERROR: Duration = Duration::from_secs(5);
 /// After somebody else was faster.
 const AFTER_CONFLICT: Duration = Duration::from_millis(200);
 
+/// The seed that a controller acts on.
+pub struct Seed {
+    /// Its API server.
+    pub client: Client,
+    /// Name of the Seed in the garden.
+    pub name: String,
+    /// Image of Jobs, with `repot`.
+    pub image: String,
+}
+
 /// What all passes of one controller share.
 pub struct Context {
     /// The garden, and the seed where the controller runs on one.
@@ -39,6 +49,20 @@ impl Context {
         let events = EventPublisher::new(garden.clone(), MANAGER, Some(instance));
         let local_stores = LocalStores::default();
         Self { clients: Clients::Garden(garden), seed: None, image: String::new(), events, local_stores, metrics }
+    }
+
+    /// For the controller of a seed; `instance` is the name of this process in events.
+    #[must_use]
+    pub fn seed(
+        seed: Seed,
+        garden: Client,
+        instance: String,
+        local_stores: LocalStores,
+        metrics: Metrics,
+    ) -> Self {
+        let events = EventPublisher::new(garden.clone(), MANAGER, Some(instance));
+        let clients = Clients::Seed { seed: seed.client, garden: Some(garden) };
+        Self { clients, seed: Some(seed.name), image: seed.image, events, local_stores, metrics }
     }
 
     /// The client of the garden.

@@ -37,7 +37,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{flow, reconciler};
 use api::ControlPlaneMigration;
-pub use context::Context;
+pub use context::{Context, Seed};
 use driver::Migration;
 pub use error::{Error, Result};
 

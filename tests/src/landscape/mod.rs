@@ -7,6 +7,7 @@ pub mod authorities;
 pub mod carry;
 pub mod cloud;
 pub mod control_plane;
+pub mod controllers;
 pub mod dns;
 pub mod dns_message;
 pub mod etcd;
@@ -37,6 +38,7 @@ pub use seed::Seed;
 pub use shoot::ShootName;
 
 use crate::bed::TestEnv;
+use crate::process::Process;
 use crate::wait::until;
 
 /// What a landscape has.
@@ -50,6 +52,8 @@ pub struct LandscapeOptions {
 
 /// A running landscape. Everything in it ends when it is dropped.
 pub struct Landscape {
+    /// Runs the controller of the garden, when there is a garden.
+    pub controllers: Option<Process>,
     /// The garden, when the options ask for it.
     pub garden: Option<GardenCluster>,
     /// The seeds, in the order of their names in the options.
@@ -98,7 +102,16 @@ impl Landscape {
                 seed.reach_store_of(other)?;
             }
         }
-        Ok(Self { garden, seeds, dns, cloud, providers })
+        let controllers = match &garden {
+            Some(garden) => {
+                for seed in &seeds {
+                    controllers::start_in_seed(garden, seed).await?;
+                }
+                Some(controllers::start_in_garden(bed, garden).await?)
+            }
+            None => None,
+        };
+        Ok(Self { controllers, garden, seeds, dns, cloud, providers })
     }
 
     /// The seed of that name.

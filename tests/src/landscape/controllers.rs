@@ -1,0 +1,62 @@
+//! The controllers of migrations: in the garden as a process, in each seed as its Deployment with a way in to the garden.
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use super::control_plane::DEADLINE;
+use super::garden::GardenCluster;
+use super::seed::Seed;
+use crate::bed::TestEnv;
+use crate::operator::{self, SYSTEM, apply_file};
+use crate::process::{Process, Spec};
+use crate::{port, repot};
+
+/// Secret and volume with the kubeconfig of the garden, in a seed.
+const GARDEN: &str = "garden-kubeconfig";
+const MOUNT: &str = "/etc/garden";
+
+/// Starts the controller of the garden as its administrator, and waits until it is ready.
+pub async fn start_in_garden(bed: &TestEnv, garden: &GardenCluster) -> Result<Process> {
+    let health = format!("127.0.0.1:{}", port::reserve()?);
+    let kubeconfig = garden.cluster.admin().write(bed.make_dir("garden-controllers")?.join("kubeconfig"))?;
+    let spec = Spec::new("garden-controllers", repot::program()?)
+        .args(["controllers", "--scope=garden", "--log-level=info,repot_controllers=debug"])
+        .flag("kubeconfig", &kubeconfig)
+        .arg(format!("--health-address={health}"));
+    let mut process = Process::start(bed, spec)?;
+    let probe = async || {
+        let answer = reqwest::get(format!("http://{health}/readyz")).await?;
+        ensure!(answer.status().is_success(), "{}", answer.status());
+        Ok(())
+    };
+    process.ready(DEADLINE, probe).await?;
+    Ok(process)
+}
+
+/// Gives the controllers of a seed a way in to the garden, and waits until they are ready again.
+pub async fn start_in_seed(garden: &GardenCluster, seed: &Seed) -> Result<()> {
+    apply_file(&seed.cluster, "rbac/seed-migrations.yaml").await?;
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": SYSTEM, "name": GARDEN},
+        "stringData": {"kubeconfig": kubeconfig(garden, seed)?},
+    });
+    seed.cluster.apply(&[secret]).await?;
+    let (name, file) = (format!("--seed-name={}", seed.name), format!("--garden-kubeconfig={MOUNT}/kubeconfig"));
+    let mut deployment = operator::deployment(&[&name, &file]);
+    let pod = &mut deployment["spec"]["template"]["spec"];
+    pod["volumes"] = json!([{"name": GARDEN, "secret": {"secretName": GARDEN}}]);
+    pod["containers"][0]["volumeMounts"] = json!([{"name": GARDEN, "mountPath": MOUNT}]);
+    operator::start_deployment(&seed.cluster, deployment).await
+}
+
+/// A kubeconfig of the garden for Pods of a seed: its certificate has no name by which they reach it.
+fn kubeconfig(garden: &GardenCluster, seed: &Seed) -> Result<String> {
+    let access = garden.cluster.admin();
+    let (_, port) = access.server.rsplit_once(':').context("the URL of the garden has no port")?;
+    let address = seed.runner.expose(port.parse()?)?;
+    let mut kubeconfig: Value = serde_json::from_str(&access.to_kubeconfig())?;
+    let cluster = &mut kubeconfig["clusters"][0]["cluster"];
+    cluster["server"] = format!("https://{address}").into();
+    cluster["tls-server-name"] = "localhost".into();
+    Ok(kubeconfig.to_string())
+}

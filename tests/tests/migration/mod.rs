@@ -1,0 +1,4 @@
+//! The migration of whole control planes between two seeds of a landscape, by the controllers of all three sides.
+
+mod classic;
+mod story;
