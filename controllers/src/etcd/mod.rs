@@ -9,7 +9,7 @@
 mod act;
 mod agents;
 pub mod api;
-mod copy;
+pub mod copy;
 mod departure;
 mod error;
 mod events;

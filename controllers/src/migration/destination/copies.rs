@@ -81,6 +81,9 @@ pub async fn ensure(
     backup.wait_for_final_snapshot.enabled = false;
     let mut job = copy::job(&copied, image).ok_or_else(no_store)?.object;
     job["metadata"]["name"] = name.into();
+    job["metadata"]["namespace"] = namespace.into();
+    // It may come before the Etcd, and goes with the namespace.
+    job["metadata"]["ownerReferences"] = Value::Null;
     // The operator makes the ServiceAccount of an Etcd only when that has members.
     if let Some(pod) = job.pointer_mut("/spec/template/spec").and_then(Value::as_object_mut) {
         pod.remove("serviceAccountName");

@@ -9,7 +9,7 @@ use repot_plan::{
     classic::{
         PLANS, Side, Step,
         observed::{
-            DestinationFacts, ExtensionOperation, Extensions, Facts, FinalSnapshot, MigrationRequest,
+            DestinationFacts, ExtensionOperation, Facts, FinalSnapshot, MigrationRequest,
             Observed, OwnerRecord,
         },
     },

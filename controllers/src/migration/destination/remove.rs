@@ -5,7 +5,7 @@ use repot_plan::classic::observed::ExtensionOperation;
 
 use super::{cluster, guard, observe::Objects, prepare::is_made_by};
 use crate::migration::{
-    error::{Error, Result},
+    error::Result,
     seed::extensions,
     source::delete_namespace,
 };

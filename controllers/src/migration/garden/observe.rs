@@ -30,8 +30,9 @@ pub async fn observe(
 ) -> Result<Observation> {
     let garden = context.garden_client();
     let spec = &migration.spec;
+    let namespace = migration.namespace().unwrap_or_default();
     let (others, source, destination) = futures::try_join!(
-        list(garden, &migration.namespace().unwrap_or_default()),
+        list(garden, &namespace),
         seed(garden, &spec.source_seed),
         seed(garden, &spec.destination_seed),
     )?;

@@ -14,7 +14,7 @@ use crate::{
     errors::causes,
     etcd::{
         api::{Etcd, FENCE},
-        names::{COMPONENT, PART_OF, peer_service, pod},
+        names::{COMPONENT, PART_OF, peer_service},
     },
     migration::{
         error::{Error, Result},

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use kube::{
-    Api, Client, Resource, ResourceExt,
+    Api, Client, ResourceExt,
     api::{DeleteParams, Preconditions},
     core::{DynamicObject, GroupVersionKind},
     discovery::ApiResource,

@@ -31,8 +31,9 @@ impl ControlPlane {
     /// # Errors
     /// [`Error::Read`](crate::migration::Error::Read).
     pub async fn read(client: &Client, namespace: &str) -> Result<Self> {
+        let labels = format!("{ROLE}=controlplane");
         let (deployments, pods) = futures::try_join!(
-            list::<Deployment>(client, namespace, &format!("{ROLE}=controlplane")),
+            list::<Deployment>(client, namespace, &labels),
             list::<Pod>(client, namespace, ""),
         )?;
         Ok(Self { deployments, pods })
