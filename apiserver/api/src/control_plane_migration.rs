@@ -126,6 +126,16 @@ static FINAL_SNAPSHOT: Schema = Schema {
         Field::required("revision", &SNAPSHOT_REVISION),
     ]),
 };
+static OPERATION_TYPE: Schema = Schema::string("Type of the operation, such as Reconcile.");
+static OPERATION_STATE: Schema = Schema::string("State of the operation, such as Succeeded.");
+static FORMER_OPERATION: Schema = Schema {
+    name: Some("cloud.gardener.migration.v1alpha1.FormerOperation"),
+    description: "Garden: the last operation of the Shoot before the migration, which a rollback writes back.",
+    shape: Shape::Object(&[
+        Field::required("state", &OPERATION_STATE),
+        Field::required("type", &OPERATION_TYPE),
+    ]),
+};
 static SIDE: Schema = Schema {
     name: Some("cloud.gardener.migration.v1alpha1.MigrationSide"),
     description: "What the controller of one side has recorded. Only that controller writes it.",
@@ -139,6 +149,7 @@ static SIDE: Schema = Schema {
         Field::optional("dnsRecordsMigrated", &DNS_MIGRATED),
         Field::optional("etcdReplicas", &ETCD_REPLICAS),
         Field::optional("finalSnapshot", &FINAL_SNAPSHOT),
+        Field::optional("formerOperation", &FORMER_OPERATION),
         Field::optional("hibernated", &HIBERNATED),
         Field::optional("message", &MESSAGE),
         Field::optional("observedTime", &OBSERVED_TIME),
@@ -195,7 +206,7 @@ static STATUS: Schema = Schema {
 static CONTROL_PLANE_MIGRATION: Schema = Schema {
     name: Some("cloud.gardener.migration.v1alpha1.ControlPlaneMigration"),
     description: "ControlPlaneMigration moves the control plane of a Shoot from one seed to another. One object is one attempt; it \
-                  stays as the history of that attempt. Controllers of this version do not act on it yet.",
+                  stays as the history of that attempt.",
     shape: Shape::Object(&[
         Field::optional("apiVersion", &API_VERSION),
         Field::optional("kind", &KIND),

@@ -185,13 +185,14 @@ pub(super) fn serve_etcd(context: &Context) -> Vec<Effect> {
 
 pub(super) fn does_api_serve(context: &Context) -> Check {
     destination(context, |facts| {
-        if facts.api.ready > 0 && facts.api.fence == context.forward_fence() {
-            Check::Met(format!("{} kube-apiservers are ready", facts.api.ready))
-        } else {
-            Check::waiting(
+        let is_ready = facts.api.ready > 0 && facts.api.fence == context.forward_fence();
+        match &facts.exposure_problem {
+            _ if !is_ready => Check::waiting(
                 "ApiServersNotReady",
                 format!("{} kube-apiservers run, none is ready", facts.api.pods),
-            )
+            ),
+            Some(problem) => Check::waiting("ApiNotReachable", problem.clone()),
+            None => Check::Met(format!("{} kube-apiservers are ready", facts.api.ready)),
         }
     })
 }

@@ -211,10 +211,10 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
     },
     Row {
         after: &[Step::EtcdServes],
-        does: "A kube-apiserver of the destination is ready. No client knows its address yet.",
+        does: "A kube-apiserver of the destination is ready and answers at its address. No client knows that yet.",
         guard: is_awake,
         proof: Proof::HeldUntil(Step::MoveCommitted),
-        advice: "see in the logs of the kube-apiservers why they do not become ready",
+        advice: "see in the logs of the kube-apiservers why they do not become ready, and whether the load balancer leads to them",
         effects: to::serve_api,
         ..Row::new(Side::Destination, Step::ApiServes, to::does_api_serve)
     },

@@ -12,6 +12,9 @@ pub(super) fn note_start(context: &Context, notes: &mut Notes) {
     notes.changed = true;
     notes.hibernated.get_or_insert(context.observed.request.hibernated);
     notes.workerless.get_or_insert(context.observed.request.workerless);
+    if notes.former_operation.is_none() {
+        notes.former_operation = context.at_garden().and_then(|facts| facts.last_operation.clone());
+    }
 }
 
 pub(super) fn is_recorded(context: &Context) -> Check {
@@ -105,7 +108,7 @@ pub(super) fn is_seed_name_restored(context: &Context) -> Check {
     garden(context, |facts| {
         if facts.spec_seed != *source {
             Check::waiting("RestoringSeedName", "spec.seedName of the Shoot is being written")
-        } else if facts.operation != Operation::Aborted {
+        } else if facts.operation != Operation::Former {
             Check::waiting("RecordingOperation", "status.lastOperation of the Shoot is being written")
         } else {
             Check::Met(format!("spec.seedName of the Shoot is {source}"))
@@ -117,7 +120,7 @@ pub(super) fn restore_seed_name(context: &Context) -> Vec<Effect> {
     let seed = context.observed.request.source_seed.clone();
     match context.at_garden() {
         Some(facts) if facts.spec_seed != seed => vec![Effect::EnsureSpecSeed { seed }],
-        Some(_) => vec![Effect::EnsureOperation { operation: Operation::Aborted }],
+        Some(_) => vec![Effect::EnsureOperation { operation: Operation::Former }],
         None => Vec::new(),
     }
 }

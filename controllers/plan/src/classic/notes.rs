@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::observed::{FinalSnapshot, Replicas};
+use super::observed::{FinalSnapshot, FormerOperation, Replicas};
 
 /// What one side remembers. It is part of that side's status.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +16,9 @@ pub struct Notes {
     /// Garden: whether the Shoot had no workers when the migration was recorded. All sides go by it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workerless: Option<bool>,
+    /// Garden: the last operation of the Shoot before the migration, which a rollback writes back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub former_operation: Option<FormerOperation>,
     /// Something of this side was changed: from here on there may be something to roll back.
     #[serde(skip_serializing_if = "is_false")]
     pub changed: bool,

@@ -73,6 +73,18 @@ pub struct GardenFacts {
     pub status_seed: String,
     /// `status.lastOperation` of the Shoot.
     pub operation: Operation,
+    /// The same by its fields; `None` where the Shoot has none.
+    pub last_operation: Option<FormerOperation>,
+}
+
+/// An operation on the Shoot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FormerOperation {
+    /// Type of the operation, such as `Reconcile`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// State of the operation, such as `Succeeded`.
+    pub state: String,
 }
 
 /// How far `status.lastOperation` of the Shoot tells of this migration.
@@ -87,8 +99,8 @@ pub enum Operation {
     Restoring,
     /// Restore, Succeeded.
     Restored,
-    /// Migrate, Aborted.
-    Aborted,
+    /// What it was before the migration.
+    Former,
 }
 
 /// Replicas of workloads by name.
@@ -252,6 +264,8 @@ pub struct DestinationFacts {
     pub etcd: EtcdFacts,
     /// The kube-apiservers at this side.
     pub api: Workloads,
+    /// Why the API does not answer at the address that clients will find; `None` where it answers.
+    pub exposure_problem: Option<String>,
     /// Whether all servers of the zone answer with the destination for the name of the API.
     pub api_dns_here: bool,
     /// The Infrastructure, and its last operation.

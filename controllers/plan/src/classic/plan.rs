@@ -28,6 +28,7 @@ pub static PLAN: Plan<ClassicMigration> = Plan {
         "dnsRecordsMigrated",
         "etcdReplicas",
         "finalSnapshot",
+        "formerOperation",
         "hibernated",
         "ownerEpoch",
         "ownershipEnded",

@@ -19,10 +19,13 @@ use repot_certs::Authority;
 use serde_json::json;
 use time::OffsetDateTime;
 
-use crate::migration::{
-    error::{Error, Result},
-    names::API_SERVER,
-    seed::read,
+use crate::{
+    errors::causes,
+    migration::{
+        error::{Error, Result},
+        names::API_SERVER,
+        seed::read,
+    },
 };
 
 /// Namespace of the Leases of nodes (Kubernetes).
@@ -37,11 +40,11 @@ const LOST: SignedDuration = SignedDuration::from_secs(60);
 const USER: &str = "repot:migration";
 const GROUP: &str = "system:masters";
 
-/// A client of the API of the Shoot at this seed, with a certificate by the carried authority.
+/// A client of the API of the Shoot at this address, with a certificate by the carried authority.
 ///
 /// # Errors
 /// Where authorities are missing or cannot be used.
-pub async fn client(seed: &Client, namespace: &str) -> Result<Client> {
+pub async fn client(seed: &Client, namespace: &str, address: &str) -> Result<Client> {
     let secrets = read::list::<Secret>(seed, namespace, "persist=true").await?;
     let value = |name: &str, key: &str| {
         let is_it = |secret: &&Secret| secret.labels().get("name").map(String::as_str) == Some(name);
@@ -57,7 +60,8 @@ pub async fn client(seed: &Client, namespace: &str) -> Result<Client> {
     let encode = |text: &str| STANDARD.encode(text);
     let kubeconfig = json!({
         "clusters": [{"name": "shoot", "cluster": {
-            "server": format!("https://{API_SERVER}.{namespace}.svc"),
+            "server": format!("https://{address}"),
+            "tls-server-name": format!("{API_SERVER}.{namespace}.svc"),
             "certificate-authority-data": encode(&value("ca", "ca.crt")?),
         }}],
         "users": [{"name": "shoot", "user": {
@@ -72,6 +76,17 @@ pub async fn client(seed: &Client, namespace: &str) -> Result<Client> {
     let mut config = config.map_err(|error| failed(&error))?;
     (config.connect_timeout, config.read_timeout) = (Some(ANSWER), Some(ANSWER));
     Client::try_from(config).map_err(|error| failed(&error))
+}
+
+/// Why the API of the Shoot does not answer at this address; `None` where it is ready.
+pub async fn reach(seed: &Client, namespace: &str, address: &str) -> Option<String> {
+    let asked = async {
+        let shoot = client(seed, namespace, address).await?;
+        let request = http::Request::get("/readyz").body(Vec::new());
+        let request = request.map_err(|error| Error::ShootClient(error.to_string()))?;
+        shoot.request_text(request).await.map_err(Error::read(format!("the API of the Shoot at {address}")))
+    };
+    asked.await.err().map(|error| causes(&error))
 }
 
 /// Nodes whose Lease was fresh at the beginning of the outage and is not renewed since the API serves here.

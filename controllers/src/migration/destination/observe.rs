@@ -197,6 +197,7 @@ async fn facts(
         owner: owner(objects).await,
         etcd: objects.etcds.facts(seed, is_open(ledger, Step::EtcdServes) || serves(ledger)).await,
         api: objects.plane.api(),
+        exposure_problem: exposure_problem(seed, objects, ledger).await,
         api_dns_here: is_switched(objects),
         infrastructure: of(|one| one.kind == "Infrastructure"),
         extensions: extensions::facts(others.chain(&objects.records), restore),
@@ -208,6 +209,22 @@ async fn facts(
         source_backup_entry: has_source_secret(seed, objects).await?,
         left: remove::left(seed, objects, &request.uid).await?,
     })
+}
+
+fn address(objects: &Objects) -> Option<&String> {
+    objects.seed_facts.get(API_SERVER_ADDRESS).and_then(Option::as_ref)
+}
+
+/// Asked until clients are sent there.
+async fn exposure_problem(seed: &Client, objects: &Objects, ledger: &Ledger) -> Option<String> {
+    let is_asked = ledger.is_started(Step::ApiServes) && !ledger.is_settled(Step::MoveCommitted);
+    if !is_asked || ledger.phase.is_rollback() {
+        return None;
+    }
+    match address(objects) {
+        Some(address) => nodes::reach(seed, &objects.namespace, address).await,
+        None => Some("the Service of the API servers has no address".to_owned()),
+    }
 }
 
 /// From the first quorum until the point of no return, the etcd has to serve.
@@ -325,7 +342,8 @@ async fn nodes(
     let source = from_status(&PLANS, &record::part(migration, Side::Source)).unwrap_or_default();
     let begun = |ledger: &Ledger, step| ledger.steps.get(&step).and_then(|record| record.started);
     let found = async {
-        let shoot = nodes::client(context.own_client(), &objects.namespace).await?;
+        let address = address(objects).ok_or_else(|| Error::Missing("an address of the API".to_owned()))?;
+        let shoot = nodes::client(context.own_client(), &objects.namespace, address).await?;
         let stale = match (begun(&source, Step::SourceApiStopped), begun(ledger, Step::ApiDnsSwitched)) {
             (Some(outage), Some(served)) if leases => {
                 Some(nodes::stale_leases(&shoot, timestamp(outage), timestamp(served)).await?)

@@ -4,7 +4,10 @@ use kube::{
     Api, ResourceExt,
     api::{Patch, PatchParams},
 };
-use repot_plan::classic::effect::Effect;
+use repot_plan::{
+    classic::{Side, effect::Effect, observed::FormerOperation},
+    named::Named,
+};
 use serde_json::{Value, json};
 
 use super::operation;
@@ -25,10 +28,11 @@ use crate::{
 pub async fn act(pass: &Pass<'_>, shoot: Option<&Shoot>, effect: &Effect) -> Result<()> {
     let shoot = || shoot.ok_or_else(|| Error::Missing("the Shoot".to_owned()));
     match effect {
-        Effect::EnsureFinalizer { present } => finalizer(pass, *present).await,
+        Effect::EnsureFinalizer { present } => finalizer(pass, shoot().ok(), *present).await,
         Effect::EnsureOperation { operation } => {
             let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-            match operation::render(*operation, &pass.migration.name_any(), &now) {
+            let former = former(pass.migration);
+            match operation::render(*operation, former.as_ref(), &pass.migration.name_any(), &now) {
                 Some(last) => status(pass, shoot()?, json!({"lastOperation": last})).await,
                 None => Ok(()),
             }
@@ -39,14 +43,25 @@ pub async fn act(pass: &Pass<'_>, shoot: Option<&Shoot>, effect: &Effect) -> Res
     }
 }
 
-async fn finalizer(pass: &Pass<'_>, present: bool) -> Result<()> {
+/// The last operation of the Shoot before the migration, as it was recorded.
+fn former(migration: &ControlPlaneMigration) -> Option<FormerOperation> {
+    let recorded = migration.status.get(Side::Garden.name())?.get("formerOperation")?;
+    serde_json::from_value(recorded.clone()).ok()
+}
+
+/// With the finalizer comes the UID of the Shoot, where the user has left it out.
+async fn finalizer(pass: &Pass<'_>, shoot: Option<&Shoot>, present: bool) -> Result<()> {
     let migration = pass.migration;
     let mut finalizers = migration.finalizers().to_vec();
     finalizers.retain(|finalizer| finalizer != FINALIZER);
     if present {
         finalizers.push(FINALIZER.to_owned());
     }
-    let patch = under(migration.resource_version(), json!({"metadata": {"finalizers": finalizers}}));
+    let mut patch = json!({"metadata": {"finalizers": finalizers}});
+    if let Some(uid) = shoot.and_then(ResourceExt::uid).filter(|_| migration.spec.shoot_ref.uid.is_empty()) {
+        patch["spec"]["shootRef"]["uid"] = uid.into();
+    }
+    let patch = under(migration.resource_version(), patch);
     let all = Api::<ControlPlaneMigration>::namespaced(
         pass.context.garden_client().clone(),
         &migration.namespace().unwrap_or_default(),

@@ -7,7 +7,7 @@ use kube::{
     discovery::ApiResource,
 };
 use repot_api::{gardener::shoot::Seed, names::CORE_GROUP};
-use repot_plan::classic::observed::{Facts, GardenFacts, MigrationRequest, Observed};
+use repot_plan::classic::observed::{Facts, FormerOperation, GardenFacts, MigrationRequest, Observed};
 use serde_json::Value;
 
 use super::operation;
@@ -45,6 +45,10 @@ pub async fn observe(
         ),
         spec_seed: shoot.as_ref().and_then(|shoot| shoot.spec.seed_name.clone()).unwrap_or_default(),
         status_seed: status.and_then(|status| status.seed_name.clone()).unwrap_or_default(),
+        last_operation: status.and_then(|status| status.last_operation.as_ref()).map(|last| FormerOperation {
+            kind: last.kind.clone(),
+            state: last.state.clone(),
+        }),
         operation: operation::read(
             status.and_then(|status| status.last_operation.as_ref()),
             &migration.name_any(),

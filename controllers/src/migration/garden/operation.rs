@@ -1,27 +1,44 @@
 //! `status.lastOperation` of the Shoot. Pure.
 
-use repot_plan::classic::observed::Operation;
+use repot_plan::classic::observed::{FormerOperation, Operation};
 use serde_json::{Value, json};
 
 use crate::migration::api::LastOperation;
 
-/// The last operation that tells of this migration; `percent` is how far it is.
+/// The last operation that tells of this migration; `former` is the one before it. `None` where nothing is to be told.
 #[must_use]
-pub fn render(operation: Operation, migration: &str, now: &str) -> Option<Value> {
-    let (kind, state, progress) = words(operation)?;
+pub fn render(
+    operation: Operation,
+    former: Option<&FormerOperation>,
+    migration: &str,
+    now: &str,
+) -> Option<Value> {
+    let reconciled = || ("Reconcile".to_owned(), "Succeeded".to_owned());
+    let ((kind, state), progress, description) = match operation {
+        Operation::Former => {
+            let before = former.map(|former| (former.kind.clone(), former.state.clone()));
+            (before.unwrap_or_else(reconciled), 100, rolled_back(migration))
+        }
+        other => {
+            let (kind, state, progress) = words(other)?;
+            ((kind.to_owned(), state.to_owned()), progress, description(migration))
+        }
+    };
     Some(json!({
-        "type": kind, "state": state, "progress": progress, "lastUpdateTime": now,
-        "description": description(migration),
+        "type": kind, "state": state, "progress": progress, "lastUpdateTime": now, "description": description,
     }))
 }
 
 /// How far the last operation tells of this migration.
 #[must_use]
 pub fn read(found: Option<&LastOperation>, migration: &str) -> Operation {
+    if found.is_some_and(|found| found.description == rolled_back(migration)) {
+        return Operation::Former;
+    }
     let Some(found) = found.filter(|found| found.description == description(migration)) else {
         return Operation::Other;
     };
-    let all = [Operation::Migrating, Operation::Restoring, Operation::Restored, Operation::Aborted];
+    let all = [Operation::Migrating, Operation::Restoring, Operation::Restored];
     let is = |operation: &Operation| {
         words(*operation).is_some_and(|(kind, state, _)| found.kind == kind && found.state == state)
     };
@@ -30,16 +47,19 @@ pub fn read(found: Option<&LastOperation>, migration: &str) -> Operation {
 
 fn words(operation: Operation) -> Option<(&'static str, &'static str, i32)> {
     match operation {
-        Operation::Other => None,
+        Operation::Other | Operation::Former => None,
         Operation::Migrating => Some(("Migrate", "Processing", 10)),
         Operation::Restoring => Some(("Restore", "Processing", 90)),
         Operation::Restored => Some(("Restore", "Succeeded", 100)),
-        Operation::Aborted => Some(("Migrate", "Aborted", 0)),
     }
 }
 
 fn description(migration: &str) -> String {
     format!("ControlPlaneMigration {migration} moves the control plane.")
+}
+
+fn rolled_back(migration: &str) -> String {
+    format!("ControlPlaneMigration {migration} was rolled back.")
 }
 
 #[cfg(test)]
@@ -49,14 +69,22 @@ mod tests {
     #[test]
     fn operation_is_read_as_it_was_written_and_only_by_its_migration() {
         for operation in
-            [Operation::Migrating, Operation::Restoring, Operation::Restored, Operation::Aborted]
+            [Operation::Migrating, Operation::Restoring, Operation::Restored, Operation::Former]
         {
-            let json = render(operation, "m", "2026-01-01T00:00:00Z").expect("an operation");
+            let json = render(operation, None, "m", "2026-01-01T00:00:00Z").expect("an operation");
             let found: LastOperation = serde_json::from_value(json).expect("an operation");
             assert_eq!(read(Some(&found), "m"), operation);
             assert_eq!(read(Some(&found), "other"), Operation::Other);
         }
-        assert_eq!(render(Operation::Other, "m", ""), None);
+        assert_eq!(render(Operation::Other, None, "m", ""), None);
         assert_eq!(read(None, "m"), Operation::Other);
+    }
+
+    #[test]
+    fn rollback_writes_back_what_was_before() {
+        let former = FormerOperation { kind: "Create".to_owned(), state: "Error".to_owned() };
+        let of = |former| render(Operation::Former, former, "m", "").expect("an operation");
+        assert_eq!((&of(Some(&former))["type"], &of(Some(&former))["state"]), (&json!("Create"), &json!("Error")));
+        assert_eq!((&of(None)["type"], &of(None)["state"]), (&json!("Reconcile"), &json!("Succeeded")));
     }
 }

@@ -54,6 +54,7 @@ fn garden(clusters: &Clusters) -> GardenFacts {
         spec_seed: clusters.spec_seed.clone(),
         status_seed: clusters.status_seed.clone(),
         operation: clusters.operation,
+        last_operation: None,
     }
 }
 
@@ -113,6 +114,7 @@ fn destination(clusters: &mut Clusters) -> DestinationFacts {
         unprepared: listed(!site.exists),
         machine_guard: clusters.machine_guard,
         offers_standby: true,
+        exposure_problem: None,
         standby: clusters.copied.filter(|_| is_standing),
         owner,
         etcd: etcd(site),

@@ -110,7 +110,7 @@ fn is_as_before(sim: &Sim<Clusters>, side: Side) -> Result<(), String> {
     let (clusters, site) = (&sim.model, &sim.model.source);
     match side {
         Side::Garden => {
-            let is_back = clusters.spec_seed == SOURCE && clusters.operation == Operation::Aborted;
+            let is_back = clusters.spec_seed == SOURCE && clusters.operation == Operation::Former;
             hold(
                 is_back || sim.store.ledger(side).steps.is_empty(),
                 "rolled back, and the Shoot names the destination",
