@@ -5,6 +5,7 @@ use repot_tests::landscape::{ControlPlaneOptions, Landscape, LandscapeOptions, S
 use repot_tests::run;
 use serde_json::{Value, json};
 
+use super::prober::Prober;
 use super::story;
 
 const SEEDS: (&str, &str) = ("seed-a", "seed-b");
@@ -19,10 +20,11 @@ fn control_plane_moves_and_its_nodes_stay() {
         let marker = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "marker"}});
         api.post("/api/v1/namespaces/default/configmaps", &marker).await?.ok()?;
         let before = Workload::read(&landscape, &shoot.control_plane.api(&landscape.dns)?).await?;
+        let prober = Prober::start(shoot.control_plane.api(&landscape.dns)?);
         story::create(&landscape, "move", &name, SEEDS).await?;
         let migration = story::until_end(&landscape, "move", &name).await?;
         story::ensure_phase(&migration, "Succeeded")?;
-        println!("{}", migration["status"]["apiOutage"]);
+        println!("{}, a client measured {:?}", migration["status"]["apiOutage"], prober.outage());
         let after = Workload::read(&landscape, &shoot.control_plane.api(&landscape.dns)?).await?;
         ensure!(before == after, "before {before:?}, after {after:?}");
         let moved = story::shoot(&landscape, &name).await?;

@@ -1,4 +1,5 @@
 //! The migration of whole control planes between two seeds of a landscape, by the controllers of all three sides.
 
 mod classic;
+mod prober;
 mod story;
