@@ -154,7 +154,7 @@ async fn control(
             (Scope::Seed, Some(garden)) => {
                 let seed = process.control_seed(flags.image.clone(), flags.namespaces);
                 let name = flags.seed_name.unwrap_or_default();
-                drop(tokio::join!(seed, process.control_shoots(garden, name, flags.image)));
+                tokio::join!(seed, process.control_shoots(garden, name, flags.image));
             }
         }
     };

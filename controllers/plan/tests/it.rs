@@ -11,7 +11,7 @@ use repot_etcd_core::{digest::Digest, snapshot::Revision, volumes::VolumeSet};
 use repot_plan::{
     classic::{
         self,
-        observed::{FinalSnapshot, Replicas},
+        observed::{FinalSnapshot, FormerOperation, Replicas},
     },
     etcd::{
         EtcdFlow, EtcdLedger, Notes, PLAN_VERSION, Step, api_outage, backup, migration,
@@ -119,6 +119,7 @@ fn a_ledger_of_a_side_is_a_status_that_the_api_accepts() {
     let notes = classic::Notes {
         hibernated: Some(false),
         workerless: Some(false),
+        former_operation: Some(FormerOperation { kind: "Reconcile".into(), state: "Succeeded".into() }),
         changed: true,
         controllers: replicas(),
         api_servers: replicas(),

@@ -183,8 +183,9 @@ async fn facts(
     let restore = ExtensionOperation::Restore;
     let of = |wanted: fn(&&Seen) -> bool| extensions::facts(objects.extensions.iter().filter(wanted), restore);
     let others = objects.extensions.iter().filter(|one| !matches!(one.kind, "Infrastructure" | "Worker"));
-    let snapshots = snapshots(context, objects, ledger).await;
-    let (stale_leases, unhealthy_nodes) = nodes(context, migration, objects, ledger).await;
+    let source = from_status(&PLANS, &record::part(migration, Side::Source)).unwrap_or_default();
+    let snapshots = snapshots(context, objects, ledger, source.notes.final_snapshot.as_ref()).await;
+    let (stale_leases, unhealthy_nodes) = nodes(context, &source, objects, ledger).await;
     Ok(DestinationFacts {
         bucket_problem: bucket_problem(context, objects, ledger).await,
         unresolved: unresolved(objects, ledger),
@@ -293,22 +294,31 @@ struct Snapshots {
 }
 
 /// What the bucket of the destination has, by the Jobs that have verified it.
-async fn snapshots(context: &Context, objects: &Objects, ledger: &Ledger) -> Snapshots {
-    let is_ahead = is_open(ledger, Step::SnapshotsCopiedAhead) && copies::is_complete(&objects.jobs, copies::AHEAD);
-    let is_final = is_open(ledger, Step::FinalSnapshotCopied);
+async fn snapshots(
+    context: &Context,
+    objects: &Objects,
+    ledger: &Ledger,
+    last: Option<&FinalSnapshot>,
+) -> Snapshots {
+    let is_ahead =
+        is_open(ledger, Step::SnapshotsCopiedAhead) && copies::is_complete(&objects.jobs, copies::AHEAD);
+    let is_copied = |last: &&FinalSnapshot| copies::is_complete(&objects.jobs, &copies::name_of_final(last));
+    let last = last.filter(|_| is_open(ledger, Step::FinalSnapshotCopied)).filter(is_copied);
     let Some(store) = objects.etcds.main().or(objects.carried_etcd.as_ref()).and_then(copies::target_store) else {
         return Snapshots::default();
     };
-    if !is_ahead && !is_final {
+    if !is_ahead && last.is_none() {
         return Snapshots::default();
     }
     let found = async {
         let store = snapshots::open(context.own_client(), &objects.namespace, &store, &context.local_stores);
         let store = store.await?;
         let copied = if is_ahead { store.newest_revision().await? } else { None };
-        let last = if is_final { store.final_snapshot().await? } else { None };
-        let is_copied = |last: &FinalSnapshot| copies::is_complete(&objects.jobs, &copies::name_of_final(last));
-        Ok::<_, Error>(Snapshots { copied, final_copied: last.filter(is_copied) })
+        let final_copied = match last {
+            Some(last) if store.has(&last.name).await? => Some(last.clone()),
+            Some(_) | None => None,
+        };
+        Ok::<_, Error>(Snapshots { copied, final_copied })
     };
     found.await.unwrap_or_else(|error| {
         tracing::warn!(error = causes(&error), "the bucket of the destination cannot be read");
@@ -331,7 +341,7 @@ type Nodes = Option<Vec<String>>;
 
 async fn nodes(
     context: &Context,
-    migration: &ControlPlaneMigration,
+    source: &Ledger,
     objects: &Objects,
     ledger: &Ledger,
 ) -> (Nodes, Nodes) {
@@ -339,12 +349,11 @@ async fn nodes(
     if !leases && !health {
         return (None, None);
     }
-    let source = from_status(&PLANS, &record::part(migration, Side::Source)).unwrap_or_default();
     let begun = |ledger: &Ledger, step| ledger.steps.get(&step).and_then(|record| record.started);
     let found = async {
         let address = address(objects).ok_or_else(|| Error::Missing("an address of the API".to_owned()))?;
         let shoot = nodes::client(context.own_client(), &objects.namespace, address).await?;
-        let stale = match (begun(&source, Step::SourceApiStopped), begun(ledger, Step::ApiDnsSwitched)) {
+        let stale = match (begun(source, Step::SourceApiStopped), begun(ledger, Step::ApiDnsSwitched)) {
             (Some(outage), Some(served)) if leases => {
                 Some(nodes::stale_leases(&shoot, timestamp(outage), timestamp(served)).await?)
             }

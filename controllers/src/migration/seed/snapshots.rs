@@ -89,11 +89,13 @@ impl OpenStore {
         Ok(names.iter().filter_map(|one| u64::try_from(one.name.last.0).ok()).max())
     }
 
-    /// Whether the store holds this snapshot.
+    /// Whether the current history has a snapshot of this name.
     ///
     /// # Errors
     /// Where the store cannot be read in time.
-    pub async fn has(&self, snapshot: &FinalSnapshot) -> Result<bool> {
-        Ok(self.final_snapshot().await?.as_ref() == Some(snapshot))
+    pub async fn has(&self, name: &str) -> Result<bool> {
+        let names = async { self.store.current().await?.list_quickly().await };
+        let names = timeout(STORE_ANSWER, names).await.map_err(|_| Error::SilentStore)??;
+        Ok(names.iter().any(|one| one.name.to_string() == name))
     }
 }
