@@ -218,8 +218,10 @@ fn address(objects: &Objects) -> Option<&String> {
 
 /// Asked until clients are sent there.
 async fn exposure_problem(seed: &Client, objects: &Objects, ledger: &Ledger) -> Option<String> {
-    let is_asked = ledger.is_started(Step::ApiServes) && !ledger.is_settled(Step::MoveCommitted);
-    if !is_asked || ledger.phase.is_rollback() {
+    if !ledger.is_started(Step::ApiServes) {
+        return Some("it was not asked yet".to_owned());
+    }
+    if ledger.is_settled(Step::MoveCommitted) || ledger.phase.is_rollback() {
         return None;
     }
     match address(objects) {
@@ -248,7 +250,7 @@ fn is_switched(objects: &Objects) -> bool {
 
 /// Asked until it was reached: later reads of the bucket fail by themselves.
 async fn bucket_problem(context: &Context, objects: &Objects, ledger: &Ledger) -> Option<String> {
-    if !is_open(ledger, Step::SourceBucketReadable) {
+    if ledger.is_settled(Step::SourceBucketReadable) {
         return None;
     }
     let Some(store) = objects.carried_etcd.as_ref().and_then(copies::source_store) else {
@@ -268,8 +270,8 @@ async fn bucket_problem(context: &Context, objects: &Objects, ledger: &Ledger) -
 fn unresolved(objects: &Objects, ledger: &Ledger) -> Vec<String> {
     match &objects.state {
         Some(state) => carried::unresolved(state, &objects.namespace, &objects.seed_facts),
-        None if is_open(ledger, Step::BindingsResolved) => vec!["the ShootState".to_owned()],
-        None => Vec::new(),
+        None if ledger.is_settled(Step::BindingsResolved) => Vec::new(),
+        None => vec!["the ShootState was not read yet".to_owned()],
     }
 }
 
@@ -279,9 +281,10 @@ async fn unprepared(seed: &Client, objects: &Objects, ledger: &Ledger, migration
     if !is_ours {
         return Ok(vec![format!("Namespace {}", objects.namespace)]);
     }
-    let Some(state) = objects.state.as_ref().filter(|_| is_open(ledger, Step::DestinationPrepared)) else {
+    if ledger.is_settled(Step::DestinationPrepared) {
         return Ok(Vec::new());
-    };
+    }
+    let Some(state) = &objects.state else { return Ok(vec!["the ShootState".to_owned()]) };
     let wanted = carried::objects(state, &objects.namespace, &objects.seed_facts)?;
     let missing = prepare::missing(seed, &objects.namespace, &wanted).await?;
     Ok(missing.into_iter().map(|one| format!("{} {}", one.kind.kind, one.name)).collect())

@@ -71,7 +71,6 @@ pub async fn observe(
 ) -> Result<Observation> {
     let seed = context.own_client();
     let objects = objects(seed, migration, shoot.as_ref(), &request).await?;
-    let is_open = |step: Step| ledger.state(step) == State::Running;
     let operation = match ledger.phase.is_rollback() {
         true => ExtensionOperation::Restore,
         false => ExtensionOperation::Migrate,
@@ -93,9 +92,11 @@ pub async fn observe(
         api_ttl_fence,
         dns_records: extensions::facts(objects.records.iter(), operation),
         extensions: extensions::facts(objects.extensions.iter(), ExtensionOperation::Migrate),
-        left: match is_open(Step::SourceRemoved) {
-            true => remove::left(seed, &objects.namespace).await?,
-            false => Vec::new(),
+        left: match ledger.state(Step::SourceRemoved) {
+            State::Running => remove::left(seed, &objects.namespace).await?,
+            State::Pending | State::Succeeded | State::Failed | State::Skipped | State::RolledBack => {
+                vec!["objects that were not listed yet".to_owned()]
+            }
         },
     };
     let facts = Observed { request, facts: Facts::Source(Box::new(facts)) };
