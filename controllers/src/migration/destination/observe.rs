@@ -285,7 +285,10 @@ async fn unprepared(seed: &Client, objects: &Objects, ledger: &Ledger, migration
         return Ok(Vec::new());
     }
     let Some(state) = &objects.state else { return Ok(vec!["the ShootState".to_owned()]) };
-    let wanted = carried::objects(state, &objects.namespace, &objects.seed_facts)?;
+    let wanted = match carried::objects(state, &objects.namespace, &objects.seed_facts) {
+        Ok(wanted) => wanted,
+        Err(error) => return Ok(vec![causes(&error)]),
+    };
     let missing = prepare::missing(seed, &objects.namespace, &wanted).await?;
     Ok(missing.into_iter().map(|one| format!("{} {}", one.kind.kind, one.name)).collect())
 }
