@@ -19,6 +19,7 @@ mod members;
 mod operator;
 mod oracles;
 mod ownership;
+mod seed_state;
 mod shootstate;
 mod testbed;
 mod webhook;
