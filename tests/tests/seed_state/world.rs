@@ -242,7 +242,7 @@ impl World {
     }
 }
 
-/// A running controller.
+/// A controller that runs in this process.
 pub struct Running {
     task: JoinHandle<()>,
     stop: CancellationToken,
