@@ -20,6 +20,7 @@ mod migration;
 mod operator;
 mod oracles;
 mod ownership;
+mod seed_state;
 mod shootstate;
 mod testbed;
 mod webhook;

@@ -25,6 +25,7 @@ use super::{
     list::{get, list},
     machines::{MachineObjects, MachineState},
     model::{ExtensionEntry, GardenerEntry, ResourceEntry, State},
+    parts::Parts,
     secrets,
 };
 use crate::errors::is_not_found;
@@ -80,8 +81,26 @@ struct Extensions {
 /// # Errors
 /// [`Error::Read`], [`Error::Malformed`], and [`Error::DanglingReference`] where a state refers to an object that is not there.
 pub async fn collect(seed: &Client, namespace: &str) -> Result<State> {
-    let secrets = persistent_secrets(seed, namespace).await?;
-    let machines = machines(seed, namespace).await?;
+    collect_parts(seed, namespace, Parts::ALL).await
+}
+
+/// The same for parts of the state; the others are empty.
+///
+/// # Errors
+/// As [`collect`].
+pub async fn collect_parts(seed: &Client, namespace: &str, parts: Parts) -> Result<State> {
+    let mut state = State { secrets: persistent_secrets(seed, namespace).await?, ..State::default() };
+    if parts.machines {
+        state.machines = machines(seed, namespace).await?;
+    }
+    if parts.objects {
+        (state.extensions, state.resources) = objects(seed, namespace).await?;
+    }
+    Ok(state)
+}
+
+/// States of extension objects, and objects as a whole.
+async fn objects(seed: &Client, namespace: &str) -> Result<(Vec<ExtensionEntry>, Vec<ResourceEntry>)> {
     let Extensions { entries: extensions, carried } = extensions(seed, namespace).await?;
     let mut resources = referenced(seed, namespace, &extensions).await?;
     let more = stream::iter(CARRIED_KINDS).map(|kind| carried_of(seed, namespace, kind)).buffered(AT_ONCE);
@@ -90,7 +109,7 @@ pub async fn collect(seed: &Client, namespace: &str) -> Result<State> {
         let key = (entry.kind.clone(), entry.name.clone(), entry.api_version.clone());
         resources.entry(key).or_insert(entry);
     }
-    Ok(State { secrets, machines, extensions, resources: resources.into_values().collect() })
+    Ok((extensions, resources.into_values().collect()))
 }
 
 async fn persistent_secrets(seed: &Client, namespace: &str) -> Result<Vec<GardenerEntry>> {

@@ -13,12 +13,13 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    collect::collect,
+    collect::collect_parts,
     decide::{Decision, Shoot, decide},
     difference::Mode,
     error::{Error, Result},
     kinds::CLUSTER,
     list::get,
+    parts::Parts,
     queue::Timing,
     watches::{self, Changes, shoots},
     write::{ShootKey, ShootStates, Synced},
@@ -40,9 +41,9 @@ const DEADLINE: Duration = Duration::from_secs(300);
 /// What the controller works with.
 #[derive(Clone)]
 pub struct Context {
-    /// The seed.
+    /// Client of the seed.
     pub seed: Client,
-    /// The garden.
+    /// Client of the garden.
     pub garden: Client,
     /// Name of the Seed.
     pub seed_name: String,
@@ -125,18 +126,18 @@ pub async fn run(context: Context, stop: CancellationToken) {
 
 fn start_due(controller: &Arc<Controller>, tasks: &mut JoinSet<bool>, names: &mut HashMap<Id, String>) {
     while tasks.len() < AT_ONCE {
-        let Some(namespace) = controller.changes.queue.lock().start(Instant::now()) else { return };
+        let Some((namespace, parts)) = controller.changes.queue.lock().start(Instant::now()) else { return };
         let (controller, name) = (controller.clone(), namespace.clone());
-        let task = tasks.spawn(async move { controller.reconcile(&namespace).await });
+        let task = tasks.spawn(async move { controller.reconcile(&namespace, parts).await });
         names.insert(task.id(), name);
     }
 }
 
 impl Controller {
     /// Synchronizes one Shoot, counted and logged; says whether it succeeded.
-    async fn reconcile(&self, namespace: &str) -> bool {
+    async fn reconcile(&self, namespace: &str, parts: Parts) -> bool {
         let running = self.context.metrics.start_reconcile(CONTROLLER);
-        let outcome = match timeout(DEADLINE, self.sync(namespace)).await {
+        let outcome = match timeout(DEADLINE, self.sync(namespace, parts)).await {
             Ok(outcome) => outcome,
             Err(_) => Err(Error::Deadline(DEADLINE)),
         };
@@ -160,13 +161,13 @@ impl Controller {
         outcome.is_ok()
     }
 
-    async fn sync(&self, namespace: &str) -> Result<()> {
+    async fn sync(&self, namespace: &str, parts: Parts) -> Result<()> {
         if !self.changes.has(namespace) {
             return Ok(());
         }
         let Some(shoot) = self.shoot_of(namespace).await? else { return Ok(()) };
         self.changes.locate(namespace, (shoot.namespace.clone(), shoot.name.clone()));
-        let outcome = self.sync_shoot(&shoot).await;
+        let outcome = self.sync_shoot(&shoot, parts).await;
         match &outcome {
             Ok(Synced { written: 0, .. }) => {}
             Ok(Synced { written, .. }) => {
@@ -178,19 +179,21 @@ impl Controller {
         outcome.map(drop)
     }
 
-    async fn sync_shoot(&self, shoot: &ShootKey) -> Result<Synced> {
+    async fn sync_shoot(&self, shoot: &ShootKey, parts: Parts) -> Result<Synced> {
         if self.mode(shoot).await?.is_none() {
             return Ok(Synced::default());
         }
-        let wanted = collect(&self.context.seed, &shoot.seed_namespace).await?;
-        self.changes.refer(&shoot.seed_namespace, &wanted);
+        let wanted = collect_parts(&self.context.seed, &shoot.seed_namespace, parts).await?;
+        if parts.objects {
+            self.changes.refer(&shoot.seed_namespace, &wanted);
+        }
         let discover = || ShootStates::discover(&self.context.garden);
         let shoot_states = self.shoot_states.get_or_try_init(discover).await?;
         // Asked again: the seed may have lost the Shoot meanwhile, and the namespace may have begun to go away. A seed that loses it
         // after this answer meets the resourceVersion of what the other seed has written.
         let mode = self.mode(shoot).await?.filter(|_| self.changes.has(&shoot.seed_namespace));
         let Some(mode) = mode else { return Ok(Synced::default()) };
-        shoot_states.write(shoot, wanted, mode).await
+        shoot_states.write(shoot, wanted, mode, parts).await
     }
 
     /// The Shoot whose control plane is in a namespace; `None` where gardenlet has not said so.

@@ -8,12 +8,12 @@ use super::difference::Mode;
 /// What is read of a Shoot.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Shoot {
-    /// Kubernetes metadata.
+    /// Kubernetes metadata of the Shoot.
     pub metadata: ObjectMeta,
     /// What the user wants.
     #[serde(default)]
     pub spec: ShootSpec,
-    /// What gardenlet reports.
+    /// What gardenlet or Repot reports.
     #[serde(default)]
     pub status: ShootStatus,
 }
@@ -39,7 +39,7 @@ pub struct ShootStatus {
     pub technical_id: Option<String>,
 }
 
-/// `status.lastOperation`.
+/// `status.lastOperation` of a Shoot.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct LastOperation {
     /// Such as `Reconcile` or `Migrate`.

@@ -12,6 +12,7 @@ use super::{
     compare,
     machines::MachineState,
     model::{Entry, GardenerEntry, ShootStateObject, Spec, State, TYPE_MACHINE_STATE, TYPE_SECRET},
+    parts::Parts,
 };
 
 /// An old value up to so many bytes is tested whole. Larger ones are guarded by the resourceVersion of the object, which the writer
@@ -95,6 +96,12 @@ struct Changes {
 /// emptied or filled.
 #[must_use]
 pub fn difference(current: &ShootStateObject, wanted: &State, mode: Mode) -> Vec<Change> {
+    difference_of(current, wanted, mode, Parts::ALL)
+}
+
+/// The same for parts of the state: what belongs to others stays as it is.
+#[must_use]
+pub fn difference_of(current: &ShootStateObject, wanted: &State, mode: Mode, parts: Parts) -> Vec<Change> {
     let mode = if wanted.secrets.is_empty() { Mode::Upsert } else { mode };
     let nothing = Spec::default();
     let spec = current.spec.as_ref().unwrap_or(&nothing);
@@ -110,6 +117,9 @@ pub fn difference(current: &ShootStateObject, wanted: &State, mode: Mode) -> Vec
         compare::gardener,
         removes(mode, |entry| entry.kind == TYPE_SECRET),
     );
+    if !parts.objects {
+        return changes.in_order();
+    }
     let extensions: Vec<_> = wanted.extensions.iter().collect();
     changes.compare(spec.extensions.as_deref(), &extensions, compare::extension, removes(mode, |_| true));
     let resources: Vec<_> = wanted.resources.iter().collect();

@@ -48,6 +48,9 @@ pub enum Error {
     /// The garden serves no ShootStates.
     #[error("the garden serves ShootStates neither in {0} nor in {1}: install repot apiserver there")]
     NotServed(&'static str, &'static str),
+    /// The ShootState is gone, and only a part of the state was read.
+    #[error("ShootState {0} was deleted; all of it is read and written again")]
+    Deleted(String),
     /// A synchronization took too long.
     #[error("the ShootState was not synchronized within {0:?}")]
     Deadline(std::time::Duration),
@@ -72,6 +75,7 @@ impl ReconcileError for Error {
     fn is_conflict(&self) -> bool {
         match self {
             Self::Write { source, .. } => errors::is_conflict(source) || is_patch_refused(source),
+            Self::Deleted(_) => true,
             _ => false,
         }
     }

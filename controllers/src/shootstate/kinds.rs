@@ -11,9 +11,9 @@ pub const MACHINE_GROUP: &str = "machine.sapcloud.io";
 pub struct SeedKind {
     /// Group; empty for the core group.
     pub group: &'static str,
-    /// Version.
+    /// Version within the group, such as `v1alpha1`.
     pub version: &'static str,
-    /// Kind in CamelCase.
+    /// Name of the kind in CamelCase.
     pub kind: &'static str,
     /// Plural in lower case.
     pub plural: &'static str,
@@ -36,19 +36,19 @@ const fn extension(name: &'static str, plural: &'static str) -> SeedKind {
 pub const SECRET: SeedKind = kind("", "v1", "Secret", "secrets");
 /// Services, which have fields that only their API server knows.
 pub const SERVICE: SeedKind = kind("", "v1", "Service", "services");
-/// MachineDeployments.
+/// MachineDeployments, one for each pool and zone.
 pub const MACHINE_DEPLOYMENT: SeedKind =
     kind(MACHINE_GROUP, V1ALPHA1, "MachineDeployment", "machinedeployments");
-/// MachineSets.
+/// MachineSets, which belong to MachineDeployments.
 pub const MACHINE_SET: SeedKind = kind(MACHINE_GROUP, V1ALPHA1, "MachineSet", "machinesets");
-/// Machines.
+/// Machines, which belong to MachineSets.
 pub const MACHINE: SeedKind = kind(MACHINE_GROUP, V1ALPHA1, "Machine", "machines");
 /// BackupEntries, which have no namespace.
 pub const BACKUP_ENTRY: SeedKind = extension("BackupEntry", "backupentries");
 /// Clusters, which have no namespace.
 pub const CLUSTER: SeedKind = extension("Cluster", "clusters");
 
-/// Kinds of machine-controller-manager.
+/// All kinds of machine-controller-manager that are read.
 pub const MACHINE_KINDS: [SeedKind; 3] = [MACHINE_DEPLOYMENT, MACHINE_SET, MACHINE];
 
 /// Extension kinds with a namespace: their states are stored, and they may be carried.

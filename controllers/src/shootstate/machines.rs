@@ -39,13 +39,13 @@ pub struct MachineState {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MachineDeploymentState {
-    /// `spec.replicas`.
+    /// `spec.replicas` of the MachineDeployment.
     #[serde(skip_serializing_if = "is_zero")]
     pub replicas: i32,
-    /// MachineSets by name.
+    /// MachineSets in the order of their names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub machine_sets: Vec<RawJson>,
-    /// Machines by name.
+    /// Machines in the order of their names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub machines: Vec<RawJson>,
 }
@@ -53,11 +53,11 @@ pub struct MachineDeploymentState {
 /// Objects of machine-controller-manager as kube-apiserver lists them.
 #[derive(Debug, Default)]
 pub struct MachineObjects {
-    /// MachineDeployments.
+    /// MachineDeployments of the namespace.
     pub deployments: Vec<RawJson>,
-    /// MachineSets.
+    /// MachineSets of the namespace.
     pub sets: Vec<RawJson>,
-    /// Machines.
+    /// Machines of the namespace.
     pub machines: Vec<RawJson>,
 }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`model`] | a ShootState as types; opaque parts keep their text |
 //! | [`kinds`] | which kinds are read in a seed |
+//! | [`parts`] | what of a state is read and compared on its own |
 //! | `list`, [`collect`] | reads everything that has to survive |
 //! | [`secrets`], [`machines`], [`carried`] | objects as entries of a ShootState |
 //! | `compare`, [`difference`] | what differs, as a JSON Patch |
@@ -24,6 +25,7 @@ pub mod kinds;
 mod list;
 pub mod machines;
 pub mod model;
+pub mod parts;
 pub mod queue;
 pub mod secrets;
 mod seen;

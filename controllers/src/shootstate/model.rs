@@ -67,10 +67,10 @@ pub struct Spec {
     /// States of extension objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extensions: Option<Vec<ExtensionEntry>>,
-    /// Secrets and machines.
+    /// Secrets and the machines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gardener: Option<Vec<GardenerEntry>>,
-    /// Whole objects.
+    /// Objects as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Vec<ResourceEntry>>,
 }
@@ -78,9 +78,9 @@ pub struct Spec {
 /// A ShootState as it is stored.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct ShootStateObject {
-    /// Kubernetes metadata.
+    /// Kubernetes metadata of the ShootState.
     pub metadata: ObjectMeta,
-    /// What is stored.
+    /// What the ShootState holds.
     #[serde(default)]
     pub spec: Option<Spec>,
 }

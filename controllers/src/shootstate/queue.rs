@@ -4,6 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::Instant;
 
+use super::parts::Parts;
+
 /// How long changes are gathered and failures wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
@@ -42,6 +44,8 @@ pub struct Queue {
 struct Entry {
     /// The first and the last change that no synchronization has seen.
     changed: Option<(Instant, Instant)>,
+    /// What these changes are about.
+    parts: Parts,
     is_running: bool,
     failures: u32,
     not_before: Option<Instant>,
@@ -56,30 +60,31 @@ impl Entry {
 }
 
 impl Queue {
-    /// An empty queue.
+    /// Makes an empty queue.
     #[must_use]
     pub fn new(timing: Timing) -> Self {
         Self { timing, entries: BTreeMap::new() }
     }
 
-    /// Records a change.
-    pub fn touch(&mut self, namespace: &str, now: Instant) {
+    /// Records a change of some parts.
+    pub fn touch(&mut self, namespace: &str, parts: Parts, now: Instant) {
         if !self.entries.contains_key(namespace) {
             self.entries.insert(namespace.to_owned(), Entry::default());
         }
         if let Some(entry) = self.entries.get_mut(namespace) {
             let first = entry.changed.map_or(now, |(first, _)| first);
             entry.changed = Some((first, now));
+            entry.parts = entry.parts.union(parts);
         }
     }
 
-    /// Takes the Shoot that is due for the longest time. It is not given again before [`Queue::end`].
-    pub fn start(&mut self, now: Instant) -> Option<String> {
+    /// Takes the Shoot that is due for the longest time, with the parts that changed. It is not given again before [`Queue::end`].
+    pub fn start(&mut self, now: Instant) -> Option<(String, Parts)> {
         let due =
             self.entries.iter_mut().filter_map(|(name, entry)| Some((entry.due(&self.timing)?, name, entry)));
         let (_, name, entry) = due.filter(|(due, ..)| *due <= now).min_by_key(|(due, ..)| *due)?;
         (entry.is_running, entry.changed) = (true, None);
-        Some(name.clone())
+        Some((name.clone(), std::mem::take(&mut entry.parts)))
     }
 
     /// When the next Shoot is due.
@@ -88,7 +93,7 @@ impl Queue {
         self.entries.values().filter_map(|entry| entry.due(&self.timing)).min()
     }
 
-    /// Records the end of a synchronization; one that failed is repeated.
+    /// Records the end of a synchronization; one that failed is repeated for all parts.
     pub fn end(&mut self, namespace: &str, has_succeeded: bool, now: Instant) {
         let Some(entry) = self.entries.get_mut(namespace) else { return };
         entry.is_running = false;
@@ -103,6 +108,7 @@ impl Queue {
         entry.failures += 1;
         entry.not_before = Some(now + wait.min(self.timing.after_failures));
         entry.changed.get_or_insert((now, now));
+        entry.parts = Parts::ALL;
     }
 
     /// Forgets a Shoot whose namespace is gone.
@@ -122,11 +128,11 @@ mod tests {
     #[tokio::test]
     async fn changes_are_gathered_until_it_is_quiet() {
         let (start, mut queue) = (Instant::now(), Queue::new(Timing::default()));
-        queue.touch("a", start);
-        queue.touch("a", start + seconds(1));
+        queue.touch("a", Parts::SECRETS, start);
+        queue.touch("a", Parts::SECRETS, start + seconds(1));
         assert_eq!(queue.start(start + seconds(2)), None);
         assert_eq!(queue.next_due(), Some(start + seconds(3)));
-        assert_eq!(queue.start(start + seconds(3)).as_deref(), Some("a"));
+        assert_eq!(queue.start(start + seconds(3)), Some(("a".to_owned(), Parts::SECRETS)));
         assert_eq!((queue.start(start + seconds(9)), queue.next_due()), (None, None), "it runs");
     }
 
@@ -135,7 +141,7 @@ mod tests {
         let (start, mut queue) = (Instant::now(), Queue::new(Timing::default()));
         let first = (0..30).find(|at| {
             let now = start + seconds(*at);
-            queue.touch("a", now);
+            queue.touch("a", Parts::SECRETS, now);
             queue.start(now).is_some()
         });
         assert_eq!(first, Some(10));
@@ -144,9 +150,9 @@ mod tests {
     #[tokio::test]
     async fn change_during_a_run_brings_another_run() {
         let (start, mut queue) = (Instant::now(), Queue::new(Timing::default()));
-        queue.touch("a", start);
+        queue.touch("a", Parts::SECRETS, start);
         assert!(queue.start(start + seconds(2)).is_some());
-        queue.touch("a", start + seconds(3));
+        queue.touch("a", Parts::SECRETS, start + seconds(3));
         assert_eq!(queue.start(start + seconds(6)), None, "never two at once");
         queue.end("a", true, start + seconds(6));
         assert!(queue.start(start + seconds(6)).is_some());
@@ -157,7 +163,7 @@ mod tests {
     #[tokio::test]
     async fn failures_wait_longer_each_time_up_to_a_limit() {
         let (mut now, mut queue) = (Instant::now(), Queue::new(Timing::default()));
-        queue.touch("a", now);
+        queue.touch("a", Parts::SECRETS, now);
         let mut waits = Vec::new();
         for _ in 0..12 {
             let due = queue.next_due().expect("it is repeated");
@@ -166,25 +172,42 @@ mod tests {
             assert!(queue.start(now).is_some());
             queue.end("a", false, now);
             // A change does not shorten the wait.
-            queue.touch("a", now);
+            queue.touch("a", Parts::SECRETS, now);
         }
         assert_eq!(waits, [2, 2, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
         now = queue.next_due().expect("it is repeated");
         assert!(queue.start(now).is_some());
         queue.end("a", true, now);
-        queue.touch("a", now);
+        queue.touch("a", Parts::SECRETS, now);
         assert_eq!(queue.next_due(), Some(now + seconds(2)));
     }
 
     #[tokio::test]
     async fn shoot_that_waits_longest_comes_first() {
         let (start, mut queue) = (Instant::now(), Queue::new(Timing::default()));
-        queue.touch("b", start);
-        queue.touch("a", start + seconds(1));
-        queue.touch("gone", start);
+        queue.touch("b", Parts::SECRETS, start);
+        queue.touch("a", Parts::SECRETS, start + seconds(1));
+        queue.touch("gone", Parts::SECRETS, start);
         queue.forget("gone");
         let now = start + seconds(60);
-        assert_eq!([queue.start(now), queue.start(now)], [Some("b".to_owned()), Some("a".to_owned())]);
+        assert_eq!(
+            [queue.start(now), queue.start(now)],
+            [Some(("b".to_owned(), Parts::SECRETS)), Some(("a".to_owned(), Parts::SECRETS))]
+        );
         assert_eq!(queue.start(now), None);
+    }
+
+    #[tokio::test]
+    async fn parts_are_gathered_and_all_are_repeated_after_a_failure() {
+        let (start, mut queue) = (Instant::now(), Queue::new(Timing::default()));
+        queue.touch("a", Parts::MACHINES, start);
+        queue.touch("a", Parts::SECRETS, start);
+        let now = start + seconds(60);
+        assert_eq!(queue.start(now), Some(("a".to_owned(), Parts::MACHINES)));
+        queue.touch("a", Parts::OBJECTS, now);
+        queue.end("a", true, now);
+        assert_eq!(queue.start(now + seconds(60)), Some(("a".to_owned(), Parts::OBJECTS)));
+        queue.end("a", false, now + seconds(60));
+        assert_eq!(queue.start(now + seconds(120)), Some(("a".to_owned(), Parts::ALL)));
     }
 }

@@ -7,6 +7,8 @@ use std::{
 
 use kube::{core::ObjectMeta, runtime::watcher::Event};
 
+use super::parts::Parts;
+
 /// What makes an object another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fingerprint {
@@ -28,6 +30,7 @@ pub struct Seen {
 #[derive(Debug)]
 struct Object {
     namespace: String,
+    parts: Parts,
     hash: u64,
     list: u64,
 }
@@ -39,13 +42,14 @@ impl Seen {
         Self { fingerprint, objects: HashMap::new(), list: 0 }
     }
 
-    /// Takes an event and gives the namespaces in which something has changed. `matters` says whether an object is stored.
+    /// Takes an event and gives the namespaces in which something has changed, with what has. `part` says in which part of the state
+    /// an object is stored, if it is.
     pub fn observe<K>(
         &mut self,
         event: &Event<K>,
         meta: impl Fn(&K) -> &ObjectMeta,
-        matters: impl Fn(&ObjectMeta) -> bool,
-    ) -> Vec<String> {
+        part: impl Fn(&ObjectMeta) -> Option<Parts>,
+    ) -> Vec<(String, Parts)> {
         match event {
             Event::Init => {
                 self.list += 1;
@@ -53,32 +57,35 @@ impl Seen {
             }
             Event::InitApply(object) | Event::Apply(object) => {
                 let meta = meta(object);
-                self.apply(meta, matters(meta)).into_iter().collect()
+                self.apply(meta, part(meta)).into_iter().collect()
             }
             Event::Delete(object) => {
                 let meta = meta(object);
-                let known = self.objects.remove(meta.uid.as_deref().unwrap_or_default()).is_some();
-                let namespace = meta.namespace.clone().unwrap_or_default();
-                (known || matters(meta)).then_some(namespace).into_iter().collect()
+                let known = self.objects.remove(meta.uid.as_deref().unwrap_or_default());
+                let parts = known.map(|object| object.parts).or_else(|| part(meta));
+                parts.map(|parts| (meta.namespace.clone().unwrap_or_default(), parts)).into_iter().collect()
             }
             Event::InitDone => {
                 let list = self.list;
                 let gone = self.objects.extract_if(|_, object| object.list != list);
-                gone.map(|(_, object)| object.namespace).collect()
+                gone.map(|(_, object)| (object.namespace, object.parts)).collect()
             }
         }
     }
 
-    fn apply(&mut self, meta: &ObjectMeta, matters: bool) -> Option<String> {
-        let (uid, namespace) =
-            (meta.uid.clone().unwrap_or_default(), meta.namespace.clone().unwrap_or_default());
-        if !matters {
-            return self.objects.remove(&uid).map(|_| namespace);
+    fn apply(&mut self, meta: &ObjectMeta, parts: Option<Parts>) -> Option<(String, Parts)> {
+        let uid = meta.uid.clone().unwrap_or_default();
+        let namespace = meta.namespace.clone().unwrap_or_default();
+        let Some(parts) = parts else {
+            return self.objects.remove(&uid).map(|old| (namespace, old.parts));
+        };
+        let (hash, list) = (self.hash(meta), self.list);
+        let old = self.objects.insert(uid, Object { namespace: namespace.clone(), parts, hash, list });
+        match old {
+            Some(old) if old.hash == hash => None,
+            Some(old) => Some((namespace, parts.union(old.parts))),
+            None => Some((namespace, parts)),
         }
-        let object = Object { namespace: namespace.clone(), hash: self.hash(meta), list: self.list };
-        let hash = object.hash;
-        let old = self.objects.insert(uid, object);
-        old.is_none_or(|old| old.hash != hash).then_some(namespace)
     }
 
     fn hash(&self, meta: &ObjectMeta) -> u64 {
@@ -111,7 +118,10 @@ mod tests {
     }
 
     fn observe(seen: &mut Seen, event: Event<ObjectMeta>) -> Vec<String> {
-        seen.observe(&event, |meta| meta, |meta| meta.generation != Some(0))
+        let part = |meta: &ObjectMeta| (meta.generation != Some(0)).then_some(Parts::MACHINES);
+        let observed = seen.observe(&event, |meta| meta, part);
+        assert!(observed.iter().all(|(_, parts)| *parts == Parts::MACHINES));
+        observed.into_iter().map(|(namespace, _)| namespace).collect()
     }
 
     #[test]
@@ -143,6 +153,16 @@ mod tests {
         ];
         let woken: Vec<_> = events.into_iter().flat_map(|event| observe(&mut seen, event)).collect();
         assert_eq!(woken, ["of-changed", "of-new", "of-gone"]);
+    }
+
+    #[test]
+    fn object_that_moves_to_another_part_wakes_both() {
+        let mut seen = Seen::new(Fingerprint::ResourceVersion);
+        let mut observe = |event, parts| seen.observe(&event, |meta| meta, |_: &ObjectMeta| parts);
+        observe(Event::Apply(object("a", "1", 1)), Some(Parts::MACHINES));
+        let moved = observe(Event::Apply(object("a", "2", 1)), Some(Parts::OBJECTS));
+        assert_eq!(moved, [("of-a".to_owned(), Parts::ALL)]);
+        assert_eq!(observe(Event::Delete(object("a", "3", 1)), None), [("of-a".to_owned(), Parts::OBJECTS)]);
     }
 
     #[test]

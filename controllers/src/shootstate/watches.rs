@@ -21,6 +21,7 @@ use tokio::{sync::Notify, task::JoinSet, time::Instant};
 use super::{
     kinds::{CARRIED_KINDS, CLUSTER, EXTENSION_KINDS, MACHINE_KINDS, SECRET, SeedKind},
     model::State,
+    parts::Parts,
     queue::{Queue, Timing},
     seen::{Fingerprint, Seen},
 };
@@ -65,7 +66,7 @@ impl Changes {
     /// Makes all Shoots due.
     pub(super) fn touch_all(&self) {
         let all = self.namespaces.lock().clone();
-        all.iter().for_each(|namespace| self.touch(namespace));
+        all.iter().for_each(|namespace| self.touch(namespace, Parts::ALL));
     }
 
     /// Remembers to which objects the states of a namespace refer, so that changes of these are noticed, too.
@@ -86,9 +87,9 @@ impl Changes {
         self.shoots.lock().insert(shoot, namespace.to_owned());
     }
 
-    fn touch(&self, namespace: &str) {
+    fn touch(&self, namespace: &str, parts: Parts) {
         if self.has(namespace) {
-            self.queue.lock().touch(namespace, Instant::now());
+            self.queue.lock().touch(namespace, parts, Instant::now());
             self.woken.notify_one();
         }
     }
@@ -96,12 +97,12 @@ impl Changes {
     fn touch_shoot(&self, meta: &ObjectMeta) {
         let key = (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default());
         let namespace = self.shoots.lock().get(&key).cloned();
-        namespace.iter().for_each(|namespace| self.touch(namespace));
+        namespace.iter().for_each(|namespace| self.touch(namespace, Parts::ALL));
     }
 
     fn add(&self, namespace: &str) {
         if self.namespaces.lock().insert(namespace.to_owned()) {
-            self.touch(namespace);
+            self.touch(namespace, Parts::ALL);
         }
     }
 
@@ -148,19 +149,21 @@ async fn follow(seed: Client, kind: SeedKind, fingerprint: Fingerprint, changes:
         true => watcher::Config::default().labels(&format!("{CARRY}=true")),
         false => watcher::Config::default(),
     };
-    let matters = |meta: &ObjectMeta| {
+    let part = |meta: &ObjectMeta| {
         let has =
             |label| meta.labels.as_ref().and_then(|all| all.get(label)).is_some_and(|value| value == "true");
-        !is_carried_kind
-            || has(CARRY)
-            || (kind == SECRET && has(PERSIST))
-            || (is_referenced_kind && changes.is_referenced(kind.kind, meta))
+        let is_object = has(CARRY) || (is_referenced_kind && changes.is_referenced(kind.kind, meta));
+        match (MACHINE_KINDS.contains(&kind), kind == SECRET && has(PERSIST)) {
+            (true, _) => Some(Parts::MACHINES),
+            (_, true) if !is_object => Some(Parts::SECRETS),
+            _ => (!is_carried_kind || is_object).then_some(Parts::OBJECTS),
+        }
     };
     let mut seen = Seen::new(fingerprint);
     let mut events = std::pin::pin!(events(seed, &kind.resource(), config));
     while let Some(event) = events.next().await {
-        let namespaces = seen.observe(&event, |object| &object.metadata, matters);
-        namespaces.iter().for_each(|namespace| changes.touch(namespace));
+        let touched = seen.observe(&event, |object| &object.metadata, part);
+        touched.iter().for_each(|(namespace, parts)| changes.touch(namespace, *parts));
     }
 }
 
@@ -192,7 +195,7 @@ async fn follow_clusters(seed: Client, changes: Arc<Changes>) {
     let mut events = std::pin::pin!(events(seed, &CLUSTER.resource(), watcher::Config::default()));
     while let Some(event) = events.next().await {
         if let Event::Apply(object) | Event::InitApply(object) = event {
-            changes.touch(&object.metadata.name.unwrap_or_default());
+            changes.touch(&object.metadata.name.unwrap_or_default(), Parts::ALL);
         }
     }
 }

@@ -13,10 +13,11 @@ use serde::Serialize;
 
 use super::{
     collect::collect,
-    difference::{Change, Mode, Operation, difference},
+    difference::{Change, Mode, Operation, difference, difference_of},
     error::{Error, Result},
     list::get,
     model::{ShootStateObject, Spec, State},
+    parts::Parts,
 };
 use crate::errors::is_not_found;
 
@@ -75,7 +76,7 @@ struct NewShootState {
 /// written meanwhile; then nothing, or a part of the entries, was written, and a repetition ends it.
 pub async fn sync(garden: &Client, seed: &Client, shoot: &ShootKey, mode: Mode) -> Result<Synced> {
     let wanted = collect(seed, &shoot.seed_namespace).await?;
-    ShootStates::discover(garden).await?.write(shoot, wanted, mode).await
+    ShootStates::discover(garden).await?.write(shoot, wanted, mode, Parts::ALL).await
 }
 
 /// Counts the entries of the ShootState that differ from the seed. Both are read now; nothing is written.
@@ -133,12 +134,16 @@ impl ShootStates {
             .transpose()
     }
 
-    /// Brings the ShootState to `wanted`, see [`sync`].
+    /// Brings parts of the ShootState to `wanted`, see [`sync`].
     ///
     /// # Errors
-    /// [`Error::Read`], [`Error::Malformed`], [`Error::Write`], [`Error::OtherShoot`].
-    pub async fn write(&self, shoot: &ShootKey, wanted: State, mode: Mode) -> Result<Synced> {
+    /// [`Error::Read`], [`Error::Malformed`], [`Error::Write`], [`Error::OtherShoot`], and [`Error::Deleted`] where there is no
+    /// ShootState and `wanted` has some parts only.
+    pub async fn write(&self, shoot: &ShootKey, wanted: State, mode: Mode, parts: Parts) -> Result<Synced> {
         let Some(stored) = self.get(shoot).await? else {
+            if parts != Parts::ALL {
+                return Err(Error::Deleted(title(shoot)));
+            }
             let empty =
                 ShootStateObject { spec: Some(State::default().write()), ..ShootStateObject::default() };
             let differing = count(&difference(&empty, &wanted, mode));
@@ -146,7 +151,7 @@ impl ShootStates {
             return Ok(Synced { differing, written: differing });
         };
         ensure_owner(&stored.metadata, shoot)?;
-        let changes = difference(&stored, &wanted, mode);
+        let changes = difference_of(&stored, &wanted, mode, parts);
         drop(wanted);
         let mut synced = Synced { differing: count(&changes), written: 0 };
         let mut version = stored.metadata.resource_version.clone().unwrap_or_default();
