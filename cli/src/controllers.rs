@@ -213,7 +213,8 @@ impl Process {
             self.local_stores.clone(),
             metrics.clone(),
         );
-        let states = shootstate::controller::Context::new(self.client.clone(), garden, seed_name, metrics, identity);
+        let states =
+            shootstate::controller::Context::new(self.client.clone(), garden, seed_name, metrics, identity);
         tokio::join!(
             migration::run(migrations, self.stop.clone()),
             shootstate::controller::run(states, self.stop.clone())

@@ -48,7 +48,14 @@ impl Context {
     pub fn garden(garden: Client, instance: String, metrics: Metrics) -> Self {
         let events = EventPublisher::new(garden.clone(), MANAGER, Some(instance));
         let local_stores = LocalStores::default();
-        Self { clients: Clients::Garden(garden), seed: None, image: String::new(), events, local_stores, metrics }
+        Self {
+            clients: Clients::Garden(garden),
+            seed: None,
+            image: String::new(),
+            events,
+            local_stores,
+            metrics,
+        }
     }
 
     /// For the controller of a seed; `instance` is the name of this process in events.

@@ -131,9 +131,7 @@ impl Driver for Migration<'_> {
         match self.side {
             Side::Garden => garden::observe(self.context, migration, shoot, request).await,
             Side::Source => source::observe(self.context, migration, shoot, request, ledger).await,
-            Side::Destination => {
-                destination::observe(self.context, migration, shoot, request, ledger).await
-            }
+            Side::Destination => destination::observe(self.context, migration, shoot, request, ledger).await,
         }
     }
 

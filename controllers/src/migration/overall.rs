@@ -1,12 +1,12 @@
 //! What the three sides have recorded, as the status of the whole migration. Pure: each side writes it with its own record, under the
 //! version of the object, so it always follows from what is stored.
 
+use repot_apimachinery::time::Time;
 use repot_plan::{
     classic::{ClassicMigration, Side, Step},
     flow::LedgerOf,
     ledger::{Phase, Record, State},
 };
-use repot_apimachinery::time::Time;
 use serde_json::{Map, Value, json};
 
 /// The ledger of one side.

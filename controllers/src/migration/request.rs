@@ -81,7 +81,8 @@ mod tests {
     #[test]
     fn deletion_asks_to_abort_and_force_is_stronger() {
         let deleted = json!({"name": "m", "uid": "u", "deletionTimestamp": "2026-01-01T00:00:00Z"});
-        let spec = json!({"shootRef": {"name": "s"}, "sourceSeed": "a", "destinationSeed": "b", "abort": "Force"});
+        let spec =
+            json!({"shootRef": {"name": "s"}, "sourceSeed": "a", "destinationSeed": "b", "abort": "Force"});
         let of = |extra| request(&migration(extra), None).abort;
         assert_eq!(of(json!({})), Abort::None);
         assert_eq!(of(json!({"/metadata": deleted})), Abort::Abort);
@@ -90,7 +91,8 @@ mod tests {
 
     #[test]
     fn migration_without_its_shoot_is_abandoned() {
-        let of = |shoot: Option<&Shoot>| request(&migration(json!({})), shoot).abandoned.map(|why| why.reason);
+        let of =
+            |shoot: Option<&Shoot>| request(&migration(json!({})), shoot).abandoned.map(|why| why.reason);
         assert_eq!(of(None), Some("ShootMissing"));
         assert_eq!(of(Some(&shoot(json!({"uid": "2"})))), Some("AnotherShoot"));
         let deleted = json!({"uid": "1", "deletionTimestamp": "2026-01-01T00:00:00Z"});

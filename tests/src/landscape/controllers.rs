@@ -41,7 +41,8 @@ pub async fn start_in_seed(garden: &GardenCluster, seed: &Seed) -> Result<()> {
         "stringData": {"kubeconfig": kubeconfig(garden, seed)?},
     });
     seed.cluster.apply(&[secret]).await?;
-    let (name, file) = (format!("--seed-name={}", seed.name), format!("--garden-kubeconfig={MOUNT}/kubeconfig"));
+    let (name, file) =
+        (format!("--seed-name={}", seed.name), format!("--garden-kubeconfig={MOUNT}/kubeconfig"));
     let mut deployment = operator::deployment(&[&name, &file]);
     let pod = &mut deployment["spec"]["template"]["spec"];
     pod["volumes"] = json!([{"name": GARDEN, "secret": {"secretName": GARDEN}}]);

@@ -15,7 +15,8 @@ fn control_plane_moves_and_its_nodes_stay() {
     run(async |bed| {
         let landscape = Landscape::start(bed, LandscapeOptions::default()).await?;
         let name = ShootName::new("dev", "alpha");
-        let shoot = landscape.create_shoot(bed, name.clone(), SEEDS.0, ControlPlaneOptions::default()).await?;
+        let shoot =
+            landscape.create_shoot(bed, name.clone(), SEEDS.0, ControlPlaneOptions::default()).await?;
         let api = shoot.control_plane.api(&landscape.dns)?;
         let marker = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "marker"}});
         api.post("/api/v1/namespaces/default/configmaps", &marker).await?.ok()?;

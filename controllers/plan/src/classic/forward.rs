@@ -211,7 +211,7 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
     },
     Row {
         after: &[Step::EtcdServes],
-        does: "A kube-apiserver of the destination is ready and answers at its address. No client knows that yet.",
+        does: "A kube-apiserver of the destination is ready, and answers at its Service, which has an address. No client knows that yet.",
         guard: is_awake,
         proof: Proof::HeldUntil(Step::MoveCommitted),
         advice: "see in the logs of the kube-apiservers why they do not become ready, and whether the load balancer leads to them",

@@ -264,7 +264,7 @@ pub struct DestinationFacts {
     pub etcd: EtcdFacts,
     /// The kube-apiservers at this side.
     pub api: Workloads,
-    /// Why the API does not answer at the address that clients will find; `None` where it answers.
+    /// Why the API does not answer at its Service, or that has no address; `None` where all is well.
     pub exposure_problem: Option<String>,
     /// Whether all servers of the zone answer with the destination for the name of the API.
     pub api_dns_here: bool,

@@ -35,9 +35,7 @@ pub async fn act(pass: &Pass<'_>, objects: &Objects, effect: &Effect) -> Result<
         Effect::EnsureSourceBackupEntry => source_bucket(pass, objects).await,
         Effect::EnsureExposure => exposure(pass, objects).await,
         Effect::CopySnapshots => copy(pass, objects, copies::AHEAD).await,
-        Effect::CopyFinalSnapshot { snapshot } => {
-            copy(pass, objects, &copies::name_of_final(snapshot)).await
-        }
+        Effect::CopyFinalSnapshot { snapshot } => copy(pass, objects, &copies::name_of_final(snapshot)).await,
         Effect::PrepareDestination => prepare(pass, objects).await,
         Effect::EnsureOwner { owner } => write_owner(pass, objects, owner).await,
         Effect::EnsureEtcd { volumes, owner, replicas, fence, .. } => {
@@ -96,7 +94,8 @@ async fn exposure(pass: &Pass<'_>, objects: &Objects) -> Result<()> {
     let (name, found) = (&objects.namespace, objects.own_namespace.as_ref());
     prepare::ensure_namespace(seed, name, found, &request.uid).await?;
     let service = carried::exposure(state(objects)?, name, &objects.seed_facts)?;
-    let service = service.ok_or_else(|| Error::Missing("Service kube-apiserver in the ShootState".to_owned()))?;
+    let service =
+        service.ok_or_else(|| Error::Missing("Service kube-apiserver in the ShootState".to_owned()))?;
     prepare::create(seed, name, &[&service]).await
 }
 

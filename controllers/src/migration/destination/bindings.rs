@@ -131,7 +131,8 @@ mod tests {
 
     #[test]
     fn facts_of_the_destination_replace_those_of_the_source() {
-        let bindings = json!({"/spec/values/0": "${apiServer.address}", "/spec/args/0": "--by=${seed.name}!"});
+        let bindings =
+            json!({"/spec/values/0": "${apiServer.address}", "/spec/args/0": "--by=${seed.name}!"});
         let object = resolved(bindings, &facts(Some("10.0.0.2"))).expect("it resolves");
         assert_eq!(object["spec"], json!({"values": ["10.0.0.2"], "ttl": 30, "args": ["--by=seed-b!"]}));
         assert_eq!(object["metadata"]["annotations"], json!({"kept": "yes"}));

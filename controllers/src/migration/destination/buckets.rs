@@ -36,7 +36,8 @@ pub async fn ensure_secret(
     let what = || format!("Secret {namespace}/{name}");
     let Some(found) = all.get_opt(name).await.map_err(Error::read(what()))? else {
         let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
-        let secret = Secret { metadata, data: Some(data), type_: Some("Opaque".to_owned()), ..Secret::default() };
+        let secret =
+            Secret { metadata, data: Some(data), type_: Some("Opaque".to_owned()), ..Secret::default() };
         return match all.create(&create_params(), &secret).await {
             Err(error) if is_conflict(&error) => Ok(()),
             outcome => outcome.map(drop).map_err(Error::write(format!("create {}", what()))),
@@ -65,8 +66,13 @@ async fn bucket(garden: &Client, seed: &str) -> Result<DynamicObject> {
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(CORE_GROUP, "v1beta1", "BackupBucket"));
     let all = Api::<DynamicObject>::all_with(garden.clone(), &kind);
     let found = all.list(&ListParams::default()).await.map_err(Error::read("BackupBuckets"))?;
-    let is_of = |bucket: &DynamicObject| bucket.data.pointer("/spec/seedName").and_then(Value::as_str) == Some(seed);
-    found.items.into_iter().find(is_of).ok_or_else(|| Error::Missing(format!("the BackupBucket of seed {seed}")))
+    let is_of =
+        |bucket: &DynamicObject| bucket.data.pointer("/spec/seedName").and_then(Value::as_str) == Some(seed);
+    found
+        .items
+        .into_iter()
+        .find(is_of)
+        .ok_or_else(|| Error::Missing(format!("the BackupBucket of seed {seed}")))
 }
 
 /// Namespace and name of the Secret: the one that an extension has made, else the one that its owner has named.

@@ -140,7 +140,10 @@ mod tests {
     #[test]
     fn nothing_runs_before_the_outage() {
         let deployment = made("apps/v1", "Deployment", json!({"replicas": 2}));
-        assert_eq!((&deployment["spec"]["replicas"], &deployment["metadata"]["namespace"]), (&json!(0), &json!("new")));
+        assert_eq!(
+            (&deployment["spec"]["replicas"], &deployment["metadata"]["namespace"]),
+            (&json!(0), &json!("new"))
+        );
         let etcd = made("druid.gardener.cloud/v1alpha1", "Etcd", json!({"replicas": 3}));
         assert_eq!(etcd["spec"]["replicas"], 0);
         assert_eq!(etcd["metadata"]["annotations"][FORMER_REPLICAS], "3");

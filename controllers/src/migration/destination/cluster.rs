@@ -48,7 +48,8 @@ pub async fn ensure(
         return if is_ours { Ok(()) } else { Err(Error::Foreign(format!("Cluster {name}"))) };
     }
     let shoot = core(garden, "Shoot", Some(shoot_namespace), shoot).await?;
-    let profile = shoot.pointer("/spec/cloudProfile/name").or_else(|| shoot.pointer("/spec/cloudProfileName"));
+    let profile =
+        shoot.pointer("/spec/cloudProfile/name").or_else(|| shoot.pointer("/spec/cloudProfileName"));
     let profile = profile.and_then(Value::as_str).unwrap_or_default().to_owned();
     let cluster = json!({
         "apiVersion": CLUSTER.api_version(), "kind": CLUSTER.kind,

@@ -38,12 +38,16 @@ pub fn differences(carried: &MachineState, found: &MachineState) -> Result<Vec<S
             continue;
         };
         if wanted.replicas != has.replicas {
-            all.push(format!("MachineDeployment {name} has {} replicas, not {}", has.replicas, wanted.replicas));
+            all.push(format!(
+                "MachineDeployment {name} has {} replicas, not {}",
+                has.replicas, wanted.replicas
+            ));
         }
         compare("MachineSet", &wanted.machine_sets, &has.machine_sets, &of_set, &mut all)?;
         compare("Machine", &wanted.machines, &has.machines, &of_machine, &mut all)?;
     }
-    let others = found.machine_deployments.keys().filter(|name| !carried.machine_deployments.contains_key(*name));
+    let others =
+        found.machine_deployments.keys().filter(|name| !carried.machine_deployments.contains_key(*name));
     all.extend(others.map(|name| format!("MachineDeployment {name} was not at the source")));
     all.truncate(MOST);
     Ok(all)
@@ -107,8 +111,11 @@ mod tests {
         let machine = json!({
             "metadata": {"name": "m", "labels": {"node": node}}, "spec": {"providerID": provider_id, "class": {"name": class}},
         });
-        let deployment =
-            MachineDeploymentState { replicas: 1, machine_sets: vec![raw(&set)], machines: vec![raw(&machine)] };
+        let deployment = MachineDeploymentState {
+            replicas: 1,
+            machine_sets: vec![raw(&set)],
+            machines: vec![raw(&machine)],
+        };
         MachineState { machine_deployments: BTreeMap::from([("d".to_owned(), deployment)]) }
     }
 
@@ -127,7 +134,10 @@ mod tests {
         let carried = state("c", "cloud:///1", "n");
         assert_eq!(
             told(&carried, &state("c", "cloud:///2", "")),
-            ["providerID of Machine m is \"cloud:///2\", not \"cloud:///1\"", "label node of Machine m is , not n"]
+            [
+                "providerID of Machine m is \"cloud:///2\", not \"cloud:///1\"",
+                "label node of Machine m is , not n"
+            ]
         );
         let other = told(&carried, &state("d", "cloud:///1", "n"));
         assert!(other[0].starts_with("class of MachineSet s is"), "{other:?}");

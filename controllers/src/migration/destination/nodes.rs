@@ -40,11 +40,12 @@ const LOST: SignedDuration = SignedDuration::from_secs(60);
 const USER: &str = "repot:migration";
 const GROUP: &str = "system:masters";
 
-/// A client of the API of the Shoot at this address, with a certificate by the carried authority.
+/// A client of the API of the Shoot at its Service in this seed, with a certificate by the carried authority. The load balancer is for
+/// clients outside of the seed: many do not lead Pods of the seed back into it.
 ///
 /// # Errors
 /// Where authorities are missing or cannot be used.
-pub async fn client(seed: &Client, namespace: &str, address: &str) -> Result<Client> {
+pub async fn client(seed: &Client, namespace: &str) -> Result<Client> {
     let secrets = read::list::<Secret>(seed, namespace, "persist=true").await?;
     let value = |name: &str, key: &str| {
         let is_it = |secret: &&Secret| secret.labels().get("name").map(String::as_str) == Some(name);
@@ -60,8 +61,7 @@ pub async fn client(seed: &Client, namespace: &str, address: &str) -> Result<Cli
     let encode = |text: &str| STANDARD.encode(text);
     let kubeconfig = json!({
         "clusters": [{"name": "shoot", "cluster": {
-            "server": format!("https://{address}"),
-            "tls-server-name": format!("{API_SERVER}.{namespace}.svc"),
+            "server": format!("https://{API_SERVER}.{namespace}.svc"),
             "certificate-authority-data": encode(&value("ca", "ca.crt")?),
         }}],
         "users": [{"name": "shoot", "user": {
@@ -78,13 +78,13 @@ pub async fn client(seed: &Client, namespace: &str, address: &str) -> Result<Cli
     Client::try_from(config).map_err(|error| failed(&error))
 }
 
-/// Why the API of the Shoot does not answer at this address; `None` where it is ready.
-pub async fn reach(seed: &Client, namespace: &str, address: &str) -> Option<String> {
+/// Why the API of the Shoot does not answer at its Service; `None` where it is ready.
+pub async fn reach(seed: &Client, namespace: &str) -> Option<String> {
     let asked = async {
-        let shoot = client(seed, namespace, address).await?;
+        let shoot = client(seed, namespace).await?;
         let request = http::Request::get("/readyz").body(Vec::new());
         let request = request.map_err(|error| Error::ShootClient(error.to_string()))?;
-        shoot.request_text(request).await.map_err(Error::read(format!("the API of the Shoot at {address}")))
+        shoot.request_text(request).await.map_err(Error::read("the API of the Shoot"))
     };
     asked.await.err().map(|error| causes(&error))
 }
@@ -124,7 +124,8 @@ mod tests {
     fn lease(name: &str, renewed: i64) -> Lease {
         let time = Timestamp::from_second(renewed).expect("a time").to_string();
         let time = format!("{}.000000Z", time.trim_end_matches('Z'));
-        serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"renewTime": time}})).expect("a Lease")
+        serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"renewTime": time}}))
+            .expect("a Lease")
     }
 
     #[test]

@@ -9,8 +9,8 @@ use repot_plan::{
     classic::{
         PLANS, Side, Step,
         observed::{
-            DestinationFacts, ExtensionOperation, Facts, FinalSnapshot, MigrationRequest,
-            Observed, OwnerRecord,
+            DestinationFacts, ExtensionOperation, Facts, FinalSnapshot, MigrationRequest, Observed,
+            OwnerRecord,
         },
     },
     ledger::State as StepState,
@@ -164,8 +164,8 @@ async fn objects(
 }
 
 async fn state(context: &Context, shoot: Option<&ShootKey>, ledger: &Ledger) -> Result<Option<State>> {
-    let is_needed = NEED_STATE.into_iter().any(|step| is_open(ledger, step))
-        || is_open(ledger, Step::MachinesUnchanged);
+    let is_needed =
+        NEED_STATE.into_iter().any(|step| is_open(ledger, step)) || is_open(ledger, Step::MachinesUnchanged);
     match shoot.filter(|_| is_needed && !ledger.phase.is_rollback()) {
         Some(shoot) => Ok(shootstate::read(context.garden_client(), shoot).await?),
         None => Ok(None),
@@ -181,7 +181,8 @@ async fn facts(
 ) -> Result<DestinationFacts> {
     let seed = context.own_client();
     let restore = ExtensionOperation::Restore;
-    let of = |wanted: fn(&&Seen) -> bool| extensions::facts(objects.extensions.iter().filter(wanted), restore);
+    let of =
+        |wanted: fn(&&Seen) -> bool| extensions::facts(objects.extensions.iter().filter(wanted), restore);
     let others = objects.extensions.iter().filter(|one| !matches!(one.kind, "Infrastructure" | "Worker"));
     let source = from_status(&PLANS, &record::part(migration, Side::Source)).unwrap_or_default();
     let snapshots = snapshots(context, objects, ledger, source.notes.final_snapshot.as_ref()).await;
@@ -225,7 +226,7 @@ async fn exposure_problem(seed: &Client, objects: &Objects, ledger: &Ledger) -> 
         return None;
     }
     match address(objects) {
-        Some(address) => nodes::reach(seed, &objects.namespace, address).await,
+        Some(_) => nodes::reach(seed, &objects.namespace).await,
         None => Some("the Service of the API servers has no address".to_owned()),
     }
 }
@@ -276,7 +277,12 @@ fn unresolved(objects: &Objects, ledger: &Ledger) -> Vec<String> {
 }
 
 /// Once all objects were made, the namespace stands for them: a list of each kind in each second of an outage would cost more.
-async fn unprepared(seed: &Client, objects: &Objects, ledger: &Ledger, migration: &str) -> Result<Vec<String>> {
+async fn unprepared(
+    seed: &Client,
+    objects: &Objects,
+    ledger: &Ledger,
+    migration: &str,
+) -> Result<Vec<String>> {
     let is_ours = objects.own_namespace.as_ref().is_some_and(|found| is_made_by(found, migration));
     if !is_ours {
         return Ok(vec![format!("Namespace {}", objects.namespace)]);
@@ -310,7 +316,8 @@ async fn snapshots(
         is_open(ledger, Step::SnapshotsCopiedAhead) && copies::is_complete(&objects.jobs, copies::AHEAD);
     let is_copied = |last: &&FinalSnapshot| copies::is_complete(&objects.jobs, &copies::name_of_final(last));
     let last = last.filter(|_| is_open(ledger, Step::FinalSnapshotCopied)).filter(is_copied);
-    let Some(store) = objects.etcds.main().or(objects.carried_etcd.as_ref()).and_then(copies::target_store) else {
+    let Some(store) = objects.etcds.main().or(objects.carried_etcd.as_ref()).and_then(copies::target_store)
+    else {
         return Snapshots::default();
     };
     if !is_ahead && last.is_none() {
@@ -333,7 +340,8 @@ async fn snapshots(
 }
 
 async fn machine_differences(seed: &Client, objects: &Objects, ledger: &Ledger) -> Option<Vec<String>> {
-    let entry = objects.state.as_ref().filter(|_| is_open(ledger, Step::MachinesUnchanged))?.machines.as_ref();
+    let entry =
+        objects.state.as_ref().filter(|_| is_open(ledger, Step::MachinesUnchanged))?.machines.as_ref();
     let found = async {
         let carried = entry.map(MachineState::read).transpose()?.unwrap_or_default();
         let here = shootstate::collect(seed, &objects.namespace).await?.machines;
@@ -345,20 +353,14 @@ async fn machine_differences(seed: &Client, objects: &Objects, ledger: &Ledger) 
 
 type Nodes = Option<Vec<String>>;
 
-async fn nodes(
-    context: &Context,
-    source: &Ledger,
-    objects: &Objects,
-    ledger: &Ledger,
-) -> (Nodes, Nodes) {
+async fn nodes(context: &Context, source: &Ledger, objects: &Objects, ledger: &Ledger) -> (Nodes, Nodes) {
     let (leases, health) = (is_open(ledger, Step::NodeLeasesRenewed), is_open(ledger, Step::NodesHealthy));
     if !leases && !health {
         return (None, None);
     }
     let begun = |ledger: &Ledger, step| ledger.steps.get(&step).and_then(|record| record.started);
     let found = async {
-        let address = address(objects).ok_or_else(|| Error::Missing("an address of the API".to_owned()))?;
-        let shoot = nodes::client(context.own_client(), &objects.namespace, address).await?;
+        let shoot = nodes::client(context.own_client(), &objects.namespace).await?;
         let stale = match (begun(source, Step::SourceApiStopped), begun(ledger, Step::ApiDnsSwitched)) {
             (Some(outage), Some(served)) if leases => {
                 Some(nodes::stale_leases(&shoot, timestamp(outage), timestamp(served)).await?)
@@ -385,7 +387,10 @@ async fn has_source_secret(seed: &Client, objects: &Objects) -> Result<bool> {
 }
 
 /// Which resources one restore is about.
-pub(super) fn of_kind<'a>(objects: &'a Objects, kind: &'static str) -> impl Iterator<Item = &'a Seen> + Clone {
+pub(super) fn of_kind<'a>(
+    objects: &'a Objects,
+    kind: &'static str,
+) -> impl Iterator<Item = &'a Seen> + Clone {
     objects.extensions.iter().filter(move |one| one.kind == kind)
 }
 

@@ -3,11 +3,7 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Namespace;
-use kube::{
-    Api, Client, ResourceExt,
-    api::PostParams,
-    core::DynamicObject,
-};
+use kube::{Api, Client, ResourceExt, api::PostParams, core::DynamicObject};
 use serde_json::{Value, json};
 
 use super::carried::NewObject;
@@ -85,7 +81,9 @@ pub async fn missing<'a>(
     let kinds: BTreeSet<_> = wanted.iter().map(|one| (one.kind.plural, one.kind.kind)).collect();
     let mut existing = BTreeSet::new();
     for (plural, _) in kinds {
-        let Some(kind) = wanted.iter().map(|one| one.kind).find(|kind| kind.plural == plural) else { continue };
+        let Some(kind) = wanted.iter().map(|one| one.kind).find(|kind| kind.plural == plural) else {
+            continue;
+        };
         let found = api(seed, namespace, &kind).list_metadata(&kube::api::ListParams::default()).await;
         let found = match found {
             Err(error) if crate::errors::is_not_found(&error) => continue,

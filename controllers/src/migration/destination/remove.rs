@@ -4,11 +4,7 @@ use kube::{Client, ResourceExt};
 use repot_plan::classic::observed::ExtensionOperation;
 
 use super::{cluster, guard, observe::Objects, prepare::is_made_by};
-use crate::migration::{
-    error::Result,
-    seed::extensions,
-    source::delete_namespace,
-};
+use crate::migration::{error::Result, seed::extensions, source::delete_namespace};
 
 /// Kinds of objects that exist with the UID of this migration.
 ///

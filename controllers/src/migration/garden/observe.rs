@@ -45,10 +45,9 @@ pub async fn observe(
         ),
         spec_seed: shoot.as_ref().and_then(|shoot| shoot.spec.seed_name.clone()).unwrap_or_default(),
         status_seed: status.and_then(|status| status.seed_name.clone()).unwrap_or_default(),
-        last_operation: status.and_then(|status| status.last_operation.as_ref()).map(|last| FormerOperation {
-            kind: last.kind.clone(),
-            state: last.state.clone(),
-        }),
+        last_operation: status
+            .and_then(|status| status.last_operation.as_ref())
+            .map(|last| FormerOperation { kind: last.kind.clone(), state: last.state.clone() }),
         operation: operation::read(
             status.and_then(|status| status.last_operation.as_ref()),
             &migration.name_any(),
@@ -87,7 +86,8 @@ fn earlier(all: &[ControlPlaneMigration], own: &ControlPlaneMigration) -> Option
 
 /// Why the destination cannot host the Shoot. Both seeds come with their names.
 fn refusals(source: (&str, Option<&Value>), destination: (&str, Option<&Value>)) -> Vec<String> {
-    let missing = |(name, seed): (&str, Option<&Value>)| seed.is_none().then(|| format!("there is no Seed {name}"));
+    let missing =
+        |(name, seed): (&str, Option<&Value>)| seed.is_none().then(|| format!("there is no Seed {name}"));
     let mut all: Vec<String> = [missing(source), missing(destination)].into_iter().flatten().collect();
     let (Some(from), Some(to)) = (source.1.map(Seed), destination.1.map(Seed)) else { return all };
     let name = destination.0;
@@ -95,9 +95,10 @@ fn refusals(source: (&str, Option<&Value>), destination: (&str, Option<&Value>))
     if !to.has_backup() {
         all.push(format!("Seed {name} has no backup bucket"));
     }
-    for (what, before, after) in
-        [("type of provider", from.provider(), to.provider()), ("version of gardenlet", from.version(), to.version())]
-    {
+    for (what, before, after) in [
+        ("type of provider", from.provider(), to.provider()),
+        ("version of gardenlet", from.version(), to.version()),
+    ] {
         if before != after {
             let (before, after) = (before.unwrap_or("unknown"), after.unwrap_or("unknown"));
             all.push(format!("the {what} differs: {before} at {}, {after} at {name}", source.0));
@@ -114,7 +115,8 @@ mod tests {
 
     fn healthy(version: &str) -> Value {
         let condition = |kind: &str| json!({"type": kind, "status": "True"});
-        let kinds = ["GardenletReady", "SeedSystemComponentsHealthy", "BackupBucketsReady", "ExtensionsReady"];
+        let kinds =
+            ["GardenletReady", "SeedSystemComponentsHealthy", "BackupBucketsReady", "ExtensionsReady"];
         json!({
             "metadata": {"generation": 1},
             "spec": {"provider": {"type": "local"}, "backup": {}},

@@ -68,8 +68,7 @@ mod tests {
 
     #[test]
     fn operation_is_read_as_it_was_written_and_only_by_its_migration() {
-        for operation in
-            [Operation::Migrating, Operation::Restoring, Operation::Restored, Operation::Former]
+        for operation in [Operation::Migrating, Operation::Restoring, Operation::Restored, Operation::Former]
         {
             let json = render(operation, None, "m", "2026-01-01T00:00:00Z").expect("an operation");
             let found: LastOperation = serde_json::from_value(json).expect("an operation");
@@ -84,7 +83,10 @@ mod tests {
     fn rollback_writes_back_what_was_before() {
         let former = FormerOperation { kind: "Create".to_owned(), state: "Error".to_owned() };
         let of = |former| render(Operation::Former, former, "m", "").expect("an operation");
-        assert_eq!((&of(Some(&former))["type"], &of(Some(&former))["state"]), (&json!("Create"), &json!("Error")));
+        assert_eq!(
+            (&of(Some(&former))["type"], &of(Some(&former))["state"]),
+            (&json!("Create"), &json!("Error"))
+        );
         assert_eq!((&of(None)["type"], &of(None)["state"]), (&json!("Reconcile"), &json!("Succeeded")));
     }
 }

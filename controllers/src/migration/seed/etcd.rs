@@ -74,7 +74,13 @@ impl Etcds {
             volumes: main.volumes(),
             pods: workloads::count(self.members.iter()).0,
             revision,
-            epoch: main.spec.backup.owner_check.as_ref().and_then(|check| epoch(&check.id)).unwrap_or_default(),
+            epoch: main
+                .spec
+                .backup
+                .owner_check
+                .as_ref()
+                .and_then(|check| epoch(&check.id))
+                .unwrap_or_default(),
             fence: main.annotations().get(FENCE).cloned().unwrap_or_default(),
         }
     }

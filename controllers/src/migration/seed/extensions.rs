@@ -221,7 +221,8 @@ pub async fn write_state(client: &Client, namespace: &str, one: &Seen, carried: 
         patch.push(operation("add", "/status/resources", resources));
     }
     let plural = KINDS.into_iter().find(|(name, _)| *name == one.kind).map_or("", |(_, plural)| plural);
-    let path = format!("/apis/{EXTENSIONS_GROUP}/{V1ALPHA1}/namespaces/{namespace}/{plural}/{}/status", one.name);
+    let path =
+        format!("/apis/{EXTENSIONS_GROUP}/{V1ALPHA1}/namespaces/{namespace}/{plural}/{}/status", one.name);
     let request = http::Request::patch(format!("{path}?fieldManager={MANAGER}"))
         .header(http::header::CONTENT_TYPE, "application/json-patch+json")
         .body(serde_json::to_vec(&patch).map_err(form)?);

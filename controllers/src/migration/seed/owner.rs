@@ -86,7 +86,8 @@ impl<'a> OwnerRecordOf<'a> {
     /// Whether a DNSRecord writes this record.
     #[must_use]
     pub fn is_of(&self, record: &DNSRecord) -> bool {
-        record.spec.record_type == "TXT" && record.spec.name.trim_end_matches('.') == self.check.name.trim_end_matches('.')
+        record.spec.record_type == "TXT"
+            && record.spec.name.trim_end_matches('.') == self.check.name.trim_end_matches('.')
     }
 }
 

@@ -21,7 +21,12 @@ pub async fn list<K>(client: &Client, namespace: &str, labels: &str) -> Result<V
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + DeserializeOwned + Debug,
 {
-    pages(&Api::<K>::namespaced(client.clone(), namespace), labels, &format!("{}s of {namespace}", K::kind(&()))).await
+    pages(
+        &Api::<K>::namespaced(client.clone(), namespace),
+        labels,
+        &format!("{}s of {namespace}", K::kind(&())),
+    )
+    .await
 }
 
 /// All objects of an API, page by page.

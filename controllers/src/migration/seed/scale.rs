@@ -73,8 +73,8 @@ pub async fn etcd(client: &Client, etcd: &Etcd, replicas: u32, fence: &str) -> R
     if replicas == 0 && etcd.spec.replicas > 0 {
         annotations[FORMER_REPLICAS] = etcd.spec.replicas.to_string().into();
     }
-    let is_done = etcd.spec.replicas == replicas
-        && etcd.annotations().get(FENCE).map(String::as_str) == Some(fence);
+    let is_done =
+        etcd.spec.replicas == replicas && etcd.annotations().get(FENCE).map(String::as_str) == Some(fence);
     if is_done {
         return Ok(());
     }

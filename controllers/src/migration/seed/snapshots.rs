@@ -42,7 +42,8 @@ pub async fn open(
     let place = place(store);
     if let Some(directory) = place.directory() {
         let checked = local_stores.check(&directory, &place.prefix);
-        checked.map_err(|error| Error::Missing(format!("the right to use a directory as a store ({error})")))?;
+        checked
+            .map_err(|error| Error::Missing(format!("the right to use a directory as a store ({error})")))?;
     }
     let credentials = match &store.secret_ref {
         Some(reference) => secret(client, namespace, &reference.name).await?,

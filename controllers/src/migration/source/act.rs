@@ -58,9 +58,7 @@ pub async fn act(pass: &Pass<'_>, objects: &Objects, effect: &Effect) -> Result<
             let (seen, uid) = (objects.extensions.iter(), &pass.facts.request.uid);
             extensions::request(seed, namespace, seen, *operation, uid).await
         }
-        Effect::RemoveSourceControllers => {
-            scale::delete(seed, namespace, objects.plane.controllers()).await
-        }
+        Effect::RemoveSourceControllers => scale::delete(seed, namespace, objects.plane.controllers()).await,
         Effect::RemoveSource => remove::remove(seed, objects).await,
         _ => Ok(()),
     }
@@ -92,11 +90,7 @@ async fn api_ttl(pass: &Pass<'_>, objects: &Objects, ttl: Duration, fence: &str)
 async fn write_owner(pass: &Pass<'_>, objects: &Objects, owner: &OwnerId) -> Result<()> {
     let like = objects.owner_record.as_ref().or(objects.api_records.first());
     let like = like.ok_or_else(|| Error::Missing("a DNSRecord of the zone".to_owned()))?;
-    let new = owner::NewRecord {
-        namespace: &objects.namespace,
-        like,
-        migration: &pass.facts.request.uid,
-    };
+    let new = owner::NewRecord { namespace: &objects.namespace, like, migration: &pass.facts.request.uid };
     let etcd = objects.etcds.need_main()?;
     owner::write(pass.context.own_client(), objects.owner_record.as_ref(), &new, etcd, owner).await
 }

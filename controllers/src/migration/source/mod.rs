@@ -5,5 +5,5 @@ mod observe;
 mod remove;
 
 pub use act::act;
-pub use remove::delete_namespace;
 pub use observe::{Objects, observe};
+pub use remove::delete_namespace;

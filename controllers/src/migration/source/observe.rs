@@ -157,7 +157,8 @@ async fn owner(etcd: Option<&Etcd>) -> (OwnerRecord, Duration) {
 /// have the default.
 fn ttl(records: &[DNSRecord]) -> (Duration, String) {
     let of = |record: &DNSRecord| {
-        let wanted = record.spec.ttl.and_then(|ttl| u64::try_from(ttl).ok()).map_or(DEFAULT_TTL, Duration::from_secs);
+        let wanted =
+            record.spec.ttl.and_then(|ttl| u64::try_from(ttl).ok()).map_or(DEFAULT_TTL, Duration::from_secs);
         if is_written(record) { wanted } else { wanted.max(DEFAULT_TTL) }
     };
     let longest = records.iter().map(of).max().unwrap_or(DEFAULT_TTL);
@@ -191,23 +192,21 @@ async fn unsynced(context: &Context, objects: &Objects, ledger: &Ledger) -> Opti
     let steps = [Step::StateSynced, Step::FinalStateSynced, Step::MigratedStateSynced];
     let is_asked = steps.into_iter().any(|step| ledger.state(step) == State::Running);
     let shoot = objects.shoot.as_ref().filter(|_| is_asked)?;
-    let found = shootstate::unsynced(context.garden_client(), context.own_client(), shoot, Mode::Upsert).await;
+    let found =
+        shootstate::unsynced(context.garden_client(), context.own_client(), shoot, Mode::Upsert).await;
     found.inspect_err(|error| tracing::warn!(error = causes(error), "the ShootState cannot be compared")).ok()
 }
 
-/// From the deletion of the owner record on, until the row that waits for the snapshot is reached.
+/// From the deletion of the owner record on, until no row decides on it any more: that of a rollback is held until the etcd is restored.
 fn needs_final_snapshot(ledger: &Ledger) -> bool {
     let waits = match ledger.phase.is_rollback() {
-        true => Step::SourceOwnershipEnded,
+        true => Step::SourceEtcdRestored,
         false => Step::FinalSnapshotTaken,
     };
     ledger.notes.ownership_ended && !ledger.is_settled(waits)
 }
 
-async fn final_snapshot(
-    context: &Context,
-    objects: &Objects,
-) -> Option<FinalSnapshot> {
+async fn final_snapshot(context: &Context, objects: &Objects) -> Option<FinalSnapshot> {
     let store = objects.etcds.main()?.spec.backup.store.as_ref()?;
     let found = async {
         let client = context.own_client();
