@@ -20,6 +20,7 @@ use super::{
     garden,
     names::MANAGER,
     overall::Ledger,
+    pass::{Objects, Observation, Pass},
     record, request, source,
 };
 use crate::{
@@ -39,34 +40,6 @@ pub struct Migration<'a> {
     pub namespace: String,
     /// Name of the object.
     pub name: String,
-}
-
-/// What was observed in a pass.
-pub struct Observation {
-    /// What rows decide on.
-    pub facts: Observed,
-    /// The objects that it was read from: effects are carried out under their versions.
-    pub objects: Objects,
-}
-
-/// The objects of one side.
-pub enum Objects {
-    /// Of the garden; `None` where the Shoot does not exist.
-    Garden(Option<Box<Shoot>>),
-    /// Of the source.
-    Source(Box<source::Objects>),
-    /// Of the destination.
-    Destination(Box<destination::Objects>),
-}
-
-/// What an effect is carried out with.
-pub struct Pass<'a> {
-    /// What all passes share.
-    pub context: &'a Context,
-    /// The migration as it is stored.
-    pub migration: &'a ControlPlaneMigration,
-    /// What was observed in the pass that decided on the effect.
-    pub facts: &'a Observed,
 }
 
 impl Migration<'_> {

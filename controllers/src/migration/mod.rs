@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`api`] | ControlPlaneMigrations and Shoots as types |
 //! | [`driver`] | one side as a driver of the flow |
+//! | [`pass`] | what one pass of a side has observed |
 //! | [`request`] | what the object asks for |
 //! | [`record`], [`overall`] | ledgers as the status |
 //! | [`garden`], [`source`], [`destination`] | what each side observes, and its effects as calls |
@@ -21,6 +22,7 @@ pub mod error;
 pub mod garden;
 pub mod names;
 pub mod overall;
+pub mod pass;
 pub mod record;
 pub mod request;
 pub mod seed;

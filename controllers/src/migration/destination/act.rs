@@ -8,18 +8,14 @@ use repot_plan::classic::{
 };
 use serde_json::json;
 
-use super::{
-    buckets, carried, cluster, copies, guard,
-    observe::{Objects, of_kind, others},
-    prepare, remove, restore,
-};
+use super::{buckets, carried, cluster, copies, guard, objects::Objects, prepare, remove, restore};
 use crate::{
     errors::is_not_found,
     etcd::api::{Etcd, FENCE},
     migration::{
-        driver::Pass,
         error::{Error, Result},
         names::{BACKUP_SECRET, SOURCE_BACKUP_SECRET},
+        pass::Pass,
         seed::{owner, params, scale, under},
     },
     shootstate::State,
@@ -52,13 +48,13 @@ pub async fn act(pass: &Pass<'_>, objects: &Objects, effect: &Effect) -> Result<
             restore::restore(seed, namespace, records, &State::default(), uid).await
         }
         Effect::RequestInfrastructure { .. } => {
-            restore::restore(seed, namespace, of_kind(objects, "Infrastructure"), state(objects)?, uid).await
+            restore::restore(seed, namespace, objects.of_kind("Infrastructure"), state(objects)?, uid).await
         }
         Effect::RequestExtensions { .. } => {
-            restore::restore(seed, namespace, others(objects), state(objects)?, uid).await
+            restore::restore(seed, namespace, objects.others(), state(objects)?, uid).await
         }
         Effect::RequestWorkers { .. } => {
-            restore::restore(seed, namespace, of_kind(objects, "Worker"), state(objects)?, uid).await
+            restore::restore(seed, namespace, objects.of_kind("Worker"), state(objects)?, uid).await
         }
         Effect::EnsureNoSourceBackupEntry => no_source_bucket(pass, objects).await,
         Effect::EnsureNoMachineGuard => guard::remove(seed, uid).await,

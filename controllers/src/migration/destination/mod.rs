@@ -9,10 +9,11 @@ mod copies;
 mod guard;
 mod machines;
 mod nodes;
+pub mod objects;
 mod observe;
 mod prepare;
 mod remove;
 mod restore;
 
 pub use act::act;
-pub use observe::{Objects, observe};
+pub use observe::observe;

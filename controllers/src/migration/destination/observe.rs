@@ -1,7 +1,6 @@
 //! What the destination observes. What costs much is asked only while a row decides on it.
 
 use jiff::Timestamp;
-use k8s_openapi::api::{batch::v1::Job, core::v1::Namespace};
 use kube::{Client, ResourceExt};
 use repot_apimachinery::time::Time;
 use repot_extension::kinds::DNSRecord;
@@ -20,62 +19,27 @@ use repot_plan::{
 use super::{
     bindings::{API_SERVER_ADDRESS, SEED_NAME, SeedFacts},
     carried, copies, guard, machines, nodes,
+    objects::Objects,
     prepare::{self, is_made_by},
     remove,
 };
 use crate::{
     errors::causes,
-    etcd::api::Etcd,
     migration::{
         api::{ControlPlaneMigration, Shoot},
         context::Context,
-        driver::{self, Observation},
         error::{Error, Result},
         names::{API_SERVER, SOURCE_BACKUP_SECRET},
         overall::Ledger,
+        pass::{self, Observation},
         record,
         seed::{
-            etcd::Etcds,
-            extensions::{self, Seen},
-            owner::OwnerRecordOf,
-            read, snapshots,
+            etcd::Etcds, extensions, namespace, owner::OwnerRecordOf, read, snapshots,
             workloads::ControlPlane,
         },
     },
     shootstate::{self, ShootKey, State, machines::MachineState},
 };
-
-/// Objects of the destination, as they were observed.
-pub struct Objects {
-    /// Namespace of the control plane.
-    pub namespace: String,
-    /// That namespace, where it exists.
-    pub own_namespace: Option<Namespace>,
-    /// The Shoot in the garden, and its namespace in the seed.
-    pub shoot: Option<ShootKey>,
-    /// The ShootState, where a row needs it.
-    pub state: Option<State>,
-    /// What bindings can refer to.
-    pub seed_facts: SeedFacts,
-    /// Deployments and Pods.
-    pub plane: ControlPlane,
-    /// Etcds and their members.
-    pub etcds: Etcds,
-    /// The main Etcd as it was carried, where the ShootState was read.
-    pub carried_etcd: Option<Etcd>,
-    /// DNSRecords of the API and of others, but not that of the owner.
-    pub records: Vec<Seen>,
-    /// A DNSRecord of the zone of the Shoot.
-    pub zone_record: Option<DNSRecord>,
-    /// The DNSRecord of the owner.
-    pub owner_record: Option<DNSRecord>,
-    /// The same, with how far requests are.
-    pub owner_seen: Vec<Seen>,
-    /// Other extension resources.
-    pub extensions: Vec<Seen>,
-    /// Jobs that copy snapshots.
-    pub jobs: Vec<Job>,
-}
 
 /// Observes the destination.
 ///
@@ -91,7 +55,7 @@ pub async fn observe(
     let objects = objects(context, migration, shoot.as_ref(), &request, ledger).await?;
     let facts = facts(context, migration, &objects, &request, ledger).await?;
     let facts = Observed { request, facts: Facts::Destination(Box::new(facts)) };
-    Ok(Observation { facts, objects: driver::Objects::Destination(Box::new(objects)) })
+    Ok(Observation { facts, objects: pass::Objects::Destination(Box::new(objects)) })
 }
 
 /// Rows that decide on the ShootState.
@@ -127,7 +91,7 @@ async fn objects(
         seed_namespace: namespace.clone(),
     });
     let (own_namespace, plane, etcds, all_records, found, jobs, address) = futures::try_join!(
-        prepare::namespace(seed, &namespace),
+        namespace::find(seed, &namespace),
         ControlPlane::read(seed, &namespace),
         Etcds::read(seed, &namespace),
         read::list::<DNSRecord>(seed, &namespace, ""),
@@ -181,9 +145,6 @@ async fn facts(
 ) -> Result<DestinationFacts> {
     let seed = context.own_client();
     let restore = ExtensionOperation::Restore;
-    let of =
-        |wanted: fn(&&Seen) -> bool| extensions::facts(objects.extensions.iter().filter(wanted), restore);
-    let others = objects.extensions.iter().filter(|one| !matches!(one.kind, "Infrastructure" | "Worker"));
     let source = from_status(&PLANS, &record::part(migration, Side::Source)).unwrap_or_default();
     let snapshots = snapshots(context, objects, ledger, source.notes.final_snapshot.as_ref()).await;
     let (stale_leases, unhealthy_nodes) = nodes(context, &source, objects, ledger).await;
@@ -201,9 +162,9 @@ async fn facts(
         api: objects.plane.api(),
         exposure_problem: exposure_problem(seed, objects, ledger).await,
         api_dns_here: is_switched(objects),
-        infrastructure: of(|one| one.kind == "Infrastructure"),
-        extensions: extensions::facts(others.chain(&objects.records), restore),
-        workers: of(|one| one.kind == "Worker"),
+        infrastructure: extensions::facts(objects.of_kind("Infrastructure"), restore),
+        extensions: extensions::facts(objects.others(), restore),
+        workers: extensions::facts(objects.of_kind("Worker"), restore),
         machine_differences: machine_differences(seed, objects, ledger).await,
         stale_leases,
         controllers: objects.plane.controller_group(),
@@ -384,21 +345,4 @@ async fn has_source_secret(seed: &Client, objects: &Objects) -> Result<bool> {
     let all = kube::Api::<k8s_openapi::api::core::v1::Secret>::namespaced(seed.clone(), &objects.namespace);
     let found = all.get_metadata_opt(SOURCE_BACKUP_SECRET).await;
     Ok(found.map_err(Error::read(format!("Secret {SOURCE_BACKUP_SECRET}")))?.is_some())
-}
-
-/// Which resources one restore is about.
-pub(super) fn of_kind<'a>(
-    objects: &'a Objects,
-    kind: &'static str,
-) -> impl Iterator<Item = &'a Seen> + Clone {
-    objects.extensions.iter().filter(move |one| one.kind == kind)
-}
-
-/// All but Infrastructure and Worker.
-pub(super) fn others(objects: &Objects) -> impl Iterator<Item = &Seen> + Clone {
-    objects
-        .extensions
-        .iter()
-        .filter(|one| !matches!(one.kind, "Infrastructure" | "Worker"))
-        .chain(&objects.records)
 }

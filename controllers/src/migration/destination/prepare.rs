@@ -16,15 +16,6 @@ use crate::{
     shootstate::kinds::SeedKind,
 };
 
-/// The namespace of the control plane; `None` where it does not exist.
-///
-/// # Errors
-/// [`Error::Read`].
-pub async fn namespace(seed: &Client, name: &str) -> Result<Option<Namespace>> {
-    let found = Api::<Namespace>::all(seed.clone()).get_opt(name).await;
-    found.map_err(Error::read(format!("Namespace {name}")))
-}
-
 /// Whether a migration made an object.
 #[must_use]
 pub fn is_made_by(object: &impl kube::Resource, migration: &str) -> bool {

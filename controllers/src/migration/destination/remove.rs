@@ -3,8 +3,11 @@
 use kube::{Client, ResourceExt};
 use repot_plan::classic::observed::ExtensionOperation;
 
-use super::{cluster, guard, observe::Objects, prepare::is_made_by};
-use crate::migration::{error::Result, seed::extensions, source::delete_namespace};
+use super::{cluster, guard, objects::Objects, prepare::is_made_by};
+use crate::migration::{
+    error::Result,
+    seed::{extensions, namespace},
+};
 
 /// Kinds of objects that exist with the UID of this migration.
 ///
@@ -35,17 +38,17 @@ pub async fn remove(seed: &Client, objects: &Objects, migration: &str) -> Result
     if is_ours {
         let all = || objects.extensions.iter().chain(&objects.records).chain(&objects.owner_seen);
         let restored = all().filter(|one| one.requested == Some(ExtensionOperation::Restore));
-        let namespace = &objects.namespace;
-        extensions::request(seed, namespace, restored, ExtensionOperation::Migrate, migration).await?;
+        let own = &objects.namespace;
+        extensions::request(seed, own, restored, ExtensionOperation::Migrate, migration).await?;
         let is_busy = |one: &&extensions::Seen| one.requested.is_some() && one.pending.is_some();
         if all().any(|one| is_busy(&one) || one.requested == Some(ExtensionOperation::Restore)) {
             return Ok(());
         }
         if all().next().is_some() {
-            return extensions::delete(seed, namespace, all()).await;
+            return extensions::delete(seed, own, all()).await;
         }
         let name = objects.own_namespace.as_ref().map(ResourceExt::name_any).unwrap_or_default();
-        delete_namespace(seed, &name).await?;
+        namespace::delete(seed, &name).await?;
     }
     cluster::remove(seed, &objects.namespace, migration).await?;
     guard::remove(seed, migration).await

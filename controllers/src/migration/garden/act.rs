@@ -15,9 +15,9 @@ use crate::{
     errors::is_not_found,
     migration::{
         api::{ControlPlaneMigration, Shoot},
-        driver::Pass,
         error::{Error, Result},
         names::{FINALIZER, MANAGER},
+        pass::Pass,
     },
 };
 

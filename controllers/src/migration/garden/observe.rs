@@ -14,8 +14,8 @@ use super::operation;
 use crate::migration::{
     api::{ControlPlaneMigration, Shoot},
     context::Context,
-    driver::{Objects, Observation},
     error::{Error, Result},
+    pass::{Objects, Observation},
 };
 
 /// Observes the garden.

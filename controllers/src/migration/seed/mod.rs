@@ -2,6 +2,7 @@
 
 pub mod etcd;
 pub mod extensions;
+pub mod namespace;
 pub mod owner;
 pub mod read;
 pub mod scale;

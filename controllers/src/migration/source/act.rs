@@ -11,12 +11,12 @@ use repot_plan::classic::{
 };
 use serde_json::json;
 
-use super::{observe::Objects, remove};
+use super::{objects::Objects, remove};
 use crate::{
     etcd::api::{Etcd, FENCE, OWN_HISTORIES},
     migration::{
-        driver::Pass,
         error::{Error, Result},
+        pass::Pass,
         seed::{extensions, owner, params, scale, under},
     },
     shootstate::{self, Mode},

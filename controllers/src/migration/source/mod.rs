@@ -1,9 +1,9 @@
 //! The side of the source: its state is exported, everything is stopped in order, its ownership ends.
 
 mod act;
+pub mod objects;
 mod observe;
 mod remove;
 
 pub use act::act;
-pub use observe::{Objects, observe};
-pub use remove::delete_namespace;
+pub use observe::observe;

@@ -14,49 +14,23 @@ use repot_plan::{
     ledger::State,
 };
 
-use super::remove;
+use super::{objects::Objects, remove};
 use crate::{
     errors::causes,
     etcd::api::{Etcd, FENCE},
     migration::{
         api::{ControlPlaneMigration, Shoot},
         context::Context,
-        driver::{self, Observation},
         error::Result,
         overall::Ledger,
-        seed::{
-            etcd::Etcds,
-            extensions::{self, Seen},
-            owner::OwnerRecordOf,
-            read, snapshots,
-            workloads::ControlPlane,
-        },
+        pass::{self, Observation},
+        seed::{etcd::Etcds, extensions, owner::OwnerRecordOf, read, snapshots, workloads::ControlPlane},
     },
     shootstate::{self, Mode, ShootKey},
 };
 
 /// TTL of a DNSRecord that does not say (Gardener).
 const DEFAULT_TTL: Duration = Duration::from_secs(120);
-
-/// Objects of the source, as they were observed.
-pub struct Objects {
-    /// Namespace of the control plane.
-    pub namespace: String,
-    /// The Shoot in the garden, and its namespace in the seed.
-    pub shoot: Option<ShootKey>,
-    /// Deployments and Pods.
-    pub plane: ControlPlane,
-    /// Etcds and their members.
-    pub etcds: Etcds,
-    /// DNSRecords of the API.
-    pub api_records: Vec<DNSRecord>,
-    /// The DNSRecord of the owner.
-    pub owner_record: Option<DNSRecord>,
-    /// DNSRecords but that of the owner, with how far requests are.
-    pub records: Vec<Seen>,
-    /// Other extension resources.
-    pub extensions: Vec<Seen>,
-}
 
 /// Observes the source.
 ///
@@ -100,7 +74,7 @@ pub async fn observe(
         },
     };
     let facts = Observed { request, facts: Facts::Source(Box::new(facts)) };
-    Ok(Observation { facts, objects: driver::Objects::Source(Box::new(objects)) })
+    Ok(Observation { facts, objects: pass::Objects::Source(Box::new(objects)) })
 }
 
 async fn objects(

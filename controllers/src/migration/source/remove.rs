@@ -1,18 +1,14 @@
 //! What is left of a Shoot at the source, and its removal: nothing that another seed has taken over is touched.
 
-use k8s_openapi::api::core::v1::Namespace;
-use kube::{
-    Api, Client, ResourceExt,
-    api::{DeleteParams, Preconditions},
-};
+use kube::{Api, Client, api::DeleteParams};
 use repot_extension::kinds::{Cluster, DNSRecord};
 
-use super::observe::Objects;
+use super::objects::Objects;
 use crate::{
     errors::is_not_found,
     migration::{
         error::{Error, Result},
-        seed::{extensions, read},
+        seed::{extensions, namespace, read},
     },
 };
 
@@ -25,7 +21,7 @@ pub async fn left(seed: &Client, namespace: &str) -> Result<Vec<String>> {
         read::list::<DNSRecord>(seed, namespace, ""),
         extensions::read(seed, namespace, ""),
         cluster(seed, namespace),
-        namespace_of(seed, namespace),
+        namespace::find(seed, namespace),
     )?;
     let mut left: Vec<String> = found.iter().map(|one| one.kind.to_owned()).collect();
     left.extend(records.iter().map(|_| "DNSRecord".to_owned()));
@@ -38,11 +34,6 @@ pub async fn left(seed: &Client, namespace: &str) -> Result<Vec<String>> {
 async fn cluster(seed: &Client, name: &str) -> Result<Option<Cluster>> {
     let found = Api::<Cluster>::all(seed.clone()).get_opt(name).await;
     found.map_err(Error::read(format!("Cluster {name}")))
-}
-
-async fn namespace_of(seed: &Client, name: &str) -> Result<Option<Namespace>> {
-    let found = Api::<Namespace>::all(seed.clone()).get_opt(name).await;
-    found.map_err(Error::read(format!("Namespace {name}")))
 }
 
 /// Deletes extension resources that have migrated, then the Cluster, and the namespace last.
@@ -63,22 +54,5 @@ pub async fn remove(seed: &Client, objects: &Objects) -> Result<()> {
         Err(error) if is_not_found(&error) => {}
         outcome => drop(outcome.map_err(Error::write("delete the Cluster"))?),
     }
-    delete_namespace(seed, &objects.namespace).await
-}
-
-/// Deletes a namespace that is not being deleted yet.
-///
-/// # Errors
-/// [`Error`].
-pub async fn delete_namespace(seed: &Client, name: &str) -> Result<()> {
-    let Some(found) = namespace_of(seed, name).await? else { return Ok(()) };
-    if found.metadata.deletion_timestamp.is_some() {
-        return Ok(());
-    }
-    let preconditions = Some(Preconditions { uid: found.uid(), resource_version: None });
-    let params = DeleteParams { preconditions, ..DeleteParams::default() };
-    match Api::<Namespace>::all(seed.clone()).delete(name, &params).await {
-        Err(error) if is_not_found(&error) => Ok(()),
-        outcome => outcome.map(drop).map_err(Error::write(format!("delete Namespace {name}"))),
-    }
+    namespace::delete(seed, &objects.namespace).await
 }

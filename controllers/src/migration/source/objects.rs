@@ -1,0 +1,28 @@
+//! Objects of the source, as they were observed in a pass.
+
+use repot_extension::kinds::DNSRecord;
+
+use crate::{
+    migration::seed::{etcd::Etcds, extensions::Seen, workloads::ControlPlane},
+    shootstate::ShootKey,
+};
+
+/// Objects of the source, as they were observed.
+pub struct Objects {
+    /// Namespace of the control plane.
+    pub namespace: String,
+    /// The Shoot in the garden, and its namespace in the seed.
+    pub shoot: Option<ShootKey>,
+    /// Deployments and Pods.
+    pub plane: ControlPlane,
+    /// Etcds and their members.
+    pub etcds: Etcds,
+    /// DNSRecords of the API.
+    pub api_records: Vec<DNSRecord>,
+    /// The DNSRecord of the owner.
+    pub owner_record: Option<DNSRecord>,
+    /// DNSRecords but that of the owner, with how far requests are.
+    pub records: Vec<Seen>,
+    /// Other extension resources.
+    pub extensions: Vec<Seen>,
+}
