@@ -159,7 +159,7 @@ async fn control(
         }
     };
     match election {
-        None => drop(work.await),
+        None => work.await,
         Some(election) => while_leading(&election, &term, work).await?,
     }
     Ok(())
