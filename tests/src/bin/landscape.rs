@@ -103,7 +103,7 @@ fn explain(landscape: &Landscape, shoot: &Shoot, directory: &Path) -> String {
         "The landscape is ready. Try:".to_owned(),
         format!("  kubectl --kubeconfig {directory}/shoot.kubeconfig get nodes"),
         format!(
-            "  kubectl --kubeconfig {directory}/seed-a.kubeconfig get etcds,pods,machines -n {namespace}"
+            "  kubectl --kubeconfig {directory}/seed-a.kubeconfig get etcds,pods,machines,workers,dnsrecords -n {namespace}"
         ),
         format!("  kdig @127.0.0.1 -p {} {}", landscape.dns.address().port(), plane.shoot.api_domain()),
         format!("  curl http://127.0.0.1:{}/counters", landscape.cloud.port()),

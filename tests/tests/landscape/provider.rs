@@ -5,13 +5,13 @@ use std::net::Ipv4Addr;
 use anyhow::{Context, Result, ensure};
 use repot_tests::landscape::dns::ZONE;
 use repot_tests::landscape::provider::NetworkCounters;
-use repot_tests::landscape::{Landscape, LandscapeOptions, Seed};
+use repot_tests::landscape::{DEADLINE, Landscape, LandscapeOptions, Seed};
 use repot_tests::wait::until;
 use repot_tests::{operator, run};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-use super::world::{DEADLINE, ExtensionResource, make_namespace};
+use super::world::{ExtensionResource, make_namespace};
 
 const NAMESPACE: &str = "shoot--dev--beta";
 

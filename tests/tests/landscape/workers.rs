@@ -4,14 +4,14 @@ use anyhow::{Context, Result, ensure};
 use repot_tests::landscape::cloud::Counters;
 use repot_tests::landscape::machines::{MANAGER, USER_DATA};
 use repot_tests::landscape::{
-    ControlPlaneOptions, Landscape, LandscapeOptions, Seed, Shoot, ShootName, carry, control_plane,
+    ControlPlaneOptions, DEADLINE, Landscape, LandscapeOptions, Seed, Shoot, ShootName, carry, control_plane,
 };
 use repot_tests::run;
 use repot_tests::wait::until;
 use serde_json::{Map, Value, json};
 
 use super::items;
-use super::world::{DEADLINE, ExtensionResource, make_namespace};
+use super::world::{ExtensionResource, make_namespace};
 
 const MACHINE_KINDS: [&str; 4] = ["machinedeployments", "machinesets", "machines", "machineclasses"];
 const NAME: &str = "gamma";
@@ -158,6 +158,7 @@ impl<'a> Move<'a> {
             }
             objects.push(object);
         }
+        objects[0]["data"] = Value::Null;
         objects[0]["stringData"] = json!({"kubeconfig": self.kubeconfig().await?});
         objects[5]["spec"]["replicas"] = 0.into();
         self.destination.cluster.apply(&objects).await

@@ -1,14 +1,11 @@
 //! What tests of one landscape share: objects by path, and operations of extension resources.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use jiff::Timestamp;
-use repot_tests::landscape::Seed;
+use repot_tests::landscape::{DEADLINE, Seed};
 use repot_tests::wait::until;
 use serde_json::{Value, json};
 
-pub const DEADLINE: Duration = Duration::from_secs(120);
 const MERGE: &str = "application/merge-patch+json";
 const EXTENSIONS: &str = "extensions.gardener.cloud/v1alpha1";
 
