@@ -18,7 +18,7 @@ const AFTER_CONFLICT: Duration = Duration::from_millis(200);
 
 /// The seed that a controller acts on.
 pub struct Seed {
-    /// Its API server.
+    /// Client of its API server.
     pub client: Client,
     /// Name of the Seed in the garden.
     pub name: String,

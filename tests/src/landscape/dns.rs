@@ -89,7 +89,7 @@ impl Dns {
         Updater(self.resolver())
     }
 
-    /// As [`Updater::set`].
+    /// Sets a record set as [`Updater::set`] does.
     pub async fn set(&self, name: &str, ttl: u32, values: &Values) -> Result<()> {
         self.updater().set(name, ttl, values).await
     }

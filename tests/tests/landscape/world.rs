@@ -43,7 +43,7 @@ impl<'a> ExtensionResource<'a> {
         Ok(found)
     }
 
-    /// One that exists.
+    /// A resource that exists already.
     pub fn of(seed: &'a Seed, namespace: &str, kind: &str, name: &str) -> Self {
         let plural = format!("{}s", kind.to_lowercase());
         Self { seed, path: format!("/apis/{EXTENSIONS}/namespaces/{namespace}/{plural}/{name}") }
@@ -53,13 +53,13 @@ impl<'a> ExtensionResource<'a> {
         self.seed.cluster.api().get(&self.path).await?.ok()
     }
 
-    /// Asks for an operation.
+    /// Requests an operation of the resource.
     pub async fn request(&self, operation: &str) -> Result<()> {
         let annotations = json!({"gardener.cloud/operation": operation, "gardener.cloud/timestamp": Timestamp::now().to_string()});
         self.patch("", &json!({"metadata": {"annotations": annotations}})).await
     }
 
-    /// Writes `status.state`.
+    /// Writes `status.state` of the resource.
     pub async fn set_state(&self, state: &Value) -> Result<()> {
         self.patch("/status", &json!({"status": {"state": state}})).await
     }

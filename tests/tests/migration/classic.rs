@@ -38,6 +38,35 @@ fn control_plane_moves_and_its_nodes_stay() {
     });
 }
 
+/// The etcd of the source has lost its ownership by then, so it is restored to new volumes.
+#[test]
+fn migration_that_is_aborted_in_the_outage_leaves_the_source_as_it_was() {
+    run(async |bed| {
+        let landscape = Landscape::start(bed, LandscapeOptions::default()).await?;
+        let name = ShootName::new("dev", "beta");
+        let shoot =
+            landscape.create_shoot(bed, name.clone(), SEEDS.0, ControlPlaneOptions::default()).await?;
+        let api = shoot.control_plane.api(&landscape.dns)?;
+        let marker = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "marker"}});
+        api.post("/api/v1/namespaces/default/configmaps", &marker).await?.ok()?;
+        let before = Workload::read(&landscape, &api).await?;
+        story::create(&landscape, "move", &name, SEEDS).await?;
+        story::until_started(&landscape, "move", &name, ("destination", "OwnerRecordTaken")).await?;
+        story::abort(&landscape, "move", &name).await?;
+        let migration = story::until_end(&landscape, "move", &name).await?;
+        story::ensure_phase(&migration, "Cancelled")?;
+        let after = Workload::read(&landscape, &shoot.control_plane.api(&landscape.dns)?).await?;
+        ensure!(before == after, "before {before:?}, after {after:?}");
+        let stayed = story::shoot(&landscape, &name).await?;
+        ensure!(stayed["spec"]["seedName"] == SEEDS.0, "{stayed}");
+        ensure!(stayed["status"]["lastOperation"]["type"] == "Create", "{stayed}");
+        let path = format!("/api/v1/namespaces/{}", name.technical_id());
+        let gone = landscape.seed(SEEDS.1)?.cluster.api().get(&path).await?;
+        ensure!(gone.status == 404, "the namespace is left at the destination: {gone}");
+        Ok(())
+    });
+}
+
 /// What has to be the same after a migration.
 #[derive(Debug, PartialEq)]
 struct Workload {

@@ -40,6 +40,31 @@ pub async fn read(landscape: &Landscape, name: &str, shoot: &ShootName) -> Resul
     garden_of(landscape)?.cluster.api().get(&path).await?.ok()
 }
 
+/// Waits until a side has started a step.
+pub async fn until_started(
+    landscape: &Landscape,
+    name: &str,
+    shoot: &ShootName,
+    (side, step): (&str, &str),
+) -> Result<()> {
+    until(&format!("{step} to be started"), DEADLINE, async || {
+        let migration = read(landscape, name, shoot).await?;
+        let steps = migration["status"][side]["steps"].as_array().into_iter().flatten();
+        let started = steps.filter(|one| one["startTime"].is_string()).any(|one| one["name"] == step);
+        ensure!(started, "{}", running(&migration["status"]));
+        Ok(())
+    })
+    .await
+}
+
+/// Asks for a rollback.
+pub async fn abort(landscape: &Landscape, name: &str, shoot: &ShootName) -> Result<()> {
+    let path = format!("{PATH}/{}/controlplanemigrations/{name}", shoot.project_namespace());
+    let patch = json!({"spec": {"abort": "Abort"}});
+    let api = garden_of(landscape)?.cluster.api();
+    api.patch(&path, "application/merge-patch+json", &patch).await?.ok().map(drop)
+}
+
 /// Waits until the migration has ended, and gives it; how it ended is not judged.
 pub async fn until_end(landscape: &Landscape, name: &str, shoot: &ShootName) -> Result<Value> {
     let mut said = String::new();

@@ -8,6 +8,9 @@ use serde_json::Value;
 
 use crate::gardener::progress::{Progress, Step};
 
+/// Beginning and end of the description of the last operation when a ControlPlaneMigration was rolled back; its name is between them.
+pub const ROLLED_BACK: (&str, &str) = ("ControlPlaneMigration ", " was rolled back.");
+
 /// A Shoot as JSON, with questions that rules ask of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Shoot<'a>(pub &'a Value);
@@ -43,6 +46,13 @@ impl<'a> Shoot<'a> {
     pub fn last_operation(self) -> (&'a str, &'a str) {
         let text = |field| text_at(self.0, field).unwrap_or_default();
         (text("/status/lastOperation/type"), text("/status/lastOperation/state"))
+    }
+
+    /// Whether a ControlPlaneMigration was rolled back, and the Shoot has not changed its seed back yet.
+    #[must_use]
+    pub fn is_rolled_back(self) -> bool {
+        let said = text_at(self.0, "/status/lastOperation/description").unwrap_or_default();
+        said.starts_with(ROLLED_BACK.0) && said.ends_with(ROLLED_BACK.1)
     }
 
     /// Whether it is between two seeds: they differ, or one of the two halves of a migration is not over.

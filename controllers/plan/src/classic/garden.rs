@@ -119,8 +119,11 @@ pub(super) fn is_seed_name_restored(context: &Context) -> Check {
 pub(super) fn restore_seed_name(context: &Context) -> Vec<Effect> {
     let seed = context.observed.request.source_seed.clone();
     match context.at_garden() {
-        Some(facts) if facts.spec_seed != seed => vec![Effect::EnsureSpecSeed { seed }],
-        Some(_) => vec![Effect::EnsureOperation { operation: Operation::Former }],
+        // While the last operation is a migration that runs, the seed cannot be changed.
+        Some(facts) if facts.operation != Operation::Former => {
+            vec![Effect::EnsureOperation { operation: Operation::Former }]
+        }
+        Some(_) => vec![Effect::EnsureSpecSeed { seed }],
         None => Vec::new(),
     }
 }

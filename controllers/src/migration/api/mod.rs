@@ -49,7 +49,7 @@ pub struct MigrationSpec {
     /// `Classic`, `Forced` or `Live`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub mode: String,
-    /// `Repot` or `Gardenlet`.
+    /// Who runs the steps: `Repot` or `Gardenlet`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub executor: String,
     /// `Abort` or `Force`, to roll back.

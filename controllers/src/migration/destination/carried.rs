@@ -22,11 +22,11 @@ use crate::{
 /// An object to be made, and its kind.
 #[derive(Clone, Debug)]
 pub struct NewObject {
-    /// Its kind.
+    /// Kind of the object.
     pub kind: SeedKind,
-    /// Its name.
+    /// Name of the object.
     pub name: String,
-    /// The object.
+    /// The object as it is created.
     pub object: Value,
 }
 

@@ -22,7 +22,7 @@ pub struct Objects {
     pub state: Option<State>,
     /// What bindings can refer to.
     pub seed_facts: SeedFacts,
-    /// Deployments and Pods.
+    /// Deployments of the control plane and their Pods.
     pub plane: ControlPlane,
     /// Etcds and their members.
     pub etcds: Etcds,
@@ -36,7 +36,7 @@ pub struct Objects {
     pub owner_record: Option<DNSRecord>,
     /// The same, with how far requests are.
     pub owner_seen: Vec<Seen>,
-    /// Other extension resources.
+    /// Other extension resources of the Shoot.
     pub extensions: Vec<Seen>,
     /// Jobs that copy snapshots.
     pub jobs: Vec<Job>,

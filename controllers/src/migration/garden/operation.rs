@@ -1,5 +1,6 @@
 //! `status.lastOperation` of the Shoot. Pure.
 
+use repot_api::gardener::shoot::ROLLED_BACK;
 use repot_plan::classic::observed::{FormerOperation, Operation};
 use serde_json::{Value, json};
 
@@ -59,7 +60,8 @@ fn description(migration: &str) -> String {
 }
 
 fn rolled_back(migration: &str) -> String {
-    format!("ControlPlaneMigration {migration} was rolled back.")
+    let (before, after) = ROLLED_BACK;
+    format!("{before}{migration}{after}")
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ const ANSWER: Duration = Duration::from_secs(3);
 /// The Etcds of a namespace and the Pods of their members.
 #[derive(Clone, Debug, Default)]
 pub struct Etcds {
-    /// All Etcds.
+    /// All Etcds of the namespace.
     pub all: Vec<Etcd>,
     members: Vec<Pod>,
 }

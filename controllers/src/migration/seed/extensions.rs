@@ -188,7 +188,7 @@ pub async fn request<'a>(
 pub struct CarriedState {
     /// `status.state`, kept byte for byte.
     pub state: Option<RawJson>,
-    /// `status.resources`.
+    /// `status.resources`: objects that the state refers to.
     pub resources: Vec<NamedResourceReference>,
 }
 

@@ -13,7 +13,7 @@ pub struct Objects {
     pub namespace: String,
     /// The Shoot in the garden, and its namespace in the seed.
     pub shoot: Option<ShootKey>,
-    /// Deployments and Pods.
+    /// Deployments of the control plane and their Pods.
     pub plane: ControlPlane,
     /// Etcds and their members.
     pub etcds: Etcds,
@@ -23,6 +23,6 @@ pub struct Objects {
     pub owner_record: Option<DNSRecord>,
     /// DNSRecords but that of the owner, with how far requests are.
     pub records: Vec<Seen>,
-    /// Other extension resources.
+    /// Other extension resources of the Shoot.
     pub extensions: Vec<Seen>,
 }

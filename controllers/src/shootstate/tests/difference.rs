@@ -204,7 +204,7 @@ impl Sequence {
         let mut secrets = vec![secret("always", "{}")];
         let (mut extensions, mut resources) = (Vec::new(), Vec::new());
         for at in 0..self.below(6) {
-            let value = [ODD, "{}", r#"[1, {"a":2}]"#][usize::try_from(self.below(3)).expect("small")];
+            let value = [ODD, "{}", r#"[1,{"a":2}]"#][usize::try_from(self.below(3)).expect("small")];
             let name = format!("n{}", (at * 5 + self.below(3)) % 8);
             match self.below(3) {
                 0 if secrets.iter().all(|entry| entry.name != name) => secrets.push(secret(&name, value)),

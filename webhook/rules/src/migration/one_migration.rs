@@ -13,13 +13,13 @@ use crate::{
     migration::{SEED_NAME, is_dead},
 };
 
-/// A Shoot goes back before its move has begun where Gardener holds it back. A destination that dies in the middle may be left for
+/// A Shoot goes back before its move has begun where Gardener holds it back, and after Repot has rolled its migration back. A destination that dies in the middle may be left for
 /// another seed, or for the source, with a confirmation that names it.
 pub(crate) fn judge(change: &Change, facts: &Facts) -> Vec<Finding> {
     let old = Shoot(&change.old);
     let (kind, state) = old.last_operation();
     let to = match change.seed_change() {
-        SeedChange::Back { .. } if old.waits_for_destination() => return Vec::new(),
+        SeedChange::Back { .. } if old.waits_for_destination() || old.is_rolled_back() => return Vec::new(),
         // Back to the source of a live migration is another rule's business.
         SeedChange::Back { .. } if old.is_moving_live() => return Vec::new(),
         SeedChange::Back { to } | SeedChange::Again { to, .. } => to,

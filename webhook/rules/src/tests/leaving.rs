@@ -144,6 +144,23 @@ fn a_destination_that_dies_in_the_middle_is_left_with_a_confirmation() {
 }
 
 #[test]
+fn a_shoot_goes_back_after_its_migration_was_rolled_back() {
+    let told = |description: &'static str| {
+        move |shoot: &mut Value| {
+            moves(shoot);
+            shoot["status"]["lastOperation"] =
+                json!({"type": "Reconcile", "state": "Succeeded", "description": description});
+        }
+    };
+    let to = |seed: &'static str| move |shoot: &mut Value| shoot["spec"]["seedName"] = json!(seed);
+    let back = "ControlPlaneMigration m was rolled back.";
+    accepts(&update(told(back), to("a")), &mk_facts());
+    rejects(&update(told(back), to("c")), &mk_facts(), &["one-migration"]);
+    let runs = "ControlPlaneMigration m moves the control plane.";
+    rejects(&update(told(runs), to("a")), &mk_facts(), &["one-migration"]);
+}
+
+#[test]
 fn a_shoot_whose_destination_is_unfit_goes_back_before_its_move_begins() {
     let bound = |constraint: Value, kind: &'static str| {
         move |shoot: &mut Value| {
