@@ -81,14 +81,10 @@ static SIDE_STEPS: Schema = Schema::of(
     STEPS,
 );
 static COUNT: Schema = Schema::of("Number of replicas.", Shape::Integer);
-static API_SERVERS: Schema = Schema::of(
-    "Replicas of the kube-apiservers at the source before they were stopped, by workload.",
-    Shape::Map(&COUNT),
-);
-static CONTROLLERS: Schema = Schema::of(
-    "Replicas of the controllers at the source before they were stopped, by workload.",
-    Shape::Map(&COUNT),
-);
+static API_SERVERS: Schema =
+    Schema::of("Replicas of the kube-apiservers before they were stopped, by workload.", Shape::Map(&COUNT));
+static CONTROLLERS: Schema =
+    Schema::of("Replicas of the controllers before they were stopped, by workload.", Shape::Map(&COUNT));
 static API_TTL: Schema =
     Schema::of("TTL of the DNS record of the API before it was lowered, in seconds.", Shape::Integer);
 static CHANGED: Schema = Schema::of(
@@ -130,7 +126,7 @@ static OPERATION_TYPE: Schema = Schema::string("Type of the operation, such as R
 static OPERATION_STATE: Schema = Schema::string("State of the operation, such as Succeeded.");
 static FORMER_OPERATION: Schema = Schema {
     name: Some("cloud.gardener.migration.v1alpha1.FormerOperation"),
-    description: "Garden: the last operation of the Shoot before the migration, which a rollback writes back.",
+    description: "Garden: the last operation of the Shoot before the migration.",
     shape: Shape::Object(&[
         Field::required("state", &OPERATION_STATE),
         Field::required("type", &OPERATION_TYPE),
