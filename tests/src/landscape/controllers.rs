@@ -16,14 +16,14 @@ const GARDEN: &str = "garden-kubeconfig";
 const MOUNT: &str = "/etc/garden";
 
 /// Starts the controller of the garden as its administrator, and waits until it is ready.
-pub async fn start_in_garden(bed: &TestEnv, garden: &GardenCluster) -> Result<Process> {
+pub async fn start_in_garden(env: &TestEnv, garden: &GardenCluster) -> Result<Process> {
     let health = format!("127.0.0.1:{}", port::reserve()?);
-    let kubeconfig = garden.cluster.admin().write(bed.make_dir("garden-controllers")?.join("kubeconfig"))?;
+    let kubeconfig = garden.cluster.admin().write(env.make_dir("garden-controllers")?.join("kubeconfig"))?;
     let spec = Spec::new("garden-controllers", repot::program()?)
         .args(["controllers", "--scope=garden", "--log-level=info,repot_controllers=debug"])
         .flag("kubeconfig", &kubeconfig)
         .arg(format!("--health-address={health}"));
-    let mut process = Process::start(bed, spec)?;
+    let mut process = Process::start(env, spec)?;
     let probe = async || {
         let answer = reqwest::get(format!("http://{health}/readyz")).await?;
         ensure!(answer.status().is_success(), "{}", answer.status());

@@ -25,25 +25,25 @@ pub enum BindingError {
     /// The annotation is no JSON object of texts.
     #[error("{object}: annotation {BINDINGS} is no JSON object of texts")]
     Annotation {
-        /// Kind and name.
+        /// Kind and name of the carried object.
         object: String,
     },
     /// The pointer matches nothing.
     #[error("{object}: {pointer} matches nothing, or no text")]
     NoMatch {
-        /// Kind and name.
+        /// Kind and name of the carried object.
         object: String,
-        /// The pointer.
+        /// JSON pointer of the binding.
         pointer: String,
     },
     /// The fact is not known.
     #[error("{object}: {pointer} asks for {fact}, which is no fact of a seed; facts are {known}")]
     UnknownFact {
-        /// Kind and name.
+        /// Kind and name of the carried object.
         object: String,
-        /// The pointer.
+        /// JSON pointer of the binding.
         pointer: String,
-        /// The fact.
+        /// Fact that the template asks for.
         fact: String,
         /// Facts that are known.
         known: String,
@@ -51,11 +51,11 @@ pub enum BindingError {
     /// The fact has no value yet.
     #[error("{object}: {pointer} asks for {fact}, which has no value yet")]
     NoValue {
-        /// Kind and name.
+        /// Kind and name of the carried object.
         object: String,
-        /// The pointer.
+        /// JSON pointer of the binding.
         pointer: String,
-        /// The fact.
+        /// Fact that the template asks for.
         fact: String,
     },
 }
