@@ -13,6 +13,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
 use crate::binaries::testbed_dir;
+use crate::turn::{self, Size};
 
 /// After this long a test is stuck, however slow the machine.
 const TIME_LIMIT: Duration = Duration::from_secs(600);
@@ -83,11 +84,23 @@ impl Drop for TestEnv {
 ///
 /// Panics when the test fails or takes longer than ten minutes (an hour in `make soak`); the directory is then kept and the ends of all logs are printed.
 pub fn run(test: impl AsyncFnOnce(&TestEnv) -> Result<()>) {
+    run_sized(Size::Small, test);
+}
+
+/// As [`run`], for a test that starts whole control planes: no more than one other test runs beside it.
+pub fn run_large(test: impl AsyncFnOnce(&TestEnv) -> Result<()>) {
+    run_sized(Size::Large, test);
+}
+
+fn run_sized(size: Size, test: impl AsyncFnOnce(&TestEnv) -> Result<()>) {
     let name = std::thread::current().name().unwrap_or("test").to_owned();
     let outcome = make_runtime().and_then(|runtime| {
         let bed = TestEnv::new(&name)?;
         let limit = if std::env::var_os("REPOT_SOAK").is_some() { SOAK_LIMIT } else { TIME_LIMIT };
-        let outcome = runtime.block_on(async { timeout(limit, test(&bed)).await });
+        let outcome = runtime.block_on(async {
+            let _turn = turn::take(size).await;
+            timeout(limit, test(&bed)).await
+        });
         // Nothing may wait for a blocking task here: a test that failed has left its servers in any state.
         runtime.shutdown_background();
         match outcome {

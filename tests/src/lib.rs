@@ -59,9 +59,10 @@ pub mod repot;
 pub mod s3;
 pub mod sites;
 pub mod tool;
+pub mod turn;
 pub mod wait;
 pub mod webhook;
 
 pub use repot_samples as states;
 
-pub use bed::{Shared, TestEnv, run, start_shared};
+pub use bed::{Shared, TestEnv, run, run_large, start_shared};

@@ -12,8 +12,9 @@ mod resolver;
 pub mod servers;
 mod wire;
 
-use std::time::Duration;
+use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
+use futures::future::try_join_all;
 use repot_apimachinery::duration;
 use repot_etcd_core::{agent::config::Owner, ownership::Answer, timing::Timing};
 use tokio::time::timeout;
@@ -97,6 +98,26 @@ impl Settings {
     #[must_use]
     pub fn is_named_by(&self, answer: &Answer) -> bool {
         matches!(answer, Answer::Record(values) if *values == [self.id.clone()])
+    }
+
+    /// The addresses of another name of the same zone, as each of the servers answers, or why they are not known. Within the timeout.
+    ///
+    /// # Errors
+    /// Where a server does not answer, or the text is no name in DNS.
+    pub async fn addresses(&self, name: &str) -> Result<Vec<BTreeSet<IpAddr>>, String> {
+        let name = Name::parse(name).map_err(|error| error.to_string())?;
+        let limit = self.timing.timeout;
+        let found = timeout(limit, async {
+            let servers = servers::all(&self.servers, limit / 4).await?;
+            let answers = servers.iter().map(|server| servers::addresses(*server, &name, limit / 2));
+            try_join_all(answers).await
+        });
+        match found.await {
+            Ok(Ok(answers)) => Ok(answers),
+            Ok(Err(Failure::Own(error))) => Err(error.to_string()),
+            Ok(Err(Failure::Servers(why))) => Err(why),
+            Err(_) => Err(format!("no answer within {limit:?}")),
+        }
     }
 
     /// One look, and for people why it taught nothing. It ends within the timeout.

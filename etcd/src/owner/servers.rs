@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use futures::future::join_all;
+use futures::future::{join_all, try_join};
 
 use super::{
     lookup::{Data, Kind},
@@ -77,6 +77,21 @@ pub(super) async fn all(servers: &[Servers], limit: Duration) -> Result<Vec<Sock
         }
     }
     if found.is_empty() { Err(Failure::Servers(failed.join("; "))) } else { Ok(found) }
+}
+
+/// The addresses of a name, of both families, as one server answers.
+///
+/// # Errors
+/// Where it does not answer.
+pub(super) async fn addresses(
+    server: SocketAddr,
+    name: &Name,
+    limit: Duration,
+) -> Result<BTreeSet<IpAddr>, Failure> {
+    let one = [server];
+    let ask = |kind| find(&one, name, kind, limit);
+    let (four, six) = try_join(ask(Kind::A), ask(Kind::Aaaa)).await?;
+    Ok(four.into_iter().chain(six).filter_map(address).collect())
 }
 
 /// The addresses of a zone's name servers, within twice the limit. Their names and addresses may come from caches: they change seldom.

@@ -34,6 +34,9 @@ type Counters struct {
 	Deleted   int            `json:"deleted"`
 	CreatedBy map[string]int `json:"createdBy"`
 	DeletedBy map[string]int `json:"deletedBy"`
+	// By the technical ID of the Shoot.
+	CreatedIn map[string]int `json:"createdIn"`
+	DeletedIn map[string]int `json:"deletedIn"`
 }
 
 type cloud struct {
@@ -43,10 +46,11 @@ type cloud struct {
 }
 
 func newCloud() *cloud {
-	return &cloud{
-		vms:      map[string]VM{},
-		counters: Counters{CreatedBy: map[string]int{}, DeletedBy: map[string]int{}},
+	counters := Counters{
+		CreatedBy: map[string]int{}, DeletedBy: map[string]int{},
+		CreatedIn: map[string]int{}, DeletedIn: map[string]int{},
 	}
+	return &cloud{vms: map[string]VM{}, counters: counters}
 }
 
 func serveCloud(args []string) error {
@@ -95,6 +99,7 @@ func (c *cloud) create(w http.ResponseWriter, r *http.Request) {
 	defer c.mutex.Unlock()
 	c.counters.Created++
 	c.counters.CreatedBy[vm.By]++
+	c.counters.CreatedIn[vm.Cluster]++
 	vm.ProviderID = fmt.Sprintf("counting:///eu/i-%06d", c.counters.Created)
 	c.vms[vm.ProviderID] = vm
 	answer(w, http.StatusCreated, vm)
@@ -105,13 +110,15 @@ func (c *cloud) delete(w http.ResponseWriter, r *http.Request) {
 	id, by := r.URL.Query().Get("id"), r.URL.Query().Get("by")
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	if _, exists := c.vms[id]; !exists {
+	vm, exists := c.vms[id]
+	if !exists {
 		http.Error(w, fmt.Sprintf("there is no VM %q", id), http.StatusNotFound)
 		return
 	}
 	delete(c.vms, id)
 	c.counters.Deleted++
 	c.counters.DeletedBy[by]++
+	c.counters.DeletedIn[vm.Cluster]++
 	w.WriteHeader(http.StatusNoContent)
 }
 

@@ -95,6 +95,18 @@ impl CloudClient {
         Ok(Counters { created: count("created")?, deleted: count("deleted")? })
     }
 
+    /// The machines of one Shoot, in the order in which they were created.
+    pub async fn vms_of(&self, cluster: &str) -> Result<Vec<Vm>> {
+        Ok(self.vms().await?.into_iter().filter(|vm| vm.cluster == cluster).collect())
+    }
+
+    /// What the cloud was asked for by one Shoot.
+    pub async fn counters_of(&self, cluster: &str) -> Result<Counters> {
+        let answer = self.get("/counters").await?;
+        let count = |field: &str| answer[field][cluster].as_u64().unwrap_or_default();
+        Ok(Counters { created: count("createdIn"), deleted: count("deletedIn") })
+    }
+
     async fn get(&self, path: &str) -> Result<Value> {
         let answer = self.client.get(format!("{}{path}", self.url)).send().await?;
         Ok(answer.error_for_status()?.json().await?)

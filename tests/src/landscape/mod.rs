@@ -25,6 +25,7 @@ pub mod shoot;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
+use futures::future::{try_join, try_join_all};
 use serde_json::{Value, json};
 
 pub use authorities::Authorities;
@@ -84,18 +85,21 @@ impl Landscape {
     /// Starts everything but Shoots, and waits until it serves.
     pub async fn start(bed: &TestEnv, options: LandscapeOptions) -> Result<Self> {
         let (dns, cloud) = (Dns::start(bed).await?, Cloud::start(bed).await?);
-        let garden = match options.garden {
-            true => Some(GardenCluster::start(bed).await?),
-            false => None,
-        };
         let providers = ProviderContext::new(dns.updater());
-        let mut seeds = Vec::new();
-        for name in &options.seeds {
-            let seed = Seed::start(bed, name, &cloud, &dns, &providers).await?;
-            if let Some(garden) = &garden {
-                garden.register_seed(name, &seed.backup_secret(name)["stringData"]).await?;
+        let garden = async {
+            match options.garden {
+                true => GardenCluster::start(bed).await.map(Some),
+                false => Ok(None),
             }
-            seeds.push(seed);
+        };
+        // Clusters mostly wait for one another's parts while they start, so all of them start at the same time.
+        let seeds = options.seeds.iter().map(|name| Seed::start(bed, name, &cloud, &dns, &providers));
+        let (garden, seeds) = try_join(garden, try_join_all(seeds)).await?;
+        if let Some(garden) = &garden {
+            let all = seeds.iter().map(async |seed| {
+                garden.register_seed(&seed.name, &seed.backup_secret(&seed.name)["stringData"]).await
+            });
+            try_join_all(all).await?;
         }
         for (seed, other) in seeds.iter().flat_map(|seed| seeds.iter().map(move |other| (seed, other))) {
             if seed.name != other.name {
@@ -104,9 +108,8 @@ impl Landscape {
         }
         let controllers = match &garden {
             Some(garden) => {
-                for seed in &seeds {
-                    controllers::start_in_seed(garden, seed).await?;
-                }
+                let all = seeds.iter().map(|seed| controllers::start_in_seed(garden, seed));
+                try_join_all(all).await?;
                 Some(controllers::start_in_garden(bed, garden).await?)
             }
             None => None,
@@ -145,6 +148,15 @@ impl Landscape {
         let shoot = Shoot { control_plane, nodes };
         shoot.wait_until_ready(&self.dns).await?;
         Ok(shoot)
+    }
+
+    /// Ends all Pods of a Shoot in a seed, so that other Shoots have the machine to themselves. Its extension resources stay.
+    pub async fn stop_shoot(&self, shoot: &ShootName, seed: &str) -> Result<()> {
+        let (seed, namespace) = (self.seed(seed)?, shoot.technical_id());
+        for kinds in ["deployments", "etcds"] {
+            seed.cluster.kubectl(["delete", kinds, "--all", "-n", &namespace]).await?.text()?;
+        }
+        Ok(())
     }
 
     /// The `spec` of the Cluster of a Shoot in a seed, from the garden where there is one.

@@ -119,6 +119,15 @@ impl Cloud {
         .await
     }
 
+    /// Waits until an operation waits at the closed gate, so that it has nothing left to do before.
+    pub async fn until_at_gate(&self) -> Result<()> {
+        until("an operation at the gate", DEADLINE, async || {
+            ensure!(self.gate.receiver_count() > 0, "none waits");
+            Ok(())
+        })
+        .await
+    }
+
     async fn pass(&self) -> Result<(), Failure> {
         let mut open = self.gate.subscribe();
         let guard = CountDrop(&self.dropped);

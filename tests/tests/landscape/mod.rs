@@ -11,7 +11,7 @@ use repot_tests::landscape::{
     ControlPlaneOptions, DEADLINE, Landscape, LandscapeOptions, Shoot, ShootName, carry, etcd, extensions,
     garden, memory,
 };
-use repot_tests::run;
+use repot_tests::run_large;
 use repot_tests::wait::until;
 use serde_json::{Value, json};
 
@@ -68,7 +68,7 @@ const CARRIED: &[&str] = &[
 
 #[test]
 fn shoot_has_nodes_machines_etcds_backups_and_running_pods() {
-    run(async |bed| {
+    run_large(async |bed| {
         let landscape = Landscape::start(bed, LandscapeOptions::default()).await?;
         let name = ShootName::new("dev", "alpha");
         let shoot = landscape.create_shoot(bed, name, SEED, ControlPlaneOptions::default()).await?;

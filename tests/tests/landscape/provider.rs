@@ -7,7 +7,7 @@ use repot_tests::landscape::dns::ZONE;
 use repot_tests::landscape::provider::NetworkCounters;
 use repot_tests::landscape::{DEADLINE, Landscape, LandscapeOptions, Seed};
 use repot_tests::wait::until;
-use repot_tests::{operator, run};
+use repot_tests::{operator, run_large};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
@@ -17,7 +17,7 @@ const NAMESPACE: &str = "shoot--dev--beta";
 
 #[test]
 fn seeds_share_a_zone_and_a_cloud_without_harm_to_each_other() {
-    run(async |bed| {
+    run_large(async |bed| {
         let options = LandscapeOptions { garden: false, ..LandscapeOptions::default() };
         let landscape = Landscape::start(bed, options).await?;
         let (source, destination) = (landscape.seed("seed-a")?, landscape.seed("seed-b")?);

@@ -6,7 +6,7 @@ use repot_tests::landscape::machines::{MANAGER, USER_DATA};
 use repot_tests::landscape::{
     ControlPlaneOptions, DEADLINE, Landscape, LandscapeOptions, Seed, Shoot, ShootName, carry, control_plane,
 };
-use repot_tests::run;
+use repot_tests::run_large;
 use repot_tests::wait::until;
 use serde_json::{Map, Value, json};
 
@@ -18,7 +18,7 @@ const NAME: &str = "gamma";
 
 #[test]
 fn machines_keep_their_vms_when_their_worker_moves() {
-    run(async |bed| {
+    run_large(async |bed| {
         let options = LandscapeOptions { garden: false, ..LandscapeOptions::default() };
         let landscape = Landscape::start(bed, options).await?;
         let options = ControlPlaneOptions {

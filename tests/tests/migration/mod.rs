@@ -3,3 +3,4 @@
 mod classic;
 mod prober;
 mod story;
+mod world;

@@ -210,20 +210,6 @@ pub(super) fn is_committed(_: &Context) -> Check {
     Check::Met("no side rolls back from here on".to_owned())
 }
 
-pub(super) fn is_dns_switched(context: &Context) -> Check {
-    destination(context, |facts| {
-        if facts.api_dns_here {
-            Check::Met("the servers of the zone answer with the destination".to_owned())
-        } else {
-            Check::waiting("SwitchingDNS", "the DNS record of the API is being written")
-        }
-    })
-}
-
-pub(super) fn switch_dns(_: &Context) -> Vec<Effect> {
-    vec![Effect::SwitchApiDns]
-}
-
 pub(super) fn is_infrastructure_restored(context: &Context) -> Check {
     destination(context, |facts| have_done(&facts.infrastructure, ExtensionOperation::Restore))
 }

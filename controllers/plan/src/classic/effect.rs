@@ -40,7 +40,7 @@ pub enum Effect {
     },
     /// Source: the ShootState holds the state of the source.
     SyncState,
-    /// Source: the DNS record of the API has this TTL.
+    /// The DNS record of the API has this TTL at this side.
     EnsureApiTtl {
         /// The TTL of the record.
         ttl: Duration,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{
+    api_dns,
     destination::{self as to, has_nodes, has_workers, is_awake},
     flow::ClassicMigration,
     garden,
@@ -202,7 +203,9 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         ..Row::new(Side::Destination, Step::OwnerRecordTaken, to::is_owner)
     },
     Row {
-        after: &[Step::FinalSnapshotCopied, Step::OwnerRecordTaken, Step::SourceEtcdStopped],
+        // Not after the end of the source's members: the final snapshot names the epoch that it ends, and members store it only when
+        // none of them serves clients and none can again from its volumes.
+        after: &[Step::FinalSnapshotCopied, Step::OwnerRecordTaken],
         does: "A quorum serves at least the revision of the final snapshot; that of a hibernated Shoot has no replicas.",
         proof: Proof::HeldUntil(Step::MoveCommitted),
         advice: "see in the logs of the members why they do not serve",
@@ -240,8 +243,8 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         on_failure: OnFailure::Fail,
         timeout: A_DAY,
         advice: "see in the DNSRecord what its controller reports; the API serves at its new address",
-        effects: to::switch_dns,
-        ..Row::new(Side::Destination, Step::ApiDnsSwitched, to::is_dns_switched)
+        effects: api_dns::switch_dns,
+        ..Row::new(Side::Destination, Step::ApiDnsSwitched, api_dns::is_dns_switched)
     },
     Row {
         after: &[Step::MoveCommitted],
@@ -347,6 +350,16 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         ..Row::new(Side::Garden, Step::StatusMoved, garden::is_status_moved)
     },
     Row {
+        after: &[Step::StatusMoved],
+        does: "The DNS record of the API has the TTL that it had before the migration.",
+        guard: is_awake,
+        on_failure: OnFailure::Skip,
+        timeout: Timeout::Steps(2),
+        advice: "write the TTL of the DNSRecord by hand",
+        effects: api_dns::raise_ttl,
+        ..Row::new(Side::Destination, Step::ApiTtlRaised, api_dns::is_ttl_raised)
+    },
+    Row {
         after: &[Step::StatusMoved, Step::NodesHealthy],
         does: "The objects of the Shoot are deleted at the source, its namespace last, and no infrastructure with them.",
         on_failure: OnFailure::Skip,
@@ -374,7 +387,7 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         ..Row::new(Side::Destination, Step::MachineGuardRemoved, to::is_machine_guard_gone)
     },
     Row {
-        after: &[Step::SourceBackupEntryRemoved, Step::MachineGuardRemoved],
+        after: &[Step::SourceBackupEntryRemoved, Step::MachineGuardRemoved, Step::ApiTtlRaised],
         does: "`status.lastOperation` of the Shoot is Restore, Succeeded.",
         on_failure: OnFailure::Fail,
         timeout: A_DAY,

@@ -16,13 +16,14 @@
 //! | `effect.rs` | what can be requested |
 //! | `context.rs` | what rows decide on |
 //! | `forward.rs`, `rollback.rs` | the two tables |
-//! | `garden.rs`, `source.rs`, `destination.rs` | checks and effects of the rows, by side |
+//! | `garden.rs`, `source.rs`, `destination.rs`, `api_dns.rs` | checks and effects of the rows, by side |
 //! | `flow.rs` | the flow of the engine |
 //! | `plan.rs` | the version of the tables |
 
 pub mod effect;
 pub mod observed;
 
+mod api_dns;
 mod context;
 mod destination;
 mod flow;

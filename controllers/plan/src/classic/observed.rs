@@ -268,6 +268,8 @@ pub struct DestinationFacts {
     pub exposure_problem: Option<String>,
     /// Whether all servers of the zone answer with the destination for the name of the API.
     pub api_dns_here: bool,
+    /// TTL of the DNS record of the API.
+    pub api_ttl: Duration,
     /// The Infrastructure, and its last operation.
     pub infrastructure: Extensions,
     /// Extension resources other than Infrastructure and Worker.

@@ -89,6 +89,8 @@ named_enum! {
         NodesHealthy,
         /// `status.seedName` of the Shoot is the destination.
         StatusMoved,
+        /// The DNS record of the API has its former TTL at the destination.
+        ApiTtlRaised,
         /// Nothing of the Shoot is left at the source.
         SourceRemoved,
         /// The destination has no access to the bucket of the source any more.

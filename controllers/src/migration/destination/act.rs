@@ -16,7 +16,7 @@ use crate::{
         error::{Error, Result},
         names::{BACKUP_SECRET, SOURCE_BACKUP_SECRET},
         pass::Pass,
-        seed::{owner, params, scale, under},
+        seed::{api_record, owner, params, scale, under},
     },
     shootstate::State,
 };
@@ -46,6 +46,9 @@ pub async fn act(pass: &Pass<'_>, objects: &Objects, effect: &Effect) -> Result<
         Effect::SwitchApiDns => {
             let records = objects.records.iter();
             restore::restore(seed, namespace, records, &State::default(), uid).await
+        }
+        Effect::EnsureApiTtl { ttl, fence } => {
+            api_record::ensure_ttl(seed, namespace, &objects.api_records, *ttl, fence).await
         }
         Effect::RequestInfrastructure { .. } => {
             restore::restore(seed, namespace, objects.of_kind("Infrastructure"), state(objects)?, uid).await

@@ -36,6 +36,16 @@ pub enum BindingError {
         /// JSON pointer of the binding.
         pointer: String,
     },
+    /// The object depends on the seed, and does not say how.
+    #[error(
+        "{object}: no binding says what {pointer} is at the destination; declare it in annotation {BINDINGS}"
+    )]
+    Undeclared {
+        /// Kind and name of the carried object.
+        object: String,
+        /// JSON pointer that needs a binding.
+        pointer: &'static str,
+    },
     /// The fact is not known.
     #[error("{object}: {pointer} asks for {fact}, which is no fact of a seed; facts are {known}")]
     UnknownFact {
@@ -60,21 +70,14 @@ pub enum BindingError {
     },
 }
 
-/// Rewrites an object for a seed, and removes the annotation from it.
+/// Rewrites an object for a seed. The annotation stays, for the next migration.
 ///
 /// # Errors
 /// [`BindingError`]; the object may be half rewritten then.
 pub fn resolve(object: &mut Value, facts: &SeedFacts) -> Result<(), BindingError> {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let title = format!("{} {}", text("/kind"), text("/metadata/name"));
-    let annotations = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
-    let Some(declared) = annotations.and_then(|annotations| annotations.remove(BINDINGS)) else {
-        return Ok(());
-    };
-    let declared: Option<BTreeMap<String, String>> =
-        declared.as_str().and_then(|json| serde_json::from_str(json).ok());
-    let declared = declared.ok_or_else(|| BindingError::Annotation { object: title.clone() })?;
-    for (pointer, template) in declared {
+    for (pointer, template) in declared(object, &title)? {
         let value = fill(&title, &pointer, &template, facts)?;
         match object.pointer_mut(&pointer) {
             Some(place @ Value::String(_)) => *place = Value::String(value),
@@ -82,6 +85,19 @@ pub fn resolve(object: &mut Value, facts: &SeedFacts) -> Result<(), BindingError
         }
     }
     Ok(())
+}
+
+/// The bindings of an object by pointer; none where it has no annotation.
+///
+/// # Errors
+/// [`BindingError::Annotation`].
+pub fn declared(object: &Value, title: &str) -> Result<BTreeMap<String, String>, BindingError> {
+    let annotations = object.pointer("/metadata/annotations");
+    let Some(declared) = annotations.and_then(|annotations| annotations.get(BINDINGS)) else {
+        return Ok(BTreeMap::new());
+    };
+    let bindings = declared.as_str().and_then(|json| serde_json::from_str(json).ok());
+    bindings.ok_or_else(|| BindingError::Annotation { object: title.to_owned() })
 }
 
 /// The template with values in place of facts.
@@ -133,9 +149,10 @@ mod tests {
     fn facts_of_the_destination_replace_those_of_the_source() {
         let bindings =
             json!({"/spec/values/0": "${apiServer.address}", "/spec/args/0": "--by=${seed.name}!"});
-        let object = resolved(bindings, &facts(Some("10.0.0.2"))).expect("it resolves");
+        let object = resolved(bindings.clone(), &facts(Some("10.0.0.2"))).expect("it resolves");
         assert_eq!(object["spec"], json!({"values": ["10.0.0.2"], "ttl": 30, "args": ["--by=seed-b!"]}));
-        assert_eq!(object["metadata"]["annotations"], json!({"kept": "yes"}));
+        // For the next migration.
+        assert_eq!(object["metadata"]["annotations"], json!({BINDINGS: bindings.to_string(), "kept": "yes"}));
     }
 
     #[test]

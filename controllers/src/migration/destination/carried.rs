@@ -4,12 +4,12 @@ use jiff::Timestamp;
 use repot_api::names::{DRUID_GROUP, EXTENSIONS_GROUP, OPERATION, OPERATION_WAIT_FOR_STATE, TIMESTAMP};
 use serde_json::{Value, json};
 
-use super::bindings::{SeedFacts, resolve};
+use super::bindings::{self, BindingError, SeedFacts, resolve};
 use crate::{
     migration::{
         error::{Error, Result},
         names::{API_SERVER, MAIN_ETCD},
-        seed::scale::FORMER_REPLICAS,
+        seed::{api_record, scale::FORMER_REPLICAS},
     },
     shootstate::{
         State,
@@ -30,6 +30,8 @@ pub struct NewObject {
     pub object: Value,
 }
 
+/// Where the address of a DNSRecord is.
+const VALUES: &str = "/spec/values";
 /// Kinds that others refer to come first; Pods are made last, and by Deployments without replicas at that.
 const ORDER: [&str; 6] = ["ServiceAccount", "Role", "RoleBinding", "Secret", "ConfigMap", "Service"];
 
@@ -89,10 +91,24 @@ fn carried(entry: &ResourceEntry, namespace: &str, facts: &SeedFacts) -> Result<
         .ok_or_else(|| Error::Missing(format!("a way to make {}", title())))?;
     let form = |source| Error::Form { what: title(), source };
     let mut object: Value = entry.data.decode().map_err(form)?;
+    if entry.kind == "DNSRecord" {
+        api_record_is_bound(&object)?;
+    }
     resolve(&mut object, facts)?;
     object["metadata"]["namespace"] = namespace.into();
     stop(&kind, &mut object);
     Ok(NewObject { kind, name: entry.name.clone(), object })
+}
+
+/// A record of the API that keeps the address of the source would send all clients into the void.
+fn api_record_is_bound(object: &Value) -> Result<(), BindingError> {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    if !api_record::is_of_api(text("/spec/name"), text("/spec/recordType")) {
+        return Ok(());
+    }
+    let title = format!("DNSRecord {}", text("/metadata/name"));
+    let is_bound = bindings::declared(object, &title)?.keys().any(|pointer| pointer.starts_with(VALUES));
+    is_bound.then_some(()).ok_or(BindingError::Undeclared { object: title, pointer: VALUES })
 }
 
 /// Nothing runs and no extension works before the outage.
@@ -149,6 +165,27 @@ mod tests {
         assert_eq!(etcd["metadata"]["annotations"][FORMER_REPLICAS], "3");
         let network = made("extensions.gardener.cloud/v1alpha1", "Network", json!({}));
         assert_eq!(network["metadata"]["annotations"][OPERATION], OPERATION_WAIT_FOR_STATE);
+    }
+
+    #[test]
+    fn record_of_the_api_needs_a_binding_of_its_address_and_keeps_it() {
+        let record = |name: &str, annotations: Value| {
+            let object = json!({
+                "kind": "DNSRecord", "metadata": {"name": "x", "annotations": annotations},
+                "spec": {"name": name, "recordType": "A", "values": ["10.0.0.1"]},
+            });
+            let facts = SeedFacts::from([("apiServer.address", Some("10.0.0.2".to_owned()))]);
+            carried(&entry("extensions.gardener.cloud/v1alpha1", "DNSRecord", &object), "new", &facts)
+        };
+        let bindings =
+            json!({"migration.gardener.cloud/bindings": r#"{"/spec/values/0":"${apiServer.address}"}"#});
+        let bound = record("api.a.example.org", bindings.clone()).expect("an object").object;
+        assert_eq!(bound["spec"]["values"][0], "10.0.0.2");
+        let annotations = &bound["metadata"]["annotations"];
+        assert_eq!(annotations[bindings::BINDINGS], bindings[bindings::BINDINGS]);
+        let unbound = record("api.a.example.org", json!({})).expect_err("no binding").to_string();
+        assert!(unbound.contains("no binding says what /spec/values is"), "{unbound}");
+        assert!(record("ingress.a.example.org", json!({})).is_ok());
     }
 
     #[test]

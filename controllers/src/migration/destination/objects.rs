@@ -30,6 +30,8 @@ pub struct Objects {
     pub carried_etcd: Option<Etcd>,
     /// DNSRecords of the API and of others, but not that of the owner.
     pub records: Vec<Seen>,
+    /// DNSRecords of the API.
+    pub api_records: Vec<DNSRecord>,
     /// A DNSRecord of the zone of the Shoot.
     pub zone_record: Option<DNSRecord>,
     /// The DNSRecord of the owner.

@@ -34,7 +34,7 @@ use crate::{
         pass::{self, Observation},
         record,
         seed::{
-            etcd::Etcds, extensions, namespace, owner::OwnerRecordOf, read, snapshots,
+            api_record, etcd::Etcds, extensions, namespace, owner::OwnerRecordOf, read, snapshots,
             workloads::ControlPlane,
         },
     },
@@ -113,7 +113,8 @@ async fn objects(
         ]),
         shoot: key,
         records: others.iter().map(seen).collect(),
-        zone_record: others.into_iter().next(),
+        zone_record: others.first().cloned(),
+        api_records: others.into_iter().filter(api_record::is_one).collect(),
         owner_seen: owners.iter().map(seen).collect(),
         owner_record: owners.into_iter().next(),
         extensions: found,
@@ -161,7 +162,8 @@ async fn facts(
         etcd: objects.etcds.facts(seed, is_open(ledger, Step::EtcdServes) || serves(ledger)).await,
         api: objects.plane.api(),
         exposure_problem: exposure_problem(seed, objects, ledger).await,
-        api_dns_here: is_switched(objects),
+        api_dns_here: is_switched(objects, ledger).await,
+        api_ttl: api_record::ttl(&objects.api_records).0,
         infrastructure: extensions::facts(objects.of_kind("Infrastructure"), restore),
         extensions: extensions::facts(objects.others(), restore),
         workers: extensions::facts(objects.of_kind("Worker"), restore),
@@ -204,10 +206,26 @@ async fn owner(objects: &Objects) -> OwnerRecord {
     }
 }
 
-/// The DNSRecords of the API have its address here since they were made, and are written when their restore is requested.
-fn is_switched(objects: &Objects) -> bool {
+/// Asked from the point of no return on: the DNSRecords of the API are written when their restore is requested. What they say is
+/// believed when the servers of the zone say it as well, where these can be asked for the name.
+async fn is_switched(objects: &Objects, ledger: &Ledger) -> bool {
+    if ledger.is_settled(Step::ApiDnsSwitched) {
+        return true;
+    }
     let done = extensions::facts(objects.records.iter(), ExtensionOperation::Restore);
-    !objects.records.is_empty() && done.have_done(ExtensionOperation::Restore)
+    let is_written = !objects.records.is_empty() && done.have_done(ExtensionOperation::Restore);
+    let Some(address) = address(objects).filter(|_| is_written) else { return is_written };
+    if !api_record::say(&objects.api_records, address) {
+        tracing::warn!(address, "DNSRecords of the API have another address");
+        return false;
+    }
+    match (api_record::ip(address), objects.etcds.main().map(OwnerRecordOf::new)) {
+        (Some(ip), Some(Ok(owner))) => {
+            let names = api_record::names_beside(&objects.api_records, owner.name());
+            owner.zone_answers(names, ip).await
+        }
+        _ => true,
+    }
 }
 
 /// Asked until it was reached: later reads of the bucket fail by themselves.

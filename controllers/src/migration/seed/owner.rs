@@ -1,6 +1,6 @@
 //! The owner record of an etcd: read from the servers of its zone, and written by a DNSRecord.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use kube::{
     Api, Client, ResourceExt,
@@ -75,6 +75,27 @@ impl<'a> OwnerRecordOf<'a> {
                 OwnerRecord::Unknown
             }
         }
+    }
+
+    /// Whether each server of the zone answers with this address, and no other, for these names. A server that does not answer counts
+    /// as one that answers otherwise.
+    pub async fn zone_answers(&self, names: impl Iterator<Item = &str>, address: IpAddr) -> bool {
+        for name in names {
+            match self.settings.addresses(name).await {
+                Ok(answers) if answers.iter().all(|one| one.iter().eq([&address])) => {}
+                answers => {
+                    tracing::debug!(name, ?answers, "the zone does not answer with {address}");
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Name of the record.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.check.name
     }
 
     /// How long a member may still believe in an earlier record.

@@ -1,10 +1,6 @@
 //! Effects of the source as calls.
 
-use std::time::Duration;
-
 use kube::{Api, ResourceExt};
-use repot_api::names::{OPERATION, OPERATION_RECONCILE};
-use repot_extension::kinds::DNSRecord;
 use repot_plan::classic::{
     effect::Effect,
     observed::{ExtensionOperation, OwnerId},
@@ -17,7 +13,7 @@ use crate::{
     migration::{
         error::{Error, Result},
         pass::Pass,
-        seed::{extensions, owner, params, scale, under},
+        seed::{api_record, extensions, owner, params, scale, under},
     },
     shootstate::{self, Mode},
 };
@@ -35,7 +31,9 @@ pub async fn act(pass: &Pass<'_>, objects: &Objects, effect: &Effect) -> Result<
             tracing::debug!(?written, "ShootState is synced");
             Ok(())
         }
-        Effect::EnsureApiTtl { ttl, fence } => api_ttl(pass, objects, *ttl, fence).await,
+        Effect::EnsureApiTtl { ttl, fence } => {
+            api_record::ensure_ttl(seed, namespace, &objects.api_records, *ttl, fence).await
+        }
         Effect::EnsureControllers { replicas, fence } => {
             scale::deployments(seed, namespace, objects.plane.controllers(), replicas, fence).await
         }
@@ -67,24 +65,6 @@ pub async fn act(pass: &Pass<'_>, objects: &Objects, effect: &Effect) -> Result<
 async fn request(pass: &Pass<'_>, objects: &Objects, operation: ExtensionOperation) -> Result<()> {
     let (seen, uid) = (objects.records.iter(), &pass.facts.request.uid);
     extensions::request(pass.context.own_client(), &objects.namespace, seen, operation, uid).await
-}
-
-async fn api_ttl(pass: &Pass<'_>, objects: &Objects, ttl: Duration, fence: &str) -> Result<()> {
-    let all = Api::<DNSRecord>::namespaced(pass.context.own_client().clone(), &objects.namespace);
-    let seconds = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX);
-    for record in &objects.api_records {
-        let is_marked = record.annotations().get(FENCE).map(String::as_str) == Some(fence);
-        if is_marked && record.spec.ttl == Some(seconds) {
-            continue;
-        }
-        let annotations = json!({FENCE: fence, OPERATION: OPERATION_RECONCILE});
-        let patch = json!({"metadata": {"annotations": annotations}, "spec": {"ttl": seconds}});
-        let patch = under(record.resource_version(), patch);
-        let name = record.name_any();
-        let outcome = all.patch(&name, &params(), &patch).await;
-        outcome.map_err(Error::write(format!("write the TTL of DNSRecord {name}")))?;
-    }
-    Ok(())
 }
 
 async fn write_owner(pass: &Pass<'_>, objects: &Objects, owner: &OwnerId) -> Result<()> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kube::{Client, ResourceExt};
-use repot_extension::{kinds::DNSRecord, status::OperationState};
+use repot_extension::kinds::DNSRecord;
 use repot_plan::{
     classic::{
         Step,
@@ -17,20 +17,20 @@ use repot_plan::{
 use super::{objects::Objects, remove};
 use crate::{
     errors::causes,
-    etcd::api::{Etcd, FENCE},
+    etcd::api::Etcd,
     migration::{
         api::{ControlPlaneMigration, Shoot},
         context::Context,
         error::Result,
         overall::Ledger,
         pass::{self, Observation},
-        seed::{etcd::Etcds, extensions, owner::OwnerRecordOf, read, snapshots, workloads::ControlPlane},
+        seed::{
+            api_record, etcd::Etcds, extensions, owner::OwnerRecordOf, read, snapshots,
+            workloads::ControlPlane,
+        },
     },
     shootstate::{self, Mode, ShootKey},
 };
-
-/// TTL of a DNSRecord that does not say (Gardener).
-const DEFAULT_TTL: Duration = Duration::from_secs(120);
 
 /// Observes the source.
 ///
@@ -50,7 +50,7 @@ pub async fn observe(
         false => ExtensionOperation::Migrate,
     };
     let (owner, owner_wait) = owner(objects.etcds.main()).await;
-    let (api_ttl, api_ttl_fence) = ttl(&objects.api_records);
+    let (api_ttl, api_ttl_fence) = api_record::ttl(&objects.api_records);
     let facts = SourceFacts {
         unsynced: unsynced(context, &objects, ledger).await,
         controllers: objects.plane.controller_group(),
@@ -102,18 +102,13 @@ async fn objects(
             seed_namespace: namespace.clone(),
         }),
         records: others.iter().map(|record| extensions::of_record(record, &request.uid)).collect(),
-        api_records: others.into_iter().filter(is_of_api).collect(),
+        api_records: others.into_iter().filter(api_record::is_one).collect(),
         owner_record: owners.into_iter().next(),
         namespace,
         plane,
         etcds,
         extensions,
     })
-}
-
-/// Gardener's names of the API of a Shoot begin with this label.
-fn is_of_api(record: &DNSRecord) -> bool {
-    record.spec.name.starts_with("api.") && record.spec.record_type != "TXT"
 }
 
 async fn owner(etcd: Option<&Etcd>) -> (OwnerRecord, Duration) {
@@ -125,33 +120,6 @@ async fn owner(etcd: Option<&Etcd>) -> (OwnerRecord, Duration) {
         }
         None => (OwnerRecord::Unknown, Duration::ZERO),
     }
-}
-
-/// The longest TTL of the records of the API, and who set all of them. A record that its controller has not written yet may still
-/// have the default.
-fn ttl(records: &[DNSRecord]) -> (Duration, String) {
-    let of = |record: &DNSRecord| {
-        let wanted =
-            record.spec.ttl.and_then(|ttl| u64::try_from(ttl).ok()).map_or(DEFAULT_TTL, Duration::from_secs);
-        if is_written(record) { wanted } else { wanted.max(DEFAULT_TTL) }
-    };
-    let longest = records.iter().map(of).max().unwrap_or(DEFAULT_TTL);
-    let mut fences: Vec<_> = records.iter().filter_map(|record| record.annotations().get(FENCE)).collect();
-    let is_marked = fences.len() == records.len();
-    fences.dedup();
-    let fence = match (is_marked, fences.as_slice()) {
-        (true, [fence]) => (*fence).clone(),
-        _ => String::new(),
-    };
-    (longest, fence)
-}
-
-/// Whether the controller of a DNSRecord has written what its spec says.
-fn is_written(record: &DNSRecord) -> bool {
-    let status = record.status.as_ref();
-    let last = status.and_then(|status| status.last_operation.as_ref());
-    let is_current = status.map(|status| status.observed_generation) == record.metadata.generation;
-    is_current && last.is_some_and(|last| last.state == OperationState::Succeeded)
 }
 
 /// The members are asked only where a row decides on their revision.

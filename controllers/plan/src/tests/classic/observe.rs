@@ -120,6 +120,7 @@ fn destination(clusters: &mut Clusters) -> DestinationFacts {
         etcd: etcd(site),
         api: site.api.facts("kube-apiserver", site.is_api_ready(now)),
         api_dns_here: clusters.api_dns == Side::Destination,
+        api_ttl: Duration::from_secs(clusters.api_ttl),
         infrastructure: site.infrastructure.facts(now),
         extensions: site.extensions.facts(now),
         workers: site.workers.facts(now),
