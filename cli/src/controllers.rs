@@ -29,7 +29,7 @@ const LEASE: &str = "repot-controllers";
 ///
 /// On a seed: the operator, which makes members of Etcds, and the workflows EtcdBackup, EtcdRestore and EtcdMigration. With --seed-name
 /// and --garden-kubeconfig also the controllers that keep ShootStates in the garden up to date, and that act for this seed in
-/// ControlPlaneMigrations. With --scope garden: the controller that acts for the garden in ControlPlaneMigrations, and nothing else.
+/// ControlPlaneMigrations. With --scope garden: the controller that acts for the garden in ControlPlaneMigrations, and on demand creates one when the seed of a Shoot is changed.
 ///
 /// Several may run; with --leader-elect the one that holds the Lease `repot-controllers` acts. Whoever cannot renew it for ten seconds
 /// writes nothing any more and ends; whoever is asked to end gives it back first, so that the next one need not wait. /healthz and
@@ -55,6 +55,9 @@ pub struct Flags {
     /// Name of the Seed in that garden
     #[arg(long, value_name = "NAME", requires = "garden_kubeconfig", value_parser = NonEmptyStringValueParser::new())]
     seed_name: Option<String>,
+    /// Create a ControlPlaneMigration when spec.seedName of a Shoot is changed; only in a garden, and only where no gardenlet does that
+    #[arg(long)]
+    migrate_on_seed_change: bool,
     /// Image of the Pods and Jobs that are made: with repot, etcd, etcdctl and etcdutl; a seed needs it
     #[arg(long, value_name = "IMAGE", required_if_eq("scope", "seed"), default_value = "")]
     image: String,
@@ -118,6 +121,10 @@ async fn control(
         flags.scope == Scope::Seed || flags.garden_kubeconfig.is_none(),
         "--garden-kubeconfig is for --scope seed; with --scope garden, --kubeconfig is that of the garden"
     );
+    ensure!(
+        flags.scope == Scope::Garden || !flags.migrate_on_seed_change,
+        "--migrate-on-seed-change is for --scope garden"
+    );
     let local_stores = LocalStores::below(flags.local_store_path)?;
     let client = delegation::client(flags.kubeconfig.as_deref()).await?;
     let random = std::fs::read_to_string("/proc/sys/kernel/random/uuid");
@@ -149,7 +156,7 @@ async fn control(
     let process = Process { client, identity: own, local_stores, term: term.clone(), metrics, stop };
     let work = async {
         match (flags.scope, garden) {
-            (Scope::Garden, _) => process.control_garden().await,
+            (Scope::Garden, _) => process.control_garden(flags.migrate_on_seed_change).await,
             (Scope::Seed, None) => process.control_seed(flags.image, flags.namespaces).await,
             (Scope::Seed, Some(garden)) => {
                 let seed = process.control_seed(flags.image.clone(), flags.namespaces);
@@ -222,10 +229,15 @@ impl Process {
     }
 
     /// What the garden does for migrations.
-    async fn control_garden(&self) {
+    async fn control_garden(&self, migrate_on_seed_change: bool) {
         let context =
-            migration::Context::garden(self.client.clone(), self.identity.clone(), self.metrics.clone());
-        migration::run(context, self.stop.clone()).await;
+            || migration::Context::garden(self.client.clone(), self.identity.clone(), self.metrics.clone());
+        let seed_changes = async {
+            if migrate_on_seed_change {
+                migration::garden::seed_change::run(context(), self.stop.clone()).await;
+            }
+        };
+        tokio::join!(migration::run(context(), self.stop.clone()), seed_changes);
     }
 }
 

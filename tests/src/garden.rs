@@ -152,6 +152,11 @@ impl Garden {
         &mut self.apiserver
     }
 
+    /// The process of kube-apiserver, to pause it.
+    pub fn apiserver_process(&self) -> &Process {
+        &self.apiserver
+    }
+
     /// The process of kube-controller-manager, when the garden has one.
     pub fn controller_manager(&mut self) -> Option<&mut Process> {
         self.controller_manager.as_mut()

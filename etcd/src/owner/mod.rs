@@ -122,20 +122,54 @@ impl Settings {
 
     /// One look, and for people why it taught nothing. It ends within the timeout.
     pub async fn look(&self, freshness: &Freshness) -> (Answer, Option<String>) {
-        // Deadlines are in whole seconds, rounded down: what is left of the last second must not end etcd.
-        let limit = self.timing.timeout;
-        let limit = limit.saturating_sub(Duration::from_secs(1)).max(limit / 2);
-        let found = timeout(limit, async {
+        let limit = self.limit();
+        let found = async {
             // Finding them takes half of the time at most.
             let servers = servers::all(&self.servers, limit / 4).await?;
             ask(&servers, &self.name, freshness, limit).await
-        });
-        match found.await {
-            Ok(Ok(values)) => (Answer::Record(values), None),
-            Ok(Err(Failure::Own(error))) => (Answer::ContextError, Some(error.to_string())),
-            Ok(Err(Failure::Servers(why))) => (Answer::Unresolvable, Some(why)),
-            Err(_) => (Answer::Slow, Some(format!("no answer within {limit:?}"))),
-        }
+        };
+        answered(limit, found).await
+    }
+
+    /// One look at each of the servers. What they do not agree on, and what one of them does not answer, is not known.
+    pub async fn look_at_all(&self, freshness: &Freshness) -> (Answer, Option<String>) {
+        let limit = self.limit();
+        let found = async {
+            let servers = servers::all(&self.servers, limit / 4).await?;
+            let each = servers.iter().map(|server| async move {
+                let mut values = ask(&[*server], &self.name, freshness, limit).await?;
+                values.sort_unstable();
+                Ok((server, values))
+            });
+            let mut answers = try_join_all(each).await?.into_iter();
+            let Some((server, values)) = answers.next() else { return Ok(Vec::new()) };
+            match answers.find(|(_, others)| *others != values) {
+                None => Ok(values),
+                Some((other, others)) => Err(Failure::Servers(format!(
+                    "{server} answers with {values:?}, {other} with {others:?}"
+                ))),
+            }
+        };
+        answered(limit, found).await
+    }
+
+    /// How long a look may take. Deadlines are in whole seconds, rounded down: what is left of the last second must not end etcd.
+    fn limit(&self) -> Duration {
+        let limit = self.timing.timeout;
+        limit.saturating_sub(Duration::from_secs(1)).max(limit / 2)
+    }
+}
+
+/// What was found within the limit, as an answer.
+async fn answered(
+    limit: Duration,
+    found: impl Future<Output = Result<Vec<String>, Failure>>,
+) -> (Answer, Option<String>) {
+    match timeout(limit, found).await {
+        Ok(Ok(values)) => (Answer::Record(values), None),
+        Ok(Err(Failure::Own(error))) => (Answer::ContextError, Some(error.to_string())),
+        Ok(Err(Failure::Servers(why))) => (Answer::Unresolvable, Some(why)),
+        Err(_) => (Answer::Slow, Some(format!("no answer within {limit:?}"))),
     }
 }
 
@@ -146,6 +180,40 @@ mod tests {
     fn owner() -> Owner {
         let text = "{name: owner.a.org, id: seed-a, servers: ['127.0.0.1:53'], ttl: 60s, interval: 30s, timeout: 10s, grace: 21s}";
         serde_saphyr::from_str(text).expect("a file")
+    }
+
+    /// A name server whose TXT record is this.
+    async fn server(text: &'static str) -> String {
+        let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
+        let address = socket.local_addr().expect("an address");
+        tokio::spawn(async move {
+            let mut buffer = [0; 512];
+            while let Ok((length, client)) = socket.recv_from(&mut buffer).await {
+                let mut answer = buffer[..length].to_vec();
+                (answer[2], answer[7]) = (0x84, 1);
+                let data = u8::try_from(text.len()).expect("short");
+                answer.extend([0xc0, 12, 0, 16, 0, 1, 0, 0, 0, 9, 0, data + 1, data]);
+                answer.extend(text.bytes());
+                socket.send_to(&answer, client).await.expect("sent");
+            }
+        });
+        address.to_string()
+    }
+
+    #[tokio::test]
+    async fn servers_that_do_not_agree_teach_nothing_where_all_are_asked() {
+        let (one, same, other) =
+            (server("seed-a/1").await, server("seed-a/1").await, server("seed-b/2").await);
+        let look = async |servers: Vec<String>| {
+            let settings =
+                Settings::new(&Owner { servers, ..owner() }, Duration::from_secs(11)).expect("good");
+            settings.look_at_all(&Freshness::new(settings.timing.ttl)).await
+        };
+        let (answer, _) = look(vec![one.clone(), same]).await;
+        assert_eq!(answer, Answer::Record(vec!["seed-a/1".to_owned()]));
+        let (answer, why) = look(vec![one, other]).await;
+        assert_eq!(answer, Answer::Unresolvable);
+        assert!(why.as_deref().is_some_and(|why| why.contains("seed-b/2")), "{why:?}");
     }
 
     #[test]

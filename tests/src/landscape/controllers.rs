@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::control_plane::DEADLINE;
 use super::garden::GardenCluster;
 use super::seed::Seed;
+use crate::access::{Access, Credential};
 use crate::bed::TestEnv;
 use crate::operator::{self, SYSTEM, apply_file};
 use crate::process::{Process, Spec};
@@ -13,14 +14,22 @@ use crate::{port, repot};
 
 /// Secret and volume with the kubeconfig of the garden, in a seed.
 const GARDEN: &str = "garden-kubeconfig";
+/// Namespace in the garden with a ServiceAccount for each seed.
+const SEEDS: &str = "repot-seeds";
 const MOUNT: &str = "/etc/garden";
 
-/// Starts the controller of the garden as its administrator, and waits until it is ready.
+/// Starts the controller of the garden as its ServiceAccount, and waits until it is ready.
 pub async fn start_in_garden(env: &TestEnv, garden: &GardenCluster) -> Result<Process> {
     let health = format!("127.0.0.1:{}", port::reserve()?);
-    let kubeconfig = garden.cluster.admin().write(env.make_dir("garden-controllers")?.join("kubeconfig"))?;
+    let access = access(garden, SYSTEM, "repot-controllers").await?;
+    let kubeconfig = access.write(env.make_dir("garden-controllers")?.join("kubeconfig"))?;
     let spec = Spec::new("garden-controllers", repot::program()?)
-        .args(["controllers", "--scope=garden", "--log-level=info,repot_controllers=debug"])
+        .args([
+            "controllers",
+            "--scope=garden",
+            "--migrate-on-seed-change",
+            "--log-level=info,repot_controllers=debug",
+        ])
         .flag("kubeconfig", &kubeconfig)
         .arg(format!("--health-address={health}"));
     let mut process = Process::start(env, spec)?;
@@ -38,7 +47,7 @@ pub async fn start_in_seed(garden: &GardenCluster, seed: &Seed) -> Result<()> {
     apply_file(&seed.cluster, "rbac/seed-migrations.yaml").await?;
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": SYSTEM, "name": GARDEN},
-        "stringData": {"kubeconfig": kubeconfig(garden, seed)?},
+        "stringData": {"kubeconfig": kubeconfig(garden, seed).await?},
     });
     seed.cluster.apply(&[secret]).await?;
     let (name, file) =
@@ -50,9 +59,19 @@ pub async fn start_in_seed(garden: &GardenCluster, seed: &Seed) -> Result<()> {
     operator::start_deployment(&seed.cluster, deployment).await
 }
 
+/// The way in to the garden for one of its ServiceAccounts.
+async fn access(garden: &GardenCluster, namespace: &str, account: &str) -> Result<Access> {
+    let token = garden.cluster.kubectl(["create", "token", account, "-n", namespace]).await?.text()?;
+    Ok(garden.cluster.admin().with(Credential::Token(token.trim().to_owned())))
+}
+
 /// A kubeconfig of the garden for Pods of a seed: its certificate has no name by which they reach it.
-fn kubeconfig(garden: &GardenCluster, seed: &Seed) -> Result<String> {
-    let access = garden.cluster.admin();
+async fn kubeconfig(garden: &GardenCluster, seed: &Seed) -> Result<String> {
+    let account = json!({
+        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": SEEDS, "name": seed.name},
+    });
+    garden.cluster.apply(&[account]).await?;
+    let access = access(garden, SEEDS, &seed.name).await?;
     let (_, port) = access.server.rsplit_once(':').context("the URL of the garden has no port")?;
     let address = seed.runner.expose(port.parse()?)?;
     let mut kubeconfig: Value = serde_json::from_str(&access.to_kubeconfig())?;

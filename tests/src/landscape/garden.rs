@@ -53,7 +53,12 @@ impl GardenCluster {
         let gardener = Gardener::start(bed, &cluster, GardenerOptions { live_migration: true }).await?;
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
         cluster.apply(&[namespace, rights_of_gardenlets()]).await?;
-        for file in ["rbac/webhook.yaml", "webhooks/distances.yaml"] {
+        for file in [
+            "rbac/webhook.yaml",
+            "webhooks/distances.yaml",
+            "rbac/garden.yaml",
+            "rbac/garden-migrations.yaml",
+        ] {
             apply_file(&cluster, file).await?;
         }
         let flags = [

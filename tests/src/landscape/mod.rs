@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use futures::future::{try_join, try_join_all};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 pub use authorities::Authorities;
@@ -54,7 +55,7 @@ pub struct LandscapeOptions {
 /// A running landscape. Everything in it ends when it is dropped.
 pub struct Landscape {
     /// Runs the controller of the garden, when there is a garden.
-    pub controllers: Option<Process>,
+    pub controllers: Option<Mutex<Process>>,
     /// The garden, when the options ask for it.
     pub garden: Option<GardenCluster>,
     /// The seeds, in the order of their names in the options.
@@ -110,7 +111,7 @@ impl Landscape {
             Some(garden) => {
                 let all = seeds.iter().map(|seed| controllers::start_in_seed(garden, seed));
                 try_join_all(all).await?;
-                Some(controllers::start_in_garden(bed, garden).await?)
+                Some(Mutex::new(controllers::start_in_garden(bed, garden).await?))
             }
             None => None,
         };

@@ -1,6 +1,7 @@
 //! The migration of whole control planes between two seeds of a landscape, by the controllers of all three sides.
 
 mod classic;
+mod faults;
 mod prober;
 mod story;
 mod world;

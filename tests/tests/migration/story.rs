@@ -1,5 +1,6 @@
 //! A migration in the garden: created, watched, told when it goes wrong.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -35,12 +36,42 @@ pub async fn create(world: &World, name: &str, (from, to): (&str, &str)) -> Resu
 /// Moves the Shoot, and gives the migration that has succeeded.
 pub async fn succeed(world: &World, name: &str, seeds: (&str, &str)) -> Result<Value> {
     create(world, name, seeds).await?;
+    until_success(world, name, seeds.1).await
+}
+
+/// Waits until the Shoot has moved to a seed.
+pub async fn until_success(world: &World, name: &str, seed: &str) -> Result<Value> {
     let migration = until_end(world, name).await?;
     ensure_phase(&migration, "Succeeded")?;
     let moved = shoot(world).await?;
-    ensure!(moved["status"]["seedName"] == seeds.1, "{moved}");
+    ensure!(moved["spec"]["seedName"] == seed && moved["status"]["seedName"] == seed, "{moved}");
     ensure!(moved["status"]["lastOperation"]["type"] == "Restore", "{moved}");
     Ok(migration)
+}
+
+/// Changes `spec.seedName` of the Shoot, as its owner or a scheduler does, and gives the name of the migration that this makes.
+pub async fn change_seed(world: &World, seed: &str) -> Result<String> {
+    let shoot = world.name();
+    let path =
+        format!("{}/namespaces/{}/shoots/{}/binding", garden::CORE, shoot.project_namespace(), shoot.name);
+    let patch = json!({"spec": {"seedName": seed}});
+    garden_of(world)?.cluster.api().patch(&path, "application/merge-patch+json", &patch).await?.ok()?;
+    until("a migration to be created", DEADLINE, async || {
+        let names = names(world).await?;
+        let own = names.first().and_then(|name| name.strip_prefix(&format!("{}-", shoot.name)));
+        own.map(str::to_owned).with_context(|| format!("there is {names:?}"))
+    })
+    .await
+}
+
+/// Names of all migrations of the Shoot.
+pub async fn names(world: &World) -> Result<Vec<String>> {
+    let shoot = world.name();
+    let path = format!("{PATH}/{}/controlplanemigrations", shoot.project_namespace());
+    let all = garden_of(world)?.cluster.api().get(&path).await?.ok()?;
+    let of_shoot = all["items"].as_array().into_iter().flatten();
+    let of_shoot = of_shoot.filter(|one| one["spec"]["shootRef"]["name"] == shoot.name.as_str());
+    Ok(of_shoot.filter_map(|one| one["metadata"]["name"].as_str().map(str::to_owned)).collect())
 }
 
 fn path(world: &World, name: &str) -> String {
@@ -83,12 +114,26 @@ pub async fn until_end(world: &World, name: &str) -> Result<Value> {
             println!("{} {running}", status["phase"]);
             said = running;
         }
-        match status["phase"].as_str() {
-            Some("Succeeded" | "RolledBack" | "Failed" | "Cancelled") => Ok(migration),
-            _ => bail!("{said}"),
-        }
+        if has_ended(&migration) { Ok(migration) } else { bail!("{said}") }
     })
     .await
+}
+
+/// Whether the migration as a whole has ended.
+pub fn has_ended(migration: &Value) -> bool {
+    let phase = migration["status"]["phase"].as_str();
+    matches!(phase, Some("Succeeded" | "RolledBack" | "Failed" | "Cancelled"))
+}
+
+/// Sides and names of the steps that run.
+pub fn running_steps(status: &Value) -> BTreeSet<(&'static str, String)> {
+    let sides = ["garden", "source", "destination"].into_iter();
+    let running = sides.flat_map(|side| {
+        let steps = status[side]["steps"].as_array().into_iter().flatten();
+        let running = steps.filter(|step| step["state"] == "Running");
+        running.map(move |step| (side, step["name"].as_str().unwrap_or_default().to_owned()))
+    });
+    running.collect()
 }
 
 /// Steps that run, each with what it waits for.

@@ -1,14 +1,21 @@
 //! The landscape that these tests share, and a Shoot of it with what has to be the same after a migration.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use repot_tests::http::Api;
 use repot_tests::landscape::cloud::Counters;
-use repot_tests::landscape::{ControlPlaneOptions, Landscape, LandscapeOptions, Shoot, ShootName};
+use repot_tests::landscape::garden::CORE;
+use repot_tests::landscape::{
+    ControlPlaneOptions, DEADLINE, Landscape, LandscapeOptions, Shoot, ShootName, etcd,
+};
+use repot_tests::operator::SYSTEM;
+use repot_tests::wait::until;
 use repot_tests::{Shared, TestEnv, start_shared};
 use serde_json::{Value, json};
 
 /// Where Shoots are at first, and where they move.
 pub const SEEDS: (&str, &str) = ("seed-a", "seed-b");
+
+const MERGE: &str = "application/merge-patch+json";
 
 static LANDSCAPE: Shared<Landscape> =
     Shared::new(|bed| start_shared(Landscape::start(bed, LandscapeOptions::default())));
@@ -19,6 +26,16 @@ pub struct World {
     pub landscape: &'static Landscape,
     /// The Shoot of this test.
     pub shoot: Shoot,
+}
+
+/// A control plane as small as it can be, with one node.
+pub fn small() -> ControlPlaneOptions {
+    ControlPlaneOptions {
+        etcd_members: 1,
+        api_servers: 1,
+        pools: vec![("worker-a".to_owned(), 1)],
+        ..ControlPlaneOptions::default()
+    }
 }
 
 /// What has to be the same after a migration.
@@ -55,6 +72,100 @@ impl World {
         self.shoot.control_plane.api(&self.landscape.dns)
     }
 
+    /// UID of an object that was made before.
+    pub async fn marker(&self) -> Result<String> {
+        let marker = self.api()?.get("/api/v1/namespaces/default/configmaps/marker").await?.ok()?;
+        Ok(marker["metadata"]["uid"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Hibernates the Shoot, as a gardenlet does: no VM, no Pod, and the Shoot says so.
+    pub async fn hibernate(&self, seed: &str) -> Result<()> {
+        let cluster = &self.landscape.seed(seed)?.cluster;
+        let namespace = self.name().technical_id();
+        let all =
+            cluster.kubectl(["get", "machinedeployments", "-n", &namespace, "-o", "name"]).await?.text()?;
+        for name in all.lines() {
+            let none = r#"{"spec":{"replicas":0}}"#;
+            cluster.kubectl(["patch", name, "-n", &namespace, "--type=merge", "-p", none]).await?.text()?;
+        }
+        until("the VMs to be gone", DEADLINE, async || {
+            let vms = self.landscape.cloud.client().vms_of(&namespace).await?;
+            ensure!(vms.is_empty(), "{vms:?}");
+            Ok(())
+        })
+        .await?;
+        self.scale(seed, 0).await?;
+        self.until_pods(seed, 0).await?;
+        let garden = &self.landscape.garden.as_ref().context("there is no garden")?.cluster;
+        let (name, project) = (self.name().name.as_str(), self.name().project_namespace());
+        let path = format!("{CORE}/namespaces/{project}/shoots/{name}");
+        let spec = json!({"spec": {"hibernation": {"enabled": true}}});
+        garden.api().patch(&path, MERGE, &spec).await?.ok()?;
+        let status = json!({"status": {"hibernated": true}});
+        garden.api().patch(&format!("{path}/status"), MERGE, &status).await?.ok().map(drop)
+    }
+
+    /// Fails when a Pod of the Shoot runs in a seed, or is wanted there.
+    pub async fn ensure_asleep(&self, seed: &str) -> Result<()> {
+        let namespace = self.name().technical_id();
+        let api = self.landscape.seed(seed)?.cluster.api();
+        for (path, least) in [
+            (format!("/apis/apps/v1/namespaces/{namespace}/deployments"), 4),
+            (format!("/apis/druid.gardener.cloud/v1alpha1/namespaces/{namespace}/etcds"), 2),
+        ] {
+            let all = api.get(&path).await?.ok()?;
+            let items = all["items"].as_array().context("no list")?;
+            let wanted: Vec<_> = items.iter().map(|one| &one["spec"]["replicas"]).collect();
+            ensure!(
+                wanted.len() >= least && wanted.iter().all(|replicas| **replicas == 0),
+                "{path}: {wanted:?}"
+            );
+        }
+        self.until_pods(seed, 0).await
+    }
+
+    /// Starts the control plane again, and waits until its API is ready.
+    pub async fn wake(&self, seed: &str) -> Result<()> {
+        self.scale(seed, 1).await?;
+        let api = self.api()?;
+        until("the API of the Shoot to be ready", DEADLINE, async || {
+            let answer = api.get("/readyz").await?;
+            ensure!(answer.status == 200, "{answer}");
+            Ok(())
+        })
+        .await
+    }
+
+    /// Gives each Deployment and each Etcd so many replicas.
+    async fn scale(&self, seed: &str, replicas: u32) -> Result<()> {
+        let (cluster, namespace) = (&self.landscape.seed(seed)?.cluster, self.name().technical_id());
+        let flag = format!("--replicas={replicas}");
+        cluster.kubectl(["scale", "deployments", "--all", "-n", &namespace, &flag]).await?.text()?;
+        let patch = json!({"spec": {"replicas": replicas}}).to_string();
+        for etcd in [etcd::MAIN, etcd::EVENTS] {
+            let patch = ["patch", "etcd", etcd, "-n", &namespace, "--type=merge", "-p", &patch];
+            cluster.kubectl(patch).await?.text()?;
+        }
+        Ok(())
+    }
+
+    /// Waits until so many Pods of the Shoot run; Pods of Jobs that have ended do not count.
+    async fn until_pods(&self, seed: &str, wanted: usize) -> Result<()> {
+        let path = format!("/api/v1/namespaces/{}/pods", self.name().technical_id());
+        let api = self.landscape.seed(seed)?.cluster.api();
+        until("the Pods of the Shoot", DEADLINE, async || {
+            let all = api.get(&path).await?.ok()?;
+            let pods = all["items"].as_array().context("no list")?.iter();
+            let left: Vec<_> = pods
+                .filter(|pod| pod["status"]["phase"] != "Succeeded")
+                .filter_map(|pod| pod["metadata"]["name"].as_str())
+                .collect();
+            ensure!(left.len() == wanted, "there are {left:?}");
+            Ok(())
+        })
+        .await
+    }
+
     /// What its nodes, its VMs and its objects are now.
     pub async fn workload(&self) -> Result<Workload> {
         let api = self.api()?;
@@ -64,13 +175,12 @@ impl World {
             let metadata = &node["metadata"];
             (text(&metadata["name"]), text(&metadata["uid"]), text(&node["spec"]["providerID"]))
         });
-        let marker = api.get("/api/v1/namespaces/default/configmaps/marker").await?.ok()?;
         let (cloud, cluster) = (self.landscape.cloud.client(), self.name().technical_id());
         Ok(Workload {
             nodes: nodes.collect(),
             vms: cloud.vms_of(&cluster).await?.into_iter().map(|vm| vm.provider_id).collect(),
             counters: cloud.counters_of(&cluster).await?,
-            marker: text(&marker["metadata"]["uid"]),
+            marker: self.marker().await?,
         })
     }
 
@@ -80,6 +190,19 @@ impl World {
         let answer = self.landscape.seed(seed)?.cluster.api().get(&path).await?;
         ensure!(answer.status == 404, "the namespace is left at {seed}: {answer}");
         Ok(())
+    }
+
+    /// Kills the controllers of all sides at once. They are started again.
+    pub async fn kill_controllers(&self) -> Result<()> {
+        for seed in [SEEDS.0, SEEDS.1] {
+            let cluster = &self.landscape.seed(seed)?.cluster;
+            let kill = ["delete", "pods", "-l", "app=repot-controllers", "-n", SYSTEM, "--grace-period=0"];
+            cluster.kubectl(kill.iter().chain(&["--force", "--wait=false"])).await?.text()?;
+        }
+        let garden = self.landscape.controllers.as_ref().context("there is no garden")?;
+        let mut garden = garden.lock();
+        garden.kill();
+        garden.restart()
     }
 
     /// Ends the Pods of the Shoot, for the tests after this one.

@@ -91,6 +91,12 @@ impl ControlPlaneMigration {
         let phase = self.status.get("phase").and_then(Value::as_str);
         matches!(phase, Some("Succeeded" | "RolledBack" | "Failed" | "Cancelled"))
     }
+
+    /// Whether the migration as a whole has failed, and waits for a person.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.status.get("phase").and_then(Value::as_str) == Some("Failed")
+    }
 }
 
 impl kube::Resource for ControlPlaneMigration {

@@ -3,6 +3,7 @@
 mod act;
 mod observe;
 mod operation;
+pub mod seed_change;
 
 pub use act::act;
 pub use observe::observe;

@@ -61,9 +61,9 @@ impl<'a> OwnerRecordOf<'a> {
         Ok(Self { check, settings: settings.map_err(|wrong| Error::OwnerCheck(wrong.join("; ")))? })
     }
 
-    /// The record, as the servers of the zone answer.
+    /// The record, as all servers of the zone answer.
     pub async fn look(&self) -> OwnerRecord {
-        let (answer, why) = self.settings.look(&Freshness::new(self.settings.timing.ttl)).await;
+        let (answer, why) = self.settings.look_at_all(&Freshness::new(self.settings.timing.ttl)).await;
         match answer {
             Answer::Record(values) if values.is_empty() => OwnerRecord::Absent,
             Answer::Record(values) => match values.as_slice() {
