@@ -27,7 +27,8 @@ use crate::{run, serving::duration};
 
 const POLL: Duration = Duration::from_millis(50);
 /// Users that are controllers unless a flag says otherwise.
-const CONTROLLERS: &str = "system:serviceaccount:garden:*,system:serviceaccount:repot-system:*";
+const CONTROLLERS: &str =
+    "system:serviceaccount:garden:*,system:serviceaccount:repot-system:*,system:serviceaccount:repot-seeds:*";
 
 /// Serve admission webhooks: a wrong migration is refused before it starts, with every reason at once.
 ///

@@ -38,7 +38,20 @@ pub struct ClusterSpec {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct PartialShoot {
+    spec: PartialShootSpec,
     status: PartialShootStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct PartialShootSpec {
+    hibernation: Option<PartialHibernation>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct PartialHibernation {
+    enabled: Option<bool>,
 }
 
 #[derive(Default, Deserialize)]
@@ -59,12 +72,20 @@ impl Cluster {
     /// # Errors
     /// When `spec.shoot` does not have the shape of a Shoot.
     pub fn shoot_has_failed(&self) -> Result<bool, serde_json::Error> {
-        if self.spec.shoot.is_null() {
-            return Ok(false);
-        }
-        let shoot: PartialShoot = self.spec.shoot.decode()?;
-        let state = shoot.status.last_operation.and_then(|operation| operation.state);
+        let state = self.shoot()?.status.last_operation.and_then(|operation| operation.state);
         Ok(state == Some(OperationState::Failed))
+    }
+
+    /// Whether the Shoot is to be hibernated: then it has no machines, whatever its Workers say.
+    ///
+    /// # Errors
+    /// When `spec.shoot` does not have the shape of a Shoot.
+    pub fn shoot_is_hibernated(&self) -> Result<bool, serde_json::Error> {
+        Ok(self.shoot()?.spec.hibernation.and_then(|hibernation| hibernation.enabled) == Some(true))
+    }
+
+    fn shoot(&self) -> Result<PartialShoot, serde_json::Error> {
+        if self.spec.shoot.is_null() { Ok(PartialShoot::default()) } else { self.spec.shoot.decode() }
     }
 }
 
@@ -74,12 +95,26 @@ kube_resource!(Cluster, "clusters", ClusterResourceScope);
 mod tests {
     use super::*;
 
+    fn cluster(shoot: &str) -> Cluster {
+        let text = format!(r#"{{"metadata":{{}},"spec":{{"cloudProfile":{{}},"shoot":{shoot}}}}}"#);
+        serde_json::from_str(&text).expect("a Cluster")
+    }
+
+    #[test]
+    fn shoot_is_hibernated_where_its_spec_says_so() {
+        for (shoot, hibernated) in [
+            ("{}", false),
+            ("null", false),
+            (r#"{"spec":{"hibernation":null},"status":{"hibernated":true}}"#, false),
+            (r#"{"spec":{"hibernation":{"enabled":false}}}"#, false),
+            (r#"{"spec":{"hibernation":{"enabled":true}}}"#, true),
+        ] {
+            assert_eq!(cluster(shoot).shoot_is_hibernated().expect("a Shoot"), hibernated, "{shoot}");
+        }
+    }
+
     #[test]
     fn only_a_failed_shoot_has_failed() {
-        let cluster = |shoot: &str| -> Cluster {
-            let text = format!(r#"{{"metadata":{{}},"spec":{{"cloudProfile":{{}},"shoot":{shoot}}}}}"#);
-            serde_json::from_str(&text).expect("a Cluster")
-        };
         for (shoot, failed) in [
             ("{}", false),
             ("null", false),

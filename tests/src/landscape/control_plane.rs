@@ -70,12 +70,20 @@ impl ControlPlane {
         self.deploy_api_server(seed, dns).await?;
         extensions::reconcile(self, seed, &extensions::after_api_server(self)).await?;
         self.apply(seed, &kubernetes::controllers(self)?).await?;
-        self.apply(seed, &machines::controllers(self, seed)?).await?;
-        extensions::reconcile(self, seed, &[extensions::worker(self)]).await?;
-        for deployment in ["kube-controller-manager", "kube-scheduler", machines::MANAGER] {
+        if self.has_workers() {
+            self.apply(seed, &machines::controllers(self, seed)?).await?;
+            extensions::reconcile(self, seed, &[extensions::worker(self)]).await?;
+            self.roll_out(seed, machines::MANAGER).await?;
+        }
+        for deployment in ["kube-controller-manager", "kube-scheduler"] {
             self.roll_out(seed, deployment).await?;
         }
         Ok(())
+    }
+
+    /// Whether the Shoot has worker pools.
+    pub(super) fn has_workers(&self) -> bool {
+        !self.options.pools.is_empty()
     }
 
     async fn deploy_api_server(&self, seed: &Seed, dns: &Dns) -> Result<()> {

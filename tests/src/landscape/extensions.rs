@@ -63,23 +63,26 @@ fn dns_record(
     object("DNSRecord", name, spec)
 }
 
-/// What exists before the etcds: the network of the nodes, and whatever kube-apiserver needs.
-pub(super) fn before_api_server(plane: &ControlPlane) -> [Value; 2] {
-    [
-        object("Infrastructure", &plane.shoot.name, in_region(plane)),
-        object("Extension", BEFORE_API_SERVER, json!({"type": TYPE})),
-    ]
-    .map(carried)
+/// What exists before the etcds: the network of the nodes, where there are any, and whatever kube-apiserver needs.
+pub(super) fn before_api_server(plane: &ControlPlane) -> Vec<Value> {
+    let infrastructure = object("Infrastructure", &plane.shoot.name, in_region(plane));
+    let extension = object("Extension", BEFORE_API_SERVER, json!({"type": TYPE}));
+    let infrastructure = plane.has_workers().then_some(infrastructure);
+    infrastructure.into_iter().chain([extension]).map(carried).collect()
 }
 
-/// What needs kube-apiserver, but for the Worker.
+/// What needs kube-apiserver, but for the Worker. Without workers that is an Extension alone.
 pub(super) fn after_api_server(plane: &ControlPlane) -> Vec<Value> {
+    let extension = object("Extension", AFTER_API_SERVER, json!({"type": TYPE}));
+    if !plane.has_workers() {
+        return vec![carried(extension)];
+    }
     let network =
         json!({"type": TYPE, "podCIDR": "10.3.0.0/16", "serviceCIDR": "10.4.0.0/16", "ipFamilies": ["IPv4"]});
     let mut objects = vec![
         object("ControlPlane", &plane.shoot.name, in_region(plane)),
         object("Network", &plane.shoot.name, network),
-        object("Extension", AFTER_API_SERVER, json!({"type": TYPE})),
+        extension,
     ];
     for (pool, _) in &plane.options.pools {
         let unit = json!({"name": "kubelet.service", "content": "[Service]\nExecStart=/opt/bin/kubelet\n"});

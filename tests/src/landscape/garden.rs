@@ -147,6 +147,10 @@ impl GardenCluster {
         let mut object = gardener::shoot(&shoot.project, &shoot.name);
         let workers = pools.iter().map(|(pool, machines)| worker(pool, *machines));
         object["spec"]["provider"]["workers"] = workers.collect::<Vec<_>>().into();
+        if pools.is_empty() {
+            object["spec"]["networking"] = json!({});
+            object["spec"].as_object_mut().map(|spec| spec.remove("credentialsBindingName"));
+        }
         let shoots = format!("{CORE}/namespaces/{}/shoots", shoot.project_namespace());
         until("the Project to be known", KNOWN_DEADLINE, async || {
             let answer = self.cluster.api().post(&shoots, &object).await?;

@@ -62,7 +62,7 @@ impl World {
         Ok(world)
     }
 
-    /// Its names.
+    /// The Shoot's name and Project, and what follows from them.
     pub fn name(&self) -> &ShootName {
         &self.shoot.control_plane.shoot
     }

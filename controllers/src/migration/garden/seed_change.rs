@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use kube::{
     Api, Resource, ResourceExt,
-    api::{ListParams, PostParams},
+    api::{ListParams, PostParams, TypeMeta},
     core::ObjectMeta,
     runtime::{Controller, controller::Action, reflector::ObjectRef, watcher},
 };
@@ -115,6 +115,7 @@ fn wanted(shoot: &Shoot, migrations: &[ControlPlaneMigration]) -> Option<Control
     // Each change of the seed raises the generation: a request that is repeated finds the migration that it has made.
     let generation = shoot.metadata.generation.unwrap_or_default();
     Some(ControlPlaneMigration {
+        types: Some(TypeMeta::resource::<ControlPlaneMigration>()),
         metadata: ObjectMeta {
             name: Some(format!("{name}-{generation}")),
             namespace: shoot.namespace(),
@@ -156,6 +157,9 @@ mod tests {
     fn changed_seed_makes_a_migration_with_the_generation_in_its_name() {
         let made = wanted(&shoot("b", "a"), &[migration("s", "b", "RolledBack")]).expect("a migration");
         assert_eq!(made.name_any(), "s-7");
+        let form = serde_json::to_value(&made).expect("JSON");
+        assert_eq!(form["kind"], "ControlPlaneMigration");
+        assert_eq!(form["apiVersion"], "migration.gardener.cloud/v1alpha1");
         let spec = (&*made.spec.source_seed, &*made.spec.destination_seed, &*made.spec.shoot_ref.uid);
         assert_eq!(spec, ("a", "b", "1"));
     }

@@ -10,7 +10,7 @@ mod restore;
 use std::time::Duration;
 
 use kube::ResourceExt;
-use repot_extension::kinds::{MachineDeploymentRange, Worker};
+use repot_extension::kinds::{Cluster, MachineDeploymentRange, Worker};
 use repot_extension::{Context, Failure, Outcome, Provider};
 
 use super::journal::Log;
@@ -26,21 +26,25 @@ pub(super) struct WorkerProvider {
 }
 
 impl WorkerProvider {
-    /// Applies the classes and deployments of all pools; a deployment that exists keeps its replicas within the limits of the pool.
+    /// Applies the deployments of all pools; one that exists keeps its replicas within the limits of the pool. Those of a hibernated Shoot
+    /// have none.
     async fn apply(
         &self,
         worker: &Worker,
-        api: &MachineApi,
+        context: &Context<Worker>,
         state: &MachineState,
     ) -> Result<Outcome, Failure> {
+        let api = MachineApi::new(context.client(), &worker.namespace().unwrap_or_default());
+        let hibernated = context.cluster().map_or(Ok(false), Cluster::shoot_is_hibernated);
+        let hibernated = hibernated.map_err(|error| Failure::new(error.to_string()))?;
         let mut ranges = Vec::new();
         for zone in render::zones(worker) {
             let existing = api.deployments().get_opt(&zone.name).await.map_err(api::failed)?;
             let existing =
                 existing.and_then(|found| i32::try_from(found.data["spec"]["replicas"].as_i64()?).ok());
             let replicas = existing.or_else(|| state.replicas(&zone.name));
-            let replicas =
-                replicas.map_or(zone.minimum, |replicas| replicas.clamp(zone.minimum, zone.maximum));
+            let within = |replicas: i32| replicas.clamp(zone.minimum, zone.maximum);
+            let replicas = if hibernated { 0 } else { replicas.map_or(zone.minimum, within) };
             api.apply(api.deployments(), &zone.deployment(replicas)).await?;
             ranges.push(MachineDeploymentRange {
                 name: zone.name.clone(),
@@ -67,7 +71,7 @@ impl Provider for WorkerProvider {
         self.log.record("reconcile", worker);
         let api = MachineApi::new(context.client(), &worker.namespace().unwrap_or_default());
         self.apply_classes(worker, &api).await?;
-        self.apply(worker, &api, &MachineState::default()).await
+        self.apply(worker, context, &MachineState::default()).await
     }
 
     /// MachineSets and Machines exist before the MachineDeployment: machine-controller-manager would make new ones otherwise. The
@@ -79,7 +83,7 @@ impl Provider for WorkerProvider {
         let api = MachineApi::new(context.client(), &worker.namespace().unwrap_or_default());
         self.apply_classes(worker, &api).await?;
         restore::create(&api, &state).await?;
-        Ok(self.apply(worker, &api, &state).await?.without_state())
+        Ok(self.apply(worker, context, &state).await?.without_state())
     }
 
     async fn migrate(&self, worker: &Worker, context: &Context<Worker>) -> Result<Outcome, Failure> {
