@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{
     effects, observe, rules,
+    script::{Play, Script},
     site::{Etcd, SeedState, Stored, Workload},
 };
 use crate::{
@@ -13,9 +14,10 @@ use crate::{
         observed::{ExtensionOperation, Observed, Operation, OwnerId},
     },
     flow::Decision,
+    named::Named,
     tests::{
         rng::Rng,
-        sim::{FaultRates, Ledgers, Model, NEVER, Sim},
+        sim::{Fate, FaultRates, Ledgers, Model, NEVER, Sim},
     },
 };
 
@@ -33,6 +35,19 @@ pub(super) enum Kind {
     Awake,
     Hibernated,
     Workerless,
+}
+
+/// What is simulated: a Shoot, and one certain fault, or else whatever the schedule draws.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setup {
+    pub(super) kind: Kind,
+    pub(super) script: Option<Script>,
+}
+
+impl Setup {
+    pub(super) const fn of(kind: Kind) -> Self {
+        Self { kind, script: None }
+    }
 }
 
 /// Versions of the objects that a decision was made on.
@@ -61,6 +76,12 @@ pub(super) struct Clusters {
     pub(super) trouble: LateEvents,
     pub(super) is_calm: bool,
     pub(super) abort_at: u64,
+    pub(super) play: Option<Play>,
+    /// Until when the controller of each side can do nothing.
+    away_until: [u64; 3],
+    /// When the servers of the zone answer again, and the bucket of the source.
+    pub(super) zone_back_at: u64,
+    pub(super) bucket_back_at: u64,
     // The garden.
     pub(super) shoot_version: u64,
     pub(super) migration_version: u64,
@@ -112,12 +133,27 @@ impl Clusters {
         self.kind != Kind::Workerless
     }
 
+    /// These sides can do nothing for so many seconds.
+    pub(super) fn leave(&mut self, sides: &[Side], period: u64) {
+        let until = self.now + period;
+        for (at, side) in Side::ALL.iter().enumerate() {
+            if sides.contains(side) {
+                self.away_until[at] = self.away_until[at].max(until);
+            }
+        }
+    }
+
+    pub(super) fn is_side_away(&self, side: Side) -> bool {
+        let mut sides = Side::ALL.iter().zip(self.away_until);
+        sides.any(|(one, until)| *one == side && self.now < until)
+    }
+
     fn break_rule(&mut self, rule: &'static str) {
         self.broken.get_or_insert(rule);
     }
 
     fn run_sites(&mut self) {
-        let record = self.owner.clone();
+        let record = (self.now >= self.zone_back_at).then(|| self.owner.clone());
         for side in [Side::Source, Side::Destination] {
             let now = self.now;
             let mut rng = Rng::new(self.rng.next());
@@ -185,11 +221,12 @@ impl Clusters {
 
 impl Model for Clusters {
     type Flow = ClassicMigration;
-    type Setup = Kind;
+    type Setup = Setup;
     type Seen = Seen;
 
-    fn new(kind: Kind, mut rng: Rng) -> Self {
-        let is_calm = rng.percent(10);
+    fn new(setup: Setup, mut rng: Rng) -> Self {
+        let kind = setup.kind;
+        let is_calm = setup.script.is_some() || rng.percent(10);
         let faults = if is_calm { FaultRates::default() } else { faults(&mut rng) };
         let mut sometimes = |chance| !is_calm && rng.percent(chance);
         let mut trouble = LateEvents {
@@ -226,6 +263,10 @@ impl Model for Clusters {
             trouble,
             is_calm,
             abort_at,
+            play: setup.script.map(Play::new),
+            away_until: [0; 3],
+            zone_back_at: 0,
+            bucket_back_at: 0,
             shoot_version: 1,
             migration_version: 1,
             finalizer: false,
@@ -265,18 +306,41 @@ impl Model for Clusters {
         false
     }
 
-    fn advance(&mut self, _: &Ledgers<Self>) {
-        // What is waited for that long takes hours, and little happens meanwhile.
-        let is_slow = self.now > 15_000;
+    fn advance(&mut self, ledgers: &Ledgers<Self>) {
+        // What is waited for that long takes hours, and little happens meanwhile, or when all is over.
+        let is_over = ledgers.values().all(|ledger| ledger.phase.is_end());
+        let is_slow = self.now > 15_000 || is_over;
         self.now += match self.rng.percent(5) {
             true => 120,
             false if is_slow => self.rng.within(60, 600),
+            false if self.play.is_some() => self.rng.within(5, 35),
             false => self.rng.within(1, 20),
         };
         self.run_sites();
         self.run_clients();
         self.run_extensions();
         self.run_machines();
+    }
+
+    fn is_away(&self, side: Side) -> bool {
+        self.is_side_away(side)
+    }
+
+    fn interrupt(
+        &mut self,
+        side: Side,
+        observed: &Observed,
+        ledgers: &Ledgers<Self>,
+        decision: &mut Decision<ClassicMigration>,
+    ) {
+        let Some(mut play) = self.play.take() else { return };
+        play.interrupt(self, (side, observed), ledgers, decision);
+        self.play = Some(play);
+    }
+
+    fn fate(&mut self, side: Side, effect: &Effect) -> Option<Fate> {
+        let now = self.now;
+        self.play.as_mut()?.fate(now, side, effect)
     }
 
     fn observe(&mut self, side: Side) -> (Observed, Seen) {
@@ -305,7 +369,7 @@ impl Model for Clusters {
     }
 
     fn end(sim: &Sim<Self>) -> String {
-        format!("{:?} {:?}", sim.build.setup, sim.store.ledger(Side::Garden).phase)
+        format!("{:?} {:?}", sim.build.setup.kind, sim.store.ledger(Side::Garden).phase)
     }
 }
 

@@ -101,6 +101,10 @@ pub(super) fn apply(clusters: &mut Clusters, side: Side, effect: &Effect, seen: 
             clusters.api_ttl_fence.clone_from(fence);
             clusters.source.dns_records.version += 1;
         }
+        // Nothing reaches the zone, or the bucket.
+        Effect::EnsureNoOwner { .. } | Effect::EnsureOwner { .. } | Effect::SwitchApiDns
+            if now < clusters.zone_back_at => {}
+        Effect::CopySnapshots | Effect::CopyFinalSnapshot { .. } if now < clusters.bucket_back_at => {}
         Effect::EnsureNoOwner { owner } => {
             clusters.owner.take_if(|present| present == owner);
         }

@@ -3,11 +3,15 @@
 mod clusters;
 mod effects;
 mod faults;
+#[path = "../../../tests/golden/mod.rs"]
+mod golden;
 mod observe;
+mod page;
 mod rules;
+mod script;
 mod site;
 
-use clusters::{Clusters, Kind};
+use clusters::{Clusters, Kind, Setup};
 use repot_apimachinery::time::Time;
 
 use super::{
@@ -34,8 +38,8 @@ fn kind(seed: u64) -> Kind {
     }
 }
 
-fn sound(kind: Kind) -> Build<Clusters> {
-    Build::new(kind, &PLANS)
+fn sound(setup: Setup) -> Build<Clusters> {
+    Build::new(setup, &PLANS)
 }
 
 #[test]
@@ -47,7 +51,7 @@ fn tables_have_a_sound_form() {
 
 #[test]
 fn every_schedule_comes_to_a_good_end() {
-    let (count, ends) = schedules::<Clusters>(8, |seed| sound(kind(seed)));
+    let (count, ends) = schedules::<Clusters>(8, |seed| sound(Setup::of(kind(seed))));
     for end in [
         "Awake Succeeded",
         "Awake RolledBack",
@@ -84,7 +88,7 @@ fn ledger(reached: &[Step], observed: u64) -> LedgerOf<ClassicMigration> {
 
 /// What becomes of the garden, which waits for a destination that has recorded nothing for longer than `limit`.
 fn after_silence(limit: u64, committed: bool) -> LedgerOf<ClassicMigration> {
-    let mut clusters = Clusters::new(Kind::Awake, Rng::new(1));
+    let mut clusters = Clusters::new(Setup::of(Kind::Awake), Rng::new(1));
     clusters.now = 1_000 + limit + 1;
     let (observed, _) = clusters.observe(Side::Garden);
     let own = ledger(&[Step::MigrationRecorded, Step::DestinationFit], clusters.now);
@@ -132,7 +136,7 @@ fn first(side: Side, clusters: &mut Clusters, change: impl Fn(&mut Observed)) ->
 #[test]
 fn a_migration_that_cannot_start_changes_nothing() {
     let change = |change: fn(&mut GardenFacts)| {
-        let mut clusters = Clusters::new(Kind::Awake, Rng::new(1));
+        let mut clusters = Clusters::new(Setup::of(Kind::Awake), Rng::new(1));
         let found = first(Side::Garden, &mut clusters, |observed| {
             if let Facts::Garden(facts) = &mut observed.facts {
                 change(facts);
@@ -151,7 +155,7 @@ fn a_migration_that_cannot_start_changes_nothing() {
 fn a_pause_holds_nothing_while_the_api_is_stopped() {
     let all = |side| PLAN.forward.iter().filter(move |row| row.side == side).map(|row| row.step);
     let next = |last: Step| {
-        let mut clusters = Clusters::new(Kind::Awake, Rng::new(1));
+        let mut clusters = Clusters::new(Setup::of(Kind::Awake), Rng::new(1));
         clusters.advance(&Ledgers::<Clusters>::default());
         let (mut observed, _) = clusters.observe(Side::Source);
         observed.request.paused = true;

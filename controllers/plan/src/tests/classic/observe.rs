@@ -60,7 +60,8 @@ fn garden(clusters: &Clusters) -> GardenFacts {
 
 fn owner(clusters: &mut Clusters) -> OwnerRecord {
     // Servers of a zone do not always answer.
-    if !clusters.is_calm && clusters.rng.percent(5) {
+    let is_cut = clusters.now < clusters.zone_back_at;
+    if is_cut || !clusters.is_calm && clusters.rng.percent(5) {
         return OwnerRecord::Unknown;
     }
     clusters.owner.clone().map_or(OwnerRecord::Absent, OwnerRecord::Present)
@@ -102,7 +103,8 @@ fn source(clusters: &mut Clusters) -> SourceFacts {
 fn destination(clusters: &mut Clusters) -> DestinationFacts {
     let owner = owner(clusters);
     let (site, now, trouble) = (&clusters.destination, clusters.now, &clusters.trouble);
-    let is_unread = trouble.bucket_unreadable || !clusters.source_backup_entry;
+    let is_cut = now < clusters.bucket_back_at;
+    let is_unread = is_cut || trouble.bucket_unreadable || !clusters.source_backup_entry;
     let is_standing = clusters.standby && !trouble.no_standby;
     let mut differences = listed(now < trouble.machines_differ_until);
     differences.extend(listed(site.machines != clusters.vms));

@@ -134,21 +134,27 @@ impl Etcd {
         self.data.get(&self.volumes)
     }
 
-    /// Members look at the owner record, at the latest after [`OWNER_WAIT`]. One that was replaced ends their ownership for ever, with a
-    /// final snapshot.
-    pub(super) fn advance(&mut self, record: Option<&OwnerId>, now: u64, rng: &mut Rng) -> Option<Stored> {
-        self.members.advance(now);
-        if self.members.running == 0 {
-            // Members that start look at the record before they do anything.
-            (self.serving, self.seen, self.outdated_since) = (false, None, NEVER);
-            return None;
-        }
+    fn look(&mut self, record: Option<&OwnerId>, now: u64, rng: &mut Rng) {
         if self.seen.as_ref() != record && self.outdated_since == NEVER {
             self.outdated_since = now;
         }
         let is_late = self.outdated_since != NEVER && now - self.outdated_since >= OWNER_WAIT;
         if self.seen.is_none() || is_late || rng.percent(20) {
             (self.seen, self.outdated_since) = (record.cloned(), NEVER);
+        }
+    }
+
+    /// Members look at the owner record, at the latest after [`OWNER_WAIT`]. One that was replaced ends their ownership for ever, with a
+    /// final snapshot. While no server of the zone answers (`None`), they go by what they saw last.
+    pub(super) fn advance(&mut self, record: Option<&Option<OwnerId>>, now: u64, rng: &mut Rng) -> Option<Stored> {
+        self.members.advance(now);
+        if self.members.running == 0 {
+            // Members that start look at the record before they do anything.
+            (self.serving, self.seen, self.outdated_since) = (false, None, NEVER);
+            return None;
+        }
+        if let Some(record) = record {
+            self.look(record.as_ref(), now, rng);
         }
         let is_owner = self.seen.as_ref() == Some(&self.own);
         if let Some(fill) = self.fill.as_ref().filter(|_| is_owner && self.content().is_none()) {

@@ -1,5 +1,7 @@
 //! The flow's object: the ledgers of all sides under one version.
 
+use std::collections::BTreeMap;
+
 use super::{Build, Ledgers, Model, Side};
 use crate::{
     flow::{Flow, LedgerOf},
@@ -9,13 +11,21 @@ use crate::{
 
 pub(in crate::tests) struct Store<M: Model> {
     ledgers: Ledgers<M>,
+    /// What each side reads of the others.
+    others: BTreeMap<Side<M>, Vec<(Side<M>, LedgerOf<M::Flow>)>>,
     pub(super) version: u64,
 }
 
 impl<M: Model> Store<M> {
     pub(super) fn new() -> Self {
         let ledgers = Side::<M>::ALL.iter().map(|side| (*side, LedgerOf::<M::Flow>::default())).collect();
-        Self { ledgers, version: 1 }
+        let others = Side::<M>::ALL.iter().map(|side| (*side, Vec::new())).collect();
+        Self { ledgers, others, version: 1 }
+    }
+
+    /// What a side reads of the others: those that have started.
+    pub(in crate::tests) fn others(&self, side: Side<M>) -> &[(Side<M>, LedgerOf<M::Flow>)] {
+        &self.others[&side]
     }
 
     pub(in crate::tests) fn ledgers(&self) -> &Ledgers<M> {
@@ -56,6 +66,12 @@ impl<M: Model> Store<M> {
             return Err("a status was not read back as it was written".to_owned());
         }
         only_grows(&self.ledgers[&side], &stored)?;
+        for (_, seen) in self.others.iter_mut().filter(|(other, _)| **other != side) {
+            seen.retain(|(known, _)| *known != side);
+            if stored.version > 0 {
+                seen.push((side, stored.clone()));
+            }
+        }
         self.ledgers.insert(side, stored);
         self.version += 1;
         Ok(())
