@@ -58,13 +58,7 @@ impl<M: Model> Store<M> {
         side: Side<M>,
         next: &LedgerOf<M::Flow>,
     ) -> Result<(), String> {
-        let plan = build.plans.of(next.version).unwrap_or(build.plans.newest());
-        let stored = from_status(build.plans, &to_status(plan, next)).map_err(|error| error.to_string())?;
-        let mut written = next.clone();
-        M::forget(build.setup, &mut written.notes);
-        if stored != written {
-            return Err("a status was not read back as it was written".to_owned());
-        }
+        let stored = self.read_back(build, side, next)?;
         only_grows(&self.ledgers[&side], &stored)?;
         for (_, seen) in self.others.iter_mut().filter(|(other, _)| **other != side) {
             seen.retain(|(known, _)| *known != side);
@@ -75,6 +69,28 @@ impl<M: Model> Store<M> {
         self.ledgers.insert(side, stored);
         self.version += 1;
         Ok(())
+    }
+
+    /// What is read of a ledger that is written.
+    fn read_back(
+        &self,
+        build: &Build<M>,
+        side: Side<M>,
+        next: &LedgerOf<M::Flow>,
+    ) -> Result<LedgerOf<M::Flow>, String> {
+        let mut written = next.clone();
+        M::forget(build.setup, &mut written.notes);
+        // A sign of life is most of what is written, and is tried often enough with other changes.
+        let before = &self.ledgers[&side];
+        let is_sign_of_life =
+            before.steps == next.steps && before.phase == next.phase && before.notes == written.notes;
+        if is_sign_of_life && before.message == next.message {
+            return Ok(written);
+        }
+        let plan = build.plans.of(next.version).unwrap_or(build.plans.newest());
+        let stored = from_status(build.plans, &to_status(plan, next)).map_err(|error| error.to_string())?;
+        let is_same = stored == written;
+        if is_same { Ok(stored) } else { Err("a status was not read back as it was written".to_owned()) }
     }
 }
 
