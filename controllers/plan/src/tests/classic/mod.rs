@@ -1,6 +1,7 @@
 //! Simulated classic migrations: a garden and two seeds, whose controllers crash, are cut off and act on stale caches.
 
 mod clusters;
+mod defects;
 mod effects;
 mod faults;
 #[path = "../../../tests/golden/mod.rs"]
