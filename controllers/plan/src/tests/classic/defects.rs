@@ -7,12 +7,56 @@ use super::{
 use crate::{
     classic::{
         PLAN, PLANS, Side, Step,
-        observed::{Facts, FinalSnapshot, OwnerId, OwnerRecord},
+        effect::Effect,
+        observed::{EtcdFacts, Facts, FinalSnapshot, OwnerId, OwnerRecord},
     },
-    flow::{Input, decide},
+    flow::{Decision, Input, LedgerOf, decide},
     ledger::{Phase, State},
     tests::{rng::Rng, sim::Model},
 };
+
+/// A source that rolls back after the deletion of its owner record was requested. Its members have no replicas, and its bucket has no
+/// final snapshot, or does not answer.
+fn decide_rollback(
+    change: impl Fn(&mut LedgerOf<crate::classic::ClassicMigration>),
+) -> Decision<crate::classic::ClassicMigration> {
+    let mut clusters = Clusters::new(Setup::of(Kind::Awake), Rng::new(1));
+    let (mut observed, _) = clusters.observe(Side::Source);
+    if let Facts::Source(facts) = &mut observed.facts {
+        facts.final_snapshot = None;
+        facts.etcd = EtcdFacts { wanted: Some(0), pods: 0, ..facts.etcd.clone() };
+    }
+    let mut own = ledger(&[], clusters.now);
+    own.phase = Phase::RollingBack;
+    own.notes.ownership_ended = true;
+    own.notes.etcd_replicas = Some(3);
+    own.notes.owner_epoch = Some(1);
+    let mut record = crate::ledger::Record::pending();
+    (record.state, record.started, record.attempts) = (State::Running, own.started, 1);
+    own.steps.insert(Step::SourceOwnershipEnded, record);
+    change(&mut own);
+    let now = repot_apimachinery::time::Time(clusters.now);
+    decide(&PLANS, &Input { side: Side::Source, observed: &observed, ledger: &own, others: &[], now })
+}
+
+#[test]
+fn a_rollback_starts_members_that_somebody_stopped_before_their_final_snapshot() {
+    let effects = decide_rollback(|_| {}).effects;
+    let wakes = |effect: &Effect| matches!(effect, Effect::EnsureEtcdReplicas { replicas: 3, .. });
+    assert!(effects.iter().any(wakes), "{effects:?}");
+}
+
+#[test]
+fn a_bucket_that_does_not_answer_takes_no_final_snapshot_back() {
+    let decision = decide_rollback(|own| {
+        own.notes.final_snapshot = Some(FinalSnapshot { name: "final-1".into(), revision: 2, epoch: 1 });
+        let record = own.steps.get_mut(&Step::SourceOwnershipEnded).expect("a record");
+        (record.state, record.completed) = (State::Succeeded, own.started);
+    });
+    let next = decision.records.expect("the next row is started");
+    assert_eq!(next.state(Step::SourceOwnershipEnded), State::Succeeded);
+    assert_eq!(next.state(Step::OwnerRecordRestored), State::Running);
+}
 
 /// A destination that has everything but the commit, while the source has recorded nothing for a long time.
 #[test]
