@@ -73,7 +73,11 @@ const COLUMNS: &[(RowFault, &str, &str)] = &[
     (RowFault::Lost, "lost", "the first requests are lost, and the controller believes that they were done"),
     (RowFault::Late, "late", "the requests of the first minute arrive ten minutes later"),
     (RowFault::Repeated, "repeated", "each request arrives at once, after ten minutes, and after two hours"),
-    (RowFault::KilledBeforeRecord, "killed 1", "the controller is killed before it records that the step starts"),
+    (
+        RowFault::KilledBeforeRecord,
+        "killed 1",
+        "the controller is killed before it records that the step starts",
+    ),
     (RowFault::KilledBeforeEffect, "killed 2", "it is killed between that record and the first request"),
     (RowFault::KilledAfterEffect, "killed 3", "it is killed after the first request"),
     (RowFault::OwnApiAway, "API away", "the kube-apiserver of the step's side does not answer for a minute"),
@@ -81,7 +85,11 @@ const COLUMNS: &[(RowFault, &str, &str)] = &[
     (RowFault::SourceCut, "source cut", "the source has no link to the garden for 15 minutes"),
     (RowFault::DestinationCut, "destination cut", "the destination has no link to the garden for 15 minutes"),
     (RowFault::ZoneCut, "zone cut", "no server of the DNS zone answers, or takes writes, for 15 minutes"),
-    (RowFault::BucketCut, "bucket cut", "the destination has no link to the bucket of the source for 15 minutes"),
+    (
+        RowFault::BucketCut,
+        "bucket cut",
+        "the destination has no link to the bucket of the source for 15 minutes",
+    ),
     (RowFault::Aborted, "aborted", "`spec.abort` is set when the step starts"),
 ];
 
@@ -102,7 +110,8 @@ fn kind_of(step: Step) -> Kind {
 /// Plays a fault in a row. All that holds of every schedule is checked.
 fn outcome(step: Step, fault: RowFault) -> Result<Outcome, String> {
     let setup = Setup { kind: kind_of(step), script: Some(Script { step, fault }) };
-    let sim: Sim<Clusters> = play(Build::new(setup, &PLANS), 7).map_err(|why| format!("{} {fault:?}: {why}", step.name()))?;
+    let sim: Sim<Clusters> =
+        play(Build::new(setup, &PLANS), 7).map_err(|why| format!("{} {fault:?}: {why}", step.name()))?;
     let script = sim.model.play.as_ref().expect("a script");
     if script.begun.is_none() {
         return Err(format!("{} is never started", step.name()));
@@ -153,7 +162,13 @@ fn table(text: &mut String, rows: &[Row<ClassicMigration>], failed: &mut String)
         for (end, (_, head, _)) in ends.iter().zip(COLUMNS) {
             let _ = write!(text, " {} |", word(end.phase));
             if end.phase == Some(Phase::Failed) {
-                let _ = writeln!(failed, "| `{}` | {head} | `{}` | {} |", row.step.name(), end.reason, row.advice);
+                let _ = writeln!(
+                    failed,
+                    "| `{}` | {head} | `{}` | {} |",
+                    row.step.name(),
+                    end.reason,
+                    row.advice
+                );
             }
         }
     }
@@ -166,7 +181,9 @@ fn page() -> Result<String, String> {
     for (_, head, what) in COLUMNS {
         let _ = writeln!(text, "| {head} | {what} |");
     }
-    text.push_str("\nA dash: the fault cannot come about, since the step requests nothing or is reached at once.\n");
+    text.push_str(
+        "\nA dash: the fault cannot come about, since the step requests nothing or is reached at once.\n",
+    );
     text.push_str("\n## Forward\n\n");
     table(&mut text, PLAN.forward, &mut failed)?;
     text.push_str("\n## Rollback\n\n");
