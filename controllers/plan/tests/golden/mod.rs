@@ -1,4 +1,4 @@
-//! Generated pages of the documentation, which tests compare with what they would generate now.
+//! What tests ask of the world outside: generated pages of the documentation, and how much to run.
 
 use std::{fs, path::Path};
 
@@ -13,4 +13,12 @@ pub fn is_up_to_date(path: &str, made: &str) {
     }
     let stored = fs::read_to_string(&file).unwrap_or_default();
     assert!(stored == made, "{path} is not what the tables say; UPDATE_GOLDENS=1 brings it up to date");
+}
+
+/// How many schedules to run: `REPOT_SCHEDULES`, or the long number where `REPOT_SOAK` is set.
+#[allow(dead_code, reason = "only simulations ask")]
+pub fn schedules(short: u64, long: u64) -> u64 {
+    let asked = std::env::var("REPOT_SCHEDULES").ok().and_then(|count| count.parse().ok());
+    let usual = if std::env::var_os("REPOT_SOAK").is_some() { long } else { short };
+    asked.unwrap_or(usual)
 }

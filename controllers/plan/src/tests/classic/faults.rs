@@ -79,6 +79,8 @@ pub(super) const FAULTS: &[Fault<Clusters>] = &[
         },
         caught: &[
             "removes a destination that clients may use",
+            "failed although there was a way",
+            "a VM without a Machine was deleted",
             "controllers of two sides act",
             "rolled back, and clients go to the destination",
             "rolled back without all writes",
@@ -163,7 +165,29 @@ pub(super) const FAULTS: &[Fault<Clusters>] = &[
         build: |b| {
             row(b, Step::OwnerRecordTaken, |row| row.on_start = |_, notes| notes.owner_epoch = Some(1))
         },
-        caught: &["failed for no reason", "failed although"],
+        caught: &["the owner record got an epoch"],
+    },
+    Fault {
+        name: "takes the epoch that has ended when it rolls back",
+        setup: Setup::of(Kind::Awake),
+        build: |b| {
+            row(b, Step::OwnerRecordRestored, |row| row.on_start = |_, notes| notes.owner_epoch = Some(1))
+        },
+        caught: &["the owner record got an epoch", "failed although there was a way"],
+    },
+    Fault {
+        name: "leaves the source as it is",
+        setup: Setup::of(Kind::Awake),
+        build: |b| believe(b, Step::SourceRemoved),
+        caught: &["succeeded, and something is left at the source"],
+    },
+    Fault {
+        name: "waits for a dead side for a week",
+        setup: Setup::of(Kind::Awake),
+        build: |b| {
+            plan(b, |plan| plan.committed_side_limit = std::time::Duration::from_secs(7 * 24 * 3600));
+        },
+        caught: &["ended too late"],
     },
     Fault {
         name: "does not put the etcd of a hibernated Shoot to sleep",
@@ -192,6 +216,7 @@ pub(super) const FAULTS: &[Fault<Clusters>] = &[
             "controllers of two sides",
             "succeeded",
             "failed",
+            "the owner record got an epoch",
         ],
     },
     Fault {

@@ -119,12 +119,7 @@ impl Play {
     }
 
     /// The row is being started or runs.
-    fn strike(
-        &mut self,
-        clusters: &mut Clusters,
-        state: State,
-        decision: &mut Decision<ClassicMigration>,
-    ) {
+    fn strike(&mut self, clusters: &mut Clusters, state: State, decision: &mut Decision<ClassicMigration>) {
         let (now, side) = (clusters.now, self.row.side);
         match self.script.fault {
             RowFault::KilledBeforeRecord => clusters.leave(&[side], RESTART),
@@ -139,11 +134,13 @@ impl Play {
                 return;
             }
             RowFault::OwnApiAway => clusters.leave(&[side], MINUTE),
-            RowFault::GardenApiAway => clusters.leave(&[Side::Garden, Side::Source, Side::Destination], MINUTE),
+            RowFault::GardenApiAway => {
+                clusters.leave(&[Side::Garden, Side::Source, Side::Destination], MINUTE)
+            }
             RowFault::SourceCut => clusters.leave(&[Side::Source], CUT),
             RowFault::DestinationCut => clusters.leave(&[Side::Destination], CUT),
-            RowFault::ZoneCut => clusters.zone_back_at = now + CUT,
-            RowFault::BucketCut => clusters.bucket_back_at = now + CUT,
+            RowFault::ZoneCut => clusters.zone.silent = (now, now + CUT),
+            RowFault::BucketCut => clusters.trouble.bucket_cut = (now, now + CUT),
             RowFault::Aborted => clusters.abort_at = now,
             // What is done to effects is done where they are requested.
             RowFault::Refused

@@ -8,9 +8,9 @@ mod store;
 
 use std::collections::BTreeMap;
 
-pub(super) use faults::{Fault, missed, schedules};
+pub(super) use faults::{Fault, ends, missed, schedules};
 pub(super) use rules::hold;
-use store::Store;
+use store::{Others, Store};
 
 use super::rng::Rng;
 use crate::{
@@ -68,6 +68,11 @@ pub(super) trait Model: Sized + 'static {
     /// What the status of this kind does not keep.
     fn forget(_setup: Self::Setup, _notes: &mut <Self::Flow as Flow>::Notes) {}
 
+    /// Whether another such flow follows, for which the clusters are as this one has left them.
+    fn again(&mut self, _ledgers: &Ledgers<Self>) -> bool {
+        false
+    }
+
     /// What must hold of every decision.
     fn check_decision(
         sim: &Sim<Self>,
@@ -79,6 +84,10 @@ pub(super) trait Model: Sized + 'static {
     fn check(sim: &mut Sim<Self>) -> Result<(), String>;
     /// What must hold when nothing happens any more.
     fn check_end(sim: &Sim<Self>) -> Result<(), String>;
+    /// What went wrong in the schedule, for the one who has to understand a failure.
+    fn describe(&self) -> String {
+        format!("{:?}", self.trouble())
+    }
     /// How the schedule ended, for the statistics.
     fn end(sim: &Sim<Self>) -> String;
 }
@@ -106,6 +115,8 @@ pub(super) struct FaultRates {
     pub(super) lost_write: u64,
     pub(super) lost_effect: u64,
     pub(super) late: u64,
+    /// What is late arrives after so many seconds at most.
+    pub(super) latest: u64,
     pub(super) twice: u64,
     /// A controller that was deposed, or whose cache is stale, acts as well.
     pub(super) stale: u64,
@@ -158,7 +169,7 @@ struct View<M: Model> {
     observed: Observed<M>,
     seen: M::Seen,
     ledger: LedgerOf<M::Flow>,
-    others: Vec<(Side<M>, LedgerOf<M::Flow>)>,
+    others: Others<M>,
     version: u64,
 }
 
@@ -213,8 +224,8 @@ pub(super) fn play<M: Model>(build: Build<M>, seed: u64) -> Result<Sim<M>, Strin
         Ok(()) => Ok(sim),
         Err(why) => {
             let from = sim.log.len().saturating_sub(60);
-            let trouble = sim.model.trouble();
-            Err(format!("seed {seed}, {:?}: {why}\n{trouble:?}\n{}", build.setup, sim.log[from..].join("\n")))
+            let trouble = sim.model.describe();
+            Err(format!("seed {seed}, {:?}: {why}\n{trouble}\n{}", build.setup, sim.log[from..].join("\n")))
         }
     }
 }
@@ -226,6 +237,18 @@ impl<M: Model> Sim<M> {
     }
 
     fn run(&mut self) -> Result<(), String> {
+        self.run_flow()?;
+        while self.model.again(self.store.ledgers()) {
+            self.log.push(format!("{} another one begins", self.model.now()));
+            self.store = Store::new();
+            self.deposed.clear();
+            self.quiet = 0;
+            self.run_flow()?;
+        }
+        Ok(())
+    }
+
+    fn run_flow(&mut self) -> Result<(), String> {
         for _ in 0..PASSES {
             self.model.advance(self.store.ledgers());
             self.arrive();

@@ -126,15 +126,16 @@ impl<M: Model> Sim<M> {
     fn act_by_chance(&mut self, side: Side<M>, effect: Effect<M>, seen: M::Seen) {
         let trouble = self.model.trouble();
         let (late, twice, lost) = (trouble.late, trouble.twice, trouble.lost_effect);
+        let latest = trouble.latest.max(1);
         if self.rng.percent(twice) {
-            let after = self.rng.within(1, 900);
+            let after = self.rng.within(1, latest);
             self.send(after, side, effect.clone(), seen.clone());
         }
         if self.rng.percent(lost) {
             return;
         }
         if self.rng.percent(late) {
-            let after = self.rng.within(1, 900);
+            let after = self.rng.within(1, latest);
             return self.send(after, side, effect, seen);
         }
         self.arrives(side, &effect, &seen);
