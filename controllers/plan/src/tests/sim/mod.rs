@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 pub(super) use faults::{Fault, ends, missed, schedules};
 pub(super) use rules::hold;
-use store::Store;
+use store::{Others, Store};
 
 use super::rng::Rng;
 use crate::{
@@ -169,7 +169,7 @@ struct View<M: Model> {
     observed: Observed<M>,
     seen: M::Seen,
     ledger: LedgerOf<M::Flow>,
-    others: Vec<(Side<M>, LedgerOf<M::Flow>)>,
+    others: Others<M>,
     version: u64,
 }
 

@@ -9,10 +9,13 @@ use crate::{
     status::{from_status, to_status},
 };
 
+/// The ledgers of the other sides.
+pub(super) type Others<M> = Vec<(Side<M>, LedgerOf<<M as Model>::Flow>)>;
+
 pub(in crate::tests) struct Store<M: Model> {
     ledgers: Ledgers<M>,
     /// What each side reads of the others.
-    others: BTreeMap<Side<M>, Vec<(Side<M>, LedgerOf<M::Flow>)>>,
+    others: BTreeMap<Side<M>, Others<M>>,
     pub(super) version: u64,
 }
 
