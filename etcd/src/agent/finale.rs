@@ -13,7 +13,7 @@ use repot_etcd_core::snapshot::{Kind, Revision, SnapshotName};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    Agent, clients, clock::Deadline, history::OwnHistory, http::peers, owner::now, settings::chain,
+    Agent, clients, clock::Deadline, final_delta::FinalDelta, history::OwnHistory, http::peers, owner::now, settings::chain,
     supervisor::Etcd,
 };
 use crate::{
@@ -32,8 +32,8 @@ const LIFE: Duration = Duration::from_secs(60);
 
 /// How it ended.
 pub(super) enum Outcome {
-    /// The snapshot of this name is in the store.
-    StoredSnapshot(String),
+    /// The snapshot of this name is in the store, and what ends the chain of deltas, where there is one.
+    StoredSnapshot(String, Option<String>),
     /// There is none, and trying again makes no sense.
     GivenUp(String),
 }
@@ -53,6 +53,10 @@ struct Memory {
     own: Option<Revision>,
     /// The snapshot that was taken, and that does not yet say whose time it ends.
     taken: Option<SnapshotName>,
+    /// Whether the events after the newest snapshot were looked for: that is done once.
+    has_tried_delta: bool,
+    /// The snapshot that ends the chain of deltas, once it says whose time it ends.
+    delta: Option<SnapshotName>,
 }
 
 /// The final snapshot to be.
@@ -101,7 +105,10 @@ impl FinalSnapshotTask<'_> {
         let mut end = Instant::now() + self.settings.quorum;
         loop {
             match self.attempt(&mut memory).await {
-                Ok(name) => return Outcome::StoredSnapshot(name.to_string()),
+                Ok(name) => {
+                    let delta = memory.delta.map(|delta| delta.to_string());
+                    return Outcome::StoredSnapshot(name.to_string(), delta);
+                }
                 Err(Obstacle::Store(why)) => {
                     say(&format!("the store is waited for: {why}"));
                     end = Instant::now() + self.settings.quorum;
@@ -146,12 +153,19 @@ impl FinalSnapshotTask<'_> {
             _ => {}
         }
         let voters = self.alone().await?;
+        let current = Revision(header.map_or(0, etcd_client::ResponseHeader::revision));
+        if !memory.has_tried_delta && memory.taken.is_none() {
+            memory.has_tried_delta = true;
+            let cluster = format!("{:x}", header.map_or(0, etcd_client::ResponseHeader::cluster_id));
+            let (settings, names) = (&self.agent.settings.snapshots, names.as_slice());
+            let history = &history;
+            let (client, cluster) = (&client, cluster.as_str());
+            memory.delta = self.end_chain(&FinalDelta { client, history, settings, names, cluster, current }, &voters).await;
+            self.agent.board.set_final_delta(memory.delta.as_ref().map(ToString::to_string));
+        }
         let name = match memory.taken.take() {
             Some(name) => name,
-            None => {
-                let current = Revision(header.map_or(0, etcd_client::ResponseHeader::revision));
-                self.take(&client, &history, &names, current).await?
-            }
+            None => self.take(&client, &history, &names, current).await?,
         };
         if !self.leases_are_over() && self.alone().await? != voters {
             return Err(Obstacle::Members("the members are others than before the snapshot".to_owned()));
@@ -161,6 +175,24 @@ impl FinalSnapshotTask<'_> {
             return Err(why);
         }
         Ok(name)
+    }
+
+    /// Stores what ends the chain of deltas, and says whose time that is. Without it, the final snapshot does both.
+    async fn end_chain(&self, delta: &FinalDelta<'_>, voters: &BTreeSet<u64>) -> Option<SnapshotName> {
+        let name = match delta.store().await {
+            Ok(name) => name,
+            Err(error) => {
+                tracing::info!(why = chain(&error), "there is no final delta, only a final snapshot");
+                return None;
+            }
+        };
+        let alone = self.leases_are_over() || self.alone().await.is_ok_and(|now| now == *voters);
+        if !alone || self.name_owner(delta.history.snapshots(), &name).await.is_err() {
+            tracing::info!(%name, "the last delta does not say whose time it ends");
+            return None;
+        }
+        tracing::info!(%name, "the final delta is in the store");
+        Some(name)
     }
 
     async fn take(
