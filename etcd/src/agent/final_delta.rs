@@ -34,6 +34,13 @@ pub(super) enum Error {
     NoChain(String),
 }
 
+impl Error {
+    /// Whether the store failed: it is worth another attempt.
+    pub(super) fn is_of_store(&self) -> bool {
+        matches!(self, Self::Store(_) | Self::Take(take::Error::Store(_)))
+    }
+}
+
 /// What the final delta is made of.
 pub(super) struct FinalDelta<'a> {
     pub(super) client: &'a Client,

@@ -154,22 +154,24 @@ impl FinalSnapshotTask<'_> {
         }
         let voters = self.alone().await?;
         let current = Revision(header.map_or(0, etcd_client::ResponseHeader::revision));
-        if !memory.has_tried_delta && memory.taken.is_none() {
+        if !memory.has_tried_delta {
+            let delta = FinalDelta {
+                client: &client,
+                history: &history,
+                settings: &self.agent.settings.snapshots,
+                names: &names,
+                cluster: &format!("{:x}", header.map_or(0, etcd_client::ResponseHeader::cluster_id)),
+                current,
+            };
+            memory.delta = self.end_chain(&delta, &voters).await?;
             memory.has_tried_delta = true;
-            let cluster = format!("{:x}", header.map_or(0, etcd_client::ResponseHeader::cluster_id));
-            let (settings, names) = (&self.agent.settings.snapshots, names.as_slice());
-            let history = &history;
-            let (client, cluster) = (&client, cluster.as_str());
-            memory.delta = self.end_chain(&FinalDelta { client, history, settings, names, cluster, current }, &voters).await;
             self.agent.board.set_final_delta(memory.delta.as_ref().map(ToString::to_string));
         }
         let name = match memory.taken.take() {
             Some(name) => name,
             None => self.take(&client, &history, &names, current).await?,
         };
-        if !self.leases_are_over() && self.alone().await? != voters {
-            return Err(Obstacle::Members("the members are others than before the snapshot".to_owned()));
-        }
+        self.check_voters(&voters).await?;
         if let Err(why) = self.name_owner(store, &name).await {
             memory.taken = Some(name);
             return Err(why);
@@ -178,21 +180,31 @@ impl FinalSnapshotTask<'_> {
     }
 
     /// Stores what ends the chain of deltas, and says whose time that is. Without it, the final snapshot does both.
-    async fn end_chain(&self, delta: &FinalDelta<'_>, voters: &BTreeSet<u64>) -> Option<SnapshotName> {
+    async fn end_chain(
+        &self,
+        delta: &FinalDelta<'_>,
+        voters: &BTreeSet<u64>,
+    ) -> Result<Option<SnapshotName>, Obstacle> {
         let name = match delta.store().await {
             Ok(name) => name,
+            Err(error) if error.is_of_store() => return Err(Obstacle::Store(chain(&error))),
             Err(error) => {
                 tracing::info!(why = chain(&error), "there is no final delta, only a final snapshot");
-                return None;
+                return Ok(None);
             }
         };
-        let alone = self.leases_are_over() || self.alone().await.is_ok_and(|now| now == *voters);
-        if !alone || self.name_owner(delta.history.snapshots(), &name).await.is_err() {
-            tracing::info!(%name, "the last delta does not say whose time it ends");
-            return None;
-        }
+        self.check_voters(voters).await?;
+        self.name_owner(delta.history.snapshots(), &name).await?;
         tracing::info!(%name, "the final delta is in the store");
-        Some(name)
+        Ok(Some(name))
+    }
+
+    /// Checks that nobody began to vote since it was found that no other voter serves clients.
+    async fn check_voters(&self, before: &BTreeSet<u64>) -> Result<(), Obstacle> {
+        if self.leases_are_over() || self.alone().await? == *before {
+            return Ok(());
+        }
+        Err(Obstacle::Members("the members are others than before the snapshot".to_owned()))
     }
 
     async fn take(

@@ -83,7 +83,10 @@ fn standby_takes_over_with_every_write_and_a_risen_revision() {
 
         let status = new.status().await?;
         let taken = &status["restored"];
-        ensure!(taken["bumpedRevision"].as_i64() == taken["revision"].as_i64().map(|held| held + RAISED), "{taken}");
+        ensure!(
+            taken["bumpedRevision"].as_i64() == taken["revision"].as_i64().map(|held| held + RAISED),
+            "{taken}"
+        );
         ensure!(taken["deltas"].as_u64() > Some(0), "{taken}");
         ensure!(status["standby"].is_null(), "{status}");
         ensure!(status["cluster"] != cluster && status["member"]["name"] == "m0", "{status}");

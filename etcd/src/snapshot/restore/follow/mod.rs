@@ -279,7 +279,10 @@ impl Task {
         for name in deltas {
             let Some(one) = all.iter().find(|one| one.name == *name) else { continue };
             match held.apply(store, one, work).await {
-                Ok(()) => self.tell(held, String::new()),
+                Ok(()) => {
+                    let message = self.told.borrow().message.clone();
+                    self.tell(held, message);
+                }
                 Err(ApplyError::Fetch(error)) if error.is_damage() && has_full_after(all, name) => {
                     tracing::warn!(error = text(&error), "a delta is damaged, and a full snapshot has what it had");
                     return Ok(Some(PlanError::Gap { after: held.reached(), before: name.clone() }));
