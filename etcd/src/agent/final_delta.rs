@@ -67,7 +67,8 @@ impl FinalDelta<'_> {
             Some(full) => store.cluster(full).await?.as_deref() == Some(self.cluster),
             None => false,
         };
-        let facts = decide::Facts { names: self.names, ours, current: self.current, due: false, broken: false };
+        let facts =
+            decide::Facts { names: self.names, ours, current: self.current, due: false, broken: false };
         let after = match decide::start(&facts) {
             decide::Start::Continue(after) => after,
             decide::Start::Full(why) => return Err(Error::NoChain(why.to_owned())),

@@ -13,8 +13,8 @@ use repot_etcd_core::snapshot::{Kind, Revision, SnapshotName};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    Agent, clients, clock::Deadline, final_delta::FinalDelta, history::OwnHistory, http::peers, owner::now, settings::chain,
-    supervisor::Etcd,
+    Agent, clients, clock::Deadline, final_delta::FinalDelta, history::OwnHistory, http::peers, owner::now,
+    settings::chain, supervisor::Etcd,
 };
 use crate::{
     owner::Settings,

@@ -172,7 +172,13 @@ impl Prepared {
             settings: settings.clone(),
         });
         let taker = Taker::new(agent.clone(), inbox);
-        Ok(Self { agent, beginner: Bootstrapper { settings, volume, programs, board, standby: Standby::default() }, taker, listener, tls })
+        Ok(Self {
+            agent,
+            beginner: Bootstrapper { settings, volume, programs, board, standby: Standby::default() },
+            taker,
+            listener,
+            tls,
+        })
     }
 
     /// The URL of its HTTP.

@@ -38,7 +38,10 @@ pub struct Standby {
 
 impl Standby {
     /// The one that runs; `start` begins it where none does.
-    fn run(&self, start: impl FnOnce() -> Result<Follower, store::Error>) -> Result<Arc<Follower>, store::Error> {
+    fn run(
+        &self,
+        start: impl FnOnce() -> Result<Follower, store::Error>,
+    ) -> Result<Arc<Follower>, store::Error> {
         let mut held = self.follower.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(follower) = held.as_ref() {
             return Ok(Arc::clone(follower));
@@ -87,7 +90,8 @@ impl Bootstrapper {
             }
         };
         if source.standby && self.settings.owner.is_none() {
-            let message = "Standby: it follows the snapshots, and founds its etcd when restore.standby is switched off";
+            let message =
+                "Standby: it follows the snapshots, and founds its etcd when restore.standby is switched off";
             self.board.say(Phase::Waiting, message);
             return None;
         }

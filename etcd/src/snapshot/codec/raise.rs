@@ -12,8 +12,8 @@ use repot_etcd_core::snapshot::Revision;
 use super::{
     Error,
     bolt::{
-        BRANCH_PAGE, BUCKET_ELEMENT, BUCKET_HEADER, ELEMENT, Entry, LEAF_PAGE, MAX_DEPTH, META, PAGE_HEADER, Page,
-        REVISION_BYTES, Root, Walker, damaged, fnv64, le_u64, read_revisions,
+        BRANCH_PAGE, BUCKET_ELEMENT, BUCKET_HEADER, ELEMENT, Entry, LEAF_PAGE, MAX_DEPTH, META, PAGE_HEADER,
+        Page, REVISION_BYTES, Root, Walker, damaged, fnv64, le_u64, read_revisions,
     },
 };
 
@@ -102,7 +102,8 @@ impl<'a> Writer<'a> {
         let page = self.page(root)?;
         match page.flags {
             LEAF_PAGE => {
-                let mut entries: Vec<Entry> = (0..page.count).map(|at| page.entry(at)).collect::<Result<_, _>>()?;
+                let mut entries: Vec<Entry> =
+                    (0..page.count).map(|at| page.entry(at)).collect::<Result<_, _>>()?;
                 match entries.binary_search_by(|other| other.key.cmp(&entry.key)) {
                     Ok(at) => entries[at] = entry,
                     Err(at) => entries.insert(at, entry),
@@ -199,8 +200,12 @@ impl<'a> Writer<'a> {
         self.file.write_all_at(&self.bytes, self.first * size).map_err(Error::Scratch)?;
         self.file.sync_all().map_err(Error::Scratch)?;
         let transaction = le_u64(&self.meta, META_TRANSACTION)? + 1;
-        let fields =
-            [(META_ROOT, root), (META_FREELIST, NO_FREELIST), (META_PAGES, pages), (META_TRANSACTION, transaction)];
+        let fields = [
+            (META_ROOT, root),
+            (META_FREELIST, NO_FREELIST),
+            (META_PAGES, pages),
+            (META_TRANSACTION, transaction),
+        ];
         for (at, value) in fields {
             self.meta[at..at + 8].copy_from_slice(&value.to_le_bytes());
         }

@@ -189,19 +189,18 @@ impl Files {
         })
     }
 
-    fn launch(&self, program: &Path, (data_dir, name): (&Path, &str), log: &Path, port: u16) -> Result<Child> {
+    fn launch(
+        &self,
+        program: &Path,
+        (data_dir, name): (&Path, &str),
+        log: &Path,
+        port: u16,
+    ) -> Result<Child> {
         let out = fs::File::options().create(true).append(true).open(log).map_err(at(log))?;
         let mut command = bound_to_us(program);
         command.arg("--data-dir").arg(data_dir);
         let url = format!("https://127.0.0.1:{port}");
-        command.args([
-            "--name",
-            name,
-            "--listen-client-urls",
-            &url,
-            "--advertise-client-urls",
-            &url,
-        ]);
+        command.args(["--name", name, "--listen-client-urls", &url, "--advertise-client-urls", &url]);
         command.args(["--listen-peer-urls", "https://127.0.0.1:0"]);
         for side in ["", "peer-"] {
             command.arg(format!("--{side}cert-file")).arg(self.dir.join("server.crt"));

@@ -70,12 +70,7 @@ impl Held {
     }
 
     /// Continues from what an earlier process has left; `None` where it is not known to be whole.
-    pub(super) async fn resume(
-        store: &Store,
-        history: &str,
-        options: &Options,
-        work: &Work,
-    ) -> Option<Self> {
+    pub(super) async fn resume(store: &Store, history: &str, options: &Options, work: &Work) -> Option<Self> {
         let (record, base) = Record::read(work.dir(), store.url(), history, &options.member)?;
         let (reached, deltas) = (record.reached(), record.deltas);
         let started = Self::start(options, work, (base, history), reached, Some(record)).await;

@@ -40,7 +40,7 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// A full snapshot may be there before the deltas that lead to it; deltas are taken every 20 s if nobody says otherwise.
 const BEHIND: Duration = Duration::from_secs(120);
 
-/// What is followed.
+/// The store, and the history in it, that a standby follows.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// The store with all its histories.
@@ -100,18 +100,20 @@ impl Follower {
         let stopped = stop.clone();
         spawn_blocking(move || match Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => drop(runtime.block_on(stopped.run_until_cancelled(task.run()))),
-            Err(error) => drop(task.told.send(StandbyState { message: error.to_string(), ..Default::default() })),
+            Err(error) => {
+                drop(task.told.send(StandbyState { message: error.to_string(), ..Default::default() }))
+            }
         });
         Self { asks, state, _stop: stop.drop_guard() }
     }
 
-    /// How far it is.
+    /// How far the standby is at the moment.
     #[must_use]
     pub fn state(&self) -> StandbyState {
         self.state.borrow().clone()
     }
 
-    /// How far it is, to be waited for.
+    /// The same, to be waited for: each look into the store may change it.
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<StandbyState> {
         self.state.clone()
@@ -284,7 +286,10 @@ impl Task {
                     self.tell(held, message);
                 }
                 Err(ApplyError::Fetch(error)) if error.is_damage() && has_full_after(all, name) => {
-                    tracing::warn!(error = text(&error), "a delta is damaged, and a full snapshot has what it had");
+                    tracing::warn!(
+                        error = text(&error),
+                        "a delta is damaged, and a full snapshot has what it had"
+                    );
                     return Ok(Some(PlanError::Gap { after: held.reached(), before: name.clone() }));
                 }
                 Err(error) => return Err(error),

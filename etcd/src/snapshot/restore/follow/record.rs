@@ -42,10 +42,19 @@ impl Record {
     }
 
     /// The record in a directory, where it is one of the same store, history and member, and the machine was not restarted since.
-    pub(super) fn read(dir: &Path, store: &str, history: &str, member: &Member) -> Option<(Self, SnapshotName)> {
+    pub(super) fn read(
+        dir: &Path,
+        store: &str,
+        history: &str,
+        member: &Member,
+    ) -> Option<(Self, SnapshotName)> {
         let found: Self = serde_json::from_slice(&fs::read(dir.join(FILE)).ok()?).ok()?;
         let base: SnapshotName = found.base.parse().ok()?;
-        let same = Self { deltas: found.deltas, reached: found.reached, ..Self::new(store, history, member, &base)? };
+        let same = Self {
+            deltas: found.deltas,
+            reached: found.reached,
+            ..Self::new(store, history, member, &base)?
+        };
         (same == found).then_some((found, base))
     }
 
