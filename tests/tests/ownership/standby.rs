@@ -90,7 +90,7 @@ fn standby_takes_over_with_every_write_and_a_risen_revision() {
         ensure!(taken["deltas"].as_u64() > Some(0), "{taken}");
         ensure!(status["standby"].is_null(), "{status}");
         ensure!(status["cluster"] != cluster && status["member"]["name"] == "m0", "{status}");
-        let client = scene.new.client(&[new]).await?;
+        let client = scene.new.client(std::slice::from_ref(&new)).await?;
         writer.is_all_in(&client).await?;
         let members = client.cluster_client().member_list().await?;
         ensure!(members.members().len() == 1, "{members:?}");

@@ -242,20 +242,21 @@ impl Task {
         }
         let all = store.list_quickly().await.map_err(|error| ApplyError::Fetch(error.into()))?;
         let names: Vec<SnapshotName> = all.iter().map(|one| one.name.clone()).collect();
-        let gap = match deltas_after(&names, held.reached()) {
-            Ok(deltas) => self.apply(store, &all, &deltas, work, held).await?,
-            Err(gap) => Some(gap),
+        let (gap, damaged) = match deltas_after(&names, held.reached()) {
+            Ok(deltas) => (None, self.apply(store, &all, &deltas, work, held).await?),
+            Err(gap) => (Some(gap), false),
         };
         held.ended = all.iter().any(|one| ends(one, held.reached()));
         let beyond = newest_beyond(&names, held);
-        if gap.is_none() && beyond.is_none() {
+        if gap.is_none() && beyond.is_none() && !damaged {
             held.behind = None;
             return Ok(Look::Complete);
         }
         let since = held.behind.get_or_insert_with(Instant::now);
         // What leads to a final snapshot is there before it.
         let is_final = beyond.as_ref().is_some_and(|full| full.is_final);
-        let waits = since.elapsed() < BEHIND && self.pending.is_none() && !is_final;
+        let may_come = !damaged && !is_final;
+        let waits = since.elapsed() < BEHIND && self.pending.is_none() && may_come;
         match (beyond, gap) {
             (Some(full), _) => {
                 let why = format!("no delta leads from revision {} to {full}", held.reached());
@@ -269,7 +270,7 @@ impl Task {
         }
     }
 
-    /// Applies deltas. Of one that is damaged a full snapshot after it makes up for.
+    /// Applies deltas; true where one is damaged, and a full snapshot makes up for it.
     async fn apply(
         &self,
         store: &Store,
@@ -277,7 +278,7 @@ impl Task {
         deltas: &[SnapshotName],
         work: &Work,
         held: &mut Held,
-    ) -> Result<Option<PlanError>, ApplyError> {
+    ) -> Result<bool, ApplyError> {
         for name in deltas {
             let Some(one) = all.iter().find(|one| one.name == *name) else { continue };
             match held.apply(store, one, work).await {
@@ -290,12 +291,12 @@ impl Task {
                         error = text(&error),
                         "a delta is damaged, and a full snapshot has what it had"
                     );
-                    return Ok(Some(PlanError::Gap { after: held.reached(), before: name.clone() }));
+                    return Ok(true);
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok(None)
+        Ok(false)
     }
 
     async fn finish(&mut self, work: Work, held: Held) -> Result<End> {
