@@ -6,7 +6,7 @@ use etcd_client::Member;
 use futures::{StreamExt, stream::FuturesUnordered};
 use repot_api::conditions::Reason;
 use repot_etcd_core::{
-    agent::config::ClusterState,
+    agent::{config::ClusterState, http::RestoredStatus},
     bootstrap::{Cluster, Facts, PeerReport, StartMode, Volume as Content, decide},
 };
 use tokio::time::{sleep, timeout};
@@ -19,10 +19,11 @@ use super::{
     identity::Identity,
     report::{Phase, StatusReporter},
     settings::{Settings, chain},
+    standby::Standby,
     version,
     volume::{self, Volume},
 };
-use crate::snapshot::restore::{self, Progress};
+use crate::snapshot::restore::{self, Progress, Restored, Selection};
 
 /// From one look at what is waited for to the next.
 const LOOK: Duration = Duration::from_secs(2);
@@ -48,6 +49,8 @@ pub struct Bootstrapper {
     pub programs: Programs,
     /// Where it says what it waits for.
     pub board: StatusReporter,
+    /// What follows the snapshots of another etcd, where something does.
+    pub standby: Standby,
 }
 
 /// Who asks what others say of this member.
@@ -223,6 +226,9 @@ impl Bootstrapper {
 
     async fn restore(&self) -> Option<Entry> {
         let source = self.settings.config.restore.as_ref()?;
+        if self.stands_by(source) {
+            return self.take_over(source).await;
+        }
         let entry = Entry::founding(&self.settings);
         self.board.say(Phase::Restoring, format!("from {}", source.store.url));
         let (store, from) = match founding::choose(&self.settings, &source.store, BUMP).await {
@@ -232,7 +238,25 @@ impl Bootstrapper {
                 return None;
             }
         };
-        let options = restore::Options {
+        let options = self.restore_options(from);
+        match restore::restore(&store, &options, &|progress| self.show(&progress)).await {
+            Ok(restored) => {
+                tracing::info!(base = %restored.plan.base, deltas = restored.plan.deltas.len(),
+                    revision = restored.revision.0, bumped = restored.bumped.0, "restored");
+                self.board.set_restored(restored_status(&restored));
+                Some(entry)
+            }
+            Err(error) => {
+                self.board.say(Phase::Waiting, format!("RestoreFailed: {}", chain(&error)));
+                sleep(RESTORE_AGAIN).await;
+                None
+            }
+        }
+    }
+
+    /// How volumes of founders are filled.
+    pub(super) fn restore_options(&self, from: Selection) -> restore::Options {
+        restore::Options {
             data_dir: self.volume.data_dir(),
             etcdutl: self.programs.etcdutl.clone(),
             etcd: self.programs.etcd.clone(),
@@ -241,24 +265,11 @@ impl Bootstrapper {
             lease_ttl: LEASE_TTL,
             member: restore::Member {
                 name: self.settings.own.name.clone(),
-                initial_cluster: entry.members.clone(),
+                initial_cluster: Entry::founding(&self.settings).members,
                 initial_cluster_token: self.settings.config.cluster_token.clone(),
                 peer_urls: self.settings.own.peer_urls.join(","),
             },
             parallel: PARALLEL,
-        };
-        match restore::restore(&store, &options, &|progress| self.show(&progress)).await {
-            Ok(restored) => {
-                tracing::info!(base = %restored.plan.base, deltas = restored.plan.deltas.len(),
-                    revision = restored.revision.0, bumped = restored.bumped.0, "restored");
-                self.board.set_restored(restored);
-                Some(entry)
-            }
-            Err(error) => {
-                self.board.say(Phase::Waiting, format!("RestoreFailed: {}", chain(&error)));
-                sleep(RESTORE_AGAIN).await;
-                None
-            }
         }
     }
 
@@ -270,5 +281,14 @@ impl Bootstrapper {
             Progress::Verified(..) | Progress::Applied(_) => return,
         };
         self.board.say(Phase::Restoring, message);
+    }
+}
+
+fn restored_status(restored: &Restored) -> RestoredStatus {
+    RestoredStatus {
+        base: restored.plan.base.to_string(),
+        deltas: restored.plan.deltas.len(),
+        revision: restored.revision.0,
+        bumped_revision: restored.bumped.0,
     }
 }
