@@ -7,7 +7,7 @@ use std::num::NonZero;
 use std::sync::OnceLock;
 use std::thread::available_parallelism;
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{Mutex, MutexGuard, Semaphore, SemaphorePermit};
 
 /// How much of the machine a test needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,16 +18,26 @@ pub enum Size {
     Large,
 }
 
-/// Waits for the turn of a test, which lasts until the value is dropped. Turns come in the order in which tests asked for them, so a
-/// large test is not overtaken.
-pub async fn take(size: Size) -> SemaphorePermit<'static> {
+/// The turn of a test, until it is dropped.
+pub struct Turn {
+    _share: SemaphorePermit<'static>,
+    _large: Option<MutexGuard<'static, ()>>,
+}
+
+/// Waits for the turn of a test. Of large tests only one at a time waits among the small ones, so these go on beside the one that runs.
+pub async fn take(size: Size) -> Turn {
+    static LARGE: Mutex<()> = Mutex::const_new(());
     static TURNS: OnceLock<(Semaphore, u32)> = OnceLock::new();
-    let (turns, threads) = TURNS.get_or_init(|| {
-        let threads = threads(std::env::args(), std::env::var("RUST_TEST_THREADS").ok());
-        (Semaphore::new(threads as usize), threads)
+    let (semaphore, turns) = TURNS.get_or_init(|| {
+        let turns = threads(std::env::args(), std::env::var("RUST_TEST_THREADS").ok());
+        (Semaphore::new(turns as usize), turns)
     });
-    let turn = turns.acquire_many(share(size, *threads)).await;
-    turn.unwrap_or_else(|_| unreachable!("nobody closes this semaphore"))
+    let large = match size {
+        Size::Large => Some(LARGE.lock().await),
+        Size::Small => None,
+    };
+    let share = semaphore.acquire_many(share(size, *turns)).await;
+    Turn { _share: share.unwrap_or_else(|_| unreachable!("nobody closes this semaphore")), _large: large }
 }
 
 fn share(size: Size, threads: u32) -> u32 {

@@ -30,6 +30,12 @@ fn killed_controller_continues_from_the_state_that_it_saved() {
             object.status.and_then(|status| status.state).context("there is no state")
         })
         .await?;
+        // It has nothing left to do before the gate, so all of it is dropped there.
+        until("an operation at the gate", DEADLINE, async || {
+            ensure!(cloud.gate.receiver_count() > 0, "none waits");
+            Ok(())
+        })
+        .await?;
         first.kill().await?;
         until("the operation to be dropped", DEADLINE, async || {
             ensure!(cloud.dropped() == 1, "{} operations were dropped", cloud.dropped());

@@ -71,6 +71,7 @@ fn control_plane_of_one_member_moves_and_moves_back() {
 
 /// There are neither Machines nor nodes. Nobody creates a ControlPlaneMigration here: the controller of the garden does.
 #[test]
+#[ignore = "minutes, in make soak"]
 fn control_plane_without_workers_moves_when_the_seed_of_its_shoot_is_changed() {
     run_large(async |bed| {
         let options = ControlPlaneOptions { pools: Vec::new(), ..small() };
@@ -87,6 +88,7 @@ fn control_plane_without_workers_moves_when_the_seed_of_its_shoot_is_changed() {
 
 /// Its etcd is started for the final snapshot alone, and nothing runs afterwards. When it wakes, all data is there.
 #[test]
+#[ignore = "minutes, in make soak"]
 fn hibernated_control_plane_moves_and_wakes_at_the_destination() {
     run_large(async |bed| {
         let world = World::create(bed, "epsilon", small()).await?;
