@@ -39,7 +39,8 @@ checked:
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(CARGO) build --locked --workspace --all-targets
 
-# The long forms of the tests by outside oracles, of histories and of fuzzers, and an etcd that moves under much load: more than an hour.
+# The long forms of the tests by outside oracles, of histories, of schedules and of fuzzers, an etcd that moves under much load, and
+# control planes that move under faults: hours.
 # What is timed has the machine to itself, and what kills the controllers that tests share runs without them. All crates are named
 # each time: a part of them would be built once more, with fewer features.
 SOAK = REPOT_SOAK=1 $(CARGO) test --locked --workspace

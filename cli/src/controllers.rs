@@ -29,12 +29,13 @@ const LEASE: &str = "repot-controllers";
 ///
 /// On a seed: the operator, which makes members of Etcds, and the workflows EtcdBackup, EtcdRestore and EtcdMigration. With --seed-name
 /// and --garden-kubeconfig also the controllers that keep ShootStates in the garden up to date, and that act for this seed in
-/// ControlPlaneMigrations. With --scope garden: the controller that acts for the garden in ControlPlaneMigrations, and on demand creates one when the seed of a Shoot is changed.
+/// ControlPlaneMigrations. With --scope garden: the controller that acts for the garden in ControlPlaneMigrations; with
+/// --migrate-on-seed-change it also creates one when the seed of a Shoot is changed.
 ///
 /// Several may run; with --leader-elect the one that holds the Lease `repot-controllers` acts. Whoever cannot renew it for ten seconds
 /// writes nothing any more and ends; whoever is asked to end gives it back first, so that the next one need not wait. /healthz and
 /// /livez answer as long as the process lives, /readyz once it could ask kube-apiserver, /metrics to Prometheus.
-/// deploy/rbac/controllers.yaml has the permissions in a seed, deploy/rbac/garden.yaml those in the garden.
+/// deploy/rbac/controllers.yaml has the permissions in a seed, deploy/rbac/garden-migrations.yaml those in the garden.
 /// With --namespaces they act in these namespaces only, and roles there are enough; the controllers of migrations act in all.
 ///
 ///     repot controllers --image registry.example.com/repot:1 --leader-elect

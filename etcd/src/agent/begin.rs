@@ -20,6 +20,7 @@ use super::{
     report::{Phase, StatusReporter},
     settings::{Settings, chain},
     standby::Standby,
+    takeover::STANDBY_LEFT,
     version,
     volume::{self, Volume},
 };
@@ -119,6 +120,7 @@ impl Bootstrapper {
         };
         let message = |why: Reason| format!("{}: {}", why.reason, why.message);
         match decide(&Facts { volume: content, cluster, heard }) {
+            StartMode::Found if self.forgets_standby() => self.board.say(Phase::Waiting, STANDBY_LEFT),
             StartMode::Resume | StartMode::Found => return Ok(Some(Entry::founding(&self.settings))),
             StartMode::Restore => return Ok(self.restore().await),
             StartMode::Join => return Ok(Some(self.joining(&members))),

@@ -226,9 +226,7 @@ fn places(config: &Config, wrong: &mut Vec<String>) {
         }
     }
     if config.restore.as_ref().is_some_and(|restore| restore.standby) && config.members.len() != 1 {
-        wrong.push(
-            "restore.standby: the member that stands by has to be the only one in `members`".to_owned(),
-        );
+        wrong.push("restore.standby: its member has to be the only one in `members`".to_owned());
     }
     let stores =
         [("store", config.store.as_ref()), ("restore.store", config.restore.as_ref().map(|r| &r.store))];

@@ -28,7 +28,16 @@ use crate::snapshot::{
     store,
 };
 
+/// Why no etcd is founded where a standby was begun.
+pub(super) const STANDBY_LEFT: &str = "StandbyLeft: a standby was begun beside the data directory, and an empty etcd would lose what it \
+                                       holds: set `restore` again, or remove <dataDir>/new.etcd.part";
+
 impl Bootstrapper {
+    /// Whether a standby was begun, and the configuration does not say any more from where.
+    pub(super) fn forgets_standby(&self) -> bool {
+        self.settings.config.restore.is_none() && follow::is_left(&self.volume.data_dir())
+    }
+
     /// Begins to follow where the configuration says so and the volume is empty. What fails is said, and tried again at the next call.
     pub(super) fn stand_by(&self) {
         let config = &self.settings.config;

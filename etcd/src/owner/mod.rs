@@ -4,6 +4,7 @@
 //! look *began*, and an answer counts only where it is young enough ([`freshness`]). (A cache that keeps answers for longer than their
 //! TTL cannot be noticed. So nobody is asked by default; the zone's own servers can be asked: [`servers::Servers::OfZone`].)
 
+mod all_servers;
 pub mod freshness;
 pub mod handover;
 mod lookup;
@@ -12,9 +13,8 @@ mod resolver;
 pub mod servers;
 mod wire;
 
-use std::{collections::BTreeSet, net::IpAddr, time::Duration};
+use std::time::Duration;
 
-use futures::future::try_join_all;
 use repot_apimachinery::duration;
 use repot_etcd_core::{agent::config::Owner, ownership::Answer, timing::Timing};
 use tokio::time::timeout;
@@ -100,26 +100,6 @@ impl Settings {
         matches!(answer, Answer::Record(values) if *values == [self.id.clone()])
     }
 
-    /// The addresses of another name of the same zone, as each of the servers answers, or why they are not known. Within the timeout.
-    ///
-    /// # Errors
-    /// Where a server does not answer, or the text is no name in DNS.
-    pub async fn addresses(&self, name: &str) -> Result<Vec<BTreeSet<IpAddr>>, String> {
-        let name = Name::parse(name).map_err(|error| error.to_string())?;
-        let limit = self.timing.timeout;
-        let found = timeout(limit, async {
-            let servers = servers::all(&self.servers, limit / 4).await?;
-            let answers = servers.iter().map(|server| servers::addresses(*server, &name, limit / 2));
-            try_join_all(answers).await
-        });
-        match found.await {
-            Ok(Ok(answers)) => Ok(answers),
-            Ok(Err(Failure::Own(error))) => Err(error.to_string()),
-            Ok(Err(Failure::Servers(why))) => Err(why),
-            Err(_) => Err(format!("no answer within {limit:?}")),
-        }
-    }
-
     /// One look, and for people why it taught nothing. It ends within the timeout.
     pub async fn look(&self, freshness: &Freshness) -> (Answer, Option<String>) {
         let limit = self.limit();
@@ -127,28 +107,6 @@ impl Settings {
             // Finding them takes half of the time at most.
             let servers = servers::all(&self.servers, limit / 4).await?;
             ask(&servers, &self.name, freshness, limit).await
-        };
-        answered(limit, found).await
-    }
-
-    /// One look at each of the servers. What they do not agree on, and what one of them does not answer, is not known.
-    pub async fn look_at_all(&self, freshness: &Freshness) -> (Answer, Option<String>) {
-        let limit = self.limit();
-        let found = async {
-            let servers = servers::all(&self.servers, limit / 4).await?;
-            let each = servers.iter().map(|server| async move {
-                let mut values = ask(&[*server], &self.name, freshness, limit).await?;
-                values.sort_unstable();
-                Ok((server, values))
-            });
-            let mut answers = try_join_all(each).await?.into_iter();
-            let Some((server, values)) = answers.next() else { return Ok(Vec::new()) };
-            match answers.find(|(_, others)| *others != values) {
-                None => Ok(values),
-                Some((other, others)) => Err(Failure::Servers(format!(
-                    "{server} answers with {values:?}, {other} with {others:?}"
-                ))),
-            }
         };
         answered(limit, found).await
     }
@@ -180,40 +138,6 @@ mod tests {
     fn owner() -> Owner {
         let text = "{name: owner.a.org, id: seed-a, servers: ['127.0.0.1:53'], ttl: 60s, interval: 30s, timeout: 10s, grace: 21s}";
         serde_saphyr::from_str(text).expect("a file")
-    }
-
-    /// A name server whose TXT record is this.
-    async fn server(text: &'static str) -> String {
-        let socket = tokio::net::UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
-        let address = socket.local_addr().expect("an address");
-        tokio::spawn(async move {
-            let mut buffer = [0; 512];
-            while let Ok((length, client)) = socket.recv_from(&mut buffer).await {
-                let mut answer = buffer[..length].to_vec();
-                (answer[2], answer[7]) = (0x84, 1);
-                let data = u8::try_from(text.len()).expect("short");
-                answer.extend([0xc0, 12, 0, 16, 0, 1, 0, 0, 0, 9, 0, data + 1, data]);
-                answer.extend(text.bytes());
-                socket.send_to(&answer, client).await.expect("sent");
-            }
-        });
-        address.to_string()
-    }
-
-    #[tokio::test]
-    async fn servers_that_do_not_agree_teach_nothing_where_all_are_asked() {
-        let (one, same, other) =
-            (server("seed-a/1").await, server("seed-a/1").await, server("seed-b/2").await);
-        let look = async |servers: Vec<String>| {
-            let settings =
-                Settings::new(&Owner { servers, ..owner() }, Duration::from_secs(11)).expect("good");
-            settings.look_at_all(&Freshness::new(settings.timing.ttl)).await
-        };
-        let (answer, _) = look(vec![one.clone(), same]).await;
-        assert_eq!(answer, Answer::Record(vec!["seed-a/1".to_owned()]));
-        let (answer, why) = look(vec![one, other]).await;
-        assert_eq!(answer, Answer::Unresolvable);
-        assert!(why.as_deref().is_some_and(|why| why.contains("seed-b/2")), "{why:?}");
     }
 
     #[test]

@@ -22,9 +22,7 @@ fn control_plane_moves_and_its_nodes_stay() {
         let prober = Prober::start(world.api()?);
         let migration = story::succeed(&world, "move", SEEDS).await?;
         ensure_outage_is_as_measured(&migration, prober.outage())?;
-        let after = world.workload().await?;
-        ensure!(before == after, "before {before:?}, after {after:?}");
-        world.ensure_gone(SEEDS.0).await?;
+        world.ensure_moved(&before, SEEDS).await?;
         world.stop(SEEDS.1).await
     });
 }
@@ -61,9 +59,7 @@ fn control_plane_of_one_member_moves_and_moves_back() {
         let before = world.workload().await?;
         for (name, (from, to)) in [("away", SEEDS), ("back", (SEEDS.1, SEEDS.0))] {
             story::succeed(&world, name, (from, to)).await?;
-            let after = world.workload().await?;
-            ensure!(before == after, "{name}: before {before:?}, after {after:?}");
-            world.ensure_gone(from).await?;
+            world.ensure_moved(&before, (from, to)).await?;
         }
         world.stop(SEEDS.0).await
     });
@@ -79,9 +75,7 @@ fn control_plane_without_workers_moves_when_the_seed_of_its_shoot_is_changed() {
         let before = world.workload().await?;
         let name = story::change_seed(&world, SEEDS.1).await?;
         story::until_success(&world, &name, SEEDS.1).await?;
-        let after = world.workload().await?;
-        ensure!(before == after, "before {before:?}, after {after:?}");
-        world.ensure_gone(SEEDS.0).await?;
+        world.ensure_moved(&before, SEEDS).await?;
         world.stop(SEEDS.1).await
     });
 }
@@ -116,9 +110,7 @@ fn ten_control_planes_move_two_at_a_time() {
         let moved = stream::iter(worlds).map(|world| async move {
             let before = world.workload().await?;
             story::succeed(&world, "move", SEEDS).await?;
-            let after = world.workload().await?;
-            ensure!(before == after, "before {before:?}, after {after:?}");
-            world.ensure_gone(SEEDS.0).await?;
+            world.ensure_moved(&before, SEEDS).await?;
             world.stop(SEEDS.1).await
         });
         moved.buffer_unordered(2).try_collect::<Vec<()>>().await.map(drop)

@@ -40,9 +40,7 @@ fn migration_whose_controllers_are_killed_in_each_step_succeeds() {
         .await?;
         story::ensure_phase(&migration, "Succeeded")?;
         ensure!(seen.len() >= STEPS, "controllers were killed in {seen:?} only");
-        let after = world.workload().await?;
-        ensure!(before == after, "before {before:?}, after {after:?}");
-        world.ensure_gone(SEEDS.0).await?;
+        world.ensure_moved(&before, SEEDS).await?;
         world.stop(SEEDS.1).await
     });
 }
@@ -73,14 +71,12 @@ fn migration_during_which_an_api_server_hangs_ends_and_keeps_the_workload() {
             sleep(HANGS).await;
             cluster.apiserver_process().resume();
             let migration = story::until_end(&world, side).await?;
-            let after = world.workload().await?;
-            ensure!(before == after, "{side}: before {before:?}, after {after:?}");
             match migration["status"]["phase"].as_str() {
                 Some("Succeeded") => {
-                    world.ensure_gone(from).await?;
+                    world.ensure_moved(&before, (from, to)).await?;
                     (from, to) = (to, from);
                 }
-                Some("RolledBack") => world.ensure_gone(to).await?,
+                Some("RolledBack") => world.ensure_moved(&before, (to, from)).await?,
                 _ => story::ensure_phase(&migration, "Succeeded or RolledBack")?,
             }
         }

@@ -184,6 +184,13 @@ impl World {
         })
     }
 
+    /// Fails unless the Shoot is at the second of these seeds as it was before, and nothing of it is left at the first.
+    pub async fn ensure_moved(&self, before: &Workload, (from, to): (&str, &str)) -> Result<()> {
+        let after = self.workload().await?;
+        ensure!(*before == after, "at {to}: before {before:?}, after {after:?}");
+        self.ensure_gone(from).await
+    }
+
     /// Fails when the seed has a namespace of this Shoot.
     pub async fn ensure_gone(&self, seed: &str) -> Result<()> {
         let path = format!("/api/v1/namespaces/{}", self.name().technical_id());

@@ -244,6 +244,26 @@ fn foreign_full_snapshot_is_said_and_does_not_end_the_standby_at_once() {
     });
 }
 
+/// An empty etcd in its place would be writable, and lack everything.
+#[test]
+fn standby_that_the_configuration_forgets_leaves_no_empty_etcd() {
+    run(async |bed| {
+        let mut fixture = StandbyFixture::new(bed, 1).await?;
+        drop(fixture.standby(bed).await?);
+        let restore = fixture.scene.new.config["restore"].take();
+        let mut new = fixture.scene.new.start(bed, 0)?;
+        fixture.scene.hand_over(&[SECOND]).await?;
+        let says = |status: &Value| status["message"].to_string().contains("StandbyLeft");
+        new.says("that a standby is left", says).await?;
+        ensure!(new.etcds()?.is_empty(), "it serves");
+        drop(new);
+        fixture.scene.new.config["restore"] = restore;
+        let mut new = fixture.scene.new.start(bed, 0)?;
+        new.ready().await?;
+        fixture.writer.is_all_in(&fixture.scene.new.client(&[new]).await?).await
+    });
+}
+
 /// Hands over and checks that nothing is lost.
 async fn take_over(fixture: &StandbyFixture, mut new: Agent) -> Result<()> {
     let new_writer = Writer::start(client_url(&fixture.scene.new, 0), SECOND);

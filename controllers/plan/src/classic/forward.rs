@@ -238,7 +238,7 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
     },
     Row {
         after: &[Step::MoveCommitted],
-        does: "All servers of the zone answer with the destination for the name of the API. The outage ends.",
+        does: "The servers of the zone answer with the destination for the name of the API. The outage ends.",
         guard: is_awake,
         on_failure: OnFailure::Fail,
         timeout: A_DAY,

@@ -150,9 +150,9 @@ pub enum OwnerRecord {
     /// No server answers, or servers contradict each other.
     #[default]
     Unknown,
-    /// All servers answer that there is no record.
+    /// All servers that answer say that there is no record.
     Absent,
-    /// All servers answer with this ID.
+    /// All servers that answer give this ID.
     Present(OwnerId),
 }
 

@@ -149,7 +149,7 @@ async fn etcd(
     if !is_written {
         let carried = objects.carried_etcd.as_ref();
         let carried = carried.ok_or_else(|| Error::Missing("the Etcd in the ShootState".to_owned()))?;
-        // That of a hibernated Shoot is restored when it wakes. The access to the bucket of the source has ended then, and all that is
+        // The etcd of a hibernated Shoot is restored when it wakes. The access to the bucket of the source has ended then, and all that is
         // needed was copied.
         let source =
             if replicas == 0 { main.spec.backup.store.clone() } else { copies::source_store(carried) };

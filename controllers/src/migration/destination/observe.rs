@@ -219,12 +219,11 @@ async fn is_switched(objects: &Objects, ledger: &Ledger) -> bool {
         tracing::warn!(address, "DNSRecords of the API have another address");
         return false;
     }
-    match (api_record::ip(address), objects.etcds.main().map(OwnerRecordOf::new)) {
-        (Some(ip), Some(Ok(owner))) => {
-            let names = api_record::names_beside(&objects.api_records, owner.name());
-            owner.zone_answers(names, ip).await
+    match objects.etcds.main().map(OwnerRecordOf::new) {
+        Some(Ok(owner)) => {
+            owner.zone_answers(api_record::names_beside(&objects.api_records, owner.name())).await
         }
-        _ => true,
+        Some(Err(_)) | None => true,
     }
 }
 

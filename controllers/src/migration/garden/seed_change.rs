@@ -6,7 +6,12 @@ use kube::{
     Api, Resource, ResourceExt,
     api::{ListParams, PostParams, TypeMeta},
     core::ObjectMeta,
-    runtime::{Controller, controller::Action, reflector::ObjectRef, watcher},
+    runtime::{
+        Controller, WatchStreamExt,
+        controller::Action,
+        reflector::{self, ObjectRef},
+        watcher::{self, watcher},
+    },
 };
 use tokio_util::sync::CancellationToken;
 
@@ -34,12 +39,23 @@ pub async fn run(context: Context, stop: CancellationToken) {
         let namespace = migration.namespace().unwrap_or_default();
         Some(ObjectRef::<Shoot>::new(&migration.spec.shoot_ref.name).within(&namespace))
     };
-    let controller = Controller::new(Api::<Shoot>::all(garden.clone()), watcher::Config::default()).watches(
-        Api::<ControlPlaneMigration>::all(garden),
-        watcher::Config::default(),
-        shoot_of,
-    );
+    let (reader, writer) = reflector::store();
+    let shoots = watcher(Api::<Shoot>::all(garden.clone()), watcher::Config::default())
+        .default_backoff()
+        .modify(drop_large_fields)
+        .reflect(writer)
+        .applied_objects();
+    let migrations = Api::<ControlPlaneMigration>::all(garden);
+    let controller =
+        Controller::for_stream(shoots, reader).watches(migrations, watcher::Config::default(), shoot_of);
     reconciler::run(context.controller("shoot"), controller, reconcile, context, stop).await;
+}
+
+/// A garden has thousands of Shoots, and nothing but their seeds is looked at.
+fn drop_large_fields(shoot: &mut Shoot) {
+    shoot.managed_fields_mut().clear();
+    shoot.annotations_mut().clear();
+    shoot.spec.provider.workers.clear();
 }
 
 async fn reconcile(cached: Arc<Shoot>, context: Arc<Context>) -> Result<Action> {

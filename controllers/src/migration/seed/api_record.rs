@@ -1,6 +1,10 @@
 //! The DNSRecords of the API of a Shoot: their TTL, and the address that the zone answers with.
 
-use std::{net::IpAddr, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    time::Duration,
+};
 
 use kube::{Api, Client, ResourceExt};
 use repot_api::names::{OPERATION, OPERATION_RECONCILE};
@@ -86,23 +90,32 @@ pub async fn ensure_ttl(
     Ok(())
 }
 
-/// Names of the API in the zone of an owner record: its servers can be asked for them.
-pub fn names_beside<'a>(records: &'a [DNSRecord], owner: &'a str) -> impl Iterator<Item = &'a str> {
+/// Names of the API in the zone of an owner record, whose servers can be asked for them, each with its addresses. Names whose values
+/// are hosts are left out: others manage their addresses.
+#[must_use]
+pub fn names_beside<'a>(records: &'a [DNSRecord], owner: &str) -> BTreeMap<&'a str, BTreeSet<IpAddr>> {
     let domain = owner.trim_end_matches('.').split_once('.').map(|(_, domain)| domain);
-    let names = records.iter().map(|record| record.spec.name.trim_end_matches('.'));
-    names.filter(move |name| name.strip_prefix(LABEL) == domain)
+    let mut names = BTreeMap::<&str, Option<BTreeSet<IpAddr>>>::new();
+    for record in records {
+        let name = record.spec.name.trim_end_matches('.');
+        if name.strip_prefix(LABEL) != domain {
+            continue;
+        }
+        let addresses: Option<BTreeSet<IpAddr>> =
+            record.spec.values.iter().map(|value| value.parse().ok()).collect();
+        let all = names.entry(name).or_insert_with(|| Some(BTreeSet::new()));
+        *all = all.take().zip(addresses).map(|(all, more)| &all | &more);
+    }
+    names.into_iter().filter_map(|(name, all)| Some((name, all?))).collect()
 }
 
-/// Whether the values of all records contain the address.
+/// Whether the values of all records contain the address. With addresses of both families there are two records of a name, and one of
+/// them has it.
 #[must_use]
 pub fn say(records: &[DNSRecord], address: &str) -> bool {
-    records.iter().all(|record| record.spec.values.iter().any(|value| value == address))
-}
-
-/// The address as an IP address; `None` where it is the name of a host, whose addresses others manage.
-#[must_use]
-pub fn ip(address: &str) -> Option<IpAddr> {
-    address.parse().ok()
+    let has = |record: &DNSRecord| record.spec.values.iter().any(|value| value == address);
+    let is_said = |name: &str| records.iter().any(|record| record.spec.name == name && has(record));
+    records.iter().all(|record| is_said(&record.spec.name))
 }
 
 #[cfg(test)]
@@ -135,16 +148,24 @@ mod tests {
 
     #[test]
     fn only_names_of_the_zone_of_the_owner_are_asked_for() {
-        let all = [record("api.a.internal.org", "1.1.1.1"), record("api.a.example.org", "1.1.1.1")];
-        let names: Vec<_> = names_beside(&all, "owner.a.internal.org.").collect();
-        assert_eq!(names, ["api.a.internal.org"]);
+        let all = [
+            record("api.a.internal.org", "1.1.1.1"),
+            record("api.a.internal.org", "fd00::1"),
+            record("api.a.example.org", "1.1.1.1"),
+        ];
+        let addresses = ["1.1.1.1", "fd00::1"].map(|text| text.parse().expect("an address"));
+        let wanted = BTreeMap::from([("api.a.internal.org", BTreeSet::from(addresses))]);
+        assert_eq!(names_beside(&all, "owner.a.internal.org."), wanted);
+        let host = [record("api.a.internal.org", "lb.example.org")];
+        assert_eq!(names_beside(&host, "owner.a.internal.org"), BTreeMap::new());
     }
 
     #[test]
     fn records_say_an_address_where_each_of_them_does() {
         let (one, other) = (record("api.a.org", "1.1.1.1"), record("api.b.org", "1.1.1.2"));
         assert!(say(std::slice::from_ref(&one), "1.1.1.1"));
-        assert!(!say(&[one, other], "1.1.1.1"));
+        assert!(!say(&[one.clone(), other], "1.1.1.1"));
+        assert!(say(&[one, record("api.a.org", "fd00::1")], "1.1.1.1"));
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! The owner record of an etcd: read from the servers of its zone, and written by a DNSRecord.
 
-use std::{net::IpAddr, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+    time::Duration,
+};
 
 use kube::{
     Api, Client, ResourceExt,
@@ -61,7 +65,7 @@ impl<'a> OwnerRecordOf<'a> {
         Ok(Self { check, settings: settings.map_err(|wrong| Error::OwnerCheck(wrong.join("; ")))? })
     }
 
-    /// The record, as all servers of the zone answer.
+    /// The record, as the servers of the zone answer; those that do not answer are left out.
     pub async fn look(&self) -> OwnerRecord {
         let (answer, why) = self.settings.look_at_all(&Freshness::new(self.settings.timing.ttl)).await;
         match answer {
@@ -77,14 +81,13 @@ impl<'a> OwnerRecordOf<'a> {
         }
     }
 
-    /// Whether each server of the zone answers with this address, and no other, for these names. A server that does not answer counts
-    /// as one that answers otherwise.
-    pub async fn zone_answers(&self, names: impl Iterator<Item = &str>, address: IpAddr) -> bool {
-        for name in names {
+    /// Whether the servers of the zone answer with these addresses, and no others, for these names.
+    pub async fn zone_answers(&self, names: BTreeMap<&str, BTreeSet<IpAddr>>) -> bool {
+        for (name, wanted) in names {
             match self.settings.addresses(name).await {
-                Ok(answers) if answers.iter().all(|one| one.iter().eq([&address])) => {}
-                answers => {
-                    tracing::debug!(name, ?answers, "the zone does not answer with {address}");
+                Ok(answer) if answer == wanted => {}
+                answer => {
+                    tracing::debug!(name, ?wanted, ?answer, "the zone answers otherwise");
                     return false;
                 }
             }

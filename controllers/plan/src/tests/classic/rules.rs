@@ -21,7 +21,7 @@ use crate::{
 /// one for the rollback, and one for the end of the others.
 const LONGEST: u64 = 3 * 24 * 3600;
 
-/// At all times.
+/// What holds at all times, whatever goes wrong.
 pub(super) fn always(clusters: &Clusters) -> Result<(), String> {
     hold(!clusters.zone.went_back, "the owner record got an epoch that was there before")?;
     clusters.broken.map_or(Ok(()), |broken| Err(broken.to_owned()))

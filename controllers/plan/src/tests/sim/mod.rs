@@ -100,7 +100,7 @@ pub(super) type Ledgers<M> = BTreeMap<Side<M>, LedgerOf<<M as Model>::Flow>>;
 /// What becomes of an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It never arrives.
+    /// The request never arrives.
     Lost,
     /// It arrives after so many seconds.
     Late(u64),

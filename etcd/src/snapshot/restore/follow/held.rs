@@ -60,8 +60,8 @@ impl Held {
         if revisions.current < base.last {
             return Err(Error::BaseRevision { name: base, found: revisions.current });
         }
-        let seat = MemberIdentity { member: &options.member, bump: 0 };
-        etcdutl.restore(&work.base(), &work.replay(), &seat).await?;
+        let identity = MemberIdentity { member: &options.member, bump: 0 };
+        etcdutl.restore(&work.base(), &work.replay(), &identity).await?;
         fs::remove_file(work.base()).map_err(at(&work.base()))?;
         let record = Record::new(store.url(), history, &options.member, &base);
         let mut held = Self::start(options, work, (base, history), revisions.current, record).await?;
