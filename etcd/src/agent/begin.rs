@@ -19,8 +19,7 @@ use super::{
     identity::Identity,
     report::{Phase, StatusReporter},
     settings::{Settings, chain},
-    standby::Standby,
-    takeover::STANDBY_LEFT,
+    standby::{STANDBY_LEFT, Standby},
     version,
     volume::{self, Volume},
 };

@@ -6,6 +6,10 @@ use tokio::time::Instant;
 
 use crate::snapshot::{restore::follow::Follower, store};
 
+/// Why no etcd is founded where a standby was begun.
+pub(super) const STANDBY_LEFT: &str = "StandbyLeft: a standby was begun beside the data directory, and an empty etcd would lose what it \
+                                       holds: set `restore` again, or remove <dataDir>/new.etcd.part";
+
 /// The standby of a member, where it has one.
 #[derive(Debug, Default)]
 pub struct Standby {

@@ -28,10 +28,6 @@ use crate::snapshot::{
     store,
 };
 
-/// Why no etcd is founded where a standby was begun.
-pub(super) const STANDBY_LEFT: &str = "StandbyLeft: a standby was begun beside the data directory, and an empty etcd would lose what it \
-                                       holds: set `restore` again, or remove <dataDir>/new.etcd.part";
-
 impl Bootstrapper {
     /// Whether a standby was begun, and the configuration does not say any more from where.
     pub(super) fn forgets_standby(&self) -> bool {
