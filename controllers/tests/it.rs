@@ -25,7 +25,7 @@ fn mk_etcd(spec: Value) -> Etcd {
 }
 
 fn mk_layout(members: u32, founded: bool) -> Layout {
-    Layout { image: "repot:1".into(), members, founded, existing: None, exists: None }
+    Layout { image: "repot:1".into(), members, founded, existing: None, standby: false, exists: None }
 }
 
 /// As the operator lays it out.

@@ -3,7 +3,13 @@
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::Args;
-use repot_etcd::snapshot::restore::{self, Member, Options, Progress, Restored, Selection};
+use repot_etcd::snapshot::{
+    restore::{
+        self, Member, Options, Progress, Restored, Selection,
+        follow::{Followed, Follower, Source},
+    },
+    store::Store,
+};
 use repot_etcd_core::snapshot::SnapshotName;
 use serde_json::json;
 
@@ -41,6 +47,9 @@ pub struct Flags {
     /// Length of leases that were granted after the full snapshot
     #[arg(long, default_value = "1h", value_name = "DURATION", value_parser = duration)]
     lease_ttl: Duration,
+    /// Take each new delta as well, until the store has a final snapshot or a delta that ends an owner's time
+    #[arg(long, conflicts_with = "base")]
+    follow: bool,
     /// The program etcdutl, 3.5.10 or later
     #[arg(long, default_value = "etcdutl", value_name = "PROGRAM")]
     etcdutl: PathBuf,
@@ -74,6 +83,9 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
         Err(code) => return Ok(code),
     };
     let output = flags.output;
+    if flags.follow {
+        return follow(store, options(flags), output).await;
+    }
     let options = options(flags);
     let bar = Bar::new("reading");
     let outcome = restore::restore(&store, &options, &|progress| show(&bar, &progress)).await;
@@ -98,6 +110,36 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
             options.data_dir.display(),
             plan.base,
             plan.deltas.len()
+        ))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Follows the snapshots to their end. Whoever breaks it off finds the working directory at the next call.
+async fn follow(root: Store, options: Options, output: Output) -> anyhow::Result<ExitCode> {
+    let data_dir = options.data_dir.clone();
+    let follower = Follower::start(Source { root, history: None }, options);
+    let (mut states, mut said) = (follower.watch(), String::new());
+    loop {
+        let state = states.borrow_and_update().clone();
+        if state.ended {
+            break;
+        }
+        if !state.message.is_empty() && state.message != said {
+            eprintln!("repot: {}", state.message);
+            said = state.message;
+        }
+        states.changed().await?;
+    }
+    let Followed { base, deltas, revision, bumped } = follower.finish().await?;
+    match output {
+        Output::Json => print_json(&json!({
+            "dataDir": data_dir, "base": base.to_string(), "deltas": deltas,
+            "revision": revision.0, "bumpedRevision": bumped.0,
+        }))?,
+        Output::Text => print(&format!(
+            "{} restored from {base} and {deltas} deltas: revision {revision}, raised to {bumped}\n",
+            data_dir.display()
         ))?,
     }
     Ok(ExitCode::SUCCESS)

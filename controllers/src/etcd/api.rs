@@ -251,6 +251,8 @@ pub struct Backup {
     pub store: Option<Store>,
     /// Where those are that this etcd continues.
     pub source_store: Option<Store>,
+    /// Whether one member follows the snapshots in `source_store` until it may found the etcd, in place of the copy.
+    pub standby: bool,
     /// Whether the copy waits.
     pub wait_for_final_snapshot: FinalSnapshot,
     /// Cron of full snapshots.

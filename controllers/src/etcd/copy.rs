@@ -43,8 +43,8 @@ pub fn name(etcd: &Etcd) -> Option<String> {
 #[must_use]
 pub fn source(observed: &Observed) -> Source {
     let Some(name) = name(&observed.etcd) else { return Source::Ready };
-    // Whoever has data goes on from them.
-    if observed.is_bootstrapped() {
+    // Whoever has data goes on from them, and a standby reads the store of the other etcd.
+    if observed.is_bootstrapped() || observed.stands_by() {
         return Source::Ready;
     }
     if observed.status().source_copied.is_some_and(|copied| copied.job == name) || is_complete(observed) {

@@ -262,6 +262,7 @@ fn layout(context: &Context, observed: &Observed, members: u32) -> Layout {
         members,
         founded: observed.is_founded(),
         existing: observed.existing(),
+        standby: observed.stands_by(),
         exists: observed.set.clone(),
     }
 }

@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 
 use super::{
     Error, Result,
-    api::{Etcd, Existing, MEMBERSHIP},
+    api::{Etcd, Existing, MEMBERSHIP, RESTORE_FROM},
     copy, names,
     status::Status,
 };
@@ -172,6 +172,17 @@ impl Observed {
         founding.map(|founding| founding.members)
     }
 
+    /// Whether the etcd is founded, or was, by one member that follows the snapshots of another etcd. A founding that has begun stays
+    /// what it is.
+    #[must_use]
+    pub fn stands_by(&self) -> bool {
+        let backup = &self.etcd.spec.backup;
+        let begun = self.status().founding.filter(|founding| founding.volumes == self.etcd.volumes());
+        let asked = backup.standby && backup.source_store.is_some() && !self.is_founded();
+        let restores = self.etcd.annotations().get(RESTORE_FROM).is_some_and(|name| !name.is_empty());
+        begun.map_or(asked && !restores, |founding| founding.standby)
+    }
+
     /// What is decided on. `members`: see [`Cluster::Founded`]; `needed`: see [`Seen::needed`].
     #[must_use]
     pub fn seen(&self, members: Option<u32>, source: Source, needed: bool) -> Seen {
@@ -180,9 +191,10 @@ impl Observed {
         } else {
             Cluster::New { founders: self.founders() }
         };
+        let alone = self.stands_by() && !self.is_founded();
         Seen {
             volumes: VolumeSet(self.etcd.volumes()),
-            replicas: self.wanted(),
+            replicas: if alone { self.wanted().min(1) } else { self.wanted() },
             set: self.set.as_ref().map(set),
             pods: self.pods_by_volumes(),
             cluster,

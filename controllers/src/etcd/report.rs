@@ -5,6 +5,7 @@ use kube::ResourceExt;
 use repot_apimachinery::time::Time;
 use repot_etcd_core::handover::Handover;
 use repot_etcd_core::{
+    agent::http::StandbyStatus,
     members::{Role, quorum},
     operator::Next,
     rolling::Roll,
@@ -19,7 +20,7 @@ use super::{
     names,
     observe::{Observed, is_ready, template},
     rolling,
-    status::{Bootstrapped, Finding, Founding, Joined, Member, Status, conditions},
+    status::{Bootstrapped, Finding, Founding, Joined, Member, Standby, Status, conditions},
 };
 
 /// Earlier sets of volumes that are remembered.
@@ -68,6 +69,7 @@ pub fn status(pass: &Pass) -> Status {
         unknown_members: departure::unknown(observed, pass.known),
         source_copied: copy::completed(observed, &now.to_rfc3339()),
         handover: handover(pass, &before),
+        standby: standby(pass, &before),
         last_errors: Vec::new(),
     }
 }
@@ -77,6 +79,20 @@ fn handover(pass: &Pass, before: &Status) -> Option<Handover> {
     let said = pass.known.into_iter().flat_map(|known| known.said.iter().flatten());
     let told = said.filter_map(|said| said.owner.as_ref()?.handover.clone()).next();
     told.or_else(|| before.handover.clone())
+}
+
+/// How far the standby is, as its agent says, or said earlier.
+fn standby(pass: &Pass, before: &Status) -> Option<Standby> {
+    if !pass.observed.stands_by() || pass.observed.is_founded() {
+        return None;
+    }
+    let said = pass.known.into_iter().flat_map(|known| known.said.iter().flatten()).next();
+    match said.and_then(|said| said.standby.clone()) {
+        Some(StandbyStatus { base, revision, ended, message, .. }) => {
+            Some(Standby { revision, base, ended, message })
+        }
+        None => before.standby.clone(),
+    }
 }
 
 /// How many members there are to be at the moment.
@@ -164,7 +180,8 @@ fn founding(pass: &Pass, before: &Status) -> Option<Founding> {
     let observed = pass.observed;
     match pass.next {
         Next::Run { members } if !observed.is_founded() => {
-            Some(Founding { volumes: observed.etcd.volumes(), members: *members })
+            let standby = observed.stands_by();
+            Some(Founding { volumes: observed.etcd.volumes(), members: *members, standby })
         }
         _ => before.founding.clone(),
     }
@@ -199,7 +216,7 @@ fn findings(pass: &Pass, ready: usize, members: usize) -> Vec<Finding> {
     all.push(scaled(pass));
     all.extend(findings::all(pass));
     all.extend(joining(pass));
-    if copy::name(&pass.observed.etcd).is_some() {
+    if copy::name(&pass.observed.etcd).is_some() && !pass.observed.stands_by() {
         all.push(copied(pass));
     }
     all

@@ -50,6 +50,9 @@ pub struct Status {
     /// The hand-over to this etcd from the owner before, once that one does not serve any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handover: Option<Handover>,
+    /// How far the standby is, until it has taken over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub standby: Option<Standby>,
     /// What went wrong in the last pass.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub last_errors: Vec<LastError>,
@@ -104,6 +107,26 @@ pub struct Founding {
     pub volumes: String,
     /// How many members found it.
     pub members: u32,
+    /// Whether the only one of them is a standby: it follows the snapshots of the etcd that this one continues.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub standby: bool,
+}
+
+/// How far the standby is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Standby {
+    /// Revision that it holds; `None` until the full snapshot that it begins with is restored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<i64>,
+    /// Name of the full snapshot that it began with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
+    /// Whether nothing more is to come, by the store.
+    pub ended: bool,
+    /// What it does, or why it does not go on; empty while it follows.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
 }
 
 /// Sets of volumes with a cluster on them.

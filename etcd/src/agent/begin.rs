@@ -19,10 +19,11 @@ use super::{
     identity::Identity,
     report::{Phase, StatusReporter},
     settings::{Settings, chain},
+    standby::{self, Standby},
     version,
     volume::{self, Volume},
 };
-use crate::snapshot::restore::{self, Progress};
+use crate::snapshot::restore::{self, Progress, Selection};
 
 /// From one look at what is waited for to the next.
 const LOOK: Duration = Duration::from_secs(2);
@@ -48,6 +49,8 @@ pub struct Bootstrapper {
     pub programs: Programs,
     /// Where it says what it waits for.
     pub board: StatusReporter,
+    /// What follows the snapshots of another etcd, where something does.
+    pub standby: Standby,
 }
 
 /// Who asks what others say of this member.
@@ -223,6 +226,9 @@ impl Bootstrapper {
 
     async fn restore(&self) -> Option<Entry> {
         let source = self.settings.config.restore.as_ref()?;
+        if self.stands_by(source) {
+            return self.take_over(source).await;
+        }
         let entry = Entry::founding(&self.settings);
         self.board.say(Phase::Restoring, format!("from {}", source.store.url));
         let (store, from) = match founding::choose(&self.settings, &source.store, BUMP).await {
@@ -232,7 +238,25 @@ impl Bootstrapper {
                 return None;
             }
         };
-        let options = restore::Options {
+        let options = self.restore_options(from);
+        match restore::restore(&store, &options, &|progress| self.show(&progress)).await {
+            Ok(restored) => {
+                tracing::info!(base = %restored.plan.base, deltas = restored.plan.deltas.len(),
+                    revision = restored.revision.0, bumped = restored.bumped.0, "restored");
+                self.board.set_restored(standby::restored_at_once(&restored));
+                Some(entry)
+            }
+            Err(error) => {
+                self.board.say(Phase::Waiting, format!("RestoreFailed: {}", chain(&error)));
+                sleep(RESTORE_AGAIN).await;
+                None
+            }
+        }
+    }
+
+    /// How volumes of founders are filled.
+    pub(super) fn restore_options(&self, from: Selection) -> restore::Options {
+        restore::Options {
             data_dir: self.volume.data_dir(),
             etcdutl: self.programs.etcdutl.clone(),
             etcd: self.programs.etcd.clone(),
@@ -241,24 +265,11 @@ impl Bootstrapper {
             lease_ttl: LEASE_TTL,
             member: restore::Member {
                 name: self.settings.own.name.clone(),
-                initial_cluster: entry.members.clone(),
+                initial_cluster: Entry::founding(&self.settings).members,
                 initial_cluster_token: self.settings.config.cluster_token.clone(),
                 peer_urls: self.settings.own.peer_urls.join(","),
             },
             parallel: PARALLEL,
-        };
-        match restore::restore(&store, &options, &|progress| self.show(&progress)).await {
-            Ok(restored) => {
-                tracing::info!(base = %restored.plan.base, deltas = restored.plan.deltas.len(),
-                    revision = restored.revision.0, bumped = restored.bumped.0, "restored");
-                self.board.set_restored(restored);
-                Some(entry)
-            }
-            Err(error) => {
-                self.board.say(Phase::Waiting, format!("RestoreFailed: {}", chain(&error)));
-                sleep(RESTORE_AGAIN).await;
-                None
-            }
         }
     }
 

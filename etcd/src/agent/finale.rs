@@ -13,8 +13,8 @@ use repot_etcd_core::snapshot::{Kind, Revision, SnapshotName};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    Agent, clients, clock::Deadline, history::OwnHistory, http::peers, owner::now, settings::chain,
-    supervisor::Etcd,
+    Agent, clients, clock::Deadline, final_delta::FinalDelta, history::OwnHistory, http::peers, owner::now,
+    settings::chain, supervisor::Etcd,
 };
 use crate::{
     owner::Settings,
@@ -32,8 +32,8 @@ const LIFE: Duration = Duration::from_secs(60);
 
 /// How it ended.
 pub(super) enum Outcome {
-    /// The snapshot of this name is in the store.
-    StoredSnapshot(String),
+    /// The snapshot of this name is in the store, and what ends the chain of deltas, where there is one.
+    StoredSnapshot(String, Option<String>),
     /// There is none, and trying again makes no sense.
     GivenUp(String),
 }
@@ -53,6 +53,10 @@ struct Memory {
     own: Option<Revision>,
     /// The snapshot that was taken, and that does not yet say whose time it ends.
     taken: Option<SnapshotName>,
+    /// Whether the events after the newest snapshot were looked for: that is done once.
+    has_tried_delta: bool,
+    /// The snapshot that ends the chain of deltas, once it says whose time it ends.
+    delta: Option<SnapshotName>,
 }
 
 /// The final snapshot to be.
@@ -101,7 +105,10 @@ impl FinalSnapshotTask<'_> {
         let mut end = Instant::now() + self.settings.quorum;
         loop {
             match self.attempt(&mut memory).await {
-                Ok(name) => return Outcome::StoredSnapshot(name.to_string()),
+                Ok(name) => {
+                    let delta = memory.delta.map(|delta| delta.to_string());
+                    return Outcome::StoredSnapshot(name.to_string(), delta);
+                }
                 Err(Obstacle::Store(why)) => {
                     say(&format!("the store is waited for: {why}"));
                     end = Instant::now() + self.settings.quorum;
@@ -146,21 +153,58 @@ impl FinalSnapshotTask<'_> {
             _ => {}
         }
         let voters = self.alone().await?;
+        let current = Revision(header.map_or(0, etcd_client::ResponseHeader::revision));
+        if !memory.has_tried_delta {
+            let delta = FinalDelta {
+                client: &client,
+                history: &history,
+                settings: &self.agent.settings.snapshots,
+                names: &names,
+                cluster: &format!("{:x}", header.map_or(0, etcd_client::ResponseHeader::cluster_id)),
+                current,
+            };
+            memory.delta = self.end_chain(&delta, &voters).await?;
+            memory.has_tried_delta = true;
+            self.agent.board.set_final_delta(memory.delta.as_ref().map(ToString::to_string));
+        }
         let name = match memory.taken.take() {
             Some(name) => name,
-            None => {
-                let current = Revision(header.map_or(0, etcd_client::ResponseHeader::revision));
-                self.take(&client, &history, &names, current).await?
-            }
+            None => self.take(&client, &history, &names, current).await?,
         };
-        if !self.leases_are_over() && self.alone().await? != voters {
-            return Err(Obstacle::Members("the members are others than before the snapshot".to_owned()));
-        }
+        self.check_voters(&voters).await?;
         if let Err(why) = self.name_owner(store, &name).await {
             memory.taken = Some(name);
             return Err(why);
         }
         Ok(name)
+    }
+
+    /// Stores what ends the chain of deltas, and says whose time that is. Without it, the final snapshot does both.
+    async fn end_chain(
+        &self,
+        delta: &FinalDelta<'_>,
+        voters: &BTreeSet<u64>,
+    ) -> Result<Option<SnapshotName>, Obstacle> {
+        let name = match delta.store().await {
+            Ok(name) => name,
+            Err(error) if error.is_of_store() => return Err(Obstacle::Store(chain(&error))),
+            Err(error) => {
+                tracing::info!(why = chain(&error), "there is no final delta, only a final snapshot");
+                return Ok(None);
+            }
+        };
+        self.check_voters(voters).await?;
+        self.name_owner(delta.history.snapshots(), &name).await?;
+        tracing::info!(%name, "the final delta is in the store");
+        Ok(Some(name))
+    }
+
+    /// Checks that nobody began to vote since it was found that no other voter serves clients.
+    async fn check_voters(&self, before: &BTreeSet<u64>) -> Result<(), Obstacle> {
+        if self.leases_are_over() || self.alone().await? == *before {
+            return Ok(());
+        }
+        Err(Obstacle::Members("the members are others than before the snapshot".to_owned()))
     }
 
     async fn take(

@@ -34,6 +34,9 @@ pub(super) struct OwnershipMarker {
     /// The final snapshot, once it is in the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) snapshot: Option<String>,
+    /// What ends the chain of deltas, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) delta: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,17 +50,17 @@ enum State {
 impl OwnershipMarker {
     /// Clients are about to be let in.
     pub(super) fn served(own_id: &str, since: Timestamp) -> Self {
-        Self { state: State::Served, own_id: own_id.to_owned(), since, snapshot: None }
+        Self { state: State::Served, own_id: own_id.to_owned(), since, snapshot: None, delta: None }
     }
 
     /// Clients are cut off.
     pub(super) fn cut_off(own_id: &str, since: Timestamp) -> Self {
-        Self { state: State::CutOff, own_id: own_id.to_owned(), since, snapshot: None }
+        Self { state: State::CutOff, own_id: own_id.to_owned(), since, snapshot: None, delta: None }
     }
 
     /// The final snapshot is in the store.
-    pub(super) fn with_snapshot(self, name: String) -> Self {
-        Self { state: State::FinalSnapshot, snapshot: Some(name), ..self }
+    pub(super) fn with_snapshot(self, name: String, delta: Option<String>) -> Self {
+        Self { state: State::FinalSnapshot, snapshot: Some(name), delta, ..self }
     }
 
     /// What happened when ownership was lost; `None` where that was not noticed.
@@ -152,7 +155,7 @@ mod tests {
         mark.write(dir.path().to_owned()).await.expect("written");
         let found = OwnershipMarker::read(dir.path()).expect("readable").expect("a mark");
         assert_eq!((found.loss(), &found), (Some(OwnershipHistory::CutOff), &mark));
-        let mark = mark.with_snapshot("Full-1".to_owned());
+        let mark = mark.with_snapshot("Full-1".to_owned(), None);
         mark.write(dir.path().to_owned()).await.expect("written");
         let found = OwnershipMarker::read(dir.path()).expect("readable").expect("a mark");
         assert_eq!(

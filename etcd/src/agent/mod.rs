@@ -14,6 +14,7 @@
 //! | [`volume`] | whose the volume is, and what is in it; removes nothing |
 //! | [`begin`] | from the volume to the flags with which etcd starts |
 //! | `founding` | what founders restore: all of them the same |
+//! | [`standby`] | a volume that follows the snapshots of another etcd until its member may found its own |
 //! | [`flags`] | the command line of etcd; pure |
 //! | `version` | whether etcd knows the flags that it is given |
 //! | [`supervisor`] | starts and ends etcd, by order |
@@ -21,6 +22,7 @@
 //! | `identity` | who the member is, written beside its data |
 //! | `backups` | snapshots by schedule and by request, where etcd leads |
 //! | `owner`, `finale`, `mark` | whether clients may be served, by the record in DNS; the final snapshot; what is remembered of both |
+//! | `final_delta` | the last events of an etcd that has lost ownership, for those who follow its deltas |
 //! | [`clients`] | the agent as a client of etcd |
 //! | `gateway` | the way of clients to all members, held while the leader moves |
 //! | [`report`] | what the agent says of itself |
@@ -34,6 +36,7 @@ mod client_proxy;
 pub mod clients;
 pub mod clock;
 mod connection_limiter;
+mod final_delta;
 mod finale;
 pub mod flags;
 mod founding;
@@ -47,6 +50,7 @@ mod metrics;
 mod owner;
 pub mod report;
 pub mod settings;
+pub mod standby;
 pub mod supervisor;
 mod version;
 pub mod volume;
@@ -67,6 +71,7 @@ pub use child::Programs;
 pub use client_proxy::ProxyAddresses;
 use report::StatusReporter;
 use settings::Settings;
+use standby::Standby;
 use supervisor::{Etcd, Supervisor};
 use volume::{Label, Volume};
 
@@ -167,7 +172,13 @@ impl Prepared {
             settings: settings.clone(),
         });
         let taker = Taker::new(agent.clone(), inbox);
-        Ok(Self { agent, beginner: Bootstrapper { settings, volume, programs, board }, taker, listener, tls })
+        Ok(Self {
+            agent,
+            beginner: Bootstrapper { settings, volume, programs, board, standby: Standby::default() },
+            taker,
+            listener,
+            tls,
+        })
     }
 
     /// The URL of its HTTP.

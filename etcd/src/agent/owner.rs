@@ -327,9 +327,9 @@ impl<'a> Owner<'a> {
         let finale = FinalSnapshotTask { agent: self.agent, settings: self.settings, lost };
         let outcome = finale.run(&|doing| self.say("FinalSnapshot", Some(why), Some(doing))).await;
         match outcome {
-            Outcome::StoredSnapshot(name) => {
+            Outcome::StoredSnapshot(name, delta) => {
                 let mark = OwnershipMarker::cut_off(&self.settings.id, jiff::Timestamp::now());
-                let mark = self.mark.take().unwrap_or(mark).with_snapshot(name);
+                let mark = self.mark.take().unwrap_or(mark).with_snapshot(name, delta);
                 self.write(&mark).await;
                 self.mark = Some(mark);
                 self.say("StayDown", Some(why), None);
@@ -347,6 +347,9 @@ impl<'a> Owner<'a> {
     fn say(&self, verdict: &'static str, why: Option<&Reason>, detail: Option<&str>) {
         let message = [why.map(|why| why.message.as_str()), detail];
         let message: Vec<&str> = message.into_iter().flatten().collect();
+        if let Some(mark) = self.mark.as_ref().filter(|mark| mark.delta.is_some()) {
+            self.agent.board.set_final_delta(mark.delta.clone());
+        }
         self.agent.board.say_ownership(Ownership {
             verdict,
             reason: why.map_or("", |why| why.reason),

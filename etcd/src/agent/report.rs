@@ -1,10 +1,10 @@
 //! What an agent says of itself.
 
-use repot_etcd_core::handover::Handover;
+use repot_etcd_core::{agent::http::RestoredStatus, handover::Handover};
 use serde::Serialize;
 use tokio::sync::watch;
 
-use crate::snapshot::restore::Restored;
+use crate::snapshot::restore::follow::StandbyState;
 
 /// What a member is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -64,7 +64,11 @@ pub struct Report {
     /// Whether the member can go on as a member of its cluster.
     pub membership: Membership,
     /// From what the volume was filled, where this agent did it.
-    pub restored: Option<Restored>,
+    pub restored: Option<RestoredStatus>,
+    /// How far the standby is; `None` where there is none.
+    pub standby: Option<watch::Receiver<StandbyState>>,
+    /// Name of the snapshot that ends the chain of deltas, once it says whose time it ends.
+    pub final_delta: Option<String>,
     /// How often etcd has ended by itself or could not be started.
     pub failures: u64,
     /// What follows from the owner's record.
@@ -120,8 +124,18 @@ impl StatusReporter {
         self.put(Phase::Waiting, message.into(), Membership::Removed);
     }
 
-    pub(super) fn set_restored(&self, restored: Restored) {
-        self.0.send_modify(|report| report.restored = Some(restored));
+    /// Says from what the volume was filled. There is no standby any more.
+    pub(super) fn set_restored(&self, restored: RestoredStatus) {
+        self.0.send_modify(|report| (report.restored, report.standby) = (Some(restored), None));
+    }
+
+    pub(super) fn set_standby(&self, standby: watch::Receiver<StandbyState>) {
+        self.0.send_modify(|report| report.standby = Some(standby));
+    }
+
+    /// Says which snapshot ends the chain of deltas.
+    pub(super) fn set_final_delta(&self, name: Option<String>) {
+        self.0.send_modify(|report| report.final_delta = name);
     }
 
     /// Says that etcd has ended by itself or could not be started.

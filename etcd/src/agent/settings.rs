@@ -78,6 +78,8 @@ pub struct Settings {
     pub snapshots: Snapshots,
     /// The record that says who may serve.
     pub owner: Option<owner::Settings>,
+    /// How long a standby that may found its etcd waits for the end of the owner before.
+    pub final_wait: Duration,
 }
 
 /// Reads the file.
@@ -106,6 +108,7 @@ impl Settings {
             format!("etcdFlags: {name} is set by the agent; change what it is made of, or leave it out")
         }));
         let snapshots = snapshots(&config, &mut wrong);
+        let final_wait = final_wait(&config, &mut wrong);
         let owner = config.owner.as_ref().map(|owner| owner::Settings::new(owner, STOP));
         let owner = owner.transpose().unwrap_or_else(|all| {
             wrong.extend(all.iter().map(|one| format!("owner.{one}")));
@@ -122,11 +125,21 @@ impl Settings {
         match (own, snapshots) {
             (Some(own), Some(snapshots)) if wrong.is_empty() => {
                 let address = address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-                Ok(Self { config, own, address, snapshots, owner })
+                Ok(Self { config, own, address, snapshots, owner, final_wait })
             }
             _ => Err(Error::Content(wrong)),
         }
     }
+}
+
+fn final_wait(config: &Config, wrong: &mut Vec<String>) -> Duration {
+    let Some(text) = config.restore.as_ref().and_then(|restore| restore.final_wait.as_deref()) else {
+        return Duration::ZERO;
+    };
+    duration::parse(text).unwrap_or_else(|| {
+        wrong.push(format!("restore.finalWait: {text:?} is no duration such as 10m"));
+        Duration::ZERO
+    })
 }
 
 fn no_member(config: &Config, pod: &str) -> String {
@@ -211,6 +224,11 @@ fn places(config: &Config, wrong: &mut Vec<String>) {
         for file in ["ca.crt", "tls.crt", "tls.key"].iter().filter(|file| !dir.join(file).is_file()) {
             wrong.push(format!("tls: {name}: there is no file {}", dir.join(file).display()));
         }
+    }
+    if config.restore.as_ref().is_some_and(|restore| restore.standby) && config.members.len() != 1 {
+        wrong.push(
+            "restore.standby: the member that stands by has to be the only one in `members`".to_owned(),
+        );
     }
     let stores =
         [("store", config.store.as_ref()), ("restore.store", config.restore.as_ref().map(|r| &r.store))];

@@ -127,6 +127,7 @@ impl Supervisor {
             let now = *wanted.borrow_and_update();
             if now.now() == Etcd::Stopped {
                 beginner.board.say(Phase::Stopped, "etcd is not to run");
+                beginner.stand_by();
                 let _ = stop.run_until_cancelled(wanted.changed()).await;
                 continue;
             }

@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 use super::{Settings, freshness::Freshness};
 use crate::{
     agent::clock,
-    snapshot::store::{Result, Store},
+    snapshot::store::{Result, Store, Stored},
 };
 
 /// From one look to the next while the owner before may still serve: it may say so any moment that it has ended.
@@ -43,7 +43,7 @@ impl Told {
     pub async fn ask(settings: &Settings, source: Option<&Store>, record: Option<&Store>) -> Self {
         let patience = PATIENCE.min(settings.timing.interval * 3 / 4);
         let of = async |store: Option<&Store>| match store {
-            Some(store) => patiently(patience, store, find_final_snapshot(store)).await.flatten(),
+            Some(store) => patiently(patience, store, find_end(store)).await.flatten(),
             None => None,
         };
         let recorded = async {
@@ -112,9 +112,33 @@ async fn recorded(store: &Store, own_id: &str) -> Result<Option<Handover>> {
 /// Where the store cannot be read.
 pub async fn find_final_snapshot(source: &Store) -> Result<Option<(SnapshotName, String)>> {
     let source = source.current().await?;
-    let names: Vec<_> = source.list_quickly().await?.into_iter().map(|one| one.name).collect();
+    find_final_snapshot_in(&source, &source.list_quickly().await?).await
+}
+
+async fn find_final_snapshot_in(source: &Store, all: &[Stored]) -> Result<Option<(SnapshotName, String)>> {
+    let names: Vec<_> = all.iter().map(|one| one.name.clone()).collect();
     let Some(name) = final_snapshot(&names) else { return Ok(None) };
     Ok(source.ended_owner(name).await?.map(|id| (name.clone(), id)))
+}
+
+/// The snapshot of the current history that ends an owner's time, and whose: the final delta as soon as it is there, and else the final
+/// snapshot. Nothing may have been stored after it.
+///
+/// # Errors
+/// Where the store cannot be read.
+async fn find_end(source: &Store) -> Result<Option<(SnapshotName, String)>> {
+    let source = source.current().await?;
+    let all = source.list_quickly().await?;
+    let ends = |one: &&Stored| one.ends_owner;
+    let newest = all.iter().filter(ends).map(|one| &one.name).max_by_key(|name| (name.created, name.last));
+    let is_last = |name: &&SnapshotName| {
+        // Another snapshot may have been begun at the same time.
+        all.iter().all(|other| other.name.last <= name.last || other.name.created <= name.created)
+    };
+    match newest.filter(is_last) {
+        Some(name) => Ok(source.ended_owner(name).await?.map(|id| (name.clone(), id))),
+        None => find_final_snapshot_in(&source, &all).await,
+    }
 }
 
 /// Records that a hand-over is over.

@@ -5,6 +5,7 @@ mod backups;
 mod copying;
 mod damage;
 mod flips;
+mod following;
 mod importing;
 mod interruptions;
 mod leases;

@@ -13,5 +13,6 @@ mod restricted;
 mod rolling;
 mod scale;
 mod source;
+mod standby;
 mod tls;
 mod world;

@@ -9,4 +9,5 @@ mod held;
 mod judge;
 mod records;
 mod silence;
+mod standby;
 pub mod world;

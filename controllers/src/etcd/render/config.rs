@@ -34,7 +34,7 @@ pub fn config(etcd: &Etcd, layout: &Layout) -> Config {
             agent: spec.agent_port(),
         },
         store: store(&spec.backup).map(|store| Store { history: history(etcd), ..store }),
-        restore: restore(etcd).filter(|_| founds),
+        restore: if layout.standby { standby(etcd) } else { restore(etcd) }.filter(|_| founds),
         snapshots: snapshots(&spec.backup),
         tls: tls(etcd),
         etcd_flags: flags(etcd),
@@ -44,8 +44,12 @@ pub fn config(etcd: &Etcd, layout: &Layout) -> Config {
     }
 }
 
+/// In place of a timeout after which nothing else is done.
+const FOR_EVER: &str = "87600h";
+
 /// What of the configuration needs another start: the rest is of interest only to members whose volume is empty, and they read
-/// it again by themselves.
+/// it again by themselves. A standby without an owner's record learns by another start that it is to found the etcd; one with a record
+/// founds it without.
 #[must_use]
 pub fn checksum(config: &Config) -> String {
     let lasting = Config {
@@ -53,7 +57,7 @@ pub fn checksum(config: &Config) -> String {
         cluster_state: ClusterState::New,
         members: Vec::new(),
         client_endpoints: Vec::new(),
-        restore: None,
+        restore: config.restore.clone().filter(|restore| restore.standby && config.owner.is_none()),
         // It is told of other members while it runs.
         gateway: config.gateway.clone().map(|gateway| Gateway { members: Vec::new(), ..gateway }),
         ..config.clone()
@@ -124,9 +128,26 @@ fn restore(etcd: &Etcd) -> Option<Restore> {
     let own = store(&etcd.spec.backup)?;
     let named = etcd.annotations().get(RESTORE_FROM).filter(|name| !name.is_empty());
     if let Some(name) = named {
-        return Some(Restore { store: Store { url: format!("{}/backups/{name}", own.url), ..own } });
+        let store = Store { url: format!("{}/backups/{name}", own.url), ..own };
+        return Some(Restore { store, standby: false, final_wait: None });
     }
-    etcd.spec.backup.source_store.as_ref().map(|_| Restore { store: own })
+    etcd.spec.backup.source_store.as_ref().map(|_| Restore { store: own, standby: false, final_wait: None })
+}
+
+/// What the other etcd writes, read where it writes it. Once nobody asks for a standby any more, it founds the etcd.
+fn standby(etcd: &Etcd) -> Option<Restore> {
+    let backup = &etcd.spec.backup;
+    let source = backup.source_store.as_ref()?;
+    let store = Store {
+        url: source.url(place::LOCAL_SOURCE),
+        credentials: source.secret_ref.as_ref().map(|_| place::SOURCE.into()),
+        endpoint: source.endpoint_override.clone(),
+        history: None,
+    };
+    let wait = &backup.wait_for_final_snapshot;
+    let timeout = if wait.on_timeout == "Fail" { FOR_EVER } else { &wait.timeout };
+    let final_wait = wait.enabled.then(|| timeout.to_owned());
+    Some(Restore { store, standby: backup.standby, final_wait })
 }
 
 fn snapshots(backup: &Backup) -> Snapshots {

@@ -51,6 +51,8 @@ pub struct Layout {
     pub founded: bool,
     /// The etcd that members join, while members of it are left.
     pub existing: Option<Existing>,
+    /// Whether the first member follows the snapshots of another etcd until it founds this one, or did so.
+    pub standby: bool,
     /// The StatefulSet, where one exists with these volumes. What cannot be changed of it is taken over.
     pub exists: Option<StatefulSet>,
 }

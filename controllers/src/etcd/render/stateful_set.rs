@@ -77,6 +77,10 @@ fn pod_spec(etcd: &Etcd, layout: &Layout) -> Value {
     if let Some(store) = &etcd.spec.backup.store {
         mounted.extend(pod::store("store", store, place::STORE, place::LOCAL_STORE));
     }
+    // It stays when the standby has taken over: without it the Pod would be replaced.
+    if let Some(source) = etcd.spec.backup.source_store.as_ref().filter(|_| layout.standby) {
+        mounted.extend(pod::store("source", source, place::SOURCE, place::LOCAL_SOURCE));
+    }
     let data = json!({"name": etcd.volumes(), "mountPath": place::DATA});
     let mounts: Vec<Value> =
         std::iter::once(data).chain(mounted.iter().map(|one| one.mount.clone())).collect();

@@ -112,6 +112,14 @@ pub struct Store {
 pub struct Restore {
     /// The store of the one backup, or of the snapshots of another etcd. Without snapshots in it, nothing is founded.
     pub store: Store,
+    /// Whether the member follows the snapshots until it may found its etcd: it holds the newest state, and applies each new delta. It
+    /// has to be the only member. With an `owner` it founds when the record lets it; without one when this is switched off.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub standby: bool,
+    /// How long a standby that may found its etcd waits for what ends the time of the owner before, as in `10m`; not at all where it is
+    /// left out. After that it founds with what there is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub final_wait: Option<String>,
 }
 
 /// When snapshots are taken and which are kept. Durations as in `5m`, sizes in bytes.

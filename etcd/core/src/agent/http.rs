@@ -39,6 +39,8 @@ pub struct AgentStatus {
     pub removed: bool,
     /// From which snapshots this agent has filled the volume; `None` where it has not.
     pub restored: Option<RestoredStatus>,
+    /// What the standby holds; `None` where there is none, and once it has taken over.
+    pub standby: Option<StandbyStatus>,
     /// What follows from the owner's record; `None` without one.
     pub owner: Option<OwnerStatus>,
     /// State of the backups, as this agent knows it; `None` without a store.
@@ -71,6 +73,22 @@ pub struct RestoredStatus {
     pub bumped_revision: i64,
 }
 
+/// How far a member is that follows the snapshots of another etcd.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StandbyStatus {
+    /// Name of the full snapshot that it began with; `None` until that is restored.
+    pub base: Option<String>,
+    /// Number of deltas that it has applied since.
+    pub deltas: usize,
+    /// Revision that it holds; `None` until the full snapshot is restored.
+    pub revision: Option<i64>,
+    /// Whether an owner's time ends at this revision, by the store: nothing more is to come.
+    pub ended: bool,
+    /// What it does, or why it does not go on; empty while it follows.
+    pub message: String,
+}
+
 /// What follows from the newest query of the owner's record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -89,6 +107,9 @@ pub struct OwnerStatus {
     pub cut_off: Option<String>,
     /// Name of the final snapshot, once it is in the store.
     pub final_snapshot: Option<String>,
+    /// Name of the snapshot that ends the chain of deltas, once it is in the store and names the owner ID that it ends; it is there before
+    /// the final snapshot. `None` where no chain could be continued.
+    pub final_delta: Option<String>,
     /// The hand-over to this etcd, once it is over.
     pub handover: Option<Handover>,
 }

@@ -50,8 +50,16 @@ pub fn plan(names: &[SnapshotName], base: Option<&SnapshotName>) -> Result<Plan,
         Some(base) => fulls.find(|name| *name == base).ok_or_else(|| PlanError::NoSuchFull(base.clone()))?,
         None => fulls.max().ok_or(PlanError::NoFull)?,
     };
+    Ok(Plan { base: base.clone(), deltas: deltas_after(names, base.last)? })
+}
+
+/// The deltas of a list that lead from a revision to the newest state, in the order in which they are applied.
+///
+/// # Errors
+/// [`PlanError::Gap`].
+pub fn deltas_after(names: &[SnapshotName], reached: Revision) -> Result<Vec<SnapshotName>, PlanError> {
     let mut deltas: Vec<SnapshotName> = Vec::new();
-    let mut covered = base.last;
+    let mut covered = reached;
     loop {
         let beyond = || names.iter().filter(|name| name.kind == Kind::Delta && name.last > covered);
         // What begins exactly here is preferred to what repeats something.
@@ -66,7 +74,7 @@ pub fn plan(names: &[SnapshotName], base: Option<&SnapshotName>) -> Result<Plan,
             (None, Some(before)) => {
                 return Err(PlanError::Gap { after: covered, before: before.clone() });
             }
-            (None, None) => return Ok(Plan { base: base.clone(), deltas }),
+            (None, None) => return Ok(deltas),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use etcd_client::StatusResponse;
 use repot_etcd_core::{
-    agent::http::{AgentStatus, BackupStatus, GatewayStatus, MemberStatus, OwnerStatus, RestoredStatus},
+    agent::http::{AgentStatus, BackupStatus, GatewayStatus, MemberStatus, OwnerStatus, StandbyStatus},
     snapshot::{Kind, SnapshotName},
 };
 use serde_json::{Value, json};
@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use crate::{
     agent::{
         Agent,
-        report::{Membership, Ownership},
+        report::{Membership, Report},
     },
-    snapshot::{restore::Restored, store::Store},
+    snapshot::{restore::follow::StandbyState, store::Store},
 };
 
 /// A time that is none, as Go writes it.
@@ -74,24 +74,27 @@ pub(super) fn status(agent: &Agent, found: Option<&StatusResponse>) -> AgentStat
         db_size: found.map(StatusResponse::db_size),
         needs_rejoin: report.membership == Membership::NeedsRejoin,
         removed: report.membership == Membership::Removed,
-        restored: report.restored.as_ref().map(restored),
-        owner: owner(agent, &report.ownership),
+        restored: report.restored.clone(),
+        standby: report.standby.as_ref().map(|standby| self::standby(&standby.borrow())),
+        owner: owner(agent, &report),
         backup: agent.settings.config.store.as_ref().map(|_| backup(agent)),
         gateway: door.map(|door| GatewayStatus { auth_enabled: door.auth_enabled() }),
     }
 }
 
-fn restored(restored: &Restored) -> RestoredStatus {
-    RestoredStatus {
-        base: restored.plan.base.to_string(),
-        deltas: restored.plan.deltas.len(),
-        revision: restored.revision.0,
-        bumped_revision: restored.bumped.0,
+fn standby(state: &StandbyState) -> StandbyStatus {
+    StandbyStatus {
+        base: state.base.as_ref().map(ToString::to_string),
+        deltas: state.deltas,
+        revision: state.revision.map(|revision| revision.0),
+        ended: state.ended,
+        message: state.message.clone(),
     }
 }
 
 /// Without a record in the configuration, too, a member may have lost ownership before.
-fn owner(agent: &Agent, ownership: &Ownership) -> Option<OwnerStatus> {
+fn owner(agent: &Agent, report: &Report) -> Option<OwnerStatus> {
+    let ownership = &report.ownership;
     let record = agent.settings.config.owner.as_ref();
     (record.is_some() || !ownership.verdict.is_empty()).then(|| OwnerStatus {
         name: record.map(|owner| owner.name.clone()),
@@ -101,6 +104,7 @@ fn owner(agent: &Agent, ownership: &Ownership) -> Option<OwnerStatus> {
         message: ownership.message.clone(),
         cut_off: ownership.cut_off.clone(),
         final_snapshot: ownership.final_snapshot.clone(),
+        final_delta: report.final_delta.clone(),
         handover: ownership.handover.clone(),
     })
 }

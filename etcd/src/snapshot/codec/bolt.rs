@@ -12,19 +12,19 @@ use super::Error;
 
 const MAGIC: u32 = 0xED0C_DAED;
 const VERSION: u32 = 2;
-const PAGE_HEADER: usize = 16;
-const ELEMENT: usize = 16;
-const BUCKET_HEADER: usize = 16;
+pub(super) const PAGE_HEADER: usize = 16;
+pub(super) const ELEMENT: usize = 16;
+pub(super) const BUCKET_HEADER: usize = 16;
 /// Fields of a meta page before its checksum.
-const META: usize = 56;
-const BRANCH_PAGE: u16 = 0x01;
-const LEAF_PAGE: u16 = 0x02;
-const BUCKET_ELEMENT: u32 = 0x01;
+pub(super) const META: usize = 56;
+pub(super) const BRANCH_PAGE: u16 = 0x01;
+pub(super) const LEAF_PAGE: u16 = 0x02;
+pub(super) const BUCKET_ELEMENT: u32 = 0x01;
 /// A tree of this height would have more pages than there are bytes.
-const MAX_DEPTH: usize = 64;
+pub(super) const MAX_DEPTH: usize = 64;
 /// A page with its overflow is as large as the largest value, which a transaction of etcd bounds.
 const MAX_PAGE_BYTES: u64 = 1 << 30;
-const REVISION_BYTES: usize = 17;
+pub(super) const REVISION_BYTES: usize = 17;
 
 /// What a database says of its revisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,53 +81,55 @@ fn no_revision(key: &[u8]) -> Error {
     damaged(&format!("{key:02x?} is no revision"))
 }
 
-fn damaged(what: &str) -> Error {
+pub(super) fn damaged(what: &str) -> Error {
     Error::Database(what.to_owned())
 }
 
 /// Where a tree begins.
-enum Root {
+pub(super) enum Root {
     Page(u64),
     /// A bucket so small that its only page lies within the value that names it.
     Inline(Vec<u8>),
 }
 
-struct Entry {
-    flags: u32,
-    key: Vec<u8>,
-    value: Vec<u8>,
+pub(super) struct Entry {
+    pub(super) flags: u32,
+    pub(super) key: Vec<u8>,
+    pub(super) value: Vec<u8>,
 }
 
-struct Walker<'a> {
+pub(super) struct Walker<'a> {
     file: &'a File,
     bytes: u64,
-    page_size: u64,
-    root: u64,
+    pub(super) page_size: u64,
+    pub(super) root: u64,
+    /// Place of the meta page in use.
+    pub(super) meta_at: u64,
 }
 
 /// A page with its overflow.
-struct Page {
+pub(super) struct Page {
     bytes: Vec<u8>,
-    flags: u16,
-    count: usize,
+    pub(super) flags: u16,
+    pub(super) count: usize,
 }
 
 impl<'a> Walker<'a> {
-    fn open(file: &'a File, bytes: u64) -> Result<Self, Error> {
-        let mut found: Option<(u64, u64, u64)> = None;
+    pub(super) fn open(file: &'a File, bytes: u64) -> Result<Self, Error> {
+        let mut found: Option<(u64, u64, u64, u64)> = None;
         // The first meta page knows the size of pages; where it is damaged, the second one is looked for.
         let places = std::iter::once(0).chain((9..=16).map(|shift| 1_u64 << shift));
         for at in places {
             let Some((page_size, root, txid)) = read_meta(file, at, bytes)? else { continue };
-            if (at == 0 || at == page_size) && found.is_none_or(|(_, _, newest)| txid > newest) {
-                found = Some((page_size, root, txid));
+            if (at == 0 || at == page_size) && found.is_none_or(|(_, _, newest, _)| txid > newest) {
+                found = Some((page_size, root, txid, at));
             }
         }
-        let (page_size, root, _) = found.ok_or_else(|| damaged("it has no valid meta page"))?;
-        Ok(Self { file, bytes, page_size, root })
+        let (page_size, root, _, meta_at) = found.ok_or_else(|| damaged("it has no valid meta page"))?;
+        Ok(Self { file, bytes, page_size, root, meta_at })
     }
 
-    fn bucket(&self, name: &[u8]) -> Result<Option<Root>, Error> {
+    pub(super) fn bucket(&self, name: &[u8]) -> Result<Option<Root>, Error> {
         let Some(entry) = self.find(&Root::Page(self.root), name)? else { return Ok(None) };
         if entry.flags & BUCKET_ELEMENT == 0 || entry.value.len() < BUCKET_HEADER {
             return Err(damaged("an entry among the buckets is none"));
@@ -148,7 +150,7 @@ impl<'a> Walker<'a> {
     }
 
     /// The entry of a key.
-    fn find(&self, root: &Root, key: &[u8]) -> Result<Option<Entry>, Error> {
+    pub(super) fn find(&self, root: &Root, key: &[u8]) -> Result<Option<Entry>, Error> {
         let leaf = self.descend(root, |page| {
             let before = (0..page.count).take_while(|at| page.branch_key(*at).is_ok_and(|k| k <= key));
             Some(before.count().saturating_sub(1))
@@ -181,7 +183,7 @@ impl<'a> Walker<'a> {
         Err(damaged("its tree has no end"))
     }
 
-    fn page(&self, id: u64) -> Result<Page, Error> {
+    pub(super) fn page(&self, id: u64) -> Result<Page, Error> {
         let outside = || damaged(&format!("page {id} lies outside"));
         let at = id.checked_mul(self.page_size).filter(|at| *at < self.bytes).ok_or_else(outside)?;
         let mut head = [0; PAGE_HEADER];
@@ -200,7 +202,7 @@ impl<'a> Walker<'a> {
 }
 
 impl Page {
-    fn parse(bytes: Vec<u8>) -> Result<Self, Error> {
+    pub(super) fn parse(bytes: Vec<u8>) -> Result<Self, Error> {
         let (flags, count) = (le_u16(&bytes, 8)?, usize::from(le_u16(&bytes, 10)?));
         Ok(Self { bytes, flags, count })
     }
@@ -214,7 +216,7 @@ impl Page {
             .ok_or_else(|| damaged("an element lies outside of its page"))
     }
 
-    fn entry(&self, index: usize) -> Result<Entry, Error> {
+    pub(super) fn entry(&self, index: usize) -> Result<Entry, Error> {
         let at = PAGE_HEADER + index * ELEMENT;
         let (flags, pos) = (le_u32(&self.bytes, at)?, le_u32(&self.bytes, at + 4)?);
         let (key, value) = (le_u32(&self.bytes, at + 8)?, le_u32(&self.bytes, at + 12)?);
@@ -226,12 +228,12 @@ impl Page {
         })
     }
 
-    fn branch_key(&self, index: usize) -> Result<&[u8], Error> {
+    pub(super) fn branch_key(&self, index: usize) -> Result<&[u8], Error> {
         let at = PAGE_HEADER + index * ELEMENT;
         self.slice(at, le_u32(&self.bytes, at)?, le_u32(&self.bytes, at + 4)?)
     }
 
-    fn child(&self, index: usize) -> Result<u64, Error> {
+    pub(super) fn child(&self, index: usize) -> Result<u64, Error> {
         le_u64(&self.bytes, PAGE_HEADER + index * ELEMENT + 8)
     }
 }
@@ -256,7 +258,7 @@ fn read_meta(file: &File, at: u64, bytes: u64) -> Result<Option<(u64, u64, u64)>
 }
 
 /// FNV-1a, by which bbolt guards its meta pages.
-fn fnv64(bytes: &[u8]) -> u64 {
+pub(super) fn fnv64(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
@@ -275,6 +277,6 @@ fn le_u32(bytes: &[u8], at: usize) -> Result<u32, Error> {
     le(bytes, at).map(u32::from_le_bytes)
 }
 
-fn le_u64(bytes: &[u8], at: usize) -> Result<u64, Error> {
+pub(super) fn le_u64(bytes: &[u8], at: usize) -> Result<u64, Error> {
     le(bytes, at).map(u64::from_le_bytes)
 }

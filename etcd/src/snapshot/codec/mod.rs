@@ -15,6 +15,7 @@ mod event;
 pub mod feed;
 mod full;
 mod list;
+mod raise;
 mod trailer;
 
 use std::io;
@@ -23,6 +24,7 @@ pub use bolt::{Revisions, is_removed, read_revisions};
 pub use compress::{Encoder, decoder};
 pub use event::{Event, EventKind};
 pub use full::{Database, read_full};
+pub use raise::raise_revision;
 pub use trailer::{HASH_BYTES, Sha256, Trailed};
 
 use repot_etcd_core::snapshot::Revision;

@@ -13,6 +13,7 @@
 //! events in. Nothing is at the place of the data directory before everything was proved, and what is in the store is only read.
 
 mod evidence;
+pub mod follow;
 mod leases;
 mod private;
 pub mod prove;

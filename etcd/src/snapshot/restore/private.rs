@@ -7,6 +7,7 @@
 use std::{
     fs,
     net::TcpListener,
+    os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
@@ -14,6 +15,7 @@ use std::{
 
 use etcd_client::Client;
 use repot_certs::Authority;
+use rustix::process::{Pid, Signal, kill_process};
 use time::OffsetDateTime;
 use tokio::{
     process::{Child, Command},
@@ -37,6 +39,8 @@ const HTTP_APART: (&str, &str) = ("ETCD_LISTEN_CLIENT_HTTP_URLS", "https://127.0
 /// One revision is one transaction, however large.
 const REQUEST_BYTES: &str = "--max-request-bytes=1500000000";
 const OPERATIONS: &str = "--max-txn-ops=4000000000";
+/// So many entries of the log are read again at the next start, and no more.
+const SNAPSHOTS: &str = "--snapshot-count=5000";
 const LOG_LINES: usize = 12;
 
 /// The only member of the private cluster. Nobody ever dials its peer URL.
@@ -61,13 +65,18 @@ pub(super) struct Etcd {
 impl Etcd {
     /// Starts it on a data directory and waits until it serves; its log and certificates are in `dir`.
     pub(super) async fn start(program: &Path, dir: &Path, data_dir: &Path) -> Result<Self> {
+        Self::start_as(program, dir, data_dir, &member().name).await
+    }
+
+    /// The same as a member with another name, whose data directory it is to become.
+    pub(super) async fn start_as(program: &Path, dir: &Path, data_dir: &Path, name: &str) -> Result<Self> {
         let files = Files::write(dir)?;
         let log = dir.join("etcd.log");
         let end = Instant::now() + START;
         loop {
             // Somebody may take the port between our look and etcd's.
             let port = free_port().map_err(at(Path::new("127.0.0.1")))?;
-            let child = files.launch(program, data_dir, &log, port)?;
+            let child = files.launch(program, (data_dir, name), &log, port)?;
             let options = link::Options {
                 endpoints: vec![format!("https://127.0.0.1:{port}")],
                 ca: Some(files.ca.clone().into_bytes()),
@@ -118,16 +127,37 @@ impl Etcd {
         }
     }
 
+    /// Ends it in good order: all that it was told is in its database then.
+    pub(super) async fn end(self) -> Result<()> {
+        let Self { client, mut child, program, log } = self;
+        // It waits for its clients to go.
+        drop(client);
+        let failed = |what: String| Error::PrivateEtcd { path: program.clone(), what, log: log_end(&log) };
+        let pid = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+        let pid = pid.ok_or_else(|| failed("has ended by itself".to_owned()))?;
+        kill_process(pid, Signal::TERM).map_err(|error| at(&program)(error.into()))?;
+        match timeout(STOP, child.wait()).await {
+            Ok(Ok(status)) if status.success() || status.signal() == Some(Signal::TERM.as_raw()) => Ok(()),
+            Ok(Ok(status)) => Err(failed(format!("ended with {status}"))),
+            Ok(Err(error)) => Err(at(&program)(error)),
+            Err(_) => Err(failed(format!("does not end within {STOP:?}"))),
+        }
+    }
+
     fn error(&self, what: String) -> Error {
         Error::PrivateEtcd { path: self.program.clone(), what, log: self.log_end() }
     }
 
     fn log_end(&self) -> String {
-        let text = fs::read(&self.log).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text).into_owned();
-        let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
+        log_end(&self.log)
     }
+}
+
+fn log_end(log: &Path) -> String {
+    let text = fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
 }
 
 fn free_port() -> std::io::Result<u16> {
@@ -159,19 +189,18 @@ impl Files {
         })
     }
 
-    fn launch(&self, program: &Path, data_dir: &Path, log: &Path, port: u16) -> Result<Child> {
+    fn launch(
+        &self,
+        program: &Path,
+        (data_dir, name): (&Path, &str),
+        log: &Path,
+        port: u16,
+    ) -> Result<Child> {
         let out = fs::File::options().create(true).append(true).open(log).map_err(at(log))?;
         let mut command = bound_to_us(program);
         command.arg("--data-dir").arg(data_dir);
         let url = format!("https://127.0.0.1:{port}");
-        command.args([
-            "--name",
-            "repot-replay",
-            "--listen-client-urls",
-            &url,
-            "--advertise-client-urls",
-            &url,
-        ]);
+        command.args(["--name", name, "--listen-client-urls", &url, "--advertise-client-urls", &url]);
         command.args(["--listen-peer-urls", "https://127.0.0.1:0"]);
         for side in ["", "peer-"] {
             command.arg(format!("--{side}cert-file")).arg(self.dir.join("server.crt"));
@@ -179,7 +208,7 @@ impl Files {
             command.arg(format!("--{side}trusted-ca-file")).arg(self.dir.join("ca.crt"));
             command.arg(format!("--{side}client-cert-auth"));
         }
-        command.args([REQUEST_BYTES, OPERATIONS]);
+        command.args([REQUEST_BYTES, OPERATIONS, SNAPSHOTS]);
         command.args(["--quota-backend-bytes=-1", "--enable-grpc-gateway=false", "--unsafe-no-fsync"]);
         // Its configuration is ours alone.
         std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ETCD_")).for_each(

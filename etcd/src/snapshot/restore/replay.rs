@@ -88,9 +88,7 @@ impl Job {
     async fn replay(&self, client: &Client, told: &mpsc::UnboundedSender<Progress>) -> Result<Revisions> {
         // Nobody listens only when nobody waits for the outcome either.
         let tell = |progress| drop(told.send(progress));
-        let kv = client.kv_client().max_decoding_message_size(usize::MAX);
-        let leases = Leases::keep(client, self.lease_ttl).await?;
-        let mut replay = Replay { queue: Queue::new(kv, self.base), leases, evidence: Evidence::default() };
+        let mut replay = Replay::begin(client, self.base, self.lease_ttl).await?;
         expect(client, self.base, "the full snapshot").await?;
         tell(Progress::Replaying(self.base));
         for name in &self.deltas {
@@ -103,7 +101,7 @@ impl Job {
     }
 }
 
-async fn expect(client: &Client, expected: Revision, after: &str) -> Result<()> {
+pub(super) async fn expect(client: &Client, expected: Revision, after: &str) -> Result<()> {
     let found = take::revision(client).await.map_err(Error::Take)?;
     match found == expected {
         true => Ok(()),
@@ -111,14 +109,28 @@ async fn expect(client: &Client, expected: Revision, after: &str) -> Result<()> 
     }
 }
 
-struct Replay {
+/// Applies deltas to a private etcd, one after the other.
+pub(super) struct Replay {
     queue: Queue,
     leases: Leases,
     evidence: Evidence,
 }
 
 impl Replay {
-    async fn apply(&mut self, path: &Path, name: &SnapshotName) -> Result<()> {
+    /// On an etcd that is at this revision. Its leases are kept alive until this is dropped.
+    pub(super) async fn begin(client: &Client, revision: Revision, lease_ttl: Duration) -> Result<Self> {
+        let kv = client.kv_client().max_decoding_message_size(usize::MAX);
+        let leases = Leases::keep(client, lease_ttl).await?;
+        Ok(Self { queue: Queue::new(kv, revision), leases, evidence: Evidence::default() })
+    }
+
+    /// The last revision that is known to be there.
+    pub(super) fn at(&self) -> Revision {
+        self.queue.at()
+    }
+
+    /// Applies what a file with a delta has beyond that revision.
+    pub(super) async fn apply(&mut self, path: &Path, name: &SnapshotName) -> Result<()> {
         let file = File::open(path).map_err(at(path))?;
         let (sender, mut revisions) = mpsc::channel(AHEAD);
         let (known, own_name) = (self.queue.at(), name.clone());

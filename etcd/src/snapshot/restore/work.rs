@@ -12,42 +12,68 @@ use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 
 use super::{Error, Result, at};
 
+const LOCK: &str = "lock";
+
 /// A working directory that is ours alone while this lives, and goes with it.
 #[derive(Debug)]
 pub(super) struct Work {
     dir: PathBuf,
+    /// Whether it stays when this goes, for another attempt to continue from.
+    stays: bool,
     _lock: File,
 }
 
 impl Work {
     /// Makes it. What a restore that died left there is removed; one that lives is not disturbed.
     pub(super) fn begin(data_dir: &Path) -> Result<Self> {
+        let mut work = Self::reopen(data_dir)?;
+        work.stays = false;
+        work.clear()?;
+        Ok(work)
+    }
+
+    /// Takes it with all that an attempt before has left in it. It stays when this is dropped, until [`Work::remove`].
+    pub(super) fn reopen(data_dir: &Path) -> Result<Self> {
         if fs::symlink_metadata(data_dir).is_ok() {
             return Err(Error::Exists(data_dir.to_owned()));
         }
-        let mut name = data_dir.file_name().map(ToOwned::to_owned).unwrap_or_default();
-        name.push(".part");
-        let dir = data_dir.with_file_name(name);
+        let dir = Self::beside(data_dir);
         // What an etcd holds is not for everybody.
         match fs::DirBuilder::new().mode(0o700).create(&dir) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(at(&dir)(error)),
             _ => {}
         }
-        let path = dir.join("lock");
+        let path = dir.join(LOCK);
         let lock = File::options().create(true).truncate(false).write(true).open(&path).map_err(at(&path))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| Error::Busy(data_dir.to_owned()))?;
-        for entry in fs::read_dir(&dir).map_err(at(&dir))? {
-            let left = entry.map_err(at(&dir))?.path();
+        Ok(Self { dir, stays: true, _lock: lock })
+    }
+
+    /// Where it is for a data directory.
+    pub(super) fn beside(data_dir: &Path) -> PathBuf {
+        let mut name = data_dir.file_name().map(ToOwned::to_owned).unwrap_or_default();
+        name.push(".part");
+        data_dir.with_file_name(name)
+    }
+
+    /// Removes all that is in it.
+    pub(super) fn clear(&self) -> Result<()> {
+        for entry in fs::read_dir(&self.dir).map_err(at(&self.dir))? {
+            let left = entry.map_err(at(&self.dir))?.path();
             match left.is_dir() {
                 true => fs::remove_dir_all(&left).map_err(at(&left))?,
-                false if left == path => {}
+                false if left.file_name().is_some_and(|name| name == LOCK) => {}
                 false => fs::remove_file(&left).map_err(at(&left))?,
             }
         }
-        let objects = dir.join("objects");
-        fs::create_dir(&objects).map_err(at(&objects))?;
-        Ok(Self { dir, _lock: lock })
+        let objects = self.dir.join("objects");
+        fs::create_dir(&objects).map_err(at(&objects))
+    }
+
+    /// It goes when this is dropped.
+    pub(super) fn remove(mut self) {
+        self.stays = false;
     }
 
     pub(super) fn dir(&self) -> &Path {
@@ -76,9 +102,13 @@ impl Work {
 
     /// Lets the data directory appear. Everything in it is on disk before.
     pub(super) fn finish(&self, data_dir: &Path) -> Result<()> {
-        let data = self.data();
-        sync_tree(&data)?;
-        renameat_with(CWD, &data, CWD, data_dir, RenameFlags::NOREPLACE).map_err(|error| match error {
+        Self::finish_from(&self.data(), data_dir)
+    }
+
+    /// The same, from another directory in it.
+    pub(super) fn finish_from(data: &Path, data_dir: &Path) -> Result<()> {
+        sync_tree(data)?;
+        renameat_with(CWD, data, CWD, data_dir, RenameFlags::NOREPLACE).map_err(|error| match error {
             rustix::io::Errno::EXIST => Error::Exists(data_dir.to_owned()),
             other => Error::File { path: data_dir.to_owned(), source: io::Error::from(other) },
         })?;
@@ -89,6 +119,9 @@ impl Work {
 
 impl Drop for Work {
     fn drop(&mut self) {
+        if self.stays {
+            return;
+        }
         // It takes as much room as the data, and the next attempt begins anew.
         if let Err(error) = fs::remove_dir_all(&self.dir) {
             tracing::warn!(%error, path = %self.dir.display(), "the working directory is left behind");

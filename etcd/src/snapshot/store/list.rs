@@ -6,7 +6,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use object_store::{GetOptions, ObjectMeta, ObjectStore as _};
 use repot_etcd_core::snapshot::name::{Directory, parse_path};
 
-use super::{Error, Form, Result, Store, Stored, read::is_mark, record};
+use super::{Error, Form, Result, Store, Stored, mark, read::is_mark, record};
 
 /// How many objects are asked for their metadata at once.
 const PARALLEL: usize = 16;
@@ -44,6 +44,7 @@ impl Store {
         found.retain(|one| !beside.contains(format!("{}{}", one.name, record::EXCLUDE).as_str()));
         for one in &mut found {
             one.recorded = beside.contains(format!("{}{}", one.name, one.form.record()).as_str());
+            one.ends_owner = beside.contains(format!("{}{}", one.name, mark::OWNER).as_str());
         }
         found.sort_by(|a, b| (&a.name, &a.path).cmp(&(&b.name, &b.path)));
         // The same snapshot in two places is one; the sealed one comes first.
@@ -68,6 +69,7 @@ impl Store {
                 name,
                 bytes: meta.size,
                 recorded: false,
+                ends_owner: false,
                 form,
                 path: meta.location,
                 e_tag: meta.e_tag,

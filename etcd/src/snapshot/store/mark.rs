@@ -8,8 +8,8 @@ use super::{Error, Mode, Result, Store, Stored, put};
 
 /// Holds the id of the cluster, in hexadecimal. It is not copied from one store to another: there, another cluster goes on.
 const CLUSTER: &str = ".cluster";
-/// Holds the owner id whose time a final snapshot ends. It is not copied either.
-const OWNER: &str = ".owner";
+/// Holds the owner id whose time a snapshot ends, full or delta. It is not copied either.
+pub(super) const OWNER: &str = ".owner";
 /// The newest hand-over to an etcd that writes into this store.
 const HANDOVER: &str = "handover.json";
 /// What the founders of an etcd restore, by their cluster token.
@@ -62,7 +62,7 @@ impl Store {
         .await
     }
 
-    /// The owner id whose time a final snapshot ends: when it was taken, no member served clients any more. `None` where nobody said.
+    /// The owner id whose time a snapshot ends: when it was taken, no member served clients any more. `None` where nobody said.
     ///
     /// # Errors
     /// [`Error::Read`].

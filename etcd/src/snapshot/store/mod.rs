@@ -6,7 +6,7 @@
 //! <prefix>/integrity/<name>.json         its length and SHA-256, written after it (of a sealed one: <name>.sealed.json)
 //! <prefix>/integrity/<name>.exclude      a mark: the snapshot is not to be listed
 //! <prefix>/integrity/<name>.cluster      id of the cluster that made a full one, where snapshots go on from it
-//! <prefix>/integrity/<name>.owner        the owner id whose time a final one ends
+//! <prefix>/integrity/<name>.owner        the owner id whose time a full snapshot or a delta ends: clients wrote nothing after it
 //! <prefix>/handover.json                 the newest hand-over to an etcd that writes into this store
 //! <prefix>/partial/<name>                a file that is being written; in directories only
 //! <prefix>/histories, current, closed    other histories, which one is written, and which ones nobody writes: see `history.rs`
@@ -188,6 +188,8 @@ pub struct Stored {
     pub bytes: u64,
     /// Whether its integrity was recorded.
     pub recorded: bool,
+    /// Whether the store says whose time it ends: see [`Store::ended_owner`].
+    pub ends_owner: bool,
     /// Whether it is sealed.
     pub form: Form,
     path: Path,
@@ -297,6 +299,6 @@ impl Store {
     /// A snapshot that was written just now.
     pub(in crate::snapshot) fn written(&self, name: &SnapshotName, form: Form, bytes: u64) -> Stored {
         let path = self.snapshot_path(name, form);
-        Stored { name: name.clone(), bytes, recorded: true, form, path, e_tag: None }
+        Stored { name: name.clone(), bytes, recorded: true, ends_owner: false, form, path, e_tag: None }
     }
 }

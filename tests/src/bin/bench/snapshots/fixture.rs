@@ -167,7 +167,7 @@ async fn start_etcd(bed: &TestEnv) -> Result<(EtcdCluster, Client)> {
     Ok((etcd, client))
 }
 
-async fn fill(client: &Client, bytes: usize) -> Result<()> {
+pub async fn fill(client: &Client, bytes: usize) -> Result<()> {
     let count = bytes.div_ceil(VALUE * VALUES);
     let write = |at: usize| {
         let mut kv = client.kv_client();

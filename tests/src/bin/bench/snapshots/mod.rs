@@ -8,6 +8,7 @@ mod fixture;
 mod notice;
 mod report;
 mod restores;
+mod takeover;
 mod takes;
 
 use std::path::Path;
@@ -37,6 +38,12 @@ pub struct Flags {
     /// Events that are replayed, of 4 KB each [default: one for each 10 KB of --size]
     #[arg(long, value_name = "N")]
     events: Option<usize>,
+    /// Sizes of etcds that another seed takes over
+    #[arg(long, default_value = "20MB,200MB", value_delimiter = ',', value_name = "SIZES", value_parser = parse_size)]
+    takeover_sizes: Vec<usize>,
+    /// How often each of them is taken over, with a standby and without
+    #[arg(long, default_value_t = 3, value_name = "N")]
+    takeovers: usize,
 }
 
 /// The programs that take part.
@@ -81,6 +88,7 @@ pub async fn bench(
         start: Instant::now(),
         report: Report { setting, rows: Vec::new() },
     };
+    takeover::bench(&mut bench).await?;
     let world = World::start(&bench).await?;
     bench.say("etcd is filled");
     takes::bench(&mut bench, &world).await?;
