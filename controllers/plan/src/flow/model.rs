@@ -159,6 +159,12 @@ impl<'a, F: Flow> StepContext<'a, F> {
         self.ledger.is_settled(step) || self.others.iter().any(|(_, ledger)| ledger.is_settled(step))
     }
 
+    /// Whether a step is reached, and not left out, whichever side has it.
+    #[must_use]
+    pub fn is_reached(&self, step: F::Step) -> bool {
+        self.record(step).is_some_and(|record| record.state == State::Succeeded)
+    }
+
     /// How long ago a step was reached; `None` where it is not. The time of another side is that of its own clock.
     #[must_use]
     pub fn since(&self, step: F::Step) -> Option<Duration> {
