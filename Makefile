@@ -49,7 +49,7 @@ soak: testbed
 	$(MAKE) mutations
 	tests/azure/build
 	$(CARGO) build --locked --workspace --all-targets
-	$(SOAK) -- history:: fuzz::
+	$(SOAK) -- history:: fuzz:: every_schedule
 	$(SOAK) --test it -- store::cheap
 	$(SOAK) --test it -- --include-ignored --test-threads 1 expansion::moves:: shootstate::large::
 	$(SOAK) --test it -- --include-ignored --test-threads 1 migration::

@@ -1,9 +1,12 @@
 //! The document is what the tables say, and a ledger is a status that the API accepts. `UPDATE_GOLDENS=1 cargo test -p repot-plan
 //! --test it` writes the document anew.
 
-use std::{collections::BTreeMap, fs, path::Path};
+mod golden;
+
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use golden::is_up_to_date;
 use repot_api::{control_plane_migration, etcd_backup, etcd_migration, etcd_restore};
 use repot_apimachinery::time::Time;
 use repot_apimachinery::{document::Document, field::FieldError, json::Node, kind::Kind};
@@ -28,15 +31,6 @@ use repot_plan::{
 fn the_pages_are_what_the_tables_say() {
     is_up_to_date("docs/reference/etcd-workflows.md", &render::etcd_workflows());
     is_up_to_date("docs/reference/classic-migration.md", &render::classic_migration());
-}
-
-fn is_up_to_date(path: &str, made: &str) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
-    if std::env::var_os("UPDATE_GOLDENS").is_some() {
-        fs::write(&file, made).expect("written");
-    }
-    let rests = fs::read_to_string(&file).unwrap_or_default();
-    assert!(rests == made, "{path} is not what the tables say; UPDATE_GOLDENS=1 brings it up to date");
 }
 
 fn mk_notes() -> Notes {

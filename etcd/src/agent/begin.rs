@@ -6,7 +6,7 @@ use etcd_client::Member;
 use futures::{StreamExt, stream::FuturesUnordered};
 use repot_api::conditions::Reason;
 use repot_etcd_core::{
-    agent::config::ClusterState,
+    agent::{config::ClusterState, http::RestoredStatus},
     bootstrap::{Cluster, Facts, PeerReport, StartMode, Volume as Content, decide},
 };
 use tokio::time::{sleep, timeout};
@@ -19,11 +19,11 @@ use super::{
     identity::Identity,
     report::{Phase, StatusReporter},
     settings::{Settings, chain},
-    standby::{self, Standby},
+    standby::Standby,
     version,
     volume::{self, Volume},
 };
-use crate::snapshot::restore::{self, Progress, Selection};
+use crate::snapshot::restore::{self, Progress, Restored, Selection};
 
 /// From one look at what is waited for to the next.
 const LOOK: Duration = Duration::from_secs(2);
@@ -243,7 +243,7 @@ impl Bootstrapper {
             Ok(restored) => {
                 tracing::info!(base = %restored.plan.base, deltas = restored.plan.deltas.len(),
                     revision = restored.revision.0, bumped = restored.bumped.0, "restored");
-                self.board.set_restored(standby::restored_at_once(&restored));
+                self.board.set_restored(restored_status(&restored));
                 Some(entry)
             }
             Err(error) => {
@@ -281,5 +281,14 @@ impl Bootstrapper {
             Progress::Verified(..) | Progress::Applied(_) => return,
         };
         self.board.say(Phase::Restoring, message);
+    }
+}
+
+fn restored_status(restored: &Restored) -> RestoredStatus {
+    RestoredStatus {
+        base: restored.plan.base.to_string(),
+        deltas: restored.plan.deltas.len(),
+        revision: restored.revision.0,
+        bumped_revision: restored.bumped.0,
     }
 }

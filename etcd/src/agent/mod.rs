@@ -14,7 +14,7 @@
 //! | [`volume`] | whose the volume is, and what is in it; removes nothing |
 //! | [`begin`] | from the volume to the flags with which etcd starts |
 //! | `founding` | what founders restore: all of them the same |
-//! | [`standby`] | a volume that follows the snapshots of another etcd until its member may found its own |
+//! | [`standby`], `takeover` | a volume that follows the snapshots of another etcd until its member may found its own |
 //! | [`flags`] | the command line of etcd; pure |
 //! | `version` | whether etcd knows the flags that it is given |
 //! | [`supervisor`] | starts and ends etcd, by order |
@@ -52,6 +52,7 @@ pub mod report;
 pub mod settings;
 pub mod standby;
 pub mod supervisor;
+mod takeover;
 mod version;
 pub mod volume;
 

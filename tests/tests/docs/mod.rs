@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 const GENERATED: &[&str] = &[
     "docs/reference/rules.md",
     "docs/reference/classic-migration.md",
+    "docs/reference/classic-migration-faults.md",
     "docs/reference/etcd-workflows.md",
     "docs/reference/etcd-faults.md",
     "docs/design/storage-faults.md",

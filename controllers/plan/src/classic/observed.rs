@@ -1,5 +1,7 @@
 //! What the sides of a classic migration observe.
 //!
+//! Facts have no defaults: whoever observes says of each fact what it is, so that one that was not asked does not look like a good one.
+//!
 //! Each side reads its own cluster and the objects of the migration in the garden. It reads what it decides on from the API servers,
 //! and not from a cache, after the step was recorded.
 
@@ -60,7 +62,7 @@ pub enum Facts {
 }
 
 /// What the controller of the garden observes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GardenFacts {
     /// Name of another migration of this Shoot that has not ended and was created earlier; of two that were created in one second, the
     /// one with the smaller UID counts as earlier.
@@ -185,7 +187,7 @@ pub struct EtcdFacts {
 }
 
 /// What the controller of the source observes.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SourceFacts {
     /// Entries of the ShootState that differ from the source, by what was read after this pass began. `None` where it could not be read.
     pub unsynced: Option<u32>,
@@ -242,7 +244,7 @@ pub enum ExtensionOperation {
 }
 
 /// What the controller of the destination observes.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct DestinationFacts {
     /// Why the bucket of the source cannot be read; `None` where it can.
     pub bucket_problem: Option<String>,

@@ -150,7 +150,18 @@ fn end_ownership(context: &Context) -> Vec<Effect> {
         let volumes = facts.etcd.volumes.clone();
         return vec![Effect::EnsureEtcdReplicas { replicas: 0, volumes, fence: context.rollback_fence() }];
     }
-    delete_owner(context)
+    let mut effects = delete_owner(context);
+    // Somebody has stopped the members before they stored the final snapshot, and only they can do it.
+    if facts.etcd.wanted == Some(0) {
+        effects.extend(wake_etcd(context));
+    }
+    effects
+}
+
+fn wake_etcd(context: &Context) -> Option<Effect> {
+    let (facts, replicas) = (context.at_source()?, context.notes.etcd_replicas?);
+    let volumes = facts.etcd.volumes.clone();
+    Some(Effect::EnsureEtcdReplicas { replicas, volumes, fence: context.rollback_fence() })
 }
 
 /// Higher than any epoch that either side has seen or requested.
@@ -167,7 +178,8 @@ fn own_id(context: &Context) -> Option<OwnerId> {
 }
 
 fn is_owner_restored(context: &Context) -> Check {
-    let own = own_id(context);
+    // Until the row is started, the notes have the epoch that has ended.
+    let own = own_id(context).filter(|_| context.ledger.is_started(Step::OwnerRecordRestored));
     source(context, |facts| match (&facts.owner, &own) {
         (OwnerRecord::Present(owner), Some(own)) if owner == own => {
             Check::Met(format!("the owner record names {} with epoch {}", own.seed, own.epoch))

@@ -205,7 +205,14 @@ pub(super) fn delete_owner(context: &Context) -> Vec<Effect> {
 
 /// The final snapshot ends the epoch of the source, so an earlier one of the same etcd does not count.
 pub(super) fn is_final_snapshot_taken(context: &Context) -> Check {
-    let epoch = ended_epoch(context);
+    // What was stored stays stored, whether the bucket answers now or not.
+    if let Some(stored) = &context.notes.final_snapshot {
+        return Check::Met(format!(
+            "{} ends epoch {} at revision {}",
+            stored.name, stored.epoch, stored.revision
+        ));
+    }
+    let epoch = context.notes.owner_epoch;
     source(context, |facts| match &facts.final_snapshot {
         Some(snapshot) if Some(snapshot.epoch) == epoch => Check::Met(format!(
             "{} ends epoch {} at revision {}",
@@ -221,12 +228,6 @@ pub(super) fn is_final_snapshot_taken(context: &Context) -> Check {
             "the members have lost ownership and store the final snapshot",
         ),
     })
-}
-
-/// The epoch that the owner record had when its deletion was requested. A rollback raises [`Notes::owner_epoch`] afterwards, when the
-/// snapshot is already recorded.
-fn ended_epoch(context: &Context) -> Option<u64> {
-    context.notes.final_snapshot.as_ref().map(|snapshot| snapshot.epoch).or(context.notes.owner_epoch)
 }
 
 pub(super) fn note_final_snapshot(context: &Context, notes: &mut Notes) {

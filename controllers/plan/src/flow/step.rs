@@ -72,8 +72,11 @@ impl<'a, F: Flow> Steps<'a, F> {
             || self.input.others.iter().any(|(_, ledger)| ledger.is_started(step))
     }
 
+    /// Whether nothing rolls back any more. A point of no return that this pass records counts: else one record could hold both it and
+    /// a rollback.
     pub(super) fn is_past_return(&self) -> bool {
-        self.plan.point_of_no_return.is_some_and(|step| self.is_started(step))
+        let is_recorded_now = |step| self.next.is_started(step);
+        self.plan.point_of_no_return.is_some_and(|step| is_recorded_now(step) || self.is_started(step))
     }
 
     /// Whether another side has seen all rows of all sides reached.

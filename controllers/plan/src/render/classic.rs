@@ -25,6 +25,8 @@ time, or cannot be reached.
 | RolledBack | a step failed before the point of no return; the source serves everything that it had acknowledged |
 | Cancelled | `spec.abort` or a deletion ended it early; the source serves everything that it had acknowledged |
 | Failed | a step failed past the point of no return, or in the rollback; `status.message` says what a person can do |
+
+[Faults of a classic migration](classic-migration-faults.md) says how each fault in each step ends.
 ";
 
 /// The forward table and the rollback table of a classic migration as Markdown.

@@ -157,13 +157,15 @@ async fn main_etcd(
     }
     let carried = objects.carried_etcd.as_ref();
     let carried = carried.ok_or_else(|| Error::Missing("the Etcd in the ShootState".to_owned()))?;
+    // That of a hibernated Shoot is restored when it wakes. The access to the bucket of the source has ended then, and all that is
+    // needed was copied.
+    let source = if replicas == 0 { main.spec.backup.store.clone() } else { copies::source_store(carried) };
     let patch = json!({
         "metadata": {"annotations": {FENCE: fence}},
         "spec": {
             "volumeClaimTemplate": volumes, "replicas": replicas,
             "backup": {
-                "ownerCheck": {"id": owner::text(owner)}, "sourceStore": copies::source_store(carried),
-                "standby": standby,
+                "ownerCheck": {"id": owner::text(owner)}, "sourceStore": source, "standby": standby,
             },
         },
     });

@@ -66,13 +66,15 @@ impl Etcds {
 
     /// The main Etcd as the plan sees it; Pods of all Etcds count. Members are asked for their revision only where `ask` says so.
     pub async fn facts(&self, client: &Client, ask: bool) -> EtcdFacts {
-        let Some(main) = self.main() else { return EtcdFacts::default() };
+        // Members may be left when their Etcd is gone.
+        let pods = workloads::count(self.members.iter()).0;
+        let Some(main) = self.main() else { return EtcdFacts { pods, ..EtcdFacts::default() } };
         let revision = if ask { self.revision(client, main).await } else { None };
         EtcdFacts {
             wanted: Some(main.spec.replicas),
             members: members(main),
             volumes: main.volumes(),
-            pods: workloads::count(self.members.iter()).0,
+            pods,
             revision,
             epoch: main
                 .spec

@@ -1,13 +1,16 @@
 //! Replicas of Deployments and Etcds, written under the versions that were observed.
 
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::{Api, Client, ResourceExt, api::DeleteParams};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, Preconditions},
+};
 use repot_plan::classic::observed::Replicas;
 use serde_json::json;
 
 use super::{params, under};
 use crate::{
-    errors::is_not_found,
+    errors::{is_conflict, is_not_found},
     etcd::api::{Etcd, FENCE},
     migration::error::{Error, Result},
 };
@@ -44,7 +47,7 @@ pub async fn deployments<'a>(
     Ok(())
 }
 
-/// Deletes Deployments.
+/// Deletes these Deployments, and none that were made under their names since.
 ///
 /// # Errors
 /// [`Error::Write`].
@@ -56,8 +59,10 @@ pub async fn delete<'a>(
     let all = Api::<Deployment>::namespaced(client.clone(), namespace);
     for deployment in found.filter(|deployment| deployment.metadata.deletion_timestamp.is_none()) {
         let name = deployment.name_any();
-        match all.delete(&name, &DeleteParams::background()).await {
-            Err(error) if is_not_found(&error) => {}
+        let preconditions = Some(Preconditions { uid: deployment.uid(), resource_version: None });
+        let params = DeleteParams { preconditions, ..DeleteParams::background() };
+        match all.delete(&name, &params).await {
+            Err(error) if is_not_found(&error) || is_conflict(&error) => {}
             outcome => drop(outcome.map_err(Error::write(format!("delete Deployment {name}")))?),
         }
     }

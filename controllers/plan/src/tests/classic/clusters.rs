@@ -3,19 +3,26 @@
 use std::collections::BTreeSet;
 
 use super::{
-    effects, observe, rules,
+    effects, observe,
+    people::{Interference, SetByHand},
+    rules,
+    script::{Play, Script},
     site::{Etcd, SeedState, Stored, Workload},
+    trouble::DrawnFaults,
+    zone::{Zone, is_in},
 };
 use crate::{
     classic::{
-        ClassicMigration, Side,
+        ClassicMigration, Side, Step,
         effect::Effect,
-        observed::{ExtensionOperation, Observed, Operation, OwnerId},
+        observed::{Observed, Operation, OwnerId},
     },
     flow::Decision,
+    ledger::Phase,
+    named::Named,
     tests::{
         rng::Rng,
-        sim::{FaultRates, Ledgers, Model, NEVER, Sim},
+        sim::{Fate, FaultRates, Ledgers, Model, NEVER, Sim},
     },
 };
 
@@ -33,6 +40,20 @@ pub(super) enum Kind {
     Awake,
     Hibernated,
     Workerless,
+    OneMember,
+}
+
+/// What is simulated: a Shoot, and one certain fault, or else whatever the schedule draws.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setup {
+    pub(super) kind: Kind,
+    pub(super) script: Option<Script>,
+}
+
+impl Setup {
+    pub(super) const fn of(kind: Kind) -> Self {
+        Self { kind, script: None }
+    }
 }
 
 /// Versions of the objects that a decision was made on.
@@ -41,27 +62,33 @@ pub(super) struct Seen {
     pub(super) versions: [u64; 10],
 }
 
-/// Waits that never end, or end late.
-#[derive(Clone, Debug, Default)]
-pub(super) struct LateEvents {
-    pub(super) unfit: bool,
-    pub(super) bucket_unreadable: bool,
-    pub(super) unresolved: bool,
-    pub(super) no_standby: bool,
-    pub(super) machines_differ_until: u64,
-    pub(super) leases_stale_until: u64,
-    pub(super) source_removed_at: u64,
-}
-
 pub(super) struct Clusters {
     pub(super) rng: Rng,
     pub(super) kind: Kind,
     pub(super) now: u64,
     pub(super) faults: FaultRates,
-    pub(super) trouble: LateEvents,
+    pub(super) trouble: DrawnFaults,
     pub(super) is_calm: bool,
     pub(super) abort_at: u64,
+    /// The abort does not ask whether it is granted.
+    pub(super) is_forced: bool,
+    pub(super) play: Option<Play>,
+    /// Until when the controller of each side can do nothing.
+    pub(super) away_until: [u64; 3],
+    /// How many migrations of the Shoot there were, and when the last one began and ended.
+    pub(super) migrations: u32,
+    pub(super) begun_at: u64,
+    pub(super) ended_at: Option<u64>,
+    /// Names of the seeds in the migration that runs.
+    pub(super) from: &'static str,
+    pub(super) to: &'static str,
+    pub(super) members: u32,
     // The garden.
+    /// Somebody has hibernated the Shoot since, or woken it up.
+    pub(super) is_hibernation_changed: bool,
+    pub(super) by_hand: SetByHand,
+    /// What people did, for the one who has to understand a failure.
+    pub(super) interfered: Vec<(u64, Interference)>,
     pub(super) shoot_version: u64,
     pub(super) migration_version: u64,
     pub(super) finalizer: bool,
@@ -72,17 +99,16 @@ pub(super) struct Clusters {
     pub(super) state: Option<(BTreeSet<u32>, u32)>,
     pub(super) source_backup_entry: bool,
     pub(super) machine_guard: bool,
-    // The zone.
-    pub(super) owner: Option<OwnerId>,
-    pub(super) highest_epoch: u64,
-    pub(super) api_dns: Side,
+    pub(super) zone: Zone,
     pub(super) api_ttl: u64,
     pub(super) api_ttl_fence: String,
+    /// The TTL before the migration.
+    pub(super) former_ttl: u64,
     /// Side that clients reach, and until when they keep it.
     pub(super) client: (Side, u64),
     // The cloud.
     pub(super) vms: BTreeSet<u32>,
-    next_vm: u32,
+    pub(super) next_vm: u32,
     // The seeds.
     pub(super) source: SeedState,
     pub(super) destination: SeedState,
@@ -112,120 +138,70 @@ impl Clusters {
         self.kind != Kind::Workerless
     }
 
-    fn break_rule(&mut self, rule: &'static str) {
-        self.broken.get_or_insert(rule);
-    }
-
-    fn run_sites(&mut self) {
-        let record = self.owner.clone();
-        for side in [Side::Source, Side::Destination] {
-            let now = self.now;
-            let mut rng = Rng::new(self.rng.next());
-            let site = self.site_mut(side);
-            site.controllers.advance(now);
-            site.api.advance(now);
-            let taken = site.etcd.advance(record.as_ref(), now, &mut rng);
-            site.final_snapshot = taken.or(site.final_snapshot.take());
-        }
-        if self.source.etcd.serving && self.destination.etcd.serving {
-            self.break_rule("members of two sides could be written");
-        }
-        if self.source.controllers.running > 0 && self.destination.controllers.running > 0 {
-            self.break_rule("controllers of two sides act");
-        }
-    }
-
-    fn run_clients(&mut self) {
-        if self.now >= self.client.1 {
-            self.client = (self.api_dns, self.now + self.api_ttl);
-        }
-        let (side, now) = (self.client.0, self.now);
-        if !self.site(side).is_api_ready(now) || !self.rng.percent(60) {
-            return;
-        }
-        let (next, must) = (self.must.last().copied().unwrap_or_default() + 1, self.must.clone());
-        let site = self.site_mut(side);
-        let volumes = site.etcd.volumes.clone();
-        let Some(data) = site.etcd.data.get_mut(&volumes) else { return };
-        // Whoever acknowledges a write has to know all that was acknowledged before.
-        let knows_all = *data == must;
-        data.push(next);
-        self.must.push(next);
-        if !knows_all {
-            self.break_rule("served without what was acknowledged before");
-        }
-    }
-
-    /// Extension controllers reconcile, and store another state, until they have migrated.
-    fn run_extensions(&mut self) {
-        let has_migrated = self.source.extensions.is_done(ExtensionOperation::Migrate, self.now);
-        if self.source.exists && !has_migrated && self.rng.percent(3) {
-            self.source.extension_state += 1;
-        }
-    }
-
-    /// Machine controllers make VMs, and delete those that they know nothing of.
-    fn run_machines(&mut self) {
-        for side in [Side::Source, Side::Destination] {
-            if self.site(side).controllers.running == 0 || !self.has_workers() {
-                continue;
-            }
-            if self.site(side).machines != self.vms {
-                self.break_rule("a VM without a Machine was deleted, or a Machine got another VM");
-            }
-            if self.rng.percent(5) && self.site(side).is_api_ready(self.now) {
-                self.next_vm += 1;
-                let vm = self.next_vm;
-                self.vms.insert(vm);
-                self.site_mut(side).machines.insert(vm);
+    /// These sides can do nothing for so many seconds.
+    pub(super) fn leave(&mut self, sides: &[Side], period: u64) {
+        let until = self.now + period;
+        for (at, side) in Side::ALL.iter().enumerate() {
+            if sides.contains(side) {
+                self.away_until[at] = self.away_until[at].max(until);
             }
         }
     }
+
+    pub(super) fn is_side_away(&self, side: Side) -> bool {
+        let mut sides = Side::ALL.iter().zip(self.away_until);
+        let is_told = sides.any(|(one, until)| *one == side && self.now < until);
+        let mut pauses = self.trouble.pauses.iter();
+        is_told || pauses.any(|(at, window)| Side::ALL[*at] == side && is_in(*window, self.now))
+    }
+}
+
+fn members_of(kind: Kind) -> u32 {
+    if kind == Kind::OneMember { 1 } else { MEMBERS }
+}
+
+/// The owner and the control plane at the source, as they are before the first migration.
+fn source_of(kind: Kind) -> (OwnerId, SeedState) {
+    let own = OwnerId { seed: SOURCE.into(), epoch: 1 };
+    let if_awake = |replicas| if kind == Kind::Hibernated { 0 } else { replicas };
+    let mut source = SeedState::new(Etcd::running(own.clone(), if_awake(members_of(kind)), vec![1, 2]));
+    source.api = Workload::of(if_awake(API));
+    source.controllers = Workload::of(if_awake(CONTROLLERS));
+    source.exists = true;
+    source.machines = if kind == Kind::Workerless { BTreeSet::new() } else { BTreeSet::from([1, 2, 3]) };
+    (own, source)
 }
 
 impl Model for Clusters {
     type Flow = ClassicMigration;
-    type Setup = Kind;
+    type Setup = Setup;
     type Seen = Seen;
 
-    fn new(kind: Kind, mut rng: Rng) -> Self {
-        let is_calm = rng.percent(10);
-        let faults = if is_calm { FaultRates::default() } else { faults(&mut rng) };
-        let mut sometimes = |chance| !is_calm && rng.percent(chance);
-        let mut trouble = LateEvents {
-            unfit: sometimes(3),
-            bucket_unreadable: sometimes(3),
-            unresolved: sometimes(3),
-            no_standby: sometimes(10),
-            ..LateEvents::default()
-        };
-        let (aborts, late_api, late_etcd) = (sometimes(25), sometimes(15), sometimes(15));
-        let late = [sometimes(10), sometimes(10), sometimes(10)];
-        let mut late = late.map(|is_late| if is_late { rng.within(1_000, 12_000) } else { 0 });
-        trouble.machines_differ_until = std::mem::take(&mut late[0]);
-        trouble.leases_stale_until = late[1];
-        trouble.source_removed_at = late[2];
-        let abort_at = if aborts { 1_000 + rng.within(0, 4_000) } else { NEVER };
-        let is_awake = kind != Kind::Hibernated;
-        let own = OwnerId { seed: SOURCE.into(), epoch: 1 };
-        let mut source =
-            SeedState::new(Etcd::running(own.clone(), if is_awake { MEMBERS } else { 0 }, vec![1, 2]));
-        source.api = Workload::of(if is_awake { API } else { 0 });
-        source.controllers = Workload::of(if is_awake { CONTROLLERS } else { 0 });
-        source.exists = true;
-        let machines = if kind == Kind::Workerless { BTreeSet::new() } else { BTreeSet::from([1, 2, 3]) };
-        source.machines.clone_from(&machines);
-        let mut destination = SeedState::new(Etcd::new(OwnerId { seed: DESTINATION.into(), epoch: 0 }));
-        destination.api_ready_at = if late_api { rng.within(2_000, 9_000) } else { 0 };
-        destination.etcd.serves_at = if late_etcd { rng.within(2_000, 9_000) } else { 0 };
-        Self {
+    fn new(setup: Setup, mut rng: Rng) -> Self {
+        let kind = setup.kind;
+        let is_calm = setup.script.is_some() || rng.percent(10);
+        let (own, source) = source_of(kind);
+        let vms = source.machines.clone();
+        let mut clusters = Self {
             rng,
             kind,
             now: 1_000,
-            faults,
-            trouble,
+            faults: FaultRates::default(),
+            trouble: DrawnFaults::default(),
             is_calm,
-            abort_at,
+            abort_at: NEVER,
+            is_forced: false,
+            play: setup.script.map(Play::new),
+            away_until: [0; 3],
+            migrations: 1,
+            begun_at: 1_000,
+            ended_at: None,
+            from: SOURCE,
+            to: DESTINATION,
+            members: members_of(kind),
+            is_hibernation_changed: false,
+            by_hand: SetByHand::default(),
+            interfered: Vec::new(),
             shoot_version: 1,
             migration_version: 1,
             finalizer: false,
@@ -235,22 +211,23 @@ impl Model for Clusters {
             state: None,
             source_backup_entry: false,
             machine_guard: false,
-            owner: Some(own),
-            highest_epoch: 1,
-            api_dns: Side::Source,
+            zone: Zone::new(own),
             api_ttl: TTL,
+            former_ttl: TTL,
             api_ttl_fence: String::new(),
             client: (Side::Source, 0),
-            vms: machines,
-            next_vm: 3,
+            next_vm: u32::try_from(vms.len()).unwrap_or_default(),
+            vms,
             source,
-            destination,
+            destination: SeedState::new(Etcd::new(OwnerId { seed: DESTINATION.into(), epoch: 0 })),
             copied: None,
             final_copied: None,
             standby: false,
             must: vec![1, 2],
             broken: None,
-        }
+        };
+        clusters.draw_trouble();
+        clusters
     }
 
     fn trouble(&self) -> &FaultRates {
@@ -265,18 +242,50 @@ impl Model for Clusters {
         false
     }
 
-    fn advance(&mut self, _: &Ledgers<Self>) {
-        // What is waited for that long takes hours, and little happens meanwhile.
-        let is_slow = self.now > 15_000;
+    fn advance(&mut self, ledgers: &Ledgers<Self>) {
+        // What is waited for that long takes hours, and little happens meanwhile, or when all is over.
+        let is_over = !ledgers.is_empty() && ledgers.values().all(|ledger| ledger.phase.is_end());
+        let is_slow = self.now > self.begun_at + 15_000 || is_over;
+        self.ended_at = if is_over { self.ended_at.or(Some(self.now)) } else { None };
         self.now += match self.rng.percent(5) {
             true => 120,
             false if is_slow => self.rng.within(60, 600),
+            false if self.play.is_some() => self.rng.within(5, 35),
             false => self.rng.within(1, 20),
         };
+        let destination = ledgers.get(&Side::Destination);
+        let is_committed = destination.is_some_and(|ledger| ledger.is_started(Step::MoveCommitted));
+        self.run_people(is_committed);
         self.run_sites();
         self.run_clients();
         self.run_extensions();
         self.run_machines();
+    }
+
+    fn clock(&self, side: Side) -> u64 {
+        let mut skew = Side::ALL.iter().zip(self.trouble.skew);
+        self.now + skew.find(|(one, _)| **one == side).map_or(0, |(_, ahead)| ahead)
+    }
+
+    fn is_away(&self, side: Side) -> bool {
+        self.is_side_away(side)
+    }
+
+    fn interrupt(
+        &mut self,
+        side: Side,
+        observed: &Observed,
+        ledgers: &Ledgers<Self>,
+        decision: &mut Decision<ClassicMigration>,
+    ) {
+        let Some(mut play) = self.play.take() else { return };
+        play.interrupt(self, (side, observed), ledgers, decision);
+        self.play = Some(play);
+    }
+
+    fn fate(&mut self, side: Side, effect: &Effect) -> Option<Fate> {
+        let now = self.now;
+        self.play.as_mut()?.fate(now, side, effect)
     }
 
     fn observe(&mut self, side: Side) -> (Observed, Seen) {
@@ -296,34 +305,28 @@ impl Model for Clusters {
         rules::decision(sim, side, decision)
     }
 
+    fn again(&mut self, ledgers: &Ledgers<Self>) -> bool {
+        let is_next = self.comes_again(ledgers);
+        if is_next {
+            self.begin_again(ledgers[&Side::Garden].phase == Phase::Succeeded);
+        }
+        is_next
+    }
+
     fn check(sim: &mut Sim<Self>) -> Result<(), String> {
-        sim.model.broken.map_or(Ok(()), |broken| Err(broken.to_owned()))
+        rules::always(&sim.model)
     }
 
     fn check_end(sim: &Sim<Self>) -> Result<(), String> {
         rules::at_the_end(sim)
     }
 
-    fn end(sim: &Sim<Self>) -> String {
-        format!("{:?} {:?}", sim.build.setup, sim.store.ledger(Side::Garden).phase)
+    fn describe(&self) -> String {
+        let interference = &self.interfered;
+        format!("{:?}\n{:?}\n{:?}\n{interference:?}", self.faults, self.trouble, self.zone)
     }
-}
 
-fn faults(rng: &mut Rng) -> FaultRates {
-    let mut faults = FaultRates {
-        crash: rng.within(0, 20),
-        lost_write: rng.within(0, 20),
-        lost_effect: rng.within(0, 20),
-        late: rng.within(0, 30),
-        twice: rng.within(0, 20),
-        stale: rng.within(0, 40),
-        cut_off: None,
-    };
-    if rng.percent(30) {
-        let from = 1_000 + rng.within(0, 3_000);
-        let until = if rng.percent(25) { NEVER } else { from + rng.within(60, 5_000) };
-        let side = usize::try_from(rng.within(0, 2)).unwrap_or_default();
-        faults.cut_off = Some((side, from, until));
+    fn end(sim: &Sim<Self>) -> String {
+        format!("{:?} {:?}", sim.build.setup.kind, sim.store.ledger(Side::Garden).phase)
     }
-    faults
 }

@@ -3,6 +3,7 @@
 use super::{
     clusters::{Clusters, Seen},
     site::{SeedState, only},
+    zone::is_in,
 };
 use crate::{
     classic::{
@@ -101,11 +102,11 @@ pub(super) fn apply(clusters: &mut Clusters, side: Side, effect: &Effect, seen: 
             clusters.api_ttl_fence.clone_from(fence);
             clusters.source.dns_records.version += 1;
         }
-        Effect::EnsureNoOwner { owner } => {
-            clusters.owner.take_if(|present| present == owner);
-        }
+        Effect::CopySnapshots | Effect::CopyFinalSnapshot { .. }
+            if is_in(clusters.trouble.bucket_cut, now) => {}
+        Effect::EnsureNoOwner { owner } => clusters.zone.delete_owner(owner, now),
         Effect::RemoveSourceControllers => clusters.source.controllers.set(None, "", now, &mut rng),
-        Effect::EnsureOwner { owner } => set_owner(clusters, owner, guarded),
+        Effect::EnsureOwner { owner } => clusters.zone.set_owner(owner, now, guarded),
         Effect::CopySnapshots => clusters.copied = Some(1),
         Effect::CopyFinalSnapshot { snapshot } => copy_final(clusters, snapshot),
         Effect::EnsureSourceBackupEntry => clusters.source_backup_entry = true,
@@ -113,7 +114,7 @@ pub(super) fn apply(clusters: &mut Clusters, side: Side, effect: &Effect, seen: 
         Effect::EnsureExposure => {}
         Effect::PrepareDestination => prepare(clusters, &mut rng),
         Effect::EnsureStandby { .. } => clusters.standby = clusters.destination.exists,
-        Effect::SwitchApiDns => clusters.api_dns = Side::Destination,
+        Effect::SwitchApiDns => clusters.zone.switch_api(Side::Destination, now),
         Effect::EnsureNoMachineGuard => clusters.machine_guard = false,
         Effect::StopDestination { fence } => stop(clusters, fence, &mut rng),
         Effect::RemoveDestination => remove_destination(clusters, &mut rng),
@@ -133,6 +134,11 @@ pub(super) fn apply(clusters: &mut Clusters, side: Side, effect: &Effect, seen: 
         Effect::EnsureEtcd { volumes, from, owner, replicas, fence } => {
             set_etcd(clusters, side, (volumes, from, owner), (*replicas, fence), &mut rng);
         }
+        // Nothing is requested of what does not exist any more.
+        Effect::RequestDnsRecords { .. }
+        | Effect::RequestInfrastructure { .. }
+        | Effect::RequestExtensions { .. }
+            if !clusters.site(side).exists => {}
         Effect::RequestDnsRecords { operation }
         | Effect::RequestInfrastructure { operation }
         | Effect::RequestExtensions { operation } => {
@@ -144,6 +150,10 @@ pub(super) fn apply(clusters: &mut Clusters, side: Side, effect: &Effect, seen: 
             };
             let is_first = requests.last != Some(*operation);
             requests.ask(*operation, now, &mut rng);
+            let is_migrate =
+                matches!(effect, Effect::RequestExtensions { operation: ExtensionOperation::Migrate });
+            // Extension controllers store their last state when they migrate.
+            clusters.source.extension_state += u32::from(is_first && is_migrate);
             if is_first
                 && side == Side::Destination
                 && matches!(effect, Effect::RequestInfrastructure { .. } | Effect::RequestExtensions { .. })
@@ -163,14 +173,6 @@ fn version_of(object: Object) -> (u8, Option<Side>) {
         Object::DnsRecords => (4, None),
         Object::Shoot => (5, None),
         Object::Migration => (6, None),
-    }
-}
-
-/// A record of an earlier epoch is refused.
-fn set_owner(clusters: &mut Clusters, owner: &OwnerId, guarded: bool) {
-    if !guarded || owner.epoch > clusters.highest_epoch {
-        clusters.highest_epoch = clusters.highest_epoch.max(owner.epoch);
-        clusters.owner = Some(owner.clone());
     }
 }
 
@@ -249,6 +251,9 @@ fn restore_workers(clusters: &mut Clusters, operation: ExtensionOperation, rng: 
     let (now, site) = (clusters.now, &mut clusters.destination);
     if site.workers.last != Some(operation) {
         site.machines = clusters.state.clone().unwrap_or_default().0;
+        if clusters.trouble.early_controllers && site.controllers.wanted.is_some() {
+            site.controllers.set(Some(1), "", now, rng);
+        }
     }
     site.workers.ask(operation, now, rng);
 }

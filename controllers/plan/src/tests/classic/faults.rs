@@ -1,6 +1,6 @@
 //! Faults of the tables of a classic migration, and of its controllers.
 
-use super::clusters::{Clusters, Kind};
+use super::clusters::{Clusters, Kind, Setup};
 use crate::{
     classic::{ClassicMigration, Step},
     flow::{OnFailure, Plan, Plans, Row},
@@ -41,7 +41,7 @@ fn believe(build: &mut Build<Clusters>, step: Step) {
 pub(super) const FAULTS: &[Fault<Clusters>] = &[
     Fault {
         name: "starts the source again while members of the destination may serve",
-        setup: Kind::Awake,
+        setup: Setup::of(Kind::Awake),
         build: |b| {
             believe(b, Step::DestinationFenced);
             believe(b, Step::DestinationStopped);
@@ -50,7 +50,7 @@ pub(super) const FAULTS: &[Fault<Clusters>] = &[
     },
     Fault {
         name: "starts the source again on its former volumes",
-        setup: Kind::Awake,
+        setup: Setup::of(Kind::Awake),
         build: |b| {
             row(b, Step::SourceEtcdRestored, |row| {
                 row.on_start = |_, notes| notes.volumes = Some("first".into())
@@ -60,25 +60,27 @@ pub(super) const FAULTS: &[Fault<Clusters>] = &[
     },
     Fault {
         name: "starts the source again without a final snapshot",
-        setup: Kind::Awake,
+        setup: Setup::of(Kind::Awake),
         build: |b| believe(b, Step::SourceOwnershipEnded),
         caught: &["failed although there was a way", "rolled back without", "served without"],
     },
     Fault {
         name: "sends clients to the destination before the migration is committed",
-        setup: Kind::Awake,
+        setup: Setup::of(Kind::Awake),
         build: |b| row(b, Step::ApiDnsSwitched, |row| row.after = &[Step::EtcdServes]),
         caught: &["sends clients to the destination before"],
     },
     Fault {
         name: "rolls back after clients were sent to the destination",
-        setup: Kind::Awake,
+        setup: Setup::of(Kind::Awake),
         build: |b| {
             plan(b, |plan| plan.point_of_no_return = None);
             row(b, Step::ApiDnsSwitched, |row| row.on_failure = OnFailure::RollBack);
         },
         caught: &[
             "removes a destination that clients may use",
+            "failed although there was a way",
+            "a VM without a Machine was deleted",
             "controllers of two sides act",
             "rolled back, and clients go to the destination",
             "rolled back without all writes",
@@ -89,13 +91,13 @@ pub(super) const FAULTS: &[Fault<Clusters>] = &[
     },
     Fault {
         name: "starts machine controllers before the Machines are there",
-        setup: Kind::Awake,
+        setup: Setup::of(Kind::Awake),
         build: |b| row(b, Step::ControllersStarted, |row| row.after = &[Step::ExtensionsRestored]),
         caught: &["a VM without a Machine was deleted", "succeeded without controllers"],
     },
     Fault {
         name: "restores Machines that were carried while their controllers ran",
-        setup: Kind::Awake,
+        setup: Setup::of(Kind::Awake),
         build: |b| {
             believe(b, Step::FinalStateSynced);
             believe(b, Step::MigratedStateSynced);
@@ -105,19 +107,19 @@ pub(super) const FAULTS: &[Fault<Clusters>] = &[
     },
     Fault {
         name: "restores extensions from a state that was carried while they ran",
-        setup: Kind::Awake,
+        setup: Setup::of(Kind::Awake),
         build: |b| believe(b, Step::MigratedStateSynced),
         caught: &["succeeded without the last state of extensions"],
     },
     Fault {
         name: "does not give the Etcd of a hibernated Shoot its owner and its snapshot",
-        setup: Kind::Hibernated,
+        setup: Setup::of(Kind::Hibernated),
         build: |b| believe(b, Step::EtcdServes),
         caught: &["succeeded without all writes"],
     },
     Fault {
         name: "takes a destination for stopped whose Etcd was not written",
-        setup: Kind::Awake,
+        setup: Setup::of(Kind::Awake),
         build: |b| {
             row(b, Step::DestinationStopped, |row| row.effects = |_| Vec::new());
             believe(b, Step::DestinationStopped);
@@ -130,7 +132,7 @@ pub(super) const FAULTS: &[Fault<Clusters>] = &[
     },
     Fault {
         name: "does not wait for the machine controllers of the source",
-        setup: Kind::Awake,
+        setup: Setup::of(Kind::Awake),
         build: |b| {
             for step in [Step::SourceControllersStopped, Step::SourceControllersRemoved] {
                 believe(b, step);
@@ -145,7 +147,7 @@ pub(super) const FAULTS: &[Fault<Clusters>] = &[
     },
     Fault {
         name: "restores extensions that still act at the source",
-        setup: Kind::Awake,
+        setup: Setup::of(Kind::Awake),
         build: |b| {
             row(b, Step::MigratedStateSynced, |row| row.after = &[Step::MoveCommitted]);
         },
@@ -153,27 +155,49 @@ pub(super) const FAULTS: &[Fault<Clusters>] = &[
     },
     Fault {
         name: "removes the source at once",
-        setup: Kind::Awake,
+        setup: Setup::of(Kind::Awake),
         build: |b| row(b, Step::SourceRemoved, |row| row.after = &[Step::MoveCommitted]),
         caught: &["removes the source too early"],
     },
     Fault {
         name: "takes the epoch that has ended",
-        setup: Kind::Awake,
+        setup: Setup::of(Kind::Awake),
         build: |b| {
             row(b, Step::OwnerRecordTaken, |row| row.on_start = |_, notes| notes.owner_epoch = Some(1))
         },
-        caught: &["failed for no reason", "failed although"],
+        caught: &["the owner record got an epoch"],
+    },
+    Fault {
+        name: "takes the epoch that has ended when it rolls back",
+        setup: Setup::of(Kind::Awake),
+        build: |b| {
+            row(b, Step::OwnerRecordRestored, |row| row.on_start = |_, notes| notes.owner_epoch = Some(1))
+        },
+        caught: &["the owner record got an epoch", "failed although there was a way"],
+    },
+    Fault {
+        name: "leaves the source as it is",
+        setup: Setup::of(Kind::Awake),
+        build: |b| believe(b, Step::SourceRemoved),
+        caught: &["succeeded, and something is left at the source"],
+    },
+    Fault {
+        name: "waits for a dead side for a week",
+        setup: Setup::of(Kind::Awake),
+        build: |b| {
+            plan(b, |plan| plan.committed_side_limit = std::time::Duration::from_secs(7 * 24 * 3600));
+        },
+        caught: &["ended too late"],
     },
     Fault {
         name: "does not put the etcd of a hibernated Shoot to sleep",
-        setup: Kind::Hibernated,
+        setup: Setup::of(Kind::Hibernated),
         build: |b| believe(b, Step::SourceEtcdAsleep),
         caught: &["rolled back with other members"],
     },
     Fault {
         name: "stores records whatever others have stored",
-        setup: Kind::Awake,
+        setup: Setup::of(Kind::Awake),
         build: |b| b.versioned = false,
         caught: &[
             "rolls back past the point of no return",
@@ -183,7 +207,7 @@ pub(super) const FAULTS: &[Fault<Clusters>] = &[
     },
     Fault {
         name: "acts whatever has become of what it saw",
-        setup: Kind::Awake,
+        setup: Setup::of(Kind::Awake),
         build: |b| b.guarded = false,
         caught: &[
             "rolled back",
@@ -192,17 +216,18 @@ pub(super) const FAULTS: &[Fault<Clusters>] = &[
             "controllers of two sides",
             "succeeded",
             "failed",
+            "the owner record got an epoch",
         ],
     },
     Fault {
         name: "acts before it has recorded",
-        setup: Kind::Awake,
+        setup: Setup::of(Kind::Awake),
         build: |b| b.records_first = false,
         caught: &["acts before it has recorded"],
     },
     Fault {
         name: "waits for a dead side without end",
-        setup: Kind::Awake,
+        setup: Setup::of(Kind::Awake),
         build: |b| {
             plan(b, |plan| {
                 plan.side_limit = std::time::Duration::MAX;

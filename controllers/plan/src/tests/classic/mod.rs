@@ -1,18 +1,28 @@
 //! Simulated classic migrations: a garden and two seeds, whose controllers crash, are cut off and act on stale caches.
 
+mod again;
 mod clusters;
+mod defects;
 mod effects;
 mod faults;
+#[path = "../../../tests/golden/mod.rs"]
+mod golden;
+mod life;
 mod observe;
+mod page;
+mod people;
 mod rules;
+mod script;
 mod site;
+mod trouble;
+mod zone;
 
-use clusters::{Clusters, Kind};
+use clusters::{Clusters, Kind, Setup};
 use repot_apimachinery::time::Time;
 
 use super::{
     rng::Rng,
-    sim::{Build, Ledgers, Model, missed, schedules},
+    sim::{Build, Ledgers, Model, ends, missed},
 };
 use crate::{
     classic::{
@@ -23,19 +33,23 @@ use crate::{
     ledger::{Phase, Record, State},
 };
 
+/// How many schedules are run, and how many of them in the long form.
+const SCHEDULES: u64 = 1_000;
+const SOAK: u64 = 100_000;
 /// As many schedules as a fault may hide in.
-const SCHEDULES: u64 = 2_000;
+const HIDDEN: u64 = 2_000;
 
 fn kind(seed: u64) -> Kind {
-    match seed % 5 {
+    match seed % 8 {
         0 => Kind::Hibernated,
         1 => Kind::Workerless,
+        2 => Kind::OneMember,
         _ => Kind::Awake,
     }
 }
 
-fn sound(kind: Kind) -> Build<Clusters> {
-    Build::new(kind, &PLANS)
+fn sound(setup: Setup) -> Build<Clusters> {
+    Build::new(setup, &PLANS)
 }
 
 #[test]
@@ -47,7 +61,8 @@ fn tables_have_a_sound_form() {
 
 #[test]
 fn every_schedule_comes_to_a_good_end() {
-    let (count, ends) = schedules::<Clusters>(8, |seed| sound(kind(seed)));
+    let count = golden::schedules(SCHEDULES, SOAK);
+    let ends = ends::<Clusters>(count, |seed| sound(Setup::of(kind(seed))));
     for end in [
         "Awake Succeeded",
         "Awake RolledBack",
@@ -62,7 +77,7 @@ fn every_schedule_comes_to_a_good_end() {
 
 #[test]
 fn schedules_find_every_planted_fault() {
-    let missed = missed(faults::FAULTS.iter(), sound, SCHEDULES);
+    let missed = missed(faults::FAULTS.iter(), sound, HIDDEN);
     assert!(missed.is_empty(), "{}", missed.join("\n"));
 }
 
@@ -84,7 +99,7 @@ fn ledger(reached: &[Step], observed: u64) -> LedgerOf<ClassicMigration> {
 
 /// What becomes of the garden, which waits for a destination that has recorded nothing for longer than `limit`.
 fn after_silence(limit: u64, committed: bool) -> LedgerOf<ClassicMigration> {
-    let mut clusters = Clusters::new(Kind::Awake, Rng::new(1));
+    let mut clusters = Clusters::new(Setup::of(Kind::Awake), Rng::new(1));
     clusters.now = 1_000 + limit + 1;
     let (observed, _) = clusters.observe(Side::Garden);
     let own = ledger(&[Step::MigrationRecorded, Step::DestinationFit], clusters.now);
@@ -132,7 +147,7 @@ fn first(side: Side, clusters: &mut Clusters, change: impl Fn(&mut Observed)) ->
 #[test]
 fn a_migration_that_cannot_start_changes_nothing() {
     let change = |change: fn(&mut GardenFacts)| {
-        let mut clusters = Clusters::new(Kind::Awake, Rng::new(1));
+        let mut clusters = Clusters::new(Setup::of(Kind::Awake), Rng::new(1));
         let found = first(Side::Garden, &mut clusters, |observed| {
             if let Facts::Garden(facts) = &mut observed.facts {
                 change(facts);
@@ -151,12 +166,12 @@ fn a_migration_that_cannot_start_changes_nothing() {
 fn a_pause_holds_nothing_while_the_api_is_stopped() {
     let all = |side| PLAN.forward.iter().filter(move |row| row.side == side).map(|row| row.step);
     let next = |last: Step| {
-        let mut clusters = Clusters::new(Kind::Awake, Rng::new(1));
+        let mut clusters = Clusters::new(Setup::of(Kind::Awake), Rng::new(1));
         clusters.advance(&Ledgers::<Clusters>::default());
         let (mut observed, _) = clusters.observe(Side::Source);
         observed.request.paused = true;
         if let Facts::Source(facts) = &mut observed.facts {
-            facts.controllers = Workloads { fence: "u/forward".into(), ..Workloads::default() };
+            facts.controllers = Workloads { fence: "u1/forward".into(), ..Workloads::default() };
             facts.unsynced = Some(1);
         }
         let reached: Vec<Step> = all(Side::Source).take_while(|step| *step != last).chain([last]).collect();

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::{
-    clusters::{Clusters, DESTINATION, MEMBERS, SOURCE},
+    clusters::Clusters,
     site::{OWNER_WAIT, SeedState},
+    zone::is_in,
 };
 use crate::{
     classic::{
@@ -17,22 +18,23 @@ use crate::{
     flow::Abort,
 };
 
-/// UID of the migration.
-pub(super) const UID: &str = "u";
-
 pub(super) fn observe(clusters: &mut Clusters, side: Side) -> Observed {
     let request = MigrationRequest {
-        uid: UID.to_owned(),
+        uid: format!("u{}", clusters.migrations),
         finalizer: clusters.finalizer,
         paused: false,
-        abort: if clusters.now >= clusters.abort_at { Abort::Abort } else { Abort::None },
+        abort: match (clusters.now >= clusters.abort_at, clusters.is_forced) {
+            (false, _) => Abort::None,
+            (true, false) => Abort::Abort,
+            (true, true) => Abort::Force,
+        },
         abandoned: None,
         step_timeout: Duration::from_secs(600),
-        source_seed: SOURCE.to_owned(),
-        source_identity: SOURCE.to_owned(),
-        destination_seed: DESTINATION.to_owned(),
-        destination_identity: DESTINATION.to_owned(),
-        hibernated: !clusters.is_awake(),
+        source_seed: clusters.from.to_owned(),
+        source_identity: clusters.from.to_owned(),
+        destination_seed: clusters.to.to_owned(),
+        destination_identity: clusters.to.to_owned(),
+        hibernated: clusters.is_awake() == clusters.is_hibernation_changed,
         workerless: !clusters.has_workers(),
     };
     let facts = match side {
@@ -60,17 +62,22 @@ fn garden(clusters: &Clusters) -> GardenFacts {
 
 fn owner(clusters: &mut Clusters) -> OwnerRecord {
     // Servers of a zone do not always answer.
-    if !clusters.is_calm && clusters.rng.percent(5) {
+    if does_not_answer(clusters) {
         return OwnerRecord::Unknown;
     }
-    clusters.owner.clone().map_or(OwnerRecord::Absent, OwnerRecord::Present)
+    clusters.zone.owner_record(clusters.now)
 }
 
-fn etcd(site: &SeedState) -> EtcdFacts {
+fn does_not_answer(clusters: &mut Clusters) -> bool {
+    let chance = clusters.trouble.flaps;
+    clusters.rng.percent(chance)
+}
+
+fn etcd(site: &SeedState, members: u32) -> EtcdFacts {
     let revision = site.etcd.content().filter(|_| site.etcd.serving).map(Vec::len);
     EtcdFacts {
         wanted: site.etcd.members.wanted,
-        members: MEMBERS,
+        members,
         volumes: site.etcd.volumes.clone(),
         pods: site.etcd.members.running,
         revision: revision.and_then(|revision| u64::try_from(revision).ok()),
@@ -81,16 +88,21 @@ fn etcd(site: &SeedState) -> EtcdFacts {
 
 fn source(clusters: &mut Clusters) -> SourceFacts {
     let owner = owner(clusters);
+    let (is_unread, has_no_answer) = (does_not_answer(clusters), does_not_answer(clusters));
     let (site, now) = (&clusters.source, clusters.now);
     let is_synced = clusters.state.as_ref() == Some(&(site.machines.clone(), site.extension_state));
     SourceFacts {
-        unsynced: Some(u32::from(!is_synced)),
+        unsynced: (!is_unread).then_some(u32::from(!is_synced)),
         controllers: site.controllers.facts("controllers", true),
         api: site.api.facts("kube-apiserver", site.is_api_ready(now)),
-        etcd: etcd(site),
+        etcd: etcd(site, clusters.members),
         owner,
         owner_wait: Duration::from_secs(OWNER_WAIT),
-        final_snapshot: site.final_snapshot.as_ref().map(|(snapshot, _)| snapshot.clone()),
+        final_snapshot: site
+            .final_snapshot
+            .as_ref()
+            .filter(|_| !has_no_answer)
+            .map(|(snapshot, _)| snapshot.clone()),
         api_ttl: Duration::from_secs(clusters.api_ttl),
         api_ttl_fence: clusters.api_ttl_fence.clone(),
         dns_records: site.dns_records.facts(now),
@@ -101,33 +113,36 @@ fn source(clusters: &mut Clusters) -> SourceFacts {
 
 fn destination(clusters: &mut Clusters) -> DestinationFacts {
     let owner = owner(clusters);
+    let [copies, machines, leases, nodes] = [0; 4].map(|_| !does_not_answer(clusters));
     let (site, now, trouble) = (&clusters.destination, clusters.now, &clusters.trouble);
-    let is_unread = trouble.bucket_unreadable || !clusters.source_backup_entry;
+    let is_cut = is_in(trouble.bucket_cut, now);
+    let is_unread = is_cut || trouble.bucket_unreadable || !clusters.source_backup_entry;
     let is_standing = clusters.standby && !trouble.no_standby;
     let mut differences = listed(now < trouble.machines_differ_until);
-    differences.extend(listed(site.machines != clusters.vms));
+    let carried = clusters.state.as_ref().map(|(machines, _)| machines);
+    differences.extend(listed(carried != Some(&site.machines)));
     DestinationFacts {
         bucket_problem: is_unread.then(|| "the bucket does not answer".to_owned()),
         unresolved: listed(trouble.unresolved),
         copied: clusters.copied,
-        final_copied: clusters.final_copied.as_ref().map(|(snapshot, _)| snapshot.clone()),
+        final_copied: clusters.final_copied.as_ref().filter(|_| copies).map(|(snapshot, _)| snapshot.clone()),
         unprepared: listed(!site.exists),
         machine_guard: clusters.machine_guard,
         offers_standby: true,
-        exposure_problem: None,
+        exposure_problem: (now < trouble.unexposed_until).then(|| "the Service has no address".to_owned()),
         standby: clusters.copied.filter(|_| is_standing),
         owner,
-        etcd: etcd(site),
+        etcd: etcd(site, clusters.members),
         api: site.api.facts("kube-apiserver", site.is_api_ready(now)),
-        api_dns_here: clusters.api_dns == Side::Destination,
+        api_dns_here: clusters.zone.is_api_at(Side::Destination, now),
         api_ttl: Duration::from_secs(clusters.api_ttl),
         infrastructure: site.infrastructure.facts(now),
         extensions: site.extensions.facts(now),
         workers: site.workers.facts(now),
-        machine_differences: Some(differences),
-        stale_leases: Some(listed(now < trouble.leases_stale_until)),
+        machine_differences: machines.then_some(differences),
+        stale_leases: leases.then(|| listed(now < trouble.leases_stale_until)),
         controllers: site.controllers.facts("controllers", true),
-        unhealthy_nodes: Some(Vec::new()),
+        unhealthy_nodes: nodes.then(Vec::new),
         source_backup_entry: clusters.source_backup_entry,
         left: left_at_destination(clusters),
     }

@@ -1,7 +1,8 @@
 //! What must hold of every classic migration.
 
 use super::{
-    clusters::{API, CONTROLLERS, Clusters, DESTINATION, Kind, MEMBERS, SOURCE, TTL},
+    clusters::{API, CONTROLLERS, Clusters, Kind},
+    script::Play,
     site::SeedState,
 };
 use crate::{
@@ -13,8 +14,18 @@ use crate::{
     flow::Decision,
     ledger::{Phase, State},
     named::Named,
-    tests::sim::{Sim, hold},
+    tests::sim::{NEVER, Sim, hold},
 };
+
+/// How long a migration may go on once everything that goes wrong is over, and where a side is dead: a day for what is waited for,
+/// one for the rollback, and one for the end of the others.
+const LONGEST: u64 = 3 * 24 * 3600;
+
+/// At all times.
+pub(super) fn always(clusters: &Clusters) -> Result<(), String> {
+    hold(!clusters.zone.went_back, "the owner record got an epoch that was there before")?;
+    clusters.broken.map_or(Ok(()), |broken| Err(broken.to_owned()))
+}
 
 /// Of every decision.
 pub(super) fn decision(
@@ -28,7 +39,7 @@ pub(super) fn decision(
     for effect in &decision.effects {
         match effect {
             Effect::RemoveSource => {
-                hold(is_committed && clusters.status_seed == DESTINATION, "removes the source too early")?
+                hold(is_committed && clusters.status_seed == clusters.to, "removes the source too early")?
             }
             Effect::RemoveDestination => hold(!is_committed, "removes a destination that clients may use")?,
             Effect::SwitchApiDns => {
@@ -55,13 +66,16 @@ pub(super) fn at_the_end(sim: &Sim<Clusters>) -> Result<(), String> {
             Phase::Succeeded => has_moved(sim)?,
             Phase::RolledBack | Phase::Cancelled => is_as_before(sim, side)?,
             Phase::Failed => {
-                hold(!ledger.message.is_empty(), "failed without a word")?;
+                hold(!ledger.message.is_empty() && !ledger.reason.is_empty(), "failed without a word")?;
                 hold(is_hopeless(clusters), &format!("failed although there was a way: {}", ledger.message))?;
             }
             Phase::Pending | Phase::Scheduled | Phase::Running | Phase::RollingBack => {}
         }
-        hold(!clusters.is_calm || ledger.phase == Phase::Succeeded, "failed for no reason")?;
+        let is_calm = clusters.is_calm && clusters.play.is_none();
+        hold(!is_calm || ledger.phase == Phase::Succeeded, "failed for no reason")?;
     }
+    let ended = clusters.ended_at.unwrap_or(clusters.now);
+    hold(ended <= clusters.trouble.over_at + LONGEST, "ended too late")?;
     let have_all_ended = Side::ALL.iter().all(|side| !sim.is_dead(*side));
     hold(!have_all_ended || !clusters.finalizer, "the finalizer stays for ever")
 }
@@ -70,16 +84,18 @@ fn has_moved(sim: &Sim<Clusters>) -> Result<(), String> {
     let clusters = &sim.model;
     let site = &clusters.destination;
     hold(
-        clusters.status_seed == DESTINATION || sim.is_dead(Side::Garden),
+        clusters.status_seed == clusters.to || sim.is_dead(Side::Garden),
         "succeeded, and the Shoot names the source",
     )?;
-    hold(serves_all(clusters, site), "succeeded without all writes")?;
+    // Where a person has stopped it, it still holds them.
+    let is_there = clusters.by_hand.destination && site.etcd.content() == Some(&clusters.must);
+    hold(is_there || serves_all(clusters, site), "succeeded without all writes")?;
     hold(
-        clusters.api_dns == Side::Destination || !clusters.is_awake(),
+        clusters.zone.api() == Side::Destination || !clusters.is_awake(),
         "succeeded, and clients go to the source",
     )?;
     hold(
-        site.controllers.wanted.unwrap_or_default() == controllers(clusters),
+        clusters.by_hand.controllers || site.controllers.wanted.unwrap_or_default() == controllers(clusters),
         "succeeded without controllers",
     )?;
     hold(site.machines == clusters.vms, "succeeded with other Machines than VMs")?;
@@ -97,11 +113,13 @@ fn controllers(clusters: &Clusters) -> u32 {
 /// Whether a side serves all that was acknowledged; one that is hibernated does so when it wakes.
 fn serves_all(clusters: &Clusters, site: &SeedState) -> bool {
     match clusters.kind {
-        Kind::Awake | Kind::Workerless => site.etcd.serving && site.etcd.content() == Some(&clusters.must),
+        Kind::Awake | Kind::Workerless | Kind::OneMember => {
+            site.etcd.serving && site.etcd.content() == Some(&clusters.must)
+        }
         // What it restores when it wakes.
         Kind::Hibernated => {
             site.etcd.content().or(site.etcd.fill.as_ref()) == Some(&clusters.must)
-                && clusters.owner.as_ref() == Some(&site.etcd.own)
+                && clusters.zone.owner() == Some(&site.etcd.own)
         }
     }
 }
@@ -110,22 +128,39 @@ fn is_as_before(sim: &Sim<Clusters>, side: Side) -> Result<(), String> {
     let (clusters, site) = (&sim.model, &sim.model.source);
     match side {
         Side::Garden => {
-            let is_back = clusters.spec_seed == SOURCE && clusters.operation == Operation::Former;
+            let is_back = clusters.spec_seed == clusters.from && clusters.operation == Operation::Former;
             hold(
                 is_back || sim.store.ledger(side).steps.is_empty(),
                 "rolled back, and the Shoot names the destination",
             )
         }
         Side::Source => {
+            let by_hand = clusters.by_hand;
             let awake = |replicas| if clusters.is_awake() { Some(replicas) } else { Some(0) };
-            hold(site.api.wanted == awake(API), "rolled back without API servers")?;
-            hold(site.controllers.wanted == awake(CONTROLLERS), "rolled back without controllers")?;
-            hold(site.etcd.members.wanted == awake(MEMBERS), "rolled back with other members")?;
-            hold(serves_all(clusters, site), "rolled back without all writes")?;
+            hold(by_hand.api || site.api.wanted == awake(API), "rolled back without API servers")?;
+            hold(
+                by_hand.controllers || site.controllers.wanted == awake(CONTROLLERS),
+                "rolled back without controllers",
+            )?;
+            hold(
+                by_hand.etcd || site.etcd.members.wanted == awake(clusters.members),
+                "rolled back with other members",
+            )?;
+            hold(by_hand.etcd || serves_all(clusters, site), "rolled back without all writes")?;
             hold(site.machines == clusters.vms, "rolled back with other Machines than VMs")?;
-            hold(clusters.api_dns == Side::Source, "rolled back, and clients go to the destination")?;
-            hold(clusters.api_ttl == TTL, "rolled back with another TTL")?;
-            let owner = clusters.owner.as_ref();
+            // Where no API server runs, nobody asks for the name.
+            let is_asleep = !clusters.is_awake();
+            hold(
+                is_asleep || clusters.zone.api() == Side::Source,
+                "rolled back, and clients go to the destination",
+            )?;
+            // What is left undone is said in the status.
+            let is_skipped = sim.store.ledger(side).state(Step::ApiTtlRestored) == State::Skipped;
+            hold(
+                by_hand.ttl || clusters.api_ttl == clusters.former_ttl || is_skipped,
+                "rolled back with another TTL",
+            )?;
+            let owner = clusters.zone.owner();
             hold(owner == Some(&site.etcd.own), "rolled back, and the owner record names somebody else")?;
             hold(
                 site.dns_records.last != Some(ExtensionOperation::Migrate),
@@ -147,6 +182,9 @@ fn is_as_before(sim: &Sim<Clusters>, side: Side) -> Result<(), String> {
 
 /// A side was cut off for longer than others wait for it, or what is waited for without a way back did not come in time.
 fn is_hopeless(clusters: &Clusters) -> bool {
-    let is_long = |(_, from, until): (usize, u64, u64)| until - from > 600;
-    clusters.faults.cut_off.is_some_and(is_long)
+    let is_dead = clusters.faults.cut_off.is_some_and(|(_, _, until)| until == NEVER);
+    let is_refused = clusters.play.as_ref().is_some_and(Play::is_without_end);
+    // What a person stops or deletes after it was reached is not made again.
+    let is_stopped_by_hand = clusters.by_hand.namespace || clusters.by_hand.etcd || clusters.by_hand.api;
+    is_refused || is_dead || clusters.trouble.never_ends() || is_stopped_by_hand
 }

@@ -19,6 +19,8 @@ pub(super) struct Workload {
     change_at: u64,
     pub(super) fence: String,
     pub(super) version: u64,
+    /// A Pod that should end runs on until then.
+    pub(super) stuck_until: u64,
 }
 
 impl Workload {
@@ -37,7 +39,25 @@ impl Workload {
 
     pub(super) fn advance(&mut self, now: u64) {
         if now >= self.change_at {
-            self.running = self.wanted.unwrap_or_default();
+            let wanted = self.wanted.unwrap_or_default();
+            let is_stuck = wanted < self.running && now < self.stuck_until;
+            self.running = if is_stuck { wanted.max(1) } else { wanted };
+        }
+    }
+
+    /// By a person, who sets no fence; what does not exist cannot be scaled.
+    pub(super) fn scale_by_hand(&mut self, replicas: u32, now: u64, rng: &mut Rng) {
+        if self.wanted.is_some() {
+            let fence = self.fence.clone();
+            self.set(Some(replicas), &fence, now, rng);
+        }
+    }
+
+    /// Its Pods end and come back.
+    pub(super) fn delete_pods(&mut self, now: u64, rng: &mut Rng) {
+        if now >= self.stuck_until {
+            self.running = 0;
+            self.change_at = self.change_at.max(now + rng.within(5, 60));
         }
     }
 
@@ -98,10 +118,12 @@ pub(super) struct Etcd {
     /// Volumes that lost ownership.
     pub(super) lost: BTreeSet<String>,
     /// The owner record as the members saw it last, and when it changed behind their back.
-    seen: Option<OwnerId>,
+    seen: Option<Option<OwnerId>>,
     outdated_since: u64,
     /// What empty volumes are filled with, once the members own the etcd.
     pub(super) fill: Option<Vec<u32>>,
+    /// A final snapshot that is being stored, and when that is done.
+    storing: Option<(u64, Stored)>,
     /// The members cannot serve before this time.
     pub(super) serves_at: u64,
     pub(super) serving: bool,
@@ -118,6 +140,7 @@ impl Etcd {
             lost: BTreeSet::new(),
             outdated_since: NEVER,
             fill: None,
+            storing: None,
             serves_at: 0,
             serving: false,
         }
@@ -127,30 +150,46 @@ impl Etcd {
     pub(super) fn running(own: OwnerId, replicas: u32, data: Vec<u32>) -> Self {
         let data = BTreeMap::from([("first".to_owned(), data)]);
         let members = Workload::of(replicas);
-        Self { members, volumes: "first".into(), seen: Some(own.clone()), data, ..Self::new(own) }
+        Self { members, volumes: "first".into(), seen: Some(Some(own.clone())), data, ..Self::new(own) }
     }
 
     pub(super) fn content(&self) -> Option<&Vec<u32>> {
         self.data.get(&self.volumes)
     }
 
+    fn look(&mut self, record: &Option<OwnerId>, now: u64, rng: &mut Rng) {
+        if self.seen.as_ref() != Some(record) && self.outdated_since == NEVER {
+            self.outdated_since = now;
+        }
+        let is_late = self.outdated_since != NEVER && now - self.outdated_since >= OWNER_WAIT;
+        if self.seen.is_none() || is_late || rng.percent(20) {
+            (self.seen, self.outdated_since) = (Some(record.clone()), NEVER);
+        }
+    }
+
     /// Members look at the owner record, at the latest after [`OWNER_WAIT`]. One that was replaced ends their ownership for ever, with a
-    /// final snapshot.
-    pub(super) fn advance(&mut self, record: Option<&OwnerId>, now: u64, rng: &mut Rng) -> Option<Stored> {
+    /// final snapshot. While no server of the zone answers (`None`), they go by what they saw last.
+    pub(super) fn advance(
+        &mut self,
+        record: Option<&Option<OwnerId>>,
+        now: u64,
+        rng: &mut Rng,
+    ) -> Option<Stored> {
         self.members.advance(now);
         if self.members.running == 0 {
             // Members that start look at the record before they do anything.
             (self.serving, self.seen, self.outdated_since) = (false, None, NEVER);
             return None;
         }
-        if self.seen.as_ref() != record && self.outdated_since == NEVER {
-            self.outdated_since = now;
+        if let Some(record) = record {
+            self.look(record, now, rng);
         }
-        let is_late = self.outdated_since != NEVER && now - self.outdated_since >= OWNER_WAIT;
-        if self.seen.is_none() || is_late || rng.percent(20) {
-            (self.seen, self.outdated_since) = (record.cloned(), NEVER);
-        }
-        let is_owner = self.seen.as_ref() == Some(&self.own);
+        // Members that have just started, and cannot ask, wait.
+        let Some(seen) = &self.seen else {
+            self.serving = false;
+            return None;
+        };
+        let is_owner = seen.as_ref() == Some(&self.own);
         if let Some(fill) = self.fill.as_ref().filter(|_| is_owner && self.content().is_none()) {
             self.data.insert(self.volumes.clone(), fill.clone());
         }
@@ -161,9 +200,13 @@ impl Etcd {
         }
         let may_serve = is_owner && !self.lost.contains(&self.volumes) && now >= self.serves_at;
         self.serving = may_serve && self.content().is_some();
-        let data = self.content().filter(|_| ends)?.clone();
-        let (epoch, revision) = (self.own.epoch, u64::try_from(data.len()).unwrap_or_default());
-        Some((FinalSnapshot { name: format!("final-{epoch}"), revision, epoch }, data))
+        if ends {
+            let data = self.content().cloned().unwrap_or_default();
+            let (epoch, revision) = (self.own.epoch, u64::try_from(data.len()).unwrap_or_default());
+            let snapshot = FinalSnapshot { name: format!("final-{epoch}"), revision, epoch };
+            self.storing = Some((now + rng.within(0, 60), (snapshot, data)));
+        }
+        self.storing.take_if(|(at, _)| now >= *at).map(|(_, stored)| stored)
     }
 }
 
@@ -225,8 +268,13 @@ impl SeedState {
             workload.set(None, "", now, rng);
         }
         self.machines.clear();
+        (self.etcd.fill, self.etcd.storing) = (None, None);
         self.etcd.data.clear();
-        self.etcd.fill = None;
+        for requests in
+            [&mut self.dns_records, &mut self.infrastructure, &mut self.extensions, &mut self.workers]
+        {
+            *requests = Requests { version: requests.version + 1, ..Requests::default() };
+        }
         self.exists = false;
         self.version += 1;
     }

@@ -23,6 +23,7 @@ pub(super) fn any(rng: &mut Rng) -> FaultRates {
         lost_write: rng.within(0, 20),
         lost_effect: rng.within(0, 10),
         late: rng.within(0, 30),
+        latest: 900,
         twice: rng.within(0, 20),
         stale: rng.within(0, 30),
         cut_off: None,

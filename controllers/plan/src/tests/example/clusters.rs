@@ -129,6 +129,7 @@ impl Model for Clusters {
                 lost_write: rng.within(0, 20),
                 lost_effect: rng.within(0, 20),
                 late: rng.within(0, 30),
+                latest: 900,
                 twice: rng.within(0, 20),
                 stale: rng.within(0, 40),
                 cut_off: None,

@@ -7,6 +7,9 @@ use super::{Build, Model, run};
 /// How many schedules are run where nobody asks for another number by `REPOT_SCHEDULES`.
 const SCHEDULES: u64 = 10_000;
 
+/// How often a long run says how far it is, in schedules of one thread.
+const PROGRESS: u64 = 1_000;
+
 /// A wrong table or a wrong controller, which the schedules have to find.
 pub(in crate::tests) struct Fault<M: Model> {
     pub(in crate::tests) name: &'static str,
@@ -49,11 +52,22 @@ pub(in crate::tests) fn schedules<M: Model>(
     // Read by the compiler: the sources of a pure crate name no environment.
     let asked = option_env!("REPOT_SCHEDULES").and_then(|count| count.parse().ok());
     let count: u64 = asked.unwrap_or(SCHEDULES) / share;
+    (count, ends(count, build))
+}
+
+/// The same, of this many schedules.
+pub(in crate::tests) fn ends<M: Model>(
+    count: u64,
+    build: impl Fn(u64) -> Build<M> + Sync,
+) -> BTreeMap<String, u64> {
     let half = |first: u64| {
         let mut ends = BTreeMap::new();
         for seed in (first..count).step_by(2) {
             let end = run(build(seed), seed).unwrap_or_else(|why| panic!("{why}"));
             *ends.entry(end).or_default() += 1;
+            if seed / 2 % PROGRESS == PROGRESS - 1 {
+                println!("{} schedules of thread {first} have ended well", seed / 2 + 1);
+            }
         }
         ends
     };
@@ -64,5 +78,5 @@ pub(in crate::tests) fn schedules<M: Model>(
     });
     rest.into_iter().for_each(|(end, seen)| *ends.entry(end).or_default() += seen);
     println!("{count} schedules: {ends:#?}");
-    (count, ends)
+    ends
 }

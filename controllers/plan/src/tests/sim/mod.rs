@@ -2,15 +2,15 @@
 //! cut off, until nothing happens any more. A flow brings its [`Model`]: clusters, effects, and what must hold.
 
 mod faults;
+mod pass;
 mod rules;
 mod store;
 
 use std::collections::BTreeMap;
 
-pub(super) use faults::{Fault, missed, schedules};
-use repot_apimachinery::time::Time;
+pub(super) use faults::{Fault, ends, missed, schedules};
 pub(super) use rules::hold;
-use store::Store;
+use store::{Others, Store};
 
 use super::rng::Rng;
 use crate::{
@@ -39,12 +39,39 @@ pub(super) trait Model: Sized + 'static {
     /// An effect arrives. `guarded`: it is refused where objects have changed since `seen`.
     fn apply(&mut self, side: Side<Self>, effect: &Effect<Self>, seen: &Self::Seen, guarded: bool);
 
+    /// The time by the clock of a side.
+    fn clock(&self, _side: Side<Self>) -> u64 {
+        self.now()
+    }
+    /// Whether a side cannot do anything now: its controller is dead, or an API server that it needs does not answer.
+    fn is_away(&self, _side: Side<Self>) -> bool {
+        false
+    }
+    /// What a schedule of a certain fault does to a pass of a side: it may drop what was decided.
+    fn interrupt(
+        &mut self,
+        _side: Side<Self>,
+        _observed: &Observed<Self>,
+        _ledgers: &Ledgers<Self>,
+        _decision: &mut Decision<Self::Flow>,
+    ) {
+    }
+    /// What becomes of an effect; `None` leaves it to chance.
+    fn fate(&mut self, _side: Side<Self>, _effect: &Effect<Self>) -> Option<Fate> {
+        None
+    }
+
     fn decide(build: &Build<Self>, input: &Input<'_, Self::Flow>) -> Decision<Self::Flow> {
         flow::decide(build.plans, input)
     }
 
     /// What the status of this kind does not keep.
     fn forget(_setup: Self::Setup, _notes: &mut <Self::Flow as Flow>::Notes) {}
+
+    /// Whether another such flow follows, for which the clusters are as this one has left them.
+    fn again(&mut self, _ledgers: &Ledgers<Self>) -> bool {
+        false
+    }
 
     /// What must hold of every decision.
     fn check_decision(
@@ -57,6 +84,10 @@ pub(super) trait Model: Sized + 'static {
     fn check(sim: &mut Sim<Self>) -> Result<(), String>;
     /// What must hold when nothing happens any more.
     fn check_end(sim: &Sim<Self>) -> Result<(), String>;
+    /// What went wrong in the schedule, for the one who has to understand a failure.
+    fn describe(&self) -> String {
+        format!("{:?}", self.trouble())
+    }
     /// How the schedule ended, for the statistics.
     fn end(sim: &Sim<Self>) -> String;
 }
@@ -66,6 +97,17 @@ pub(super) type Observed<M> = <<M as Model>::Flow as Flow>::Observed;
 pub(super) type Effect<M> = <<M as Model>::Flow as Flow>::Effect;
 pub(super) type Ledgers<M> = BTreeMap<Side<M>, LedgerOf<<M as Model>::Flow>>;
 
+/// What becomes of an effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It never arrives.
+    Lost,
+    /// It arrives after so many seconds.
+    Late(u64),
+    /// It arrives now, and once more after each of these numbers of seconds.
+    Again(&'static [u64]),
+}
+
 /// What goes wrong with controllers; chances in percent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FaultRates {
@@ -73,6 +115,8 @@ pub(super) struct FaultRates {
     pub(super) lost_write: u64,
     pub(super) lost_effect: u64,
     pub(super) late: u64,
+    /// What is late arrives after so many seconds at most.
+    pub(super) latest: u64,
     pub(super) twice: u64,
     /// A controller that was deposed, or whose cache is stale, acts as well.
     pub(super) stale: u64,
@@ -124,7 +168,8 @@ struct PendingEffect<M: Model> {
 struct View<M: Model> {
     observed: Observed<M>,
     seen: M::Seen,
-    ledgers: Ledgers<M>,
+    ledger: LedgerOf<M::Flow>,
+    others: Others<M>,
     version: u64,
 }
 
@@ -151,6 +196,11 @@ const QUIET: u32 = 60;
 
 /// Runs the schedule of this seed to its end.
 pub(super) fn run<M: Model>(build: Build<M>, seed: u64) -> Result<String, String> {
+    play(build, seed).map(|sim| M::end(&sim))
+}
+
+/// The same, with all that is known of the schedule when it has ended.
+pub(super) fn play<M: Model>(build: Build<M>, seed: u64) -> Result<Sim<M>, String> {
     let mut rng = Rng::new(!seed);
     let model = M::new(build.setup, Rng::new(seed));
     // Some sides are upgraded before they start, others in the middle.
@@ -171,11 +221,11 @@ pub(super) fn run<M: Model>(build: Build<M>, seed: u64) -> Result<String, String
         quiet: 0,
     };
     match sim.run() {
-        Ok(()) => Ok(M::end(&sim)),
+        Ok(()) => Ok(sim),
         Err(why) => {
             let from = sim.log.len().saturating_sub(60);
-            let trouble = sim.model.trouble();
-            Err(format!("seed {seed}, {:?}: {why}\n{trouble:?}\n{}", build.setup, sim.log[from..].join("\n")))
+            let trouble = sim.model.describe();
+            Err(format!("seed {seed}, {:?}: {why}\n{trouble}\n{}", build.setup, sim.log[from..].join("\n")))
         }
     }
 }
@@ -187,6 +237,18 @@ impl<M: Model> Sim<M> {
     }
 
     fn run(&mut self) -> Result<(), String> {
+        self.run_flow()?;
+        while self.model.again(self.store.ledgers()) {
+            self.log.push(format!("{} another one begins", self.model.now()));
+            self.store = Store::new();
+            self.deposed.clear();
+            self.quiet = 0;
+            self.run_flow()?;
+        }
+        Ok(())
+    }
+
+    fn run_flow(&mut self) -> Result<(), String> {
         for _ in 0..PASSES {
             self.model.advance(self.store.ledgers());
             self.arrive();
@@ -227,6 +289,10 @@ impl<M: Model> Sim<M> {
                 is_over &= self.is_dead(*side);
                 continue;
             }
+            if self.model.is_away(*side) {
+                is_over = false;
+                continue;
+            }
             is_over &= self.reconcile(*side)?;
         }
         Ok(is_over)
@@ -249,123 +315,5 @@ impl<M: Model> Sim<M> {
         let is_upgraded = self.model.now() >= self.upgraded_at[&side];
         let upgrade = self.build.upgrade.filter(|_| is_upgraded);
         Build { plans: upgrade.unwrap_or(self.build.plans), ..self.build }
-    }
-
-    fn reconcile(&mut self, side: Side<M>) -> Result<bool, String> {
-        let (observed, seen) = self.model.observe(side);
-        if !self.build.remembers {
-            self.store.forget(side);
-        }
-        let decision = self.decide(side, &observed, self.store.ledgers());
-        rules::decision(self, side, &decision)?;
-        M::check_decision(self, side, &observed, &decision)?;
-        let version = self.store.version;
-        let is_over = self.store.ledger(side).phase.is_end()
-            && decision.effects.is_empty()
-            && decision.records.is_none();
-        self.reconcile_deposed(side, observed, &seen)?;
-        if !self.dies() {
-            self.carry_out(side, decision, &seen, version)?;
-        }
-        Ok(is_over)
-    }
-
-    fn decide(&self, side: Side<M>, observed: &Observed<M>, ledgers: &Ledgers<M>) -> Decision<M::Flow> {
-        let others: Vec<_> = ledgers
-            .iter()
-            .filter(|(other, ledger)| **other != side && ledger.version > 0)
-            .map(|(other, ledger)| (*other, ledger.clone()))
-            .collect();
-        let now = Time(self.model.now());
-        let input = Input { side, observed, ledger: &ledgers[&side], others: &others, now };
-        M::decide(&self.build_of(side), &input)
-    }
-
-    /// A controller that was replaced, or whose cache is stale, decides on what it saw then. Its records are refused, its effects may
-    /// still arrive.
-    fn reconcile_deposed(
-        &mut self,
-        side: Side<M>,
-        observed: Observed<M>,
-        seen: &M::Seen,
-    ) -> Result<(), String> {
-        let chance = self.model.trouble().stale;
-        if !self.rng.percent(chance) {
-            return Ok(());
-        }
-        let ledgers = self.store.ledgers().clone();
-        let view = View { observed, seen: seen.clone(), ledgers, version: self.store.version };
-        let Some(view) = self.deposed.insert(side, view) else { return Ok(()) };
-        let decision = self.decide(side, &view.observed, &view.ledgers);
-        self.carry_out(side, decision, &view.seen, view.version)
-    }
-
-    /// Records, and then effects; in between, the controller may crash.
-    fn carry_out(
-        &mut self,
-        side: Side<M>,
-        decision: Decision<M::Flow>,
-        seen: &M::Seen,
-        version: u64,
-    ) -> Result<(), String> {
-        let Decision { effects, records, .. } = decision;
-        if self.build.records_first && !self.record(side, records.as_ref(), version)? {
-            return Ok(());
-        }
-        for effect in effects {
-            if self.dies() {
-                return Ok(());
-            }
-            self.act(side, effect, seen.clone());
-        }
-        if !self.build.records_first {
-            self.record(side, records.as_ref(), version)?;
-        }
-        Ok(())
-    }
-
-    fn dies(&mut self) -> bool {
-        let chance = self.model.trouble().crash;
-        self.rng.percent(chance)
-    }
-
-    /// Whether the controller knows that the write was stored.
-    fn record(
-        &mut self,
-        side: Side<M>,
-        next: Option<&LedgerOf<M::Flow>>,
-        version: u64,
-    ) -> Result<bool, String> {
-        let Some(next) = next else { return Ok(true) };
-        if self.build.versioned && version != self.store.version {
-            return Ok(false);
-        }
-        let chance = self.model.trouble().lost_write;
-        let (is_lost, has_arrived) = (self.rng.percent(chance), self.rng.percent(50));
-        if !is_lost || has_arrived {
-            let change = self.store.describe(side, next);
-            self.log.push(format!("{} {} records {change}", self.model.now(), side.name()));
-            self.store.put(&self.build_of(side), side, next)?;
-        }
-        Ok(!is_lost)
-    }
-
-    fn act(&mut self, side: Side<M>, effect: Effect<M>, seen: M::Seen) {
-        let (now, trouble) = (self.model.now(), self.model.trouble());
-        let (late, twice, lost) = (trouble.late, trouble.twice, trouble.lost_effect);
-        if self.rng.percent(twice) {
-            let at = now + self.rng.within(1, 900);
-            self.flights.push(PendingEffect { at, side, effect: effect.clone(), seen: seen.clone() });
-        }
-        if self.rng.percent(lost) {
-            return;
-        }
-        if self.rng.percent(late) {
-            let at = now + self.rng.within(1, 900);
-            self.flights.push(PendingEffect { at, side, effect, seen });
-            return;
-        }
-        self.log.push(format!("{now} {} does {effect:?}", side.name()));
-        self.model.apply(side, &effect, &seen, self.build.guarded);
     }
 }

@@ -15,6 +15,7 @@ use repot_tests::process::{Process, Spec};
 use repot_tests::wait::until;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
 use super::fixture::{fill, url};
 use super::{Bench, MB};
@@ -73,11 +74,13 @@ async fn take_over(bench: &Bench<'_>, size: usize, standby: bool) -> Result<Dura
     };
     destination.until(&mut agent, "prepared", is_prepared).await?;
 
-    let last = tokio::spawn(write_until_refused(source.client_url.clone()));
+    let stop = CancellationToken::new();
+    let last = tokio::spawn(write_until(source.client_url.clone(), stop.clone()));
     // Some deltas are written and followed.
     sleep(Duration::from_secs(5)).await;
     dns.set("owner", &[DESTINATION]).await?;
     let first = first_write(&destination.client_url).await?;
+    stop.cancel();
     let (last, count) = last.await??;
     let client = connect(&destination.client_url).await?;
     let found = client.kv_client().get(key(count - 1), None).await?;
@@ -144,18 +147,18 @@ fn key(number: usize) -> String {
     format!("/written/{number}")
 }
 
-/// Writes until a write is refused; gives when the last one was taken, and how many were.
-async fn write_until_refused(url: String) -> Result<(Instant, usize)> {
+/// Writes until `stop`; gives when the last write was taken, and how many were.
+async fn write_until(url: String, stop: CancellationToken) -> Result<(Instant, usize)> {
     let client = connect(&url).await?;
     let (mut last, mut count) = (None, 0);
-    loop {
+    while !stop.is_cancelled() {
         let mut kv = client.kv_client();
-        match timeout(PATIENCE * 4, kv.put(key(count), "x", None)).await {
-            Ok(Ok(_)) => (last, count) = (Some(Instant::now()), count + 1),
-            _ => return Ok((last.context("no write was taken")?, count)),
+        if let Ok(Ok(_)) = timeout(PATIENCE * 4, kv.put(key(count), "x", None)).await {
+            (last, count) = (Some(Instant::now()), count + 1);
         }
         sleep(PACE).await;
     }
+    Ok((last.context("no write was taken")?, count))
 }
 
 /// When the first write is taken.
