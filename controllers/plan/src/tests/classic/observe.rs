@@ -103,6 +103,7 @@ fn source(clusters: &mut Clusters) -> SourceFacts {
             .as_ref()
             .filter(|_| !has_no_answer)
             .map(|(snapshot, _)| snapshot.clone()),
+        is_final_full: site.final_snapshot.is_some() && !has_no_answer,
         api_ttl: Duration::from_secs(clusters.api_ttl),
         api_ttl_fence: clusters.api_ttl_fence.clone(),
         dns_records: site.dns_records.facts(now),
