@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Once, OnceLock};
+use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result};
@@ -17,6 +17,8 @@ use crate::turn::{self, Size};
 
 /// After this long a test is stuck, however slow the machine.
 const TIME_LIMIT: Duration = Duration::from_secs(600);
+/// The same for a test that starts whole control planes, and perhaps the landscape that others use after it.
+const LARGE_LIMIT: Duration = Duration::from_secs(1500);
 /// The same in `make soak`.
 const SOAK_LIMIT: Duration = Duration::from_secs(3600);
 /// How much of each log a failed test prints.
@@ -74,7 +76,10 @@ impl TestEnv {
 
 impl Drop for TestEnv {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        // Where a test has failed, what it shared with others is kept as well.
+        if self.path().join(FAILED).exists() {
+            self.dir.disable_cleanup(true);
+        } else if std::thread::panicking() {
             self.keep_for_inspection();
         }
     }
@@ -82,7 +87,7 @@ impl Drop for TestEnv {
 
 /// Runs one test: `run(async |bed| { … Ok(()) })` inside an ordinary `#[test]`.
 ///
-/// Panics when the test fails or takes longer than ten minutes (an hour in `make soak`); the directory is then kept and the ends of all logs are printed.
+/// Panics when the test fails or takes longer than ten minutes (25 for a large one, an hour in `make soak`); the directory is then kept and the ends of all logs are printed.
 pub fn run(test: impl AsyncFnOnce(&TestEnv) -> Result<()>) {
     run_sized(Size::Small, test);
 }
@@ -96,7 +101,7 @@ fn run_sized(size: Size, test: impl AsyncFnOnce(&TestEnv) -> Result<()>) {
     let name = std::thread::current().name().unwrap_or("test").to_owned();
     let outcome = make_runtime().and_then(|runtime| {
         let bed = TestEnv::new(&name)?;
-        let limit = if std::env::var_os("REPOT_SOAK").is_some() { SOAK_LIMIT } else { TIME_LIMIT };
+        let limit = limit(size);
         let outcome = runtime.block_on(async {
             let _turn = turn::take(size).await;
             timeout(limit, test(&bed)).await
@@ -111,6 +116,14 @@ fn run_sized(size: Size, test: impl AsyncFnOnce(&TestEnv) -> Result<()>) {
     });
     if let Err(error) = outcome {
         panic!("failed to prepare {name}: {}", explain(&error));
+    }
+}
+
+fn limit(size: Size) -> Duration {
+    match size {
+        _ if std::env::var_os("REPOT_SOAK").is_some() => SOAK_LIMIT,
+        Size::Small => TIME_LIMIT,
+        Size::Large => LARGE_LIMIT,
     }
 }
 
@@ -136,7 +149,7 @@ impl<T: Send + Sync> Shared<T> {
     /// The shared value, started when nobody did so yet.
     ///
     /// Errors: the failure of the start, as text, for every caller.
-    pub fn value(&'static self) -> Result<&'static T> {
+    pub fn value(&self) -> Result<&T> {
         let made = self.cell.get_or_init(|| self.make().map_err(|error| explain(&error)));
         made.as_ref().map(|(value, _)| value).map_err(|text| anyhow::anyhow!("{text}"))
     }
@@ -151,6 +164,31 @@ impl<T: Send + Sync> Shared<T> {
             scope.spawn(|| (self.start)(&bed)).join().unwrap_or_else(|_| anyhow::bail!("the start panicked"))
         })?;
         Ok((value, bed))
+    }
+}
+
+/// Something [`Shared`] that is too large to run until the end of the process: it ends with the last claim to it.
+///
+/// A test that may wait for its turn takes its claim before, so that what it needs is still there.
+pub struct Claimable<T> {
+    start: fn(&TestEnv) -> Result<T>,
+    claimed: Mutex<Weak<Shared<T>>>,
+}
+
+impl<T: Send + Sync> Claimable<T> {
+    /// For a `static`: `start` runs at the first [`Shared::value`] of claims that exist at the same time.
+    pub const fn new(start: fn(&TestEnv) -> Result<T>) -> Self {
+        Self { start, claimed: Mutex::new(Weak::new()) }
+    }
+
+    /// A claim to what others use as well.
+    pub fn claim(&self) -> Arc<Shared<T>> {
+        let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
+        claimed.upgrade().unwrap_or_else(|| {
+            let new = Arc::new(Shared::new(self.start));
+            *claimed = Arc::downgrade(&new);
+            new
+        })
     }
 }
 
@@ -172,8 +210,8 @@ fn make_runtime() -> Result<Runtime> {
     Ok(Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
 }
 
-fn shared_dirs() -> &'static std::sync::Mutex<Vec<PathBuf>> {
-    static DIRS: std::sync::Mutex<Vec<PathBuf>> = std::sync::Mutex::new(Vec::new());
+fn shared_dirs() -> &'static Mutex<Vec<PathBuf>> {
+    static DIRS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
     &DIRS
 }
 

@@ -65,4 +65,4 @@ pub mod webhook;
 
 pub use repot_samples as states;
 
-pub use bed::{Shared, TestEnv, run, run_large, start_shared};
+pub use bed::{Claimable, Shared, TestEnv, run, run_large, start_shared};

@@ -126,7 +126,7 @@ async fn find_final_snapshot_in(source: &Store, all: &[Stored]) -> Result<Option
 ///
 /// # Errors
 /// Where the store cannot be read.
-async fn find_end(source: &Store) -> Result<Option<(SnapshotName, String)>> {
+pub async fn find_end(source: &Store) -> Result<Option<(SnapshotName, String)>> {
     let source = source.current().await?;
     let all = source.list_quickly().await?;
     let ends = |one: &&Stored| one.ends_owner;

@@ -17,6 +17,7 @@ const MACHINE_KINDS: [&str; 4] = ["machinedeployments", "machinesets", "machines
 const NAME: &str = "gamma";
 
 #[test]
+#[ignore = "minutes, in make soak"]
 fn machines_keep_their_vms_when_their_worker_moves() {
     run_large(async |bed| {
         let options = LandscapeOptions { garden: false, ..LandscapeOptions::default() };

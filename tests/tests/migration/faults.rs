@@ -4,12 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
-use repot_tests::run_large;
 use repot_tests::wait::until;
 use tokio::time::sleep;
 
 use super::story;
-use super::world::{SEEDS, World, small};
+use super::world::{SEEDS, World, run, small};
 
 /// How long an API server hangs.
 const HANGS: Duration = Duration::from_secs(60);
@@ -19,8 +18,8 @@ const STEPS: usize = 25;
 #[test]
 #[ignore = "minutes, in make soak"]
 fn migration_whose_controllers_are_killed_in_each_step_succeeds() {
-    run_large(async |bed| {
-        let world = World::create(bed, "zeta", small()).await?;
+    run(async |ground| {
+        let world = World::create(ground, "zeta", small()).await?;
         let before = world.workload().await?;
         story::create(&world, "move", SEEDS).await?;
         let mut seen = BTreeSet::new();
@@ -49,8 +48,8 @@ fn migration_whose_controllers_are_killed_in_each_step_succeeds() {
 #[test]
 #[ignore = "minutes, in make soak"]
 fn migration_during_which_an_api_server_hangs_ends_and_keeps_the_workload() {
-    run_large(async |bed| {
-        let world = World::create(bed, "eta", small()).await?;
+    run(async |ground| {
+        let world = World::create(ground, "eta", small()).await?;
         let before = world.workload().await?;
         let (mut from, mut to) = SEEDS;
         let faults = [

@@ -20,11 +20,9 @@ pub struct Prober {
 
 #[derive(Default)]
 struct Seen {
-    /// When the last answer came before the first failure.
-    from: Option<Instant>,
-    /// When the first answer came after the last failure.
-    to: Option<Instant>,
     last_answer: Option<Instant>,
+    /// The longest time from one answer to the next, with failures in between.
+    longest: Duration,
     failing: bool,
 }
 
@@ -36,14 +34,10 @@ impl Prober {
         Self { seen, task }
     }
 
-    /// From the last answer before all failures to the first answer after them; zero where none has failed.
+    /// The longest time from one answer to the next, with failures in between; zero where none has failed. A single late answer of a
+    /// busy machine, before or after, does not count as a part of it.
     pub fn outage(&self) -> Duration {
-        let seen = self.seen.lock();
-        match (seen.from, seen.to) {
-            (Some(from), Some(to)) => to.duration_since(from),
-            (Some(from), None) => from.elapsed(),
-            _ => Duration::ZERO,
-        }
+        self.seen.lock().outage(Instant::now())
     }
 }
 
@@ -67,12 +61,26 @@ impl Seen {
     fn note(&mut self, answered: bool, now: Instant) {
         if !answered {
             self.failing = true;
-            self.from = self.from.or(self.last_answer);
             return;
         }
-        if std::mem::take(&mut self.failing) {
-            self.to = Some(now);
-        }
-        self.last_answer = Some(now);
+        self.longest = self.outage(now);
+        (self.failing, self.last_answer) = (false, Some(now));
     }
+
+    fn outage(&self, now: Instant) -> Duration {
+        let open = self.last_answer.filter(|_| self.failing).map(|last| now.duration_since(last));
+        self.longest.max(open.unwrap_or_default())
+    }
+}
+
+#[test]
+fn outage_is_the_longest_time_between_answers_with_failures_in_between() {
+    let (start, mut seen) = (Instant::now(), Seen::default());
+    let mut note = |second, answered| seen.note(answered, start + Duration::from_secs(second));
+    for (second, answered) in [(0, true), (1, false), (2, true), (30, true), (31, false), (41, true), (50, true)] {
+        note(second, answered);
+    }
+    assert_eq!(seen.longest, Duration::from_secs(11));
+    seen.note(false, start + Duration::from_secs(51));
+    assert_eq!(seen.outage(start + Duration::from_secs(70)), Duration::from_secs(20));
 }

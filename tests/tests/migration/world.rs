@@ -9,7 +9,7 @@ use repot_tests::landscape::{
 };
 use repot_tests::operator::SYSTEM;
 use repot_tests::wait::until;
-use repot_tests::{Shared, TestEnv, start_shared};
+use repot_tests::{Claimable, Shared, TestEnv, run_large, start_shared};
 use serde_json::{Value, json};
 
 /// Where Shoots are at first, and where they move.
@@ -17,13 +17,14 @@ pub const SEEDS: (&str, &str) = ("seed-a", "seed-b");
 
 const MERGE: &str = "application/merge-patch+json";
 
-static LANDSCAPE: Shared<Landscape> =
-    Shared::new(|bed| start_shared(Landscape::start(bed, LandscapeOptions::default())));
+/// Its clusters keep the machine busy even when nothing moves, so it ends with the last test that needs it.
+static LANDSCAPE: Claimable<Landscape> =
+    Claimable::new(|bed| start_shared(Landscape::start(bed, LandscapeOptions::default())));
 
 /// A Shoot in the first seed of the shared landscape.
-pub struct World {
+pub struct World<'a> {
     /// The landscape that all tests of migrations share: nobody stops anything in it but what belongs to the own Shoot.
-    pub landscape: &'static Landscape,
+    pub landscape: &'a Landscape,
     /// The Shoot of this test.
     pub shoot: Shoot,
 }
@@ -51,11 +52,23 @@ pub struct Workload {
     marker: String,
 }
 
-impl World {
+/// What a test of migrations stands on.
+pub struct Ground<'a> {
+    bed: &'a TestEnv,
+    landscape: &'a Shared<Landscape>,
+}
+
+/// Runs one test in the shared landscape, as [`run_large`] does.
+pub fn run(test: impl AsyncFnOnce(&Ground<'_>) -> Result<()>) {
+    let claim = LANDSCAPE.claim();
+    run_large(async |bed| test(&Ground { bed, landscape: &claim }).await);
+}
+
+impl<'a> World<'a> {
     /// Creates a Shoot with an object of its own in it.
-    pub async fn create(bed: &TestEnv, name: &str, options: ControlPlaneOptions) -> Result<Self> {
-        let landscape = LANDSCAPE.value()?;
-        let shoot = landscape.create_shoot(bed, ShootName::new("dev", name), SEEDS.0, options).await?;
+    pub async fn create(ground: &Ground<'a>, name: &str, options: ControlPlaneOptions) -> Result<Self> {
+        let landscape = ground.landscape.value()?;
+        let shoot = landscape.create_shoot(ground.bed, ShootName::new("dev", name), SEEDS.0, options).await?;
         let world = Self { landscape, shoot };
         let marker = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "marker"}});
         world.api()?.post("/api/v1/namespaces/default/configmaps", &marker).await?.ok()?;

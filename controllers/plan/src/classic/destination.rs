@@ -64,31 +64,6 @@ pub(super) fn prepare(_: &Context) -> Vec<Effect> {
     vec![Effect::PrepareDestination]
 }
 
-pub(super) fn note_volumes(context: &Context, notes: &mut Notes) {
-    notes.volumes.get_or_insert_with(|| format!("{}-destination", context.observed.request.uid));
-}
-
-/// Whether a standby member can shorten the outage.
-pub(super) fn offers_standby(context: &Context) -> bool {
-    is_awake(context) && context.at_destination().is_none_or(|facts| facts.offers_standby)
-}
-
-pub(super) fn does_standby_follow(context: &Context) -> Check {
-    destination(context, |facts| match (facts.standby, facts.copied) {
-        (Some(standby), Some(copied)) if standby >= copied => {
-            Check::Met(format!("a member holds revision {standby} and follows"))
-        }
-        (standby, _) => {
-            let revision = standby.unwrap_or_default();
-            Check::waiting("StandbyBehind", format!("the standby member holds revision {revision}"))
-        }
-    })
-}
-
-pub(super) fn ensure_standby(context: &Context) -> Vec<Effect> {
-    context.notes.volumes.iter().map(|volumes| Effect::EnsureStandby { volumes: volumes.clone() }).collect()
-}
-
 pub(super) fn is_final_snapshot_copied(context: &Context) -> Check {
     let Some(wanted) = context.source_notes().and_then(|notes| notes.final_snapshot.as_ref()) else {
         return Check::waiting("NoFinalSnapshot", "the source has not recorded its final snapshot");
@@ -107,10 +82,6 @@ pub(super) fn copy_final_snapshot(context: &Context) -> Vec<Effect> {
     snapshot.into_iter().map(|snapshot| Effect::CopyFinalSnapshot { snapshot }).collect()
 }
 
-pub(super) fn note_final_snapshot(context: &Context, notes: &mut Notes) {
-    notes.final_snapshot = context.source_notes().and_then(|source| source.final_snapshot.clone());
-}
-
 /// The epoch of this hand-over: higher than any that either side has seen.
 pub(super) fn note_epoch(context: &Context, notes: &mut Notes) {
     let ended = context.source_notes().and_then(|source| source.owner_epoch).unwrap_or_default();
@@ -118,11 +89,10 @@ pub(super) fn note_epoch(context: &Context, notes: &mut Notes) {
         Some(OwnerRecord::Present(owner)) => owner.epoch,
         _ => 0,
     };
-    notes.owner_epoch.get_or_insert(ended.max(seen) + 1);
-    note_volumes(context, notes);
+    notes.owner_epoch = notes.owner_epoch.max(Some(ended.max(seen) + 1));
 }
 
-fn own_id(context: &Context) -> Option<OwnerId> {
+pub(super) fn own_id(context: &Context) -> Option<OwnerId> {
     let epoch = context.notes.owner_epoch?;
     Some(OwnerId { seed: context.observed.request.destination_identity.clone(), epoch })
 }
@@ -142,45 +112,6 @@ pub(super) fn is_owner(context: &Context) -> Check {
 
 pub(super) fn take_ownership(context: &Context) -> Vec<Effect> {
     own_id(context).into_iter().map(|owner| Effect::EnsureOwner { owner }).collect()
-}
-
-pub(super) fn does_etcd_serve(context: &Context) -> Check {
-    let Some(from) = &context.notes.final_snapshot else {
-        return Check::waiting("NoFinalSnapshot", "the final snapshot is not recorded");
-    };
-    destination(context, |facts| {
-        let etcd = &facts.etcd;
-        let is_ours = Some(&etcd.volumes) == context.notes.volumes.as_ref()
-            && Some(etcd.epoch) == context.notes.owner_epoch;
-        // It is scaled up when the Shoot wakes, and restores its volumes then.
-        if is_ours && context.is_hibernated() && etcd.wanted == Some(0) {
-            return Check::Met("the Etcd exists without replicas".to_owned());
-        }
-        match etcd.revision.filter(|_| is_ours) {
-            Some(revision) if revision < from.revision => Check::blocked(
-                "RevisionWentBack",
-                format!(
-                    "the etcd serves revision {revision}, and the final snapshot holds {}",
-                    from.revision
-                ),
-            ),
-            Some(revision) => Check::Met(format!("a quorum answers at revision {revision}")),
-            None => {
-                Check::waiting("EtcdRestoring", format!("{} members run, and no quorum answers", etcd.pods))
-            }
-        }
-    })
-}
-
-pub(super) fn serve_etcd(context: &Context) -> Vec<Effect> {
-    let (notes, replicas) = (context.notes, context.source_notes().and_then(|source| source.etcd_replicas));
-    let (Some(volumes), Some(from), Some(owner), Some(replicas)) =
-        (notes.volumes.clone(), notes.final_snapshot.clone(), own_id(context), replicas)
-    else {
-        return Vec::new();
-    };
-    let replicas = if context.is_hibernated() { 0 } else { replicas };
-    vec![Effect::EnsureEtcd { volumes, from, owner, replicas, fence: context.forward_fence() }]
 }
 
 pub(super) fn does_api_serve(context: &Context) -> Check {

@@ -83,6 +83,8 @@ pub enum Effect {
     /// The etcd serves on these volumes, which are filled from the final snapshot where they are empty; its members check this
     /// owner.
     EnsureEtcd {
+        /// Whether a standby member fills the volumes.
+        standby: bool,
         /// Name of the set of volumes.
         volumes: String,
         /// What empty volumes are filled from.
@@ -136,6 +138,12 @@ pub enum Effect {
     EnsureStandby {
         /// The volumes that it fills.
         volumes: String,
+        /// The owner ID with which it takes over.
+        owner: OwnerId,
+        /// Members that the etcd has afterwards.
+        replicas: u32,
+        /// Which table of which migration asks.
+        fence: String,
     },
     /// Destination: the DNS record of the API names the destination.
     SwitchApiDns,

@@ -8,6 +8,7 @@ use super::{
     flow::ClassicMigration,
     garden,
     source::{self as from, former_ttl},
+    standby,
     step::{Side, Step},
 };
 use crate::flow::{OnFailure, Proof, Row, Timeout};
@@ -83,13 +84,13 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
     Row {
         after: &[Step::SnapshotsCopiedAhead, Step::DestinationPrepared],
         does: "A standby member has restored the snapshots and follows new ones, so the outage restores one delta.",
-        guard: to::offers_standby,
+        guard: standby::is_offered,
         on_failure: OnFailure::Skip,
         timeout: Timeout::Steps(4),
         advice: "the migration goes on without it, and the outage lasts as long as a whole restore",
-        on_start: to::note_volumes,
-        effects: to::ensure_standby,
-        ..Row::new(Side::Destination, Step::StandbyFollows, to::does_standby_follow)
+        on_start: standby::note,
+        effects: standby::ensure,
+        ..Row::new(Side::Destination, Step::StandbyFollows, standby::does_follow)
     },
     Row {
         after: &[Step::StateSynced, Step::SnapshotsCopiedAhead, Step::DestinationPrepared],
@@ -179,18 +180,19 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
     },
     Row {
         after: &[Step::FinalSnapshotTaken],
-        does: "No member runs at the source, by its Pods.",
-        proof: Proof::HeldUntil(Step::MoveCommitted),
+        does: "No member runs at the source, by its Pods. None of them serves clients since the final snapshot.",
+        on_failure: OnFailure::Skip,
+        timeout: A_DAY,
         advice: "see why the members of the source do not end",
         effects: from::stop_etcd,
         ..Row::new(Side::Source, Step::SourceEtcdStopped, from::is_etcd_stopped)
     },
     Row {
         after: &[Step::FinalSnapshotTaken, Step::SnapshotsCopiedAhead, Step::DestinationPrepared],
-        does: "The final snapshot is in the bucket of the destination, and verified.",
+        does: "The final snapshot is in the bucket of the destination, and verified. A standby needs no copy.",
+        guard: |context| !standby::has_followed(context),
         advice: "see in the logs of the copying Job what it waits for",
         effects: to::copy_final_snapshot,
-        on_done: to::note_final_snapshot,
         ..Row::new(Side::Destination, Step::FinalSnapshotCopied, to::is_final_snapshot_copied)
     },
     Row {
@@ -209,8 +211,9 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         does: "A quorum serves at least the revision of the final snapshot; that of a hibernated Shoot has no replicas.",
         proof: Proof::HeldUntil(Step::MoveCommitted),
         advice: "see in the logs of the members why they do not serve",
-        effects: to::serve_etcd,
-        ..Row::new(Side::Destination, Step::EtcdServes, to::does_etcd_serve)
+        on_start: standby::note_start,
+        effects: standby::serve_etcd,
+        ..Row::new(Side::Destination, Step::EtcdServes, standby::does_etcd_serve)
     },
     Row {
         after: &[Step::EtcdServes],
@@ -227,7 +230,6 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
             Step::EtcdServes,
             Step::FinalSnapshotCopied,
             Step::OwnerRecordTaken,
-            Step::SourceEtcdStopped,
             Step::FinalStateSynced,
             Step::DnsRecordsMigrated,
         ],
@@ -245,6 +247,16 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         advice: "see in the DNSRecord what its controller reports; the API serves at its new address",
         effects: api_dns::switch_dns,
         ..Row::new(Side::Destination, Step::ApiDnsSwitched, api_dns::is_dns_switched)
+    },
+    Row {
+        after: &[Step::MoveCommitted],
+        does: "All members of the etcd are ready. One that began as a standby has grown to as many as at the source.",
+        guard: is_awake,
+        on_failure: OnFailure::Fail,
+        timeout: A_DAY,
+        advice: "see in the status of the Etcd which member is not ready, and why",
+        effects: standby::serve_etcd,
+        ..Row::new(Side::Destination, Step::EtcdComplete, standby::is_complete)
     },
     Row {
         after: &[Step::MoveCommitted],
@@ -360,7 +372,7 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         ..Row::new(Side::Destination, Step::ApiTtlRaised, api_dns::is_ttl_raised)
     },
     Row {
-        after: &[Step::StatusMoved, Step::NodesHealthy],
+        after: &[Step::StatusMoved, Step::NodesHealthy, Step::EtcdComplete],
         does: "The objects of the Shoot are deleted at the source, its namespace last, and no infrastructure with them.",
         on_failure: OnFailure::Skip,
         timeout: A_DAY,

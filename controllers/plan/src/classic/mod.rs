@@ -16,7 +16,7 @@
 //! | `effect.rs` | what can be requested |
 //! | `context.rs` | what rows decide on |
 //! | `forward.rs`, `rollback.rs` | the two tables |
-//! | `garden.rs`, `source.rs`, `destination.rs`, `api_dns.rs` | checks and effects of the rows, by side |
+//! | `garden.rs`, `source.rs`, `destination.rs`, `standby.rs`, `api_dns.rs` | checks and effects of the rows, by side |
 //! | `flow.rs` | the flow of the engine |
 //! | `plan.rs` | the version of the tables |
 
@@ -33,6 +33,7 @@ mod notes;
 mod plan;
 mod rollback;
 mod source;
+mod standby;
 mod step;
 
 pub use flow::ClassicMigration;

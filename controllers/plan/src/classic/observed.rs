@@ -178,6 +178,8 @@ pub struct EtcdFacts {
     pub volumes: String,
     /// Pods of members that exist, whatever their volumes.
     pub pods: u32,
+    /// Members that are ready.
+    pub ready: u32,
     /// Revision that a quorum answers with; `None` where no quorum answers.
     pub revision: Option<u64>,
     /// Epoch of the owner ID that the members check.
@@ -201,8 +203,10 @@ pub struct SourceFacts {
     pub owner: OwnerRecord,
     /// Longest time for which a member may still believe in an earlier owner record: TTL, check interval and grace.
     pub owner_wait: Duration,
-    /// The newest final snapshot in the bucket of the source.
+    /// What ends the newest epoch in the bucket of the source: a delta where a standby follows, else the final snapshot.
     pub final_snapshot: Option<FinalSnapshot>,
+    /// Whether the final snapshot is stored, which comes after a final delta and holds everything.
+    pub is_final_full: bool,
     /// TTL of the DNS record of the API.
     pub api_ttl: Duration,
     /// Who set that TTL last.

@@ -244,7 +244,8 @@ fn restore_etcd(context: &Context) -> Vec<Effect> {
     else {
         return Vec::new();
     };
-    vec![Effect::EnsureEtcd { volumes, from, owner, replicas, fence: context.rollback_fence() }]
+    let (standby, fence) = (false, context.rollback_fence());
+    vec![Effect::EnsureEtcd { standby, volumes, from, owner, replicas, fence }]
 }
 
 fn are_as_before(workloads: &Workloads, before: Option<&Replicas>, fence: &str, what: &str) -> Check {

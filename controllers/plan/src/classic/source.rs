@@ -246,8 +246,12 @@ pub(super) fn is_etcd_stopped(context: &Context) -> Check {
     })
 }
 
+/// A rollback restores the final snapshot, so members run until it is stored.
 pub(super) fn stop_etcd(context: &Context) -> Vec<Effect> {
-    scale_etcd(context, 0, context.forward_fence())
+    match context.at_source() {
+        Some(facts) if facts.is_final_full => scale_etcd(context, 0, context.forward_fence()),
+        _ => Vec::new(),
+    }
 }
 
 pub(super) fn note_dns(_: &Context, notes: &mut Notes) {

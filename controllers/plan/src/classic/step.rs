@@ -67,6 +67,8 @@ named_enum! {
         MoveCommitted,
         /// The DNS record of the API names the destination.
         ApiDnsSwitched,
+        /// All members of the etcd of the destination are ready.
+        EtcdComplete,
         /// Extension controllers of the source do not act on the Shoot any more.
         ExtensionsMigrated,
         /// The controllers of the control plane are deleted at the source.

@@ -8,7 +8,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 use crate::{
-    ledger::{Ledger, Record},
+    ledger::{Ledger, Record, State},
     named::Named,
 };
 
@@ -157,6 +157,12 @@ impl<'a, F: Flow> StepContext<'a, F> {
     #[must_use]
     pub fn is_settled(&self, step: F::Step) -> bool {
         self.ledger.is_settled(step) || self.others.iter().any(|(_, ledger)| ledger.is_settled(step))
+    }
+
+    /// Whether a step is reached, and not left out, whichever side has it.
+    #[must_use]
+    pub fn is_reached(&self, step: F::Step) -> bool {
+        self.record(step).is_some_and(|record| record.state == State::Succeeded)
     }
 
     /// How long ago a step was reached; `None` where it is not. The time of another side is that of its own clock.

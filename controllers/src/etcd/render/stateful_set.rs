@@ -79,7 +79,15 @@ fn pod_spec(etcd: &Etcd, layout: &Layout) -> Value {
     }
     // It stays when the standby has taken over: without it the Pod would be replaced.
     if let Some(source) = etcd.spec.backup.source_store.as_ref().filter(|_| layout.standby) {
-        mounted.extend(pod::store("source", source, place::SOURCE, place::LOCAL_SOURCE));
+        // The access to the other etcd's store ends some time after that, and the Pod has to start without it.
+        mounted.extend(pod::store("source", source, place::SOURCE, place::LOCAL_SOURCE).into_iter().map(
+            |mut one| {
+                if one.volume["secret"].is_object() {
+                    one.volume["secret"]["optional"] = true.into();
+                }
+                one
+            },
+        ));
     }
     let data = json!({"name": etcd.volumes(), "mountPath": place::DATA});
     let mounts: Vec<Value> =

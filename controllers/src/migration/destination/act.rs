@@ -34,8 +34,12 @@ pub async fn act(pass: &Pass<'_>, objects: &Objects, effect: &Effect) -> Result<
         Effect::CopyFinalSnapshot { snapshot } => copy(pass, objects, &copies::name_of_final(snapshot)).await,
         Effect::PrepareDestination => prepare(pass, objects).await,
         Effect::EnsureOwner { owner } => write_owner(pass, objects, owner).await,
-        Effect::EnsureEtcd { volumes, owner, replicas, fence, .. } => {
-            etcd(pass, objects, volumes, owner, *replicas, fence).await
+        Effect::EnsureStandby { volumes, owner, replicas, fence } => {
+            main_etcd(pass, objects, true, (volumes, owner), (*replicas, fence)).await
+        }
+        Effect::EnsureEtcd { standby, volumes, owner, replicas, fence, .. } => {
+            main_etcd(pass, objects, *standby, (volumes, owner), (*replicas, fence)).await?;
+            other_etcds(pass, objects, *replicas, fence).await
         }
         Effect::EnsureApi { replicas, fence } => {
             scale::deployments(seed, namespace, objects.plane.api_servers(), replicas, fence).await
@@ -133,43 +137,49 @@ async fn write_owner(pass: &Pass<'_>, objects: &Objects, owner: &OwnerId) -> Res
     owner::write(pass.context.own_client(), found, &new, objects.etcds.need_main()?, owner).await
 }
 
-/// The main Etcd goes on from the snapshots of the source; that of events begins anew.
-async fn etcd(
+/// The main Etcd goes on from the snapshots of the source: its members restore a copy, or the first one follows the store of the source.
+async fn main_etcd(
     pass: &Pass<'_>,
     objects: &Objects,
-    volumes: &str,
-    owner: &OwnerId,
-    replicas: u32,
-    fence: &str,
+    standby: bool,
+    (volumes, owner): (&str, &OwnerId),
+    (replicas, fence): (u32, &str),
 ) -> Result<()> {
     let (seed, main) = (pass.context.own_client(), objects.etcds.need_main()?);
+    let check = main.spec.backup.owner_check.as_ref();
     let is_written = main.spec.replicas == replicas
         && main.volumes() == volumes
+        && main.spec.backup.standby == standby
+        && check.is_some_and(|check| check.id == owner::text(owner))
         && main.annotations().get(FENCE).map(String::as_str) == Some(fence);
-    if !is_written {
-        let carried = objects.carried_etcd.as_ref();
-        let carried = carried.ok_or_else(|| Error::Missing("the Etcd in the ShootState".to_owned()))?;
-        // The etcd of a hibernated Shoot is restored when it wakes. The access to the bucket of the source has ended then, and all that is
-        // needed was copied.
-        let source =
-            if replicas == 0 { main.spec.backup.store.clone() } else { copies::source_store(carried) };
-        let patch = json!({
-            "metadata": {"annotations": {FENCE: fence}},
-            "spec": {
-                "volumeClaimTemplate": volumes, "replicas": replicas,
-                "backup": {
-                    "ownerCheck": {"id": owner::text(owner)}, "sourceStore": source,
-                },
-            },
-        });
-        let all = Api::<Etcd>::namespaced(seed.clone(), &objects.namespace);
-        let patch = under(main.resource_version(), patch);
-        let outcome = all.patch(&main.name_any(), &params(), &patch).await;
-        outcome.map_err(Error::write("start the Etcd of the destination"))?;
+    if is_written {
+        return Ok(());
     }
+    let carried = objects.carried_etcd.as_ref();
+    let carried = carried.ok_or_else(|| Error::Missing("the Etcd in the ShootState".to_owned()))?;
+    // The etcd of a hibernated Shoot is restored when it wakes. The access to the bucket of the source has ended then, and all that is
+    // needed was copied.
+    let source = if replicas == 0 { main.spec.backup.store.clone() } else { copies::source_store(carried) };
+    let patch = json!({
+        "metadata": {"annotations": {FENCE: fence}},
+        "spec": {
+            "volumeClaimTemplate": volumes, "replicas": replicas,
+            "backup": {
+                "ownerCheck": {"id": owner::text(owner)}, "sourceStore": source, "standby": standby,
+            },
+        },
+    });
+    let all = Api::<Etcd>::namespaced(seed.clone(), &objects.namespace);
+    let patch = under(main.resource_version(), patch);
+    let outcome = all.patch(&main.name_any(), &params(), &patch).await;
+    outcome.map(drop).map_err(Error::write("start the Etcd of the destination"))
+}
+
+/// Etcds of events begin anew.
+async fn other_etcds(pass: &Pass<'_>, objects: &Objects, replicas: u32, fence: &str) -> Result<()> {
     for other in objects.etcds.others() {
         let wanted = if replicas == 0 { 0 } else { scale::members(other) };
-        scale::etcd(seed, other, wanted, fence).await?;
+        scale::etcd(pass.context.own_client(), other, wanted, fence).await?;
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use kube::{Client, ResourceExt};
 use repot_apimachinery::time::Time;
+use repot_etcd_core::timing::epoch;
 use repot_extension::kinds::DNSRecord;
 use repot_plan::{
     classic::{
@@ -25,6 +26,7 @@ use super::{
 };
 use crate::{
     errors::causes,
+    etcd::api::Etcd,
     migration::{
         api::{ControlPlaneMigration, Shoot},
         context::Context,
@@ -156,8 +158,8 @@ async fn facts(
         final_copied: snapshots.final_copied,
         unprepared: unprepared(seed, objects, ledger, &request.uid).await?,
         machine_guard: guard::exists(seed, &request.uid).await?,
-        offers_standby: false,
-        standby: None,
+        offers_standby: objects.etcds.main().is_some_and(offers_standby),
+        standby: objects.etcds.main().and_then(standby),
         owner: owner(objects).await,
         etcd: objects.etcds.facts(seed, is_open(ledger, Step::EtcdServes) || serves(ledger)).await,
         api: objects.plane.api(),
@@ -174,6 +176,18 @@ async fn facts(
         source_backup_entry: has_source_secret(seed, objects).await?,
         left: remove::left(seed, objects, &request.uid).await?,
     })
+}
+
+/// Whether a member of this Etcd can follow the source: it needs a store, and an owner check with an epoch to take over by.
+fn offers_standby(etcd: &Etcd) -> bool {
+    let backup = &etcd.spec.backup;
+    backup.store.is_some() && backup.owner_check.as_ref().is_some_and(|check| epoch(&check.id).is_some())
+}
+
+/// The revision that a standby holds; `None` where none runs, or none is founded any more.
+fn standby(etcd: &Etcd) -> Option<u64> {
+    let status = etcd.status.as_ref().filter(|_| etcd.spec.replicas > 0 && etcd.spec.backup.standby)?;
+    u64::try_from(status.standby.as_ref()?.revision?).ok()
 }
 
 fn address(objects: &Objects) -> Option<&String> {

@@ -75,6 +75,7 @@ impl Etcds {
             members: members(main),
             volumes: main.volumes(),
             pods,
+            ready: u32::try_from(self.ready_of(main).count()).unwrap_or(u32::MAX),
             revision,
             epoch: main
                 .spec
@@ -126,8 +127,14 @@ impl Etcds {
         let (name, namespace) = (etcd.name_any(), etcd.namespace().unwrap_or_default());
         let scheme = if etcd.spec.etcd.client_url_tls.is_some() { "https" } else { "http" };
         let (service, port) = (peer_service(&name), etcd.spec.etcd.client_port());
-        let is_own = |pod: &&Pod| pod.labels().get(PART_OF) == Some(&name) && workloads::is_ready(pod);
-        let own = self.members.iter().filter(is_own).map(ResourceExt::name_any);
-        own.map(|pod| format!("{scheme}://{pod}.{service}.{namespace}.svc:{port}")).collect()
+        let url = |pod: &Pod| format!("{scheme}://{}.{service}.{namespace}.svc:{port}", pod.name_any());
+        self.ready_of(etcd).map(url).collect()
+    }
+
+    /// Pods of its members that are ready.
+    fn ready_of(&self, etcd: &Etcd) -> impl Iterator<Item = &Pod> {
+        let name = etcd.name_any();
+        let is_own = move |pod: &&Pod| pod.labels().get(PART_OF) == Some(&name) && workloads::is_ready(pod);
+        self.members.iter().filter(is_own)
     }
 }

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use kube::Client;
 use repot_etcd::{
     backup::place::{SecretRef, StoreRef},
-    owner::handover::find_final_snapshot,
+    owner::handover::{find_end, find_final_snapshot},
     snapshot::store,
 };
+use repot_etcd_core::snapshot::SnapshotName;
 use repot_plan::classic::observed::FinalSnapshot;
 use tempfile::TempDir;
 use tokio::time::timeout;
@@ -63,6 +64,15 @@ fn place(store: &Store) -> StoreRef {
     }
 }
 
+/// A snapshot that ends the time of this owner; `None` where that has no epoch.
+fn ending(name: &SnapshotName, owner: &str) -> Option<FinalSnapshot> {
+    Some(FinalSnapshot {
+        revision: u64::try_from(name.last.0).unwrap_or_default(),
+        name: name.to_string(),
+        epoch: owner::parse(owner)?.epoch,
+    })
+}
+
 impl OpenStore {
     /// The final snapshot of the current history, where it says whose time it ends.
     ///
@@ -71,13 +81,17 @@ impl OpenStore {
     pub async fn final_snapshot(&self) -> Result<Option<FinalSnapshot>> {
         let found = timeout(STORE_ANSWER, find_final_snapshot(&self.store)).await;
         let found = found.map_err(|_| Error::SilentStore)??;
-        Ok(found.and_then(|(name, ended)| {
-            Some(FinalSnapshot {
-                revision: u64::try_from(name.last.0).unwrap_or_default(),
-                name: name.to_string(),
-                epoch: owner::parse(&ended)?.epoch,
-            })
-        }))
+        Ok(found.and_then(|(name, ended)| ending(&name, &ended)))
+    }
+
+    /// What ends the current history, as soon as it is there: the final delta, or the final snapshot; and whose time it ends.
+    ///
+    /// # Errors
+    /// Where the store cannot be read in time.
+    pub async fn end(&self) -> Result<Option<FinalSnapshot>> {
+        let found = timeout(STORE_ANSWER, find_end(&self.store)).await;
+        let found = found.map_err(|_| Error::SilentStore)??;
+        Ok(found.and_then(|(name, ended)| ending(&name, &ended)))
     }
 
     /// The revision up to which snapshots of the current history reach; `None` where there is none.

@@ -6,12 +6,13 @@ use kube::{Client, ResourceExt};
 use repot_extension::kinds::DNSRecord;
 use repot_plan::{
     classic::{
-        Step,
+        PLANS, Side, Step,
         observed::{
             ExtensionOperation, Facts, FinalSnapshot, MigrationRequest, Observed, OwnerRecord, SourceFacts,
         },
     },
     ledger::State,
+    status::from_status,
 };
 
 use super::{objects::Objects, remove};
@@ -21,9 +22,10 @@ use crate::{
     migration::{
         api::{ControlPlaneMigration, Shoot},
         context::Context,
-        error::Result,
+        error::{Error, Result},
         overall::Ledger,
         pass::{self, Observation},
+        record,
         seed::{
             api_record, etcd::Etcds, extensions, owner::OwnerRecordOf, read, snapshots,
             workloads::ControlPlane,
@@ -51,6 +53,10 @@ pub async fn observe(
     };
     let (owner, owner_wait) = owner(objects.etcds.main()).await;
     let (api_ttl, api_ttl_fence) = api_record::ttl(&objects.api_records);
+    let ending = match needs_final_snapshot(ledger) {
+        true => ending(context, &objects, has_standby(migration)).await,
+        false => Ending::default(),
+    };
     let facts = SourceFacts {
         unsynced: unsynced(context, &objects, ledger).await,
         controllers: objects.plane.controller_group(),
@@ -58,10 +64,8 @@ pub async fn observe(
         etcd: objects.etcds.facts(seed, asks_for_revision(ledger)).await,
         owner,
         owner_wait,
-        final_snapshot: match needs_final_snapshot(ledger) {
-            true => final_snapshot(context, &objects).await,
-            false => None,
-        },
+        final_snapshot: ending.snapshot,
+        is_final_full: ending.is_full,
         api_ttl,
         api_ttl_fence,
         dns_records: extensions::facts(objects.records.iter(), operation),
@@ -143,23 +147,39 @@ async fn unsynced(context: &Context, objects: &Objects, ledger: &Ledger) -> Opti
 fn needs_final_snapshot(ledger: &Ledger) -> bool {
     let waits = match ledger.phase.is_rollback() {
         true => Step::SourceEtcdRestored,
-        false => Step::FinalSnapshotTaken,
+        false => Step::SourceEtcdStopped,
     };
     ledger.notes.ownership_ended && !ledger.is_settled(waits)
 }
 
-async fn final_snapshot(context: &Context, objects: &Objects) -> Option<FinalSnapshot> {
-    let store = objects.etcds.main()?.spec.backup.store.as_ref()?;
+/// Whether a member of the destination follows the deltas of the source.
+fn has_standby(migration: &ControlPlaneMigration) -> bool {
+    let destination = from_status(&PLANS, &record::part(migration, Side::Destination));
+    destination.is_ok_and(|ledger| ledger.state(Step::StandbyFollows) == State::Succeeded)
+}
+
+/// What ends the time of the source in its bucket.
+#[derive(Default)]
+struct Ending {
+    /// The final delta where a standby follows, else the final snapshot.
+    snapshot: Option<FinalSnapshot>,
+    /// Whether the final snapshot is there.
+    is_full: bool,
+}
+
+async fn ending(context: &Context, objects: &Objects, has_standby: bool) -> Ending {
+    let Some(store) = objects.etcds.main().and_then(|etcd| etcd.spec.backup.store.as_ref()) else {
+        return Ending::default();
+    };
     let found = async {
         let client = context.own_client();
         let store = snapshots::open(client, &objects.namespace, store, &context.local_stores).await?;
-        store.final_snapshot().await
+        let full = store.final_snapshot().await?;
+        let end = if has_standby { store.end().await? } else { None };
+        Ok(Ending { is_full: full.is_some(), snapshot: end.or(full) })
     };
-    match found.await {
-        Ok(found) => found,
-        Err(error) => {
-            tracing::warn!(error = causes(&error), "the bucket of the source cannot be read");
-            None
-        }
-    }
+    found.await.unwrap_or_else(|error: Error| {
+        tracing::warn!(error = causes(&error), "the bucket of the source cannot be read");
+        Ending::default()
+    })
 }

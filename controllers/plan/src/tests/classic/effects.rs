@@ -60,7 +60,9 @@ fn written(side: Side, effect: &Effect) -> Option<Object> {
     match effect {
         Effect::EnsureControllers { .. } => Some(Object::Controllers(side)),
         Effect::EnsureApi { .. } => Some(Object::Api(side)),
-        Effect::EnsureEtcdReplicas { .. } | Effect::EnsureEtcd { .. } => Some(Object::Etcd(side)),
+        Effect::EnsureEtcdReplicas { .. } | Effect::EnsureEtcd { .. } | Effect::EnsureStandby { .. } => {
+            Some(Object::Etcd(side))
+        }
         Effect::RequestDnsRecords { .. } | Effect::EnsureApiTtl { .. } => Some(Object::DnsRecords),
         Effect::EnsureFinalizer { .. } => Some(Object::Migration),
         Effect::EnsureOperation { .. } | Effect::EnsureStatusSeed { .. } | Effect::EnsureSpecSeed { .. } => {
@@ -69,7 +71,6 @@ fn written(side: Side, effect: &Effect) -> Option<Object> {
         Effect::EnsureSourceBackupEntry
         | Effect::CopySnapshots
         | Effect::PrepareDestination
-        | Effect::EnsureStandby { .. }
         | Effect::RequestInfrastructure { .. }
         | Effect::RequestWorkers { .. }
         | Effect::RemoveDestination => Some(Object::Namespace),
@@ -113,7 +114,10 @@ pub(super) fn apply(clusters: &mut Clusters, side: Side, effect: &Effect, seen: 
         Effect::EnsureNoSourceBackupEntry => clusters.source_backup_entry = false,
         Effect::EnsureExposure => {}
         Effect::PrepareDestination => prepare(clusters, &mut rng),
-        Effect::EnsureStandby { .. } => clusters.standby = clusters.destination.exists,
+        Effect::EnsureStandby { volumes, owner, replicas, fence } => {
+            clusters.standby = clusters.destination.exists;
+            set_etcd(clusters, side, (volumes, None, owner), (*replicas, fence), &mut rng);
+        }
         Effect::SwitchApiDns => clusters.zone.switch_api(Side::Destination, now),
         Effect::EnsureNoMachineGuard => clusters.machine_guard = false,
         Effect::StopDestination { fence } => stop(clusters, fence, &mut rng),
@@ -131,8 +135,14 @@ pub(super) fn apply(clusters: &mut Clusters, side: Side, effect: &Effect, seen: 
         Effect::EnsureEtcdReplicas { replicas, fence, .. } => {
             clusters.site_mut(side).etcd.members.set(Some(*replicas), fence, now, &mut rng);
         }
-        Effect::EnsureEtcd { volumes, from, owner, replicas, fence } => {
-            set_etcd(clusters, side, (volumes, from, owner), (*replicas, fence), &mut rng);
+        Effect::EnsureEtcd { standby, volumes, from, owner, replicas, fence } => {
+            clusters.standby &= *standby || side == Side::Source;
+            let bucket = match side {
+                Side::Destination if !standby => &clusters.final_copied,
+                _ => &clusters.source.final_snapshot,
+            };
+            let fill = bucket.as_ref().filter(|(snapshot, _)| snapshot == from).map(|(_, data)| data.clone());
+            set_etcd(clusters, side, (volumes, fill, owner), (*replicas, fence), &mut rng);
         }
         // Nothing is requested of what does not exist any more.
         Effect::RequestDnsRecords { .. }
@@ -224,13 +234,11 @@ fn exists(site: &SeedState) -> bool {
 fn set_etcd(
     clusters: &mut Clusters,
     side: Side,
-    (volumes, from, owner): (&str, &FinalSnapshot, &OwnerId),
+    (volumes, fill, owner): (&str, Option<Vec<u32>>, &OwnerId),
     (replicas, fence): (u32, &str),
     rng: &mut Rng,
 ) {
     let now = clusters.now;
-    let bucket = if side == Side::Source { &clusters.source.final_snapshot } else { &clusters.final_copied };
-    let fill = bucket.as_ref().filter(|(snapshot, _)| snapshot == from).map(|(_, data)| data.clone());
     let site = clusters.site_mut(side);
     if !site.exists {
         return;

@@ -93,7 +93,11 @@ pub(super) const FAULTS: &[Fault<Clusters>] = &[
         name: "starts machine controllers before the Machines are there",
         setup: Setup::of(Kind::Awake),
         build: |b| row(b, Step::ControllersStarted, |row| row.after = &[Step::ExtensionsRestored]),
-        caught: &["a VM without a Machine was deleted", "succeeded without controllers"],
+        caught: &[
+            "a VM without a Machine was deleted",
+            "succeeded without controllers",
+            "would replace nodes",
+        ],
     },
     Fault {
         name: "restores Machines that were carried while their controllers ran",

@@ -12,6 +12,7 @@ impl Clusters {
     }
 
     pub(super) fn run_sites(&mut self) {
+        self.run_standby();
         let record = self.zone.answer(self.now).cloned();
         for side in [Side::Source, Side::Destination] {
             let now = self.now;
@@ -27,6 +28,16 @@ impl Clusters {
         }
         if self.source.controllers.running > 0 && self.destination.controllers.running > 0 {
             self.break_rule("controllers of two sides act");
+        }
+    }
+
+    /// A standby has what ends the epoch before its own as soon as that is stored, and founds the etcd by itself when the record names it.
+    fn run_standby(&mut self) {
+        let etcd = &mut self.destination.etcd;
+        if self.standby && etcd.fill.is_none() {
+            let ended = self.source.final_snapshot.as_ref();
+            let ended = ended.filter(|(snapshot, _)| snapshot.epoch + 1 == etcd.own.epoch);
+            etcd.fill = ended.map(|(_, data)| data.clone());
         }
     }
 

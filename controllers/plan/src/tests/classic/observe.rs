@@ -80,6 +80,7 @@ fn etcd(site: &SeedState, members: u32) -> EtcdFacts {
         members,
         volumes: site.etcd.volumes.clone(),
         pods: site.etcd.members.running,
+        ready: if site.etcd.serving { site.etcd.members.running } else { 0 },
         revision: revision.and_then(|revision| u64::try_from(revision).ok()),
         epoch: site.etcd.own.epoch,
         fence: site.etcd.members.fence.clone(),
@@ -103,6 +104,7 @@ fn source(clusters: &mut Clusters) -> SourceFacts {
             .as_ref()
             .filter(|_| !has_no_answer)
             .map(|(snapshot, _)| snapshot.clone()),
+        is_final_full: site.final_snapshot.is_some() && !has_no_answer,
         api_ttl: Duration::from_secs(clusters.api_ttl),
         api_ttl_fence: clusters.api_ttl_fence.clone(),
         dns_records: site.dns_records.facts(now),

@@ -1,0 +1,106 @@
+//! Rows of the destination on its etcd: a standby member that follows the source, and the start.
+
+use super::{
+    context::{Context, destination},
+    destination::{is_awake, own_id},
+    effect::Effect,
+    notes::Notes,
+    observed::{OwnerId, OwnerRecord},
+    step::Step,
+};
+use crate::ledger::Check;
+
+/// Whether a standby member can shorten the outage.
+pub(super) fn is_offered(context: &Context) -> bool {
+    is_awake(context) && context.at_destination().is_none_or(|facts| facts.offers_standby)
+}
+
+/// Whether a standby member has followed, so the rest of a restore is one delta.
+pub(super) fn has_followed(context: &Context) -> bool {
+    context.is_reached(Step::StandbyFollows)
+}
+
+/// Volumes of its own, so that an ordinary restore can begin on others.
+pub(super) fn note(context: &Context, notes: &mut Notes) {
+    notes.volumes.get_or_insert_with(|| format!("{}-standby", context.observed.request.uid));
+}
+
+pub(super) fn does_follow(context: &Context) -> Check {
+    destination(context, |facts| match (facts.standby, facts.copied) {
+        (Some(standby), Some(copied)) if standby >= copied => {
+            Check::Met(format!("a member holds revision {standby} and follows"))
+        }
+        (standby, _) => {
+            let revision = standby.unwrap_or_default();
+            Check::waiting("StandbyBehind", format!("the standby member holds revision {revision}"))
+        }
+    })
+}
+
+pub(super) fn ensure(context: &Context) -> Vec<Effect> {
+    let Some(facts) = context.at_destination() else { return Vec::new() };
+    // The record is read again and again: its servers do not always answer.
+    let (OwnerRecord::Present(owner), Some(volumes)) = (&facts.owner, context.notes.volumes.clone()) else {
+        return Vec::new();
+    };
+    let owner =
+        OwnerId { seed: context.observed.request.destination_identity.clone(), epoch: owner.epoch + 1 };
+    let replicas = facts.etcd.members;
+    vec![Effect::EnsureStandby { volumes, owner, replicas, fence: context.forward_fence() }]
+}
+
+/// Without a standby, other volumes than those of one that did not come to its end.
+pub(super) fn note_start(context: &Context, notes: &mut Notes) {
+    notes.final_snapshot = context.source_notes().and_then(|source| source.final_snapshot.clone());
+    if !has_followed(context) {
+        notes.volumes = Some(format!("{}-destination", context.observed.request.uid));
+    }
+}
+
+pub(super) fn does_etcd_serve(context: &Context) -> Check {
+    let Some(from) = &context.notes.final_snapshot else {
+        return Check::waiting("NoFinalSnapshot", "the final snapshot is not recorded");
+    };
+    destination(context, |facts| {
+        let etcd = &facts.etcd;
+        let is_ours = Some(&etcd.volumes) == context.notes.volumes.as_ref()
+            && Some(etcd.epoch) == context.notes.owner_epoch;
+        // It is scaled up when the Shoot wakes, and restores its volumes then.
+        if is_ours && context.is_hibernated() && etcd.wanted == Some(0) {
+            return Check::Met("the Etcd exists without replicas".to_owned());
+        }
+        match etcd.revision.filter(|_| is_ours) {
+            Some(revision) if revision < from.revision => Check::blocked(
+                "RevisionWentBack",
+                format!(
+                    "the etcd serves revision {revision}, and the final snapshot holds {}",
+                    from.revision
+                ),
+            ),
+            Some(revision) => Check::Met(format!("a quorum answers at revision {revision}")),
+            None => {
+                Check::waiting("EtcdRestoring", format!("{} members run, and no quorum answers", etcd.pods))
+            }
+        }
+    })
+}
+
+pub(super) fn is_complete(context: &Context) -> Check {
+    let wanted = context.source_notes().and_then(|source| source.etcd_replicas);
+    destination(context, |facts| match (facts.etcd.ready, wanted) {
+        (ready, Some(wanted)) if ready >= wanted => Check::Met(format!("{ready} members are ready")),
+        (ready, _) => Check::waiting("EtcdGrowing", format!("{ready} members are ready")),
+    })
+}
+
+pub(super) fn serve_etcd(context: &Context) -> Vec<Effect> {
+    let (notes, replicas) = (context.notes, context.source_notes().and_then(|source| source.etcd_replicas));
+    let (Some(volumes), Some(from), Some(owner), Some(replicas)) =
+        (notes.volumes.clone(), notes.final_snapshot.clone(), own_id(context), replicas)
+    else {
+        return Vec::new();
+    };
+    let replicas = if context.is_hibernated() { 0 } else { replicas };
+    let (standby, fence) = (has_followed(context), context.forward_fence());
+    vec![Effect::EnsureEtcd { standby, volumes, from, owner, replicas, fence }]
+}
