@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use repot_tests::landscape::ControlPlaneOptions;
 
@@ -12,6 +12,8 @@ use super::world::{SEEDS, World, run, small};
 
 /// What the API may be away for on two cores that do other things as well. A machine of its own needs half of it.
 const LONGEST_OUTAGE: Duration = Duration::from_secs(60);
+/// How long API servers may answer after they were told to stop, on a busy machine.
+const LONGEST_STOP: Duration = Duration::from_secs(5);
 
 #[test]
 fn control_plane_moves_and_its_nodes_stay() {
@@ -117,12 +119,37 @@ fn ten_control_planes_move_two_at_a_time() {
     });
 }
 
-/// `status.apiOutage` is what an independent client saw, and that is short.
+/// A member at the destination has restored all of it before, and only the last delta is left for the outage.
+#[test]
+#[ignore = "minutes, in make soak"]
+fn outage_does_not_grow_with_the_size_of_the_etcd() {
+    run(async |ground| {
+        let mut outages = Vec::new();
+        for (name, mib) in [("theta", 20), ("iota", 200)] {
+            let world = World::create(ground, name, small()).await?;
+            world.fill(mib).await?;
+            let before = world.workload().await?;
+            let prober = Prober::start(world.api()?);
+            let migration = story::succeed(&world, "move", SEEDS).await?;
+            let outage = prober.outage();
+            println!("{mib} MiB: {}, a client measured {outage:?}", migration["status"]["apiOutage"]);
+            world.ensure_moved(&before, SEEDS).await?;
+            world.stop(SEEDS.1).await?;
+            outages.push(outage);
+        }
+        let [small, large] = outages.as_slice() else { bail!("two moves") };
+        ensure!(*large < *small * 2, "20 MiB: {small:?}, 200 MiB: {large:?}");
+        Ok(())
+    });
+}
+
+/// `status.apiOutage` begins when the API servers are told to stop, so it is a little longer than what an independent client saw.
 fn ensure_outage_is_as_measured(migration: &serde_json::Value, measured: Duration) -> Result<()> {
     let reported = &migration["status"]["apiOutage"];
     println!("{reported}, a client measured {measured:?}");
     ensure!(measured > Duration::ZERO && measured < LONGEST_OUTAGE, "a client measured {measured:?}");
-    let seconds = reported["seconds"].as_u64().unwrap_or_default();
-    ensure!(seconds.abs_diff(measured.as_secs()) <= 3, "{reported}, a client measured {measured:?}");
+    let (seconds, measured) = (reported["seconds"].as_u64().unwrap_or_default(), measured.as_secs());
+    let is_near = measured <= seconds + 1 && seconds <= measured + LONGEST_STOP.as_secs();
+    ensure!(is_near, "{reported}, a client measured {measured} s");
     Ok(())
 }

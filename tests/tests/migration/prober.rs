@@ -77,7 +77,9 @@ impl Seen {
 fn outage_is_the_longest_time_between_answers_with_failures_in_between() {
     let (start, mut seen) = (Instant::now(), Seen::default());
     let mut note = |second, answered| seen.note(answered, start + Duration::from_secs(second));
-    for (second, answered) in [(0, true), (1, false), (2, true), (30, true), (31, false), (41, true), (50, true)] {
+    for (second, answered) in
+        [(0, true), (1, false), (2, true), (30, true), (31, false), (41, true), (50, true)]
+    {
         note(second, answered);
     }
     assert_eq!(seen.longest, Duration::from_secs(11));

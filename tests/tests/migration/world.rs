@@ -1,6 +1,8 @@
 //! The landscape that these tests share, and a Shoot of it with what has to be the same after a migration.
 
 use anyhow::{Context as _, Result, ensure};
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use repot_tests::http::Api;
 use repot_tests::landscape::cloud::Counters;
 use repot_tests::landscape::garden::CORE;
@@ -83,6 +85,26 @@ impl<'a> World<'a> {
     /// Its API through the DNS name.
     pub fn api(&self) -> Result<Api> {
         self.shoot.control_plane.api(&self.landscape.dns)
+    }
+
+    /// Stores so many MiB in the etcd of the Shoot, which compress badly, four requests at a time.
+    pub async fn fill(&self, mib: usize) -> Result<()> {
+        let api = &self.api()?;
+        let store = |at: usize| async move {
+            let mut bytes = vec![0; 700 << 10];
+            aws_lc_rs::rand::fill(&mut bytes)?;
+            let (name, data) = (format!("data-{at}"), json!({"value": BASE64_STANDARD.encode(&bytes)}));
+            let data =
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data});
+            api.post("/api/v1/namespaces/default/configmaps", &data).await?.ok().map(drop)
+        };
+        // In base64 they are 933 KiB each.
+        stream::iter(0..mib * 1024 / 933 + 1)
+            .map(store)
+            .buffer_unordered(4)
+            .try_collect::<Vec<()>>()
+            .await
+            .map(drop)
     }
 
     /// UID of an object that was made before.

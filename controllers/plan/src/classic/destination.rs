@@ -114,6 +114,17 @@ pub(super) fn take_ownership(context: &Context) -> Vec<Effect> {
     own_id(context).into_iter().map(|owner| Effect::EnsureOwner { owner }).collect()
 }
 
+pub(super) fn is_api_started(context: &Context) -> Check {
+    destination(context, |facts| {
+        let is_ours = facts.api.fence == context.forward_fence();
+        if is_ours && facts.api.pods > 0 {
+            Check::Met(format!("{} kube-apiservers run", facts.api.pods))
+        } else {
+            Check::waiting("ApiServersStarting", "no kube-apiserver runs")
+        }
+    })
+}
+
 pub(super) fn does_api_serve(context: &Context) -> Check {
     destination(context, |facts| {
         let is_ready = facts.api.ready > 0 && facts.api.fence == context.forward_fence();

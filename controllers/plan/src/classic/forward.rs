@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{
     api_dns,
+    context::Context,
     destination::{self as to, has_nodes, has_workers, is_awake},
     flow::ClassicMigration,
     garden,
@@ -12,9 +13,15 @@ use super::{
     step::{Side, Step},
 };
 use crate::flow::{OnFailure, Proof, Row, Timeout};
+use crate::ledger::Check;
 
 /// A day, for what follows the point of no return: the destination serves, and a person can help.
 const A_DAY: Timeout<ClassicMigration> = Timeout::Hours(24);
+
+/// A row past the point of no return: nothing rolls back, and there is a day for it.
+const fn committed(side: Side, step: Step, check: fn(&Context<'_>) -> Check) -> Row<ClassicMigration> {
+    Row { on_failure: OnFailure::Fail, timeout: A_DAY, ..Row::new(side, step, check) }
+}
 
 /// The table.
 pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
@@ -205,6 +212,16 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         ..Row::new(Side::Destination, Step::OwnerRecordTaken, to::is_owner)
     },
     Row {
+        // Not earlier: they ask for the etcd less and less often, and end after some 20 s. Without a standby it takes longer.
+        after: &[Step::FinalSnapshotTaken],
+        does: "kube-apiservers of the destination start while its standby takes over, and wait for the etcd.",
+        guard: standby::has_followed,
+        on_failure: OnFailure::Skip,
+        advice: "the migration goes on: they are started when the etcd serves",
+        effects: to::serve_api,
+        ..Row::new(Side::Destination, Step::ApiStarted, to::is_api_started)
+    },
+    Row {
         // Not after the end of the source's members: the final snapshot names the epoch that it ends, and members store it only when
         // none of them serves clients and none can again from its volumes.
         after: &[Step::FinalSnapshotCopied, Step::OwnerRecordTaken],
@@ -242,106 +259,84 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         after: &[Step::MoveCommitted],
         does: "The servers of the zone answer with the destination for the name of the API. The outage ends.",
         guard: is_awake,
-        on_failure: OnFailure::Fail,
-        timeout: A_DAY,
         advice: "see in the DNSRecord what its controller reports; the API serves at its new address",
         effects: api_dns::switch_dns,
-        ..Row::new(Side::Destination, Step::ApiDnsSwitched, api_dns::is_dns_switched)
+        ..committed(Side::Destination, Step::ApiDnsSwitched, api_dns::is_dns_switched)
     },
     Row {
         after: &[Step::MoveCommitted],
         does: "All members of the etcd are ready. One that began as a standby has grown to as many as at the source.",
         guard: is_awake,
-        on_failure: OnFailure::Fail,
-        timeout: A_DAY,
         advice: "see in the status of the Etcd which member is not ready, and why",
         effects: standby::serve_etcd,
-        ..Row::new(Side::Destination, Step::EtcdComplete, standby::is_complete)
+        ..committed(Side::Destination, Step::EtcdComplete, standby::is_complete)
     },
     Row {
         after: &[Step::MoveCommitted],
         does: "The other extension resources of the source report a migrate that succeeded and is newer than its request.",
-        on_failure: OnFailure::Fail,
-        timeout: A_DAY,
         advice: "see in the extension resource what its controller reports",
         effects: from::migrate_extensions,
-        ..Row::new(Side::Source, Step::ExtensionsMigrated, from::are_extensions_migrated)
+        ..committed(Side::Source, Step::ExtensionsMigrated, from::are_extensions_migrated)
     },
     Row {
         after: &[Step::MoveCommitted],
         does: "The workloads of machine-controller-manager and other controllers are deleted, so that nobody scales them up.",
         proof: Proof::HeldUntil(Step::SourceRemoved),
-        on_failure: OnFailure::Fail,
-        timeout: A_DAY,
         advice: "delete these workloads at the source",
         effects: from::remove_controllers,
-        ..Row::new(Side::Source, Step::SourceControllersRemoved, from::are_controllers_removed)
+        ..committed(Side::Source, Step::SourceControllersRemoved, from::are_controllers_removed)
     },
     Row {
         after: &[Step::ExtensionsMigrated, Step::SourceControllersRemoved],
         does: "The ShootState holds what extension controllers stored until they stopped.",
-        on_failure: OnFailure::Fail,
-        timeout: A_DAY,
         advice: "see in the events of the ShootState why it cannot be written",
         effects: from::sync_state,
-        ..Row::new(Side::Source, Step::MigratedStateSynced, from::is_state_synced)
+        ..committed(Side::Source, Step::MigratedStateSynced, from::is_state_synced)
     },
     Row {
         after: &[Step::MigratedStateSynced],
         does: "The Infrastructure reports a restore that succeeded.",
         guard: has_workers,
-        on_failure: OnFailure::Fail,
-        timeout: A_DAY,
         advice: "see in the Infrastructure what its controller reports",
         effects: to::restore_infrastructure,
-        ..Row::new(Side::Destination, Step::InfrastructureRestored, to::is_infrastructure_restored)
+        ..committed(Side::Destination, Step::InfrastructureRestored, to::is_infrastructure_restored)
     },
     Row {
         after: &[Step::MigratedStateSynced, Step::InfrastructureRestored],
         does: "ControlPlane, Network, DNSRecord, Extension, OperatingSystemConfig and ContainerRuntime report a restore that succeeded.",
-        on_failure: OnFailure::Fail,
-        timeout: A_DAY,
         advice: "see in the extension resource what its controller reports",
         effects: to::restore_extensions,
-        ..Row::new(Side::Destination, Step::ExtensionsRestored, to::are_extensions_restored)
+        ..committed(Side::Destination, Step::ExtensionsRestored, to::are_extensions_restored)
     },
     Row {
         after: &[Step::ExtensionsRestored, Step::ApiDnsSwitched],
         does: "The Workers report a restore that succeeded, so all Machines exist. The machine-controller-manager is stopped.",
         guard: has_workers,
-        on_failure: OnFailure::Fail,
-        timeout: A_DAY,
         advice: "see in the Worker what its controller reports",
         effects: to::restore_workers,
-        ..Row::new(Side::Destination, Step::WorkersRestored, to::are_workers_restored)
+        ..committed(Side::Destination, Step::WorkersRestored, to::are_workers_restored)
     },
     Row {
         after: &[Step::WorkersRestored],
         does: "Machines, classes, templates and provider IDs equal the carried state, so no node is replaced.",
         guard: has_workers,
-        on_failure: OnFailure::Fail,
-        timeout: A_DAY,
         advice: "correct what differs; until then the controllers of Machines stay stopped, and nodes run on",
         effects: to::stop_early_controllers,
-        ..Row::new(Side::Destination, Step::MachinesUnchanged, to::are_machines_unchanged)
+        ..committed(Side::Destination, Step::MachinesUnchanged, to::are_machines_unchanged)
     },
     Row {
         after: &[Step::ApiDnsSwitched],
         does: "Kubelets have renewed their Leases through the destination, so no node is taken for lost.",
         guard: has_nodes,
-        on_failure: OnFailure::Fail,
-        timeout: A_DAY,
         advice: "see whether the nodes reach the new address; delete Nodes that do not exist any more",
-        ..Row::new(Side::Destination, Step::NodeLeasesRenewed, to::are_leases_renewed)
+        ..committed(Side::Destination, Step::NodeLeasesRenewed, to::are_leases_renewed)
     },
     Row {
         after: &[Step::ExtensionsRestored, Step::MachinesUnchanged, Step::NodeLeasesRenewed],
         does: "As many controllers as before run at the destination.",
-        on_failure: OnFailure::Fail,
-        timeout: A_DAY,
         advice: "see why the controllers do not become ready",
         effects: to::start_controllers,
-        ..Row::new(Side::Destination, Step::ControllersStarted, to::are_controllers_started)
+        ..committed(Side::Destination, Step::ControllersStarted, to::are_controllers_started)
     },
     Row {
         after: &[Step::ControllersStarted],
@@ -355,11 +350,9 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
     Row {
         after: &[Step::ControllersStarted],
         does: "`status.seedName` of the Shoot is the destination, and its last operation is Restore.",
-        on_failure: OnFailure::Fail,
-        timeout: A_DAY,
         advice: "see why the Shoot cannot be written",
         effects: garden::move_status,
-        ..Row::new(Side::Garden, Step::StatusMoved, garden::is_status_moved)
+        ..committed(Side::Garden, Step::StatusMoved, garden::is_status_moved)
     },
     Row {
         after: &[Step::StatusMoved],
@@ -392,19 +385,15 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
     Row {
         after: &[Step::SourceRemoved],
         does: "The policy that keeps Machines is deleted.",
-        on_failure: OnFailure::Fail,
-        timeout: A_DAY,
         advice: "delete the ValidatingAdmissionPolicy by hand",
         effects: to::remove_machine_guard,
-        ..Row::new(Side::Destination, Step::MachineGuardRemoved, to::is_machine_guard_gone)
+        ..committed(Side::Destination, Step::MachineGuardRemoved, to::is_machine_guard_gone)
     },
     Row {
         after: &[Step::SourceBackupEntryRemoved, Step::MachineGuardRemoved, Step::ApiTtlRaised],
         does: "`status.lastOperation` of the Shoot is Restore, Succeeded.",
-        on_failure: OnFailure::Fail,
-        timeout: A_DAY,
         advice: "see why the Shoot cannot be written",
         effects: garden::report_success,
-        ..Row::new(Side::Garden, Step::OperationSucceeded, garden::has_succeeded)
+        ..committed(Side::Garden, Step::OperationSucceeded, garden::has_succeeded)
     },
 ];

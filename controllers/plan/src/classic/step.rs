@@ -59,6 +59,8 @@ named_enum! {
         FinalSnapshotCopied,
         /// The owner record names the destination.
         OwnerRecordTaken,
+        /// kube-apiservers of the destination are started before its etcd serves.
+        ApiStarted,
         /// The etcd of the destination serves what the final snapshot holds.
         EtcdServes,
         /// A kube-apiserver of the destination is ready.

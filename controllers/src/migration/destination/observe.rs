@@ -61,13 +61,14 @@ pub async fn observe(
 }
 
 /// Rows that decide on the ShootState.
-const NEED_STATE: [Step; 9] = [
+const NEED_STATE: [Step; 10] = [
     Step::SourceBucketReadable,
     Step::BindingsResolved,
     Step::SnapshotsCopiedAhead,
     Step::DestinationPrepared,
     Step::FinalSnapshotCopied,
     Step::EtcdServes,
+    Step::EtcdComplete,
     Step::InfrastructureRestored,
     Step::ExtensionsRestored,
     Step::WorkersRestored,
@@ -101,7 +102,7 @@ async fn objects(
         copies::jobs(seed, &namespace),
         prepare::api_address(seed, &namespace, API_SERVER),
     )?;
-    let state = state(context, key.as_ref(), ledger).await?;
+    let state = state(context, key.as_ref(), &etcds, ledger).await?;
     let carried_etcd = state.as_ref().map(carried::main_etcd).transpose()?.flatten();
     let owner = etcds.main().and_then(|etcd| OwnerRecordOf::new(etcd).ok());
     let (owners, others): (Vec<_>, Vec<_>) =
@@ -130,9 +131,18 @@ async fn objects(
     })
 }
 
-async fn state(context: &Context, shoot: Option<&ShootKey>, ledger: &Ledger) -> Result<Option<State>> {
-    let is_needed =
-        NEED_STATE.into_iter().any(|step| is_open(ledger, step)) || is_open(ledger, Step::MachinesUnchanged);
+async fn state(
+    context: &Context,
+    shoot: Option<&ShootKey>,
+    etcds: &Etcds,
+    ledger: &Ledger,
+) -> Result<Option<State>> {
+    // A large etcd is followed for minutes before the member has restored it, and nothing is written meanwhile.
+    let begins_standby =
+        is_open(ledger, Step::StandbyFollows) && !etcds.main().is_some_and(|etcd| etcd.spec.backup.standby);
+    let is_needed = begins_standby
+        || NEED_STATE.into_iter().any(|step| is_open(ledger, step))
+        || is_open(ledger, Step::MachinesUnchanged);
     match shoot.filter(|_| is_needed && !ledger.phase.is_rollback()) {
         Some(shoot) => Ok(shootstate::read(context.garden_client(), shoot).await?),
         None => Ok(None),
@@ -184,10 +194,11 @@ fn offers_standby(etcd: &Etcd) -> bool {
     backup.store.is_some() && backup.owner_check.as_ref().is_some_and(|check| epoch(&check.id).is_some())
 }
 
-/// The revision that a standby holds; `None` where none runs, or none is founded any more.
+/// The revision that a standby holds; `None` where none runs, or it does not go on.
 fn standby(etcd: &Etcd) -> Option<u64> {
     let status = etcd.status.as_ref().filter(|_| etcd.spec.replicas > 0 && etcd.spec.backup.standby)?;
-    u64::try_from(status.standby.as_ref()?.revision?).ok()
+    let standby = status.standby.as_ref().filter(|standby| standby.message.is_empty())?;
+    u64::try_from(standby.revision?).ok()
 }
 
 fn address(objects: &Objects) -> Option<&String> {
@@ -305,7 +316,8 @@ async fn snapshots(
     last: Option<&FinalSnapshot>,
 ) -> Snapshots {
     let is_ahead =
-        is_open(ledger, Step::SnapshotsCopiedAhead) && copies::is_complete(&objects.jobs, copies::AHEAD);
+        [Step::SnapshotsCopiedAhead, Step::StandbyFollows].iter().any(|step| is_open(ledger, *step))
+            && copies::is_complete(&objects.jobs, copies::AHEAD);
     let is_copied = |last: &&FinalSnapshot| copies::is_complete(&objects.jobs, &copies::name_of_final(last));
     let last = last.filter(|_| is_open(ledger, Step::FinalSnapshotCopied)).filter(is_copied);
     let Some(store) = objects.etcds.main().or(objects.carried_etcd.as_ref()).and_then(copies::target_store)

@@ -1,6 +1,6 @@
 //! One certain fault in one certain row: what a row of the page of faults is computed from.
 
-use super::clusters::{Clusters, Kind};
+use super::clusters::Clusters;
 use crate::{
     classic::{ClassicMigration, PLAN, Side, Step, effect::Effect, observed::Observed},
     flow::{Decision, Row, StepContext},
@@ -55,8 +55,7 @@ const MINUTE: u64 = 60;
 const RESTART: u64 = MINUTE;
 const CUT: u64 = 15 * MINUTE;
 /// Step of the destination at which a migration is aborted whose rollback is looked at: everything has to be rolled back by then.
-const TURNING_POINT: Step = Step::ApiServes;
-const ASLEEP_TURNING_POINT: Step = Step::EtcdServes;
+const TURNING_POINT: Step = Step::EtcdServes;
 
 /// A script that is played.
 pub(super) struct Play {
@@ -112,8 +111,8 @@ impl Play {
 
     /// A rollback begins where all of it has something to do.
     fn turn(&self, clusters: &mut Clusters, ledgers: &Ledgers<Clusters>) {
-        let at = if clusters.kind == Kind::Hibernated { ASLEEP_TURNING_POINT } else { TURNING_POINT };
-        if self.is_of_rollback && ledgers[&Side::Destination].is_started(at) && clusters.abort_at == NEVER {
+        let is_there = ledgers[&Side::Destination].is_started(TURNING_POINT);
+        if self.is_of_rollback && is_there && clusters.abort_at == NEVER {
             clusters.abort_at = clusters.now;
         }
     }
