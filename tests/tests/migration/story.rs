@@ -149,6 +149,14 @@ fn running(status: &Value) -> String {
     all.join("; ")
 }
 
+/// How long a step of a side has taken, in whole seconds.
+pub fn duration(migration: &Value, (side, step): (&str, &str)) -> Result<Duration> {
+    let steps = migration["status"][side]["steps"].as_array().context("there are no steps")?;
+    let record = steps.iter().find(|record| record["name"] == step).context("there is no such step")?;
+    let time = |field: &str| record[field].as_str().unwrap_or_default().parse::<jiff::Timestamp>();
+    Ok(Duration::try_from(time("completionTime")?.duration_since(time("startTime")?))?)
+}
+
 /// The Shoot in the garden.
 pub async fn shoot(world: &World<'_>) -> Result<Value> {
     let shoot = world.name();

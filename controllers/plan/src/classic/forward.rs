@@ -4,30 +4,21 @@ use std::time::Duration;
 
 use super::{
     api_dns,
-    context::Context,
     destination::{self as to, has_nodes, has_workers, is_awake},
     flow::ClassicMigration,
     garden,
+    rows::{A_DAY, day_long},
     source::{self as from, former_ttl},
     standby,
     step::{Side, Step},
 };
 use crate::flow::{OnFailure, Proof, Row, Timeout};
-use crate::ledger::Check;
-
-/// A day, for what follows the point of no return: the destination serves, and a person can help.
-const A_DAY: Timeout<ClassicMigration> = Timeout::Hours(24);
-
-/// A row past the point of no return: nothing rolls back, and there is a day for it.
-const fn committed(side: Side, step: Step, check: fn(&Context<'_>) -> Check) -> Row<ClassicMigration> {
-    Row { on_failure: OnFailure::Fail, timeout: A_DAY, ..Row::new(side, step, check) }
-}
 
 /// The table.
 pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
     Row {
         does: "The finalizer is on the ControlPlaneMigration, and `status.lastOperation` of the Shoot is Migrate.",
-        timeout: Timeout::Hours(24),
+        timeout: A_DAY,
         advice: "wait for the other migration of this Shoot, or abort it",
         on_start: garden::note_start,
         effects: garden::record,
@@ -100,6 +91,14 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         ..Row::new(Side::Destination, Step::StandbyFollows, standby::does_follow)
     },
     Row {
+        after: &[Step::StandbyFollows],
+        does: "A standby that does not follow in time is stopped: it would found an etcd when the owner record names it.",
+        guard: |context| !standby::has_followed(context),
+        advice: "see why the Pod of the standby does not end",
+        effects: standby::remove,
+        ..Row::new(Side::Destination, Step::StandbyRemoved, standby::is_removed)
+    },
+    Row {
         after: &[Step::StateSynced, Step::SnapshotsCopiedAhead, Step::DestinationPrepared],
         does: "The etcd of a hibernated Shoot is scaled up, so that it can take its final snapshot.",
         guard: |context| !is_awake(context),
@@ -135,6 +134,7 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
             Step::StateSynced,
             Step::DestinationPrepared,
             Step::StandbyFollows,
+            Step::StandbyRemoved,
             Step::SourceEtcdAwake,
             Step::FormerTtlExpired,
         ],
@@ -261,7 +261,7 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         guard: is_awake,
         advice: "see in the DNSRecord what its controller reports; the API serves at its new address",
         effects: api_dns::switch_dns,
-        ..committed(Side::Destination, Step::ApiDnsSwitched, api_dns::is_dns_switched)
+        ..day_long(Side::Destination, Step::ApiDnsSwitched, api_dns::is_dns_switched)
     },
     Row {
         after: &[Step::MoveCommitted],
@@ -269,14 +269,14 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         guard: is_awake,
         advice: "see in the status of the Etcd which member is not ready, and why",
         effects: standby::serve_etcd,
-        ..committed(Side::Destination, Step::EtcdComplete, standby::is_complete)
+        ..day_long(Side::Destination, Step::EtcdComplete, standby::is_complete)
     },
     Row {
         after: &[Step::MoveCommitted],
         does: "The other extension resources of the source report a migrate that succeeded and is newer than its request.",
         advice: "see in the extension resource what its controller reports",
         effects: from::migrate_extensions,
-        ..committed(Side::Source, Step::ExtensionsMigrated, from::are_extensions_migrated)
+        ..day_long(Side::Source, Step::ExtensionsMigrated, from::are_extensions_migrated)
     },
     Row {
         after: &[Step::MoveCommitted],
@@ -284,14 +284,14 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         proof: Proof::HeldUntil(Step::SourceRemoved),
         advice: "delete these workloads at the source",
         effects: from::remove_controllers,
-        ..committed(Side::Source, Step::SourceControllersRemoved, from::are_controllers_removed)
+        ..day_long(Side::Source, Step::SourceControllersRemoved, from::are_controllers_removed)
     },
     Row {
         after: &[Step::ExtensionsMigrated, Step::SourceControllersRemoved],
         does: "The ShootState holds what extension controllers stored until they stopped.",
         advice: "see in the events of the ShootState why it cannot be written",
         effects: from::sync_state,
-        ..committed(Side::Source, Step::MigratedStateSynced, from::is_state_synced)
+        ..day_long(Side::Source, Step::MigratedStateSynced, from::is_state_synced)
     },
     Row {
         after: &[Step::MigratedStateSynced],
@@ -299,14 +299,14 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         guard: has_workers,
         advice: "see in the Infrastructure what its controller reports",
         effects: to::restore_infrastructure,
-        ..committed(Side::Destination, Step::InfrastructureRestored, to::is_infrastructure_restored)
+        ..day_long(Side::Destination, Step::InfrastructureRestored, to::is_infrastructure_restored)
     },
     Row {
         after: &[Step::MigratedStateSynced, Step::InfrastructureRestored],
         does: "ControlPlane, Network, DNSRecord, Extension, OperatingSystemConfig and ContainerRuntime report a restore that succeeded.",
         advice: "see in the extension resource what its controller reports",
         effects: to::restore_extensions,
-        ..committed(Side::Destination, Step::ExtensionsRestored, to::are_extensions_restored)
+        ..day_long(Side::Destination, Step::ExtensionsRestored, to::are_extensions_restored)
     },
     Row {
         after: &[Step::ExtensionsRestored, Step::ApiDnsSwitched],
@@ -314,7 +314,7 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         guard: has_workers,
         advice: "see in the Worker what its controller reports",
         effects: to::restore_workers,
-        ..committed(Side::Destination, Step::WorkersRestored, to::are_workers_restored)
+        ..day_long(Side::Destination, Step::WorkersRestored, to::are_workers_restored)
     },
     Row {
         after: &[Step::WorkersRestored],
@@ -322,21 +322,21 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         guard: has_workers,
         advice: "correct what differs; until then the controllers of Machines stay stopped, and nodes run on",
         effects: to::stop_early_controllers,
-        ..committed(Side::Destination, Step::MachinesUnchanged, to::are_machines_unchanged)
+        ..day_long(Side::Destination, Step::MachinesUnchanged, to::are_machines_unchanged)
     },
     Row {
         after: &[Step::ApiDnsSwitched],
         does: "Kubelets have renewed their Leases through the destination, so no node is taken for lost.",
         guard: has_nodes,
         advice: "see whether the nodes reach the new address; delete Nodes that do not exist any more",
-        ..committed(Side::Destination, Step::NodeLeasesRenewed, to::are_leases_renewed)
+        ..day_long(Side::Destination, Step::NodeLeasesRenewed, to::are_leases_renewed)
     },
     Row {
         after: &[Step::ExtensionsRestored, Step::MachinesUnchanged, Step::NodeLeasesRenewed],
         does: "As many controllers as before run at the destination.",
         advice: "see why the controllers do not become ready",
         effects: to::start_controllers,
-        ..committed(Side::Destination, Step::ControllersStarted, to::are_controllers_started)
+        ..day_long(Side::Destination, Step::ControllersStarted, to::are_controllers_started)
     },
     Row {
         after: &[Step::ControllersStarted],
@@ -352,7 +352,7 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         does: "`status.seedName` of the Shoot is the destination, and its last operation is Restore.",
         advice: "see why the Shoot cannot be written",
         effects: garden::move_status,
-        ..committed(Side::Garden, Step::StatusMoved, garden::is_status_moved)
+        ..day_long(Side::Garden, Step::StatusMoved, garden::is_status_moved)
     },
     Row {
         after: &[Step::StatusMoved],
@@ -387,13 +387,13 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         does: "The policy that keeps Machines is deleted.",
         advice: "delete the ValidatingAdmissionPolicy by hand",
         effects: to::remove_machine_guard,
-        ..committed(Side::Destination, Step::MachineGuardRemoved, to::is_machine_guard_gone)
+        ..day_long(Side::Destination, Step::MachineGuardRemoved, to::is_machine_guard_gone)
     },
     Row {
         after: &[Step::SourceBackupEntryRemoved, Step::MachineGuardRemoved, Step::ApiTtlRaised],
         does: "`status.lastOperation` of the Shoot is Restore, Succeeded.",
         advice: "see why the Shoot cannot be written",
         effects: garden::report_success,
-        ..committed(Side::Garden, Step::OperationSucceeded, garden::has_succeeded)
+        ..day_long(Side::Garden, Step::OperationSucceeded, garden::has_succeeded)
     },
 ];

@@ -15,7 +15,7 @@
 //! | `notes.rs` | what each side remembers |
 //! | `effect.rs` | what can be requested |
 //! | `context.rs` | what rows decide on |
-//! | `forward.rs`, `rollback.rs` | the two tables |
+//! | `forward.rs`, `rollback.rs` | the two tables; `rows.rs` has what their rows share |
 //! | `garden.rs`, `source.rs`, `destination.rs`, `standby.rs`, `api_dns.rs` | checks and effects of the rows, by side |
 //! | `flow.rs` | the flow of the engine |
 //! | `plan.rs` | the version of the tables |
@@ -32,6 +32,7 @@ mod garden;
 mod notes;
 mod plan;
 mod rollback;
+mod rows;
 mod source;
 mod standby;
 mod step;

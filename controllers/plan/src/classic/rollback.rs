@@ -13,6 +13,7 @@ use super::{
     garden::{is_seed_name_restored, restore_seed_name},
     notes::Notes,
     observed::{ExtensionOperation, OwnerId, OwnerRecord, Replicas, Workloads},
+    rows::day_long,
     source::{
         delete_owner, epoch_of, have_done, is_etcd_stopped, is_final_snapshot_taken, note_final_snapshot,
     },
@@ -23,11 +24,6 @@ use crate::{
     ledger::Check,
 };
 
-/// A row of the rollback has a day: there is nothing else left to do.
-const fn row(side: Side, step: Step, check: fn(&Context<'_>) -> Check) -> Row<ClassicMigration> {
-    Row { on_failure: OnFailure::Fail, timeout: Timeout::Hours(24), ..Row::new(side, step, check) }
-}
-
 /// The table.
 pub(super) static ROLLBACK: &[Row<ClassicMigration>] = &[
     Row {
@@ -35,7 +31,7 @@ pub(super) static ROLLBACK: &[Row<ClassicMigration>] = &[
         proof: Proof::HeldUntil(Step::DestinationRemoved),
         advice: "delete Pods on nodes of the destination that do not answer, once these nodes are surely off",
         effects: stop,
-        ..row(Side::Destination, Step::DestinationStopped, is_stopped)
+        ..day_long(Side::Destination, Step::DestinationStopped, is_stopped)
     },
     Row {
         does: "The members of the source store their final snapshot and are stopped.",
@@ -44,7 +40,7 @@ pub(super) static ROLLBACK: &[Row<ClassicMigration>] = &[
         advice: "see in the logs of the members why the final snapshot cannot be stored",
         effects: end_ownership,
         on_done: note_final_snapshot,
-        ..row(Side::Source, Step::SourceOwnershipEnded, is_ownership_ended)
+        ..day_long(Side::Source, Step::SourceOwnershipEnded, is_ownership_ended)
     },
     Row {
         after: &[Step::SourceOwnershipEnded],
@@ -53,7 +49,7 @@ pub(super) static ROLLBACK: &[Row<ClassicMigration>] = &[
         advice: "see whether the DNS servers of the zone take updates",
         on_start: note_epoch,
         effects: restore_owner,
-        ..row(Side::Source, Step::OwnerRecordRestored, is_owner_restored)
+        ..day_long(Side::Source, Step::OwnerRecordRestored, is_owner_restored)
     },
     Row {
         after: &[Step::OwnerRecordRestored],
@@ -64,7 +60,7 @@ pub(super) static ROLLBACK: &[Row<ClassicMigration>] = &[
             limit: |context| owner_wait(context) + Duration::from_secs(3600),
         },
         advice: "wait: the members of the destination end when they see the owner record",
-        ..row(Side::Source, Step::DestinationFenced, is_destination_fenced)
+        ..day_long(Side::Source, Step::DestinationFenced, is_destination_fenced)
     },
     Row {
         after: &[Step::DestinationFenced],
@@ -74,7 +70,7 @@ pub(super) static ROLLBACK: &[Row<ClassicMigration>] = &[
         advice: "see in the logs of the members why the final snapshot cannot be restored",
         on_start: note_volumes,
         effects: restore_etcd,
-        ..row(Side::Source, Step::SourceEtcdRestored, is_etcd_restored)
+        ..day_long(Side::Source, Step::SourceEtcdRestored, is_etcd_restored)
     },
     Row {
         after: &[Step::SourceEtcdRestored],
@@ -82,7 +78,7 @@ pub(super) static ROLLBACK: &[Row<ClassicMigration>] = &[
         guard: |context| context.notes.api_servers.is_some(),
         advice: "see why the kube-apiservers of the source do not become ready; the etcd serves",
         effects: restore_api,
-        ..row(Side::Source, Step::SourceApiRestored, is_api_restored)
+        ..day_long(Side::Source, Step::SourceApiRestored, is_api_restored)
     },
     Row {
         after: &[Step::DestinationFenced],
@@ -90,7 +86,7 @@ pub(super) static ROLLBACK: &[Row<ClassicMigration>] = &[
         guard: |context| context.notes.dns_records_migrated,
         advice: "see in the DNSRecords what their controller reports",
         effects: |_| vec![Effect::RequestDnsRecords { operation: ExtensionOperation::Restore }],
-        ..row(Side::Source, Step::DnsRecordsRestored, are_dns_records_restored)
+        ..day_long(Side::Source, Step::DnsRecordsRestored, are_dns_records_restored)
     },
     Row {
         after: &[Step::SourceApiRestored],
@@ -98,7 +94,7 @@ pub(super) static ROLLBACK: &[Row<ClassicMigration>] = &[
         guard: |context| context.notes.controllers.is_some(),
         advice: "see why the controllers of the source do not start",
         effects: restore_controllers,
-        ..row(Side::Source, Step::SourceControllersRestored, are_controllers_restored)
+        ..day_long(Side::Source, Step::SourceControllersRestored, are_controllers_restored)
     },
     Row {
         after: &[Step::SourceControllersRestored],
@@ -106,7 +102,7 @@ pub(super) static ROLLBACK: &[Row<ClassicMigration>] = &[
         guard: |context| context.is_hibernated() && context.notes.etcd_replicas.is_some(),
         advice: "scale the Etcd of the source to zero",
         effects: hibernate_etcd,
-        ..row(Side::Source, Step::SourceEtcdAsleep, is_etcd_asleep)
+        ..day_long(Side::Source, Step::SourceEtcdAsleep, is_etcd_asleep)
     },
     Row {
         after: &[Step::DnsRecordsRestored],
@@ -116,21 +112,21 @@ pub(super) static ROLLBACK: &[Row<ClassicMigration>] = &[
         timeout: Timeout::Hours(2),
         advice: "set the TTL of the DNSRecord by hand",
         effects: restore_ttl,
-        ..row(Side::Source, Step::ApiTtlRestored, is_ttl_restored)
+        ..day_long(Side::Source, Step::ApiTtlRestored, is_ttl_restored)
     },
     Row {
         after: &[Step::DestinationStopped, Step::SourceControllersRestored],
         does: "Nothing of the Shoot is left at the destination, and no infrastructure was touched.",
         advice: "see which finalizers hold the objects that are left",
         effects: remove,
-        ..row(Side::Destination, Step::DestinationRemoved, is_removed)
+        ..day_long(Side::Destination, Step::DestinationRemoved, is_removed)
     },
     Row {
         after: &[Step::SourceControllersRestored],
         does: "`spec.seedName` of the Shoot is the source again, and its last operation says so.",
         advice: "see why the Shoot cannot be written",
         effects: restore_seed_name,
-        ..row(Side::Garden, Step::SeedNameRestored, is_seed_name_restored)
+        ..day_long(Side::Garden, Step::SeedNameRestored, is_seed_name_restored)
     },
 ];
 

@@ -49,6 +49,22 @@ pub(super) fn ensure(context: &Context) -> Vec<Effect> {
     vec![Effect::EnsureStandby { volumes, owner, replicas, fence: context.forward_fence() }]
 }
 
+pub(super) fn is_removed(context: &Context) -> Check {
+    destination(context, |facts| match (facts.etcd.wanted, facts.etcd.pods) {
+        (None | Some(0), 0) => Check::Met("no standby runs".to_owned()),
+        (_, pods) => Check::waiting("StandbyStopping", format!("{pods} members are left")),
+    })
+}
+
+pub(super) fn remove(context: &Context) -> Vec<Effect> {
+    let volumes = context.at_destination().map(|facts| facts.etcd.volumes.clone());
+    let fence = context.forward_fence();
+    volumes
+        .into_iter()
+        .map(|volumes| Effect::EnsureEtcdReplicas { replicas: 0, volumes, fence: fence.clone() })
+        .collect()
+}
+
 /// Without a standby, other volumes than those of one that did not come to its end.
 pub(super) fn note_start(context: &Context, notes: &mut Notes) {
     notes.final_snapshot = context.source_notes().and_then(|source| source.final_snapshot.clone());

@@ -35,6 +35,8 @@ named_enum! {
         DestinationPrepared,
         /// A member of the etcd at the destination follows the snapshots of the source.
         StandbyFollows,
+        /// A standby that does not follow is gone, so that it founds no etcd.
+        StandbyRemoved,
         /// The etcd of a hibernated Shoot runs, so that it can take its final snapshot.
         SourceEtcdAwake,
         /// The DNS record of the API has a low TTL.

@@ -41,6 +41,9 @@ pub async fn act(pass: &Pass<'_>, objects: &Objects, effect: &Effect) -> Result<
             main_etcd(pass, objects, *standby, (volumes, owner), (*replicas, fence)).await?;
             other_etcds(pass, objects, *replicas, fence).await
         }
+        Effect::EnsureEtcdReplicas { replicas, fence, .. } => {
+            scale::etcd(seed, objects.etcds.need_main()?, *replicas, fence).await
+        }
         Effect::EnsureApi { replicas, fence } => {
             scale::deployments(seed, namespace, objects.plane.api_servers(), replicas, fence).await
         }

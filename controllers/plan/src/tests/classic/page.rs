@@ -60,7 +60,7 @@ these cells, and no other ones:
 
 | test | steps | fault |
 |---|---|---|
-| `control_plane_moves_and_its_nodes_stay` | all of the forward table but `SourceEtcdAwake` and `FinalSnapshotCopied` | none |
+| `control_plane_moves_and_its_nodes_stay` | all of the forward table but `SourceEtcdAwake`, `StandbyRemoved` and `FinalSnapshotCopied` | none |
 | `migration_that_is_aborted_in_the_outage_leaves_the_source_as_it_was` | `OwnerRecordTaken` | aborted |
 | the same | all of the rollback table but `SourceEtcdAsleep` | none |
 ";
@@ -101,8 +101,10 @@ struct Outcome {
 
 fn kind_of(step: Step) -> Kind {
     match step {
-        // Where a standby follows, no final snapshot is copied.
-        Step::SourceEtcdAwake | Step::SourceEtcdAsleep | Step::FinalSnapshotCopied => Kind::Hibernated,
+        // Where a standby follows, it is not removed, and no final snapshot is copied.
+        Step::SourceEtcdAwake | Step::SourceEtcdAsleep | Step::StandbyRemoved | Step::FinalSnapshotCopied => {
+            Kind::Hibernated
+        }
         _ => Kind::Awake,
     }
 }

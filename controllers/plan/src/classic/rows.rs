@@ -1,0 +1,23 @@
+//! What rows of both tables share.
+
+use super::{
+    context::Context,
+    flow::ClassicMigration,
+    step::{Side, Step},
+};
+use crate::{
+    flow::{OnFailure, Row, Timeout},
+    ledger::Check,
+};
+
+/// A day, for what nothing can roll back: a person can help meanwhile.
+pub(super) const A_DAY: Timeout<ClassicMigration> = Timeout::Hours(24);
+
+/// A row that has a day, and fails then: it is past the point of no return, or a part of the rollback.
+pub(super) const fn day_long(
+    side: Side,
+    step: Step,
+    check: fn(&Context<'_>) -> Check,
+) -> Row<ClassicMigration> {
+    Row { on_failure: OnFailure::Fail, timeout: A_DAY, ..Row::new(side, step, check) }
+}
