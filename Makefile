@@ -29,11 +29,11 @@ release: compiler
 
 # The whole gate. The cheap checks come first; the tests' own summary is the last thing on the screen. Programs in Go are built
 # beside those in Rust, whose compiler leaves a core idle at times; and as tests mostly wait for servers, there are more of them at
-# a time than cores.
+# a time than cores. Servers in Go collect garbage less often (GOGC): a sixth less CPU, for more memory.
 test: tools
 	$(CARGO) fmt --all --check
 	$(MAKE) --jobs=2 testbed checked
-	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((2 * $$(nproc)))} $(CARGO) test --locked --workspace --no-fail-fast
+	GOGC=$${GOGC:-400} RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((2 * $$(nproc)))} $(CARGO) test --locked --workspace --no-fail-fast
 
 checked:
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
@@ -54,7 +54,7 @@ soak: testbed
 	$(SOAK) --test it -- store::cheap
 	$(SOAK) --test it -- --include-ignored --test-threads 1 expansion::moves:: shootstate::large::
 	$(SOAK) --test it -- --include-ignored --test-threads 1 migration:: landscape::
-	$(SOAK) --test it -- --include-ignored oracles:: etcd::peer:: etcd::flips:: azure:: expansion:: ownership::judge:: workflows:: --skip expansion::moves:: --skip $(KILLER)
+	$(SOAK) --test it -- --include-ignored oracles:: etcd::peer:: etcd::flips:: azure:: expansion:: operator::joining:: ownership::judge:: workflows:: --skip expansion::moves:: --skip $(KILLER)
 	$(SOAK) --test it -- --include-ignored $(KILLER)
 
 # Mutation tests: whether tests of storage find the faults that mutations of its sources make (docs/design/storage-faults.md). This

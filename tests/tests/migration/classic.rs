@@ -10,12 +10,13 @@ use super::prober::Prober;
 use super::story;
 use super::world::{SEEDS, World, run, small};
 
-/// What the API may be away for on two cores that do other things as well. A machine of its own needs half of it.
-const LONGEST_OUTAGE: Duration = Duration::from_secs(60);
+/// What the API may be away for beside other tests: kube-apiserver alone needs half a minute then. `make soak` runs this test alone.
+const LONGEST_OUTAGE: Duration = Duration::from_secs(180);
+const LONGEST_OUTAGE_ALONE: Duration = Duration::from_secs(40);
 /// How long an etcd that a standby has filled may take to serve. A restore of 200 MiB takes minutes here.
 const LONGEST_START: Duration = Duration::from_secs(20);
 /// How long API servers may answer after they were told to stop, on a busy machine.
-const LONGEST_STOP: Duration = Duration::from_secs(5);
+const LONGEST_STOP: Duration = Duration::from_secs(10);
 
 #[test]
 fn control_plane_moves_and_its_nodes_stay() {
@@ -148,7 +149,9 @@ fn etcd_of_any_size_serves_seconds_after_its_hand_over() {
 fn ensure_outage_is_as_measured(migration: &serde_json::Value, measured: Duration) -> Result<()> {
     let reported = &migration["status"]["apiOutage"];
     println!("{reported}, a client measured {measured:?}");
-    ensure!(measured > Duration::ZERO && measured < LONGEST_OUTAGE, "a client measured {measured:?}");
+    let is_alone = std::env::var_os("REPOT_SOAK").is_some();
+    let longest = if is_alone { LONGEST_OUTAGE_ALONE } else { LONGEST_OUTAGE };
+    ensure!(measured > Duration::ZERO && measured < longest, "a client measured {measured:?}");
     let (seconds, measured) = (reported["seconds"].as_u64().unwrap_or_default(), measured.as_secs());
     let is_near = measured <= seconds + 1 && seconds <= measured + LONGEST_STOP.as_secs();
     ensure!(is_near, "{reported}, a client measured {measured} s");

@@ -1,6 +1,6 @@
 //! Time goes by in the simulated clusters: Pods, members, clients, extension controllers and machine controllers.
 
-use super::clusters::Clusters;
+use super::{clusters::Clusters, zone::is_in};
 use crate::{
     classic::{Side, observed::ExtensionOperation},
     tests::rng::Rng,
@@ -31,10 +31,12 @@ impl Clusters {
         }
     }
 
-    /// A standby has what ends the epoch before its own as soon as that is stored, and founds the etcd by itself when the record names it.
+    /// A standby has what ends the epoch before its own as soon as it reads that in the bucket of the source, and founds the etcd by itself
+    /// when the record names it.
     fn run_standby(&mut self) {
+        let is_cut = is_in(self.trouble.bucket_cut, self.now);
         let etcd = &mut self.destination.etcd;
-        if self.standby && etcd.fill.is_none() {
+        if self.standby && !is_cut && etcd.fill.is_none() {
             let ended = self.source.final_snapshot.as_ref();
             let ended = ended.filter(|(snapshot, _)| snapshot.epoch + 1 == etcd.own.epoch);
             etcd.fill = ended.map(|(_, data)| data.clone());
