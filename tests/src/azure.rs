@@ -11,9 +11,9 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use reqwest::Client;
 
-use crate::bed::TestEnv;
 use crate::process::{Process, Spec};
 use crate::relay::Relay;
+use crate::test_env::TestEnv;
 use crate::{binaries, pki, port};
 
 const START_DEADLINE: Duration = Duration::from_secs(60);

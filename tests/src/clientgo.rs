@@ -11,8 +11,8 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
-use crate::bed::TestEnv;
 use crate::binaries;
+use crate::test_env::TestEnv;
 
 /// Longer than the program itself waits for anything.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(120);

@@ -15,8 +15,8 @@ use tokio::process::Command;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
-use crate::bed::TestEnv;
 use crate::process::{Process, Spec};
+use crate::test_env::TestEnv;
 use crate::wait::until;
 use crate::{port, tool};
 

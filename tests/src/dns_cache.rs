@@ -6,9 +6,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::bed::TestEnv;
 use crate::dns::{DnsServer, START_DEADLINE, ZONE};
 use crate::process::{Process, Spec};
+use crate::test_env::TestEnv;
 use crate::{binaries, port};
 
 /// Which program it is, and how it is set up.

@@ -9,8 +9,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use crate::bed::TestEnv;
 use crate::clientgo::ClientGo;
+use crate::test_env::TestEnv;
 use crate::{binaries, pki};
 
 /// A KMS v2 plugin on a unix socket. It ends when this is dropped.

@@ -8,10 +8,10 @@ use anyhow::{Result, ensure};
 use tokio::process::Command;
 
 use crate::access::{Access, Credential};
-use crate::bed::TestEnv;
 use crate::http::Api;
 use crate::pki::{Ca, Leaf, Usage};
 use crate::process::{Process, Spec};
+use crate::test_env::TestEnv;
 use crate::tool::{self, Output};
 use crate::wait::until;
 use crate::{binaries, port};

@@ -8,12 +8,12 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use crate::access::{Access, Credential};
-use crate::bed::TestEnv;
 use crate::etcd::{EtcdCluster, EtcdOptions, EtcdTls};
 use crate::http::{self, Api};
 use crate::kubectl::Kubectl;
 use crate::pki::{self, Ca, Leaf};
 use crate::process::{Process, Spec};
+use crate::test_env::TestEnv;
 use crate::tool::Output;
 use crate::{binaries, port};
 

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use crate::access::Access;
 use crate::aggregate::Aggregation;
-use crate::bed::TestEnv;
 use crate::garden::Garden;
 use crate::http::Api;
 use crate::process::{Process, Spec};
+use crate::test_env::TestEnv;
 use crate::{binaries, port};
 
 const START_DEADLINE: Duration = Duration::from_secs(120);

@@ -7,10 +7,10 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use crate::bed::TestEnv;
 use crate::garden::Garden;
 use crate::gardener::Gardener;
 use crate::process::{Process, Spec};
+use crate::test_env::TestEnv;
 use crate::{binaries, port};
 
 const START_DEADLINE: Duration = Duration::from_secs(120);

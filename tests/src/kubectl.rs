@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use anyhow::Result;
 use tokio::process::Command;
 
-use crate::bed::TestEnv;
 use crate::binaries;
+use crate::test_env::TestEnv;
 use crate::tool::{self, Output};
 
 /// kubectl as one user of one API server.

@@ -33,7 +33,6 @@
 pub mod access;
 pub mod aggregate;
 pub mod azure;
-pub mod bed;
 pub mod binaries;
 pub mod cgroup;
 pub mod clientgo;
@@ -58,6 +57,7 @@ pub mod relay;
 pub mod repot;
 pub mod s3;
 pub mod sites;
+pub mod test_env;
 pub mod tool;
 pub mod turn;
 pub mod wait;
@@ -65,4 +65,4 @@ pub mod webhook;
 
 pub use repot_samples as states;
 
-pub use bed::{Claimable, Shared, TestEnv, run, run_large, start_shared};
+pub use test_env::{Claimable, Shared, TestEnv, run, run_large, start_shared};

@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use crate::bed::TestEnv;
+use crate::test_env::TestEnv;
 use crate::wait::{Hopeless, until};
 
 /// What to run: a program, its arguments and its environment.

@@ -13,7 +13,6 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
 use crate::aggregate::Aggregation;
-use crate::bed::TestEnv;
 use crate::binaries;
 use crate::garden::Garden;
 use crate::http::Api;
@@ -21,6 +20,7 @@ use crate::kubectl::Kubectl;
 use crate::pki;
 use crate::port;
 use crate::process::{Process, Spec};
+use crate::test_env::TestEnv;
 
 const START_DEADLINE: Duration = Duration::from_secs(60);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);

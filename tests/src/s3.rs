@@ -9,10 +9,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use reqwest::Client;
 
-use crate::bed::TestEnv;
 use crate::pki::{self, Ca, Usage};
 use crate::process::{Process, Spec};
 use crate::relay::Relay;
+use crate::test_env::TestEnv;
 use crate::{binaries, port};
 
 const START_DEADLINE: Duration = Duration::from_secs(60);

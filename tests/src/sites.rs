@@ -17,11 +17,11 @@ use repot_etcd::link;
 use tempfile::{Builder, TempDir};
 
 use crate::access::{Access, Credential};
-use crate::bed::TestEnv;
 use crate::http::Api;
 use crate::pki::{Ca, Leaf, Usage};
 use crate::process::{Process, Spec};
 use crate::relay::Relay;
+use crate::test_env::TestEnv;
 use crate::{binaries, port};
 
 const START_DEADLINE: Duration = Duration::from_secs(60);

@@ -7,8 +7,8 @@ use anyhow::{Context, Result};
 use reqwest::Client;
 use serde_json::Value;
 
-use crate::bed::TestEnv;
 use crate::process::{Process, Spec};
+use crate::test_env::TestEnv;
 use crate::{binaries, port};
 
 const START_DEADLINE: Duration = Duration::from_secs(60);

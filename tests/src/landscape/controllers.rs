@@ -7,9 +7,9 @@ use super::control_plane::DEADLINE;
 use super::garden::GardenCluster;
 use super::seed::Seed;
 use crate::access::{Access, Credential};
-use crate::bed::TestEnv;
 use crate::operator::{self, SYSTEM, apply_file};
 use crate::process::{Process, Spec};
+use crate::test_env::TestEnv;
 use crate::{port, repot};
 
 /// Secret and volume with the kubeconfig of the garden, in a seed.

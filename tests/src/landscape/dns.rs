@@ -14,9 +14,9 @@ use tokio::net::UdpSocket;
 use tokio::time::timeout;
 
 use super::dns_message::{self, Kind, Values};
-use crate::bed::TestEnv;
 use crate::port;
 use crate::process::{Process, Spec};
+use crate::test_env::TestEnv;
 
 /// The zone: Gardener's internal domain, below which every Shoot has its name.
 pub const ZONE: &str = "internal.example.com";

@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 
 use super::shoot::ShootName;
 use crate::access::Credential;
-use crate::bed::TestEnv;
 use crate::garden::{Garden, GardenOptions};
 use crate::gardener::{self, Gardener, GardenerOptions, operation};
 use crate::gardener_controllers::{self, Controllers};
 use crate::operator::apply_file;
 use crate::process::Spec;
 use crate::repot::{self, Repot, write_encryption_config};
+use crate::test_env::TestEnv;
 use crate::wait::until;
 
 const NAMESPACE: &str = "repot-system";

@@ -39,8 +39,8 @@ pub use provider::ProviderContext;
 pub use seed::Seed;
 pub use shoot::ShootName;
 
-use crate::bed::TestEnv;
 use crate::process::Process;
+use crate::test_env::TestEnv;
 use crate::wait::until;
 
 /// What a landscape has.

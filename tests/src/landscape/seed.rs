@@ -14,10 +14,10 @@ use super::cloud::{self, Cloud};
 use super::dns::Dns;
 use super::load_balancer::LoadBalancers;
 use super::provider::{ProviderContext, Providers};
-use crate::bed::TestEnv;
 use crate::garden::{Garden, GardenOptions};
 use crate::pods::{Image, Images, PodRunner, PodRunnerOptions};
 use crate::s3::{BUCKET, S3Server};
+use crate::test_env::TestEnv;
 use crate::{binaries, operator};
 
 /// The zones of a seed's nodes, one node in each.

@@ -61,9 +61,9 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::JoinSet;
 
 use crate::access::{Access, Credential};
-use crate::bed::TestEnv;
 use crate::garden::Garden;
 use crate::process::{Process, Spec};
+use crate::test_env::TestEnv;
 use crate::{binaries, http, port};
 pub use balancer::Balancer;
 pub use image::{Image, Images};

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use repot_etcd::snapshot::store::{Environment, Mode, Store};
 use repot_etcd_core::snapshot::{Compression, Kind, Revision, SnapshotName};
 use repot_tests::azure::AzureServer;
-use repot_tests::bed::TestEnv;
+use repot_tests::test_env::TestEnv;
 use repot_tests::{run, tool};
 
 use super::world::{self, Revived, World, command, dump, restore, url};

@@ -12,7 +12,7 @@ use repot_etcd::backup::take::{self, Asked};
 use repot_etcd::backup::{Backups, Error};
 use repot_etcd::digest::{digest, glance};
 use repot_etcd::snapshot::restore::prove::Tools;
-use repot_tests::bed::TestEnv;
+use repot_tests::test_env::TestEnv;
 use repot_tests::{binaries, run};
 use serde_json::Value;
 

@@ -8,8 +8,8 @@ use anyhow::{Context, Result, ensure};
 use repot_etcd::snapshot::restore::{Error, Progress, restore};
 use repot_etcd::snapshot::verify::{Report, Severity, What, verify};
 use repot_etcd_core::snapshot::{Compression, SnapshotName};
-use repot_tests::bed::TestEnv;
 use repot_tests::run;
+use repot_tests::test_env::TestEnv;
 
 use super::world::{World, duplicate, open, options, snapshots, url};
 

@@ -7,8 +7,8 @@ use anyhow::{Context, Result, ensure};
 use repot_etcd::snapshot::copy::{Options, Outcome, copy};
 use repot_etcd::snapshot::verify::{Severity, verify};
 use repot_etcd_core::snapshot::Compression;
-use repot_tests::bed::TestEnv;
 use repot_tests::run;
+use repot_tests::test_env::TestEnv;
 
 use super::copying::content;
 use super::damage::Chance;

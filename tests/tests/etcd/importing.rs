@@ -7,8 +7,8 @@ use anyhow::{Result, ensure};
 use repot_etcd::backup::Backups;
 use repot_etcd::backup::record::State;
 use repot_etcd_core::snapshot::Compression;
-use repot_tests::bed::TestEnv;
 use repot_tests::run;
+use repot_tests::test_env::TestEnv;
 use repot_tests::tool::Output;
 
 use super::copying::content;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use repot_etcd::snapshot::store::Mode;
-use repot_tests::bed::TestEnv;
 use repot_tests::run;
 use repot_tests::s3::S3Server;
+use repot_tests::test_env::TestEnv;
 use repot_tests::tool::{self, Output};
 use repot_tests::wait::until;
 

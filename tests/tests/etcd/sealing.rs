@@ -11,8 +11,8 @@ use repot_etcd::snapshot::store::{Environment, Store};
 use repot_etcd::snapshot::take;
 use repot_etcd::snapshot::verify::{What, verify};
 use repot_etcd_core::snapshot::Compression;
-use repot_tests::bed::TestEnv;
 use repot_tests::run;
+use repot_tests::test_env::TestEnv;
 use repot_tests::{encryption, tool};
 use serde_json::Value;
 

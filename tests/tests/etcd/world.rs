@@ -14,11 +14,11 @@ use repot_etcd::snapshot::restore::{self, Member, Options, Progress, Restored, S
 use repot_etcd::snapshot::store::{Environment, Integrity, Mode, Store};
 use repot_etcd::snapshot::take::{self, Draft, Events, StoredSnapshot};
 use repot_etcd_core::snapshot::{Compression, Revision, SnapshotName};
-use repot_tests::bed::TestEnv;
 use repot_tests::binaries;
 use repot_tests::etcd::EtcdCluster;
 use repot_tests::port;
 use repot_tests::process::{Process, Spec};
+use repot_tests::test_env::TestEnv;
 use repot_tests::tool::{self, Output};
 use tokio::process::Command;
 

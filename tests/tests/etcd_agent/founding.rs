@@ -2,8 +2,8 @@
 
 use anyhow::{Result, ensure};
 use repot_etcd_core::snapshot::{Compression, Kind, Revision};
-use repot_tests::bed::TestEnv;
 use repot_tests::run;
+use repot_tests::test_env::TestEnv;
 use repot_tests::wait::until;
 use serde_json::json;
 

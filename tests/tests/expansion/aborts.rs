@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use repot_tests::bed::TestEnv;
 use repot_tests::run;
 use repot_tests::sites::SiteName;
+use repot_tests::test_env::TestEnv;
 
 use super::load::Load;
 use super::world::{AWAY, HOME, Moving, client_of};

@@ -10,7 +10,7 @@ use repot_controllers::members::{
 use repot_etcd::link;
 use repot_etcd_core::agent::config::GatewayMember;
 use repot_etcd_core::members::Desired;
-use repot_tests::bed::TestEnv;
+use repot_tests::test_env::TestEnv;
 use repot_tests::wait::until;
 use repot_tests::{port, run};
 use serde_json::{Value, json};

@@ -5,9 +5,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use repot_controllers::members::Change;
 use repot_etcd::link;
-use repot_tests::bed::TestEnv;
 use repot_tests::run;
 use repot_tests::sites::SiteName;
+use repot_tests::test_env::TestEnv;
 use repot_tests::wait::until;
 use tokio::time::{Instant, timeout};
 

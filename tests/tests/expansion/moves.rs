@@ -5,9 +5,9 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use repot_controllers::members::{Change, Outcome};
 use repot_etcd_core::members::Desired;
-use repot_tests::bed::TestEnv;
 use repot_tests::run;
 use repot_tests::sites::SiteName;
+use repot_tests::test_env::TestEnv;
 use repot_tests::wait::until;
 
 use super::load::{Load, Phase, Report};

@@ -13,8 +13,8 @@ use repot_controllers::members::{Change, Driver, Gateways, Limits, Outcome, Pass
 use repot_etcd::gateway::{Endpoint, Gateway, Handle, Limits as GatewayLimits, Options};
 use repot_etcd::link;
 use repot_etcd_core::members::Desired;
-use repot_tests::bed::TestEnv;
 use repot_tests::sites::{SiteName, SiteOptions, Sites};
+use repot_tests::test_env::TestEnv;
 use repot_tests::wait::POLL_INTERVAL;
 use tokio::time::{Instant, sleep};
 

@@ -10,8 +10,8 @@ use repot_certs::clients::Authorities;
 use repot_certs::tls::{Options as TlsOptions, Serving, ServingFiles};
 use repot_etcd::gateway::{Endpoint, Gateway, Handle, Limits, Options};
 use repot_etcd::link;
-use repot_tests::bed::TestEnv;
 use repot_tests::etcd::{EtcdCluster, EtcdOptions};
+use repot_tests::test_env::TestEnv;
 
 pub const DEADLINE: Duration = Duration::from_secs(60);
 const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);

@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use repot_controllers::members::{Change, DesiredMembership, Driver, Limits, MemberSlot, Outcome, Pass};
 use repot_etcd_core::members::{Desired, Role};
-use repot_tests::bed::TestEnv;
 use repot_tests::sites::{SiteName, SiteOptions, Sites};
+use repot_tests::test_env::TestEnv;
 use repot_tests::wait::POLL_INTERVAL;
 use tokio::time::{Instant, sleep};
 

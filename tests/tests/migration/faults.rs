@@ -18,8 +18,8 @@ const STEPS: usize = 25;
 #[test]
 #[ignore = "minutes, in make soak"]
 fn migration_whose_controllers_are_killed_in_each_step_succeeds() {
-    run(async |ground| {
-        let world = World::create(ground, "zeta", small()).await?;
+    run(async |env| {
+        let world = World::create(env, "zeta", small()).await?;
         let before = world.workload().await?;
         story::create(&world, "move", SEEDS).await?;
         let mut seen = BTreeSet::new();
@@ -48,8 +48,8 @@ fn migration_whose_controllers_are_killed_in_each_step_succeeds() {
 #[test]
 #[ignore = "minutes, in make soak"]
 fn migration_during_which_an_api_server_hangs_ends_and_keeps_the_workload() {
-    run(async |ground| {
-        let world = World::create(ground, "eta", small()).await?;
+    run(async |env| {
+        let world = World::create(env, "eta", small()).await?;
         let before = world.workload().await?;
         let (mut from, mut to) = SEEDS;
         let faults = [

@@ -21,7 +21,7 @@ const MERGE: &str = "application/merge-patch+json";
 
 /// Its clusters keep the machine busy even when nothing moves, so it ends with the last test that needs it.
 static LANDSCAPE: Claimable<Landscape> =
-    Claimable::new(|bed| start_shared(Landscape::start(bed, LandscapeOptions::default())));
+    Claimable::new(|env| start_shared(Landscape::start(env, LandscapeOptions::default())));
 
 /// A Shoot in the first seed of the shared landscape.
 pub struct World<'a> {
@@ -54,23 +54,23 @@ pub struct Workload {
     marker: String,
 }
 
-/// What a test of migrations stands on.
-pub struct Ground<'a> {
-    bed: &'a TestEnv,
+/// What a test of migrations runs in: its own directory, and the landscape that it shares with others.
+pub struct MigrationEnv<'a> {
+    own: &'a TestEnv,
     landscape: &'a Shared<Landscape>,
 }
 
 /// Runs one test in the shared landscape, as [`run_large`] does.
-pub fn run(test: impl AsyncFnOnce(&Ground<'_>) -> Result<()>) {
+pub fn run(test: impl AsyncFnOnce(&MigrationEnv<'_>) -> Result<()>) {
     let claim = LANDSCAPE.claim();
-    run_large(async |bed| test(&Ground { bed, landscape: &claim }).await);
+    run_large(async |own| test(&MigrationEnv { own, landscape: &claim }).await);
 }
 
 impl<'a> World<'a> {
     /// Creates a Shoot with an object of its own in it.
-    pub async fn create(ground: &Ground<'a>, name: &str, options: ControlPlaneOptions) -> Result<Self> {
-        let landscape = ground.landscape.value()?;
-        let shoot = landscape.create_shoot(ground.bed, ShootName::new("dev", name), SEEDS.0, options).await?;
+    pub async fn create(env: &MigrationEnv<'a>, name: &str, options: ControlPlaneOptions) -> Result<Self> {
+        let landscape = env.landscape.value()?;
+        let shoot = landscape.create_shoot(env.own, ShootName::new("dev", name), SEEDS.0, options).await?;
         let world = Self { landscape, shoot };
         let marker = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "marker"}});
         world.api()?.post("/api/v1/namespaces/default/configmaps", &marker).await?.ok()?;

@@ -4,10 +4,10 @@ use std::net::Ipv4Addr;
 
 use anyhow::{Context, Result, ensure};
 use repot_etcd::owner::message::{self, Name};
-use repot_tests::bed::TestEnv;
 use repot_tests::dns::{Fate, TTL, ZONE};
 use repot_tests::dns_cache::{DnsCache, Kind};
 use repot_tests::run;
+use repot_tests::test_env::TestEnv;
 use repot_tests::wait::until;
 use serde_json::{Value, json};
 use tokio::net::UdpSocket;

@@ -3,8 +3,8 @@
 use anyhow::{Context, Result, ensure};
 use repot_etcd::snapshot::store::Store;
 use repot_etcd_core::snapshot::SnapshotName;
-use repot_tests::bed::TestEnv;
 use repot_tests::run;
+use repot_tests::test_env::TestEnv;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};

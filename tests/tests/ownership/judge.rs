@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use futures::future::try_join_all;
-use repot_tests::bed::TestEnv;
 use repot_tests::dns::{Fate, ZONE};
 use repot_tests::dns_cache::{DnsCache, Kind};
 use repot_tests::run;
+use repot_tests::test_env::TestEnv;
 use rustix::process::Signal;
 use serde_json::json;
 use tokio::time::sleep;

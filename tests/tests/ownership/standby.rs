@@ -5,9 +5,9 @@ use std::os::unix::fs::MetadataExt;
 
 use anyhow::{Context, Result, ensure};
 use repot_etcd_core::snapshot::{Kind, SnapshotName};
-use repot_tests::bed::TestEnv;
 use repot_tests::run;
 use repot_tests::s3::S3Server;
+use repot_tests::test_env::TestEnv;
 use repot_tests::wait::until;
 use rustix::process::Signal;
 use serde_json::{Value, json};

@@ -2,8 +2,8 @@
 
 use anyhow::{Result, ensure};
 use repot_tests::azure::AzureServer;
-use repot_tests::bed::TestEnv;
 use repot_tests::repot::program;
+use repot_tests::test_env::TestEnv;
 use repot_tests::{run, tool};
 use tokio::process::Command;
 

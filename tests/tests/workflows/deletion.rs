@@ -1,8 +1,8 @@
 //! The HostedEtcd is deleted in the middle of a workflow: the workflow rolls back first, and the HostedEtcd stays until then.
 
 use anyhow::{Context, Result, ensure};
-use repot_tests::bed::TestEnv;
 use repot_tests::run;
+use repot_tests::test_env::TestEnv;
 use repot_tests::wait::until;
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
 //! An etcd is sound when its members and its backups hold all that was acknowledged: backups are restored and read, not believed.
 
 use anyhow::{Context, Result, ensure};
-use repot_tests::bed::TestEnv;
 use repot_tests::repot::program;
+use repot_tests::test_env::TestEnv;
 use repot_tests::wait::until;
 use repot_tests::{binaries, tool};
 use serde_json::Value;

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use repot_etcd::snapshot::store::Store;
 use repot_etcd_core::snapshot::Compression;
-use repot_tests::bed::TestEnv;
 use repot_tests::s3::{BUCKET, S3Server};
+use repot_tests::test_env::TestEnv;
 use repot_tests::{encryption, run};
 use serde_json::{Value, json};
 

@@ -164,7 +164,7 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
     Row {
         after: &[Step::FinalStateSynced, Step::DnsRecordsMigrated],
         does: "No kube-apiserver runs, by its Pods. The outage begins.",
-        proof: Proof::HeldUntil(Step::SourceEtcdStopped),
+        proof: Proof::HeldUntil(Step::MoveCommitted),
         advice: "see why kube-apiservers do not end, and whether somebody else scales their Deployment",
         on_start: from::note_api,
         effects: from::stop_api,

@@ -54,7 +54,7 @@ pub async fn observe(
     let (owner, owner_wait) = owner(objects.etcds.main()).await;
     let (api_ttl, api_ttl_fence) = api_record::ttl(&objects.api_records);
     let ending = match needs_final_snapshot(ledger) {
-        true => ending(context, &objects, has_standby(migration)).await,
+        true => ending(context, &objects, ledger.notes.owner_epoch, has_standby(migration)).await,
         false => Ending::default(),
     };
     let facts = SourceFacts {
@@ -161,13 +161,13 @@ fn has_standby(migration: &ControlPlaneMigration) -> bool {
 /// What ends the time of the source in its bucket.
 #[derive(Default)]
 struct Ending {
-    /// The final delta where a standby follows, else the final snapshot.
+    /// The final snapshot; where a standby follows, the final delta as well, which is stored earlier.
     snapshot: Option<FinalSnapshot>,
-    /// Whether the final snapshot is there.
+    /// Whether the final snapshot of the epoch that ends is there.
     is_full: bool,
 }
 
-async fn ending(context: &Context, objects: &Objects, has_standby: bool) -> Ending {
+async fn ending(context: &Context, objects: &Objects, epoch: Option<u64>, has_standby: bool) -> Ending {
     let Some(store) = objects.etcds.main().and_then(|etcd| etcd.spec.backup.store.as_ref()) else {
         return Ending::default();
     };
@@ -175,8 +175,9 @@ async fn ending(context: &Context, objects: &Objects, has_standby: bool) -> Endi
         let client = context.own_client();
         let store = snapshots::open(client, &objects.namespace, store, &context.local_stores).await?;
         let full = store.final_snapshot().await?;
-        let end = if has_standby { store.end().await? } else { None };
-        Ok(Ending { is_full: full.is_some(), snapshot: end.or(full) })
+        let is_full = full.as_ref().is_some_and(|full| Some(full.epoch) == epoch);
+        let end = if has_standby && !is_full { store.end().await? } else { None };
+        Ok(Ending { is_full, snapshot: end.or(full) })
     };
     found.await.unwrap_or_else(|error: Error| {
         tracing::warn!(error = causes(&error), "the bucket of the source cannot be read");

@@ -17,7 +17,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use repot_plan::etcd::migration;
 use repot_plan::named::Named;
-use repot_tests::bed::TestEnv;
+use repot_tests::test_env::TestEnv;
 use repot_tests::wait::until;
 use serde_json::{Value, json};
 use tokio::time::Instant;

@@ -138,7 +138,9 @@ pub(super) fn apply(clusters: &mut Clusters, side: Side, effect: &Effect, seen: 
         Effect::EnsureEtcd { standby, volumes, from, owner, replicas, fence } => {
             clusters.standby &= *standby || side == Side::Source;
             let bucket = match side {
-                Side::Destination if !standby => &clusters.final_copied,
+                // A standby reads the bucket of the source by itself, when it can.
+                Side::Destination if *standby => &None,
+                Side::Destination => &clusters.final_copied,
                 _ => &clusters.source.final_snapshot,
             };
             let fill = bucket.as_ref().filter(|(snapshot, _)| snapshot == from).map(|(_, data)| data.clone());
