@@ -77,7 +77,7 @@ static OBSERVED_TIME: Schema = Schema::of(
     Shape::String(Some("date-time")),
 );
 static SIDE_STEPS: Schema = Schema::of(
-    "The steps of this side that were started, those of the rollback last; docs/reference/classic-migration.md has them all.",
+    "The steps of this side that were started, those of the rollback last; docs/reference/classic-migration.md and forced-migration.md have them all.",
     STEPS,
 );
 static COUNT: Schema = Schema::of("Number of replicas.", Shape::Integer);
@@ -122,6 +122,19 @@ static FINAL_SNAPSHOT: Schema = Schema {
         Field::required("revision", &SNAPSHOT_REVISION),
     ]),
 };
+static LOSS_SNAPSHOT: Schema = Schema::string("Name of the newest snapshot in the bucket of the source.");
+static LOSS_TIME: Schema = Schema::of("When the snapshot was begun.", Shape::String(Some("date-time")));
+static LOSS_EPOCH: Schema = Schema::of("The highest epoch that the source was seen to have.", Shape::Integer);
+static LOSS: Schema = Schema {
+    name: Some("cloud.gardener.migration.v1alpha1.SourceLoss"),
+    description: "Forced: the snapshot after which everything that the source stored may be lost.",
+    shape: Shape::Object(&[
+        Field::required("epoch", &LOSS_EPOCH),
+        Field::required("revision", &SNAPSHOT_REVISION),
+        Field::required("snapshot", &LOSS_SNAPSHOT),
+        Field::required("time", &LOSS_TIME),
+    ]),
+};
 static OPERATION_TYPE: Schema = Schema::string("Type of the operation, such as Reconcile.");
 static OPERATION_STATE: Schema = Schema::string("State of the operation, such as Succeeded.");
 static FORMER_OPERATION: Schema = Schema {
@@ -147,6 +160,7 @@ static SIDE: Schema = Schema {
         Field::optional("finalSnapshot", &FINAL_SNAPSHOT),
         Field::optional("formerOperation", &FORMER_OPERATION),
         Field::optional("hibernated", &HIBERNATED),
+        Field::optional("loss", &LOSS),
         Field::optional("message", &MESSAGE),
         Field::optional("observedTime", &OBSERVED_TIME),
         Field::optional("ownerEpoch", &SIDE_EPOCH),

@@ -65,6 +65,8 @@ pub const ZONE_IDS: &str = "migration.gardener.cloud/zone-ids";
 pub const FORCE_RESTORE: &str = "shoot.gardener.cloud/force-restore";
 /// Confirms [`FORCE_RESTORE`]; the value is the name of the source seed (Repot).
 pub const CONFIRM_FORCE_RESTORE: &str = "confirmation.gardener.cloud/force-restore";
+/// Confirms a ControlPlaneMigration in mode Forced, on that object; the value is the name of the source seed (Repot).
+pub const CONFIRM_FORCED_MIGRATION: &str = "confirmation.gardener.cloud/forced-migration";
 /// Confirms an isolation of a zone that nobody knows; the value is that of [`ISOLATED_ZONE`] (Repot).
 pub const CONFIRM_ISOLATED_ZONE: &str = "confirmation.gardener.cloud/isolated-zone";
 /// Confirms that a Shoot leaves a destination that died; the value is the name of that seed (Repot).

@@ -31,6 +31,7 @@ use repot_plan::{
 fn the_pages_are_what_the_tables_say() {
     is_up_to_date("docs/reference/etcd-workflows.md", &render::etcd_workflows());
     is_up_to_date("docs/reference/classic-migration.md", &render::classic_migration());
+    is_up_to_date("docs/reference/forced-migration.md", &render::forced_migration());
 }
 
 fn mk_notes() -> Notes {
@@ -122,6 +123,12 @@ fn a_ledger_of_a_side_is_a_status_that_the_api_accepts() {
         owner_epoch: Some(2),
         ownership_ended: true,
         final_snapshot: Some(FinalSnapshot { name: "final".into(), revision: 7, epoch: 1 }),
+        loss: Some(classic::Loss {
+            snapshot: "delta".into(),
+            revision: 6,
+            time: "2026-01-01T00:00:00Z".into(),
+            epoch: 1,
+        }),
         volumes: Some("u-source".into()),
         dns_records_migrated: true,
     };

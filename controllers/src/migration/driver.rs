@@ -6,7 +6,7 @@ use kube::{
 };
 use repot_apimachinery::time::Time;
 use repot_plan::{
-    classic::{ClassicMigration, PLANS, Side, effect::Effect, observed::Observed},
+    classic::{ClassicMigration, Side, effect::Effect, observed::Observed},
     flow::Plans,
     named::Named,
 };
@@ -36,6 +36,8 @@ pub struct Migration<'a> {
     pub context: &'a Context,
     /// The side that this pass is for.
     pub side: Side,
+    /// All versions of the tables of its mode, which cannot be changed.
+    pub plans: &'static Plans<ClassicMigration>,
     /// Namespace of the object in the garden.
     pub namespace: String,
     /// Name of the object.
@@ -65,7 +67,7 @@ impl Driver for Migration<'_> {
     }
 
     fn plans(&self) -> &'static Plans<ClassicMigration> {
-        &PLANS
+        self.plans
     }
 
     fn now(&self) -> Time {

@@ -1,6 +1,6 @@
-//! ControlPlaneMigration: the classic migration of a control plane, on three sides.
+//! ControlPlaneMigration: classic and forced migrations of a control plane, on three sides.
 //!
-//! A pass is that of all flows ([`crate::flow`]): a side observes its own cluster, asks `repot_plan::classic`, stores what it says in its
+//! A pass is that of all flows ([`crate::flow`]): a side observes its own cluster, asks the table of its mode in `repot_plan`, stores what it says in its
 //! part of the status, and only then requests effects.
 //!
 //! | module | does |
@@ -34,7 +34,7 @@ use kube::{
     Api, ResourceExt,
     runtime::{Controller, controller::Action, watcher},
 };
-use repot_plan::named::Named;
+use repot_plan::{classic::Side, named::Named};
 use tokio_util::sync::CancellationToken;
 
 use crate::{flow, reconciler};
@@ -57,14 +57,17 @@ pub async fn run(context: Context, stop: CancellationToken) {
 
 /// One pass of each side that this controller works on.
 async fn reconcile(cached: Arc<ControlPlaneMigration>, context: Arc<Context>) -> Result<Action> {
-    if !cached.is_classic() {
+    if cached.mode().is_none() {
         return Ok(Action::await_change());
     }
     let (namespace, name) = (cached.namespace().unwrap_or_default(), cached.name_any());
     let mut action = Action::await_change();
     for side in context.sides(&cached) {
-        let migration =
-            Migration { context: &context, side, namespace: namespace.clone(), name: name.clone() };
+        if side == Side::Source && source::is_superseded(&context, &cached).await? {
+            continue;
+        }
+        let (namespace, name, plans) = (namespace.clone(), name.clone(), cached.plans());
+        let migration = Migration { context: &context, side, plans, namespace, name };
         action = flow::reconcile(&migration).await?;
         let has_ended = cached.status.get(side.name()).and_then(|part| part.get("phase")?.as_str());
         if !matches!(has_ended, Some("Succeeded" | "RolledBack" | "Failed" | "Cancelled")) {

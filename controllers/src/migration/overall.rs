@@ -3,25 +3,38 @@
 
 use repot_apimachinery::time::Time;
 use repot_plan::{
-    classic::{ClassicMigration, Side, Step},
+    classic::{ClassicMigration, Side, Step, observed::MigrationMode},
     flow::LedgerOf,
     ledger::{Phase, Record, State},
+    named::Named,
 };
 use serde_json::{Map, Value, json};
 
 /// The ledger of one side.
 pub type Ledger = LedgerOf<ClassicMigration>;
 
+/// Whether a step was started and is not reached.
+#[must_use]
+pub fn is_open(ledger: &Ledger, step: Step) -> bool {
+    ledger.state(step) == State::Running
+}
+
 /// Fields of the status that [`status`] gives.
 pub const FIELDS: [&str; 6] = ["apiOutage", "message", "ownerEpoch", "phase", "pointOfNoReturn", "reason"];
 
 /// The status of the whole, from the ledgers of all sides that have one.
 #[must_use]
-pub fn status(ledgers: &[(Side, &Ledger)]) -> Map<String, Value> {
-    let phase = phase(ledgers);
-    let (reason, message) = words(ledgers, phase);
+pub fn status(ledgers: &[(Side, &Ledger)], mode: MigrationMode) -> Map<String, Value> {
+    let (sides, last): (&[Side], Step) = match mode {
+        MigrationMode::Classic => (Side::ALL, Step::MoveCommitted),
+        // Nobody waits for the source.
+        MigrationMode::Forced => (&[Side::Garden, Side::Destination], Step::OwnerRecordTaken),
+    };
+    let counted: Vec<_> = ledgers.iter().copied().filter(|(side, _)| sides.contains(side)).collect();
+    let phase = phase(&counted, sides.len());
+    let (reason, message) = words(&counted, phase);
     let epoch = ledgers.iter().filter_map(|(_, ledger)| ledger.notes.owner_epoch).max();
-    let committed = record(ledgers, Step::MoveCommitted).and_then(|record| record.started);
+    let committed = record(ledgers, last).and_then(|record| record.started);
     let fields = json!({
         "phase": name(phase),
         "reason": reason,
@@ -34,9 +47,9 @@ pub fn status(ledgers: &[(Side, &Ledger)]) -> Map<String, Value> {
     fields.into_iter().filter(|(_, value)| !value.is_null()).collect()
 }
 
-/// A migration ends when all three sides have ended.
-fn phase(ledgers: &[(Side, &Ledger)]) -> Phase {
-    let all = ledgers.len() == 3;
+/// A migration ends when all sides have ended that it waits for.
+fn phase(ledgers: &[(Side, &Ledger)], sides: usize) -> Phase {
+    let all = ledgers.len() == sides;
     let is_any = |phase| ledgers.iter().any(|(_, ledger)| ledger.phase == phase);
     let have_ended = all && ledgers.iter().all(|(_, ledger)| ledger.phase.is_end());
     let goes_back = ledgers.iter().any(|(_, ledger)| ledger.phase.is_rollback());
@@ -80,11 +93,12 @@ fn record<'a>(ledgers: &[(Side, &'a Ledger)], step: Step) -> Option<&'a Record> 
     ledgers.iter().find_map(|(_, ledger)| ledger.steps.get(&step))
 }
 
-/// From the moment at which the API servers of the source were asked to stop until clients reach an API again.
+/// From the moment at which the API servers of the source were asked to stop, or a destination took ownership from one that does not
+/// answer, until clients reach an API again.
 fn outage(ledgers: &[(Side, &Ledger)]) -> Value {
-    let Some(from) = record(ledgers, Step::SourceApiStopped).and_then(|record| record.started) else {
-        return Value::Null;
-    };
+    let begun = |step| record(ledgers, step).and_then(|record| record.started);
+    let from = [Step::SourceApiStopped, Step::OwnerRecordTaken].into_iter().filter_map(begun).min();
+    let Some(from) = from else { return Value::Null };
     let end = [Step::ApiDnsSwitched, Step::SourceApiRestored];
     let end = end.into_iter().filter_map(|step| record(ledgers, step));
     let to = end.filter(|record| record.state == State::Succeeded).find_map(|record| record.completed);
@@ -113,7 +127,7 @@ mod tests {
 
     fn phase_of(garden: Phase, source: Phase, destination: Phase) -> Phase {
         let [garden, source, destination] = [garden, source, destination].map(|phase| ledger(phase, ""));
-        phase(&[(Side::Garden, &garden), (Side::Source, &source), (Side::Destination, &destination)])
+        phase(&[(Side::Garden, &garden), (Side::Source, &source), (Side::Destination, &destination)], 3)
     }
 
     #[test]
@@ -133,14 +147,23 @@ mod tests {
     #[test]
     fn side_that_has_not_begun_keeps_the_migration_open() {
         let succeeded = ledger(Phase::Succeeded, "");
-        assert_eq!(phase(&[(Side::Garden, &succeeded), (Side::Source, &succeeded)]), Phase::Running);
+        assert_eq!(phase(&[(Side::Garden, &succeeded), (Side::Source, &succeeded)], 3), Phase::Running);
+    }
+
+    #[test]
+    fn nobody_waits_for_the_source_of_a_forced_migration() {
+        let (ended, running) = (ledger(Phase::Succeeded, ""), ledger(Phase::Running, "stops"));
+        let sides = [(Side::Garden, &ended), (Side::Source, &running), (Side::Destination, &ended)];
+        assert_eq!(status(&sides, MigrationMode::Forced)["phase"], "Succeeded");
+        assert_eq!(status(&sides, MigrationMode::Classic)["phase"], "Running");
     }
 
     #[test]
     fn outage_lasts_from_the_stop_of_the_source_to_the_switch_of_dns() {
         let (mut source, mut destination) = (ledger(Phase::Running, ""), ledger(Phase::Running, ""));
         let of = |source: &Ledger, destination: &Ledger| {
-            status(&[(Side::Source, source), (Side::Destination, destination)]).remove("apiOutage")
+            status(&[(Side::Source, source), (Side::Destination, destination)], MigrationMode::Classic)
+                .remove("apiOutage")
         };
         assert_eq!(of(&source, &destination), None);
         source.steps.insert(Step::SourceApiStopped, done(100, 103));
@@ -153,7 +176,7 @@ mod tests {
     #[test]
     fn message_is_that_of_the_side_that_failed() {
         let (garden, source) = (ledger(Phase::Running, "waits"), ledger(Phase::Failed, "broken"));
-        let status = status(&[(Side::Garden, &garden), (Side::Source, &source)]);
+        let status = status(&[(Side::Garden, &garden), (Side::Source, &source)], MigrationMode::Classic);
         assert_eq!(status["message"], "source: broken");
     }
 }

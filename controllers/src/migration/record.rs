@@ -4,11 +4,7 @@ use kube::{
     Api, ResourceExt,
     api::{PostParams, TypeMeta},
 };
-use repot_plan::{
-    classic::{PLANS, Side},
-    named::Named,
-    status,
-};
+use repot_plan::{classic::Side, named::Named, status};
 use serde_json::{Map, Value};
 
 use super::{
@@ -31,8 +27,9 @@ pub fn render(migration: &ControlPlaneMigration, side: Side, next: &Ledger) -> M
         Value::Object(own) => own,
         _ => Map::new(),
     };
-    status::fields(&PLANS).for_each(|field| drop(own.remove(field)));
-    let plan = PLANS.of(next.version).unwrap_or(PLANS.newest());
+    let plans = migration.plans();
+    status::fields(plans).for_each(|field| drop(own.remove(field)));
+    let plan = plans.of(next.version).unwrap_or(plans.newest());
     if let Value::Object(ledger) = status::to_status(plan, next) {
         own.extend(ledger);
     }
@@ -41,12 +38,12 @@ pub fn render(migration: &ControlPlaneMigration, side: Side, next: &Ledger) -> M
     overall::FIELDS.iter().for_each(|field| drop(all.remove(*field)));
     let others = Side::ALL.iter().filter(|other| **other != side && all.contains_key(other.name()));
     let others: Vec<(Side, Ledger)> = others
-        .filter_map(|other| Some((*other, status::from_status(&PLANS, &part(migration, *other)).ok()?)))
+        .filter_map(|other| Some((*other, status::from_status(plans, &part(migration, *other)).ok()?)))
         .collect();
     let mut ledgers: Vec<(Side, &Ledger)> = others.iter().map(|(side, ledger)| (*side, ledger)).collect();
     ledgers.push((side, next));
     ledgers.sort_by_key(|(side, _)| *side);
-    all.extend(overall::status(&ledgers));
+    all.extend(overall::status(&ledgers, migration.mode().unwrap_or_default()));
     all.insert("observedGeneration".to_owned(), migration.metadata.generation.into());
     all
 }

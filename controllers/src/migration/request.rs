@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kube::ResourceExt;
-use repot_api::conditions::Reason;
+use repot_api::{conditions::Reason, names::CONFIRM_FORCED_MIGRATION};
 use repot_apimachinery::duration;
 use repot_plan::{classic::observed::MigrationRequest, flow::Abort};
 
@@ -21,6 +21,8 @@ pub fn request(migration: &ControlPlaneMigration, shoot: Option<&Shoot>) -> Migr
     let spec = &migration.spec;
     MigrationRequest {
         uid: migration.uid().unwrap_or_default(),
+        mode: migration.mode().unwrap_or_default(),
+        confirmed: migration.annotations().get(CONFIRM_FORCED_MIGRATION) == Some(&spec.source_seed),
         finalizer: migration.finalizers().iter().any(|finalizer| finalizer == FINALIZER),
         paused: spec.paused.unwrap_or_default(),
         abort: abort(migration),

@@ -2,7 +2,7 @@
 //! was cut: what was asked and not answered may have happened, but not after the death of who asked.
 
 use std::{
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader},
     path::Path,
     process::{Child, Command, Stdio},
 };
@@ -68,15 +68,22 @@ async fn killed(lab: &Lab) {
 /// Lets a process work, kills it, and takes in what it told. How much it asked.
 fn child(lab: &Lab, recorder: &Recorder, round: u64) -> usize {
     let mut child = spawn(lab, recorder.now(), (round + 1) << 32);
-    let (id, mut ready) = (child.id().to_string(), child.stderr.take().unwrap());
+    let id = child.id().to_string();
+    let (first_write, written) = std::sync::mpsc::channel();
     let killer = std::thread::spawn(move || {
-        // The first byte says that it works.
-        let _ = ready.read(&mut [0; 1]);
+        // A slow machine needs long for the first write: nothing would be told if it were killed before.
+        let _ = written.recv();
         std::thread::sleep(Duration::from_micros(150_000 + (round * 104_729 * 7) % 500_000));
         assert!(Command::new("kill").args(["-9", &id]).status().unwrap().success());
     });
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let told: Vec<_> = lines.map_while(Result::ok).filter_map(|line| Line::parse(&line)).collect();
+    let told = lines.map_while(Result::ok).filter_map(|line| Line::parse(&line)).inspect(|line| {
+        if matches!(line, Line::Answered { answer: Answer::Done(_), .. }) {
+            let _ = first_write.send(());
+        }
+    });
+    let told: Vec<_> = told.collect();
+    drop(first_write);
     killer.join().unwrap();
     assert!(!child.wait().unwrap().success());
     let first = recorder.change(|history| history.operations.len());
@@ -129,7 +136,7 @@ fn spawn(lab: &Lab, clock: Time, tags: u64) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "history::killed::works_until_it_is_killed", "--nocapture", "--test-threads=1"]);
     command.env(PLACE, place).env(NUMBERS, format!("{clock} {tags}"));
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap()
 }
 
 /// Run by the tests above, it works until it is killed. As a test, it shows that what it tells is what it did: whoever opens
@@ -143,7 +150,6 @@ async fn works_until_it_is_killed() {
     let store = runs::open(backend(&place).await).await;
     let recorder = Recorder::new(numbers[0], numbers[1], true);
     println!(); // the test harness has left a line unfinished
-    eprintln!("works");
     let until = std::time::Instant::now() + Duration::from_secs(600);
     let work = |number| tokio::spawn(Client::new(number, &recorder, &store, numbers[1] >> 32).work(until));
     let clients: Vec<_> = (0..CLIENTS).map(work).collect();

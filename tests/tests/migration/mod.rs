@@ -2,6 +2,8 @@
 
 mod classic;
 mod faults;
+mod forced;
 mod prober;
 mod story;
 mod world;
+mod writer;

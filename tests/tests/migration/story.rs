@@ -20,13 +20,23 @@ pub fn garden_of<'a>(world: &World<'a>) -> Result<&'a GardenCluster> {
 }
 
 /// Creates a migration of the Shoot, named after it.
-pub async fn create(world: &World<'_>, name: &str, (from, to): (&str, &str)) -> Result<()> {
+pub async fn create(world: &World<'_>, name: &str, seeds: (&str, &str)) -> Result<()> {
+    create_in_mode(world, name, seeds, "Classic").await
+}
+
+/// Creates a forced migration of the Shoot, which nobody has confirmed.
+pub async fn create_forced(world: &World<'_>, name: &str, seeds: (&str, &str)) -> Result<()> {
+    create_in_mode(world, name, seeds, "Forced").await
+}
+
+async fn create_in_mode(world: &World<'_>, name: &str, (from, to): (&str, &str), mode: &str) -> Result<()> {
     let shoot = world.name();
     let object = json!({
         "apiVersion": "migration.gardener.cloud/v1alpha1", "kind": "ControlPlaneMigration",
         "metadata": {"name": format!("{}-{name}", shoot.name)},
         "spec": {
             "shootRef": {"name": shoot.name}, "sourceSeed": from, "destinationSeed": to, "stepTimeout": "5m",
+            "mode": mode,
         },
     });
     let path = format!("{PATH}/{}/controlplanemigrations", shoot.project_namespace());
@@ -82,6 +92,20 @@ fn path(world: &World<'_>, name: &str) -> String {
 /// A migration as it is stored.
 pub async fn read(world: &World<'_>, name: &str) -> Result<Value> {
     garden_of(world)?.cluster.api().get(&path(world, name)).await?.ok()
+}
+
+/// The record of a step of a side; null where it was not started.
+pub async fn step(world: &World<'_>, name: &str, (side, step): (&str, &str)) -> Result<Value> {
+    let migration = read(world, name).await?;
+    let steps = migration["status"][side]["steps"].as_array().into_iter().flatten();
+    Ok(steps.filter(|one| one["name"] == step).next_back().cloned().unwrap_or_default())
+}
+
+/// Sets annotations of a migration.
+pub async fn annotate(world: &World<'_>, name: &str, annotations: &Value) -> Result<()> {
+    let patch = json!({"metadata": {"annotations": annotations}});
+    let api = garden_of(world)?.cluster.api();
+    api.patch(&path(world, name), "application/merge-patch+json", &patch).await?.ok().map(drop)
 }
 
 /// Waits until a side has started a step.

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::ledger::Check;
 
-pub(super) fn is_dns_switched(context: &Context) -> Check {
+pub(crate) fn is_dns_switched(context: &Context) -> Check {
     destination(context, |facts| {
         if facts.api_dns_here {
             Check::Met("the servers of the zone answer with the destination".to_owned())
@@ -19,7 +19,7 @@ pub(super) fn is_dns_switched(context: &Context) -> Check {
     })
 }
 
-pub(super) fn switch_dns(_: &Context) -> Vec<Effect> {
+pub(crate) fn switch_dns(_: &Context) -> Vec<Effect> {
     vec![Effect::SwitchApiDns]
 }
 
@@ -28,7 +28,7 @@ fn former_ttl(context: &Context) -> Option<Duration> {
     context.source_notes().and_then(Notes::api_ttl)
 }
 
-pub(super) fn is_ttl_raised(context: &Context) -> Check {
+pub(crate) fn is_ttl_raised(context: &Context) -> Check {
     let former = former_ttl(context);
     destination(context, |facts| match former {
         Some(former) if facts.api_ttl != former => {
@@ -38,7 +38,7 @@ pub(super) fn is_ttl_raised(context: &Context) -> Check {
     })
 }
 
-pub(super) fn raise_ttl(context: &Context) -> Vec<Effect> {
+pub(crate) fn raise_ttl(context: &Context) -> Vec<Effect> {
     let ttl = former_ttl(context).into_iter();
     ttl.map(|ttl| Effect::EnsureApiTtl { ttl, fence: context.forward_fence() }).collect()
 }

@@ -3,13 +3,13 @@
 use super::{
     flow::ClassicMigration,
     notes::Notes,
-    observed::{DestinationFacts, Facts, GardenFacts, SourceFacts},
+    observed::{DestinationFacts, Facts, GardenFacts, MigrationMode, SourceFacts},
     step::Side,
 };
 use crate::{flow::StepContext, ledger::Check};
 
 /// What a row decides on.
-pub(super) type Context<'a> = StepContext<'a, ClassicMigration>;
+pub(crate) type Context<'a> = StepContext<'a, ClassicMigration>;
 
 /// A row of one side was asked about by the controller of another one: nothing is observed of it here.
 fn of_another_side() -> Check {
@@ -18,12 +18,12 @@ fn of_another_side() -> Check {
 
 impl Context<'_> {
     /// Who asks in the forward table.
-    pub(super) fn forward_fence(&self) -> String {
+    pub(crate) fn forward_fence(&self) -> String {
         format!("{}/forward", self.observed.request.uid)
     }
 
     /// Who asks in the rollback table.
-    pub(super) fn rollback_fence(&self) -> String {
+    pub(crate) fn rollback_fence(&self) -> String {
         format!("{}/rollback", self.observed.request.uid)
     }
 
@@ -63,25 +63,33 @@ impl Context<'_> {
     }
 
     /// Whether the Shoot was hibernated when the migration was recorded.
-    pub(super) fn is_hibernated(&self) -> bool {
+    pub(crate) fn is_hibernated(&self) -> bool {
         let noted = self.garden_notes().and_then(|notes| notes.hibernated);
         noted.unwrap_or(self.observed.request.hibernated)
     }
 
     /// Whether the Shoot had no workers when the migration was recorded.
-    pub(super) fn is_workerless(&self) -> bool {
+    pub(crate) fn is_workerless(&self) -> bool {
         let noted = self.garden_notes().and_then(|notes| notes.workerless);
         noted.unwrap_or(self.observed.request.workerless)
     }
 
+    /// Where the replicas of the control plane are noted: at the source, or in a forced migration at the destination.
+    pub(crate) fn replica_notes(&self) -> Option<&Notes> {
+        match self.observed.request.mode {
+            MigrationMode::Classic => self.source_notes(),
+            MigrationMode::Forced => Some(self.notes),
+        }
+    }
+
     /// What the source remembers, as far as this side has read it.
-    pub(super) fn source_notes(&self) -> Option<&Notes> {
+    pub(crate) fn source_notes(&self) -> Option<&Notes> {
         self.side(Side::Source).map(|ledger| &ledger.notes)
     }
 }
 
 /// Met where nothing is left of this list; else waiting with the first few of it.
-pub(super) fn none_left(left: &[String], reason: &'static str, what: &str, met: &str) -> Check {
+pub(crate) fn none_left(left: &[String], reason: &'static str, what: &str, met: &str) -> Check {
     const SHOWN: usize = 5;
     match left {
         [] => Check::Met(met.to_owned()),
@@ -95,7 +103,7 @@ pub(super) fn none_left(left: &[String], reason: &'static str, what: &str, met: 
 }
 
 /// Checks what the garden observes.
-pub(super) fn garden(context: &Context, check: impl Fn(&GardenFacts) -> Check) -> Check {
+pub(crate) fn garden(context: &Context, check: impl Fn(&GardenFacts) -> Check) -> Check {
     match &context.observed.facts {
         Facts::Garden(facts) => check(facts),
         Facts::Source(_) | Facts::Destination(_) => of_another_side(),
@@ -103,7 +111,7 @@ pub(super) fn garden(context: &Context, check: impl Fn(&GardenFacts) -> Check) -
 }
 
 /// Checks what the source observes.
-pub(super) fn source(context: &Context, check: impl Fn(&SourceFacts) -> Check) -> Check {
+pub(crate) fn source(context: &Context, check: impl Fn(&SourceFacts) -> Check) -> Check {
     match &context.observed.facts {
         Facts::Source(facts) => check(facts),
         Facts::Garden(_) | Facts::Destination(_) => of_another_side(),
@@ -111,7 +119,7 @@ pub(super) fn source(context: &Context, check: impl Fn(&SourceFacts) -> Check) -
 }
 
 /// Checks what the destination observes.
-pub(super) fn destination(context: &Context, check: impl Fn(&DestinationFacts) -> Check) -> Check {
+pub(crate) fn destination(context: &Context, check: impl Fn(&DestinationFacts) -> Check) -> Check {
     match &context.observed.facts {
         Facts::Destination(facts) => check(facts),
         Facts::Garden(_) | Facts::Source(_) => of_another_side(),

@@ -10,22 +10,22 @@ use super::{
 };
 use crate::ledger::Check;
 
-pub(super) fn is_bucket_readable(context: &Context) -> Check {
+pub(crate) fn is_bucket_readable(context: &Context) -> Check {
     destination(context, |facts| match &facts.bucket_problem {
         None => Check::Met("the bucket of the source can be read".to_owned()),
         Some(problem) => Check::waiting("SourceBucketUnreadable", problem.clone()),
     })
 }
 
-pub(super) fn note_change(_: &Context, notes: &mut Notes) {
+pub(crate) fn note_change(_: &Context, notes: &mut Notes) {
     notes.changed = true;
 }
 
-pub(super) fn ensure_source_backup_entry(_: &Context) -> Vec<Effect> {
+pub(crate) fn ensure_source_backup_entry(_: &Context) -> Vec<Effect> {
     vec![Effect::EnsureSourceBackupEntry]
 }
 
-pub(super) fn are_bindings_resolved(context: &Context) -> Check {
+pub(crate) fn are_bindings_resolved(context: &Context) -> Check {
     destination(context, |facts| {
         none_left(
             &facts.unresolved,
@@ -36,22 +36,22 @@ pub(super) fn are_bindings_resolved(context: &Context) -> Check {
     })
 }
 
-pub(super) fn ensure_exposure(_: &Context) -> Vec<Effect> {
+pub(crate) fn ensure_exposure(_: &Context) -> Vec<Effect> {
     vec![Effect::EnsureExposure]
 }
 
-pub(super) fn are_snapshots_copied(context: &Context) -> Check {
+pub(crate) fn are_snapshots_copied(context: &Context) -> Check {
     destination(context, |facts| match facts.copied {
         Some(revision) => Check::Met(format!("snapshots up to revision {revision} are copied and verified")),
         None => Check::waiting("CopyingSnapshots", "the snapshots of the source are being copied"),
     })
 }
 
-pub(super) fn copy_snapshots(_: &Context) -> Vec<Effect> {
+pub(crate) fn copy_snapshots(_: &Context) -> Vec<Effect> {
     vec![Effect::CopySnapshots]
 }
 
-pub(super) fn is_prepared(context: &Context) -> Check {
+pub(crate) fn is_prepared(context: &Context) -> Check {
     destination(context, |facts| {
         if !facts.machine_guard {
             return Check::waiting("MachineGuardMissing", "the policy that keeps Machines is not in effect");
@@ -60,11 +60,11 @@ pub(super) fn is_prepared(context: &Context) -> Check {
     })
 }
 
-pub(super) fn prepare(_: &Context) -> Vec<Effect> {
+pub(crate) fn prepare(_: &Context) -> Vec<Effect> {
     vec![Effect::PrepareDestination]
 }
 
-pub(super) fn is_final_snapshot_copied(context: &Context) -> Check {
+pub(crate) fn is_final_snapshot_copied(context: &Context) -> Check {
     let Some(wanted) = context.source_notes().and_then(|notes| notes.final_snapshot.as_ref()) else {
         return Check::waiting("NoFinalSnapshot", "the source has not recorded its final snapshot");
     };
@@ -77,13 +77,13 @@ pub(super) fn is_final_snapshot_copied(context: &Context) -> Check {
     })
 }
 
-pub(super) fn copy_final_snapshot(context: &Context) -> Vec<Effect> {
+pub(crate) fn copy_final_snapshot(context: &Context) -> Vec<Effect> {
     let snapshot = context.source_notes().and_then(|notes| notes.final_snapshot.clone());
     snapshot.into_iter().map(|snapshot| Effect::CopyFinalSnapshot { snapshot }).collect()
 }
 
 /// The epoch of this hand-over: higher than any that either side has seen.
-pub(super) fn note_epoch(context: &Context, notes: &mut Notes) {
+pub(crate) fn note_epoch(context: &Context, notes: &mut Notes) {
     let ended = context.source_notes().and_then(|source| source.owner_epoch).unwrap_or_default();
     let seen = match context.at_destination().map(|facts| &facts.owner) {
         Some(OwnerRecord::Present(owner)) => owner.epoch,
@@ -92,12 +92,12 @@ pub(super) fn note_epoch(context: &Context, notes: &mut Notes) {
     notes.owner_epoch = notes.owner_epoch.max(Some(ended.max(seen) + 1));
 }
 
-pub(super) fn own_id(context: &Context) -> Option<OwnerId> {
+pub(crate) fn own_id(context: &Context) -> Option<OwnerId> {
     let epoch = context.notes.owner_epoch?;
     Some(OwnerId { seed: context.observed.request.destination_identity.clone(), epoch })
 }
 
-pub(super) fn is_owner(context: &Context) -> Check {
+pub(crate) fn is_owner(context: &Context) -> Check {
     let own = own_id(context);
     destination(context, |facts| match (&facts.owner, &own) {
         (OwnerRecord::Present(owner), Some(own)) if owner == own => {
@@ -110,11 +110,11 @@ pub(super) fn is_owner(context: &Context) -> Check {
     })
 }
 
-pub(super) fn take_ownership(context: &Context) -> Vec<Effect> {
+pub(crate) fn take_ownership(context: &Context) -> Vec<Effect> {
     own_id(context).into_iter().map(|owner| Effect::EnsureOwner { owner }).collect()
 }
 
-pub(super) fn is_api_started(context: &Context) -> Check {
+pub(crate) fn is_api_started(context: &Context) -> Check {
     destination(context, |facts| {
         let is_ours = facts.api.fence == context.forward_fence();
         if is_ours && facts.api.pods > 0 {
@@ -125,7 +125,7 @@ pub(super) fn is_api_started(context: &Context) -> Check {
     })
 }
 
-pub(super) fn does_api_serve(context: &Context) -> Check {
+pub(crate) fn does_api_serve(context: &Context) -> Check {
     destination(context, |facts| {
         let is_ready = facts.api.ready > 0 && facts.api.fence == context.forward_fence();
         match &facts.exposure_problem {
@@ -139,8 +139,8 @@ pub(super) fn does_api_serve(context: &Context) -> Check {
     })
 }
 
-pub(super) fn serve_api(context: &Context) -> Vec<Effect> {
-    let replicas = context.source_notes().and_then(|source| source.api_servers.clone());
+pub(crate) fn serve_api(context: &Context) -> Vec<Effect> {
+    let replicas = context.replica_notes().and_then(|notes| notes.api_servers.clone());
     replicas
         .into_iter()
         .map(|replicas| Effect::EnsureApi { replicas, fence: context.forward_fence() })
@@ -148,36 +148,36 @@ pub(super) fn serve_api(context: &Context) -> Vec<Effect> {
 }
 
 /// Recorded, and thereby true: the record is stored only if no side has begun to roll back.
-pub(super) fn is_committed(_: &Context) -> Check {
+pub(crate) fn is_committed(_: &Context) -> Check {
     Check::Met("no side rolls back from here on".to_owned())
 }
 
-pub(super) fn is_infrastructure_restored(context: &Context) -> Check {
+pub(crate) fn is_infrastructure_restored(context: &Context) -> Check {
     destination(context, |facts| have_done(&facts.infrastructure, ExtensionOperation::Restore))
 }
 
-pub(super) fn restore_infrastructure(_: &Context) -> Vec<Effect> {
+pub(crate) fn restore_infrastructure(_: &Context) -> Vec<Effect> {
     vec![Effect::RequestInfrastructure { operation: ExtensionOperation::Restore }]
 }
 
-pub(super) fn are_extensions_restored(context: &Context) -> Check {
+pub(crate) fn are_extensions_restored(context: &Context) -> Check {
     destination(context, |facts| have_done(&facts.extensions, ExtensionOperation::Restore))
 }
 
-pub(super) fn restore_extensions(_: &Context) -> Vec<Effect> {
+pub(crate) fn restore_extensions(_: &Context) -> Vec<Effect> {
     vec![Effect::RequestExtensions { operation: ExtensionOperation::Restore }]
 }
 
-pub(super) fn are_workers_restored(context: &Context) -> Check {
+pub(crate) fn are_workers_restored(context: &Context) -> Check {
     destination(context, |facts| have_done(&facts.workers, ExtensionOperation::Restore))
 }
 
-pub(super) fn restore_workers(_: &Context) -> Vec<Effect> {
+pub(crate) fn restore_workers(_: &Context) -> Vec<Effect> {
     vec![Effect::RequestWorkers { operation: ExtensionOperation::Restore }]
 }
 
 /// The controllers that act on Machines stay stopped until this holds, whoever starts them.
-pub(super) fn are_machines_unchanged(context: &Context) -> Check {
+pub(crate) fn are_machines_unchanged(context: &Context) -> Check {
     destination(context, |facts| match &facts.machine_differences {
         _ if !facts.controllers.is_stopped() => {
             Check::waiting("ControllersRun", "controllers were started before the Machines are compared")
@@ -193,7 +193,7 @@ pub(super) fn are_machines_unchanged(context: &Context) -> Check {
 }
 
 /// An extension controller may start the controllers of Machines by itself.
-pub(super) fn stop_early_controllers(context: &Context) -> Vec<Effect> {
+pub(crate) fn stop_early_controllers(context: &Context) -> Vec<Effect> {
     let facts = context.at_destination().filter(|facts| !facts.controllers.is_stopped()).into_iter();
     facts
         .map(|facts| Effect::EnsureControllers {
@@ -203,15 +203,15 @@ pub(super) fn stop_early_controllers(context: &Context) -> Vec<Effect> {
         .collect()
 }
 
-pub(super) fn are_leases_renewed(context: &Context) -> Check {
+pub(crate) fn are_leases_renewed(context: &Context) -> Check {
     destination(context, |facts| match &facts.stale_leases {
         None => Check::waiting("NodesUnreadable", "nodes and their Leases cannot be listed"),
         Some(nodes) => none_left(nodes, "LeasesStale", "not renewed", "all nodes have renewed their Leases"),
     })
 }
 
-pub(super) fn are_controllers_started(context: &Context) -> Check {
-    let wanted = context.source_notes().and_then(|source| source.controllers.clone()).unwrap_or_default();
+pub(crate) fn are_controllers_started(context: &Context) -> Check {
+    let wanted = context.replica_notes().and_then(|notes| notes.controllers.clone()).unwrap_or_default();
     destination(context, |facts| {
         let controllers = &facts.controllers;
         let is_asked = controllers.wanted == wanted && controllers.fence == context.forward_fence();
@@ -227,22 +227,22 @@ pub(super) fn are_controllers_started(context: &Context) -> Check {
     })
 }
 
-pub(super) fn start_controllers(context: &Context) -> Vec<Effect> {
-    let replicas = context.source_notes().and_then(|source| source.controllers.clone());
+pub(crate) fn start_controllers(context: &Context) -> Vec<Effect> {
+    let replicas = context.replica_notes().and_then(|notes| notes.controllers.clone());
     replicas
         .into_iter()
         .map(|replicas| Effect::EnsureControllers { replicas, fence: context.forward_fence() })
         .collect()
 }
 
-pub(super) fn are_nodes_healthy(context: &Context) -> Check {
+pub(crate) fn are_nodes_healthy(context: &Context) -> Check {
     destination(context, |facts| match &facts.unhealthy_nodes {
         None => Check::waiting("NodesUnreadable", "nodes cannot be listed"),
         Some(nodes) => none_left(nodes, "NodesUnhealthy", "not healthy", "all nodes are healthy"),
     })
 }
 
-pub(super) fn is_source_backup_entry_gone(context: &Context) -> Check {
+pub(crate) fn is_source_backup_entry_gone(context: &Context) -> Check {
     destination(context, |facts| {
         if facts.source_backup_entry {
             Check::waiting("Removing", "the BackupEntry for the bucket of the source is being deleted")
@@ -252,11 +252,11 @@ pub(super) fn is_source_backup_entry_gone(context: &Context) -> Check {
     })
 }
 
-pub(super) fn remove_source_backup_entry(_: &Context) -> Vec<Effect> {
+pub(crate) fn remove_source_backup_entry(_: &Context) -> Vec<Effect> {
     vec![Effect::EnsureNoSourceBackupEntry]
 }
 
-pub(super) fn is_machine_guard_gone(context: &Context) -> Check {
+pub(crate) fn is_machine_guard_gone(context: &Context) -> Check {
     destination(context, |facts| {
         if facts.machine_guard {
             Check::waiting("Removing", "the policy that keeps Machines is being deleted")
@@ -266,11 +266,11 @@ pub(super) fn is_machine_guard_gone(context: &Context) -> Check {
     })
 }
 
-pub(super) fn remove_machine_guard(_: &Context) -> Vec<Effect> {
+pub(crate) fn remove_machine_guard(_: &Context) -> Vec<Effect> {
     vec![Effect::EnsureNoMachineGuard]
 }
 
-pub(super) fn is_stopped(context: &Context) -> Check {
+pub(crate) fn is_stopped(context: &Context) -> Check {
     destination(context, |facts| {
         if is_all_stopped(facts, &context.rollback_fence()) {
             Check::Met("neither a member nor a kube-apiserver is left".to_owned())
@@ -290,11 +290,11 @@ fn is_all_stopped(facts: &DestinationFacts, fence: &str) -> bool {
     is_etcd_stopped && is_fenced && facts.api.is_stopped() && facts.controllers.is_stopped()
 }
 
-pub(super) fn stop(context: &Context) -> Vec<Effect> {
+pub(crate) fn stop(context: &Context) -> Vec<Effect> {
     vec![Effect::StopDestination { fence: context.rollback_fence() }]
 }
 
-pub(super) fn is_removed(context: &Context) -> Check {
+pub(crate) fn is_removed(context: &Context) -> Check {
     destination(context, |facts| {
         none_left(
             &facts.left,
@@ -305,24 +305,24 @@ pub(super) fn is_removed(context: &Context) -> Check {
     })
 }
 
-pub(super) fn remove(_: &Context) -> Vec<Effect> {
+pub(crate) fn remove(_: &Context) -> Vec<Effect> {
     vec![Effect::RemoveDestination]
 }
 
 /// Whether the flow of this Shoot has API servers, members and controllers that run.
-pub(super) fn is_awake(context: &Context) -> bool {
+pub(crate) fn is_awake(context: &Context) -> bool {
     !context.is_hibernated()
 }
 
-pub(super) fn has_workers(context: &Context) -> bool {
+pub(crate) fn has_workers(context: &Context) -> bool {
     !context.is_workerless()
 }
 
-pub(super) fn has_nodes(context: &Context) -> bool {
+pub(crate) fn has_nodes(context: &Context) -> bool {
     is_awake(context) && has_workers(context)
 }
 
 /// Evidence that the destination has stopped, as far as the source has read it.
-pub(super) fn has_stopped(context: &Context) -> bool {
+pub(crate) fn has_stopped(context: &Context) -> bool {
     context.is_settled(Step::DestinationStopped)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{
     effect::Effect,
     notes::Notes,
-    observed::{Facts, Observed},
+    observed::{Facts, MigrationMode, Observed},
     step::{Side, Step},
 };
 use crate::{
@@ -37,6 +37,11 @@ impl Flow for ClassicMigration {
             abandoned: request.abandoned.clone(),
             step_timeout: request.step_timeout.max(LEAST_TIMEOUT),
         }
+    }
+
+    /// Nobody waits for the source of a forced migration. When it comes back, its controller does the rows of its side.
+    fn takes_part(observed: &Observed, side: Side) -> bool {
+        observed.request.mode == MigrationMode::Classic || side != Side::Source
     }
 
     fn cleanup(context: &StepContext<'_, Self>) -> Vec<Effect> {

@@ -15,7 +15,7 @@ use super::{
 use crate::flow::{OnFailure, Proof, Row, Timeout};
 
 /// The table.
-pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
+pub(crate) static FORWARD: &[Row<ClassicMigration>] = &[
     Row {
         does: "The finalizer is on the ControlPlaneMigration, and `status.lastOperation` of the Shoot is Migrate.",
         timeout: A_DAY,

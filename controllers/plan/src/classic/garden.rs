@@ -8,7 +8,7 @@ use super::{
 };
 use crate::ledger::Check;
 
-pub(super) fn note_start(context: &Context, notes: &mut Notes) {
+pub(crate) fn note_start(context: &Context, notes: &mut Notes) {
     notes.changed = true;
     notes.hibernated.get_or_insert(context.observed.request.hibernated);
     notes.workerless.get_or_insert(context.observed.request.workerless);
@@ -17,7 +17,7 @@ pub(super) fn note_start(context: &Context, notes: &mut Notes) {
     }
 }
 
-pub(super) fn is_recorded(context: &Context) -> Check {
+pub(crate) fn is_recorded(context: &Context) -> Check {
     garden(context, |facts| match &facts.other_migration {
         Some(name) => Check::blocked(
             "AnotherMigration",
@@ -42,7 +42,7 @@ pub(super) fn is_recorded(context: &Context) -> Check {
     })
 }
 
-pub(super) fn record(context: &Context) -> Vec<Effect> {
+pub(crate) fn record(context: &Context) -> Vec<Effect> {
     let Some(facts) = context.at_garden() else { return Vec::new() };
     let mut effects = Vec::new();
     if !context.observed.request.finalizer {
@@ -57,7 +57,7 @@ pub(super) fn record(context: &Context) -> Vec<Effect> {
     effects
 }
 
-pub(super) fn is_destination_fit(context: &Context) -> Check {
+pub(crate) fn is_destination_fit(context: &Context) -> Check {
     garden(context, |facts| {
         none_left(
             &facts.refusals,
@@ -68,7 +68,7 @@ pub(super) fn is_destination_fit(context: &Context) -> Check {
     })
 }
 
-pub(super) fn is_status_moved(context: &Context) -> Check {
+pub(crate) fn is_status_moved(context: &Context) -> Check {
     let destination = &context.observed.request.destination_seed;
     garden(context, |facts| {
         if facts.status_seed != *destination {
@@ -81,7 +81,7 @@ pub(super) fn is_status_moved(context: &Context) -> Check {
     })
 }
 
-pub(super) fn move_status(context: &Context) -> Vec<Effect> {
+pub(crate) fn move_status(context: &Context) -> Vec<Effect> {
     let seed = context.observed.request.destination_seed.clone();
     match context.at_garden() {
         Some(facts) if facts.status_seed != seed => vec![Effect::EnsureStatusSeed { seed }],
@@ -90,7 +90,7 @@ pub(super) fn move_status(context: &Context) -> Vec<Effect> {
     }
 }
 
-pub(super) fn has_succeeded(context: &Context) -> Check {
+pub(crate) fn has_succeeded(context: &Context) -> Check {
     garden(context, |facts| match facts.operation {
         Operation::Restored => {
             Check::Met("status.lastOperation of the Shoot is Restore, Succeeded".to_owned())
@@ -99,11 +99,11 @@ pub(super) fn has_succeeded(context: &Context) -> Check {
     })
 }
 
-pub(super) fn report_success(_: &Context) -> Vec<Effect> {
+pub(crate) fn report_success(_: &Context) -> Vec<Effect> {
     vec![Effect::EnsureOperation { operation: Operation::Restored }]
 }
 
-pub(super) fn is_seed_name_restored(context: &Context) -> Check {
+pub(crate) fn is_seed_name_restored(context: &Context) -> Check {
     let source = &context.observed.request.source_seed;
     garden(context, |facts| {
         if facts.spec_seed != *source {
@@ -116,7 +116,7 @@ pub(super) fn is_seed_name_restored(context: &Context) -> Check {
     })
 }
 
-pub(super) fn restore_seed_name(context: &Context) -> Vec<Effect> {
+pub(crate) fn restore_seed_name(context: &Context) -> Vec<Effect> {
     let seed = context.observed.request.source_seed.clone();
     match context.at_garden() {
         // While the last operation is a migration that runs, the seed cannot be changed.

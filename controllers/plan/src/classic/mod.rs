@@ -23,22 +23,22 @@
 pub mod effect;
 pub mod observed;
 
-mod api_dns;
-mod context;
-mod destination;
+pub(crate) mod api_dns;
+pub(crate) mod context;
+pub(crate) mod destination;
 mod flow;
 mod forward;
-mod garden;
+pub(crate) mod garden;
 mod notes;
 mod plan;
 mod rollback;
-mod rows;
-mod source;
-mod standby;
+pub(crate) mod rows;
+pub(crate) mod source;
+pub(crate) mod standby;
 mod step;
 
 pub use flow::ClassicMigration;
-pub use notes::Notes;
+pub use notes::{Loss, Notes};
 pub use plan::{PLAN, PLAN_VERSION, PLANS};
 pub use source::LOW_TTL;
 pub use step::{Side, Step};

@@ -46,9 +46,25 @@ pub struct Notes {
     /// Volumes that the etcd of this side is restored to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volumes: Option<String>,
+    /// Forced: what is lost with the source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss: Option<Loss>,
     /// `migrate` was requested of the DNSRecords at the source.
     #[serde(skip_serializing_if = "is_false")]
     pub dns_records_migrated: bool,
+}
+
+/// Everything that the etcd of a dead source stored after this snapshot may be lost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loss {
+    /// Name of the newest snapshot in the bucket of the source.
+    pub snapshot: String,
+    /// Revision of etcd that it holds.
+    pub revision: u64,
+    /// When the snapshot was begun, as a time of RFC 3339.
+    pub time: String,
+    /// The highest epoch that the source was seen to have.
+    pub epoch: u64,
 }
 
 impl Notes {

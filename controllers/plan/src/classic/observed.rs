@@ -8,6 +8,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use repot_api::conditions::Reason;
+use repot_apimachinery::time::Time;
 use serde::{Deserialize, Serialize};
 
 use crate::flow::Abort;
@@ -26,6 +27,10 @@ pub struct Observed {
 pub struct MigrationRequest {
     /// UID of the ControlPlaneMigration. It is part of each fence.
     pub uid: String,
+    /// How the control plane moves.
+    pub mode: MigrationMode,
+    /// Whether a person has confirmed a forced migration, by the name of its source.
+    pub confirmed: bool,
     /// Whether our finalizer is on the ControlPlaneMigration.
     pub finalizer: bool,
     /// Whether `spec.paused` is set.
@@ -48,6 +53,16 @@ pub struct MigrationRequest {
     pub hibernated: bool,
     /// The Shoot has no workers: there are neither Infrastructure nor Machines.
     pub workerless: bool,
+}
+
+/// How the control plane moves: each mode has its own tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MigrationMode {
+    /// The source stops before the destination serves.
+    #[default]
+    Classic,
+    /// Nobody waits for the source.
+    Forced,
 }
 
 /// What one side observes of its own cluster.
@@ -113,6 +128,8 @@ pub type Replicas = BTreeMap<String, u32>;
 pub struct Workloads {
     /// Replicas that are wanted, by name of the workload.
     pub wanted: Replicas,
+    /// Replicas before the workload was stopped, or carried without replicas; those that are wanted where it runs.
+    pub former: Replicas,
     /// Pods that exist, those that are being deleted included.
     pub pods: u32,
     /// Pods that are ready.
@@ -165,6 +182,17 @@ pub struct FinalSnapshot {
     pub revision: u64,
     /// Epoch that it ends.
     pub epoch: u64,
+}
+
+/// A snapshot in the bucket of the source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceSnapshot {
+    /// Name of the object in the bucket.
+    pub name: String,
+    /// Revision of etcd that it holds.
+    pub revision: u64,
+    /// When it was begun.
+    pub created: Time,
 }
 
 /// The etcd of a control plane at one seed.
@@ -254,6 +282,8 @@ pub struct DestinationFacts {
     pub unresolved: Vec<String>,
     /// Revision up to which snapshots are copied and verified; `None` where none is.
     pub copied: Option<u64>,
+    /// The newest snapshot in the bucket of the source; `None` where it was not asked for, or is not known.
+    pub source_newest: Option<SourceSnapshot>,
     /// The final snapshot that is copied and verified.
     pub final_copied: Option<FinalSnapshot>,
     /// Objects that are not prepared yet.
@@ -266,6 +296,8 @@ pub struct DestinationFacts {
     pub standby: Option<u64>,
     /// The owner record, as this side reads it.
     pub owner: OwnerRecord,
+    /// Longest time for which a member may still believe in an earlier owner record: TTL, check interval and grace.
+    pub owner_wait: Duration,
     /// The etcd at this side.
     pub etcd: EtcdFacts,
     /// The kube-apiservers at this side.

@@ -30,6 +30,7 @@ pub static PLAN: Plan<ClassicMigration> = Plan {
         "finalSnapshot",
         "formerOperation",
         "hibernated",
+        "loss",
         "ownerEpoch",
         "ownershipEnded",
         "volumes",

@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// The table.
-pub(super) static ROLLBACK: &[Row<ClassicMigration>] = &[
+pub(crate) static ROLLBACK: &[Row<ClassicMigration>] = &[
     Row {
         does: "kube-apiservers, members and standby of the destination are stopped, by their Pods.",
         proof: Proof::HeldUntil(Step::DestinationRemoved),

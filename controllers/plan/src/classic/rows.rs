@@ -11,10 +11,10 @@ use crate::{
 };
 
 /// A day, for what nothing can roll back: a person can help meanwhile.
-pub(super) const A_DAY: Timeout<ClassicMigration> = Timeout::Hours(24);
+pub(crate) const A_DAY: Timeout<ClassicMigration> = Timeout::Hours(24);
 
 /// A row that has a day, and fails then: it is past the point of no return, or a part of the rollback.
-pub(super) const fn day_long(
+pub(crate) const fn day_long(
     side: Side,
     step: Step,
     check: fn(&Context<'_>) -> Check,

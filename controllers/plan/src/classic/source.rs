@@ -14,7 +14,7 @@ use crate::ledger::Check;
 /// TTL of the DNS record of the API during a migration: clients find the destination after this time.
 pub const LOW_TTL: Duration = Duration::from_secs(10);
 
-pub(super) fn is_state_synced(context: &Context) -> Check {
+pub(crate) fn is_state_synced(context: &Context) -> Check {
     source(context, |facts| match facts.unsynced {
         None => {
             Check::waiting("StateUnreadable", "the state of the source, or its ShootState, cannot be read")
@@ -26,18 +26,18 @@ pub(super) fn is_state_synced(context: &Context) -> Check {
     })
 }
 
-pub(super) fn sync_state(_: &Context) -> Vec<Effect> {
+pub(crate) fn sync_state(_: &Context) -> Vec<Effect> {
     vec![Effect::SyncState]
 }
 
-pub(super) fn note_etcd(context: &Context, notes: &mut Notes) {
+pub(crate) fn note_etcd(context: &Context, notes: &mut Notes) {
     notes.changed = true;
     if let Some(facts) = context.at_source() {
         notes.etcd_replicas.get_or_insert(facts.etcd.members);
     }
 }
 
-pub(super) fn is_etcd_awake(context: &Context) -> Check {
+pub(crate) fn is_etcd_awake(context: &Context) -> Check {
     source(context, |facts| match (facts.etcd.wanted, facts.etcd.revision) {
         (None, _) => Check::blocked("EtcdMissing", "there is no Etcd at the source"),
         (Some(_), Some(revision)) => Check::Met(format!("a quorum answers at revision {revision}")),
@@ -45,25 +45,25 @@ pub(super) fn is_etcd_awake(context: &Context) -> Check {
     })
 }
 
-pub(super) fn wake_etcd(context: &Context) -> Vec<Effect> {
+pub(crate) fn wake_etcd(context: &Context) -> Vec<Effect> {
     scale_etcd(context, context.notes.etcd_replicas.unwrap_or_default(), context.forward_fence())
 }
 
-fn scale_etcd(context: &Context, replicas: u32, fence: String) -> Vec<Effect> {
+pub(crate) fn scale_etcd(context: &Context, replicas: u32, fence: String) -> Vec<Effect> {
     let Some(facts) = context.at_source().filter(|facts| facts.etcd.wanted.is_some()) else {
         return Vec::new();
     };
     vec![Effect::EnsureEtcdReplicas { replicas, volumes: facts.etcd.volumes.clone(), fence }]
 }
 
-pub(super) fn note_ttl(context: &Context, notes: &mut Notes) {
+pub(crate) fn note_ttl(context: &Context, notes: &mut Notes) {
     notes.changed = true;
     if let Some(facts) = context.at_source() {
         notes.api_ttl_seconds.get_or_insert(facts.api_ttl.as_secs());
     }
 }
 
-pub(super) fn is_ttl_low(context: &Context) -> Check {
+pub(crate) fn is_ttl_low(context: &Context) -> Check {
     source(context, |facts| {
         if facts.api_ttl <= LOW_TTL {
             Check::Met(format!("the TTL is {} s", facts.api_ttl.as_secs()))
@@ -73,16 +73,16 @@ pub(super) fn is_ttl_low(context: &Context) -> Check {
     })
 }
 
-pub(super) fn lower_ttl(context: &Context) -> Vec<Effect> {
+pub(crate) fn lower_ttl(context: &Context) -> Vec<Effect> {
     vec![Effect::EnsureApiTtl { ttl: LOW_TTL, fence: context.forward_fence() }]
 }
 
 /// Longest time for which a resolver may keep the record with its former TTL.
-pub(super) fn former_ttl(context: &Context) -> Duration {
+pub(crate) fn former_ttl(context: &Context) -> Duration {
     context.notes.api_ttl().unwrap_or_default()
 }
 
-pub(super) fn has_former_ttl_expired(context: &Context) -> Check {
+pub(crate) fn has_former_ttl_expired(context: &Context) -> Check {
     let (former, passed) = (former_ttl(context), context.since(Step::ApiTtlLowered).unwrap_or_default());
     if passed > former {
         Check::Met(format!("the former TTL of {} s has passed", former.as_secs()))
@@ -94,7 +94,7 @@ pub(super) fn has_former_ttl_expired(context: &Context) -> Check {
     }
 }
 
-pub(super) fn note_controllers(context: &Context, notes: &mut Notes) {
+pub(crate) fn note_controllers(context: &Context, notes: &mut Notes) {
     notes.changed = true;
     if let Some(facts) = context.at_source() {
         notes.controllers.get_or_insert_with(|| facts.controllers.wanted.clone());
@@ -110,11 +110,11 @@ fn are_stopped(workloads: &Workloads, fence: &str, what: &str) -> Check {
     }
 }
 
-pub(super) fn are_controllers_stopped(context: &Context) -> Check {
+pub(crate) fn are_controllers_stopped(context: &Context) -> Check {
     source(context, |facts| are_stopped(&facts.controllers, &context.forward_fence(), "controller"))
 }
 
-pub(super) fn stop_controllers(context: &Context) -> Vec<Effect> {
+pub(crate) fn stop_controllers(context: &Context) -> Vec<Effect> {
     let facts = context.at_source().into_iter();
     facts
         .map(|facts| Effect::EnsureControllers {
@@ -124,17 +124,17 @@ pub(super) fn stop_controllers(context: &Context) -> Vec<Effect> {
         .collect()
 }
 
-pub(super) fn note_api(context: &Context, notes: &mut Notes) {
+pub(crate) fn note_api(context: &Context, notes: &mut Notes) {
     if let Some(facts) = context.at_source() {
         notes.api_servers.get_or_insert_with(|| facts.api.wanted.clone());
     }
 }
 
-pub(super) fn is_api_stopped(context: &Context) -> Check {
+pub(crate) fn is_api_stopped(context: &Context) -> Check {
     source(context, |facts| are_stopped(&facts.api, &context.forward_fence(), "kube-apiserver"))
 }
 
-pub(super) fn stop_api(context: &Context) -> Vec<Effect> {
+pub(crate) fn stop_api(context: &Context) -> Vec<Effect> {
     let facts = context.at_source().into_iter();
     facts
         .map(|facts| Effect::EnsureApi { replicas: facts.api.none(), fence: context.forward_fence() })
@@ -142,7 +142,7 @@ pub(super) fn stop_api(context: &Context) -> Vec<Effect> {
 }
 
 /// Nothing begins on a control plane that does not serve, or that another seed owns.
-pub(super) fn does_source_serve(context: &Context) -> Check {
+pub(crate) fn does_source_serve(context: &Context) -> Check {
     let identity = &context.observed.request.source_identity;
     source(context, |facts| match &facts.owner {
         OwnerRecord::Present(owner) if owner.seed != *identity => {
@@ -170,21 +170,21 @@ pub(super) fn does_source_serve(context: &Context) -> Check {
 }
 
 /// The epoch that ends. Members know it even where DNS does not answer.
-pub(super) fn note_epoch(context: &Context, notes: &mut Notes) {
+pub(crate) fn note_epoch(context: &Context, notes: &mut Notes) {
     let Some(facts) = context.at_source() else { return };
     notes.ownership_ended = true;
     notes.owner_epoch.get_or_insert(facts.etcd.epoch);
 }
 
 /// The highest epoch that the source knows of.
-pub(super) fn epoch_of(facts: &SourceFacts) -> u64 {
+pub(crate) fn epoch_of(facts: &SourceFacts) -> u64 {
     match &facts.owner {
         OwnerRecord::Present(owner) => owner.epoch.max(facts.etcd.epoch),
         OwnerRecord::Unknown | OwnerRecord::Absent => facts.etcd.epoch,
     }
 }
 
-pub(super) fn is_owner_deleted(context: &Context) -> Check {
+pub(crate) fn is_owner_deleted(context: &Context) -> Check {
     source(context, |facts| match &facts.owner {
         OwnerRecord::Absent => Check::Met("no server of the zone has an owner record".to_owned()),
         OwnerRecord::Present(owner) if owner.seed == context.observed.request.source_identity => {
@@ -197,14 +197,14 @@ pub(super) fn is_owner_deleted(context: &Context) -> Check {
     })
 }
 
-pub(super) fn delete_owner(context: &Context) -> Vec<Effect> {
+pub(crate) fn delete_owner(context: &Context) -> Vec<Effect> {
     let seed = &context.observed.request.source_identity;
     let epoch = context.notes.owner_epoch.into_iter();
     epoch.map(|epoch| Effect::EnsureNoOwner { owner: OwnerId { seed: seed.clone(), epoch } }).collect()
 }
 
 /// The final snapshot ends the epoch of the source, so an earlier one of the same etcd does not count.
-pub(super) fn is_final_snapshot_taken(context: &Context) -> Check {
+pub(crate) fn is_final_snapshot_taken(context: &Context) -> Check {
     // What was stored stays stored, whether the bucket answers now or not.
     if let Some(stored) = &context.notes.final_snapshot {
         return Check::Met(format!(
@@ -230,13 +230,13 @@ pub(super) fn is_final_snapshot_taken(context: &Context) -> Check {
     })
 }
 
-pub(super) fn note_final_snapshot(context: &Context, notes: &mut Notes) {
+pub(crate) fn note_final_snapshot(context: &Context, notes: &mut Notes) {
     if let Some(facts) = context.at_source() {
         notes.final_snapshot = notes.final_snapshot.take().or_else(|| facts.final_snapshot.clone());
     }
 }
 
-pub(super) fn is_etcd_stopped(context: &Context) -> Check {
+pub(crate) fn is_etcd_stopped(context: &Context) -> Check {
     source(context, |facts| {
         if facts.etcd.pods == 0 && facts.etcd.wanted.unwrap_or_default() == 0 {
             Check::Met("no member is left at the source".to_owned())
@@ -247,42 +247,42 @@ pub(super) fn is_etcd_stopped(context: &Context) -> Check {
 }
 
 /// A rollback restores the final snapshot, so members run until it is stored.
-pub(super) fn stop_etcd(context: &Context) -> Vec<Effect> {
+pub(crate) fn stop_etcd(context: &Context) -> Vec<Effect> {
     match context.at_source() {
         Some(facts) if facts.is_final_full => scale_etcd(context, 0, context.forward_fence()),
         _ => Vec::new(),
     }
 }
 
-pub(super) fn note_dns(_: &Context, notes: &mut Notes) {
+pub(crate) fn note_dns(_: &Context, notes: &mut Notes) {
     notes.dns_records_migrated = true;
 }
 
 /// Whether extension resources have done what was requested.
-pub(super) fn have_done(extensions: &Extensions, operation: ExtensionOperation) -> Check {
+pub(crate) fn have_done(extensions: &Extensions, operation: ExtensionOperation) -> Check {
     if extensions.requested != Some(operation) {
         return Check::waiting("Requesting", format!("{operation:?} is being requested"));
     }
     none_left(&extensions.pending, "ExtensionsPending", "not done", "all extension resources report success")
 }
 
-pub(super) fn are_dns_records_migrated(context: &Context) -> Check {
+pub(crate) fn are_dns_records_migrated(context: &Context) -> Check {
     source(context, |facts| have_done(&facts.dns_records, ExtensionOperation::Migrate))
 }
 
-pub(super) fn migrate_dns_records(_: &Context) -> Vec<Effect> {
+pub(crate) fn migrate_dns_records(_: &Context) -> Vec<Effect> {
     vec![Effect::RequestDnsRecords { operation: ExtensionOperation::Migrate }]
 }
 
-pub(super) fn are_extensions_migrated(context: &Context) -> Check {
+pub(crate) fn are_extensions_migrated(context: &Context) -> Check {
     source(context, |facts| have_done(&facts.extensions, ExtensionOperation::Migrate))
 }
 
-pub(super) fn migrate_extensions(_: &Context) -> Vec<Effect> {
+pub(crate) fn migrate_extensions(_: &Context) -> Vec<Effect> {
     vec![Effect::RequestExtensions { operation: ExtensionOperation::Migrate }]
 }
 
-pub(super) fn are_controllers_removed(context: &Context) -> Check {
+pub(crate) fn are_controllers_removed(context: &Context) -> Check {
     source(context, |facts| {
         if facts.controllers.wanted.is_empty() && facts.controllers.pods == 0 {
             Check::Met("no workload of a controller is left at the source".to_owned())
@@ -292,16 +292,16 @@ pub(super) fn are_controllers_removed(context: &Context) -> Check {
     })
 }
 
-pub(super) fn remove_controllers(_: &Context) -> Vec<Effect> {
+pub(crate) fn remove_controllers(_: &Context) -> Vec<Effect> {
     vec![Effect::RemoveSourceControllers]
 }
 
-pub(super) fn is_source_removed(context: &Context) -> Check {
+pub(crate) fn is_source_removed(context: &Context) -> Check {
     source(context, |facts| {
         none_left(&facts.left, "Removing", "left at the source", "nothing of the Shoot is left at the source")
     })
 }
 
-pub(super) fn remove_source(_: &Context) -> Vec<Effect> {
+pub(crate) fn remove_source(_: &Context) -> Vec<Effect> {
     vec![Effect::RemoveSource]
 }

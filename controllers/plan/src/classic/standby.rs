@@ -11,21 +11,21 @@ use super::{
 use crate::ledger::Check;
 
 /// Whether a standby member can shorten the outage.
-pub(super) fn is_offered(context: &Context) -> bool {
+pub(crate) fn is_offered(context: &Context) -> bool {
     is_awake(context) && context.at_destination().is_none_or(|facts| facts.offers_standby)
 }
 
 /// Whether a standby member has followed, so the rest of a restore is one delta.
-pub(super) fn has_followed(context: &Context) -> bool {
+pub(crate) fn has_followed(context: &Context) -> bool {
     context.is_reached(Step::StandbyFollows)
 }
 
 /// Volumes of its own, so that an ordinary restore can begin on others.
-pub(super) fn note(context: &Context, notes: &mut Notes) {
+pub(crate) fn note(context: &Context, notes: &mut Notes) {
     notes.volumes.get_or_insert_with(|| format!("{}-standby", context.observed.request.uid));
 }
 
-pub(super) fn does_follow(context: &Context) -> Check {
+pub(crate) fn does_follow(context: &Context) -> Check {
     destination(context, |facts| match (facts.standby, facts.copied) {
         (Some(standby), Some(copied)) if standby >= copied => {
             Check::Met(format!("a member holds revision {standby} and follows"))
@@ -37,7 +37,7 @@ pub(super) fn does_follow(context: &Context) -> Check {
     })
 }
 
-pub(super) fn ensure(context: &Context) -> Vec<Effect> {
+pub(crate) fn ensure(context: &Context) -> Vec<Effect> {
     let Some(facts) = context.at_destination() else { return Vec::new() };
     // The record is read again and again: its servers do not always answer.
     let (OwnerRecord::Present(owner), Some(volumes)) = (&facts.owner, context.notes.volumes.clone()) else {
@@ -49,14 +49,14 @@ pub(super) fn ensure(context: &Context) -> Vec<Effect> {
     vec![Effect::EnsureStandby { volumes, owner, replicas, fence: context.forward_fence() }]
 }
 
-pub(super) fn is_removed(context: &Context) -> Check {
+pub(crate) fn is_removed(context: &Context) -> Check {
     destination(context, |facts| match (facts.etcd.wanted, facts.etcd.pods) {
         (None | Some(0), 0) => Check::Met("no standby runs".to_owned()),
         (_, pods) => Check::waiting("StandbyStopping", format!("{pods} members are left")),
     })
 }
 
-pub(super) fn remove(context: &Context) -> Vec<Effect> {
+pub(crate) fn remove(context: &Context) -> Vec<Effect> {
     let volumes = context.at_destination().map(|facts| facts.etcd.volumes.clone());
     let fence = context.forward_fence();
     volumes
@@ -66,14 +66,14 @@ pub(super) fn remove(context: &Context) -> Vec<Effect> {
 }
 
 /// Without a standby, other volumes than those of one that did not come to its end.
-pub(super) fn note_start(context: &Context, notes: &mut Notes) {
+pub(crate) fn note_start(context: &Context, notes: &mut Notes) {
     notes.final_snapshot = context.source_notes().and_then(|source| source.final_snapshot.clone());
     if !has_followed(context) {
         notes.volumes = Some(format!("{}-destination", context.observed.request.uid));
     }
 }
 
-pub(super) fn does_etcd_serve(context: &Context) -> Check {
+pub(crate) fn does_etcd_serve(context: &Context) -> Check {
     let Some(from) = &context.notes.final_snapshot else {
         return Check::waiting("NoFinalSnapshot", "the final snapshot is not recorded");
     };
@@ -101,16 +101,16 @@ pub(super) fn does_etcd_serve(context: &Context) -> Check {
     })
 }
 
-pub(super) fn is_complete(context: &Context) -> Check {
-    let wanted = context.source_notes().and_then(|source| source.etcd_replicas);
+pub(crate) fn is_complete(context: &Context) -> Check {
+    let wanted = context.replica_notes().and_then(|notes| notes.etcd_replicas);
     destination(context, |facts| match (facts.etcd.ready, wanted) {
         (ready, Some(wanted)) if ready >= wanted => Check::Met(format!("{ready} members are ready")),
         (ready, _) => Check::waiting("EtcdGrowing", format!("{ready} members are ready")),
     })
 }
 
-pub(super) fn serve_etcd(context: &Context) -> Vec<Effect> {
-    let (notes, replicas) = (context.notes, context.source_notes().and_then(|source| source.etcd_replicas));
+pub(crate) fn serve_etcd(context: &Context) -> Vec<Effect> {
+    let (notes, replicas) = (context.notes, context.replica_notes().and_then(|notes| notes.etcd_replicas));
     let (Some(volumes), Some(from), Some(owner), Some(replicas)) =
         (notes.volumes.clone(), notes.final_snapshot.clone(), own_id(context), replicas)
     else {

@@ -1,4 +1,4 @@
-//! Sides and steps of a classic migration.
+//! Sides and steps of a migration between two seeds.
 
 use crate::named_enum;
 
@@ -15,7 +15,7 @@ named_enum! {
 }
 
 named_enum! {
-    /// Steps of a classic migration and of its rollback. The tables say what each of them does.
+    /// Steps of classic and forced migrations and of their rollbacks. The tables say what each of them does.
     pub enum Step {
         /// The migration is recorded in the status of the Shoot.
         MigrationRecorded,
@@ -25,6 +25,8 @@ named_enum! {
         SourceServes,
         /// The destination can read the backup bucket of the source.
         SourceBucketReadable,
+        /// Forced: somebody has confirmed that what the source stored after its newest snapshot is lost.
+        LossConfirmed,
         /// The ShootState holds the state of the source.
         StateSynced,
         /// Each declared binding of a carried object has its value at the destination.
@@ -61,6 +63,8 @@ named_enum! {
         FinalSnapshotCopied,
         /// The owner record names the destination.
         OwnerRecordTaken,
+        /// Forced: no member of the source can serve any more.
+        SourceFenced,
         /// kube-apiservers of the destination are started before its etcd serves.
         ApiStarted,
         /// The etcd of the destination serves what the final snapshot holds.

@@ -1,11 +1,12 @@
-//! The tables of a classic migration.
+//! The tables of classic and forced migrations.
 
 use std::fmt::Write as _;
 
 use super::{on_failure, proof, timeout};
 use crate::{
     classic::{ClassicMigration, PLAN},
-    flow::{PAUSE_LIMIT, Row},
+    flow::{PAUSE_LIMIT, Plan, Row},
+    forced,
     named::Named,
 };
 
@@ -39,13 +40,40 @@ pub fn classic_migration() -> String {
         "\n`spec.paused` holds a migration before its next step, for {hours} hours at most. `spec.abort` rolls it back until\n\
          the point of no return is started.\n\n## Forward\n\n"
     );
-    table(&mut text, PLAN.forward, "rollback");
-    if let Some(step) = PLAN.point_of_no_return {
+    tables(&mut text, &PLAN);
+    text
+}
+
+const FORCED_HEAD: &str = "# Steps of a forced migration
+
+Generated from the tables of `controllers/plan`; a test compares this page with them.
+
+The source seed does not answer, or does not do what it is asked for: `spec.mode: Forced`. The garden and the destination work without
+it, by what is stored elsewhere: the ShootState and the snapshots in its bucket. Rows of the source are done when its controller comes
+back; nobody waits for them. [Steps of a classic migration](classic-migration.md) explains the columns.
+
+| ends as | what holds then |
+|---|---|
+| Succeeded | the destination serves what the bucket of the source held; the garden and the destination have ended |
+| RolledBack, Cancelled | it ended before the owner record was written; nothing at the source was changed |
+| Failed | a step failed after the owner record was written; the source stays fenced, and another forced migration is the way out |
+";
+
+/// The forward table and the rollback table of a forced migration as Markdown.
+#[must_use]
+pub fn forced_migration() -> String {
+    let mut text = format!("{FORCED_HEAD}\n## Forward\n\n");
+    tables(&mut text, &forced::PLAN);
+    text
+}
+
+fn tables(text: &mut String, plan: &Plan<ClassicMigration>) {
+    table(text, plan.forward, "rollback");
+    if let Some(step) = plan.point_of_no_return {
         let _ = writeln!(text, "\n`{}` is the point of no return.", step.name());
     }
     text.push_str("\n## Rollback\n\n");
-    table(&mut text, PLAN.rollback, "Failed");
-    text
+    table(text, plan.rollback, "Failed");
 }
 
 fn table(text: &mut String, rows: &[Row<ClassicMigration>], back: &str) {

@@ -5,7 +5,7 @@ mod etcd;
 
 use std::fmt::Write as _;
 
-pub use classic::classic_migration;
+pub use classic::{classic_migration, forced_migration};
 pub use etcd::etcd_workflows;
 
 use crate::{

@@ -12,6 +12,11 @@ use kube::{
     core::{NamespaceResourceScope, ObjectMeta},
 };
 use repot_api::names::{MIGRATION_GROUP, V1ALPHA1};
+use repot_plan::{
+    classic::{self, ClassicMigration, observed::MigrationMode},
+    flow::Plans,
+    forced,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -78,11 +83,24 @@ pub struct ShootRef {
 }
 
 impl ControlPlaneMigration {
-    /// Whether the controllers of this program work on it.
+    /// How the control plane moves; `None` where the controllers of this program do not work on it.
     #[must_use]
-    pub fn is_classic(&self) -> bool {
-        let is = |value: &str, default: &str| value.is_empty() || value == default;
-        is(&self.spec.mode, "Classic") && is(&self.spec.executor, "Repot")
+    pub fn mode(&self) -> Option<MigrationMode> {
+        let is_ours = matches!(self.spec.executor.as_str(), "" | "Repot");
+        match self.spec.mode.as_str() {
+            "" | "Classic" if is_ours => Some(MigrationMode::Classic),
+            "Forced" if is_ours => Some(MigrationMode::Forced),
+            _ => None,
+        }
+    }
+
+    /// All versions of the tables of its mode.
+    #[must_use]
+    pub fn plans(&self) -> &'static Plans<ClassicMigration> {
+        match self.mode() {
+            Some(MigrationMode::Forced) => &forced::PLANS,
+            Some(MigrationMode::Classic) | None => &classic::PLANS,
+        }
     }
 
     /// Whether the migration as a whole has ended, by what the controller of the garden has recorded.

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, ResourceExt, api::DeleteParams};
 use repot_plan::classic::{
     effect::Effect,
-    observed::{OwnerId, Replicas},
+    observed::{MigrationMode, OwnerId, Replicas},
 };
 use serde_json::json;
 
@@ -16,7 +16,11 @@ use crate::{
         error::{Error, Result},
         names::{BACKUP_SECRET, SOURCE_BACKUP_SECRET},
         pass::Pass,
-        seed::{api_record, owner, params, scale, under},
+        seed::{
+            api_record,
+            owner::{self, OwnerRecordOf},
+            params, scale, under,
+        },
     },
     shootstate::State,
 };
@@ -163,7 +167,7 @@ async fn main_etcd(
     // The etcd of a hibernated Shoot is restored when it wakes. The access to the bucket of the source has ended then, and all that is
     // needed was copied.
     let source = if replicas == 0 { main.spec.backup.store.clone() } else { copies::source_store(carried) };
-    let patch = json!({
+    let mut patch = json!({
         "metadata": {"annotations": {FENCE: fence}},
         "spec": {
             "volumeClaimTemplate": volumes, "replicas": replicas,
@@ -172,6 +176,12 @@ async fn main_etcd(
             },
         },
     });
+    if pass.facts.request.mode == MigrationMode::Forced {
+        // A source that still runs stores its final snapshot while it is waited for anyway.
+        let wait = OwnerRecordOf::new(main)?.wait().as_secs();
+        patch["spec"]["backup"]["waitForFinalSnapshot"] =
+            json!({"enabled": true, "timeout": format!("{wait}s"), "onTimeout": "Copy"});
+    }
     let all = Api::<Etcd>::namespaced(seed.clone(), &objects.namespace);
     let patch = under(main.resource_version(), patch);
     let outcome = all.patch(&main.name_any(), &params(), &patch).await;

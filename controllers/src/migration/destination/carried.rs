@@ -114,8 +114,7 @@ fn api_record_is_bound(object: &Value) -> Result<(), BindingError> {
 /// Nothing runs and no extension works before the outage.
 fn stop(kind: &SeedKind, object: &mut Value) {
     match (kind.group, kind.kind) {
-        ("apps", _) => object["spec"]["replicas"] = 0.into(),
-        (DRUID_GROUP, _) => {
+        ("apps" | DRUID_GROUP, _) => {
             if let Some(replicas) = object["spec"]["replicas"].as_u64().filter(|replicas| *replicas > 0) {
                 object["metadata"]["annotations"][FORMER_REPLICAS] = replicas.to_string().into();
             }
@@ -160,6 +159,7 @@ mod tests {
             (&deployment["spec"]["replicas"], &deployment["metadata"]["namespace"]),
             (&json!(0), &json!("new"))
         );
+        assert_eq!(deployment["metadata"]["annotations"][FORMER_REPLICAS], "2");
         let etcd = made("druid.gardener.cloud/v1alpha1", "Etcd", json!({"replicas": 3}));
         assert_eq!(etcd["spec"]["replicas"], 0);
         assert_eq!(etcd["metadata"]["annotations"][FORMER_REPLICAS], "3");

@@ -14,6 +14,7 @@ mod observe;
 mod prepare;
 mod remove;
 mod restore;
+mod stored;
 
 pub use act::act;
 pub use observe::observe;

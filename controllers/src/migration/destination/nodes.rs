@@ -89,17 +89,24 @@ pub async fn reach(seed: &Client, namespace: &str) -> Option<String> {
     asked.await.err().map(|error| causes(&error))
 }
 
-/// Nodes whose Lease was fresh at the beginning of the outage and is not renewed since the API serves here.
+/// Nodes whose Lease was fresh at the beginning of the outage and is not renewed since the API serves here. Where nobody knows when
+/// the outage began, it is when the last Lease was renewed.
 ///
 /// # Errors
 /// Where the API of the Shoot does not answer.
-pub async fn stale_leases(shoot: &Client, outage: Timestamp, served: Timestamp) -> Result<Vec<String>> {
+pub async fn stale_leases(
+    shoot: &Client,
+    outage: Option<Timestamp>,
+    served: Timestamp,
+) -> Result<Vec<String>> {
     let leases = read::list::<Lease>(shoot, LEASES, "").await?;
     Ok(stale(&leases, outage, served))
 }
 
-fn stale(leases: &[Lease], outage: Timestamp, served: Timestamp) -> Vec<String> {
+fn stale(leases: &[Lease], outage: Option<Timestamp>, served: Timestamp) -> Vec<String> {
     let renewed = |lease: &Lease| lease.spec.as_ref()?.renew_time.as_ref().map(|time| time.0);
+    let last = || leases.iter().filter_map(renewed).filter(|time| *time < served).max();
+    let outage = outage.or_else(last).unwrap_or(served);
     let is_stale = |lease: &&Lease| renewed(lease).is_some_and(|time| time < served && time >= outage - LOST);
     leases.iter().filter(is_stale).map(ResourceExt::name_any).collect()
 }
@@ -132,6 +139,7 @@ mod tests {
     fn lease_is_stale_between_the_outage_and_the_new_api() {
         let at = |second| Timestamp::from_second(second).expect("a time");
         let leases = [lease("lost", 800), lease("stale", 950), lease("late", 1010), lease("fresh", 1021)];
-        assert_eq!(stale(&leases, at(1000), at(1020)), ["stale", "late"]);
+        assert_eq!(stale(&leases, Some(at(1000)), at(1020)), ["stale", "late"]);
+        assert_eq!(stale(&leases, None, at(1020)), ["stale", "late"]);
     }
 }

@@ -1,5 +1,7 @@
 //! What the destination observes. What costs much is asked only while a row decides on it.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use kube::{Client, ResourceExt};
 use repot_apimachinery::time::Time;
@@ -7,13 +9,12 @@ use repot_etcd_core::timing::epoch;
 use repot_extension::kinds::DNSRecord;
 use repot_plan::{
     classic::{
-        PLANS, Side, Step,
+        Side, Step,
         observed::{
-            DestinationFacts, ExtensionOperation, Facts, FinalSnapshot, MigrationRequest, Observed,
+            DestinationFacts, ExtensionOperation, Facts, MigrationMode, MigrationRequest, Observed,
             OwnerRecord,
         },
     },
-    ledger::State as StepState,
     status::from_status,
 };
 
@@ -22,7 +23,7 @@ use super::{
     carried, copies, guard, machines, nodes,
     objects::Objects,
     prepare::{self, is_made_by},
-    remove,
+    remove, stored,
 };
 use crate::{
     errors::causes,
@@ -32,11 +33,11 @@ use crate::{
         context::Context,
         error::{Error, Result},
         names::{API_SERVER, SOURCE_BACKUP_SECRET},
-        overall::Ledger,
+        overall::{Ledger, is_open},
         pass::{self, Observation},
         record,
         seed::{
-            api_record, etcd::Etcds, extensions, namespace, owner::OwnerRecordOf, read, snapshots,
+            api_record, etcd::Etcds, extensions, namespace, owner::OwnerRecordOf, read,
             workloads::ControlPlane,
         },
     },
@@ -61,8 +62,9 @@ pub async fn observe(
 }
 
 /// Rows that decide on the ShootState.
-const NEED_STATE: [Step; 10] = [
+const NEED_STATE: [Step; 11] = [
     Step::SourceBucketReadable,
+    Step::LossConfirmed,
     Step::BindingsResolved,
     Step::SnapshotsCopiedAhead,
     Step::DestinationPrepared,
@@ -73,10 +75,6 @@ const NEED_STATE: [Step; 10] = [
     Step::ExtensionsRestored,
     Step::WorkersRestored,
 ];
-
-fn is_open(ledger: &Ledger, step: Step) -> bool {
-    ledger.state(step) == StepState::Running
-}
 
 async fn objects(
     context: &Context,
@@ -158,19 +156,21 @@ async fn facts(
 ) -> Result<DestinationFacts> {
     let seed = context.own_client();
     let restore = ExtensionOperation::Restore;
-    let source = from_status(&PLANS, &record::part(migration, Side::Source)).unwrap_or_default();
-    let snapshots = snapshots(context, objects, ledger, source.notes.final_snapshot.as_ref()).await;
-    let (stale_leases, unhealthy_nodes) = nodes(context, &source, objects, ledger).await;
+    let source = from_status(migration.plans(), &record::part(migration, Side::Source)).unwrap_or_default();
+    let snapshots = stored::snapshots(context, objects, ledger, source.notes.final_snapshot.as_ref()).await;
+    let (stale_leases, unhealthy_nodes) = nodes(context, (request.mode, &source), objects, ledger).await;
     Ok(DestinationFacts {
-        bucket_problem: bucket_problem(context, objects, ledger).await,
+        bucket_problem: stored::bucket_problem(context, objects, ledger).await,
         unresolved: unresolved(objects, ledger),
         copied: snapshots.copied,
+        source_newest: stored::source_newest(context, objects, ledger).await,
         final_copied: snapshots.final_copied,
         unprepared: unprepared(seed, objects, ledger, &request.uid).await?,
         machine_guard: guard::exists(seed, &request.uid).await?,
         offers_standby: objects.etcds.main().is_some_and(offers_standby),
         standby: objects.etcds.main().and_then(standby),
         owner: owner(objects).await,
+        owner_wait: owner_wait(objects),
         etcd: objects.etcds.facts(seed, is_open(ledger, Step::EtcdServes) || serves(ledger)).await,
         api: objects.plane.api(),
         exposure_problem: exposure_problem(seed, objects, ledger).await,
@@ -225,10 +225,15 @@ fn serves(ledger: &Ledger) -> bool {
 }
 
 async fn owner(objects: &Objects) -> OwnerRecord {
-    match objects.etcds.main().map(OwnerRecordOf::new) {
+    match objects.etcds.main().or(objects.carried_etcd.as_ref()).map(OwnerRecordOf::new) {
         Some(Ok(record)) => record.look().await,
         Some(Err(_)) | None => OwnerRecord::Unknown,
     }
+}
+
+fn owner_wait(objects: &Objects) -> Duration {
+    let record = objects.etcds.main().map(OwnerRecordOf::new);
+    record.and_then(Result::ok).map_or(Duration::ZERO, |record| record.wait())
 }
 
 /// Asked from the point of no return on: the DNSRecords of the API are written when their restore is requested. What they say is
@@ -249,25 +254,6 @@ async fn is_switched(objects: &Objects, ledger: &Ledger) -> bool {
             owner.zone_answers(api_record::names_beside(&objects.api_records, owner.name())).await
         }
         Some(Err(_)) | None => true,
-    }
-}
-
-/// Asked until it was reached: later reads of the bucket fail by themselves.
-async fn bucket_problem(context: &Context, objects: &Objects, ledger: &Ledger) -> Option<String> {
-    if ledger.is_settled(Step::SourceBucketReadable) {
-        return None;
-    }
-    let Some(store) = objects.carried_etcd.as_ref().and_then(copies::source_store) else {
-        return Some("the ShootState has no Etcd with a store of backups yet".to_owned());
-    };
-    let opened = async {
-        let store = snapshots::open(context.own_client(), &objects.namespace, &store, &context.local_stores);
-        store.await?.newest_revision().await
-    };
-    match opened.await {
-        Ok(Some(_)) => None,
-        Ok(None) => Some("the bucket of the source has no snapshot yet".to_owned()),
-        Err(error) => Some(causes(&error)),
     }
 }
 
@@ -302,47 +288,6 @@ async fn unprepared(
     Ok(missing.into_iter().map(|one| format!("{} {}", one.kind.kind, one.name)).collect())
 }
 
-#[derive(Default)]
-struct Snapshots {
-    copied: Option<u64>,
-    final_copied: Option<FinalSnapshot>,
-}
-
-/// What the bucket of the destination has, by the Jobs that have verified it.
-async fn snapshots(
-    context: &Context,
-    objects: &Objects,
-    ledger: &Ledger,
-    last: Option<&FinalSnapshot>,
-) -> Snapshots {
-    let is_ahead =
-        [Step::SnapshotsCopiedAhead, Step::StandbyFollows].iter().any(|step| is_open(ledger, *step))
-            && copies::is_complete(&objects.jobs, copies::AHEAD);
-    let is_copied = |last: &&FinalSnapshot| copies::is_complete(&objects.jobs, &copies::name_of_final(last));
-    let last = last.filter(|_| is_open(ledger, Step::FinalSnapshotCopied)).filter(is_copied);
-    let Some(store) = objects.etcds.main().or(objects.carried_etcd.as_ref()).and_then(copies::target_store)
-    else {
-        return Snapshots::default();
-    };
-    if !is_ahead && last.is_none() {
-        return Snapshots::default();
-    }
-    let found = async {
-        let store = snapshots::open(context.own_client(), &objects.namespace, &store, &context.local_stores);
-        let store = store.await?;
-        let copied = if is_ahead { store.newest_revision().await? } else { None };
-        let final_copied = match last {
-            Some(last) if store.has(&last.name).await? => Some(last.clone()),
-            Some(_) | None => None,
-        };
-        Ok::<_, Error>(Snapshots { copied, final_copied })
-    };
-    found.await.unwrap_or_else(|error| {
-        tracing::warn!(error = causes(&error), "the bucket of the destination cannot be read");
-        Snapshots::default()
-    })
-}
-
 async fn machine_differences(seed: &Client, objects: &Objects, ledger: &Ledger) -> Option<Vec<String>> {
     let entry =
         objects.state.as_ref().filter(|_| is_open(ledger, Step::MachinesUnchanged))?.machines.as_ref();
@@ -357,7 +302,12 @@ async fn machine_differences(seed: &Client, objects: &Objects, ledger: &Ledger) 
 
 type Nodes = Option<Vec<String>>;
 
-async fn nodes(context: &Context, source: &Ledger, objects: &Objects, ledger: &Ledger) -> (Nodes, Nodes) {
+async fn nodes(
+    context: &Context,
+    (mode, source): (MigrationMode, &Ledger),
+    objects: &Objects,
+    ledger: &Ledger,
+) -> (Nodes, Nodes) {
     let (leases, health) = (is_open(ledger, Step::NodeLeasesRenewed), is_open(ledger, Step::NodesHealthy));
     if !leases && !health {
         return (None, None);
@@ -365,9 +315,11 @@ async fn nodes(context: &Context, source: &Ledger, objects: &Objects, ledger: &L
     let begun = |ledger: &Ledger, step| ledger.steps.get(&step).and_then(|record| record.started);
     let found = async {
         let shoot = nodes::client(context.own_client(), &objects.namespace).await?;
-        let stale = match (begun(source, Step::SourceApiStopped), begun(ledger, Step::ApiDnsSwitched)) {
-            (Some(outage), Some(served)) if leases => {
-                Some(nodes::stale_leases(&shoot, timestamp(outage), timestamp(served)).await?)
+        // A source that died has no such step: its API may have been down for long.
+        let outage = begun(source, Step::SourceApiStopped).filter(|_| mode == MigrationMode::Classic);
+        let stale = match begun(ledger, Step::ApiDnsSwitched) {
+            Some(served) if leases && (outage.is_some() || mode == MigrationMode::Forced) => {
+                Some(nodes::stale_leases(&shoot, outage.map(timestamp), timestamp(served)).await?)
             }
             _ => None,
         };

@@ -15,10 +15,10 @@ use crate::{
     migration::error::{Error, Result},
 };
 
-/// Replicas of an Etcd before it was stopped, as an annotation.
+/// Replicas of an Etcd or a Deployment before it was stopped, as an annotation.
 pub const FORMER_REPLICAS: &str = "migration.gardener.cloud/former-replicas";
 
-/// Gives Deployments their replicas; those that are not named stay as they are.
+/// Gives Deployments their replicas; those that are not named stay as they are. One that is stopped remembers how many it had.
 ///
 /// # Errors
 /// [`Error::Write`].
@@ -39,7 +39,11 @@ pub async fn deployments<'a>(
         if is_done {
             continue;
         }
-        let patch = json!({"metadata": {"annotations": {FENCE: fence}}, "spec": {"replicas": wanted}});
+        let mut annotations = json!({FENCE: fence});
+        if *wanted == 0 && current > 0 {
+            annotations[FORMER_REPLICAS] = current.to_string().into();
+        }
+        let patch = json!({"metadata": {"annotations": annotations}, "spec": {"replicas": wanted}});
         let patch = under(deployment.resource_version(), patch);
         let outcome = all.patch(&name, &params(), &patch).await;
         outcome.map_err(Error::write(format!("scale Deployment {name}")))?;

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use kube::Client;
+use repot_apimachinery::time::Time;
 use repot_etcd::{
     backup::place::{SecretRef, StoreRef},
     owner::handover::{find_end, find_final_snapshot},
     snapshot::store,
 };
 use repot_etcd_core::snapshot::SnapshotName;
-use repot_plan::classic::observed::FinalSnapshot;
+use repot_plan::classic::observed::{FinalSnapshot, SourceSnapshot};
 use tempfile::TempDir;
 use tokio::time::timeout;
 
@@ -102,6 +103,21 @@ impl OpenStore {
         let names = async { self.store.current().await?.list_quickly().await };
         let names = timeout(STORE_ANSWER, names).await.map_err(|_| Error::SilentStore)??;
         Ok(names.iter().filter_map(|one| u64::try_from(one.name.last.0).ok()).max())
+    }
+
+    /// The newest snapshot of the current history: that which reaches furthest; `None` where there is none.
+    ///
+    /// # Errors
+    /// Where the store cannot be read in time.
+    pub async fn newest(&self) -> Result<Option<SourceSnapshot>> {
+        let names = async { self.store.current().await?.list_quickly().await };
+        let names = timeout(STORE_ANSWER, names).await.map_err(|_| Error::SilentStore)??;
+        let newest = names.iter().map(|one| &one.name).max_by_key(|name| (name.last, name.created));
+        Ok(newest.map(|name| SourceSnapshot {
+            name: name.to_string(),
+            revision: u64::try_from(name.last.0).unwrap_or_default(),
+            created: Time(u64::try_from(name.created).unwrap_or_default()),
+        }))
     }
 
     /// Whether the current history has a snapshot of this name.

@@ -9,7 +9,7 @@ use k8s_openapi::{
 use kube::{Client, ResourceExt};
 use repot_plan::classic::observed::Workloads;
 
-use super::read::list;
+use super::{read::list, scale::FORMER_REPLICAS};
 use crate::{
     etcd::api::FENCE,
     migration::{
@@ -67,7 +67,10 @@ impl ControlPlane {
         for deployment in deployments {
             let spec = deployment.spec.as_ref();
             let wanted = spec.map_or(0, |spec| spec.replicas.unwrap_or(1).try_into().unwrap_or_default());
+            let former = deployment.annotations().get(FORMER_REPLICAS).and_then(|text| text.parse().ok());
+            let former = if wanted == 0 { former.unwrap_or_default() } else { wanted };
             group.wanted.insert(deployment.name_any(), wanted);
+            group.former.insert(deployment.name_any(), former);
             fences.push(deployment.annotations().get(FENCE).cloned().unwrap_or_default());
             let selector = spec.map(|spec| &spec.selector);
             let pods = self.pods.iter().filter(|pod| selector.is_some_and(|one| selects(one, pod)));
@@ -148,6 +151,15 @@ mod tests {
         let controllers = plane.controller_group();
         assert_eq!((controllers.pods, controllers.ready), (1, 0));
         assert_eq!(controllers.wanted.get("scheduler"), Some(&1));
+    }
+
+    #[test]
+    fn replicas_of_one_that_is_stopped_are_those_before() {
+        let mut stopped = deployment("a", 0, "f");
+        stopped.annotations_mut().insert(FORMER_REPLICAS.to_owned(), "2".to_owned());
+        let plane = ControlPlane { deployments: vec![stopped, deployment("b", 1, "f")], pods: Vec::new() };
+        let former = plane.controller_group().former;
+        assert_eq!(former, [("a".to_owned(), 2), ("b".to_owned(), 1)].into());
     }
 
     #[test]

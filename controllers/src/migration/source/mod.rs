@@ -6,4 +6,4 @@ mod observe;
 mod remove;
 
 pub use act::act;
-pub use observe::observe;
+pub use observe::{is_superseded, observe};

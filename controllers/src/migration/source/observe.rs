@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use kube::{Client, ResourceExt};
+use kube::{Api, Client, ResourceExt, api::ListParams};
 use repot_extension::kinds::DNSRecord;
 use repot_plan::{
     classic::{
-        PLANS, Side, Step,
+        Side, Step,
         observed::{
-            ExtensionOperation, Facts, FinalSnapshot, MigrationRequest, Observed, OwnerRecord, SourceFacts,
+            ExtensionOperation, Facts, FinalSnapshot, MigrationMode, MigrationRequest, Observed, OwnerRecord,
+            SourceFacts,
         },
     },
     ledger::State,
@@ -81,6 +82,28 @@ pub async fn observe(
     Ok(Observation { facts, objects: pass::Objects::Source(Box::new(objects)) })
 }
 
+/// Whether a later migration brings the Shoot back to this seed: what is there then is not what this one was to remove.
+///
+/// # Errors
+/// [`Error::Read`].
+pub async fn is_superseded(context: &Context, migration: &ControlPlaneMigration) -> Result<bool> {
+    if migration.mode() != Some(MigrationMode::Forced) {
+        return Ok(false);
+    }
+    let namespace = migration.namespace().unwrap_or_default();
+    let all = Api::<ControlPlaneMigration>::namespaced(context.garden_client().clone(), &namespace);
+    let found = all.list(&ListParams::default()).await;
+    let found = found.map_err(Error::read(format!("ControlPlaneMigrations of {namespace}")))?;
+    Ok(found.items.iter().any(|other| brings_back(other, migration)))
+}
+
+fn brings_back(other: &ControlPlaneMigration, own: &ControlPlaneMigration) -> bool {
+    other.uid() != own.uid()
+        && other.spec.shoot_ref.name == own.spec.shoot_ref.name
+        && other.spec.destination_seed == own.spec.source_seed
+        && other.creation_timestamp() >= own.creation_timestamp()
+}
+
 async fn objects(
     seed: &Client,
     migration: &ControlPlaneMigration,
@@ -95,8 +118,11 @@ async fn objects(
         extensions::read(seed, &namespace, &request.uid),
     )?;
     let owner = etcds.main().and_then(|etcd| OwnerRecordOf::new(etcd).ok());
-    let (owners, others): (Vec<_>, Vec<_>) =
-        records.into_iter().partition(|record| owner.as_ref().is_some_and(|owner| owner.is_of(record)));
+    // A forced migration deletes no owner record: it names the destination. Its DNSRecord here goes like all others.
+    let stays = request.mode == MigrationMode::Forced;
+    let (owners, others): (Vec<_>, Vec<_>) = records
+        .into_iter()
+        .partition(|record| !stays && owner.as_ref().is_some_and(|owner| owner.is_of(record)));
     drop(owner);
     Ok(Objects {
         shoot: shoot.map(|shoot| ShootKey {
@@ -154,7 +180,7 @@ fn needs_final_snapshot(ledger: &Ledger) -> bool {
 
 /// Whether a member of the destination follows the deltas of the source.
 fn has_standby(migration: &ControlPlaneMigration) -> bool {
-    let destination = from_status(&PLANS, &record::part(migration, Side::Destination));
+    let destination = from_status(migration.plans(), &record::part(migration, Side::Destination));
     destination.is_ok_and(|ledger| ledger.state(Step::StandbyFollows) == State::Succeeded)
 }
 
@@ -183,4 +209,29 @@ async fn ending(context: &Context, objects: &Objects, epoch: Option<u64>, has_st
         tracing::warn!(error = causes(&error), "the bucket of the source cannot be read");
         Ending::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn migration(uid: &str, shoot: &str, (from, to): (&str, &str), second: u32) -> ControlPlaneMigration {
+        serde_json::from_value(json!({
+            "metadata": {"name": uid, "uid": uid, "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z")},
+            "spec": {"shootRef": {"name": shoot}, "sourceSeed": from, "destinationSeed": to, "mode": "Forced"},
+        }))
+        .expect("a migration")
+    }
+
+    #[test]
+    fn later_migration_back_to_the_source_supersedes_a_forced_one() {
+        let own = migration("m", "s", ("a", "b"), 5);
+        assert!(brings_back(&migration("n", "s", ("b", "a"), 6), &own));
+        assert!(!brings_back(&migration("n", "s", ("b", "a"), 4), &own));
+        assert!(!brings_back(&migration("n", "s", ("b", "c"), 6), &own));
+        assert!(!brings_back(&migration("n", "t", ("b", "a"), 6), &own));
+        assert!(!brings_back(&own, &own));
+    }
 }

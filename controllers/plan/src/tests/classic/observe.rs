@@ -11,8 +11,8 @@ use crate::{
     classic::{
         Side,
         observed::{
-            DestinationFacts, EtcdFacts, Facts, GardenFacts, MigrationRequest, Observed, OwnerRecord,
-            SourceFacts,
+            DestinationFacts, EtcdFacts, Facts, GardenFacts, MigrationMode, MigrationRequest, Observed,
+            OwnerRecord, SourceFacts,
         },
     },
     flow::Abort,
@@ -21,6 +21,8 @@ use crate::{
 pub(super) fn observe(clusters: &mut Clusters, side: Side) -> Observed {
     let request = MigrationRequest {
         uid: format!("u{}", clusters.migrations),
+        mode: MigrationMode::Classic,
+        confirmed: false,
         finalizer: clusters.finalizer,
         paused: false,
         abort: match (clusters.now >= clusters.abort_at, clusters.is_forced) {
@@ -127,6 +129,7 @@ fn destination(clusters: &mut Clusters) -> DestinationFacts {
         bucket_problem: is_unread.then(|| "the bucket does not answer".to_owned()),
         unresolved: listed(trouble.unresolved),
         copied: clusters.copied,
+        source_newest: None,
         final_copied: clusters.final_copied.as_ref().filter(|_| copies).map(|(snapshot, _)| snapshot.clone()),
         unprepared: listed(!site.exists),
         machine_guard: clusters.machine_guard,
@@ -134,6 +137,7 @@ fn destination(clusters: &mut Clusters) -> DestinationFacts {
         exposure_problem: (now < trouble.unexposed_until).then(|| "the Service has no address".to_owned()),
         standby: clusters.copied.filter(|_| is_standing),
         owner,
+        owner_wait: Duration::from_secs(OWNER_WAIT),
         etcd: etcd(site, clusters.members),
         api: site.api.facts("kube-apiserver", site.is_api_ready(now)),
         api_dns_here: clusters.zone.is_api_at(Side::Destination, now),

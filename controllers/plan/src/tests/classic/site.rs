@@ -64,6 +64,7 @@ impl Workload {
     pub(super) fn facts(&self, name: &str, ready: bool) -> Workloads {
         let wanted = self.wanted.map(|replicas| (name.to_owned(), replicas));
         Workloads {
+            former: wanted.iter().cloned().collect(),
             wanted: wanted.into_iter().collect(),
             pods: self.running,
             ready: if ready { self.running } else { 0 },

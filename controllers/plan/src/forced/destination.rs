@@ -1,0 +1,131 @@
+//! Rows of the destination: what is lost is confirmed, ownership is taken from a source that does not answer, and its etcd begins anew
+//! from the bucket of the source.
+
+use repot_api::names::CONFIRM_FORCED_MIGRATION;
+
+use crate::{
+    classic::{
+        Loss, Notes, Step,
+        context::{Context, destination},
+        destination::{is_awake, own_id},
+        effect::Effect,
+        observed::{DestinationFacts, FinalSnapshot, OwnerRecord},
+    },
+    ledger::Check,
+};
+
+/// The wait begins with the record, and DNS has to answer for it: so both are asked for before anything is done to the source.
+pub(super) fn is_loss_confirmed(context: &Context) -> Check {
+    let request = &context.observed.request;
+    destination(context, |facts| match (&facts.source_newest, &facts.owner) {
+        (None, _) => Check::waiting("NoSnapshot", "the newest snapshot of the source is not known"),
+        (_, OwnerRecord::Unknown) => {
+            Check::waiting("OwnerUnknown", "the servers of the zone do not agree, or do not answer")
+        }
+        (Some(newest), _) => {
+            let age = context.now.since(newest.created).as_secs();
+            let lost = format!(
+                "what the source has stored since its snapshot {} may be lost: it holds revision {} and is {age} s old",
+                newest.name, newest.revision
+            );
+            match request.confirmed {
+                true => Check::Met(format!("confirmed: {lost}")),
+                false => Check::waiting(
+                    "NotConfirmed",
+                    format!(
+                        "{lost}; confirm it by annotation {CONFIRM_FORCED_MIGRATION}={}",
+                        request.source_seed
+                    ),
+                ),
+            }
+        }
+    })
+}
+
+pub(super) fn note_loss(context: &Context, notes: &mut Notes) {
+    let Some(facts) = context.at_destination() else { return };
+    notes.loss = facts.source_newest.as_ref().map(|newest| Loss {
+        snapshot: newest.name.clone(),
+        revision: newest.revision,
+        time: newest.created.to_rfc3339(),
+        epoch: epoch_of_source(context, facts),
+    });
+}
+
+/// The highest epoch that anybody else was seen to have. The Etcd was carried, so it has the epoch of the source until it is started.
+fn epoch_of_source(context: &Context, facts: &DestinationFacts) -> u64 {
+    let own = own_id(context);
+    let recorded = match &facts.owner {
+        OwnerRecord::Present(owner) if Some(owner) != own.as_ref() => owner.epoch,
+        OwnerRecord::Present(_) | OwnerRecord::Unknown | OwnerRecord::Absent => 0,
+    };
+    let carried = if facts.etcd.fence == context.forward_fence() { 0 } else { facts.etcd.epoch };
+    recorded.max(carried).max(context.notes.loss.as_ref().map_or(0, |loss| loss.epoch))
+}
+
+/// Before anything is written: the epoch of this hand-over, and what has to run afterwards.
+pub(super) fn note_take_over(context: &Context, notes: &mut Notes) {
+    let Some(facts) = context.at_destination() else { return };
+    notes.owner_epoch = notes.owner_epoch.max(Some(epoch_of_source(context, facts) + 1));
+    notes.api_servers.get_or_insert_with(|| facts.api.former.clone());
+    notes.controllers.get_or_insert_with(|| facts.controllers.former.clone());
+    notes.etcd_replicas.get_or_insert(facts.etcd.members);
+    notes.volumes.get_or_insert_with(|| format!("{}-destination", context.observed.request.uid));
+}
+
+pub(super) fn is_source_fenced(context: &Context) -> Check {
+    let passed = context.since(Step::OwnerRecordTaken).unwrap_or_default();
+    destination(context, |facts| {
+        let wait = facts.owner_wait;
+        if !wait.is_zero() && passed > wait {
+            Check::Met(format!("the owner record has named the destination for {} s", passed.as_secs()))
+        } else {
+            Check::waiting(
+                "SourceMayServe",
+                format!("members of the source may believe in their ownership for {} s", wait.as_secs()),
+            )
+        }
+    })
+}
+
+/// The members wait by themselves until the source is fenced, and until a final snapshot is stored or its time is over.
+pub(super) fn does_etcd_serve(context: &Context) -> Check {
+    let least = context.notes.loss.as_ref().map_or(0, |loss| loss.revision);
+    destination(context, |facts| {
+        let etcd = &facts.etcd;
+        let is_ours = Some(&etcd.volumes) == context.notes.volumes.as_ref()
+            && Some(etcd.epoch) == context.notes.owner_epoch;
+        if is_ours && context.is_hibernated() && etcd.wanted == Some(0) {
+            return Check::Met("the Etcd exists without replicas".to_owned());
+        }
+        match etcd.revision.filter(|_| is_ours) {
+            Some(revision) if revision < least => Check::blocked(
+                "RevisionWentBack",
+                format!("the etcd serves revision {revision}, and the newest snapshot held {least}"),
+            ),
+            Some(revision) => Check::Met(format!("a quorum answers at revision {revision}")),
+            None => {
+                Check::waiting("EtcdRestoring", format!("{} members run, and no quorum answers", etcd.pods))
+            }
+        }
+    })
+}
+
+pub(super) fn serve_etcd(context: &Context) -> Vec<Effect> {
+    let notes = context.notes;
+    let (Some(volumes), Some(loss), Some(owner), Some(replicas)) =
+        (notes.volumes.clone(), &notes.loss, own_id(context), notes.etcd_replicas)
+    else {
+        return Vec::new();
+    };
+    let from = FinalSnapshot { name: loss.snapshot.clone(), revision: loss.revision, epoch: loss.epoch };
+    let replicas = if is_awake(context) { replicas } else { 0 };
+    vec![Effect::EnsureEtcd {
+        standby: false,
+        volumes,
+        from,
+        owner,
+        replicas,
+        fence: context.forward_fence(),
+    }]
+}

@@ -1,0 +1,67 @@
+//! A client of the Shoot that writes all the time, and remembers what was acknowledged.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use parking_lot::Mutex;
+use repot_tests::http::Api;
+use serde_json::json;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const PREFIX: &str = "written-";
+/// Between two writes.
+const PAUSE: Duration = Duration::from_millis(100);
+/// A request without an answer after this time may have been done or not.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Writes until it is dropped.
+pub struct Writer {
+    acknowledged: Arc<Mutex<BTreeSet<u32>>>,
+    task: JoinHandle<()>,
+}
+
+impl Writer {
+    /// Starts to create one object after the other.
+    pub fn start(api: Api) -> Self {
+        let acknowledged = Arc::new(Mutex::new(BTreeSet::new()));
+        let task = tokio::spawn(write(api, acknowledged.clone()));
+        Self { acknowledged, task }
+    }
+
+    /// Numbers of the objects whose creation was acknowledged.
+    pub fn acknowledged(&self) -> BTreeSet<u32> {
+        self.acknowledged.lock().clone()
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn write(api: Api, acknowledged: Arc<Mutex<BTreeSet<u32>>>) {
+    for number in 0.. {
+        let object = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("{PREFIX}{number}")},
+        });
+        if let Ok(Ok(answer)) = timeout(PATIENCE, api.post(CONFIG_MAPS, &object)).await
+            && answer.status == 201
+        {
+            acknowledged.lock().insert(number);
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// Numbers of the objects that are there.
+pub async fn stored(api: &Api) -> Result<BTreeSet<u32>> {
+    let all = api.get(CONFIG_MAPS).await?.ok()?;
+    let items = all["items"].as_array().context("no list")?;
+    let names = items.iter().filter_map(|one| one["metadata"]["name"].as_str()?.strip_prefix(PREFIX));
+    Ok(names.filter_map(|number| number.parse().ok()).collect())
+}
