@@ -186,9 +186,7 @@ impl Garden {
     ///
     /// Errors: when one is refused.
     pub async fn apply(&self, objects: &[Value]) -> Result<()> {
-        let list = json!({ "apiVersion": "v1", "kind": "List", "items": objects }).to_string();
-        let args = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
-        self.kubectl.run_with(args, list.as_bytes()).await?.text().map(drop)
+        self.kubectl.apply(objects).await
     }
 
     /// A way in for a user with a client certificate (two groups at most).

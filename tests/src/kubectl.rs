@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use anyhow::Result;
+use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::binaries;
@@ -23,6 +24,15 @@ impl Kubectl {
     pub fn new(bed: &TestEnv, kubeconfig: impl Into<PathBuf>) -> Result<Self> {
         let home = bed.make_dir("kubectl")?;
         Ok(Self { program: binaries::find("kubectl")?, kubeconfig: kubeconfig.into(), home })
+    }
+
+    /// Applies objects server-side, in their order.
+    ///
+    /// Errors: when one is refused.
+    pub async fn apply(&self, objects: &[Value]) -> Result<()> {
+        let list = json!({ "apiVersion": "v1", "kind": "List", "items": objects }).to_string();
+        let args = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
+        self.run_with(args, list.as_bytes()).await?.text().map(drop)
     }
 
     /// kubectl 1.20, the oldest that people still have, as the same user of the same server.

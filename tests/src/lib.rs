@@ -65,4 +65,4 @@ pub mod webhook;
 
 pub use repot_samples as states;
 
-pub use test_env::{Claimable, Shared, TestEnv, run, run_large, start_shared};
+pub use test_env::{Shared, SharedRef, TestEnv, run, run_large, start_shared};

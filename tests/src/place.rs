@@ -7,6 +7,7 @@ use anyhow::{Result, ensure};
 use serde_json::Value;
 
 use crate::garden::Garden;
+use crate::kubectl::Kubectl;
 use crate::wait::until;
 
 /// How long anything may take in a garden that many tests use.
@@ -14,16 +15,16 @@ pub const DEADLINE: Duration = Duration::from_secs(180);
 
 /// A namespace; dropping it deletes the namespace, and waits for nothing.
 pub struct TestNamespace {
-    garden: &'static Garden,
+    kubectl: Kubectl,
     /// Its name.
     pub namespace: String,
 }
 
 impl TestNamespace {
     /// Makes one, in which Pods may be made.
-    pub async fn make(garden: &'static Garden, namespace: &str) -> Result<Self> {
+    pub async fn make(garden: &Garden, namespace: &str) -> Result<Self> {
         garden.kubectl(["create", "namespace", namespace]).await?.text()?;
-        let place = Self { garden, namespace: namespace.to_owned() };
+        let place = Self { kubectl: garden.kubectl_tool().clone(), namespace: namespace.to_owned() };
         // Pods are refused before kube-controller-manager has made it.
         until("the service account", DEADLINE, async || {
             place.get("serviceaccount", "default").await.map(drop)
@@ -38,7 +39,7 @@ impl TestNamespace {
         for object in &mut objects {
             object["metadata"]["namespace"] = self.namespace.as_str().into();
         }
-        self.garden.apply(&objects).await
+        self.kubectl.apply(&objects).await
     }
 
     /// What kubectl says in the namespace.
@@ -46,7 +47,7 @@ impl TestNamespace {
     /// Errors: when it fails.
     pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
         let all = args.iter().copied().chain(["-n", &self.namespace]);
-        self.garden.kubectl(all).await?.text()
+        self.kubectl.run(all).await?.text()
     }
 
     /// An object.
@@ -84,7 +85,7 @@ impl TestNamespace {
 impl Drop for TestNamespace {
     fn drop(&mut self) {
         let delete = ["delete", "namespace", &self.namespace, "--wait=false"];
-        let mut command = self.garden.kubectl_tool().command(delete);
+        let mut command = self.kubectl.command(delete);
         // Where the garden is gone already, there is nothing to delete.
         let _ =
             command.as_std_mut().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result};
@@ -21,6 +21,8 @@ const TIME_LIMIT: Duration = Duration::from_secs(600);
 const LARGE_LIMIT: Duration = Duration::from_secs(1500);
 /// The same in `make soak`.
 const SOAK_LIMIT: Duration = Duration::from_secs(3600);
+/// How long something that tests share runs on when none of them uses it: the next test may begin.
+const LINGERS: Duration = Duration::from_secs(10);
 /// How much of each log a failed test prints.
 const TAIL_LINES: usize = 25;
 /// Marks the directory of a failed test, which is kept.
@@ -132,64 +134,113 @@ fn explain(error: &Error) -> String {
     error.chain().map(ToString::to_string).collect::<Vec<_>>().join("\n  because: ")
 }
 
-/// What several tests of one process use together, started by the first of them and ended with the process.
+/// What several tests of one process use together: started by the first of them, and ended when none has used it for a while. Tests of one
+/// module run one after the other, so it ends soon after the last of them, and leaves the machine to others.
 ///
 /// Tests must not stop or reconfigure what they share. A start that failed is reported to every user of it.
-pub struct Shared<T> {
+pub struct Shared<T: 'static> {
     start: fn(&TestEnv) -> Result<T>,
-    cell: OnceLock<std::result::Result<(T, TestEnv), String>>,
+    slot: Mutex<Option<std::result::Result<Arc<Started<T>>, String>>>,
+    claims: AtomicUsize,
+}
+
+struct Started<T> {
+    value: T,
+    _env: TestEnv,
+}
+
+/// Keeps a value that is [`Shared`] from ending, without starting it: for a test that waits for its turn.
+pub struct Claim<T: Send + Sync + 'static>(&'static Shared<T>);
+
+/// Keeps a value that is [`Shared`] for as long as it lives.
+pub struct SharedRef<T: Send + Sync + 'static> {
+    started: Arc<Started<T>>,
+    of: &'static Shared<T>,
 }
 
 impl<T: Send + Sync> Shared<T> {
-    /// For a `static`: `start` runs at the first [`Shared::value`].
+    /// For a `static`: `start` runs at the first [`Shared::value`], and again after an end.
     pub const fn new(start: fn(&TestEnv) -> Result<T>) -> Self {
-        Self { start, cell: OnceLock::new() }
+        Self { start, slot: Mutex::new(None), claims: AtomicUsize::new(0) }
     }
 
-    /// The shared value, started when nobody did so yet.
+    /// A claim to the value.
+    pub fn claim(&'static self) -> Claim<T> {
+        self.claims.fetch_add(1, Ordering::Relaxed);
+        Claim(self)
+    }
+
+    /// The shared value, started when it does not run.
     ///
     /// Errors: the failure of the start, as text, for every caller.
-    pub fn value(&self) -> Result<&T> {
-        let made = self.cell.get_or_init(|| self.make().map_err(|error| explain(&error)));
-        made.as_ref().map(|(value, _)| value).map_err(|text| anyhow::anyhow!("{text}"))
+    pub fn value(&'static self) -> Result<SharedRef<T>> {
+        // Others wait here for one that starts it.
+        let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let started = slot.get_or_insert_with(|| self.make().map(Arc::new).map_err(|error| explain(&error)));
+        let started = started.as_ref().map_err(|text| anyhow::anyhow!("{text}"))?;
+        Ok(SharedRef { started: Arc::clone(started), of: self })
     }
 
-    fn make(&self) -> Result<(T, TestEnv)> {
-        let bed = TestEnv::new("shared")?;
+    fn make(&self) -> Result<Started<T>> {
+        let env = TestEnv::new("shared")?;
         if let Ok(mut dirs) = shared_dirs().lock() {
-            dirs.push(bed.path().to_owned());
+            dirs.push(env.path().to_owned());
         }
         // A thread of its own: the caller may be inside a runtime, where blocking on another one is refused.
         let value = std::thread::scope(|scope| {
-            scope.spawn(|| (self.start)(&bed)).join().unwrap_or_else(|_| anyhow::bail!("the start panicked"))
+            scope.spawn(|| (self.start)(&env)).join().unwrap_or_else(|_| anyhow::bail!("the start panicked"))
         })?;
-        Ok((value, bed))
+        Ok(Started { value, _env: env })
+    }
+
+    /// Ends the value unless somebody uses it. It is dropped on this thread, which no runtime waits for.
+    fn end_unused(&self) {
+        let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_unused = self.claims.load(Ordering::Relaxed) == 0
+            && matches!(&*slot, Some(Ok(started)) if Arc::strong_count(started) == 1);
+        let ended = if is_unused { slot.take() } else { None };
+        drop(slot);
+        drop(ended);
     }
 }
 
-/// Something [`Shared`] that is too large to run until the end of the process: it ends with the last claim to it.
-///
-/// A test that may wait for its turn takes its claim before, so that what it needs is still there.
-pub struct Claimable<T> {
-    start: fn(&TestEnv) -> Result<T>,
-    claimed: Mutex<Weak<Shared<T>>>,
+impl<T: Send + Sync> std::ops::Deref for SharedRef<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.started.value
+    }
 }
 
-impl<T: Send + Sync> Claimable<T> {
-    /// For a `static`: `start` runs at the first [`Shared::value`] of claims that exist at the same time.
-    pub const fn new(start: fn(&TestEnv) -> Result<T>) -> Self {
-        Self { start, claimed: Mutex::new(Weak::new()) }
+impl<T: Send + Sync> Clone for SharedRef<T> {
+    fn clone(&self) -> Self {
+        Self { started: Arc::clone(&self.started), of: self.of }
     }
+}
 
-    /// A claim to what others use as well.
-    pub fn claim(&self) -> Arc<Shared<T>> {
-        let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
-        claimed.upgrade().unwrap_or_else(|| {
-            let new = Arc::new(Shared::new(self.start));
-            *claimed = Arc::downgrade(&new);
-            new
-        })
+impl<T: Send + Sync> Drop for SharedRef<T> {
+    fn drop(&mut self) {
+        // One is in the slot, this is the other one. Two that are dropped at once may both see three: then the value stays until it is
+        // used again, or the process ends.
+        if Arc::strong_count(&self.started) > 2 {
+            return;
+        }
+        end_later(self.of);
     }
+}
+
+impl<T: Send + Sync> Drop for Claim<T> {
+    fn drop(&mut self) {
+        self.0.claims.fetch_sub(1, Ordering::Relaxed);
+        end_later(self.0);
+    }
+}
+
+fn end_later<T: Send + Sync>(shared: &'static Shared<T>) {
+    std::thread::spawn(move || {
+        std::thread::sleep(LINGERS);
+        shared.end_unused();
+    });
 }
 
 /// Runs the asynchronous start of something [`Shared`] on a runtime that lives as long as the process.

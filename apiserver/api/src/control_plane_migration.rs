@@ -87,27 +87,19 @@ static CONTROLLERS: Schema =
     Schema::of("Replicas of the controllers before they were stopped, by workload.", Shape::Map(&COUNT));
 static API_TTL: Schema =
     Schema::of("TTL of the DNS record of the API before it was lowered, in seconds.", Shape::Integer);
-static CHANGED: Schema = Schema::of(
-    "Whether this side has changed something, so that there may be something to roll back.",
-    Shape::Boolean,
-);
-static DNS_MIGRATED: Schema = Schema::of(
-    "Whether the operation migrate was requested of the DNSRecords at the source.",
-    Shape::Boolean,
-);
+static CHANGED: Schema =
+    Schema::of("Whether this side has changed something that may have to be rolled back.", Shape::Boolean);
+static DNS_MIGRATED: Schema =
+    Schema::of("Whether migrate was requested of the DNSRecords at the source.", Shape::Boolean);
 static HIBERNATED: Schema =
-    Schema::of("Garden: whether the Shoot was hibernated when the migration was recorded.", Shape::Boolean);
+    Schema::of("Garden: whether the Shoot was hibernated at the start.", Shape::Boolean);
 static WORKERLESS: Schema =
     Schema::of("Garden: whether the Shoot had no workers when the migration was recorded.", Shape::Boolean);
 static ETCD_REPLICAS: Schema = Schema::of("Members of the etcd at the source.", Shape::Integer);
-static SIDE_EPOCH: Schema = Schema::of(
-    "Epoch of the owner record that this side wrote, or whose record it deleted, last.",
-    Shape::Integer,
-);
-static OWNERSHIP_ENDED: Schema = Schema::of(
-    "Whether the deletion of the owner record was requested, so that the volumes of the source never serve again.",
-    Shape::Boolean,
-);
+static SIDE_EPOCH: Schema =
+    Schema::of("Epoch of the owner record that this side wrote or deleted last.", Shape::Integer);
+static OWNERSHIP_ENDED: Schema =
+    Schema::of("Whether ownership was ended, so that the volumes never serve again.", Shape::Boolean);
 static VOLUMES: Schema =
     Schema::string("Name of the set of volumes that the etcd of this side is restored to.");
 static SNAPSHOT_NAME: Schema = Schema::string("Name of the snapshot in its bucket.");
@@ -127,7 +119,7 @@ static LOSS_TIME: Schema = Schema::of("When the snapshot was begun.", Shape::Str
 static LOSS_EPOCH: Schema = Schema::of("The highest epoch that the source was seen to have.", Shape::Integer);
 static LOSS: Schema = Schema {
     name: Some("cloud.gardener.migration.v1alpha1.SourceLoss"),
-    description: "Forced: the snapshot after which everything that the source stored may be lost.",
+    description: "Forced: what the source stored after this snapshot may be lost.",
     shape: Shape::Object(&[
         Field::required("epoch", &LOSS_EPOCH),
         Field::required("revision", &SNAPSHOT_REVISION),

@@ -10,7 +10,7 @@ use repot_tests::http::{Answer, Api};
 use repot_tests::repot::{Repot, write_encryption_config};
 use repot_tests::wait::until;
 use repot_tests::webhook::WebhookServer;
-use repot_tests::{Shared, TestEnv, start_shared};
+use repot_tests::{Shared, SharedRef, TestEnv, start_shared};
 use serde_json::{Value, json};
 
 pub const GROUP: &str = "core.gardener.cloud";
@@ -68,7 +68,7 @@ async fn start(bed: &TestEnv) -> Result<World> {
 
 /// A namespace of one test, and the webhooks that look at nothing else.
 pub struct TestNamespace {
-    pub world: &'static World,
+    pub world: SharedRef<World>,
     pub api: Api,
     pub namespace: String,
     pub server: WebhookServer,
@@ -85,7 +85,8 @@ impl TestNamespace {
             "spec": {"type": "ExternalName", "externalName": "localhost"},
         });
         world.garden.apply(&[named(namespace), named(HOOKS), service]).await?;
-        Ok(Self { world, api: Api::new(world.garden.admin())?, namespace: namespace.to_owned(), server })
+        let api = Api::new(world.garden.admin())?;
+        Ok(Self { world, api, namespace: namespace.to_owned(), server })
     }
 
     /// A webhook at a path of this test's server, for all writes of ShootStates in this namespace. `change` overrides.

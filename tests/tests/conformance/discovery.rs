@@ -230,7 +230,8 @@ fn the_version_has_all_its_fields() {
 #[test]
 fn kube_apiserver_shows_the_group_as_current() {
     run(async |_| {
-        let api = Behind::value()?.garden.api();
+        let behind = Behind::value()?;
+        let api = behind.garden.api();
         until("the group in aggregated discovery", Duration::from_secs(90), async || {
             let document = ask(api, Method::GET, "/apis", V2).await?.ok()?;
             let group = find(&document["items"], "/metadata/name", GROUP)?;

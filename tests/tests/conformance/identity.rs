@@ -30,7 +30,7 @@ fn probes_need_no_credential_and_their_parts_do() {
             let message = status["message"].as_str().unwrap_or_default();
             ensure!(message.contains("\"system:anonymous\" cannot get path"), "{message}");
         }
-        let alice = directly_as(behind, "alice")?;
+        let alice = directly_as(&behind, "alice")?;
         expect(&alice.get("/metrics").await?, 403, "Forbidden")?;
         let master = behind.garden.pki().client.client("admin", &["system:masters"])?;
         let master = behind.directly(Credential::Certificate(master), Client::builder())?;
@@ -49,7 +49,8 @@ fn directly_as(behind: &Behind, user: &str) -> Result<Api> {
 #[test]
 fn whoever_is_known_may_read_the_documents() {
     run(async |_| {
-        let alice = directly_as(Behind::value()?, "alice")?;
+        let shared = Behind::value()?;
+        let alice = directly_as(&shared, "alice")?;
         let version = format!("/apis/{GROUP}/{VERSION}");
         let document = format!("/openapi/v3{version}");
         for path in ["/apis", &version, "/openapi/v2", "/openapi/v3", &document, "/version", "/livez"] {

@@ -204,7 +204,8 @@ fn shared_types_have_upstream_names() {
 #[test]
 fn kube_apiserver_publishes_our_documents() {
     run(async |_| {
-        let api = Behind::value()?.garden.api();
+        let behind = Behind::value()?;
+        let api = behind.garden.api();
         until("the document of version 3", Duration::from_secs(120), async || {
             let (current, _) = follow_index(api).await?;
             ensure!(map(&current.ok()?, "/components/schemas")?.len() > 5, "the document is empty");

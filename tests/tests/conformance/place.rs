@@ -5,7 +5,7 @@ use repot_tests::access::{Access, Credential};
 use repot_tests::garden::{FRONT_PROXY_USER, Garden};
 use repot_tests::http::{Answer, Api, send};
 use repot_tests::repot::{Dev, Repot, write_encryption_config};
-use repot_tests::{Shared, TestEnv, start_shared};
+use repot_tests::{Shared, SharedRef, TestEnv, start_shared};
 use reqwest::{ClientBuilder, Method};
 use serde_json::{Value, json};
 
@@ -122,7 +122,7 @@ impl Behind {
         Ok(Self { garden, repot })
     }
 
-    pub fn value() -> Result<&'static Self> {
+    pub fn value() -> Result<SharedRef<Self>> {
         BEHIND.value()
     }
 

@@ -23,7 +23,8 @@ async fn set_region(world: &World, name: &str, region: &str) -> Result<()> {
 #[test]
 fn nothing_happens_to_an_object_that_is_up_to_date() {
     run(async |_| {
-        let world = World::make(shared_seed()?, "up-to-date").await?;
+        let shared = shared_seed()?;
+        let world = World::make(&shared, "up-to-date").await?;
         let cloud = Cloud::new();
         let first = world.start(&cloud);
         world.create("a", &[RECONCILE]).await?;
@@ -47,7 +48,8 @@ fn nothing_happens_to_an_object_that_is_up_to_date() {
 #[test]
 fn generation_alone_wakes_no_controller_that_waits_for_annotations() {
     run(async |_| {
-        let world = World::make(shared_seed()?, "annotation-only").await?;
+        let shared = shared_seed()?;
+        let world = World::make(&shared, "annotation-only").await?;
         let cloud = Cloud::new();
         let mut settings = world.settings();
         settings.trigger = repot_extension::decide::Trigger::Annotation;
@@ -67,7 +69,7 @@ fn generation_alone_wakes_no_controller_that_waits_for_annotations() {
 fn failed_shoot_stops_every_operation_and_an_ignored_one_none() {
     run(async |_| {
         let seed = shared_seed()?;
-        let world = World::make(seed, "failed-shoot").await?;
+        let world = World::make(&seed, "failed-shoot").await?;
         let cloud = Cloud::new();
         let _controller = world.start(&cloud);
         world.create("a", &[RECONCILE]).await?;
@@ -78,7 +80,7 @@ fn failed_shoot_stops_every_operation_and_an_ignored_one_none() {
         world.ask("a", &request).await?;
         let before = world.get("a").await?;
         // An object of the same controller, whose Shoot has not failed.
-        let other = World::make_of_type(seed, "failed-shoot-other", world.name).await?;
+        let other = World::make_of_type(&seed, "failed-shoot-other", world.name).await?;
         other.until_quiet("quiet").await?;
         cloud.until_calls(&["reconcile a", "reconcile quiet"]).await?;
         let now = world.get("a").await?;
@@ -95,7 +97,7 @@ fn failed_shoot_stops_every_operation_and_an_ignored_one_none() {
 fn objects_of_other_types_and_classes_are_left_alone() {
     run(async |_| {
         let seed = shared_seed()?;
-        let world = World::make(seed, "foreign").await?;
+        let world = World::make(&seed, "foreign").await?;
         let object = |name: &str, spec: serde_json::Value| {
             json!({
                 "apiVersion": "extensions.gardener.cloud/v1alpha1", "kind": "Infrastructure", "spec": spec,
@@ -116,7 +118,7 @@ fn objects_of_other_types_and_classes_are_left_alone() {
 fn columns_are_those_of_gardener() {
     run(async |_| {
         let seed = shared_seed()?;
-        let world = World::make(seed, "columns").await?;
+        let world = World::make(&seed, "columns").await?;
         let cloud = Cloud::new();
         let _controller = world.start(&cloud);
         world.until_quiet("quiet").await?;

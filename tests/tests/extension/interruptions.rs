@@ -20,7 +20,8 @@ const RECONCILE: (&str, &str) = ("gardener.cloud/operation", "reconcile");
 #[test]
 fn killed_controller_continues_from_the_state_that_it_saved() {
     run(async |_| {
-        let world = World::make(shared_seed()?, "killed").await?;
+        let shared = shared_seed()?;
+        let world = World::make(&shared, "killed").await?;
         let cloud = Cloud::new();
         cloud.set_gate(false);
         let first = world.start(&cloud);
@@ -60,7 +61,8 @@ fn killed_controller_continues_from_the_state_that_it_saved() {
 #[test]
 fn annotation_that_changes_during_an_operation_is_served_next() {
     run(async |_| {
-        let world = World::make(shared_seed()?, "changes").await?;
+        let shared = shared_seed()?;
+        let world = World::make(&shared, "changes").await?;
         let cloud = Cloud::new();
         cloud.set_gate(false);
         let _controller = world.start(&cloud);
@@ -80,7 +82,8 @@ fn annotation_that_changes_during_an_operation_is_served_next() {
 #[test]
 fn request_that_is_renewed_during_an_operation_is_served_once_more() {
     run(async |_| {
-        let world = World::make(shared_seed()?, "renewed").await?;
+        let shared = shared_seed()?;
+        let world = World::make(&shared, "renewed").await?;
         let cloud = Cloud::new();
         cloud.set_gate(false);
         let _controller = world.start(&cloud);
@@ -100,7 +103,8 @@ fn request_that_is_renewed_during_an_operation_is_served_once_more() {
 #[test]
 fn requeued_work_stops_when_the_object_is_migrated() {
     run(async |_| {
-        let world = World::make(shared_seed()?, "requeued").await?;
+        let shared = shared_seed()?;
+        let world = World::make(&shared, "requeued").await?;
         let cloud = Cloud::new();
         cloud.fail_next(1_000);
         let _controller = world.start(&cloud);
@@ -133,7 +137,8 @@ fn requeued_work_stops_when_the_object_is_migrated() {
 #[test]
 fn operation_beyond_its_deadline_fails_and_is_tried_again() {
     run(async |_| {
-        let world = World::make(shared_seed()?, "deadline").await?;
+        let shared = shared_seed()?;
+        let world = World::make(&shared, "deadline").await?;
         let cloud = Cloud::new();
         cloud.set_gate(false);
         let settings = Settings { deadline: Duration::from_millis(300), ..world.settings() };
@@ -150,7 +155,8 @@ fn operation_beyond_its_deadline_fails_and_is_tried_again() {
 #[test]
 fn outcome_that_the_api_server_refuses_is_shown_as_an_error() {
     run(async |_| {
-        let world = World::make(shared_seed()?, "refused-outcome").await?;
+        let shared = shared_seed()?;
+        let world = World::make(&shared, "refused-outcome").await?;
         let cloud = Cloud::new();
         cloud.misreport(true);
         let _controller = world.start(&cloud);
@@ -170,7 +176,8 @@ fn outcome_that_the_api_server_refuses_is_shown_as_an_error() {
 #[test]
 fn deletion_waits_for_its_confirmation() {
     run(async |_| {
-        let world = World::make(shared_seed()?, "confirmation").await?;
+        let shared = shared_seed()?;
+        let world = World::make(&shared, "confirmation").await?;
         let cloud = Cloud::new();
         let _controller = world.start(&cloud);
         world.create("a", &[RECONCILE]).await?;
@@ -195,7 +202,8 @@ fn deletion_waits_for_its_confirmation() {
 #[test]
 fn deletion_during_a_migration_touches_no_infrastructure() {
     run(async |_| {
-        let world = World::make(shared_seed()?, "deleted-midway").await?;
+        let shared = shared_seed()?;
+        let world = World::make(&shared, "deleted-midway").await?;
         let cloud = Cloud::new();
         let _controller = world.start(&cloud);
         world.create("a", &[RECONCILE]).await?;

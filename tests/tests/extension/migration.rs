@@ -69,7 +69,8 @@ async fn move_with_state(
 fn state_comes_back_byte_for_byte_from_another_api_server() {
     run(async |bed| {
         let other = start_seed(bed).await?;
-        let source = World::make(shared_seed()?, "state-moves").await?;
+        let shared = shared_seed()?;
+        let source = World::make(&shared, "state-moves").await?;
         let destination = World::make(&other, "state-moves").await?;
         let text = format!("network 0: {TERRAFORM}").into_bytes();
         let clouds = [&Cloud::new(), &Cloud::new()];
@@ -84,7 +85,8 @@ fn state_comes_back_byte_for_byte_from_another_api_server() {
 #[test]
 fn nothing_happens_to_an_object_that_waits_for_its_state() {
     run(async |_| {
-        let world = World::make(shared_seed()?, "waits-for-state").await?;
+        let shared = shared_seed()?;
+        let world = World::make(&shared, "waits-for-state").await?;
         let cloud = Cloud::new();
         let _controller = world.start(&cloud);
         for key in ["gardener.cloud/operation", "core.gardener.cloud/operation"] {
@@ -102,7 +104,8 @@ fn nothing_happens_to_an_object_that_waits_for_its_state() {
 #[test]
 fn object_without_state_is_restored_by_a_reconciliation() {
     run(async |_| {
-        let world = World::make(shared_seed()?, "restores-nothing").await?;
+        let shared = shared_seed()?;
+        let world = World::make(&shared, "restores-nothing").await?;
         let cloud = Cloud::new();
         let _controller = world.start_with(world.settings(), &cloud, false);
         world.create("a", &[("core.gardener.cloud/operation", "restore")]).await?;
@@ -116,7 +119,8 @@ fn object_without_state_is_restored_by_a_reconciliation() {
 #[test]
 fn migrated_object_is_left_alone_until_it_is_restored() {
     run(async |_| {
-        let world = World::make(shared_seed()?, "left-alone").await?;
+        let shared = shared_seed()?;
+        let world = World::make(&shared, "left-alone").await?;
         let cloud = Cloud::new();
         let _controller = world.start(&cloud);
         world.create("a", &[RECONCILE]).await?;

@@ -53,7 +53,8 @@ impl Ownership for Record {
 #[test]
 fn operation_ends_and_nothing_is_written_when_ownership_is_lost() {
     run(async |_| {
-        let world = World::make(shared_seed()?, "lost").await?;
+        let shared = shared_seed()?;
+        let world = World::make(&shared, "lost").await?;
         let (cloud, record) = (Cloud::new(), Record::default());
         record.set(true);
         cloud.set_gate(false);
@@ -91,7 +92,8 @@ fn operation_ends_and_nothing_is_written_when_ownership_is_lost() {
 #[test]
 fn operation_begins_when_ownership_is_gained() {
     run(async |_| {
-        let world = World::make(shared_seed()?, "gained").await?;
+        let shared = shared_seed()?;
+        let world = World::make(&shared, "gained").await?;
         let (cloud, record) = (Cloud::new(), Record::default());
         let _controller = world.start_owned(&cloud, record.clone());
         let created = world.create("a", &[("gardener.cloud/operation", "reconcile")]).await?;
@@ -107,7 +109,8 @@ fn operation_begins_when_ownership_is_gained() {
 #[test]
 fn deletion_without_ownership_removes_nothing() {
     run(async |_| {
-        let world = World::make(shared_seed()?, "lost-deletion").await?;
+        let shared = shared_seed()?;
+        let world = World::make(&shared, "lost-deletion").await?;
         let (cloud, record) = (Cloud::new(), Record::default());
         record.set(true);
         let _controller = world.start_owned(&cloud, record.clone());

@@ -20,7 +20,7 @@ use repot_extension::status::{ErrorCode, OperationState, OperationType};
 use repot_extension::{Context, ExtensionController, Failure, Outcome, Provider, Settings, State};
 use repot_tests::garden::Garden;
 use repot_tests::wait::until;
-use repot_tests::{Shared, TestEnv, start_shared};
+use repot_tests::{Shared, SharedRef, TestEnv, start_shared};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -38,7 +38,7 @@ pub const TERRAFORM: &str = "{\r\n  \"version\": 4,\n\t\"serial\": 1.0, \"huge\"
 static SEED: Shared<Garden> = Shared::new(|bed| start_shared(start_seed(bed)));
 
 /// A seed that tests share: each has its own namespace and provider type.
-pub fn shared_seed() -> Result<&'static Garden> {
+pub fn shared_seed() -> Result<SharedRef<Garden>> {
     SEED.value()
 }
 

@@ -27,7 +27,8 @@ async fn explained(project: &Project<'_>) -> Result<String> {
 #[test]
 fn a_namespace_that_is_deleted_keeps_the_states_of_its_shoots() {
     run(async |_| {
-        let project = Project::make(shared(true)?, "ns-delete").await?;
+        let shared = shared(true)?;
+        let project = Project::make(&shared, "ns-delete").await?;
         let user = format!("gardener.cloud:system:seed:{}", project.seed("a"));
         let gardenlet = Api::new(&project.world.garden.user(&user, &["gardener.cloud:system:seeds"])?)?;
         for name in SHOOTS {

@@ -21,7 +21,8 @@ fn harmful() -> Value {
 const REFUSED_BY: &[&str] = &["live-abort-in-time", "live-shrink-in-need", "forced-restore"];
 
 async fn no_path_is_open(live_migration: bool, name: &str) -> Result<()> {
-    let project = Project::make(shared(live_migration)?, name).await?;
+    let shared = shared(live_migration)?;
+    let project = Project::make(&shared, name).await?;
     project.create_on_a("one").await?;
     for path in ["one", "one/status"] {
         refused_by(&project.annotate(path, &harmful()).await?, REFUSED_BY)?;
@@ -85,7 +86,8 @@ async fn moving_live(project: &Project<'_>, name: &str, steps: &[Step]) -> Resul
 #[test]
 fn nobody_turns_back_beyond_the_point_of_no_return() {
     run(async |_| {
-        let project = Project::make(shared(true)?, "no-return").await?;
+        let shared = shared(true)?;
+        let project = Project::make(&shared, "no-return").await?;
         moving_live(&project, "late", LEAVING).await?;
         for value in ["true", "force"] {
             let answer = project.annotate("late/status", &json!({ABORT: value})).await?;
@@ -108,7 +110,8 @@ fn nobody_turns_back_beyond_the_point_of_no_return() {
 #[test]
 fn a_live_migration_that_was_called_off_in_time_goes_back() {
     run(async |_| {
-        let project = Project::make(shared(true)?, "back").await?;
+        let shared = shared(true)?;
+        let project = Project::make(&shared, "back").await?;
         moving_live(&project, "one", JOIN_FAILED).await?;
         refused_by(&project.bind("one", "a").await?, &["live-back-after-abort"])?;
         project.annotate("one", &json!({ABORT: "true"})).await?.ok()?;
@@ -119,7 +122,8 @@ fn a_live_migration_that_was_called_off_in_time_goes_back() {
 #[test]
 fn gardener_refuses_a_live_migration_while_its_feature_gate_is_off() {
     run(async |_| {
-        let project = Project::make(shared(false)?, "gate-off").await?;
+        let shared = shared(false)?;
+        let project = Project::make(&shared, "gate-off").await?;
         project.create_on_a("one").await?;
         for annotation in [json!({TRIGGER: "true"}), json!({"gardener.cloud/operation": "live-migrate"})] {
             let answer = project.annotate("one", &annotation).await?;

@@ -10,7 +10,8 @@ use super::world::{Project, refused_by, shared};
 use crate::webhook::questions::review;
 
 async fn is_scheduled(live_migration: bool, name: &str) -> Result<()> {
-    let project = Project::make(shared(live_migration)?, name).await?;
+    let shared = shared(live_migration)?;
+    let project = Project::make(&shared, name).await?;
     project.create("one").await?;
     let bound = project.bind("one", "a").await?;
     ensure!(bound.status == 200, "a new Shoot cannot be scheduled: {bound}");
@@ -35,7 +36,8 @@ fn a_new_shoot_is_scheduled_with_the_feature_gate_off() {
 #[test]
 fn a_shoot_that_has_a_seed_moves_by_a_binding_that_the_rules_judge() {
     run(async |_| {
-        let project = Project::make(shared(true)?, "binding").await?;
+        let shared = shared(true)?;
+        let project = Project::make(&shared, "binding").await?;
         project.create_on_a("one").await?;
         let mut ill = gardener::seed(&project.seed("b"));
         ill["status"]["conditions"][1]["status"] = json!("False");
@@ -53,7 +55,8 @@ fn a_shoot_that_has_a_seed_moves_by_a_binding_that_the_rules_judge() {
 #[test]
 fn the_seed_is_changed_through_the_binding_that_discovery_shows() {
     run(async |_| {
-        let project = Project::make(shared(true)?, "discovery").await?;
+        let shared = shared(true)?;
+        let project = Project::make(&shared, "discovery").await?;
         project.create_on_a("one").await?;
         let (old, mut new) = (project.get("one").await?, project.get("one").await?);
         new["spec"]["seedName"] = json!(project.seed("b"));

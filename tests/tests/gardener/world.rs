@@ -13,7 +13,7 @@ use repot_tests::gardener::{self, Gardener, GardenerOptions, operation};
 use repot_tests::http::{Answer, Api};
 use repot_tests::repot::{Repot, write_encryption_config};
 use repot_tests::wait::until;
-use repot_tests::{Shared, TestEnv, start_shared};
+use repot_tests::{Shared, SharedRef, TestEnv, start_shared};
 use repot_webhook::manifests::{Reach, render};
 use serde_json::{Value, json};
 
@@ -39,7 +39,7 @@ static GATE_ON: Shared<World> = Shared::new(|bed| start_shared(World::start(bed,
 static GATE_OFF: Shared<World> = Shared::new(|bed| start_shared(World::start(bed, false)));
 
 /// The garden that tests share, with the feature gate LiveControlPlaneMigration on or off.
-pub fn shared(live_migration: bool) -> Result<&'static World> {
+pub fn shared(live_migration: bool) -> Result<SharedRef<World>> {
     if live_migration { GATE_ON.value() } else { GATE_OFF.value() }
 }
 

@@ -46,7 +46,7 @@ fn control_plane_leaves_a_seed_whose_api_server_is_frozen() {
 }
 
 /// The source stored its final snapshot, so all that it acknowledged is at the destination.
-async fn ensure_nothing_is_lost(world: &World<'_>, writer: Writer) -> Result<()> {
+async fn ensure_nothing_is_lost(world: &World, writer: Writer) -> Result<()> {
     let acknowledged = writer.acknowledged();
     drop(writer);
     let stored = writer::stored(&world.api()?).await?;

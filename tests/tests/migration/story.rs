@@ -15,21 +15,21 @@ pub const DEADLINE: Duration = Duration::from_secs(900);
 const PATH: &str = "/apis/migration.gardener.cloud/v1alpha1/namespaces";
 
 /// The garden of the landscape.
-pub fn garden_of<'a>(world: &World<'a>) -> Result<&'a GardenCluster> {
+pub fn garden_of(world: &World) -> Result<&GardenCluster> {
     world.landscape.garden.as_ref().context("there is no garden")
 }
 
 /// Creates a migration of the Shoot, named after it.
-pub async fn create(world: &World<'_>, name: &str, seeds: (&str, &str)) -> Result<()> {
+pub async fn create(world: &World, name: &str, seeds: (&str, &str)) -> Result<()> {
     create_in_mode(world, name, seeds, "Classic").await
 }
 
 /// Creates a forced migration of the Shoot, which nobody has confirmed.
-pub async fn create_forced(world: &World<'_>, name: &str, seeds: (&str, &str)) -> Result<()> {
+pub async fn create_forced(world: &World, name: &str, seeds: (&str, &str)) -> Result<()> {
     create_in_mode(world, name, seeds, "Forced").await
 }
 
-async fn create_in_mode(world: &World<'_>, name: &str, (from, to): (&str, &str), mode: &str) -> Result<()> {
+async fn create_in_mode(world: &World, name: &str, (from, to): (&str, &str), mode: &str) -> Result<()> {
     let shoot = world.name();
     let object = json!({
         "apiVersion": "migration.gardener.cloud/v1alpha1", "kind": "ControlPlaneMigration",
@@ -44,13 +44,13 @@ async fn create_in_mode(world: &World<'_>, name: &str, (from, to): (&str, &str),
 }
 
 /// Moves the Shoot, and gives the migration that has succeeded.
-pub async fn succeed(world: &World<'_>, name: &str, seeds: (&str, &str)) -> Result<Value> {
+pub async fn succeed(world: &World, name: &str, seeds: (&str, &str)) -> Result<Value> {
     create(world, name, seeds).await?;
     until_success(world, name, seeds.1).await
 }
 
 /// Waits until the Shoot has moved to a seed.
-pub async fn until_success(world: &World<'_>, name: &str, seed: &str) -> Result<Value> {
+pub async fn until_success(world: &World, name: &str, seed: &str) -> Result<Value> {
     let migration = until_end(world, name).await?;
     ensure_phase(&migration, "Succeeded")?;
     let moved = shoot(world).await?;
@@ -60,7 +60,7 @@ pub async fn until_success(world: &World<'_>, name: &str, seed: &str) -> Result<
 }
 
 /// Changes `spec.seedName` of the Shoot, as its owner or a scheduler does, and gives the name of the migration that this makes.
-pub async fn change_seed(world: &World<'_>, seed: &str) -> Result<String> {
+pub async fn change_seed(world: &World, seed: &str) -> Result<String> {
     let shoot = world.name();
     let path =
         format!("{}/namespaces/{}/shoots/{}/binding", garden::CORE, shoot.project_namespace(), shoot.name);
@@ -75,7 +75,7 @@ pub async fn change_seed(world: &World<'_>, seed: &str) -> Result<String> {
 }
 
 /// Names of all migrations of the Shoot.
-pub async fn names(world: &World<'_>) -> Result<Vec<String>> {
+pub async fn names(world: &World) -> Result<Vec<String>> {
     let shoot = world.name();
     let path = format!("{PATH}/{}/controlplanemigrations", shoot.project_namespace());
     let all = garden_of(world)?.cluster.api().get(&path).await?.ok()?;
@@ -84,32 +84,32 @@ pub async fn names(world: &World<'_>) -> Result<Vec<String>> {
     Ok(of_shoot.filter_map(|one| one["metadata"]["name"].as_str().map(str::to_owned)).collect())
 }
 
-fn path(world: &World<'_>, name: &str) -> String {
+fn path(world: &World, name: &str) -> String {
     let shoot = world.name();
     format!("{PATH}/{}/controlplanemigrations/{}-{name}", shoot.project_namespace(), shoot.name)
 }
 
 /// A migration as it is stored.
-pub async fn read(world: &World<'_>, name: &str) -> Result<Value> {
+pub async fn read(world: &World, name: &str) -> Result<Value> {
     garden_of(world)?.cluster.api().get(&path(world, name)).await?.ok()
 }
 
 /// The record of a step of a side; null where it was not started.
-pub async fn step(world: &World<'_>, name: &str, (side, step): (&str, &str)) -> Result<Value> {
+pub async fn step(world: &World, name: &str, (side, step): (&str, &str)) -> Result<Value> {
     let migration = read(world, name).await?;
-    let steps = migration["status"][side]["steps"].as_array().into_iter().flatten();
-    Ok(steps.filter(|one| one["name"] == step).next_back().cloned().unwrap_or_default())
+    let mut steps = migration["status"][side]["steps"].as_array().into_iter().flatten();
+    Ok(steps.find(|one| one["name"] == step).cloned().unwrap_or_default())
 }
 
 /// Sets annotations of a migration.
-pub async fn annotate(world: &World<'_>, name: &str, annotations: &Value) -> Result<()> {
+pub async fn annotate(world: &World, name: &str, annotations: &Value) -> Result<()> {
     let patch = json!({"metadata": {"annotations": annotations}});
     let api = garden_of(world)?.cluster.api();
     api.patch(&path(world, name), "application/merge-patch+json", &patch).await?.ok().map(drop)
 }
 
 /// Waits until a side has started a step.
-pub async fn until_started(world: &World<'_>, name: &str, (side, step): (&str, &str)) -> Result<()> {
+pub async fn until_started(world: &World, name: &str, (side, step): (&str, &str)) -> Result<()> {
     until(&format!("{step} to be started"), DEADLINE, async || {
         let migration = read(world, name).await?;
         let steps = migration["status"][side]["steps"].as_array().into_iter().flatten();
@@ -121,14 +121,14 @@ pub async fn until_started(world: &World<'_>, name: &str, (side, step): (&str, &
 }
 
 /// Asks for a rollback.
-pub async fn abort(world: &World<'_>, name: &str) -> Result<()> {
+pub async fn abort(world: &World, name: &str) -> Result<()> {
     let patch = json!({"spec": {"abort": "Abort"}});
     let api = garden_of(world)?.cluster.api();
     api.patch(&path(world, name), "application/merge-patch+json", &patch).await?.ok().map(drop)
 }
 
 /// Waits until the migration has ended, and gives it; how it ended is not judged.
-pub async fn until_end(world: &World<'_>, name: &str) -> Result<Value> {
+pub async fn until_end(world: &World, name: &str) -> Result<Value> {
     let mut said = String::new();
     until("the migration to end", DEADLINE, async || {
         let migration = read(world, name).await?;
@@ -182,7 +182,7 @@ pub fn duration(migration: &Value, (side, step): (&str, &str)) -> Result<Duratio
 }
 
 /// The Shoot in the garden.
-pub async fn shoot(world: &World<'_>) -> Result<Value> {
+pub async fn shoot(world: &World) -> Result<Value> {
     let shoot = world.name();
     let path = format!("{}/namespaces/{}/shoots/{}", garden::CORE, shoot.project_namespace(), shoot.name);
     garden_of(world)?.cluster.api().get(&path).await?.ok()

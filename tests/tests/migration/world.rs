@@ -11,7 +11,7 @@ use repot_tests::landscape::{
 };
 use repot_tests::operator::SYSTEM;
 use repot_tests::wait::until;
-use repot_tests::{Claimable, Shared, TestEnv, run_large, start_shared};
+use repot_tests::{Shared, SharedRef, TestEnv, run_large, start_shared};
 use serde_json::{Value, json};
 
 /// Where Shoots are at first, and where they move.
@@ -19,14 +19,13 @@ pub const SEEDS: (&str, &str) = ("seed-a", "seed-b");
 
 const MERGE: &str = "application/merge-patch+json";
 
-/// Its clusters keep the machine busy even when nothing moves, so it ends with the last test that needs it.
-static LANDSCAPE: Claimable<Landscape> =
-    Claimable::new(|env| start_shared(Landscape::start(env, LandscapeOptions::default())));
+static LANDSCAPE: Shared<Landscape> =
+    Shared::new(|env| start_shared(Landscape::start(env, LandscapeOptions::default())));
 
 /// A Shoot in the first seed of the shared landscape.
-pub struct World<'a> {
+pub struct World {
     /// The landscape that all tests of migrations share: nobody stops anything in it but what belongs to the own Shoot.
-    pub landscape: &'a Landscape,
+    pub landscape: SharedRef<Landscape>,
     /// The Shoot of this test.
     pub shoot: Shoot,
 }
@@ -54,23 +53,17 @@ pub struct Workload {
     marker: String,
 }
 
-/// What a test of migrations runs in: its own directory, and the landscape that it shares with others.
-pub struct MigrationEnv<'a> {
-    own: &'a TestEnv,
-    landscape: &'a Shared<Landscape>,
+/// Runs one test, as [`run_large`] does. The shared landscape does not end while the test waits for its turn.
+pub fn run(test: impl AsyncFnOnce(&TestEnv) -> Result<()>) {
+    let _claim = LANDSCAPE.claim();
+    run_large(test);
 }
 
-/// Runs one test in the shared landscape, as [`run_large`] does.
-pub fn run(test: impl AsyncFnOnce(&MigrationEnv<'_>) -> Result<()>) {
-    let claim = LANDSCAPE.claim();
-    run_large(async |own| test(&MigrationEnv { own, landscape: &claim }).await);
-}
-
-impl<'a> World<'a> {
+impl World {
     /// Creates a Shoot with an object of its own in it.
-    pub async fn create(env: &MigrationEnv<'a>, name: &str, options: ControlPlaneOptions) -> Result<Self> {
-        let landscape = env.landscape.value()?;
-        let shoot = landscape.create_shoot(env.own, ShootName::new("dev", name), SEEDS.0, options).await?;
+    pub async fn create(env: &TestEnv, name: &str, options: ControlPlaneOptions) -> Result<Self> {
+        let landscape = LANDSCAPE.value()?;
+        let shoot = landscape.create_shoot(env, ShootName::new("dev", name), SEEDS.0, options).await?;
         let world = Self { landscape, shoot };
         let marker = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "marker"}});
         world.api()?.post("/api/v1/namespaces/default/configmaps", &marker).await?.ok()?;

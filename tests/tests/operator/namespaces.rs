@@ -103,7 +103,7 @@ fn operator_with_roles_in_one_namespace_looks_after_the_etcds_there_and_asks_for
             said.is_some_and(|text| text.contains("provider Local are disabled"))
         };
         mine.until("etcd", "local", "refused", refused).await?;
-        take_backup(world, &mine).await?;
+        take_backup(&world, &mine).await?;
         // Copies, and what is written when members go.
         mine.kubectl(&["scale", "etcd/main", "--replicas=0"]).await?;
         mine.until_gone("statefulset", "main").await?;

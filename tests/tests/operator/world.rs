@@ -9,23 +9,25 @@ pub use repot_tests::operator::{
 };
 use repot_tests::operator::{deployment, prepare, start_deployment};
 use repot_tests::wait::until;
-use repot_tests::{Shared, binaries, start_shared, tool};
+use repot_tests::{Shared, SharedRef, binaries, start_shared, tool};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
 use super::tls::ClientFiles;
 pub use crate::testbed::pods::world::{DEADLINE, is_ready};
-use crate::testbed::pods::world::{IMMEDIATE, TestNamespace as Pods, shared};
+use crate::testbed::pods::world::{IMMEDIATE, TestNamespace as Pods, World as PodsWorld, shared};
 
-static OPERATOR: Shared<()> = Shared::new(|_| start_shared(install()));
+static OPERATOR: Shared<SharedRef<PodsWorld>> = Shared::new(|_| start_shared(install()));
 
-async fn install() -> Result<()> {
+/// The cluster stays for as long as its operator.
+async fn install() -> Result<SharedRef<PodsWorld>> {
     let world = shared()?;
     world.runner.images().add(IMAGE, image()?);
     prepare(&world.garden).await?;
     // Stores of all tests are below the directories of their beds.
     let stores = binaries::testbed_dir().join("run").display().to_string();
-    start_operator(&world.garden, &["--local-store-path", &stores]).await
+    start_operator(&world.garden, &["--local-store-path", &stores]).await?;
+    Ok(world)
 }
 
 /// Deploys the controllers with these flags, where they see a directory of their node at its own path.
@@ -42,12 +44,13 @@ pub struct TestNamespace {
     pub pods: Pods,
     /// How a client reaches members with TLS.
     pub tls: Option<ClientFiles>,
+    _operator: SharedRef<SharedRef<PodsWorld>>,
 }
 
 impl TestNamespace {
     pub async fn make(namespace: &str) -> Result<Self> {
-        OPERATOR.value()?;
-        Ok(Self { pods: Pods::make(namespace).await?, tls: None })
+        let operator = OPERATOR.value()?;
+        Ok(Self { pods: Pods::make(namespace).await?, tls: None, _operator: operator })
     }
 
     /// Applies an Etcd `main`, server-side, as a person would.

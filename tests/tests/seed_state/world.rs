@@ -21,7 +21,7 @@ use repot_tests::garden::Garden;
 use repot_tests::http::Api;
 use repot_tests::repot::{Repot, write_encryption_config};
 use repot_tests::wait::until;
-use repot_tests::{Shared, TestEnv, start_shared};
+use repot_tests::{Shared, SharedRef, TestEnv, start_shared};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -106,7 +106,7 @@ pub struct World {
     pub shoot: ShootKey,
     pub seed_name: String,
     pub writes: Writes,
-    clusters: &'static Clusters,
+    clusters: SharedRef<Clusters>,
 }
 
 impl World {

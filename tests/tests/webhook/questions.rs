@@ -99,7 +99,7 @@ fn a_binding_is_the_way_where_there_is_one() {
     run(async |_| {
         // A small stand-in has no subresource of this name, so the question is put as kube-apiserver would put it.
         let place = TestNamespace::make("bindings").await?;
-        let world = place.world;
+        let world = &place.world;
         let api = direct(&world.url, &world.garden.pki().serving.pem(), Credential::Anonymous)?;
         let mut question = review(place.shoot("one"), place.shoot("one"));
         question["request"]["subResource"] = json!("binding");

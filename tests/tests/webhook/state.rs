@@ -47,7 +47,7 @@ fn states_are_written_by_gardenlets_of_both_seeds_and_deleted_on_confirmation() 
     run(async |_| {
         let place = TestNamespace::make("states").await?;
         place.put(&place.shoot("one")).await?;
-        let world = place.world;
+        let world = &place.world;
         let state = |data: &str| {
             let metadata = json!({"namespace": "states", "name": "one"});
             json!({"apiVersion": OURS, "kind": "ShootState", "metadata": metadata, "spec": {"gardener": [{"name": data}]}})
@@ -102,7 +102,7 @@ fn every_rule_of_seed_clusters_is_heard() {
 
 async fn an_etcd_has_one_workflow_and_its_record_is_left_to_controllers() -> Result<()> {
     let place = TestNamespace::make("etcds").await?;
-    let world = place.world;
+    let world = &place.world;
     let object = |kind: &str, name: &str| {
         let spec = match kind {
             "HostedEtcd" => {
@@ -177,7 +177,7 @@ async fn etcd_stays_while_a_workflow_works_on_it(world: &World) -> Result<()> {
 
 async fn members_of_an_etcd_and_owners_of_a_control_plane_are_left_to_controllers() -> Result<()> {
     let place = TestNamespace::make("owners").await?;
-    let world = place.world;
+    let world = &place.world;
     let etcd = |annotations: Value, spec: Value| {
         let metadata = json!({"namespace": "owners", "name": "main", "annotations": annotations});
         json!({"apiVersion": "druid.gardener.cloud/v1alpha1", "kind": "Etcd", "metadata": metadata, "spec": {"etcd": spec}})
@@ -274,7 +274,7 @@ fn what_gives_up_data_needs_a_verb_of_its_own() {
             "rules": [{"apiGroups": ["core.gardener.cloud"], "resources": ["shoots"], "verbs": ["get", "patch", "update"]}],
         });
         garden.apply(&[role, bound("editors", "shoot-editor")]).await?;
-        let editor = as_user(place.world, "eve", "editors")?;
+        let editor = as_user(&place.world, "eve", "editors")?;
         place.put(&place.shoot("one")).await?;
         place.allows("one", &json!({"spec": {"seedName": "forcing-b"}})).await?;
         let mut silent = place.seed("a");

@@ -14,7 +14,7 @@ use repot_tests::kubectl::Kubectl;
 use repot_tests::process::Spec;
 use repot_tests::repot::{Repot, program, write_encryption_config};
 use repot_tests::wait::until;
-use repot_tests::{Shared, TestEnv, start_shared};
+use repot_tests::{Shared, SharedRef, TestEnv, start_shared};
 use repot_webhook::manifests::{Reach, render};
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ pub struct World {
 
 static WORLD: Shared<World> = Shared::new(|bed| start_shared(World::start(bed)));
 
-pub fn shared() -> Result<&'static World> {
+pub fn shared() -> Result<SharedRef<World>> {
     WORLD.value()
 }
 
@@ -167,7 +167,7 @@ impl World {
 
 /// A namespace of one test with a Shoot in it, and seeds that only this test uses.
 pub struct TestNamespace {
-    pub world: &'static World,
+    pub world: SharedRef<World>,
     pub namespace: String,
 }
 

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
-use repot_tests::run;
 use repot_tests::wait::until;
+use repot_tests::{SharedRef, run};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::task::JoinHandle;
@@ -144,12 +144,12 @@ impl Journey {
         let before = fixture.data().await?;
         fixture.migrate(json!({"storageClassName": "fast", "size": "2Gi"})).await?;
         fixture.step(step, "Running").await?;
-        let first = leader(fixture.ns.world).await?;
+        let first = leader(&fixture.ns.world).await?;
         Ok(Self { fixture, before, first, _turn: turn })
     }
 
-    fn world(&self) -> &'static World {
-        self.fixture.ns.world
+    fn world(&self) -> &SharedRef<World> {
+        &self.fixture.ns.world
     }
 
     /// It is done, nothing is missing, and there was always one who acted.
@@ -194,7 +194,7 @@ fn controllers_that_are_asked_to_end_give_the_lease_back_first() {
 }
 
 /// Changes an Etcd without end, so that whoever looks after it always has something to write. Gives the last change.
-async fn keep_busy(world: &'static World, namespace: String, stop: Arc<AtomicBool>) -> Result<u64> {
+async fn keep_busy(world: SharedRef<World>, namespace: String, stop: Arc<AtomicBool>) -> Result<u64> {
     let path = format!("/apis/druid.gardener.cloud/v1alpha1/namespaces/{namespace}/etcds/busy");
     let mut count = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -222,7 +222,7 @@ impl Busy {
     async fn begin(namespace: &str) -> Result<Self> {
         let turn = TURN.lock().await;
         let ns = TestNamespace::make_with_two(namespace).await?;
-        let world = ns.world;
+        let world = ns.world.clone();
         let etcd = json!({
             "apiVersion": "druid.gardener.cloud/v1alpha1", "kind": "Etcd", "metadata": {"name": "busy"},
             "spec": {"replicas": 1, "storageClass": "slow", "storageCapacity": "1Gi", "etcd": {}},
@@ -230,9 +230,9 @@ impl Busy {
         ns.apply(&[etcd]).await?;
         ns.until("etcd", "busy", "ready", |etcd| etcd["status"]["readyReplicas"] == 1).await?;
         let stop = Arc::new(AtomicBool::new(false));
-        let work = tokio::spawn(keep_busy(world, ns.namespace.clone(), stop.clone()));
-        let first = leader(world).await?;
-        let starts = container(world, &first).await?["restartCount"].as_u64();
+        let work = tokio::spawn(keep_busy(world.clone(), ns.namespace.clone(), stop.clone()));
+        let first = leader(&world).await?;
+        let starts = container(&world, &first).await?["restartCount"].as_u64();
         ns.until("service", "busy-client", "at work", |service| {
             service["metadata"]["annotations"]["tests.repot.dev/count"].is_string()
         })
@@ -243,7 +243,7 @@ impl Busy {
     /// Waits until the process that led has ended by itself.
     async fn first_ends(&self) -> Result<()> {
         until("it to end", DEADLINE, async || {
-            let status = container(self.ns.world, &self.first).await?;
+            let status = container(&self.ns.world, &self.first).await?;
             ensure!(status["restartCount"].as_u64() > self.starts, "{status}");
             let code = &status["lastState"]["terminated"]["exitCode"];
             ensure!(*code == 1, "it ended with {code}");
@@ -261,7 +261,7 @@ impl Busy {
                 service["metadata"]["annotations"]["tests.repot.dev/count"] == last.as_str()
             })
             .await?;
-        let pods = acted(self.ns.world)?;
+        let pods = acted(&self.ns.world)?;
         ensure!(
             [&self.first, second].iter().all(|leader| pods.contains(leader.pod())),
             "only {pods:?} acted"
@@ -281,7 +281,7 @@ async fn container(world: &World, leader: &Leader) -> Result<Value> {
 fn controllers_that_stood_still_write_nothing_any_more_and_end() {
     run(async |_| {
         let busy = Busy::begin("failover-freeze").await?;
-        let (world, first) = (busy.ns.world, &busy.first);
+        let (world, first) = (&busy.ns.world, &busy.first);
         world.runner.freeze(SYSTEM, first.pod(), "controllers")?;
         let second = successor(world, first).await;
         world.runner.resume(SYSTEM, first.pod(), "controllers")?;
@@ -310,7 +310,7 @@ async fn allow(world: &World, verbs: &Value) -> Result<Value> {
 fn controllers_that_cannot_renew_their_lease_write_nothing_any_more_and_end() {
     run(async |_| {
         let busy = Busy::begin("failover-renewal").await?;
-        let world = busy.ns.world;
+        let world = &busy.ns.world;
         // All else they may still do, and there is always something to do.
         let before = allow(world, &json!(["get"])).await?;
         let ended = busy.first_ends().await;

@@ -10,7 +10,7 @@ use repot_tests::garden::{Garden, GardenOptions};
 use repot_tests::pods::{Image, Images, PodRunner, PodRunnerOptions};
 use repot_tests::repot::{Repot, program};
 use repot_tests::wait::{Hopeless, until};
-use repot_tests::{Shared, TestEnv, binaries, place, start_shared};
+use repot_tests::{Shared, SharedRef, TestEnv, binaries, place, start_shared};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStdout};
@@ -139,7 +139,7 @@ fn service() -> Value {
 
 /// A namespace of one test.
 pub struct TestNamespace {
-    pub world: &'static World,
+    pub world: SharedRef<World>,
     namespace: place::TestNamespace,
 }
 
@@ -161,8 +161,9 @@ impl TestNamespace {
         Self::make_in(PAIR.value()?, namespace).await
     }
 
-    async fn make_in(world: &'static World, namespace: &str) -> Result<Self> {
-        Ok(Self { world, namespace: place::TestNamespace::make(&world.garden, namespace).await? })
+    async fn make_in(world: SharedRef<World>, namespace: &str) -> Result<Self> {
+        let namespace = place::TestNamespace::make(&world.garden, namespace).await?;
+        Ok(Self { world, namespace })
     }
 
     /// Gives an object, as [`place::TestNamespace::get`] does, without starting a kubectl: tests ask for objects many times a second.

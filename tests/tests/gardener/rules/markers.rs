@@ -134,7 +134,8 @@ async fn bind_with(project: &Project<'_>, name: &str, rule: &str, wrong: &Value)
 }
 
 pub async fn annotations_are_judged_by_every_rule_on_every_path(_: &TestEnv, gate: bool) -> Result<()> {
-    let project = Project::make(shared(gate)?, "rules-mark").await?;
+    let shared = shared(gate)?;
+    let project = Project::make(&shared, "rules-mark").await?;
     project.put_seed(&gardener::seed(&project.seed("c"))).await?;
     for (number, row) in rows(&project).iter().enumerate() {
         see(&project, number, row).await.with_context(|| format!("rule {}", row.0))?;
@@ -150,7 +151,8 @@ fn warnings(answer: &Answer) -> String {
 }
 
 pub async fn an_isolation_is_judged_until_its_failback_is_done(_: &TestEnv, gate: bool) -> Result<()> {
-    let project = Project::make(shared(gate)?, "rules-zone").await?;
+    let shared = shared(gate)?;
+    let project = Project::make(&shared, "rules-zone").await?;
     let (isolated, second) = (json!({ZONE: "eu-1a"}), json!({ZONE: "eu-1b"}));
     let maintain = json!({OPERATION: "maintain"});
     project.create_on_a("one").await?;
@@ -188,7 +190,8 @@ pub async fn an_isolation_is_judged_until_its_failback_is_done(_: &TestEnv, gate
 }
 
 pub async fn a_live_migration_keeps_its_trigger_and_its_way(_: &TestEnv, gate: bool) -> Result<()> {
-    let project = Project::make(shared(gate)?, "rules-live").await?;
+    let shared = shared(gate)?;
+    let project = Project::make(&shared, "rules-live").await?;
     arrange(&project, "one", Stands::MovingLive("DestinationEtcdPeersJoined")).await?;
     for path in ["one", "one/status"] {
         for value in [Value::Null, json!("false")] {
@@ -209,7 +212,8 @@ pub async fn a_live_migration_keeps_its_trigger_and_its_way(_: &TestEnv, gate: b
 }
 
 pub async fn what_gives_up_data_needs_a_verb_of_its_own(_: &TestEnv, gate: bool) -> Result<()> {
-    let project = Project::make(shared(gate)?, "rules-verb").await?;
+    let shared = shared(gate)?;
+    let project = Project::make(&shared, "rules-verb").await?;
     arrange(&project, "one", Stands::MovingFromDead).await?;
     source_is(&project, true).await?;
     let force = json!({"metadata": {"annotations": {FORCE: "true", CONFIRM_FORCE: project.seed("a")}}});

@@ -23,7 +23,8 @@ async fn refused_directly(project: &Project<'_>, old: &Value, new: &Value, rule:
 }
 
 pub async fn a_shoot_on_its_way_rests(_: &TestEnv, gate: bool) -> Result<()> {
-    let project = Project::make(shared(gate)?, "rules-rest").await?;
+    let shared = shared(gate)?;
+    let project = Project::make(&shared, "rules-rest").await?;
     project.put_seed(&gardener::seed(&project.seed("c"))).await?;
     project.create_on_a("one").await?;
     let confirm = json!({"confirmation.gardener.cloud/deletion": "true"});
@@ -69,7 +70,8 @@ pub async fn a_shoot_on_its_way_rests(_: &TestEnv, gate: bool) -> Result<()> {
 }
 
 pub async fn a_shoot_that_is_being_deleted_does_not_move(_: &TestEnv, gate: bool) -> Result<()> {
-    let project = Project::make(shared(gate)?, "rules-del").await?;
+    let shared = shared(gate)?;
+    let project = Project::make(&shared, "rules-del").await?;
     project.create_on_a("one").await?;
     project.create_on_a("two").await?;
     let kept = json!({"metadata": {
@@ -83,7 +85,8 @@ pub async fn a_shoot_that_is_being_deleted_does_not_move(_: &TestEnv, gate: bool
 }
 
 pub async fn the_destination_is_there_and_is_all_that_changes(_: &TestEnv, gate: bool) -> Result<()> {
-    let project = Project::make(shared(gate)?, "rules-dest").await?;
+    let shared = shared(gate)?;
+    let project = Project::make(&shared, "rules-dest").await?;
     project.create_on_a("one").await?;
     let binding = async |spec: &Value| project.patch("one/binding", &json!({"spec": spec})).await;
     let old = project.get("one").await?;
@@ -105,7 +108,8 @@ pub async fn the_destination_is_there_and_is_all_that_changes(_: &TestEnv, gate:
 }
 
 pub async fn a_shoot_with_bastions_stays(_: &TestEnv, gate: bool) -> Result<()> {
-    let project = Project::make(shared(gate)?, "rules-bast").await?;
+    let shared = shared(gate)?;
+    let project = Project::make(&shared, "rules-bast").await?;
     project.create_on_a("one").await?;
     let bastions =
         format!("/apis/operations.gardener.cloud/v1alpha1/namespaces/{}/bastions", project.namespace());
@@ -134,7 +138,8 @@ fn profile(name: &str, regions: &Value) -> Value {
 }
 
 pub async fn the_cloud_profile_and_the_zones_say_which_seeds_are_fit(_: &TestEnv, gate: bool) -> Result<()> {
-    let project = Project::make(shared(gate)?, "rules-prof").await?;
+    let shared = shared(gate)?;
+    let project = Project::make(&shared, "rules-prof").await?;
     let zones = json!([{"name": "eu-1a"}, {"name": "eu-1b"}, {"name": "eu-1c"}]);
     let eu = json!({"name": "eu", "zones": zones, "accessRestrictions": [{"name": "eu-only"}]});
     let mars = json!({"name": "mars", "zones": zones});
@@ -187,7 +192,8 @@ pub async fn the_cloud_profile_and_the_zones_say_which_seeds_are_fit(_: &TestEnv
 }
 
 pub async fn networks_of_shoot_and_destination_are_apart(_: &TestEnv, gate: bool) -> Result<()> {
-    let project = Project::make(shared(gate)?, "rules-net").await?;
+    let shared = shared(gate)?;
+    let project = Project::make(&shared, "rules-net").await?;
     project.create_on_a("one").await?;
     let six = |pods: &str| {
         let mut seed = gardener::seed(&project.seed("b"));

@@ -232,7 +232,8 @@ async fn see(project: &Project<'_>, bed: &TestEnv, shoot: &str, case: &Case) -> 
 }
 
 pub async fn a_change_of_seed_is_judged_by_every_rule(bed: &TestEnv, gate: bool) -> Result<()> {
-    let project = Project::make(shared(gate)?, "rules-seed").await?;
+    let shared = shared(gate)?;
+    let project = Project::make(&shared, "rules-seed").await?;
     let cases = cases().into_iter().filter(|case| gate || !case.live);
     for (number, case) in cases.enumerate() {
         see(&project, bed, &format!("s{number}"), &case)
@@ -243,7 +244,8 @@ pub async fn a_change_of_seed_is_judged_by_every_rule(bed: &TestEnv, gate: bool)
 }
 
 pub async fn preflight_says_that_a_shoot_is_there_already(bed: &TestEnv, gate: bool) -> Result<()> {
-    let project = Project::make(shared(gate)?, "rules-same").await?;
+    let shared = shared(gate)?;
+    let project = Project::make(&shared, "rules-same").await?;
     project.create_on_a("one").await?;
     let go = Move { project: &project, bed, shoot: "one", annotations: json!({}), live: false };
     let told = go.preflight(&project.seed("a")).await?;

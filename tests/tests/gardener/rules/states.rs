@@ -11,7 +11,8 @@ pub async fn states_are_written_by_gardenlets_of_both_seeds_and_deleted_on_confi
     _: &TestEnv,
     gate: bool,
 ) -> Result<()> {
-    let project = Project::make(shared(gate)?, "rules-st").await?;
+    let shared = shared(gate)?;
+    let project = Project::make(&shared, "rules-st").await?;
     project.create_on_a("one").await?;
     let gardenlet = |seed: &str| {
         let user = format!("gardener.cloud:system:seed:{seed}");

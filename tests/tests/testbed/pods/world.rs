@@ -7,7 +7,7 @@ use std::ops::Deref;
 use anyhow::{Context, Result};
 use repot_tests::garden::{Garden, GardenOptions};
 use repot_tests::pods::{Image, Images, PodRunner, PodRunnerOptions};
-use repot_tests::{Shared, TestEnv, binaries, place, start_shared};
+use repot_tests::{Shared, SharedRef, TestEnv, binaries, place, start_shared};
 use serde_json::{Value, json};
 use tokio::net::UdpSocket;
 
@@ -28,7 +28,7 @@ pub struct World {
 
 static WORLD: Shared<World> = Shared::new(|bed| start_shared(World::start(bed)));
 
-pub fn shared() -> Result<&'static World> {
+pub fn shared() -> Result<SharedRef<World>> {
     WORLD.value()
 }
 
@@ -90,7 +90,7 @@ async fn start_dns() -> Result<SocketAddr> {
 
 /// A namespace of one test.
 pub struct TestNamespace {
-    pub world: &'static World,
+    pub world: SharedRef<World>,
     place: place::TestNamespace,
 }
 
@@ -105,7 +105,8 @@ impl Deref for TestNamespace {
 impl TestNamespace {
     pub async fn make(namespace: &str) -> Result<Self> {
         let world = shared()?;
-        Ok(Self { world, place: place::TestNamespace::make(&world.garden, namespace).await? })
+        let place = place::TestNamespace::make(&world.garden, namespace).await?;
+        Ok(Self { world, place })
     }
 
     pub async fn roll_out(&self, workload: &str) -> Result<()> {

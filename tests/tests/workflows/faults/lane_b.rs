@@ -9,6 +9,7 @@ use super::super::table::Lane;
 use super::{FaultRun, LaneRun};
 
 #[test]
+#[ignore = "minutes, in make soak"]
 fn lane_b_of_the_faults() {
     run(async |bed| {
         let mut lane = LaneRun::start(bed, Lane::B, "30s").await?;

@@ -10,6 +10,7 @@ use super::super::world::DEADLINE;
 use super::{FaultRun, LaneRun};
 
 #[test]
+#[ignore = "minutes, in make soak"]
 fn lane_c_of_the_faults() {
     run(async |bed| {
         let mut lane = LaneRun::start(bed, Lane::C, "30s").await?;
