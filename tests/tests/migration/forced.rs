@@ -1,5 +1,7 @@
 //! Forced migrations: the source seed does not answer.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, ensure};
 use repot_tests::wait::until;
 use serde_json::json;
@@ -19,16 +21,7 @@ fn control_plane_leaves_a_seed_whose_api_server_is_frozen() {
         let (prober, writer) = (Prober::start(world.api()?), Writer::start(world.api()?));
         let source = world.landscape.seed(SEEDS.0)?.cluster.apiserver_process();
         source.pause();
-        story::create_forced(&world, "move", SEEDS).await?;
-        until("the migration to ask for a confirmation", DEADLINE, async || {
-            let message =
-                story::step(&world, "move", ("destination", "LossConfirmed")).await?["message"].to_string();
-            ensure!(message.contains("confirmation.gardener.cloud/forced-migration=seed-a"), "{message}");
-            Ok(())
-        })
-        .await?;
-        story::annotate(&world, "move", &json!({"confirmation.gardener.cloud/forced-migration": SEEDS.0}))
-            .await?;
+        force(&world).await?;
         let migration = story::until_success(&world, "move", SEEDS.1).await?;
         println!(
             "outage {} by the migration, {:?} by a client",
@@ -43,6 +36,63 @@ fn control_plane_leaves_a_seed_whose_api_server_is_frozen() {
         ensure!(world.workload().await? == before, "the workload has changed when the source was removed");
         world.stop(SEEDS.1).await
     });
+}
+
+/// Creates the migration, and confirms what it says.
+async fn force(world: &World) -> Result<()> {
+    story::create_forced(world, "move", SEEDS).await?;
+    until("the migration to ask for a confirmation", DEADLINE, async || {
+        let message = story::step(world, "move", ("destination", "LossConfirmed")).await?["message"].to_string();
+        ensure!(message.contains("confirmation.gardener.cloud/forced-migration=seed-a"), "{message}");
+        Ok(())
+    })
+    .await?;
+    story::annotate(world, "move", &json!({"confirmation.gardener.cloud/forced-migration": SEEDS.0})).await
+}
+
+/// Everything of the source stands still: its API server and all Pods of the Shoot. Only what was written after the newest snapshot is
+/// lost. When all goes on, the source acknowledges nothing any more.
+#[test]
+#[ignore = "minutes, in make soak"]
+fn seed_that_stood_still_acknowledges_nothing_when_it_goes_on() {
+    run(async |env| {
+        let world = World::create(env, "lambda", small()).await?;
+        let before = world.workload().await?;
+        let source = world.landscape.seed(SEEDS.0)?;
+        let writer = Writer::start(world.shoot.control_plane.api_at(source).await?);
+        until("some writes", DEADLINE, async || {
+            let count = writer.acknowledged().len();
+            ensure!(count > 100, "{count} were acknowledged");
+            Ok(())
+        })
+        .await?;
+        let containers = world.containers(SEEDS.0).await?;
+        world.freeze(SEEDS.0, &containers, true)?;
+        source.cluster.apiserver_process().pause();
+        let acknowledged = writer.acknowledged();
+        force(&world).await?;
+        let migration = story::until_success(&world, "move", SEEDS.1).await?;
+        println!("{} of {}", migration["status"]["apiOutage"], migration["status"]["destination"]["loss"]);
+        ensure_only_the_last_is_lost(&world, &acknowledged).await?;
+
+        world.freeze(SEEDS.0, &containers, false)?;
+        source.cluster.apiserver_process().resume();
+        until("the source to be removed", DEADLINE, async || world.ensure_gone(SEEDS.0).await).await?;
+        let after = writer.acknowledged();
+        ensure!(after == acknowledged, "the source went on to acknowledge: {:?}", after.difference(&acknowledged));
+        ensure!(world.workload().await? == before, "the workload has changed");
+        world.stop(SEEDS.1).await
+    });
+}
+
+/// Writes are numbered in their order: what is lost has higher numbers than all that is there.
+async fn ensure_only_the_last_is_lost(world: &World, acknowledged: &BTreeSet<u32>) -> Result<()> {
+    let stored = writer::stored(&world.api()?).await?;
+    let lost: Vec<u32> = acknowledged.difference(&stored).copied().collect();
+    println!("{} writes were acknowledged, {} are lost", acknowledged.len(), lost.len());
+    let newest = acknowledged.intersection(&stored).max();
+    ensure!(lost.first() > newest || lost.is_empty(), "{lost:?} are lost, and {newest:?} is there");
+    Ok(())
 }
 
 /// The source stored its final snapshot, so all that it acknowledged is at the destination.

@@ -227,6 +227,32 @@ impl World {
         Ok(())
     }
 
+    /// Pods of the Shoot in a seed, each with a container.
+    pub async fn containers(&self, seed: &str) -> Result<Vec<(String, String)>> {
+        let path = format!("/api/v1/namespaces/{}/pods", self.name().technical_id());
+        let all = self.landscape.seed(seed)?.cluster.api().get(&path).await?.ok()?;
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let of = |pod: &Value| {
+            let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
+            containers.map(|one| (text(&pod["metadata"]["name"]), text(&one["name"]))).collect::<Vec<_>>()
+        };
+        let running = all["items"].as_array().context("no list")?.iter();
+        Ok(running.filter(|pod| pod["status"]["phase"] == "Running").flat_map(of).collect())
+    }
+
+    /// Lets containers of the Shoot in a seed stand still, or go on.
+    pub fn freeze(&self, seed: &str, containers: &[(String, String)], frozen: bool) -> Result<()> {
+        let (runner, namespace) = (&self.landscape.seed(seed)?.runner, self.name().technical_id());
+        for (pod, container) in containers {
+            match frozen {
+                true => runner.freeze(&namespace, pod, container)?,
+                // One that was killed meanwhile has nothing to go on with.
+                false => drop(runner.resume(&namespace, pod, container)),
+            }
+        }
+        Ok(())
+    }
+
     /// Kills the controllers of all sides at once. They are started again.
     pub async fn kill_controllers(&self) -> Result<()> {
         for seed in [SEEDS.0, SEEDS.1] {

@@ -6,6 +6,7 @@ mod classic;
 mod cluster;
 mod deletion;
 mod example;
+mod forced;
 mod planted;
 mod published;
 mod rng;

@@ -6,14 +6,14 @@ mod defects;
 mod effects;
 mod faults;
 #[path = "../../../tests/golden/mod.rs"]
-mod golden;
+pub(super) mod golden;
 mod life;
 mod observe;
 mod page;
 mod people;
 mod rules;
 mod script;
-mod site;
+pub(super) mod site;
 mod trouble;
 mod zone;
 

@@ -12,23 +12,23 @@ pub(super) const OWNER_WAIT: u64 = 90;
 
 /// A workload whose Pods follow its replicas after a while.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Workload {
+pub(in crate::tests) struct Workload {
     /// Replicas that are wanted; `None` where it does not exist.
-    pub(super) wanted: Option<u32>,
-    pub(super) running: u32,
+    pub(in crate::tests) wanted: Option<u32>,
+    pub(in crate::tests) running: u32,
     change_at: u64,
-    pub(super) fence: String,
-    pub(super) version: u64,
+    pub(in crate::tests) fence: String,
+    pub(in crate::tests) version: u64,
     /// A Pod that should end runs on until then.
-    pub(super) stuck_until: u64,
+    pub(in crate::tests) stuck_until: u64,
 }
 
 impl Workload {
-    pub(super) fn of(replicas: u32) -> Self {
+    pub(in crate::tests) fn of(replicas: u32) -> Self {
         Self { wanted: Some(replicas), running: replicas, version: 1, ..Self::default() }
     }
 
-    pub(super) fn set(&mut self, replicas: Option<u32>, fence: &str, now: u64, rng: &mut Rng) {
+    pub(in crate::tests) fn set(&mut self, replicas: Option<u32>, fence: &str, now: u64, rng: &mut Rng) {
         if self.wanted != replicas {
             self.wanted = replicas;
             self.change_at = now + rng.within(1, 60);
@@ -37,7 +37,7 @@ impl Workload {
         self.version += 1;
     }
 
-    pub(super) fn advance(&mut self, now: u64) {
+    pub(in crate::tests) fn advance(&mut self, now: u64) {
         if now >= self.change_at {
             let wanted = self.wanted.unwrap_or_default();
             let is_stuck = wanted < self.running && now < self.stuck_until;
@@ -46,7 +46,7 @@ impl Workload {
     }
 
     /// By a person, who sets no fence; what does not exist cannot be scaled.
-    pub(super) fn scale_by_hand(&mut self, replicas: u32, now: u64, rng: &mut Rng) {
+    pub(in crate::tests) fn scale_by_hand(&mut self, replicas: u32, now: u64, rng: &mut Rng) {
         if self.wanted.is_some() {
             let fence = self.fence.clone();
             self.set(Some(replicas), &fence, now, rng);
@@ -54,14 +54,14 @@ impl Workload {
     }
 
     /// Its Pods end and come back.
-    pub(super) fn delete_pods(&mut self, now: u64, rng: &mut Rng) {
+    pub(in crate::tests) fn delete_pods(&mut self, now: u64, rng: &mut Rng) {
         if now >= self.stuck_until {
             self.running = 0;
             self.change_at = self.change_at.max(now + rng.within(5, 60));
         }
     }
 
-    pub(super) fn facts(&self, name: &str, ready: bool) -> Workloads {
+    pub(in crate::tests) fn facts(&self, name: &str, ready: bool) -> Workloads {
         let wanted = self.wanted.map(|replicas| (name.to_owned(), replicas));
         Workloads {
             former: wanted.iter().cloned().collect(),
@@ -74,20 +74,20 @@ impl Workload {
 }
 
 /// Replicas of the only workload of a group.
-pub(super) fn only(replicas: &Replicas) -> Option<u32> {
+pub(in crate::tests) fn only(replicas: &Replicas) -> Option<u32> {
     replicas.values().next().copied()
 }
 
 /// Extension resources, whose controllers do what is requested after a while.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Requests {
-    pub(super) last: Option<ExtensionOperation>,
+pub(in crate::tests) struct Requests {
+    pub(in crate::tests) last: Option<ExtensionOperation>,
     done_at: u64,
-    pub(super) version: u64,
+    pub(in crate::tests) version: u64,
 }
 
 impl Requests {
-    pub(super) fn ask(&mut self, operation: ExtensionOperation, now: u64, rng: &mut Rng) {
+    pub(in crate::tests) fn ask(&mut self, operation: ExtensionOperation, now: u64, rng: &mut Rng) {
         if self.last != Some(operation) {
             self.last = Some(operation);
             self.done_at = now + rng.within(1, 120);
@@ -95,11 +95,11 @@ impl Requests {
         self.version += 1;
     }
 
-    pub(super) fn is_done(&self, operation: ExtensionOperation, now: u64) -> bool {
+    pub(in crate::tests) fn is_done(&self, operation: ExtensionOperation, now: u64) -> bool {
         self.last == Some(operation) && now >= self.done_at
     }
 
-    pub(super) fn facts(&self, now: u64) -> Extensions {
+    pub(in crate::tests) fn facts(&self, now: u64) -> Extensions {
         let pending = if now < self.done_at { vec!["extension".to_owned()] } else { Vec::new() };
         Extensions { requested: self.last, pending }
     }
