@@ -1,5 +1,7 @@
 //! The ground a test stands on: a throw-away directory, a runtime, a time limit, and the logs when something went wrong.
 
+use std::any::Any;
+use std::cell::RefCell;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -99,6 +101,11 @@ pub fn run_large(test: impl AsyncFnOnce(&TestEnv) -> Result<()>) {
     run_sized(Size::Large, test);
 }
 
+thread_local! {
+    /// What the test on this thread has used of what tests share: it stays until the end of the test.
+    static USED: RefCell<Vec<Box<dyn Any>>> = const { RefCell::new(Vec::new()) };
+}
+
 fn run_sized(size: Size, test: impl AsyncFnOnce(&TestEnv) -> Result<()>) {
     let name = std::thread::current().name().unwrap_or("test").to_owned();
     let outcome = make_runtime().and_then(|runtime| {
@@ -110,6 +117,7 @@ fn run_sized(size: Size, test: impl AsyncFnOnce(&TestEnv) -> Result<()>) {
         });
         // Nothing may wait for a blocking task here: a test that failed has left its servers in any state.
         runtime.shutdown_background();
+        USED.take();
         match outcome {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => panic!("{}", explain(&error)),
@@ -170,7 +178,8 @@ impl<T: Send + Sync> Shared<T> {
         Claim(self)
     }
 
-    /// The shared value, started when it does not run.
+    /// The shared value, started when it does not run. It stays for as long as the reference lives, and until the end of the test on
+    /// whose thread this is called.
     ///
     /// Errors: the failure of the start, as text, for every caller.
     pub fn value(&'static self) -> Result<SharedRef<T>> {
@@ -178,7 +187,9 @@ impl<T: Send + Sync> Shared<T> {
         let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
         let started = slot.get_or_insert_with(|| self.make().map(Arc::new).map_err(|error| explain(&error)));
         let started = started.as_ref().map_err(|text| anyhow::anyhow!("{text}"))?;
-        Ok(SharedRef { started: Arc::clone(started), of: self })
+        let found = SharedRef { started: Arc::clone(started), of: self };
+        USED.with_borrow_mut(|used| used.push(Box::new(found.clone())));
+        Ok(found)
     }
 
     fn make(&self) -> Result<Started<T>> {

@@ -42,7 +42,8 @@ fn control_plane_leaves_a_seed_whose_api_server_is_frozen() {
 async fn force(world: &World) -> Result<()> {
     story::create_forced(world, "move", SEEDS).await?;
     until("the migration to ask for a confirmation", DEADLINE, async || {
-        let message = story::step(world, "move", ("destination", "LossConfirmed")).await?["message"].to_string();
+        let message =
+            story::step(world, "move", ("destination", "LossConfirmed")).await?["message"].to_string();
         ensure!(message.contains("confirmation.gardener.cloud/forced-migration=seed-a"), "{message}");
         Ok(())
     })
@@ -79,7 +80,11 @@ fn seed_that_stood_still_acknowledges_nothing_when_it_goes_on() {
         source.cluster.apiserver_process().resume();
         until("the source to be removed", DEADLINE, async || world.ensure_gone(SEEDS.0).await).await?;
         let after = writer.acknowledged();
-        ensure!(after == acknowledged, "the source went on to acknowledge: {:?}", after.difference(&acknowledged));
+        ensure!(
+            after == acknowledged,
+            "the source went on to acknowledge: {:?}",
+            after.difference(&acknowledged)
+        );
         ensure!(world.workload().await? == before, "the workload has changed");
         world.stop(SEEDS.1).await
     });

@@ -95,6 +95,11 @@ impl Requests {
         self.version += 1;
     }
 
+    /// The resources are deleted.
+    pub(in crate::tests) fn clear(&mut self) {
+        *self = Self { version: self.version + 1, ..Self::default() };
+    }
+
     pub(in crate::tests) fn is_done(&self, operation: ExtensionOperation, now: u64) -> bool {
         self.last == Some(operation) && now >= self.done_at
     }
@@ -274,7 +279,7 @@ impl SeedState {
         for requests in
             [&mut self.dns_records, &mut self.infrastructure, &mut self.extensions, &mut self.workers]
         {
-            *requests = Requests { version: requests.version + 1, ..Requests::default() };
+            requests.clear();
         }
         self.exists = false;
         self.version += 1;

@@ -119,7 +119,7 @@ fn as_wanted(world: &World, side: Side, replicas: &Replicas) -> Option<u32> {
 fn request(
     world: &mut World,
     side: Side,
-    of: impl Fn(&mut super::world::Site) -> &mut Requests,
+    of: impl Fn(&mut super::world::SimulatedSeed) -> &mut Requests,
     operation: crate::classic::observed::ExtensionOperation,
     rng: &mut Rng,
 ) {
@@ -178,10 +178,9 @@ fn remove(world: &mut World, side: Side, rng: &mut Rng) {
     for workload in [&mut site.api, &mut site.controllers, &mut site.members.workload] {
         workload.set(None, "", now, rng);
     }
-    for requests in
-        [&mut site.dns_records, &mut site.infrastructure, &mut site.extensions, &mut site.workers]
+    for requests in [&mut site.dns_records, &mut site.infrastructure, &mut site.extensions, &mut site.workers]
     {
-        *requests = Requests { version: requests.version + 1, ..Requests::default() };
+        requests.clear();
     }
     site.members.content = None;
     site.exists = false;

@@ -6,7 +6,7 @@ use repot_apimachinery::time::Time;
 
 use super::{
     members::{WAIT, is_in},
-    world::{API, CONTROLLERS, DESTINATION, MEMBERS, SOURCE, Site, World},
+    world::{API, CONTROLLERS, DESTINATION, MEMBERS, SOURCE, SimulatedSeed, World},
 };
 use crate::{
     classic::{
@@ -62,7 +62,7 @@ fn owner(world: &mut World) -> OwnerRecord {
     answer.map_or(OwnerRecord::Unknown, |owner| OwnerRecord::Present(owner.clone()))
 }
 
-fn etcd(site: &Site) -> EtcdFacts {
+fn etcd(site: &SimulatedSeed) -> EtcdFacts {
     let members = &site.members;
     let revision = members.content.as_ref().filter(|_| members.serving).map(Vec::len);
     EtcdFacts {

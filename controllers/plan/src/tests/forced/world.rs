@@ -35,7 +35,7 @@ pub(super) struct Setup {
 
 /// One seed.
 #[derive(Clone, Debug)]
-pub(super) struct Site {
+pub(super) struct SimulatedSeed {
     pub(super) members: Members,
     pub(super) api: Workload,
     pub(super) controllers: Workload,
@@ -47,7 +47,7 @@ pub(super) struct Site {
     pub(super) version: u64,
 }
 
-impl Site {
+impl SimulatedSeed {
     fn new(members: Members, api: Workload, controllers: Workload, exists: bool) -> Self {
         Self {
             members,
@@ -79,7 +79,7 @@ impl Site {
 
 /// What goes wrong, drawn at the start.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Trouble {
+pub(super) struct DrawnFaults {
     /// Pods of the source do not run.
     pub(super) power_off: Window,
     /// Members of the source get no answer from DNS.
@@ -98,7 +98,7 @@ pub(super) struct World {
     pub(super) setup: Setup,
     pub(super) now: u64,
     pub(super) faults: FaultRates,
-    pub(super) trouble: Trouble,
+    pub(super) trouble: DrawnFaults,
     pub(super) confirmed_at: u64,
     pub(super) abort_at: u64,
     pub(super) finalizer: bool,
@@ -109,8 +109,8 @@ pub(super) struct World {
     pub(super) migration_version: u64,
     pub(super) zone: OwnerZone,
     pub(super) api_at: Side,
-    pub(super) source: Site,
-    pub(super) destination: Site,
+    pub(super) source: SimulatedSeed,
+    pub(super) destination: SimulatedSeed,
     pub(super) bucket: Bucket,
     pub(super) backup_entry: bool,
     pub(super) machine_guard: bool,
@@ -123,11 +123,11 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn site(&self, side: Side) -> &Site {
+    pub(super) fn site(&self, side: Side) -> &SimulatedSeed {
         if side == Side::Source { &self.source } else { &self.destination }
     }
 
-    pub(super) fn site_mut(&mut self, side: Side) -> &mut Site {
+    pub(super) fn site_mut(&mut self, side: Side) -> &mut SimulatedSeed {
         if side == Side::Source { &mut self.source } else { &mut self.destination }
     }
 
@@ -141,7 +141,7 @@ impl World {
     }
 
     fn draw(&mut self) {
-        self.trouble = Trouble {
+        self.trouble = DrawnFaults {
             power_off: self.draw_window(40),
             dns_cut: self.draw_window(30),
             store_cut: self.draw_window(30),
@@ -234,16 +234,16 @@ impl Model for World {
         let content = vec![1, 2];
         let mut members = Members::new(own.clone(), Workload::of(MEMBERS), Some(content.clone()));
         members.volumes = "first".into();
-        let source = Site::new(members, Workload::of(API), Workload::of(CONTROLLERS), true);
+        let source = SimulatedSeed::new(members, Workload::of(API), Workload::of(CONTROLLERS), true);
         let none = OwnerId { seed: DESTINATION.into(), epoch: 0 };
         let members = Members::new(none, Workload::default(), None);
-        let destination = Site::new(members, Workload::default(), Workload::default(), false);
+        let destination = SimulatedSeed::new(members, Workload::default(), Workload::default(), false);
         let mut world = Self {
             rng,
             setup,
             now: 1_000,
             faults: FaultRates::default(),
-            trouble: Trouble::default(),
+            trouble: DrawnFaults::default(),
             confirmed_at: 0,
             abort_at: NEVER,
             finalizer: false,
