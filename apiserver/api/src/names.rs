@@ -67,6 +67,9 @@ pub const FORCE_RESTORE: &str = "shoot.gardener.cloud/force-restore";
 pub const CONFIRM_FORCE_RESTORE: &str = "confirmation.gardener.cloud/force-restore";
 /// Confirms a ControlPlaneMigration in mode Forced, on that object; the value is the name of the source seed (Repot).
 pub const CONFIRM_FORCED_MIGRATION: &str = "confirmation.gardener.cloud/forced-migration";
+/// Confirms, on a ControlPlaneMigration in mode Forced, that controllers of the source reach no infrastructure any more; the value is the
+/// name of the source seed (Repot).
+pub const CONFIRM_SOURCE_STOPPED: &str = "confirmation.gardener.cloud/source-controllers-stopped";
 /// Confirms an isolation of a zone that nobody knows; the value is that of [`ISOLATED_ZONE`] (Repot).
 pub const CONFIRM_ISOLATED_ZONE: &str = "confirmation.gardener.cloud/isolated-zone";
 /// Confirms that a Shoot leaves a destination that died; the value is the name of that seed (Repot).

@@ -12,6 +12,7 @@
 //! | [`record`], [`overall`] | ledgers as the status |
 //! | [`garden`], [`source`], [`destination`] | what each side observes, and its effects as calls |
 //! | [`seed`] | what source and destination have in common |
+//! | [`siblings`] | other migrations of the same Shoot |
 //! | [`names`] | names on objects |
 
 pub mod api;
@@ -26,6 +27,7 @@ pub mod pass;
 pub mod record;
 pub mod request;
 pub mod seed;
+pub mod siblings;
 pub mod source;
 
 use std::{sync::Arc, time::Duration};
@@ -34,7 +36,6 @@ use kube::{
     Api, ResourceExt,
     runtime::{Controller, controller::Action, watcher},
 };
-use repot_plan::{classic::Side, named::Named};
 use tokio_util::sync::CancellationToken;
 
 use crate::{flow, reconciler};
@@ -63,14 +64,13 @@ async fn reconcile(cached: Arc<ControlPlaneMigration>, context: Arc<Context>) ->
     let (namespace, name) = (cached.namespace().unwrap_or_default(), cached.name_any());
     let mut action = Action::await_change();
     for side in context.sides(&cached) {
-        if side == Side::Source && source::is_superseded(&context, &cached).await? {
+        if !cached.has_side_ended(side) && siblings::is_superseded(&context, &cached, side).await? {
             continue;
         }
         let (namespace, name, plans) = (namespace.clone(), name.clone(), cached.plans());
         let migration = Migration { context: &context, side, plans, namespace, name };
         action = flow::reconcile(&migration).await?;
-        let has_ended = cached.status.get(side.name()).and_then(|part| part.get("phase")?.as_str());
-        if !matches!(has_ended, Some("Succeeded" | "RolledBack" | "Failed" | "Cancelled")) {
+        if !cached.has_side_ended(side) {
             action = Action::requeue(LOOK);
         }
     }

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use kube::ResourceExt;
-use repot_api::{conditions::Reason, names::CONFIRM_FORCED_MIGRATION};
+use repot_api::{
+    conditions::Reason,
+    names::{CONFIRM_FORCED_MIGRATION, CONFIRM_SOURCE_STOPPED},
+};
 use repot_apimachinery::duration;
 use repot_plan::{classic::observed::MigrationRequest, flow::Abort};
 
@@ -23,6 +26,7 @@ pub fn request(migration: &ControlPlaneMigration, shoot: Option<&Shoot>) -> Migr
         uid: migration.uid().unwrap_or_default(),
         mode: migration.mode().unwrap_or_default(),
         confirmed: migration.annotations().get(CONFIRM_FORCED_MIGRATION) == Some(&spec.source_seed),
+        source_stopped: migration.annotations().get(CONFIRM_SOURCE_STOPPED) == Some(&spec.source_seed),
         finalizer: migration.finalizers().iter().any(|finalizer| finalizer == FINALIZER),
         paused: spec.paused.unwrap_or_default(),
         abort: abort(migration),

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
+use repot_tests::process::Process;
 use repot_tests::wait::until;
 use serde_json::json;
 
@@ -10,6 +11,24 @@ use super::prober::Prober;
 use super::story::{self, DEADLINE};
 use super::world::{SEEDS, World, run, small};
 use super::writer::{self, Writer};
+
+const SOURCE_STOPPED: &str = "confirmation.gardener.cloud/source-controllers-stopped";
+
+/// A process that stands still until this is dropped: what tests share has to go on, however a test ends.
+struct Frozen<'a>(&'a Process);
+
+impl<'a> Frozen<'a> {
+    fn new(process: &'a Process) -> Self {
+        process.pause();
+        Self(process)
+    }
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        self.0.resume();
+    }
+}
 
 /// The kube-apiserver of the source seed is frozen, so no controller reaches anything there, while the control plane of the Shoot runs
 /// on and is written to. It stops by DNS alone. When the seed is back, everything there is removed, and no VM with it.
@@ -19,9 +38,14 @@ fn control_plane_leaves_a_seed_whose_api_server_is_frozen() {
         let world = World::create(env, "kappa", small()).await?;
         let before = world.workload().await?;
         let (prober, writer) = (Prober::start(world.api()?), Writer::start(world.api()?));
-        let source = world.landscape.seed(SEEDS.0)?.cluster.apiserver_process();
-        source.pause();
+        let frozen = Frozen::new(world.landscape.seed(SEEDS.0)?.cluster.apiserver_process());
         force(&world).await?;
+        // Machines wait until somebody says that nobody at the source acts on them; the API does not.
+        story::until_started(&world, "move", ("destination", "SourceControllersFenced")).await?;
+        story::until_started(&world, "move", ("destination", "NodeLeasesRenewed")).await?;
+        let restored = story::step(&world, "move", ("destination", "InfrastructureRestored")).await?;
+        ensure!(restored.is_null(), "it did not wait: {restored}");
+        story::annotate(&world, "move", &json!({SOURCE_STOPPED: SEEDS.0})).await?;
         let migration = story::until_success(&world, "move", SEEDS.1).await?;
         println!(
             "outage {} by the migration, {:?} by a client",
@@ -31,7 +55,7 @@ fn control_plane_leaves_a_seed_whose_api_server_is_frozen() {
         ensure_nothing_is_lost(&world, writer).await?;
         ensure!(world.workload().await? == before, "the workload has changed");
 
-        source.resume();
+        drop(frozen);
         until("the source to be removed", DEADLINE, async || world.ensure_gone(SEEDS.0).await).await?;
         ensure!(world.workload().await? == before, "the workload has changed when the source was removed");
         world.stop(SEEDS.1).await
@@ -69,15 +93,16 @@ fn seed_that_stood_still_acknowledges_nothing_when_it_goes_on() {
         .await?;
         let containers = world.containers(SEEDS.0).await?;
         world.freeze(SEEDS.0, &containers, true)?;
-        source.cluster.apiserver_process().pause();
+        let frozen = Frozen::new(source.cluster.apiserver_process());
         let acknowledged = writer.acknowledged();
         force(&world).await?;
+        story::annotate(&world, "move", &json!({SOURCE_STOPPED: SEEDS.0})).await?;
         let migration = story::until_success(&world, "move", SEEDS.1).await?;
         println!("{} of {}", migration["status"]["apiOutage"], migration["status"]["destination"]["loss"]);
         ensure_only_the_last_is_lost(&world, &acknowledged).await?;
 
         world.freeze(SEEDS.0, &containers, false)?;
-        source.cluster.apiserver_process().resume();
+        drop(frozen);
         until("the source to be removed", DEADLINE, async || world.ensure_gone(SEEDS.0).await).await?;
         let after = writer.acknowledged();
         ensure!(
@@ -113,4 +138,26 @@ async fn ensure_nothing_is_lost(world: &World, writer: Writer) -> Result<()> {
         acknowledged.len()
     );
     Ok(())
+}
+
+/// Its etcd is restored when it wakes, from what was copied before the bucket of the source was let go.
+#[test]
+#[ignore = "minutes, in make soak"]
+fn hibernated_control_plane_leaves_a_seed_whose_api_server_is_frozen() {
+    run(async |env| {
+        let world = World::create(env, "mu", small()).await?;
+        let before = world.marker().await?;
+        world.hibernate(SEEDS.0).await?;
+        let frozen = Frozen::new(world.landscape.seed(SEEDS.0)?.cluster.apiserver_process());
+        force(&world).await?;
+        story::annotate(&world, "move", &json!({SOURCE_STOPPED: SEEDS.0})).await?;
+        story::until_success(&world, "move", SEEDS.1).await?;
+        world.ensure_asleep(SEEDS.1).await?;
+        world.wake(SEEDS.1).await?;
+        let after = world.marker().await?;
+        ensure!(before == after, "before {before}, after {after}");
+        drop(frozen);
+        until("the source to be removed", DEADLINE, async || world.ensure_gone(SEEDS.0).await).await?;
+        world.stop(SEEDS.1).await
+    });
 }

@@ -31,6 +31,8 @@ pub struct MigrationRequest {
     pub mode: MigrationMode,
     /// Whether a person has confirmed a forced migration, by the name of its source.
     pub confirmed: bool,
+    /// Whether a person has confirmed that controllers of the source act on the infrastructure no more.
+    pub source_stopped: bool,
     /// Whether our finalizer is on the ControlPlaneMigration.
     pub finalizer: bool,
     /// Whether `spec.paused` is set.
@@ -298,6 +300,8 @@ pub struct DestinationFacts {
     pub owner: OwnerRecord,
     /// Longest time for which a member may still believe in an earlier owner record: TTL, check interval and grace.
     pub owner_wait: Duration,
+    /// The highest epoch that other migrations of the Shoot have recorded; zero where there is none, or it was not asked for.
+    pub highest_epoch: u64,
     /// The etcd at this side.
     pub etcd: EtcdFacts,
     /// The kube-apiservers at this side.

@@ -65,6 +65,8 @@ named_enum! {
         OwnerRecordTaken,
         /// Forced: no member of the source can serve any more.
         SourceFenced,
+        /// Forced: no controller of the source acts on the infrastructure any more.
+        SourceControllersFenced,
         /// kube-apiservers of the destination are started before its etcd serves.
         ApiStarted,
         /// The etcd of the destination serves what the final snapshot holds.

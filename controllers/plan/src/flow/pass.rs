@@ -74,7 +74,7 @@ impl<'a, F: Flow> Pass<'a, F> {
         if phase.is_end() {
             self.steps.effects = F::cleanup(&self.steps.context());
             self.steps.requeue = (!self.steps.effects.is_empty()).then_some(POLL);
-        } else if let Some(why) = abandoned.clone().filter(|_| !self.is_touched()) {
+        } else if let Some(why) = abandoned.clone().filter(|_| !self.is_touched() && !self.steps.is_past_return()) {
             self.end(Phase::Cancelled, why.reason, with_advice(&why.message, NOTHING_CHANGED));
         } else if matches!(phase, Phase::Pending | Phase::Scheduled) {
             self.start();
@@ -114,7 +114,10 @@ impl<'a, F: Flow> Pass<'a, F> {
 
     /// Why another side rolls back, if one does.
     fn other_rolls_back(&self) -> Option<(String, String)> {
-        let (side, ledger) = self.steps.input.others.iter().find(|(_, ledger)| ledger.phase.is_rollback())?;
+        // Nobody goes by a side that takes no part.
+        let takes_part = |side| F::takes_part(self.steps.input.observed, side);
+        let mut others = self.steps.input.others.iter().filter(|(side, _)| takes_part(*side));
+        let (side, ledger) = others.find(|(_, ledger)| ledger.phase.is_rollback())?;
         Some((ledger.reason.clone(), format!("the {} rolls back: {}", side.name(), ledger.message)))
     }
 

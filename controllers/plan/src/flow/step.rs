@@ -212,7 +212,8 @@ impl<'a, F: Flow> Steps<'a, F> {
             return self.pause(row);
         }
         let attempts = self.input.ledger.steps.get(&row.step).map_or(0, |record| record.attempts);
-        if attempts >= ATTEMPTS {
+        // Where nothing rolls back, there is nothing better than to reach it again.
+        if attempts >= ATTEMPTS && !self.is_past_return() {
             let message = format!("was reached and lost {attempts} times: {}", why.message);
             return self.miss(row, Reason::new(why.reason, message));
         }

@@ -1,7 +1,7 @@
 //! Rows of the destination: what is lost is confirmed, ownership is taken from a source that does not answer, and its etcd begins anew
 //! from the bucket of the source.
 
-use repot_api::names::CONFIRM_FORCED_MIGRATION;
+use repot_api::names::{CONFIRM_FORCED_MIGRATION, CONFIRM_SOURCE_STOPPED};
 
 use crate::{
     classic::{
@@ -60,7 +60,7 @@ fn epoch_of_source(context: &Context, facts: &DestinationFacts) -> u64 {
         OwnerRecord::Present(_) | OwnerRecord::Unknown | OwnerRecord::Absent => 0,
     };
     let carried = if facts.etcd.fence == context.forward_fence() { 0 } else { facts.etcd.epoch };
-    recorded.max(carried).max(context.notes.loss.as_ref().map_or(0, |loss| loss.epoch))
+    recorded.max(carried).max(facts.highest_epoch).max(context.notes.loss.as_ref().map_or(0, |loss| loss.epoch))
 }
 
 /// Before anything is written: the epoch of this hand-over, and what has to run afterwards.
@@ -86,6 +86,25 @@ pub(super) fn is_source_fenced(context: &Context) -> Check {
             )
         }
     })
+}
+
+/// DNS fences the etcd, and not those who act on the infrastructure by the API of their seed.
+pub(super) fn are_controllers_fenced(context: &Context) -> Check {
+    let request = &context.observed.request;
+    if context.is_reached(Step::SourceControllersStopped) {
+        return Check::Met("no controller is left at the source".to_owned());
+    }
+    if request.source_stopped {
+        return Check::Met("somebody has confirmed that they are stopped".to_owned());
+    }
+    Check::waiting(
+        "SourceControllersMayRun",
+        format!(
+            "a machine-controller-manager of the source may run, and deletes VMs that it does not know; make sure that it cannot, and \
+             confirm it by annotation {CONFIRM_SOURCE_STOPPED}={}",
+            request.source_seed
+        ),
+    )
 }
 
 /// The members wait by themselves until the source is fenced, and until a final snapshot is stored or its time is over.

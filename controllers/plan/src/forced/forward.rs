@@ -78,7 +78,15 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         ..day_long(Side::Destination, Step::SourceFenced, forced::is_source_fenced)
     },
     Row {
-        after: &[Step::OwnerRecordTaken],
+        after: &[Step::SourceFenced],
+        does: "The snapshots of a hibernated Shoot are in the bucket of the destination: its etcd is restored when it wakes.",
+        guard: |context| !is_awake(context),
+        advice: "see in the logs of the copying Job what it waits for",
+        effects: to::copy_snapshots,
+        ..day_long(Side::Destination, Step::SnapshotsCopiedAhead, to::are_snapshots_copied)
+    },
+    Row {
+        after: &[Step::OwnerRecordTaken, Step::SnapshotsCopiedAhead],
         does: "A quorum serves what the bucket of the source holds. The members wait by themselves for the end of the source.",
         proof: Proof::HeldUntil(Step::MoveCommitted),
         advice: "see in the status of the Etcd and in the logs of its Job and members what they wait for",
@@ -110,7 +118,7 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         ..day_long(Side::Destination, Step::ApiDnsSwitched, api_dns::is_dns_switched)
     },
     Row {
-        after: &[Step::ApiDnsSwitched],
+        after: &[Step::MoveCommitted],
         does: "`status.seedName` of the Shoot is the destination, so a migration that follows begins there.",
         advice: "see why the Shoot cannot be written",
         effects: garden::move_status,
@@ -126,6 +134,14 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
     },
     Row {
         after: &[Step::MoveCommitted, Step::SourceFenced],
+        does: "Controllers of the source are stopped, by their Pods or by a confirmation. The API serves meanwhile.",
+        guard: has_workers,
+        timeout: Timeout::Hours(14 * 24),
+        advice: "take the credentials for the infrastructure away from the source seed, or switch its nodes off",
+        ..day_long(Side::Destination, Step::SourceControllersFenced, forced::are_controllers_fenced)
+    },
+    Row {
+        after: &[Step::SourceControllersFenced],
         does: "The Infrastructure reports a restore that succeeded.",
         guard: has_workers,
         advice: "see in the Infrastructure what its controller reports",
@@ -133,7 +149,7 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         ..day_long(Side::Destination, Step::InfrastructureRestored, to::is_infrastructure_restored)
     },
     Row {
-        after: &[Step::SourceFenced, Step::InfrastructureRestored],
+        after: &[Step::SourceFenced, Step::MoveCommitted, Step::InfrastructureRestored],
         does: "ControlPlane, Network, DNSRecord, Extension, OperatingSystemConfig and ContainerRuntime report a restore that succeeded.",
         advice: "see in the extension resource what its controller reports",
         effects: to::restore_extensions,

@@ -13,9 +13,10 @@ use kube::{
 };
 use repot_api::names::{MIGRATION_GROUP, V1ALPHA1};
 use repot_plan::{
-    classic::{self, ClassicMigration, observed::MigrationMode},
+    classic::{self, ClassicMigration, Side, Step, observed::MigrationMode},
     flow::Plans,
     forced,
+    named::Named,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -101,6 +102,36 @@ impl ControlPlaneMigration {
             Some(MigrationMode::Forced) => &forced::PLANS,
             Some(MigrationMode::Classic) | None => &classic::PLANS,
         }
+    }
+
+    /// The highest epoch of the owner record that it has recorded.
+    #[must_use]
+    pub fn owner_epoch(&self) -> Option<u64> {
+        self.status.get("ownerEpoch").and_then(Value::as_u64)
+    }
+
+    /// Whether it was undone, or has done nothing.
+    #[must_use]
+    pub fn was_undone(&self) -> bool {
+        let phase = self.status.get("phase").and_then(Value::as_str);
+        matches!(phase, Some("RolledBack" | "Cancelled"))
+    }
+
+    /// Whether a side has ended, by its own part of the status.
+    #[must_use]
+    pub fn has_side_ended(&self, side: Side) -> bool {
+        let phase = self.status.get(side.name()).and_then(|part| part.get("phase")?.as_str());
+        matches!(phase, Some("Succeeded" | "RolledBack" | "Failed" | "Cancelled"))
+    }
+
+    /// Whether the controller of the garden has recorded the migration at the Shoot.
+    #[must_use]
+    pub fn is_recorded(&self) -> bool {
+        let steps = self.status.get(Side::Garden.name()).and_then(|part| part.get("steps")?.as_array());
+        let is_it = |step: &Value| {
+            step["name"] == Step::MigrationRecorded.name() && step["state"] == "Succeeded"
+        };
+        steps.into_iter().flatten().any(is_it)
     }
 
     /// Whether the migration as a whole has ended, by what the controller of the garden has recorded.

@@ -35,7 +35,7 @@ use crate::{
         names::{API_SERVER, SOURCE_BACKUP_SECRET},
         overall::{Ledger, is_open},
         pass::{self, Observation},
-        record,
+        record, siblings,
         seed::{
             api_record, etcd::Etcds, extensions, namespace, owner::OwnerRecordOf, read,
             workloads::ControlPlane,
@@ -171,6 +171,7 @@ async fn facts(
         standby: objects.etcds.main().and_then(standby),
         owner: owner(objects).await,
         owner_wait: owner_wait(objects),
+        highest_epoch: highest_epoch(context, migration, ledger).await?,
         etcd: objects.etcds.facts(seed, is_open(ledger, Step::EtcdServes) || serves(ledger)).await,
         api: objects.plane.api(),
         exposure_problem: exposure_problem(seed, objects, ledger).await,
@@ -229,6 +230,19 @@ async fn owner(objects: &Objects) -> OwnerRecord {
         Some(Ok(record)) => record.look().await,
         Some(Err(_)) | None => OwnerRecord::Unknown,
     }
+}
+
+/// Asked before a forced migration takes ownership: a record that an earlier one has requested may arrive later.
+async fn highest_epoch(
+    context: &Context,
+    migration: &ControlPlaneMigration,
+    ledger: &Ledger,
+) -> Result<u64> {
+    if !is_open(ledger, Step::LossConfirmed) {
+        return Ok(0);
+    }
+    let others = siblings::of(context, migration).await?;
+    Ok(others.iter().filter_map(ControlPlaneMigration::owner_epoch).max().unwrap_or_default())
 }
 
 fn owner_wait(objects: &Objects) -> Duration {

@@ -34,8 +34,7 @@ pub async fn left(seed: &Client, objects: &Objects, migration: &str) -> Result<V
 /// # Errors
 /// [`Error`]. The next pass goes on.
 pub async fn remove(seed: &Client, objects: &Objects, migration: &str) -> Result<()> {
-    let is_ours = objects.own_namespace.as_ref().is_some_and(|found| is_made_by(found, migration));
-    if is_ours {
+    if let Some(own_namespace) = objects.own_namespace.as_ref().filter(|found| is_made_by(*found, migration)) {
         let all = || objects.extensions.iter().chain(&objects.records).chain(&objects.owner_seen);
         let restored = all().filter(|one| one.requested == Some(ExtensionOperation::Restore));
         let own = &objects.namespace;
@@ -47,8 +46,7 @@ pub async fn remove(seed: &Client, objects: &Objects, migration: &str) -> Result
         if all().next().is_some() {
             return extensions::delete(seed, own, all()).await;
         }
-        let name = objects.own_namespace.as_ref().map(ResourceExt::name_any).unwrap_or_default();
-        namespace::delete(seed, &name).await?;
+        namespace::delete(seed, own_namespace).await?;
     }
     cluster::remove(seed, &objects.namespace, migration).await?;
     guard::remove(seed, migration).await

@@ -7,7 +7,10 @@ use kube::{
     discovery::ApiResource,
 };
 use repot_api::{gardener::shoot::Seed, names::CORE_GROUP};
-use repot_plan::classic::observed::{Facts, FormerOperation, GardenFacts, MigrationRequest, Observed};
+use repot_plan::classic::{
+    Side,
+    observed::{Facts, FormerOperation, GardenFacts, MigrationMode, MigrationRequest, Observed},
+};
 use serde_json::Value;
 
 use super::operation;
@@ -39,10 +42,14 @@ pub async fn observe(
     let status = shoot.as_ref().map(|shoot| &shoot.status);
     let facts = GardenFacts {
         other_migration: earlier(&others, migration),
-        refusals: refusals(
-            (&spec.source_seed, source.as_ref()),
-            (&spec.destination_seed, destination.as_ref()),
-        ),
+        refusals: match request.mode {
+            MigrationMode::Classic => refusals(
+                (&spec.source_seed, source.as_ref()),
+                (&spec.destination_seed, destination.as_ref()),
+            ),
+            // What the garden knows of a dead source is old.
+            MigrationMode::Forced => refusals_of((&spec.destination_seed, destination.as_ref())),
+        },
         spec_seed: shoot.as_ref().and_then(|shoot| shoot.spec.seed_name.clone()).unwrap_or_default(),
         status_seed: status.and_then(|status| status.seed_name.clone()).unwrap_or_default(),
         last_operation: status
@@ -75,26 +82,35 @@ async fn seed(garden: &Client, name: &str) -> Result<Option<Value>> {
 /// The migration of the same Shoot that was created first and has not ended, if that is another one.
 fn earlier(all: &[ControlPlaneMigration], own: &ControlPlaneMigration) -> Option<String> {
     let age = |one: &ControlPlaneMigration| (one.creation_timestamp(), one.uid());
+    // A forced migration does not wait for a source that never ends its part.
+    let has_ended = |one: &ControlPlaneMigration| match own.mode() {
+        Some(MigrationMode::Forced) => one.has_ended() || one.has_side_ended(Side::Garden),
+        Some(MigrationMode::Classic) | None => one.has_ended(),
+    };
     let is_other = |one: &&ControlPlaneMigration| {
         one.uid() != own.uid()
             && one.spec.shoot_ref.name == own.spec.shoot_ref.name
-            && !one.has_ended()
+            && !has_ended(one)
             && age(one) < age(own)
     };
     all.iter().find(is_other).map(ResourceExt::name_any)
 }
 
+/// Why the destination cannot host any Shoot. It comes with its name.
+fn refusals_of((name, seed): (&str, Option<&Value>)) -> Vec<String> {
+    let Some(seed) = seed.map(Seed) else { return vec![format!("there is no Seed {name}")] };
+    let mut all: Vec<String> =
+        seed.health_problems().into_iter().map(|problem| format!("Seed {name}: {problem}")).collect();
+    all.extend((!seed.has_backup()).then(|| format!("Seed {name} has no backup bucket")));
+    all
+}
+
 /// Why the destination cannot host the Shoot. Both seeds come with their names.
 fn refusals(source: (&str, Option<&Value>), destination: (&str, Option<&Value>)) -> Vec<String> {
-    let missing =
-        |(name, seed): (&str, Option<&Value>)| seed.is_none().then(|| format!("there is no Seed {name}"));
-    let mut all: Vec<String> = [missing(source), missing(destination)].into_iter().flatten().collect();
+    let missing = source.1.is_none().then(|| format!("there is no Seed {}", source.0));
+    let mut all: Vec<String> = missing.into_iter().chain(refusals_of(destination)).collect();
     let (Some(from), Some(to)) = (source.1.map(Seed), destination.1.map(Seed)) else { return all };
     let name = destination.0;
-    all.extend(to.health_problems().into_iter().map(|problem| format!("Seed {name}: {problem}")));
-    if !to.has_backup() {
-        all.push(format!("Seed {name} has no backup bucket"));
-    }
     for (what, before, after) in [
         ("type of provider", from.provider(), to.provider()),
         ("version of gardenlet", from.version(), to.version()),

@@ -7,7 +7,7 @@ use kube::{
 };
 
 use crate::{
-    errors::is_not_found,
+    errors::{is_conflict, is_not_found},
     migration::error::{Error, Result},
 };
 
@@ -24,15 +24,16 @@ pub async fn find(seed: &Client, name: &str) -> Result<Option<Namespace>> {
 ///
 /// # Errors
 /// [`Error`].
-pub async fn delete(seed: &Client, name: &str) -> Result<()> {
-    let Some(found) = find(seed, name).await? else { return Ok(()) };
+pub async fn delete(seed: &Client, found: &Namespace) -> Result<()> {
+    let name = &found.name_any();
     if found.metadata.deletion_timestamp.is_some() {
         return Ok(());
     }
     let preconditions = Some(Preconditions { uid: found.uid(), resource_version: None });
     let params = DeleteParams { preconditions, ..DeleteParams::default() };
     match Api::<Namespace>::all(seed.clone()).delete(name, &params).await {
-        Err(error) if is_not_found(&error) => Ok(()),
+        // One that was made under its name since is another one.
+        Err(error) if is_not_found(&error) || is_conflict(&error) => Ok(()),
         outcome => outcome.map(drop).map_err(Error::write(format!("delete Namespace {name}"))),
     }
 }

@@ -6,4 +6,4 @@ mod observe;
 mod remove;
 
 pub use act::act;
-pub use observe::{is_superseded, observe};
+pub use observe::observe;

@@ -1,5 +1,6 @@
 //! Objects of the source, as they were observed in a pass.
 
+use k8s_openapi::api::core::v1::Namespace;
 use repot_extension::kinds::DNSRecord;
 
 use crate::{
@@ -11,6 +12,8 @@ use crate::{
 pub struct Objects {
     /// Namespace of the control plane.
     pub namespace: String,
+    /// That namespace, as it was observed; `None` where it does not exist.
+    pub own_namespace: Option<Namespace>,
     /// The Shoot in the garden, and its namespace in the seed.
     pub shoot: Option<ShootKey>,
     /// Deployments of the control plane and their Pods.

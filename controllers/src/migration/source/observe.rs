@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kube::{Api, Client, ResourceExt, api::ListParams};
+use kube::{Client, ResourceExt};
 use repot_extension::kinds::DNSRecord;
 use repot_plan::{
     classic::{
@@ -28,7 +28,7 @@ use crate::{
         pass::{self, Observation},
         record,
         seed::{
-            api_record, etcd::Etcds, extensions, owner::OwnerRecordOf, read, snapshots,
+            api_record, etcd::Etcds, extensions, namespace, owner::OwnerRecordOf, read, snapshots,
             workloads::ControlPlane,
         },
     },
@@ -82,28 +82,6 @@ pub async fn observe(
     Ok(Observation { facts, objects: pass::Objects::Source(Box::new(objects)) })
 }
 
-/// Whether a later migration brings the Shoot back to this seed: what is there then is not what this one was to remove.
-///
-/// # Errors
-/// [`Error::Read`].
-pub async fn is_superseded(context: &Context, migration: &ControlPlaneMigration) -> Result<bool> {
-    if migration.mode() != Some(MigrationMode::Forced) {
-        return Ok(false);
-    }
-    let namespace = migration.namespace().unwrap_or_default();
-    let all = Api::<ControlPlaneMigration>::namespaced(context.garden_client().clone(), &namespace);
-    let found = all.list(&ListParams::default()).await;
-    let found = found.map_err(Error::read(format!("ControlPlaneMigrations of {namespace}")))?;
-    Ok(found.items.iter().any(|other| brings_back(other, migration)))
-}
-
-fn brings_back(other: &ControlPlaneMigration, own: &ControlPlaneMigration) -> bool {
-    other.uid() != own.uid()
-        && other.spec.shoot_ref.name == own.spec.shoot_ref.name
-        && other.spec.destination_seed == own.spec.source_seed
-        && other.creation_timestamp() >= own.creation_timestamp()
-}
-
 async fn objects(
     seed: &Client,
     migration: &ControlPlaneMigration,
@@ -111,7 +89,8 @@ async fn objects(
     request: &MigrationRequest,
 ) -> Result<Objects> {
     let namespace = shoot.map(|shoot| shoot.status.technical_id.clone()).unwrap_or_default();
-    let (plane, etcds, records, extensions) = futures::try_join!(
+    let (own_namespace, plane, etcds, records, extensions) = futures::try_join!(
+        namespace::find(seed, &namespace),
         ControlPlane::read(seed, &namespace),
         Etcds::read(seed, &namespace),
         read::list::<DNSRecord>(seed, &namespace, ""),
@@ -134,6 +113,7 @@ async fn objects(
         records: others.iter().map(|record| extensions::of_record(record, &request.uid)).collect(),
         api_records: others.into_iter().filter(api_record::is_one).collect(),
         owner_record: owners.into_iter().next(),
+        own_namespace,
         namespace,
         plane,
         etcds,
@@ -209,29 +189,4 @@ async fn ending(context: &Context, objects: &Objects, epoch: Option<u64>, has_st
         tracing::warn!(error = causes(&error), "the bucket of the source cannot be read");
         Ending::default()
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn migration(uid: &str, shoot: &str, (from, to): (&str, &str), second: u32) -> ControlPlaneMigration {
-        serde_json::from_value(json!({
-            "metadata": {"name": uid, "uid": uid, "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z")},
-            "spec": {"shootRef": {"name": shoot}, "sourceSeed": from, "destinationSeed": to, "mode": "Forced"},
-        }))
-        .expect("a migration")
-    }
-
-    #[test]
-    fn later_migration_back_to_the_source_supersedes_a_forced_one() {
-        let own = migration("m", "s", ("a", "b"), 5);
-        assert!(brings_back(&migration("n", "s", ("b", "a"), 6), &own));
-        assert!(!brings_back(&migration("n", "s", ("b", "a"), 4), &own));
-        assert!(!brings_back(&migration("n", "s", ("b", "c"), 6), &own));
-        assert!(!brings_back(&migration("n", "t", ("b", "a"), 6), &own));
-        assert!(!brings_back(&own, &own));
-    }
 }

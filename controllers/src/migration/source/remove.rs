@@ -1,11 +1,14 @@
 //! What is left of a Shoot at the source, and its removal: nothing that another seed has taken over is touched.
 
-use kube::{Api, Client, api::DeleteParams};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, Preconditions},
+};
 use repot_extension::kinds::{Cluster, DNSRecord};
 
 use super::objects::Objects;
 use crate::{
-    errors::is_not_found,
+    errors::{is_conflict, is_not_found},
     migration::{
         error::{Error, Result},
         seed::{extensions, namespace, read},
@@ -49,10 +52,22 @@ pub async fn remove(seed: &Client, objects: &Objects) -> Result<()> {
     if all().next().is_some() {
         return extensions::delete(seed, &objects.namespace, all()).await;
     }
-    let clusters = Api::<Cluster>::all(seed.clone());
-    match clusters.delete(&objects.namespace, &DeleteParams::default()).await {
-        Err(error) if is_not_found(&error) => {}
-        outcome => drop(outcome.map_err(Error::write("delete the Cluster"))?),
+    let Some(own) = &objects.own_namespace else { return Ok(()) };
+    // A control plane that moved back meanwhile has another namespace of that name.
+    if namespace::find(seed, &objects.namespace).await?.and_then(|found| found.uid()) != own.uid() {
+        return Ok(());
     }
-    namespace::delete(seed, &objects.namespace).await
+    if let Some(found) = cluster(seed, &objects.namespace).await? {
+        delete_cluster(seed, &found).await?;
+    }
+    namespace::delete(seed, own).await
+}
+
+async fn delete_cluster(seed: &Client, found: &Cluster) -> Result<()> {
+    let preconditions = Some(Preconditions { uid: found.uid(), resource_version: None });
+    let params = DeleteParams { preconditions, ..DeleteParams::default() };
+    match Api::<Cluster>::all(seed.clone()).delete(&found.name_any(), &params).await {
+        Err(error) if is_not_found(&error) || is_conflict(&error) => Ok(()),
+        outcome => outcome.map(drop).map_err(Error::write("delete the Cluster")),
+    }
 }

@@ -23,6 +23,7 @@ pub(super) fn observe(clusters: &mut Clusters, side: Side) -> Observed {
         uid: format!("u{}", clusters.migrations),
         mode: MigrationMode::Classic,
         confirmed: false,
+        source_stopped: false,
         finalizer: clusters.finalizer,
         paused: false,
         abort: match (clusters.now >= clusters.abort_at, clusters.is_forced) {
@@ -138,6 +139,7 @@ fn destination(clusters: &mut Clusters) -> DestinationFacts {
         standby: clusters.copied.filter(|_| is_standing),
         owner,
         owner_wait: Duration::from_secs(OWNER_WAIT),
+        highest_epoch: 0,
         etcd: etcd(site, clusters.members),
         api: site.api.facts("kube-apiserver", site.is_api_ready(now)),
         api_dns_here: clusters.zone.is_api_at(Side::Destination, now),

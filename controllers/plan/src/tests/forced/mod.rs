@@ -108,6 +108,12 @@ const FAULTS: &[Fault<World>] = &[
         caught: &["restores extensions before the source is fenced"],
     },
     Fault {
+        name: "starts controllers while those of the source may act",
+        setup: Setup { defect: None },
+        build: |b| row(b, Step::SourceControllersFenced, |row| row.check = |_| Check::Met("supposed".into())),
+        caught: &["controllers of two sides act"],
+    },
+    Fault {
         name: "stops the source before the record names the destination",
         setup: Setup { defect: None },
         build: |b| row(b, Step::SourceControllersStopped, |row| row.after = &[Step::MigrationRecorded]),

@@ -66,11 +66,6 @@ impl SimulatedSeed {
         self.api.running > 0 && self.members.serving
     }
 
-    /// Controllers act on the Shoot through its API.
-    pub(super) fn do_controllers_act(&self) -> bool {
-        self.controllers.running > 0 && self.is_api_ready()
-    }
-
     pub(super) fn left(&self) -> Vec<String> {
         let pods = self.controllers.running + self.api.running + self.members.workload.running;
         if self.exists || pods > 0 { vec!["Namespace".to_owned()] } else { Vec::new() }
@@ -101,6 +96,8 @@ pub(super) struct World {
     pub(super) trouble: DrawnFaults,
     pub(super) confirmed_at: u64,
     pub(super) abort_at: u64,
+    /// When a person has stopped the controllers of the source, and confirms it.
+    pub(super) stopped_at: u64,
     pub(super) finalizer: bool,
     pub(super) operation: Operation,
     pub(super) spec_seed: String,
@@ -155,6 +152,7 @@ impl World {
         self.destination.members.slow = self.rng.within(0, 10);
         self.confirmed_at = if self.rng.percent(5) { NEVER } else { self.now + self.rng.within(0, 900) };
         self.abort_at = if self.rng.percent(10) { self.now + self.rng.within(0, 1_200) } else { NEVER };
+        self.stopped_at = self.now + self.rng.within(0, 30_000);
         // The controllers of a dead seed do nothing; they come back after a while, or never.
         let until = if self.rng.percent(40) { NEVER } else { self.now + self.rng.within(60, 40_000) };
         let mut rate = |most| self.rng.within(0, most);
@@ -201,7 +199,9 @@ impl World {
         if self.source.members.serving && self.destination.members.serving {
             self.broken.get_or_insert("members of two sides could be written");
         }
-        if self.source.do_controllers_act() && self.destination.do_controllers_act() {
+        // A machine-controller-manager deletes VMs that it does not know, whether the API of the Shoot answers or not.
+        let is_stopped = now >= self.stopped_at || self.source.controllers.running == 0;
+        if self.destination.controllers.running > 0 && !is_stopped {
             self.broken.get_or_insert("controllers of two sides act");
         }
     }
@@ -246,6 +246,7 @@ impl Model for World {
             trouble: DrawnFaults::default(),
             confirmed_at: 0,
             abort_at: NEVER,
+            stopped_at: 0,
             finalizer: false,
             operation: Operation::Other,
             spec_seed: SOURCE.into(),
