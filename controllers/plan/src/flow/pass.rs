@@ -74,7 +74,9 @@ impl<'a, F: Flow> Pass<'a, F> {
         if phase.is_end() {
             self.steps.effects = F::cleanup(&self.steps.context());
             self.steps.requeue = (!self.steps.effects.is_empty()).then_some(POLL);
-        } else if let Some(why) = abandoned.clone().filter(|_| !self.is_touched() && !self.steps.is_past_return()) {
+        } else if let Some(why) =
+            abandoned.clone().filter(|_| !self.is_touched() && !self.steps.is_past_return())
+        {
             self.end(Phase::Cancelled, why.reason, with_advice(&why.message, NOTHING_CHANGED));
         } else if matches!(phase, Phase::Pending | Phase::Scheduled) {
             self.start();

@@ -60,7 +60,10 @@ fn epoch_of_source(context: &Context, facts: &DestinationFacts) -> u64 {
         OwnerRecord::Present(_) | OwnerRecord::Unknown | OwnerRecord::Absent => 0,
     };
     let carried = if facts.etcd.fence == context.forward_fence() { 0 } else { facts.etcd.epoch };
-    recorded.max(carried).max(facts.highest_epoch).max(context.notes.loss.as_ref().map_or(0, |loss| loss.epoch))
+    recorded
+        .max(carried)
+        .max(facts.highest_epoch)
+        .max(context.notes.loss.as_ref().map_or(0, |loss| loss.epoch))
 }
 
 /// Before anything is written: the epoch of this hand-over, and what has to run afterwards.
@@ -105,6 +108,11 @@ pub(super) fn are_controllers_fenced(context: &Context) -> Check {
             request.source_seed
         ),
     )
+}
+
+/// Of a hibernated Shoot, once nobody writes to the bucket of the source any more.
+pub(super) fn copy_snapshots(context: &Context) -> Vec<Effect> {
+    if context.is_settled(Step::SourceFenced) { vec![Effect::CopySnapshots] } else { Vec::new() }
 }
 
 /// The members wait by themselves until the source is fenced, and until a final snapshot is stored or its time is over.

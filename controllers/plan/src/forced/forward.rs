@@ -78,11 +78,12 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         ..day_long(Side::Destination, Step::SourceFenced, forced::is_source_fenced)
     },
     Row {
-        after: &[Step::SourceFenced],
+        // It waits for the fence by itself: a row that does not apply would hold up those behind it until then.
+        after: &[Step::OwnerRecordTaken],
         does: "The snapshots of a hibernated Shoot are in the bucket of the destination: its etcd is restored when it wakes.",
         guard: |context| !is_awake(context),
         advice: "see in the logs of the copying Job what it waits for",
-        effects: to::copy_snapshots,
+        effects: forced::copy_snapshots,
         ..day_long(Side::Destination, Step::SnapshotsCopiedAhead, to::are_snapshots_copied)
     },
     Row {

@@ -128,9 +128,8 @@ impl ControlPlaneMigration {
     #[must_use]
     pub fn is_recorded(&self) -> bool {
         let steps = self.status.get(Side::Garden.name()).and_then(|part| part.get("steps")?.as_array());
-        let is_it = |step: &Value| {
-            step["name"] == Step::MigrationRecorded.name() && step["state"] == "Succeeded"
-        };
+        let is_it =
+            |step: &Value| step["name"] == Step::MigrationRecorded.name() && step["state"] == "Succeeded";
         steps.into_iter().flatten().any(is_it)
     }
 

@@ -35,11 +35,12 @@ use crate::{
         names::{API_SERVER, SOURCE_BACKUP_SECRET},
         overall::{Ledger, is_open},
         pass::{self, Observation},
-        record, siblings,
+        record,
         seed::{
             api_record, etcd::Etcds, extensions, namespace, owner::OwnerRecordOf, read,
             workloads::ControlPlane,
         },
+        siblings,
     },
     shootstate::{self, ShootKey, State, machines::MachineState},
 };
@@ -233,11 +234,7 @@ async fn owner(objects: &Objects) -> OwnerRecord {
 }
 
 /// Asked before a forced migration takes ownership: a record that an earlier one has requested may arrive later.
-async fn highest_epoch(
-    context: &Context,
-    migration: &ControlPlaneMigration,
-    ledger: &Ledger,
-) -> Result<u64> {
+async fn highest_epoch(context: &Context, migration: &ControlPlaneMigration, ledger: &Ledger) -> Result<u64> {
     if !is_open(ledger, Step::LossConfirmed) {
         return Ok(0);
     }

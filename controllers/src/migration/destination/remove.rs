@@ -34,7 +34,8 @@ pub async fn left(seed: &Client, objects: &Objects, migration: &str) -> Result<V
 /// # Errors
 /// [`Error`]. The next pass goes on.
 pub async fn remove(seed: &Client, objects: &Objects, migration: &str) -> Result<()> {
-    if let Some(own_namespace) = objects.own_namespace.as_ref().filter(|found| is_made_by(*found, migration)) {
+    if let Some(own_namespace) = objects.own_namespace.as_ref().filter(|found| is_made_by(*found, migration))
+    {
         let all = || objects.extensions.iter().chain(&objects.records).chain(&objects.owner_seen);
         let restored = all().filter(|one| one.requested == Some(ExtensionOperation::Restore));
         let own = &objects.namespace;

@@ -43,10 +43,9 @@ pub async fn observe(
     let facts = GardenFacts {
         other_migration: earlier(&others, migration),
         refusals: match request.mode {
-            MigrationMode::Classic => refusals(
-                (&spec.source_seed, source.as_ref()),
-                (&spec.destination_seed, destination.as_ref()),
-            ),
+            MigrationMode::Classic => {
+                refusals((&spec.source_seed, source.as_ref()), (&spec.destination_seed, destination.as_ref()))
+            }
             // What the garden knows of a dead source is old.
             MigrationMode::Forced => refusals_of((&spec.destination_seed, destination.as_ref())),
         },

@@ -152,7 +152,8 @@ impl World {
         self.destination.members.slow = self.rng.within(0, 10);
         self.confirmed_at = if self.rng.percent(5) { NEVER } else { self.now + self.rng.within(0, 900) };
         self.abort_at = if self.rng.percent(10) { self.now + self.rng.within(0, 1_200) } else { NEVER };
-        self.stopped_at = self.now + self.rng.within(0, 30_000);
+        let latest = if self.rng.percent(50) { 60 } else { 30_000 };
+        self.stopped_at = self.now + self.rng.within(0, latest);
         // The controllers of a dead seed do nothing; they come back after a while, or never.
         let until = if self.rng.percent(40) { NEVER } else { self.now + self.rng.within(60, 40_000) };
         let mut rate = |most| self.rng.within(0, most);
