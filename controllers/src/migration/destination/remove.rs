@@ -1,6 +1,6 @@
 //! What this migration has made at the destination, and its removal in a rollback: nothing outside of the seed is touched.
 
-use kube::{Client, ResourceExt};
+use kube::Client;
 use repot_plan::classic::observed::ExtensionOperation;
 
 use super::{cluster, guard, objects::Objects, prepare::is_made_by};
