@@ -9,7 +9,7 @@ use crate::{
         context::{Context, destination},
         destination::{is_awake, own_id},
         effect::Effect,
-        observed::{DestinationFacts, FinalSnapshot, OwnerRecord},
+        observed::{DestinationFacts, FinalSnapshot, OwnerRecord, Workloads},
     },
     ledger::Check,
 };
@@ -70,8 +70,13 @@ fn epoch_of_source(context: &Context, facts: &DestinationFacts) -> u64 {
 pub(super) fn note_take_over(context: &Context, notes: &mut Notes) {
     let Some(facts) = context.at_destination() else { return };
     notes.owner_epoch = notes.owner_epoch.max(Some(epoch_of_source(context, facts) + 1));
-    notes.api_servers.get_or_insert_with(|| facts.api.former.clone());
-    notes.controllers.get_or_insert_with(|| facts.controllers.former.clone());
+    // The ShootState of one that was hibernated just before may say that they run.
+    let before = |workloads: &Workloads| match context.is_hibernated() {
+        true => workloads.none(),
+        false => workloads.former.clone(),
+    };
+    notes.api_servers.get_or_insert_with(|| before(&facts.api));
+    notes.controllers.get_or_insert_with(|| before(&facts.controllers));
     notes.etcd_replicas.get_or_insert(facts.etcd.members);
     notes.volumes.get_or_insert_with(|| format!("{}-destination", context.observed.request.uid));
 }
