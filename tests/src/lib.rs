@@ -6,7 +6,7 @@
 //!
 //! | module | gives |
 //! |---|---|
-//! | [`bed`] | the directory, runtime and time limit of a test; things that several tests share |
+//! | [`test_env`] | the directory, runtime and time limit of a test; things that several tests share |
 //! | [`garden`] | kube-apiserver and kube-controller-manager with users, certificates, kubectl |
 //! | [`pods`] | nodes that run Pods as processes, for what controllers make of StatefulSets, Deployments and Jobs |
 //! | [`place`] | a namespace of one test in a garden that tests share |

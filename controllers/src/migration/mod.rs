@@ -65,6 +65,7 @@ async fn reconcile(cached: Arc<ControlPlaneMigration>, context: Arc<Context>) ->
     let mut action = Action::await_change();
     for side in context.sides(&cached) {
         if !cached.has_side_ended(side) && siblings::is_superseded(&context, &cached, side).await? {
+            tracing::info!(namespace, name, %side, "a later migration of the Shoot goes on in place of this one");
             continue;
         }
         let (namespace, name, plans) = (namespace.clone(), name.clone(), cached.plans());

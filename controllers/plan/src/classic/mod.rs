@@ -15,7 +15,7 @@
 //! | `notes.rs` | what each side remembers |
 //! | `effect.rs` | what can be requested |
 //! | `context.rs` | what rows decide on |
-//! | `forward.rs`, `rollback.rs` | the two tables; `rows.rs` has what their rows share |
+//! | `forward.rs`, `rollback.rs` | the two tables; `rows.rs` has what their rows share, `shared.rs` rows of forced migrations as well |
 //! | `garden.rs`, `source.rs`, `destination.rs`, `standby.rs`, `api_dns.rs` | checks and effects of the rows, by side |
 //! | `flow.rs` | the flow of the engine |
 //! | `plan.rs` | the version of the tables |
@@ -33,6 +33,7 @@ mod notes;
 mod plan;
 mod rollback;
 pub(crate) mod rows;
+pub(crate) mod shared;
 pub(crate) mod source;
 pub(crate) mod standby;
 mod step;

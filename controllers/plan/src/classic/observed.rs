@@ -78,6 +78,18 @@ pub enum Facts {
     Destination(Box<DestinationFacts>),
 }
 
+impl Facts {
+    /// The owner record, as this side reads it; the garden reads none.
+    #[must_use]
+    pub fn owner_record(&self) -> &OwnerRecord {
+        match self {
+            Self::Garden(_) => &OwnerRecord::Unknown,
+            Self::Source(facts) => &facts.owner,
+            Self::Destination(facts) => &facts.owner,
+        }
+    }
+}
+
 /// What the controller of the garden observes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GardenFacts {

@@ -74,9 +74,15 @@ pub(crate) fn note_start(context: &Context, notes: &mut Notes) {
 }
 
 pub(crate) fn does_etcd_serve(context: &Context) -> Check {
-    let Some(from) = &context.notes.final_snapshot else {
-        return Check::waiting("NoFinalSnapshot", "the final snapshot is not recorded");
-    };
+    match &context.notes.final_snapshot {
+        Some(from) => does_serve_from(context, "final", from.revision),
+        None => Check::waiting("NoFinalSnapshot", "the final snapshot is not recorded"),
+    }
+}
+
+/// Whether a quorum serves from the volumes of this migration, at least the revision of the snapshot that they were filled from. `which`
+/// says for people which one that is.
+pub(crate) fn does_serve_from(context: &Context, which: &str, least: u64) -> Check {
     destination(context, |facts| {
         let etcd = &facts.etcd;
         let is_ours = Some(&etcd.volumes) == context.notes.volumes.as_ref()
@@ -86,12 +92,9 @@ pub(crate) fn does_etcd_serve(context: &Context) -> Check {
             return Check::Met("the Etcd exists without replicas".to_owned());
         }
         match etcd.revision.filter(|_| is_ours) {
-            Some(revision) if revision < from.revision => Check::blocked(
+            Some(revision) if revision < least => Check::blocked(
                 "RevisionWentBack",
-                format!(
-                    "the etcd serves revision {revision}, and the final snapshot holds {}",
-                    from.revision
-                ),
+                format!("the etcd serves revision {revision}, and the {which} snapshot holds {least}"),
             ),
             Some(revision) => Check::Met(format!("a quorum answers at revision {revision}")),
             None => {

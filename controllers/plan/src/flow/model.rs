@@ -37,9 +37,8 @@ pub trait Flow: Sized + Clone + Debug + PartialEq + 'static {
     /// Where the data is, for the person who has to act when the flow has failed.
     fn data_locations(notes: &Self::Notes) -> String;
 
-    /// Whether a side takes part. Rows of a side that does not, such as a dead source, count as reached for the others; where its
-    /// controller comes back, it works on them. The answer follows from the spec of the flow's object alone, so that all sides agree on
-    /// it.
+    /// Whether a side takes part. Rows of a side that does not, such as a dead source, count as reached for the others. Its controller
+    /// works on them where it runs. The answer follows from the spec of the flow's object alone, so all sides give the same.
     fn takes_part(_observed: &Self::Observed, _side: Self::Side) -> bool {
         true
     }

@@ -116,7 +116,7 @@ impl<'a, F: Flow> Pass<'a, F> {
 
     /// Why another side rolls back, if one does.
     fn other_rolls_back(&self) -> Option<(String, String)> {
-        // Nobody goes by a side that takes no part.
+        // A side that takes no part decides nothing for the others.
         let takes_part = |side| F::takes_part(self.steps.input.observed, side);
         let mut others = self.steps.input.others.iter().filter(|(side, _)| takes_part(*side));
         let (side, ledger) = others.find(|(_, ledger)| ledger.phase.is_rollback())?;

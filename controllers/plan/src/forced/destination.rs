@@ -10,6 +10,7 @@ use crate::{
         destination::{is_awake, own_id},
         effect::Effect,
         observed::{DestinationFacts, FinalSnapshot, OwnerRecord, Workloads},
+        standby::does_serve_from,
     },
     ledger::Check,
 };
@@ -123,24 +124,7 @@ pub(super) fn copy_snapshots(context: &Context) -> Vec<Effect> {
 /// The members wait by themselves until the source is fenced, and until a final snapshot is stored or its time is over.
 pub(super) fn does_etcd_serve(context: &Context) -> Check {
     let least = context.notes.loss.as_ref().map_or(0, |loss| loss.revision);
-    destination(context, |facts| {
-        let etcd = &facts.etcd;
-        let is_ours = Some(&etcd.volumes) == context.notes.volumes.as_ref()
-            && Some(etcd.epoch) == context.notes.owner_epoch;
-        if is_ours && context.is_hibernated() && etcd.wanted == Some(0) {
-            return Check::Met("the Etcd exists without replicas".to_owned());
-        }
-        match etcd.revision.filter(|_| is_ours) {
-            Some(revision) if revision < least => Check::blocked(
-                "RevisionWentBack",
-                format!("the etcd serves revision {revision}, and the newest snapshot held {least}"),
-            ),
-            Some(revision) => Check::Met(format!("a quorum answers at revision {revision}")),
-            None => {
-                Check::waiting("EtcdRestoring", format!("{} members run, and no quorum answers", etcd.pods))
-            }
-        }
-    })
+    does_serve_from(context, "newest", least)
 }
 
 pub(super) fn serve_etcd(context: &Context) -> Vec<Effect> {

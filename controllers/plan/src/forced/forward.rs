@@ -3,25 +3,18 @@
 use super::destination as forced;
 use crate::{
     classic::{
-        ClassicMigration, Side, Step, api_dns,
-        destination::{self as to, has_nodes, has_workers, is_awake},
+        ClassicMigration, Side, Step,
+        destination::{self as to, has_workers, is_awake},
         garden,
         rows::{A_DAY, day_long},
-        source as from, standby,
+        shared, source as from, standby,
     },
     flow::{OnFailure, Proof, Row, Timeout},
 };
 
-/// The table.
+/// Rows of a forced migration, in the order of the paper.
 pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
-    Row {
-        does: "The finalizer is on the ControlPlaneMigration, and `status.lastOperation` of the Shoot is Migrate.",
-        timeout: A_DAY,
-        advice: "wait for the other migration of this Shoot, or abort it",
-        on_start: garden::note_start,
-        effects: garden::record,
-        ..Row::new(Side::Garden, Step::MigrationRecorded, garden::is_recorded)
-    },
+    shared::MIGRATION_RECORDED,
     Row {
         after: &[Step::MigrationRecorded],
         does: "The rules, the conditions of the destination seed, its versions and its capacity allow it.",
@@ -31,12 +24,8 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
     },
     Row {
         after: &[Step::DestinationFit],
-        does: "The destination has access to the backup bucket of the source, and reads it.",
         proof: Proof::HeldUntil(Step::OwnerRecordTaken),
-        advice: "see whether credentials and networks of the destination reach the bucket of the source",
-        on_start: to::note_change,
-        effects: to::ensure_source_backup_entry,
-        ..Row::new(Side::Destination, Step::SourceBucketReadable, to::is_bucket_readable)
+        ..shared::SOURCE_BUCKET_READABLE
     },
     Row {
         after: &[Step::SourceBucketReadable],
@@ -48,19 +37,13 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
     },
     Row {
         after: &[Step::SourceBucketReadable],
-        does: "Each binding that a carried object declares has its value at the destination.",
         proof: Proof::HeldUntil(Step::OwnerRecordTaken),
-        advice: "correct the annotation with the bindings of the object that is named",
-        effects: to::ensure_exposure,
-        ..Row::new(Side::Destination, Step::BindingsResolved, to::are_bindings_resolved)
+        ..shared::BINDINGS_RESOLVED
     },
     Row {
         after: &[Step::BindingsResolved],
-        does: "Namespace, Secrets, carried objects without replicas and extension resources exist, and Machines are guarded.",
         proof: Proof::HeldUntil(Step::OwnerRecordTaken),
-        advice: "see which of the named objects the API server of the destination refuses",
-        effects: to::prepare,
-        ..Row::new(Side::Destination, Step::DestinationPrepared, to::is_prepared)
+        ..shared::DESTINATION_PREPARED
     },
     Row {
         after: &[Step::LossConfirmed, Step::DestinationPrepared],
@@ -110,14 +93,7 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         advice: "look at what the message says",
         ..day_long(Side::Destination, Step::MoveCommitted, to::is_committed)
     },
-    Row {
-        after: &[Step::MoveCommitted],
-        does: "The servers of the zone answer with the destination for the name of the API. The outage ends.",
-        guard: is_awake,
-        advice: "see in the DNSRecord what its controller reports; the API serves at its new address",
-        effects: api_dns::switch_dns,
-        ..day_long(Side::Destination, Step::ApiDnsSwitched, api_dns::is_dns_switched)
-    },
+    Row { after: &[Step::MoveCommitted], ..shared::API_DNS_SWITCHED },
     Row {
         after: &[Step::MoveCommitted],
         does: "`status.seedName` of the Shoot is the destination, so a migration that follows begins there.",
@@ -141,82 +117,24 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         advice: "take the credentials for the infrastructure away from the source seed, or switch its nodes off",
         ..day_long(Side::Destination, Step::SourceControllersFenced, forced::are_controllers_fenced)
     },
-    Row {
-        after: &[Step::SourceControllersFenced],
-        does: "The Infrastructure reports a restore that succeeded.",
-        guard: has_workers,
-        advice: "see in the Infrastructure what its controller reports",
-        effects: to::restore_infrastructure,
-        ..day_long(Side::Destination, Step::InfrastructureRestored, to::is_infrastructure_restored)
-    },
+    Row { after: &[Step::SourceControllersFenced], ..shared::INFRASTRUCTURE_RESTORED },
     Row {
         after: &[Step::SourceFenced, Step::MoveCommitted, Step::InfrastructureRestored],
-        does: "ControlPlane, Network, DNSRecord, Extension, OperatingSystemConfig and ContainerRuntime report a restore that succeeded.",
-        advice: "see in the extension resource what its controller reports",
-        effects: to::restore_extensions,
-        ..day_long(Side::Destination, Step::ExtensionsRestored, to::are_extensions_restored)
+        ..shared::EXTENSIONS_RESTORED
     },
-    Row {
-        after: &[Step::ExtensionsRestored, Step::ApiDnsSwitched],
-        does: "The Workers report a restore that succeeded, so all Machines exist. The machine-controller-manager is stopped.",
-        guard: has_workers,
-        advice: "see in the Worker what its controller reports",
-        effects: to::restore_workers,
-        ..day_long(Side::Destination, Step::WorkersRestored, to::are_workers_restored)
-    },
-    Row {
-        after: &[Step::WorkersRestored],
-        does: "Machines, classes, templates and provider IDs equal the carried state, so no node is replaced.",
-        guard: has_workers,
-        advice: "correct what differs; until then the controllers of Machines stay stopped, and nodes run on",
-        effects: to::stop_early_controllers,
-        ..day_long(Side::Destination, Step::MachinesUnchanged, to::are_machines_unchanged)
-    },
-    Row {
-        after: &[Step::ApiDnsSwitched],
-        does: "Kubelets have renewed their Leases through the destination, so no node is taken for lost.",
-        guard: has_nodes,
-        advice: "see whether the nodes reach the new address; delete Nodes that do not exist any more",
-        ..day_long(Side::Destination, Step::NodeLeasesRenewed, to::are_leases_renewed)
-    },
+    Row { after: &[Step::ExtensionsRestored, Step::ApiDnsSwitched], ..shared::WORKERS_RESTORED },
+    Row { after: &[Step::WorkersRestored], ..shared::MACHINES_UNCHANGED },
+    Row { after: &[Step::ApiDnsSwitched], ..shared::NODE_LEASES_RENEWED },
     Row {
         after: &[Step::ExtensionsRestored, Step::MachinesUnchanged, Step::NodeLeasesRenewed],
-        does: "As many controllers as before run at the destination.",
-        advice: "see why the controllers do not become ready",
-        effects: to::start_controllers,
-        ..day_long(Side::Destination, Step::ControllersStarted, to::are_controllers_started)
+        ..shared::CONTROLLERS_STARTED
     },
-    Row {
-        after: &[Step::ControllersStarted],
-        does: "All nodes are healthy.",
-        guard: has_nodes,
-        on_failure: OnFailure::Skip,
-        timeout: Timeout::Steps(2),
-        advice: "look at the nodes that are named; the control plane is at the destination",
-        ..Row::new(Side::Destination, Step::NodesHealthy, to::are_nodes_healthy)
-    },
-    Row {
-        after: &[Step::EtcdComplete, Step::ControllersStarted],
-        does: "The BackupEntry for the bucket of the source is deleted. Its snapshots stay for their retention.",
-        on_failure: OnFailure::Skip,
-        timeout: A_DAY,
-        advice: "delete the BackupEntry by hand",
-        effects: to::remove_source_backup_entry,
-        ..Row::new(Side::Destination, Step::SourceBackupEntryRemoved, to::is_source_backup_entry_gone)
-    },
-    Row {
-        after: &[Step::NodesHealthy],
-        does: "The policy that keeps Machines is deleted.",
-        advice: "delete the ValidatingAdmissionPolicy by hand",
-        effects: to::remove_machine_guard,
-        ..day_long(Side::Destination, Step::MachineGuardRemoved, to::is_machine_guard_gone)
-    },
+    Row { after: &[Step::ControllersStarted], ..shared::NODES_HEALTHY },
+    Row { after: &[Step::EtcdComplete, Step::ControllersStarted], ..shared::SOURCE_BACKUP_ENTRY_REMOVED },
+    Row { after: &[Step::NodesHealthy], ..shared::MACHINE_GUARD_REMOVED },
     Row {
         after: &[Step::StatusMoved, Step::SourceBackupEntryRemoved, Step::MachineGuardRemoved],
-        does: "`status.lastOperation` of the Shoot is Restore, Succeeded.",
-        advice: "see why the Shoot cannot be written",
-        effects: garden::report_success,
-        ..day_long(Side::Garden, Step::OperationSucceeded, garden::has_succeeded)
+        ..shared::OPERATION_SUCCEEDED
     },
     Row {
         after: &[Step::OwnerRecordTaken],
@@ -237,6 +155,7 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
     Row {
         after: &[Step::SourceApiStopped],
         does: "A member has stored the final snapshot, which may hold what the destination does not.",
+        guard: is_awake,
         on_failure: OnFailure::Skip,
         timeout: Timeout::Steps(1),
         advice: "the volumes of the source hold what was not stored, until the namespace is deleted",
@@ -259,20 +178,8 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         effects: from::migrate_dns_records,
         ..day_long(Side::Source, Step::DnsRecordsMigrated, from::are_dns_records_migrated)
     },
-    Row {
-        after: &[Step::SourceControllersStopped],
-        does: "The other extension resources of the source report a migrate that succeeded and is newer than its request.",
-        advice: "see in the extension resource what its controller reports",
-        effects: from::migrate_extensions,
-        ..day_long(Side::Source, Step::ExtensionsMigrated, from::are_extensions_migrated)
-    },
-    Row {
-        after: &[Step::SourceControllersStopped],
-        does: "The workloads of machine-controller-manager and other controllers are deleted, so that nobody scales them up.",
-        advice: "delete these workloads at the source",
-        effects: from::remove_controllers,
-        ..day_long(Side::Source, Step::SourceControllersRemoved, from::are_controllers_removed)
-    },
+    Row { after: &[Step::SourceControllersStopped], ..shared::EXTENSIONS_MIGRATED },
+    Row { after: &[Step::SourceControllersStopped], ..shared::SOURCE_CONTROLLERS_REMOVED },
     Row {
         after: &[
             Step::StatusMoved,
@@ -282,11 +189,6 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
             Step::ExtensionsMigrated,
             Step::SourceControllersRemoved,
         ],
-        does: "The objects of the Shoot are deleted at the source, its namespace last, and no infrastructure with them.",
-        on_failure: OnFailure::Skip,
-        timeout: A_DAY,
-        advice: "see which finalizers hold the objects that are left, and delete them by hand",
-        effects: from::remove_source,
-        ..Row::new(Side::Source, Step::SourceRemoved, from::is_source_removed)
+        ..shared::SOURCE_REMOVED
     },
 ];

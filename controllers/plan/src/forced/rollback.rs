@@ -9,7 +9,7 @@ use crate::{
     flow::{Proof, Row},
 };
 
-/// The table.
+/// Rows that are worked on when the owner record was not written.
 pub(super) static ROLLBACK: &[Row<ClassicMigration>] = &[
     Row {
         does: "kube-apiservers, members and standby of the destination are stopped, by their Pods.",

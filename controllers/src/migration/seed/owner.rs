@@ -152,17 +152,39 @@ pub struct NewRecord<'a> {
     pub migration: &'a str,
 }
 
-/// Lets a DNSRecord write this owner, unless it writes one of a higher epoch.
+/// Whether this owner is to be written: never over one of a higher epoch, whoever wrote that, and again where the zone has forgotten it.
+fn is_to_be_written(
+    owner: &OwnerId,
+    zone: &OwnerRecord,
+    written: Option<&OwnerId>,
+    is_requested: bool,
+) -> bool {
+    let is_older = |other: &OwnerId| other.epoch < owner.epoch;
+    match (zone, written) {
+        (OwnerRecord::Present(present), _) if !is_older(present) => false,
+        // Its controller has done what was requested, and the zone says something else all the same.
+        (OwnerRecord::Present(_) | OwnerRecord::Absent, Some(written)) if written == owner => !is_requested,
+        (_, Some(written)) => is_older(written),
+        (_, None) => true,
+    }
+}
+
+/// Lets a DNSRecord write this owner, unless it or the zone, as it was observed, has one of a higher epoch.
 ///
 /// # Errors
 /// [`Error::Write`].
 pub async fn write(
     client: &Client,
-    found: Option<&DNSRecord>,
+    (found, zone): (Option<&DNSRecord>, &OwnerRecord),
     new: &NewRecord<'_>,
     etcd: &Etcd,
     owner: &OwnerId,
 ) -> Result<()> {
+    let written = found.and_then(|found| parse(found.spec.values.first()?));
+    let is_requested = found.is_some_and(|found| found.annotations().contains_key(OPERATION));
+    if !is_to_be_written(owner, zone, written.as_ref(), is_requested) {
+        return Ok(());
+    }
     let all = Api::<DNSRecord>::namespaced(client.clone(), new.namespace);
     let Some(found) = found else {
         let record = render(new, etcd, owner)?;
@@ -170,13 +192,6 @@ pub async fn write(
         let outcome = all.create(&params, &record).await;
         return outcome.map(drop).map_err(Error::write("create the DNSRecord of the owner"));
     };
-    let written = found.spec.values.first().and_then(|value| parse(value));
-    // The zone may say something else all the same: then its controller writes it again, once it has done what was asked before.
-    let is_asked = found.annotations().contains_key(OPERATION);
-    let is_other = written.as_ref() != Some(owner);
-    if (is_other && written.is_some_and(|written| written.epoch >= owner.epoch)) || (!is_other && is_asked) {
-        return Ok(());
-    }
     let patch = json!({
         "metadata": {"annotations": {OPERATION: OPERATION_RECONCILE}}, "spec": {"values": [text(owner)]},
     });
@@ -207,6 +222,28 @@ fn render(new: &NewRecord<'_>, etcd: &Etcd, owner: &OwnerId) -> Result<DNSRecord
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn owner_is_written_over_an_older_one_and_never_over_a_newer_one() {
+        let id = |seed: &str, epoch| OwnerId { seed: seed.to_owned(), epoch };
+        let (old, own, new) = (id("a", 1), id("b", 2), id("c", 3));
+        let zone = |owner: &OwnerId| OwnerRecord::Present(owner.clone());
+        let is = |zone: OwnerRecord, written: Option<&OwnerId>, requested| {
+            is_to_be_written(&own, &zone, written, requested)
+        };
+        assert!(is(zone(&old), None, false));
+        assert!(is(OwnerRecord::Unknown, Some(&old), false));
+        // The zone has forgotten what was written: once more, and not while that is under way.
+        assert!(is(zone(&old), Some(&own), false));
+        assert!(is(OwnerRecord::Absent, Some(&own), false));
+        assert!(!is(zone(&old), Some(&own), true));
+        assert!(!is(OwnerRecord::Unknown, Some(&own), false));
+        // Somebody took over since.
+        assert!(!is(zone(&new), Some(&own), false));
+        assert!(!is(zone(&new), None, false));
+        assert!(!is(OwnerRecord::Unknown, Some(&new), false));
+        assert!(!is(zone(&own), Some(&own), false));
+    }
 
     #[test]
     fn owner_ids_are_read_as_they_are_written() {

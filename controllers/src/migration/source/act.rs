@@ -71,8 +71,8 @@ async fn write_owner(pass: &Pass<'_>, objects: &Objects, owner: &OwnerId) -> Res
     let like = objects.owner_record.as_ref().or(objects.api_records.first());
     let like = like.ok_or_else(|| Error::Missing("a DNSRecord of the zone".to_owned()))?;
     let new = owner::NewRecord { namespace: &objects.namespace, like, migration: &pass.facts.request.uid };
-    let etcd = objects.etcds.need_main()?;
-    owner::write(pass.context.own_client(), objects.owner_record.as_ref(), &new, etcd, owner).await
+    let found = (objects.owner_record.as_ref(), pass.facts.facts.owner_record());
+    owner::write(pass.context.own_client(), found, &new, objects.etcds.need_main()?, owner).await
 }
 
 /// All Etcds are stopped together; only the main one is started alone, for its final snapshot.

@@ -23,7 +23,7 @@ pub(super) fn always(sim: &Sim<World>) -> Result<(), String> {
     world.broken.map_or(Ok(()), |broken| Err(broken.to_owned()))
 }
 
-/// Of every decision.
+/// What holds of every decision of a side, before its effects are requested.
 pub(super) fn decision(
     world: &World,
     side: Side,

@@ -27,13 +27,13 @@ pub(super) const API: u32 = 2;
 pub(super) const CONTROLLERS: u32 = 3;
 pub(super) const MEMBERS: u32 = 3;
 
-/// What is simulated.
+/// Which defect the simulated members have, if any.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Setup {
     pub(super) defect: Option<Defect>,
 }
 
-/// One seed.
+/// What a seed has of the Shoot: workloads, members and extension resources.
 #[derive(Clone, Debug)]
 pub(super) struct SimulatedSeed {
     pub(super) members: Members,
