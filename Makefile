@@ -115,7 +115,7 @@ tools: compiler
 	ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1 || missing="$$missing libfaketime"; \
 	command -v curl >/dev/null || missing="$$missing curl"; \
 	command -v nghttp >/dev/null || missing="$$missing nghttp2-client"; \
-	command -v protoc >/dev/null || missing="$$missing protobuf-compiler"; \
+	protoc --descriptor_set_out=/dev/null google/protobuf/descriptor.proto 2>/dev/null || missing="$$missing protobuf-compiler libprotobuf-dev"; \
 	$(INSTALL)
 
 # Rust is needed to build anything, and a C compiler for the cryptography.
