@@ -11,6 +11,7 @@ mod high_water;
 mod kubeconfig;
 mod limits;
 mod logging;
+mod owner;
 mod preflight;
 mod run;
 mod serving;
@@ -43,6 +44,7 @@ enum Role {
     Snapshots(snapshots::Flags),
     EtcdAgent(Box<etcd_agent::Flags>),
     Controllers(controllers::Flags),
+    Owner(owner::Flags),
     Example(example::Flags),
 }
 
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
             Role::Snapshots(flags) => snapshots::run(flags).await,
             Role::EtcdAgent(flags) => etcd_agent::run(*flags).await,
             Role::Controllers(flags) => controllers::run(flags).await.map(|()| ExitCode::SUCCESS),
+            Role::Owner(flags) => owner::run(flags).await,
             Role::Example(flags) => example::run(flags).map(|()| ExitCode::SUCCESS),
         }
     });

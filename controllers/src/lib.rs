@@ -6,6 +6,7 @@
 //! | [`shootstate`] | what has to survive a seed into ShootStates |
 //! | [`workflow`] | EtcdBackup, EtcdRestore and EtcdMigration into steps on a HostedEtcd |
 //! | [`migration`] | ControlPlaneMigration into steps on a garden and two seeds |
+//! | [`owner`] | what a person asks of an owner record into answers and changes |
 //! | [`flow`] | what the plan decides of any flow into records and effects |
 //! | [`election`] | one of several processes the one that acts |
 //! | [`reconciler`] | all controllers into measured, logged and retried reconciles |
@@ -29,6 +30,7 @@ pub mod members;
 pub mod metrics;
 pub mod migration;
 pub mod namespaces;
+pub mod owner;
 pub mod reconciler;
 pub mod server;
 pub mod shootstate;

@@ -188,6 +188,9 @@ static POINT_OF_NO_RETURN: Schema = Schema::of(
     "When the point of no return was started; from then on the migration does not roll back.",
     Shape::String(Some("date-time")),
 );
+static SUPERSEDED_BY: Schema = Schema::string(
+    "Name of the forced migration that goes on in place of this one, which only undoes what it has made.",
+);
 static STATUS: Schema = Schema {
     name: Some("cloud.gardener.migration.v1alpha1.ControlPlaneMigrationStatus"),
     description: "How far the migration has come; written by controllers.",
@@ -203,6 +206,7 @@ static STATUS: Schema = Schema {
         Field::optional("pointOfNoReturn", &POINT_OF_NO_RETURN),
         Field::optional("reason", &REASON),
         Field::optional("source", &SIDE),
+        Field::optional("supersededBy", &SUPERSEDED_BY),
     ]),
 };
 static CONTROL_PLANE_MIGRATION: Schema = Schema {

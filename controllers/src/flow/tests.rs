@@ -48,7 +48,7 @@ impl Flow for Move {
 
     fn request(_: &bool) -> Request {
         let step_timeout = Duration::from_secs(600);
-        Request { paused: false, abort: Abort::None, abandoned: None, step_timeout }
+        Request { paused: false, abort: Abort::None, abandoned: None, superseded: None, step_timeout }
     }
 
     fn cleanup(_: &StepContext<'_, Self>) -> Vec<&'static str> {

@@ -21,7 +21,7 @@ use super::{
     names::MANAGER,
     overall::Ledger,
     pass::{Objects, Observation, Pass},
-    record, request, source,
+    record, request, siblings, source,
 };
 use crate::{
     events::EventContent,
@@ -102,12 +102,17 @@ impl Driver for Migration<'_> {
         _: Time,
     ) -> Result<Observation> {
         let shoot = self.shoot(migration).await?;
+        let namespace = shoot.as_ref().map(|shoot| shoot.status.technical_id.clone());
         let request = request::request(migration, shoot.as_ref());
-        match self.side {
+        let mut observation = match self.side {
             Side::Garden => garden::observe(self.context, migration, shoot, request).await,
             Side::Source => source::observe(self.context, migration, shoot, request, ledger).await,
             Side::Destination => destination::observe(self.context, migration, shoot, request, ledger).await,
-        }
+        }?;
+        // Asked last: what a later migration has made by now is not what this one observed.
+        let superseded = siblings::superseded(self.context, migration, self.side, namespace.as_deref());
+        observation.facts.request.superseded = superseded.await?;
+        Ok(observation)
     }
 
     fn facts<'a>(&self, observation: &'a Observation) -> &'a Observed {

@@ -68,12 +68,12 @@ pub enum Error {
 
 impl Error {
     /// Makes the error of a read.
-    pub(super) fn read(what: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
+    pub(crate) fn read(what: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
         move |source| Self::Read { what: what.into(), source }
     }
 
     /// Makes the error of a write.
-    pub(super) fn write(task: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
+    pub(crate) fn write(task: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
         move |source| Self::Write { task: task.into(), source }
     }
 }

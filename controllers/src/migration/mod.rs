@@ -64,10 +64,6 @@ async fn reconcile(cached: Arc<ControlPlaneMigration>, context: Arc<Context>) ->
     let (namespace, name) = (cached.namespace().unwrap_or_default(), cached.name_any());
     let mut action = Action::await_change();
     for side in context.sides(&cached) {
-        if !cached.has_side_ended(side) && siblings::is_superseded(&context, &cached, side).await? {
-            tracing::info!(namespace, name, %side, "a later migration of the Shoot goes on in place of this one");
-            continue;
-        }
         let (namespace, name, plans) = (namespace.clone(), name.clone(), cached.plans());
         let migration = Migration { context: &context, side, plans, namespace, name };
         action = flow::reconcile(&migration).await?;

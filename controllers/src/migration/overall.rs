@@ -22,13 +22,17 @@ pub fn is_open(ledger: &Ledger, step: Step) -> bool {
 /// Fields of the status that [`status`] gives.
 pub const FIELDS: [&str; 6] = ["apiOutage", "message", "ownerEpoch", "phase", "pointOfNoReturn", "reason"];
 
-/// The status of the whole, from the ledgers of all sides that have one.
+/// The status of the whole, from the ledgers of all sides that have one. Nobody waits for the source of a forced migration, nor for
+/// that of one that is superseded.
 #[must_use]
-pub fn status(ledgers: &[(Side, &Ledger)], mode: MigrationMode) -> Map<String, Value> {
-    let (sides, last): (&[Side], Step) = match mode {
-        MigrationMode::Classic => (Side::ALL, Step::MoveCommitted),
-        // Nobody waits for the source.
-        MigrationMode::Forced => (&[Side::Garden, Side::Destination], Step::OwnerRecordTaken),
+pub fn status(ledgers: &[(Side, &Ledger)], mode: MigrationMode, is_superseded: bool) -> Map<String, Value> {
+    let sides: &[Side] = match mode {
+        MigrationMode::Classic if !is_superseded => Side::ALL,
+        MigrationMode::Classic | MigrationMode::Forced => &[Side::Garden, Side::Destination],
+    };
+    let last = match mode {
+        MigrationMode::Classic => Step::MoveCommitted,
+        MigrationMode::Forced => Step::OwnerRecordTaken,
     };
     let counted: Vec<_> = ledgers.iter().copied().filter(|(side, _)| sides.contains(side)).collect();
     let phase = phase(&counted, sides.len());
@@ -154,15 +158,16 @@ mod tests {
     fn nobody_waits_for_the_source_of_a_forced_migration() {
         let (ended, running) = (ledger(Phase::Succeeded, ""), ledger(Phase::Running, "stops"));
         let sides = [(Side::Garden, &ended), (Side::Source, &running), (Side::Destination, &ended)];
-        assert_eq!(status(&sides, MigrationMode::Forced)["phase"], "Succeeded");
-        assert_eq!(status(&sides, MigrationMode::Classic)["phase"], "Running");
+        assert_eq!(status(&sides, MigrationMode::Forced, false)["phase"], "Succeeded");
+        assert_eq!(status(&sides, MigrationMode::Classic, false)["phase"], "Running");
+        assert_eq!(status(&sides, MigrationMode::Classic, true)["phase"], "Succeeded");
     }
 
     #[test]
     fn outage_lasts_from_the_stop_of_the_source_to_the_switch_of_dns() {
         let (mut source, mut destination) = (ledger(Phase::Running, ""), ledger(Phase::Running, ""));
         let of = |source: &Ledger, destination: &Ledger| {
-            status(&[(Side::Source, source), (Side::Destination, destination)], MigrationMode::Classic)
+            status(&[(Side::Source, source), (Side::Destination, destination)], MigrationMode::Classic, false)
                 .remove("apiOutage")
         };
         assert_eq!(of(&source, &destination), None);
@@ -176,7 +181,8 @@ mod tests {
     #[test]
     fn message_is_that_of_the_side_that_failed() {
         let (garden, source) = (ledger(Phase::Running, "waits"), ledger(Phase::Failed, "broken"));
-        let status = status(&[(Side::Garden, &garden), (Side::Source, &source)], MigrationMode::Classic);
+        let status =
+            status(&[(Side::Garden, &garden), (Side::Source, &source)], MigrationMode::Classic, false);
         assert_eq!(status["message"], "source: broken");
     }
 }

@@ -43,7 +43,11 @@ pub fn render(migration: &ControlPlaneMigration, side: Side, next: &Ledger) -> M
     let mut ledgers: Vec<(Side, &Ledger)> = others.iter().map(|(side, ledger)| (*side, ledger)).collect();
     ledgers.push((side, next));
     ledgers.sort_by_key(|(side, _)| *side);
-    all.extend(overall::status(&ledgers, migration.mode().unwrap_or_default()));
+    all.extend(overall::status(
+        &ledgers,
+        migration.mode().unwrap_or_default(),
+        migration.superseded_by().is_some(),
+    ));
     all.insert("observedGeneration".to_owned(), migration.metadata.generation.into());
     all
 }

@@ -18,7 +18,7 @@ use super::{
 /// How long a step may take where nothing else is said.
 const STEP_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// What is asked for; `shoot` is `None` where there is none of that name.
+/// What is asked for; `shoot` is `None` where there is none of that name. Whether it is superseded is asked afterwards.
 #[must_use]
 pub fn request(migration: &ControlPlaneMigration, shoot: Option<&Shoot>) -> MigrationRequest {
     let spec = &migration.spec;
@@ -31,6 +31,7 @@ pub fn request(migration: &ControlPlaneMigration, shoot: Option<&Shoot>) -> Migr
         paused: spec.paused.unwrap_or_default(),
         abort: abort(migration),
         abandoned: abandoned(migration, shoot),
+        superseded: None,
         step_timeout: spec.step_timeout.as_deref().and_then(duration::parse).unwrap_or(STEP_TIMEOUT),
         source_seed: spec.source_seed.clone(),
         source_identity: spec.source_seed.clone(),

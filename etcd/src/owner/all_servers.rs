@@ -36,6 +36,31 @@ impl Settings {
         answered(limit, found).await
     }
 
+    /// What each of the servers says, for people: the values of the record, sorted, or why it taught nothing.
+    ///
+    /// # Errors
+    /// Why no server is known.
+    pub async fn look_at_each(&self) -> Result<Vec<(SocketAddr, Result<Vec<String>, String>)>, String> {
+        let (limit, freshness) = (self.limit(), Freshness::new(self.timing.ttl));
+        let servers = servers::all(&self.servers, limit / 4).await.map_err(words)?;
+        let one = |server: SocketAddr| {
+            let freshness = &freshness;
+            async move {
+                let asked = async { ask(&[server], &self.name, freshness, limit / 3).await };
+                let answer = match timeout(limit / 3, asked).await {
+                    Ok(answer) => answer.map_err(words),
+                    Err(_) => Err(format!("no answer within {:?}", limit / 3)),
+                };
+                let sorted = answer.map(|mut values| {
+                    values.sort_unstable();
+                    values
+                });
+                (server, sorted)
+            }
+        };
+        Ok(join_all(servers.into_iter().map(one)).await)
+    }
+
     /// The addresses of another name of the same zone, of both families, as its servers answer; within the timeout.
     ///
     /// # Errors
@@ -48,11 +73,16 @@ impl Settings {
             agreed(&servers, limit / 3, |server| servers::addresses(server, &name, limit / 3)).await
         };
         match timeout(limit, found).await {
-            Ok(Ok(addresses)) => Ok(addresses),
-            Ok(Err(Failure::Own(error))) => Err(error.to_string()),
-            Ok(Err(Failure::Servers(why))) => Err(why),
+            Ok(answer) => answer.map_err(words),
             Err(_) => Err(format!("no answer within {limit:?}")),
         }
+    }
+}
+
+fn words(failure: Failure) -> String {
+    match failure {
+        Failure::Own(error) => error.to_string(),
+        Failure::Servers(why) => why,
     }
 }
 
@@ -148,6 +178,11 @@ mod tests {
         assert_eq!(answer, Answer::Unresolvable);
         assert!(why.as_deref().is_some_and(|why| why.contains("seed-b/2")), "{why:?}");
         assert!(addresses.is_err_and(|why| why.contains("10.0.0.2")));
+        let each = settings(&[&one, &other, &silent]).look_at_each().await.expect("servers");
+        let said: Vec<_> =
+            each.iter().map(|(_, answer)| answer.as_deref().map(|values| values[0].as_str())).collect();
+        assert_eq!((said[0], said[1]), (Ok("seed-a/1"), Ok("seed-b/2")));
+        assert!(said[2].is_err(), "{said:?}");
         let (answer, _, addresses) = look(&[&silent]).await;
         assert_eq!(answer, Answer::Unresolvable);
         assert!(addresses.is_err());

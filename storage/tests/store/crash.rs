@@ -69,7 +69,7 @@ async fn kill_again_and_again(lab: &Lab, rounds: u64) {
             let mut waiting = child.stderr.take().unwrap();
             move || {
                 if round % 5 != 4 {
-                    // The first line says that it writes.
+                    // The first line says that a write was acknowledged, however slow the machine is.
                     let _ = waiting.read(&mut [0; 1]);
                 }
                 std::thread::sleep(moment);
@@ -84,7 +84,7 @@ async fn kill_again_and_again(lab: &Lab, rounds: u64) {
         check(lab, &mut acknowledged).await;
     }
     let written: u64 = acknowledged.values().sum();
-    assert!(written > rounds * WRITERS, "hardly a write: {acknowledged:?}");
+    assert!(written >= rounds - rounds / 5, "hardly a write: {acknowledged:?}");
     clean(lab, acknowledged.len()).await;
 }
 
@@ -111,7 +111,6 @@ fn note(line: &str, acknowledged: &mut HashMap<(u64, u64), u64>) {
 async fn write(backend: Arc<dyn Backend>, count: u64) {
     let store = Store::open(backend, mk_keyring(), StoreOptions::default()).await.unwrap();
     println!(); // the test harness has left a line unfinished
-    eprintln!("writing");
     let writers: Vec<_> = (0..WRITERS).map(|w| tokio::spawn(write_as(store.clone(), w, count))).collect();
     for writer in writers {
         writer.await.unwrap();
@@ -137,6 +136,9 @@ async fn write_as(store: Store, writer: u64, count: u64) {
             None => store.create(&key, draft).await.unwrap(),
         };
         println!("ack {writer} {object} {state} .");
+        if n == first {
+            eprintln!("writes");
+        }
     }
 }
 

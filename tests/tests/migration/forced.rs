@@ -7,18 +7,19 @@ use repot_tests::process::Process;
 use repot_tests::wait::until;
 use serde_json::json;
 
+use super::owner;
 use super::prober::Prober;
 use super::story::{self, DEADLINE};
 use super::world::{SEEDS, World, run, small};
 use super::writer::{self, Writer};
 
-const SOURCE_STOPPED: &str = "confirmation.gardener.cloud/source-controllers-stopped";
+pub const SOURCE_STOPPED: &str = "confirmation.gardener.cloud/source-controllers-stopped";
 
 /// A process that stands still until this is dropped: what tests share has to go on, however a test ends.
-struct Frozen<'a>(&'a Process);
+pub struct Frozen<'a>(&'a Process);
 
 impl<'a> Frozen<'a> {
-    fn new(process: &'a Process) -> Self {
+    pub fn new(process: &'a Process) -> Self {
         process.pause();
         Self(process)
     }
@@ -39,7 +40,7 @@ fn control_plane_leaves_a_seed_whose_api_server_is_frozen() {
         let before = world.workload().await?;
         let (prober, writer) = (Prober::start(world.api()?), Writer::start(world.api()?));
         let frozen = Frozen::new(world.landscape.seed(SEEDS.0)?.cluster.apiserver_process());
-        force(&world).await?;
+        force(&world, "move", SEEDS).await?;
         // Machines wait until somebody says that nobody at the source acts on them; the API does not.
         story::until_started(&world, "move", ("destination", "SourceControllersFenced")).await?;
         story::until_started(&world, "move", ("destination", "NodeLeasesRenewed")).await?;
@@ -54,6 +55,7 @@ fn control_plane_leaves_a_seed_whose_api_server_is_frozen() {
         );
         ensure_nothing_is_lost(&world, writer).await?;
         ensure!(world.workload().await? == before, "the workload has changed");
+        owner::ensure_says(&world, SEEDS.1, ("show", &[]), (0, &["\"seed-b/2\"", "this Etcd"])).await?;
 
         drop(frozen);
         until("the source to be removed", DEADLINE, async || world.ensure_gone(SEEDS.0).await).await?;
@@ -63,16 +65,19 @@ fn control_plane_leaves_a_seed_whose_api_server_is_frozen() {
 }
 
 /// Creates the migration, and confirms what it says.
-async fn force(world: &World) -> Result<()> {
-    story::create_forced(world, "move", SEEDS).await?;
+pub async fn force(world: &World, name: &str, seeds: (&str, &str)) -> Result<()> {
+    story::create_forced(world, name, seeds).await?;
     until("the migration to ask for a confirmation", DEADLINE, async || {
         let message =
-            story::step(world, "move", ("destination", "LossConfirmed")).await?["message"].to_string();
-        ensure!(message.contains("confirmation.gardener.cloud/forced-migration=seed-a"), "{message}");
+            story::step(world, name, ("destination", "LossConfirmed")).await?["message"].to_string();
+        ensure!(
+            message.contains(&format!("confirmation.gardener.cloud/forced-migration={}", seeds.0)),
+            "{message}"
+        );
         Ok(())
     })
     .await?;
-    story::annotate(world, "move", &json!({"confirmation.gardener.cloud/forced-migration": SEEDS.0})).await
+    story::annotate(world, name, &json!({"confirmation.gardener.cloud/forced-migration": seeds.0})).await
 }
 
 /// Everything of the source stands still: its API server and all Pods of the Shoot. Only what was written after the newest snapshot is
@@ -95,7 +100,7 @@ fn seed_that_stood_still_acknowledges_nothing_when_it_goes_on() {
         world.freeze(SEEDS.0, &containers, true)?;
         let frozen = Frozen::new(source.cluster.apiserver_process());
         let acknowledged = writer.acknowledged();
-        force(&world).await?;
+        force(&world, "move", SEEDS).await?;
         story::annotate(&world, "move", &json!({SOURCE_STOPPED: SEEDS.0})).await?;
         let migration = story::until_success(&world, "move", SEEDS.1).await?;
         println!("{} of {}", migration["status"]["apiOutage"], migration["status"]["destination"]["loss"]);
@@ -126,7 +131,7 @@ async fn ensure_only_the_last_is_lost(world: &World, acknowledged: &BTreeSet<u32
 }
 
 /// The source stored its final snapshot, so all that it acknowledged is at the destination.
-async fn ensure_nothing_is_lost(world: &World, writer: Writer) -> Result<()> {
+pub async fn ensure_nothing_is_lost(world: &World, writer: Writer) -> Result<()> {
     let acknowledged = writer.acknowledged();
     drop(writer);
     let stored = writer::stored(&world.api()?).await?;
@@ -149,7 +154,7 @@ fn hibernated_control_plane_leaves_a_seed_whose_api_server_is_frozen() {
         let before = world.marker().await?;
         world.hibernate(SEEDS.0).await?;
         let frozen = Frozen::new(world.landscape.seed(SEEDS.0)?.cluster.apiserver_process());
-        force(&world).await?;
+        force(&world, "move", SEEDS).await?;
         story::annotate(&world, "move", &json!({SOURCE_STOPPED: SEEDS.0})).await?;
         story::until_success(&world, "move", SEEDS.1).await?;
         world.ensure_asleep(SEEDS.1).await?;

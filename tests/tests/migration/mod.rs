@@ -3,7 +3,9 @@
 mod classic;
 mod faults;
 mod forced;
+mod owner;
 mod prober;
 mod story;
+mod takeover;
 mod world;
 mod writer;

@@ -127,6 +127,18 @@ pub async fn abort(world: &World, name: &str) -> Result<()> {
     api.patch(&path(world, name), "application/merge-patch+json", &patch).await?.ok().map(drop)
 }
 
+/// Deletes a migration, and waits until it is gone: controllers have let it go.
+pub async fn delete(world: &World, name: &str) -> Result<()> {
+    let (api, path) = (garden_of(world)?.cluster.api(), path(world, name));
+    api.delete(&path).await?.ok()?;
+    until("the migration to be gone", DEADLINE, async || {
+        let answer = api.get(&path).await?;
+        ensure!(answer.status == 404, "{answer}");
+        Ok(())
+    })
+    .await
+}
+
 /// Waits until the migration has ended, and gives it; how it ended is not judged.
 pub async fn until_end(world: &World, name: &str) -> Result<Value> {
     let mut said = String::new();

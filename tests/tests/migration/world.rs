@@ -22,9 +22,18 @@ const MERGE: &str = "application/merge-patch+json";
 static LANDSCAPE: Shared<Landscape> =
     Shared::new(|env| start_shared(Landscape::start(env, LandscapeOptions::default())));
 
-/// A Shoot in the first seed of the shared landscape.
+/// A third seed, for tests whose destination dies as well.
+pub const THIRD_SEED: &str = "seed-c";
+
+/// The landscape with a third seed.
+pub static THREE_SEEDS: Shared<Landscape> = Shared::new(|env| {
+    let seeds = [SEEDS.0, SEEDS.1, THIRD_SEED].map(str::to_owned).into();
+    start_shared(Landscape::start(env, LandscapeOptions { seeds, ..LandscapeOptions::default() }))
+});
+
+/// A Shoot in the first seed of a shared landscape.
 pub struct World {
-    /// The landscape that all tests of migrations share: nobody stops anything in it but what belongs to the own Shoot.
+    /// The landscape that tests of migrations share: nobody stops anything in it but what belongs to the own Shoot.
     pub landscape: SharedRef<Landscape>,
     /// The Shoot of this test.
     pub shoot: Shoot,
@@ -55,14 +64,29 @@ pub struct Workload {
 
 /// Runs one test, as [`run_large`] does. The shared landscape does not end while the test waits for its turn.
 pub fn run(test: impl AsyncFnOnce(&TestEnv) -> Result<()>) {
-    let _claim = LANDSCAPE.claim();
+    run_in(&LANDSCAPE, test);
+}
+
+/// The same in another landscape.
+pub fn run_in(landscape: &'static Shared<Landscape>, test: impl AsyncFnOnce(&TestEnv) -> Result<()>) {
+    let _claim = landscape.claim();
     run_large(test);
 }
 
 impl World {
     /// Creates a Shoot with an object of its own in it.
     pub async fn create(env: &TestEnv, name: &str, options: ControlPlaneOptions) -> Result<Self> {
-        let landscape = LANDSCAPE.value()?;
+        Self::create_in(&LANDSCAPE, env, name, options).await
+    }
+
+    /// The same in another landscape.
+    pub async fn create_in(
+        landscape: &'static Shared<Landscape>,
+        env: &TestEnv,
+        name: &str,
+        options: ControlPlaneOptions,
+    ) -> Result<Self> {
+        let landscape = landscape.value()?;
         let shoot = landscape.create_shoot(env, ShootName::new("dev", name), SEEDS.0, options).await?;
         let world = Self { landscape, shoot };
         let marker = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "marker"}});

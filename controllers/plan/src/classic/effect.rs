@@ -23,6 +23,8 @@ pub enum Effect {
         /// Whether the finalizer is there.
         present: bool,
     },
+    /// Garden: the migrations that this one supersedes say so in their status, unless they have committed meanwhile.
+    SupersedeOthers,
     /// Garden: `status.lastOperation` of the Shoot tells of this migration.
     EnsureOperation {
         /// What the last operation says.

@@ -9,7 +9,7 @@ use super::{
     step::{Side, Step},
 };
 use crate::{
-    flow::{Flow, Request, StepContext},
+    flow::{Flow, LedgerOf, Request, StepContext},
     ledger::Phase,
 };
 
@@ -35,20 +35,28 @@ impl Flow for ClassicMigration {
             paused: request.paused,
             abort: request.abort,
             abandoned: request.abandoned.clone(),
+            superseded: request.superseded.clone(),
             step_timeout: request.step_timeout.max(LEAST_TIMEOUT),
         }
     }
 
-    /// Nobody waits for the source of a forced migration. When it comes back, its controller does the rows of its side.
+    /// Nobody waits for the source of a forced migration. When it comes back, its controller does the rows of its side. Nor does anybody
+    /// wait for the source of a migration that a forced one supersedes.
     fn takes_part(observed: &Observed, side: Side) -> bool {
-        observed.request.mode == MigrationMode::Classic || side != Side::Source
+        let request = &observed.request;
+        side != Side::Source || (request.mode == MigrationMode::Classic && request.superseded.is_none())
     }
 
     fn cleanup(context: &StepContext<'_, Self>) -> Vec<Effect> {
         match &context.observed.facts {
             // The object stays until each side has ended, since it holds what they have left to undo.
             Facts::Garden(_) if context.observed.request.finalizer => {
-                let have_others_ended = context.others.iter().all(|(_, ledger)| ledger.phase.is_end());
+                // The source of one that is superseded has nothing to undo, and may never come back.
+                let is_superseded = context.observed.request.superseded.is_some();
+                let has_ended = |(side, ledger): &(Side, LedgerOf<Self>)| {
+                    ledger.phase.is_end() || (is_superseded && *side == Side::Source)
+                };
+                let have_others_ended = context.others.iter().all(has_ended);
                 let release = have_others_ended.then_some(Effect::EnsureFinalizer { present: false });
                 release.into_iter().collect()
             }

@@ -4,7 +4,7 @@ use super::{
     context::{Context, garden, none_left},
     effect::Effect,
     notes::Notes,
-    observed::Operation,
+    observed::{FormerOperation, GardenFacts, Operation},
 };
 use crate::ledger::Check;
 
@@ -13,22 +13,69 @@ pub(crate) fn note_start(context: &Context, notes: &mut Notes) {
     notes.hibernated.get_or_insert(context.observed.request.hibernated);
     notes.workerless.get_or_insert(context.observed.request.workerless);
     if notes.former_operation.is_none() {
-        notes.former_operation = context.at_garden().and_then(|facts| facts.last_operation.clone());
+        let found = context.at_garden().and_then(|facts| facts.last_operation.clone());
+        notes.former_operation = found.filter(|last| !is_unfinished_move(last));
     }
 }
 
-pub(crate) fn is_recorded(context: &Context) -> Check {
-    garden(context, |facts| match &facts.other_migration {
-        Some(name) => Check::blocked(
-            "AnotherMigration",
-            format!("{name} migrates this Shoot; create a new migration when that one has ended"),
-        ),
-        None if facts.status_seed != context.observed.request.source_seed && !context.notes.changed => {
-            Check::blocked(
-                "NotAtSource",
-                format!("the Shoot is at seed {:?}, and not at spec.sourceSeed", facts.status_seed),
-            )
+/// Whether another migration has left the Shoot in the middle of a move.
+fn is_unfinished_move(last: &FormerOperation) -> bool {
+    matches!(last.kind.as_str(), "Migrate" | "Restore") && last.state != "Succeeded"
+}
+
+/// What does not allow the migration to begin.
+fn obstacle(context: &Context, facts: &GardenFacts) -> Option<Check> {
+    let source = &context.observed.request.source_seed;
+    let name = facts.other_migration.as_ref();
+    let other = name
+        .map(|name| format!("{name} migrates this Shoot; create a new migration when that one has ended, from the seed that serves then"));
+    let other = other.map(|message| Check::blocked("AnotherMigration", message));
+    let is_elsewhere = facts.status_seed != *source && !context.notes.changed;
+    other.or_else(|| {
+        let message = format!("the Shoot is at seed {:?}, and not at spec.sourceSeed", facts.status_seed);
+        is_elsewhere.then(|| Check::blocked("NotAtSource", message))
+    })
+}
+
+pub(crate) fn are_others_superseded(context: &Context) -> Check {
+    garden(context, |facts| {
+        let untold = facts.superseded.iter().find(|other| !other.is_told);
+        match (obstacle(context, facts), facts.superseded.first()) {
+            (Some(check), _) => check,
+            (None, None) => Check::Met("no other migration of this Shoot goes on".to_owned()),
+            (None, Some(_)) if !context.observed.request.finalizer => {
+                Check::waiting("SettingFinalizer", "the finalizer is being set on the ControlPlaneMigration")
+            }
+            // What is superseded is not undone at the source: not for a migration that cannot begin.
+            (None, Some(_)) if untold.is_some() && !facts.refusals.is_empty() => is_destination_fit(context),
+            (None, Some(first)) => match untold {
+                Some(other) => Check::waiting("Superseding", format!("{} is being told to end", other.name)),
+                None => {
+                    Check::waiting("OtherEnds", format!("{} is removed from its destination", first.name))
+                }
+            },
         }
+    })
+}
+
+/// First the finalizer: a migration that is deleted now would leave the Shoot without any.
+pub(crate) fn supersede(context: &Context) -> Vec<Effect> {
+    let Some(facts) = context.at_garden() else { return Vec::new() };
+    if !context.observed.request.finalizer {
+        return vec![Effect::EnsureFinalizer { present: true }];
+    }
+    let is_untold = facts.superseded.iter().any(|other| !other.is_told);
+    (is_untold && facts.refusals.is_empty()).then_some(Effect::SupersedeOthers).into_iter().collect()
+}
+
+/// They may be deleted from now on, and no epoch may be used twice.
+pub(crate) fn note_epoch_of_others(context: &Context, notes: &mut Notes) {
+    notes.owner_epoch = notes.owner_epoch.max(context.at_garden().and_then(|facts| facts.highest_epoch));
+}
+
+pub(crate) fn is_recorded(context: &Context) -> Check {
+    garden(context, |facts| match obstacle(context, facts) {
+        Some(check) => check,
         None if !context.observed.request.finalizer => {
             Check::waiting("SettingFinalizer", "the finalizer is being set on the ControlPlaneMigration")
         }
@@ -49,7 +96,12 @@ pub(crate) fn record(context: &Context) -> Vec<Effect> {
         effects.push(Effect::EnsureFinalizer { present: true });
     }
     let seed = &context.observed.request.destination_seed;
-    if facts.spec_seed != *seed {
+    let is_held =
+        facts.operation == Operation::Other && facts.last_operation.as_ref().is_some_and(is_unfinished_move);
+    if facts.spec_seed != *seed && is_held {
+        // While the last operation is a migration that runs, the seed cannot be changed.
+        effects.push(Effect::EnsureOperation { operation: Operation::Former });
+    } else if facts.spec_seed != *seed {
         effects.push(Effect::EnsureSpecSeed { seed: seed.clone() });
     } else if facts.operation != Operation::Migrating {
         effects.push(Effect::EnsureOperation { operation: Operation::Migrating });
@@ -104,18 +156,20 @@ pub(crate) fn report_success(_: &Context) -> Vec<Effect> {
 }
 
 pub(crate) fn is_seed_name_restored(context: &Context) -> Check {
-    let source = &context.observed.request.source_seed;
+    let request = &context.observed.request;
+    let source = &request.source_seed;
     garden(context, |facts| {
-        if facts.spec_seed != *source {
+        if facts.spec_seed != *source && request.superseded.is_none() {
             Check::waiting("RestoringSeedName", "spec.seedName of the Shoot is being written")
         } else if facts.operation != Operation::Former {
             Check::waiting("RecordingOperation", "status.lastOperation of the Shoot is being written")
         } else {
-            Check::Met(format!("spec.seedName of the Shoot is {source}"))
+            Check::Met(format!("spec.seedName of the Shoot is {}", facts.spec_seed))
         }
     })
 }
 
+/// Where another migration goes on, that one writes `spec.seedName`, after the last operation is what it was before both.
 pub(crate) fn restore_seed_name(context: &Context) -> Vec<Effect> {
     let seed = context.observed.request.source_seed.clone();
     match context.at_garden() {

@@ -34,7 +34,7 @@ pub struct Notes {
     /// Members of the etcd at the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub etcd_replicas: Option<u32>,
-    /// Epoch of the owner record that this side wrote, or deleted, last.
+    /// Epoch of the owner record that this side wrote, or deleted, last. Garden: the highest that other migrations have recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner_epoch: Option<u64>,
     /// The deletion of the owner record was requested: the etcd may have lost ownership, so its volumes never serve again.

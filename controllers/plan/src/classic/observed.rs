@@ -41,6 +41,8 @@ pub struct MigrationRequest {
     pub abort: Abort,
     /// Why the migration has lost its subject: the Shoot is deleted, or another one has its name.
     pub abandoned: Option<Reason>,
+    /// Why another migration of the Shoot goes on in place of this one, or of what this side has left to do.
+    pub superseded: Option<Reason>,
     /// How long a step may take.
     pub step_timeout: Duration,
     /// Name of the source seed.
@@ -90,12 +92,25 @@ impl Facts {
     }
 }
 
+/// Another migration of the Shoot, in place of which this one goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SupersededMigration {
+    /// Name of its ControlPlaneMigration.
+    pub name: String,
+    /// Whether that is written in its status, so that none of its sides starts another step.
+    pub is_told: bool,
+}
+
 /// What the controller of the garden observes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GardenFacts {
     /// Name of another migration of this Shoot that has not ended and was created earlier; of two that were created in one second, the
     /// one with the smaller UID counts as earlier.
     pub other_migration: Option<String>,
+    /// Forced: other migrations of this Shoot that this one supersedes, and that are still in its way.
+    pub superseded: Vec<SupersededMigration>,
+    /// The highest epoch that other migrations of the Shoot have recorded; `None` where there is none.
+    pub highest_epoch: Option<u64>,
     /// Why the destination cannot host the Shoot: rules, conditions, versions, capacity. Empty where it can.
     pub refusals: Vec<String>,
     /// Seed in `spec.seedName` of the Shoot.

@@ -17,6 +17,8 @@ named_enum! {
 named_enum! {
     /// Steps of classic and forced migrations and of their rollbacks. The tables say what each of them does.
     pub enum Step {
+        /// Forced: migrations that this one supersedes have ended.
+        OthersSuperseded,
         /// The migration is recorded in the status of the Shoot.
         MigrationRecorded,
         /// The rules, the destination seed and the versions of both seeds allow the migration.

@@ -49,6 +49,7 @@ impl Flow for EtcdFlow {
         Request {
             paused: request.paused,
             abort: if is_aborted { Abort::Abort } else { Abort::None },
+            superseded: None,
             abandoned: match observed.cluster {
                 Cluster::Present => None,
                 Cluster::Deleting => deleted("the HostedEtcd is being deleted"),

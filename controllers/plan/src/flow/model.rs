@@ -38,7 +38,7 @@ pub trait Flow: Sized + Clone + Debug + PartialEq + 'static {
     fn data_locations(notes: &Self::Notes) -> String;
 
     /// Whether a side takes part. Rows of a side that does not, such as a dead source, count as reached for the others. Its controller
-    /// works on them where it runs. The answer follows from the spec of the flow's object alone, so all sides give the same.
+    /// works on them where it runs. The answer follows from the flow's object alone, and never turns back, so all sides give the same.
     fn takes_part(_observed: &Self::Observed, _side: Self::Side) -> bool {
         true
     }
@@ -85,6 +85,9 @@ pub struct Request {
     /// What the flow works on is deleted, or is being deleted. A flow that has changed nothing ends; any other one rolls back, or
     /// goes on to its end where it is past the point of no return.
     pub abandoned: Option<Reason>,
+    /// Another object of this kind goes on in place of this one. A side that takes no part ends at once; any other one undoes what it
+    /// has made, even past the point of no return, and waits for nobody.
+    pub superseded: Option<Reason>,
     /// How long a step may take.
     pub step_timeout: Duration,
 }

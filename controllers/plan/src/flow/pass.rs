@@ -3,7 +3,7 @@
 use repot_api::conditions::Reason;
 
 use super::{
-    model::{Abort, CANCELLED, Decision, Flow, HEARTBEAT, Input, LedgerOf, POLL, SOON},
+    model::{Abort, CANCELLED, Decision, Flow, HEARTBEAT, Input, LedgerOf, POLL, Request, SOON},
     step::{Outcome, Steps, with_advice},
     table::{OnFailure, Plan, Plans, Row, behind},
 };
@@ -70,10 +70,14 @@ impl<'a, F: Flow> Pass<'a, F> {
 
     fn choose(&mut self) {
         let (plan, phase) = (self.steps.plan, self.steps.input.ledger.phase);
-        let abandoned = self.steps.request.abandoned.clone();
+        let Request { abandoned, superseded, .. } = self.steps.request.clone();
         if phase.is_end() {
             self.steps.effects = F::cleanup(&self.steps.context());
             self.steps.requeue = (!self.steps.effects.is_empty()).then_some(POLL);
+        } else if let Some(why) = superseded.clone().filter(|_| !self.takes_part()) {
+            self.end(Phase::RolledBack, why.reason, with_advice(&why.message, "it does the rest"));
+        } else if let Some(why) = superseded.filter(|_| phase != Phase::RollingBack) {
+            self.roll_back(why.reason, why.message);
         } else if let Some(why) =
             abandoned.clone().filter(|_| !self.is_touched() && !self.steps.is_past_return())
         {
@@ -98,6 +102,10 @@ impl<'a, F: Flow> Pass<'a, F> {
     /// Whether there may be something to undo, by what was recorded before this pass.
     fn is_touched(&self) -> bool {
         (self.steps.plan.needs_rollback)(&self.steps.input.ledger.notes)
+    }
+
+    fn takes_part(&self) -> bool {
+        F::takes_part(self.steps.input.observed, self.steps.input.side)
     }
 
     fn is_aborted(&mut self) -> bool {
@@ -162,7 +170,8 @@ impl<'a, F: Flow> Pass<'a, F> {
 
     /// Whether another side has this row behind it.
     fn is_settled_elsewhere(&self, row: &Row<F>) -> bool {
-        if !F::takes_part(self.steps.input.observed, row.side) {
+        // Where another flow goes on, each side undoes what it has made, and none waits for one that may be dead.
+        if self.steps.request.superseded.is_some() || !F::takes_part(self.steps.input.observed, row.side) {
             return true;
         }
         let Some(ledger) = self.steps.other(row.side) else { return false };
@@ -258,7 +267,10 @@ impl<'a, F: Flow> Pass<'a, F> {
         }
         let before = self.steps.input.ledger;
         let phase = if before.reason == CANCELLED { Phase::Cancelled } else { Phase::RolledBack };
-        let message = with_advice(&before.message, "everything is as it was before");
+        let message = match &self.steps.request.superseded {
+            Some(why) => why.message.clone(),
+            None => with_advice(&before.message, "everything is as it was before"),
+        };
         self.end(phase, &before.reason, message);
     }
 

@@ -5,7 +5,7 @@ use repot_api::names::{CONFIRM_FORCED_MIGRATION, CONFIRM_SOURCE_STOPPED};
 
 use crate::{
     classic::{
-        Loss, Notes, Step,
+        Loss, Notes, Side, Step,
         context::{Context, destination},
         destination::{is_awake, own_id},
         effect::Effect,
@@ -61,7 +61,9 @@ fn epoch_of_source(context: &Context, facts: &DestinationFacts) -> u64 {
         OwnerRecord::Present(_) | OwnerRecord::Unknown | OwnerRecord::Absent => 0,
     };
     let carried = if facts.etcd.fence == context.forward_fence() { 0 } else { facts.etcd.epoch };
+    let garden = context.side(Side::Garden).and_then(|ledger| ledger.notes.owner_epoch);
     recorded
+        .max(garden.unwrap_or_default())
         .max(carried)
         .max(facts.highest_epoch)
         .max(context.notes.loss.as_ref().map_or(0, |loss| loss.epoch))

@@ -14,7 +14,15 @@ use crate::{
 
 /// Rows of a forced migration, in the order of the paper.
 pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
-    shared::MIGRATION_RECORDED,
+    Row {
+        does: "Migrations of this Shoot that have not left the same source have ended, and what they made at the destination is removed.",
+        timeout: A_DAY,
+        advice: "see in the status of the other migration what it waits for",
+        on_done: garden::note_epoch_of_others,
+        effects: garden::supersede,
+        ..Row::new(Side::Garden, Step::OthersSuperseded, garden::are_others_superseded)
+    },
+    Row { after: &[Step::OthersSuperseded], ..shared::MIGRATION_RECORDED },
     Row {
         after: &[Step::MigrationRecorded],
         does: "The rules, the conditions of the destination seed, its versions and its capacity allow it.",

@@ -6,7 +6,8 @@
 //!
 //! **What is promised.** Members of both sides never serve at the same time. What the source stored after its newest snapshot may be
 //! lost; somebody has confirmed that before. Until `OwnerRecordTaken` is started, the migration rolls back and the source is untouched.
-//! From then on nothing rolls back: another forced migration, to whichever seed, is the way out of one that has failed.
+//! From then on nothing rolls back: another forced migration, to whichever seed, is the way out of one that has failed, and
+//! supersedes one that goes on. A side of one that is superseded removes what it has made.
 //!
 //! A source that comes back finds the migration, and its controller does the rows of its side: everything there is stopped and removed.
 //! Nobody waits for it.

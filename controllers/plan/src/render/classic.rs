@@ -55,7 +55,7 @@ back; nobody waits for them. [Steps of a classic migration](classic-migration.md
 | ends as | what holds then |
 |---|---|
 | Succeeded | the destination serves what the bucket of the source held; the garden and the destination have ended |
-| RolledBack, Cancelled | it ended before the owner record was written; nothing at the source was changed |
+| RolledBack, Cancelled | it ended before the owner record was written, or another one goes on in place of it; nothing at the source was changed |
 | Failed | a step failed after the owner record was written; the source stays fenced, and another forced migration is the way out |
 ";
 

@@ -23,6 +23,9 @@ use serde_json::{Map, Value};
 
 pub use shoot::{LastOperation, Shoot, ShootSpec, ShootStatus};
 
+/// Field of the status with the name of the migration that goes on in place of this one.
+pub const SUPERSEDED_BY: &str = "supersededBy";
+
 /// The kind, for messages and references.
 pub const KIND: &str = "ControlPlaneMigration";
 
@@ -110,11 +113,10 @@ impl ControlPlaneMigration {
         self.status.get("ownerEpoch").and_then(Value::as_u64)
     }
 
-    /// Whether it was undone, or has done nothing.
+    /// Name of the migration that goes on in place of this one, if one does.
     #[must_use]
-    pub fn was_undone(&self) -> bool {
-        let phase = self.status.get("phase").and_then(Value::as_str);
-        matches!(phase, Some("RolledBack" | "Cancelled"))
+    pub fn superseded_by(&self) -> Option<&str> {
+        self.status.get(SUPERSEDED_BY).and_then(Value::as_str).filter(|name| !name.is_empty())
     }
 
     /// Whether a side has ended, by its own part of the status.
@@ -124,13 +126,22 @@ impl ControlPlaneMigration {
         matches!(phase, Some("Succeeded" | "RolledBack" | "Failed" | "Cancelled"))
     }
 
-    /// Whether the controller of the garden has recorded the migration at the Shoot.
+    /// Whether the destination may have served clients: from then on it holds what the source does not.
     #[must_use]
-    pub fn is_recorded(&self) -> bool {
-        let steps = self.status.get(Side::Garden.name()).and_then(|part| part.get("steps")?.as_array());
-        let is_it =
-            |step: &Value| step["name"] == Step::MigrationRecorded.name() && step["state"] == "Succeeded";
-        steps.into_iter().flatten().any(is_it)
+    pub fn has_committed(&self) -> bool {
+        self.step(Side::Destination, Step::MoveCommitted).is_some_and(|step| step["startTime"].is_string())
+    }
+
+    /// Whether `status.seedName` of the Shoot was set to the destination.
+    #[must_use]
+    pub fn has_moved_status(&self) -> bool {
+        self.step(Side::Garden, Step::StatusMoved).is_some_and(|step| step["state"] == "Succeeded")
+    }
+
+    /// The record of a step as it is stored; `None` where it was not started.
+    fn step(&self, side: Side, step: Step) -> Option<&Value> {
+        let steps = self.status.get(side.name())?.get("steps")?.as_array()?;
+        steps.iter().find(|record| record["name"] == step.name())
     }
 
     /// Whether the migration as a whole has ended, by what the controller of the garden has recorded.

@@ -139,7 +139,7 @@ async fn write_owner(pass: &Pass<'_>, objects: &Objects, owner: &OwnerId) -> Res
     let like = objects.zone_record.as_ref();
     let like = like.ok_or_else(|| Error::Missing("a DNSRecord of the zone".to_owned()))?;
     let (namespace, migration) = (objects.namespace.as_str(), pass.facts.request.uid.as_str());
-    let new = owner::NewRecord { namespace, like, migration };
+    let new = owner::NewRecord { namespace, like, migration, is_insisted: false };
     let found = (objects.owner_record.as_ref(), pass.facts.facts.owner_record());
     owner::write(pass.context.own_client(), found, &new, objects.etcds.need_main()?, owner).await
 }

@@ -11,7 +11,7 @@ mod machines;
 mod nodes;
 pub mod objects;
 mod observe;
-mod prepare;
+pub mod prepare;
 mod remove;
 mod restore;
 mod stored;

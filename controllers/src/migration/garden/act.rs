@@ -18,6 +18,7 @@ use crate::{
         error::{Error, Result},
         names::{FINALIZER, MANAGER},
         pass::Pass,
+        siblings,
     },
 };
 
@@ -29,6 +30,7 @@ pub async fn act(pass: &Pass<'_>, shoot: Option<&Shoot>, effect: &Effect) -> Res
     let shoot = || shoot.ok_or_else(|| Error::Missing("the Shoot".to_owned()));
     match effect {
         Effect::EnsureFinalizer { present } => finalizer(pass, shoot().ok(), *present).await,
+        Effect::SupersedeOthers => siblings::supersede(pass.context, pass.migration).await,
         Effect::EnsureOperation { operation } => {
             let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
             let former = former(pass.migration);

@@ -2,14 +2,12 @@
 
 use kube::{
     Api, Client, ResourceExt,
-    api::ListParams,
     core::{DynamicObject, GroupVersionKind},
     discovery::ApiResource,
 };
 use repot_api::{gardener::shoot::Seed, names::CORE_GROUP};
-use repot_plan::classic::{
-    Side,
-    observed::{Facts, FormerOperation, GardenFacts, MigrationMode, MigrationRequest, Observed},
+use repot_plan::classic::observed::{
+    Facts, FormerOperation, GardenFacts, MigrationMode, MigrationRequest, Observed,
 };
 use serde_json::Value;
 
@@ -19,6 +17,7 @@ use crate::migration::{
     context::Context,
     error::{Error, Result},
     pass::{Objects, Observation},
+    siblings,
 };
 
 /// Observes the garden.
@@ -33,15 +32,16 @@ pub async fn observe(
 ) -> Result<Observation> {
     let garden = context.garden_client();
     let spec = &migration.spec;
-    let namespace = migration.namespace().unwrap_or_default();
     let (others, source, destination) = futures::try_join!(
-        list(garden, &namespace),
+        siblings::of(context, migration),
         seed(garden, &spec.source_seed),
         seed(garden, &spec.destination_seed),
     )?;
     let status = shoot.as_ref().map(|shoot| &shoot.status);
     let facts = GardenFacts {
-        other_migration: earlier(&others, migration),
+        other_migration: siblings::obstacle(&others, migration),
+        superseded: siblings::in_the_way(&others, migration),
+        highest_epoch: others.iter().filter_map(ControlPlaneMigration::owner_epoch).max(),
         refusals: match request.mode {
             MigrationMode::Classic => {
                 refusals((&spec.source_seed, source.as_ref()), (&spec.destination_seed, destination.as_ref()))
@@ -63,12 +63,6 @@ pub async fn observe(
     Ok(Observation { facts, objects: Objects::Garden(shoot.map(Box::new)) })
 }
 
-async fn list(garden: &Client, namespace: &str) -> Result<Vec<ControlPlaneMigration>> {
-    let all = Api::<ControlPlaneMigration>::namespaced(garden.clone(), namespace);
-    let found = all.list(&ListParams::default()).await;
-    Ok(found.map_err(Error::read(format!("ControlPlaneMigrations of {namespace}")))?.items)
-}
-
 /// A Seed as JSON; `None` where there is none of that name.
 async fn seed(garden: &Client, name: &str) -> Result<Option<Value>> {
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(CORE_GROUP, "v1beta1", "Seed"));
@@ -76,23 +70,6 @@ async fn seed(garden: &Client, name: &str) -> Result<Option<Value>> {
     let found = all.get_opt(name).await.map_err(Error::read(format!("Seed {name}")))?;
     let form = |source| Error::Form { what: format!("Seed {name}"), source };
     found.map(|seed| serde_json::to_value(seed).map_err(form)).transpose()
-}
-
-/// The migration of the same Shoot that was created first and has not ended, if that is another one.
-fn earlier(all: &[ControlPlaneMigration], own: &ControlPlaneMigration) -> Option<String> {
-    let age = |one: &ControlPlaneMigration| (one.creation_timestamp(), one.uid());
-    // A forced migration does not wait for a source that never ends its part.
-    let has_ended = |one: &ControlPlaneMigration| match own.mode() {
-        Some(MigrationMode::Forced) => one.has_ended() || one.has_side_ended(Side::Garden),
-        Some(MigrationMode::Classic) | None => one.has_ended(),
-    };
-    let is_other = |one: &&ControlPlaneMigration| {
-        one.uid() != own.uid()
-            && one.spec.shoot_ref.name == own.spec.shoot_ref.name
-            && !has_ended(one)
-            && age(one) < age(own)
-    };
-    all.iter().find(is_other).map(ResourceExt::name_any)
 }
 
 /// Why the destination cannot host any Shoot. It comes with its name.
@@ -161,24 +138,5 @@ mod tests {
         let mut ill = healthy("1.150.0");
         ill["status"]["conditions"][0]["status"] = "False".into();
         assert_eq!(refused(Some(&seed), Some(&ill)), ["Seed b: condition GardenletReady is False"]);
-    }
-
-    #[test]
-    fn earlier_migration_of_the_same_shoot_goes_first() {
-        let mk = |name: &str, shoot: &str, second: u32, phase: &str| -> ControlPlaneMigration {
-            let created = format!("2026-01-01T00:00:{second:02}Z");
-            serde_json::from_value(json!({
-                "metadata": {"name": name, "uid": name, "creationTimestamp": created},
-                "spec": {"shootRef": {"name": shoot}}, "status": {"phase": phase},
-            }))
-            .expect("a migration")
-        };
-        let own = mk("m", "s", 5, "Running");
-        let of = |other: ControlPlaneMigration| earlier(&[other, own.clone()], &own);
-        assert_eq!(of(mk("a", "s", 4, "Running")), Some("a".to_owned()));
-        assert_eq!(of(mk("a", "s", 5, "Running")), Some("a".to_owned()));
-        assert_eq!(of(mk("n", "s", 5, "Running")), None);
-        assert_eq!(of(mk("a", "s", 4, "Failed")), None);
-        assert_eq!(of(mk("a", "t", 4, "Running")), None);
     }
 }

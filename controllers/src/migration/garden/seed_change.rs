@@ -122,9 +122,10 @@ fn wanted(shoot: &Shoot, migrations: &[ControlPlaneMigration]) -> Option<Control
         let meant = &one.spec.shoot_ref;
         meant.name == name && (meant.uid.is_empty() || meant.uid == uid)
     };
-    let holds = |one: &ControlPlaneMigration| {
-        !one.has_ended() || (one.has_failed() && one.spec.destination_seed == to)
-    };
+    // One that is superseded may never end, where its destination is dead; the one that goes on in place of it counts.
+    let goes_on = |one: &ControlPlaneMigration| !one.has_ended() && one.superseded_by().is_none();
+    let holds =
+        |one: &ControlPlaneMigration| goes_on(one) || (one.has_failed() && one.spec.destination_seed == to);
     if migrations.iter().filter(is_of_shoot).any(holds) {
         return None;
     }

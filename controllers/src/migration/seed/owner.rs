@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     time::Duration,
 };
 
@@ -11,7 +11,7 @@ use kube::{
     api::{DeleteParams, PostParams, Preconditions},
     core::ObjectMeta,
 };
-use repot_api::names::{CONFIRM_DELETION, OPERATION, OPERATION_RECONCILE};
+use repot_api::names::{CONFIRM_DELETION, CONFIRM_TAKEOVER, OPERATION, OPERATION_RECONCILE};
 use repot_etcd::{
     agent::supervisor::STOP,
     owner::{Settings, freshness::Freshness},
@@ -47,6 +47,9 @@ pub fn parse(text: &str) -> Option<OwnerId> {
     Some(OwnerId { seed: seed.to_owned(), epoch: epoch(text)? })
 }
 
+/// What one server says: the values of the record, or why there are none.
+pub type ServerAnswer = (SocketAddr, std::result::Result<Vec<String>, String>);
+
 /// What an Etcd says of its owner record, and how to ask for it.
 pub struct OwnerRecordOf<'a> {
     check: &'a OwnerCheck,
@@ -79,6 +82,20 @@ impl<'a> OwnerRecordOf<'a> {
                 OwnerRecord::Unknown
             }
         }
+    }
+
+    /// What each server of the zone says, or why it says nothing.
+    ///
+    /// # Errors
+    /// Why no server is known.
+    pub async fn each(&self) -> std::result::Result<Vec<ServerAnswer>, String> {
+        self.settings.look_at_each().await
+    }
+
+    /// The ID under which this Etcd may serve.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.check.id
     }
 
     /// Whether the servers of the zone answer with these addresses, and no others, for these names.
@@ -150,6 +167,8 @@ pub struct NewRecord<'a> {
     pub like: &'a DNSRecord,
     /// UID of the migration.
     pub migration: &'a str,
+    /// Whether a person insists, who is no controller: the webhook lets nobody else write this record otherwise.
+    pub is_insisted: bool,
 }
 
 /// Whether this owner is to be written: never over one of a higher epoch, whoever wrote that, and again where the zone has forgotten it.
@@ -201,11 +220,15 @@ pub async fn write(
 
 fn render(new: &NewRecord<'_>, etcd: &Etcd, owner: &OwnerId) -> Result<DNSRecord> {
     let record = OwnerRecordOf::new(etcd)?;
+    let mut annotations = BTreeMap::from([(OPERATION.to_owned(), OPERATION_RECONCILE.to_owned())]);
+    if new.is_insisted {
+        annotations.insert(CONFIRM_TAKEOVER.to_owned(), "true".to_owned());
+    }
     let metadata = ObjectMeta {
         name: Some(format!("{}-owner", etcd.name_any())),
         namespace: Some(new.namespace.to_owned()),
         labels: Some([(MADE_BY.to_owned(), new.migration.to_owned())].into()),
-        annotations: Some([(OPERATION.to_owned(), OPERATION_RECONCILE.to_owned())].into()),
+        annotations: Some(annotations),
         ..ObjectMeta::default()
     };
     let ttl = i64::try_from(record.settings.timing.ttl.as_secs()).ok();

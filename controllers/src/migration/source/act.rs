@@ -70,7 +70,12 @@ async fn request(pass: &Pass<'_>, objects: &Objects, operation: ExtensionOperati
 async fn write_owner(pass: &Pass<'_>, objects: &Objects, owner: &OwnerId) -> Result<()> {
     let like = objects.owner_record.as_ref().or(objects.api_records.first());
     let like = like.ok_or_else(|| Error::Missing("a DNSRecord of the zone".to_owned()))?;
-    let new = owner::NewRecord { namespace: &objects.namespace, like, migration: &pass.facts.request.uid };
+    let new = owner::NewRecord {
+        namespace: &objects.namespace,
+        like,
+        migration: &pass.facts.request.uid,
+        is_insisted: false,
+    };
     let found = (objects.owner_record.as_ref(), pass.facts.facts.owner_record());
     owner::write(pass.context.own_client(), found, &new, objects.etcds.need_main()?, owner).await
 }

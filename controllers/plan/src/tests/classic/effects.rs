@@ -91,6 +91,8 @@ pub(super) fn apply(clusters: &mut Clusters, side: Side, effect: &Effect, seen: 
     let now = clusters.now;
     let mut rng = Rng::new(clusters.rng.next());
     match effect {
+        // There is one migration at a time here.
+        Effect::SupersedeOthers => {}
         Effect::EnsureFinalizer { present } => clusters.finalizer = *present,
         Effect::EnsureOperation { operation } => clusters.operation = *operation,
         Effect::EnsureStatusSeed { seed } => clusters.status_seed.clone_from(seed),

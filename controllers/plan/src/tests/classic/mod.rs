@@ -14,6 +14,7 @@ mod people;
 mod rules;
 mod script;
 pub(super) mod site;
+mod superseded;
 mod trouble;
 mod zone;
 

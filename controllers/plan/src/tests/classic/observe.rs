@@ -32,6 +32,7 @@ pub(super) fn observe(clusters: &mut Clusters, side: Side) -> Observed {
             (true, true) => Abort::Force,
         },
         abandoned: None,
+        superseded: None,
         step_timeout: Duration::from_secs(600),
         source_seed: clusters.from.to_owned(),
         source_identity: clusters.from.to_owned(),
@@ -55,6 +56,8 @@ fn listed(is_listed: bool) -> Vec<String> {
 fn garden(clusters: &Clusters) -> GardenFacts {
     GardenFacts {
         other_migration: None,
+        superseded: Vec::new(),
+        highest_epoch: None,
         refusals: listed(clusters.trouble.unfit),
         spec_seed: clusters.spec_seed.clone(),
         status_seed: clusters.status_seed.clone(),

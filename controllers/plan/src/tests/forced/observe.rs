@@ -29,6 +29,7 @@ pub(super) fn observe(world: &mut World, side: Side) -> Observed {
         paused: false,
         abort: if world.now >= world.abort_at { Abort::Abort } else { Abort::None },
         abandoned: None,
+        superseded: None,
         step_timeout: Duration::from_secs(600),
         source_seed: SOURCE.into(),
         source_identity: SOURCE.into(),
@@ -40,6 +41,8 @@ pub(super) fn observe(world: &mut World, side: Side) -> Observed {
     let facts = match side {
         Side::Garden => Facts::Garden(GardenFacts {
             other_migration: None,
+            superseded: Vec::new(),
+            highest_epoch: None,
             refusals: Vec::new(),
             spec_seed: world.spec_seed.clone(),
             status_seed: world.status_seed.clone(),
