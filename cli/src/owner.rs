@@ -48,6 +48,11 @@ struct EtcdFlags {
     /// Name of the Etcd
     #[arg(long, value_name = "NAME", default_value = "etcd-main")]
     etcd: String,
+    /// Ask this name server, ADDRESS:PORT; more than once for several [default: those in spec.backup.ownerCheck of the Etcd]
+    ///
+    /// For machines that do not reach those that members ask. Only servers of the zone itself say who the owner is; a cache may be late.
+    #[arg(long = "server", value_name = "ADDRESS")]
+    servers: Vec<String>,
 }
 
 #[derive(Args)]
@@ -72,12 +77,12 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
         Task::Transfer(transfer) => &transfer.etcd,
     };
     let client = delegation::client(etcd.kubeconfig.as_deref()).await?;
-    let (report, found) = Report::read(&client, &etcd.namespace, &etcd.etcd).await?;
+    let (report, found) = Report::read(&client, (&etcd.namespace, &etcd.etcd), &etcd.servers).await?;
     match &flags.task {
         Task::Show(_) => print(&report.text())?,
         Task::Check(_) => print(&report.line())?,
         Task::Transfer(flags) => {
-            let transfer = Transfer::new(report, found, &flags.to, flags.epoch)?;
+            let transfer = Transfer::new((report, found), &etcd.servers, &flags.to, flags.epoch)?;
             print(&transfer.text())?;
             if !flags.yes {
                 print("Nothing was changed. Add --yes to do it.\n")?;

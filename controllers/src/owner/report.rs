@@ -44,16 +44,20 @@ pub struct Report {
 }
 
 impl Report {
-    /// Reads the Etcd and its DNSRecords, and asks all servers.
+    /// Reads the Etcd and its DNSRecords, and asks all servers: these, or those that the Etcd names where there are none.
     ///
     /// # Errors
     /// [`Error`]; servers that do not answer are a part of the report.
-    pub async fn read(client: &Client, namespace: &str, name: &str) -> Result<(Self, Etcd)> {
+    pub async fn read(
+        client: &Client,
+        (namespace, name): (&str, &str),
+        servers: &[String],
+    ) -> Result<(Self, Etcd)> {
         let what = || format!("Etcd {namespace}/{name}");
         let etcds = Api::<Etcd>::namespaced(client.clone(), namespace);
         let etcd = etcds.get_opt(name).await.map_err(Error::read(what()))?;
         let etcd = etcd.ok_or_else(|| Error::Missing(what()))?;
-        let owner = OwnerRecordOf::new(&etcd)?;
+        let owner = OwnerRecordOf::asking(&etcd, servers)?;
         let records = Api::<DNSRecord>::namespaced(client.clone(), namespace);
         let records = records.list(&ListParams::default()).await;
         let records = records.map_err(Error::read(format!("DNSRecords of {namespace}")))?.items;

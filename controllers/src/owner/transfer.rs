@@ -81,15 +81,21 @@ fn is_kept(record: &DNSRecord) -> Result<(), TransferError> {
 pub struct Transfer {
     report: Report,
     etcd: Etcd,
+    servers: Vec<String>,
     owner: OwnerId,
 }
 
 impl Transfer {
-    /// To the seed with this identity, with the next epoch, or the one that is named.
+    /// To the seed with this identity, with the next epoch, or the one that is named. `servers` are those that were asked for the report.
     ///
     /// # Errors
     /// [`TransferError`], before anything is changed.
-    pub fn new(report: Report, etcd: Etcd, seed: &str, epoch: Option<u64>) -> Result<Self, TransferError> {
+    pub fn new(
+        (report, etcd): (Report, Etcd),
+        servers: &[String],
+        seed: &str,
+        epoch: Option<u64>,
+    ) -> Result<Self, TransferError> {
         let owner = OwnerId { seed: seed.to_owned(), epoch: next_epoch(&report, epoch)? };
         let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         if seed.is_empty() || seed.len() > 63 || !seed.chars().all(is_allowed) {
@@ -99,7 +105,7 @@ impl Transfer {
             return Err(TransferError::NoZone(report.etcd));
         }
         report.writer.as_ref().map_or(Ok(()), is_kept)?;
-        Ok(Self { report, etcd, owner })
+        Ok(Self { report, etcd, servers: servers.to_vec(), owner })
     }
 
     /// What it would do, for a person who has to agree.
@@ -159,7 +165,7 @@ impl Transfer {
         // Also where the answer was lost: nobody else may insist by what this transfer has written.
         self.insist_no_more(client).await?;
         says(&format!("DNSRecord {} is written", written?));
-        let record = OwnerRecordOf::new(&self.etcd)?;
+        let record = OwnerRecordOf::asking(&self.etcd, &self.servers)?;
         let end = Instant::now() + WRITTEN;
         while record.look().await != OwnerRecord::Present(self.owner.clone()) {
             if Instant::now() >= end {
@@ -181,7 +187,7 @@ impl Transfer {
     /// Under the version of a DNSRecord that was read just now: a migration that goes on meanwhile is not overwritten.
     async fn write(&self, client: &Client) -> Result<String, TransferError> {
         let namespace = self.etcd.namespace().unwrap_or_default();
-        let (report, _) = Report::read(client, &namespace, &self.etcd.name_any()).await?;
+        let (report, _) = Report::read(client, (&namespace, &self.etcd.name_any()), &self.servers).await?;
         next_epoch(&report, Some(self.owner.epoch))?;
         let all = Api::<DNSRecord>::namespaced(client.clone(), &namespace);
         let Some(found) = &report.writer else {
@@ -210,7 +216,7 @@ impl Transfer {
     async fn insist_no_more(&self, client: &Client) -> Result<(), TransferError> {
         let namespace = self.etcd.namespace().unwrap_or_default();
         let all = Api::<DNSRecord>::namespaced(client.clone(), &namespace);
-        let (report, _) = Report::read(client, &namespace, &self.etcd.name_any()).await?;
+        let (report, _) = Report::read(client, (&namespace, &self.etcd.name_any()), &self.servers).await?;
         let insists = |record: &&DNSRecord| record.annotations().contains_key(CONFIRM_TAKEOVER);
         let Some(name) = report.writer.as_ref().filter(insists).map(ResourceExt::name_any) else {
             return Ok(());
@@ -257,7 +263,7 @@ mod tests {
             },
         }))
         .expect("a DNSRecord");
-        let transfer = Transfer::new(report, Etcd::default(), seed, epoch);
+        let transfer = Transfer::new((report, Etcd::default()), &[], seed, epoch);
         transfer.map(|transfer| transfer.text()).map_err(|error| error.to_string())
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Node;
@@ -21,6 +21,8 @@ use crate::http;
 const HEARTBEAT: Duration = Duration::from_secs(1);
 /// kube-controller-manager asks for nothing beyond the time of renewal; others may want to know how long it holds.
 const LEASE_SECONDS: u32 = 40;
+/// kube-controller-manager calls a node Unknown after 40 seconds or more.
+const SILENCE: Duration = Duration::from_secs(20);
 
 /// A node of a runner.
 pub(super) struct NodeSpec {
@@ -28,6 +30,8 @@ pub(super) struct NodeSpec {
     pub labels: BTreeMap<String, String>,
     /// Whether its lease is renewed.
     pub beats: AtomicBool,
+    /// Whether the node says that it is ready.
+    pub ready: AtomicBool,
 }
 
 /// Makes the object of a node, ready for Pods.
@@ -47,6 +51,7 @@ pub(super) async fn register(ground: &Ground, index: usize) -> Result<()> {
 
 /// Writes the status of a node with the condition Ready as told.
 pub(super) async fn set_ready(ground: &Ground, index: usize, ready: bool) -> Result<()> {
+    ground.nodes[index].ready.store(ready, Ordering::Relaxed);
     let status = json!({"status": status(&ground.nodes[index].name, index, ready)});
     let nodes = Api::<Node>::all(ground.client.clone());
     let name = &ground.nodes[index].name;
@@ -54,14 +59,20 @@ pub(super) async fn set_ready(ground: &Ground, index: usize, ready: bool) -> Res
     Ok(())
 }
 
-/// Renews the lease for ever, unless the heart of the node has been stopped.
+/// Renews the lease for ever, unless the heart of the node has been stopped. After a long silence it writes its conditions again, as a
+/// kubelet does: kube-controller-manager has set them to Unknown.
 pub(super) async fn beat(ground: Arc<Ground>, index: usize) {
+    let mut renewed = Instant::now();
     loop {
         sleep(HEARTBEAT).await;
         let seat = &ground.nodes[index];
-        if seat.beats.load(Ordering::Relaxed) {
-            // One that is missed is what leases are made for; the next may succeed.
-            let _ = renew(&ground.api, &seat.name).await;
+        // One that is missed is what leases are made for; the next may succeed.
+        if !seat.beats.load(Ordering::Relaxed) || renew(&ground.api, &seat.name).await.is_err() {
+            continue;
+        }
+        let is_known = renewed.elapsed() < SILENCE;
+        if is_known || set_ready(&ground, index, seat.ready.load(Ordering::Relaxed)).await.is_ok() {
+            renewed = Instant::now();
         }
     }
 }

@@ -217,6 +217,7 @@ fn a_source_that_gardener_controller_manager_calls_dead_may_be_left_by_force() {
 }
 
 #[test]
+#[ignore = "minutes, in make soak"]
 fn a_namespaced_cloud_profile_says_which_seeds_are_fit() {
     run(async |bed| {
         let (world, _controllers) = start(bed).await?;

@@ -39,6 +39,7 @@ fn control_plane_leaves_a_seed_whose_api_server_is_frozen() {
         let world = World::create(env, "kappa", small()).await?;
         let before = world.workload().await?;
         let (prober, writer) = (Prober::start(world.api()?), Writer::start(world.api()?));
+        until_state_is_stored(&world).await?;
         let frozen = Frozen::new(world.landscape.seed(SEEDS.0)?.cluster.apiserver_process());
         force(&world, "move", SEEDS).await?;
         // Machines wait until somebody says that nobody at the source acts on them; the API does not.
@@ -62,6 +63,17 @@ fn control_plane_leaves_a_seed_whose_api_server_is_frozen() {
         ensure!(world.workload().await? == before, "the workload has changed when the source was removed");
         world.stop(SEEDS.1).await
     });
+}
+
+/// Waits until the ShootState holds what a destination needs without its source.
+pub async fn until_state_is_stored(world: &World) -> Result<()> {
+    until("the ShootState to hold the DNSRecords", DEADLINE, async || {
+        let state = story::state(world).await?;
+        let mut entries = state["spec"]["resources"].as_array().into_iter().flatten();
+        ensure!(entries.any(|one| one["kind"] == "DNSRecord"), "it holds no DNSRecord");
+        Ok(())
+    })
+    .await
 }
 
 /// Creates the migration, and confirms what it says.
@@ -98,6 +110,7 @@ fn seed_that_stood_still_acknowledges_nothing_when_it_goes_on() {
         .await?;
         let containers = world.containers(SEEDS.0).await?;
         world.freeze(SEEDS.0, &containers, true)?;
+        until_state_is_stored(&world).await?;
         let frozen = Frozen::new(source.cluster.apiserver_process());
         let acknowledged = writer.acknowledged();
         force(&world, "move", SEEDS).await?;
@@ -153,6 +166,7 @@ fn hibernated_control_plane_leaves_a_seed_whose_api_server_is_frozen() {
         let world = World::create(env, "mu", small()).await?;
         let before = world.marker().await?;
         world.hibernate(SEEDS.0).await?;
+        until_state_is_stored(&world).await?;
         let frozen = Frozen::new(world.landscape.seed(SEEDS.0)?.cluster.apiserver_process());
         force(&world, "move", SEEDS).await?;
         story::annotate(&world, "move", &json!({SOURCE_STOPPED: SEEDS.0})).await?;

@@ -200,6 +200,13 @@ pub async fn shoot(world: &World) -> Result<Value> {
     garden_of(world)?.cluster.api().get(&path).await?.ok()
 }
 
+/// The ShootState of the Shoot.
+pub async fn state(world: &World) -> Result<Value> {
+    let shoot = world.name();
+    let path = format!("{PATH}/{}/shootstates/{}", shoot.project_namespace(), shoot.name);
+    garden_of(world)?.cluster.api().get(&path).await?.ok()
+}
+
 /// Fails with all that is known unless the migration has this phase.
 pub fn ensure_phase(migration: &Value, phase: &str) -> Result<()> {
     let status = serde_json::to_string_pretty(&migration["status"])?;

@@ -4,7 +4,7 @@ use anyhow::ensure;
 use repot_tests::wait::until;
 use serde_json::json;
 
-use super::forced::{Frozen, SOURCE_STOPPED, ensure_nothing_is_lost, force};
+use super::forced::{Frozen, SOURCE_STOPPED, ensure_nothing_is_lost, force, until_state_is_stored};
 use super::story::{self, DEADLINE};
 use super::world::{SEEDS, THIRD_SEED, THREE_SEEDS, World, run, run_in, small};
 use super::writer::Writer;
@@ -47,6 +47,7 @@ fn third_seed_takes_over_when_the_destination_of_a_forced_migration_dies() {
         let world = World::create_in(&THREE_SEEDS, env, "omicron", small()).await?;
         let before = world.workload().await?;
         let writer = Writer::start(world.api()?);
+        until_state_is_stored(&world).await?;
         let source = Frozen::new(world.landscape.seed(SEEDS.0)?.cluster.apiserver_process());
         force(&world, "first", SEEDS).await?;
         story::until_started(&world, "first", ("destination", "OwnerRecordTaken")).await?;

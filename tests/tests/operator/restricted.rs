@@ -61,6 +61,7 @@ fn members_and_the_job_that_copies_run_in_a_restricted_namespace() {
 }
 
 #[test]
+#[ignore = "minutes, in make soak"]
 fn jobs_of_workflows_are_admitted_in_a_restricted_namespace_and_local_stores_are_not() {
     run(async |_| {
         let place = restricted("operator-restricted-jobs").await?;

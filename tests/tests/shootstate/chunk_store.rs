@@ -126,6 +126,7 @@ fn large_states_rest_in_s3_and_records_in_etcd() {
 }
 
 #[test]
+#[ignore = "minutes, in make soak"]
 fn only_data_waits_for_an_object_store_out_of_reach() {
     run(async |bed| {
         let world = World::start(bed).await?;

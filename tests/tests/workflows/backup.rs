@@ -159,6 +159,7 @@ async fn check_health_and_metrics(ns: &TestNamespace) -> Result<()> {
 }
 
 #[test]
+#[ignore = "minutes, in make soak"]
 fn backups_are_taken_by_schedule_and_only_so_many_are_kept() {
     run(async |_| {
         let (ns, _) = start("backup-schedule").await?;

@@ -129,6 +129,7 @@ fn etcd_whose_snapshots_are_sealed_moves_to_another_storage_class() {
 }
 
 #[test]
+#[ignore = "minutes, in make soak"]
 fn restore_of_a_backup_that_is_not_there_stops_nothing() {
     run(async |_| {
         let fixture = ControlPlaneFixture::start("no-backup", 1, Front::Writer).await?;

@@ -296,7 +296,13 @@ async fn unprepared(
         Err(error) => return Ok(vec![causes(&error)]),
     };
     let missing = prepare::missing(seed, &objects.namespace, &wanted).await?;
-    Ok(missing.into_iter().map(|one| format!("{} {}", one.kind.kind, one.name)).collect())
+    let mut names: Vec<_> =
+        missing.into_iter().map(|one| format!("{} {}", one.kind.kind, one.name)).collect();
+    // The ShootState of a seed that died may be older than this object, without which nobody can take ownership.
+    if names.is_empty() && objects.zone_record.is_none() {
+        names.push("a DNSRecord of the zone, which the ShootState does not hold".to_owned());
+    }
+    Ok(names)
 }
 
 async fn machine_differences(seed: &Client, objects: &Objects, ledger: &Ledger) -> Option<Vec<String>> {

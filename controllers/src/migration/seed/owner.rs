@@ -62,9 +62,21 @@ impl<'a> OwnerRecordOf<'a> {
     /// # Errors
     /// [`Error::OwnerCheck`] where the Etcd has no owner check, or one that cannot be used.
     pub fn new(etcd: &'a Etcd) -> Result<Self> {
+        Self::asking(etcd, &[])
+    }
+
+    /// Of an Etcd, from these servers instead of those that it names, where there are any.
+    ///
+    /// # Errors
+    /// [`Error::OwnerCheck`] where the Etcd has no owner check, or one that cannot be used with these servers.
+    pub fn asking(etcd: &'a Etcd, servers: &[String]) -> Result<Self> {
         let check = etcd.spec.backup.owner_check.as_ref();
         let check = check.ok_or_else(|| Error::OwnerCheck("it is not set".to_owned()))?;
-        let settings = Settings::new(&record_of_owner(check), STOP);
+        let mut owner = record_of_owner(check);
+        if !servers.is_empty() {
+            owner.servers = servers.to_vec();
+        }
+        let settings = Settings::new(&owner, STOP);
         Ok(Self { check, settings: settings.map_err(|wrong| Error::OwnerCheck(wrong.join("; ")))? })
     }
 

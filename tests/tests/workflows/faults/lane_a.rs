@@ -10,6 +10,7 @@ use super::super::world::object;
 use super::{FaultRun, LaneRun};
 
 #[test]
+#[ignore = "minutes, in make soak"]
 fn lane_a_of_the_faults() {
     run(async |bed| {
         let mut lane = LaneRun::start(bed, Lane::A, "30s").await?;
