@@ -95,12 +95,15 @@ pub(crate) fn record(context: &Context) -> Vec<Effect> {
     if !context.observed.request.finalizer {
         effects.push(Effect::EnsureFinalizer { present: true });
     }
-    let seed = &context.observed.request.destination_seed;
+    let (source, seed) = (&context.observed.request.source_seed, &context.observed.request.destination_seed);
     let is_held =
         facts.operation == Operation::Other && facts.last_operation.as_ref().is_some_and(is_unfinished_move);
     if facts.spec_seed != *seed && is_held {
         // While the last operation is a migration that runs, the seed cannot be changed.
         effects.push(Effect::EnsureOperation { operation: Operation::Former });
+    } else if facts.spec_seed != *seed && facts.spec_seed != *source {
+        // What is on its way to one seed does not turn to another one.
+        effects.push(Effect::EnsureSpecSeed { seed: source.clone() });
     } else if facts.spec_seed != *seed {
         effects.push(Effect::EnsureSpecSeed { seed: seed.clone() });
     } else if facts.operation != Operation::Migrating {
@@ -156,20 +159,18 @@ pub(crate) fn report_success(_: &Context) -> Vec<Effect> {
 }
 
 pub(crate) fn is_seed_name_restored(context: &Context) -> Check {
-    let request = &context.observed.request;
-    let source = &request.source_seed;
+    let source = &context.observed.request.source_seed;
     garden(context, |facts| {
-        if facts.spec_seed != *source && request.superseded.is_none() {
+        if facts.spec_seed != *source {
             Check::waiting("RestoringSeedName", "spec.seedName of the Shoot is being written")
         } else if facts.operation != Operation::Former {
             Check::waiting("RecordingOperation", "status.lastOperation of the Shoot is being written")
         } else {
-            Check::Met(format!("spec.seedName of the Shoot is {}", facts.spec_seed))
+            Check::Met(format!("spec.seedName of the Shoot is {source}"))
         }
     })
 }
 
-/// Where another migration goes on, that one writes `spec.seedName`, after the last operation is what it was before both.
 pub(crate) fn restore_seed_name(context: &Context) -> Vec<Effect> {
     let seed = context.observed.request.source_seed.clone();
     match context.at_garden() {

@@ -118,13 +118,10 @@ fn whatever_step_it_is_in_it_is_undone_without_the_source() {
         assert_eq!(calm.clusters.destination.left(), [""; 0], "{}", step.name());
         assert_eq!(calm.clusters.operation, Operation::Former, "{}", step.name());
         assert!(!calm.clusters.finalizer, "{}", step.name());
-        // The migration that goes on says where the Shoot is to be, and who owns it.
-        let is_foreign = |effect: &&Effect| {
-            matches!(
-                effect,
-                Effect::EnsureSpecSeed { .. } | Effect::EnsureOwner { .. } | Effect::SwitchApiDns
-            )
-        };
+        assert_eq!(calm.clusters.spec_seed, calm.clusters.from, "{}", step.name());
+        // The migration that goes on says who owns the Shoot, and where clients find it.
+        let is_foreign =
+            |effect: &&Effect| matches!(effect, Effect::EnsureOwner { .. } | Effect::SwitchApiDns);
         assert_eq!(requested.iter().find(is_foreign), None, "{}", step.name());
     }
 }
