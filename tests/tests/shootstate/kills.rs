@@ -22,13 +22,11 @@ const DEADLINE: Duration = Duration::from_secs(90);
 const SIZES: [usize; 5] = [100, 20_000, 200_000, 900_000, 2_500_000];
 
 #[test]
-#[ignore = "minutes, in make soak"]
 fn acknowledged_writes_survive_kills_on_the_embedded_store() {
     run(async |bed| survive(World::dev(bed).await?).await);
 }
 
 #[test]
-#[ignore = "minutes, in make soak"]
 fn acknowledged_writes_survive_kills_on_etcd() {
     run(async |bed| survive(World::garden_on_etcd(bed).await?).await);
 }

@@ -312,7 +312,6 @@ async fn play(bed: &TestEnv, limited: bool) -> Result<()> {
 }
 
 #[test]
-#[ignore = "minutes, in make soak"]
 fn no_body_takes_more_memory_than_it_is_charged_for() {
     run(async |bed| play(bed, false).await);
 }
