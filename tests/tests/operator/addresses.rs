@@ -13,6 +13,7 @@ async fn peer_urls(member: &Member) -> Result<Vec<Vec<String>>> {
 }
 
 #[test]
+#[ignore = "minutes, in make soak"]
 fn members_that_exist_get_other_peer_urls_and_find_each_other_by_them() {
     run(async |_| {
         let namespace = "operator-addresses";

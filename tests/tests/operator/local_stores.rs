@@ -23,6 +23,7 @@ pub async fn is_refused(place: &TestNamespace, name: &str, why: &str) -> Result<
 }
 
 #[test]
+#[ignore = "minutes, in make soak"]
 fn stores_outside_of_the_allowed_directory_are_refused_and_nothing_is_made() {
     run(async |bed| {
         let place = TestNamespace::make("operator-local").await?;
