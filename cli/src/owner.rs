@@ -65,7 +65,7 @@ struct TransferFlags {
     /// Epoch of the new owner [default: the next after the highest that is known]
     #[arg(long, value_name = "NUMBER")]
     epoch: Option<u64>,
-    /// Do it
+    /// Write the record and wait; without this flag nothing is changed
     #[arg(long)]
     yes: bool,
 }

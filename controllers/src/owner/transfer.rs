@@ -60,7 +60,15 @@ pub enum TransferError {
         "the servers of the zone do not name {owner:?} after {WRITTEN:?}; see in the DNSRecord what its controller reports"
     )]
     NotWritten {
-        /// The new owner.
+        /// ID of the owner that the record was to name.
+        owner: String,
+    },
+    /// Somebody has overwritten the record while it was waited for.
+    #[error(
+        "the servers of the zone named {owner:?} and do not any more, so members of another owner may serve; see who writes the record"
+    )]
+    NotKept {
+        /// ID of the owner that the record named for a time.
         owner: String,
     },
     /// An API server failed.
@@ -181,7 +189,13 @@ impl Transfer {
         ));
         // The wait counts whole seconds on both sides.
         sleep(wait + Duration::from_secs(1)).await;
-        Ok(())
+        // A DNS controller that was cut off may have written an earlier owner meanwhile.
+        match record.look().await {
+            OwnerRecord::Present(owner) if owner == self.owner => Ok(()),
+            OwnerRecord::Present(_) | OwnerRecord::Absent | OwnerRecord::Unknown => {
+                Err(TransferError::NotKept { owner: text(&self.owner) })
+            }
+        }
     }
 
     /// Under the version of a DNSRecord that was read just now: a migration that goes on meanwhile is not overwritten.

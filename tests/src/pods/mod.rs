@@ -209,13 +209,13 @@ impl Ground {
         let roster = Arc::new(Roster::new());
         let wire = Wire::start(roster.clone(), dir.clone()).await?;
         let other_mounts = root::other_mounts(&std::fs::read_to_string("/proc/self/mountinfo")?, &dir);
-        let seat = |(name, labels)| NodeSpec {
+        let node_spec = |(name, labels)| NodeSpec {
             name,
             labels,
             beats: AtomicBool::new(true),
             ready: AtomicBool::new(true),
         };
-        let nodes = nodes.into_iter().map(seat).collect();
+        let nodes = nodes.into_iter().map(node_spec).collect();
         let (client, api) = (Client::try_from(config)?, garden.api().clone());
         Ok(Self { client, api, wire, roster, images, nodes, dir, root, other_mounts })
     }

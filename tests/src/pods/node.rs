@@ -37,15 +37,15 @@ pub(super) struct NodeSpec {
 /// Makes the object of a node, ready for Pods.
 pub(super) async fn register(ground: &Ground, index: usize) -> Result<()> {
     let nodes = Api::<Node>::all(ground.client.clone());
-    let seat = &ground.nodes[index];
+    let node_spec = &ground.nodes[index];
     let mut labels = BTreeMap::from([
-        ("kubernetes.io/hostname".to_owned(), seat.name.clone()),
+        ("kubernetes.io/hostname".to_owned(), node_spec.name.clone()),
         ("kubernetes.io/os".to_owned(), "linux".to_owned()),
     ]);
-    labels.extend(seat.labels.clone());
-    let node = serde_json::from_value(json!({"metadata": {"name": seat.name, "labels": labels}}))?;
+    labels.extend(node_spec.labels.clone());
+    let node = serde_json::from_value(json!({"metadata": {"name": node_spec.name, "labels": labels}}))?;
     nodes.create(&PostParams::default(), &node).await.context("failed to make the node")?;
-    renew(&ground.api, &seat.name).await?;
+    renew(&ground.api, &node_spec.name).await?;
     set_ready(ground, index, true).await
 }
 
@@ -65,13 +65,13 @@ pub(super) async fn beat(ground: Arc<Ground>, index: usize) {
     let mut renewed = Instant::now();
     loop {
         sleep(HEARTBEAT).await;
-        let seat = &ground.nodes[index];
+        let node_spec = &ground.nodes[index];
         // One that is missed is what leases are made for; the next may succeed.
-        if !seat.beats.load(Ordering::Relaxed) || renew(&ground.api, &seat.name).await.is_err() {
+        if !node_spec.beats.load(Ordering::Relaxed) || renew(&ground.api, &node_spec.name).await.is_err() {
             continue;
         }
         let is_known = renewed.elapsed() < SILENCE;
-        if is_known || set_ready(&ground, index, seat.ready.load(Ordering::Relaxed)).await.is_ok() {
+        if is_known || set_ready(&ground, index, node_spec.ready.load(Ordering::Relaxed)).await.is_ok() {
             renewed = Instant::now();
         }
     }

@@ -109,8 +109,8 @@ fn seed_that_stood_still_acknowledges_nothing_when_it_goes_on() {
         })
         .await?;
         let containers = world.containers(SEEDS.0).await?;
-        world.freeze(SEEDS.0, &containers, true)?;
         until_state_is_stored(&world).await?;
+        world.freeze(SEEDS.0, &containers, true)?;
         let frozen = Frozen::new(source.cluster.apiserver_process());
         let acknowledged = writer.acknowledged();
         force(&world, "move", SEEDS).await?;
