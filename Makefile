@@ -95,7 +95,7 @@ docs:
 	$(MDBOOK) build docs
 	$(CARGO) test --locked --workspace --test it -- docs::
 
-# Kubernetes, etcd and other programs for the tests, at pinned versions, once: about nine minutes on two cores.
+# Kubernetes, etcd and other programs for the tests, at pinned versions, once: some 20 minutes on two cores.
 testbed: tools
 	tests/go/build
 	tests/tools/old-kubectl
