@@ -7,6 +7,8 @@ use clap::{Arg, Command, CommandFactory};
 const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/flags");
 /// The longest line of a page, in characters.
 const WIDTH: usize = 120;
+/// The most lines of a page, but for a link at its end.
+const LINES: usize = 196;
 /// The most lines of a paragraph.
 const PARAGRAPH: usize = 6;
 /// Flags that clap adds to every command.
@@ -18,8 +20,8 @@ fn pages_list_the_flags_of_each_command() {
     let roles: Vec<&Command> = command.get_subcommands().filter(|role| !role.is_hide_set()).collect();
     assert!(roles.len() > 5, "only {} commands", roles.len());
     golden("index", &index(&command, &roles));
-    for role in roles {
-        golden(role.get_name(), &page(role));
+    for (name, text) in roles.into_iter().flat_map(pages) {
+        golden(&name, &text);
     }
 }
 
@@ -50,7 +52,8 @@ fn about(command: &Command) -> String {
     escape(about.split([':', ';']).next().unwrap_or_default().trim().trim_end_matches('.'))
 }
 
-fn page(role: &Command) -> String {
+/// The page of a role; where its commands take more than [`LINES`] lines, the rest of them are on a second one.
+fn pages(role: &Command) -> Vec<(String, String)> {
     let name = role.get_name();
     let mut text = format!("# repot {name}\n\nFor operators. Generated from `repot {name} --help`.\n\n");
     description(&mut text, role);
@@ -62,11 +65,30 @@ fn page(role: &Command) -> String {
         let _ = write!(text, "## Flags of every `repot {name}` command\n\n");
         flags(&mut text, &shared);
     }
+    let mut rest = String::new();
     for task in tasks {
-        let _ = write!(text, "## {name} {}\n\n", task.get_name());
-        description(&mut text, task);
-        flags(&mut text, &listed(task).into_iter().filter(|flag| !shared.contains(flag)).collect::<Vec<_>>());
+        let section = section(name, task, &shared);
+        let is_full = !rest.is_empty() || text.lines().count() + section.lines().count() > LINES;
+        if is_full { &mut rest } else { &mut text }.push_str(&section);
     }
+    if rest.is_empty() {
+        return vec![(name.to_owned(), end(text))];
+    }
+    let _ = writeln!(text, "[Further commands of `repot {name}`]({name}-further.md).");
+    let title = format!(
+        "# repot {name}: further commands\n\nFor operators. Continues [the first page]({name}.md).\n\n"
+    );
+    vec![(name.to_owned(), end(text)), (format!("{name}-further"), end(title + &rest))]
+}
+
+fn section(role: &str, task: &Command, shared: &[String]) -> String {
+    let mut text = format!("## {role} {}\n\n", task.get_name());
+    description(&mut text, task);
+    flags(&mut text, &listed(task).into_iter().filter(|flag| !shared.contains(flag)).collect::<Vec<_>>());
+    text
+}
+
+fn end(mut text: String) -> String {
     text.truncate(text.trim_end().len());
     text.push('\n');
     text

@@ -1,7 +1,9 @@
 //! `repot snapshots`: what there is, whether it is good, from one store to another, and back into an etcd.
 
+mod changes;
 mod copy;
 mod import;
+mod late;
 mod list;
 mod progress;
 mod prove;
@@ -68,6 +70,8 @@ enum Task {
     Take(take::Flags),
     Import(import::Flags),
     Prove(prove::Flags),
+    Changes(changes::Flags),
+    Late(late::Flags),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -142,6 +146,8 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
             Task::Take(flags) => take::run(flags).await,
             Task::Import(flags) => import::run(flags).await,
             Task::Prove(flags) => prove::run(flags).await,
+            Task::Changes(flags) => changes::run(flags).await,
+            Task::Late(flags) => late::run(flags).await,
         }
     };
     stop.run_until_cancelled(work).await.unwrap_or_else(|| bail!("broken off by a signal"))

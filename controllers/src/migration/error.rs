@@ -43,6 +43,9 @@ pub enum Error {
     /// A store of snapshots cannot be opened or read.
     #[error("failed to read the store of snapshots")]
     Store(#[from] repot_etcd::snapshot::store::Error),
+    /// The report of a late snapshot cannot be read.
+    #[error("failed to read the report of a late snapshot")]
+    LateReport(#[source] repot_etcd::snapshot::late::Error),
     /// A store of snapshots does not answer.
     #[error("the store of snapshots gives no answer within {STORE_ANSWER:?}")]
     SilentStore,

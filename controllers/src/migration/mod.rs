@@ -12,6 +12,7 @@
 //! | [`record`], [`overall`] | ledgers as the status |
 //! | [`garden`], [`source`], [`destination`] | what each side observes, and its effects as calls |
 //! | [`seed`] | what source and destination have in common |
+//! | [`follow_up`] | what a destination does after a forced migration, until the source has ended |
 //! | [`siblings`] | other migrations of the same Shoot |
 //! | [`names`] | names on objects |
 
@@ -20,6 +21,7 @@ pub mod context;
 pub mod destination;
 pub mod driver;
 pub mod error;
+pub mod follow_up;
 pub mod garden;
 pub mod names;
 pub mod overall;
@@ -36,6 +38,7 @@ use kube::{
     Api, ResourceExt,
     runtime::{Controller, controller::Action, watcher},
 };
+use repot_plan::classic::Side;
 use tokio_util::sync::CancellationToken;
 
 use crate::{flow, reconciler};
@@ -69,6 +72,10 @@ async fn reconcile(cached: Arc<ControlPlaneMigration>, context: Arc<Context>) ->
         action = flow::reconcile(&migration).await?;
         if !cached.has_side_ended(side) {
             action = Action::requeue(LOOK);
+        } else if side == Side::Destination
+            && let Some(pause) = follow_up::follow_up(&context, &cached).await?
+        {
+            action = Action::requeue(pause);
         }
     }
     Ok(action)

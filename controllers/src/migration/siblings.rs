@@ -155,6 +155,14 @@ pub async fn superseded(
     Ok(later.iter().find(has_made).map(|other| why(&other.name_any())))
 }
 
+/// Whether another migration of the Shoot was created after this one.
+///
+/// # Errors
+/// [`Error::Read`].
+pub async fn is_followed(context: &Context, own: &ControlPlaneMigration) -> Result<bool> {
+    Ok(of(context, own).await?.iter().any(|other| is_earlier(own, other)))
+}
+
 fn comes_back(other: &ControlPlaneMigration, own: &ControlPlaneMigration) -> bool {
     is_earlier(own, other) && other.spec.destination_seed == own.spec.source_seed
 }

@@ -168,6 +168,14 @@ pub(crate) async fn adopt(from: Vec<Stored>, source: &Store, target: &Store) -> 
     run(from, source, target, Way { options: Options::default(), adopts: true }, |_| {}).await
 }
 
+/// Copies these snapshots of the source, as they are, to a target that may have them already. Readers are not led to them.
+///
+/// # Errors
+/// As [`copy`]. What is wrong with single snapshots is in the report.
+pub(crate) async fn copy_these(from: Vec<Stored>, source: &Store, target: &Store) -> store::Result<Report> {
+    run(from, source, target, Way { options: Options::default(), adopts: false }, |_| {}).await
+}
+
 /// How each snapshot is copied.
 #[derive(Clone, Copy, Debug)]
 struct Way {

@@ -94,7 +94,19 @@ fn reference(schema: &Value) -> Option<&str> {
     direct?.strip_prefix("#/components/schemas/")
 }
 
+/// Fields of a type that stands on the page already are not listed again, where there are many of them.
+const MANY: usize = 8;
+
 fn fields(page: &mut String, schemas: &BTreeMap<String, Value>, schema: &Value, path: &str) {
+    fields_but(page, schemas, (schema, path), &mut BTreeMap::new());
+}
+
+fn fields_but(
+    page: &mut String,
+    schemas: &BTreeMap<String, Value>,
+    (schema, path): (&Value, &str),
+    known: &mut BTreeMap<String, String>,
+) {
     let empty = Map::new();
     let required = schema["required"].as_array().cloned().unwrap_or_default();
     for (name, field) in schema["properties"].as_object().unwrap_or(&empty) {
@@ -114,8 +126,16 @@ fn fields(page: &mut String, schemas: &BTreeMap<String, Value>, schema: &Value, 
             let _ =
                 write!(said, " Default: `{}`.", default.as_str().map_or(default.to_string(), str::to_owned));
         }
+        let is_large = inner["properties"].as_object().is_some_and(|fields| fields.len() >= MANY);
+        let first = reference(if is_list { &target["items"] } else { field }).filter(|_| is_large);
+        let first = first.map(|name| known.entry(name.to_owned()).or_insert_with(|| path.clone()).clone());
+        if let Some(first) = first.filter(|first| *first != path) {
+            let _ = write!(said, " Fields as of `{first}`.");
+            lines(page, said.trim(), "- ", "  ");
+            continue;
+        }
         lines(page, said.trim(), "- ", "  ");
-        fields(page, schemas, inner, &path);
+        fields_but(page, schemas, (inner, &path), known);
     }
 }
 

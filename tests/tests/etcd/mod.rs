@@ -2,6 +2,7 @@
 
 mod azure;
 mod backups;
+mod changes;
 mod copying;
 mod damage;
 mod flips;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use repot_tests::process::Process;
 use repot_tests::wait::until;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::owner;
 use super::prober::Prober;
@@ -57,6 +57,7 @@ fn control_plane_leaves_a_seed_whose_api_server_is_frozen() {
         ensure_nothing_is_lost(&world, writer).await?;
         ensure!(world.workload().await? == before, "the workload has changed");
         owner::ensure_says(&world, SEEDS.1, ("show", &[]), (0, &["\"seed-b/2\"", "this Etcd"])).await?;
+        owner::ensure_earlier_one_does_not_come_back(&world, SEEDS.1, ("seed-a/1", "seed-b/2")).await?;
 
         drop(frozen);
         until("the source to be removed", DEADLINE, async || world.ensure_gone(SEEDS.0).await).await?;
@@ -117,7 +118,7 @@ fn seed_that_stood_still_acknowledges_nothing_when_it_goes_on() {
         story::annotate(&world, "move", &json!({SOURCE_STOPPED: SEEDS.0})).await?;
         let migration = story::until_success(&world, "move", SEEDS.1).await?;
         println!("{} of {}", migration["status"]["apiOutage"], migration["status"]["destination"]["loss"]);
-        ensure_only_the_last_is_lost(&world, &acknowledged).await?;
+        let lost = lost(&world, &acknowledged).await?;
 
         world.freeze(SEEDS.0, &containers, false)?;
         drop(frozen);
@@ -128,19 +129,37 @@ fn seed_that_stood_still_acknowledges_nothing_when_it_goes_on() {
             "the source went on to acknowledge: {:?}",
             after.difference(&acknowledged)
         );
+        ensure_late_snapshot_is_reported(&world, "move", &lost).await?;
         ensure!(world.workload().await? == before, "the workload has changed");
         world.stop(SEEDS.1).await
     });
 }
 
-/// Writes are numbered in their order: what is lost has higher numbers than all that is there.
-async fn ensure_only_the_last_is_lost(world: &World, acknowledged: &BTreeSet<u32>) -> Result<()> {
+/// The source has stored its final snapshot when it went on. The migration names what that holds and the destination does not.
+async fn ensure_late_snapshot_is_reported(world: &World, name: &str, lost: &[u32]) -> Result<()> {
+    let late = until("the late snapshot to be reported", DEADLINE, async || {
+        let late = story::read(world, name).await?["status"]["lateSnapshot"].take();
+        let is_known = late["state"] == "Reported" || late["state"] == "Contained";
+        if is_known { Ok(late) } else { bail!("{late}") }
+    })
+    .await?;
+    println!("{late}");
+    let keys = late["keys"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let named: Vec<&str> = keys.filter_map(|key| key.strip_prefix("/registry/configmaps/default/")).collect();
+    let is_named = |number: &&u32| named.contains(&writer::name(**number).as_str());
+    let missing: Vec<_> = lost.iter().filter(|number| !is_named(number)).collect();
+    ensure!(missing.is_empty(), "{missing:?} of {lost:?} are not named: {late}");
+    Ok(())
+}
+
+/// What was acknowledged and is not there. Writes are numbered in their order: what is lost has higher numbers than all that is there.
+async fn lost(world: &World, acknowledged: &BTreeSet<u32>) -> Result<Vec<u32>> {
     let stored = writer::stored(&world.api()?).await?;
     let lost: Vec<u32> = acknowledged.difference(&stored).copied().collect();
     println!("{} writes were acknowledged, {} are lost", acknowledged.len(), lost.len());
     let newest = acknowledged.intersection(&stored).max();
     ensure!(lost.first() > newest || lost.is_empty(), "{lost:?} are lost, and {newest:?} is there");
-    Ok(())
+    Ok(lost)
 }
 
 /// The source stored its final snapshot, so all that it acknowledged is at the destination.

@@ -1,6 +1,8 @@
 //! `repot owner`: who may serve, and ownership that a person passes on.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use repot_tests::landscape::dns_message::Values;
+use repot_tests::landscape::etcd::MAIN;
 use repot_tests::repot::program;
 use repot_tests::tool::{self, Output};
 use repot_tests::wait::until;
@@ -39,6 +41,33 @@ pub async fn ensure_says(
     }
     println!("{said}");
     Ok(())
+}
+
+/// A DNS controller of a seed that was cut off may write the owner of its time when it is back. It revives nobody, and the destination
+/// serves again by itself.
+pub async fn ensure_earlier_one_does_not_come_back(
+    world: &World,
+    seed: &str,
+    (earlier, own): (&str, &str),
+) -> Result<()> {
+    let (dns, namespace) = (&world.landscape.dns, world.name().technical_id());
+    let path = format!("/apis/druid.gardener.cloud/v1alpha1/namespaces/{namespace}/etcds/{MAIN}");
+    let etcd = world.landscape.seed(seed)?.cluster.api().get(&path).await?.ok()?;
+    let name = etcd["spec"]["backup"]["ownerCheck"]["name"].as_str().context("no owner check")?;
+    dns.set(name, 5, &Values::Txt(vec![earlier.to_owned()])).await?;
+    until("the owner record to name the destination again", DEADLINE, async || {
+        let texts = dns.resolver().texts(name).await?;
+        ensure!(texts == [own], "{texts:?}");
+        Ok(())
+    })
+    .await?;
+    let api = world.api()?;
+    until("the API to serve again", DEADLINE, async || {
+        let answer = api.get("/readyz").await?;
+        ensure!(answer.status == 200, "{answer}");
+        Ok(())
+    })
+    .await
 }
 
 /// When the command returns, no member of the earlier owner serves, and none does afterwards.

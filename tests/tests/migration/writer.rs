@@ -47,7 +47,7 @@ impl Drop for Writer {
 async fn write(api: Api, acknowledged: Arc<Mutex<BTreeSet<u32>>>) {
     for number in 0.. {
         let object = json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("{PREFIX}{number}")},
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name(number)},
         });
         if let Ok(Ok(answer)) = timeout(PATIENCE, api.post(CONFIG_MAPS, &object)).await
             && answer.status == 201
@@ -56,6 +56,11 @@ async fn write(api: Api, acknowledged: Arc<Mutex<BTreeSet<u32>>>) {
         }
         sleep(PAUSE).await;
     }
+}
+
+/// Name of the object of a number.
+pub fn name(number: u32) -> String {
+    format!("{PREFIX}{number}")
 }
 
 /// Numbers of the objects that are there.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{
     effect::Effect,
     notes::Notes,
-    observed::{Facts, MigrationMode, Observed},
+    observed::{DestinationFacts, Facts, MigrationMode, Observed, OwnerId, OwnerRecord},
     step::{Side, Step},
 };
 use crate::{
@@ -68,7 +68,7 @@ impl Flow for ClassicMigration {
             Facts::Destination(facts) if context.ledger.phase == Phase::Succeeded => {
                 let entry = facts.source_backup_entry.then_some(Effect::EnsureNoSourceBackupEntry);
                 let guard = facts.machine_guard.then_some(Effect::EnsureNoMachineGuard);
-                entry.into_iter().chain(guard).collect()
+                entry.into_iter().chain(guard).chain(owner_written_again(context, facts)).collect()
             }
             Facts::Garden(_) | Facts::Source(_) | Facts::Destination(_) => Vec::new(),
         }
@@ -81,4 +81,22 @@ impl Flow for ClassicMigration {
         let volumes = notes.volumes.as_ref().map(|volumes| format!("the new volumes of etcd are {volumes}"));
         snapshot.into_iter().chain(volumes).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// A DNS controller of a seed that was cut off may write the record of an earlier owner, or delete the record, when it is back. The
+/// members of the destination stop then, until it names them again. A later migration passes ownership on by itself, and with the Shoot
+/// its record is deleted.
+fn owner_written_again(
+    context: &StepContext<'_, ClassicMigration>,
+    facts: &DestinationFacts,
+) -> Option<Effect> {
+    let request = &context.observed.request;
+    let owner = OwnerId { seed: request.destination_identity.clone(), epoch: context.notes.owner_epoch? };
+    let is_asked = request.mode == MigrationMode::Forced && request.abandoned.is_none() && !facts.is_followed;
+    let is_lost = match &facts.owner {
+        OwnerRecord::Unknown => false,
+        OwnerRecord::Absent => true,
+        OwnerRecord::Present(present) => present.epoch < owner.epoch,
+    };
+    (is_asked && is_lost).then_some(Effect::EnsureOwner { owner })
 }

@@ -329,6 +329,8 @@ pub struct DestinationFacts {
     pub owner_wait: Duration,
     /// The highest epoch that other migrations of the Shoot have recorded; zero where there is none, or it was not asked for.
     pub highest_epoch: u64,
+    /// Whether another migration of the Shoot was created after this one. It is not asked for before a forced one has succeeded.
+    pub is_followed: bool,
     /// The etcd at this side.
     pub etcd: EtcdFacts,
     /// The kube-apiservers at this side.

@@ -26,6 +26,9 @@ pub use shoot::{LastOperation, Shoot, ShootSpec, ShootStatus};
 /// Field of the status with the name of the migration that goes on in place of this one.
 pub const SUPERSEDED_BY: &str = "supersededBy";
 
+/// Field of the status with what a final snapshot holds that came after the destination had begun.
+pub const LATE_SNAPSHOT: &str = "lateSnapshot";
+
 /// The kind, for messages and references.
 pub const KIND: &str = "ControlPlaneMigration";
 

@@ -39,9 +39,19 @@ pub async fn jobs(seed: &Client, namespace: &str) -> Result<Vec<Job>> {
 /// Whether the Job of that name has succeeded.
 #[must_use]
 pub fn is_complete(jobs: &[Job], name: &str) -> bool {
+    has_condition(jobs, name, "Complete")
+}
+
+/// Whether Kubernetes has given the Job of that name up.
+#[must_use]
+pub fn has_failed(jobs: &[Job], name: &str) -> bool {
+    has_condition(jobs, name, "Failed")
+}
+
+fn has_condition(jobs: &[Job], name: &str, kind: &str) -> bool {
     let job = jobs.iter().find(|job| job.name_any() == name);
     let conditions = job.and_then(|job| job.status.as_ref()?.conditions.as_ref());
-    conditions.into_iter().flatten().any(|one| one.type_ == "Complete" && one.status == "True")
+    conditions.into_iter().flatten().any(|one| one.type_ == kind && one.status == "True")
 }
 
 /// The store of an Etcd at the source, with credentials that the destination has.
@@ -72,22 +82,39 @@ pub async fn ensure(
     name: &str,
 ) -> Result<()> {
     let no_store = || Error::Missing("spec.backup.store of the Etcd".to_owned());
+    let stores = (source_store(carried).ok_or_else(no_store)?, target_store(etcd).ok_or_else(no_store)?);
+    create(seed, namespace, name, render(etcd, stores, image)?).await
+}
+
+/// A Job that copies snapshots from the first store to the second.
+///
+/// # Errors
+/// [`Error::Missing`] where it cannot be made of this Etcd.
+pub fn render(etcd: &Etcd, (source, target): (Store, Store), image: &str) -> Result<Value> {
     let mut copied = etcd.clone();
     let backup = &mut copied.spec.backup;
-    backup.source_store = Some(source_store(carried).ok_or_else(no_store)?);
-    backup.store = Some(target_store(etcd).ok_or_else(no_store)?);
+    (backup.source_store, backup.store) = (Some(source), Some(target));
     // This Job copies what there is; who may go on from it is decided elsewhere.
     backup.owner_check = None;
     backup.wait_for_final_snapshot.enabled = false;
-    let mut job = copy::job(&copied, image).ok_or_else(no_store)?.object;
-    job["metadata"]["name"] = name.into();
-    job["metadata"]["namespace"] = namespace.into();
+    let job = copy::job(&copied, image);
+    let mut job = job.ok_or_else(|| Error::Missing("spec.backup.store of the Etcd".to_owned()))?.object;
     // It may come before the Etcd, and goes with the namespace.
     job["metadata"]["ownerReferences"] = Value::Null;
     // The operator makes the ServiceAccount of an Etcd only when that has members.
     if let Some(pod) = job.pointer_mut("/spec/template/spec").and_then(Value::as_object_mut) {
         pod.remove("serviceAccountName");
     }
+    Ok(job)
+}
+
+/// Creates a Job under this name, unless there is one.
+///
+/// # Errors
+/// [`Error::Form`], [`Error::Write`].
+pub async fn create(seed: &Client, namespace: &str, name: &str, mut job: Value) -> Result<()> {
+    job["metadata"]["name"] = name.into();
+    job["metadata"]["namespace"] = namespace.into();
     let form = |source| Error::Form { what: format!("Job {name}"), source };
     let job: Job = serde_json::from_value(job).map_err(form)?;
     match Api::<Job>::namespaced(seed.clone(), namespace).create(&create_params(), &job).await {

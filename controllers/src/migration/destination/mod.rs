@@ -7,6 +7,7 @@ mod carried;
 mod cluster;
 mod copies;
 mod guard;
+pub mod late;
 mod machines;
 mod nodes;
 pub mod objects;

@@ -15,6 +15,7 @@ use repot_plan::{
             OwnerRecord,
         },
     },
+    ledger::Phase,
     status::from_status,
 };
 
@@ -173,6 +174,7 @@ async fn facts(
         owner: owner(objects).await,
         owner_wait: owner_wait(objects),
         highest_epoch: highest_epoch(context, migration, ledger).await?,
+        is_followed: is_followed(context, migration, ledger).await?,
         etcd: objects.etcds.facts(seed, is_open(ledger, Step::EtcdServes) || serves(ledger)).await,
         api: objects.plane.api(),
         exposure_problem: exposure_problem(seed, objects, ledger).await,
@@ -240,6 +242,12 @@ async fn highest_epoch(context: &Context, migration: &ControlPlaneMigration, led
     }
     let others = siblings::of(context, migration).await?;
     Ok(others.iter().filter_map(ControlPlaneMigration::owner_epoch).max().unwrap_or_default())
+}
+
+/// Asked while the owner record of a forced migration that has succeeded is kept.
+async fn is_followed(context: &Context, migration: &ControlPlaneMigration, ledger: &Ledger) -> Result<bool> {
+    let is_asked = ledger.phase == Phase::Succeeded && migration.mode() == Some(MigrationMode::Forced);
+    if is_asked { siblings::is_followed(context, migration).await } else { Ok(false) }
 }
 
 fn owner_wait(objects: &Objects) -> Duration {

@@ -7,7 +7,10 @@ use repot_apimachinery::time::Time;
 use repot_etcd::{
     backup::place::{SecretRef, StoreRef},
     owner::handover::{find_end, find_final_snapshot},
-    snapshot::store,
+    snapshot::{
+        late::{self, LateReport},
+        store,
+    },
 };
 use repot_etcd_core::snapshot::SnapshotName;
 use repot_plan::classic::observed::{FinalSnapshot, SourceSnapshot};
@@ -118,6 +121,25 @@ impl OpenStore {
             revision: u64::try_from(name.last.0).unwrap_or_default(),
             created: Time(u64::try_from(name.created).unwrap_or_default()),
         }))
+    }
+
+    /// The revision up to which snapshots of another etcd were copied here; `None` where none were.
+    ///
+    /// # Errors
+    /// Where the store cannot be read in time.
+    pub async fn copied_revision(&self) -> Result<Option<u64>> {
+        let held = timeout(STORE_ANSWER, late::held_revision(&self.store)).await;
+        let held = held.map_err(|_| Error::SilentStore)??;
+        Ok(u64::try_from(held.0).ok().filter(|held| *held > 0))
+    }
+
+    /// What a late snapshot holds more, where it is kept in this history and was reported.
+    ///
+    /// # Errors
+    /// Where the store cannot be read in time.
+    pub async fn late_report(&self, history: &str) -> Result<Option<LateReport>> {
+        let report = timeout(STORE_ANSWER, late::read_report(&self.store, history)).await;
+        report.map_err(|_| Error::SilentStore)?.map_err(Error::LateReport)
     }
 
     /// Whether the current history has a snapshot of this name.

@@ -46,16 +46,9 @@ pub fn read_revisions(file: &File, bytes: u64) -> Result<Revisions, Error> {
         Some(bucket) => walker.last_key(&bucket)?.map_or(Ok(Revision(0)), |key| parse_revision(&key))?,
         None => return Err(damaged("it has no bucket \"key\"")),
     };
-    let mut current = newest_key;
-    if let Some(meta) = walker.bucket(b"meta")? {
-        for name in [b"scheduledCompactRev".as_slice(), b"finishedCompactRev"] {
-            if let Some(Entry { value, .. }) = walker.find(&meta, name)? {
-                current = current.max(parse_revision(&value)?);
-            }
-        }
-    }
     // An etcd in which nothing was ever written is at 1.
-    Ok(Revisions { current: current.max(Revision(1)), newest_key })
+    let current = newest_key.max(walker.compacted()?).max(Revision(1));
+    Ok(Revisions { current, newest_key })
 }
 
 /// Whether the member is among those that were removed from the cluster, by a database of `bytes` bytes that etcd does not have open.
@@ -68,7 +61,7 @@ pub fn is_removed(file: &File, bytes: u64, member: u64) -> Result<bool, Error> {
     Ok(walker.find(&removed, format!("{member:x}").as_bytes())?.is_some())
 }
 
-fn parse_revision(key: &[u8]) -> Result<Revision, Error> {
+pub(super) fn parse_revision(key: &[u8]) -> Result<Revision, Error> {
     // Main revision, `_`, sub revision, and `t` behind a deletion.
     let main: [u8; 8] = key.get(..8).and_then(|main| main.try_into().ok()).ok_or_else(|| no_revision(key))?;
     if key.len() < REVISION_BYTES || key[8] != b'_' {
@@ -138,6 +131,18 @@ impl<'a> Walker<'a> {
             0 => Root::Inline(entry.value[BUCKET_HEADER..].to_vec()),
             page => Root::Page(page),
         }))
+    }
+
+    /// The revision up to which the database was compacted, or is about to be; 0 where it never was.
+    pub(super) fn compacted(&self) -> Result<Revision, Error> {
+        let Some(meta) = self.bucket(b"meta")? else { return Ok(Revision(0)) };
+        let mut compacted = Revision(0);
+        for name in [b"scheduledCompactRev".as_slice(), b"finishedCompactRev"] {
+            if let Some(Entry { value, .. }) = self.find(&meta, name)? {
+                compacted = compacted.max(parse_revision(&value)?);
+            }
+        }
+        Ok(compacted)
     }
 
     /// The last key of a tree.

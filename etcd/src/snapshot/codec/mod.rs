@@ -9,6 +9,7 @@
 
 mod blocks;
 mod bolt;
+pub mod changes;
 mod compress;
 pub mod delta;
 mod event;

@@ -143,6 +143,7 @@ fn destination(clusters: &mut Clusters) -> DestinationFacts {
         owner,
         owner_wait: Duration::from_secs(OWNER_WAIT),
         highest_epoch: 0,
+        is_followed: false,
         etcd: etcd(site, clusters.members),
         api: site.api.facts("kube-apiserver", site.is_api_ready(now)),
         api_dns_here: clusters.zone.is_api_at(Side::Destination, now),

@@ -4,6 +4,7 @@
 mod effects;
 mod members;
 mod observe;
+mod owner;
 mod rules;
 mod world;
 

@@ -137,6 +137,7 @@ fn destination(world: &mut World) -> DestinationFacts {
         owner,
         owner_wait: Duration::from_secs(WAIT),
         highest_epoch: 0,
+        is_followed: false,
         etcd: etcd(site),
         api: carried(site.api.facts("kube-apiserver", site.is_api_ready()), API),
         exposure_problem: None,
