@@ -1,6 +1,6 @@
 //! `repot snapshots copy`.
 
-use std::{process::ExitCode, time::Duration};
+use std::{collections::BTreeSet, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
@@ -8,7 +8,7 @@ use repot_etcd::{
     agent::supervisor::STOP,
     owner::{Settings, handover},
     snapshot::{
-        copy::{self, Outcome, Progress, Report},
+        copy::{self, Outcome, Progress, Report, Scope},
         store::Store,
     },
 };
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::{NO, Output, environment, open, print, print_json, progress::Bar, source_environment};
 use crate::serving::duration;
 
-/// Copy all snapshots of one store to another, newest first. Nothing is ever removed or changed at the source.
+/// Copy the snapshots of one store to another, newest first. Nothing is ever removed or changed at the source.
 ///
 /// Every snapshot is read to its end at the source with all checks, and appears at the target only when they have passed; then it
 /// is read back there and compared. Run it again after any interruption: what is whole at the target is left alone, what is cut
@@ -29,7 +29,11 @@ use crate::serving::duration;
 ///
 /// With --owner it first waits until no owner before can serve any more, final snapshot or not, and records that at the target as
 /// handover.json: the record has named the own id for long enough, or the final snapshot names the epoch before.
-/// --wait-for-final counts from when the record was first seen to name the own id.
+/// --wait-for-final counts from when the record was first seen to name the own id. While it waits, it copies what there is already, unless
+/// --on-deadline is `fail`.
+///
+/// With --scope newest it copies what a restore of the newest state needs, so that an etcd can begin; then --scope older copies the
+/// rest, and whoever reads the target is still led to what that etcd writes.
 ///
 /// Credentials of the source alone: put SOURCE_ before the names of the variables, such as SOURCE_AWS_ACCESS_KEY_ID.
 ///
@@ -52,6 +56,9 @@ pub struct Flags {
     /// The owner's record, as `owner` in the configuration of the agent, in JSON
     #[arg(long, value_name = "JSON", value_parser = owner)]
     owner: Option<Settings>,
+    /// Which snapshots
+    #[arg(long, value_enum, default_value_t = ScopeFlag::All)]
+    scope: ScopeFlag,
     /// So many snapshots at once; of those beyond 8 MiB, no more than two
     #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     parallel: u16,
@@ -70,6 +77,13 @@ pub struct Flags {
 const LAST_LOOK: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ScopeFlag {
+    All,
+    Newest,
+    Older,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum OnDeadline {
     Fail,
     Copy,
@@ -84,20 +98,21 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
         Ok(stores) => stores,
         Err(code) => return Ok(code),
     };
-    let mut waited = Duration::ZERO;
-    if let Some(settings) = &flags.owner {
-        let handover = handover::wait(settings, &source, &target).await?;
-        tracing::info!(?handover, "the owner before does not serve any more");
-        // A final snapshot is begun when the record changes, so what was waited before does not count.
-        waited = Timestamp::now().duration_since(handover.named_since).try_into().unwrap_or_default();
-    }
-    let limit = flags.wait_for_final.map(|limit| limit.saturating_sub(waited).max(LAST_LOOK));
-    let found = match wait(&source, limit, flags.on_deadline).await? {
+    let mut options = options(&flags);
+    // A copy that fails at the deadline copies nothing.
+    let may_fail = flags.wait_for_final.is_some() && flags.on_deadline == OnDeadline::Fail;
+    let goes_ahead = (flags.owner.is_some() || flags.wait_for_final.is_some()) && !may_fail;
+    let ahead = async {
+        if goes_ahead { copy::copy_ahead(&source, &target, options.clone()).await } else { BTreeSet::new() }
+    };
+    // What was copied meanwhile does not lengthen the time in which nobody serves.
+    let (waited, copied) = tokio::join!(wait_for_both(&flags, &source, &target), ahead);
+    let found = match waited? {
         Ok(found) => found,
         Err(code) => return Ok(code),
     };
+    options.copied = copied;
     let bar = Bar::new("copying");
-    let options = copy::Options { parallel: flags.parallel.into(), trust_target: flags.trust_target };
     let report = copy::copy(&source, &target, options, |progress| show(&bar, progress)).await;
     bar.end();
     let report = report?;
@@ -111,6 +126,33 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
 fn owner(json: &str) -> Result<Settings, String> {
     let owner = serde_json::from_str(json).map_err(|error| error.to_string())?;
     Settings::new(&owner, STOP).map_err(|wrong| wrong.join("; "))
+}
+
+fn options(flags: &Flags) -> copy::Options {
+    let scope = match flags.scope {
+        ScopeFlag::All => Scope::All,
+        ScopeFlag::Newest => Scope::Newest,
+        ScopeFlag::Older => Scope::Older,
+    };
+    let (parallel, trust_target) = (flags.parallel.into(), flags.trust_target);
+    copy::Options { scope, copied: BTreeSet::new(), parallel, trust_target }
+}
+
+/// Waits until no owner before can serve any more, and for the final snapshot, as far as the flags say so.
+async fn wait_for_both(
+    flags: &Flags,
+    source: &Store,
+    target: &Store,
+) -> anyhow::Result<Result<Option<SnapshotName>, ExitCode>> {
+    let mut waited = Duration::ZERO;
+    if let Some(settings) = &flags.owner {
+        let handover = handover::wait(settings, source, target).await?;
+        tracing::info!(?handover, "the owner before does not serve any more");
+        // A final snapshot is begun when the record changes, so what was waited before does not count.
+        waited = Timestamp::now().duration_since(handover.named_since).try_into().unwrap_or_default();
+    }
+    let limit = flags.wait_for_final.map(|limit| limit.saturating_sub(waited).max(LAST_LOOK));
+    wait(source, limit, flags.on_deadline).await
 }
 
 /// The final snapshot, if it was waited for and came; the exit code if it did not and that matters.

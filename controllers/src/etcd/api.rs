@@ -251,6 +251,8 @@ pub struct Backup {
     pub store: Option<Store>,
     /// Where those are that this etcd continues.
     pub source_store: Option<Store>,
+    /// `Newest` where only what a restore needs is copied from `source_store` before the first member starts.
+    pub source_snapshots: Option<String>,
     /// Whether one member follows the snapshots in `source_store` until it may found the etcd, in place of the copy.
     pub standby: bool,
     /// Whether the copy waits.

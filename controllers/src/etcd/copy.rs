@@ -130,6 +130,9 @@ fn command(etcd: &Etcd, source: &Store, target: &Store) -> Vec<String> {
     let (source, target) = (source.url(place::LOCAL_SOURCE), target.url(place::LOCAL_STORE));
     let mut command =
         ["repot", "snapshots", "copy", "--source", &source, "--target", &target].map(str::to_owned).to_vec();
+    if let Some(scope) = etcd.spec.backup.source_snapshots.as_deref().filter(|scope| *scope != "All") {
+        command.extend(["--scope".to_owned(), scope.to_lowercase()]);
+    }
     if let Some(check) = &etcd.spec.backup.owner_check {
         let owner = json!(render::record_of_owner(check)).to_string();
         command.extend(["--owner".to_owned(), owner]);

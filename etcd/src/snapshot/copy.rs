@@ -1,9 +1,12 @@
 //! From one store to another: in parallel, newest first, every byte verified at the source, on the way and at the target.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
-use repot_etcd_core::snapshot::{SnapshotName, chain::final_snapshot};
+use repot_etcd_core::snapshot::{
+    SnapshotName,
+    chain::{self, final_snapshot},
+};
 use tokio::{
     sync::Semaphore,
     time::{Instant, sleep_until, timeout_at},
@@ -76,9 +79,44 @@ impl Report {
     }
 }
 
-/// How many snapshots are copied at once, and whether the target is trusted.
-#[derive(Clone, Copy, Debug)]
+/// Which snapshots of the source's current history are copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// All of them.
+    #[default]
+    All,
+    /// What a restore of the newest state needs: the newest full snapshot, and the deltas after it. All of them where there is none.
+    Newest,
+    /// All that are not newer than the newest one that the target has as well: an etcd that began with that one writes to the target by
+    /// now. Readers are not led to them.
+    Older,
+}
+
+impl Scope {
+    fn select(self, mut all: Vec<Stored>, there: &[Stored]) -> Vec<Stored> {
+        let names: Vec<SnapshotName> = all.iter().map(|one| one.name.clone()).collect();
+        match (self, chain::plan(&names, None)) {
+            (Self::Newest, Ok(plan)) => {
+                all.retain(|one| one.name == plan.base || plan.deltas.contains(&one.name));
+            }
+            (Self::Older, _) => {
+                let shared = names.iter().filter(|name| there.iter().any(|other| other.name == **name));
+                let newest = shared.map(|name| name.last).max().unwrap_or_default();
+                all.retain(|one| one.name.last <= newest);
+            }
+            (Self::All, _) | (Self::Newest, Err(_)) => {}
+        }
+        all
+    }
+}
+
+/// Which snapshots are copied, how many at once, and whether the target is trusted.
+#[derive(Clone, Debug)]
 pub struct Options {
+    /// Which snapshots are copied.
+    pub scope: Scope,
+    /// Snapshots that this process has copied already: they are not read again.
+    pub copied: BTreeSet<String>,
     /// So many at once; of large ones no more than two.
     pub parallel: usize,
     /// Whether a snapshot that is at the target, of the recorded length and with the recorded hash, is taken to be whole without
@@ -88,7 +126,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { parallel: 16, trust_target: false }
+        Self { scope: Scope::All, copied: BTreeSet::new(), parallel: 16, trust_target: false }
     }
 }
 
@@ -133,13 +171,14 @@ async fn look_for_final(source: &Store) -> store::Result<Option<SnapshotName>> {
     }
 }
 
-/// Copies all snapshots of the source's current history that are not yet whole at the target.
+/// Copies the snapshots of the source's current history, by their scope, that are not yet whole at the target.
 ///
 /// # Guarantees
 /// What is counted as copied was whole at the source, and was read at the target byte for byte as it was at the source. A copy that was
 /// broken off is taken up by running it again: what is done is left alone, what is not whole is copied again. A snapshot appears at
 /// the target whole or not at all. What is sealed stays sealed under the keys that it has, and what is not is not sealed on the way.
-/// When all are there, whoever reads the target is led to them: an etcd that wrote another history there is not the newest any more.
+/// When all are there, whoever reads the target is led to them, unless their scope says otherwise: an etcd that wrote another history
+/// there is not the newest any more.
 ///
 /// # Errors
 /// When one of the stores cannot be listed, or the target cannot be told what its current history is. What is wrong with single
@@ -151,9 +190,10 @@ pub async fn copy(
     progress: impl Fn(Progress) + Sync,
 ) -> store::Result<Report> {
     let source = source.current().await?;
-    let from = source.list_quickly().await?;
+    let from = options.scope.select(source.list_quickly().await?, &target.list_quickly().await?);
+    let leads = options.scope != Scope::Older;
     let report = run(from, &source, target, Way { options, adopts: false }, progress).await?;
-    if report.failed.is_empty() && !report.done.is_empty() {
+    if leads && report.failed.is_empty() && !report.done.is_empty() {
         target.begin_first_history_again().await?;
     }
     Ok(report)
@@ -176,8 +216,25 @@ pub(crate) async fn copy_these(from: Vec<Stored>, source: &Store, target: &Store
     run(from, source, target, Way { options: Options::default(), adopts: false }, |_| {}).await
 }
 
+/// Copies ahead what a later [`copy`] with these options would copy by now, and gives the names of what is whole at the target. Readers
+/// are not led to it. What fails is left to the later one.
+pub async fn copy_ahead(source: &Store, target: &Store, options: Options) -> BTreeSet<String> {
+    let ahead = async {
+        let source = source.current().await?;
+        let from = options.scope.select(source.list_quickly().await?, &target.list_quickly().await?);
+        run(from, &source, target, Way { options, adopts: false }, |_| {}).await
+    };
+    match ahead.await {
+        Ok(report) => report.done.iter().map(|(name, ..)| name.to_string()).collect(),
+        Err(error) => {
+            tracing::warn!(store = source.url(), %error, "nothing was copied ahead");
+            BTreeSet::new()
+        }
+    }
+}
+
 /// How each snapshot is copied.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Way {
     options: Options,
     /// Whether it becomes what the target writes itself.
@@ -199,7 +256,8 @@ async fn run(
         let form = if way.adopts { target.form() } else { one.form };
         let there = to.iter().find(|other| other.name == one.name && other.form == form).cloned();
         let (name, bytes) = (one.name.clone(), one.bytes);
-        let job = Job { source, target, one, form, there, way, large };
+        let is_done = way.options.copied.contains(&name.to_string());
+        let job = Job { source, target, one, form, there, way: way.clone(), large, is_done };
         async move {
             // On a task of its own, so that each core has something to do.
             let outcome = AbortOnDropHandle::new(tokio::spawn(job.run())).await;
@@ -236,6 +294,8 @@ struct Job {
     there: Option<Stored>,
     way: Way,
     large: Arc<Semaphore>,
+    /// This process has copied it already.
+    is_done: bool,
 }
 
 impl Job {
@@ -250,7 +310,7 @@ impl Job {
             if source.is_marked(one).await? {
                 return Ok(None);
             }
-            if self.is_whole(there).await? {
+            if self.is_done || self.is_whole(there).await? {
                 return Ok(Some(Outcome::Present));
             }
             tracing::warn!(snapshot = %one.name, target = target.url(), "is not whole at the target and is copied again");

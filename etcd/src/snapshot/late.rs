@@ -86,7 +86,7 @@ pub async fn keep(
     history: &str,
     scratch: &Path,
 ) -> Result<LateReport, Error> {
-    let held = held_revision(target).await?;
+    let held = held_revision(target, name.last).await?;
     let place = target.history(history);
     copy_one(source, &place, name).await?;
     let report = match changes(&place, held, scratch).await {
@@ -98,13 +98,15 @@ pub async fn keep(
     Ok(report)
 }
 
-/// The revision that the etcd of a store began with, by what was copied there; 0 where nothing was.
+/// The revision that the etcd of a store began with, by what was copied there of a source that has reached `reached`; 0 where nothing
+/// was. The etcd itself has raised its revision far beyond that when it began.
 ///
 /// # Errors
 /// [`store::Error`].
-pub async fn held_revision(target: &Store) -> store::Result<Revision> {
-    let copied = target.history(store::FIRST_HISTORY).list_quickly().await?;
-    Ok(copied.iter().map(|one| one.name.last).max().unwrap_or_default())
+pub async fn held_revision(target: &Store, reached: Revision) -> store::Result<Revision> {
+    let all = target.history(store::FIRST_HISTORY).list_quickly().await?;
+    let copied = all.iter().map(|one| one.name.last).filter(|last| *last <= reached);
+    Ok(copied.max().unwrap_or_default())
 }
 
 /// The report of a late snapshot; `None` where it was not made.

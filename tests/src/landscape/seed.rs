@@ -114,6 +114,16 @@ impl Seed {
         self.dns_address.to_string()
     }
 
+    /// Where Pods reach the DNS server of Shoots.
+    pub fn dns_address(&self) -> SocketAddr {
+        self.dns_address
+    }
+
+    /// Where Pods reach the store of this seed. It is the same in all seeds.
+    pub fn store_address(&self) -> SocketAddr {
+        self.store_address
+    }
+
     /// A client of the seed as its administrator.
     pub fn client(&self) -> &Client {
         &self.client

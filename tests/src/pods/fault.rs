@@ -1,5 +1,6 @@
 //! What a test may do to Pods, nodes and volumes.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
@@ -38,6 +39,16 @@ impl PodRunner {
     /// ([`PodRunner::set_heartbeat`]).
     pub async fn isolate(&self, node: &str) -> Result<Cut> {
         self.ground.wire.isolate(self.index(node)?).await
+    }
+
+    /// Lets no Pod get an answer of a server of this machine that was exposed at this address, over UDP and TCP.
+    pub async fn cut_server(&self, server: SocketAddr) -> Result<Cut> {
+        self.ground.wire.cut_server(server).await
+    }
+
+    /// Lets no Pod get an answer of kube-apiserver, DNS or any exposed server. Pods still reach each other.
+    pub async fn cut_servers(&self) -> Result<Cut> {
+        self.ground.wire.cut_servers().await
     }
 
     /// Heals what was cut or isolated.

@@ -44,6 +44,11 @@ echo 1 >/proc/sys/net/ipv4/ip_forward
 echo up
 exec sleep infinity";
 
+/// Addresses of Pods of all nodes, and of no server.
+const PODS: [&str; 2] = ["10.64.0.0/10", "10.128.0.0/9"];
+/// Addresses of all servers.
+const SERVERS: &str = "10.0.0.0/24";
+
 const PAUSE: &str = "echo up; exec sleep infinity";
 
 /// Runs in the hub.
@@ -175,6 +180,26 @@ impl Wire {
         let range = range(node);
         let cut = self.cut(&range, "10.0.0.0/8").await?;
         self.add_rule(cut.rule, &range, &range, &["lookup", "main"]).await?;
+        Ok(cut)
+    }
+
+    /// Lets no packet pass between Pods and kube-apiserver, DNS and servers of this machine. Pods still reach each other.
+    pub(super) async fn cut_servers(&self) -> Result<Cut> {
+        let cut = Cut { rule: self.rules.fetch_add(2, Ordering::Relaxed) };
+        for pods in PODS {
+            self.add_rule(cut.rule + 1, SERVERS, pods, &["blackhole"]).await?;
+        }
+        Ok(cut)
+    }
+
+    /// Lets no answer of a server of this machine reach a Pod, over UDP and TCP: what Pods send still arrives.
+    pub(super) async fn cut_server(&self, server: SocketAddr) -> Result<Cut> {
+        let cut = Cut { rule: self.rules.fetch_add(2, Ordering::Relaxed) };
+        let port = server.port().to_string();
+        for protocol in ["udp", "tcp"] {
+            let action = ["ipproto", protocol, "sport", &port, "blackhole"];
+            self.add_rule(cut.rule + 1, &server.ip().to_string(), "10.0.0.0/8", &action).await?;
+        }
         Ok(cut)
     }
 

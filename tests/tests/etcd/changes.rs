@@ -5,13 +5,15 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
 use etcd_client::CompactionOptions;
-use repot_etcd_core::snapshot::Compression;
+use repot_etcd::snapshot::store::Mode;
+use repot_etcd_core::snapshot::{Compression, SnapshotName};
 use repot_tests::run;
 use serde_json::Value;
 
 use super::copying::content;
-use super::world::{World, dump, duplicate, open, restore, snapshots, url};
+use super::world::{World, dump, duplicate, open, put, restore, snapshots, url};
 
 /// Keys and what became of them, by the command.
 async fn changes(store: &Path, more: &[&str]) -> Result<(BTreeMap<String, String>, Value)> {
@@ -123,8 +125,9 @@ fn late_final_snapshot_is_kept_beside_and_reported_and_never_restored() {
         let (held, before) = dump(&world.client).await?;
         let (source, to) = (url(&world.dir), url(&target));
         snapshots(&["copy", "--source", &source, "--target", &to]).await?.text()?;
-        // The etcd of the target writes a history of its own.
-        open(&target)?.make_current("destination").await?;
+        // The etcd of the target has raised its revision, and writes to the same history.
+        let own: SnapshotName = "Full-00000000-1000000100-1795710000.gz".parse()?;
+        put(&open(&target)?, &own, Bytes::from_static(b"not read here"), Mode::Create).await?;
         let (copied, current) = (content(&target)?, open(&target)?.current_history().await?);
 
         change(&world, "a").await?;
@@ -145,6 +148,7 @@ fn late_final_snapshot_is_kept_beside_and_reported_and_never_restored() {
         // Nothing is led to it: what is restored is what was before.
         let store = open(&target)?;
         ensure!(content(&target)? == copied && store.current_history().await? == current);
+        fs::remove_file(target.join("v2").join(own.to_string()))?;
         let restored = restore(&store, bed.path().join("restored")).await?;
         ensure!(restored.plan.reaches() == held, "{:?}", restored.plan);
         // Again after a lost answer: the same.
@@ -159,6 +163,38 @@ fn late_final_snapshot_is_kept_beside_and_reported_and_never_restored() {
         let gone = ["--name", "Full-00000000-00000001-1700000000.gz.final", "--history", "late-2"];
         let gone = snapshots(&[&args[..5], &gone].concat()).await?;
         ensure!(!gone.succeeded() && gone.stderr.contains("has no snapshot"), "{}", gone.stderr);
+        Ok(())
+    });
+}
+
+/// An etcd begins with the newest snapshots; the older ones follow while it writes to the same store.
+#[test]
+fn newest_snapshots_are_copied_first_and_older_ones_follow() {
+    run(async |bed| {
+        let (world, target) = (World::start(bed).await?, bed.make_dir("target")?);
+        let mut names = Vec::new();
+        for part in ["a", "b", "c"] {
+            world.write(part, 10).await?;
+            let full = world.full(false).await?.name;
+            names.push(full.to_string());
+            world.write(part, 10).await?;
+            names.push(world.delta(full.last, Compression::Gzip).await?.name.to_string());
+        }
+        let (source, to) = (url(&world.dir), url(&target));
+        let copy = async |scope: &str| -> Result<BTreeSet<String>> {
+            snapshots(&["copy", "--source", &source, "--target", &to, "--scope", scope]).await?.text()?;
+            let there = open(&target)?.list().await?;
+            Ok(there.iter().map(|one| one.name.to_string()).collect())
+        };
+        let newest: BTreeSet<String> = names[4..].iter().cloned().collect();
+        ensure!(copy("newest").await? == newest, "{names:?}");
+        let store = open(&target)?;
+        store.make_current("of-the-etcd").await?;
+        // What the source stores now came too late for that etcd.
+        world.write("d", 10).await?;
+        world.full(true).await?;
+        ensure!(copy("older").await? == names.iter().cloned().collect(), "not all older ones, and no other");
+        ensure!(store.current_history().await? == "of-the-etcd", "readers are led away from the etcd");
         Ok(())
     });
 }

@@ -4,6 +4,7 @@ mod classic;
 mod faults;
 mod forced;
 mod owner;
+mod partitions;
 mod prober;
 mod story;
 mod takeover;

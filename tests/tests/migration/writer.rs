@@ -1,8 +1,8 @@
 //! A client of the Shoot that writes all the time, and remembers what was acknowledged.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use parking_lot::Mutex;
@@ -20,21 +20,32 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Writes until it is dropped.
 pub struct Writer {
-    acknowledged: Arc<Mutex<BTreeSet<u32>>>,
+    acknowledged: Arc<Mutex<BTreeMap<u32, Instant>>>,
     task: JoinHandle<()>,
 }
 
 impl Writer {
     /// Starts to create one object after the other.
     pub fn start(api: Api) -> Self {
-        let acknowledged = Arc::new(Mutex::new(BTreeSet::new()));
-        let task = tokio::spawn(write(api, acknowledged.clone()));
+        Self::start_with(api, PREFIX)
+    }
+
+    /// The same with another beginning of the names of objects.
+    pub fn start_with(api: Api, prefix: &'static str) -> Self {
+        let acknowledged = Arc::new(Mutex::new(BTreeMap::new()));
+        let task = tokio::spawn(write(api, prefix, acknowledged.clone()));
         Self { acknowledged, task }
     }
 
     /// Numbers of the objects whose creation was acknowledged.
     pub fn acknowledged(&self) -> BTreeSet<u32> {
-        self.acknowledged.lock().clone()
+        self.acknowledged.lock().keys().copied().collect()
+    }
+
+    /// When the first and the last creation was acknowledged.
+    pub fn times(&self) -> Option<(Instant, Instant)> {
+        let acknowledged = self.acknowledged.lock();
+        acknowledged.values().min().copied().zip(acknowledged.values().max().copied())
     }
 }
 
@@ -44,15 +55,15 @@ impl Drop for Writer {
     }
 }
 
-async fn write(api: Api, acknowledged: Arc<Mutex<BTreeSet<u32>>>) {
+async fn write(api: Api, prefix: &str, acknowledged: Arc<Mutex<BTreeMap<u32, Instant>>>) {
     for number in 0.. {
         let object = json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name(number)},
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("{prefix}{number}")},
         });
         if let Ok(Ok(answer)) = timeout(PATIENCE, api.post(CONFIG_MAPS, &object)).await
             && answer.status == 201
         {
-            acknowledged.lock().insert(number);
+            acknowledged.lock().insert(number, Instant::now());
         }
         sleep(PAUSE).await;
     }
@@ -65,8 +76,13 @@ pub fn name(number: u32) -> String {
 
 /// Numbers of the objects that are there.
 pub async fn stored(api: &Api) -> Result<BTreeSet<u32>> {
+    stored_with(api, PREFIX).await
+}
+
+/// The same with another beginning of the names of objects.
+pub async fn stored_with(api: &Api, prefix: &str) -> Result<BTreeSet<u32>> {
     let all = api.get(CONFIG_MAPS).await?.ok()?;
     let items = all["items"].as_array().context("no list")?;
-    let names = items.iter().filter_map(|one| one["metadata"]["name"].as_str()?.strip_prefix(PREFIX));
+    let names = items.iter().filter_map(|one| one["metadata"]["name"].as_str()?.strip_prefix(prefix));
     Ok(names.filter_map(|number| number.parse().ok()).collect())
 }

@@ -128,6 +128,8 @@ pub enum Effect {
     EnsureExposure,
     /// Destination: the snapshots of the source are copied and verified.
     CopySnapshots,
+    /// Destination: snapshots of the source that the etcd did not begin with are copied and verified.
+    CopyOlderSnapshots,
     /// Destination: the final snapshot is copied and verified.
     CopyFinalSnapshot {
         /// The snapshot that is copied.

@@ -311,6 +311,8 @@ pub struct DestinationFacts {
     pub unresolved: Vec<String>,
     /// Revision up to which snapshots are copied and verified; `None` where none is.
     pub copied: Option<u64>,
+    /// Whether snapshots that the etcd did not begin with are copied and verified as well.
+    pub older_copied: bool,
     /// The newest snapshot in the bucket of the source; `None` where it was not asked for, or is not known.
     pub source_newest: Option<SourceSnapshot>,
     /// The final snapshot that is copied and verified.

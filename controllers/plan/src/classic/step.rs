@@ -81,6 +81,8 @@ named_enum! {
         ApiDnsSwitched,
         /// All members of the etcd of the destination are ready.
         EtcdComplete,
+        /// Forced: the bucket of the destination has the snapshots as well that its etcd did not begin with.
+        OlderSnapshotsCopied,
         /// Extension controllers of the source do not act on the Shoot any more.
         ExtensionsMigrated,
         /// The controllers of the control plane are deleted at the source.

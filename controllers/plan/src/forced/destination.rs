@@ -123,6 +123,17 @@ pub(super) fn copy_snapshots(context: &Context) -> Vec<Effect> {
     if context.is_settled(Step::SourceFenced) { vec![Effect::CopySnapshots] } else { Vec::new() }
 }
 
+pub(super) fn copy_older(_: &Context) -> Vec<Effect> {
+    vec![Effect::CopyOlderSnapshots]
+}
+
+pub(super) fn are_older_copied(context: &Context) -> Check {
+    destination(context, |facts| match facts.older_copied {
+        true => Check::Met("the bucket of the destination has all snapshots of the source".to_owned()),
+        false => Check::waiting("CopyingSnapshots", "older snapshots of the source are being copied"),
+    })
+}
+
 /// The members wait by themselves until the source is fenced, and until a final snapshot is stored or its time is over.
 pub(super) fn does_etcd_serve(context: &Context) -> Check {
     let least = context.notes.loss.as_ref().map_or(0, |loss| loss.revision);

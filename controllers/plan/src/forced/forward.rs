@@ -79,7 +79,7 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
     },
     Row {
         after: &[Step::OwnerRecordTaken, Step::SnapshotsCopiedAhead],
-        does: "A quorum serves what the bucket of the source holds. The members wait by themselves for the end of the source.",
+        does: "A quorum serves what the newest snapshots of the source hold. The members wait by themselves for the end of the source.",
         proof: Proof::HeldUntil(Step::MoveCommitted),
         advice: "see in the status of the Etcd and in the logs of its Job and members what they wait for",
         effects: forced::serve_etcd,
@@ -118,6 +118,16 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         ..day_long(Side::Destination, Step::EtcdComplete, standby::is_complete)
     },
     Row {
+        after: &[Step::MoveCommitted],
+        does: "Snapshots that the etcd did not begin with are in the bucket of the destination too, for restores of earlier states.",
+        guard: is_awake,
+        on_failure: OnFailure::Skip,
+        timeout: A_DAY,
+        advice: "see in the logs of the copying Job what it waits for; without them no earlier state can be restored",
+        effects: forced::copy_older,
+        ..Row::new(Side::Destination, Step::OlderSnapshotsCopied, forced::are_older_copied)
+    },
+    Row {
         after: &[Step::MoveCommitted, Step::SourceFenced],
         does: "Controllers of the source are stopped, by their Pods or by a confirmation. The API serves meanwhile.",
         guard: has_workers,
@@ -138,7 +148,10 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         ..shared::CONTROLLERS_STARTED
     },
     Row { after: &[Step::ControllersStarted], ..shared::NODES_HEALTHY },
-    Row { after: &[Step::EtcdComplete, Step::ControllersStarted], ..shared::SOURCE_BACKUP_ENTRY_REMOVED },
+    Row {
+        after: &[Step::EtcdComplete, Step::ControllersStarted, Step::OlderSnapshotsCopied],
+        ..shared::SOURCE_BACKUP_ENTRY_REMOVED
+    },
     Row { after: &[Step::NodesHealthy], ..shared::MACHINE_GUARD_REMOVED },
     Row {
         after: &[Step::StatusMoved, Step::SourceBackupEntryRemoved, Step::MachineGuardRemoved],

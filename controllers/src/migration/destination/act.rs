@@ -35,6 +35,7 @@ pub async fn act(pass: &Pass<'_>, objects: &Objects, effect: &Effect) -> Result<
         Effect::EnsureSourceBackupEntry => source_bucket(pass, objects).await,
         Effect::EnsureExposure => exposure(pass, objects).await,
         Effect::CopySnapshots => copy(pass, objects, copies::AHEAD).await,
+        Effect::CopyOlderSnapshots => copy_older(pass, objects).await,
         Effect::CopyFinalSnapshot { snapshot } => copy(pass, objects, &copies::name_of_final(snapshot)).await,
         Effect::PrepareDestination => prepare(pass, objects).await,
         Effect::EnsureOwner { owner } => write_owner(pass, objects, owner).await,
@@ -135,6 +136,15 @@ async fn copy(pass: &Pass<'_>, objects: &Objects, name: &str) -> Result<()> {
     copies::ensure(seed, namespace, (carried, etcd), &pass.context.image, name).await
 }
 
+/// The ShootState may hold the Etcd of the destination by now, so its source is taken from the Etcd itself.
+async fn copy_older(pass: &Pass<'_>, objects: &Objects) -> Result<()> {
+    let main = objects.etcds.need_main()?;
+    let mut carried = main.clone();
+    carried.spec.backup.store.clone_from(&main.spec.backup.source_store);
+    let (seed, image) = (pass.context.own_client(), &pass.context.image);
+    copies::ensure(seed, &objects.namespace, (&carried, main), image, copies::OLDER).await
+}
+
 async fn write_owner(pass: &Pass<'_>, objects: &Objects, owner: &OwnerId) -> Result<()> {
     let like = objects.zone_record.as_ref();
     let like = like.ok_or_else(|| Error::Missing("a DNSRecord of the zone".to_owned()))?;
@@ -179,8 +189,11 @@ async fn main_etcd(
     if pass.facts.request.mode == MigrationMode::Forced {
         // A source that still runs stores its final snapshot while it is waited for anyway.
         let wait = OwnerRecordOf::new(main)?.wait().as_secs();
-        patch["spec"]["backup"]["waitForFinalSnapshot"] =
+        let backup = &mut patch["spec"]["backup"];
+        backup["waitForFinalSnapshot"] =
             json!({"enabled": true, "timeout": format!("{wait}s"), "onTimeout": "Copy"});
+        // The others follow when it serves.
+        backup["sourceSnapshots"] = "Newest".into();
     }
     let all = Api::<Etcd>::namespaced(seed.clone(), &objects.namespace);
     let patch = under(main.resource_version(), patch);

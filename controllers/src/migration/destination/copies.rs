@@ -22,6 +22,9 @@ use crate::{
 /// Name of the Job that copies while the source serves.
 pub const AHEAD: &str = "copy-snapshots-ahead";
 
+/// Name of the Job that copies what the etcd of a forced migration did not begin with.
+pub const OLDER: &str = "copy-older-snapshots";
+
 /// Name of the Job that copies the rest, up to the final snapshot.
 #[must_use]
 pub fn name_of_final(snapshot: &FinalSnapshot) -> String {
@@ -81,9 +84,11 @@ pub async fn ensure(
     image: &str,
     name: &str,
 ) -> Result<()> {
+    let mut etcd = etcd.clone();
+    etcd.spec.backup.source_snapshots = (name == OLDER).then(|| "Older".to_owned());
     let no_store = || Error::Missing("spec.backup.store of the Etcd".to_owned());
-    let stores = (source_store(carried).ok_or_else(no_store)?, target_store(etcd).ok_or_else(no_store)?);
-    create(seed, namespace, name, render(etcd, stores, image)?).await
+    let stores = (source_store(carried).ok_or_else(no_store)?, target_store(&etcd).ok_or_else(no_store)?);
+    create(seed, namespace, name, render(&etcd, stores, image)?).await
 }
 
 /// A Job that copies snapshots from the first store to the second.

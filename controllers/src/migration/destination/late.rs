@@ -71,7 +71,8 @@ pub async fn advance(context: &Context, asked: &Asked<'_>) -> Result<Progress> {
     let no_store = || Error::Missing("spec.backup.store of the Etcd".to_owned());
     let target = copies::target_store(main).ok_or_else(no_store)?;
     let store = snapshots::open(seed, namespace, &target, &context.local_stores).await?;
-    if let Some(held) = store.copied_revision().await?.filter(|held| *held >= asked.snapshot.revision) {
+    let reached = asked.snapshot.revision;
+    if let Some(held) = store.copied_revision(reached).await?.filter(|held| *held >= reached) {
         return Ok(Progress::Contained { held });
     }
     let (name, jobs) = (&asked.history, copies::jobs(seed, namespace).await?);

@@ -165,6 +165,7 @@ async fn facts(
         bucket_problem: stored::bucket_problem(context, objects, ledger).await,
         unresolved: unresolved(objects, ledger),
         copied: snapshots.copied,
+        older_copied: copies::is_complete(&objects.jobs, copies::OLDER),
         source_newest: stored::source_newest(context, objects, ledger).await,
         final_copied: snapshots.final_copied,
         unprepared: unprepared(seed, objects, ledger, &request.uid).await?,

@@ -12,7 +12,7 @@ use repot_etcd::{
         store,
     },
 };
-use repot_etcd_core::snapshot::SnapshotName;
+use repot_etcd_core::snapshot::{Revision, SnapshotName};
 use repot_plan::classic::observed::{FinalSnapshot, SourceSnapshot};
 use tempfile::TempDir;
 use tokio::time::timeout;
@@ -123,12 +123,13 @@ impl OpenStore {
         }))
     }
 
-    /// The revision up to which snapshots of another etcd were copied here; `None` where none were.
+    /// The revision up to which snapshots were copied here of another etcd, which has stored up to `reached`; `None` where none were.
     ///
     /// # Errors
     /// Where the store cannot be read in time.
-    pub async fn copied_revision(&self) -> Result<Option<u64>> {
-        let held = timeout(STORE_ANSWER, late::held_revision(&self.store)).await;
+    pub async fn copied_revision(&self, reached: u64) -> Result<Option<u64>> {
+        let reached = Revision(i64::try_from(reached).unwrap_or(i64::MAX));
+        let held = timeout(STORE_ANSWER, late::held_revision(&self.store, reached)).await;
         let held = held.map_err(|_| Error::SilentStore)??;
         Ok(u64::try_from(held.0).ok().filter(|held| *held > 0))
     }

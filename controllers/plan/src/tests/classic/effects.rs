@@ -93,6 +93,8 @@ pub(super) fn apply(clusters: &mut Clusters, side: Side, effect: &Effect, seen: 
     match effect {
         // There is one migration at a time here.
         Effect::SupersedeOthers => {}
+        // The last copy of a classic migration has all snapshots.
+        Effect::CopyOlderSnapshots => {}
         Effect::EnsureFinalizer { present } => clusters.finalizer = *present,
         Effect::EnsureOperation { operation } => clusters.operation = *operation,
         Effect::EnsureStatusSeed { seed } => clusters.status_seed.clone_from(seed),

@@ -110,6 +110,7 @@ pub(super) struct World {
     pub(super) destination: SimulatedSeed,
     pub(super) bucket: Bucket,
     pub(super) backup_entry: bool,
+    pub(super) older_copied: bool,
     pub(super) machine_guard: bool,
     /// All that was acknowledged and has to be there.
     pub(super) must: Vec<u32>,
@@ -260,6 +261,7 @@ impl Model for World {
             destination,
             bucket: Bucket { newest: (content.clone(), 1_000), last: None },
             backup_entry: false,
+            older_copied: false,
             machine_guard: false,
             must: content,
             founded_with: None,
