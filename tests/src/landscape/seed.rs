@@ -156,7 +156,7 @@ impl Seed {
 async fn apply_kinds(cluster: &Garden) -> Result<()> {
     cluster.apply(&[PodRunner::storage_class(STORAGE_CLASS, "Immediate", "Delete")]).await?;
     operator::prepare(cluster).await?;
-    for file in ["machines.yaml", "extensions.yaml"] {
+    for file in ["machines.yaml", "extensions.yaml", "dnsowners.yaml"] {
         let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("crds").join(file).display().to_string();
         cluster.kubectl(["apply", "--server-side", "-f", &crds]).await?.text()?;
     }

@@ -40,6 +40,7 @@ fn control_plane_leaves_a_seed_whose_api_server_is_frozen() {
         let before = world.workload().await?;
         let (prober, writer) = (Prober::start(world.api()?), Writer::start(world.api()?));
         until_state_is_stored(&world).await?;
+        let owners = dns_owners(&world).await?;
         let frozen = Frozen::new(world.landscape.seed(SEEDS.0)?.cluster.apiserver_process());
         force(&world, "move", SEEDS).await?;
         // Machines wait until somebody says that nobody at the source acts on them; the API does not.
@@ -62,8 +63,27 @@ fn control_plane_leaves_a_seed_whose_api_server_is_frozen() {
         drop(frozen);
         until("the source to be removed", DEADLINE, async || world.ensure_gone(SEEDS.0).await).await?;
         ensure!(world.workload().await? == before, "the workload has changed when the source was removed");
+        let api = world.landscape.seed(SEEDS.0)?.cluster.api();
+        let [own, other] = [api.get(&owners.0).await?.status, api.get(&owners.1).await?.status];
+        ensure!((own, other) == (404, 200), "DNSOwners of this Shoot and of another: {own}, {other}");
         world.stop(SEEDS.1).await
     });
+}
+
+/// Creates DNSOwners at the source, of this Shoot and of another one, and gives their paths.
+async fn dns_owners(world: &World) -> Result<(String, String)> {
+    let (api, namespace) = (world.landscape.seed(SEEDS.0)?.cluster.api(), world.name().technical_id());
+    let path = "/apis/dns.gardener.cloud/v1alpha1/dnsowners";
+    let names = [format!("{namespace}-internal"), format!("{namespace}-b-internal")];
+    for name in &names {
+        let owner = json!({
+            "apiVersion": "dns.gardener.cloud/v1alpha1", "kind": "DNSOwner", "metadata": {"name": name},
+            "spec": {"ownerId": format!("{name}-seed-a"), "active": true},
+        });
+        api.post(path, &owner).await?.ok()?;
+    }
+    let [own, other] = names.map(|name| format!("{path}/{name}"));
+    Ok((own, other))
 }
 
 /// Waits until the ShootState holds what a destination needs without its source.

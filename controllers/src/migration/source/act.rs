@@ -3,11 +3,11 @@
 use kube::{Api, ResourceExt};
 use repot_plan::classic::{
     effect::Effect,
-    observed::{ExtensionOperation, OwnerId},
+    observed::{ExtensionOperation, MigrationMode, OwnerId},
 };
 use serde_json::json;
 
-use super::{objects::Objects, remove};
+use super::{dns_owner, objects::Objects, remove};
 use crate::{
     etcd::api::{Etcd, FENCE, OWN_HISTORIES},
     migration::{
@@ -56,10 +56,19 @@ pub async fn act(pass: &Pass<'_>, objects: &Objects, effect: &Effect) -> Result<
             let (seen, uid) = (objects.extensions.iter(), &pass.facts.request.uid);
             extensions::request(seed, namespace, seen, *operation, uid).await
         }
-        Effect::RemoveSourceControllers => scale::delete(seed, namespace, objects.plane.controllers()).await,
+        Effect::RemoveSourceControllers => remove_controllers(pass, objects).await,
         Effect::RemoveSource => remove::remove(seed, objects).await,
         _ => Ok(()),
     }
+}
+
+/// In a forced migration no rollback needs the DNSOwners again.
+async fn remove_controllers(pass: &Pass<'_>, objects: &Objects) -> Result<()> {
+    let (seed, namespace) = (pass.context.own_client(), &objects.namespace);
+    if pass.facts.request.mode == MigrationMode::Forced {
+        dns_owner::remove(seed, namespace).await?;
+    }
+    scale::delete(seed, namespace, objects.plane.controllers()).await
 }
 
 async fn request(pass: &Pass<'_>, objects: &Objects, operation: ExtensionOperation) -> Result<()> {

@@ -1,6 +1,7 @@
 //! The side of the source: its state is exported, everything is stopped in order, its ownership ends.
 
 mod act;
+mod dns_owner;
 pub mod objects;
 mod observe;
 mod remove;

@@ -6,7 +6,7 @@ use kube::{
 };
 use repot_extension::kinds::{Cluster, DNSRecord};
 
-use super::objects::Objects;
+use super::{dns_owner, objects::Objects};
 use crate::{
     errors::{is_conflict, is_not_found},
     migration::{
@@ -20,14 +20,16 @@ use crate::{
 /// # Errors
 /// [`Error::Read`].
 pub async fn left(seed: &Client, namespace: &str) -> Result<Vec<String>> {
-    let (records, found, cluster, own) = futures::try_join!(
+    let (records, found, cluster, own, owners) = futures::try_join!(
         read::list::<DNSRecord>(seed, namespace, ""),
         extensions::read(seed, namespace, ""),
         cluster(seed, namespace),
         namespace::find(seed, namespace),
+        dns_owner::left(seed, namespace),
     )?;
     let mut left: Vec<String> = found.iter().map(|one| one.kind.to_owned()).collect();
     left.extend(records.iter().map(|_| "DNSRecord".to_owned()));
+    left.extend(owners.iter().map(|_| "DNSOwner".to_owned()));
     left.extend(cluster.map(|_| "Cluster".to_owned()));
     left.extend(own.map(|_| "Namespace".to_owned()));
     left.dedup();
@@ -39,7 +41,7 @@ async fn cluster(seed: &Client, name: &str) -> Result<Option<Cluster>> {
     found.map_err(Error::read(format!("Cluster {name}")))
 }
 
-/// Deletes extension resources that have migrated, then the Cluster, and the namespace last.
+/// Deletes extension resources that have migrated, then DNSOwners and the Cluster, and the namespace last.
 ///
 /// # Errors
 /// [`Error`]; also where an extension resource has not migrated, since its infrastructure would be deleted with it.
@@ -52,6 +54,7 @@ pub async fn remove(seed: &Client, objects: &Objects) -> Result<()> {
     if all().next().is_some() {
         return extensions::delete(seed, &objects.namespace, all()).await;
     }
+    dns_owner::remove(seed, &objects.namespace).await?;
     let Some(own) = &objects.own_namespace else { return Ok(()) };
     // A control plane that moved back meanwhile has another namespace of that name.
     if namespace::find(seed, &objects.namespace).await?.and_then(|found| found.uid()) != own.uid() {
