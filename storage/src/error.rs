@@ -43,6 +43,9 @@ pub enum Error {
     /// Nothing was done; a later try may succeed.
     #[error("store is unavailable: {0}")]
     Unavailable(String),
+    /// Other lists of everything are being read from the backend, and none of them ended in time. Nothing was done.
+    #[error("too many lists of everything are read from the backend at a time")]
+    Busy,
     /// A write may or may not have happened, and reading back did not tell.
     #[error("outcome of the write is unknown: {0}")]
     UnknownOutcome(String),

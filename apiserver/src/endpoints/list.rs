@@ -17,6 +17,7 @@ use crate::{
     memory,
     negotiate::{self, Form, MetaVersion},
     pretty, protobuf,
+    shares::Permit,
     status::Status,
     trimmed,
     wire::{self, ListMeta},
@@ -207,6 +208,8 @@ pub(super) struct Page {
     remaining: Option<u64>,
     /// Why an object is left out of a page without payload, if one is.
     pub(super) unreadable: Option<repot_storage::Error>,
+    /// Where the heads may have been read from the backend: they are of this request alone until they are dropped.
+    turn: Option<Permit>,
 }
 
 impl Page {
@@ -220,7 +223,7 @@ impl Page {
 
     /// The objects, of which few are kept.
     fn show(self, request: &Request<'_>, selectors: Selectors, with_payload: bool) -> Shown {
-        let Self { objects, version: at, after, .. } = self;
+        let Self { objects, version: at, after, turn: _turn, .. } = self;
         Shown::new(request, Listed { scope: request.scope(), at, after, selectors, with_payload }, objects)
     }
 }
@@ -256,7 +259,10 @@ pub(super) async fn page(
         return everything(request, selectors, at_least, with_payload).await;
     }
     let start = ListRequest { at, after, limit, count: true, ..ListRequest::all(request.scope()) };
+    let turn = request.server.memory.to_read_heads(&request.flow()).await;
+    let turn = Some(turn.ok_or_else(Status::busy)?);
     let read = bounded(request, selectors, start, at_least, with_payload).await;
+    let read = read.map(|page| Page { turn, ..page });
     // A page that came too late is told where to go on, at the price of consistency.
     read.map_err(|error| match (&error, &token) {
         (repot_storage::Error::Expired { .. }, Some(token)) => {
@@ -283,7 +289,7 @@ async fn everything(
         readable(list.objects, with_payload, &mut unreadable).map_err(|error| request.failed(&error))?;
     let objects = objects.into_iter().filter(|object| selectors.matches(object)).collect();
     let (after, token, remaining) = (None, None, None);
-    Ok(Page { objects, version: list.version, after, token, remaining, unreadable })
+    Ok(Page { objects, version: list.version, after, token, remaining, unreadable, turn: None })
 }
 
 /// Objects that cannot be opened: without payload the others are worth showing where one is damaged for good; with payload a list
@@ -363,7 +369,8 @@ async fn bounded(
                 };
                 let token = end.map(|(next, _)| Continue::new(request, list.version, &next).encode());
                 let version = list.version;
-                return Ok(Page { objects, version, after: start.after, token, remaining, unreadable });
+                let after = start.after;
+                return Ok(Page { objects, version, after, token, remaining, unreadable, turn: None });
             }
         }
     }

@@ -40,6 +40,7 @@ pub fn from_storage(error: &repot_storage::Error, resource: &GroupResource, name
         }
         E::Invalid(why) => Status::bad_request(*why),
         E::Unavailable(_) => Status::unavailable("the store is unavailable, please try again", 2),
+        E::Busy => Status::busy(),
         // The write may have happened, so no promise that trying again is safe.
         E::UnknownOutcome(_) => Status::new(
             StatusCode::GATEWAY_TIMEOUT,

@@ -232,7 +232,8 @@ impl Store {
     /// of everything that was acknowledged before the call.
     ///
     /// # Errors
-    /// [`Error::Future`] if the store has not reached `at_least` yet.
+    /// [`Error::Future`] if the store has not reached `at_least` yet; [`Error::Busy`] where memory does not tell, and too many others
+    /// read everything from the backend.
     pub async fn list_cached(&self, scope: &Scope, at_least: Option<ResourceVersion>) -> Result<List> {
         self.inner.hubs.list(scope, at_least).await
     }

@@ -14,3 +14,4 @@ mod starvation;
 mod stop;
 mod tls;
 mod watches;
+mod whole_lists;

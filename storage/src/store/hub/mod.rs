@@ -34,8 +34,10 @@ mod subscribe;
 
 /// How long a list waits for the cache to catch up before it reads from the backend.
 const CATCH_UP: Duration = Duration::from_millis(500);
-/// How many lists of everything are read from the backend at a time; others wait.
+/// How many lists of everything are read from the backend at a time; others wait. Each holds the heads of all objects.
 const WHOLE_LISTS: usize = 4;
+/// How long they wait for that, or for the cache.
+const TURN: Duration = Duration::from_secs(10);
 
 /// The watch caches of a store, by resource.
 pub(crate) struct WatchCaches {
@@ -110,6 +112,14 @@ impl WatchCaches {
         if hub.reaches(target).await {
             return Ok(hub.list(&prefix));
         }
+        let turn = tokio::select! {
+            // What the cache has costs nothing.
+            biased;
+            () = hub.has_reached(target) => return Ok(hub.list(&prefix)),
+            turn = tokio::time::timeout(TURN, self.whole.acquire()) => turn,
+        };
+        // The semaphore is never closed.
+        let Ok(_turn) = turn else { return Err(Error::Busy) };
         self.list_stored(scope, target).await
     }
 
@@ -192,11 +202,9 @@ impl WatchCaches {
         Ok(Arc::clone(hub))
     }
 
-    /// All pages of a list, from the backend.
+    /// All pages of a list, from the backend. Only whoever holds a permit of `whole` may call it.
     async fn list_stored(&self, scope: &Scope, target: Revision) -> Result<List> {
         let request = |at, after| ListRequest { at, after, ..ListRequest::all(scope.clone()) };
-        // The semaphore is never closed.
-        let _turn = self.whole.acquire().await;
         let mut list = self.core.list(request(None, None)).await?;
         if self.core.epoch.revision(list.version) < target {
             return Err(Error::Future { current: list.version });
@@ -237,6 +245,15 @@ impl WatchCache {
         self.core.request_progress().await;
         let caught_up = moved.wait_for(|mark| mark.ready && mark.at >= target);
         tokio::time::timeout(CATCH_UP, caught_up).await.is_ok_and(|mark| mark.is_ok())
+    }
+
+    /// Waits until the cache has taken in everything up to this revision, however long that takes.
+    async fn has_reached(&self, target: Revision) {
+        let mut moved = self.moved.subscribe();
+        if moved.wait_for(|mark| mark.ready && mark.at >= target).await.is_err() {
+            // The store was closed. The backend tells so.
+            std::future::pending().await
+        }
     }
 
     fn list(&self, prefix: &Bytes) -> List {

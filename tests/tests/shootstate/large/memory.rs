@@ -33,7 +33,7 @@ pub fn peak(pid: u32) -> Result<u64> {
 }
 
 /// Begins anew to look for the most that is resident.
-fn forget_peak(pid: u32) -> Result<()> {
+pub fn forget_peak(pid: u32) -> Result<()> {
     // See proc(5), clear_refs.
     fs::write(format!("/proc/{pid}/clear_refs"), "5").map_err(Into::into)
 }
