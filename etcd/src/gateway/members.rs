@@ -10,7 +10,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::{EndpointStatus, Error};
+use super::{EndpointStatus, Error, backoff::Backoff};
 
 /// How long a member that failed is used only where there is no other.
 const ILL: Duration = Duration::from_secs(1);
@@ -33,6 +33,8 @@ pub(super) struct Member {
     pub tls: bool,
     /// It is not to be used any more.
     pub gone: CancellationToken,
+    /// When it may be dialled.
+    pub backoff: Backoff,
     calls: watch::Sender<usize>,
     ill_until: Mutex<Option<Instant>>,
 }
@@ -71,6 +73,7 @@ impl Member {
             port: parsed.port_or_known_default().ok_or_else(|| bad("it has no port"))?,
             tls,
             gone: CancellationToken::new(),
+            backoff: Backoff::default(),
             calls: watch::Sender::new(0),
             ill_until: Mutex::new(None),
         })

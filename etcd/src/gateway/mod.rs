@@ -26,9 +26,11 @@
 //! connection; all messages together have [`Limits::memory`], and whoever finds no room waits. Answers over 256 KiB and streams are
 //! passed on as fast as the client takes them, those
 //! of watches in messages of at most 4 MiB: each client has connections to etcd of its own, and its slowness is nobody else's.
+//! A member that cannot be reached is dialled twice a second at most, by all clients together (`backoff`).
 //! Deadlines of clients are passed on, less the time spent here; a call that a client gives up is given up at etcd.
 
 mod auth;
+mod backoff;
 mod body;
 mod gate;
 mod grpc;

@@ -1,6 +1,6 @@
 //! One call: to which member it goes, and whether it may go to another one after that.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, io, sync::Arc, time::Duration};
 
 use http::request::Parts;
 use http_body_util::{Either, Full};
@@ -11,7 +11,7 @@ use hyper::{
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::{
-    Shared,
+    Shared, backoff,
     body::{Answer, Outgoing, Rest},
     gate::Pass,
     grpc::{self, Code, Status},
@@ -21,8 +21,9 @@ use super::{
     watch,
 };
 
-/// After all members were tried. The first attempts are to find the new leader as soon as there is one.
-pub(super) const PAUSE: Duration = Duration::from_millis(25);
+/// The longest pause of a call after all members were tried. The first attempts are to find the new leader as soon as there is one,
+/// see [`backoff::pause`].
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 /// The first member that has not begun to answer a read in this time may not be able to: another one is asked. That one has all the
 /// time there is, or reads that take long would never end.
 const STALL: Duration = Duration::from_secs(4);
@@ -106,9 +107,9 @@ impl Client {
         };
         let give_up = deadline.unwrap_or_else(|| Instant::now() + self.shared.limits.patience);
         let call = Call { method, head: &head, message: &message.bytes, deadline };
-        let (mut tried, mut retried) = (Vec::new(), false);
+        let (mut tried, mut retried, began) = (Vec::new(), false, Instant::now());
         loop {
-            let flight = self.next(&mut tried).await?;
+            let flight = self.next(&mut tried, began).await?;
             let member = flight.member().clone();
             let limit = if retried { Duration::MAX } else { STALL };
             match self.attempt(&call, flight, &mut pass, limit).await {
@@ -122,13 +123,13 @@ impl Client {
         }
     }
 
-    /// The next member to try; when all were, they are tried again after a pause.
-    async fn next(&self, tried: &mut Vec<Arc<Member>>) -> Result<InFlightCall, Status> {
+    /// The next member to try; when all were, they are tried again after a pause. `began`: when the first one was.
+    async fn next(&self, tried: &mut Vec<Arc<Member>>, began: Instant) -> Result<InFlightCall, Status> {
         if let Some(flight) = self.shared.members.pick(self.turn, tried) {
             return Ok(flight);
         }
         tried.clear();
-        sleep(PAUSE).await;
+        pause_since(began).await;
         let none = || Status::unavailable("gateway: there is no member of etcd to ask");
         self.shared.members.pick(self.turn, tried).ok_or_else(none)
     }
@@ -149,6 +150,7 @@ impl Client {
             false => self.send(call, &member).await,
         };
         let (head, body) = response.inspect_err(|_| member.mark_unhealthy())?.into_parts();
+        member.backoff.answered();
         let broken = Status::unavailable(broken(call.method, &member));
         let mut answer = match Answer::whole(Rest::new(body, broken, Some(flight))).await {
             Ok(answer) => answer,
@@ -183,6 +185,10 @@ impl Client {
         sender.try_send_request(request).await.map_err(|mut error| {
             // A connection that ended before it took the request gives it back.
             let unsent = error.take_message().is_some();
+            if unsent {
+                let why = io::Error::new(io::ErrorKind::ConnectionReset, error.error().to_string());
+                member.backoff.failed(Instant::now(), &why);
+            }
             Failed::new(unsent || call.method == Method::Read, broken(call.method, member))
         })
     }
@@ -190,9 +196,9 @@ impl Client {
     /// A connection to the best member that can be reached.
     pub(super) async fn connect(&self, deadline: Option<Instant>) -> Result<(Arc<Member>, Sender), Status> {
         let give_up = deadline.unwrap_or_else(|| Instant::now() + self.patience());
-        let mut tried = Vec::new();
+        let (mut tried, began) = (Vec::new(), Instant::now());
         loop {
-            let flight = self.next(&mut tried).await?;
+            let flight = self.next(&mut tried, began).await?;
             let member = flight.member().clone();
             match self.pool.to(&member).await {
                 Ok(sender) => return Ok((member, sender)),
@@ -229,6 +235,7 @@ impl Client {
             }
             return Err(broken);
         };
+        member.backoff.answered();
         let (head, body) = response.into_parts();
         let rest = Rest::new(body, broken, None).until(member.gone.clone().cancelled_owned());
         let answer = Answer::begun(rest).await;
@@ -264,6 +271,11 @@ impl Client {
         }
         Ok(request)
     }
+}
+
+/// Waits before members are tried again, longer the longer they have been.
+pub(super) async fn pause_since(began: Instant) {
+    sleep(backoff::pause(began.elapsed(), LONGEST_PAUSE)).await;
 }
 
 /// What is known of a call whose member went away.

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
-    time::timeout,
+    time::{Instant, timeout},
 };
 
 use super::{CONNECTION_WINDOW, SEND_BUFFER, STREAM_WINDOW, body::Outgoing, members::Member, tls::Dialer};
@@ -45,15 +45,18 @@ impl Pool {
     /// The connection to this member, new or not.
     ///
     /// # Errors
-    /// Where none can be made.
+    /// Where none can be made, or none could be made just now.
     pub(super) async fn to(&self, member: &Arc<Member>) -> io::Result<Sender> {
         let slot = self.slot(member);
         let mut sender = slot.sender.lock().await;
         if let Some(sender) = sender.as_ref().filter(|sender| !sender.is_closed()) {
             return Ok(sender.clone());
         }
+        member.backoff.begin(Instant::now())?;
         let silent = |_| io::Error::new(io::ErrorKind::TimedOut, "no connection within 3 seconds");
-        let fresh = timeout(DIAL, self.dial(member)).await.map_err(silent)??;
+        let dialled = timeout(DIAL, self.dial(member)).await.map_err(silent).flatten();
+        let fresh = dialled.inspect_err(|error| member.backoff.failed(Instant::now(), error))?;
+        member.backoff.connected();
         *sender = Some(fresh.clone());
         Ok(fresh)
     }

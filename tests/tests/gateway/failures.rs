@@ -1,6 +1,8 @@
 //! Members that go away.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use etcd_client::{Client, Error, WatchOptions, WatchStream};
@@ -8,6 +10,8 @@ use repot_etcd::gateway::{Endpoint, Error as GatewayError};
 use repot_tests::etcd::EtcdCluster;
 use repot_tests::run;
 use repot_tests::wait::until;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::world::{DEADLINE, client, direct, endpoints, open, start, versions};
@@ -188,4 +192,44 @@ async fn revisions(watch: &mut WatchStream) -> Result<Vec<i64>> {
 /// The member that was killed may have led.
 async fn create_until_it_works(client: &mut Client) -> Result<()> {
     until("a new leader", DEADLINE, async || Ok(client.clone().put("k", "2", None).await.map(drop)?)).await
+}
+
+/// As with an agent that lost ownership: its etcd has stopped, and API servers go on to ask its gateway.
+#[test]
+fn a_member_that_cannot_be_reached_is_dialled_twice_a_second_at_most_by_all_clients_together() {
+    const CLIENTS: usize = 40;
+    const ASKED: Duration = Duration::from_secs(8);
+    run(async |bed| {
+        let etcd = start(bed, 1).await?;
+        // It takes connections and ends them before the handshake: so each attempt is counted.
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let url = format!("https://{}", listener.local_addr()?);
+        let dials = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&dials);
+        tokio::spawn(async move {
+            while let Ok((connection, _)) = listener.accept().await {
+                count.fetch_add(1, Ordering::SeqCst);
+                drop(connection);
+            }
+        });
+        let gateway = open(&etcd, endpoints(&[url.clone()], true)).await?;
+        let began = Instant::now();
+        let mut asking = JoinSet::new();
+        for _ in 0..CLIENTS {
+            let mut client = client(&etcd, &gateway).await?;
+            asking.spawn(async move { timeout(ASKED, client.get("k", None)).await });
+        }
+        for answer in asking.join_all().await {
+            ensure!(!matches!(answer, Ok(Ok(_))), "a read was answered by nobody");
+        }
+        // A pause is a quarter of the time before it, up to half a second; and the gateway itself asks for authentication.
+        let most = 25 + 2 * usize::try_from(began.elapsed().as_secs())?;
+        let made = dials.load(Ordering::SeqCst);
+        ensure!((2..=most).contains(&made), "{made} connections for {CLIENTS} clients, {most} at most");
+        println!("{made} connections for {CLIENTS} clients in {:?}", began.elapsed());
+        // Whoever is there again is asked again.
+        gateway.set_endpoints(&endpoints(&etcd.endpoints(), true), ASKED).await?;
+        client(&etcd, &gateway).await?.put("k", "1", None).await?;
+        Ok(())
+    });
 }

@@ -20,7 +20,7 @@ use hyper::{
 };
 use tokio::{
     sync::mpsc,
-    time::{Instant, sleep, timeout_at},
+    time::{Instant, timeout_at},
 };
 
 pub(super) use self::wire::number as varint_field;
@@ -32,7 +32,7 @@ use super::{
     body::{Answer, Pipe},
     grpc::{self, Code, Status},
     members::Member,
-    proxy::{Client, NOT_DONE, PAUSE},
+    proxy::{Client, NOT_DONE, pause_since},
 };
 
 /// Messages that may wait in each direction.
@@ -122,7 +122,7 @@ impl Stream {
                 _ => break status.trailers(),
             }
             tokio::select! {
-                () = sleep(PAUSE) => {}
+                () = pause_since(since) => {}
                 () = self.out.closed() => return,
             }
         };
@@ -188,6 +188,7 @@ impl Stream {
         let trailers = match said {
             Ok(Next::Message(message)) => {
                 self.trouble = None;
+                member.backoff.answered();
                 return Ok(self.record.hear(&message[PREFIX..]).then_some(message));
             }
             Ok(Next::Part(part)) => {
