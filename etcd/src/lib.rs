@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod backup;
+pub mod copy_progress;
 pub mod digest;
 pub mod gateway;
 pub mod link;

@@ -1,19 +1,27 @@
 //! `repot snapshots copy`.
 
-use std::{collections::BTreeSet, process::ExitCode, time::Duration};
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
 
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use repot_etcd::{
     agent::supervisor::STOP,
+    copy_progress::CopyCounter,
     owner::{Settings, handover},
     snapshot::{
         copy::{self, Outcome, Progress, Report, Scope},
-        store::Store,
+        store::{SentBytes, Store},
     },
 };
-use repot_etcd_core::snapshot::SnapshotName;
+use repot_etcd_core::{copy_progress::CopyPhase, snapshot::SnapshotName};
 use serde_json::{Value, json};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::{NO, Output, environment, open, print, print_json, progress::Bar, source_environment};
 use crate::serving::duration;
@@ -68,6 +76,12 @@ pub struct Flags {
     /// Believe the recorded length and hash of what is at the target already, without reading it again
     #[arg(long)]
     trust_target: bool,
+    /// Tell at this port, by HTTP at /progress, how far the copy is: counts and times, and nothing else
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    progress_port: Option<u16>,
+    /// The address for that [default: every address]
+    #[arg(long, value_name = "ADDRESS", env = "POD_IP")]
+    progress_address: Option<IpAddr>,
     /// Form of the answer
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
@@ -98,6 +112,9 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
         Ok(stores) => stores,
         Err(code) => return Ok(code),
     };
+    let sent = Arc::new(SentBytes::default());
+    let (counter, target) = (Arc::new(CopyCounter::new(Arc::clone(&sent))), target.counting(sent));
+    let _told = tell(&counter, &flags).await;
     let mut options = options(&flags);
     // A copy that fails at the deadline copies nothing.
     let may_fail = flags.wait_for_final.is_some() && flags.on_deadline == OnDeadline::Fail;
@@ -106,14 +123,19 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
         if goes_ahead { copy::copy_ahead(&source, &target, options.clone()).await } else { BTreeSet::new() }
     };
     // What was copied meanwhile does not lengthen the time in which nobody serves.
-    let (waited, copied) = tokio::join!(wait_for_both(&flags, &source, &target), ahead);
+    let (waited, copied) = tokio::join!(wait_for_both(&flags, &source, &target, &counter), ahead);
     let found = match waited? {
         Ok(found) => found,
         Err(code) => return Ok(code),
     };
     options.copied = copied;
+    counter.enter(CopyPhase::Copying);
     let bar = Bar::new("copying");
-    let report = copy::copy(&source, &target, options, |progress| show(&bar, progress)).await;
+    let show = |progress| {
+        counter.count(&progress);
+        show(&bar, progress);
+    };
+    let report = copy::copy(&source, &target, options, show).await;
     bar.end();
     let report = report?;
     match flags.output {
@@ -121,6 +143,14 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
         Output::Text => print(&summary(&report))?,
     }
     Ok(judge(&report, &flags))
+}
+
+/// Tells how far the copy is until the handle is dropped. That nobody can be told is no reason not to copy.
+async fn tell(counter: &Arc<CopyCounter>, flags: &Flags) -> Option<AbortOnDropHandle<()>> {
+    let ip = flags.progress_address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    let address = SocketAddr::new(ip, flags.progress_port?);
+    let served = Arc::clone(counter).serve(address).await;
+    served.inspect_err(|error| tracing::warn!(%address, %error, "nobody is told how far the copy is")).ok()
 }
 
 fn owner(json: &str) -> Result<Settings, String> {
@@ -143,6 +173,7 @@ async fn wait_for_both(
     flags: &Flags,
     source: &Store,
     target: &Store,
+    counter: &CopyCounter,
 ) -> anyhow::Result<Result<Option<SnapshotName>, ExitCode>> {
     let mut waited = Duration::ZERO;
     if let Some(settings) = &flags.owner {
@@ -152,6 +183,7 @@ async fn wait_for_both(
         waited = Timestamp::now().duration_since(handover.named_since).try_into().unwrap_or_default();
     }
     let limit = flags.wait_for_final.map(|limit| limit.saturating_sub(waited).max(LAST_LOOK));
+    counter.enter(CopyPhase::WaitingForFinalSnapshot);
     wait(source, limit, flags.on_deadline).await
 }
 

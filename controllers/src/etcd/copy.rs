@@ -4,12 +4,12 @@
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
 use repot_api::conditions::Reason;
-use repot_etcd_core::operator::Source;
+use repot_etcd_core::{copy_progress::PORT, operator::Source};
 use serde_json::{Value, json};
 
 use super::{
     api::{Etcd, Store},
-    names,
+    copy_progress, names,
     observe::Observed,
     render::{self, Kind, Rendered, place},
     status::Copied,
@@ -64,9 +64,12 @@ pub fn source(observed: &Observed) -> Source {
         return Source::Missing(Reason::new("CopyFailed", message));
     }
     let failed = job.and_then(|job| job.status.as_ref()?.failed).unwrap_or_default();
-    let message = format!(
-        "Job {name} copies the snapshots of the other etcd ({failed} Pods failed); its log says how far it is"
-    );
+    let so_far = match &observed.progress {
+        Some(progress) => copy_progress::text(progress),
+        None => "it does not tell how far it is; see its log".to_owned(),
+    };
+    let message =
+        format!("Job {name} copies the snapshots of the other etcd ({failed} Pods failed): {so_far}");
     Source::Missing(Reason::new("CopyingSnapshots", message))
 }
 
@@ -92,6 +95,11 @@ fn is_complete(observed: &Observed) -> bool {
     observed.copy.as_ref().is_some_and(|job| holds(job, "Complete"))
 }
 
+/// Whether the Job has nothing left to do, or was given up.
+pub(super) fn has_ended(job: &Job) -> bool {
+    holds(job, "Complete") || holds(job, "Failed")
+}
+
 fn holds(job: &Job, kind: &str) -> bool {
     let conditions = job.status.iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.into_iter().any(|condition| condition.type_ == kind && condition.status == "True")
@@ -106,9 +114,11 @@ pub fn job(etcd: &Etcd, image: &str) -> Option<Rendered> {
     mounted.extend(render::store("store", target, place::STORE, place::LOCAL_STORE));
     let mut env = environment("SOURCE_", source, place::SOURCE);
     env.extend(environment("", target, place::STORE));
+    env.push(json!({"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}));
     let container = json!({
         "name": "copy", "image": etcd.spec.etcd.image.as_deref().unwrap_or(image), "command": command(etcd, source, target),
         "env": env, "securityContext": render::container_security(),
+        "ports": [{"name": "progress", "containerPort": PORT}],
         "volumeMounts": mounted.iter().map(|one| one.mount.clone()).collect::<Vec<_>>(),
     });
     let labels = json!({names::PART_OF: etcd.name_any(), names::COMPONENT: COMPONENT});
@@ -130,6 +140,7 @@ fn command(etcd: &Etcd, source: &Store, target: &Store) -> Vec<String> {
     let (source, target) = (source.url(place::LOCAL_SOURCE), target.url(place::LOCAL_STORE));
     let mut command =
         ["repot", "snapshots", "copy", "--source", &source, "--target", &target].map(str::to_owned).to_vec();
+    command.extend(["--progress-port".to_owned(), PORT.to_string()]);
     if let Some(scope) = etcd.spec.backup.source_snapshots.as_deref().filter(|scope| *scope != "All") {
         command.extend(["--scope".to_owned(), scope.to_lowercase()]);
     }

@@ -109,7 +109,15 @@ mod tests {
         }});
         let set: StatefulSet = serde_json::from_value(set).expect("a StatefulSet");
         let etcd = serde_json::from_value(etcd).expect("an Etcd");
-        Observed { etcd, set: Some(set), pods: vec![], claims: vec![], copy: None, stale_copies: vec![] }
+        Observed {
+            etcd,
+            set: Some(set),
+            pods: vec![],
+            claims: vec![],
+            copy: None,
+            stale_copies: vec![],
+            progress: None,
+        }
     }
 
     /// An Etcd that joined another one, with so many members wanted.

@@ -10,6 +10,7 @@ mod act;
 mod agents;
 pub mod api;
 pub mod copy;
+mod copy_progress;
 mod departure;
 mod error;
 mod events;
@@ -126,7 +127,7 @@ fn of_pod(pod: Pod) -> Option<ObjectRef<Etcd>> {
 
 async fn reconcile(etcd: Arc<Etcd>, context: Arc<Context>) -> Result<Action> {
     let (namespace, name) = (etcd.namespace().unwrap_or_default(), etcd.name_any());
-    let Some(observed) = observe::observe(&context.client, &namespace, &name).await? else {
+    let Some(mut observed) = observe::observe(&context.client, &namespace, &name).await? else {
         context.memberships.forget(&etcd);
         return Ok(Action::await_change());
     };
@@ -134,6 +135,7 @@ async fn reconcile(etcd: Arc<Etcd>, context: Arc<Context>) -> Result<Action> {
     if observed.is_ending() && !observed.is_held() {
         return Ok(Action::await_change());
     }
+    observed.progress = copy_progress::observe(&context.client, &observed, Timestamp::now()).await?;
     match pass(&context, &observed).await {
         Ok(done) => Ok(Action::requeue(again(&observed, &done))),
         Err(error) => {

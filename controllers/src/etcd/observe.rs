@@ -19,7 +19,7 @@ use super::{
     Error, Result,
     api::{Etcd, Existing, MEMBERSHIP, RESTORE_FROM},
     copy, names,
-    status::Status,
+    status::{CopyProgress, Status},
 };
 
 /// The Etcd and its Kubernetes objects, as they were read in one pass.
@@ -37,6 +37,8 @@ pub struct Observed {
     pub copy: Option<Job>,
     /// Jobs that copy what was asked for earlier.
     pub stale_copies: Vec<Job>,
+    /// How far the Job is, as its Pod tells, or told a while ago.
+    pub progress: Option<CopyProgress>,
 }
 
 /// Reads everything; nothing where there is no Etcd.
@@ -69,7 +71,7 @@ pub async fn observe(client: &Client, namespace: &str, name: &str) -> Result<Opt
         return Err(Error::Foreign { kind: "StatefulSet", name: name.to_owned() });
     }
     let pods = pods.into_iter().filter(|pod| names::ordinal(&pod.name_any(), name).is_some()).collect();
-    Ok(Some(Observed { etcd, set, pods, claims, copy, stale_copies }))
+    Ok(Some(Observed { etcd, set, pods, claims, copy, stale_copies, progress: None }))
 }
 
 fn is_ours(etcd: &Etcd, object: &impl Resource) -> bool {
@@ -86,7 +88,7 @@ where
     api.get_opt(name).await.map_err(failed)
 }
 
-async fn list<K>(client: &Client, namespace: &str, selector: &str) -> Result<Vec<K>>
+pub(super) async fn list<K>(client: &Client, namespace: &str, selector: &str) -> Result<Vec<K>>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
 {

@@ -68,6 +68,7 @@ pub fn status(pass: &Pass) -> Status {
         bootstrap_with_existing_cluster: joined(pass, &before),
         unknown_members: departure::unknown(observed, pass.known),
         source_copied: copy::completed(observed, &now.to_rfc3339()),
+        copy_progress: observed.progress.clone(),
         handover: handover(pass, &before),
         standby: standby(pass, &before),
         last_errors: Vec::new(),

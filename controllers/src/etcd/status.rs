@@ -47,6 +47,9 @@ pub struct Status {
     /// The copy that was completed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_copied: Option<Copied>,
+    /// How far the copy is that is going on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copy_progress: Option<CopyProgress>,
     /// The hand-over to this etcd from the owner before, once that one does not serve any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handover: Option<Handover>,
@@ -202,6 +205,32 @@ pub struct Copied {
     /// The owner that was to go on from the snapshots: for a later one there are newer ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner_id: Option<String>,
+}
+
+/// How far a copy of another etcd's snapshots is, as its Pod tells. Counts begin anew with another Pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CopyProgress {
+    /// Name of the Job.
+    pub job: String,
+    /// `WaitingForOwner`, `WaitingForFinalSnapshot` or `Copying`.
+    pub phase: String,
+    /// Snapshots that are whole at the target.
+    pub snapshots: u64,
+    /// Snapshots at the source; 0 before it was listed.
+    pub snapshots_total: u64,
+    /// Bytes of the snapshots that are whole at the target.
+    pub bytes: u64,
+    /// Bytes of the snapshots at the source.
+    pub bytes_total: u64,
+    /// Bytes that were sent to the target, those of snapshots that are not whole yet included.
+    pub bytes_sent: u64,
+    /// Snapshots that could not be copied.
+    pub failed: u64,
+    /// When any of these changed the last time, in RFC 3339.
+    pub last_progress_time: String,
+    /// When the Pod told this, in RFC 3339.
+    pub observed_time: String,
 }
 
 /// The error that a pass ended with.

@@ -6,6 +6,7 @@
 pub mod agent;
 pub mod backups;
 pub mod bootstrap;
+pub mod copy_progress;
 pub mod digest;
 pub mod handover;
 pub mod members;

@@ -11,6 +11,7 @@ mod importing;
 mod interruptions;
 mod leases;
 mod peer;
+mod progress;
 mod remote;
 mod restoring;
 mod sealing;

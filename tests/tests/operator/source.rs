@@ -34,6 +34,12 @@ fn etcd_goes_on_from_the_final_snapshot_of_another_and_waits_for_it() {
         let waiting = |status: &Value| reason(status, "SourceSnapshotsCopied") == "CopyingSnapshots";
         place.until_of("next", "waiting for the copy", waiting).await?;
         ensure!(place.names("statefulset").await? == ["main"], "{:?}", place.names("statefulset").await?);
+        let told = |status: &Value| status["copyProgress"]["phase"] == "WaitingForFinalSnapshot";
+        place.until_of("next", "what the copy tells", told).await?;
+        let described = place.pods.kubectl(&["describe", "etcd", "next"]).await?;
+        for part in ["it waits for the final snapshot, since", "Copy Progress:", "Last Progress Time:"] {
+            ensure!(described.contains(part), "{part} is not in {described}");
+        }
 
         take(&place, true).await?;
         let etcd = place
@@ -43,6 +49,7 @@ fn etcd_goes_on_from_the_final_snapshot_of_another_and_waits_for_it() {
             .await?;
         ensure!(holds(&etcd["status"], "SourceSnapshotsCopied") == Some(true), "{}", etcd["status"]);
         ensure!(etcd["status"]["sourceCopied"]["job"].is_string(), "{}", etcd["status"]);
+        ensure!(etcd["status"]["copyProgress"].is_null(), "it still shows a copy: {}", etcd["status"]);
         let value = place.member_of("next", 2).await?.read("a").await?;
         ensure!(value == "1", "the new etcd holds {value:?}");
         Ok(())

@@ -28,6 +28,7 @@ mod put;
 mod read;
 mod record;
 mod seal;
+mod sent;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
@@ -45,6 +46,7 @@ use repot_etcd_core::snapshot::SnapshotName;
 pub use seal::CONFIGURATION;
 use seal::Seal;
 pub(super) use seal::SnapshotDecryption;
+pub use sent::SentBytes;
 
 pub use repot_etcd_core::snapshot::name::Form;
 
@@ -223,6 +225,8 @@ pub struct Store {
     patience: Duration,
     /// Where new snapshots are to be sealed.
     seal: Option<Seal>,
+    /// What counts the bytes of objects that are written.
+    sent: Option<Arc<SentBytes>>,
 }
 
 impl Store {
@@ -230,6 +234,12 @@ impl Store {
     #[must_use]
     pub fn objects(&self) -> (Arc<dyn ObjectStore>, Path) {
         (Arc::clone(&self.objects), self.prefix.clone())
+    }
+
+    /// Counts the bytes of snapshots that are written from now on.
+    #[must_use]
+    pub fn counting(self, sent: Arc<SentBytes>) -> Self {
+        Self { sent: Some(sent), ..self }
     }
 
     /// The URL, for messages.

@@ -93,7 +93,7 @@ impl Store {
         };
         let objects = opened.map_err(|source| Error::Open { url: url.to_owned(), source: source.into() })?;
         let patience = patience(&environment);
-        Ok(Self { objects, prefix, directory: None, url: url.to_owned(), patience, seal })
+        Ok(Self { objects, prefix, directory: None, url: url.to_owned(), patience, seal, sent: None })
     }
 
     fn directory(url: &Url) -> Option<Self> {
@@ -101,7 +101,7 @@ impl Store {
         let prefix = Path::from_absolute_path(&directory).ok()?;
         let objects = Arc::new(LocalFileSystem::new().with_fsync(true));
         let (directory, url) = (Some(directory), url.to_string());
-        Some(Self { objects, prefix, directory, url, patience: PATIENCE, seal: None })
+        Some(Self { objects, prefix, directory, url, patience: PATIENCE, seal: None, sent: None })
     }
 }
 

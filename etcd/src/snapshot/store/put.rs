@@ -1,6 +1,6 @@
 //! Writing objects: whole or not at all, whatever the kind of store.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use object_store::{
@@ -11,7 +11,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::{Error, Failure, Integrity, Result, Store, file::PartialFile, seal::Sealing};
+use super::{Error, Failure, Integrity, Result, Store, file::PartialFile, seal::Sealing, sent::SentBytes};
 use crate::snapshot::codec::Sha256;
 
 /// Length of a part: with the 10000 parts that S3 takes, 78 GiB.
@@ -40,6 +40,7 @@ pub struct Upload {
     sealing: Option<Sealing>,
     hash: Sha256,
     bytes: u64,
+    sent: Option<Arc<SentBytes>>,
 }
 
 #[derive(Debug)]
@@ -63,7 +64,7 @@ impl Upload {
                 parts: None,
             })),
         };
-        Ok(Self { target, sealing: None, hash: Sha256::default(), bytes: 0 })
+        Ok(Self { target, sealing: None, hash: Sha256::default(), bytes: 0, sent: store.sent.clone() })
     }
 
     /// Seals what is written from now on; there is nothing before that.
@@ -92,10 +93,15 @@ impl Upload {
     async fn put(&mut self, bytes: Bytes) -> Result<()> {
         self.hash.update(&bytes);
         self.bytes += bytes.len() as u64;
+        let length = bytes.len() as u64;
         match &mut self.target {
-            Target::Remote(remote) => remote.write(bytes).await,
-            Target::File(file) => file.write(bytes).await,
+            Target::Remote(remote) => remote.write(bytes).await?,
+            Target::File(file) => file.write(bytes).await?,
         }
+        if let Some(sent) = &self.sent {
+            sent.add(length);
+        }
+        Ok(())
     }
 
     /// What was written so far.
