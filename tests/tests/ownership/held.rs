@@ -1,57 +1,18 @@
 //! Everything of a member is held at once, as when a hypervisor stops a virtual machine or a container engine freezes a Pod.
 
 use std::fs;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use repot_tests::run;
-use repot_tests::test_env::TestEnv;
 use repot_tests::wait::until;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
+use super::wall_clock::WallClock;
 use super::world::{LEASE, NEW, OLD, OwnershipFixture, Writer, client_url, never_both, signal_alone};
 use crate::etcd_agent::world::Agent;
-
-/// A wall clock of some processes, which a test sets (libfaketime). Other clocks are those of the machine.
-struct WallClock {
-    file: PathBuf,
-}
-
-impl WallClock {
-    fn new(bed: &TestEnv) -> Result<Self> {
-        let clock = Self { file: bed.make_dir("wall-clock")?.join("offset") };
-        clock.set_forward(0)?;
-        Ok(clock)
-    }
-
-    /// So many seconds, as seen from the clock of the machine.
-    fn set_forward(&self, seconds: u32) -> Result<()> {
-        // Never seen half written.
-        let new = self.file.with_extension("new");
-        fs::write(&new, format!("+{seconds}"))?;
-        Ok(fs::rename(new, &self.file)?)
-    }
-
-    /// What makes a process go by it.
-    fn variables(&self) -> Result<Vec<(&'static str, String)>> {
-        let mut dirs = fs::read_dir("/usr/lib")?.filter_map(|dir| Some(dir.ok()?.path()));
-        let library = dirs.find_map(|dir| {
-            let library = dir.join("faketime/libfaketimeMT.so.1");
-            library.exists().then_some(library)
-        });
-        let library = library.context("libfaketime is missing: install it by `make tools`")?;
-        Ok(vec![
-            ("LD_PRELOAD", library.display().to_string()),
-            ("FAKETIME_TIMESTAMP_FILE", self.file.display().to_string()),
-            ("FAKETIME_NO_CACHE", "1".to_owned()),
-            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
-            ("DONT_FAKE_MONOTONIC", "1".to_owned()),
-        ])
-    }
-}
 
 /// The processes of a member: etcd, its guard, and the agent.
 pub struct Processes {
@@ -133,7 +94,7 @@ fn etcd_that_goes_on_before_its_guard_answers_nobody() {
 fn wall_clock_that_is_set_forward_ends_an_etcd_whose_lease_would_be_over() {
     run(async |bed| {
         let mut scene = OwnershipFixture::new(bed, 1).await?;
-        let clock = WallClock::new(bed)?;
+        let clock = WallClock::new(bed, "wall-clock")?;
         scene.old.variables = clock.variables()?;
         // By the clock of the machine, the lease is longer than what follows.
         for (field, value) in [("interval", "5s"), ("timeout", "300s"), ("grace", "311s")] {

@@ -15,6 +15,7 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::held::Processes;
+use super::wall_clock::WallClock;
 use super::world::{
     LEASE, NEW, OLD, OwnershipFixture, Writer, client_url, never_both, signal_alone, stays_down,
 };
@@ -40,19 +41,23 @@ enum Fault {
 
 const FAULTS: [Fault; 4] = [Fault::Nothing, Fault::AgentHeld, Fault::AgentKilled, Fault::AllHeld];
 
+/// Speeds of the wall clocks of the old and of the new side: none, and by 1 percent wrong in either direction.
+const SPEEDS: [Option<(f64, f64)>; 3] = [None, Some((0.99, 1.01)), Some((1.01, 0.99))];
+
 /// One hand-over.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     number: usize,
     cache: Option<Kind>,
     fault: Fault,
+    speeds: Option<(f64, f64)>,
 }
 
 impl Case {
     /// Every cache with every fault, and then the same with faults that begin and end later.
     fn new(number: usize) -> Self {
         let (cache, fault) = (CACHES[number % CACHES.len()], FAULTS[number / CACHES.len() % FAULTS.len()]);
-        Self { number, cache, fault }
+        Self { number, cache, fault, speeds: SPEEDS[number % SPEEDS.len()] }
     }
 
     /// From no time to a little more than a lease.
@@ -69,6 +74,16 @@ impl Case {
         for side in [&mut scene.old, &mut scene.new] {
             side.config["owner"]["timeout"] = json!("15s");
             side.config["owner"]["grace"] = json!("26s");
+        }
+        if let Some((old, new)) = self.speeds {
+            let clocks = ["old-clock", "new-clock"].map(|name| WallClock::new(bed, name));
+            for ((clock, speed), side) in
+                clocks.into_iter().zip([old, new]).zip([&mut scene.old, &mut scene.new])
+            {
+                let clock = clock?;
+                clock.set_speed(speed).await?;
+                side.variables = clock.variables()?;
+            }
         }
         let cache = match self.cache {
             Some(kind) => Some(DnsCache::start(bed, &scene.dns, kind).await?),

@@ -1,6 +1,7 @@
 //! Ownership by DNS on real parts: agents with their etcd, a DNS server, stores, and clients that write on both sides all the time.
 
 mod caches;
+mod drift;
 mod epochs;
 mod final_snapshots;
 mod handovers;
@@ -10,4 +11,5 @@ mod judge;
 mod records;
 mod silence;
 mod standby;
+mod wall_clock;
 pub mod world;
