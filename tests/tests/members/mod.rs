@@ -4,7 +4,7 @@ pub mod world;
 
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 use repot_controllers::members::{Change, Outcome};
 use repot_etcd_core::members::{Desired, SETTLED};
 use repot_tests::run;
@@ -77,6 +77,42 @@ fn nothing_is_changed_while_a_voter_is_down() {
         world.until_done().await?;
         ensure!(world.changes.len() == 4, "{:?}", world.changes);
         Ok(())
+    });
+}
+
+/// The longest that a pass may take: an answer of each member, the list of members with an entry before it, and one change.
+const PASS: Duration = Duration::from_secs(30);
+
+#[test]
+fn every_pass_ends_in_time_while_members_take_connections_and_never_answer() {
+    run(async |bed| {
+        let mut world = World::start(bed, one_site(3), 3).await?;
+        world.until_done().await?;
+        world.wish.desired = alone(1, 3);
+        // One of them, then the quorum, then all; with a driver that has connections, and with one that has to make them.
+        for silent in [1, 2, 3] {
+            let names: Vec<String> = (0..silent).map(|at| format!("source-{at}")).collect();
+            for name in &names {
+                world.sites.process(name)?.pause();
+            }
+            for fresh in [false, true] {
+                if fresh {
+                    world.restart_driver();
+                }
+                let begun = Instant::now();
+                let pass = world.pass().await?;
+                let (took, outcome) = (begun.elapsed(), pass.outcome);
+                println!("{silent} silent, fresh {fresh}: {outcome:?} after {took:?}");
+                ensure!(took < PASS, "{silent} silent, fresh {fresh}: {outcome:?} after {took:?}");
+                let Outcome::Waiting(why) = outcome else { bail!("{silent} silent: {outcome:?}") };
+                ensure!(!why.message.is_empty(), "{why:?}");
+            }
+            for name in &names {
+                world.sites.process(name)?.resume();
+            }
+        }
+        ensure!(world.changes.is_empty(), "{:?}", world.changes);
+        world.until_done().await.map(drop)
     });
 }
 

@@ -50,13 +50,13 @@ impl Writer {
     }
 }
 
-fn of<'a>(etcd: &'a Value, field: &str, value: &str) -> Result<&'a Value> {
+pub fn of<'a>(etcd: &'a Value, field: &str, value: &str) -> Result<&'a Value> {
     let members = etcd["status"]["members"].as_array().context("no members")?;
     members.iter().find(|member| member[field] == value).with_context(|| format!("{value}: {members:?}"))
 }
 
 /// Three members with gateways and certificates.
-fn with_gateways() -> Value {
+pub fn with_gateways() -> Value {
     let mut wanted = with_tls(spec(3), false);
     wanted["etcd"]["gateway"] = json!({});
     wanted
