@@ -28,6 +28,8 @@ pub struct Watch {
     pub path: String,
     /// Metadata alone, or whole objects.
     pub metadata: bool,
+    /// The object alone by a field selector, or its collection.
+    pub one: bool,
     pub count: usize,
     pub writes: u64,
     /// From one write to the next.
@@ -40,7 +42,8 @@ type Begun = Arc<Mutex<Vec<Instant>>>;
 /// What one watcher saw.
 #[derive(Default)]
 struct Seen {
-    millis: Vec<f64>,
+    /// Number of the write, and how late it was.
+    millis: Vec<(usize, f64)>,
     twice: usize,
 }
 
@@ -51,7 +54,8 @@ pub async fn watch(connect: &dyn Fn() -> Result<Api>, watch: &Watch) -> Result<V
     let list = apis[0].get(&format!("{path}?limit=1")).await?.ok()?;
     let version = list["metadata"]["resourceVersion"].as_str().context("a list without version")?;
     let name = list["items"][0]["metadata"]["name"].as_str().context("nothing to watch")?.to_owned();
-    let watched = format!("{path}?watch=true&resourceVersion={version}");
+    let selector = if watch.one { format!("&fieldSelector=metadata.name%3D{name}") } else { String::new() };
+    let watched = format!("{path}?watch=true&resourceVersion={version}{selector}");
     let opened = Instant::now();
     let streams = (0..watch.count).map(|at| open(&apis[at / ON_ONE], &watched, watch.metadata));
     let streams = try_join_all(streams).await?;
@@ -68,13 +72,26 @@ pub async fn watch(connect: &dyn Fn() -> Result<Api>, watch: &Watch) -> Result<V
         millis.extend(seen.millis);
         twice += seen.twice;
     }
+    let last = until_last(&millis, usize::try_from(writes)?);
+    let mut millis: Vec<f64> = millis.into_iter().map(|(_, millis)| millis).collect();
     millis.sort_by(f64::total_cmp);
     let expected = usize::try_from(writes)? * watch.count;
     Ok(json!({
         "openedMillis": opened, "events": millis.len(), "missed": expected - millis.len(), "twice": twice,
         "p50Millis": proc::percentile(&millis, 50.0), "p99Millis": proc::percentile(&millis, 99.0),
-        "worstMillis": millis.last(),
+        "worstMillis": millis.last(), "lastWatcherP50Millis": proc::percentile(&last, 50.0),
     }))
+}
+
+/// For each write that somebody saw, how late the last watcher was; sorted.
+fn until_last(millis: &[(usize, f64)], writes: usize) -> Vec<f64> {
+    let mut last = vec![0.0_f64; writes];
+    for (number, millis) in millis {
+        last[*number] = last[*number].max(*millis);
+    }
+    last.retain(|millis| *millis > 0.0);
+    last.sort_by(f64::total_cmp);
+    last
 }
 
 async fn open(api: &Api, path: &str, metadata: bool) -> Result<Response> {
@@ -116,7 +133,7 @@ async fn read(mut stream: Response, begun: Begun, writes: usize) -> Result<Seen>
                 let late = begun.lock().get(number).map(|begun| begun.elapsed().as_secs_f64() * 1000.0);
                 match late {
                     Some(millis) if number >= next => {
-                        seen.millis.push(millis);
+                        seen.millis.push((number, millis));
                         next = number + 1;
                     }
                     _ => seen.twice += 1,

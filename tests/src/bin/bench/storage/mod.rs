@@ -54,6 +54,12 @@ pub struct Flags {
     /// Seconds that watchers watch, each number of them
     #[arg(long, default_value_t = 8, value_name = "N")]
     seconds: u64,
+    /// Only watches of objects of so many bytes
+    #[arg(long, value_name = "N")]
+    watch_bytes: Option<usize>,
+    /// Only so many watchers
+    #[arg(long, value_name = "N")]
+    watchers: Option<usize>,
 }
 
 /// Runs everything, or what `only` names.
