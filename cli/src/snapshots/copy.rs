@@ -80,7 +80,7 @@ pub struct Flags {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     progress_port: Option<u16>,
     /// The address for that [default: every address]
-    #[arg(long, value_name = "ADDRESS", env = "POD_IP")]
+    #[arg(long, value_name = "ADDRESS", env = "POD_IP", hide_env_values = true)]
     progress_address: Option<IpAddr>,
     /// Form of the answer
     #[arg(long, value_enum, default_value_t = Output::Text)]
