@@ -34,7 +34,6 @@ use crate::serving::duration;
 ///
 /// With --wait-for-final it first waits until the source has a final snapshot that nothing came after. Without one at the
 /// deadline, --on-deadline says what happens: `fail` copies nothing and exits with 3; `copy` copies what there is.
-///
 /// With --owner it first waits until no owner before can serve any more, final snapshot or not, and records that at the target as
 /// handover.json: the record has named the own id for long enough, or the final snapshot names the epoch before.
 /// --wait-for-final counts from when the record was first seen to name the own id. While it waits, it copies what there is already, unless
