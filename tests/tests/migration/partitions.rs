@@ -100,6 +100,7 @@ async fn leave(env: &TestEnv, name: &str, fault: Fault) -> Result<()> {
     let world = World::create(env, name, small()).await?;
     let before = world.workload().await?;
     until_state_is_stored(&world).await?;
+    until_workload_is_stored(&world).await?;
     let plane = &world.shoot.control_plane;
     let source = world.landscape.seed(SEEDS.0)?;
     let at_source = Writer::start_with(plane.api_at(source).await?, SOURCE);
@@ -134,6 +135,27 @@ async fn leave(env: &TestEnv, name: &str, fault: Fault) -> Result<()> {
     world.stop(SEEDS.1).await
 }
 
+/// Waits until a snapshot in the bucket of the source holds what has to be the same afterwards.
+async fn until_workload_is_stored(world: &World) -> Result<()> {
+    let marker = world.api()?.get("/api/v1/namespaces/default/configmaps/marker").await?.ok()?;
+    let revision: i64 = marker["metadata"]["resourceVersion"].as_str().context("no version")?.parse()?;
+    let store = backups(world, SEEDS.0)?;
+    until("the marker to be stored", DEADLINE, async || {
+        let stored = store.list().await?.iter().map(|one| one.name.last.0).max();
+        ensure!(stored >= Some(revision), "up to {stored:?} of {revision} is stored");
+        Ok(())
+    })
+    .await
+}
+
+/// Where the etcd of the Shoot stores its snapshots at a seed.
+fn backups(world: &World, seed: &str) -> Result<Store> {
+    let seed = world.landscape.seed(seed)?;
+    let environment: Environment = seed.store.environment().into_iter().collect();
+    let prefix = format!("{}/etcd-main", world.name().technical_id());
+    Ok(Store::open(&seed.store.url(&prefix), &environment)?)
+}
+
 /// The source acknowledges nothing from the moment on at which the destination has acknowledged something.
 fn ensure_one_side_at_a_time(fault: Fault, source: &Writer, destination: &Writer) -> Result<()> {
     let (_, last) = source.times().context("the source acknowledged nothing")?;
@@ -162,10 +184,7 @@ async fn ensure_nothing_is_unaccounted_for(world: &World, source: &Writer) -> Re
 
 /// Numbers of objects that the late snapshot has created, by the copy in the bucket of the destination.
 async fn created(world: &World, late: &Value) -> Result<BTreeSet<u32>> {
-    let seed = world.landscape.seed(SEEDS.1)?;
-    let environment: Environment = seed.store.environment().into_iter().collect();
-    let prefix = format!("{}/etcd-main", world.name().technical_id());
-    let store = Store::open(&seed.store.url(&prefix), &environment)?;
+    let store = backups(world, SEEDS.1)?;
     let history = late["history"].as_str().context("no history")?;
     let after = Revision(late["heldRevision"].as_i64().context("no revision")?);
     let found = changes(&store.history(history), after, &std::env::temp_dir()).await?;
