@@ -70,6 +70,11 @@ pub const CONFIRM_FORCED_MIGRATION: &str = "confirmation.gardener.cloud/forced-m
 /// Confirms, on a ControlPlaneMigration in mode Forced, that controllers of the source reach no infrastructure any more; the value is the
 /// name of the source seed (Repot).
 pub const CONFIRM_SOURCE_STOPPED: &str = "confirmation.gardener.cloud/source-controllers-stopped";
+/// Confirms, on a ControlPlaneMigration with executor Gardenlet, that nothing of the Shoot runs at the source any more: no etcd, no API
+/// server, no controller; the value is the name of the source seed (Repot).
+pub const CONFIRM_SOURCE_OFF: &str = "confirmation.gardener.cloud/source-seed-off";
+/// On a Seed: the kind of its backup store, `S3`, `GCS`, `ABS` or `Local`, where the provider of its backups does not tell (Repot).
+pub const STORE_PROVIDER: &str = "migration.gardener.cloud/store-provider";
 /// Confirms an isolation of a zone that nobody knows; the value is that of [`ISOLATED_ZONE`] (Repot).
 pub const CONFIRM_ISOLATED_ZONE: &str = "confirmation.gardener.cloud/isolated-zone";
 /// Confirms that a Shoot leaves a destination that died; the value is the name of that seed (Repot).

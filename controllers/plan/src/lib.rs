@@ -1,13 +1,14 @@
 //! What happens next, as pure functions of what is observed and of what is recorded.
 //!
 //! Nothing here meets a clock, a client or a file: a controller observes, asks this crate, records what it says and acts on it.
-//! [`flow`] is the engine of all flows, [`etcd`] has those of a hosted etcd, [`classic`] and [`forced`] those of a
-//! control plane between two seeds.
+//! [`flow`] is the engine of all flows, [`etcd`] has those of a hosted etcd, [`classic`], [`forced`] and
+//! [`gardenlet`] those of a control plane between two seeds.
 
 pub mod classic;
 pub mod etcd;
 pub mod flow;
 pub mod forced;
+pub mod gardenlet;
 pub mod ledger;
 pub mod named;
 pub mod render;

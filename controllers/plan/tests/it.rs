@@ -32,6 +32,7 @@ fn the_pages_are_what_the_tables_say() {
     is_up_to_date("docs/reference/etcd-workflows.md", &render::etcd_workflows());
     is_up_to_date("docs/reference/classic-migration.md", &render::classic_migration());
     is_up_to_date("docs/reference/forced-migration.md", &render::forced_migration());
+    is_up_to_date("docs/reference/gardenlet-migration.md", &render::gardenlet_migration());
 }
 
 fn mk_notes() -> Notes {

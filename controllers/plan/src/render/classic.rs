@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use super::{on_failure, proof, timeout};
 use crate::{
-    classic::{ClassicMigration, PLAN},
-    flow::{PAUSE_LIMIT, Plan, Row},
+    classic::PLAN,
+    flow::{Flow, PAUSE_LIMIT, Plan, Row},
     forced,
     named::Named,
 };
@@ -67,7 +67,7 @@ pub fn forced_migration() -> String {
     text
 }
 
-fn tables(text: &mut String, plan: &Plan<ClassicMigration>) {
+pub(super) fn tables<F: Flow>(text: &mut String, plan: &Plan<F>) {
     table(text, plan.forward, "rollback");
     if let Some(step) = plan.point_of_no_return {
         let _ = writeln!(text, "\n`{}` is the point of no return.", step.name());
@@ -76,7 +76,7 @@ fn tables(text: &mut String, plan: &Plan<ClassicMigration>) {
     table(text, plan.rollback, "Failed");
 }
 
-fn table(text: &mut String, rows: &[Row<ClassicMigration>], back: &str) {
+fn table<F: Flow>(text: &mut String, rows: &[Row<F>], back: &str) {
     text.push_str(
         "| step | side | after | what is done and waited for | counts | waits | on failure | what a person can do |\n\
          |---|---|---|---|---|---|---|---|\n",

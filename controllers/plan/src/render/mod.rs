@@ -2,11 +2,13 @@
 
 mod classic;
 mod etcd;
+mod gardenlet;
 
 use std::fmt::Write as _;
 
 pub use classic::{classic_migration, forced_migration};
 pub use etcd::etcd_workflows;
+pub use gardenlet::gardenlet_migration;
 
 use crate::{
     flow::{Flow, OnFailure, Proof, Row, Timeout},

@@ -1,0 +1,188 @@
+//! Rows of the destination: backups and ShootState are brought where gardenlet looks for them.
+
+use repot_api::names::CONFIRM_FORCED_MIGRATION;
+
+use super::{
+    effect::Effect,
+    flow::{Context, destination},
+    notes::Notes,
+    observed::{DestinationFacts, StateFacts, StoredState},
+    step::Step,
+};
+use crate::{
+    classic::{Loss, observed::SourceSnapshot},
+    ledger::Check,
+};
+
+/// More than gardener-apiserver takes in one request; etcd takes less by default.
+const STATE_LIMIT: u64 = 3 << 20;
+
+pub(super) fn note_change(_: &Context, notes: &mut Notes) {
+    notes.changed = true;
+}
+
+pub(super) fn is_bucket_readable(context: &Context) -> Check {
+    destination(context, |facts| match (facts.missing_rights.as_slice(), &facts.bucket_problem) {
+        ([], None) => Check::Met("the bucket of the source answers".to_owned()),
+        ([], Some(problem)) => Check::waiting("BucketUnreadable", problem.clone()),
+        (missing, _) => Check::waiting("MissingRights", missing.join("; ")),
+    })
+}
+
+pub(super) fn ensure_copy_namespace(_: &Context) -> Vec<Effect> {
+    vec![Effect::EnsureCopyNamespace]
+}
+
+pub(super) fn is_loss_confirmed(context: &Context) -> Check {
+    let request = &context.observed.request;
+    destination(context, |facts| {
+        let Some(newest) = &facts.source_newest else {
+            return Check::waiting("NoSnapshot", "the newest snapshot of the source is not known");
+        };
+        let age = context.now.since(newest.created).as_secs();
+        let lost = format!(
+            "what the source has stored since its snapshot {} is lost: it holds revision {} and is {age} s old",
+            newest.name, newest.revision
+        );
+        match request.confirmed {
+            true => Check::Met(format!("confirmed: {lost}")),
+            false => Check::waiting(
+                "NotConfirmed",
+                format!("{lost}; confirm it by annotation {CONFIRM_FORCED_MIGRATION}={}", request.source_seed),
+            ),
+        }
+    })
+}
+
+pub(super) fn note_loss(context: &Context, notes: &mut Notes) {
+    let newest = context.at_destination().and_then(|facts| facts.source_newest.as_ref());
+    notes.loss = newest.map(|newest| Loss {
+        snapshot: newest.name.clone(),
+        revision: newest.revision,
+        time: newest.created.to_rfc3339(),
+        epoch: 0,
+    });
+}
+
+/// A snapshot that was stored since somebody confirmed that the source is off.
+fn is_written_since(newest: &SourceSnapshot, loss: &Loss) -> Option<Check> {
+    (newest.name != loss.snapshot).then(|| {
+        let message = format!(
+            "the source is not off: it has stored {} since {} was confirmed as its last one; stop it, and create a new migration",
+            newest.name, loss.snapshot
+        );
+        Check::blocked("SourceWrites", message)
+    })
+}
+
+pub(super) fn are_snapshots_copied(context: &Context) -> Check {
+    let Some(loss) = &context.notes.loss else { return Check::waiting("NoLoss", "no loss is recorded") };
+    destination(context, |facts| match (&facts.source_newest, facts.copied) {
+        (Some(newest), _) if is_written_since(newest, loss).is_some() => {
+            is_written_since(newest, loss).unwrap_or_else(|| Check::waiting("SourceWrites", ""))
+        }
+        (Some(_), Some(revision)) if revision >= loss.revision => {
+            Check::Met(format!("copied and verified up to revision {revision}"))
+        }
+        (_, Some(revision)) => {
+            Check::waiting("Copying", format!("copied up to revision {revision} of {}", loss.revision))
+        }
+        (_, None) => Check::waiting("Copying", "the copying Job has not ended"),
+    })
+}
+
+pub(super) fn copy_snapshots(_: &Context) -> Vec<Effect> {
+    vec![Effect::EnsureCopyNamespace, Effect::CopySnapshots]
+}
+
+/// Whether Gardener's ShootState is at least as new as that of Repot.
+fn is_as_new(states: &StateFacts) -> bool {
+    match (&states.own, &states.gardener) {
+        (_, None) => false,
+        (None, Some(_)) => true,
+        (Some(own), Some(gardener)) => gardener.written >= own.written,
+    }
+}
+
+pub(super) fn is_state_ensured(context: &Context) -> Check {
+    let said = |state: &StoredState| {
+        let age = state.written.map_or_else(
+            || "of unknown age".to_owned(),
+            |written| format!("{} s old", context.now.since(written).as_secs()),
+        );
+        format!("{} bytes, {age}", state.bytes)
+    };
+    destination(context, |facts| {
+        let Some(states) = &facts.states else {
+            return Check::waiting("StateUnknown", "the ShootStates are being read");
+        };
+        match (&states.own, &states.gardener) {
+            (_, Some(found)) if is_as_new(states) => {
+                Check::Met(format!("the ShootState that gardenlet reads has {}", said(found)))
+            }
+            (None, _) => Check::waiting("NoState", "there is no ShootState, so gardenlet cannot restore"),
+            (Some(own), _) if own.bytes > STATE_LIMIT => Check::blocked(
+                "StateTooLarge",
+                format!("the ShootState has {}, and gardener-apiserver takes {STATE_LIMIT} bytes", said(own)),
+            ),
+            (Some(own), _) => {
+                Check::waiting("WritingState", format!("the ShootState of Repot, {}, is being written", said(own)))
+            }
+        }
+    })
+}
+
+pub(super) fn ensure_state(context: &Context) -> Vec<Effect> {
+    let states = context.at_destination().and_then(|facts| facts.states.as_ref());
+    let is_writable = states.is_some_and(|states| states.own.is_some() && !is_as_new(states));
+    is_writable.then_some(Effect::EnsureState).into_iter().collect()
+}
+
+/// gardenlet deletes its task and creates it again when it tries again, so tasks are marked until the restore has succeeded.
+pub(super) fn has_copy_task_ended(context: &Context) -> Check {
+    if context.is_settled(Step::RestoreSucceeded) {
+        return Check::Met("gardenlet has restored the Shoot".to_owned());
+    }
+    destination(context, |facts| {
+        let other = facts.copy_tasks.iter().find_map(|task| task.difference.as_ref());
+        match (other, unmarked(facts).next()) {
+            (Some(difference), _) => Check::waiting(
+                "OtherStores",
+                format!("etcd-druid copies by itself, since the EtcdCopyBackupsTask has other stores: {difference}"),
+            ),
+            (None, Some(_)) => Check::waiting("Marking", "the EtcdCopyBackupsTask of gardenlet is being marked"),
+            (None, None) if facts.copy_tasks.is_empty() => {
+                Check::waiting("NoTask", "gardenlet has no EtcdCopyBackupsTask now")
+            }
+            (None, None) => Check::waiting("Marked", "the EtcdCopyBackupsTask of gardenlet is marked as succeeded"),
+        }
+    })
+}
+
+fn unmarked(facts: &DestinationFacts) -> impl Iterator<Item = &str> {
+    let tasks = facts.copy_tasks.iter().filter(|task| !task.is_marked && task.difference.is_none());
+    tasks.map(|task| task.uid.as_str())
+}
+
+pub(super) fn mark_copy_tasks(context: &Context) -> Vec<Effect> {
+    let Some(facts) = context.at_destination() else { return Vec::new() };
+    unmarked(facts).map(|uid| Effect::MarkCopyTask { uid: uid.to_owned() }).collect()
+}
+
+pub(super) fn does_api_serve(context: &Context) -> Check {
+    destination(context, |facts| match facts.api_ready {
+        true => Check::Met("a kube-apiserver of the destination is ready".to_owned()),
+        false => Check::waiting("ApiStarting", "no kube-apiserver of the destination is ready"),
+    })
+}
+
+pub(super) fn is_copy_removed(context: &Context) -> Check {
+    destination(context, |facts| match facts.copy_namespace {
+        false => Check::Met("the namespace of the copy does not exist".to_owned()),
+        true => Check::waiting("RemovingCopy", "the namespace of the copy is being deleted"),
+    })
+}
+
+pub(super) fn remove_copy(_: &Context) -> Vec<Effect> {
+    vec![Effect::RemoveCopy]
+}

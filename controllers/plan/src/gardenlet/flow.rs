@@ -1,0 +1,128 @@
+//! The migration by gardenlet as a flow of the engine.
+
+use std::time::Duration;
+
+use repot_api::gardener::gardenlet::{self, ShootView};
+
+use super::{
+    effect::Effect,
+    notes::Notes,
+    observed::{DestinationFacts, Facts, GardenFacts, Observed, ShootFacts},
+    step::Step,
+};
+use crate::{
+    classic::Side,
+    flow::{Flow, Request, StepContext},
+    ledger::Check,
+};
+
+/// The forced migration of a control plane by gardenlet.
+#[derive(Clone, Debug, PartialEq)]
+pub enum GardenletMigration {}
+
+/// What a row decides on.
+pub(super) type Context<'a> = StepContext<'a, GardenletMigration>;
+
+/// The shortest time a step can be given: below it, looking twice would take longer.
+const LEAST_TIMEOUT: Duration = Duration::from_secs(30);
+
+impl Flow for GardenletMigration {
+    type Side = Side;
+    type Step = Step;
+    type Observed = Observed;
+    type Notes = Notes;
+    type Effect = Effect;
+
+    const ABORT_FIELD: &'static str = "spec.abort";
+
+    fn request(observed: &Observed) -> Request {
+        let request = &observed.request;
+        Request {
+            paused: request.paused,
+            abort: request.abort,
+            abandoned: request.abandoned.clone(),
+            superseded: None,
+            step_timeout: request.step_timeout.max(LEAST_TIMEOUT),
+        }
+    }
+
+    /// The source is dead, and has no rows.
+    fn takes_part(_: &Observed, side: Side) -> bool {
+        side != Side::Source
+    }
+
+    fn cleanup(context: &StepContext<'_, Self>) -> Vec<Effect> {
+        match &context.observed.facts {
+            // The object stays until the destination has ended, since it holds what that has left to undo.
+            Facts::Garden(_) if context.observed.request.finalizer => {
+                let have_others_ended = context.others.iter().all(|(_, ledger)| ledger.phase.is_end());
+                have_others_ended.then_some(Effect::EnsureFinalizer { present: false }).into_iter().collect()
+            }
+            // A creation that was requested before the end may arrive after it.
+            Facts::Destination(facts) => facts.copy_namespace.then_some(Effect::RemoveCopy).into_iter().collect(),
+            Facts::Garden(_) => Vec::new(),
+        }
+    }
+
+    fn data_locations(notes: &Notes) -> String {
+        let loss = notes.loss.as_ref();
+        loss.map_or_else(String::new, |loss| {
+            format!("snapshot {} of the source holds revision {}", loss.snapshot, loss.revision)
+        })
+    }
+}
+
+impl ShootFacts {
+    /// The Shoot, as a gardenlet looks at it.
+    pub(super) fn view(&self) -> ShootView<'_> {
+        ShootView {
+            spec_seed: self.spec_seed.as_deref(),
+            status_seed: self.status_seed.as_deref(),
+            last_operation: self.last_operation.as_ref().map(|last| (&*last.kind, &*last.state)),
+            ..ShootView::default()
+        }
+    }
+
+    /// The seed whose gardenlet works on it.
+    pub(super) fn responsible(&self) -> Option<&str> {
+        gardenlet::responsible_seed(self.spec_seed.as_deref(), self.status_seed.as_deref())
+    }
+}
+
+impl Context<'_> {
+    /// Who asks in the rollback table.
+    pub(super) fn rollback_fence(&self) -> String {
+        format!("{}/rollback", self.observed.request.uid)
+    }
+
+    /// What the garden observes, in its own controller.
+    pub(super) fn at_garden(&self) -> Option<&GardenFacts> {
+        match &self.observed.facts {
+            Facts::Garden(facts) => Some(facts),
+            Facts::Destination(_) => None,
+        }
+    }
+
+    /// What the destination observes, in its own controller.
+    pub(super) fn at_destination(&self) -> Option<&DestinationFacts> {
+        match &self.observed.facts {
+            Facts::Destination(facts) => Some(facts),
+            Facts::Garden(_) => None,
+        }
+    }
+}
+
+/// Checks what the garden observes.
+pub(super) fn garden(context: &Context, check: impl Fn(&GardenFacts) -> Check) -> Check {
+    context.at_garden().map_or_else(of_another_side, check)
+}
+
+/// Checks what the destination observes.
+pub(super) fn destination(context: &Context, check: impl Fn(&DestinationFacts) -> Check) -> Check {
+    context.at_destination().map_or_else(of_another_side, check)
+}
+
+/// A row of one side was asked about by the controller of another one: nothing is observed of it here.
+fn of_another_side() -> Check {
+    Check::waiting("NotObserved", "another side observes this")
+}

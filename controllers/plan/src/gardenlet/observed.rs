@@ -1,0 +1,155 @@
+//! What the sides of a migration by gardenlet observe. Facts have no defaults, as in a [classic](crate::classic::observed) migration.
+
+use std::time::Duration;
+
+use repot_api::conditions::Reason;
+use repot_apimachinery::time::Time;
+
+use crate::{classic::observed::SourceSnapshot, flow::Abort};
+
+/// What one side observes in one pass.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observed {
+    /// What the ControlPlaneMigration and its Shoot ask for.
+    pub request: MigrationRequest,
+    /// What this side observes of its own cluster.
+    pub facts: Facts,
+}
+
+/// What the ControlPlaneMigration and its Shoot ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MigrationRequest {
+    /// UID of the ControlPlaneMigration. It is part of each fence.
+    pub uid: String,
+    /// Whether a person has confirmed the loss, by the name of the source.
+    pub confirmed: bool,
+    /// Whether a person has confirmed that nothing of the Shoot runs at the source.
+    pub source_off: bool,
+    /// Whether our finalizer is on the ControlPlaneMigration.
+    pub finalizer: bool,
+    /// Whether `spec.paused` is set.
+    pub paused: bool,
+    /// `spec.abort`; deletion of the object counts as a request to abort.
+    pub abort: Abort,
+    /// Why the migration has lost its subject: the Shoot is deleted, or another one has its name.
+    pub abandoned: Option<Reason>,
+    /// How long a step may take.
+    pub step_timeout: Duration,
+    /// Name of the source seed.
+    pub source_seed: String,
+    /// Name of the destination seed.
+    pub destination_seed: String,
+    /// Whether the Shoot is hibernated: no API server of it runs.
+    pub hibernated: bool,
+}
+
+/// What one side observes of its own cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Facts {
+    /// Of the garden.
+    Garden(Box<GardenFacts>),
+    /// Of the destination seed.
+    Destination(Box<DestinationFacts>),
+}
+
+/// What the controller of the garden observes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GardenFacts {
+    /// Name of another migration of this Shoot that has not ended and was created earlier.
+    pub other_migration: Option<String>,
+    /// Why the migration cannot be carried out: the destination cannot host the Shoot, the source answers, a right is missing.
+    pub refusals: Vec<String>,
+    /// The Shoot.
+    pub shoot: ShootFacts,
+    /// Its BackupEntry; `None` where it has none.
+    pub backup_entry: Option<BackupEntryFacts>,
+}
+
+/// What is observed of the Shoot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShootFacts {
+    /// `spec.seedName`.
+    pub spec_seed: Option<String>,
+    /// `status.seedName`.
+    pub status_seed: Option<String>,
+    /// `status.lastOperation`.
+    pub last_operation: Option<LastOperation>,
+    /// Descriptions in `status.lastErrors`, the first few.
+    pub last_errors: Vec<String>,
+    /// Who wrote the Shoot last: see [`Effect`](super::effect::Effect).
+    pub fence: String,
+}
+
+/// `status.lastOperation` of a Shoot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LastOperation {
+    /// Type of the operation, such as `Restore`.
+    pub kind: String,
+    /// State of the operation, such as `Processing`.
+    pub state: String,
+    /// How far it is, in percent.
+    pub progress: i32,
+    /// The operation in words.
+    pub description: String,
+}
+
+/// What is observed of the BackupEntry of the Shoot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BackupEntryFacts {
+    /// `spec.seedName`.
+    pub spec_seed: Option<String>,
+    /// `status.seedName`.
+    pub status_seed: Option<String>,
+    /// Who wrote it last.
+    pub fence: String,
+}
+
+/// What the controller of the destination observes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DestinationFacts {
+    /// Rights at the destination that are missing.
+    pub missing_rights: Vec<String>,
+    /// Whether the namespace of the copy exists, made by this migration.
+    pub copy_namespace: bool,
+    /// Why the bucket of the source cannot be read; `None` where it can.
+    pub bucket_problem: Option<String>,
+    /// The newest snapshot in the bucket of the source; `None` where it was not asked for, or is not known.
+    pub source_newest: Option<SourceSnapshot>,
+    /// Revision up to which the bucket of the destination holds snapshots, once the Job has copied and verified them.
+    pub copied: Option<u64>,
+    /// ShootStates; `None` where they were not asked for.
+    pub states: Option<StateFacts>,
+    /// EtcdCopyBackupsTasks of gardenlet for this Shoot.
+    pub copy_tasks: Vec<CopyTask>,
+    /// Whether a kube-apiserver of the Shoot is ready at the destination.
+    pub api_ready: bool,
+}
+
+/// The ShootState of the Shoot, in the two places that have one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StateFacts {
+    /// That of Repot.
+    pub own: Option<StoredState>,
+    /// That of Gardener's API server, which gardenlet reads.
+    pub gardener: Option<StoredState>,
+}
+
+/// A ShootState.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoredState {
+    /// When it was written last, by its annotation; `None` where it has none.
+    pub written: Option<Time>,
+    /// How long its `spec` is as JSON, in bytes.
+    pub bytes: u64,
+}
+
+/// An EtcdCopyBackupsTask.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CopyTask {
+    /// UID of the task.
+    pub uid: String,
+    /// Whether its status says, of its current generation, that it has succeeded.
+    pub is_marked: bool,
+    /// How its stores differ from those that were copied; `None` where they do not.
+    pub difference: Option<String>,
+}

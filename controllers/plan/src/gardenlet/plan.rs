@@ -1,0 +1,30 @@
+//! The tables of a migration by gardenlet, and their version.
+
+use std::time::Duration;
+
+use super::{flow::GardenletMigration, forward::FORWARD, rollback::ROLLBACK, step::Step};
+use crate::flow::{Plan, Plans};
+
+/// How long a side may record nothing before rows that wait for it fail. Before a restore is requested, that changes nothing.
+const SIDE_LIMIT: Duration = Duration::from_secs(600);
+/// The same afterwards: gardenlet restores, and a person has a day to repair the other side.
+const COMMITTED_SIDE_LIMIT: Duration = Duration::from_secs(24 * 3600);
+/// Version of the tables. A change that an unfinished migration would not survive makes a new version, beside this one.
+pub const PLAN_VERSION: u32 = 1;
+
+/// The migration, version 1.
+pub static PLAN: Plan<GardenletMigration> = Plan {
+    kind: "ControlPlaneMigration",
+    version: PLAN_VERSION,
+    forward: FORWARD,
+    rollback: ROLLBACK,
+    point_of_no_return: Some(Step::RestoreRequested),
+    needs_rollback: |notes| notes.changed,
+    fields: &["changed", "formerSeeds", "loss"],
+    unpausable_from: Some(Step::SeedBound),
+    side_limit: SIDE_LIMIT,
+    committed_side_limit: COMMITTED_SIDE_LIMIT,
+};
+
+/// All versions of the migration.
+pub static PLANS: Plans<GardenletMigration> = Plans { versions: &[&PLAN] };
