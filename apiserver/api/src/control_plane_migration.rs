@@ -41,7 +41,8 @@ static MODE: Schema = Schema::choice(
     &["Classic", "Forced", "Live"],
 );
 static EXECUTOR: Schema = Schema::choice(
-    "Who runs the steps. Repot: its own controllers. Gardenlet: the gardenlets of both seeds, which Repot steers.",
+    "Who runs the steps. Repot: its own controllers. Gardenlet: the gardenlet of the destination, which Repot steers; in mode Forced \
+     alone.",
     &["Repot", "Gardenlet"],
 );
 static ABORT: Schema = Schema::choice(
@@ -137,6 +138,18 @@ static FORMER_OPERATION: Schema = Schema {
         Field::required("type", &OPERATION_TYPE),
     ]),
 };
+static FORMER_SHOOT_SEED: Schema = Schema::string("spec.seedName of the Shoot.");
+static FORMER_ENTRY_SEED: Schema = Schema::string("spec.seedName of the BackupEntry.");
+static FORMER_ENTRY_STATUS: Schema = Schema::string("status.seedName of the BackupEntry.");
+static FORMER_SEEDS: Schema = Schema {
+    name: Some("cloud.gardener.migration.v1alpha1.FormerSeeds"),
+    description: "Garden, executor Gardenlet: the seeds before the migration, which a rollback writes back.",
+    shape: Shape::Object(&[
+        Field::optional("backupEntry", &FORMER_ENTRY_SEED),
+        Field::optional("backupEntryStatus", &FORMER_ENTRY_STATUS),
+        Field::optional("shoot", &FORMER_SHOOT_SEED),
+    ]),
+};
 static SIDE: Schema = Schema {
     name: Some("cloud.gardener.migration.v1alpha1.MigrationSide"),
     description: "What the controller of one side has recorded. Only that controller writes it.",
@@ -151,6 +164,7 @@ static SIDE: Schema = Schema {
         Field::optional("etcdReplicas", &ETCD_REPLICAS),
         Field::optional("finalSnapshot", &FINAL_SNAPSHOT),
         Field::optional("formerOperation", &FORMER_OPERATION),
+        Field::optional("formerSeeds", &FORMER_SEEDS),
         Field::optional("hibernated", &HIBERNATED),
         Field::optional("loss", &LOSS),
         Field::optional("message", &MESSAGE),
@@ -308,7 +322,19 @@ pub fn validate(object: &Node) -> Vec<FieldError> {
             "must be another seed than spec.sourceSeed",
         ));
     }
+    errors.extend(check_executor(object));
     errors
+}
+
+/// Nothing is left to steer where the source answers: its gardenlet migrates a Shoot as soon as that is bound to another seed.
+fn check_executor(object: &Node) -> Option<FieldError> {
+    let is_refused = text_at(object, "spec.executor") == Some("Gardenlet")
+        && text_at(object, "spec.mode") != Some("Forced");
+    is_refused.then(|| {
+        let message = "is for mode Forced alone; where the source answers, bind the Shoot to the destination and let gardenlet \
+                       migrate it, or leave the executor out";
+        FieldError::invalid("spec.executor", "Gardenlet", message)
+    })
 }
 
 /// The spec stays as it was created, but for requests to the running migration.

@@ -176,6 +176,16 @@ fn everything_that_is_wrong_with_a_spec_is_told_at_once() {
 }
 
 #[test]
+fn gardenlet_carries_out_forced_migrations_alone() {
+    let (kind, _, validate, _) = KINDS[5];
+    let errors = |mode: &str| {
+        let spec = r#"{"shootRef":{"name":"s"},"sourceSeed":"a","destinationSeed":"b","executor":"Gardenlet","mode":"#;
+        fields(&validate(&body(kind, &format!("{spec}\"{mode}\"}}")))).len()
+    };
+    assert_eq!((errors("Classic"), errors("Live"), errors("Forced")), (1, 1, 0));
+}
+
+#[test]
 fn a_ledger_that_cannot_be_is_refused() {
     let status = r#"{"planVersion":0,"apiDownSeconds":-1,"proof":{"keys":-1,"revision":-2},"pausedTime":"noon",
         "before":{"apiReplicas":-1},

@@ -22,6 +22,7 @@ use repot_plan::{
         restore,
     },
     flow::{LedgerOf, Plans},
+    gardenlet,
     ledger::{Phase, Record, State},
     render,
     status::{fields, from_status, to_status},
@@ -152,6 +153,45 @@ fn a_ledger_of_a_side_is_a_status_that_the_api_accepts() {
     assert_eq!(strict, [""; 0]);
     assert_eq!(control_plane_migration::validate_status(&document.body), []);
     assert_eq!(from_status(&classic::PLANS, &side).expect("a ledger"), ledger);
+}
+
+/// The same of each side of a migration by gardenlet.
+#[test]
+fn a_ledger_of_a_migration_by_gardenlet_is_a_status_that_the_api_accepts() {
+    let seed = || Some("seed-a".to_owned());
+    let notes = gardenlet::Notes {
+        changed: true,
+        former_seeds: Some(gardenlet::FormerSeeds {
+            shoot: seed(),
+            backup_entry: seed(),
+            backup_entry_status: seed(),
+        }),
+        loss: Some(classic::Loss {
+            snapshot: "delta".into(),
+            revision: 6,
+            time: "2026-01-01T00:00:00Z".into(),
+            epoch: 0,
+        }),
+    };
+    let record =
+        Record { state: State::Running, reason: "Restoring".into(), attempts: 1, ..Record::pending() };
+    let ledger = LedgerOf::<gardenlet::GardenletMigration> {
+        version: gardenlet::PLAN_VERSION,
+        phase: Phase::RollingBack,
+        observed: Some(Time(60)),
+        steps: gardenlet::PLAN.steps().into_iter().map(|step| (step, record.clone())).collect(),
+        notes,
+        ..LedgerOf::<gardenlet::GardenletMigration>::default()
+    };
+    let side = to_status(&gardenlet::PLAN, &ledger);
+    assert_eq!(side["formerSeeds"]["backupEntryStatus"], "seed-a");
+    let status = serde_json::json!({"garden": side, "destination": side});
+    let text = serde_json::json!({"metadata": {"name": "x"}, "spec": {}, "status": status}).to_string();
+    let (document, strict) =
+        Document::decode(&Bytes::from(text), &control_plane_migration::KIND_INFO).expect("an object");
+    assert_eq!(strict, [""; 0]);
+    assert_eq!(control_plane_migration::validate_status(&document.body), []);
+    assert_eq!(from_status(&gardenlet::PLANS, &side).expect("a ledger"), ledger);
 }
 
 #[test]

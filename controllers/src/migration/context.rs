@@ -87,6 +87,8 @@ impl Context {
         let spec = &migration.spec;
         match &self.seed {
             None => vec![Side::Garden],
+            // A source without Repot's steps has no rows.
+            Some(seed) if *seed == spec.source_seed && migration.is_by_gardenlet() => Vec::new(),
             Some(seed) if *seed == spec.source_seed => vec![Side::Source],
             Some(seed) if *seed == spec.destination_seed => vec![Side::Destination],
             Some(_) => Vec::new(),

@@ -1,16 +1,12 @@
 //! One side of a migration, as a [`Driver`] of its flow.
 
-use kube::{
-    Api, Resource, ResourceExt,
-    api::{Patch, PatchParams},
-};
+use kube::{Api, Resource};
 use repot_apimachinery::time::Time;
 use repot_plan::{
     classic::{ClassicMigration, Side, effect::Effect, observed::Observed},
     flow::Plans,
     named::Named,
 };
-use serde_json::json;
 
 use super::{
     api::{ControlPlaneMigration, Shoot},
@@ -18,7 +14,6 @@ use super::{
     destination,
     error::{Error, Result},
     garden,
-    names::MANAGER,
     overall::Ledger,
     pass::{Objects, Observation, Pass},
     record, request, siblings, source,
@@ -144,15 +139,7 @@ impl Driver for Migration<'_> {
     }
 
     async fn leave_alone(&self, migration: &ControlPlaneMigration, message: &str) -> Result<()> {
-        if migration.status.get("message").and_then(serde_json::Value::as_str) == Some(message) {
-            return Ok(());
-        }
-        let patch = json!({
-            "metadata": {"resourceVersion": migration.resource_version()}, "status": {"message": message},
-        });
-        let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
-        let outcome = self.api().patch_status(&self.name, &params, &Patch::Merge(patch)).await;
-        outcome.map(drop).map_err(Error::write("say in its status why the migration is left alone"))
+        record::leave_alone(&self.api(), migration, message).await
     }
 
     async fn publish(&self, migration: &ControlPlaneMigration, event: EventContent) {

@@ -11,6 +11,7 @@
 //! | [`request`] | what the object asks for |
 //! | [`record`], [`overall`] | ledgers as the status |
 //! | [`garden`], [`source`], [`destination`] | what each side observes, and its effects as calls |
+//! | [`gardenlet`] | the same of a migration that gardenlet carries out |
 //! | [`seed`] | what source and destination have in common |
 //! | [`follow_up`] | what a destination does after a forced migration, until the source has ended |
 //! | [`siblings`] | other migrations of the same Shoot |
@@ -23,6 +24,7 @@ pub mod driver;
 pub mod error;
 pub mod follow_up;
 pub mod garden;
+pub mod gardenlet;
 pub mod names;
 pub mod overall;
 pub mod pass;
@@ -61,6 +63,9 @@ pub async fn run(context: Context, stop: CancellationToken) {
 
 /// One pass of each side that this controller works on.
 async fn reconcile(cached: Arc<ControlPlaneMigration>, context: Arc<Context>) -> Result<Action> {
+    if cached.is_by_gardenlet() {
+        return gardenlet::reconcile(&cached, &context).await;
+    }
     if cached.mode().is_none() {
         return Ok(Action::await_change());
     }

@@ -5,7 +5,7 @@ use repot_apimachinery::time::Time;
 use repot_plan::{
     classic::{ClassicMigration, Side, Step, observed::MigrationMode},
     flow::LedgerOf,
-    ledger::{Phase, Record, State},
+    ledger::{self, Phase, Record, State},
     named::Named,
 };
 use serde_json::{Map, Value, json};
@@ -52,7 +52,7 @@ pub fn status(ledgers: &[(Side, &Ledger)], mode: MigrationMode, is_superseded: b
 }
 
 /// A migration ends when all sides have ended that it waits for.
-fn phase(ledgers: &[(Side, &Ledger)], sides: usize) -> Phase {
+pub(super) fn phase<S: Ord, N>(ledgers: &[(Side, &ledger::Ledger<S, N>)], sides: usize) -> Phase {
     let all = ledgers.len() == sides;
     let is_any = |phase| ledgers.iter().any(|(_, ledger)| ledger.phase == phase);
     let have_ended = all && ledgers.iter().all(|(_, ledger)| ledger.phase.is_end());
@@ -69,7 +69,7 @@ fn phase(ledgers: &[(Side, &Ledger)], sides: usize) -> Phase {
     }
 }
 
-fn name(phase: Phase) -> &'static str {
+pub(super) fn name(phase: Phase) -> &'static str {
     match phase {
         Phase::Pending | Phase::Scheduled => "Pending",
         Phase::Running => "Running",
@@ -82,8 +82,8 @@ fn name(phase: Phase) -> &'static str {
 }
 
 /// The words of the side that has failed, of the one that is in this phase, or of any that says something.
-fn words(ledgers: &[(Side, &Ledger)], phase: Phase) -> (String, String) {
-    let says = |wanted: &dyn Fn(&Ledger) -> bool| {
+pub(super) fn words<S: Ord, N>(ledgers: &[(Side, &ledger::Ledger<S, N>)], phase: Phase) -> (String, String) {
+    let says = |wanted: &dyn Fn(&ledger::Ledger<S, N>) -> bool| {
         let found = ledgers.iter().find(|(_, ledger)| wanted(ledger) && !ledger.message.is_empty());
         found.map(|(side, ledger)| (ledger.reason.clone(), format!("{side}: {}", ledger.message)))
     };
@@ -106,6 +106,11 @@ fn outage(ledgers: &[(Side, &Ledger)]) -> Value {
     let end = [Step::ApiDnsSwitched, Step::SourceApiRestored];
     let end = end.into_iter().filter_map(|step| record(ledgers, step));
     let to = end.filter(|record| record.state == State::Succeeded).find_map(|record| record.completed);
+    outage_between(from, to)
+}
+
+/// An outage that may not have ended.
+pub(super) fn outage_between(from: Time, to: Option<Time>) -> Value {
     json!({
         "from": from.to_rfc3339(),
         "to": to.map(Time::to_rfc3339),

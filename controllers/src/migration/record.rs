@@ -2,10 +2,15 @@
 
 use kube::{
     Api, ResourceExt,
-    api::{PostParams, TypeMeta},
+    api::{Patch, PatchParams, PostParams, TypeMeta},
 };
-use repot_plan::{classic::Side, named::Named, status};
-use serde_json::{Map, Value};
+use repot_plan::{
+    classic::Side,
+    flow::{Flow, LedgerOf, Plans},
+    named::Named,
+    status,
+};
+use serde_json::{Map, Value, json};
 
 use super::{
     api::ControlPlaneMigration,
@@ -23,11 +28,24 @@ pub fn part(migration: &ControlPlaneMigration, side: Side) -> Value {
 /// The status with the ledger of a side; what is unknown here stays.
 #[must_use]
 pub fn render(migration: &ControlPlaneMigration, side: Side, next: &Ledger) -> Map<String, Value> {
+    let (mode, is_superseded) = (migration.mode().unwrap_or_default(), migration.superseded_by().is_some());
+    render_by(migration, migration.plans(), (side, next), |ledgers| {
+        overall::status(ledgers, mode, is_superseded)
+    })
+}
+
+/// The same by the tables of any flow of these sides; `whole` gives the fields of all sides together.
+#[must_use]
+pub fn render_by<F: Flow<Side = Side>>(
+    migration: &ControlPlaneMigration,
+    plans: &Plans<F>,
+    (side, next): (Side, &LedgerOf<F>),
+    whole: impl FnOnce(&[(Side, &LedgerOf<F>)]) -> Map<String, Value>,
+) -> Map<String, Value> {
     let mut own = match part(migration, side) {
         Value::Object(own) => own,
         _ => Map::new(),
     };
-    let plans = migration.plans();
     status::fields(plans).for_each(|field| drop(own.remove(field)));
     let plan = plans.of(next.version).unwrap_or(plans.newest());
     if let Value::Object(ledger) = status::to_status(plan, next) {
@@ -37,17 +55,14 @@ pub fn render(migration: &ControlPlaneMigration, side: Side, next: &Ledger) -> M
     all.insert(side.name().to_owned(), Value::Object(own));
     overall::FIELDS.iter().for_each(|field| drop(all.remove(*field)));
     let others = Side::ALL.iter().filter(|other| **other != side && all.contains_key(other.name()));
-    let others: Vec<(Side, Ledger)> = others
+    let others: Vec<(Side, LedgerOf<F>)> = others
         .filter_map(|other| Some((*other, status::from_status(plans, &part(migration, *other)).ok()?)))
         .collect();
-    let mut ledgers: Vec<(Side, &Ledger)> = others.iter().map(|(side, ledger)| (*side, ledger)).collect();
+    let mut ledgers: Vec<(Side, &LedgerOf<F>)> =
+        others.iter().map(|(side, ledger)| (*side, ledger)).collect();
     ledgers.push((side, next));
     ledgers.sort_by_key(|(side, _)| *side);
-    all.extend(overall::status(
-        &ledgers,
-        migration.mode().unwrap_or_default(),
-        migration.superseded_by().is_some(),
-    ));
+    all.extend(whole(&ledgers));
     all.insert("observedGeneration".to_owned(), migration.metadata.generation.into());
     all
 }
@@ -62,9 +77,21 @@ pub async fn record(
     side: Side,
     next: &Ledger,
 ) -> Result<ControlPlaneMigration> {
+    store(all, migration, render(migration, side, next)).await
+}
+
+/// Stores a status, and gives the object as it is then.
+///
+/// # Errors
+/// As [`record`].
+pub async fn store(
+    all: &Api<ControlPlaneMigration>,
+    migration: &ControlPlaneMigration,
+    status: Map<String, Value>,
+) -> Result<ControlPlaneMigration> {
     let changed = ControlPlaneMigration {
         types: Some(TypeMeta::resource::<ControlPlaneMigration>()),
-        status: render(migration, side, next),
+        status,
         ..migration.clone()
     };
     let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
@@ -72,11 +99,30 @@ pub async fn record(
     stored.map_err(Error::write("record the ledger"))
 }
 
+/// Says in the status why a migration is left alone, and changes nothing else of it.
+///
+/// # Errors
+/// [`Error::Write`].
+pub async fn leave_alone(
+    all: &Api<ControlPlaneMigration>,
+    migration: &ControlPlaneMigration,
+    message: &str,
+) -> Result<()> {
+    if migration.status.get("message").and_then(Value::as_str) == Some(message) {
+        return Ok(());
+    }
+    let patch = json!({
+        "metadata": {"resourceVersion": migration.resource_version()}, "status": {"message": message},
+    });
+    let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+    let outcome = all.patch_status(&migration.name_any(), &params, &Patch::Merge(patch)).await;
+    outcome.map(drop).map_err(Error::write("say in its status why the migration is left alone"))
+}
+
 #[cfg(test)]
 mod tests {
     use repot_apimachinery::time::Time;
     use repot_plan::ledger::Phase;
-    use serde_json::json;
 
     use super::*;
 

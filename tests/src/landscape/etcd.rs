@@ -55,7 +55,7 @@ pub(super) fn etcds(plane: &ControlPlane, seed: &Seed) -> Vec<Value> {
     let mut main = spec(MAIN, plane.options.etcd_members);
     main["etcd"]["gateway"] = json!({});
     main["backup"] = json!({
-        "store": seed.backup_store(&format!("{}/{MAIN}", plane.shoot.technical_id())),
+        "store": seed.backup_store(&format!("{}/{MAIN}", plane.shoot.backup_entry())),
         "deltaSnapshotPeriod": "10s",
         "tls": main["etcd"]["clientUrlTls"],
         "ownerCheck": owner_check(plane, seed),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use repot_api::names::{MIGRATION_GROUP, V1ALPHA1};
+use repot_api::names::{MIGRATION_GROUP, STORE_PROVIDER, V1ALPHA1};
 use repot_rules::watch::HomeCluster;
 use repot_webhook::manifests::{Reach, render};
 use serde_json::{Value, json};
@@ -79,6 +79,8 @@ impl GardenCluster {
     pub async fn register_seed(&self, name: &str, data: &Value) -> Result<()> {
         let mut seed = gardener::seed(name);
         seed["spec"]["dns"]["internal"]["domain"] = super::dns::ZONE.into();
+        // The local provider does not tell what its buckets are.
+        seed["metadata"]["annotations"] = json!({STORE_PROVIDER: "S3"});
         let status = json!({"status": seed["status"]});
         seed.as_object_mut().map(|seed| seed.remove("status"));
         let credentials = &mut seed["spec"]["backup"]["credentialsRef"];
@@ -172,7 +174,7 @@ impl GardenCluster {
     }
 
     async fn create_backup_entry(&self, shoot: &ShootName, seed: &str) -> Result<()> {
-        let name = format!("{}--{}", shoot.technical_id(), shoot.name);
+        let name = shoot.backup_entry();
         let entry = json!({
             "apiVersion": gardener::VERSION, "kind": "BackupEntry",
             "metadata": {"namespace": shoot.project_namespace(), "name": name},

@@ -22,6 +22,11 @@ impl ShootName {
         format!("shoot--{}--{}", self.project, self.name)
     }
 
+    /// The name of its BackupEntry, which is the first part of the prefix of its backups.
+    pub fn backup_entry(&self) -> String {
+        format!("{}--{}", self.technical_id(), self.name)
+    }
+
     /// The namespace of its Project in the garden.
     pub fn project_namespace(&self) -> String {
         format!("garden-{}", self.project)

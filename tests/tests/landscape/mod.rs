@@ -108,7 +108,7 @@ async fn etcd_has_three_members_and_a_snapshot(landscape: &Landscape, shoot: &Sh
     let main = etcd::read(plane, seed, etcd::MAIN).await?;
     let members = main["status"]["members"].as_array().map_or(0, Vec::len);
     ensure!(members == 3, "{}", main["status"]);
-    let files = seed.store.files(&format!("{}/{}", plane.shoot.technical_id(), etcd::MAIN));
+    let files = seed.store.files(&format!("{}/{}", plane.shoot.backup_entry(), etcd::MAIN));
     until("the first snapshot", DEADLINE, async || {
         let names: Vec<_> = std::fs::read_dir(files.join("v2"))?
             .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))

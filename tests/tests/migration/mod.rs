@@ -3,6 +3,7 @@
 mod classic;
 mod faults;
 mod forced;
+mod gardenlet;
 mod owner;
 mod partitions;
 mod prober;

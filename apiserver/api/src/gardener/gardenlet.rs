@@ -6,7 +6,7 @@
 //! | [`responsible_seed`] | `pkg/utils/gardener/migration.go`, GetResponsibleSeedName |
 //! | [`operation`] | `pkg/gardenlet/controller/shoot/shoot/helper/helper.go`, ComputeOperationType |
 //! | [`raises_generation`] | `pkg/apiserver/registry/core/shoot/strategy.go`, shootStatusStrategy.PrepareForUpdate |
-//! | a change of the generation is what wakes it | `pkg/gardenlet/controller/{shoot/shoot,backupentry}/add.go`, GenerationChangedPredicate |
+//! | a change of the generation wakes it | `pkg/gardenlet/controller/{shoot/shoot,backupentry}/add.go`, GenerationChangedPredicate |
 
 /// Type and state of the last operation that make the gardenlet of the responsible seed restore a Shoot.
 pub const RESTORE_REQUEST: (&str, &str) = ("Migrate", "Succeeded");
@@ -51,7 +51,8 @@ pub struct ShootView<'a> {
 /// What the gardenlet of the responsible seed does next.
 #[must_use]
 pub fn operation(shoot: &ShootView<'_>) -> Operation {
-    let is_split = shoot.status_seed.is_some() && shoot.spec_seed.is_some() && shoot.spec_seed != shoot.status_seed;
+    let is_split =
+        shoot.status_seed.is_some() && shoot.spec_seed.is_some() && shoot.spec_seed != shoot.status_seed;
     if shoot.is_deleted {
         return Operation::Delete;
     }
@@ -131,10 +132,16 @@ mod tests {
     #[test]
     fn request_of_a_restore_wakes_gardenlets_and_is_computed_as_one() {
         assert!(raises_generation(RESTORE_REQUEST));
-        assert!(!raises_generation(("Migrate", "Processing")) && !raises_generation(("Restore", "Succeeded")));
+        assert!(
+            !raises_generation(("Migrate", "Processing")) && !raises_generation(("Restore", "Succeeded"))
+        );
         let (spec_seed, status_seed) = (Some("b"), Some("b"));
-        let shoot =
-            ShootView { spec_seed, status_seed, last_operation: Some(RESTORE_REQUEST), ..ShootView::default() };
+        let shoot = ShootView {
+            spec_seed,
+            status_seed,
+            last_operation: Some(RESTORE_REQUEST),
+            ..ShootView::default()
+        };
         assert_eq!(operation(&shoot), Operation::Restore);
     }
 }

@@ -48,7 +48,10 @@ pub(super) fn is_loss_confirmed(context: &Context) -> Check {
             true => Check::Met(format!("confirmed: {lost}")),
             false => Check::waiting(
                 "NotConfirmed",
-                format!("{lost}; confirm it by annotation {CONFIRM_FORCED_MIGRATION}={}", request.source_seed),
+                format!(
+                    "{lost}; confirm it by annotation {CONFIRM_FORCED_MIGRATION}={}",
+                    request.source_seed
+                ),
             ),
         }
     })
@@ -65,7 +68,7 @@ pub(super) fn note_loss(context: &Context, notes: &mut Notes) {
 }
 
 /// A snapshot that was stored since somebody confirmed that the source is off.
-fn is_written_since(newest: &SourceSnapshot, loss: &Loss) -> Option<Check> {
+fn written_since(newest: &SourceSnapshot, loss: &Loss) -> Option<Check> {
     (newest.name != loss.snapshot).then(|| {
         let message = format!(
             "the source is not off: it has stored {} since {} was confirmed as its last one; stop it, and create a new migration",
@@ -77,17 +80,18 @@ fn is_written_since(newest: &SourceSnapshot, loss: &Loss) -> Option<Check> {
 
 pub(super) fn are_snapshots_copied(context: &Context) -> Check {
     let Some(loss) = &context.notes.loss else { return Check::waiting("NoLoss", "no loss is recorded") };
-    destination(context, |facts| match (&facts.source_newest, facts.copied) {
-        (Some(newest), _) if is_written_since(newest, loss).is_some() => {
-            is_written_since(newest, loss).unwrap_or_else(|| Check::waiting("SourceWrites", ""))
+    destination(context, |facts| {
+        let written = facts.source_newest.as_ref().and_then(|newest| written_since(newest, loss));
+        match (written, &facts.source_newest, facts.copied) {
+            (Some(check), ..) => check,
+            (None, Some(_), Some(revision)) if revision >= loss.revision => {
+                Check::Met(format!("copied and verified up to revision {revision}"))
+            }
+            (None, _, Some(revision)) => {
+                Check::waiting("Copying", format!("copied up to revision {revision} of {}", loss.revision))
+            }
+            (None, _, None) => Check::waiting("Copying", "the copying Job has not ended"),
         }
-        (Some(_), Some(revision)) if revision >= loss.revision => {
-            Check::Met(format!("copied and verified up to revision {revision}"))
-        }
-        (_, Some(revision)) => {
-            Check::waiting("Copying", format!("copied up to revision {revision} of {}", loss.revision))
-        }
-        (_, None) => Check::waiting("Copying", "the copying Job has not ended"),
     })
 }
 
@@ -125,9 +129,10 @@ pub(super) fn is_state_ensured(context: &Context) -> Check {
                 "StateTooLarge",
                 format!("the ShootState has {}, and gardener-apiserver takes {STATE_LIMIT} bytes", said(own)),
             ),
-            (Some(own), _) => {
-                Check::waiting("WritingState", format!("the ShootState of Repot, {}, is being written", said(own)))
-            }
+            (Some(own), _) => Check::waiting(
+                "WritingState",
+                format!("the ShootState of Repot, {}, is being written", said(own)),
+            ),
         }
     })
 }
@@ -148,13 +153,19 @@ pub(super) fn has_copy_task_ended(context: &Context) -> Check {
         match (other, unmarked(facts).next()) {
             (Some(difference), _) => Check::waiting(
                 "OtherStores",
-                format!("etcd-druid copies by itself, since the EtcdCopyBackupsTask has other stores: {difference}"),
+                format!(
+                    "etcd-druid copies by itself, since the EtcdCopyBackupsTask has other stores: {difference}"
+                ),
             ),
-            (None, Some(_)) => Check::waiting("Marking", "the EtcdCopyBackupsTask of gardenlet is being marked"),
+            (None, Some(_)) => {
+                Check::waiting("Marking", "the EtcdCopyBackupsTask of gardenlet is being marked")
+            }
             (None, None) if facts.copy_tasks.is_empty() => {
                 Check::waiting("NoTask", "gardenlet has no EtcdCopyBackupsTask now")
             }
-            (None, None) => Check::waiting("Marked", "the EtcdCopyBackupsTask of gardenlet is marked as succeeded"),
+            (None, None) => {
+                Check::waiting("Marked", "the EtcdCopyBackupsTask of gardenlet is marked as succeeded")
+            }
         }
     })
 }

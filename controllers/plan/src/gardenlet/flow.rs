@@ -59,7 +59,9 @@ impl Flow for GardenletMigration {
                 have_others_ended.then_some(Effect::EnsureFinalizer { present: false }).into_iter().collect()
             }
             // A creation that was requested before the end may arrive after it.
-            Facts::Destination(facts) => facts.copy_namespace.then_some(Effect::RemoveCopy).into_iter().collect(),
+            Facts::Destination(facts) => {
+                facts.copy_namespace.then_some(Effect::RemoveCopy).into_iter().collect()
+            }
             Facts::Garden(_) => Vec::new(),
         }
     }

@@ -100,13 +100,16 @@ pub(super) fn bind(context: &Context) -> Vec<Effect> {
 /// gardenlet sets the status to its own seed when it begins.
 fn is_entry_moved(entry: &BackupEntryFacts, destination: &str) -> bool {
     entry.spec_seed.as_deref() == Some(destination)
-        && gardenlet::responsible_seed(entry.spec_seed.as_deref(), entry.status_seed.as_deref()) == Some(destination)
+        && gardenlet::responsible_seed(entry.spec_seed.as_deref(), entry.status_seed.as_deref())
+            == Some(destination)
 }
 
 pub(super) fn is_backup_entry_moved(context: &Context) -> Check {
     let destination = &context.observed.request.destination_seed;
     garden(context, |facts| match &facts.backup_entry {
-        None => Check::blocked("NoBackupEntry", "the Shoot has no BackupEntry, so gardenlet restores no etcd"),
+        None => {
+            Check::blocked("NoBackupEntry", "the Shoot has no BackupEntry, so gardenlet restores no etcd")
+        }
         Some(entry) if is_entry_moved(entry, destination) => {
             Check::Met(format!("the gardenlet of {destination} is responsible for the BackupEntry"))
         }
@@ -183,9 +186,10 @@ fn restored(context: &Context, shoot: &ShootFacts, last: &LastOperation) -> Chec
             format!("{says}; it tries again with annotation gardener.cloud/operation=retry on the Shoot"),
         ),
         ("Restore", _) => Check::waiting("Restoring", says),
-        ("Migrate", "Succeeded" | "Aborted") => {
-            Check::waiting("NotBegun", format!("the gardenlet of {seed} has not begun to restore; see whether it runs"))
-        }
+        ("Migrate", "Succeeded" | "Aborted") => Check::waiting(
+            "NotBegun",
+            format!("the gardenlet of {seed} has not begun to restore; see whether it runs"),
+        ),
         ("Migrate", _) => Check::waiting("NotRestoring", says),
         // It comes after a restore that succeeded, and nowhere else.
         _ => Check::Met(format!("gardenlet is past the restore: {kind}, {state}")),

@@ -1,12 +1,6 @@
 //! The rollback table: nothing was done to the source. A ShootState that was written for gardenlet stays, as does what was copied.
 
-use super::{
-    destination as to,
-    flow::GardenletMigration,
-    forward::day_long,
-    garden,
-    step::Step,
-};
+use super::{destination as to, flow::GardenletMigration, forward::day_long, garden, step::Step};
 use crate::{classic::Side, flow::Row};
 
 /// Rows that are worked on when no restore was requested.

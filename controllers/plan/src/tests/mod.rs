@@ -7,6 +7,7 @@ mod cluster;
 mod deletion;
 mod example;
 mod forced;
+mod gardenlet;
 mod planted;
 mod published;
 mod rng;

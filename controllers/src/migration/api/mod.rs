@@ -101,6 +101,12 @@ impl ControlPlaneMigration {
         }
     }
 
+    /// Whether the gardenlet of the destination carries it out, and the controllers of this program steer that.
+    #[must_use]
+    pub fn is_by_gardenlet(&self) -> bool {
+        self.spec.executor == "Gardenlet" && self.spec.mode == "Forced"
+    }
+
     /// All versions of the tables of its mode.
     #[must_use]
     pub fn plans(&self) -> &'static Plans<ClassicMigration> {

@@ -60,6 +60,10 @@ pub struct ShootStatus {
     /// Name of the namespace of the control plane in its seed.
     #[serde(rename = "technicalID")]
     pub technical_id: String,
+    /// UID of the Shoot in Gardener: a part of the name of its BackupEntry. It is not that of the object.
+    pub uid: String,
+    /// The errors of the last operation.
+    pub last_errors: Vec<LastError>,
     /// Whether the Shoot is hibernated.
     #[serde(rename = "hibernated")]
     pub is_hibernated: Option<bool>,
@@ -82,7 +86,22 @@ pub struct LastOperation {
     pub progress: i32,
 }
 
+/// An error of the last operation on a Shoot.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LastError {
+    /// The error in words.
+    pub description: String,
+}
+
 impl Shoot {
+    /// Name of its BackupEntry; `None` where gardenlet has not given the Shoot its UID.
+    #[must_use]
+    pub fn backup_entry(&self) -> Option<String> {
+        let ShootStatus { technical_id, uid, .. } = &self.status;
+        (!technical_id.is_empty() && !uid.is_empty()).then(|| format!("{technical_id}--{uid}"))
+    }
+
     /// Whether the control plane does not run, or is not to run.
     #[must_use]
     pub fn is_hibernated(&self) -> bool {

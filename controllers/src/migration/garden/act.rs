@@ -15,6 +15,7 @@ use crate::{
     errors::is_not_found,
     migration::{
         api::{ControlPlaneMigration, Shoot},
+        context::Context,
         error::{Error, Result},
         names::{FINALIZER, MANAGER},
         pass::Pass,
@@ -29,7 +30,9 @@ use crate::{
 pub async fn act(pass: &Pass<'_>, shoot: Option<&Shoot>, effect: &Effect) -> Result<()> {
     let shoot = || shoot.ok_or_else(|| Error::Missing("the Shoot".to_owned()));
     match effect {
-        Effect::EnsureFinalizer { present } => finalizer(pass, shoot().ok(), *present).await,
+        Effect::EnsureFinalizer { present } => {
+            finalizer(pass.context, pass.migration, shoot().ok(), *present).await
+        }
         Effect::SupersedeOthers => siblings::supersede(pass.context, pass.migration).await,
         Effect::EnsureOperation { operation } => {
             let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
@@ -40,7 +43,7 @@ pub async fn act(pass: &Pass<'_>, shoot: Option<&Shoot>, effect: &Effect) -> Res
             }
         }
         Effect::EnsureStatusSeed { seed } => status(pass, shoot()?, json!({"seedName": seed})).await,
-        Effect::EnsureSpecSeed { seed } => bind(pass, shoot()?, seed).await,
+        Effect::EnsureSpecSeed { seed } => bind(pass.context, shoot()?, seed).await,
         _ => Ok(()),
     }
 }
@@ -51,9 +54,16 @@ fn former(migration: &ControlPlaneMigration) -> Option<FormerOperation> {
     serde_json::from_value(recorded.clone()).ok()
 }
 
-/// With the finalizer comes the UID of the Shoot, where the user has left it out.
-async fn finalizer(pass: &Pass<'_>, shoot: Option<&Shoot>, present: bool) -> Result<()> {
-    let migration = pass.migration;
+/// Sets or removes our finalizer. With it comes the UID of the Shoot, where the user has left it out.
+///
+/// # Errors
+/// [`Error::Write`].
+pub async fn finalizer(
+    context: &Context,
+    migration: &ControlPlaneMigration,
+    shoot: Option<&Shoot>,
+    present: bool,
+) -> Result<()> {
     let mut finalizers = migration.finalizers().to_vec();
     finalizers.retain(|finalizer| finalizer != FINALIZER);
     if present {
@@ -65,7 +75,7 @@ async fn finalizer(pass: &Pass<'_>, shoot: Option<&Shoot>, present: bool) -> Res
     }
     let patch = under(migration.resource_version(), patch);
     let all = Api::<ControlPlaneMigration>::namespaced(
-        pass.context.garden_client().clone(),
+        context.garden_client().clone(),
         &migration.namespace().unwrap_or_default(),
     );
     match all.patch(&migration.name_any(), &params(), &Patch::Merge(patch)).await {
@@ -75,20 +85,24 @@ async fn finalizer(pass: &Pass<'_>, shoot: Option<&Shoot>, present: bool) -> Res
     }
 }
 
-fn shoots(pass: &Pass<'_>, shoot: &Shoot) -> Api<Shoot> {
-    Api::namespaced(pass.context.garden_client().clone(), &shoot.namespace().unwrap_or_default())
+/// The Shoots of the namespace of a Shoot.
+pub fn shoots(context: &Context, shoot: &Shoot) -> Api<Shoot> {
+    Api::namespaced(context.garden_client().clone(), &shoot.namespace().unwrap_or_default())
 }
 
 async fn status(pass: &Pass<'_>, shoot: &Shoot, fields: Value) -> Result<()> {
     let patch = Patch::Merge(under(shoot.resource_version(), json!({"status": fields})));
-    let outcome = shoots(pass, shoot).patch_status(&shoot.name_any(), &params(), &patch).await;
+    let outcome = shoots(pass.context, shoot).patch_status(&shoot.name_any(), &params(), &patch).await;
     outcome.map(drop).map_err(Error::write("write the status of the Shoot"))
 }
 
 /// Only the binding can change the seed of a Shoot.
-async fn bind(pass: &Pass<'_>, shoot: &Shoot, seed: &str) -> Result<()> {
+///
+/// # Errors
+/// [`Error::Write`].
+pub async fn bind(context: &Context, shoot: &Shoot, seed: &str) -> Result<()> {
     let patch = Patch::Merge(under(shoot.resource_version(), json!({"spec": {"seedName": seed}})));
-    let all = shoots(pass, shoot);
+    let all = shoots(context, shoot);
     let outcome = all.patch_subresource("binding", &shoot.name_any(), &params(), &patch).await;
     outcome.map(drop).map_err(Error::write("write spec.seedName of the Shoot"))
 }

@@ -6,4 +6,6 @@ mod operation;
 pub mod seed_change;
 
 pub use act::act;
+pub(super) use act::{bind, finalizer, shoots};
 pub use observe::observe;
+pub(super) use observe::{refusals_of, seed};

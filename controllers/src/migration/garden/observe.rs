@@ -64,7 +64,10 @@ pub async fn observe(
 }
 
 /// A Seed as JSON; `None` where there is none of that name.
-async fn seed(garden: &Client, name: &str) -> Result<Option<Value>> {
+///
+/// # Errors
+/// [`Error::Read`].
+pub async fn seed(garden: &Client, name: &str) -> Result<Option<Value>> {
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(CORE_GROUP, "v1beta1", "Seed"));
     let all = Api::<DynamicObject>::all_with(garden.clone(), &kind);
     let found = all.get_opt(name).await.map_err(Error::read(format!("Seed {name}")))?;
@@ -73,7 +76,8 @@ async fn seed(garden: &Client, name: &str) -> Result<Option<Value>> {
 }
 
 /// Why the destination cannot host any Shoot. It comes with its name.
-fn refusals_of((name, seed): (&str, Option<&Value>)) -> Vec<String> {
+#[must_use]
+pub fn refusals_of((name, seed): (&str, Option<&Value>)) -> Vec<String> {
     let Some(seed) = seed.map(Seed) else { return vec![format!("there is no Seed {name}")] };
     let mut all: Vec<String> =
         seed.health_problems().into_iter().map(|problem| format!("Seed {name}: {problem}")).collect();

@@ -1,0 +1,261 @@
+//! The garden: Shoot, BackupEntry and Seeds are observed, and written under the versions that were observed.
+
+use kube::{
+    Api, Client, ResourceExt,
+    api::Patch,
+    core::{DynamicObject, GroupVersionKind},
+    discovery::ApiResource,
+};
+use repot_api::{
+    gardener::{gardenlet::RESTORE_REQUEST, shoot::Seed},
+    names::CORE_GROUP,
+};
+use repot_apimachinery::value::text_at;
+use repot_plan::gardenlet::{
+    Step,
+    effect::Effect,
+    observed::{BackupEntryFacts, Facts, GardenFacts, LastOperation, ShootFacts},
+};
+use serde_json::{Value, json};
+
+use super::{
+    rights::{self, Right},
+    status::Ledger,
+};
+use crate::{
+    etcd::api::FENCE,
+    migration::{
+        api::{ControlPlaneMigration, Shoot},
+        context::Context,
+        error::{Error, Result},
+        garden::{bind, finalizer, refusals_of, seed, shoots},
+        seed::{params, under},
+        siblings,
+    },
+};
+
+/// Rights of the controller of the garden that its usual role does not have, and those that it shares.
+const RIGHTS: [Right; 5] = [
+    of("shoots", "binding", "patch"),
+    of("shoots", "status", "patch"),
+    of("backupentries", "", "get"),
+    of("backupentries", "", "patch"),
+    of("backupentries", "status", "patch"),
+];
+const ROLE_FILE: &str = "garden-gardenlet.yaml";
+/// So many errors of an operation are told, each with so many characters.
+const ERRORS: usize = 3;
+const CHARACTERS: usize = 300;
+
+const fn of(resource: &'static str, subresource: &'static str, verb: &'static str) -> Right {
+    Right { group: CORE_GROUP, resource, subresource, verb }
+}
+
+/// Objects of the garden, as they were observed.
+pub struct Objects {
+    shoot: Option<Shoot>,
+    backup_entry: Option<DynamicObject>,
+}
+
+fn backup_entries(garden: &Client, namespace: &str) -> Api<DynamicObject> {
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(CORE_GROUP, "v1beta1", "BackupEntry"));
+    Api::namespaced_with(garden.clone(), namespace, &kind)
+}
+
+/// Observes the garden.
+///
+/// # Errors
+/// Where its API servers do not answer.
+pub async fn observe(
+    context: &Context,
+    migration: &ControlPlaneMigration,
+    shoot: Option<Shoot>,
+    ledger: &Ledger,
+) -> Result<(Facts, Objects)> {
+    let (garden, spec) = (context.garden_client(), &migration.spec);
+    let namespace = migration.namespace().unwrap_or_default();
+    // What was granted is not asked for again in each pass.
+    let missing = match ledger.is_settled(Step::DestinationReady) {
+        true => Vec::new(),
+        false => rights::missing(garden, &namespace, &RIGHTS, ROLE_FILE).await?,
+    };
+    let (others, source, destination) = futures::try_join!(
+        siblings::of(context, migration),
+        seed(garden, &spec.source_seed),
+        seed(garden, &spec.destination_seed),
+    )?;
+    let entry = shoot.as_ref().and_then(Shoot::backup_entry).filter(|_| missing.is_empty());
+    let backup_entry = match &entry {
+        Some(name) => {
+            let found = backup_entries(garden, &namespace).get_opt(name).await;
+            found.map_err(Error::read(format!("BackupEntry {namespace}/{name}")))?
+        }
+        None => None,
+    };
+    let mut refusals =
+        refusals((&spec.source_seed, source.as_ref()), (&spec.destination_seed, destination.as_ref()));
+    if missing.is_empty() && backup_entry.is_none() {
+        refusals.push("the Shoot has no BackupEntry, so gardenlet restores no etcd".to_owned());
+    }
+    refusals.extend(missing);
+    let facts = GardenFacts {
+        other_migration: siblings::obstacle(&others, migration),
+        refusals,
+        shoot: shoot.as_ref().map(shoot_facts).unwrap_or_default(),
+        backup_entry: backup_entry.as_ref().map(entry_facts),
+    };
+    Ok((Facts::Garden(Box::new(facts)), Objects { shoot, backup_entry }))
+}
+
+/// Why gardenlet cannot restore the Shoot at the destination, or need not.
+fn refusals(source: (&str, Option<&Value>), destination: (&str, Option<&Value>)) -> Vec<String> {
+    let mut all = refusals_of(destination);
+    let Some(from) = source.1.map(Seed) else { return all };
+    if from.condition("GardenletReady") == "True" {
+        all.push(format!(
+            "the gardenlet of {} answers: its condition GardenletReady is True; bind the Shoot to {}, and let it migrate without loss",
+            source.0, destination.0
+        ));
+    }
+    if let Some(to) = destination.1.map(Seed).filter(|to| to.provider() != from.provider()) {
+        let (before, after) = (from.provider().unwrap_or("unknown"), to.provider().unwrap_or("unknown"));
+        all.push(format!(
+            "the type of provider differs: {before} at {}, {after} at {}",
+            source.0, destination.0
+        ));
+    }
+    all
+}
+
+fn short(text: &str) -> String {
+    text.chars().take(CHARACTERS).collect()
+}
+
+fn shoot_facts(shoot: &Shoot) -> ShootFacts {
+    let errors = shoot.status.last_errors.iter().take(ERRORS);
+    ShootFacts {
+        spec_seed: shoot.spec.seed_name.clone(),
+        status_seed: shoot.status.seed_name.clone(),
+        last_operation: shoot.status.last_operation.as_ref().map(|last| LastOperation {
+            kind: last.kind.clone(),
+            state: last.state.clone(),
+            progress: last.progress,
+            description: short(&last.description),
+        }),
+        last_errors: errors.map(|error| short(&error.description)).collect(),
+        fence: shoot.annotations().get(FENCE).cloned().unwrap_or_default(),
+    }
+}
+
+fn entry_facts(entry: &DynamicObject) -> BackupEntryFacts {
+    let text = |path| text_at(&entry.data, path).map(str::to_owned);
+    BackupEntryFacts {
+        spec_seed: text("/spec/seedName"),
+        status_seed: text("/status/seedName"),
+        fence: entry.annotations().get(FENCE).cloned().unwrap_or_default(),
+    }
+}
+
+/// Carries out an effect of the garden.
+///
+/// # Errors
+/// [`Error`]. The next pass looks again.
+pub async fn act(
+    context: &Context,
+    migration: &ControlPlaneMigration,
+    objects: &Objects,
+    effect: &Effect,
+) -> Result<()> {
+    let shoot = || objects.shoot.as_ref().ok_or_else(|| Error::Missing("the Shoot".to_owned()));
+    match effect {
+        Effect::EnsureFinalizer { present } => {
+            finalizer(context, migration, objects.shoot.as_ref(), *present).await
+        }
+        Effect::BindShoot { seed } => bind(context, shoot()?, seed).await,
+        Effect::RequestRestore { seed } => {
+            let status = restore_request(migration, seed);
+            patch_shoot_status(context, shoot()?, json!({"status": status})).await
+        }
+        // Annotations are kept by /status as well, for which there is a right anyway.
+        Effect::FenceShoot { fence } => patch_shoot_status(context, shoot()?, fenced(fence)).await,
+        Effect::BindBackupEntry { seed } => {
+            patch_entry(context, objects, json!({"spec": {"seedName": seed}}), false).await
+        }
+        Effect::SetBackupEntryStatus { seed } => {
+            patch_entry(context, objects, json!({"status": {"seedName": seed}}), true).await
+        }
+        Effect::FenceBackupEntry { fence } => patch_entry(context, objects, fenced(fence), false).await,
+        Effect::EnsureCopyNamespace
+        | Effect::CopySnapshots
+        | Effect::EnsureState
+        | Effect::MarkCopyTask { .. }
+        | Effect::RemoveCopy => Ok(()),
+    }
+}
+
+fn fenced(fence: &str) -> Value {
+    json!({"metadata": {"annotations": {FENCE: fence}}})
+}
+
+/// What makes the gardenlet of a seed restore a Shoot that is bound to it.
+fn restore_request(migration: &ControlPlaneMigration, seed: &str) -> Value {
+    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let (kind, state) = RESTORE_REQUEST;
+    let name = migration.name_any();
+    json!({
+        "seedName": seed,
+        "lastOperation": {
+            "type": kind, "state": state, "progress": 100, "lastUpdateTime": now,
+            "description": format!("ControlPlaneMigration {name} makes gardenlet restore the Shoot; its source was not migrated."),
+        },
+    })
+}
+
+async fn patch_shoot_status(context: &Context, shoot: &Shoot, patch: Value) -> Result<()> {
+    let patch: Patch<Value> = under(shoot.resource_version(), patch);
+    let outcome = shoots(context, shoot).patch_status(&shoot.name_any(), &params(), &patch).await;
+    outcome.map(drop).map_err(Error::write("write the status of the Shoot"))
+}
+
+async fn patch_entry(context: &Context, objects: &Objects, patch: Value, is_status: bool) -> Result<()> {
+    let entry = objects.backup_entry.as_ref().ok_or_else(|| Error::Missing("the BackupEntry".to_owned()))?;
+    let all = backup_entries(context.garden_client(), &entry.namespace().unwrap_or_default());
+    let (name, patch) = (entry.name_any(), under(entry.resource_version(), patch));
+    let outcome = match is_status {
+        true => all.patch_status(&name, &params(), &patch).await,
+        false => all.patch(&name, &params(), &patch).await,
+    };
+    outcome.map(drop).map_err(Error::write(format!("write BackupEntry {name}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(ready: &str, provider: &str) -> Value {
+        let kinds =
+            ["GardenletReady", "SeedSystemComponentsHealthy", "BackupBucketsReady", "ExtensionsReady"];
+        let status = |kind| if kind == "GardenletReady" { ready } else { "True" };
+        json!({
+            "metadata": {"generation": 1}, "spec": {"provider": {"type": provider}, "backup": {}},
+            "status": {
+                "observedGeneration": 1,
+                "conditions": kinds.map(|kind| json!({"type": kind, "status": status(kind)})),
+            },
+        })
+    }
+
+    #[test]
+    fn source_that_answers_and_other_providers_are_refused() {
+        let (alive, dead) = (found("True", "local"), found("Unknown", "local"));
+        let of = |source, destination| refusals(("a", source), ("b", destination));
+        assert_eq!(of(Some(&dead), Some(&alive)), Vec::<String>::new());
+        // Of a Seed that was deleted nothing is known.
+        assert_eq!(of(None, Some(&alive)), Vec::<String>::new());
+        let answers = of(Some(&alive), Some(&alive));
+        assert!(answers.len() == 1 && answers[0].contains("the gardenlet of a answers"), "{answers:?}");
+        assert_eq!(of(Some(&dead), Some(&dead)), ["Seed b: condition GardenletReady is Unknown"]);
+        let other = of(Some(&dead), Some(&found("True", "other")));
+        assert_eq!(other, ["the type of provider differs: local at a, other at b"]);
+    }
+}
