@@ -18,6 +18,7 @@ mod serving;
 mod snapshots;
 mod storage;
 mod store;
+mod watchdog_proxy;
 mod webhook;
 
 use std::process::ExitCode;
@@ -45,6 +46,7 @@ enum Role {
     EtcdAgent(Box<etcd_agent::Flags>),
     Controllers(controllers::Flags),
     Owner(owner::Flags),
+    WatchdogProxy(watchdog_proxy::Flags),
     Example(example::Flags),
 }
 
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
             Role::EtcdAgent(flags) => etcd_agent::run(*flags).await,
             Role::Controllers(flags) => controllers::run(flags).await.map(|()| ExitCode::SUCCESS),
             Role::Owner(flags) => owner::run(flags).await,
+            Role::WatchdogProxy(flags) => watchdog_proxy::run(flags).await.map(|()| ExitCode::SUCCESS),
             Role::Example(flags) => example::run(flags).map(|()| ExitCode::SUCCESS),
         }
     });

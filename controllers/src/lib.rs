@@ -15,6 +15,7 @@
 //! | [`local_stores`] | a check of the directories that stores on nodes may use |
 //! | [`namespaces`] | watches of the whole cluster or of some namespaces |
 //! | [`term`] | the end of what a process may write, when another one may act |
+//! | [`watchdog`] | writes of extension controllers in other languages into writes of an owner, or into refusals |
 //! | [`members`] | a membership that is wanted into one change at a time |
 //!
 //! Each is observe (reads), decide (in `repot-plan`), act (one idempotent call an effect), record (status). None of them may wait
@@ -35,4 +36,5 @@ pub mod reconciler;
 pub mod server;
 pub mod shootstate;
 pub mod term;
+pub mod watchdog;
 pub mod workflow;

@@ -159,6 +159,14 @@ impl Metrics {
         self.leader.with_label_values(&[name])
     }
 
+    /// Adds a metric of one role.
+    ///
+    /// # Errors
+    /// When there is one with this name.
+    pub fn add(&self, metric: impl Collector + 'static) -> prometheus::Result<()> {
+        self.registry.register(Box::new(metric))
+    }
+
     /// All metrics in the text format of Prometheus.
     ///
     /// # Errors

@@ -48,5 +48,13 @@ pub enum Error {
 /// # Errors
 /// [`Error`].
 pub async fn client(kubeconfig: Option<&Path>) -> Result<kube::Client, Error> {
-    reload::client(kubeconfig).await
+    reload::client(kubeconfig, true).await
+}
+
+/// The same, but each request is sent once: for who passes on what others send, and leaves retries to them.
+///
+/// # Errors
+/// [`Error`].
+pub async fn client_without_retries(kubeconfig: Option<&Path>) -> Result<kube::Client, Error> {
+    reload::client(kubeconfig, false).await
 }

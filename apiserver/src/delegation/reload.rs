@@ -19,11 +19,11 @@ const INTERVAL: Duration = Duration::from_secs(30);
 const POD_AUTHORITY: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
 
 /// A client that follows the files it is made from for as long as the process runs.
-pub(super) async fn client(kubeconfig: Option<&Path>) -> Result<Client, Error> {
-    let first = make(kubeconfig).await?;
+pub(super) async fn client(kubeconfig: Option<&Path>, retry: bool) -> Result<Client, Error> {
+    let first = make(kubeconfig, retry).await?;
     let namespace = first.default_namespace().to_owned();
     let current = Arc::new(ArcSwap::from_pointee(first));
-    tokio::spawn(follow(kubeconfig.map(Path::to_owned), Arc::downgrade(&current)));
+    tokio::spawn(follow(kubeconfig.map(Path::to_owned), retry, Arc::downgrade(&current)));
     let service = tower::service_fn(move |request: http::Request<Body>| {
         let client = current.load_full();
         async move { client.send(request).await }
@@ -31,8 +31,8 @@ pub(super) async fn client(kubeconfig: Option<&Path>) -> Result<Client, Error> {
     Ok(Client::new(service, namespace))
 }
 
-async fn make(kubeconfig: Option<&Path>) -> Result<Client, Error> {
-    let config = match kubeconfig {
+async fn make(kubeconfig: Option<&Path>, retry: bool) -> Result<Client, Error> {
+    let mut config = match kubeconfig {
         // The token of a Pod is read again by the client itself.
         None => kube::Config::incluster().map_err(Error::InCluster)?,
         Some(path) => {
@@ -43,10 +43,11 @@ async fn make(kubeconfig: Option<&Path>) -> Result<Client, Error> {
                 .map_err(failed)?
         }
     };
+    config.default_retry = retry;
     Client::try_from(config).map_err(Error::Client)
 }
 
-async fn follow(kubeconfig: Option<PathBuf>, current: std::sync::Weak<ArcSwap<Client>>) {
+async fn follow(kubeconfig: Option<PathBuf>, retry: bool, current: std::sync::Weak<ArcSwap<Client>>) {
     let mut seen = contents(kubeconfig.as_deref()).await;
     loop {
         tokio::time::sleep(INTERVAL).await;
@@ -56,7 +57,7 @@ async fn follow(kubeconfig: Option<PathBuf>, current: std::sync::Weak<ArcSwap<Cl
         if now == seen {
             continue;
         }
-        match make(kubeconfig.as_deref()).await {
+        match make(kubeconfig.as_deref(), retry).await {
             Ok(client) => {
                 current.store(Arc::new(client));
                 seen = now;

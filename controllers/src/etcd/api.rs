@@ -319,7 +319,7 @@ pub struct Compression {
 }
 
 /// The record that says who may serve.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OwnerCheck {
     /// Name of the DNS record that names the owner.
