@@ -23,5 +23,6 @@ mod ownership;
 mod seed_state;
 mod shootstate;
 mod testbed;
+mod watchdog;
 mod webhook;
 mod workflows;

@@ -2,7 +2,8 @@
 //! ValidatingAdmissionPolicy: `make bench BENCH=admission`; snapshots side by side with the tools of etcd and with
 //! etcd-backup-restore: `make bench BENCH="snapshots --size 200MB"`; many objects and watchers: `make bench BENCH=scale`; what
 //! rests, keys, overload and `kill -9`: `make bench BENCH=storage`; one user's requests while others attack:
-//! `make bench BENCH=abuse`; an etcd behind the proxy of its guard: `make bench BENCH=client-proxy`.
+//! `make bench BENCH=abuse`; an etcd behind the proxy of its guard: `make bench BENCH=client-proxy`; a
+//! kube-apiserver behind the watchdog proxy: `make bench BENCH=watchdog`.
 //!
 //! One run starts a real kube-apiserver with an etcd that syncs to disk, Repot with its embedded store (also with full
 //! durability), the null server and a CRD of the same schema, and lets the same load generator ask all of them in turns.
@@ -21,6 +22,7 @@ mod scale;
 mod servers;
 mod snapshots;
 mod storage;
+mod watchdog;
 
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -96,6 +98,8 @@ enum Role {
     Scale(scale::Flags),
     /// Measure what rests, keys, watches, overload and `kill -9`, beside a CRD
     Storage(storage::Flags),
+    /// Measure a kube-apiserver behind the watchdog proxy beside the same one asked directly
+    Watchdog,
     /// Serve as the null server; the benchmark starts itself so
     #[command(hide = true)]
     NullServer { cert: PathBuf, key: PathBuf },
@@ -136,6 +140,11 @@ fn main() -> Result<()> {
             let (scale, only) = (flags.scale(), flags.only.as_deref());
             let report =
                 runtime.block_on(client_proxy::bench(&bed, &repot, scale.rounds, scale.time, only))?;
+            (report.to_markdown(), report.to_json())
+        }
+        Some(Role::Watchdog) => {
+            let (scale, only) = (flags.scale(), flags.only.as_deref());
+            let report = runtime.block_on(watchdog::bench(&bed, &repot, scale.rounds, scale.time, only))?;
             (report.to_markdown(), report.to_json())
         }
         Some(Role::Scale(ref own)) => {
