@@ -36,7 +36,7 @@ mod subscribe;
 const CATCH_UP: Duration = Duration::from_millis(500);
 /// How many lists of everything are read from the backend at a time; others wait. Each holds the heads of all objects.
 const WHOLE_LISTS: usize = 4;
-/// How long they wait for that, or for the cache.
+/// How long they wait for that.
 const TURN: Duration = Duration::from_secs(10);
 
 /// The watch caches of a store, by resource.
@@ -112,14 +112,9 @@ impl WatchCaches {
         if hub.reaches(target).await {
             return Ok(hub.list(&prefix));
         }
-        let turn = tokio::select! {
-            // What the cache has costs nothing.
-            biased;
-            () = hub.has_reached(target) => return Ok(hub.list(&prefix)),
-            turn = tokio::time::timeout(TURN, self.whole.acquire()) => turn,
-        };
-        // The semaphore is never closed.
-        let Ok(_turn) = turn else { return Err(Error::Busy) };
+        // The semaphore is never closed. Whoever has waited reads from the backend as well: lists that all went on at the moment at
+        // which the cache is there would keep small requests waiting.
+        let Ok(_turn) = tokio::time::timeout(TURN, self.whole.acquire()).await else { return Err(Error::Busy) };
         self.list_stored(scope, target).await
     }
 
@@ -245,15 +240,6 @@ impl WatchCache {
         self.core.request_progress().await;
         let caught_up = moved.wait_for(|mark| mark.ready && mark.at >= target);
         tokio::time::timeout(CATCH_UP, caught_up).await.is_ok_and(|mark| mark.is_ok())
-    }
-
-    /// Waits until the cache has taken in everything up to this revision, however long that takes.
-    async fn has_reached(&self, target: Revision) {
-        let mut moved = self.moved.subscribe();
-        if moved.wait_for(|mark| mark.ready && mark.at >= target).await.is_err() {
-            // The store was closed. The backend tells so.
-            std::future::pending().await
-        }
     }
 
     fn list(&self, prefix: &Bytes) -> List {
