@@ -114,7 +114,9 @@ impl WatchCaches {
         }
         // The semaphore is never closed. Whoever has waited reads from the backend as well: lists that all went on at the moment at
         // which the cache is there would keep small requests waiting.
-        let Ok(_turn) = tokio::time::timeout(TURN, self.whole.acquire()).await else { return Err(Error::Busy) };
+        let Ok(_turn) = tokio::time::timeout(TURN, self.whole.acquire()).await else {
+            return Err(Error::Busy);
+        };
         self.list_stored(scope, target).await
     }
 
