@@ -5,12 +5,12 @@ use repot_apimachinery::{
     json::Node,
     kind::{Cell, Column, Kind, text_at},
     meta,
-    schema::{Default, Field, ListType, Schema, Shape},
+    schema::{Default, Field, Schema, Shape},
     shape, validation,
 };
 
 use crate::{
-    conditions,
+    conditions, late_snapshot,
     workflow::{
         self, API_VERSION, CONDITIONS, KIND, MESSAGE, OBSERVED_GENERATION, PAUSED, PAUSED_TIME, PLAN_VERSION,
         REASON, STEP_TIMEOUT, STEPS, TIME, cell, step_of,
@@ -205,39 +205,6 @@ static POINT_OF_NO_RETURN: Schema = Schema::of(
 static SUPERSEDED_BY: Schema = Schema::string(
     "Name of the forced migration that goes on in place of this one, which only undoes what it has made.",
 );
-static LATE_STATE: Schema = Schema::choice(
-    "Contained: the destination began with all that the snapshot holds. Copying: a Job copies it to the bucket of the destination. \
-     Reported: it is copied, and holds more. Failed: the Job was given up.",
-    &["Contained", "Copying", "Reported", "Failed"],
-);
-static LATE_HISTORY: Schema =
-    Schema::string("Name of the history in the bucket of the destination that has the copy.");
-static LATE_HELD: Schema = Schema::of("Revision that the destination began with.", Shape::Integer);
-static LATE_CREATED: Schema = Schema::of("Keys that were created after that revision.", Shape::Integer);
-static LATE_UPDATED: Schema = Schema::of("Keys that were updated after that revision.", Shape::Integer);
-static LATE_DELETED: Schema = Schema::of("Keys that were deleted after that revision.", Shape::Integer);
-static LATE_KEY: Schema = Schema::string("Name of a key.");
-static LATE_KEYS: Schema = Schema::of(
-    "Names of these keys, the first 100; `repot snapshots changes` has all of them.",
-    Shape::List(&LATE_KEY, ListType::Atomic),
-);
-static LATE_MESSAGE: Schema = Schema::string("Why some or all of it is not known.");
-static LATE_SNAPSHOT: Schema = Schema {
-    name: Some("cloud.gardener.migration.v1alpha1.LateSnapshot"),
-    description: "Forced: the final snapshot that the source stored when it came back. It is never restored.",
-    shape: Shape::Object(&[
-        Field::optional("created", &LATE_CREATED),
-        Field::optional("deleted", &LATE_DELETED),
-        Field::optional("heldRevision", &LATE_HELD),
-        Field::optional("history", &LATE_HISTORY),
-        Field::optional("keys", &LATE_KEYS),
-        Field::optional("message", &LATE_MESSAGE),
-        Field::required("name", &SNAPSHOT_NAME),
-        Field::required("revision", &SNAPSHOT_REVISION),
-        Field::required("state", &LATE_STATE),
-        Field::optional("updated", &LATE_UPDATED),
-    ]),
-};
 static STATUS: Schema = Schema {
     name: Some("cloud.gardener.migration.v1alpha1.ControlPlaneMigrationStatus"),
     description: "How far the migration has come; written by controllers.",
@@ -246,7 +213,7 @@ static STATUS: Schema = Schema {
         Field::optional("conditions", &CONDITIONS),
         Field::optional("destination", &SIDE),
         Field::optional("garden", &SIDE),
-        Field::optional("lateSnapshot", &LATE_SNAPSHOT),
+        Field::optional("lateSnapshot", &late_snapshot::SCHEMA),
         Field::optional("message", &MESSAGE),
         Field::optional("observedGeneration", &OBSERVED_GENERATION),
         Field::optional("ownerEpoch", &OWNER_EPOCH),

@@ -10,6 +10,7 @@ pub mod etcd_migration;
 pub mod etcd_restore;
 pub mod gardener;
 pub mod hosted_etcd;
+mod late_snapshot;
 pub mod names;
 pub mod shoot_state;
 pub mod workflow;

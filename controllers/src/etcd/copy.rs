@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{
     api::{Etcd, Store},
-    copy_progress, names,
+    names,
     observe::Observed,
     render::{self, Kind, Rendered, place},
     status::Copied,
@@ -65,7 +65,7 @@ pub fn source(observed: &Observed) -> Source {
     }
     let failed = job.and_then(|job| job.status.as_ref()?.failed).unwrap_or_default();
     let so_far = match &observed.progress {
-        Some(progress) => copy_progress::text(progress),
+        Some(progress) => progress.summary(),
         None => "it does not tell how far it is; see its log".to_owned(),
     };
     let message =

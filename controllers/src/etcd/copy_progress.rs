@@ -20,7 +20,6 @@ const ANSWER: Duration = Duration::from_secs(3);
 /// What is newer than this is not asked for again. Each change of the status begins another pass, so a copy that moves fast would
 /// keep the operator busy.
 const FRESH: SignedDuration = SignedDuration::from_secs(5);
-const MIB: u64 = 1 << 20;
 
 /// What the Pod of the Job tells, or told earlier; `None` where no Job copies.
 ///
@@ -83,29 +82,6 @@ fn record(job: &str, told: &Told, earlier: Option<CopyProgress>, now: Timestamp)
     }
 }
 
-/// In one line, for people.
-#[must_use]
-pub fn text(progress: &CopyProgress) -> String {
-    let since = &progress.last_progress_time;
-    match progress.phase.as_str() {
-        "WaitingForOwner" => format!("it waits until no owner before can serve, since {since}"),
-        "WaitingForFinalSnapshot" => format!("it waits for the final snapshot, since {since}"),
-        _ => {
-            let CopyProgress { snapshots, snapshots_total, bytes, bytes_total, bytes_sent, .. } = progress;
-            let failed = match progress.failed {
-                0 => String::new(),
-                failed => format!(", {failed} failed"),
-            };
-            format!(
-                "{snapshots} of {snapshots_total} snapshots{failed}, {} of {} MiB, {} MiB sent, the last at {since}",
-                bytes / MIB,
-                bytes_total.div_ceil(MIB),
-                bytes_sent / MIB
-            )
-        }
-    }
-}
-
 /// Asks the Pod at this address.
 async fn ask(address: IpAddr) -> std::result::Result<Told, String> {
     let failed = |error: reqwest::Error| error.without_url().to_string();
@@ -131,6 +107,8 @@ mod tests {
     use repot_etcd_core::copy_progress::CopyPhase;
 
     use super::*;
+
+    const MIB: u64 = 1 << 20;
 
     fn told(bytes_sent: u64) -> Told {
         Told {
@@ -161,10 +139,10 @@ mod tests {
     fn one_line_says_how_far_it_is() {
         let mut progress = record("copy-1", &told(7 * MIB), None, Timestamp::UNIX_EPOCH);
         let line = "2 of 10 snapshots, 3 of 900 MiB, 7 MiB sent, the last at 1970-01-01T00:16:40Z";
-        assert_eq!(text(&progress), line);
+        assert_eq!(progress.summary(), line);
         progress.failed = 1;
-        assert!(text(&progress).starts_with("2 of 10 snapshots, 1 failed, "));
+        assert!(progress.summary().starts_with("2 of 10 snapshots, 1 failed, "));
         progress.phase = "WaitingForFinalSnapshot".to_owned();
-        assert_eq!(text(&progress), "it waits for the final snapshot, since 1970-01-01T00:16:40Z");
+        assert_eq!(progress.summary(), "it waits for the final snapshot, since 1970-01-01T00:16:40Z");
     }
 }

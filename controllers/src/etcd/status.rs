@@ -233,6 +233,28 @@ pub struct CopyProgress {
     pub observed_time: String,
 }
 
+impl CopyProgress {
+    /// How far it is, in one line for people.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        const MIB: u64 = 1 << 20;
+        let since = &self.last_progress_time;
+        let failed = if self.failed == 0 { String::new() } else { format!(", {} failed", self.failed) };
+        match self.phase.as_str() {
+            "WaitingForOwner" => format!("it waits until no owner before can serve, since {since}"),
+            "WaitingForFinalSnapshot" => format!("it waits for the final snapshot, since {since}"),
+            _ => format!(
+                "{} of {} snapshots{failed}, {} of {} MiB, {} MiB sent, the last at {since}",
+                self.snapshots,
+                self.snapshots_total,
+                self.bytes / MIB,
+                self.bytes_total.div_ceil(MIB),
+                self.bytes_sent / MIB
+            ),
+        }
+    }
+}
+
 /// The error that a pass ended with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

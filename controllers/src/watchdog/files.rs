@@ -56,9 +56,9 @@ pub enum Error {
 
 /// The TLS side of the proxy.
 pub struct Tls {
-    /// Its own certificate.
+    /// The certificate that the proxy serves with.
     pub serving: Serving,
-    /// Whom it answers.
+    /// Authorities of the clients that it answers.
     pub authorities: Authorities,
     /// The file for the controller.
     pub kubeconfig: PathBuf,

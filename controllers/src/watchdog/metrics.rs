@@ -113,7 +113,7 @@ impl ProxyMetrics {
         Ok(Self { requests, active, checks, log: Mutex::default() })
     }
 
-    /// Counts a request.
+    /// Counts a request by its outcome.
     pub fn count(&self, outcome: Outcome) {
         self.requests.with_label_values(&[outcome.label()]).inc();
     }

@@ -83,12 +83,12 @@ pub struct OwnerRecord {
     is_orphan: bool,
     timing: Timing,
     freshness: Freshness,
-    known: Mutex<Known>,
+    known: Mutex<LastAnswer>,
     query: tokio::sync::Mutex<()>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Known {
+struct LastAnswer {
     /// When the last query began, and what it gave.
     last: Option<(Instant, Meaning)>,
     /// When the last query began that gave the own ID.
@@ -106,7 +106,7 @@ impl OwnerRecord {
         owner.grace = GRACE.to_owned();
         let settings = Settings::new(&owner, STOP).map_err(|wrong| wrong.join("; "));
         let ttl = settings.as_ref().map_or(Duration::ZERO, |settings| settings.timing.ttl);
-        Self::with(settings, timing, Freshness::new(ttl), false, Known::default())
+        Self::with(settings, timing, Freshness::new(ttl), false, LastAnswer::default())
     }
 
     fn with(
@@ -114,7 +114,7 @@ impl OwnerRecord {
         timing: Timing,
         freshness: Freshness,
         is_orphan: bool,
-        known: Known,
+        known: LastAnswer,
     ) -> Self {
         let query = tokio::sync::Mutex::new(());
         Self { settings, is_orphan, timing, freshness, known: Mutex::new(known), query }
@@ -190,7 +190,7 @@ impl OwnerRecord {
     }
 }
 
-fn judge(known: &Known, own: &str, timing: Timing, now: Instant) -> Result<(), NotOwner> {
+fn judge(known: &LastAnswer, own: &str, timing: Timing, now: Instant) -> Result<(), NotOwner> {
     let age = known.confirmed.map(|begun| now.duration_since(begun));
     match &known.last {
         Some((_, Meaning::Own)) => {

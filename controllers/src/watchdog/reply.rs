@@ -10,7 +10,7 @@ use serde_json::json;
 /// An answer that is no success.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// HTTP status.
+    /// The HTTP status of the answer.
     pub code: StatusCode,
     /// `reason` of the `Status`.
     pub reason: &'static str,

@@ -49,7 +49,7 @@ pub enum Part {
 pub struct ObjectPath {
     /// API group; empty for the core group.
     pub group: String,
-    /// API version.
+    /// Version of the API, such as `v1`.
     pub version: String,
     /// Plural name of the kind.
     pub resource: String,

@@ -212,7 +212,7 @@ fn a_member_that_cannot_be_reached_is_dialled_twice_a_second_at_most_by_all_clie
                 drop(connection);
             }
         });
-        let gateway = open(&etcd, endpoints(&[url.clone()], true)).await?;
+        let gateway = open(&etcd, endpoints(std::slice::from_ref(&url), true)).await?;
         let began = Instant::now();
         let mut asking = JoinSet::new();
         for _ in 0..CLIENTS {

@@ -156,7 +156,7 @@ async fn state_of_gardener(world: &World) -> Result<Value> {
 #[test]
 fn gardenlet_restores_a_shoot_whose_seed_is_dead() {
     run(async |env| {
-        let world = World::create(env, "pi", workerless()).await?;
+        let world = World::create(env, "phi", workerless()).await?;
         until_state_is_stored(&world).await?;
         let (garden, destination) = (garden_of(&world)?, world.landscape.seed(SEEDS.1)?);
         for cluster in [&garden.cluster, &destination.cluster] {
@@ -239,7 +239,7 @@ async fn ensure_restored(world: &World, gardenlet: &Gardenlet, state: &Value) ->
 #[ignore = "minutes, in make soak"]
 fn source_that_writes_on_is_not_taken_for_dead() {
     run(async |env| {
-        let world = World::create(env, "rho", workerless()).await?;
+        let world = World::create(env, "chi", workerless()).await?;
         until_state_is_stored(&world).await?;
         let (garden, destination) = (garden_of(&world)?, world.landscape.seed(SEEDS.1)?);
         let gardenlet = Gardenlet::start(garden, destination, world.name()).await?;

@@ -11,7 +11,7 @@ use tokio::process::Command;
 /// How much a measured speed may differ from the one that was set.
 const PRECISION: f64 = 0.004;
 
-/// See the module.
+/// A wall clock that runs wrong for one process.
 pub struct WallClock {
     file: PathBuf,
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::ensure;
 use repot_tests::access::Credential;
 use repot_tests::http::Api;
 use repot_tests::run;

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, ensure};
 use repot_tests::clientgo::ClientGo;
 use repot_tests::run;
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! What passes without ownership, and what is not a Shoot's.
 
-use anyhow::{Result, ensure};
+use anyhow::ensure;
 use repot_tests::dns::ZONE;
 use repot_tests::run;
 use serde_json::json;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, ensure};
 use bytes::Bytes;
 use futures::{SinkExt, channel::mpsc};
 use repot_tests::dns::Fate;

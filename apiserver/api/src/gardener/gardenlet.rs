@@ -36,15 +36,15 @@ pub enum Operation {
 /// What a gardenlet decides on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ShootView<'a> {
-    /// `spec.seedName`.
+    /// `spec.seedName` of the Shoot.
     pub spec_seed: Option<&'a str>,
-    /// `status.seedName`.
+    /// `status.seedName` of the Shoot.
     pub status_seed: Option<&'a str>,
     /// Type and state of `status.lastOperation`.
     pub last_operation: Option<(&'a str, &'a str)>,
     /// Whether the Shoot has a deletion timestamp.
     pub is_deleted: bool,
-    /// The annotation `gardener.cloud/operation`.
+    /// Value of the annotation `gardener.cloud/operation`.
     pub annotation: Option<&'a str>,
 }
 

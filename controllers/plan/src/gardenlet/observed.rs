@@ -59,7 +59,7 @@ pub struct GardenFacts {
     pub other_migration: Option<String>,
     /// Why the migration cannot be carried out: the destination cannot host the Shoot, the source answers, a right is missing.
     pub refusals: Vec<String>,
-    /// The Shoot.
+    /// The Shoot in the garden.
     pub shoot: ShootFacts,
     /// Its BackupEntry; `None` where it has none.
     pub backup_entry: Option<BackupEntryFacts>,
@@ -68,11 +68,11 @@ pub struct GardenFacts {
 /// What is observed of the Shoot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShootFacts {
-    /// `spec.seedName`.
+    /// `spec.seedName` of the Shoot.
     pub spec_seed: Option<String>,
-    /// `status.seedName`.
+    /// `status.seedName` of the Shoot.
     pub status_seed: Option<String>,
-    /// `status.lastOperation`.
+    /// `status.lastOperation` of the Shoot.
     pub last_operation: Option<LastOperation>,
     /// Descriptions in `status.lastErrors`, the first few.
     pub last_errors: Vec<String>,
@@ -96,9 +96,9 @@ pub struct LastOperation {
 /// What is observed of the BackupEntry of the Shoot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BackupEntryFacts {
-    /// `spec.seedName`.
+    /// `spec.seedName` of the BackupEntry.
     pub spec_seed: Option<String>,
-    /// `status.seedName`.
+    /// `status.seedName` of the BackupEntry.
     pub status_seed: Option<String>,
     /// Who wrote it last.
     pub fence: String,
@@ -128,13 +128,13 @@ pub struct DestinationFacts {
 /// The ShootState of the Shoot, in the two places that have one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StateFacts {
-    /// That of Repot.
+    /// The ShootState that Repot stores.
     pub own: Option<StoredState>,
     /// That of Gardener's API server, which gardenlet reads.
     pub gardener: Option<StoredState>,
 }
 
-/// A ShootState.
+/// A ShootState that is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoredState {
     /// When it was written last, by its annotation; `None` where it has none.
@@ -143,7 +143,7 @@ pub struct StoredState {
     pub bytes: u64,
 }
 
-/// An EtcdCopyBackupsTask.
+/// An EtcdCopyBackupsTask of a seed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CopyTask {
     /// UID of the task.

@@ -11,13 +11,13 @@ use crate::migration::error::{Error, Result};
 /// A right to something in a namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct Right {
-    /// API group.
+    /// Group of the API, such as `core.gardener.cloud`.
     pub group: &'static str,
     /// Plural name of the resource.
     pub resource: &'static str,
     /// Its subresource; empty for the resource itself.
     pub subresource: &'static str,
-    /// What is done.
+    /// The verb that is asked for.
     pub verb: &'static str,
 }
 

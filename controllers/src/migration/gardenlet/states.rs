@@ -20,7 +20,7 @@ use crate::{
     },
     shootstate::{
         ShootKey,
-        model::{ShootStateObject, Spec},
+        model::{ResourceEntry, ShootStateObject, Spec},
         write::ShootStates,
     },
 };
@@ -84,6 +84,17 @@ impl States {
     }
 }
 
+/// What Gardener's API server takes: of objects as a whole it has Secrets and ConfigMaps, which states of extensions refer to. What Repot
+/// carries beside them is made by gardenlet.
+fn accepted(spec: &Spec) -> Spec {
+    let is_accepted = |entry: &ResourceEntry| {
+        entry.api_version == "v1" && matches!(entry.kind.as_str(), "Secret" | "ConfigMap")
+    };
+    let mut spec = spec.clone();
+    spec.resources.iter_mut().for_each(|resources| resources.retain(is_accepted));
+    spec
+}
+
 /// Gives Gardener's API server what Repot has stored, with the time at which that was written.
 ///
 /// # Errors
@@ -108,7 +119,8 @@ pub async fn ensure(garden: &Client, shoot: &ShootKey, states: &States) -> Resul
         }
     };
     let api_version = format!("{CORE_GROUP}/v1beta1");
-    let body = NewState { api_version: &api_version, kind: "ShootState", metadata, spec };
+    let spec = accepted(spec);
+    let body = NewState { api_version: &api_version, kind: "ShootState", metadata, spec: &spec };
     let failed =
         |source| Error::Write { task: format!("write ShootState {} of Gardener", shoot.name), source };
     let body = serde_json::to_vec(&body).map_err(|error| failed(kube::Error::SerdeError(error)))?;
@@ -119,4 +131,22 @@ pub async fn ensure(garden: &Client, shoot: &ShootKey, states: &States) -> Resul
         .body(body)
         .map_err(|error| failed(kube::Error::HttpError(error)))?;
     garden.request_text(request).await.map(drop).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_that_gardener_does_not_take_are_left_out() {
+        let entry =
+            |version: &str, kind: &str| json!({"apiVersion": version, "kind": kind, "name": "n", "data": {}});
+        let spec = json!({"resources": [
+            entry("v1", "Secret"), entry("apps/v1", "Deployment"), entry("v1", "ConfigMap"), entry("v1", "Service"),
+        ]});
+        let spec: Spec = serde_json::from_value(spec).expect("a spec");
+        let kinds: Vec<String> =
+            accepted(&spec).resources.into_iter().flatten().map(|entry| entry.kind).collect();
+        assert_eq!(kinds, ["Secret", "ConfigMap"]);
+    }
 }

@@ -33,8 +33,9 @@ fn only_the_exact_id_is_the_own_one() {
 fn unknown_owner_is_let_through_until_the_confirmation_is_too_old_and_never_after_a_loss() {
     let start = Instant::now();
     let nothing = || Meaning::Nothing("no answer".to_owned());
-    let known = |last: Meaning, confirmed| Known { last: Some((start, last)), confirmed };
-    let at = |known: &Known, seconds| judge(known, "seed-a/1", TIMING, start + Duration::from_secs(seconds));
+    let known = |last: Meaning, confirmed| LastAnswer { last: Some((start, last)), confirmed };
+    let at =
+        |known: &LastAnswer, seconds| judge(known, "seed-a/1", TIMING, start + Duration::from_secs(seconds));
     assert!(at(&known(Meaning::Own, Some(start)), 29).is_ok());
     assert!(at(&known(Meaning::Own, Some(start)), 30).is_err());
     assert!(at(&known(nothing(), Some(start)), 29).is_ok());
@@ -43,7 +44,7 @@ fn unknown_owner_is_let_through_until_the_confirmation_is_too_old_and_never_afte
     assert!(at(&known(nothing(), None), 0).is_err());
     let lost = at(&known(Meaning::Other(vec!["seed-b/2".to_owned()]), None), 0).expect_err("lost");
     assert_eq!(lost.to_string(), "the owner record names seed-b/2, and this seed is seed-a/1");
-    assert!(judge(&Known::default(), "seed-a/1", TIMING, start).is_err());
+    assert!(judge(&LastAnswer::default(), "seed-a/1", TIMING, start).is_err());
 }
 
 /// A name server whose TXT record a test changes; it counts questions, and is silent while the value is empty.

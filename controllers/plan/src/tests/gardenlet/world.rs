@@ -81,7 +81,6 @@ pub(super) struct World {
     pub(super) states: (u64, Option<u64>),
     pub(super) states_version: u64,
     pub(super) gardenlet: Gardenlet,
-    pub(super) requested: u32,
     /// What the world did that it must never do.
     pub(super) broken: Option<&'static str>,
 }
@@ -206,7 +205,6 @@ impl Model for World {
             states: (BEGIN - 100, rng.percent(50).then_some(BEGIN - 7_000)),
             states_version: 1,
             gardenlet,
-            requested: 0,
             broken: None,
             rng,
         }
