@@ -267,11 +267,14 @@ impl Worker {
     /// Stands for the kube-apiserver: what Repot looks at is that its Deployment is ready.
     async fn run_api_server(&self) -> Result<()> {
         let labels = json!({"app": "kubernetes", "role": "apiserver"});
-        // It stands still until it is killed.
-        let command = ["/bin/sh", "-c", "kill -STOP $$"];
+        // Any server that runs until it is ended.
+        let container = json!({
+            "name": "kube-apiserver", "image": operator::IMAGE, "command": ["repot", "dev", "--data-dir", "/data/repot"],
+            "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+        });
         let pod = json!({
-            "automountServiceAccountToken": false, "terminationGracePeriodSeconds": 0,
-            "containers": [{"name": "kube-apiserver", "image": operator::IMAGE, "command": command}],
+            "automountServiceAccountToken": false, "terminationGracePeriodSeconds": 0, "containers": [container],
+            "volumes": [{"name": "data", "emptyDir": {}}],
         });
         let deployment = json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "kube-apiserver"},
