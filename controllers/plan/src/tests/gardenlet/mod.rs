@@ -2,8 +2,8 @@
 //! destination, which is woken by generations alone.
 
 mod effects;
-mod gardenlet;
 mod rules;
+mod stand_in;
 mod world;
 
 use world::World;

@@ -5,8 +5,8 @@ use repot_apimachinery::time::Time;
 
 use super::{
     effects::{self, Seen},
-    gardenlet::Gardenlet,
     rules,
+    stand_in::Gardenlet,
 };
 use crate::{
     classic::{Side, observed::SourceSnapshot},
