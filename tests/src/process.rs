@@ -200,18 +200,6 @@ impl Process {
         self.signal_descendants(Signal::CONT);
     }
 
-    /// Freezes those of it and of all that it has started that have this argument.
-    pub fn pause_with_argument(&self, argument: &str) {
-        for pid in descendants(self.child.id()) {
-            let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let has_it = command.split(|byte| *byte == 0).any(|one| one == argument.as_bytes());
-            if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw).filter(|_| has_it) {
-                // It may have ended just now.
-                let _ = kill_process(pid, Signal::STOP);
-            }
-        }
-    }
-
     /// Parents first, until there is nobody new: who is frozen starts nobody.
     fn signal_descendants(&self, signal: Signal) {
         let mut reached = vec![];

@@ -23,17 +23,6 @@ impl PodRunner {
         self.find(namespace, pod, container).map(|process| process.pause())
     }
 
-    /// Freezes those processes of a container that have this argument; the others go on.
-    pub fn freeze_with_argument(
-        &self,
-        namespace: &str,
-        pod: &str,
-        container: &str,
-        argument: &str,
-    ) -> Result<()> {
-        self.find(namespace, pod, container).map(|process| process.pause_with_argument(argument))
-    }
-
     /// Lets a frozen container go on.
     pub fn resume(&self, namespace: &str, pod: &str, container: &str) -> Result<()> {
         self.find(namespace, pod, container).map(|process| process.resume())

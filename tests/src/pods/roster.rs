@@ -86,10 +86,6 @@ impl Running {
         lock(&self.0).pause_all();
     }
 
-    pub(super) fn pause_with_argument(&self, argument: &str) {
-        lock(&self.0).pause_with_argument(argument);
-    }
-
     pub(super) fn resume(&self) {
         lock(&self.0).resume_all();
     }

@@ -12,7 +12,6 @@ mod reports;
 mod restricted;
 mod rolling;
 mod scale;
-mod silent;
 mod source;
 mod standby;
 mod tls;
