@@ -152,7 +152,7 @@ async fn until_workload_is_stored(world: &World) -> Result<()> {
 fn backups(world: &World, seed: &str) -> Result<Store> {
     let seed = world.landscape.seed(seed)?;
     let environment: Environment = seed.store.environment().into_iter().collect();
-    let prefix = format!("{}/etcd-main", world.name().technical_id());
+    let prefix = format!("{}/etcd-main", world.name().backup_entry());
     Ok(Store::open(&seed.store.url(&prefix), &environment)?)
 }
 
