@@ -1,6 +1,6 @@
 //! Ownership of a Shoot: only the seed that owns it may act on its infrastructure.
 //!
-//! The bad-case paper of GEP-17 calls this the extension controller watchdog. The check is asked before an operation begins and
+//! The bad-case paper of GEP-7 calls this the extension controller watchdog. The check is asked before an operation begins and
 //! regularly while it runs. When ownership is lost, the future of the operation is dropped: its last statement is the one it awaits, and
 //! nothing more is written. Threads that the operation started (`spawn`, `spawn_blocking`) are beyond that reach; providers must not
 //! start any.

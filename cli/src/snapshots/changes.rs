@@ -25,7 +25,7 @@ use super::{Output, StoreFlags, print, print_json};
 pub struct Flags {
     #[command(flatten)]
     store: StoreFlags,
-    /// The revision
+    /// Changes after this revision are named
     #[arg(long, value_name = "REVISION", value_parser = clap::value_parser!(i64).range(0..))]
     after: i64,
     /// Directory with room for an unpacked database

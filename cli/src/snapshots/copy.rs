@@ -23,7 +23,7 @@ use repot_etcd_core::{copy_progress::CopyPhase, snapshot::SnapshotName};
 use serde_json::{Value, json};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{NO, Output, environment, open, print, print_json, progress::Bar, source_environment};
+use super::{NO, Output, open_both, print, print_json, progress::Bar};
 use crate::serving::duration;
 
 /// Copy the snapshots of one store to another, newest first. Nothing is ever removed or changed at the source.
@@ -63,7 +63,7 @@ pub struct Flags {
     /// The owner's record, as `owner` in the configuration of the agent, in JSON
     #[arg(long, value_name = "JSON", value_parser = owner)]
     owner: Option<Settings>,
-    /// Which snapshots
+    /// Which snapshots are copied
     #[arg(long, value_enum, default_value_t = ScopeFlag::All)]
     scope: ScopeFlag,
     /// So many snapshots at once; of those beyond 8 MiB, no more than two
@@ -104,10 +104,7 @@ enum OnDeadline {
 
 /// Copies the snapshots of one store to another and prints what became of them. Exit codes are those of `repot snapshots`.
 pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
-    let all = environment();
-    let opened = open("--source", &flags.source, &source_environment(all.clone()))
-        .and_then(|source| Ok((source, open("--target", &flags.target, &all)?)));
-    let (source, target) = match opened {
+    let (source, target) = match open_both(&flags.source, &flags.target) {
         Ok(stores) => stores,
         Err(code) => return Ok(code),
     };

@@ -4,9 +4,9 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
 use repot_etcd::snapshot::late;
-use repot_etcd_core::snapshot::SnapshotName;
+use repot_etcd_core::snapshot::{Revision, SnapshotName};
 
-use super::{environment, open, print_json, source_environment};
+use super::{open_both, print_json};
 
 /// Keep a final snapshot that came after another etcd had gone on from its store, and report what it holds more.
 ///
@@ -30,6 +30,9 @@ pub struct Flags {
     /// Name of the history at the target: lower-case letters, digits and dashes
     #[arg(long, value_name = "NAME", value_parser = history)]
     history: String,
+    /// The etcd that went on began with at least this revision
+    #[arg(long, default_value_t = 0, value_name = "REVISION", value_parser = clap::value_parser!(i64).range(0..))]
+    held: i64,
     /// Directory with room for an unpacked database
     #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
     scratch: PathBuf,
@@ -45,14 +48,12 @@ fn history(text: &str) -> Result<String, String> {
 
 /// Keeps the snapshot and prints the report as JSON.
 pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
-    let all = environment();
-    let opened = open("--source", &flags.source, &source_environment(all.clone()))
-        .and_then(|source| Ok((source, open("--target", &flags.target, &all)?)));
-    let (source, target) = match opened {
+    let (source, target) = match open_both(&flags.source, &flags.target) {
         Ok(stores) => stores,
         Err(code) => return Ok(code),
     };
-    let report = late::keep(&source, &target, &flags.name, &flags.history, &flags.scratch).await?;
+    let began = (flags.history.as_str(), Revision(flags.held));
+    let report = late::keep(&source, &target, &flags.name, began, &flags.scratch).await?;
     print_json(&serde_json::to_value(&report)?)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -177,6 +177,12 @@ fn open(flag: &str, url: &str, environment: &Environment) -> Result<Store, ExitC
     })
 }
 
+/// Opens the source and the target of a copy, each with the variables that are meant for it.
+fn open_both(source: &str, target: &str) -> Result<(Store, Store), ExitCode> {
+    let all = environment();
+    Ok((open("--source", source, &source_environment(all.clone()))?, open("--target", target, &all)?))
+}
+
 fn print(text: &str) -> anyhow::Result<()> {
     std::io::stdout().write_all(text.as_bytes()).context("failed to write to standard output")
 }

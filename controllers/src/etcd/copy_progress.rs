@@ -15,8 +15,8 @@ use super::{
     status::CopyProgress,
 };
 
-/// How long an answer may take.
-const ANSWER: Duration = Duration::from_secs(3);
+/// How long an answer may take: the pass waits for it.
+const ANSWER: Duration = Duration::from_secs(1);
 /// What is newer than this is not asked for again. Each change of the status begins another pass, so a copy that moves fast would
 /// keep the operator busy.
 const FRESH: SignedDuration = SignedDuration::from_secs(5);
@@ -143,6 +143,9 @@ mod tests {
         progress.failed = 1;
         assert!(progress.summary().starts_with("2 of 10 snapshots, 1 failed, "));
         progress.phase = "WaitingForFinalSnapshot".to_owned();
+        let line = "it waits for the final snapshot; 7 MiB are sent ahead, the last at 1970-01-01T00:16:40Z";
+        assert_eq!(progress.summary(), line);
+        progress.bytes_sent = 0;
         assert_eq!(progress.summary(), "it waits for the final snapshot, since 1970-01-01T00:16:40Z");
     }
 }

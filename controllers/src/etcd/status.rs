@@ -240,9 +240,14 @@ impl CopyProgress {
         const MIB: u64 = 1 << 20;
         let since = &self.last_progress_time;
         let failed = if self.failed == 0 { String::new() } else { format!(", {} failed", self.failed) };
+        // While it waits, it copies what there is already.
+        let ahead = match self.bytes_sent / MIB {
+            0 => format!(", since {since}"),
+            sent => format!("; {sent} MiB are sent ahead, the last at {since}"),
+        };
         match self.phase.as_str() {
-            "WaitingForOwner" => format!("it waits until no owner before can serve, since {since}"),
-            "WaitingForFinalSnapshot" => format!("it waits for the final snapshot, since {since}"),
+            "WaitingForOwner" => format!("it waits until no owner before can serve{ahead}"),
+            "WaitingForFinalSnapshot" => format!("it waits for the final snapshot{ahead}"),
             _ => format!(
                 "{} of {} snapshots{failed}, {} of {} MiB, {} MiB sent, the last at {since}",
                 self.snapshots,

@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
-use kube::Client;
+use kube::{Api, Client, ResourceExt};
 use repot_apimachinery::time::Time;
 use repot_plan::classic::Side;
 
-use super::{api::ControlPlaneMigration, names::MANAGER};
+use super::{
+    api::{ControlPlaneMigration, Shoot},
+    error::{Error, Result},
+    names::MANAGER,
+};
 use crate::{
     events::EventPublisher, flow::Clients, local_stores::LocalStores, metrics::Metrics, reconciler::Settings,
 };
@@ -70,6 +74,16 @@ impl Context {
         let events = EventPublisher::new(garden.clone(), MANAGER, Some(instance));
         let clients = Clients::Seed { seed: seed.client, garden: Some(garden) };
         Self { clients, seed: Some(seed.name), image: seed.image, events, local_stores, metrics }
+    }
+
+    /// The Shoot of a migration; `None` where there is none of its name.
+    ///
+    /// # Errors
+    /// [`Error::Read`].
+    pub(super) async fn shoot(&self, migration: &ControlPlaneMigration) -> Result<Option<Shoot>> {
+        let (namespace, name) = (migration.namespace().unwrap_or_default(), &migration.spec.shoot_ref.name);
+        let found = Api::<Shoot>::namespaced(self.garden_client().clone(), &namespace).get_opt(name).await;
+        found.map_err(Error::read(format!("Shoot {namespace}/{name}")))
     }
 
     /// The client of the garden.

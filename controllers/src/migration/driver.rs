@@ -9,7 +9,7 @@ use repot_plan::{
 };
 
 use super::{
-    api::{ControlPlaneMigration, Shoot},
+    api::ControlPlaneMigration,
     context::{self, Context},
     destination,
     error::{Error, Result},
@@ -42,12 +42,6 @@ pub struct Migration<'a> {
 impl Migration<'_> {
     fn api(&self) -> Api<ControlPlaneMigration> {
         Api::namespaced(self.context.garden_client().clone(), &self.namespace)
-    }
-
-    async fn shoot(&self, migration: &ControlPlaneMigration) -> Result<Option<Shoot>> {
-        let all = Api::<Shoot>::namespaced(self.context.garden_client().clone(), &self.namespace);
-        let name = &migration.spec.shoot_ref.name;
-        all.get_opt(name).await.map_err(Error::read(format!("Shoot {}/{name}", self.namespace)))
     }
 }
 
@@ -96,7 +90,7 @@ impl Driver for Migration<'_> {
         ledger: &Ledger,
         _: Time,
     ) -> Result<Observation> {
-        let shoot = self.shoot(migration).await?;
+        let shoot = self.context.shoot(migration).await?;
         let namespace = shoot.as_ref().map(|shoot| shoot.status.technical_id.clone());
         let request = request::request(migration, shoot.as_ref());
         let mut observation = match self.side {

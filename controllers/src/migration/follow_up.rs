@@ -17,7 +17,7 @@ use repot_plan::{
 use serde_json::{Value, json};
 
 use super::{
-    api::{ControlPlaneMigration, LATE_SNAPSHOT, Shoot},
+    api::{ControlPlaneMigration, LATE_SNAPSHOT},
     context::{self, Context},
     destination::late::{self, Progress},
     error::{Error, Result},
@@ -74,14 +74,12 @@ async fn report(
     migration: &ControlPlaneMigration,
     snapshot: &FinalSnapshot,
 ) -> Result<()> {
-    let garden = context.garden_client();
-    let (namespace, shoot) = (migration.namespace().unwrap_or_default(), &migration.spec.shoot_ref.name);
-    let shoot = Api::<Shoot>::namespaced(garden.clone(), &namespace).get_opt(shoot).await;
-    let Some(shoot) = shoot.map_err(Error::read("the Shoot"))? else { return Ok(()) };
+    let Some(shoot) = context.shoot(migration).await? else { return Ok(()) };
     let asked = late::Asked {
         namespace: &shoot.status.technical_id,
         source_seed: &migration.spec.source_seed,
         history: history(migration),
+        least: ledger_of(migration, Side::Destination).notes.loss.map_or(0, |loss| loss.revision),
         snapshot,
     };
     let progress = late::advance(context, &asked).await?;
@@ -203,6 +201,7 @@ mod tests {
             namespace: "n",
             source_seed: "a",
             history: history(&migration(json!({}), json!({}))),
+            least: 0,
             snapshot: &snapshot,
         };
         let report = LateReport {

@@ -1,5 +1,5 @@
 //! A proxy between one extension controller and the kube-apiserver of its seed, which refuses writes for Shoots that the seed does not
-//! own (GEP-17, bad case: the extension controller watchdog, for controllers that are not written with `repot-extension`).
+//! own (GEP-7, bad case: the extension controller watchdog, for controllers that are not written with `repot-extension`).
 //!
 //! | file | has |
 //! |---|---|

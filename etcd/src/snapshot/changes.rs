@@ -18,8 +18,9 @@ use super::{
     store::{Store, Stored},
 };
 
-/// So many bytes of names are kept. Changes of further keys are only counted.
+/// So many bytes of names are kept, each with what an entry takes beside it. Changes of further keys are only counted.
 const NAMES: usize = 64 << 20;
+const ENTRY: usize = 64;
 
 /// What became of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -151,7 +152,8 @@ impl Collector {
     fn note(&mut self, change: KeyChange) {
         let KeyChange { key, created, .. } = change;
         let exists = created.is_some();
-        let (length, is_full) = (key.len(), self.bytes + key.len() > NAMES);
+        let length = key.len() + ENTRY;
+        let is_full = self.bytes + length > NAMES;
         match self.keys.entry(key) {
             btree_map::Entry::Occupied(mut known) => known.get_mut().1 = exists,
             btree_map::Entry::Vacant(_) if is_full => self.further += 1,

@@ -21,8 +21,9 @@ use super::{
 
 /// Name of the object with the report.
 const REPORT: &str = "late.json";
-/// So many names of keys are in a report.
+/// So many names of keys are in a report, each with so many characters: it becomes a part of a status.
 pub const NAMED: usize = 100;
+const NAME_CHARACTERS: usize = 400;
 
 /// Why a late snapshot is not kept.
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +76,8 @@ pub struct LateReport {
 }
 
 /// Copies a final snapshot of the source into a history of its own at the target, and reports what it holds more than the first history
-/// there, which is what the etcd of the target began with. Again after any failure.
+/// there, which is what the etcd of the target began with: at least the revision `least`, whose snapshots may have been collected since.
+/// Again after any failure.
 ///
 /// # Errors
 /// [`Error`]. That the keys are not known is no error: the report says why.
@@ -83,10 +85,10 @@ pub async fn keep(
     source: &Store,
     target: &Store,
     name: &SnapshotName,
-    history: &str,
+    (history, least): (&str, Revision),
     scratch: &Path,
 ) -> Result<LateReport, Error> {
-    let held = held_revision(target, name.last).await?;
+    let held = held_revision(target, name.last).await?.max(least);
     let place = target.history(history);
     copy_one(source, &place, name).await?;
     let report = match changes(&place, held, scratch).await {
@@ -145,7 +147,7 @@ fn report(name: &SnapshotName, held: Revision, found: &Changes) -> LateReport {
         created: count(Change::Created),
         updated: count(Change::Updated),
         deleted: count(Change::Deleted),
-        keys: found.keys.keys().take(NAMED).map(|key| text(key)).collect(),
+        keys: found.keys.keys().take(NAMED).map(|key| short(text(key))).collect(),
         message: forgotten.into_iter().chain(further).collect::<Vec<_>>().join("; "),
     }
 }
@@ -163,6 +165,13 @@ fn unknown(name: &SnapshotName, held: Revision, error: &changes::Error) -> LateR
         held_revision: held.0,
         message,
         ..LateReport::default()
+    }
+}
+
+fn short(name: String) -> String {
+    match name.char_indices().nth(NAME_CHARACTERS) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name,
     }
 }
 
@@ -194,6 +203,13 @@ mod tests {
         let message = report(&name, Revision(5), &found).message;
         assert!(message.contains("between revisions 5 and 9"), "{message}");
         assert!(message.contains("3 changes of further keys"), "{message}");
+    }
+
+    #[test]
+    fn long_names_are_cut_in_a_report() {
+        assert_eq!(short("k".repeat(NAME_CHARACTERS)).len(), NAME_CHARACTERS);
+        let cut = short("ä".repeat(1 << 20));
+        assert_eq!((cut.chars().count(), cut.chars().last()), (NAME_CHARACTERS + 1, Some('…')));
     }
 
     #[test]

@@ -55,8 +55,8 @@ async fn change(world: &World, name: &str) -> Result<()> {
 /// The database has thousands of revisions, so its tree has branches.
 #[test]
 fn keys_that_changed_after_a_revision_are_named_from_full_snapshots_and_from_deltas() {
-    run(async |bed| {
-        let world = World::start(bed).await?;
+    run(async |env| {
+        let world = World::start(env).await?;
         world.write("a", 2_000).await?;
         world.full(false).await?;
         let (middle, before) = dump(&world.client).await?;
@@ -70,7 +70,7 @@ fn keys_that_changed_after_a_revision_are_named_from_full_snapshots_and_from_del
         let delta = world.delta(middle, Compression::Gzip).await?;
         ensure!(changes(&world.dir, &["--after", &revision]).await?.0 == wanted, "by the delta");
         world.full(false).await?;
-        let of_full = bed.make_dir("full")?;
+        let of_full = env.make_dir("full")?;
         duplicate(&world.dir, &of_full)?;
         fs::remove_file(of_full.join("v2").join(delta.name.to_string()))?;
         ensure!(changes(&of_full, &["--after", &revision]).await?.0 == wanted, "by the full snapshot");
@@ -100,8 +100,8 @@ fn physical() -> CompactionOptions {
 
 #[test]
 fn revisions_that_no_snapshot_holds_are_an_error() {
-    run(async |bed| {
-        let world = World::start(bed).await?;
+    run(async |env| {
+        let world = World::start(env).await?;
         world.write("a", 20).await?;
         let (begin, _) = dump(&world.client).await?;
         world.write("a", 20).await?;
@@ -118,8 +118,8 @@ fn revisions_that_no_snapshot_holds_are_an_error() {
 
 #[test]
 fn late_final_snapshot_is_kept_beside_and_reported_and_never_restored() {
-    run(async |bed| {
-        let (world, target) = (World::start(bed).await?, bed.make_dir("target")?);
+    run(async |env| {
+        let (world, target) = (World::start(env).await?, env.make_dir("target")?);
         world.write("a", 50).await?;
         world.full(false).await?;
         let (held, before) = dump(&world.client).await?;
@@ -149,7 +149,7 @@ fn late_final_snapshot_is_kept_beside_and_reported_and_never_restored() {
         let store = open(&target)?;
         ensure!(content(&target)? == copied && store.current_history().await? == current);
         fs::remove_file(target.join("v2").join(own.to_string()))?;
-        let restored = restore(&store, bed.path().join("restored")).await?;
+        let restored = restore(&store, env.path().join("restored")).await?;
         ensure!(restored.plan.reaches() == held, "{:?}", restored.plan);
         // Again after a lost answer: the same.
         ensure!(snapshots(&args).await?.json()? == report);
@@ -170,8 +170,8 @@ fn late_final_snapshot_is_kept_beside_and_reported_and_never_restored() {
 /// An etcd begins with the newest snapshots; the older ones follow while it writes to the same store.
 #[test]
 fn newest_snapshots_are_copied_first_and_older_ones_follow() {
-    run(async |bed| {
-        let (world, target) = (World::start(bed).await?, bed.make_dir("target")?);
+    run(async |env| {
+        let (world, target) = (World::start(env).await?, env.make_dir("target")?);
         let mut names = Vec::new();
         for part in ["a", "b", "c"] {
             world.write(part, 10).await?;

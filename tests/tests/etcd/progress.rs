@@ -33,8 +33,8 @@ async fn ask(url: &str) -> Result<CopyProgress> {
 
 #[test]
 fn a_copy_tells_how_far_it_is_within_a_snapshot_and_that_it_stands_still() {
-    run(async |bed| {
-        let s3 = S3Server::start(bed).await?;
+    run(async |env| {
+        let s3 = S3Server::start(env).await?;
         fill(&open(&s3, "a")?, 2, 2_000_000).await?;
         s3.relay.change(|link| link.throttle_to_client = Some(512 << 10));
         let (a, b, port) = (s3.url("a"), s3.url("b"), port::reserve()?.to_string());

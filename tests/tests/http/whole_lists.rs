@@ -30,9 +30,9 @@ const LISTS: usize = 64;
 const MOST: u64 = 600 * MIB;
 
 /// A server on etcd whose objects have long metadata, and two users.
-async fn world(bed: &TestEnv) -> Result<(World, Api, Access)> {
-    let etcd = EtcdCluster::start(bed, 1).await?;
-    let mut world = World::garden_on_endpoint(bed, &etcd.endpoints()[0]).await?;
+async fn world(env: &TestEnv) -> Result<(World, Api, Access)> {
+    let etcd = EtcdCluster::start(env, 1).await?;
+    let mut world = World::garden_on_endpoint(env, &etcd.endpoints()[0]).await?;
     world.etcd = Some(etcd);
     for user in ["alice", "mallory"] {
         grant(&world, user).await?;
@@ -101,8 +101,8 @@ fn check_memory(pid: u32, before: u64) -> Result<()> {
 
 #[test]
 fn many_lists_at_the_start_of_a_server_take_the_memory_of_a_few() {
-    run_large(async |bed| {
-        let (mut world, alice, mallory) = world(bed).await?;
+    run_large(async |env| {
+        let (mut world, alice, mallory) = world(env).await?;
         // The watch cache begins with the first list: until it has read everything, lists are read from the backend.
         world.repot().restart().await?;
         let pid = world.repot().process().pid();
@@ -118,8 +118,8 @@ fn many_lists_at_the_start_of_a_server_take_the_memory_of_a_few() {
 
 #[test]
 fn many_lists_of_a_past_version_take_the_memory_of_a_few() {
-    run_large(async |bed| {
-        let (mut world, alice, mallory) = world(bed).await?;
+    run_large(async |env| {
+        let (mut world, alice, mallory) = world(env).await?;
         let listed: Value = alice.get(&format!("{}?limit=1", collection("default"))).await?.ok()?;
         let version = listed["metadata"]["resourceVersion"].as_str().context("a version")?.to_owned();
         world.create(&small("newer", &json!(1))).await?;

@@ -101,9 +101,8 @@ async fn leave(env: &TestEnv, name: &str, fault: Fault) -> Result<()> {
     let before = world.workload().await?;
     until_state_is_stored(&world).await?;
     until_workload_is_stored(&world).await?;
-    let plane = &world.shoot.control_plane;
     let source = world.landscape.seed(SEEDS.0)?;
-    let at_source = Writer::start_with(plane.api_at(source).await?, SOURCE);
+    let at_source = Writer::start_with(world.shoot.control_plane.api_at(source).await?, SOURCE);
     until("some writes", DEADLINE, async || {
         let count = at_source.acknowledged().len();
         ensure!(count > 20, "{count} were acknowledged");
@@ -112,18 +111,10 @@ async fn leave(env: &TestEnv, name: &str, fault: Fault) -> Result<()> {
     .await?;
 
     let partition = Partition::of(&world, fault).await?;
-    force(&world, "move", SEEDS).await?;
-    story::annotate(&world, "move", &json!({SOURCE_STOPPED: SEEDS.0})).await?;
-    story::until_started(&world, "move", ("destination", "EtcdServes")).await?;
-    let destination = world.landscape.seed(SEEDS.1)?;
-    let at_destination = Writer::start_with(plane.api_at(destination).await?, DESTINATION);
-    let migration = story::until_success(&world, "move", SEEDS.1).await?;
-    println!(
-        "{fault:?}: outage {}, loss {}",
-        migration["status"]["apiOutage"], migration["status"]["destination"]["loss"]
-    );
-
+    // What tests share is healed, however this ends.
+    let moved = move_away(&world, fault).await;
     partition.heal(source).await?;
+    let at_destination = moved?;
     until("the source to be removed", DEADLINE, async || world.ensure_gone(SEEDS.0).await).await?;
     ensure_one_side_at_a_time(fault, &at_source, &at_destination)?;
     ensure_nothing_is_unaccounted_for(&world, &at_source).await?;
@@ -133,6 +124,22 @@ async fn leave(env: &TestEnv, name: &str, fault: Fault) -> Result<()> {
     ensure!(lost.is_empty(), "{lost:?} of the destination are lost");
     ensure!(world.workload().await? == before, "the workload has changed");
     world.stop(SEEDS.1).await
+}
+
+/// Moves it, and gives the client that writes at the destination.
+async fn move_away(world: &World, fault: Fault) -> Result<Writer> {
+    force(world, "move", SEEDS).await?;
+    story::annotate(world, "move", &json!({SOURCE_STOPPED: SEEDS.0})).await?;
+    story::until_started(world, "move", ("destination", "EtcdServes")).await?;
+    let destination = world.landscape.seed(SEEDS.1)?;
+    let api = world.shoot.control_plane.api_at(destination).await?;
+    let writer = Writer::start_with(api, DESTINATION);
+    let migration = story::until_success(world, "move", SEEDS.1).await?;
+    println!(
+        "{fault:?}: outage {}, loss {}",
+        migration["status"]["apiOutage"], migration["status"]["destination"]["loss"]
+    );
+    Ok(writer)
 }
 
 /// Waits until a snapshot in the bucket of the source holds what has to be the same afterwards.

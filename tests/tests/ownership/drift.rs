@@ -34,18 +34,18 @@ fn set(owner: &mut serde_json::Value, durations: Durations) {
 /// Both sides, each with a writer, where the agent of the old side stands still before the record changes: its guard is alone with
 /// the lease. Both have written when this returns. `meanwhile`: what happens to clocks when the agent stands still.
 async fn hand_over(
-    bed: &TestEnv,
+    env: &TestEnv,
     scene: &OwnershipFixture,
     meanwhile: impl FnOnce() -> Result<()>,
 ) -> Result<[(Agent, Writer); 2]> {
-    let old = scene.old.start_all(bed).await?.remove(0);
+    let old = scene.old.start_all(env).await?.remove(0);
     let old_writer = Writer::start(client_url(&scene.old, 0), OLD);
     old_writer.goes_on().await?;
     old.get("/snapshot/full").await?.ok()?;
     signal_alone(&old, Signal::STOP)?;
     meanwhile()?;
     scene.hand_over(&[NEXT]).await?;
-    let (new, new_writer) = scene.take_over(bed).await?;
+    let (new, new_writer) = scene.take_over(env).await?;
     new_writer.goes_on().await?;
     Ok([(old, old_writer), (new, new_writer)])
 }
@@ -59,39 +59,39 @@ async fn judge([(mut old, old_writer), (_new, new_writer)]: [(Agent, Writer); 2]
 
 #[test]
 fn wall_clocks_that_are_wrong_let_no_two_sides_serve() {
-    run(async |bed| {
-        let mut scene = OwnershipFixture::with_ids(bed, 1, OLD, NEXT).await?;
-        let (old, new) = (WallClock::new(bed, "old-clock")?, WallClock::new(bed, "new-clock")?);
+    run(async |env| {
+        let mut scene = OwnershipFixture::with_ids(env, 1, OLD, NEXT).await?;
+        let (old, new) = (WallClock::new(env, "old-clock")?, WallClock::new(env, "new-clock")?);
         // By its wall clock the lease of the old side would be twice as long.
         old.set_speed(0.5).await?;
         new.set_speed(1.01).await?;
         (scene.old.variables, scene.new.variables) = (old.variables()?, new.variables()?);
         // The guard has its deadline; by the wall clock it is more than an hour away then.
-        judge(hand_over(bed, &scene, || old.set_back(3600)).await?).await
+        judge(hand_over(env, &scene, || old.set_back(3600)).await?).await
     });
 }
 
 #[test]
 #[ignore = "minutes, in make soak"]
 fn clocks_that_are_as_wrong_as_is_documented_let_no_two_sides_serve() {
-    run(async |bed| {
-        let mut scene = OwnershipFixture::with_ids(bed, 1, OLD, NEXT).await?;
+    run(async |env| {
+        let mut scene = OwnershipFixture::with_ids(env, 1, OLD, NEXT).await?;
         // A lease of 100 seconds, by a clock that is slow by 1 percent; and a wait for it by one that is fast by 1 percent.
         set(&mut scene.old.config["owner"], Durations { interval: 10, timeout: 91 });
         set(&mut scene.new.config["owner"], Durations { interval: 10, timeout: 89 });
-        judge(hand_over(bed, &scene, || Ok(())).await?).await
+        judge(hand_over(env, &scene, || Ok(())).await?).await
     });
 }
 
 /// The fault that the judge has to find: without it the tests above would show nothing.
 #[test]
 fn a_clock_that_is_far_slower_than_is_documented_is_found_by_the_judge() {
-    run(async |bed| {
-        let mut scene = OwnershipFixture::with_ids(bed, 1, OLD, NEXT).await?;
+    run(async |env| {
+        let mut scene = OwnershipFixture::with_ids(env, 1, OLD, NEXT).await?;
         // The lease lasts 62 seconds, as that of 6 seconds would by a clock that is ten times too slow; the new side waits 19.
         set(&mut scene.old.config["owner"], Durations { interval: 2, timeout: 60 });
         set(&mut scene.new.config["owner"], Durations { interval: 2, timeout: 4 });
-        let [(_old, old_writer), (_new, new_writer)] = hand_over(bed, &scene, || Ok(())).await?;
+        let [(_old, old_writer), (_new, new_writer)] = hand_over(env, &scene, || Ok(())).await?;
         old_writer.goes_on().await.context("the old side has ended: the test shows nothing")?;
         let judged = never_both(&old_writer, &new_writer);
         ensure!(judged.is_err(), "both sides are writable, and the judge has not seen it");

@@ -18,8 +18,8 @@ pub struct WallClock {
 
 impl WallClock {
     /// Shows what the clock of the machine shows.
-    pub fn new(bed: &TestEnv, name: &str) -> Result<Self> {
-        let clock = Self { file: bed.make_dir(name)?.join("offset") };
+    pub fn new(env: &TestEnv, name: &str) -> Result<Self> {
+        let clock = Self { file: env.make_dir(name)?.join("offset") };
         clock.set_forward(0)?;
         Ok(clock)
     }

@@ -14,9 +14,9 @@ use super::world::{DEADLINE, World, shared_seed, start_seed};
 
 #[test]
 fn only_the_client_of_the_kubeconfig_is_answered_and_only_what_can_be_fenced_is_forwarded() {
-    run(async |bed| {
+    run(async |env| {
         let seed = shared_seed()?;
-        let world = World::make(bed, &seed, "shoot--dev--strangers", &[]).await?;
+        let world = World::make(env, &seed, "shoot--dev--strangers", &[]).await?;
         let access = world.access()?;
         for credential in [Credential::Anonymous, Credential::Token("x".to_owned())] {
             let answer = Api::new(&access.with(credential))?.get("/api/v1/namespaces").await?;
@@ -56,9 +56,9 @@ fn only_the_client_of_the_kubeconfig_is_answered_and_only_what_can_be_fenced_is_
 
 #[test]
 fn proxy_that_is_started_again_answers_the_client_of_before_and_ends_its_watches() {
-    run(async |bed| {
+    run(async |env| {
         let seed = shared_seed()?;
-        let mut world = World::make(bed, &seed, "shoot--dev--restart", &[]).await?;
+        let mut world = World::make(env, &seed, "shoot--dev--restart", &[]).await?;
         ensure!(world.health("/readyz").await?.0 == 200, "not ready");
         let address = world.proxy.url().trim_start_matches("https://").to_owned();
         let path = format!("{}?watch=true", world.config_maps());
@@ -72,7 +72,7 @@ fn proxy_that_is_started_again_answers_the_client_of_before_and_ends_its_watches
         // The controller has read its kubeconfig long ago.
         let before = world.access()?;
         let second = repot_tests::repot::Repot::start(
-            bed,
+            env,
             "watchdog-proxy",
             [
                 format!("--kubeconfig={}", seed.kubeconfig().display()),
@@ -90,9 +90,9 @@ fn proxy_that_is_started_again_answers_the_client_of_before_and_ends_its_watches
 
 #[test]
 fn kube_apiserver_that_is_away_is_told_of_in_words() {
-    run(async |bed| {
-        let mut seed = start_seed(bed).await?;
-        let world = World::make(bed, &seed, "shoot--dev--away", &[]).await?;
+    run(async |env| {
+        let mut seed = start_seed(env).await?;
+        let world = World::make(env, &seed, "shoot--dev--away", &[]).await?;
         world.until_written().await?;
         seed.apiserver().kill();
         let read = timeout(DEADLINE, world.api.get("/api/v1/namespaces")).await??;

@@ -13,9 +13,9 @@ use super::world::{DEADLINE, OTHER, World, shared_seed};
 
 #[test]
 fn kubectl_applies_and_watches_through_the_proxy_and_prints_who_the_owner_is() {
-    run(async |bed| {
+    run(async |env| {
         let seed = shared_seed()?;
-        let world = World::make(bed, &seed, "shoot--dev--kubectl", &[]).await?;
+        let world = World::make(env, &seed, "shoot--dev--kubectl", &[]).await?;
         let map = |value: &str| {
             json!({
                 "apiVersion": "v1", "kind": "ConfigMap", "data": {"a": value},
@@ -53,13 +53,13 @@ fn kubectl_applies_and_watches_through_the_proxy_and_prints_who_the_owner_is() {
 /// Informers, watch lists and a writer of client-go: each informer equals a LIST, and each acknowledged write was an event.
 #[test]
 fn informers_of_client_go_are_complete_through_the_proxy() {
-    run(async |bed| {
+    run(async |env| {
         let seed = shared_seed()?;
-        let world = World::make(bed, &seed, "shoot--dev--informers", &[]).await?;
+        let world = World::make(env, &seed, "shoot--dev--informers", &[]).await?;
         let kubeconfig = world.dir.join("kubeconfig");
         let namespace = format!("--namespace={}", world.namespace);
         let flags = [namespace.as_str(), "--modes=list,watchlist"];
-        let mut client = ClientGo::start(bed, "follow", &kubeconfig, &flags)?;
+        let mut client = ClientGo::start(env, "follow", &kubeconfig, &flags)?;
         client.answer().await?;
         client.ask("write").await?;
         let written = world.metric("repot_watchdog_requests_total{result=\"written\"}").await?;

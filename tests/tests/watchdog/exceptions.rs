@@ -11,10 +11,10 @@ const OWNERS: &str = "/apis/dns.gardener.cloud/v1alpha1/dnsowners";
 
 #[test]
 fn migration_of_one_object_opens_this_object_only() {
-    run(async |bed| {
+    run(async |env| {
         let seed = shared_seed()?;
         let namespace = "shoot--dev--migrate";
-        let world = World::make(bed, &seed, namespace, &["--extension-kinds=infrastructures"]).await?;
+        let world = World::make(env, &seed, namespace, &["--extension-kinds=infrastructures"]).await?;
         let spec = || json!({"type": "local", "region": "r", "secretRef": {}});
         for (name, operation) in [("a", "migrate"), ("b", "reconcile")] {
             apply_extension(&seed, ("Infrastructure", namespace, name), operation, spec()).await?;
@@ -46,10 +46,10 @@ fn migration_of_one_object_opens_this_object_only() {
 
 #[test]
 fn owner_record_is_written_by_who_is_not_the_owner_yet() {
-    run(async |bed| {
+    run(async |env| {
         let seed = shared_seed()?;
         let namespace = "shoot--dev--record";
-        let world = World::make(bed, &seed, namespace, &[]).await?;
+        let world = World::make(env, &seed, namespace, &[]).await?;
         for (name, host) in [("owner", "owner"), ("api", "api")] {
             let spec = json!({
                 "type": "local", "name": format!("{host}.{ZONE}"), "recordType": "TXT", "values": ["x"],
@@ -74,9 +74,9 @@ fn owner_record_is_written_by_who_is_not_the_owner_yet() {
 /// dns-external: a DNSOwner is in no Namespace, and its name begins with that of the control plane.
 #[test]
 fn objects_in_no_namespace_belong_to_the_shoot_in_their_name() {
-    run(async |bed| {
+    run(async |env| {
         let seed = shared_seed()?;
-        let world = World::make(bed, &seed, "shoot--dev--dns", &[]).await?;
+        let world = World::make(env, &seed, "shoot--dev--dns", &[]).await?;
         let owner = |name: &str| json!({"apiVersion": "dns.gardener.cloud/v1alpha1", "kind": "DNSOwner", "metadata": {"name": name}});
         world.api.post(OWNERS, &owner("shoot--dev--dns-internal")).await?.ok()?;
         world.lose().await?;

@@ -17,9 +17,9 @@ use super::world::{AGAIN, BOUND, DEADLINE, MAX_AGE, OTHER, World, apply_extensio
 
 #[test]
 fn writes_are_refused_within_the_bound_while_reads_and_watches_go_on() {
-    run(async |bed| {
+    run(async |env| {
         let seed = shared_seed()?;
-        let world = World::make(bed, &seed, "shoot--dev--lost", &[]).await?;
+        let world = World::make(env, &seed, "shoot--dev--lost", &[]).await?;
         world.write("before").await?.ok()?;
         let path = format!("{}?watch=true", world.config_maps());
         let mut watch = world.api.request(Method::GET, &path).send().await?;
@@ -66,9 +66,9 @@ fn writes_are_refused_within_the_bound_while_reads_and_watches_go_on() {
 
 #[test]
 fn silent_dns_refuses_writes_after_the_allowed_age_and_its_return_lets_them_pass() {
-    run(async |bed| {
+    run(async |env| {
         let seed = shared_seed()?;
-        let world = World::make(bed, &seed, "shoot--dev--silent", &[]).await?;
+        let world = World::make(env, &seed, "shoot--dev--silent", &[]).await?;
         world.until_written().await?;
         world.dns.wire.set(Fate::Lost);
         let begun = Instant::now();
@@ -86,9 +86,9 @@ fn silent_dns_refuses_writes_after_the_allowed_age_and_its_return_lets_them_pass
 
 #[test]
 fn body_that_is_still_sent_when_ownership_is_lost_does_not_arrive() {
-    run(async |bed| {
+    run(async |env| {
         let seed = shared_seed()?;
-        let world = World::make(bed, &seed, "shoot--dev--upload", &[]).await?;
+        let world = World::make(env, &seed, "shoot--dev--upload", &[]).await?;
         let access = world.access()?;
         for (name, api) in [
             ("one", Api::build(&access, reqwest::Client::builder().http1_only())?),
@@ -119,10 +119,10 @@ fn body_that_is_still_sent_when_ownership_is_lost_does_not_arrive() {
 /// The third case of the paper: nobody reaches the seed's API; when it comes back, a stale reconcile and the migrate are in a race.
 #[test]
 fn stale_reconcile_loses_against_the_migration_when_the_api_comes_back() {
-    run(async |bed| {
-        let seed = start_seed(bed).await?;
+    run(async |env| {
+        let seed = start_seed(env).await?;
         let namespace = "shoot--dev--race";
-        let world = World::make(bed, &seed, namespace, &["--extension-kinds=infrastructures"]).await?;
+        let world = World::make(env, &seed, namespace, &["--extension-kinds=infrastructures"]).await?;
         let spec = json!({"type": "local", "region": "r", "secretRef": {}});
         apply_extension(&seed, ("Infrastructure", namespace, "infra"), "reconcile", spec).await?;
         let path =

@@ -27,7 +27,7 @@ pub const OLD: &str = "seed-a/1";
 pub const OTHER: &str = "seed-b/2";
 pub const AGAIN: &str = "seed-a/3";
 
-static SEED: Shared<Garden> = Shared::new(|bed| start_shared(start_seed(bed)));
+static SEED: Shared<Garden> = Shared::new(|env| start_shared(start_seed(env)));
 
 /// A seed that tests share: each has a Namespace of its own.
 pub fn shared_seed() -> Result<SharedRef<Garden>> {
@@ -35,8 +35,8 @@ pub fn shared_seed() -> Result<SharedRef<Garden>> {
 }
 
 /// A kube-apiserver with Etcds, extension kinds, the DNSOwner of dns-external, and ShootStates for `clientgo`.
-pub async fn start_seed(bed: &TestEnv) -> Result<Garden> {
-    let seed = Garden::start(bed).await?;
+pub async fn start_seed(env: &TestEnv) -> Result<Garden> {
+    let seed = Garden::start(env).await?;
     let etcds = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/crds/etcds.yaml");
     seed.kubectl(["apply", "--server-side", "-f", etcds]).await?.text()?;
     seed.apply(&crds::definitions()).await?;
@@ -80,14 +80,14 @@ pub struct World {
 
 impl World {
     /// The owner record names this seed, the Etcd has the same ID, and the proxy is ready.
-    pub async fn make(bed: &TestEnv, seed: &Garden, namespace: &str, flags: &[&str]) -> Result<Self> {
-        let dns = DnsServer::start(bed).await?;
+    pub async fn make(env: &TestEnv, seed: &Garden, namespace: &str, flags: &[&str]) -> Result<Self> {
+        let dns = DnsServer::start(env).await?;
         dns.set("owner", &[OLD]).await?;
         seed.apply(&[json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})])
             .await?;
         let direct = seed.api().clone();
         set_owner_id(seed, &dns, namespace, OLD).await?;
-        let (dir, health) = (bed.make_dir("watchdog")?, port::reserve()?);
+        let (dir, health) = (env.make_dir("watchdog")?, port::reserve()?);
         let own = [
             format!("--kubeconfig={}", seed.kubeconfig().display()),
             format!("--dir={}", dir.display()),
@@ -98,10 +98,10 @@ impl World {
             format!("--max-age={MAX_AGE}s"),
         ];
         let flags = own.into_iter().chain(flags.iter().map(|&flag| flag.to_owned()));
-        let proxy = Repot::start(bed, "watchdog-proxy", flags).await?;
+        let proxy = Repot::start(env, "watchdog-proxy", flags).await?;
         let kubeconfig = dir.join("kubeconfig");
         let api = Api::from_kubeconfig(&kubeconfig)?;
-        let kubectl = Kubectl::new(bed, kubeconfig)?;
+        let kubectl = Kubectl::new(env, kubeconfig)?;
         Ok(Self { dns, namespace: namespace.to_owned(), direct, api, kubectl, proxy, dir, health })
     }
 

@@ -21,9 +21,9 @@ pub fn responsible_seed<'a>(spec: Option<&'a str>, status: Option<&'a str>) -> O
 /// What a gardenlet does with a Shoot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// The first reconciliation.
+    /// The control plane is made for the first time.
     Create,
-    /// Every later one.
+    /// The control plane is brought to what the Shoot asks for.
     Reconcile,
     /// The control plane is prepared to leave its seed.
     Migrate,
@@ -72,8 +72,8 @@ pub fn operation(shoot: &ShootView<'_>) -> Operation {
     }
 }
 
-/// Whether a write to `shoots/status` with this last operation raises the generation, and so wakes gardenlets. The same write twice
-/// raises it twice.
+/// Whether a write to `shoots/status` with this last operation raises the generation, and so wakes gardenlets. The generation
+/// rises again with the same write.
 #[must_use]
 pub fn raises_generation((kind, state): (&str, &str)) -> bool {
     kind == "Migrate" && matches!(state, "Succeeded" | "Aborted")

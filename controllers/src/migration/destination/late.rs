@@ -40,6 +40,8 @@ pub struct Asked<'a> {
     pub source_seed: &'a str,
     /// The history in the store of the destination.
     pub history: String,
+    /// Revision that the destination began with at least: that of the loss that was confirmed.
+    pub least: u64,
     /// The snapshot that is asked for.
     pub snapshot: &'a FinalSnapshot,
 }
@@ -72,7 +74,8 @@ pub async fn advance(context: &Context, asked: &Asked<'_>) -> Result<Progress> {
     let target = copies::target_store(main).ok_or_else(no_store)?;
     let store = snapshots::open(seed, namespace, &target, &context.local_stores).await?;
     let reached = asked.snapshot.revision;
-    if let Some(held) = store.copied_revision(reached).await?.filter(|held| *held >= reached) {
+    let held = store.copied_revision(reached).await?.unwrap_or_default().max(asked.least);
+    if held >= reached {
         return Ok(Progress::Contained { held });
     }
     let (name, jobs) = (&asked.history, copies::jobs(seed, namespace).await?);
@@ -125,6 +128,8 @@ fn job(main: &Etcd, target: Store, asked: &Asked<'_>, image: &str) -> Result<Val
         asked.snapshot.name,
         "--history",
         asked.history,
+        "--held",
+        asked.least.to_string(),
         "--scratch",
         SCRATCH,
     ]);
@@ -154,8 +159,13 @@ mod tests {
         }))
         .expect("an Etcd");
         let snapshot = FinalSnapshot { name: "Full-1".to_owned(), revision: 7, epoch: 1 };
-        let asked =
-            Asked { namespace: "n", source_seed: "a", history: "late-5c1f".to_owned(), snapshot: &snapshot };
+        let asked = Asked {
+            namespace: "n",
+            source_seed: "a",
+            history: "late-5c1f".to_owned(),
+            least: 5,
+            snapshot: &snapshot,
+        };
         let target = copies::target_store(&etcd).expect("a store");
         let job = job(&etcd, target, &asked, "image").expect("a Job");
         let pod = &job["spec"]["template"]["spec"];
@@ -163,7 +173,7 @@ mod tests {
         assert!(text.contains(SECRET) && !text.contains("gone"), "{text}");
         let command = pod["containers"][0]["command"].to_string();
         assert!(command.contains(r#""late","--source","s3://a/p""#), "{command}");
-        assert!(command.contains(r#""--history","late-5c1f""#), "{command}");
+        assert!(command.contains(r#""--history","late-5c1f","--held","5""#), "{command}");
         let mounts = |list: &Value| list.as_array().map_or(0, Vec::len);
         assert_eq!(mounts(&pod["volumes"]), mounts(&pod["containers"][0]["volumeMounts"]));
         assert_eq!(job["metadata"]["ownerReferences"], Value::Null);

@@ -20,7 +20,7 @@ use crate::{
     flow::{Driver, Statuses},
     metrics::Metrics,
     migration::{
-        api::{self, ControlPlaneMigration, Shoot},
+        api::{self, ControlPlaneMigration},
         context::{self, Context},
         error::{Error, Result},
         record,
@@ -55,12 +55,6 @@ enum Objects {
 impl Steered<'_> {
     fn api(&self) -> Api<ControlPlaneMigration> {
         Api::namespaced(self.context.garden_client().clone(), &self.namespace)
-    }
-
-    async fn shoot(&self, migration: &ControlPlaneMigration) -> Result<Option<Shoot>> {
-        let all = Api::<Shoot>::namespaced(self.context.garden_client().clone(), &self.namespace);
-        let name = &migration.spec.shoot_ref.name;
-        all.get_opt(name).await.map_err(Error::read(format!("Shoot {}/{name}", self.namespace)))
     }
 }
 
@@ -109,7 +103,7 @@ impl Driver for Steered<'_> {
         ledger: &Ledger,
         _: Time,
     ) -> Result<Observation> {
-        let shoot = self.shoot(migration).await?;
+        let shoot = self.context.shoot(migration).await?;
         let request = request::request(migration, shoot.as_ref());
         let (facts, objects) = match self.side {
             Side::Garden => {

@@ -17,11 +17,11 @@ const FOUNDING: &str = "founding";
 /// Bytes of such an object; a longer one is of somebody else.
 const LONGEST: u64 = 64 << 10;
 /// The same for one that names snapshots: more than a hundred thousand of them.
-const LONGEST_LIST: u64 = 8 << 20;
+pub(super) const LONGEST_LIST: u64 = 8 << 20;
 
 impl Store {
     /// A small object; `None` where there is none.
-    async fn small(&self, path: &Path, longest: u64) -> Result<Option<Bytes>> {
+    pub(super) async fn small(&self, path: &Path, longest: u64) -> Result<Option<Bytes>> {
         let failed =
             |source: object_store::Error| Error::Read { place: self.place(path), source: source.into() };
         match self.objects.get(path).await {

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
-use object_store::{ObjectStore as _, ObjectStoreExt, path::Path};
+use object_store::{ObjectStore as _, path::Path};
 
-use super::{Error, Mode, Result, Store, put};
+use super::{Error, Mode, Result, Store, mark::LONGEST_LIST, put};
 
 impl Store {
     /// The store at a place below this one.
@@ -20,16 +20,9 @@ impl Store {
     /// A small object; `None` where there is none.
     ///
     /// # Errors
-    /// [`Error::Read`].
+    /// [`Error::Read`]; also where it is too long for what is kept beside snapshots.
     pub async fn read_small(&self, name: &str) -> Result<Option<Bytes>> {
-        let path = self.prefix.clone().join(name);
-        let failed =
-            |source: object_store::Error| Error::Read { place: self.place(&path), source: source.into() };
-        match self.objects.get(&path).await {
-            Ok(got) => got.bytes().await.map(Some).map_err(failed),
-            Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(source) => Err(failed(source)),
-        }
+        self.small(&self.prefix.clone().join(name), LONGEST_LIST).await
     }
 
     /// Writes a small object in place of whatever is there.

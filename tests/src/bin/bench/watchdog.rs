@@ -40,18 +40,18 @@ const CELLS: [(Call, usize, usize); 5] = [
 ///
 /// Errors: when a program is missing, or a call fails.
 pub async fn bench(
-    bed: &TestEnv,
+    env: &TestEnv,
     repot: &Path,
     rounds: usize,
     time: Duration,
     only: Option<&str>,
 ) -> Result<Report> {
-    let (seed, dns) = (seed(bed).await?, DnsServer::start(bed).await?);
+    let (seed, dns) = (seed(env).await?, DnsServer::start(env).await?);
     dns.set("owner", &["a/1"]).await?;
     own(&seed, &dns).await?;
-    let (_proxy, through) = start(bed, repot, &seed).await?;
+    let (_proxy, through) = start(env, repot, &seed).await?;
     let sides = [("direct", seed.admin().clone()), ("through the proxy", through)];
-    let mut report = Report { setting: proc::describe_machine(bed.path())?, rows: Vec::new() };
+    let mut report = Report { setting: proc::describe_machine(env.path())?, rows: Vec::new() };
     for (call, bytes, connections) in CELLS {
         let what = format!("{call:?} {bytes} bytes, {connections} connections");
         if only.is_some_and(|only| !what.contains(only)) {
@@ -83,8 +83,8 @@ pub async fn bench(
     Ok(report)
 }
 
-async fn seed(bed: &TestEnv) -> Result<Garden> {
-    let seed = Garden::start(bed).await?;
+async fn seed(env: &TestEnv) -> Result<Garden> {
+    let seed = Garden::start(env).await?;
     let etcds = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/crds/etcds.yaml");
     seed.kubectl(["apply", "--server-side", "-f", etcds]).await?.text()?;
     seed.kubectl(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]).await?.text()?;
@@ -110,11 +110,11 @@ async fn own(seed: &Garden, dns: &DnsServer) -> Result<()> {
     .await
 }
 
-async fn start(bed: &TestEnv, repot: &Path, seed: &Garden) -> Result<(Process, Access)> {
-    let (dir, health) = (bed.make_dir("watchdog")?, port::reserve()?);
+async fn start(env: &TestEnv, repot: &Path, seed: &Garden) -> Result<(Process, Access)> {
+    let (dir, health) = (env.make_dir("watchdog")?, port::reserve()?);
     let spec = Spec::new("watchdog-proxy", repot).arg("watchdog-proxy");
     let spec = spec.flag("kubeconfig", seed.kubeconfig()).flag("dir", &dir).flag("listen", "127.0.0.1:0");
-    let mut proxy = Process::start(bed, spec.flag("health-address", format!("127.0.0.1:{health}")))?;
+    let mut proxy = Process::start(env, spec.flag("health-address", format!("127.0.0.1:{health}")))?;
     let probe = async || {
         reqwest::get(format!("http://127.0.0.1:{health}/readyz")).await?.error_for_status()?;
         Access::read(&dir.join("kubeconfig"))
