@@ -153,6 +153,13 @@ fn late_final_snapshot_is_kept_beside_and_reported_and_never_restored() {
         ensure!(restored.plan.reaches() == held, "{:?}", restored.plan);
         // Again after a lost answer: the same.
         ensure!(snapshots(&args).await?.json()? == report);
+        // Where the copies were collected meanwhile, it is still known what the other etcd began with.
+        let end = report["revision"].to_string();
+        let known = snapshots(&[&args[..], &["--held", &end]].concat()).await?.json()?;
+        ensure!(
+            known["keys"] == serde_json::json!([]) && known["heldRevision"] == report["revision"],
+            "{known}"
+        );
         let after = held.to_string();
         let (named, _) = changes(&target, &["--history", "late-1", "--after", &after]).await?;
         ensure!(named.len() == wanted.len(), "{named:?}");
