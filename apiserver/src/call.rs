@@ -7,7 +7,7 @@ use http::{HeaderMap, Method, Request};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::{
-    audit::Trail,
+    audit::{AuditedRequest, Facts, Trail},
     filters::{
         client_certificate::Peer,
         overload::InflightPermit,
@@ -169,6 +169,20 @@ impl Call {
         self.annotations.insert("authorization.k8s.io/reason".into(), reason);
     }
 
+    /// What the audit log says of the request, before it is answered.
+    pub(crate) fn audited(&self) -> AuditedRequest<'_> {
+        let Self { audit_id, uri, info, user, headers, received, .. } = self;
+        AuditedRequest { audit_id, uri, info, user, headers, peer: self.peer.address, received: *received }
+    }
+
+    /// What the audit log says that the request learned on its way.
+    pub(crate) fn audit_facts(&self) -> Facts {
+        let notes = self.notes.lock();
+        let mut annotations = self.annotations.clone();
+        annotations.extend(notes.annotations.iter().cloned());
+        Facts { annotations, created: notes.created.clone() }
+    }
+
     /// The length of the body, where the client announced it.
     #[must_use]
     pub fn announced(&self) -> Option<u64> {
@@ -180,7 +194,7 @@ impl Drop for Call {
     fn drop(&mut self) {
         // A request that is answered hands its trail over before.
         if let Some(trail) = self.trail.take() {
-            trail.abandon(self);
+            trail.abandon(self.audit_facts());
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::{
     filters::{audit, authorization::PROBES, client_certificate::Peer, connection, deadline},
     metrics::Labels,
     pretty, protobuf,
+    resource::Resource,
     server::{Limits, Server},
     shares::Flow,
     status::Status,
@@ -84,13 +85,11 @@ pub async fn serve(server: Arc<Server>, peer: Arc<Peer>, request: Request<Body>)
     audit::record(&call, code.as_u16(), call.began.elapsed());
     let trail = match code {
         // It did not come as far as that.
-        StatusCode::UNAUTHORIZED => {
-            let begun = server.auditor.begin(&call, resource, server.limits.request_timeout).await;
-            begun.ok().flatten()
-        }
+        StatusCode::UNAUTHORIZED => begin_trail(&server, &call, resource).await.ok().flatten(),
         _ => call.trail.take(),
     };
-    let completion = trail.map(|trail| Arc::new(trail.ends(stage, &call, code.as_u16(), failure.as_ref())));
+    let completion =
+        trail.map(|trail| Arc::new(trail.ends(stage, call.audit_facts(), code.as_u16(), failure.as_ref())));
     let limit = limit(&call, known, &server.limits);
     if let (Some(completion), Limit::Stalled(_)) = (&completion, limit) {
         completion.begins().await;
@@ -112,6 +111,16 @@ pub async fn serve(server: Arc<Server>, peer: Arc<Peer>, request: Request<Body>)
             None => drop(held),
         }
     })
+}
+
+/// Begins what the audit log keeps of a request whose user is known.
+async fn begin_trail(
+    server: &Server,
+    call: &Call,
+    resource: Option<&Resource>,
+) -> Result<Option<Trail>, Status> {
+    let most = server.limits.request_timeout;
+    server.auditor.begin(&call.audited(), resource, call.left(most), most).await
 }
 
 /// How long the answer may take. `known`: its client has shown who it is.
@@ -137,7 +146,7 @@ async fn answer(server: &Server, call: &mut Call) -> Result<Response<Body>, Stat
     let guarded = async {
         call.user = server.authenticator.authenticate(&call.peer, &mut call.headers).await?;
         let resource = call.info.target.as_ref().and_then(|target| server.resource(target));
-        call.trail = server.auditor.begin(call, resource, server.limits.request_timeout).await?;
+        call.trail = begin_trail(server, call, resource).await?;
         count_connection(server, call)?;
         no_impersonation(call)?;
         call.held.extend(server.overload.admit(&call.user, &call.info)?);

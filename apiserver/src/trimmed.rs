@@ -10,7 +10,7 @@
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
 use repot_api::names::TRIMMED;
-use repot_apimachinery::meta::ObjectMeta;
+use repot_apimachinery::{field::FieldError, meta::ObjectMeta};
 use repot_storage::{Object, Store};
 
 use crate::{resource::Resource, wire};
@@ -53,6 +53,14 @@ pub fn shown_pieces(
 #[must_use]
 pub fn shown_len(resource: &Resource, object: &Object) -> u64 {
     of(resource, object).map_or_else(|| wire::object_len(resource, object), |text| text.len() as u64)
+}
+
+/// Refuses metadata of that form: whoever wrote it back would remove the payload.
+#[must_use]
+pub fn refusal(meta: &ObjectMeta) -> Option<FieldError> {
+    let field = || format!("metadata.annotations[{TRIMMED}]");
+    let why = "this is the trimmed form of an object; read the whole one with GET";
+    meta.annotations.contains_key(TRIMMED).then(|| FieldError::forbidden(field(), why))
 }
 
 /// Whether an object at rest is shown in that form.

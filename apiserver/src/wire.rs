@@ -131,6 +131,11 @@ pub fn parse_meta(object: &Object) -> ObjectMeta {
     serde_json::from_slice(&object.meta).unwrap_or_default()
 }
 
+/// Now, as Kubernetes writes times.
+pub(crate) fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
 pub(crate) fn put(text: &mut BytesMut, more: &str) {
     text.put_slice(more.as_bytes());
 }

@@ -82,6 +82,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// The cipher or the random generator refused to work. Nothing was done.
+    pub(crate) fn cipher_refused() -> Self {
+        Self::Unavailable("the cipher or the random generator refused to work".into())
+    }
+
     /// Whether it is proved that what is stored is damaged. Only then may a list of metadata leave an object out: whatever else keeps
     /// an object from being read may end without a write (a service that is away, a key that another configuration has), and
     /// clients that took the object for deleted would be told nothing.

@@ -17,6 +17,9 @@ pub(crate) const TAG: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refused;
 
+/// What is wrong with a record or a chunk. Says nothing of what is in it.
+pub(crate) type Defect = &'static str;
+
 /// The random key of one object. Wiped from memory when dropped, never shown.
 pub(crate) struct DataKey(Zeroizing<[u8; 32]>);
 

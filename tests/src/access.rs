@@ -17,11 +17,11 @@ pub struct Access {
     pub server: String,
     /// The certificates that its serving certificate must lead to, PEM.
     pub ca_pem: String,
-    /// Who we are.
+    /// How the client proves who it is.
     pub credential: Credential,
 }
 
-/// Proof of identity.
+/// A proof of who the client is.
 #[derive(Clone, Debug)]
 pub enum Credential {
     /// A client certificate.

@@ -16,9 +16,9 @@ const AVAILABLE_DEADLINE: Duration = Duration::from_secs(60);
 /// One group and version that a server behind the garden serves.
 #[derive(Clone, Debug)]
 pub struct Aggregation<'a> {
-    /// API group.
+    /// API group that is served.
     pub group: &'a str,
-    /// API version.
+    /// API version that is served.
     pub version: &'a str,
     /// Namespace of the Service; it is made when missing.
     pub namespace: &'a str,

@@ -20,7 +20,7 @@ use crate::test_env::TestEnv;
 use crate::wait::until;
 use crate::{port, tool};
 
-/// The zone.
+/// The zone that the server owns.
 pub const ZONE: &str = "own.test";
 /// How long each of its records may be kept at first, in seconds.
 pub const TTL: u32 = 1;
@@ -75,7 +75,7 @@ impl DnsServer {
         self.wire.address
     }
 
-    /// Its own address.
+    /// The address of the server itself, past the relay.
     pub fn direct(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }

@@ -60,7 +60,7 @@ impl DnsCache {
         Ok(cache)
     }
 
-    /// Its address.
+    /// The address at which the cache answers.
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }

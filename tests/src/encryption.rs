@@ -50,7 +50,7 @@ impl Plugin {
 pub struct Upstream(ClientGo);
 
 impl Upstream {
-    /// Starts it.
+    /// Starts the program that has kube-apiserver's code in it.
     pub async fn start(bed: &TestEnv) -> Result<Self> {
         let mut command = Command::new(binaries::find("encryption")?);
         command.arg("config");

@@ -38,7 +38,7 @@ pub struct EtcdCluster {
     seats: Vec<MemberSpec>,
 }
 
-/// One member.
+/// One member of an etcd.
 pub struct EtcdMember {
     name: String,
     client_url: String,
@@ -50,11 +50,11 @@ pub struct EtcdMember {
 /// The files with which a client reaches a cluster with TLS.
 #[derive(Clone, Debug)]
 pub struct EtcdTls {
-    /// CA certificate.
+    /// File with the CA certificate.
     pub ca: PathBuf,
     /// Client certificate (also valid for a member).
     pub cert: PathBuf,
-    /// Private key.
+    /// File with the private key.
     pub key: PathBuf,
     ca_pem: String,
     leaf: Leaf,
@@ -209,12 +209,12 @@ impl EtcdMember {
         &self.name
     }
 
-    /// Its client URL.
+    /// The URL for clients of the member.
     pub fn client_url(&self) -> &str {
         &self.client_url
     }
 
-    /// Its data directory.
+    /// The data directory of the member.
     pub fn data_dir(&self) -> &Path {
         &self.data_dir
     }

@@ -68,7 +68,7 @@ pub struct Twin {
     pub api: Api,
     /// How the administrator reaches it.
     pub admin: Access,
-    /// Its process.
+    /// The process of the second kube-apiserver.
     pub process: Process,
 }
 
@@ -142,7 +142,7 @@ impl Garden {
         self.kubectl.kubeconfig()
     }
 
-    /// Its certificate authorities.
+    /// The certificate authorities of the cluster.
     pub fn pki(&self) -> &Pki {
         &self.pki
     }

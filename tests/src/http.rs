@@ -27,9 +27,9 @@ pub struct Api {
 pub struct Answer {
     /// Method and path, for messages.
     pub request: String,
-    /// HTTP status code.
+    /// HTTP status code of the answer.
     pub status: u16,
-    /// Response headers.
+    /// Headers of the answer.
     pub headers: HeaderMap,
     /// The body, decoded from any transfer encoding.
     pub body: Bytes,
@@ -71,17 +71,17 @@ impl Api {
         }
     }
 
-    /// GET.
+    /// Sends a GET; any status is an answer.
     pub async fn get(&self, path: &str) -> Result<Answer> {
         send(self.request(Method::GET, path)).await
     }
 
-    /// POST of JSON.
+    /// Sends a POST with a JSON body.
     pub async fn post(&self, path: &str, body: &Value) -> Result<Answer> {
         send(self.request(Method::POST, path).json(body)).await
     }
 
-    /// PUT of JSON.
+    /// Sends a PUT with a JSON body.
     pub async fn put(&self, path: &str, body: &Value) -> Result<Answer> {
         send(self.request(Method::PUT, path).json(body)).await
     }
@@ -92,7 +92,7 @@ impl Api {
         send(request.body(body.to_string())).await
     }
 
-    /// DELETE.
+    /// Sends a DELETE without a body.
     pub async fn delete(&self, path: &str) -> Result<Answer> {
         send(self.request(Method::DELETE, path)).await
     }

@@ -60,7 +60,7 @@ impl NullServer {
         self.port
     }
 
-    /// Its address.
+    /// The address at which the server listens.
     pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }

@@ -17,7 +17,7 @@ const CLOCK_SKEW: Duration = Duration::from_secs(300);
 /// The object identifier of the attribute `O` of a subject.
 const ORGANIZATION: &[u64] = &[2, 5, 4, 10];
 
-/// A certificate authority.
+/// A certificate authority with its private key.
 pub struct Ca {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
@@ -52,7 +52,7 @@ impl Ca {
         Ok(Self { issuer })
     }
 
-    /// Its certificate, PEM.
+    /// The certificate of the authority, as PEM.
     pub fn pem(&self) -> String {
         self.issuer.pem()
     }

@@ -16,7 +16,7 @@ pub const DEADLINE: Duration = Duration::from_secs(180);
 /// A namespace; dropping it deletes the namespace, and waits for nothing.
 pub struct TestNamespace {
     kubectl: Kubectl,
-    /// Its name.
+    /// Name of the namespace.
     pub namespace: String,
 }
 
@@ -50,7 +50,7 @@ impl TestNamespace {
         self.kubectl.run(all).await?.text()
     }
 
-    /// An object.
+    /// Reads an object; an error if it is missing.
     pub async fn get(&self, kind: &str, name: &str) -> Result<Value> {
         Ok(serde_json::from_str(&self.kubectl(&["get", kind, name, "-o", "json"]).await?)?)
     }

@@ -33,13 +33,13 @@ impl Spec {
         Self { name: name.into(), program: program.into(), args: Vec::new(), env: Vec::new() }
     }
 
-    /// Adds one argument.
+    /// Adds one argument at the end.
     pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
         self.args.push(arg.as_ref().to_owned());
         self
     }
 
-    /// Adds arguments.
+    /// Adds several arguments at the end.
     pub fn args(mut self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
         self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
         self

@@ -24,7 +24,7 @@ pub struct Relay {
 /// What the wire is like, for all connections at once, open and new.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Link {
-    /// Whether bytes pass.
+    /// Whether bytes pass, and how.
     pub state: LinkState,
     /// Time that every byte spends on the way to the target; the way back has a value of its own.
     pub delay_to_target: Duration,
@@ -36,7 +36,7 @@ pub struct Link {
     pub throttle_to_client: Option<u32>,
 }
 
-/// Whether bytes pass.
+/// Whether bytes pass, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LinkState {
     /// They do.
@@ -70,12 +70,12 @@ impl Relay {
         Ok(Self { address, link, targets, task })
     }
 
-    /// Its port.
+    /// The port at which the relay listens.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// Its address.
+    /// The address at which the relay listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

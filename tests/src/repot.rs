@@ -29,7 +29,7 @@ const NAMESPACE: &str = "repot-system";
 const SERVICE: &str = "repot-apiserver";
 const STOP_DEADLINE: Duration = Duration::from_secs(30);
 
-/// A running `repot`.
+/// A process of `repot` that serves.
 pub struct Repot {
     process: Process,
     /// Asked beside the line on standard output, for a role whose port is known beforehand.

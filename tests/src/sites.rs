@@ -273,7 +273,7 @@ fn make_data_dir() -> Result<TempDir> {
 }
 
 impl SiteName {
-    /// The other one.
+    /// The other one of the two sites.
     pub fn other(self) -> Self {
         match self {
             Self::Source => Self::Destination,

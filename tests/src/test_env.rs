@@ -52,7 +52,7 @@ impl TestEnv {
         Ok(Self { dir, made: AtomicUsize::new(0) })
     }
 
-    /// The directory itself.
+    /// Path of the directory of the test.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }

@@ -32,20 +32,20 @@ const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 /// What a webhook does when it is asked.
 pub type Behaviour = Arc<dyn Fn(&Asked) -> Reply + Send + Sync>;
 
-/// One question.
+/// One review that the webhook was sent.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// The path it came to.
     pub path: String,
     /// What stood after `?`.
     pub query: String,
-    /// The AdmissionReview.
+    /// The AdmissionReview as it was sent.
     pub review: Value,
     /// The same as it came.
     pub body: Bytes,
 }
 
-/// One answer.
+/// One answer of the webhook.
 #[derive(Clone, Debug)]
 pub enum Reply {
     /// `response` of an AdmissionReview; `uid` is filled in where it is missing.
@@ -57,7 +57,7 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// Yes.
+    /// An answer that allows the request.
     #[must_use]
     pub fn allow() -> Self {
         Self::Response(json!({ "allowed": true }))

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
 use jiff::Timestamp;
 use repot_apimachinery::schema::Schema;
 use serde::Serialize;
@@ -12,12 +13,42 @@ use super::{
     policy::{API_VERSION, Decision, Level, Stage},
     redact::{Document, redact},
 };
-use crate::{call::Call, filters::user::User, status::Status};
+use crate::{
+    filters::{request_info::RequestInfo, user::User},
+    status::Status,
+};
 
 /// Objects that are longer than this without their payload are left out.
 const MOST_SHOWN: usize = 100 << 10;
 /// Says so, as kube-apiserver does.
 const TRUNCATED: &str = "audit.k8s.io/truncated";
+
+/// What events say of a request, of what is known before it is answered.
+pub struct AuditedRequest<'a> {
+    /// Ties the logs of all servers together that saw the request.
+    pub audit_id: &'a str,
+    /// Path and parameters as sent.
+    pub uri: &'a str,
+    /// Verb and target of the request.
+    pub info: &'a RequestInfo,
+    /// The authenticated user.
+    pub user: &'a User,
+    /// Headers without those that assert identities.
+    pub headers: &'a HeaderMap,
+    /// Address at the other end of the connection.
+    pub peer: Option<IpAddr>,
+    /// When the request came.
+    pub received: Timestamp,
+}
+
+/// What events say that a request learned on its way.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Annotations of the event.
+    pub annotations: BTreeMap<String, String>,
+    /// Name of the object that was created.
+    pub created: Option<String>,
+}
 
 /// What all events of a request have in common.
 pub(super) struct Head {
@@ -52,9 +83,13 @@ struct ObjectRef {
 }
 
 impl Head {
-    pub(super) fn of(call: &Call, decision: &Decision, schema: Option<&'static Schema>) -> Self {
-        let header = |name: &str| call.headers.get(name).and_then(|value| value.to_str().ok());
-        let object_ref = call.info.target.as_ref().map(|target| ObjectRef {
+    pub(super) fn of(
+        request: &AuditedRequest<'_>,
+        decision: &Decision,
+        schema: Option<&'static Schema>,
+    ) -> Self {
+        let header = |name: &str| request.headers.get(name).and_then(|value| value.to_str().ok());
+        let object_ref = request.info.target.as_ref().map(|target| ObjectRef {
             resource: target.resource.clone(),
             namespace: target.namespace.clone(),
             name: target.name.clone(),
@@ -64,17 +99,17 @@ impl Head {
         });
         Self {
             level: decision.level,
-            audit_id: call.audit_id.clone(),
-            request_uri: call.uri.clone(),
-            verb: call.info.verb,
-            user: call.user.clone(),
-            source_ips: source_ips(header("x-forwarded-for"), call.peer.address),
+            audit_id: request.audit_id.to_owned(),
+            request_uri: request.uri.to_owned(),
+            verb: request.info.verb,
+            user: request.user.clone(),
+            source_ips: source_ips(header("x-forwarded-for"), request.peer),
             user_agent: header("user-agent").unwrap_or_default().chars().take(1024).collect(),
             object_ref,
-            received: call.received,
+            received: request.received,
             schema,
             managed_fields: !decision.omit_managed_fields,
-            long_running: call.info.long_running(),
+            long_running: request.info.long_running(),
         }
     }
 }
@@ -237,12 +272,13 @@ impl Event {
     /// An event of an anonymous GET.
     pub(super) fn of_uri(uri: &str) -> Self {
         let request = http::Request::builder().uri(uri).body(axum::body::Body::empty()).expect("a request");
-        let call =
-            Call::begin(request, std::sync::Arc::default()).map_err(|(status, _)| status).expect("a call");
+        let call = crate::call::Call::begin(request, std::sync::Arc::default())
+            .map_err(|(status, _)| status)
+            .expect("a call");
         let decision =
             Decision { level: Level::Metadata, omit_stages: Vec::new(), omit_managed_fields: false };
         Self {
-            head: std::sync::Arc::new(Head::of(&call, &decision, None)),
+            head: std::sync::Arc::new(Head::of(&call.audited(), &decision, None)),
             stage: Stage::ResponseComplete,
             at: Timestamp::now(),
             outcome: None,

@@ -12,7 +12,6 @@ pub mod rotation;
 mod slots;
 
 use std::{
-    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -25,13 +24,14 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 pub(crate) use self::completion::{Completion, hold};
+pub use self::event::{AuditedRequest, Facts};
 use self::{
     event::{Event, Head, Outcome},
     log::Log,
     policy::{Decision, Level, Policy, Stage},
     queue::Share,
 };
-use crate::{call::Call, metrics, resource::Resource, shares::Flow, status::Status};
+use crate::{metrics, resource::Resource, shares::Flow, status::Status};
 
 /// Bodies up to this size are kept for the log until it has redacted them.
 const MOST_KEPT: usize = 16 << 20;
@@ -60,31 +60,31 @@ impl Auditor {
     }
 
     /// Begins the trail of a request whose user is known, and records that it came; `None`: it leaves no trail.
-    /// `request_timeout`: the most that a request has.
+    /// `left`: how much of its time the request has left; `request_timeout`: the most that a request has.
     ///
     /// # Errors
     /// 500 in strict mode, when this is not in the log.
     pub async fn begin(
         &self,
-        call: &Call,
+        request: &AuditedRequest<'_>,
         resource: Option<&Resource>,
+        left: Duration,
         request_timeout: Duration,
     ) -> Result<Option<Trail>, Status> {
         let Some(log) = self.log.clone() else { return Ok(None) };
-        let decision = self.policy.decide(&call.user, &call.info);
+        let decision = self.policy.decide(request.user, request.info);
         metrics::AUDIT_LEVELS.with_label_values(&[decision.level.name()]).inc();
         if decision.level == Level::None {
             return Ok(None);
         }
         let schema = resource.map(|resource| resource.kind.schema);
-        let head = Arc::new(Head::of(call, &decision, schema));
-        let left = call.left(request_timeout);
+        let head = Arc::new(Head::of(request, &decision, schema));
         let patience = left.saturating_sub(MARGIN).max(left / 2);
-        let deadline = (!call.info.long_running()).then(|| Instant::now() + patience);
-        let (flow, answered) = (call.user.flow(), Arc::default());
+        let deadline = (!request.info.long_running()).then(|| Instant::now() + patience);
+        let (flow, answered) = (request.user.flow(), Arc::default());
         let trail =
             Trail { log, decision, head, sent: None, answered, flow, deadline, patience: request_timeout };
-        if !trail.record(Stage::RequestReceived, call, None).await && trail.log.is_strict() {
+        if !trail.received().await && trail.log.is_strict() {
             metrics::AUDIT_REJECTED.inc();
             return Err(Status::internal("failed to store audit event"));
         }
@@ -159,10 +159,9 @@ impl Trail {
         })
     }
 
-    /// Records a moment, and waits as the mode says. `outcome`: code and failure, where there are any. False: it is not in the
-    /// log.
-    pub async fn record(&self, stage: Stage, call: &Call, outcome: Option<(u16, Option<&Status>)>) -> bool {
-        let event = self.event(stage, Facts::of(call), outcome.map(into_outcome));
+    /// Records that the request came, and waits as the mode says. False: it is not in the log.
+    async fn received(&self) -> bool {
+        let event = self.event(Stage::RequestReceived, Facts::default(), None);
         // In this order: the event is handed over before anything is awaited.
         let stored = event.map(|event| self.store(event));
         match stored {
@@ -172,12 +171,12 @@ impl Trail {
     }
 
     /// What is recorded when the request is over.
-    pub(crate) fn ends(self, stage: Stage, call: &Call, code: u16, failure: Option<&Status>) -> Completion {
-        Completion::new(self, stage, Facts::of(call), into_outcome((code, failure)))
+    pub(crate) fn ends(self, stage: Stage, facts: Facts, code: u16, failure: Option<&Status>) -> Completion {
+        Completion::new(self, stage, facts, Outcome { code, status: failure.cloned() })
     }
 
     /// The request ends here: its client has gone, and nobody goes on with it.
-    pub(crate) fn abandon(self, call: &Call) {
+    pub(crate) fn abandon(self, facts: Facts) {
         let status = Status::verbatim(
             ABANDONED,
             json!({
@@ -185,7 +184,7 @@ impl Trail {
                 "message": "the client went away before it was answered; a write may have happened",
             }),
         );
-        drop(self.ends(Stage::ResponseComplete, call, ABANDONED, Some(&status)));
+        drop(self.ends(Stage::ResponseComplete, facts, ABANDONED, Some(&status)));
     }
 
     /// `None`: the policy leaves the stage out.
@@ -212,26 +211,6 @@ impl Trail {
         let source = (share, self.flow.clone());
         self.log.store(event, source, self.deadline.unwrap_or_else(|| Instant::now() + self.patience))
     }
-}
-
-/// What events say that a request learned on its way.
-#[derive(Clone)]
-struct Facts {
-    annotations: BTreeMap<String, String>,
-    created: Option<String>,
-}
-
-impl Facts {
-    fn of(call: &Call) -> Self {
-        let notes = call.notes.lock();
-        let mut annotations = call.annotations.clone();
-        annotations.extend(notes.annotations.iter().cloned());
-        Self { annotations, created: notes.created.clone() }
-    }
-}
-
-fn into_outcome((code, failure): (u16, Option<&Status>)) -> Outcome {
-    Outcome { code, status: failure.cloned() }
 }
 
 #[cfg(test)]

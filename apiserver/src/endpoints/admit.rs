@@ -4,7 +4,7 @@ use repot_apimachinery::document::Document;
 use repot_storage::Object;
 use serde_json::{Value, json};
 
-use super::{Request, write::WriteOptions};
+use super::{Request, options::WriteOptions};
 use crate::{
     admission::{self, Attributes, Operation},
     status::Status,

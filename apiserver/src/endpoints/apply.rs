@@ -13,13 +13,13 @@ use repot_apimachinery::{
 use repot_storage::Object;
 
 use super::{
-    Answer, Request, create,
+    Answer, Request, create, decode,
+    encode::Origin,
     found::Found,
-    options::FieldValidation,
+    options::{FieldValidation, WriteOptions},
     read::{self, Source},
-    tracking::{Origin, Owner},
-    update,
-    write::{self, WriteOptions},
+    tracking::Owner,
+    update, validate,
 };
 use crate::{
     filters::request_info::RequestInfo,
@@ -88,17 +88,17 @@ async fn read(
     let source = Source::open(request, sent, true, |needs| needs.lay_over(old), needs::applied).await?;
     let read = source.decode(request).await?;
     let (mut config, strict) = read.map_err(|error| Status::bad_request(error.to_string()))?;
-    write::expect_kind(request, &config)?;
+    decode::expect_kind(request, &config)?;
     if config.meta.managed_fields.is_some() {
         return Err(Status::bad_request("metadata.managedFields must be nil"));
     }
     if config.meta.name.is_empty() {
         config.meta.name.clone_from(&request.target.name);
     }
-    write::default_name_and_namespace(request, &mut config.meta)?;
+    decode::default_name_and_namespace(request, &mut config.meta)?;
     if !request.target.subresource.is_empty() {
         // Its metadata goes no further.
-        write::refuse_trimmed(request, &config.meta)?;
+        validate::refuse_trimmed(request, &config.meta)?;
     }
     refuse_findings(request, write, &config, strict, warnings)?;
     confine(request, &mut config.body, warnings);
@@ -242,7 +242,7 @@ async fn lay_over(
     let applied = overlay.apply(&request.work(), length).await.map_err(read::not_done)?;
     let Applied { meta, body } = applied.map_err(|conflicts| Status::apply_conflict(&conflicts))?;
     let document = Document { api_version, kind: apply.config.kind.clone(), meta, body };
-    write::admit(request, Ok((document, Vec::new())), write, warnings)
+    decode::admit(request, Ok((document, Vec::new())), write, warnings)
 }
 
 /// A configuration and what it is laid over.

@@ -5,11 +5,11 @@ use repot_apimachinery::{document::Document, json::Node};
 use uuid::Uuid;
 
 use super::{
-    Answer, Request, admit,
+    Answer, Request, admit, decode,
+    encode::{EncodedObject, Origin},
+    options::WriteOptions,
     read::{self, Source},
-    room, status_part,
-    tracking::{self, Origin},
-    write::{self, Ready, WriteOptions},
+    room, status_part, tracking, validate,
 };
 use crate::{memory::MemoryEstimate, needs, status::Status, wire};
 
@@ -26,7 +26,7 @@ pub(super) async fn create(mut request: Request<'_>) -> Answer {
     let sent = request.server.receive(request.call).await?;
     let source = Source::open(&mut request, sent, yaml, MemoryEstimate::create, needs::written).await?;
     let mut document = source.object(&request, &write, &mut warnings).await?;
-    write::default_name_and_namespace(&request, &mut document.meta)?;
+    decode::default_name_and_namespace(&request, &mut document.meta)?;
     if !document.meta.resource_version.is_empty() {
         return Err(Status::bad_request("resourceVersion should not be set on objects to be created"));
     }
@@ -42,7 +42,7 @@ pub(super) async fn persist_new(
     mut document: Document,
     origin: Origin,
 ) -> Answer {
-    write::need_namespace(request, &document.meta.name).await?;
+    validate::need_namespace(request, &document.meta.name).await?;
     status_part::drop(request, &mut document);
     if matches!(origin, Origin::Written(_)) {
         tracking::created(request, &mut document).await?;
@@ -50,7 +50,7 @@ pub(super) async fn persist_new(
     let owners = document.meta.managed_fields.clone();
     admit::mutate(request, write, &mut document, None).await?;
     tracking::keep_readable(request, &mut document.meta, owners);
-    write::default_name_and_namespace(request, &mut document.meta)?;
+    decode::default_name_and_namespace(request, &mut document.meta)?;
     status_part::drop(request, &mut document);
     let uid = Uuid::new_v4();
     prepare(&mut document, uid);
@@ -60,9 +60,9 @@ pub(super) async fn persist_new(
         if generated {
             document.meta.name = generate_name(&document.meta.generate_name);
         }
-        write::validate(request, &document, Vec::new())?;
+        validate::validate(request, &document, Vec::new())?;
         admit::judge(request, write, &document, None).await?;
-        let ready = Ready::fitting(request, &mut document, &origin).await?;
+        let ready = EncodedObject::fitting(request, &mut document, &origin).await?;
         if !generated {
             // It is printed, and there is no other try: what it was decoded from is not needed any more.
             document.body = Node::object();
@@ -85,7 +85,7 @@ pub(super) async fn persist_new(
 fn prepare(document: &mut Document, uid: Uuid) {
     let meta = &mut document.meta;
     meta.uid = uid.to_string();
-    meta.creation_timestamp = Some(write::now());
+    meta.creation_timestamp = Some(wire::now());
     meta.deletion_timestamp = None;
     meta.deletion_grace_period_seconds = None;
     meta.generation = 1;
@@ -96,7 +96,7 @@ async fn rest(
     write: &WriteOptions,
     document: &Document,
     uid: Uuid,
-    ready: Ready,
+    ready: EncodedObject,
 ) -> Answer {
     let key = request.key_of(&document.meta.name);
     let name = &document.meta.name;

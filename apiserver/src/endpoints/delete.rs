@@ -15,7 +15,7 @@ use repot_storage::Object;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Answer, Request, admit, options, read, update, write};
+use super::{Answer, Request, admit, options, read, update};
 use crate::{
     call::Call,
     negotiate::{self, Form},
@@ -241,7 +241,7 @@ pub(super) async fn remove(
     }
     meta.finalizers = finalizers;
     if first {
-        meta.deletion_timestamp = Some(write::now());
+        meta.deletion_timestamp = Some(wire::now());
         meta.deletion_grace_period_seconds = Some(0);
         meta.generation += 1;
     }

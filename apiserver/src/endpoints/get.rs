@@ -3,7 +3,7 @@
 use http::StatusCode;
 use repot_storage::ResourceVersion;
 
-use super::{Answer, Request, list::Shown, resource_version, table};
+use super::{Answer, Request, resource_version, shown::Shown, table};
 use crate::{
     negotiate::{self, Form},
     pretty, wire,

@@ -2,7 +2,13 @@
 
 use repot_apimachinery::{field::FieldError, kind::Kind, selector};
 
-use crate::{call::Query, status::Status, wire::Summary};
+use super::Request;
+use crate::{
+    call::Query,
+    negotiate::{self, Form},
+    status::Status,
+    wire::Summary,
+};
 
 /// Which objects of a collection are meant.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +49,31 @@ impl Selectors {
         self.name.as_ref().is_none_or(|name| *name == key.name)
             && self.fields.matches(&key.namespace, &key.name, || Summary::of(object).fields)
             && (self.labels.is_empty() || self.labels.matches(&crate::wire::parse_meta(object).labels))
+    }
+}
+
+/// The options of a write.
+pub(super) struct WriteOptions {
+    pub(super) dry_run: bool,
+    pub(super) form: Form,
+    pub(super) validation: FieldValidation,
+}
+
+impl WriteOptions {
+    pub(super) fn parse(request: &Request<'_>, kind: &str) -> Result<Self, Status> {
+        let query = &request.call.query;
+        let form = match negotiate::form(&request.call.headers, false)? {
+            Form::Table(_) => Form::Object,
+            form => form,
+        };
+        let dry_run: Vec<&str> = query.all("dryRun").collect();
+        let validation = FieldValidation::parse(query);
+        let mut errors: Vec<FieldError> = check_field_manager(query).into_iter().collect();
+        errors.extend(check_dry_run(&dry_run));
+        errors.extend(validation.as_ref().err().cloned());
+        refuse(kind, &errors)?;
+        let validation = validation.unwrap_or(FieldValidation::Warn);
+        Ok(Self { dry_run: is_dry_run(&dry_run), form, validation })
     }
 }
 

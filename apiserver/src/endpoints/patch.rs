@@ -15,12 +15,8 @@ use repot_apimachinery::{
 use repot_storage::Object;
 
 use super::{
-    Answer, Request, admit, apply as server_side,
-    found::Found,
-    read, status_part,
-    tracking::Origin,
-    update,
-    write::{self, WriteOptions},
+    Answer, Request, admit, apply as server_side, decode, encode::Origin, found::Found,
+    options::WriteOptions, read, status_part, update,
 };
 use crate::{needs, negotiate, server::DEFAULT_OBJECT_BYTES, status::Status, wire};
 
@@ -231,8 +227,8 @@ async fn apply(
     let (root, before, census) = read::heavy(request, length, work).await??;
     request.server.charge(request.call, needs::written(census))?;
     let conformed = read::heavy(request, length, move || Document::conform(root, kind)).await?;
-    let mut document = write::admit(request, conformed, write, warnings).map_err(|status| ill(&status))?;
-    write::default_name_and_namespace(request, &mut document.meta)?;
+    let mut document = decode::admit(request, conformed, write, warnings).map_err(|status| ill(&status))?;
+    decode::default_name_and_namespace(request, &mut document.meta)?;
     update::expect_uid(request, &document.meta, current)?;
     // Unless the patch changed it, the version is the one that was just read.
     let named = document.meta.resource_version != current.version.to_string();

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use repot_apimachinery::{
-    document::{self, Document},
+    document::Document,
     json::{Census, census},
     meta::OBJECT_META,
 };
@@ -10,7 +10,8 @@ use repot_storage::Object;
 
 use super::{
     Request, admit, config,
-    write::{self, WriteOptions},
+    decode::{self, Decoded},
+    options::WriteOptions,
 };
 use crate::{body::Sent, heavy::NotDone, memory::MemoryEstimate, needs, negotiate, status::Status};
 
@@ -86,7 +87,7 @@ impl Source {
         write: &WriteOptions,
         warnings: &mut Vec<String>,
     ) -> Result<Document, Status> {
-        write::admit(request, self.decode(request).await?, write, warnings)
+        decode::admit(request, self.decode(request).await?, write, warnings)
     }
 }
 
@@ -128,9 +129,6 @@ pub(super) fn length_with(stored: &Object, more: usize) -> usize {
 pub(super) fn cost_of_meta(stored: &Object, cost: fn(Census) -> u64) -> u64 {
     cost(census::count(&stored.meta, &OBJECT_META))
 }
-
-/// What decoding gave.
-pub(super) type Decoded = Result<(Document, Vec<String>), document::Error>;
 
 /// Does work on so many bytes where it keeps nobody else waiting: see [`crate::heavy`].
 ///

@@ -8,8 +8,8 @@ use repot_apimachinery::{
 };
 use repot_storage::Object;
 
-use super::{Request, read, write};
-use crate::{needs, status::Status, wire};
+use super::{Request, read};
+use crate::{needs, status::Status, trimmed, wire};
 
 /// The name of the subresource.
 pub(super) const STATUS: &str = "status";
@@ -39,7 +39,7 @@ pub(super) async fn confine(
     let mut before = body(request, current).await?;
     if is_meant(request) {
         // The metadata that was sent goes no further.
-        let errors = write::trimmed(&document.meta).into_iter().collect();
+        let errors = trimmed::refusal(&document.meta).into_iter().collect();
         confine_to_status(document, before, current);
         return Ok(errors);
     }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{
     Answer, Request,
-    list::{self, Shown},
+    shown::{self, Shown},
 };
 use crate::{
     call::Query,
@@ -58,7 +58,7 @@ pub(super) async fn answer(
     let text = before_rows(&resource, version, meta, true);
     if include != Include::Object {
         let row = move |object: &Object| short_row(&resource, object, version, include);
-        return list::send(request, text, shown, row).await;
+        return shown::send(request, text, shown, row).await;
     }
     let (memory, flow) = (&request.server.memory, request.flow());
     request.keep(memory.to_stream_pieces(&flow, u64::MAX, shown.lengths.longest()).await)?;

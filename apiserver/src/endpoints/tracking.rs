@@ -15,24 +15,17 @@ use repot_storage::Object;
 use serde_json::value::RawValue;
 
 use super::{
-    Request, read,
-    write::{self, Ready},
+    Request,
+    encode::{EncodedObject, Origin},
+    read,
 };
 use crate::{
     call::Call,
     heavy::{NotDone, UserWork},
     needs,
     status::Status,
-    wire::Summary,
+    wire::{self, Summary},
 };
-
-/// How a new state of an object came about.
-pub(super) enum Origin {
-    /// By a write that says how everything shall be. With the members beside metadata as they were, where they are at hand.
-    Written(Option<Arc<Node>>),
-    /// By an apply, which has settled who owns what.
-    Applied,
-}
 
 /// The name under which a request owns fields: what it asks for, or what the client's program is called.
 pub(super) fn manager(call: &Call) -> String {
@@ -81,7 +74,7 @@ pub(super) async fn replaced(
     document: &mut Document,
     before: &ObjectMeta,
     current: &Object,
-    ready: &Ready,
+    ready: &EncodedObject,
     origin: &Origin,
 ) -> Result<(), Status> {
     let Origin::Written(at_hand) = origin else { return Ok(()) };
@@ -159,7 +152,7 @@ pub(super) struct Owner {
 impl Owner {
     pub(super) fn of(request: &Request<'_>, manager: String) -> Self {
         let (api_version, subresource) = (request.resource.api_version(), request.target.subresource.clone());
-        Self { manager, api_version, subresource, time: write::now() }
+        Self { manager, api_version, subresource, time: wire::now() }
     }
 
     pub(super) fn writer(&self) -> Writer<'_> {

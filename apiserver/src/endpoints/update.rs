@@ -13,12 +13,12 @@ use repot_apimachinery::{
 use repot_storage::Object;
 
 use super::{
-    Answer, Request, admit,
+    Answer, Request, admit, decode,
+    encode::{self, EncodedObject, Origin},
     found::Found,
+    options::WriteOptions,
     read::{self, Source},
-    room, status_part,
-    tracking::{self, Origin},
-    write::{self, Ready, WriteOptions},
+    room, status_part, tracking, validate,
 };
 use crate::{needs, negotiate::Form, status::Status, wire};
 
@@ -70,7 +70,7 @@ pub(super) async fn update(mut request: Request<'_>) -> Answer {
 }
 
 fn named(request: &Request<'_>, mut document: Document) -> Result<Document, Status> {
-    write::default_name_and_namespace(request, &mut document.meta)?;
+    decode::default_name_and_namespace(request, &mut document.meta)?;
     Ok(document)
 }
 
@@ -86,19 +86,19 @@ pub(super) async fn replace(
     let before = wire::parse_meta(current);
     inherit(&mut document.meta, &before);
     let mut forbidden = status_part::confine(request, document, current).await?;
-    let mut ready = Ready::fitting(request, document, &origin).await?;
+    let mut ready = EncodedObject::fitting(request, document, &origin).await?;
     tracking::replaced(request, document, &before, current, &ready, &origin).await?;
     if admit::may_be_judged(request) {
         let owners = document.meta.managed_fields.clone();
         admit::mutate(request, write, document, Some(current)).await?;
         tracking::keep_readable(request, &mut document.meta, owners);
-        write::default_name_and_namespace(request, &mut document.meta)?;
+        decode::default_name_and_namespace(request, &mut document.meta)?;
         inherit(&mut document.meta, &before);
         forbidden = status_part::confine(request, document, current).await?;
-        ready = Ready::fitting(request, document, &origin).await?;
+        ready = EncodedObject::fitting(request, document, &origin).await?;
     }
     forbidden.extend(changes(&document.meta, &before));
-    write::validate(request, document, forbidden)?;
+    validate::validate(request, document, forbidden)?;
     admit::judge(request, write, document, Some(current)).await?;
     if spec_changed(&ready, current) {
         document.meta.generation = before.generation + 1;
@@ -139,7 +139,7 @@ pub(super) async fn replace_meta(
 ) -> Answer {
     let before = wire::parse_meta(current);
     inherit(&mut meta, &before);
-    write::validate_meta(request, &meta, changes(&meta, &before))?;
+    validate::validate_meta(request, &meta, changes(&meta, &before))?;
     tracking::meta_replaced(request, &mut meta, &before).await?;
     let shown = rest_meta(request, dry_run, &meta, current).await?;
     Ok(show(request, &shown, form).await)
@@ -158,7 +158,7 @@ pub(super) async fn rest_meta(
     shown.meta = print(meta);
     let limit = request.server.limits.object_bytes;
     let too_large = |shown: &Object| {
-        shown.meta.len() > write::MAX_METADATA || wire::object_len(request.resource, shown) > limit as u64
+        shown.meta.len() > encode::MAX_METADATA || wire::object_len(request.resource, shown) > limit as u64
     };
     if too_large(&shown) {
         // Rather forget who owns what than refuse.
@@ -277,7 +277,7 @@ fn changes(meta: &ObjectMeta, before: &ObjectMeta) -> Vec<FieldError> {
     vec![FieldError::forbidden("metadata.finalizers", why)]
 }
 
-fn spec_changed(ready: &Ready, current: &Object) -> bool {
+fn spec_changed(ready: &EncodedObject, current: &Object) -> bool {
     let mut before = wire::Summary::of(current).digests;
     let mut after = ready.summary.digests.clone();
     before.remove("status");

@@ -1,13 +1,13 @@
 //! How long a connection is worth keeping. Ending one means GOAWAY, or `Connection: close`: what is being answered on it is
 //! answered to the end.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::{connection_shares::ConnectionPermit, unauthenticated};
+use crate::unauthenticated;
 
 /// What is known of a connection.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +19,9 @@ pub struct Connection {
     counted: Arc<Mutex<Counted>>,
 }
 
+/// What counts a connection for its owner until it is dropped.
+type Permit = Box<dyn Debug + Send + Sync>;
+
 /// As what the connection counts.
 #[derive(Debug)]
 enum Counted {
@@ -26,7 +29,7 @@ enum Counted {
     Unauthenticated(
         #[expect(dead_code, reason = "held until the client is known")] Option<unauthenticated::Counted>,
     ),
-    For(#[expect(dead_code, reason = "held until the connection is closed")] ConnectionPermit),
+    For(#[expect(dead_code, reason = "held until the connection is closed")] Permit),
     Closed,
 }
 
@@ -76,13 +79,13 @@ impl Connection {
     ///
     /// # Errors
     /// That of `take`; the connection is one without credentials then.
-    pub(crate) fn authenticate<E>(
+    pub(crate) fn authenticate<P: Debug + Send + Sync + 'static, E>(
         &self,
-        take: impl FnOnce() -> Result<ConnectionPermit, E>,
+        take: impl FnOnce() -> Result<P, E>,
     ) -> Result<(), E> {
         let mut counted = self.counted.lock();
         if matches!(*counted, Counted::Unauthenticated(_)) {
-            *counted = Counted::For(take()?);
+            *counted = Counted::For(Box::new(take()?));
             self.authenticated.cancel();
         }
         Ok(())

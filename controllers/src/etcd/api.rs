@@ -9,7 +9,7 @@ use repot_api::names::{DRUID_GROUP, V1ALPHA1};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::status::Status;
+use super::status::{ExistingMember, Status};
 
 /// Name of the backup from which empty volumes are filled, on an Etcd; set by workflows.
 pub const RESTORE_FROM: &str = "migration.gardener.cloud/restore-from";
@@ -222,16 +222,6 @@ pub struct Existing {
     pub members: Vec<ExistingMember>,
     /// Where clients reach it.
     pub client_endpoints: Vec<String>,
-}
-
-/// A member of an etcd that exists.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ExistingMember {
-    /// Name of the member in etcd.
-    pub name: String,
-    /// Where members reach it.
-    pub peer_urls: Vec<String>,
 }
 
 impl Existing {

@@ -3,16 +3,13 @@
 
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
-use repot_api::conditions::Reason;
-use repot_etcd_core::{copy_progress::PORT, operator::Source};
+use repot_etcd_core::copy_progress::PORT;
 use serde_json::{Value, json};
 
 use super::{
     api::{Etcd, Store},
     names,
-    observe::Observed,
     render::{self, Kind, Rendered, place},
-    status::Copied,
 };
 
 /// Failures after which Kubernetes would give the Job up: never.
@@ -39,68 +36,13 @@ pub fn name(etcd: &Etcd) -> Option<String> {
     Some(format!("{}-copy-{hash}", etcd.name_any()))
 }
 
-/// How far it is.
-#[must_use]
-pub fn source(observed: &Observed) -> Source {
-    let Some(name) = name(&observed.etcd) else { return Source::Ready };
-    // Whoever has data goes on from them, and a standby reads the store of the other etcd.
-    if observed.is_bootstrapped() || observed.stands_by() {
-        return Source::Ready;
-    }
-    if observed.status().source_copied.is_some_and(|copied| copied.job == name) || is_complete(observed) {
-        return Source::Ready;
-    }
-    if let Some(copied) =
-        observed.status().source_copied.filter(|copied| copied.owner_id != owner_id(&observed.etcd))
-    {
-        let earlier = copied.owner_id.as_deref().unwrap_or("no owner");
-        let message = format!("the snapshots were copied for {earlier}; Job {name} copies them again");
-        return Source::Outdated(Reason::new("CopiedForAnotherOwner", message));
-    }
-    let job = observed.copy.as_ref();
-    if job.is_some_and(|job| holds(job, "Failed")) {
-        let message =
-            format!("Job {name} was given up; see the log of its Pod, and delete the Job to try again");
-        return Source::Missing(Reason::new("CopyFailed", message));
-    }
-    let failed = job.and_then(|job| job.status.as_ref()?.failed).unwrap_or_default();
-    let so_far = match &observed.progress {
-        Some(progress) => progress.summary(),
-        None => "it does not tell how far it is; see its log".to_owned(),
-    };
-    let message =
-        format!("Job {name} copies the snapshots of the other etcd ({failed} Pods failed): {so_far}");
-    Source::Missing(Reason::new("CopyingSnapshots", message))
-}
-
-/// What is recorded of a copy that was completed: the Job may go after it.
-#[must_use]
-pub fn completed(observed: &Observed, now: &str) -> Option<Copied> {
-    let recorded = observed.status().source_copied;
-    let Some(name) = name(&observed.etcd) else { return recorded };
-    match recorded {
-        Some(copied) if copied.job == name => Some(copied),
-        _ if is_complete(observed) => {
-            Some(Copied { job: name, time: now.to_owned(), owner_id: owner_id(&observed.etcd) })
-        }
-        other => other,
-    }
-}
-
-fn owner_id(etcd: &Etcd) -> Option<String> {
-    etcd.spec.backup.owner_check.as_ref().map(|check| check.id.clone())
-}
-
-fn is_complete(observed: &Observed) -> bool {
-    observed.copy.as_ref().is_some_and(|job| holds(job, "Complete"))
-}
-
 /// Whether the Job has nothing left to do, or was given up.
 pub(super) fn has_ended(job: &Job) -> bool {
     holds(job, "Complete") || holds(job, "Failed")
 }
 
-fn holds(job: &Job, kind: &str) -> bool {
+/// Whether a condition of the Job is true.
+pub(super) fn holds(job: &Job, kind: &str) -> bool {
     let conditions = job.status.iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.into_iter().any(|condition| condition.type_ == kind && condition.status == "True")
 }

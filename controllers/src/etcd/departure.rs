@@ -8,7 +8,7 @@
 use repot_etcd_core::members::{Role, quorum};
 
 use super::{
-    membership::{self, MembershipStatus},
+    membership::MembershipStatus,
     observe::Observed,
     status::{UnknownMember, UnknownMembers},
 };
@@ -32,7 +32,7 @@ pub fn is_bound(observed: &Observed, known: Option<&MembershipStatus>) -> bool {
 /// Pods that the members of this Etcd need; nothing where that is not known.
 #[must_use]
 pub fn pods(observed: &Observed, known: &MembershipStatus) -> Option<u32> {
-    let listed = known.pods(membership::side(observed));
+    let listed = known.pods(observed.side());
     listed.or_else(|| agents_report_removal(observed, known).then_some(0))
 }
 

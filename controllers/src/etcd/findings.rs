@@ -6,11 +6,7 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
 use repot_etcd_core::agent::http::AgentStatus;
 
-use super::{
-    names,
-    report::{Pass, planned},
-    status::Finding,
-};
+use super::{names, pass::Pass, status::Finding};
 use crate::members::Outcome;
 
 /// All of them that there are to be.
@@ -32,7 +28,7 @@ fn said<'a>(pass: &Pass<'a>) -> impl Iterator<Item = &'a AgentStatus> {
 fn volumes(pass: &Pass) -> Finding {
     let finding =
         |holds, reason, message: String| Finding { kind: "DataVolumesReady", holds, reason, message };
-    let (etcd, members) = (&pass.observed.etcd, planned(pass));
+    let (etcd, members) = (&pass.observed.etcd, pass.planned_members());
     if members == 0 {
         return finding(None, "NoMembers", "no member is to run".to_owned());
     }

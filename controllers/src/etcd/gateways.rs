@@ -8,7 +8,7 @@ use repot_api::names::WITHOUT_GATEWAYS;
 use repot_etcd_core::agent::config::GatewayMember;
 use repot_etcd_core::members::{Role, Side};
 
-use super::{api::Etcd, membership::side, names, observe::Observed};
+use super::{api::Etcd, names, observe::Observed};
 use crate::members::{DesiredMembership, Driver, GatewayEndpoint, HttpGateways, MemberSlot, Outcome, Pass};
 
 /// How long writes may be held. Half of it is for those that are on their way, and a leader moves within an election timeout.
@@ -32,7 +32,7 @@ pub fn place(driver: Driver, http: &reqwest::Client, asked: bool) -> (Driver, Op
 /// Gateways of the Pods that run, and where each reaches members.
 pub fn doors(observed: &Observed, wish: &DesiredMembership) -> Vec<GatewayEndpoint> {
     let etcd = &observed.etcd;
-    let (own, others) = match side(observed) {
+    let (own, others) = match observed.side() {
         Side::Source => (&wish.source, &wish.destination),
         Side::Destination => (&wish.destination, &wish.source),
     };

@@ -9,13 +9,7 @@ use kube::{Api, Client, ResourceExt, api::ListParams};
 use repot_etcd_core::members::Role;
 use serde_json::{Value, json};
 
-use super::{
-    Error, Result, act,
-    membership::{MembershipStatus, side},
-    names,
-    observe::Observed,
-    render::metadata,
-};
+use super::{Error, Result, act, membership::MembershipStatus, names, observe::Observed, render::metadata};
 use crate::members::{Seen, SeenMember};
 
 /// Whether members talk by TLS.
@@ -37,7 +31,7 @@ pub async fn renew(
     known: Option<&MembershipStatus>,
 ) -> Result<()> {
     let Some(seen) = known.and_then(|known| known.seen.as_ref()) else { return Ok(()) };
-    let own = side(observed);
+    let own = observed.side();
     let there = list(client, observed).await?;
     for member in seen.members.iter().filter(|member| member.side == own && member.healthy) {
         let name = names::member(&observed.etcd, member.ordinal);

@@ -84,18 +84,12 @@ impl MembershipStatus {
     }
 }
 
-/// Where the members of an Etcd are: at the destination where they join, or have joined, another etcd that they are to follow.
-#[must_use]
-pub fn side(observed: &Observed) -> Side {
-    if observed.existing().is_some() { Side::Destination } else { Side::Source }
-}
-
 impl MembershipStatus {
     /// Claims of places that no member has, by a list that was read behind every change, and that no Pod uses.
     #[must_use]
     pub fn claims_to_delete<'a>(&self, observed: &'a Observed) -> Vec<&'a PersistentVolumeClaim> {
         let settled = self.seen.as_ref().is_some_and(|seen| seen.settled) && observed.is_bootstrapped();
-        let (Some(pods), Some(running), true) = (self.pods(side(observed)), observed.running(), settled)
+        let (Some(pods), Some(running), true) = (self.pods(observed.side()), observed.running(), settled)
         else {
             return Vec::new();
         };
@@ -154,7 +148,7 @@ impl Memberships {
         let known = MembershipStatus { seen: Some(seen), outcome: None, said };
         // A member that was removed must not come back on its old volume, so nobody is added before that is gone.
         let left =
-            known.pods(side(observed)).map(|pods| observed.claims_beyond(pods).len()).unwrap_or_default();
+            known.pods(observed.side()).map(|pods| observed.claims_beyond(pods).len()).unwrap_or_default();
         if left > 0 && observed.is_bootstrapped() && observed.wanted() > 0 {
             let message = format!("{left} volumes of members that were removed are not gone yet");
             return Ok(MembershipStatus {
@@ -213,7 +207,7 @@ fn wish(observed: &Observed, places: u32, said: &[Option<AgentStatus>]) -> Desir
         .collect();
     let lost = said.iter().zip(&own).filter(|(said, _)| said.as_ref().is_some_and(|said| said.needs_rejoin));
     let lost: BTreeSet<String> = lost.map(|(_, seat)| seat.name.clone()).collect();
-    let readdress = Some(side(observed));
+    let readdress = Some(observed.side());
     let replicas = usize::try_from(observed.wanted()).unwrap_or_default();
     let Some(existing) = observed.existing() else {
         let desired =

@@ -11,6 +11,7 @@ mod agents;
 pub mod api;
 pub mod copy;
 mod copy_progress;
+mod copy_state;
 mod departure;
 mod error;
 mod events;
@@ -20,6 +21,7 @@ mod leases;
 mod membership;
 pub mod names;
 mod observe;
+mod pass;
 pub mod render;
 mod report;
 mod rolling;
@@ -55,8 +57,8 @@ use api::Etcd;
 pub use error::{Error, Result};
 use membership::{MembershipStatus, Memberships};
 use observe::Observed;
+use pass::Pass;
 use render::Layout;
-use report::Pass;
 use status::LastError;
 
 /// From one look to the next, while nothing happens.
@@ -152,7 +154,7 @@ struct Done {
 }
 
 async fn pass(context: &Context, observed: &Observed) -> Result<Done> {
-    let source = copy::source(observed);
+    let source = copy_state::source(observed);
     let mut next = decide(&observed.seen(None, source.clone(), departure::may_be_needed(observed)));
     let mut known = None;
     if asks_members(observed, &next) {

@@ -10,6 +10,7 @@ use k8s_openapi::api::{
 };
 use kube::{Api, Client, Resource, ResourceExt, api::ListParams, core::NamespaceResourceScope};
 use repot_etcd_core::{
+    members::Side,
     operator::{Cluster, Seen, Set, Source},
     volumes::VolumeSet,
 };
@@ -135,6 +136,12 @@ impl Observed {
         let joined = self.status().bootstrap_with_existing_cluster.filter(|joined| !joined.released);
         asked.or(joined
             .map(|joined| Existing { members: joined.members, client_endpoints: joined.client_endpoints }))
+    }
+
+    /// Where the members are: at the destination where they join, or have joined, another etcd that they are to follow.
+    #[must_use]
+    pub fn side(&self) -> Side {
+        if self.existing().is_some() { Side::Destination } else { Side::Source }
     }
 
     /// Whether members join a cluster and never found one.

@@ -15,28 +15,17 @@ use crate::members::{Change, Outcome};
 
 use super::{
     api::GENERATION,
-    copy, departure, findings,
-    membership::{self, MembershipStatus},
+    copy, copy_state, departure, findings,
+    membership::MembershipStatus,
     names,
-    observe::{Observed, is_ready, template},
+    observe::{is_ready, template},
+    pass::Pass,
     rolling,
     status::{Bootstrapped, Finding, Founding, Joined, Member, Standby, Status, conditions},
 };
 
 /// Earlier sets of volumes that are remembered.
 const EARLIER: usize = 8;
-
-/// What a pass came to.
-pub struct Pass<'a> {
-    /// The Etcd and its objects, as they were read in this pass.
-    pub observed: &'a Observed,
-    /// What was decided about the StatefulSet in this pass.
-    pub next: &'a Next,
-    /// What members say; nothing where they were not asked.
-    pub known: Option<&'a MembershipStatus>,
-    /// Time of the pass, which new timestamps in the status get.
-    pub now: Time,
-}
 
 /// The status after a pass.
 #[must_use]
@@ -67,7 +56,7 @@ pub fn status(pass: &Pass) -> Status {
         bootstrapped,
         bootstrap_with_existing_cluster: joined(pass, &before),
         unknown_members: departure::unknown(observed, pass.known),
-        source_copied: copy::completed(observed, &now.to_rfc3339()),
+        source_copied: copy_state::completed(observed, &now.to_rfc3339()),
         copy_progress: observed.progress.clone(),
         handover: handover(pass, &before),
         standby: standby(pass, &before),
@@ -93,14 +82,6 @@ fn standby(pass: &Pass, before: &Status) -> Option<Standby> {
             Some(Standby { revision, base, ended, message })
         }
         None => before.standby.clone(),
-    }
-}
-
-/// How many members there are to be at the moment.
-pub(super) fn planned(pass: &Pass) -> u32 {
-    match pass.next {
-        Next::Run { members } => *members,
-        Next::Stop(_) | Next::Wait(_) | Next::Rest | Next::Copy(_) => 0,
     }
 }
 
@@ -143,7 +124,7 @@ fn readiness(pass: &Pass, ordinal: u32) -> (&'static str, String) {
 /// Id and role, as the members say.
 fn identity(pass: &Pass, ordinal: u32) -> Option<(String, String)> {
     let seen = pass.known?.seen.as_ref()?;
-    let own = membership::side(pass.observed);
+    let own = pass.observed.side();
     let member = seen.members.iter().find(|member| member.side == own && member.ordinal == ordinal)?;
     let role = match member.role {
         _ if seen.leader == Some(member.id) => "Leader",
@@ -198,7 +179,7 @@ fn bootstrapped(pass: &Pass, before: &Status) -> Option<Bootstrapped> {
     };
     let in_use = observed.set.as_ref().is_some_and(|set| template(set) == volumes);
     let known_already = known.as_ref().is_some_and(|known| known.has(&volumes));
-    let planned = planned(pass);
+    let planned = pass.planned_members();
     let together = planned > 0 && (0..planned).all(|at| observed.pod(at).is_some_and(is_ready));
     if known.as_ref().is_some_and(|known| known.volumes == volumes) || !in_use || !(known_already || together)
     {
@@ -280,7 +261,7 @@ fn updated(pass: &Pass) -> Finding {
         return finding(true, "AllMembersUpdated", format!("all {wanted} Pods are of the last template"));
     }
     let so_far = format!("{updated} of {wanted} Pods are of the last template");
-    match rolling::next(pass.observed, planned(pass), pass.known) {
+    match rolling::next(pass.observed, pass.planned_members(), pass.known) {
         Roll::Wait(why) => finding(false, why.reason, format!("{so_far}; {}", why.message)),
         Roll::Done | Roll::Replace(_) => finding(false, "Updating", so_far),
     }
@@ -305,7 +286,7 @@ fn volumes_differ(pass: &Pass, set: &StatefulSet) -> Option<String> {
 }
 
 fn scaled(pass: &Pass) -> Finding {
-    let (wanted, planned) = (pass.observed.wanted(), planned(pass));
+    let (wanted, planned) = (pass.observed.wanted(), pass.planned_members());
     let outcome = pass.known.and_then(|known| known.outcome.as_ref());
     let (holds, reason, message) =
         if pass.observed.is_ending() && departure::is_needed(pass.observed, pass.known) {
@@ -352,7 +333,7 @@ fn joining(pass: &Pass) -> Option<Finding> {
 
 fn copied(pass: &Pass) -> Finding {
     use repot_etcd_core::operator::Source;
-    let (holds, reason, message) = match copy::source(pass.observed) {
+    let (holds, reason, message) = match copy_state::source(pass.observed) {
         Source::Ready => (true, "Copied", "the snapshots of the other etcd were copied".to_owned()),
         Source::Missing(why) | Source::Outdated(why) => (false, why.reason, why.message),
     };

@@ -5,7 +5,7 @@ use kube::ResourceExt;
 use repot_etcd_core::rolling::{self, Roll};
 
 use super::{
-    membership::{self, MembershipStatus},
+    membership::MembershipStatus,
     observe::{Observed, is_ready},
 };
 
@@ -53,7 +53,7 @@ pub fn to_replace<'a>(
 
 fn leader(observed: &Observed, known: Option<&MembershipStatus>) -> Option<u32> {
     let seen = known?.seen.as_ref()?;
-    let own = membership::side(observed);
+    let own = observed.side();
     let leads = seen.members.iter().find(|member| Some(member.id) == seen.leader && member.side == own);
     leads.map(|member| member.ordinal)
 }

@@ -4,8 +4,6 @@ use repot_apimachinery::time::Time;
 use repot_etcd_core::handover::Handover;
 use serde::{Deserialize, Serialize};
 
-use super::api::ExistingMember;
-
 /// Status of an Etcd, as the operator writes it at each pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -151,6 +149,16 @@ impl Bootstrapped {
     pub fn has(&self, volumes: &str) -> bool {
         self.volumes == volumes || self.earlier.iter().any(|earlier| earlier == volumes)
     }
+}
+
+/// A member of an etcd that exists.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ExistingMember {
+    /// Name of the member in etcd.
+    pub name: String,
+    /// Where members reach it.
+    pub peer_urls: Vec<String>,
 }
 
 /// The etcd that was joined.

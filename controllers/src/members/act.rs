@@ -86,13 +86,11 @@ impl Driver {
     /// No write is on its way from here on. Gives for how long, where there are gateways.
     async fn hold(&mut self, leader: &str) -> Result<Option<Duration>, Reason> {
         let Some((gateways, longest)) = &self.gateways else { return Ok(None) };
-        let why = || {
-            let message = format!("the leader stays: writes could not be held, tried again every {PAUSE:?}");
-            Reason::new("WritesNotHeld", message)
-        };
         // Writes stand still while it is tried.
-        if self.not_held.is_some_and(|at| at.elapsed() < PAUSE) {
-            return Err(why());
+        if let Some((at, error)) = &self.not_held
+            && at.elapsed() < PAUSE
+        {
+            return Err(not_held(error));
         }
         match gateways.hold(leader, *longest).await {
             Ok(left) => {
@@ -102,8 +100,9 @@ impl Driver {
             Err(error) => {
                 gateways.release().await;
                 tracing::warn!(leader, error, "writes could not be held");
-                self.not_held = Some(Instant::now());
-                Err(why())
+                let why = not_held(&error);
+                self.not_held = Some((Instant::now(), error));
+                Err(why)
             }
         }
     }
@@ -121,6 +120,12 @@ impl Driver {
             |why| Reason::new("ClientsNotGone", format!("{seat} stays while clients are there: {why}"));
         gateways.leave(seat).await.map_err(stays)
     }
+}
+
+/// The reason for keeping the leader.
+fn not_held(error: &str) -> Reason {
+    let message = format!("writes could not be held, tried again every {PAUSE:?}: {error}");
+    Reason::new("WritesNotHeld", message)
 }
 
 /// Until the member takes the other one for the leader. From then on it passes on what it is asked for.

@@ -149,8 +149,8 @@ pub struct Driver {
     series: HealthHistory,
     gateways: Option<(Arc<dyn Gateways>, Duration)>,
     term: LeaseDeadline,
-    /// When writes could not be held, the last time.
-    not_held: Option<Instant>,
+    /// When writes could not be held the last time, and why.
+    not_held: Option<(Instant, String)>,
 }
 
 impl Driver {

@@ -7,6 +7,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use repot_apimachinery::time::Time;
 use rustix::time::{ClockId, clock_gettime};
 
 /// A wall clock that is set forward by less than this was only corrected.
@@ -18,6 +19,11 @@ pub fn now() -> Duration {
     let now = clock_gettime(ClockId::Boottime);
     let (seconds, nanoseconds) = (now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs());
     Duration::from_secs(seconds) + Duration::from_nanos(nanoseconds)
+}
+
+/// [`now`] in whole seconds. They are rounded down, and so are the ends of leases: never too late.
+pub(super) fn whole_seconds() -> Time {
+    Time(now().as_secs())
 }
 
 /// What the wall clock shows, since 1970.

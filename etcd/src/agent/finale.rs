@@ -13,8 +13,13 @@ use repot_etcd_core::snapshot::{Kind, Revision, SnapshotName};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    Agent, clients, clock::Deadline, final_delta::FinalDelta, history::OwnHistory, http::peers, owner::now,
-    settings::chain, supervisor::Etcd,
+    Agent, clients,
+    clock::{self, Deadline},
+    final_delta::FinalDelta,
+    history::OwnHistory,
+    http::peers,
+    settings::chain,
+    supervisor::Etcd,
 };
 use crate::{
     owner::Settings,
@@ -94,7 +99,7 @@ impl FinalSnapshotTask<'_> {
             return;
         }
         let end = self.lost.after(self.settings.timing.wait());
-        while now() < end {
+        while clock::whole_seconds() < end {
             self.agent.supervisor.renew(Deadline::after(LIFE));
             sleep(LOOK).await;
         }
@@ -267,7 +272,7 @@ impl FinalSnapshotTask<'_> {
     }
 
     fn leases_are_over(&self) -> bool {
-        now() >= self.lost.after(self.settings.timing.wait())
+        clock::whole_seconds() >= self.lost.after(self.settings.timing.wait())
     }
 
     /// All voters, where no other one serves clients, by its own word. The lease of one that does not answer, or is a member of another

@@ -1,29 +1,16 @@
-//! Who a member is in its cluster: written beside its data, so that it finds out later whether it was removed meanwhile.
+//! Who a member is in its cluster: written beside its data, so that it finds out later whether it was removed meanwhile
+//! ([`identity_recorder`](super::identity_recorder)).
 
 use std::{
     fs::{self, File},
     io::{self, Write},
     path::Path,
-    time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
-use tokio::time::{sleep, timeout};
-use tokio_util::sync::CancellationToken;
-
-use super::{
-    Agent, clients,
-    settings::chain,
-    supervisor::{Etcd, Seen},
-    volume::Volume,
-};
 
 /// Beside the log, so that it goes where the data goes.
 const FILE: &str = "member/repot-member.json";
-/// How long etcd has to say who it is.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// From one attempt to learn it to the next.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// Ids of a member and its cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +37,7 @@ impl Identity {
     }
 
     /// Writes it down, as a whole or not at all.
-    fn write(self, data_dir: &Path) -> io::Result<()> {
+    pub(super) fn write(self, data_dir: &Path) -> io::Result<()> {
         let form = Form { member: format!("{:x}", self.member), cluster: format!("{:x}", self.cluster) };
         let path = data_dir.join(FILE);
         let new = path.with_extension("new");
@@ -60,58 +47,4 @@ impl Identity {
         fs::rename(&new, &path)?;
         path.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
     }
-}
-
-/// Writes down who the member is, each time etcd has started, until `stop`.
-pub(super) async fn follow(agent: &Agent, volume: &Volume, stop: &CancellationToken) {
-    let mut seen = agent.supervisor.follow();
-    let work = async {
-        loop {
-            let now = *seen.borrow_and_update();
-            tokio::select! {
-                () = note(agent, volume, now) => {}
-                _ = seen.changed() => continue,
-            }
-            // It cannot be closed while the agent lives.
-            let _ = seen.changed().await;
-        }
-    };
-    stop.run_until_cancelled(work).await;
-}
-
-/// Asks until there is an answer.
-async fn note(agent: &Agent, volume: &Volume, seen: Seen) {
-    if seen.etcd != Etcd::Serves {
-        return;
-    }
-    loop {
-        if let Some(found) = ask(agent).await {
-            if volume.identity() != Some(found) {
-                match found.write(&volume.data_dir()) {
-                    Ok(()) => tracing::info!(
-                        member = format!("{:x}", found.member),
-                        cluster = format!("{:x}", found.cluster),
-                        "the member is known"
-                    ),
-                    Err(error) => {
-                        tracing::warn!(error = chain(&error), "who the member is cannot be written down")
-                    }
-                }
-            }
-            return;
-        }
-        sleep(LOOK).await;
-    }
-}
-
-async fn ask(agent: &Agent) -> Option<Identity> {
-    let asked = async {
-        let client = agent.client().await?;
-        let status =
-            client.maintenance_client().status().await.map_err(clients::Error::of("ask who it is"))?;
-        let header = status.header();
-        let id = header.map(|header| Identity { member: header.member_id(), cluster: header.cluster_id() });
-        Ok::<_, clients::Error>(id.filter(|id| id.member != 0 && id.cluster != 0))
-    };
-    timeout(PATIENCE, asked).await.ok()?.ok()?
 }

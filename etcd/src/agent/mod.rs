@@ -31,6 +31,7 @@
 
 mod backups;
 pub mod begin;
+mod checks;
 mod child;
 mod client_proxy;
 pub mod clients;
@@ -45,6 +46,7 @@ pub mod guard;
 mod history;
 mod http;
 mod identity;
+mod identity_recorder;
 mod mark;
 mod metrics;
 mod owner;
@@ -204,7 +206,7 @@ impl Prepared {
             end.cancel();
         };
         let backups = taker.run(&stop);
-        let identity = identity::follow(&agent, &beginner.volume, &stop);
+        let identity = identity_recorder::follow(&agent, &beginner.volume, &stop);
         let ownership = async {
             if let Some(settings) = &agent.settings.owner {
                 owner::run(&agent, settings, &beginner.volume, &stop).await;

@@ -48,7 +48,7 @@ pub(super) async fn run(agent: &Agent, settings: &Settings, volume: &Volume, sto
     let mut owner = Owner::new(agent, settings, volume);
     let freshness = Freshness::new(settings.timing.ttl);
     let look = async || {
-        let begun = (now(), WallClockOffset::read());
+        let begun = (clock::whole_seconds(), WallClockOffset::read());
         (begun, settings.look(&freshness).await)
     };
     let (mut looks, mut due) = (FuturesUnordered::new(), Instant::now());
@@ -97,11 +97,6 @@ pub(super) fn stays_down_without_record(dir: &Path, board: &StatusReporter) -> b
         handover,
     });
     true
-}
-
-/// Whole seconds of the clock of deadlines. They are rounded down, and so are the ends of leases: never too late.
-pub(super) fn now() -> Time {
-    Time(clock::now().as_secs())
 }
 
 struct Owner<'a> {
@@ -193,7 +188,7 @@ impl<'a> Owner<'a> {
                 past,
                 continues: told.as_ref().map(|told| told.evidence.clone()),
             };
-            let (verdict, seen) = decide(&facts, &self.settings.timing, now());
+            let (verdict, seen) = decide(&facts, &self.settings.timing, clock::whole_seconds());
             self.seen = seen;
             self.waits = told.is_some() && seen.named_since.is_some();
             let supervisor = &self.agent.supervisor;
@@ -280,7 +275,7 @@ impl<'a> Owner<'a> {
 
     /// Records that the hand-over is over: whoever fills volumes for this id later need not wait again.
     async fn record(&mut self, told: &Told) {
-        let Some(handover) = told.cleared(self.settings, &self.seen, now()) else { return };
+        let Some(handover) = told.cleared(self.settings, &self.seen, clock::whole_seconds()) else { return };
         let store = self.agent.settings.config.store.as_ref().and_then(|store| open_all(store).ok());
         if let (Some(store), true) = (store, told.recorded.as_ref() != Some(&handover)) {
             let written = timeout(RECORD, handover::record(&store, &handover)).await;

@@ -10,7 +10,11 @@ use std::{
 };
 
 use http_body_util::{BodyExt, Either, Full};
-use hyper::body::{Body, Bytes, Frame, Incoming};
+use hyper::{
+    Response,
+    body::{Body, Bytes, Frame, Incoming},
+    header::{CONTENT_TYPE, HeaderValue},
+};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
@@ -195,6 +199,20 @@ impl Answer {
     }
 }
 
+/// A call that was not done: an answer of headers only.
+pub(super) fn refusal(status: &Status) -> Response<Answer> {
+    let mut response = stream(Answer::default());
+    response.headers_mut().extend(status.trailers());
+    response
+}
+
+/// The beginning of a stream.
+pub(super) fn stream(answer: Answer) -> Response<Answer> {
+    let mut response = Response::new(answer);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    response
+}
+
 impl Rest {
     /// The next frame; what the end is where it is not a good one.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
@@ -235,5 +253,21 @@ impl Body for Answer {
 
     fn is_end_stream(&self) -> bool {
         self.first.is_empty() && self.rest.is_none() && self.piped.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_are_said_in_headers_alone() {
+        let answer = refusal(&Status::unavailable("100 % gone\n"));
+        let expected = Failure { unavailable: true, message: "100 ? gone?" };
+        assert_eq!(grpc::failure(answer.headers()), Some(expected));
+        let late = refusal(&Status::past_deadline());
+        assert!(grpc::failure(late.headers()).is_some_and(|failure| !failure.unavailable));
+        assert_eq!(grpc::failure(&hyper::HeaderMap::new()), None);
+        assert!(answer.body().is_end_stream());
     }
 }

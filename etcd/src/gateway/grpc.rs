@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use hyper::{
-    HeaderMap, Response,
-    header::{CONTENT_TYPE, HeaderName, HeaderValue},
+    HeaderMap,
+    header::{HeaderName, HeaderValue},
 };
-
-use super::body::Answer;
 
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -65,21 +63,6 @@ impl Status {
         }
         trailers
     }
-
-    /// A whole answer: headers only.
-    pub(super) fn answer(&self) -> Response<Answer> {
-        let mut response = Response::new(Answer::default());
-        *response.headers_mut() = self.trailers();
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-        response
-    }
-}
-
-/// The beginning of a stream.
-pub(super) fn stream(body: Answer) -> Response<Answer> {
-    let mut response = Response::new(body);
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-    response
 }
 
 /// Whether the messages of a call may be compressed.
@@ -154,16 +137,5 @@ mod tests {
             set_timeout(&mut headers, left);
             assert_eq!(timeout(&headers), Some(left));
         }
-    }
-
-    #[test]
-    fn ends_are_said_in_headers_alone() {
-        let answer = Status::unavailable("100 % gone\n").answer();
-        let expected = Failure { unavailable: true, message: "100 ? gone?" };
-        assert_eq!(failure(answer.headers()), Some(expected));
-        let late = Status::past_deadline().answer();
-        assert!(failure(late.headers()).is_some_and(|failure| !failure.unavailable));
-        assert_eq!(failure(&HeaderMap::new()), None);
-        assert!(hyper::body::Body::is_end_stream(answer.body()));
     }
 }

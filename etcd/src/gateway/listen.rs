@@ -22,7 +22,7 @@ use tokio::{
 use tokio_rustls::server::TlsStream;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{CONNECTION_WINDOW, SEND_BUFFER, STREAM_WINDOW, Shared, proxy::Client};
+use super::{CONNECTION_WINDOW, SEND_BUFFER, STREAM_WINDOW, Shared, client::Client};
 
 /// Each API server has about a hundred connections.
 const CONNECTIONS: usize = 8192;

@@ -32,6 +32,7 @@
 mod auth;
 mod backoff;
 mod body;
+mod client;
 mod gate;
 mod grpc;
 mod listen;

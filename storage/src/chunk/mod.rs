@@ -14,8 +14,7 @@ use uuid::Uuid;
 
 use crate::{
     compress::{self, Worth},
-    record::What,
-    seal::{self, Cipher, Refused},
+    seal::{self, Cipher, Defect, Refused},
 };
 
 mod split;
@@ -109,7 +108,7 @@ pub(crate) fn sealed_raw(
 }
 
 /// Opens a chunk into a buffer of its own.
-pub(crate) fn open(cipher: &Cipher, uid: Uuid, chunk: &ChunkRef, value: Bytes) -> Result<Bytes, What> {
+pub(crate) fn open(cipher: &Cipher, uid: Uuid, chunk: &ChunkRef, value: Bytes) -> Result<Bytes, Defect> {
     let (flags, text) = unseal(cipher, uid, &chunk.id, value)?;
     let len = chunk.len as usize;
     if flags & ZSTD != 0 {
@@ -125,7 +124,7 @@ pub(crate) fn open_into(
     chunk: &ChunkRef,
     value: Bytes,
     room: &mut [u8],
-) -> Result<(), What> {
+) -> Result<(), Defect> {
     let (flags, text) = unseal(cipher, uid, &chunk.id, value)?;
     if flags & ZSTD != 0 {
         return compress::inflate(&text, room).map_err(|_| "a chunk does not inflate");
@@ -137,7 +136,7 @@ pub(crate) fn open_into(
     Ok(())
 }
 
-fn unseal(cipher: &Cipher, uid: Uuid, id: &Id, mut value: Bytes) -> Result<(u8, Bytes), What> {
+fn unseal(cipher: &Cipher, uid: Uuid, id: &Id, mut value: Bytes) -> Result<(u8, Bytes), Defect> {
     let header = *value.first_chunk::<HEADER>().ok_or("a chunk has no header")?;
     if header[0] != FORMAT || header[1] & !ZSTD != 0 {
         return Err("a chunk is of an unknown format");

@@ -13,7 +13,7 @@ use super::{
     node::{self, At},
     provider::{Keys, Named, Provider},
     resource::Pattern,
-    ring::{Entry, Services},
+    ring::{Entry, Ring, Services},
 };
 
 const API_VERSION: &str = "apiserver.config.k8s.io/v1";
@@ -35,12 +35,8 @@ struct Found<'a> {
     names: HashSet<String>,
 }
 
-/// Reads a configuration: its entries, and the services in them. A `second` is how long these take for one.
-pub(super) fn parse(
-    text: &str,
-    second: Duration,
-    metrics: &Arc<Metrics>,
-) -> Result<(Vec<Entry>, Services), Error> {
+/// Reads a configuration. Its services are not asked yet. For `second` see [`super::Follow`].
+pub(super) fn parse(text: &str, second: Duration, metrics: &Arc<Metrics>) -> Result<Ring, Error> {
     let tree = node::parse(text)?;
     let mut fields = At::root(&tree).fields()?;
     expect(&fields.take("apiVersion")?, API_VERSION)?;
@@ -53,7 +49,7 @@ pub(super) fn parse(
         let entry = entry(&at, &entries, &mut found)?;
         entries.push(entry);
     }
-    Ok((entries, found.services))
+    Ok(Ring::new(entries, found.services))
 }
 
 fn expect(at: &At<'_>, wanted: &str) -> Result<(), Error> {

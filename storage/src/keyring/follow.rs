@@ -36,7 +36,7 @@ impl Keyring {
     pub async fn follow(follow: Follow, stop: CancellationToken) -> Result<Arc<Self>, Error> {
         let text = file::read(&follow.path)?;
         let metrics = metrics(&follow.server)?;
-        let mut ring = Ring::parse(&text, follow.second, &metrics)?;
+        let mut ring = config::parse(&text, follow.second, &metrics)?;
         ring.probe().await;
         ring.keep_polling(&stop);
         let hash = file::hash(&text);
@@ -90,7 +90,7 @@ impl Follower {
         if hash == self.hash {
             return Ok(false);
         }
-        let mut ring = Ring::parse(&text, self.follow.second, &self.keyring.metrics)?;
+        let mut ring = config::parse(&text, self.follow.second, &self.keyring.metrics)?;
         self.wait_until_well(&ring).await?;
         ring.keep_polling(&self.stop);
         self.keyring.replace(ring);

@@ -103,6 +103,18 @@ pub(crate) struct Unwrapped {
     pub stale: bool,
 }
 
+/// What came of the try to unwrap.
+enum Tried {
+    /// Unwrapped.
+    Opened(DataKey),
+    /// There is a key of the right name, and it does not open this.
+    Refused,
+    /// The same, and nothing shows that the key is the right one.
+    Doubted,
+    /// Wrapped by something else.
+    NotMine,
+}
+
 impl Keyring {
     fn new(ring: Ring, metrics: Arc<Metrics>) -> Self {
         Self { ring: ArcSwap::from_pointee(ring), replaced: watch::Sender::new(0), metrics }
@@ -123,7 +135,7 @@ impl Keyring {
     /// [`Error::Config`] says which field is wrong and what to write instead.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let metrics = follow::metrics("")?;
-        Ok(Self::new(Ring::parse(text, Duration::from_secs(1), &metrics)?, metrics))
+        Ok(Self::new(config::parse(text, Duration::from_secs(1), &metrics)?, metrics))
     }
 
     /// Makes a file (mode 0600) with one random 32-byte aesgcm key for all resources, unless there is a file already,

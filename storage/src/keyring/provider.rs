@@ -9,7 +9,7 @@ use bytes::Bytes;
 use prometheus::IntCounter;
 
 use super::{
-    Error,
+    Error, Tried,
     kms::Kms,
     local::{AesCbc, AesGcm, SecretBox, Wrap},
 };
@@ -84,18 +84,6 @@ impl Trust {
         let set = self.0.compare_exchange(UNTRIED, first, Ordering::Relaxed, Ordering::Relaxed);
         set.map_or_else(|before| before, |_| first) == TRUSTED
     }
-}
-
-/// What came of the try to unwrap.
-pub(super) enum Tried {
-    /// Unwrapped.
-    Opened(DataKey),
-    /// There is a key of the right name, and it does not open this.
-    Refused,
-    /// The same, and nothing shows that the key is the right one.
-    Doubted,
-    /// Wrapped by something else.
-    NotMine,
 }
 
 impl Provider {

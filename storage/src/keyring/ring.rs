@@ -6,13 +6,7 @@ use bytes::Bytes;
 use futures::future::join_all;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{
-    Error, Unwrapped,
-    kms::Kms,
-    metrics::Metrics,
-    provider::{Provider, Tried},
-    resource::Pattern,
-};
+use super::{Error, Tried, Unwrapped, kms::Kms, provider::Provider, resource::Pattern};
 use crate::{Key, seal::DataKey};
 
 /// A configuration in use. Its services are asked for their status until it is dropped: whoever still works with it when another
@@ -48,10 +42,9 @@ impl Services {
 }
 
 impl Ring {
-    /// Reads a configuration. Its services are not asked yet. For `second` see [`super::Follow`].
-    pub(super) fn parse(text: &str, second: Duration, metrics: &Arc<Metrics>) -> Result<Self, Error> {
-        let (entries, services) = super::config::parse(text, second, metrics)?;
-        Ok(Self { entries, services, polling: None })
+    /// A configuration with these entries, whose services are not asked yet.
+    pub(super) fn new(entries: Vec<Entry>, services: Services) -> Self {
+        Self { entries, services, polling: None }
     }
 
     /// Asks all services how they are.

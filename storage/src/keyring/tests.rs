@@ -84,7 +84,7 @@ async fn counts_what_each_key_wraps() {
     assert_eq!((counted("aesgcm", "one"), counted("secretbox", "two")), (3, 0));
     // Also the same key of a configuration that was read again.
     let again = mk_config(&format!("- resources: ['*.*']\n  providers: [{one}]\n"));
-    keyring.replace(Ring::parse(&again, Duration::from_secs(1), &keyring.metrics).unwrap());
+    keyring.replace(config::parse(&again, Duration::from_secs(1), &keyring.metrics).unwrap());
     keyring.wrap(&mk_key(), PATH, &DataKey::random().unwrap()).await.unwrap();
     assert_eq!(counted("aesgcm", "one"), 4);
     let names: Vec<_> =

@@ -19,7 +19,7 @@ use uuid::Uuid;
 use crate::{
     chunk::{self, ChunkRef},
     compress::{self, Worth},
-    seal::{self, Cipher, DataKey, Refused},
+    seal::{self, Cipher, DataKey, Defect, Refused},
 };
 
 mod wire;
@@ -34,9 +34,6 @@ const HEADER: usize = 4 + 1 + 16 + 2;
 const MAX_HEAD: usize = 64 << 20;
 /// An inline payload that is kept compressed in memory is not larger; others are read again when needed.
 const MAX_KEPT_INLINE: usize = 4 << 10;
-
-/// What is wrong with a record or a chunk. Says nothing of what is in it.
-pub(crate) type What = &'static str;
 
 /// A name of one write, to recognise it when its outcome is unknown.
 pub(crate) type Token = [u8; 16];
@@ -98,7 +95,7 @@ impl Packed {
     }
 
     /// The bytes as they were before packing; an error where what is stored does not give their recorded length.
-    pub fn unpack(&self) -> Result<Bytes, What> {
+    pub fn unpack(&self) -> Result<Bytes, Defect> {
         if self.zstd {
             let plain = compress::inflated(&self.data, self.len).map_err(|_| "record does not inflate")?;
             return Ok(plain.into());
@@ -134,7 +131,7 @@ pub(crate) struct Sealed {
 
 impl Sealed {
     /// Reads the clear part.
-    pub fn parse(mut value: Bytes) -> Result<Self, What> {
+    pub fn parse(mut value: Bytes) -> Result<Self, Defect> {
         if value.len() < HEADER || &value[..4] != MAGIC {
             return Err("record has no header");
         }
@@ -153,7 +150,7 @@ impl Sealed {
     }
 
     /// Opens the body of the record that was read at `path`.
-    pub fn open(self, path: &[u8], key: &DataKey) -> Result<Record, What> {
+    pub fn open(self, path: &[u8], key: &DataKey) -> Result<Record, Defect> {
         let cipher = key.cipher().map_err(|_| "cipher refused")?;
         let mut body = chunk::owned(self.body);
         let range = cipher

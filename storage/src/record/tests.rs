@@ -14,7 +14,7 @@ fn sealed(record: &Record, key: &DataKey) -> Bytes {
     record.seal(PATH, UID, &key.cipher().unwrap(), b"wrapped").unwrap()
 }
 
-fn opened(value: &Bytes, path: &[u8], key: &DataKey) -> Result<(Uuid, Bytes, Record), What> {
+fn opened(value: &Bytes, path: &[u8], key: &DataKey) -> Result<(Uuid, Bytes, Record), Defect> {
     let parsed = Sealed::parse(Bytes::copy_from_slice(value))?;
     Ok((parsed.uid, parsed.wrapped.clone(), parsed.open(path, key)?))
 }

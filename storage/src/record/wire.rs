@@ -3,8 +3,11 @@
 use bytes::Bytes;
 use prost::Message;
 
-use super::{MAX_HEAD, Packed, Payload, Record, What};
-use crate::chunk::{ChunkRef, INLINE_LIMIT, MAX_CHUNK};
+use super::{MAX_HEAD, Packed, Payload, Record};
+use crate::{
+    chunk::{ChunkRef, INLINE_LIMIT, MAX_CHUNK},
+    seal::Defect,
+};
 
 #[derive(Clone, PartialEq, Message)]
 struct Body {
@@ -69,7 +72,7 @@ pub(crate) fn encode(record: &Record) -> Vec<u8> {
     body.encode_to_vec()
 }
 
-pub(crate) fn decode(bytes: Bytes) -> Result<Record, What> {
+pub(crate) fn decode(bytes: Bytes) -> Result<Record, Defect> {
     let body = Body::decode(bytes).map_err(|_| "record is not a record")?;
     let (meta, summary) = head(body.head)?;
     let payload = payload(body.inline, &body.chunks, body.payload_len)?;
@@ -77,7 +80,7 @@ pub(crate) fn decode(bytes: Bytes) -> Result<Record, What> {
     Ok(Record { meta, summary, payload_len: body.payload_len, token, payload })
 }
 
-fn head(piece: Option<Piece>) -> Result<(Bytes, Bytes), What> {
+fn head(piece: Option<Piece>) -> Result<(Bytes, Bytes), Defect> {
     let packed = packed(piece.ok_or("record has no head")?, MAX_HEAD)?;
     let head = Head::decode(packed.unpack()?).map_err(|_| "head of record is not a head")?;
     if packed.zstd {
@@ -87,7 +90,7 @@ fn head(piece: Option<Piece>) -> Result<(Bytes, Bytes), What> {
     Ok((Bytes::copy_from_slice(&head.meta), Bytes::copy_from_slice(&head.summary)))
 }
 
-fn payload(inline: Option<Piece>, chunks: &[Chunk], len: u64) -> Result<Payload, What> {
+fn payload(inline: Option<Piece>, chunks: &[Chunk], len: u64) -> Result<Payload, Defect> {
     match (inline, chunks.is_empty()) {
         (Some(piece), true) if piece.len == len => Ok(Payload::Inline(packed(piece, INLINE_LIMIT)?)),
         (None, false) => {
@@ -99,7 +102,7 @@ fn payload(inline: Option<Piece>, chunks: &[Chunk], len: u64) -> Result<Payload,
     }
 }
 
-fn chunk(chunk: &Chunk) -> Result<ChunkRef, What> {
+fn chunk(chunk: &Chunk) -> Result<ChunkRef, Defect> {
     let id = chunk.id.as_ref().try_into().map_err(|_| "chunk map names no chunk")?;
     if chunk.len as usize > MAX_CHUNK {
         return Err("chunk map names a chunk that is too large");
@@ -107,7 +110,7 @@ fn chunk(chunk: &Chunk) -> Result<ChunkRef, What> {
     Ok(ChunkRef { id, len: chunk.len })
 }
 
-fn packed(piece: Piece, limit: usize) -> Result<Packed, What> {
+fn packed(piece: Piece, limit: usize) -> Result<Packed, Defect> {
     let len = usize::try_from(piece.len).map_err(|_| "length in record is too large")?;
     if len > limit {
         return Err("length in record is too large");

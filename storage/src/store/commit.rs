@@ -8,7 +8,7 @@ use std::{
 use bytes::Bytes;
 use futures::StreamExt;
 
-use super::{core::Core, intent, path, write::cipher_refused};
+use super::{core::Core, intent, path};
 use crate::{
     Error, Result,
     backend::{self, Compare, Effect, KeyEvent, KeyValue, Op, Outcome, Revision, Txn, WatchItem},
@@ -165,7 +165,7 @@ impl Core {
         let trace = self.trace(commit).await?;
         if let (Trace::Pending, Some(old)) = (&trace, commit.fence) {
             // The next try needs another one.
-            let new = Fence::new().map_err(|_| cipher_refused())?;
+            let new = Fence::new().map_err(|_| Error::cipher_refused())?;
             commit.txn.compares.retain(|compare| *compare != old.compare());
             commit.txn.compares.push(new.compare());
             commit.fence = Some(new);

@@ -25,6 +25,7 @@ use crate::{
     Error, Keyring, Result,
     backend::{self, Backend, KeyValue, RangeRequest, Revision},
     keyring, record,
+    seal::Defect,
 };
 
 /// How often a revision is looked for that has not come yet: for all together who wait.
@@ -195,7 +196,7 @@ impl Core {
         };
         match self.open_record(&key, &kv, at).await {
             Ok(object) => Ok(object),
-            Err(Broken::What(what)) => Err(Error::Corrupt { key, what }),
+            Err(Broken::Defect(what)) => Err(Error::Corrupt { key, what }),
             Err(Broken::Key(keyring::Error::Altered)) => Err(Error::Corrupt {
                 key,
                 what: "its data key was altered or moved, or the wrapping key changed",
@@ -209,10 +210,10 @@ impl Core {
     }
 
     async fn open_record(&self, key: &Key, kv: &KeyValue, at: Revision) -> Result<Object, Broken> {
-        let sealed = record::Sealed::parse(kv.value.clone()).map_err(Broken::What)?;
+        let sealed = record::Sealed::parse(kv.value.clone()).map_err(Broken::Defect)?;
         let unwrapped = self.keys.unwrap(key, &kv.key, &sealed.wrapped).await.map_err(Broken::Key)?;
         let (uid, wrapped) = (sealed.uid, sealed.wrapped.clone());
-        let opened = sealed.open(&kv.key, &unwrapped.key).map_err(Broken::What)?;
+        let opened = sealed.open(&kv.key, &unwrapped.key).map_err(Broken::Defect)?;
         Ok(Object {
             key: key.clone(),
             uid,
@@ -255,7 +256,7 @@ impl Core {
 
 /// Why a record did not open.
 enum Broken {
-    What(record::What),
+    Defect(Defect),
     Key(keyring::Error),
 }
 

@@ -27,7 +27,7 @@ impl Candidate {
         let name = match &*own {
             Some(name) => name.clone(),
             None => {
-                let name: [u8; 16] = seal::random().map_err(|_| super::write::cipher_refused())?;
+                let name: [u8; 16] = seal::random().map_err(|_| Error::cipher_refused())?;
                 own.insert(Bytes::copy_from_slice(&name)).clone()
             }
         };

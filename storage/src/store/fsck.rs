@@ -4,7 +4,7 @@
 //! repair never removes anything: what nobody can read is put into [`quarantine`](super::quarantine), where nothing serves it
 //! and the collector leaves its chunks alone.
 
-use std::{fmt, ops::Range};
+use std::fmt;
 
 use bytes::Bytes;
 
@@ -14,7 +14,7 @@ use super::{
     collect::Duty,
     pages::Pages,
     path,
-    payload::Reader,
+    payload::{Lost, Reader},
     quarantine::Strays,
     types::{Key, Object},
 };
@@ -26,15 +26,6 @@ use crate::{
 
 /// How often an object is read again that somebody changes at the same time.
 const TRIES: usize = 20;
-
-/// Bytes of a payload that cannot be had.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lost {
-    /// Which, in the stored text.
-    pub bytes: Range<u64>,
-    /// Why these bytes cannot be read.
-    pub what: &'static str,
-}
 
 /// What is wrong with what rests at one place.
 #[derive(Clone, Debug, PartialEq, Eq)]

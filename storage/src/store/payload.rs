@@ -1,8 +1,11 @@
 //! Reading payloads: a few chunks ahead, all at one revision at which the object was current.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use bytes::Bytes;
@@ -11,12 +14,13 @@ use futures::{
     stream::{self, BoxStream},
 };
 
-use super::{core::Core, fsck::Lost, path, types::Object};
+use super::{core::Core, path, types::Object};
 use crate::{
     Error, Result,
     backend::{self, Revision},
     chunk::{self, ChunkRef},
-    record::{Payload, What},
+    record::Payload,
+    seal::Defect,
 };
 
 /// Bytes of plaintext that are asked for at once.
@@ -25,6 +29,15 @@ const BATCH_BYTES: usize = 1 << 20;
 const BATCH_CHUNKS: usize = 4;
 /// Batches that are under way while the reader is busy with another.
 const AHEAD: usize = 2;
+
+/// Bytes of a payload that cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// Which, in the stored text.
+    pub bytes: Range<u64>,
+    /// Why these bytes cannot be read.
+    pub what: &'static str,
+}
 
 /// Reads the payload of one state of one object.
 pub(crate) struct Reader {
@@ -116,7 +129,7 @@ impl Reader {
     }
 
     /// Whether a chunk opens and is what its name says.
-    fn prove(&self, chunk: &ChunkRef, value: Bytes) -> Result<(), What> {
+    fn prove(&self, chunk: &ChunkRef, value: Bytes) -> Result<(), Defect> {
         let key = &self.object.record.key;
         let cipher = key.cipher().map_err(|_| "cipher refused")?;
         let piece = chunk::open(&cipher, self.object.uid, chunk, value)?;
@@ -203,7 +216,7 @@ impl Reader {
         Ok(at)
     }
 
-    fn corrupt(&self, what: What) -> Error {
+    fn corrupt(&self, what: Defect) -> Error {
         Error::Corrupt { key: self.object.key.clone(), what }
     }
 }

@@ -1,4 +1,5 @@
-//! Preparing a write: what of a payload is there already, and what has to be written. No I/O; heavy on the processor.
+//! Preparing a write: what of a payload is there already, and what has to be written. No I/O; heavy on the processor, so long payloads are
+//! worked on beside the threads that serve.
 
 use std::collections::HashMap;
 
@@ -18,6 +19,18 @@ use crate::{
     record::{Packed, Payload},
     seal::{DataKey, Refused},
 };
+
+/// Runs work here, or on a thread for heavy work.
+pub(super) async fn run<T: Send + 'static>(
+    heavy: bool,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T> {
+    if !heavy {
+        return Ok(work());
+    }
+    let joined = tokio::task::spawn_blocking(work).await;
+    joined.map_err(|error| Error::Unavailable(format!("work on a payload was cut short: {error}")))
+}
 
 /// A payload, cut and hashed.
 pub(crate) enum Prepared {

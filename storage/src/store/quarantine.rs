@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use uuid::Uuid;
 
-use super::{Store, core::Core, manifest, pages::Pages, path, write::cipher_refused};
+use super::{Store, core::Core, manifest, pages::Pages, path};
 use crate::{
     Error, Result,
     backend::{Compare, Effect, KeyValue, Op, Outcome, Revision, Txn},
@@ -73,7 +73,7 @@ impl Store {
         let kv = core.hidden(&hidden).await?;
         let mut ops = vec![Op::Delete(hidden.clone())];
         for uid in core.uids_of(&hidden, &mut None).await? {
-            let manifest = manifest::of_all(uid).map_err(|_| cipher_refused())?;
+            let manifest = manifest::of_all(uid).map_err(|_| Error::cipher_refused())?;
             ops.extend([Op::Delete(path::owner(uid, &hidden)), manifest]);
         }
         let compares = vec![Compare::ModifiedAt(hidden.clone(), kv.modified)];

@@ -1,23 +1,28 @@
 //! Putting the chunks of one write, some requests at once, before the record that will name them.
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
+use uuid::Uuid;
 
 use super::{
+    core::Core,
     intent::Intent,
-    prepare::{self, Difference, Names},
-    write::{Write, cipher_refused, run},
+    prepare::{self, Difference, Names, run},
 };
 use crate::{
     Error, Result,
     backend::{self, Op, Outcome, Txn},
     chunk::Hash,
     compress::Worth,
+    seal::DataKey,
 };
 
 /// Plaintext that is sealed in one go.
@@ -50,7 +55,14 @@ enum Sent {
     IntentLost,
 }
 
-impl Write<'_> {
+/// Puts the chunks of one object.
+pub(super) struct Upload<'a> {
+    pub(super) core: &'a Arc<Core>,
+    pub(super) uid: Uuid,
+    pub(super) data_key: &'a DataKey,
+}
+
+impl Upload<'_> {
     /// Seals the new chunks, and puts them unless they fit into one transaction beside a record of `record` bytes.
     pub(super) async fn put_chunks(
         &self,
@@ -88,7 +100,7 @@ impl Write<'_> {
                 run(true, move || prepare::seal(&key, uid, names, &batch, worth))
             })
             .buffered(AHEAD)
-            .map(|sealed| sealed?.map_err(|_| cipher_refused()))
+            .map(|sealed| sealed?.map_err(|_| Error::cipher_refused()))
     }
 
     /// Puts the manifest with the first chunks, then the other chunks.

@@ -19,9 +19,9 @@ use super::{
     manifest::Left,
     path,
     payload::Reader,
-    prepare::{self, Difference, Names, Prepared},
+    prepare::{self, Difference, Names, Prepared, run},
     types::{Draft, Key, Object, Segmented},
-    upload::{Put, op_bytes},
+    upload::{Put, Upload, op_bytes},
 };
 use crate::{
     Error, Result,
@@ -39,13 +39,13 @@ const TRIES: usize = 3;
 const MARGIN: usize = 4 << 10;
 
 /// A write of one object.
-pub(super) struct Write<'a> {
-    pub core: &'a Arc<Core>,
+struct Write<'a> {
+    core: &'a Arc<Core>,
     key: &'a Key,
     path: Bytes,
     base: Option<&'a Object>,
-    pub uid: Uuid,
-    pub data_key: DataKey,
+    uid: Uuid,
+    data_key: DataKey,
     wrapped: Bytes,
     draft: Draft,
     payload_len: u64,
@@ -104,7 +104,7 @@ impl Intents {
         }
         let limits = core.backend.limits();
         let most = limits.txn_ops - ops.len() - 1;
-        let left = Left::split(object.uid, &mut keys, most).map_err(|_| cipher_refused())?;
+        let left = Left::split(object.uid, &mut keys, most).map_err(|_| Error::cipher_refused())?;
         ops.extend(left.as_ref().map(|left| left.op(limits.txn_bytes / 2)));
         ops.extend(keys.into_iter().map(Op::Delete));
         let txn = Txn { compares: vec![Compare::ModifiedAt(path.clone(), object.modified)], ops };
@@ -134,7 +134,7 @@ impl<'a> Write<'a> {
         let path = path::record(key)?;
         let data_key = match base {
             Some(base) => base.record.key.clone(),
-            None => DataKey::random().map_err(|_| cipher_refused())?,
+            None => DataKey::random().map_err(|_| Error::cipher_refused())?,
         };
         let failed = |error| sealing(key, error);
         let kept = match base {
@@ -164,9 +164,10 @@ impl<'a> Write<'a> {
     async fn commit_chunked(self, intents: &Intents, difference: Difference) -> Result<Object> {
         for _ in 0..TRIES {
             let intent = if self.fits(&difference) { None } else { Some(intents.acquire().await?) };
-            let names = Names::of(intent.as_deref()).map_err(|_| cipher_refused())?;
+            let names = Names::of(intent.as_deref()).map_err(|_| Error::cipher_refused())?;
             let ready = self.seal(difference.map(names))?;
-            let put = self.put_chunks(&difference, names, intent.as_deref(), ready.value.len()).await;
+            let upload = Upload { core: self.core, uid: self.uid, data_key: &self.data_key };
+            let put = upload.put_chunks(&difference, names, intent.as_deref(), ready.value.len()).await;
             let alone = !matches!(put, Ok(Put::Held(_)));
             let mut unused = difference.new_keys(self.uid, names);
             // While a request may still put chunks, the manifest stays: the collector ends it after the intent.
@@ -206,7 +207,7 @@ impl<'a> Write<'a> {
     }
 
     fn seal(&self, payload: Payload) -> Result<Ready> {
-        let token = seal::random().map_err(|_| cipher_refused())?;
+        let token = seal::random().map_err(|_| Error::cipher_refused())?;
         let record = Record {
             meta: self.draft.meta.clone(),
             summary: self.draft.summary.clone(),
@@ -214,9 +215,9 @@ impl<'a> Write<'a> {
             token,
             payload,
         };
-        let cipher = self.data_key.cipher().map_err(|_| cipher_refused())?;
+        let cipher = self.data_key.cipher().map_err(|_| Error::cipher_refused())?;
         let value =
-            record.seal(&self.path, self.uid, &cipher, &self.wrapped).map_err(|_| cipher_refused())?;
+            record.seal(&self.path, self.uid, &cipher, &self.wrapped).map_err(|_| Error::cipher_refused())?;
         let (size, limit) = (value.len() + MARGIN, self.core.backend.limits().txn_bytes);
         if size > limit {
             return Err(Error::TooLarge { size, limit });
@@ -247,7 +248,7 @@ impl<'a> Write<'a> {
         compares.extend(intent.map(Intent::compare));
         let fence = match self.base {
             Some(_) => None,
-            None => Some(Fence::new().map_err(|_| cipher_refused())?),
+            None => Some(Fence::new().map_err(|_| Error::cipher_refused())?),
         };
         compares.extend(fence.map(Fence::compare));
         ops.push(Op::Put(self.path.clone(), ready.value.clone()));
@@ -255,7 +256,7 @@ impl<'a> Write<'a> {
         let limits = self.core.backend.limits();
         let room = limits.txn_bytes.saturating_sub(ops.iter().map(op_bytes).sum::<usize>() + MARGIN);
         let most = limits.txn_ops.saturating_sub(ops.len() + 1).min(room / 128);
-        let left = Left::split(self.uid, &mut dropped, most).map_err(|_| cipher_refused())?;
+        let left = Left::split(self.uid, &mut dropped, most).map_err(|_| Error::cipher_refused())?;
         ops.extend(left.as_ref().map(|left| left.op(room.saturating_sub(128 * dropped.len()))));
         ops.extend(dropped.into_iter().map(Op::Delete));
         let commit = Commit {
@@ -307,25 +308,9 @@ impl<'a> Write<'a> {
     }
 }
 
-/// Runs work here, or on a thread for heavy work.
-pub(super) async fn run<T: Send + 'static>(
-    heavy: bool,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T> {
-    if !heavy {
-        return Ok(work());
-    }
-    let joined = tokio::task::spawn_blocking(work).await;
-    joined.map_err(|error| Error::Unavailable(format!("work on a payload was cut short: {error}")))
-}
-
 fn sealing(key: &Key, error: keyring::Error) -> Error {
     match error {
         keyring::Error::Unavailable { .. } => Error::Unavailable(error.to_string()),
         source => Error::Sealing { key: key.clone(), source: source.into() },
     }
-}
-
-pub(super) fn cipher_refused() -> Error {
-    Error::Unavailable("the cipher or the random generator refused to work".into())
 }

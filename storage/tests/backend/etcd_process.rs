@@ -22,7 +22,7 @@ pub const QUOTA: &str = "8589934592";
 /// How often to try other ports: one may be taken between the look and the use.
 const ATTEMPTS: usize = 5;
 
-/// A running etcd.
+/// An etcd of one member that runs.
 pub struct EtcdProcess {
     child: Child,
     tls: Option<ServerFiles>,
@@ -115,7 +115,7 @@ impl EtcdProcess {
         log.lines().filter(|line| line.contains(text)).count()
     }
 
-    /// Saves a snapshot.
+    /// Saves a snapshot of it to a file.
     pub async fn save(&self, file: &Path) {
         let mut client = etcd_client::Client::connect([self.endpoint()], None).await.unwrap();
         let mut parts = client.snapshot().await.unwrap();
@@ -203,7 +203,7 @@ fn spawn(dir: &Path, ports: [u16; 2], tls: Option<&ServerFiles>, flags: &[String
     command.spawn().unwrap_or_else(|error| panic!("cannot run {}: {error}", binary.display()))
 }
 
-/// etcd itself.
+/// Path of the program etcd.
 pub fn binary() -> PathBuf {
     program("etcd")
 }

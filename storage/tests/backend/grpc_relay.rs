@@ -41,7 +41,7 @@ pub struct Fault {
 
 /// A call without streams, such as a transaction.
 pub struct Call<'a> {
-    /// Such as `/etcdserverpb.KV/Txn`.
+    /// The method, such as `/etcdserverpb.KV/Txn`.
     pub path: &'a str,
     /// The message as it is sent.
     pub body: &'a [u8],

@@ -95,7 +95,7 @@ impl Recorder {
     }
 }
 
-/// One of several.
+/// One of several clients that work at the same time.
 pub struct Client {
     pub number: u32,
     pub recorder: Arc<Recorder>,

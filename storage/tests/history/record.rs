@@ -4,11 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A moment.
+/// A moment, as a number that only rises.
 pub type Time = u64;
 /// A write, named by the head it leaves. No two writes of a history share one.
 pub type Tag = u64;
-/// Which object.
+/// The number of an object.
 pub type Name = u32;
 
 /// What was asked for.
@@ -34,7 +34,7 @@ pub struct State {
     pub version: u64,
 }
 
-/// What was answered.
+/// What the store answered to an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// What there is, or that there is nothing.

@@ -75,7 +75,7 @@ pub struct Spy {
 /// A range or a count.
 #[derive(Clone, Debug)]
 pub struct Read {
-    /// Its first key.
+    /// The first key of the range.
     pub start: Bytes,
     /// Whether it only counts.
     pub counted: bool,

@@ -71,12 +71,12 @@ pub(super) struct Mount {
 /// Everything that makes a container.
 #[derive(Clone, Debug)]
 pub(super) struct Shape {
-    /// For logs.
+    /// The name in log lines.
     pub name: String,
     pub host_name: String,
     /// nsenter's options for the namespaces that it starts from.
     pub namespaces: Vec<String>,
-    /// An empty directory.
+    /// An empty directory that becomes the root.
     pub root: PathBuf,
     pub mounts: Vec<Mount>,
     /// Programs that are found in `/usr/local/bin`.

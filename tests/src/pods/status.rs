@@ -14,7 +14,7 @@ pub(super) struct Seen {
     /// How it ended before its latest start.
     pub last: Option<End>,
     pub restarts: u32,
-    /// Starts so far.
+    /// How often the container was started.
     pub starts: u32,
     pub ready: bool,
     pub started: bool,

@@ -156,7 +156,7 @@ impl TestNamespace {
         format!("{}/{name}", self.collection())
     }
 
-    /// A small ShootState.
+    /// A small ShootState of this name.
     pub fn object(&self, name: &str) -> Value {
         json!({
             "apiVersion": format!("{GROUP}/{VERSION}"), "kind": "ShootState",

@@ -22,8 +22,6 @@ const CODE: &[&str] = &[
 ];
 /// A shorter doc comment repeats the name.
 const LEAST_WORDS: usize = 4;
-/// How many public items still have a shorter one. The number only falls.
-const SHORT_COMMENTS: usize = 105;
 /// What declares a name.
 const DECLARES: &[&str] = &["struct", "enum", "trait", "type", "fn", "mod", "const", "static"];
 
@@ -124,7 +122,7 @@ fn declared(text: &str) -> impl Iterator<Item = &str> {
 }
 
 #[test]
-fn short_doc_comments_of_public_items_only_become_fewer() {
+fn doc_comments_of_public_items_say_more_than_the_name() {
     let mut found = Vec::new();
     let files = files();
     assert!(files.len() > 500, "only {} files were read", files.len());
@@ -132,13 +130,7 @@ fn short_doc_comments_of_public_items_only_become_fewer() {
         let text = fs::read_to_string(&file).expect("a source");
         found.extend(short_comments(&text).into_iter().map(|line| format!("{}:{line}", file.display())));
     }
-    let count = found.len();
-    assert!(
-        count <= SHORT_COMMENTS,
-        "{count} doc comments of fewer than {LEAST_WORDS} words:\n{}",
-        found.join("\n")
-    );
-    assert!(count == SHORT_COMMENTS, "only {count} are left: lower the number");
+    assert!(found.is_empty(), "doc comments of fewer than {LEAST_WORDS} words:\n{}", found.join("\n"));
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub struct Replica {
     pub file: PathBuf,
 }
 
-/// All of them.
+/// All servers that a test of encryption needs.
 pub struct World {
     pub replicas: Vec<Replica>,
     pub values: Values,

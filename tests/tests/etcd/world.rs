@@ -56,7 +56,7 @@ pub fn duplicate(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs `repot snapshots`.
+/// Runs `repot snapshots` with these arguments.
 pub async fn snapshots(args: &[&str]) -> Result<Output> {
     tool::run(command(args)?, b"").await
 }

@@ -48,7 +48,7 @@ pub struct Tls {
     pub client: Leaf,
 }
 
-/// A member.
+/// A member: an agent and its etcd.
 pub struct Agent {
     pub process: Process,
     pub data: PathBuf,
@@ -284,7 +284,7 @@ impl Agent {
     }
 }
 
-/// Runs `repot snapshots`.
+/// Runs `repot snapshots` with these arguments.
 pub async fn snapshots(args: &[&str]) -> Result<Output> {
     let mut command = Command::new(binaries::profile_dir()?.join("repot"));
     command.arg("snapshots").args(args);

@@ -28,7 +28,7 @@ enum Server {
 }
 
 impl World {
-    /// `repot dev` alone.
+    /// A world of `repot dev` alone.
     pub async fn dev(bed: &TestEnv) -> Result<Self> {
         let dev = Dev::start(bed, [""; 0]).await?;
         let (api, kubectl) = (dev.api()?, dev.kubectl(bed)?);

@@ -102,7 +102,7 @@ impl Load {
         self.shared.requests.load(Ordering::Relaxed)
     }
 
-    /// Another phase begins.
+    /// Counts for another phase from now on.
     pub fn begin(&self, name: &str) {
         let phase = Phase { name: name.to_owned(), longest: Default::default() };
         self.shared.gaps.lock().phases.push(phase);

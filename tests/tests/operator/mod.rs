@@ -12,6 +12,7 @@ mod reports;
 mod restricted;
 mod rolling;
 mod scale;
+mod silent;
 mod source;
 mod standby;
 mod tls;

@@ -44,7 +44,7 @@ pub enum Server {
 }
 
 impl World {
-    /// `repot dev` alone.
+    /// A world of `repot dev` alone.
     pub async fn dev(bed: &TestEnv) -> Result<Self> {
         Self::dev_with(bed, Vec::new()).await
     }
@@ -166,7 +166,7 @@ impl Watch {
         timeout(EVENT_DEADLINE, read).await.context("the watch did not end")?
     }
 
-    /// The next event.
+    /// Waits for the next event of the watch.
     pub async fn next(&mut self) -> Result<Value> {
         self.next_within(EVENT_DEADLINE).await
     }

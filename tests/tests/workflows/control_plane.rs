@@ -19,9 +19,9 @@ pub struct Load {
     pub bytes: usize,
 }
 
-/// 5 MB.
+/// Data of 5 MB.
 pub const SMALL: Load = Load { keys: 5_000, bytes: 1_000 };
-/// 200 MB.
+/// Data of 200 MB.
 pub const LARGE: Load = Load { keys: 20_000, bytes: 10_000 };
 
 /// What stands before the etcd.

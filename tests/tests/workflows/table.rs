@@ -19,13 +19,13 @@ pub struct Fault {
     pub lane: Lane,
     /// The step in which it happens.
     pub step: &'static str,
-    /// What happens.
+    /// What happens in this row.
     pub what: &'static str,
     /// How the migration ends.
     pub ends: &'static str,
     /// Why, as the status says it.
     pub reason: &'static str,
-    /// What is left.
+    /// What is left behind afterwards.
     pub left: &'static str,
 }
 

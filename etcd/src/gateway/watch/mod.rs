@@ -29,10 +29,10 @@ use self::{
     record::Record,
 };
 use super::{
-    body::{Answer, Pipe},
+    body::{self, Answer, Pipe},
+    client::{Client, NOT_DONE, pause_since},
     grpc::{self, Code, Status},
     members::Member,
-    proxy::{Client, NOT_DONE, pause_since},
 };
 
 /// Messages that may wait in each direction.
@@ -98,7 +98,7 @@ pub(super) fn start(
             None => stream.run(body).await,
         }
     });
-    grpc::stream(Answer::piped(answer))
+    body::stream(Answer::piped(answer))
 }
 
 impl Stream {

@@ -28,7 +28,7 @@ use self::{
     object::{Digest, Seed, Source},
     service::{Service, Socket, StatusResponse},
 };
-use super::{Error, metrics::Metrics, provider::Tried};
+use super::{Error, Tried, metrics::Metrics};
 use crate::seal::DataKey;
 
 mod object;

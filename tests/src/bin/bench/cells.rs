@@ -13,9 +13,9 @@ use crate::servers::Side::{self, Aggregated, ConfigMap, Crd, Direct, Null, SameE
 
 /// Namespaces of the objects: listed, read one by one, and created.
 pub const RESIDENT: &str = "resident";
-/// See [`RESIDENT`].
+/// The namespace of objects that are read one by one; see [`RESIDENT`].
 pub const READ: &str = "read";
-/// See [`RESIDENT`].
+/// The namespace of objects that are created; see [`RESIDENT`].
 pub const WRITTEN: &str = "written";
 /// Objects of each kind that are read, so that no single one is all that a server has to remember.
 pub const READ_OBJECTS: u64 = 8;
@@ -43,10 +43,10 @@ pub enum Operation {
     List(Form),
 }
 
-/// Which objects.
+/// The objects that a cell works on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Kind {
-    /// Bytes of JSON.
+    /// Bytes of JSON of one object.
     pub bytes: usize,
     /// What they consist of.
     pub payload: Payload,
@@ -68,17 +68,17 @@ pub enum Form {
 /// One row of the benchmark, without its measurements.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// What it does.
+    /// What each request of the cell does.
     pub operation: Operation,
     /// Who takes part, in the order of the first round.
     pub sides: Vec<Side>,
-    /// Requests at once.
+    /// How many requests run at once.
     pub connections: usize,
     /// How long a round of one side takes at least.
     pub time: Duration,
     /// Requests of a connection in a round.
     pub requests: usize,
-    /// Rounds.
+    /// How often the cell is repeated.
     pub rounds: usize,
     /// Where requests come at a rate of their own, whatever became of those before: so many a second.
     pub arrivals: Option<f64>,
@@ -115,7 +115,7 @@ impl Kind {
         Self { bytes: 9_000, payload: Payload::Incompressible },
     ];
 
-    /// For tables.
+    /// The name of the kind in tables.
     pub fn name(self) -> String {
         let size = if self.bytes < MB {
             format!("{} KB", self.bytes / 1000)

@@ -30,23 +30,23 @@ pub struct Line {
     connections: Vec<Api>,
 }
 
-/// One request.
+/// One request that is to be sent.
 #[derive(Clone)]
 pub struct Shot {
-    /// HTTP method.
+    /// HTTP method of the request.
     pub method: Method,
-    /// Path and query.
+    /// Path and query of the request.
     pub path: String,
     /// Media types to accept.
     pub accept: &'static str,
-    /// JSON to send.
+    /// The JSON body, if there is one.
     pub body: Option<Bytes>,
 }
 
 /// What to load with: the request of each sequence number.
 pub type Shots = Arc<dyn Fn(u64) -> Shot + Send + Sync>;
 
-/// When to stop.
+/// When a round ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
     /// Requests in flight at any time; one a connection.
@@ -57,7 +57,7 @@ pub struct Limit {
     pub requests: usize,
 }
 
-/// What came back.
+/// What came back in one round.
 #[derive(Clone, Debug, Default)]
 pub struct Round {
     /// Latencies of requests that succeeded, in milliseconds.

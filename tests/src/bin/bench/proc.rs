@@ -12,7 +12,7 @@ const TICKS: f64 = 100.0;
 /// Resident memory of a process, in MiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Memory {
-    /// Now (VmRSS).
+    /// Resident memory now, in MiB (VmRSS).
     pub now: f64,
     /// The most since its start or the latest [`forget_peak`] (VmHWM).
     pub peak: f64,
@@ -53,7 +53,7 @@ pub fn cpu_seconds(pid: u32) -> f64 {
 pub struct MachineCpu {
     /// Of all processes and the kernel.
     pub busy: f64,
-    /// Including idle time.
+    /// CPU time of all kinds, idle time included.
     pub total: f64,
 }
 

@@ -14,7 +14,7 @@ use crate::servers::{Servers, Side};
 pub struct Report {
     /// Machine, versions and options.
     pub setting: Value,
-    /// Memory and disk.
+    /// What was used of memory and disk.
     pub memory: Option<memory::Report>,
     /// Rows, each an object as [`rows`] makes it.
     pub rows: Vec<Value>,
@@ -88,7 +88,7 @@ fn row(cell: &Cell, measured: &Measured) -> Value {
 }
 
 impl Report {
-    /// For scripts.
+    /// The report as JSON, for scripts.
     pub fn to_json(&self) -> Value {
         let memory = self.memory.as_ref().map(|memory| {
             let disk = memory.disk.iter().map(|(program, bytes)| json!({ "program": program, "bytes": bytes }));
@@ -97,7 +97,7 @@ impl Report {
         json!({ "setting": self.setting, "memory": memory, "rows": self.rows, "crdAnswersTo10MB": self.refusal })
     }
 
-    /// For people.
+    /// The report as Markdown, for people.
     pub fn to_markdown(&self) -> String {
         let mut text = String::from("## Setting\n\n");
         if let Some(fields) = self.setting.as_object() {

@@ -18,7 +18,7 @@ pub const LOADER: &str = "load generator";
 /// Everything measured of one side of a cell.
 #[derive(Debug)]
 pub struct Measured {
-    /// Whose it is.
+    /// The server that was measured.
     pub side: Side,
     /// Its rounds, in the order they ran.
     pub rounds: Vec<Round>,

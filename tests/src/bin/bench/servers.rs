@@ -29,7 +29,7 @@ const MAX_OBJECT_BYTES: u64 = 32 << 20;
 /// Enough that no run fills it: etcd's own default is 2 GiB.
 const ETCD_QUOTA: u64 = 8 << 30;
 
-/// Who answers.
+/// The server that answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
     /// Repot itself.
@@ -46,7 +46,7 @@ pub enum Side {
     Null,
 }
 
-/// All servers, running.
+/// All servers of the comparison, running.
 pub struct Servers {
     garden: Garden,
     etcd: Process,
@@ -61,7 +61,7 @@ pub struct Servers {
 }
 
 impl Side {
-    /// For tables.
+    /// The name of the server in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Direct => "Repot, direct",

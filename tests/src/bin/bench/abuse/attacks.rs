@@ -65,10 +65,10 @@ fn low_priority_runtime() -> Result<Runtime> {
 type Answers = Arc<Mutex<BTreeMap<String, u64>>>;
 
 impl Attack {
-    /// All of them.
+    /// All attacks, in the order of the table.
     pub const ALL: [Self; 3] = [Self::ZeroWindow, Self::Pretty, Self::Wide];
 
-    /// For tables.
+    /// The name of the attack in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::ZeroWindow => "anonymous, window of zero",

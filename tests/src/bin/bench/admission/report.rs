@@ -12,7 +12,7 @@ use crate::report::number;
 /// Everything that is told.
 #[derive(Default)]
 pub struct Report {
-    /// Machine and options.
+    /// The machine, and the options of the run.
     pub setting: Value,
     rows: Vec<Value>,
     memory: Vec<Value>,
@@ -49,12 +49,12 @@ impl Report {
         proc::forget_peak(pid)
     }
 
-    /// For scripts.
+    /// The report as JSON, for scripts.
     pub fn to_json(&self) -> Value {
         json!({ "setting": self.setting, "rows": self.rows, "memoryOfTheWebhook": self.memory })
     }
 
-    /// For people.
+    /// The report as Markdown, for people.
     pub fn to_markdown(&self) -> String {
         let mut text = String::from("## Setting\n\n");
         for (name, value) in self.setting.as_object().into_iter().flatten() {

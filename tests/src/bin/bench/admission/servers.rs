@@ -35,7 +35,7 @@ const WEBHOOK: &str = "webhook";
 const DEADLINE: Duration = Duration::from_secs(60);
 const JSON: &str = "application/json";
 
-/// All servers, running.
+/// All servers of the comparison, running.
 pub struct Servers {
     garden: Garden,
     webhook: Repot,

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-/// What was measured.
+/// What was measured in a run.
 pub struct Report {
-    /// Machine, flags.
+    /// The machine, and the flags of the run.
     pub setting: Value,
     /// A row for each moment.
     pub rows: Vec<Value>,
@@ -37,7 +37,7 @@ impl Report {
         text
     }
 
-    /// As JSON.
+    /// The report as JSON, for scripts.
     pub fn to_json(&self) -> Value {
         json!({"setting": self.setting, "rows": self.rows})
     }

@@ -21,7 +21,7 @@ const MARK: &str = "\"seq\":\"w";
 /// How long after the last write somebody may still wait for it.
 const LATE: Duration = Duration::from_secs(60);
 
-/// Who watches what.
+/// A server, and what is watched there.
 pub struct Watch {
     pub what: &'static str,
     /// Path of the collection, of which one object is written.

@@ -24,7 +24,7 @@ const LIMIT: Duration = Duration::from_secs(1800);
 /// Where a run puts what it makes; removed after it.
 #[derive(Clone, Debug)]
 pub struct WorkDir {
-    /// An empty directory.
+    /// A directory that is empty before each round.
     pub dir: PathBuf,
     /// Used once in a run of the benchmark, for object stores.
     pub name: String,
@@ -46,7 +46,7 @@ type Check<'a> = Box<dyn Fn(&WorkDir) -> Result<()> + 'a>;
 
 /// One who takes part.
 pub struct Side<'a> {
-    /// For tables.
+    /// The name of the program in tables.
     pub name: &'static str,
     make: Make<'a>,
     check: Check<'a>,

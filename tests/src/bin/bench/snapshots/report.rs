@@ -10,7 +10,7 @@ use crate::report::number;
 
 /// Everything that is told.
 pub struct Report {
-    /// Machine and options.
+    /// The machine, and the options of the run.
     pub setting: Value,
     /// One for each side of a cell.
     pub rows: Vec<Value>,
@@ -60,12 +60,12 @@ impl Report {
         }));
     }
 
-    /// For scripts.
+    /// The report as JSON, for scripts.
     pub fn to_json(&self) -> Value {
         json!({ "setting": self.setting, "rows": self.rows })
     }
 
-    /// For people.
+    /// The report as Markdown, for people.
     pub fn to_markdown(&self) -> String {
         let mut text = String::from("## Setting\n\n");
         for (name, value) in self.setting.as_object().into_iter().flatten() {

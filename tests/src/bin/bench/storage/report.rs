@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use crate::report::number;
 
-/// What was measured.
+/// What was measured in a run.
 pub struct Report {
-    /// Machine, flags.
+    /// The machine, and the flags of the run.
     pub setting: Value,
     /// A row for each side of each thing that was measured: `goal`, `what`, `side`, and readings.
     pub rows: Vec<Value>,
@@ -32,7 +32,7 @@ impl Report {
         format!("{}\n\n| goal | what | side | readings |\n|---|---|---|---|\n{lines}", self.setting)
     }
 
-    /// As JSON.
+    /// The report as JSON, for scripts.
     pub fn to_json(&self) -> Value {
         json!({ "setting": self.setting, "rows": self.rows })
     }

@@ -1,0 +1,58 @@
+//! An agent that takes connections and never answers, while its etcd goes on.
+
+use anyhow::{Context, Result, ensure};
+use repot_tests::run;
+use serde_json::Value;
+
+use super::gateway::{of, with_gateways};
+use super::tls::Authorities;
+use super::world::{TestNamespace, holds, reason};
+
+/// Reasons of an operator that waits for a gateway.
+const HELD_UP: [&str; 2] = ["ClientsNotGone", "WritesNotHeld"];
+
+/// Makes the first member the leader: it is the one that stays.
+async fn lead(place: &TestNamespace) -> Result<()> {
+    let etcd = place.until("a leader", |status| status["members"].to_string().contains("Leader")).await?;
+    let leader = of(&etcd, "role", "Leader")?["name"].as_str().context("a leader")?.to_owned();
+    if leader == "main-0" {
+        return Ok(());
+    }
+    let id = of(&etcd, "name", "main-0")?["id"].as_str().context("an id")?.to_owned();
+    let at = leader.trim_start_matches("main-").parse()?;
+    place.member(at).await?.ctl(&["move-leader", &id]).await.map(drop)
+}
+
+#[test]
+fn agent_that_never_answers_keeps_members_until_a_person_says_to_go_on_without_gateways() {
+    run(async |bed| {
+        let authorities = Authorities::make(bed)?;
+        let place = authorities.place("operator-silent").await?;
+        place.apply(with_gateways()).await?;
+        place.until_members(3, "main").await?;
+        lead(&place).await?;
+        let member = place.member(0).await?;
+        member.put("a", "1").await?;
+
+        // Its gateway may have clients that write by main-2, and nobody can ask it to lead them away.
+        place.pods.world.runner.freeze("operator-silent", "main-1", "etcd")?;
+        place.pods.kubectl(&["scale", "etcd/main", "--replicas=1"]).await?;
+        let held_up = |status: &Value| {
+            holds(status, "ScaleOperationComplete") == Some(false)
+                && HELD_UP.contains(&reason(status, "ScaleOperationComplete").as_str())
+        };
+        let etcd = place.until("a gateway that holds it up", held_up).await?;
+        let text = etcd["status"]["conditions"].to_string();
+        ensure!(text.contains("main-1"), "it does not say whose agent is silent: {text}");
+        let members = member.members().await?;
+        ensure!(members == ["main-0", "main-1", "main-2"], "{members:?}");
+        member.put("b", "2").await?;
+
+        let override_it = ["annotate", "etcd/main", "migration.gardener.cloud/without-gateways=true"];
+        place.pods.kubectl(&override_it).await?;
+        place.until_members(1, "main").await?;
+        ensure!(member.members().await? == ["main-0"], "{:?}", member.members().await?);
+        ensure!(member.read("b").await? == "2", "a write is lost");
+        Ok(())
+    });
+}
