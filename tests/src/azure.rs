@@ -41,16 +41,16 @@ impl AzureServer {
     }
 
     /// Starts one with an account and a container.
-    pub async fn start(bed: &TestEnv) -> Result<Self> {
+    pub async fn start(env: &TestEnv) -> Result<Self> {
         let (port, key) = (port::reserve()?, pki::random_bytes::<64>()?);
         let text = STANDARD.encode(key);
-        let dir = bed.make_dir("azure")?;
+        let dir = env.make_dir("azure")?;
         let port_text = port.to_string();
         let spec = Spec::new("azurite", binaries::find("azurite-blob")?)
             .env("AZURITE_ACCOUNTS", format!("{ACCOUNT}:{text}"))
             .args(["--blobHost", "127.0.0.1", "--blobPort", &port_text, "--disableTelemetry", "--location"])
             .arg(dir);
-        let mut process = Process::start(bed, spec)?;
+        let mut process = Process::start(env, spec)?;
         let client = Client::builder().timeout(Duration::from_secs(5)).build()?;
         process.ready(START_DEADLINE, async || make_container(&client, port, &key).await).await?;
         let relay = Relay::start(&[([127, 0, 0, 1], port).into()]).await?;

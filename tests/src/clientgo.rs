@@ -27,24 +27,24 @@ pub struct ClientGo {
 
 impl ClientGo {
     /// Starts `clientgo <command> --kubeconfig=<file> <flags>`.
-    pub fn start(bed: &TestEnv, command: &str, kubeconfig: &Path, flags: &[&str]) -> Result<Self> {
-        Self::launch(bed, "clientgo", command, kubeconfig, flags)
+    pub fn start(env: &TestEnv, command: &str, kubeconfig: &Path, flags: &[&str]) -> Result<Self> {
+        Self::launch(env, "clientgo", command, kubeconfig, flags)
     }
 
     /// Starts `clients <library> --kubeconfig=<file>`, which answers each step it is asked for.
-    pub fn library(bed: &TestEnv, library: &str, kubeconfig: &Path) -> Result<Self> {
-        Self::launch(bed, "clients", library, kubeconfig, &[])
+    pub fn library(env: &TestEnv, library: &str, kubeconfig: &Path) -> Result<Self> {
+        Self::launch(env, "clients", library, kubeconfig, &[])
     }
 
     /// Both also hold each WatchList that they read against a LIST, and end themselves when they differ.
     fn launch(
-        bed: &TestEnv,
+        env: &TestEnv,
         name: &'static str,
         command: &str,
         kubeconfig: &Path,
         flags: &[&str],
     ) -> Result<Self> {
-        let dir = bed.make_dir(name)?;
+        let dir = env.make_dir(name)?;
         let mut program = Command::new(binaries::find(name)?);
         program.arg(command).arg("--kubeconfig").arg(kubeconfig).args(flags).current_dir(&dir);
         program.env("HOME", &dir).env("KUBE_FEATURE_WatchListClient", "true");

@@ -49,14 +49,14 @@ struct Zone {
 
 impl DnsServer {
     /// Starts one whose zone has no TXT records, and waits until it answers.
-    pub async fn start(bed: &TestEnv) -> Result<Self> {
+    pub async fn start(env: &TestEnv) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("repot-dns.").tempdir()?;
         let port = port::reserve()?;
         fs::write(dir.path().join("knot.conf"), configuration(dir.path(), port))?;
         let spec = Spec::new("knotd", "knotd").arg("--config").arg(dir.path().join("knot.conf"));
         let zone = Zone { ttl: TTL, serial: 0, server: name_server(port), texts: BTreeMap::new() };
         zone.write(dir.path())?;
-        let process = Process::start(bed, spec).context("knotd is missing: install it by `make tools`")?;
+        let process = Process::start(env, spec).context("knotd is missing: install it by `make tools`")?;
         let wire = Wire::start((Ipv4Addr::LOCALHOST, port).into()).await?;
         let mut server = Self { process, wire, port, zone: Mutex::new(zone), dir };
         server.wait_until_ready().await?;

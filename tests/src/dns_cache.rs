@@ -34,8 +34,8 @@ pub struct DnsCache {
 
 impl DnsCache {
     /// Starts one, and waits until it answers.
-    pub async fn start(bed: &TestEnv, server: &DnsServer, kind: Kind) -> Result<Self> {
-        let (port, dir) = (port::reserve()?, bed.make_dir("dns-cache")?);
+    pub async fn start(env: &TestEnv, server: &DnsServer, kind: Kind) -> Result<Self> {
+        let (port, dir) = (port::reserve()?, env.make_dir("dns-cache")?);
         let zone = match kind {
             Kind::CoreDnsStale | Kind::UnboundExpired => server.address(),
             Kind::CoreDns | Kind::Unbound | Kind::UnboundAtLeast(_) => server.direct(),
@@ -49,7 +49,7 @@ impl DnsCache {
                 unbound(&dir, port, zone, "serve-expired: yes\n  serve-expired-reply-ttl: 1")?
             }
         };
-        let process = Process::start(bed, spec).with_context(|| format!("{kind:?}: see `make tools`"))?;
+        let process = Process::start(env, spec).with_context(|| format!("{kind:?}: see `make tools`"))?;
         let mut cache = Self { process, port };
         let address = cache.address();
         let probe = async || {

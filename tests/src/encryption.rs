@@ -22,9 +22,9 @@ pub struct Plugin {
 
 impl Plugin {
     /// Starts one, whose first key is called `1`.
-    pub async fn start(bed: &TestEnv) -> Result<Self> {
-        let log = bed.make_dir("kms")?.join("kms.log");
-        // The path of a socket may have a hundred bytes; those of beds have more.
+    pub async fn start(env: &TestEnv) -> Result<Self> {
+        let log = env.make_dir("kms")?.join("kms.log");
+        // The path of a socket may have a hundred bytes; those of environments have more.
         let dir = tempfile::tempdir()?;
         let socket = dir.path().join("kms.sock");
         let mut command = Command::new(binaries::find("encryption")?);
@@ -51,11 +51,11 @@ pub struct Upstream(ClientGo);
 
 impl Upstream {
     /// Starts the program that has kube-apiserver's code in it.
-    pub async fn start(bed: &TestEnv) -> Result<Self> {
+    pub async fn start(env: &TestEnv) -> Result<Self> {
         let mut command = Command::new(binaries::find("encryption")?);
         command.arg("config");
         let mut program =
-            ClientGo::speak_with("encryption", command, &bed.make_dir("upstream")?.join("config.log"))?;
+            ClientGo::speak_with("encryption", command, &env.make_dir("upstream")?.join("config.log"))?;
         program.answer().await?;
         Ok(Self(program))
     }

@@ -35,7 +35,7 @@ pub struct EtcdCluster {
     members: Vec<EtcdMember>,
     tls: Option<EtcdTls>,
     dir: PathBuf,
-    seats: Vec<MemberSpec>,
+    slots: Vec<MemberSpec>,
 }
 
 /// One member of an etcd.
@@ -69,42 +69,42 @@ struct MemberSpec {
 
 impl EtcdCluster {
     /// Starts a cluster of so many members and waits until each of them serves.
-    pub async fn start(bed: &TestEnv, members: usize) -> Result<Self> {
-        Self::start_with(bed, members, EtcdOptions::default()).await
+    pub async fn start(env: &TestEnv, members: usize) -> Result<Self> {
+        Self::start_with(env, members, EtcdOptions::default()).await
     }
 
     /// Starts a cluster with options of the test's own.
-    pub async fn start_with(bed: &TestEnv, members: usize, options: EtcdOptions) -> Result<Self> {
+    pub async fn start_with(env: &TestEnv, members: usize, options: EtcdOptions) -> Result<Self> {
         ensure!(members > 0, "a cluster has at least one member");
-        let dir = bed.make_dir(options.prefix())?;
+        let dir = env.make_dir(options.prefix())?;
         let tls = options.tls.then(|| EtcdTls::make(&dir)).transpose()?;
-        let seats = (0..members).map(|i| MemberSpec::take(&options, i)).collect::<Result<Vec<_>>>()?;
-        let mut cluster = Self { members: Vec::new(), tls, dir, seats: Vec::new() };
-        for seat in &seats {
-            cluster.members.push(cluster.launch(bed, &options, seat, &seats)?);
+        let slots = (0..members).map(|i| MemberSpec::take(&options, i)).collect::<Result<Vec<_>>>()?;
+        let mut cluster = Self { members: Vec::new(), tls, dir, slots: Vec::new() };
+        for slot in &slots {
+            cluster.members.push(cluster.launch(env, &options, slot, &slots)?);
         }
         for member in &mut cluster.members {
             member.wait_until_ready().await?;
         }
-        cluster.seats = seats;
+        cluster.slots = slots;
         Ok(cluster)
     }
 
     /// Adds a learner, and waits until it has joined. Its index is the last one.
-    pub async fn add_learner(&mut self, bed: &TestEnv) -> Result<()> {
+    pub async fn add_learner(&mut self, env: &TestEnv) -> Result<()> {
         let options = EtcdOptions {
             flags: vec!["--initial-cluster-state=existing".to_owned()],
             ..EtcdOptions::default()
         };
-        let seat = MemberSpec::take(&options, self.seats.len())?;
+        let slot = MemberSpec::take(&options, self.slots.len())?;
         let scheme = if self.tls.is_some() { "https" } else { "http" };
-        let url = format!("--peer-urls={scheme}://127.0.0.1:{}", seat.peer_port);
+        let url = format!("--peer-urls={scheme}://127.0.0.1:{}", slot.peer_port);
         // A cluster that has just started takes no members.
-        let add = async || self.etcdctl(&["member", "add", &seat.name, "--learner", &url]).await?.text();
+        let add = async || self.etcdctl(&["member", "add", &slot.name, "--learner", &url]).await?.text();
         until("the cluster to take a learner", START_DEADLINE, add).await?;
-        self.seats.push(seat);
-        let seat = &self.seats[self.seats.len() - 1];
-        let learner = self.launch(bed, &options, seat, &self.seats)?;
+        self.slots.push(slot);
+        let slot = &self.slots[self.slots.len() - 1];
+        let learner = self.launch(env, &options, slot, &self.slots)?;
         let url = learner.client_url.clone();
         self.members.push(learner);
         until("the learner to join", START_DEADLINE, async || {
@@ -146,15 +146,15 @@ impl EtcdCluster {
 
     /// Ends the only member of a cluster and starts it on what a snapshot holds, as an operator restores it: its revisions go back.
     pub async fn restore_snapshot(&mut self, path: &Path) -> Result<()> {
-        ensure!(self.seats.len() == 1 && self.tls.is_none(), "only a cluster of one member without TLS");
-        let (seat, member) = (&self.seats[0], &mut self.members[0]);
+        ensure!(self.slots.len() == 1 && self.tls.is_none(), "only a cluster of one member without TLS");
+        let (slot, member) = (&self.slots[0], &mut self.members[0]);
         member.kill();
         fs::remove_dir_all(&member.data_dir)?;
-        let peer = format!("http://127.0.0.1:{}", seat.peer_port);
+        let peer = format!("http://127.0.0.1:{}", slot.peer_port);
         let mut command = Command::new(binaries::find("etcdutl")?);
         command.args(["snapshot", "restore"]).arg(path).arg("--data-dir").arg(&member.data_dir);
-        command.args(["--name", &seat.name, "--initial-advertise-peer-urls", &peer]);
-        command.args(["--initial-cluster", &format!("{}={peer}", seat.name)]).current_dir(&self.dir);
+        command.args(["--name", &slot.name, "--initial-advertise-peer-urls", &peer]);
+        command.args(["--initial-cluster", &format!("{}={peer}", slot.name)]).current_dir(&self.dir);
         tool::run(command, b"").await?.text()?;
         member.restart().await
     }
@@ -171,21 +171,21 @@ impl EtcdCluster {
 
     fn launch(
         &self,
-        bed: &TestEnv,
+        env: &TestEnv,
         options: &EtcdOptions,
-        seat: &MemberSpec,
+        slot: &MemberSpec,
         all: &[MemberSpec],
     ) -> Result<EtcdMember> {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
-        let client_url = format!("{scheme}://127.0.0.1:{}", seat.client_port);
-        let data_dir = self.dir.join(&seat.name);
-        let mut spec = seat.spec(scheme, all)?.flag("data-dir", &data_dir).args(&options.flags);
+        let client_url = format!("{scheme}://127.0.0.1:{}", slot.client_port);
+        let data_dir = self.dir.join(&slot.name);
+        let mut spec = slot.spec(scheme, all)?.flag("data-dir", &data_dir).args(&options.flags);
         if let Some(tls) = &self.tls {
             spec = tls.add_flags(spec);
         }
         let probe = Api::new(&self.probe_access(&client_url))?;
-        let process = Process::start(bed, spec)?;
-        Ok(EtcdMember { name: seat.name.clone(), client_url, data_dir, process, probe })
+        let process = Process::start(env, spec)?;
+        Ok(EtcdMember { name: slot.name.clone(), client_url, data_dir, process, probe })
     }
 
     fn probe_access(&self, client_url: &str) -> Access {
@@ -257,8 +257,8 @@ impl MemberSpec {
 
     fn spec(&self, scheme: &str, all: &[MemberSpec]) -> Result<Spec> {
         let client = format!("{scheme}://127.0.0.1:{}", self.client_port);
-        let peer = |seat: &MemberSpec| format!("{scheme}://127.0.0.1:{}", seat.peer_port);
-        let cluster: Vec<_> = all.iter().map(|seat| format!("{}={}", seat.name, peer(seat))).collect();
+        let peer = |slot: &MemberSpec| format!("{scheme}://127.0.0.1:{}", slot.peer_port);
+        let cluster: Vec<_> = all.iter().map(|slot| format!("{}={}", slot.name, peer(slot))).collect();
         Ok(Spec::new(&self.name, binaries::find("etcd")?)
             .flag("name", &self.name)
             .flag("listen-client-urls", &client)

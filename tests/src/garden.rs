@@ -85,42 +85,42 @@ pub struct Pki {
 
 impl Garden {
     /// Starts a kube-apiserver alone.
-    pub async fn start(bed: &TestEnv) -> Result<Self> {
-        Self::start_with(bed, GardenOptions::default()).await
+    pub async fn start(env: &TestEnv) -> Result<Self> {
+        Self::start_with(env, GardenOptions::default()).await
     }
 
     /// Starts a garden with options of the test's own, and waits until it serves.
-    pub async fn start_with(bed: &TestEnv, options: GardenOptions) -> Result<Self> {
-        let pki = Pki::make(bed)?;
+    pub async fn start_with(env: &TestEnv, options: GardenOptions) -> Result<Self> {
+        let pki = Pki::make(env)?;
         // The data lives as long as the test: nothing is gained by forcing it to disk.
         let flags = vec!["--unsafe-no-fsync".to_owned()];
         let etcd_options = EtcdOptions { name: "garden-etcd".to_owned(), flags, ..EtcdOptions::default() };
-        let etcd = EtcdCluster::start_with(bed, 1, etcd_options).await?;
+        let etcd = EtcdCluster::start_with(env, 1, etcd_options).await?;
         let port = port::reserve()?;
         let signing_key = pki::write_signing_key(&pki.dir, "service-account")?;
         let own = options.etcd_servers.is_empty();
         let urls = if own { etcd.endpoints() } else { options.etcd_servers };
         let backend = Backend { urls, tls: options.etcd_tls };
         let spec = apiserver_spec(&pki, &backend, port, "", &signing_key)?.args(&options.apiserver_flags);
-        let apiserver = Process::start(bed, spec)?;
+        let apiserver = Process::start(env, spec)?;
         let admin = pki.access(port, "admin", &["system:masters"])?;
-        let kubectl = Kubectl::new(bed, admin.write(pki.dir.join("admin.kubeconfig"))?)?;
+        let kubectl = Kubectl::new(env, admin.write(pki.dir.join("admin.kubeconfig"))?)?;
         let api = Api::new(&admin)?;
         let controller_manager = None;
         let mut garden =
             Self { api, admin, kubectl, pki, signing_key, controller_manager, apiserver, etcd, backend };
         garden.wait_until_ready().await?;
         if options.controller_manager {
-            garden.start_controller_manager(bed, &options.controller_manager_flags).await?;
+            garden.start_controller_manager(env, &options.controller_manager_flags).await?;
         }
         Ok(garden)
     }
 
     /// Starts a further kube-apiserver on the garden's etcd, and waits until it serves.
-    pub async fn start_twin(&self, bed: &TestEnv) -> Result<Twin> {
+    pub async fn start_twin(&self, env: &TestEnv) -> Result<Twin> {
         let port = port::reserve()?;
         let spec = apiserver_spec(&self.pki, &self.backend, port, "twin-", &self.signing_key)?;
-        let mut process = Process::start(bed, spec)?;
+        let mut process = Process::start(env, spec)?;
         let admin = Access { server: format!("https://127.0.0.1:{port}"), ..self.admin.clone() };
         let api = Api::new(&admin)?;
         process.ready(START_DEADLINE, async || check_ready(&api, "/readyz").await).await?;
@@ -214,10 +214,10 @@ impl Garden {
     }
 
     /// Starts its kube-controller-manager, with further flags: for gardens where something has to be there before it.
-    pub async fn start_controller_manager(&mut self, bed: &TestEnv, flags: &[String]) -> Result<()> {
+    pub async fn start_controller_manager(&mut self, env: &TestEnv, flags: &[String]) -> Result<()> {
         let port = port::reserve()?;
         let spec = controller_manager_spec(self, &self.signing_key.0, port)?.args(flags);
-        let mut process = Process::start(bed, spec)?;
+        let mut process = Process::start(env, spec)?;
         let api = &self.api;
         // Its controllers run when the one that makes default service accounts has done so.
         let path = "/api/v1/namespaces/default/serviceaccounts/default";
@@ -235,8 +235,8 @@ async fn check_ready(api: &Api, path: &str) -> Result<()> {
 }
 
 impl Pki {
-    fn make(bed: &TestEnv) -> Result<Self> {
-        let dir = bed.make_dir("garden-pki")?;
+    fn make(env: &TestEnv) -> Result<Self> {
+        let dir = env.make_dir("garden-pki")?;
         let (serving, client) = (Ca::new("garden-serving-ca")?, Ca::new("garden-client-ca")?);
         let pki = Self { dir, serving, client, front_proxy: Ca::new("garden-front-proxy-ca")? };
         pki.serving.write(&pki.dir, "serving-ca")?;

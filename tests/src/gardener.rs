@@ -60,9 +60,9 @@ pub struct Gardener {
 impl Gardener {
     /// Starts it, registers its groups, and makes the CloudProfile, the ControllerRegistration and the credentials that the Seeds and
     /// Shoots of this module refer to.
-    pub async fn start(bed: &TestEnv, garden: &Garden, options: GardenerOptions) -> Result<Self> {
+    pub async fn start(env: &TestEnv, garden: &Garden, options: GardenerOptions) -> Result<Self> {
         let port = port::reserve()?;
-        let mut process = Process::start(bed, spec(bed, garden, options, port)?)?;
+        let mut process = Process::start(env, spec(env, garden, options, port)?)?;
         let server = format!("https://127.0.0.1:{port}");
         let ca_pem = garden.pki().serving.pem();
         let api = Api::new(&Access { server, ca_pem: ca_pem.clone(), ..garden.admin().clone() })?;
@@ -88,8 +88,8 @@ impl Gardener {
     }
 }
 
-fn spec(bed: &TestEnv, garden: &Garden, options: GardenerOptions, port: u16) -> Result<Spec> {
-    let dir = bed.make_dir("gardener-pki")?;
+fn spec(env: &TestEnv, garden: &Garden, options: GardenerOptions, port: u16) -> Result<Spec> {
+    let dir = env.make_dir("gardener-pki")?;
     let serving = garden.pki().serve(NAMESPACE, SERVICE)?.write(&dir, "serving")?;
     let kubeconfig = garden.user_kubeconfig(SERVICE, &["system:masters"])?;
     Ok(Spec::new(SERVICE, binaries::find(SERVICE)?)

@@ -27,12 +27,12 @@ pub struct Controllers {
 
 impl Controllers {
     /// Starts it; ready means that its informers have synced with gardener-apiserver.
-    pub async fn start(bed: &TestEnv, garden: &Garden, _: &Gardener) -> Result<Self> {
+    pub async fn start(env: &TestEnv, garden: &Garden, _: &Gardener) -> Result<Self> {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": LEASES}});
         garden.apply(&[namespace]).await?;
         let (health, metrics) = (port::reserve()?, port::reserve()?);
         let kubeconfig = garden.user_kubeconfig(PROGRAM, &["system:masters"])?;
-        let file = bed.path().join("gardener-controller-manager.yaml");
+        let file = env.path().join("gardener-controller-manager.yaml");
         let own = |port: u16| json!({"bindAddress": "127.0.0.1", "port": port});
         let config = json!({
             "apiVersion": "controllermanager.config.gardener.cloud/v1alpha1", "kind": "ControllerManagerConfiguration",
@@ -43,7 +43,7 @@ impl Controllers {
         });
         fs::write(&file, config.to_string())?;
         let spec = Spec::new(PROGRAM, binaries::find(PROGRAM)?).flag("config", &file);
-        let mut process = Process::start(bed, spec)?;
+        let mut process = Process::start(env, spec)?;
         let url = format!("http://127.0.0.1:{health}/readyz");
         process
             .ready(START_DEADLINE, async || {

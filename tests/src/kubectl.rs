@@ -21,8 +21,8 @@ pub struct Kubectl {
 
 impl Kubectl {
     /// Errors: when kubectl has not been built.
-    pub fn new(bed: &TestEnv, kubeconfig: impl Into<PathBuf>) -> Result<Self> {
-        let home = bed.make_dir("kubectl")?;
+    pub fn new(env: &TestEnv, kubeconfig: impl Into<PathBuf>) -> Result<Self> {
+        let home = env.make_dir("kubectl")?;
         Ok(Self { program: binaries::find("kubectl")?, kubeconfig: kubeconfig.into(), home })
     }
 
@@ -38,8 +38,8 @@ impl Kubectl {
     /// kubectl 1.20, the oldest that people still have, as the same user of the same server.
     ///
     /// Errors: when it has not been fetched.
-    pub fn old(&self, bed: &TestEnv) -> Result<Self> {
-        let home = bed.make_dir("kubectl-1.20")?;
+    pub fn old(&self, env: &TestEnv) -> Result<Self> {
+        let home = env.make_dir("kubectl-1.20")?;
         Ok(Self { program: binaries::find("kubectl-1.20")?, home, kubeconfig: self.kubeconfig.clone() })
     }
 

@@ -1,6 +1,6 @@
 //! The testbed: real Kubernetes and etcd programs, and Repot, on 127.0.0.1, for tests that cross crates.
 //!
-//! A test is `run(async |bed| { … Ok(()) })`. What it starts lives in values; dropping them ends the processes behind them, and the
+//! A test is `run(async |env| { … Ok(()) })`. What it starts lives in values; dropping them ends the processes behind them, and the
 //! kernel ends them should the test process itself be killed. When a test fails, its directory stays and the ends of all logs are
 //! printed. Nothing here sleeps for a condition and nothing is skipped: a program that is missing fails the test by its name.
 //!

@@ -81,11 +81,11 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program; standard error is appended to `<name>.log` and standard output goes to `<name>.out.log`, both below `bed`.
+    /// Starts a program; standard error is appended to `<name>.log` and standard output goes to `<name>.out.log`, both below `env`.
     ///
     /// Errors: when it cannot be started. A program that exits at once is noticed by [`Process::ready`].
-    pub fn start(bed: &TestEnv, spec: Spec) -> Result<Self> {
-        let dir = bed.make_dir(&spec.name)?;
+    pub fn start(env: &TestEnv, spec: Spec) -> Result<Self> {
+        let dir = env.make_dir(&spec.name)?;
         Self::start_in(dir, spec)
     }
 

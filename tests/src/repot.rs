@@ -55,20 +55,20 @@ impl Repot {
     ///
     /// Errors: when the program is not built, exits, or is not ready in a minute; the message has the end of its log.
     pub async fn start(
-        bed: &TestEnv,
+        env: &TestEnv,
         role: &str,
         args: impl IntoIterator<Item = impl AsRef<OsStr>>,
     ) -> Result<Self> {
-        Self::launch(bed, Spec::new(format!("repot-{role}"), program()?).arg(role).args(args), None).await
+        Self::launch(env, Spec::new(format!("repot-{role}"), program()?).arg(role).args(args), None).await
     }
 
     /// Starts `repot apiserver` on a port of its own on 127.0.0.1, with further flags; ready is its line, or 200 from `/readyz`.
-    pub async fn apiserver(bed: &TestEnv, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Self> {
-        Self::apiserver_with(bed, args, &BTreeMap::new()).await
+    pub async fn apiserver(env: &TestEnv, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Self> {
+        Self::apiserver_with(env, args, &BTreeMap::new()).await
     }
 
     async fn apiserver_with(
-        bed: &TestEnv,
+        env: &TestEnv,
         args: impl IntoIterator<Item = impl AsRef<OsStr>>,
         environment: &BTreeMap<String, String>,
     ) -> Result<Self> {
@@ -76,39 +76,39 @@ impl Repot {
         let spec = Spec::new("repot-apiserver", program()?).arg("apiserver");
         let spec = environment.iter().fold(spec, |spec, (name, value)| spec.env(name, value));
         let spec = spec.flag("bind-address", "127.0.0.1").flag("secure-port", port.to_string()).args(args);
-        Self::launch(bed, spec, Some(Probe::new(port)?)).await
+        Self::launch(env, spec, Some(Probe::new(port)?)).await
     }
 
     /// Starts `repot apiserver` as a garden wants it: with a serving certificate for its Service, with delegation to the garden, and
     /// registered for each group and version. Storage, encryption and what else differs is in `args`.
     pub async fn behind(
-        bed: &TestEnv,
+        env: &TestEnv,
         garden: &Garden,
         served: &[(&str, &str)],
         args: impl IntoIterator<Item = impl AsRef<OsStr>>,
     ) -> Result<Self> {
-        let repot = Self::replica(bed, garden, args).await?;
+        let repot = Self::replica(env, garden, args).await?;
         register(garden, served, repot.port()?).await?;
         Ok(repot)
     }
 
     /// As [`Repot::behind`], but registered for nothing: one of several behind a balancer, which [`register`] makes known.
     pub async fn replica(
-        bed: &TestEnv,
+        env: &TestEnv,
         garden: &Garden,
         args: impl IntoIterator<Item = impl AsRef<OsStr>>,
     ) -> Result<Self> {
-        Self::replica_with(bed, garden, args, &BTreeMap::new()).await
+        Self::replica_with(env, garden, args, &BTreeMap::new()).await
     }
 
     /// The same, with environment variables.
     pub async fn replica_with(
-        bed: &TestEnv,
+        env: &TestEnv,
         garden: &Garden,
         args: impl IntoIterator<Item = impl AsRef<OsStr>>,
         environment: &BTreeMap<String, String>,
     ) -> Result<Self> {
-        let dir = bed.make_dir("repot-config")?;
+        let dir = env.make_dir("repot-config")?;
         let (cert, key) = garden.pki().serve(NAMESPACE, SERVICE)?.write(&dir, "serving")?;
         let delegate = garden.delegate("repot-apiserver").await?;
         let own = [
@@ -119,16 +119,16 @@ impl Repot {
         ];
         let own = own.iter().map(|(name, path)| format!("--{name}={}", path.display()).into());
         let given = args.into_iter().map(|arg| arg.as_ref().to_owned());
-        Self::apiserver_with(bed, own.chain(given), environment).await
+        Self::apiserver_with(env, own.chain(given), environment).await
     }
 
     /// Starts any program that keeps the contract, such as an older release.
-    pub async fn start_program(bed: &TestEnv, spec: Spec) -> Result<Self> {
-        Self::launch(bed, spec, None).await
+    pub async fn start_program(env: &TestEnv, spec: Spec) -> Result<Self> {
+        Self::launch(env, spec, None).await
     }
 
-    async fn launch(bed: &TestEnv, spec: Spec, probe: Option<Probe>) -> Result<Self> {
-        let mut repot = Self { process: Process::start(bed, spec)?, probe, url: String::new() };
+    async fn launch(env: &TestEnv, spec: Spec, probe: Option<Probe>) -> Result<Self> {
+        let mut repot = Self { process: Process::start(env, spec)?, probe, url: String::new() };
         repot.wait_until_ready().await?;
         Ok(repot)
     }
@@ -201,14 +201,14 @@ impl Probe {
 
 impl Dev {
     /// Starts `repot dev` on a free port with an empty data directory, and further flags.
-    pub async fn start(bed: &TestEnv, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Self> {
-        let data_dir = bed.make_dir("repot-data")?;
+    pub async fn start(env: &TestEnv, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Self> {
+        let data_dir = env.make_dir("repot-data")?;
         // The port is fixed, so that the kubeconfig holds after a restart.
         let port = port::reserve()?.to_string();
         let own = [OsStr::new("--data-dir"), data_dir.as_os_str(), OsStr::new("--port"), OsStr::new(&port)];
         let given = args.into_iter().map(|arg| arg.as_ref().to_owned());
         let args = own.into_iter().map(OsStr::to_owned).chain(given);
-        let repot = Repot::start(bed, "dev", args).await?;
+        let repot = Repot::start(env, "dev", args).await?;
         let kubeconfig = data_dir.join("kubeconfig");
         Ok(Self { repot, data_dir, kubeconfig })
     }
@@ -234,8 +234,8 @@ impl Dev {
     }
 
     /// kubectl with that kubeconfig.
-    pub fn kubectl(&self, bed: &TestEnv) -> Result<Kubectl> {
-        Kubectl::new(bed, &self.kubeconfig)
+    pub fn kubectl(&self, env: &TestEnv) -> Result<Kubectl> {
+        Kubectl::new(env, &self.kubeconfig)
     }
 }
 

@@ -42,17 +42,17 @@ struct Tls {
 
 impl S3Server {
     /// Starts one and waits until it serves.
-    pub async fn start(bed: &TestEnv) -> Result<Self> {
-        Self::start_with(bed, false).await
+    pub async fn start(env: &TestEnv) -> Result<Self> {
+        Self::start_with(env, false).await
     }
 
     /// The same, over TLS with an authority of its own.
-    pub async fn start_with_tls(bed: &TestEnv) -> Result<Self> {
-        Self::start_with(bed, true).await
+    pub async fn start_with_tls(env: &TestEnv) -> Result<Self> {
+        Self::start_with(env, true).await
     }
 
-    async fn start_with(bed: &TestEnv, tls: bool) -> Result<Self> {
-        let dir = bed.make_dir("s3")?;
+    async fn start_with(env: &TestEnv, tls: bool) -> Result<Self> {
+        let dir = env.make_dir("s3")?;
         let (root, beside) = (dir.join("buckets"), dir.join("attributes"));
         fs::create_dir_all(root.join(BUCKET))?;
         fs::create_dir_all(&beside)?;
@@ -72,7 +72,7 @@ impl S3Server {
         }
         // Attributes lie beside the objects, since not every file system has extended ones.
         let spec = spec.arg("posix").arg("--sidecar").arg(&beside).arg(&root);
-        let process = Process::start(bed, spec)?;
+        let process = Process::start(env, spec)?;
         let relay = Relay::start(&[([127, 0, 0, 1], port).into()]).await?;
         let mut server = Self { process, relay, root, port, tls: authority, access_key, secret_key };
         server.wait_until_ready().await?;

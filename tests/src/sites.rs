@@ -80,8 +80,8 @@ struct MemberAddress {
 
 impl Sites {
     /// Two sites without members.
-    pub async fn new(bed: &TestEnv, options: SiteOptions) -> Result<Self> {
-        let dir = bed.make_dir("sites")?;
+    pub async fn new(env: &TestEnv, options: SiteOptions) -> Result<Self> {
+        let dir = env.make_dir("sites")?;
         let mut places = Vec::new();
         for (site, count) in
             [(SiteName::Source, options.source), (SiteName::Destination, options.destination)]
@@ -110,7 +110,7 @@ impl Sites {
         }
         // As long as a round trip takes, at least etcd's own.
         let heartbeat = options.round_trip.max(Duration::from_millis(100));
-        let tls = Tls::new(bed.make_dir("sites-tls")?, &places, options.compares_names)?;
+        let tls = Tls::new(env.make_dir("sites-tls")?, &places, options.compares_names)?;
         Ok(Self { places, relays, heartbeat, data: make_data_dir()?, tls })
     }
 
@@ -150,13 +150,13 @@ impl Sites {
     }
 
     /// Starts the first members of the source, which found the cluster, and waits until each serves.
-    pub async fn found(&mut self, bed: &TestEnv, count: usize) -> Result<()> {
+    pub async fn found(&mut self, env: &TestEnv, count: usize) -> Result<()> {
         let names: Vec<String> = self.names(SiteName::Source).into_iter().take(count).collect();
         ensure!(names.len() == count, "there are only {} places", names.len());
         let all =
             names.iter().map(|name| Ok((name.clone(), self.peer_url(name)?))).collect::<Result<Vec<_>>>()?;
         for name in &names {
-            self.launch(bed, name, &all, "new")?;
+            self.launch(env, name, &all, "new")?;
         }
         for name in &names {
             self.wait_until_ready(name).await?;
@@ -165,8 +165,8 @@ impl Sites {
     }
 
     /// Starts a member on an empty data directory, to join these members (names and peer URLs, its own among them).
-    pub fn join(&mut self, bed: &TestEnv, name: &str, members: &[(String, String)]) -> Result<()> {
-        self.launch(bed, name, members, "existing")
+    pub fn join(&mut self, env: &TestEnv, name: &str, members: &[(String, String)]) -> Result<()> {
+        self.launch(env, name, members, "existing")
     }
 
     /// Ends a member at once (SIGKILL) and forgets its data.
@@ -207,7 +207,7 @@ impl Sites {
         self.places.iter_mut().find(|place| place.name == name).with_context(|| format!("no place {name}"))
     }
 
-    fn launch(&mut self, bed: &TestEnv, name: &str, all: &[(String, String)], state: &str) -> Result<()> {
+    fn launch(&mut self, env: &TestEnv, name: &str, all: &[(String, String)], state: &str) -> Result<()> {
         let (heartbeat, peer, certificates) = (self.heartbeat, self.peer_url(name)?, self.tls.flags(name));
         let dir = Builder::new().prefix(name).disable_cleanup(true).tempdir_in(&self.data)?;
         let place = self.place_mut(name)?;
@@ -226,7 +226,7 @@ impl Sites {
             .flag("heartbeat-interval", heartbeat.as_millis().to_string())
             .flag("election-timeout", (heartbeat * 10).as_millis().to_string());
         let spec = certificates.into_iter().fold(spec, |spec, (flag, value)| spec.flag(&flag, value));
-        place.process = Some(Process::start(bed, spec)?);
+        place.process = Some(Process::start(env, spec)?);
         Ok(())
     }
 }

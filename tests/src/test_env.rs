@@ -89,7 +89,7 @@ impl Drop for TestEnv {
     }
 }
 
-/// Runs one test: `run(async |bed| { … Ok(()) })` inside an ordinary `#[test]`.
+/// Runs one test: `run(async |env| { … Ok(()) })` inside an ordinary `#[test]`.
 ///
 /// Panics when the test fails or takes longer than ten minutes (25 for a large one, an hour in `make soak`); the directory is then kept and the ends of all logs are printed.
 pub fn run(test: impl AsyncFnOnce(&TestEnv) -> Result<()>) {
@@ -109,11 +109,11 @@ thread_local! {
 fn run_sized(size: Size, test: impl AsyncFnOnce(&TestEnv) -> Result<()>) {
     let name = std::thread::current().name().unwrap_or("test").to_owned();
     let outcome = make_runtime().and_then(|runtime| {
-        let bed = TestEnv::new(&name)?;
+        let env = TestEnv::new(&name)?;
         let limit = limit(size);
         let outcome = runtime.block_on(async {
             let _turn = turn::take(size).await;
-            timeout(limit, test(&bed)).await
+            timeout(limit, test(&env)).await
         });
         // Nothing may wait for a blocking task here: a test that failed has left its servers in any state.
         runtime.shutdown_background();
@@ -332,13 +332,13 @@ mod tests {
     #[test]
     fn directory_vanishes_after_success_and_stays_after_failure() {
         let mut seen = Vec::new();
-        run(async |bed| {
-            seen.push(bed.path().to_owned());
+        run(async |env| {
+            seen.push(env.path().to_owned());
             Ok(())
         });
         let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            run(async |bed| {
-                seen.push(bed.path().to_owned());
+            run(async |env| {
+                seen.push(env.path().to_owned());
                 anyhow::bail!("on purpose, by a test of the testbed")
             });
         }));

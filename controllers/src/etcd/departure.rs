@@ -64,12 +64,12 @@ pub fn may_be_needed(observed: &Observed) -> bool {
 pub fn unknown(observed: &Observed, known: Option<&MembershipStatus>) -> Option<UnknownMembers> {
     let before = observed.status();
     let Some(seen) = known.and_then(|known| known.seen.as_ref()) else { return before.unknown_members };
-    // Of an etcd that is joined all members have seats.
+    // Of an etcd that is joined all members have slots.
     if observed.existing().is_some() {
         return None;
     }
     let is_own = |id: &str| before.members.iter().any(|member| member.id.as_deref() == Some(id));
-    // One of ours may have no seat for a while, as while it gets other peer URLs.
+    // One of ours may have no slot for a while, as while it gets other peer URLs.
     let others = seen.unknown_members.iter().filter(|one| !is_own(&format!("{:x}", one.id.0)));
     let members: Vec<UnknownMember> = others
         .clone()

@@ -60,16 +60,16 @@ fn reason<'a>(status: &'a Status, kind: &str) -> &'a str {
 
 fn changed(change: &Change) -> EventContent {
     match change {
-        Change::Added { seat } => {
-            EventContent::normal("Scale", "MemberAdded", format!("{seat} joins as a learner"))
+        Change::Added { slot } => {
+            EventContent::normal("Scale", "MemberAdded", format!("{slot} joins as a learner"))
         }
-        Change::Promoted { seat } => EventContent::normal("Scale", "MemberPromoted", format!("{seat} votes")),
-        Change::Leads { seat } => EventContent::normal("Scale", "LeaderMoved", format!("{seat} leads")),
-        Change::Removed { seat } => {
-            EventContent::normal("Scale", "MemberRemoved", format!("{seat} is a member no more"))
+        Change::Promoted { slot } => EventContent::normal("Scale", "MemberPromoted", format!("{slot} votes")),
+        Change::Leads { slot } => EventContent::normal("Scale", "LeaderMoved", format!("{slot} leads")),
+        Change::Removed { slot } => {
+            EventContent::normal("Scale", "MemberRemoved", format!("{slot} is a member no more"))
         }
-        Change::Updated { seat } => {
-            EventContent::normal("Readdress", "PeerUrlsUpdated", format!("{seat} has other peer URLs"))
+        Change::Updated { slot } => {
+            EventContent::normal("Readdress", "PeerUrlsUpdated", format!("{slot} has other peer URLs"))
         }
     }
 }

@@ -30,14 +30,14 @@ pub fn place(driver: Driver, http: &reqwest::Client, asked: bool) -> (Driver, Op
 }
 
 /// Gateways of the Pods that run, and where each reaches members.
-pub fn doors(observed: &Observed, wish: &DesiredMembership) -> Vec<GatewayEndpoint> {
+pub fn endpoints(observed: &Observed, wanted: &DesiredMembership) -> Vec<GatewayEndpoint> {
     let etcd = &observed.etcd;
     let (own, others) = match observed.side() {
-        Side::Source => (&wish.source, &wish.destination),
-        Side::Destination => (&wish.destination, &wish.source),
+        Side::Source => (&wanted.source, &wanted.destination),
+        Side::Destination => (&wanted.destination, &wanted.source),
     };
     let member = |near| {
-        move |seat: &MemberSlot| GatewayMember { name: seat.name.clone(), url: seat.client_url.clone(), near }
+        move |slot: &MemberSlot| GatewayMember { name: slot.name.clone(), url: slot.client_url.clone(), near }
     };
     let members: Vec<_> = own.iter().map(member(true)).chain(others.iter().map(member(false))).collect();
     let places = (0..).take(own.len()).filter(|at| observed.pod(*at).is_some_and(runs));
@@ -62,7 +62,7 @@ pub async fn lead(gateways: &HttpGateways, pass: &Pass) {
         Outcome::Waiting(_) | Outcome::Done | Outcome::Refused(_) => {}
     }
     let voters = seen.members.iter().filter(|member| member.role == Role::Voter && member.started);
-    let voters: Vec<String> = voters.map(|member| member.seat.clone()).collect();
+    let voters: Vec<String> = voters.map(|member| member.slot.clone()).collect();
     if let Err(error) = gateways.set_backends(&voters).await {
         tracing::debug!(error, "a gateway was not told of the members; the next pass tells it again");
     }

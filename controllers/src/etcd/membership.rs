@@ -140,8 +140,8 @@ impl Memberships {
         if !observed.is_founded() {
             return Ok(MembershipStatus { seen: None, outcome: None, said });
         }
-        let wish = wish(observed, places, &said);
-        let seen = match link.driver.look(&wish).await {
+        let wanted = wanted(observed, places, &said);
+        let seen = match link.driver.look(&wanted).await {
             Ok(seen) => seen,
             Err(outcome) => return Ok(MembershipStatus { seen: None, outcome: Some(outcome), said }),
         };
@@ -158,9 +158,9 @@ impl Memberships {
         }
         let said = known.said;
         if let Some(gateways) = &link.gateways {
-            gateways.set_doors(gateways::doors(observed, &wish), gateways::are_ignored(etcd));
+            gateways.set_endpoints(gateways::endpoints(observed, &wanted), gateways::are_ignored(etcd));
         }
-        let pass = link.driver.pass(&wish).await;
+        let pass = link.driver.pass(&wanted).await;
         if let Some(gateways) = &link.gateways {
             gateways::lead(gateways, &pass).await;
         }
@@ -196,7 +196,7 @@ fn places(observed: &Observed) -> u32 {
     observed.etcd.spec.replicas.max(observed.places())
 }
 
-fn wish(observed: &Observed, places: u32, said: &[Option<AgentStatus>]) -> DesiredMembership {
+fn wanted(observed: &Observed, places: u32, said: &[Option<AgentStatus>]) -> DesiredMembership {
     let etcd = &observed.etcd;
     let own: Vec<MemberSlot> = (0..places)
         .map(|at| MemberSlot {
@@ -206,7 +206,7 @@ fn wish(observed: &Observed, places: u32, said: &[Option<AgentStatus>]) -> Desir
         })
         .collect();
     let lost = said.iter().zip(&own).filter(|(said, _)| said.as_ref().is_some_and(|said| said.needs_rejoin));
-    let lost: BTreeSet<String> = lost.map(|(_, seat)| seat.name.clone()).collect();
+    let lost: BTreeSet<String> = lost.map(|(_, slot)| slot.name.clone()).collect();
     let readdress = Some(observed.side());
     let replicas = usize::try_from(observed.wanted()).unwrap_or_default();
     let Some(existing) = observed.existing() else {

@@ -295,8 +295,8 @@ fn scaled(pass: &Pass) -> Finding {
             (false, "NeededByOthers", message.to_owned())
         } else if let Some(Outcome::Waiting(why) | Outcome::Refused(why)) = outcome {
             (false, why.reason, why.message.clone())
-        } else if let Some(Outcome::Changed(Change::Updated { seat })) = outcome {
-            (false, "UpdatingPeerUrls", format!("{seat} has its peer URLs"))
+        } else if let Some(Outcome::Changed(Change::Updated { slot })) = outcome {
+            (false, "UpdatingPeerUrls", format!("{slot} has its peer URLs"))
         } else if planned == wanted && !matches!(outcome, Some(Outcome::Changed(_))) {
             (true, "NoScaleOperation", "members are as many as are wanted".to_owned())
         } else if !matches!(pass.next, Next::Run { .. }) {

@@ -20,11 +20,11 @@ impl Driver {
     /// Makes the change. All of them go to the leader: then the entry by which the next pass settles is behind them.
     pub(super) async fn act(
         &mut self,
-        wish: &DesiredMembership,
+        wanted: &DesiredMembership,
         seen: &Seen,
         change: plan::Change,
     ) -> Outcome {
-        let Some(leader) = seen.leader.and_then(|id| seen.seat_of(id)) else {
+        let Some(leader) = seen.leader.and_then(|id| seen.slot_of(id)) else {
             return Outcome::Waiting(Reason::new("NoLeader", "no leader is elected"));
         };
         let (client, limit) = match self.client(&leader.client_url).await {
@@ -32,42 +32,42 @@ impl Driver {
             Err(error) => return Outcome::Waiting(Reason::new("NoMemberAnswers", error.to_string())),
         };
         let named = |id: MemberId| {
-            seen.seat_of(id).map_or_else(|| format!("{:x}", id.0), |member| member.seat.clone())
+            seen.slot_of(id).map_or_else(|| format!("{:x}", id.0), |member| member.slot.clone())
         };
         match change {
-            plan::Change::AddLearner(side, ordinal) => match wish.seat(side, ordinal) {
-                Some(seat) => add(&self.term, &client, limit, seat).await,
+            plan::Change::AddLearner(side, ordinal) => match wanted.slot(side, ordinal) {
+                Some(slot) => add(&self.term, &client, limit, slot).await,
                 None => {
-                    let message = format!("there is no seat {ordinal} for another member");
-                    Outcome::Refused(Reason::new("NoSeat", message))
+                    let message = format!("there is no slot {ordinal} for another member");
+                    Outcome::Refused(Reason::new("NoSlot", message))
                 }
             },
             plan::Change::Promote(id) => {
                 let answer = ask(&self.term, limit, client.cluster_client().member_promote(id.0)).await;
-                conclude(answer, Change::Promoted { seat: named(id) })
+                conclude(answer, Change::Promoted { slot: named(id) })
             }
             plan::Change::Remove(id) => {
-                let seat = named(id);
-                if let Err(why) = self.leave(&seat).await {
+                let slot = named(id);
+                if let Err(why) = self.leave(&slot).await {
                     return Outcome::Waiting(why);
                 }
                 let answer = ask(&self.term, limit, client.cluster_client().member_remove(id.0)).await;
-                conclude(answer, Change::Removed { seat })
+                conclude(answer, Change::Removed { slot })
             }
             plan::Change::Update(id) => {
-                let place = seen.seat_of(id).and_then(|member| wish.seat(member.side, member.ordinal));
-                let Some(seat) = place else {
-                    return Outcome::Refused(Reason::new("NoSeat", format!("{} has no seat", named(id))));
+                let place = seen.slot_of(id).and_then(|member| wanted.slot(member.side, member.ordinal));
+                let Some(slot) = place else {
+                    return Outcome::Refused(Reason::new("NoSlot", format!("{} has no slot", named(id))));
                 };
                 let mut cluster = client.cluster_client();
                 let answer =
-                    ask(&self.term, limit, cluster.member_update(id.0, seat.peer_urls.clone())).await;
+                    ask(&self.term, limit, cluster.member_update(id.0, slot.peer_urls.clone())).await;
                 // What it is connected by may be older than its URLs: it has to prove itself anew.
                 self.series.forget(id);
-                conclude(answer, Change::Updated { seat: seat.name.clone() })
+                conclude(answer, Change::Updated { slot: slot.name.clone() })
             }
             plan::Change::MoveLeader(id) => {
-                let left = match self.hold(&leader.seat).await {
+                let left = match self.hold(&leader.slot).await {
                     Ok(left) => left.unwrap_or(limit),
                     Err(why) => return Outcome::Waiting(why),
                 };
@@ -78,7 +78,7 @@ impl Driver {
                     () = until_follows(&client, id) => Ok(()),
                 };
                 self.release().await;
-                conclude(answer, Change::Leads { seat: named(id) })
+                conclude(answer, Change::Leads { slot: named(id) })
             }
         }
     }
@@ -114,11 +114,11 @@ impl Driver {
     }
 
     /// No client is at the member from here on.
-    async fn leave(&self, seat: &str) -> Result<(), Reason> {
+    async fn leave(&self, slot: &str) -> Result<(), Reason> {
         let Some((gateways, _)) = &self.gateways else { return Ok(()) };
         let stays =
-            |why| Reason::new("ClientsNotGone", format!("{seat} stays while clients are there: {why}"));
-        gateways.leave(seat).await.map_err(stays)
+            |why| Reason::new("ClientsNotGone", format!("{slot} stays while clients are there: {why}"));
+        gateways.leave(slot).await.map_err(stays)
     }
 }
 
@@ -136,11 +136,11 @@ async fn until_follows(client: &Client, leader: MemberId) {
     }
 }
 
-async fn add(term: &LeaseDeadline, client: &Client, limit: Duration, seat: &super::MemberSlot) -> Outcome {
+async fn add(term: &LeaseDeadline, client: &Client, limit: Duration, slot: &super::MemberSlot) -> Outcome {
     let mut cluster = client.cluster_client();
     let learner = MemberAddOptions::new().with_is_learner();
-    let answer = ask(term, limit, cluster.member_add(seat.peer_urls.clone(), Some(learner))).await;
-    conclude(answer, Change::Added { seat: seat.name.clone() })
+    let answer = ask(term, limit, cluster.member_add(slot.peer_urls.clone(), Some(learner))).await;
+    conclude(answer, Change::Added { slot: slot.name.clone() })
 }
 
 /// Why etcd did not say that it is done.
@@ -202,11 +202,11 @@ impl Change {
     /// What is done, as one would ask for it.
     fn describe(&self) -> String {
         match self {
-            Self::Added { seat } => format!("add {seat}"),
-            Self::Promoted { seat } => format!("promote {seat}"),
-            Self::Leads { seat } => format!("hand the lead over to {seat}"),
-            Self::Updated { seat } => format!("give {seat} its peer URLs"),
-            Self::Removed { seat } => format!("remove {seat}"),
+            Self::Added { slot } => format!("add {slot}"),
+            Self::Promoted { slot } => format!("promote {slot}"),
+            Self::Leads { slot } => format!("hand the lead over to {slot}"),
+            Self::Updated { slot } => format!("give {slot} its peer URLs"),
+            Self::Removed { slot } => format!("remove {slot}"),
         }
     }
 }

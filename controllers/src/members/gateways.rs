@@ -20,10 +20,10 @@ pub trait Gateways: Send + Sync {
     /// Lets writes go on in all of them. One that is not reached opens by itself.
     fn release(&self) -> BoxFuture<'_, ()>;
 
-    /// Sends nothing more to the member of this seat, and waits until what is on its way there has ended. Should the member not be
+    /// Sends nothing more to the member of this slot, and waits until what is on its way there has ended. Should the member not be
     /// removed after all, whoever tells gateways of new members brings it back.
     ///
     /// # Errors
     /// Why something is still there.
-    fn leave(&self, seat: &str) -> BoxFuture<'_, Result<(), String>>;
+    fn leave(&self, slot: &str) -> BoxFuture<'_, Result<(), String>>;
 }

@@ -28,20 +28,20 @@ const SHORTEST: Duration = Duration::from_millis(10);
 pub struct GatewayEndpoint {
     /// URL of its agent, such as `https://main-0.main-peer.shoot--p--a.svc:8080`.
     pub agent: String,
-    /// Where it reaches the members of all seats; `near` says which are on its site.
+    /// Where it reaches the members of all slots; `near` says which are on its site.
     pub members: Vec<GatewayMember>,
 }
 
 /// All gateways in front of an etcd. An agent that has no gateway holds up nothing.
 pub struct HttpGateways {
     client: reqwest::Client,
-    doors: Mutex<Doors>,
+    endpoints: Mutex<Endpoints>,
     /// How long an agent that does not answer holds things up.
     patience: Duration,
 }
 
 #[derive(Default)]
-struct Doors {
+struct Endpoints {
     all: Vec<GatewayEndpoint>,
     /// Since when agents do not answer, by their URLs.
     silent: BTreeMap<String, Instant>,
@@ -52,20 +52,20 @@ struct Doors {
 impl HttpGateways {
     /// Gateways at these agents. The client has the certificate that agents ask for.
     #[must_use]
-    pub fn new(client: reqwest::Client, doors: Vec<GatewayEndpoint>) -> Self {
-        let doors = Mutex::new(Doors { all: doors, ..Doors::default() });
-        Self { client, doors, patience: LOST }
+    pub fn new(client: reqwest::Client, endpoints: Vec<GatewayEndpoint>) -> Self {
+        let endpoints = Mutex::new(Endpoints { all: endpoints, ..Endpoints::default() });
+        Self { client, endpoints, patience: LOST }
     }
 
     /// There are these gateways from now on; `are_ignored`: what they fail to do holds up nothing.
-    pub fn set_doors(&self, all: Vec<GatewayEndpoint>, are_ignored: bool) {
-        let mut doors = self.lock();
-        doors.silent.retain(|agent, _| all.iter().any(|door| door.agent == *agent));
-        (doors.all, doors.are_ignored) = (all, are_ignored);
+    pub fn set_endpoints(&self, all: Vec<GatewayEndpoint>, are_ignored: bool) {
+        let mut endpoints = self.lock();
+        endpoints.silent.retain(|agent, _| all.iter().any(|endpoint| endpoint.agent == *agent));
+        (endpoints.all, endpoints.are_ignored) = (all, are_ignored);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Doors> {
-        self.doors.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Endpoints> {
+        self.endpoints.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a failure holds up what it was about.
@@ -80,17 +80,19 @@ impl HttpGateways {
         }
     }
 
-    /// Leads clients to the members of these seats, and to no others, in all gateways.
+    /// Leads clients to the members of these slots, and to no others, in all gateways.
     ///
     /// # Errors
     /// Which gateway did not do that, and why. The others have.
-    pub async fn set_backends(&self, seats: &[String]) -> Result<(), String> {
-        let told = self.all().into_iter().map(async |door| {
-            let members = door.members.iter().filter(|member| seats.contains(&member.name));
+    pub async fn set_backends(&self, slots: &[String]) -> Result<(), String> {
+        let told = self.all().into_iter().map(async |endpoint| {
+            let members = endpoint.members.iter().filter(|member| slots.contains(&member.name));
             let members: Vec<&GatewayMember> = members.collect();
             // Nobody waits for calls at a member that is not among them.
-            let request = self.client.put(format!("{}/gateway/members?for=10ms", door.agent)).json(&members);
-            self.send(&door, request.timeout(ANSWER), &[StatusCode::NOT_FOUND, StatusCode::CONFLICT]).await
+            let request =
+                self.client.put(format!("{}/gateway/members?for=10ms", endpoint.agent)).json(&members);
+            self.send(&endpoint, request.timeout(ANSWER), &[StatusCode::NOT_FOUND, StatusCode::CONFLICT])
+                .await
         });
         join_all(told).await.into_iter().collect()
     }
@@ -100,38 +102,38 @@ impl HttpGateways {
     }
 
     /// Gateways whose agents answer, or answered until a while ago.
-    fn doors(&self) -> Vec<GatewayEndpoint> {
-        let doors = self.lock();
+    fn endpoints(&self) -> Vec<GatewayEndpoint> {
+        let endpoints = self.lock();
         // One that is ignored costs no time, either, once it has been silent.
-        let patience = if doors.are_ignored { Duration::ZERO } else { self.patience };
-        let is_lost = |door: &&GatewayEndpoint| {
-            doors.silent.get(&door.agent).is_some_and(|since| since.elapsed() >= patience)
+        let patience = if endpoints.are_ignored { Duration::ZERO } else { self.patience };
+        let is_lost = |endpoint: &&GatewayEndpoint| {
+            endpoints.silent.get(&endpoint.agent).is_some_and(|since| since.elapsed() >= patience)
         };
-        doors.all.iter().filter(|door| !is_lost(door)).cloned().collect()
+        endpoints.all.iter().filter(|endpoint| !is_lost(endpoint)).cloned().collect()
     }
 
     /// Remembers since when an agent does not answer.
-    fn note(&self, door: &GatewayEndpoint, answers: bool) {
-        let mut doors = self.lock();
+    fn note(&self, endpoint: &GatewayEndpoint, answers: bool) {
+        let mut endpoints = self.lock();
         match answers {
-            true => drop(doors.silent.remove(&door.agent)),
-            false => drop(doors.silent.entry(door.agent.clone()).or_insert_with(Instant::now)),
+            true => drop(endpoints.silent.remove(&endpoint.agent)),
+            false => drop(endpoints.silent.entry(endpoint.agent.clone()).or_insert_with(Instant::now)),
         }
     }
 
     /// An order to all of these at once.
     async fn order(
         &self,
-        doors: &[&GatewayEndpoint],
+        endpoints: &[&GatewayEndpoint],
         order: &str,
         params: &[(&str, &str)],
         limit: Duration,
     ) -> Result<(), String> {
-        let asked = doors.iter().map(async |door| {
-            let url = Url::parse_with_params(&format!("{}/gateway/{order}", door.agent), params);
-            let url = url.map_err(|error| format!("{}: {error}", door.agent))?;
+        let asked = endpoints.iter().map(async |endpoint| {
+            let url = Url::parse_with_params(&format!("{}/gateway/{order}", endpoint.agent), params);
+            let url = url.map_err(|error| format!("{}: {error}", endpoint.agent))?;
             // Without a gateway nobody comes through there.
-            self.send(door, self.client.post(url).timeout(limit), &[StatusCode::NOT_FOUND]).await
+            self.send(endpoint, self.client.post(url).timeout(limit), &[StatusCode::NOT_FOUND]).await
         });
         // All of them, whatever one of them answers.
         join_all(asked).await.into_iter().collect()
@@ -140,13 +142,13 @@ impl HttpGateways {
     /// `fine`: what is no failure, beyond success.
     async fn send(
         &self,
-        door: &GatewayEndpoint,
+        endpoint: &GatewayEndpoint,
         request: reqwest::RequestBuilder,
         fine: &[StatusCode],
     ) -> Result<(), String> {
-        let failed = |error: reqwest::Error| format!("{}: {}", door.agent, chain(&error.without_url()));
+        let failed = |error: reqwest::Error| format!("{}: {}", endpoint.agent, chain(&error.without_url()));
         let answer = request.send().await;
-        self.note(door, answer.is_ok());
+        self.note(endpoint, answer.is_ok());
         let answer = answer.map_err(failed)?;
         let status = answer.status();
         if status.is_success() || fine.contains(&status) {
@@ -154,16 +156,16 @@ impl HttpGateways {
         }
         let body = answer.bytes().await.map_err(failed)?;
         let said: ErrorResponse = serde_json::from_slice(&body).unwrap_or_default();
-        Err(format!("{}: {} ({status})", door.agent, said.error))
+        Err(format!("{}: {} ({status})", endpoint.agent, said.error))
     }
 
     /// Holds writes at these, for as long as is left.
-    async fn hold_at(&self, doors: &[&GatewayEndpoint], until: Instant) -> Result<(), String> {
+    async fn hold_at(&self, endpoints: &[&GatewayEndpoint], until: Instant) -> Result<(), String> {
         let left = until.saturating_duration_since(Instant::now());
         if left < SHORTEST {
             return Err("no time is left to hold writes".to_owned());
         }
-        self.order(doors, "hold", &[("for", &format!("{}ms", left.as_millis()))], left).await
+        self.order(endpoints, "hold", &[("for", &format!("{}ms", left.as_millis()))], left).await
     }
 }
 
@@ -172,11 +174,12 @@ impl Gateways for HttpGateways {
         async move {
             // Each begins later than this and holds until then at least, whatever the answers take.
             let until = Instant::now() + longest;
-            let doors = self.doors();
-            let is_near = |door: &&GatewayEndpoint| {
-                door.members.iter().any(|member| member.name == leader && member.near)
+            let endpoints = self.endpoints();
+            let is_near = |endpoint: &&GatewayEndpoint| {
+                endpoint.members.iter().any(|member| member.name == leader && member.near)
             };
-            let (near, far): (Vec<&GatewayEndpoint>, Vec<&GatewayEndpoint>) = doors.iter().partition(is_near);
+            let (near, far): (Vec<&GatewayEndpoint>, Vec<&GatewayEndpoint>) =
+                endpoints.iter().partition(is_near);
             self.weigh(self.hold_at(&far, until).await)?;
             self.weigh(self.hold_at(&near, until).await)?;
             Ok(until.saturating_duration_since(Instant::now()))
@@ -186,8 +189,9 @@ impl Gateways for HttpGateways {
 
     fn release(&self) -> BoxFuture<'_, ()> {
         async move {
-            let doors = self.all();
-            let asked = doors.iter().map(async |door| self.order(&[door], "release", &[], ANSWER).await);
+            let endpoints = self.all();
+            let asked =
+                endpoints.iter().map(async |endpoint| self.order(&[endpoint], "release", &[], ANSWER).await);
             for error in join_all(asked).await.into_iter().filter_map(Result::err) {
                 tracing::warn!(error, "writes go on there when the time is over");
             }
@@ -195,14 +199,14 @@ impl Gateways for HttpGateways {
         .boxed()
     }
 
-    fn leave(&self, seat: &str) -> BoxFuture<'_, Result<(), String>> {
-        let seat = seat.to_owned();
+    fn leave(&self, slot: &str) -> BoxFuture<'_, Result<(), String>> {
+        let slot = slot.to_owned();
         async move {
-            let doors = self.doors();
-            let doors: Vec<&GatewayEndpoint> = doors.iter().collect();
+            let endpoints = self.endpoints();
+            let endpoints: Vec<&GatewayEndpoint> = endpoints.iter().collect();
             let patience = format!("{}s", LEAVE.as_secs());
-            let params = [("member", seat.as_str()), ("for", &patience)];
-            self.weigh(self.order(&doors, "leave", &params, LEAVE + ANSWER).await)
+            let params = [("member", slot.as_str()), ("for", &patience)];
+            self.weigh(self.order(&endpoints, "leave", &params, LEAVE + ANSWER).await)
         }
         .boxed()
     }
@@ -240,14 +244,14 @@ mod tests {
         format!("http://{}", listener.local_addr().expect("an address"))
     }
 
-    fn doors(agents: &[&String]) -> Vec<GatewayEndpoint> {
+    fn endpoints(agents: &[&String]) -> Vec<GatewayEndpoint> {
         agents.iter().map(|agent| GatewayEndpoint { agent: (*agent).clone(), members: Vec::new() }).collect()
     }
 
     #[tokio::test]
     async fn an_agent_that_does_not_answer_holds_things_up_for_a_while_only() {
         let (well, silent) = (agent(StatusCode::OK).await, nobody().await);
-        let mut gateways = HttpGateways::new(reqwest::Client::new(), doors(&[&well, &silent]));
+        let mut gateways = HttpGateways::new(reqwest::Client::new(), endpoints(&[&well, &silent]));
         let error = gateways.leave("main-0").await.expect_err("it does not answer");
         assert!(error.contains(&silent), "{error}");
         assert!(gateways.hold("main-0", Duration::from_secs(1)).await.is_err());
@@ -264,12 +268,12 @@ mod tests {
         let refuses = agent(StatusCode::CONFLICT).await;
         let mut gateways = HttpGateways::new(reqwest::Client::new(), Vec::new());
         gateways.patience = Duration::ZERO;
-        gateways.set_doors(doors(&[&refuses]), false);
+        gateways.set_endpoints(endpoints(&[&refuses]), false);
         for _ in 0..2 {
             let error = gateways.leave("main-0").await.expect_err("it refuses");
             assert!(error.contains("calls do not end"), "{error}");
         }
-        gateways.set_doors(doors(&[&refuses]), true);
+        gateways.set_endpoints(endpoints(&[&refuses]), true);
         gateways.leave("main-0").await.expect("it is ignored");
         assert!(gateways.hold("main-0", Duration::from_secs(1)).await.is_ok());
     }

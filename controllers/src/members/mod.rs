@@ -47,7 +47,7 @@ use crate::term::LeaseDeadline;
 pub struct MemberSlot {
     /// Name of the member.
     pub name: String,
-    /// URLs for other members. By them a member is recognised, so no two seats share one.
+    /// URLs for other members. By them a member is recognised, so no two slots share one.
     pub peer_urls: Vec<String>,
     /// URL at which the driver reaches it.
     pub client_url: String,
@@ -56,16 +56,16 @@ pub struct MemberSlot {
 /// What is wanted of an etcd.
 #[derive(Clone, Debug)]
 pub struct DesiredMembership {
-    /// All seats at the source, in the order in which they are taken; for an etcd that does not move, all there are. Seats that
+    /// All slots at the source, in the order in which they are taken; for an etcd that does not move, all there are. Seats that
     /// are to be given up are among them.
     pub source: Vec<MemberSlot>,
-    /// All seats at the destination.
+    /// All slots at the destination.
     pub destination: Vec<MemberSlot>,
     /// How many voters each site shall have.
     pub desired: Desired,
     /// Names of members whose data is gone: they are removed and added anew.
     pub lost: BTreeSet<String>,
-    /// The site whose members get the peer URLs of their seats, where they have others; those of other sites keep theirs.
+    /// The site whose members get the peer URLs of their slots, where they have others; those of other sites keep theirs.
     pub readdress: Option<Side>,
 }
 
@@ -114,30 +114,30 @@ pub enum Outcome {
 /// A change that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A learner has this seat now; whoever runs its Pod may start it.
+    /// A learner has this slot now; whoever runs its Pod may start it.
     Added {
-        /// Name of the seat.
-        seat: String,
+        /// Name of the slot.
+        slot: String,
     },
     /// The member is a voter now.
     Promoted {
-        /// Name of its seat.
-        seat: String,
+        /// Name of its slot.
+        slot: String,
     },
     /// The member leads now.
     Leads {
-        /// Name of its seat.
-        seat: String,
+        /// Name of its slot.
+        slot: String,
     },
-    /// The member has the peer URLs of its seat now.
+    /// The member has the peer URLs of its slot now.
     Updated {
-        /// Name of its seat.
-        seat: String,
+        /// Name of its slot.
+        slot: String,
     },
     /// The member is none any more; its data must never be started again.
     Removed {
-        /// Name of its seat.
-        seat: String,
+        /// Name of its slot.
+        slot: String,
     },
 }
 
@@ -189,24 +189,24 @@ impl Driver {
     ///
     /// # Errors
     /// Why nothing is to be seen.
-    pub async fn look(&mut self, wish: &DesiredMembership) -> Result<Seen, Outcome> {
-        self.observe(wish).await
+    pub async fn look(&mut self, wanted: &DesiredMembership) -> Result<Seen, Outcome> {
+        self.observe(wanted).await
     }
 
     /// Looks, and makes the next change if one is due.
-    pub async fn pass(&mut self, wish: &DesiredMembership) -> Pass {
-        let seen = match self.observe(wish).await {
+    pub async fn pass(&mut self, wanted: &DesiredMembership) -> Pass {
+        let seen = match self.observe(wanted).await {
             Ok(seen) => seen,
             Err(outcome) => return Pass { seen: None, outcome, again: again(false) },
         };
         let next = seen
             .obstacle()
-            .map_or_else(|| plan::decide(&seen.to_cluster(), &wish.desired, self.series.now()), Move::Wait);
+            .map_or_else(|| plan::decide(&seen.to_cluster(), &wanted.desired, self.series.now()), Move::Wait);
         let outcome = match next {
             Move::Done => Outcome::Done,
             Move::Wait(why) => Outcome::Waiting(why),
             Move::Refuse(why) => Outcome::Refused(why),
-            Move::Change(change) => self.act(wish, &seen, change).await,
+            Move::Change(change) => self.act(wanted, &seen, change).await,
         };
         let changed = matches!(outcome, Outcome::Changed(_));
         Pass { seen: Some(seen), outcome, again: again(changed) }
@@ -230,19 +230,19 @@ fn again(changed: bool) -> Duration {
 }
 
 impl DesiredMembership {
-    /// All seats with where they are.
-    fn seats(&self) -> impl Iterator<Item = (Side, u32, &MemberSlot)> {
-        let source = (0..).zip(&self.source).map(|(at, seat)| (Side::Source, at, seat));
-        source.chain((0..).zip(&self.destination).map(|(at, seat)| (Side::Destination, at, seat)))
+    /// All slots with where they are.
+    fn slots(&self) -> impl Iterator<Item = (Side, u32, &MemberSlot)> {
+        let source = (0..).zip(&self.source).map(|(at, slot)| (Side::Source, at, slot));
+        source.chain((0..).zip(&self.destination).map(|(at, slot)| (Side::Destination, at, slot)))
     }
 
-    fn seat(&self, side: Side, ordinal: u32) -> Option<&MemberSlot> {
-        self.seats().find(|(s, at, _)| (*s, *at) == (side, ordinal)).map(|(.., seat)| seat)
+    fn slot(&self, side: Side, ordinal: u32) -> Option<&MemberSlot> {
+        self.slots().find(|(s, at, _)| (*s, *at) == (side, ordinal)).map(|(.., slot)| slot)
     }
 }
 
 impl Seen {
-    fn seat_of(&self, id: MemberId) -> Option<&SeenMember> {
+    fn slot_of(&self, id: MemberId) -> Option<&SeenMember> {
         self.members.iter().find(|member| member.id == id)
     }
 }

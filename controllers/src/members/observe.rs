@@ -18,7 +18,7 @@ pub struct Seen {
     pub cluster: u64,
     /// Who leads, if somebody does.
     pub leader: Option<MemberId>,
-    /// All members that have a seat.
+    /// All members that have a slot.
     pub members: Vec<SeenMember>,
     /// All members that have none.
     pub unknown_members: Vec<UnknownMember>,
@@ -33,11 +33,11 @@ pub struct Seen {
 pub struct SeenMember {
     /// Id of the member in etcd.
     pub id: MemberId,
-    /// Name of its seat.
-    pub seat: String,
-    /// Side of its seat: source or destination.
+    /// Name of its slot.
+    pub slot: String,
+    /// Side of its slot: source or destination.
     pub side: Side,
-    /// The number of its seat there, from 0.
+    /// The number of its slot there, from 0.
     pub ordinal: u32,
     /// Whether it is a voter or a learner.
     pub role: Role,
@@ -45,7 +45,7 @@ pub struct SeenMember {
     pub started: bool,
     /// Whether it answers and follows the leader.
     pub healthy: bool,
-    /// Whether its peer URLs are not those of its seat, and shall be.
+    /// Whether its peer URLs are not those of its slot, and shall be.
     pub moved: bool,
     /// Whether its data is gone.
     pub lost: bool,
@@ -55,7 +55,7 @@ pub struct SeenMember {
     connected: Option<Time>,
 }
 
-/// A member that has no seat, or one that another member has.
+/// A member that has no slot, or one that another member has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownMember {
     /// Id of the member in etcd.
@@ -77,7 +77,7 @@ struct Answers {
 /// What one member says of itself.
 struct Answer {
     id: MemberId,
-    /// The seat at which it answers.
+    /// The slot at which it answers.
     place: (Side, u32),
     client: Client,
     status: StatusResponse,
@@ -91,12 +91,12 @@ struct Listed {
 }
 
 impl Driver {
-    /// Asks all seats, and then the leader for the members.
+    /// Asks all slots, and then the leader for the members.
     ///
     /// # Errors
     /// What the pass comes to where there is nothing to decide on.
-    pub(super) async fn observe(&mut self, wish: &DesiredMembership) -> Result<Seen, Outcome> {
-        let answers = self.ask(wish).await?;
+    pub(super) async fn observe(&mut self, wanted: &DesiredMembership) -> Result<Seen, Outcome> {
+        let answers = self.ask(wanted).await?;
         let leader = answers.leader();
         let listed = list(&answers, leader, self.limits.look).await?;
         let well: Vec<_> = leader.map_or_else(Vec::new, |leader| answers.well(leader));
@@ -104,10 +104,10 @@ impl Driver {
         let (mut unknown_members, mut taken) = (Vec::new(), BTreeSet::new());
         let mut members = Vec::new();
         for member in &listed.members {
-            match place_of(member, wish, &answers) {
-                // Of two at one seat nobody can tell which belongs there.
+            match place_of(member, wanted, &answers) {
+                // Of two at one slot nobody can tell which belongs there.
                 Some(place) if taken.insert((place.0, place.1)) => {
-                    members.push(self.describe(wish, member, place, &answers, leader));
+                    members.push(self.describe(wanted, member, place, &answers, leader));
                 }
                 _ => unknown_members.push(UnknownMember::of(member)),
             }
@@ -118,12 +118,12 @@ impl Driver {
         Ok(Seen { cluster: answers.cluster, leader, members, unknown_members, settled, obstacle })
     }
 
-    /// What each seat says that answers.
-    async fn ask(&mut self, wish: &DesiredMembership) -> Result<Answers, Outcome> {
+    /// What each slot says that answers.
+    async fn ask(&mut self, wanted: &DesiredMembership) -> Result<Answers, Outcome> {
         let mut asked = Vec::new();
-        for (side, ordinal, seat) in wish.seats() {
-            let client = self.client(&seat.client_url).await.map_err(|error| {
-                let message = format!("{}: {error}", seat.client_url);
+        for (side, ordinal, slot) in wanted.slots() {
+            let client = self.client(&slot.client_url).await.map_err(|error| {
+                let message = format!("{}: {error}", slot.client_url);
                 Outcome::Refused(Reason::new("BadEndpoint", message))
             })?;
             let look = self.limits.look;
@@ -147,7 +147,7 @@ impl Driver {
             }
             (Some(one), Some(other)) => {
                 let message = format!(
-                    "clusters {one:x} and {other:x} answer at these seats; a member that joins must start with an empty \
+                    "clusters {one:x} and {other:x} answer at these slots; a member that joins must start with an empty \
                      volume and state existing"
                 );
                 Err(Outcome::Refused(Reason::new("ForeignCluster", message)))
@@ -160,9 +160,9 @@ impl Driver {
 
     fn describe(
         &self,
-        wish: &DesiredMembership,
+        wanted: &DesiredMembership,
         member: &Member,
-        (side, ordinal, seat): (Side, u32, &MemberSlot),
+        (side, ordinal, slot): (Side, u32, &MemberSlot),
         answers: &Answers,
         leader: Option<&Answer>,
     ) -> SeenMember {
@@ -175,16 +175,16 @@ impl Driver {
         };
         SeenMember {
             id,
-            seat: seat.name.clone(),
+            slot: slot.name.clone(),
             side,
             ordinal,
             role,
             started: !member.name().is_empty(),
             healthy: leader.zip(answer).is_some_and(|(leader, answer)| answer.follows(leader)),
-            moved: wish.readdress == Some(side) && !has_urls(member, seat),
-            lost: wish.lost.contains(&seat.name),
+            moved: wanted.readdress == Some(side) && !has_urls(member, slot),
+            lost: wanted.lost.contains(&slot.name),
             version: answer.map(|answer| answer.status.version().to_owned()).unwrap_or_default(),
-            client_url: seat.client_url.clone(),
+            client_url: slot.client_url.clone(),
             connected: self.series.since(id),
         }
     }
@@ -226,7 +226,7 @@ impl Answer {
 }
 
 impl Seen {
-    /// What speaks against any change: members that have no seat, or damaged data.
+    /// What speaks against any change: members that have no slot, or damaged data.
     #[must_use]
     pub fn obstacle(&self) -> Option<Reason> {
         self.obstacle.clone()
@@ -288,28 +288,28 @@ async fn within<T>(
     }
 }
 
-/// The seat of a member, by its URLs. Where members get others, what answers at a seat says more: of the URLs none may be left, or
+/// The slot of a member, by its URLs. Where members get others, what answers at a slot says more: of the URLs none may be left, or
 /// those of one member may be given to another.
 fn place_of<'a>(
     member: &Member,
-    wish: &'a DesiredMembership,
+    wanted: &'a DesiredMembership,
     answers: &Answers,
 ) -> Option<(Side, u32, &'a MemberSlot)> {
     let answers = |(side, ordinal, _): &(Side, u32, &MemberSlot)| {
         let answer = answers.of(MemberId(member.id()));
-        wish.readdress == Some(*side) && answer.is_some_and(|answer| answer.place == (*side, *ordinal))
+        wanted.readdress == Some(*side) && answer.is_some_and(|answer| answer.place == (*side, *ordinal))
     };
-    let by_urls = || wish.seats().find(|(.., seat)| is_of(member, seat));
-    wish.seats().find(answers).or_else(by_urls)
+    let by_urls = || wanted.slots().find(|(.., slot)| is_of(member, slot));
+    wanted.slots().find(answers).or_else(by_urls)
 }
 
-fn has_urls(member: &Member, seat: &MemberSlot) -> bool {
+fn has_urls(member: &Member, slot: &MemberSlot) -> bool {
     let urls = |urls: &[String]| urls.iter().cloned().collect::<BTreeSet<_>>();
-    urls(member.peer_urls()) == urls(&seat.peer_urls)
+    urls(member.peer_urls()) == urls(&slot.peer_urls)
 }
 
-fn is_of(member: &Member, seat: &MemberSlot) -> bool {
-    member.peer_urls().iter().any(|url| seat.peer_urls.contains(url))
+fn is_of(member: &Member, slot: &MemberSlot) -> bool {
+    member.peer_urls().iter().any(|url| slot.peer_urls.contains(url))
 }
 
 /// How much of a log that is so long a learner has, in percent.
@@ -324,7 +324,7 @@ fn obstacle(unknown_members: &[UnknownMember], corrupt: bool) -> Option<Reason> 
             unknown_members.iter().map(|member| member.peer_urls.join(",")).collect();
         let urls: Vec<String> = urls.into_iter().collect();
         let message = format!(
-            "no seat, or one that another member has, is that of the members at {}",
+            "no slot, or one that another member has, is that of the members at {}",
             urls.join(" and ")
         );
         return Some(Reason::new("UnknownMember", message));

@@ -6,7 +6,7 @@ use kube::Client;
 use repot_apimachinery::time::Time;
 use repot_etcd::backup::place::StoreRef;
 
-use super::{error::Result, kinds::MANAGER, members, shelf};
+use super::{backup_store, error::Result, kinds::MANAGER, members};
 use crate::{
     events::EventPublisher, flow::Clients, local_stores::LocalStores, metrics::Metrics, reconciler::Settings,
     term::LeaseDeadline,
@@ -38,7 +38,7 @@ pub struct Context {
     /// What members held when they were last asked.
     pub digests: members::Digests,
     /// Backups that do not change any more.
-    pub settled: shelf::BackupCache,
+    pub settled: backup_store::BackupCache,
     /// Which directories stores with the provider `Local` may use.
     pub local_stores: LocalStores,
     /// How long backups may be removed; the client has to follow it, too.
@@ -59,7 +59,7 @@ impl Context {
         metrics: Metrics,
     ) -> Self {
         let events = EventPublisher::new(client.clone(), MANAGER, Some(instance));
-        let (digests, settled) = (members::Digests::default(), shelf::BackupCache::default());
+        let (digests, settled) = (members::Digests::default(), backup_store::BackupCache::default());
         let clients = Clients::seed_alone(client);
         Self { clients, image, events, digests, settled, local_stores, term, metrics }
     }

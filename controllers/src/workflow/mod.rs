@@ -9,7 +9,7 @@
 //! | [`kinds`] | kinds, and names on objects |
 //! | [`site`] | one hosted etcd as kube-apiserver has it |
 //! | [`members`] | what its members hold |
-//! | [`shelf`], [`jobs`] | its backups, and the Jobs that take and prove them |
+//! | [`backup_store`], [`jobs`] | its backups, and the Jobs that take and prove them |
 //! | [`observe`] | all of that as the plan sees it |
 //! | [`act`] | effects as calls |
 //! | `histories` | which histories of snapshots the volumes of an etcd have |
@@ -20,6 +20,7 @@
 
 pub mod act;
 pub mod api;
+pub mod backup_store;
 pub mod context;
 pub mod driver;
 pub mod error;
@@ -30,7 +31,6 @@ pub mod kinds;
 pub mod members;
 pub mod observe;
 pub mod record;
-pub mod shelf;
 pub mod site;
 pub mod wake;
 

@@ -23,11 +23,11 @@ use super::{
         BackupSpec, CurrentWorkflow, EtcdSettings, HostedEtcd, MigrationSpec, RestoreSpec, WorkflowObject,
         WorkflowSpec, WorkflowStatus,
     },
+    backup_store::{self, OpenBackupStore, StoreError},
     context::Context,
     error::{Error, Result},
     jobs,
     kinds::{self, Kind},
-    shelf::{self, OpenBackupStore, StoreError},
     site::{self, ControlPlane},
 };
 
@@ -97,7 +97,7 @@ pub async fn observe<S: WorkflowSpec>(
         etcd,
         serving,
         volumes: site.volumes(&ledger.notes, released(ledger)),
-        backups: shelf::merge(found, (&request.uid, ledger, now), &jobs),
+        backups: backup_store::merge(found, (&request.uid, ledger, now), &jobs),
         request,
     };
     Ok(Observation { facts, site: Some(site), place, source, backups, jobs })
@@ -253,7 +253,7 @@ async fn shelves(
         tracing::warn!(store = place.url(), error = why, "the store does not answer");
         StoreError::Silent(why)
     };
-    let backups = match shelf::open(context.clients.own(), &site.namespace(), place).await {
+    let backups = match backup_store::open(context.clients.own(), &site.namespace(), place).await {
         Ok(backups) => backups,
         Err(error) => return (None, Err(silent(error))),
     };

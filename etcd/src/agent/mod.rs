@@ -21,7 +21,7 @@
 //! | [`guard`], [`clock`], `client_proxy` | the process between, the deadline that it keeps, and the proxy for clients |
 //! | `identity` | who the member is, written beside its data |
 //! | `backups` | snapshots by schedule and by request, where etcd leads |
-//! | `owner`, `finale`, `mark` | whether clients may be served, by the record in DNS; the final snapshot; what is remembered of both |
+//! | `owner`, `final_snapshot`, `mark` | whether clients may be served, by the record in DNS; the final snapshot; what is remembered of both |
 //! | `final_delta` | the last events of an etcd that has lost ownership, for those who follow its deltas |
 //! | [`clients`] | the agent as a client of etcd |
 //! | `gateway` | the way of clients to all members, held while the leader moves |
@@ -38,7 +38,7 @@ pub mod clients;
 pub mod clock;
 mod connection_limiter;
 mod final_delta;
-mod finale;
+mod final_snapshot;
 pub mod flags;
 mod founding;
 mod gateway;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! look at the record ──► repot_etcd_core::ownership::decide ──► orders to the supervisor, with the end of the lease
-//!                                                           └──► when it is lost: mark, final snapshot (`finale`), stay down
+//!                                                           └──► when it is lost: mark, final snapshot (`final_snapshot`), stay down
 //! ```
 //!
 //! Whatever is decided to end etcd is ordered before anything else is tried. A look that teaches nothing is repeated soon; the lease
@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Agent,
     clock::{self, Deadline, WallClockOffset},
-    finale::{FinalSnapshotTask, Outcome},
+    final_snapshot::{FinalSnapshotTask, Outcome},
     mark::{self, OwnershipMarker},
     report::{Ownership, StatusReporter},
     settings::{chain, open, open_all},
@@ -319,8 +319,8 @@ impl<'a> Owner<'a> {
         }
         self.cut_off().await;
         let lost = self.seen.lost.unwrap_or_else(now);
-        let finale = FinalSnapshotTask { agent: self.agent, settings: self.settings, lost };
-        let outcome = finale.run(&|doing| self.say("FinalSnapshot", Some(why), Some(doing))).await;
+        let task = FinalSnapshotTask { agent: self.agent, settings: self.settings, lost };
+        let outcome = task.run(&|doing| self.say("FinalSnapshot", Some(why), Some(doing))).await;
         match outcome {
             Outcome::StoredSnapshot(name, delta) => {
                 let mark = OwnershipMarker::cut_off(&self.settings.id, jiff::Timestamp::now());
@@ -328,7 +328,7 @@ impl<'a> Owner<'a> {
                 self.write(&mark).await;
                 self.mark = Some(mark);
                 self.say("StayDown", Some(why), None);
-                finale.linger().await;
+                task.linger().await;
             }
             Outcome::GivenUp(given_up) => {
                 self.say("StayDown", Some(why), Some(&given_up));

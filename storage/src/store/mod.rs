@@ -1,6 +1,6 @@
 //! The store of objects: reads, writes, lists and watches over a backend, all of it sealed.
 //!
-//! Where to look: `write` how an object changes in one transaction, `payload` how it is read, `hub` the watch cache,
+//! Where to look: `write` how an object changes in one transaction, `payload` how it is read, `watch_cache` the watch cache,
 //! `collect` how chunks go that no object names, `usage` how much there is, `epoch` how revisions become versions.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -21,7 +21,6 @@ mod epoch;
 mod fsck;
 pub mod high_water;
 mod housekeeping;
-mod hub;
 mod intent;
 pub(crate) mod manifest;
 mod missing;
@@ -36,6 +35,7 @@ mod rewrite;
 pub mod types;
 mod upload;
 mod usage;
+mod watch_cache;
 mod write;
 
 use self::core::Core;
@@ -44,7 +44,6 @@ pub use collect::CollectReport;
 use collect::Duty;
 pub use fsck::{Checked, Damage, Finding, Remedy};
 use high_water::{Guard, Keeper};
-use hub::WatchCaches;
 use intent::Intents;
 pub use missing::Missing;
 pub use payload::Lost;
@@ -52,6 +51,7 @@ pub use quarantine::Quarantined;
 pub use rewrite::{KeyUse, Rewritten};
 use types::{Draft, Key, List, ListRequest, Object, ResourceVersion, Scope, WatchItem};
 pub use usage::Usage;
+use watch_cache::WatchCaches;
 
 /// What can be set about a store.
 #[derive(Clone, Debug)]
@@ -114,7 +114,7 @@ pub struct Store {
 struct Inner {
     core: Arc<Core>,
     intents: Arc<Intents>,
-    hubs: WatchCaches,
+    caches: WatchCaches,
     metrics: high_water::Metrics,
     /// Background work ends with the last handle, also where nobody calls [`Store::close`].
     _stop: DropGuard,
@@ -149,8 +149,8 @@ impl Store {
         }
         let intents = Arc::new(Intents::new(Arc::clone(&core)));
         core.tasks.spawn(housekeeping::run(Arc::clone(&core), Arc::clone(&intents)));
-        let (hubs, _stop) = (WatchCaches::new(Arc::clone(&core)), core.stop.clone().drop_guard());
-        Ok(Self { inner: Arc::new(Inner { core, intents, hubs, metrics, _stop }) })
+        let (caches, _stop) = (WatchCaches::new(Arc::clone(&core)), core.stop.clone().drop_guard());
+        Ok(Self { inner: Arc::new(Inner { core, intents, caches, metrics, _stop }) })
     }
 
     /// What is counted about the store, its keys and its backend, to be registered once.
@@ -236,7 +236,7 @@ impl Store {
     /// [`Error::Future`] if the store has not reached `at_least` yet; [`Error::Busy`] where memory does not tell, and too many others
     /// read everything from the backend.
     pub async fn list_cached(&self, scope: &Scope, at_least: Option<ResourceVersion>) -> Result<List> {
-        self.inner.hubs.list(scope, at_least).await
+        self.inner.caches.list(scope, at_least).await
     }
 
     /// As [`Store::list`], from memory where the watch cache can tell: pages as of a version as long as its events go back to that
@@ -246,7 +246,7 @@ impl Store {
     /// # Errors
     /// As of [`Store::list`]; [`Error::Future`] if the store has not reached `at_least` yet.
     pub async fn list_page(&self, request: ListRequest, at_least: Option<ResourceVersion>) -> Result<List> {
-        self.inner.hubs.page(request, at_least).await
+        self.inner.caches.page(request, at_least).await
     }
 
     /// How many objects of a scope come after a key just now, as far as the cache knows; `None` before it does.
@@ -254,7 +254,7 @@ impl Store {
     /// # Errors
     /// [`Error::Invalid`] for a key that cannot be one.
     pub fn count_cached(&self, scope: &Scope, after: &Key) -> Result<Option<u64>> {
-        self.inner.hubs.count(scope, after)
+        self.inner.caches.count(scope, after)
     }
 
     /// What the objects of a scope come to, by namespace, as of everything that was acknowledged before the call. Of one
@@ -263,7 +263,7 @@ impl Store {
     /// # Errors
     /// As of [`Store::list`].
     pub async fn usage(&self, scope: &Scope) -> Result<BTreeMap<String, Usage>> {
-        self.inner.hubs.usage(scope).await
+        self.inner.caches.usage(scope).await
     }
 
     /// Everything that happens in a scope after a version, exactly once and in order. The stream ends after an error, and
@@ -279,7 +279,7 @@ impl Store {
         scope: &Scope,
         after: ResourceVersion,
     ) -> Result<BoxStream<'static, Result<WatchItem>>> {
-        self.inner.hubs.watch(scope, after).await
+        self.inner.caches.watch(scope, after).await
     }
 
     /// Waits until the store has reached a version. Any number of calls cost ten questions to the backend in a second.

@@ -81,15 +81,15 @@ async fn collect(tiered: &Tiered) -> Collected {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_snapshot_of_etcd_is_whole_after_chunks_were_collected() {
-    let mut bed = EtcdWithChunks::start().await;
-    let (store, tiered) = bed.open(LONG).await;
+    let mut env = EtcdWithChunks::start().await;
+    let (store, tiered) = env.open(LONG).await;
     let mut states = Vec::new();
     for n in 0..OBJECTS {
         states.push(create(&store, n).await);
     }
     let snapshot = tempfile::NamedTempFile::new().unwrap();
-    bed.etcd.save(snapshot.path()).await;
-    let before = bed.objects();
+    env.etcd.save(snapshot.path()).await;
+    let before = env.objects();
     // Everything of then is replaced or removed.
     for (n, state) in states.iter().enumerate() {
         let other = mk_draft(state.uid, "other", vec![mk_noise(100 + n as u64, SIZE)]);
@@ -105,8 +105,8 @@ async fn a_snapshot_of_etcd_is_whole_after_chunks_were_collected() {
     let newest = store.current().await.unwrap();
     store.close().await;
 
-    bed.etcd.restore(snapshot.path()).await;
-    let (store, tiered) = bed.open(LONG).await;
+    env.etcd.restore(snapshot.path()).await;
+    let (store, tiered) = env.open(LONG).await;
     store.raise_past(newest).await.unwrap();
     assert_eq!(store.missing_chunks(3).await.unwrap(), Missing { objects: OBJECTS, ..Missing::default() });
     let report = collect(&tiered).await;
@@ -118,9 +118,9 @@ async fn a_snapshot_of_etcd_is_whole_after_chunks_were_collected() {
     store.close().await;
 
     // What only the lost history had goes once its retention has passed.
-    let (store, tiered) = bed.open(Duration::ZERO).await;
+    let (store, tiered) = env.open(Duration::ZERO).await;
     let report = collect(&tiered).await;
-    assert_eq!((report.suspected, bed.objects()), (0, before), "{report:?}");
+    assert_eq!((report.suspected, env.objects()), (0, before), "{report:?}");
     for n in 0..OBJECTS {
         let object = store.get(&mk_key(&format!("o{n}"))).await.unwrap().unwrap();
         assert!(store.payload_bytes(&object).await.unwrap() == mk_noise(n, SIZE), "o{n}");
@@ -130,13 +130,13 @@ async fn a_snapshot_of_etcd_is_whole_after_chunks_were_collected() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_snapshot_that_is_older_than_the_retention_is_told_to_be_incomplete() {
-    let mut bed = EtcdWithChunks::start().await;
-    let (store, tiered) = bed.open(Duration::ZERO).await;
+    let mut env = EtcdWithChunks::start().await;
+    let (store, tiered) = env.open(Duration::ZERO).await;
     for n in 0..OBJECTS {
         create(&store, n).await;
     }
     let snapshot = tempfile::NamedTempFile::new().unwrap();
-    bed.etcd.save(snapshot.path()).await;
+    env.etcd.save(snapshot.path()).await;
     for n in 0..4 {
         let object = store.get(&mk_key(&format!("o{n}"))).await.unwrap().unwrap();
         store.delete(&object).await.unwrap();
@@ -145,8 +145,8 @@ async fn a_snapshot_that_is_older_than_the_retention_is_told_to_be_incomplete() 
     assert_eq!(store.missing_chunks(3).await.unwrap().incomplete, 0);
     store.close().await;
 
-    bed.etcd.restore(snapshot.path()).await;
-    let (store, _) = bed.open(Duration::ZERO).await;
+    env.etcd.restore(snapshot.path()).await;
+    let (store, _) = env.open(Duration::ZERO).await;
     let missing = store.missing_chunks(3).await.unwrap();
     assert_eq!((missing.objects, missing.incomplete, missing.unreadable), (OBJECTS, 4, 0));
     let names: Vec<_> = (0..3).map(|n| mk_key(&format!("o{n}")).to_string()).collect();

@@ -101,39 +101,39 @@ async fn check(dir: &Path) -> bool {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_undamaged_journal_keeps_everything() {
-    let scene = mk_scene().await;
-    assert!(check(scene.damaged(|_| {}).path()).await);
+    let world = mk_scene().await;
+    assert!(check(world.damaged(|_| {}).path()).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_that_ends_too_early_is_discarded() {
-    let scene = mk_scene().await;
-    let len = scene.last.len();
+    let world = mk_scene().await;
+    let len = world.last.len();
     for part in [0, 1, 5, 13, 14, 60, 600, len / 2, len - 12, len - 4, len - 1] {
-        let at = scene.last.start + part;
-        let cut = scene.damaged(|journal| journal.truncate(at));
+        let at = world.last.start + part;
+        let cut = world.damaged(|journal| journal.truncate(at));
         assert!(!check(cut.path()).await, "cut at {part}");
-        let zeros = scene.damaged(|journal| journal[at..].fill(0));
+        let zeros = world.damaged(|journal| journal[at..].fill(0));
         assert!(!check(zeros.path()).await, "zeros from {part}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_with_a_hole_is_discarded() {
-    let scene = mk_scene().await;
-    for page in scene.last.start / 4096..=scene.last.end / 4096 {
-        let from = (page * 4096).max(scene.last.start);
-        let to = ((page + 1) * 4096).min(scene.last.end);
-        let hole = scene.damaged(|journal| journal[from..to].fill(0));
+    let world = mk_scene().await;
+    for page in world.last.start / 4096..=world.last.end / 4096 {
+        let from = (page * 4096).max(world.last.start);
+        let to = ((page + 1) * 4096).min(world.last.end);
+        let hole = world.damaged(|journal| journal[from..to].fill(0));
         assert!(!check(hole.path()).await, "a hole from {from} to {to}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn damage_before_an_acknowledged_write_is_not_swept_under_the_carpet() {
-    let scene = mk_scene().await;
+    let world = mk_scene().await;
     // Within a value of the commit before the last: what follows it is intact and was acknowledged.
-    let damaged = scene.damaged(|journal| journal[scene.earlier + 10_000] ^= 1);
+    let damaged = world.damaged(|journal| journal[world.earlier + 10_000] ^= 1);
     let refused = Embedded::open(damaged.path(), Options::default()).await.unwrap_err();
     assert!(matches!(refused, Error::Corrupt(_)), "{refused:?}");
     assert!(refused.to_string().contains(&damaged.path().display().to_string()), "{refused}");

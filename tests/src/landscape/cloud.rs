@@ -53,11 +53,11 @@ pub struct Counters {
 
 impl Cloud {
     /// Starts a cloud without machines, and waits until it answers.
-    pub async fn start(bed: &TestEnv) -> Result<Self> {
+    pub async fn start(env: &TestEnv) -> Result<Self> {
         let port = port::reserve()?;
         let address = SocketAddr::from(([127, 0, 0, 1], port)).to_string();
         let spec = Spec::new("cloud", binaries::find(PROGRAM)?).args(["cloud", "--address", &address]);
-        let mut process = Process::start(bed, spec)?;
+        let mut process = Process::start(env, spec)?;
         let client = Client::builder().no_proxy().timeout(CALL_TIMEOUT).build()?;
         let client = CloudClient { client, url: format!("http://{address}") };
         process.ready(START_DEADLINE, async || client.counters().await.map(drop)).await?;

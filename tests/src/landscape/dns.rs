@@ -45,7 +45,7 @@ pub struct Updater(Resolver);
 
 impl Dns {
     /// Starts a server with an empty zone, and waits until it answers.
-    pub async fn start(bed: &TestEnv) -> Result<Self> {
+    pub async fn start(env: &TestEnv) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("repot-zone.").tempdir()?;
         let port = port::reserve()?;
         let serial = 1;
@@ -55,7 +55,7 @@ impl Dns {
         fs::write(dir.path().join("zone"), zone)?;
         fs::write(dir.path().join("knot.conf"), configuration(dir.path(), port))?;
         let spec = Spec::new("knotd-internal", "knotd").arg("--config").arg(dir.path().join("knot.conf"));
-        let process = Process::start(bed, spec).context("knotd is missing: install it by `make tools`")?;
+        let process = Process::start(env, spec).context("knotd is missing: install it by `make tools`")?;
         let server = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let resolver = Resolver { server, next_id: Arc::new(AtomicU16::new(1)) };
         let mut dns = Self { process, resolver, _dir: dir };
@@ -198,8 +198,8 @@ mod tests {
 
     #[test]
     fn update_replaces_and_removes_addresses_at_once() {
-        run(async |bed| {
-            let dns = Dns::start(bed).await?;
+        run(async |env| {
+            let dns = Dns::start(env).await?;
             let (name, resolver) = (format!("api.x.{ZONE}"), dns.resolver());
             for last in [1, 2] {
                 let address = Ipv4Addr::new(127, 77, 0, last);
@@ -215,8 +215,8 @@ mod tests {
 
     #[test]
     fn removal_spares_other_values() {
-        run(async |bed| {
-            let dns = Dns::start(bed).await?;
+        run(async |env| {
+            let dns = Dns::start(env).await?;
             let (name, resolver, updater) = (format!("owner.x.{ZONE}"), dns.resolver(), dns.updater());
             let owner = |id: &str| Values::Txt(vec![id.to_owned()]);
             ensure!(!updater.remove(&name, &owner("seed-a/1")).await?, "there is no record yet");

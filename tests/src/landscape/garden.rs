@@ -47,10 +47,10 @@ pub struct GardenCluster {
 
 impl GardenCluster {
     /// Starts a garden, and waits until Gardener's and Repot's kinds are served.
-    pub async fn start(bed: &TestEnv) -> Result<Self> {
+    pub async fn start(env: &TestEnv) -> Result<Self> {
         let options = GardenOptions { controller_manager: true, ..GardenOptions::default() };
-        let cluster = Garden::start_with(bed, options).await?;
-        let gardener = Gardener::start(bed, &cluster, GardenerOptions { live_migration: true }).await?;
+        let cluster = Garden::start_with(env, options).await?;
+        let gardener = Gardener::start(env, &cluster, GardenerOptions { live_migration: true }).await?;
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
         cluster.apply(&[namespace, rights_of_gardenlets()]).await?;
         for file in [
@@ -62,15 +62,15 @@ impl GardenCluster {
             apply_file(&cluster, file).await?;
         }
         let flags = [
-            format!("--storage=embedded:{}", bed.make_dir("garden-store")?.display()),
-            format!("--encryption-provider-config={}", write_encryption_config(bed.path())?.display()),
+            format!("--storage=embedded:{}", env.make_dir("garden-store")?.display()),
+            format!("--encryption-provider-config={}", write_encryption_config(env.path())?.display()),
             "--serve=garden".to_owned(),
             format!("--shootstate-group={MIGRATION_GROUP}"),
         ];
-        let apiserver = Repot::behind(bed, &cluster, &[(MIGRATION_GROUP, V1ALPHA1)], flags).await?;
-        let webhook = start_webhook(bed, &cluster).await?;
+        let apiserver = Repot::behind(env, &cluster, &[(MIGRATION_GROUP, V1ALPHA1)], flags).await?;
+        let webhook = start_webhook(env, &cluster).await?;
         register_webhooks(&cluster, &webhook).await?;
-        let controllers = Controllers::start(bed, &cluster, &gardener).await?;
+        let controllers = Controllers::start(env, &cluster, &gardener).await?;
         Ok(Self { controllers, webhook, apiserver, gardener, cluster })
     }
 
@@ -226,8 +226,8 @@ fn worker(pool: &str, machines: u32) -> Value {
 }
 
 /// Starts `repot webhook` as its ServiceAccount.
-async fn start_webhook(bed: &TestEnv, cluster: &Garden) -> Result<Repot> {
-    let dir = bed.make_dir("webhook")?;
+async fn start_webhook(env: &TestEnv, cluster: &Garden) -> Result<Repot> {
+    let dir = env.make_dir("webhook")?;
     let (cert, key) = cluster.pki().serve(NAMESPACE, WEBHOOK)?.write(&dir, "serving")?;
     let token = cluster.kubectl(["create", "token", WEBHOOK, "-n", NAMESPACE]).await?.text()?;
     let access = cluster.admin().with(Credential::Token(token.trim().to_owned()));
@@ -237,7 +237,7 @@ async fn start_webhook(bed: &TestEnv, cluster: &Garden) -> Result<Repot> {
         .flag("tls-cert-file", &cert)
         .flag("tls-private-key-file", &key)
         .flag("kubeconfig", &kubeconfig);
-    Repot::start_program(bed, spec).await
+    Repot::start_program(env, spec).await
 }
 
 /// Registers the webhooks by URL: gardener-apiserver would look a Service up in the DNS of this machine.

@@ -86,17 +86,17 @@ impl Default for LandscapeOptions {
 
 impl Landscape {
     /// Starts everything but Shoots, and waits until it serves.
-    pub async fn start(bed: &TestEnv, options: LandscapeOptions) -> Result<Self> {
-        let (dns, cloud) = (Dns::start(bed).await?, Cloud::start(bed).await?);
+    pub async fn start(env: &TestEnv, options: LandscapeOptions) -> Result<Self> {
+        let (dns, cloud) = (Dns::start(env).await?, Cloud::start(env).await?);
         let providers = ProviderContext::new(dns.updater());
         let garden = async {
             match options.garden {
-                true => GardenCluster::start(bed).await.map(Some),
+                true => GardenCluster::start(env).await.map(Some),
                 false => Ok(None),
             }
         };
         // Clusters mostly wait for one another's parts while they start, so all of them start at the same time.
-        let seeds = options.seeds.iter().map(|name| Seed::start(bed, name, &cloud, &dns, &providers));
+        let seeds = options.seeds.iter().map(|name| Seed::start(env, name, &cloud, &dns, &providers));
         let (garden, seeds) = try_join(garden, try_join_all(seeds)).await?;
         if let Some(garden) = &garden {
             let all = seeds.iter().map(async |seed| {
@@ -113,7 +113,7 @@ impl Landscape {
             Some(garden) => {
                 let all = seeds.iter().map(|seed| controllers::start_in_seed(garden, seed));
                 try_join_all(all).await?;
-                Some(Mutex::new(controllers::start_in_garden(bed, garden).await?))
+                Some(Mutex::new(controllers::start_in_garden(env, garden).await?))
             }
             None => None,
         };
@@ -130,12 +130,12 @@ impl Landscape {
     /// Creates a Shoot in a seed, and waits until all its nodes are Ready.
     pub async fn create_shoot(
         &self,
-        bed: &TestEnv,
+        env: &TestEnv,
         shoot: ShootName,
         seed: &str,
         options: ControlPlaneOptions,
     ) -> Result<Shoot> {
-        let authorities = Arc::new(Authorities::make(&bed.make_dir("shoot-keys")?)?);
+        let authorities = Arc::new(Authorities::make(&env.make_dir("shoot-keys")?)?);
         let context = NodeContext {
             shoot: shoot.clone(),
             authorities: authorities.clone(),

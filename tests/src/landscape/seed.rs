@@ -60,20 +60,20 @@ pub struct Seed {
 impl Seed {
     /// Starts a seed, and waits until its controllers are ready.
     pub async fn start(
-        bed: &TestEnv,
+        env: &TestEnv,
         name: &str,
         cloud: &Cloud,
         dns: &Dns,
         provider_context: &ProviderContext,
     ) -> Result<Self> {
         let options = GardenOptions { controller_manager: true, ..GardenOptions::default() };
-        let cluster = Garden::start_with(bed, options).await?;
+        let cluster = Garden::start_with(env, options).await?;
         let zone = |zone: &str| BTreeMap::from([("topology.kubernetes.io/zone".to_owned(), zone.to_owned())]);
         let nodes = ZONES.map(|at| (format!("{name}-{at}"), zone(at))).into();
         let options = PodRunnerOptions { nodes, images: images()?, upstream_dns: None };
-        let runner = PodRunner::start(bed, &cluster, options).await?;
+        let runner = PodRunner::start(env, &cluster, options).await?;
         apply_kinds(&cluster).await?;
-        let store = S3Server::start(bed).await?;
+        let store = S3Server::start(env).await?;
         let (store_address, cloud_address) =
             (runner.expose(store.relay.port())?, runner.expose(cloud.port())?);
         let dns_address = runner.expose_datagrams(dns.address().port())?;

@@ -1,4 +1,4 @@
-//! Volumes for claims: a directory of the bed for each PersistentVolumeClaim whose StorageClass names [`PROVISIONER`].
+//! Volumes for claims: a directory of the env for each PersistentVolumeClaim whose StorageClass names [`PROVISIONER`].
 //!
 //! kube-controller-manager says which claims are ours to serve and binds them; it also says when a volume was released.
 
@@ -142,7 +142,7 @@ fn render(ground: &Ground, claim: &PersistentVolumeClaim, class: &StorageClass) 
 
 /// The nodes from which a volume can be used: like a disk of a cloud those of its zone, else the one it was made for.
 fn affinity(ground: &Ground, node: &str) -> Value {
-    let labels = ground.nodes.iter().find(|seat| seat.name == node).map(|seat| &seat.labels);
+    let labels = ground.nodes.iter().find(|slot| slot.name == node).map(|slot| &slot.labels);
     let (key, value) = match labels.and_then(|labels| labels.get(ZONE)) {
         Some(zone) => (ZONE, zone.as_str()),
         None => (HOST, node),

@@ -102,7 +102,7 @@ impl PodRunner {
     }
 
     fn index(&self, node: &str) -> Result<usize> {
-        let found = self.ground.nodes.iter().position(|seat| seat.name == node);
+        let found = self.ground.nodes.iter().position(|slot| slot.name == node);
         found.with_context(|| format!("there is no node {node}"))
     }
 }

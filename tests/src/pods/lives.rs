@@ -47,7 +47,7 @@ impl Lives {
     fn see(&mut self, pod: Pod) {
         let uid = pod.metadata.uid.clone().unwrap_or_default();
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
-        let node = node.and_then(|name| self.ground.nodes.iter().position(|seat| seat.name == name));
+        let node = node.and_then(|name| self.ground.nodes.iter().position(|slot| slot.name == name));
         let Some(node) = node else { return };
         let pod = Arc::new(pod);
         match self.channels.get(&uid) {

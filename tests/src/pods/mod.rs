@@ -16,7 +16,7 @@
 //! of their service account; the names of Services and of Pods behind them (the head of `dns.rs` has the rule); and servers of this
 //! machine at 10.0.0.20 after [`PodRunner::expose`] or [`PodRunner::expose_datagrams`]. kube-apiserver and tests reach them on 127.0.0.1 after
 //! [`PodRunner::publish`]: for a webhook register that port with a Service of type ExternalName to `localhost`. Output is under
-//! the bed, in `pods/<namespace>.<pod>.<uid>/<container>`; `kubectl logs` and `exec` are not served.
+//! the env, in `pods/<namespace>.<pod>.<uid>/<container>`; `kubectl logs` and `exec` are not served.
 //!
 //! **What is left out**, each with a message of its own where a Pod asks for it: `postStart`, hooks by HTTP, gRPC probes,
 //! `resourceFieldRef`, block devices, other volumes than `configMap`, `secret`, `projected`, `downwardAPI`, `emptyDir`,
@@ -116,12 +116,12 @@ impl PodRunner {
     /// Starts nodes in a garden that has its kube-controller-manager, and waits until Pods can be scheduled to them.
     ///
     /// Errors: unless we are root on a kernel with namespaces and overlays, or when a program is missing.
-    pub async fn start(bed: &TestEnv, garden: &Garden, mut options: PodRunnerOptions) -> Result<Self> {
+    pub async fn start(env: &TestEnv, garden: &Garden, mut options: PodRunnerOptions) -> Result<Self> {
         if options.nodes.is_empty() {
             options.nodes.push(("node-0".to_owned(), BTreeMap::new()));
         }
         ensure!(options.nodes.len() <= wire::MAX_NODES, "there are addresses for {} nodes", wire::MAX_NODES);
-        let ground = Arc::new(Ground::make(bed, garden, options.nodes, options.images).await?);
+        let ground = Arc::new(Ground::make(env, garden, options.nodes, options.images).await?);
         let mut tasks = JoinSet::new();
         let slices = follow_slices(&ground, &mut tasks);
         serve_names(&ground, &slices, options.upstream_dns, &mut tasks)?;
@@ -133,7 +133,7 @@ impl PodRunner {
         tasks.spawn(lives::follow(ground.clone()));
         tasks.spawn(claim::provision(ground.clone()));
         tasks.spawn(claim::reclaim(ground.clone()));
-        let scheduler = start_scheduler(bed, garden).await?;
+        let scheduler = start_scheduler(env, garden).await?;
         Ok(Self { ground, slices, tasks: std::sync::Mutex::new(tasks), _scheduler: scheduler })
     }
 
@@ -196,12 +196,12 @@ impl Drop for PodRunner {
 
 impl Ground {
     async fn make(
-        bed: &TestEnv,
+        env: &TestEnv,
         garden: &Garden,
         nodes: Vec<(String, BTreeMap<String, String>)>,
         images: Images,
     ) -> Result<Self> {
-        let dir = bed.make_dir("pods")?;
+        let dir = env.make_dir("pods")?;
         let root = dir.join("root");
         std::fs::create_dir(&root)?;
         let config = Kubeconfig::read_from(garden.kubeconfig())?;
@@ -256,10 +256,10 @@ fn serve_api(ground: &Ground, garden: &Garden, tasks: &mut JoinSet<()>) -> Resul
     Ok(())
 }
 
-async fn start_scheduler(bed: &TestEnv, garden: &Garden) -> Result<Process> {
+async fn start_scheduler(env: &TestEnv, garden: &Garden) -> Result<Process> {
     let (pki, port) = (garden.pki(), port::reserve()?);
     let serving = pki.serving.server(&["localhost", "127.0.0.1"])?;
-    let (cert, key) = serving.write(&bed.make_dir("scheduler-pki")?, "scheduler")?;
+    let (cert, key) = serving.write(&env.make_dir("scheduler-pki")?, "scheduler")?;
     let kubeconfig = garden.user_kubeconfig("system:kube-scheduler", &[])?;
     let spec = Spec::new("kube-scheduler", binaries::find("kube-scheduler")?)
         .flag("kubeconfig", &kubeconfig)
@@ -270,7 +270,7 @@ async fn start_scheduler(bed: &TestEnv, garden: &Garden) -> Result<Process> {
         .flag("tls-cert-file", cert)
         .flag("tls-private-key-file", key)
         .flag("leader-elect", "false");
-    let mut process = Process::start(bed, spec)?;
+    let mut process = Process::start(env, spec)?;
     let server = format!("https://127.0.0.1:{port}");
     let api =
         http::Api::new(&Access { server, ca_pem: pki.serving.pem(), credential: Credential::Anonymous })?;

@@ -144,14 +144,14 @@ impl Invocation {
 /// What the machine has mounted below its root, apart from what containers get anyway or must not see.
 ///
 /// `table` is `/proc/self/mountinfo`.
-pub(super) fn other_mounts(table: &str, bed: &Path) -> Vec<Mount> {
+pub(super) fn other_mounts(table: &str, env: &Path) -> Vec<Mount> {
     let own = ["/proc", "/sys", "/dev", "/run", "/tmp"].map(Path::new);
     let mut places: Vec<PathBuf> = Vec::new();
     let mut all: Vec<PathBuf> =
         table.lines().filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from).collect();
     all.sort();
     for place in all.into_iter().filter(|place| place != Path::new("/") && place.is_dir()) {
-        let known = own.iter().any(|dir| place.starts_with(dir)) || place.starts_with(bed);
+        let known = own.iter().any(|dir| place.starts_with(dir)) || place.starts_with(env);
         // Those below another one come with it.
         if !known && !places.iter().any(|outer| place.starts_with(outer)) {
             places.push(place);
@@ -168,8 +168,8 @@ mod tests {
     fn other_file_systems_of_the_machine_are_seen_once_and_not_written() {
         // Directories that are everywhere stand for mount points.
         let table = "1 0 8:1 / / rw - ext4 a rw\n2 1 0:2 / /proc rw - proc p rw\n3 1 8:2 / /usr rw - ext4 b rw\n\
-                     4 3 8:3 / /usr/lib rw - ext4 c rw\n5 1 0:5 / /dev/shm rw - tmpfs t rw\n6 1 8:4 / /bed/x rw - ext4 d rw";
-        let seen = other_mounts(table, Path::new("/bed"));
+                     4 3 8:3 / /usr/lib rw - ext4 c rw\n5 1 0:5 / /dev/shm rw - tmpfs t rw\n6 1 8:4 / /env/x rw - ext4 d rw";
+        let seen = other_mounts(table, Path::new("/env"));
         let seen: Vec<_> = seen.iter().map(|mount| (mount.place.as_path(), mount.writable)).collect();
         assert_eq!(seen, [(Path::new("/usr"), false)]);
     }

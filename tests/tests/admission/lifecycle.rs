@@ -84,16 +84,16 @@ fn path(namespace: &str, name: &str) -> String {
 }
 
 /// A garden in which nobody empties namespaces, and a Repot that is impatient with orphans.
-async fn impatient(bed: &TestEnv, grace: &str) -> Result<(Garden, Repot)> {
-    let garden = Garden::start(bed).await?;
-    let keys = write_encryption_config(bed.path())?;
+async fn impatient(env: &TestEnv, grace: &str) -> Result<(Garden, Repot)> {
+    let garden = Garden::start(env).await?;
+    let keys = write_encryption_config(env.path())?;
     let flags = [
-        format!("--storage=embedded:{}", bed.make_dir("store")?.display()),
+        format!("--storage=embedded:{}", env.make_dir("store")?.display()),
         format!("--encryption-provider-config={}", keys.display()),
         "--orphan-check-interval=300ms".to_owned(),
         format!("--orphan-grace-period={grace}"),
     ];
-    let repot = Repot::behind(bed, &garden, &[(GROUP, VERSION)], flags).await?;
+    let repot = Repot::behind(env, &garden, &[(GROUP, VERSION)], flags).await?;
     Ok((garden, repot))
 }
 
@@ -132,8 +132,8 @@ async fn metric(repot: &Repot, garden: &Garden, line: &str) -> Result<f64> {
 
 #[test]
 fn objects_whose_namespace_is_gone_are_removed_and_no_others() {
-    run(async |bed| {
-        let (garden, repot) = impatient(bed, "1s").await?;
+    run(async |env| {
+        let (garden, repot) = impatient(env, "1s").await?;
         let api = Api::new(garden.admin())?;
         let mut held = object("gone", "held");
         held["metadata"]["finalizers"] = json!(["example.com/hold"]);
@@ -163,8 +163,8 @@ fn objects_whose_namespace_is_gone_are_removed_and_no_others() {
 
 #[test]
 fn nothing_is_removed_while_nobody_can_say_which_namespaces_there_are() {
-    run(async |bed| {
-        let (mut garden, mut repot) = impatient(bed, "8s").await?;
+    run(async |env| {
+        let (mut garden, mut repot) = impatient(env, "8s").await?;
         let api = Api::new(garden.admin())?;
         make(&api, "kept", &[object("kept", "plain")]).await?;
         snatch(&api, "kept").await?;

@@ -102,11 +102,11 @@ fn one_of_many_who_want_the_last_place_has_it() {
 /// of its own, and the controller counts the objects of the first one only: what it writes later says nothing about the race.
 #[test]
 fn two_servers_charge_one_quota() {
-    run(async |bed| {
+    run(async |env| {
         let place = TestNamespace::make("two-servers").await?;
         limit(&place, "3").await?;
         used(&place, "0").await?;
-        let other = place.world.another(bed).await?;
+        let other = place.world.another(env).await?;
         let many = (0..12_usize).map(|n| {
             let api = if n.is_multiple_of(2) { &place.api } else { &other.api };
             let (path, object) = (place.collection(), place.object(&format!("r{n}")));

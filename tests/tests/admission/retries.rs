@@ -22,8 +22,8 @@ fn owned(object: &Value, manager: &str) -> Result<String> {
 }
 
 /// Another server, which serves a kind that may be replaced without a version, and asks a webhook about it at this path.
-async fn start(bed: &TestEnv, place: &TestNamespace, path: &str) -> Result<(Other, String, Value)> {
-    let other = place.world.another(bed).await?;
+async fn start(env: &TestEnv, place: &TestNamespace, path: &str) -> Result<(Other, String, Value)> {
+    let other = place.world.another(env).await?;
     let kinds = json!([{
         "operations": ["UPDATE"], "apiGroups": [GROUP], "apiVersions": [VERSION], "resources": ["hostedetcds"],
     }]);
@@ -47,9 +47,9 @@ async fn start(bed: &TestEnv, place: &TestNamespace, path: &str) -> Result<(Othe
 
 #[test]
 fn an_update_that_is_tried_again_begins_with_what_is_there_then() {
-    run(async |bed| {
+    run(async |env| {
         let place = TestNamespace::make("retries").await?;
-        let (server, path, mut object) = start(bed, &place, "/between").await?;
+        let (server, path, mut object) = start(env, &place, "/between").await?;
         // While the update is judged, somebody else sets one of the labels that it is about to set.
         let (api, between, first) =
             (server.api.clone(), format!("{path}?fieldManager=other"), AtomicBool::new(true));
@@ -80,9 +80,9 @@ fn an_update_that_is_tried_again_begins_with_what_is_there_then() {
 
 #[test]
 fn an_update_of_another_object_is_refused_before_anybody_is_asked() {
-    run(async |bed| {
+    run(async |env| {
         let place = TestNamespace::make("strangers").await?;
-        let (server, path, mut object) = start(bed, &place, "/all").await?;
+        let (server, path, mut object) = start(env, &place, "/all").await?;
         let before = place.server.asked("/all").len();
         object["metadata"]["uid"] = json!("00000000-0000-4000-8000-000000000000");
         let refused = server.api.put(&path, &object).await?;

@@ -24,7 +24,7 @@ pub struct World {
     _repot: Repot,
 }
 
-static WORLD: Shared<World> = Shared::new(|bed| start_shared(start(bed)));
+static WORLD: Shared<World> = Shared::new(|env| start_shared(start(env)));
 
 /// Another server on the same kube-apiserver, reached directly.
 pub struct Other {
@@ -34,26 +34,26 @@ pub struct Other {
 
 impl World {
     /// Starts another server, with a store of its own.
-    pub async fn another(&self, bed: &TestEnv) -> Result<Other> {
+    pub async fn another(&self, env: &TestEnv) -> Result<Other> {
         // All kinds: some may be replaced without a version.
-        let flags = [&flags(bed)?[..], &["--serve=all".to_owned()]].concat();
-        let repot = Repot::behind(bed, &self.garden, &[], flags).await?;
+        let flags = [&flags(env)?[..], &["--serve=all".to_owned()]].concat();
+        let repot = Repot::behind(env, &self.garden, &[], flags).await?;
         let mut access = self.garden.admin().clone();
         access.server = repot.url().to_owned();
         Ok(Other { api: Api::new(&access)?, _repot: repot })
     }
 }
 
-fn flags(bed: &TestEnv) -> Result<[String; 3]> {
-    let keys = write_encryption_config(bed.path())?;
+fn flags(env: &TestEnv) -> Result<[String; 3]> {
+    let keys = write_encryption_config(env.path())?;
     Ok([
-        format!("--storage=embedded:{}", bed.make_dir("store")?.display()),
+        format!("--storage=embedded:{}", env.make_dir("store")?.display()),
         format!("--encryption-provider-config={}", keys.display()),
         format!("--max-admission-review-bytes={}", 24 << 20),
     ])
 }
 
-async fn start(bed: &TestEnv) -> Result<World> {
+async fn start(env: &TestEnv) -> Result<World> {
     // A quota that is made before the controller knows our kind is counted at the next of these rounds.
     let rounds = vec!["--resource-quota-sync-period=5s".to_owned()];
     let options = GardenOptions {
@@ -61,8 +61,8 @@ async fn start(bed: &TestEnv) -> Result<World> {
         controller_manager_flags: rounds,
         ..GardenOptions::default()
     };
-    let garden = Garden::start_with(bed, options).await?;
-    let repot = Repot::behind(bed, &garden, &[(GROUP, VERSION)], flags(bed)?).await?;
+    let garden = Garden::start_with(env, options).await?;
+    let repot = Repot::behind(env, &garden, &[(GROUP, VERSION)], flags(env)?).await?;
     Ok(World { garden, _repot: repot })
 }
 

@@ -1,4 +1,4 @@
-//! Rules of the house that no compiler knows: who may use whom, what pure crates may not meet, how long files get.
+//! Rules of the architecture that no compiler knows: who may use whom, what pure crates may not meet, how long files get.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -151,7 +151,7 @@ fn tests_are_found_by_the_names_that_cargo_prints() {
     for name in [
         "repot-apimachinery selector::tests::labels",
         "architecture::sources::tests",
-        "house::sources::function",
+        "architecture::sources::function",
     ] {
         assert!(!found.contains(name), "{name} is found");
     }

@@ -88,8 +88,8 @@ fn failures_of_registration_have_their_reasons() {
 
 #[test]
 fn it_becomes_available_again_after_a_restart() {
-    run(async |bed| {
-        let mut world = World::garden(bed).await?;
+    run(async |env| {
+        let mut world = World::garden(env).await?;
         let place = TestNamespace::of(world.api.clone(), "default");
         place.create("a").await?;
         world.repot().kill();
@@ -107,8 +107,8 @@ fn it_becomes_available_again_after_a_restart() {
 }
 
 /// A server whose kube-apiserver does not answer: it knows from a flag who the administrator is, and nothing of a front proxy.
-async fn start_without_trust(bed: &TestEnv) -> Result<(repot_tests::process::Process, Api)> {
-    let dir = bed.make_dir("without-trust")?;
+async fn start_without_trust(env: &TestEnv) -> Result<(repot_tests::process::Process, Api)> {
+    let dir = env.make_dir("without-trust")?;
     let ca = Ca::new("ca")?;
     let (cert, key) = ca.server(&["localhost", "127.0.0.1"])?.write(&dir, "serving")?;
     let admin = ca.client("admin", &["system:masters"])?;
@@ -127,8 +127,8 @@ async fn start_without_trust(bed: &TestEnv) -> Result<(repot_tests::process::Pro
         .flag("authentication-kubeconfig", &kubeconfig)
         .flag("authorization-kubeconfig", &kubeconfig)
         .flag("encryption-provider-config", write_encryption_config(&dir)?)
-        .arg(format!("--storage=embedded:{}", bed.make_dir("store")?.display()));
-    let mut process = repot_tests::process::Process::start(bed, spec)?;
+        .arg(format!("--storage=embedded:{}", env.make_dir("store")?.display()));
+    let mut process = repot_tests::process::Process::start(env, spec)?;
     let server = format!("https://localhost:{own}");
     let api = Api::new(&Access { server, ca_pem: ca.pem(), credential: Credential::Certificate(admin) })?;
     process
@@ -139,8 +139,8 @@ async fn start_without_trust(bed: &TestEnv) -> Result<(repot_tests::process::Pro
 
 #[test]
 fn without_trust_there_are_documents_but_no_data() {
-    run(async |bed| {
-        let (_process, api) = start_without_trust(bed).await?;
+    run(async |env| {
+        let (_process, api) = start_without_trust(env).await?;
         let place = TestNamespace::of(api, "default");
         for path in [place.all(""), place.one("a"), place.all("").replace("shootstates", "nothings")] {
             let answer = place.api.get(&path).await?;
@@ -163,8 +163,8 @@ fn without_trust_there_are_documents_but_no_data() {
 
 #[test]
 fn documents_are_served_while_the_store_is_away() {
-    run(async |bed| {
-        let mut world = World::garden_on_etcd(bed).await?;
+    run(async |env| {
+        let mut world = World::garden_on_etcd(env).await?;
         let garden = world.garden.as_ref().context("a garden")?;
         let admin = garden.pki().client.client("admin", &["system:masters"])?;
         let ca_pem = garden.pki().serving.pem();
@@ -219,8 +219,8 @@ async fn set_bundle(garden: &Garden, bundle: &str) -> Result<()> {
 
 #[test]
 fn the_serving_authority_changes_without_an_outage() {
-    run(async |bed| {
-        let mut world = World::garden(bed).await?;
+    run(async |env| {
+        let mut world = World::garden(env).await?;
         let place = TestNamespace::of(world.api.clone(), "default");
         place.create("a").await?;
         let over = Arc::new(AtomicBool::new(false));
@@ -242,7 +242,7 @@ fn the_serving_authority_changes_without_an_outage() {
         let old = garden.pki().serving.pem();
         set_bundle(garden, &format!("{old}{}", new.pem())).await?;
         let names = ["repot-apiserver.repot-system.svc", "localhost", "127.0.0.1"];
-        new.server(&names)?.write(&bed.path().join("repot-config"), "serving")?;
+        new.server(&names)?.write(&env.path().join("repot-config"), "serving")?;
         let trusting = Access { server: url, ca_pem: new.pem(), credential: Credential::Anonymous };
         until("the new certificate", PATIENCE, async || Api::new(&trusting)?.get("/livez").await.map(drop))
             .await?;

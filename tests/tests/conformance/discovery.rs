@@ -148,9 +148,9 @@ fn a_known_document_is_not_sent_again() {
 
 #[test]
 fn documents_are_equal_on_every_replica() {
-    run(async |bed| {
+    run(async |env| {
         let one = TestNamespace::new("discovery")?.api;
-        let other = Dev::start(bed, [""; 0]).await?;
+        let other = Dev::start(env, [""; 0]).await?;
         let other = other.api()?;
         let document = format!("/openapi/v3{}", version_path());
         for (path, accept) in [

@@ -99,8 +99,8 @@ fn a_field_selector_of_one_name_needs_a_right_to_that_name_only() {
 
 #[test]
 fn a_new_front_proxy_is_believed_without_a_restart() {
-    run(async |bed| {
-        let mut world = World::garden(bed).await?;
+    run(async |env| {
+        let mut world = World::garden(env).await?;
         let server = world.repot().url().replace("127.0.0.1", "localhost");
         let garden = world.garden.as_ref().expect("a garden");
         let leaf = garden.pki().front_proxy.client("second-proxy", &[])?;

@@ -179,8 +179,8 @@ fn tokens_belong_to_what_was_listed() {
 
 #[test]
 fn tokens_survive_a_restart() {
-    run(async |bed| {
-        let mut dev = Dev::start(bed, [""; 0]).await?;
+    run(async |env| {
+        let mut dev = Dev::start(env, [""; 0]).await?;
         let place = TestNamespace::of(dev.api()?, "restarted");
         for name in ["a", "b", "c"] {
             place.create(name).await?;
@@ -202,8 +202,8 @@ fn tokens_survive_a_restart() {
 
 #[test]
 fn a_page_that_comes_too_late_is_told_where_to_go_on() {
-    run(async |bed| {
-        let mut world = World::garden_on_etcd(bed).await?;
+    run(async |env| {
+        let mut world = World::garden_on_etcd(env).await?;
         let place = TestNamespace::of(world.api.clone(), "default");
         for name in ["a", "b", "c"] {
             place.create(name).await?;

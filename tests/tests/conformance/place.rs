@@ -20,8 +20,8 @@ pub const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
 pub const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 pub const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-static DEV: Shared<Dev> = Shared::new(|bed| start_shared(Dev::start(bed, [""; 0])));
-static BEHIND: Shared<Behind> = Shared::new(|bed| start_shared(Behind::start(bed)));
+static DEV: Shared<Dev> = Shared::new(|env| start_shared(Dev::start(env, [""; 0])));
+static BEHIND: Shared<Behind> = Shared::new(|env| start_shared(Behind::start(env)));
 
 /// A namespace in the shared `repot dev`, or in another server.
 pub struct TestNamespace {
@@ -111,14 +111,14 @@ pub struct Behind {
 }
 
 impl Behind {
-    async fn start(bed: &TestEnv) -> Result<Self> {
-        let garden = Garden::start(bed).await?;
-        let keys = write_encryption_config(bed.path())?;
+    async fn start(env: &TestEnv) -> Result<Self> {
+        let garden = Garden::start(env).await?;
+        let keys = write_encryption_config(env.path())?;
         let flags = [
-            format!("--storage=embedded:{}", bed.make_dir("store")?.display()),
+            format!("--storage=embedded:{}", env.make_dir("store")?.display()),
             format!("--encryption-provider-config={}", keys.display()),
         ];
-        let repot = Repot::behind(bed, &garden, &[(GROUP, VERSION)], flags).await?;
+        let repot = Repot::behind(env, &garden, &[(GROUP, VERSION)], flags).await?;
         Ok(Self { garden, repot })
     }
 

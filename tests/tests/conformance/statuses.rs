@@ -110,8 +110,8 @@ fn causes_name_reason_and_field() {
 
 #[test]
 fn the_largest_object_is_a_flag_with_a_bound() {
-    run(async |bed| {
-        let dev = Dev::start(bed, ["--max-object-bytes=1048576"]).await?;
+    run(async |env| {
+        let dev = Dev::start(env, ["--max-object-bytes=1048576"]).await?;
         let place = TestNamespace::of(dev.api()?, "small");
         place.create("a").await?;
         let mut object = place.object("b");
@@ -119,7 +119,7 @@ fn the_largest_object_is_a_flag_with_a_bound() {
         let answer = call(&place, Method::POST, &place.all(""), &object).await?;
         let status = expect(&answer, 413, "RequestEntityTooLarge")?;
         ensure!(status["message"].as_str().is_some_and(|m| m.contains("limit is 1048576")), "{status}");
-        let Err(error) = Dev::start(bed, ["--max-object-bytes=268435457"]).await else { bail!("it started") };
+        let Err(error) = Dev::start(env, ["--max-object-bytes=268435457"]).await else { bail!("it started") };
         ensure!(format!("{error:#}").contains("must be from 1024 to 268435456"), "{error:#}");
         Ok(())
     });
@@ -127,8 +127,8 @@ fn the_largest_object_is_a_flag_with_a_bound() {
 
 #[test]
 fn a_namespace_holds_no_more_than_it_may_and_can_be_made_room_in() {
-    run(async |bed| {
-        let mut dev = Dev::start(bed, ["--max-namespace-bytes=100000"]).await?;
+    run(async |env| {
+        let mut dev = Dev::start(env, ["--max-namespace-bytes=100000"]).await?;
         let (place, other) = (TestNamespace::of(dev.api()?, "full"), TestNamespace::of(dev.api()?, "other"));
         let large = |place: &TestNamespace, name: &str, bytes: usize| {
             let mut object = place.object(name);

@@ -324,8 +324,8 @@ fn annotations_have_a_limit_of_their_own() {
 
 #[test]
 fn uids_and_owners_survive_a_restart() {
-    run(async |bed| {
-        let mut dev = Dev::start(bed, [""; 0]).await?;
+    run(async |env| {
+        let mut dev = Dev::start(env, [""; 0]).await?;
         let place = TestNamespace::of(dev.api()?, "restarted");
         let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "1-2-3", "controller": true, "blockOwnerDeletion": true});
         place.create_with("a", json!({"ownerReferences": [owner]})).await?;

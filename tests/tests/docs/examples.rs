@@ -24,14 +24,14 @@ struct Example {
 
 #[test]
 fn examples_of_pages_run_as_printed() {
-    run(async |bed| {
+    run(async |env| {
         let mut ran = Vec::new();
         for page in pages() {
             let examples = examples(&page.text);
             if examples.is_empty() {
                 continue;
             }
-            play(bed, &examples).await.with_context(|| page.path.clone())?;
+            play(env, &examples).await.with_context(|| page.path.clone())?;
             ran.push(page.path);
         }
         ensure!(ran.iter().any(|path| path == "README.md"), "README.md has no example; of {ran:?}");
@@ -40,9 +40,9 @@ fn examples_of_pages_run_as_printed() {
 }
 
 /// Runs the examples of one page, one after the other, against a server of its own.
-async fn play(bed: &TestEnv, examples: &[Example]) -> Result<()> {
-    let dev = Dev::start(bed, [""; 0]).await?;
-    let checkout = bed.make_dir("checkout")?;
+async fn play(env: &TestEnv, examples: &[Example]) -> Result<()> {
+    let dev = Dev::start(env, [""; 0]).await?;
+    let checkout = env.make_dir("checkout")?;
     fs::create_dir_all(checkout.join("target/debug"))?;
     symlink(program()?, checkout.join("target/debug/repot"))?;
     symlink(dev.data_dir(), checkout.join("repot-data"))?;

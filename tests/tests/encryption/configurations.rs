@@ -149,9 +149,9 @@ fn of_files() -> Vec<(Acceptors, String)> {
 
 #[test]
 fn accepts_and_refuses_what_kube_apiserver_does() {
-    run(async |bed| -> Result<()> {
-        let mut upstream = Upstream::start(bed).await?;
-        let file = bed.path().join("judged.yaml");
+    run(async |env| -> Result<()> {
+        let mut upstream = Upstream::start(env).await?;
+        let file = env.path().join("judged.yaml");
         let cases = [of_providers(), of_resources(), of_files()].concat();
         let mut wrong = Vec::new();
         for (expected, text) in &cases {

@@ -60,9 +60,9 @@ async fn key_ids(world: &World) -> Result<Vec<&'static str>> {
 
 #[test]
 fn a_service_is_asked_rarely_and_its_key_changes_without_a_failed_request() {
-    run(async |bed| {
-        let mut plugin = Plugin::start(bed).await?;
-        let world = World::start(bed, 2, &[&plugin.provider("main")], "50ms").await?;
+    run(async |env| {
+        let mut plugin = Plugin::start(env).await?;
+        let world = World::start(env, 2, &[&plugin.provider("main")], "50ms").await?;
         let mut names = Vec::new();
         create_many(&world.replicas[0], &mut names).await?;
         create_many(&world.replicas[1], &mut names).await?;
@@ -96,9 +96,9 @@ fn a_service_is_asked_rarely_and_its_key_changes_without_a_failed_request() {
 
 #[test]
 fn reads_go_on_without_the_service_and_writes_for_three_minutes() {
-    run(async |bed| {
-        let mut plugin = Plugin::start(bed).await?;
-        let mut world = World::start(bed, 2, &[&plugin.provider("main")], "50ms").await?;
+    run(async |env| {
+        let mut plugin = Plugin::start(env).await?;
+        let mut world = World::start(env, 2, &[&plugin.provider("main")], "50ms").await?;
         let mut names = Vec::new();
         create_many(&world.replicas[0], &mut names).await?;
         world.read_all(&names).await?;
@@ -176,9 +176,9 @@ async fn list(replica: &Replica, accept: &str, query: &str) -> Result<repot_test
 fn nothing_is_taken_for_deleted_while_the_service_is_away() {
     const FORMS: [&str; 3] = ["application/json", METADATA, TABLE];
     const QUERIES: [&str; 4] = ["", "resourceVersion=0", "limit=5", "labelSelector=a%21%3Db&limit=5"];
-    run(async |bed| {
-        let mut plugin = Plugin::start(bed).await?;
-        let mut world = World::start(bed, 2, &[&plugin.provider("main")], "50ms").await?;
+    run(async |env| {
+        let mut plugin = Plugin::start(env).await?;
+        let mut world = World::start(env, 2, &[&plugin.provider("main")], "50ms").await?;
         let mut names = Vec::new();
         create_many(&world.replicas[0], &mut names).await?;
         plugin.ask("close").await?;
@@ -228,10 +228,10 @@ fn with_label(mut object: serde_json::Value) -> serde_json::Value {
 
 #[test]
 fn kube_apiserver_opens_what_repot_wrapped_and_only_at_its_place() {
-    run(async |bed| {
-        let plugin = Plugin::start(bed).await?;
-        let mut upstream = Upstream::start(bed).await?;
-        let world = World::start(bed, 1, &[&plugin.provider("main")], "50ms").await?;
+    run(async |env| {
+        let plugin = Plugin::start(env).await?;
+        let mut upstream = Upstream::start(env).await?;
+        let world = World::start(env, 1, &[&plugin.provider("main")], "50ms").await?;
         let gcm = provider("aesgcm", "static")?;
         let replica = &world.replicas[0];
         replica.create("by-service").await?;

@@ -21,9 +21,9 @@ async fn until_refused(replica: &Replica, before: f64) -> anyhow::Result<()> {
 
 #[test]
 fn only_a_configuration_that_works_is_taken_and_the_earlier_one_stays() {
-    run(async |bed| {
+    run(async |env| {
         let (old, new) = (provider("aesgcm", "old")?, provider("secretbox", "new")?);
-        let world = World::start(bed, 1, &[&old], "10ms").await?;
+        let world = World::start(env, 1, &[&old], "10ms").await?;
         let replica = &world.replicas[0];
         let mut names = vec!["one".to_owned()];
         replica.create("one").await?;
@@ -64,12 +64,12 @@ fn only_a_configuration_that_works_is_taken_and_the_earlier_one_stays() {
 
 #[test]
 fn a_service_that_comes_late_is_taken_when_it_is_well() {
-    run(async |bed| {
+    run(async |env| {
         let old = provider("aesgcm", "old")?;
-        let world = World::start(bed, 1, &[&old], "10ms").await?;
+        let world = World::start(env, 1, &[&old], "10ms").await?;
         let replica = &world.replicas[0];
         replica.create("one").await?;
-        let mut plugin = Plugin::start(bed).await?;
+        let mut plugin = Plugin::start(env).await?;
         plugin.ask("healthz ill").await?;
         let before = replica.reloads("failure").await?;
         let providers = repot_tests::encryption::config(&[&plugin.provider("main"), &old]).to_string();

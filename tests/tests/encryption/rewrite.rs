@@ -18,9 +18,9 @@ async fn storage(world: &World, task: &[&str]) -> Result<String> {
 
 #[test]
 fn an_operator_sees_when_an_old_key_may_go() {
-    run(async |bed| {
+    run(async |env| {
         let (old, new) = (provider("aesgcm", "old")?, provider("secretbox", "new")?);
-        let world = World::start(bed, 1, &[&old], "10ms").await?;
+        let world = World::start(env, 1, &[&old], "10ms").await?;
         let replica = &world.replicas[0];
         let names: Vec<String> = (0..7).map(|n| format!("state-{n}")).collect();
         for name in &names {

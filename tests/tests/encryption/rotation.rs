@@ -92,15 +92,15 @@ async fn rotate(world: &World, names: &mut Vec<String>, old: &Value, new: &Value
 
 #[test]
 fn every_read_succeeds_while_keys_are_rotated_in_the_documented_order() {
-    run(async |bed| {
-        let plugin = Plugin::start(bed).await?;
+    run(async |env| {
+        let plugin = Plugin::start(env).await?;
         let chain = [
             provider("aescbc", "first")?,
             provider("aesgcm", "second")?,
             provider("secretbox", "third")?,
             plugin.provider("fourth"),
         ];
-        let world = World::start(bed, 2, &[&chain[0]], "30ms").await?;
+        let world = World::start(env, 2, &[&chain[0]], "30ms").await?;
         let mut names = vec!["state-000".to_owned()];
         world.replicas[0].create(&names[0]).await?;
         let reader = Reader::start(&world, &names[0]);

@@ -28,8 +28,8 @@ async fn names(world: &World) -> Result<Vec<String>> {
 
 #[test]
 fn an_object_that_cannot_be_read_is_put_away_beside_a_server() {
-    run(async |bed| {
-        let world = World::start(bed, 1, &[&provider("aesgcm", "key")?], "1s").await?;
+    run(async |env| {
+        let world = World::start(env, 1, &[&provider("aesgcm", "key")?], "1s").await?;
         let (replica, place) = (&world.replicas[0], &world.storage_flags);
         for name in ["a", "b", "c"] {
             replica.create(name).await?;
@@ -68,13 +68,13 @@ fn an_object_that_cannot_be_read_is_put_away_beside_a_server() {
 
 #[test]
 fn objects_move_from_etcd_to_the_embedded_store() {
-    run(async |bed| {
-        let world = World::start(bed, 1, &[&provider("aesgcm", "key")?], "1s").await?;
+    run(async |env| {
+        let world = World::start(env, 1, &[&provider("aesgcm", "key")?], "1s").await?;
         let (replica, place) = (&world.replicas[0], &world.storage_flags);
         for name in ["a", "b"] {
             replica.create(name).await?;
         }
-        let dir = bed.make_dir("archive")?;
+        let dir = env.make_dir("archive")?;
         let file = dir.join("all.repot").display().to_string();
         let told = storage(&replica.file, &["export", &file], place).await?.text()?;
         ensure!(told.starts_with("2 objects with "), "{told}");
@@ -105,14 +105,14 @@ fn named_version(log: &str) -> Result<u64> {
 
 #[test]
 fn a_server_does_not_start_on_an_etcd_that_was_restored_until_versions_are_raised() {
-    run(async |bed| {
-        let mark = bed.make_dir("mark")?.join("high-water");
+    run(async |env| {
+        let mark = env.make_dir("mark")?.join("high-water");
         let flags = [
             format!("--high-water-mark=file:{}", mark.display()),
             "--high-water-mark-interval=1s".to_owned(),
         ];
-        let mut world = World::start_with(bed, 1, &[&provider("aesgcm", "key")?], "1s", &flags).await?;
-        let snapshot = bed.make_dir("snapshot")?.join("etcd.db");
+        let mut world = World::start_with(env, 1, &[&provider("aesgcm", "key")?], "1s", &flags).await?;
+        let snapshot = env.make_dir("snapshot")?.join("etcd.db");
         world.replicas[0].create("before").await?;
         world.etcd.save_snapshot(0, &snapshot).await?;
         world.replicas[0].create("after").await?;

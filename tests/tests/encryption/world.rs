@@ -42,25 +42,25 @@ pub struct World {
 
 impl World {
     /// As many replicas, which begin with the same providers. What takes them a second otherwise takes them `second`.
-    pub async fn start(bed: &TestEnv, replicas: usize, providers: &[&Value], second: &str) -> Result<Self> {
-        Self::start_with(bed, replicas, providers, second, &[]).await
+    pub async fn start(env: &TestEnv, replicas: usize, providers: &[&Value], second: &str) -> Result<Self> {
+        Self::start_with(env, replicas, providers, second, &[]).await
     }
 
     /// As [`World::start`], with further flags for each replica.
     pub async fn start_with(
-        bed: &TestEnv,
+        env: &TestEnv,
         replicas: usize,
         providers: &[&Value],
         second: &str,
         more: &[String],
     ) -> Result<Self> {
-        let mut etcd = EtcdCluster::start(bed, 1).await?;
-        let garden = Garden::start(bed).await?;
+        let mut etcd = EtcdCluster::start(env, 1).await?;
+        let garden = Garden::start(env).await?;
         let values = Values::new(&mut etcd)?;
         let storage_flags = vec![format!("--etcd-servers={}", etcd.endpoints().join(","))];
         let mut all = Vec::new();
         for _ in 0..replicas {
-            let file = bed.make_dir("keys")?.join("encryption.yaml");
+            let file = env.make_dir("keys")?.join("encryption.yaml");
             write_config(&file, &config(providers).to_string())?;
             let flags = [
                 storage_flags[0].clone(),
@@ -68,7 +68,7 @@ impl World {
                 "--encryption-provider-config-automatic-reload".to_owned(),
                 format!("--encryption-second={second}"),
             ];
-            let repot = Repot::replica(bed, &garden, flags.iter().chain(more)).await?;
+            let repot = Repot::replica(env, &garden, flags.iter().chain(more)).await?;
             let server = format!("https://127.0.0.1:{}", repot.port()?);
             let api = Api::new(&Access { server, ..garden.admin().clone() })?;
             all.push(Replica { repot, api, file });

@@ -51,15 +51,15 @@ async fn objects_come_and_go(store: &Store) -> Result<()> {
 }
 
 /// From an etcd into the store, from there by the command to a directory and back, and into an etcd.
-async fn snapshots_go_there_and_back(bed: &TestEnv, azure: &AzureServer) -> Result<()> {
-    let mut world = World::start(bed).await?;
+async fn snapshots_go_there_and_back(env: &TestEnv, azure: &AzureServer) -> Result<()> {
+    let mut world = World::start(env).await?;
     world.store = open(azure, "a")?;
     world.write("early", 30).await?;
     let full = world.full(false).await?.name;
     world.write("late", 30).await?;
     world.delta(full.last, Compression::Gzip).await?;
     let (_, before) = dump(&world.client).await?;
-    let (a, b, dir) = (azure.url("a"), azure.url("b"), url(&bed.path().join("dir")));
+    let (a, b, dir) = (azure.url("a"), azure.url("b"), url(&env.path().join("dir")));
     for (from, to) in [(&a, &dir), (&dir, &b)] {
         let mut copy = command(&["copy", "--source", from, "--target", to, "--output", "json"])?;
         copy.envs(azure.environment());
@@ -70,9 +70,9 @@ async fn snapshots_go_there_and_back(bed: &TestEnv, azure: &AzureServer) -> Resu
     verify.envs(azure.environment());
     let verified = tool::run(verify, b"").await?.json()?;
     ensure!(verified["good"] == true && verified["integrityRecorded"] == 2, "{verified}");
-    let data = bed.path().join("restored");
+    let data = env.path().join("restored");
     restore(&open(azure, "b")?, data.clone()).await?;
-    let revived = Revived::start(bed, &data).await?;
+    let revived = Revived::start(env, &data).await?;
     ensure!(dump(&revived.client).await?.1 == before, "it is not what was there before");
     Ok(())
 }
@@ -97,10 +97,10 @@ async fn being_away_is_told(azure: &AzureServer) -> Result<()> {
 #[test]
 #[ignore = "takes long to install: make soak"]
 fn azure_keeps_snapshots() {
-    run(async |bed| {
-        let azure = AzureServer::start(bed).await?;
+    run(async |env| {
+        let azure = AzureServer::start(env).await?;
         objects_come_and_go(&open(&azure, "objects")?).await?;
-        snapshots_go_there_and_back(bed, &azure).await?;
+        snapshots_go_there_and_back(env, &azure).await?;
         being_away_is_told(&azure).await
     });
 }

@@ -20,14 +20,14 @@ use super::world::{Revived, World, restore, snapshots, url};
 
 const ASKED: Asked<'static> = Asked { name: "b-1", owner: "uid-1" };
 
-fn options(bed: &TestEnv) -> Result<Options> {
+fn options(env: &TestEnv) -> Result<Options> {
     let tools = Tools { etcd: binaries::find("etcd")?, etcdutl: binaries::find("etcdutl")? };
-    Ok(Options { scratch: bed.make_dir("scratch")?, tools })
+    Ok(Options { scratch: env.make_dir("scratch")?, tools })
 }
 
-async fn take(world: &World, bed: &TestEnv) -> Result<Backups> {
+async fn take(world: &World, env: &TestEnv) -> Result<Backups> {
     let backups = Backups::of(&world.store);
-    take::take(&backups, &ASKED, &world.client, &bed.make_dir("scratch")?, Timestamp::now()).await?;
+    take::take(&backups, &ASKED, &world.client, &env.make_dir("scratch")?, Timestamp::now()).await?;
     Ok(backups)
 }
 
@@ -39,8 +39,8 @@ fn snapshot(dir: &Path) -> Result<PathBuf> {
 
 #[test]
 fn digest_of_a_backup_and_of_what_is_restored_from_it_is_that_of_its_source() {
-    run(async |bed| {
-        let world = World::start(bed).await?;
+    run(async |env| {
+        let world = World::start(env).await?;
         world.write("first", 300).await?;
         // A value that is a page of its own, and one that was deleted and made again.
         world.client.kv_client().put("/large", vec![7; 1 << 20], None).await?;
@@ -48,8 +48,8 @@ fn digest_of_a_backup_and_of_what_is_restored_from_it_is_that_of_its_source() {
         let source = digest(&world.client).await?;
         ensure!(source.keys == 301 && source.revision == glance(&world.client).await?.revision, "{source:?}");
 
-        let backups = take(&world, bed).await?;
-        let Verdict::Sound(found) = prove::prove(&backups, "b-1", &options(bed)?).await? else {
+        let backups = take(&world, env).await?;
+        let Verdict::Sound(found) = prove::prove(&backups, "b-1", &options(env)?).await? else {
             bail!("it is corrupt");
         };
         ensure!(source == found.into(), "{source:?}");
@@ -58,9 +58,9 @@ fn digest_of_a_backup_and_of_what_is_restored_from_it_is_that_of_its_source() {
         ensure!(backups.names().await? == ["b-1"], "other names");
 
         // With the revision raised, as members are restored.
-        let data_dir = bed.path().join("restored");
+        let data_dir = env.path().join("restored");
         restore(&backups.store("b-1")?, data_dir.clone()).await?;
-        let revived = Revived::start(bed, &data_dir).await?;
+        let revived = Revived::start(env, &data_dir).await?;
         let restored = digest(&revived.client).await?;
         ensure!(restored.continues(&source) && restored.revision > source.revision, "{restored:?}");
         // So it can be told from one that somebody wrote to, in any way.
@@ -76,8 +76,8 @@ fn digest_of_a_backup_and_of_what_is_restored_from_it_is_that_of_its_source() {
 
 #[test]
 fn lease_that_ends_changes_no_digest() {
-    run(async |bed| {
-        let world = World::start(bed).await?;
+    run(async |env| {
+        let world = World::start(env).await?;
         world.write("kept", 20).await?;
         let before = digest(&world.client).await?;
         let lease = world.client.lease_client().grant(3600, None).await?.id();
@@ -100,10 +100,10 @@ fn lease_that_ends_changes_no_digest() {
 
 #[test]
 fn damaged_backup_is_found_corrupt_once_and_for_all() {
-    run(async |bed| {
-        let world = World::start(bed).await?;
+    run(async |env| {
+        let world = World::start(env).await?;
         world.write("first", 50).await?;
-        let backups = take(&world, bed).await?;
+        let backups = take(&world, env).await?;
         let file = snapshot(&world.dir)?;
         let mut bytes = fs::read(&file)?;
         let middle = bytes.len() / 2;
@@ -127,10 +127,10 @@ fn damaged_backup_is_found_corrupt_once_and_for_all() {
 
 #[test]
 fn taking_is_repeated_after_a_failure_and_never_over_another_s_backup() {
-    run(async |bed| {
-        let mut world = World::start(bed).await?;
+    run(async |env| {
+        let mut world = World::start(env).await?;
         world.write("first", 10).await?;
-        let scratch = bed.make_dir("scratch")?;
+        let scratch = env.make_dir("scratch")?;
         let endpoint = world.etcd.endpoints().join(",");
         let store = url(&world.dir);
         let scratch = scratch.display().to_string();
@@ -167,7 +167,7 @@ fn taking_is_repeated_after_a_failure_and_never_over_another_s_backup() {
         ensure!(fs::read_dir(world.dir.join("backups/b-1/v2"))?.count() == 1, "it was taken twice");
         let other = Asked { name: "b-1", owner: "uid-2" };
         let now = Timestamp::now();
-        let refused = take::take(&backups, &other, &world.client, bed.path(), now).await;
+        let refused = take::take(&backups, &other, &world.client, env.path(), now).await;
         ensure!(matches!(refused, Err(Error::Owner { .. })), "{refused:?}");
 
         backups.remove("b-1").await?;
@@ -176,7 +176,7 @@ fn taking_is_repeated_after_a_failure_and_never_over_another_s_backup() {
             backups.names().await?.is_empty() && backups.taken("b-1").await?.is_none(),
             "it is still there"
         );
-        let missing = prove::prove(&backups, "b-1", &options(bed)?).await;
+        let missing = prove::prove(&backups, "b-1", &options(env)?).await;
         ensure!(matches!(missing, Err(Error::NotStored(_))), "{missing:?}");
         Ok(())
     });
@@ -184,16 +184,16 @@ fn taking_is_repeated_after_a_failure_and_never_over_another_s_backup() {
 
 #[test]
 fn directories_of_an_object_are_found_as_stores() {
-    run(async |bed| {
-        let world = World::start(bed).await?;
-        let (container, prefix) = (bed.path().display().to_string(), "p/a".to_owned());
+    run(async |env| {
+        let world = World::start(env).await?;
+        let (container, prefix) = (env.path().display().to_string(), "p/a".to_owned());
         let provider = "Local".to_owned();
         let place = StoreRef { provider, container, prefix, endpoint: None, secret_ref: None };
         let (store, _secret) = place.open(&Default::default(), Duration::from_secs(5))?;
         let backups = Backups::of(&store);
         ensure!(backups.names().await?.is_empty(), "there is something");
-        take::take(&backups, &ASKED, &world.client, bed.path(), Timestamp::now()).await?;
-        ensure!(bed.path().join("p/a/backups/b-1/backup.json").is_file(), "it is elsewhere");
+        take::take(&backups, &ASKED, &world.client, env.path(), Timestamp::now()).await?;
+        ensure!(env.path().join("p/a/backups/b-1/backup.json").is_file(), "it is elsewhere");
         Ok(())
     });
 }

@@ -59,8 +59,8 @@ fn arguments<'a>(source: &'a str, target: &'a str, more: &[&'a str]) -> Vec<&'a 
 
 #[test]
 fn the_history_that_is_written_is_copied_and_no_other() {
-    run(async |bed| {
-        let (from, to) = (bed.make_dir("from")?, bed.path().join("to"));
+    run(async |env| {
+        let (from, to) = (env.make_dir("from")?, env.path().join("to"));
         let all = open(&from)?;
         fill(&all, 9, 100).await?;
         fill(&all.history("given-up"), 20, 100).await?;
@@ -94,8 +94,8 @@ fn the_history_that_is_written_is_copied_and_no_other() {
 /// An etcd that comes back to where it was before, and where it was restored in that time.
 #[test]
 fn whoever_restores_from_the_target_gets_what_was_copied() {
-    run(async |bed| {
-        let (from, to) = (bed.make_dir("from")?, bed.make_dir("to")?);
+    run(async |env| {
+        let (from, to) = (env.make_dir("from")?, env.make_dir("to")?);
         let target = open(&to)?;
         fill(&target.history("restored"), 20, 100).await?;
         target.make_current("restored").await?;
@@ -112,9 +112,9 @@ fn whoever_restores_from_the_target_gets_what_was_copied() {
 
 #[test]
 fn a_copy_that_was_killed_is_taken_up() {
-    run(async |bed| {
+    run(async |env| {
         const COUNT: usize = 80;
-        let (from, to) = (bed.make_dir("from")?, bed.path().join("to"));
+        let (from, to) = (env.make_dir("from")?, env.path().join("to"));
         fill(&open(&from)?, 80, 300_000).await?;
         let (source, target) = (url(&from), url(&to));
         let mut copy = command(&arguments(&source, &target, &["--parallel", "2"]))?;
@@ -154,14 +154,14 @@ fn a_copy_that_was_killed_is_taken_up() {
 
 #[test]
 fn what_is_not_whole_at_the_target_is_copied_again() {
-    run(async |bed| {
-        let world = World::start(bed).await?;
+    run(async |env| {
+        let world = World::start(env).await?;
         world.write("early", 10).await?;
         let full = world.full(false).await?.name;
         world.write("late", 10).await?;
         let delta = world.delta(full.last, Compression::Zlib).await?.name;
         world.full(true).await?;
-        let good = bed.path().join("good");
+        let good = env.path().join("good");
         let (source, target) = (url(&world.dir), url(&good));
         let first = snapshots(&arguments(&source, &target, &[])).await?.json()?;
         assert_eq!(first["failed"], serde_json::json!([]), "{first}");
@@ -186,7 +186,7 @@ fn what_is_not_whole_at_the_target_is_copied_again() {
         ];
         for (what, harm) in harms {
             for name in [&full, &delta] {
-                let dir = bed.path().join(format!("{what}-{}", name.last));
+                let dir = env.path().join(format!("{what}-{}", name.last));
                 duplicate(&good, &dir)?;
                 harm(&dir, &name.to_string())?;
                 let said = snapshots(&arguments(&source, &url(&dir), &[])).await?.json()?;
@@ -203,14 +203,14 @@ fn what_is_not_whole_at_the_target_is_copied_again() {
 
 #[test]
 fn damage_at_the_source_goes_nowhere() {
-    run(async |bed| {
-        let from = bed.make_dir("from")?;
+    run(async |env| {
+        let from = env.make_dir("from")?;
         fill(&open(&from)?, 5, 2000).await?;
         let bad = fs::read_dir(from.join("v2"))?.next().context("one")??.path();
         let mut bytes = fs::read(&bad)?;
         bytes[500] ^= 1;
         fs::write(&bad, bytes)?;
-        let to = bed.path().join("to");
+        let to = env.path().join("to");
         let output = snapshots(&arguments(&url(&from), &url(&to), &[])).await?;
         assert_eq!(output.code, 3, "{output:?}");
         let name = bad.file_name().context("a name")?;
@@ -222,8 +222,8 @@ fn damage_at_the_source_goes_nowhere() {
 
 #[test]
 fn an_empty_source_is_no_success_unless_that_is_said() {
-    run(async |bed| {
-        let (from, to) = (bed.make_dir("from")?, bed.path().join("to"));
+    run(async |env| {
+        let (from, to) = (env.make_dir("from")?, env.path().join("to"));
         let (source, target) = (url(&from), url(&to));
         assert_eq!(snapshots(&arguments(&source, &target, &[])).await?.code, 3);
         assert_eq!(snapshots(&arguments(&source, &target, &["--allow-empty"])).await?.code, 0);
@@ -241,18 +241,18 @@ fn an_empty_source_is_no_success_unless_that_is_said() {
 
 #[test]
 fn the_final_snapshot_is_waited_for() {
-    run(async |bed| {
-        let world = World::start(bed).await?;
+    run(async |env| {
+        let world = World::start(env).await?;
         world.write("early", 10).await?;
         let full = world.full(false).await?;
-        let to = bed.path().join("to");
+        let to = env.path().join("to");
         let (source, target) = (url(&world.dir), url(&to));
         // It does not come: by default nothing is copied.
         let short = ["--wait-for-final", "200ms"];
         let output = snapshots(&arguments(&source, &target, &short)).await?;
         assert_eq!(output.code, 3, "{output:?}");
         assert!(!to.exists(), "something was copied");
-        let other = bed.path().join("other");
+        let other = env.path().join("other");
         let anyway = ["--wait-for-final", "200ms", "--on-deadline", "copy"];
         let said = snapshots(&arguments(&source, &url(&other), &anyway)).await?.json()?;
         assert_eq!(said["snapshots"].as_array().map(Vec::len), Some(1), "{said}");

@@ -40,7 +40,7 @@ enum PlantedDamage {
     BrokenRecord,
 }
 
-const PLANTS: &[(PlantedDamage, usize)] = &[
+const DAMAGES: &[(PlantedDamage, usize)] = &[
     (PlantedDamage::BitFlip, 30),
     (PlantedDamage::Truncation, 15),
     (PlantedDamage::TruncationUnrecorded, 15),
@@ -55,8 +55,8 @@ const PLANTS: &[(PlantedDamage, usize)] = &[
     (PlantedDamage::BrokenRecord, 3),
 ];
 
-async fn mk_store(bed: &TestEnv) -> Result<World> {
-    let world = World::start(bed).await?;
+async fn mk_store(env: &TestEnv) -> Result<World> {
+    let world = World::start(env).await?;
     world.write("early", 30).await?;
     let mut last = world.full(false).await?.name.last;
     for at in 0..5 {
@@ -72,30 +72,30 @@ async fn look(dir: &Path, scratch: &Path) -> Result<Report> {
 
 #[test]
 fn every_planted_fault_is_found() {
-    run(async |bed| {
-        let world = mk_store(bed).await?;
-        let report = look(&world.dir, bed.path()).await?;
+    run(async |env| {
+        let world = mk_store(env).await?;
+        let report = look(&world.dir, env.path()).await?;
         ensure!(report.is_good() && report.findings.is_empty(), "{report:?}");
         assert_eq!((report.snapshots, report.recorded), (6, 6));
         let mut chance = Chance(18);
         let (mut planted, mut missed) = (0, Vec::new());
-        for (plant, times) in PLANTS {
+        for (damage, times) in DAMAGES {
             for at in 0..*times {
-                let dir = bed.path().join("planted");
+                let dir = env.path().join("planted");
                 duplicate(&world.dir, &dir)?;
-                let what = apply(*plant, &dir, at, &mut chance).with_context(|| format!("{plant:?}"))?;
-                let report = look(&dir, bed.path()).await?;
+                let what = apply(*damage, &dir, at, &mut chance).with_context(|| format!("{damage:?}"))?;
+                let report = look(&dir, env.path()).await?;
                 let found = report.findings.iter().any(|f| f.severity == Severity::Problem && f.what == what);
                 if !found || report.is_good() {
-                    missed.push(format!("{plant:?} {at}: {:?}", report.findings));
+                    missed.push(format!("{damage:?} {at}: {:?}", report.findings));
                 }
                 // A restore does not take it either, and leaves nothing at its place.
-                let target = bed.path().join("target");
+                let target = env.path().join("target");
                 let outcome = restore(&open(&dir)?, &options(target.clone())?, &|_: Progress| {}).await;
                 let refused = matches!(&outcome, Err(error) if error.is_damage());
                 // Two deltas with the same events in them are no reason to refuse.
-                if !refused && !matches!(plant, PlantedDamage::Overlap) {
-                    missed.push(format!("{plant:?} {at} was restored: {outcome:?}"));
+                if !refused && !matches!(damage, PlantedDamage::Overlap) {
+                    missed.push(format!("{damage:?} {at} was restored: {outcome:?}"));
                 }
                 fs::remove_dir_all(&target).ok();
                 fs::remove_dir_all(&dir)?;
@@ -137,12 +137,12 @@ fn pack(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// Plants a fault and says what has to be found. Without a record a snapshot is as other tools leave it.
-fn apply(plant: PlantedDamage, dir: &Path, at: usize, chance: &mut Chance) -> Result<What> {
+fn apply(damage: PlantedDamage, dir: &Path, at: usize, chance: &mut Chance) -> Result<What> {
     let names = names(dir)?;
     let (full, deltas) = names.split_first().context("a full")?;
     let any = &names[chance.below(names.len())];
     let path = file(dir, any);
-    match plant {
+    match damage {
         PlantedDamage::BitFlip => {
             let mut bytes = fs::read(&path)?;
             let place = chance.below(bytes.len());
@@ -153,7 +153,7 @@ fn apply(plant: PlantedDamage, dir: &Path, at: usize, chance: &mut Chance) -> Re
             let length = fs::metadata(&path)?.len();
             let rest = chance.below(usize::try_from(length)?);
             fs::File::options().write(true).open(&path)?.set_len(rest as u64)?;
-            if matches!(plant, PlantedDamage::TruncationUnrecorded) {
+            if matches!(damage, PlantedDamage::TruncationUnrecorded) {
                 fs::remove_file(record(dir, any))?;
             }
         }
@@ -161,7 +161,7 @@ fn apply(plant: PlantedDamage, dir: &Path, at: usize, chance: &mut Chance) -> Re
             let mut bytes = unpack(&path)?;
             let end = bytes.len() - 32;
             bytes.truncate(end);
-            if matches!(plant, PlantedDamage::ForeignTrailer) {
+            if matches!(damage, PlantedDamage::ForeignTrailer) {
                 bytes.extend([u8::try_from(at)?; 32]);
             }
             pack(&path, &bytes)?;
@@ -207,8 +207,8 @@ fn apply(plant: PlantedDamage, dir: &Path, at: usize, chance: &mut Chance) -> Re
 
 #[test]
 fn deltas_of_different_histories_are_not_mixed() {
-    run(async |bed| {
-        let world = mk_store(bed).await?;
+    run(async |env| {
+        let world = mk_store(env).await?;
         let all = names(&world.dir)?;
         let newest = all.last().context("a delta")?;
         // A delta of the same revisions and one more, in which one value is another.
@@ -230,7 +230,7 @@ fn deltas_of_different_histories_are_not_mixed() {
         }
         draft.save(&world.store, jiff::Timestamp::now()).await?;
         // Beside the older one, of which a part reaches into it.
-        let report = look(&world.dir, bed.path()).await?;
+        let report = look(&world.dir, env.path()).await?;
         let said =
             report.findings.iter().find(|finding| finding.what == What::Overlap).context("an overlap")?;
         assert!(said.message.contains("different histories"), "{}", said.message);
@@ -242,8 +242,8 @@ fn deltas_of_different_histories_are_not_mixed() {
 
 #[test]
 fn overlaps_that_disagree_are_refused_by_a_restore() {
-    run(async |bed| {
-        let world = World::start(bed).await?;
+    run(async |env| {
+        let world = World::start(env).await?;
         world.write("early", 5).await?;
         let full = world.full(false).await?;
         world.write("a", 10).await?;
@@ -259,7 +259,7 @@ fn overlaps_that_disagree_are_refused_by_a_restore() {
         let hash = aws_hash(text.as_bytes());
         pack(&path, &[text.as_bytes(), &hash].concat())?;
         fs::remove_file(record(&world.dir, &second.name))?;
-        let target = bed.path().join("target");
+        let target = env.path().join("target");
         let outcome = restore(&world.store, &options(target.clone())?, &|_: Progress| {}).await;
         assert!(matches!(outcome, Err(Error::Disagree { .. })), "{outcome:?}");
         assert!(!target.exists());

@@ -22,8 +22,8 @@ fn times() -> usize {
 }
 
 /// A full snapshot and deltas in each compression that is written.
-async fn mk_store(bed: &TestEnv) -> Result<World> {
-    let world = World::start(bed).await?;
+async fn mk_store(env: &TestEnv) -> Result<World> {
+    let world = World::start(env).await?;
     world.write("early", 20).await?;
     let mut last = world.full(false).await?.name.last;
     for compression in [Compression::Gzip, Compression::Zlib, Compression::None] {
@@ -57,12 +57,12 @@ fn harm(dir: &Path, chance: &mut Chance) -> Result<(String, String)> {
 }
 
 /// What is wrong with how it was treated; `None` when it was found.
-async fn judge(world: &World, bed: &TestEnv, at: usize, chance: &mut Chance) -> Result<Option<String>> {
-    let (harmed, other) = (bed.path().join("harmed"), bed.path().join("other"));
+async fn judge(world: &World, env: &TestEnv, at: usize, chance: &mut Chance) -> Result<Option<String>> {
+    let (harmed, other) = (env.path().join("harmed"), env.path().join("other"));
     duplicate(&world.dir, &harmed)?;
     let (name, what) = harm(&harmed, chance)?;
     let store = open(&harmed)?;
-    let report = verify(&store, bed.path(), 4, |_| {}).await?;
+    let report = verify(&store, env.path(), 4, |_| {}).await?;
     let named = |found: &&_| -> bool {
         let found: &repot_etcd::snapshot::verify::Finding = found;
         found.severity == Severity::Problem && found.snapshot == name
@@ -92,14 +92,14 @@ async fn judge(world: &World, bed: &TestEnv, at: usize, chance: &mut Chance) -> 
 
 #[test]
 fn every_flipped_bit_and_every_cut_is_found() {
-    run(async |bed| {
-        let world = mk_store(bed).await?;
-        let report = verify(&world.store, bed.path(), 4, |_| {}).await?;
+    run(async |env| {
+        let world = mk_store(env).await?;
+        let report = verify(&world.store, env.path(), 4, |_| {}).await?;
         ensure!(report.is_good() && (report.snapshots, report.recorded) == (4, 4), "{report:?}");
         let mut chance = Chance(SEED);
         let mut missed = Vec::new();
         for at in 0..times() {
-            missed.extend(judge(&world, bed, at, &mut chance).await?);
+            missed.extend(judge(&world, env, at, &mut chance).await?);
         }
         println!("{} of {} were found", times() - missed.len(), times());
         assert!(missed.is_empty(), "{} of {} were missed:\n{}", missed.len(), times(), missed.join("\n"));

@@ -46,11 +46,11 @@ async fn fill(world: &World) -> Result<()> {
 
 #[test]
 fn followed_state_is_that_of_the_source_with_the_revision_raised() {
-    run(async |bed| {
-        let world = World::start(bed).await?;
+    run(async |env| {
+        let world = World::start(env).await?;
         fill(&world).await?;
         let base = world.full(false).await?.name;
-        let data = bed.path().join("followed");
+        let data = env.path().join("followed");
         let follower = follow(&world.store, &data)?;
         holds(&follower, base.last).await?;
         world.write("some", 30).await?;
@@ -65,9 +65,9 @@ fn followed_state_is_that_of_the_source_with_the_revision_raised() {
 
         let followed = follower.finish().await?;
         ensure!(followed.revision == last.last && followed.bumped.0 == last.last.0 + RAISED, "{followed:?}");
-        ensure!(!bed.path().join("followed.part").exists(), "the working directory is left");
+        ensure!(!env.path().join("followed.part").exists(), "the working directory is left");
         let (_, wanted) = dump(&world.client).await?;
-        let revived = Revived::start(bed, &data).await?;
+        let revived = Revived::start(env, &data).await?;
         let (revision, found) = dump(&revived.client).await?;
         ensure!(revision == followed.bumped, "etcd is at {revision}");
         ensure!(found == wanted, "it holds {} keys of {}", found.len(), wanted.len());
@@ -87,11 +87,11 @@ fn followed_state_is_that_of_the_source_with_the_revision_raised() {
 
 #[test]
 fn another_process_continues_and_another_history_begins_anew() {
-    run(async |bed| {
-        let world = World::start(bed).await?;
+    run(async |env| {
+        let world = World::start(env).await?;
         world.write("some", 20).await?;
         let base = world.full(false).await?.name;
-        let data = bed.path().join("followed");
+        let data = env.path().join("followed");
         let first = follow(&world.store, &data)?;
         holds(&first, base.last).await?;
         world.write("more", 20).await?;
@@ -120,11 +120,11 @@ fn another_process_continues_and_another_history_begins_anew() {
 
 #[test]
 fn command_follows_until_the_final_snapshot() {
-    run(async |bed| {
-        let world = World::start(bed).await?;
+    run(async |env| {
+        let world = World::start(env).await?;
         world.write("some", 20).await?;
         let base = world.full(false).await?.name;
-        let data = bed.path().join("by-hand");
+        let data = env.path().join("by-hand");
         let (store, at) = (url(&world.dir), data.display().to_string());
         let etcd = repot_tests::binaries::find("etcd")?;
         let etcdutl = repot_tests::binaries::find("etcdutl")?;
@@ -133,7 +133,7 @@ fn command_follows_until_the_final_snapshot() {
         command.arg("--etcd").arg(etcd).arg("--etcdutl").arg(etcdutl).kill_on_drop(true);
         let running = command.stdout(std::process::Stdio::piped()).spawn()?;
         until("a standby", DEADLINE, async || {
-            ensure!(bed.path().join("by-hand.part/standby.json").exists(), "there is none");
+            ensure!(env.path().join("by-hand.part/standby.json").exists(), "there is none");
             Ok(())
         })
         .await?;
@@ -148,7 +148,7 @@ fn command_follows_until_the_final_snapshot() {
             "{told}"
         );
         let (_, wanted) = dump(&world.client).await?;
-        let revived = Revived::start(bed, &data).await?;
+        let revived = Revived::start(env, &data).await?;
         ensure!(dump(&revived.client).await?.1 == wanted, "it holds something else");
         Ok(())
     });
@@ -156,14 +156,14 @@ fn command_follows_until_the_final_snapshot() {
 
 #[test]
 fn missing_delta_is_said_and_a_full_snapshot_after_it_makes_up_for_it() {
-    run(async |bed| {
-        let mut world = World::start(bed).await?;
+    run(async |env| {
+        let mut world = World::start(env).await?;
         world.write("some", 20).await?;
         let base = world.full(false).await?.name;
-        let data = bed.path().join("followed");
+        let data = env.path().join("followed");
         let follower = follow(&world.store, &data)?;
         holds(&follower, base.last).await?;
-        let (hidden, dir) = (bed.make_dir("hidden")?, world.dir.clone());
+        let (hidden, dir) = (env.make_dir("hidden")?, world.dir.clone());
         // Deltas appear one after the other: this one is taken elsewhere.
         world.store = open(&hidden)?;
         world.write("lost", 20).await?;

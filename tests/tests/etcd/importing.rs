@@ -22,10 +22,10 @@ async fn import(source: &Path, target: &Path, name: &str) -> Result<Output> {
 }
 
 /// What an etcd holds that is made of a backup.
-async fn restored(bed: &TestEnv, target: &Path, name: &str) -> Result<Keys> {
-    let data = bed.path().join(format!("{name}.etcd"));
+async fn restored(env: &TestEnv, target: &Path, name: &str) -> Result<Keys> {
+    let data = env.path().join(format!("{name}.etcd"));
     restore(&Backups::of(&open(target)?).store(name)?, data.clone()).await?;
-    let revived = Revived::start(bed, &data).await?;
+    let revived = Revived::start(env, &data).await?;
     Ok(dump(&revived.client).await?.1)
 }
 
@@ -38,8 +38,8 @@ async fn take(world: &World, name: &str) -> Result<()> {
 
 #[test]
 fn newest_state_of_another_store_becomes_a_backup() {
-    run(async |bed| {
-        let (world, target) = (World::start(bed).await?, bed.make_dir("target")?);
+    run(async |env| {
+        let (world, target) = (World::start(env).await?, env.make_dir("target")?);
         world.write("a", 20).await?;
         let full = world.full(false).await?;
         world.write("b", 20).await?;
@@ -47,7 +47,7 @@ fn newest_state_of_another_store_becomes_a_backup() {
         let (_, with_delta) = dump(&world.client).await?;
         let before = content(&world.dir)?;
         import(&world.dir, &target, "one").await?.text()?;
-        ensure!(restored(bed, &target, "one").await? == with_delta, "it is not full and delta");
+        ensure!(restored(env, &target, "one").await? == with_delta, "it is not full and delta");
         let record = Backups::of(&open(&target)?).taken("one").await?;
         ensure!(
             record.as_ref().is_some_and(|record| record.state == State::Stored && record.owner == OWNER),
@@ -63,7 +63,7 @@ fn newest_state_of_another_store_becomes_a_backup() {
         let record = world.dir.join("backups/unfinished/backup.json");
         fs::write(&record, fs::read_to_string(&record)?.replace("Stored", "Running"))?;
         import(&world.dir, &target, "two").await?.text()?;
-        ensure!(restored(bed, &target, "two").await? == later, "it is not the backup that was taken last");
+        ensure!(restored(env, &target, "two").await? == later, "it is not the backup that was taken last");
         ensure!(content(&world.dir)? == before, "the source is not what it was");
         Ok(())
     });
@@ -71,8 +71,8 @@ fn newest_state_of_another_store_becomes_a_backup() {
 
 #[test]
 fn import_that_cannot_be_done_is_written_down_and_may_be_done_again() {
-    run(async |bed| {
-        let (world, target) = (World::start(bed).await?, bed.make_dir("target")?);
+    run(async |env| {
+        let (world, target) = (World::start(env).await?, env.make_dir("target")?);
         let failed = import(&world.dir, &target, "b").await?;
         ensure!(!failed.succeeded() && failed.stderr.contains("holds no full snapshot"), "{}", failed.stderr);
         let backups = Backups::of(&open(&target)?);
@@ -88,12 +88,12 @@ fn import_that_cannot_be_done_is_written_down_and_may_be_done_again() {
         world.full(false).await?;
         let (_, keys) = dump(&world.client).await?;
         // What an earlier attempt has left would be the newest by its name.
-        let other = World::start(bed).await?;
+        let other = World::start(env).await?;
         other.write("left", 200).await?;
         other.full(false).await?;
         duplicate(&other.dir, &target.join("backups/b"))?;
         import(&world.dir, &target, "b").await?.text()?;
-        ensure!(restored(bed, &target, "b").await? == keys, "it is not what the source holds");
+        ensure!(restored(env, &target, "b").await? == keys, "it is not what the source holds");
 
         let stranger =
             ["--source", &url(&other.dir), "--store", &url(&target), "--name", "b", "--owner", "other"];

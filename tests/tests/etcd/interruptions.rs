@@ -27,11 +27,11 @@ async fn arrived(dir: &Path, count: usize) -> Result<()> {
 
 /// A copy between two prefixes, slow enough to be disturbed.
 async fn disturbed(
-    bed: &TestEnv,
+    env: &TestEnv,
     disturb: impl AsyncFnOnce(&S3Server) -> Result<()>,
     patience: &str,
 ) -> Result<(S3Server, Output)> {
-    let s3 = S3Server::start(bed).await?;
+    let s3 = S3Server::start(env).await?;
     fill(&open(&s3, "a")?, 40, 400_000).await?;
     let throttle = Some(1 << 20);
     s3.relay.change(|link| (link.throttle_to_target, link.throttle_to_client) = (throttle, throttle));
@@ -49,7 +49,7 @@ async fn disturbed(
 
 #[test]
 fn a_store_that_comes_back_in_time_is_hardly_noticed() {
-    run(async |bed| {
+    run(async |env| {
         let disturb = async |s3: &S3Server| {
             for _ in 0..3 {
                 s3.relay.cut();
@@ -60,7 +60,7 @@ fn a_store_that_comes_back_in_time_is_hardly_noticed() {
             }
             Ok(())
         };
-        let (s3, output) = disturbed(bed, disturb, "60").await?;
+        let (s3, output) = disturbed(env, disturb, "60").await?;
         let said = output.json()?;
         assert_eq!(said["failed"], serde_json::json!([]), "{said}");
         assert_eq!(content(&s3.files("b"))?, content(&s3.files("a"))?);
@@ -71,8 +71,8 @@ fn a_store_that_comes_back_in_time_is_hardly_noticed() {
 /// Connections break at any moment of a request: before it is sent, in its middle, in the middle of the answer.
 #[test]
 fn connections_that_break_at_any_moment_fail_no_copy() {
-    run(async |bed| {
-        let s3 = S3Server::start(bed).await?;
+    run(async |env| {
+        let s3 = S3Server::start(env).await?;
         fill(&open(&s3, "a")?, 40, 60_000).await?;
         let throttle = Some(8 << 20);
         s3.relay.change(|link| (link.throttle_to_target, link.throttle_to_client) = (throttle, throttle));
@@ -104,12 +104,12 @@ fn connections_that_break_at_any_moment_fail_no_copy() {
 
 #[test]
 fn a_store_that_is_gone_is_a_clean_failure_that_is_taken_up() {
-    run(async |bed| {
+    run(async |env| {
         let disturb = async |s3: &S3Server| {
             s3.relay.cut();
             Ok(())
         };
-        let (s3, output) = disturbed(bed, disturb, "1").await?;
+        let (s3, output) = disturbed(env, disturb, "1").await?;
         assert_eq!(output.code, 1, "{output:?}");
         assert!(!output.stderr.contains(s3.secret()), "{}", output.stderr);
         // What is there is whole.
@@ -135,8 +135,8 @@ fn a_store_that_is_gone_is_a_clean_failure_that_is_taken_up() {
 
 #[test]
 fn an_upload_in_parts_that_is_cut_off_leaves_nothing_in_its_place() {
-    run(async |bed| {
-        let s3 = S3Server::start(bed).await?;
+    run(async |env| {
+        let s3 = S3Server::start(env).await?;
         let store = open_patiently(&s3, "a", 1)?;
         s3.relay.change(|link| link.throttle_to_target = Some(4 << 20));
         let name = mk_name(9);

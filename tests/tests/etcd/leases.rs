@@ -17,8 +17,8 @@ const LENGTH: i64 = 20;
 
 #[test]
 fn leased_keys_survive_a_replay_that_takes_longer_than_their_leases() {
-    run(async |bed| {
-        let world = World::start(bed).await?;
+    run(async |env| {
+        let world = World::start(env).await?;
         let mut kv = world.client.kv_client();
         let mut leases = world.client.lease_client();
         for at in 0..KEYS {
@@ -26,7 +26,7 @@ fn leased_keys_survive_a_replay_that_takes_longer_than_their_leases() {
             kv.put(format!("/leased/{at:03}"), "x", Some(PutOptions::new().with_lease(lease))).await?;
         }
         let full = world.full(false).await?;
-        let alone = bed.path().join("alone");
+        let alone = env.path().join("alone");
         duplicate(&world.dir, &alone)?;
         // A lease that the full snapshot does not know.
         let later = leases.grant(LENGTH, None).await?.id();
@@ -41,9 +41,9 @@ fn leased_keys_survive_a_replay_that_takes_longer_than_their_leases() {
         );
 
         // An etcd from the same full snapshot, in which nobody keeps leases alive, tells when they would have ended.
-        let control = bed.path().join("control");
+        let control = env.path().join("control");
         restore_into(&open(&alone)?, control.clone()).await?;
-        let data = bed.path().join("restored");
+        let data = env.path().join("restored");
         let options = options(data.clone())?;
         let runtime = tokio::runtime::Handle::current();
         let progress = |progress: Progress| {
@@ -53,7 +53,7 @@ fn leased_keys_survive_a_replay_that_takes_longer_than_their_leases() {
                 let wait = || {
                     runtime.block_on(async {
                         let slow = ["--heartbeat-interval=1000", "--election-timeout=10000"];
-                        let control = Revived::start_with(bed, &control, None, &slow).await?;
+                        let control = Revived::start_with(env, &control, None, &slow).await?;
                         until("leases to end in the other etcd", DEADLINE, async || {
                             let (_, left) = dump(&control.client).await?;
                             ensure!(left.is_empty(), "{} keys are left", left.len());
@@ -69,7 +69,7 @@ fn leased_keys_survive_a_replay_that_takes_longer_than_their_leases() {
         };
         let restored = restore(&world.store, &options, &progress).await?;
         assert_eq!(restored.revision, revision);
-        let revived = Revived::start(bed, &data).await?;
+        let revived = Revived::start(env, &data).await?;
         assert_eq!(before, dump(&revived.client).await?.1, "keys or their leases differ");
         // They live on as leases: what is not renewed ends.
         let left = revived.client.lease_client().time_to_live(later, None).await?;

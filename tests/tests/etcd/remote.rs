@@ -62,11 +62,11 @@ pub async fn put(store: &Store, name: &SnapshotName, bytes: usize, mode: Mode) -
 
 #[test]
 fn snapshots_go_through_an_object_store_and_back() {
-    run(async |bed| {
-        let s3 = S3Server::start_with_tls(bed).await?;
-        let secret = bed.path().join("secret");
+    run(async |env| {
+        let s3 = S3Server::start_with_tls(env).await?;
+        let secret = env.path().join("secret");
         s3.mount_secret(&secret)?;
-        let mut world = World::start(bed).await?;
+        let mut world = World::start(env).await?;
         // As an agent opens it: by what is mounted, and nothing of the environment.
         world.store = Store::open_with(&s3.url("a"), &Environment::new(), Some(&secret), None)?;
         world.write("early", 30).await?;
@@ -75,7 +75,7 @@ fn snapshots_go_through_an_object_store_and_back() {
         world.delta(full.last, Compression::Gzip).await?;
         let (revision, before) = dump(&world.client).await?;
 
-        let (a, b, dir) = (s3.url("a"), s3.url("b"), bed.path().join("dir"));
+        let (a, b, dir) = (s3.url("a"), s3.url("b"), env.path().join("dir"));
         let by_files = async |args: &[&str]| {
             let mut command = command(args)?;
             command.env("AWS_APPLICATION_CREDENTIALS", &secret);
@@ -94,10 +94,10 @@ fn snapshots_go_through_an_object_store_and_back() {
         assert_eq!(content(&s3.files("c"))?, all);
         assert_eq!(content(&dir)?, all);
 
-        let data = bed.path().join("restored");
+        let data = env.path().join("restored");
         let restored = restore(&open(&s3, "c")?, data.clone()).await?;
         assert_eq!(restored.revision, revision);
-        let revived = Revived::start(bed, &data).await?;
+        let revived = Revived::start(env, &data).await?;
         assert_eq!(dump(&revived.client).await?.1, before);
         Ok(())
     });
@@ -105,8 +105,8 @@ fn snapshots_go_through_an_object_store_and_back() {
 
 #[test]
 fn what_is_there_is_not_written_over() {
-    run(async |bed| {
-        let s3 = S3Server::start(bed).await?;
+    run(async |env| {
+        let s3 = S3Server::start(env).await?;
         let store = open(&s3, "a")?;
         // In one request, and in several parts.
         for (last, bytes) in [(5, 1000), (6, 20 << 20)] {
@@ -125,8 +125,8 @@ fn what_is_there_is_not_written_over() {
 
 #[test]
 fn wrong_credentials_are_told_without_them() {
-    run(async |bed| {
-        let s3 = S3Server::start(bed).await?;
+    run(async |env| {
+        let s3 = S3Server::start(env).await?;
         fill(&open(&s3, "a")?, 2, 1000).await?;
         let a = s3.url("a");
         let wrong_key = "wrong-and-not-to-be-shown";
@@ -153,10 +153,10 @@ fn wrong_credentials_are_told_without_them() {
 
 #[test]
 fn credentials_may_change_while_a_store_is_open() {
-    run(async |bed| {
-        let s3 = S3Server::start(bed).await?;
+    run(async |env| {
+        let s3 = S3Server::start(env).await?;
         fill(&open(&s3, "a")?, 1, 1000).await?;
-        let secret = bed.path().join("secret");
+        let secret = env.path().join("secret");
         s3.mount_secret(&secret)?;
         fs::write(secret.join("secretAccessKey"), "not yet")?;
         let store = Store::open_with(&s3.url("a"), &Environment::new(), Some(&secret), None)?;
@@ -169,9 +169,9 @@ fn credentials_may_change_while_a_store_is_open() {
 
 #[test]
 fn a_restore_outlives_a_store_that_goes_and_comes() {
-    run(async |bed| {
-        let s3 = S3Server::start(bed).await?;
-        let mut world = World::start(bed).await?;
+    run(async |env| {
+        let s3 = S3Server::start(env).await?;
+        let mut world = World::start(env).await?;
         world.store = open(&s3, "a")?;
         world.write("early", 200).await?;
         let full = world.full(false).await?.name;
@@ -179,7 +179,7 @@ fn a_restore_outlives_a_store_that_goes_and_comes() {
         world.delta(full.last, Compression::None).await?;
         let (revision, before) = dump(&world.client).await?;
         // Gone for good: nothing is made, and the place is free for the next try.
-        let data = bed.path().join("restored");
+        let data = env.path().join("restored");
         s3.relay.cut();
         restore(&open_patiently(&s3, "a", 1)?, data.clone()).await.expect_err("the store is gone");
         assert!(!data.exists());
@@ -196,7 +196,7 @@ fn a_restore_outlives_a_store_that_goes_and_comes() {
         };
         let (restored, ()) = tokio::join!(restore(&store, data.clone()), disturb);
         assert_eq!(restored?.revision, revision);
-        let revived = Revived::start(bed, &data).await?;
+        let revived = Revived::start(env, &data).await?;
         assert_eq!(dump(&revived.client).await?.1, before);
         Ok(())
     });
@@ -204,8 +204,8 @@ fn a_restore_outlives_a_store_that_goes_and_comes() {
 
 #[test]
 fn what_a_store_harms_is_named_and_goes_nowhere() {
-    run(async |bed| {
-        let s3 = S3Server::start(bed).await?;
+    run(async |env| {
+        let s3 = S3Server::start(env).await?;
         let store = open(&s3, "a")?;
         fill(&store, 6, 3000).await?;
         let names: Vec<String> = store.list().await?.iter().map(|one| one.name.to_string()).collect();
@@ -244,9 +244,9 @@ fn what_a_store_harms_is_named_and_goes_nowhere() {
 
 #[test]
 fn the_final_snapshot_is_noticed_at_a_distance() {
-    run(async |bed| {
-        let s3 = S3Server::start(bed).await?;
-        let mut world = World::start(bed).await?;
+    run(async |env| {
+        let s3 = S3Server::start(env).await?;
+        let mut world = World::start(env).await?;
         world.store = open(&s3, "a")?;
         world.write("early", 10).await?;
         world.full(false).await?;

@@ -11,8 +11,8 @@ use super::world::{Revived, World, dump, options, restore as restore_into, snaps
 
 #[test]
 fn a_restored_etcd_has_every_key_as_it_was() {
-    run(async |bed| {
-        let world = World::start(bed).await?;
+    run(async |env| {
+        let world = World::start(env).await?;
         world.write("early", 60).await?;
         let full = world.full(false).await?;
         let mut last = full.name.last;
@@ -26,10 +26,10 @@ fn a_restored_etcd_has_every_key_as_it_was() {
         }
         let (revision, before) = dump(&world.client).await?;
         ensure!(revision == last, "the deltas end at {last}, etcd is at {revision}");
-        let data = bed.path().join("restored");
+        let data = env.path().join("restored");
         let restored = restore_into(&world.store, data.clone()).await?;
         assert_eq!((restored.revision, restored.plan.deltas.len()), (last, 3));
-        let revived = Revived::start(bed, &data).await?;
+        let revived = Revived::start(env, &data).await?;
         let (bumped, after) = dump(&revived.client).await?;
         assert_eq!(before, after, "keys differ");
         assert!(bumped >= restored.bumped, "{bumped} is below {}", restored.bumped);
@@ -45,8 +45,8 @@ fn a_restored_etcd_has_every_key_as_it_was() {
 
 #[test]
 fn the_name_of_a_full_snapshot_says_the_revision_in_it_while_writers_go_on() {
-    run(async |bed| {
-        let world = World::start(bed).await?;
+    run(async |env| {
+        let world = World::start(env).await?;
         world.write("first", 20).await?;
         let mut kv = world.client.kv_client();
         let writer = tokio::spawn(async move {
@@ -58,7 +58,7 @@ fn the_name_of_a_full_snapshot_says_the_revision_in_it_while_writers_go_on() {
         });
         for _ in 0..3 {
             let full = world.full(false).await?;
-            let path = bed.path().join("look.db");
+            let path = env.path().join("look.db");
             unpack(&world.dir.join("v2").join(full.name.to_string()), &path)?;
             let etcdutl = repot_tests::binaries::find("etcdutl")?;
             let mut command = tokio::process::Command::new(etcdutl);
@@ -75,9 +75,9 @@ fn the_name_of_a_full_snapshot_says_the_revision_in_it_while_writers_go_on() {
         kv.compact(revision.0, Some(physical)).await?;
         let full = world.full(true).await?;
         assert!(full.name.last >= revision && full.name.is_final, "{} and not {revision}", full.name);
-        let data = bed.path().join("restored");
+        let data = env.path().join("restored");
         let restored = restore_into(&world.store, data.clone()).await?;
-        let revived = Revived::start(bed, &data).await?;
+        let revived = Revived::start(env, &data).await?;
         assert_eq!(dump(&revived.client).await?.0, restored.bumped);
         Ok(())
     });
@@ -91,8 +91,8 @@ fn unpack(from: &std::path::Path, to: &std::path::Path) -> Result<()> {
 
 #[test]
 fn an_etcd_with_users_comes_back_with_them() {
-    run(async |bed| {
-        let mut world = World::start(bed).await?;
+    run(async |env| {
+        let mut world = World::start(env).await?;
         world.write("early", 10).await?;
         for args in
             [&["user", "add", "root:hush"][..], &["user", "grant-role", "root", "root"], &["auth", "enable"]]
@@ -110,9 +110,9 @@ fn an_etcd_with_users_comes_back_with_them() {
         world.write("late", 10).await?;
         world.delta(full.name.last, Compression::Gzip).await?;
         let (_, before) = dump(&world.client).await?;
-        let data = bed.path().join("restored");
+        let data = env.path().join("restored");
         restore_into(&world.store, data.clone()).await?;
-        let revived = Revived::start_as(bed, &data, user).await?;
+        let revived = Revived::start_as(env, &data, user).await?;
         assert_eq!(before, dump(&revived.client).await?.1);
         let nobody = repot_etcd::link::Options { endpoints: vec![revived.url.clone()], ..Default::default() };
         let stranger = repot_etcd::link::connect(&nobody).await?.kv_client().get("/early/0003", None).await;
@@ -123,22 +123,22 @@ fn an_etcd_with_users_comes_back_with_them() {
 
 #[test]
 fn nothing_is_written_over_and_nothing_is_left_of_a_failure() {
-    run(async |bed| {
-        let world = World::start(bed).await?;
+    run(async |env| {
+        let world = World::start(env).await?;
         world.write("early", 10).await?;
         let full = world.full(false).await?;
         world.write("late", 10).await?;
         world.delta(full.name.last, Compression::Gzip).await?;
-        let data = bed.make_dir("data")?;
+        let data = env.make_dir("data")?;
         let there = restore(&world.store, &options(data.clone())?, &|_: Progress| {}).await;
         assert!(matches!(there, Err(Error::Exists(_))), "{there:?}");
         // A program that fails, at each of its two calls.
-        let target = bed.path().join("fresh");
+        let target = env.path().join("fresh");
         let mut broken = options(target.clone())?;
         broken.etcd = "/bin/false".into();
         let failed = restore(&world.store, &broken, &|_: Progress| {}).await;
         assert!(matches!(failed, Err(Error::PrivateEtcd { .. })), "{failed:?}");
-        assert!(!target.exists() && !bed.path().join("fresh.part").exists());
+        assert!(!target.exists() && !env.path().join("fresh.part").exists());
         broken.etcdutl = "/bin/false".into();
         assert!(matches!(restore(&world.store, &broken, &|_: Progress| {}).await, Err(Error::Tool { .. })));
         // A good one succeeds; by the command line.
@@ -159,10 +159,10 @@ fn nothing_is_written_over_and_nothing_is_left_of_a_failure() {
         let said = snapshots(&args).await?.json()?;
         assert_eq!(said["deltas"].as_array().map(Vec::len), Some(1), "{said}");
         assert!(target.join("member/snap/db").is_file());
-        assert!(!bed.path().join("fresh.part").exists());
+        assert!(!env.path().join("fresh.part").exists());
         // Usage and failures have their own codes.
         assert_eq!(snapshots(&args).await?.code, 1);
-        let empty = bed.make_dir("empty")?;
+        let empty = env.make_dir("empty")?;
         let args = [
             "restore",
             "--store",
@@ -173,7 +173,7 @@ fn nothing_is_written_over_and_nothing_is_left_of_a_failure() {
             &etcdutl.to_string_lossy(),
         ];
         assert_eq!(snapshots(&args).await?.code, 1, "no such directory");
-        let elsewhere = bed.path().join("elsewhere");
+        let elsewhere = env.path().join("elsewhere");
         let args = [
             "restore",
             "--store",
@@ -191,8 +191,8 @@ fn nothing_is_written_over_and_nothing_is_left_of_a_failure() {
 
 #[test]
 fn deltas_of_two_writers_are_restored_when_they_agree() {
-    run(async |bed| {
-        let world = World::start(bed).await?;
+    run(async |env| {
+        let world = World::start(env).await?;
         world.write("early", 5).await?;
         let full = world.full(false).await?;
         world.write("a", 10).await?;
@@ -201,10 +201,10 @@ fn deltas_of_two_writers_are_restored_when_they_agree() {
         // The other leader began in the middle of what the first one had stored.
         world.delta(Revision(first.name.start.0 + 3), Compression::Gzip).await?;
         let (last, before) = dump(&world.client).await?;
-        let data = bed.path().join("restored");
+        let data = env.path().join("restored");
         let restored = restore_into(&world.store, data.clone()).await?;
         assert_eq!((restored.revision, restored.plan.deltas.len()), (last, 2));
-        let revived = Revived::start(bed, &data).await?;
+        let revived = Revived::start(env, &data).await?;
         assert_eq!(before, dump(&revived.client).await?.1);
         Ok(())
     });

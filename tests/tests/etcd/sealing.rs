@@ -25,19 +25,19 @@ fn open_sealed(dir: &Path, config: &Path) -> Result<Store> {
     Ok(Store::open(&url(dir), &Environment::from([variable]))?)
 }
 
-fn write_config(bed: &TestEnv, name: &str, providers: &[&Value]) -> Result<PathBuf> {
-    let file = bed.path().join(name);
+fn write_config(env: &TestEnv, name: &str, providers: &[&Value]) -> Result<PathBuf> {
+    let file = env.path().join(name);
     encryption::write_config(&file, &encryption::config(providers).to_string())?;
     Ok(file)
 }
 
 /// A full snapshot that is not compressed, and a delta after it, in a store with keys.
-async fn mk_world(bed: &TestEnv, config: &Path) -> Result<World> {
-    let mut world = World::start(bed).await?;
+async fn mk_world(env: &TestEnv, config: &Path) -> Result<World> {
+    let mut world = World::start(env).await?;
     world.store = open_sealed(&world.dir, config)?;
     world.write("secret-of-early", 60).await?;
     let how = (Compression::None, false);
-    let full = take::full(&world.client, &world.store, bed.path(), how, Timestamp::now()).await?;
+    let full = take::full(&world.client, &world.store, env.path(), how, Timestamp::now()).await?;
     world.write("secret-of-late", 40).await?;
     world.delta(full.name.last, Compression::Gzip).await?;
     Ok(world)
@@ -68,28 +68,28 @@ async fn looks(store: &Store, scratch: &Path) -> Result<Vec<What>> {
 
 #[test]
 fn sealed_snapshots_show_nothing_and_restore_whole() {
-    run(async |bed| {
+    run(async |env| {
         let key = encryption::provider("aesgcm", "one")?;
-        let config = write_config(bed, "keys.yaml", &[&key])?;
-        let world = mk_world(bed, &config).await?;
+        let config = write_config(env, "keys.yaml", &[&key])?;
+        let world = mk_world(env, &config).await?;
         let (_, before) = dump(&world.client).await?;
         let word = b"secret-of-early";
         ensure!(!holds(&world.dir, word)?, "something rests in clear");
         ensure!(!world.dir.join("v2").exists(), "other tools would find a snapshot that they cannot read");
-        ensure!(looks(&world.store, bed.path()).await?.is_empty(), "it is not found to be good");
+        ensure!(looks(&world.store, env.path()).await?.is_empty(), "it is not found to be good");
         // The same in clear does show it, or the look above proves nothing.
-        let clear = bed.make_dir("clear")?;
+        let clear = env.make_dir("clear")?;
         let how = (Compression::None, false);
-        take::full(&world.client, &open(&clear)?, bed.path(), how, Timestamp::now()).await?;
+        take::full(&world.client, &open(&clear)?, env.path(), how, Timestamp::now()).await?;
         ensure!(holds(&clear, word)?, "the word is not looked for in the right way");
 
-        restore(&world.store, bed.path().join("restored")).await?;
-        let revived = Revived::start(bed, &bed.path().join("restored")).await?;
+        restore(&world.store, env.path().join("restored")).await?;
+        let revived = Revived::start(env, &env.path().join("restored")).await?;
         let (_, after) = dump(&revived.client).await?;
         ensure!(after == before, "it is not what was there before");
         // By hand, and under a newer key.
         let other = encryption::provider("secretbox", "two")?;
-        let rotated = write_config(bed, "rotated.yaml", &[&other, &key])?;
+        let rotated = write_config(env, "rotated.yaml", &[&other, &key])?;
         let args = ["verify", "--store", &url(&world.dir), "--output", "json"];
         let mut verify = command(&args)?;
         verify.env("STORE_ENCRYPTION_PROVIDER_CONFIG", &rotated);
@@ -105,28 +105,28 @@ fn sealed_snapshots_show_nothing_and_restore_whole() {
 
 #[test]
 fn wrong_keys_are_no_damage_and_damage_is_no_matter_of_keys() {
-    run(async |bed| {
+    run(async |env| {
         let key = encryption::provider("aesgcm", "one")?;
-        let config = write_config(bed, "keys.yaml", &[&key])?;
-        let world = mk_world(bed, &config).await?;
-        let same_name = write_config(bed, "same.yaml", &[&encryption::provider("aesgcm", "one")?])?;
-        let other_name = write_config(bed, "other.yaml", &[&encryption::provider("secretbox", "x")?])?;
+        let config = write_config(env, "keys.yaml", &[&key])?;
+        let world = mk_world(env, &config).await?;
+        let same_name = write_config(env, "same.yaml", &[&encryption::provider("aesgcm", "one")?])?;
+        let other_name = write_config(env, "other.yaml", &[&encryption::provider("secretbox", "x")?])?;
         let stores = [
             ("without keys", open(&world.dir)?),
             ("with another key of the name", open_sealed(&world.dir, &same_name)?),
             ("with another key", open_sealed(&world.dir, &other_name)?),
         ];
         for (what, store) in &stores {
-            let found = looks(store, bed.path()).await?;
+            let found = looks(store, env.path()).await?;
             ensure!(found == [What::Unreadable, What::Unreadable], "{what}: {found:?}");
-            let error = restore(store, bed.path().join("never")).await.err().context(*what)?;
+            let error = restore(store, env.path().join("never")).await.err().context(*what)?;
             let error = error.downcast::<repot_etcd::snapshot::restore::Error>()?;
             ensure!(!error.is_damage(), "{what}: {error:?}");
         }
         // Each changed byte is damage, whoever holds which keys, and with keys also where nothing was recorded.
         let mut chance = Chance(77);
         for round in 0..60 {
-            let dir = bed.path().join(format!("damaged-{round}"));
+            let dir = env.path().join(format!("damaged-{round}"));
             duplicate(&world.dir, &dir)?;
             let sealed = files(&dir.join("sealed"))?;
             let file = &sealed[chance.below(sealed.len())];
@@ -138,10 +138,10 @@ fn wrong_keys_are_no_damage_and_damage_is_no_matter_of_keys() {
                 _ => bytes[at] ^= 1 << chance.below(8),
             }
             fs::write(file, &bytes)?;
-            let found = looks(&open_sealed(&dir, &config)?, bed.path()).await?;
+            let found = looks(&open_sealed(&dir, &config)?, env.path()).await?;
             ensure!(found == [What::Damaged], "{round}, byte {at}: {found:?}");
             fs::remove_dir_all(dir.join("integrity"))?;
-            let found = looks(&open_sealed(&dir, &config)?, bed.path()).await?;
+            let found = looks(&open_sealed(&dir, &config)?, env.path()).await?;
             // Of the key that is before everything else nobody can tell then whether it was changed or is another one.
             let of_key = at < 130 && found == [What::Unreadable];
             ensure!(of_key || found == [What::Damaged], "{round}, byte {at}: {found:?}");
@@ -157,10 +157,10 @@ async fn copied(from: &Store, to: &Path) -> Result<Report> {
 
 #[test]
 fn sealed_snapshots_are_copied_as_they_are_without_keys() {
-    run(async |bed| {
-        let config = write_config(bed, "keys.yaml", &[&encryption::provider("aesgcm", "one")?])?;
-        let world = mk_world(bed, &config).await?;
-        let target = bed.make_dir("target")?;
+    run(async |env| {
+        let config = write_config(env, "keys.yaml", &[&encryption::provider("aesgcm", "one")?])?;
+        let world = mk_world(env, &config).await?;
+        let target = env.make_dir("target")?;
         for expected in [Outcome::Copied, Outcome::Present] {
             let report = copied(&open(&world.dir)?, &target).await?;
             ensure!(report.failed.is_empty() && report.count(expected) == 2, "{report:?}");
@@ -169,10 +169,10 @@ fn sealed_snapshots_are_copied_as_they_are_without_keys() {
             let name = file.file_name().context("a name")?;
             ensure!(fs::read(&file)? == fs::read(target.join("sealed").join(name))?, "{name:?} differs");
         }
-        restore(&open_sealed(&target, &config)?, bed.path().join("restored")).await?;
+        restore(&open_sealed(&target, &config)?, env.path().join("restored")).await?;
         // Where nothing was recorded it has to be read, and for that it has to be opened.
         fs::remove_dir_all(world.dir.join("integrity"))?;
-        let another = bed.make_dir("another")?;
+        let another = env.make_dir("another")?;
         let report = copied(&open(&world.dir)?, &another).await?;
         ensure!(report.failed.len() == 2 && report.done.is_empty(), "{report:?}");
         let error = &report.failed[0].1;
@@ -186,27 +186,27 @@ fn sealed_snapshots_are_copied_as_they_are_without_keys() {
 
 #[test]
 fn keys_that_seal_nothing_are_refused_and_clear_snapshots_go_on() {
-    run(async |bed| {
+    run(async |env| {
         let key = encryption::provider("aesgcm", "one")?;
         let identity = serde_json::json!({"identity": {}});
-        let config = write_config(bed, "clear.yaml", &[&identity, &key])?;
-        let mut world = World::start(bed).await?;
+        let config = write_config(env, "clear.yaml", &[&identity, &key])?;
+        let mut world = World::start(env).await?;
         world.write("early", 20).await?;
         let full = world.full(false).await?;
         let mut list = command(&["list", "--store", &url(&world.dir)])?;
         list.env("STORE_ENCRYPTION_PROVIDER_CONFIG", &config);
         let output = tool::run(list, b"").await?;
         ensure!(output.code == 2 && output.stderr.contains("identity"), "{output:?}");
-        let error = open_sealed(&world.dir, &bed.path().join("none.yaml")).err().context("it opened")?;
+        let error = open_sealed(&world.dir, &env.path().join("none.yaml")).err().context("it opened")?;
         ensure!(format!("{error:#}").contains("none.yaml"), "{error:#}");
         // What was taken before there were keys is the beginning of what is sealed now.
-        let config = write_config(bed, "keys.yaml", &[&key])?;
+        let config = write_config(env, "keys.yaml", &[&key])?;
         world.write("late", 20).await?;
         world.store = open_sealed(&world.dir, &config)?;
         world.delta(full.name.last, Compression::Gzip).await?;
         let (_, before) = dump(&world.client).await?;
-        restore(&world.store, bed.path().join("restored")).await?;
-        let revived = Revived::start(bed, &bed.path().join("restored")).await?;
+        restore(&world.store, env.path().join("restored")).await?;
+        let revived = Revived::start(env, &env.path().join("restored")).await?;
         ensure!(dump(&revived.client).await?.1 == before, "it is not what was there before");
         Ok(())
     });
@@ -232,12 +232,12 @@ struct Foreign {
 }
 
 impl Foreign {
-    async fn start(bed: &TestEnv) -> Result<Self> {
-        let ours = write_config(bed, "ours.yaml", &[&encryption::provider("secretbox", "ours")?])?;
-        let theirs = write_config(bed, "theirs.yaml", &[&encryption::provider("aesgcm", "theirs")?])?;
-        let world = mk_world(bed, &theirs).await?;
+    async fn start(env: &TestEnv) -> Result<Self> {
+        let ours = write_config(env, "ours.yaml", &[&encryption::provider("secretbox", "ours")?])?;
+        let theirs = write_config(env, "theirs.yaml", &[&encryption::provider("aesgcm", "theirs")?])?;
+        let world = mk_world(env, &theirs).await?;
         // A store without keys has no use for what is sealed.
-        let plain = bed.make_dir("plain")?;
+        let plain = env.make_dir("plain")?;
         import(&world.dir, &plain, "b", [None, Some(&theirs)]).await?.text()?;
         Ok(Self { ours, theirs, world, clear: plain.join("backups/b") })
     }
@@ -245,17 +245,17 @@ impl Foreign {
 
 #[test]
 fn imported_backup_is_sealed_with_the_keys_of_its_store_alone() {
-    run(async |bed| {
-        let Foreign { ours, theirs, world, clear } = Foreign::start(bed).await?;
+    run(async |env| {
+        let Foreign { ours, theirs, world, clear } = Foreign::start(env).await?;
         let (_, wanted) = dump(&world.client).await?;
-        let target = bed.make_dir("target")?;
+        let target = env.make_dir("target")?;
         let backups = Backups::of(&open_sealed(&target, &ours)?);
         for (name, from, keys) in [("sealed", &world.dir, Some(theirs.as_path())), ("clear", &clear, None)] {
             import(from, &target, name, [Some(&ours), keys]).await?.text()?;
             ensure!(!holds(&target, b"secret-of")?, "{name}: something rests in clear");
-            let data = bed.path().join(format!("restored-{name}"));
+            let data = env.path().join(format!("restored-{name}"));
             restore(&backups.store(name)?, data.clone()).await?;
-            let (_, found) = dump(&Revived::start(bed, &data).await?.client).await?;
+            let (_, found) = dump(&Revived::start(env, &data).await?.client).await?;
             ensure!(found == wanted, "{name}: it is not what was there before");
             let there: u64 = backups.store(name)?.list().await?.iter().map(|one| one.bytes).sum();
             let record = backups.taken(name).await?.context("no record")?;
@@ -272,12 +272,12 @@ fn imported_backup_is_sealed_with_the_keys_of_its_store_alone() {
 /// Whatever it is that is wrong, it is found on the way, told of the source, and nothing of it rests in the backup.
 #[test]
 fn damage_is_not_imported() {
-    run(async |bed| {
-        let Foreign { ours, theirs, world, clear } = Foreign::start(bed).await?;
-        let target = bed.make_dir("target")?;
+    run(async |env| {
+        let Foreign { ours, theirs, world, clear } = Foreign::start(env).await?;
+        let target = env.make_dir("target")?;
         for (name, from, form) in [("sealed", &world.dir, "sealed"), ("clear", &clear, "v2")] {
             for recorded in [true, false] {
-                let dir = bed.path().join(format!("{name}-{recorded}"));
+                let dir = env.path().join(format!("{name}-{recorded}"));
                 duplicate(from, &dir)?;
                 let all = files(&dir.join(form))?;
                 let full =

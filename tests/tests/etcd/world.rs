@@ -68,12 +68,12 @@ pub fn command(args: &[&str]) -> Result<Command> {
 }
 
 impl World {
-    pub async fn start(bed: &TestEnv) -> Result<Self> {
-        let etcd = EtcdCluster::start(bed, 1).await?;
+    pub async fn start(env: &TestEnv) -> Result<Self> {
+        let etcd = EtcdCluster::start(env, 1).await?;
         let client =
             link::connect(&link::Options { endpoints: etcd.endpoints(), ..Default::default() }).await?;
-        let dir = bed.make_dir("store")?;
-        Ok(Self { etcd, client, store: open(&dir)?, dir, scratch: bed.make_dir("scratch")? })
+        let dir = env.make_dir("store")?;
+        Ok(Self { etcd, client, store: open(&dir)?, dir, scratch: env.make_dir("scratch")? })
     }
 
     pub async fn full(&self, is_final: bool) -> Result<StoredSnapshot> {
@@ -170,16 +170,16 @@ pub struct Revived {
 }
 
 impl Revived {
-    pub async fn start(bed: &TestEnv, data_dir: &Path) -> Result<Self> {
-        Self::start_as(bed, data_dir, None).await
+    pub async fn start(env: &TestEnv, data_dir: &Path) -> Result<Self> {
+        Self::start_as(env, data_dir, None).await
     }
 
-    pub async fn start_as(bed: &TestEnv, data_dir: &Path, user: Option<(String, String)>) -> Result<Self> {
-        Self::start_with(bed, data_dir, user, &[]).await
+    pub async fn start_as(env: &TestEnv, data_dir: &Path, user: Option<(String, String)>) -> Result<Self> {
+        Self::start_with(env, data_dir, user, &[]).await
     }
 
     pub async fn start_with(
-        bed: &TestEnv,
+        env: &TestEnv,
         data_dir: &Path,
         user: Option<(String, String)>,
         flags: &[&str],
@@ -192,7 +192,7 @@ impl Revived {
             .flag("advertise-client-urls", &url)
             .flag("listen-peer-urls", format!("http://127.0.0.1:{peer}"))
             .args(flags);
-        let mut process = Process::start(bed, spec)?;
+        let mut process = Process::start(env, spec)?;
         let options = link::Options { endpoints: vec![url.clone()], user, ..Default::default() };
         let client = process
             .ready(DEADLINE, async || {

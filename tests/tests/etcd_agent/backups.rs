@@ -32,10 +32,10 @@ fn count(names: &[SnapshotName], kind: Kind) -> usize {
 }
 
 /// Restores what is in a store, and compares it with what clients see.
-async fn restores(bed: &TestEnv, store: &Path, live: &Client) -> Result<()> {
-    let data = bed.make_dir("restored")?.join("data");
+async fn restores(env: &TestEnv, store: &Path, live: &Client) -> Result<()> {
+    let data = env.make_dir("restored")?.join("data");
     restore(&open(store)?, data.clone()).await?;
-    let revived = Revived::start(bed, &data).await?;
+    let revived = Revived::start(env, &data).await?;
     let ((_, found), (_, wanted)) = (dump(&revived.client).await?, dump(live).await?);
     ensure!(!wanted.is_empty(), "there is nothing to compare");
     ensure!(found == wanted, "{} keys were restored, of {}", found.len(), wanted.len());
@@ -99,14 +99,14 @@ async fn hand_over(cluster: &Cluster, agents: &[Agent], from: usize) -> Result<u
 
 #[test]
 fn a_leader_that_moves_leaves_one_chain() {
-    run(async |bed| {
-        let s3 = S3Server::start(bed).await?;
-        let credentials = bed.make_dir("secrets")?.join("backup");
+    run(async |env| {
+        let s3 = S3Server::start(env).await?;
+        let credentials = env.make_dir("secrets")?.join("backup");
         s3.mount_secret(&credentials)?;
-        let mut cluster = Cluster::new(bed, 3)?;
+        let mut cluster = Cluster::new(env, 3)?;
         cluster.config["store"] = json!({ "url": s3.url("main"), "credentials": credentials });
         cluster.config["snapshots"] = json!({ "fullSchedule": SELDOM, "deltaPeriod": "1s" });
-        let mut agents = cluster.start_all(bed).await?;
+        let mut agents = cluster.start_all(env).await?;
         let (client, over) = (cluster.client(&agents).await?, AtomicBool::new(false));
         let work = async {
             let mut leads = leader(&agents, |_| true).await?;
@@ -128,7 +128,7 @@ fn a_leader_that_moves_leaves_one_chain() {
         };
         let (killed, ()) = tokio::join!(work, write(client, &over));
         let killed = killed?;
-        agents[killed] = cluster.start(bed, killed)?;
+        agents[killed] = cluster.start(env, killed)?;
         agents[killed].ready().await?;
         // The one before may still have to tell of a connection that was refused meanwhile.
         let client = cluster.client(&agents).await?;
@@ -141,20 +141,20 @@ fn a_leader_that_moves_leaves_one_chain() {
         assert_eq!(follower.get("/snapshot/delta").await?.ok()?, Value::Null);
         let names = names(&s3.files("main")).await?;
         assert_eq!(count(&names, Kind::Full), 1, "{names:?}");
-        restores(bed, &s3.files("main"), &client).await
+        restores(env, &s3.files("main"), &client).await
     });
 }
 
 #[test]
 fn a_store_that_is_gone_makes_nobody_unready_and_is_caught_up_with() {
-    run(async |bed| {
-        let s3 = S3Server::start(bed).await?;
-        let credentials = bed.make_dir("secrets")?.join("backup");
+    run(async |env| {
+        let s3 = S3Server::start(env).await?;
+        let credentials = env.make_dir("secrets")?.join("backup");
         s3.mount_secret(&credentials)?;
-        let mut cluster = Cluster::new(bed, 1)?;
+        let mut cluster = Cluster::new(env, 1)?;
         cluster.config["store"] = json!({ "url": s3.url("main"), "credentials": credentials });
         cluster.config["snapshots"] = json!({ "fullSchedule": SELDOM, "deltaPeriod": "1s" });
-        let agents = cluster.start_all(bed).await?;
+        let agents = cluster.start_all(env).await?;
         let (agent, client) = (&agents[0], cluster.client(&agents).await?);
         let mut kv = client.kv_client();
         taken(agent, "Full", 0).await?;
@@ -190,20 +190,20 @@ fn a_store_that_is_gone_makes_nobody_unready_and_is_caught_up_with() {
         agent.get("/snapshot/delta").await?.ok()?;
         let names = names(&s3.files("main")).await?;
         assert_eq!(count(&names, Kind::Full), 2, "{names:?}");
-        restores(bed, &s3.files("main"), &client).await
+        restores(env, &s3.files("main"), &client).await
     });
 }
 
 #[test]
 fn old_ones_go_and_the_two_newest_still_restore() {
-    run(async |bed| {
-        let store = bed.make_dir("store")?;
-        let mut cluster = Cluster::new(bed, 1)?;
+    run(async |env| {
+        let store = env.make_dir("store")?;
+        let mut cluster = Cluster::new(env, 1)?;
         cluster.config["store"] = json!({ "url": url(&store) });
         cluster.config["snapshots"] = json!({
             "fullSchedule": "* * * * *", "deltaPeriod": "1h", "retention": "LimitBased", "limit": 2,
         });
-        let agents = cluster.start_all(bed).await?;
+        let agents = cluster.start_all(env).await?;
         let (agent, client) = (&agents[0], cluster.client(&agents).await?);
         let mut kv = client.kv_client();
         taken(agent, "Full", 0).await?;
@@ -226,24 +226,24 @@ fn old_ones_go_and_the_two_newest_still_restore() {
         assert!(names.iter().all(|name| name.last >= older), "{names:?}");
         assert!(count(&names, Kind::Delta) >= 1, "{names:?}");
         assert!(agent.metric("snapshots_deleted_total").await? >= 5);
-        restores(bed, &store, &client).await
+        restores(env, &store, &client).await
     });
 }
 
 #[test]
 fn nothing_is_written_behind_the_history_of_another_etcd() {
-    run(async |bed| {
-        let other = World::start(bed).await?;
+    run(async |env| {
+        let other = World::start(env).await?;
         other.write("other", 50).await?;
         other.full(false).await?;
         let before = names(&other.dir).await?;
         // Readers of the store are led to an etcd that was restored since.
         let store = open(&other.dir)?;
         store.make_current("restored").await?;
-        let mut cluster = Cluster::new(bed, 1)?;
+        let mut cluster = Cluster::new(env, 1)?;
         cluster.config["store"] = json!({ "url": url(&other.dir) });
         cluster.config["snapshots"] = json!({ "deltaPeriod": "1s" });
-        let agents = cluster.start_all(bed).await?;
+        let agents = cluster.start_all(env).await?;
         let client = cluster.client(&agents).await?;
         client.kv_client().put("/a", "b", None).await?;
         let refused = agents[0].get("/snapshot/full").await?;
@@ -262,20 +262,20 @@ fn nothing_is_written_behind_the_history_of_another_etcd() {
 #[test]
 fn a_closed_history_is_not_written_again_and_its_snapshots_go_in_time() {
     const ABANDONED: &str = "abandoned";
-    run(async |bed| {
-        let dir = bed.make_dir("store")?;
+    run(async |env| {
+        let dir = env.make_dir("store")?;
         let store = open(&dir)?;
         let config = |cluster: &mut Cluster, history: Option<&str>| {
             cluster.config["store"] = json!({ "url": url(&dir), "history": history });
             cluster.config["snapshots"] =
                 json!({ "fullSchedule": SELDOM, "deltaPeriod": "1s", "closedRetention": "2s" });
         };
-        let (mut old, mut abandoned) = (Cluster::new(bed, 1)?, Cluster::new(bed, 1)?);
+        let (mut old, mut abandoned) = (Cluster::new(env, 1)?, Cluster::new(env, 1)?);
         config(&mut old, None);
         config(&mut abandoned, Some(ABANDONED));
-        let old = old.start_all(bed).await?.remove(0);
+        let old = old.start_all(env).await?.remove(0);
         taken(&old, "Full", 0).await?;
-        let member = abandoned.start_all(bed).await?.remove(0);
+        let member = abandoned.start_all(env).await?.remove(0);
         taken(&member, "Full", 0).await?;
         let client = abandoned.client(std::slice::from_ref(&member)).await?;
         client.kv_client().put("/a", "1", None).await?;

@@ -15,9 +15,9 @@ use crate::etcd::world::{World, dump, url};
 
 #[test]
 fn three_members_found_an_etcd_and_survive_each_other() {
-    run(async |bed| {
-        let cluster = Cluster::new(bed, 3)?;
-        let mut agents = cluster.start_all(bed).await?;
+    run(async |env| {
+        let cluster = Cluster::new(env, 3)?;
+        let mut agents = cluster.start_all(env).await?;
         let client = cluster.client(&agents).await?;
         for at in 0..50 {
             client.kv_client().put(format!("/key/{at}"), at.to_string(), None).await?;
@@ -47,16 +47,16 @@ fn three_members_found_an_etcd_and_survive_each_other() {
 
 #[test]
 fn three_empty_members_are_filled_from_snapshots_and_no_revision_goes_back() {
-    run(async |bed| {
-        let world = World::start(bed).await?;
+    run(async |env| {
+        let world = World::start(env).await?;
         world.write("early", 60).await?;
         let full = world.full(false).await?;
         world.write("late", 40).await?;
         world.delta(full.name.last, Compression::Gzip).await?;
         let (revision, before) = dump(&world.client).await?;
-        let mut cluster = Cluster::new(bed, 3)?;
+        let mut cluster = Cluster::new(env, 3)?;
         cluster.config["restore"] = json!({ "store": { "url": url(&world.dir) } });
-        let mut agents = cluster.start_all(bed).await?;
+        let mut agents = cluster.start_all(env).await?;
         let client = cluster.client(&agents).await?;
         let (bumped, after) = dump(&client).await?;
         assert_eq!(before, after, "keys differ");
@@ -93,10 +93,10 @@ fn three_empty_members_are_filled_from_snapshots_and_no_revision_goes_back() {
 
 #[test]
 fn nothing_is_founded_where_there_is_nothing_to_restore() {
-    run(async |bed| {
-        let mut cluster = Cluster::new(bed, 1)?;
-        cluster.config["restore"] = json!({ "store": { "url": url(&bed.make_dir("nothing")?) } });
-        let mut agent = cluster.start(bed, 0)?;
+    run(async |env| {
+        let mut cluster = Cluster::new(env, 1)?;
+        cluster.config["restore"] = json!({ "store": { "url": url(&env.make_dir("nothing")?) } });
+        let mut agent = cluster.start(env, 0)?;
         let failed = |status: &serde_json::Value| {
             status["message"].as_str().is_some_and(|m| m.contains("RestoreFailed"))
         };
@@ -110,16 +110,16 @@ fn nothing_is_founded_where_there_is_nothing_to_restore() {
 
 #[test]
 fn a_volume_of_somebody_else_is_not_touched() {
-    run(async |bed| {
-        let mut cluster = Cluster::new(bed, 1)?;
-        let mut agent = cluster.start(bed, 0)?;
+    run(async |env| {
+        let mut cluster = Cluster::new(env, 1)?;
+        let mut agent = cluster.start(env, 0)?;
         agent.ready().await?;
         agent.process.stop(super::world::DEADLINE).await?;
         agent.no_etcd().await?;
         let before = listing(&agent.data)?;
         cluster.config["volumes"] = json!("other-etcd");
         cluster.config["clusterToken"] = json!("4711/other-etcd");
-        let mut agent = cluster.start(bed, 0)?;
+        let mut agent = cluster.start(env, 0)?;
         let status = agent.says("the refusal", |status| status["phase"] == "Refused").await?;
         let message = status["message"].as_str().unwrap_or_default();
         assert!(
@@ -148,15 +148,15 @@ fn listing(dir: &std::path::Path) -> Result<Vec<(String, u64)>> {
 
 #[test]
 fn a_member_of_an_etcd_that_exists_waits_to_be_added_and_joins_as_a_learner() {
-    run(async |bed| {
-        let mut cluster = Cluster::new(bed, 1)?;
-        let founders = cluster.start_all(bed).await?;
+    run(async |env| {
+        let mut cluster = Cluster::new(env, 1)?;
+        let founders = cluster.start_all(env).await?;
         let client = cluster.client(&founders).await?;
         client.kv_client().put("/before", "it", None).await?;
         cluster.add_member(1)?;
         cluster.config["clusterState"] = json!("existing");
         cluster.config["clientEndpoints"] = cluster.config["members"][0]["clientUrls"].clone();
-        let mut joiner = cluster.start(bed, 1)?;
+        let mut joiner = cluster.start(env, 1)?;
         joiner.says("that it waits", |status| status["message"].to_string().contains("NotAMember")).await?;
         assert!(joiner.etcds()?.is_empty());
         let peer = format!("http://{}:{}", address(1), cluster.ports.peer);
@@ -172,9 +172,9 @@ fn a_member_of_an_etcd_that_exists_waits_to_be_added_and_joins_as_a_learner() {
         // A member that has been running and has lost its volume does not begin anew.
         joiner.process.kill();
         joiner.no_etcd().await?;
-        let lost = bed.path().join("lost");
+        let lost = env.path().join("lost");
         fs::rename(&joiner.data, &lost)?;
-        let mut joiner = cluster.start(bed, 1)?;
+        let mut joiner = cluster.start(env, 1)?;
         // Two voters without one have no quorum, and nobody can say anything.
         joiner
             .says("that nobody answers", |status| status["message"].to_string().contains("ClusterSilent"))
@@ -182,21 +182,21 @@ fn a_member_of_an_etcd_that_exists_waits_to_be_added_and_joins_as_a_learner() {
         joiner.process.kill();
         fs::remove_dir_all(&joiner.data)?;
         fs::rename(&lost, &joiner.data)?;
-        let mut joiner = cluster.start(bed, 1)?;
+        let mut joiner = cluster.start(env, 1)?;
         joiner.ready().await
     });
 }
 
 #[test]
 fn a_founder_that_lost_its_volume_asks_to_be_added_again() {
-    run(async |bed| {
-        let cluster = Cluster::new(bed, 3)?;
-        let mut agents = cluster.start_all(bed).await?;
+    run(async |env| {
+        let cluster = Cluster::new(env, 3)?;
+        let mut agents = cluster.start_all(env).await?;
         agents[2].process.kill();
         agents[2].no_etcd().await?;
         fs::remove_dir_all(&agents[2].data)?;
         // The file still says that the members found the etcd.
-        let mut agent = cluster.start(bed, 2)?;
+        let mut agent = cluster.start(env, 2)?;
         let status =
             agent.says("that it has to rejoin", |status| status["needsRejoin"] == json!(true)).await?;
         assert!(status["message"].to_string().contains("VolumeLost"), "{status}");
@@ -207,12 +207,12 @@ fn a_founder_that_lost_its_volume_asks_to_be_added_again() {
 
 #[test]
 fn a_file_that_is_wrong_is_refused_with_every_reason() {
-    run(async |bed| {
-        let mut cluster = Cluster::new(bed, 1)?;
+    run(async |env| {
+        let mut cluster = Cluster::new(env, 1)?;
         cluster.config["volumes"] = json!("");
         cluster.config["snapshots"] = json!({ "fullSchedule": "often" });
         cluster.config["dataDir"] = json!("/nowhere");
-        let file = bed.path().join("agent.yaml");
+        let file = env.path().join("agent.yaml");
         fs::write(&file, cluster.config.to_string())?;
         let repot = repot_tests::binaries::profile_dir()?.join("repot");
         let mut command = Command::new(repot);

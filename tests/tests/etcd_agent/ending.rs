@@ -13,9 +13,9 @@ use super::world::{Cluster, DEADLINE};
 
 #[test]
 fn etcd_dies_with_its_agent_and_stops_in_good_order_with_it() {
-    run(async |bed| {
-        let cluster = Cluster::new(bed, 1)?;
-        let mut agent = cluster.start_all(bed).await?.remove(0);
+    run(async |env| {
+        let cluster = Cluster::new(env, 1)?;
+        let mut agent = cluster.start_all(env).await?.remove(0);
         ensure!(agent.etcds()?.len() == 1, "there is no etcd");
         agent.kill_alone()?;
         agent.no_etcd().await?;
@@ -32,9 +32,9 @@ fn etcd_dies_with_its_agent_and_stops_in_good_order_with_it() {
 
 #[test]
 fn an_etcd_that_dies_is_started_again() {
-    run(async |bed| {
-        let cluster = Cluster::new(bed, 1)?;
-        let mut agent = cluster.start_all(bed).await?.remove(0);
+    run(async |env| {
+        let cluster = Cluster::new(env, 1)?;
+        let mut agent = cluster.start_all(env).await?.remove(0);
         let first = agent.etcds()?;
         let pid = i32::try_from(*first.first().context("no etcd")?)?;
         let pid = rustix::process::Pid::from_raw(pid).context("a process")?;

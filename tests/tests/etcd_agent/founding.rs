@@ -14,13 +14,13 @@ use crate::etcd::world::{World, dump, url};
 const RAISED: i64 = 1_000_000_000;
 
 /// Plans three members that begin with what is in a store, and write into it.
-async fn plan(bed: &TestEnv) -> Result<(World, Revision, Cluster)> {
-    let world = World::start(bed).await?;
+async fn plan(env: &TestEnv) -> Result<(World, Revision, Cluster)> {
+    let world = World::start(env).await?;
     world.write("early", 20).await?;
     let full = world.full(false).await?.name.last;
     world.write("later", 20).await?;
     let last = world.delta(full, Compression::Gzip).await?.name.last;
-    let mut cluster = Cluster::new(bed, 3)?;
+    let mut cluster = Cluster::new(env, 3)?;
     cluster.config["store"] = json!({ "url": url(&world.dir) });
     cluster.config["restore"] = json!({ "store": { "url": url(&world.dir) } });
     Ok((world, last, cluster))
@@ -48,15 +48,15 @@ async fn hold_the_same(cluster: &Cluster, agents: &[Agent]) -> Result<()> {
 
 #[test]
 fn founders_that_begin_at_different_times_restore_the_same() {
-    run(async |bed| {
-        let (world, last, cluster) = plan(bed).await?;
-        let mut first = cluster.start(bed, 0)?;
+    run(async |env| {
+        let (world, last, cluster) = plan(env).await?;
+        let mut first = cluster.start(env, 0)?;
         let restored = |status: &serde_json::Value| status["restored"]["revision"] == json!(last.0);
         first.says("what was restored", restored).await?;
         // What the etcd before had on its way arrives.
         world.write("latest", 20).await?;
         world.delta(last, Compression::Gzip).await?;
-        let mut agents = vec![first, cluster.start(bed, 1)?, cluster.start(bed, 2)?];
+        let mut agents = vec![first, cluster.start(env, 1)?, cluster.start(env, 2)?];
         for agent in &mut agents {
             agent.ready().await?;
             let status = agent.status().await?;
@@ -68,9 +68,9 @@ fn founders_that_begin_at_different_times_restore_the_same() {
 
 #[test]
 fn founder_that_is_late_takes_what_the_others_have() {
-    run(async |bed| {
-        let (world, _, cluster) = plan(bed).await?;
-        let mut agents = vec![cluster.start(bed, 0)?, cluster.start(bed, 1)?];
+    run(async |env| {
+        let (world, _, cluster) = plan(env).await?;
+        let mut agents = vec![cluster.start(env, 0)?, cluster.start(env, 1)?];
         for agent in &mut agents {
             agent.ready().await?;
         }
@@ -84,7 +84,7 @@ fn founder_that_is_late_takes_what_the_others_have() {
             Ok(())
         })
         .await?;
-        agents.push(cluster.start(bed, 2)?);
+        agents.push(cluster.start(env, 2)?);
         agents[2].ready().await?;
         hold_the_same(&cluster, &agents).await?;
         // It is a member like the others: with it and one of them, writes go on.

@@ -41,11 +41,11 @@ async fn fails(agent: &Agent, path: &str, status: u16, says: &str) -> Result<()>
 
 #[test]
 fn writes_wait_while_they_are_held_and_clients_leave_members() {
-    run(async |bed| {
-        let mut cluster = Cluster::with_tls(bed, 3)?;
+    run(async |env| {
+        let mut cluster = Cluster::with_tls(env, 3)?;
         let port = port::reserve()?;
         cluster.config["gateway"] = json!({ "port": port });
-        let agents = cluster.start_all(bed).await?;
+        let agents = cluster.start_all(env).await?;
         let agent = &agents[0];
         let client = link::connect(&options(&cluster, 0, port)).await?;
         put(&client, "a").await?;
@@ -98,9 +98,9 @@ fn writes_wait_while_they_are_held_and_clients_leave_members() {
 
 #[test]
 fn member_that_waits_to_join_has_a_gateway_that_serves_and_opens_by_itself() {
-    run(async |bed| {
-        let mut cluster = Cluster::with_tls(bed, 1)?;
-        let agents = cluster.start_all(bed).await?;
+    run(async |env| {
+        let mut cluster = Cluster::with_tls(env, 1)?;
+        let agents = cluster.start_all(env).await?;
         let port = port::reserve()?;
         let member = cluster.config["members"][0].clone();
         let url = member["clientUrls"][0].clone();
@@ -108,7 +108,7 @@ fn member_that_waits_to_join_has_a_gateway_that_serves_and_opens_by_itself() {
         cluster.config["clusterState"] = json!("existing");
         cluster.config["clientEndpoints"] = json!([url]);
         cluster.config["gateway"] = json!({ "port": port, "members": [{ "name": "m0", "url": url }] });
-        let mut joins = cluster.start(bed, 1)?;
+        let mut joins = cluster.start(env, 1)?;
         joins.says("that it waits", |status| status["phase"] == "Waiting").await?;
         let client = link::connect(&options(&cluster, 1, port)).await?;
         put(&client, "a").await?;

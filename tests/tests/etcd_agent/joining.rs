@@ -46,9 +46,9 @@ exec {etcd} "$@"
 
 #[test]
 fn member_whose_etcd_ends_because_another_has_not_heard_of_it_starts_again_with_the_newest_list() {
-    run(async |bed| {
-        let mut cluster = Cluster::new(bed, 3)?;
-        let agents = cluster.start_all(bed).await?;
+    run(async |env| {
+        let mut cluster = Cluster::new(env, 3)?;
+        let agents = cluster.start_all(env).await?;
         let urls: Vec<_> =
             (0..3).map(|at| format!("http://{}:{}", address(at), cluster.ports.client)).collect();
         cluster.add_member(3)?;
@@ -64,7 +64,7 @@ fn member_whose_etcd_ends_because_another_has_not_heard_of_it_starts_again_with_
             Ok(client.cluster_client().member_add([peer.clone()], Some(learner.clone())).await.map(drop)?)
         };
         until("the member to be added", DEADLINE, add).await?;
-        let mut joins = cluster.start(bed, 3)?;
+        let mut joins = cluster.start(env, 3)?;
         until("two attempts", DEADLINE, async || {
             ensure!(lists(&log).len() >= 2, "{:?}", lists(&log));
             Ok(())

@@ -37,9 +37,9 @@ async fn known(volume: &Path) -> Result<()> {
 
 #[test]
 fn a_member_that_was_removed_sets_its_data_aside_and_joins_anew() {
-    run(async |bed| {
-        let cluster = Cluster::new(bed, 3)?;
-        let mut agents = cluster.start_all(bed).await?;
+    run(async |env| {
+        let cluster = Cluster::new(env, 3)?;
+        let mut agents = cluster.start_all(env).await?;
         cluster.client(&agents).await?.kv_client().put("/before", "it", None).await?;
         for agent in &agents {
             known(&agent.data).await?;
@@ -61,7 +61,7 @@ fn a_member_that_was_removed_sets_its_data_aside_and_joins_anew() {
             Ok(said["removed"]["id"].clone())
         });
         assert_eq!(removed.await?, json!(before));
-        let mut gone = cluster.start(bed, at)?;
+        let mut gone = cluster.start(env, at)?;
         gone.says("that it was removed", |status| status["message"].to_string().contains("Removed")).await?;
         assert!(gone.etcds()?.is_empty());
         assert!(gone.data.join("new.etcd/member/wal").exists());
@@ -93,9 +93,9 @@ fn a_member_that_was_removed_sets_its_data_aside_and_joins_anew() {
 
 #[test]
 fn a_member_that_was_removed_knows_it_when_nobody_else_is_left() {
-    run(async |bed| {
-        let cluster = Cluster::new(bed, 3)?;
-        let mut agents = cluster.start_all(bed).await?;
+    run(async |env| {
+        let cluster = Cluster::new(env, 3)?;
+        let mut agents = cluster.start_all(env).await?;
         for agent in &agents {
             known(&agent.data).await?;
         }
@@ -115,7 +115,7 @@ fn a_member_that_was_removed_knows_it_when_nobody_else_is_left() {
             other.process.kill();
             other.no_etcd().await?;
         }
-        let mut gone = cluster.start(bed, at)?;
+        let mut gone = cluster.start(env, at)?;
         gone.says("that it was removed", removed).await?;
         ensure!(gone.etcds()?.is_empty(), "etcd runs");
         Ok(())
@@ -124,9 +124,9 @@ fn a_member_that_was_removed_knows_it_when_nobody_else_is_left() {
 
 #[test]
 fn neither_the_leader_nor_the_quorum_is_removed() {
-    run(async |bed| {
-        let cluster = Cluster::new(bed, 3)?;
-        let mut agents = cluster.start_all(bed).await?;
+    run(async |env| {
+        let cluster = Cluster::new(env, 3)?;
+        let mut agents = cluster.start_all(env).await?;
         for agent in &agents {
             let status = agent.status().await?;
             let name = status["member"]["name"].as_str().context("a name")?.to_owned();

@@ -21,18 +21,18 @@ async fn names(store: &str) -> Result<Vec<String>> {
 
 #[test]
 fn a_full_snapshot_is_taken_on_request_and_listed() {
-    run(async |bed| {
-        let mut cluster = Cluster::new(bed, 1)?;
+    run(async |env| {
+        let mut cluster = Cluster::new(env, 1)?;
         let agent = {
-            let mut agent = cluster.start(bed, 0)?;
+            let mut agent = cluster.start(env, 0)?;
             agent.ready().await?;
             let refused = agent.get("/snapshot/full").await?;
             assert_eq!(refused.status, 503, "{refused}");
             assert!(refused.json()?["error"].to_string().contains("no store"), "{refused}");
             agent.process.stop(super::world::DEADLINE).await?;
-            let store = url(&bed.make_dir("store")?);
+            let store = url(&env.make_dir("store")?);
             cluster.config["store"] = json!({ "url": store });
-            agent = cluster.start(bed, 0)?;
+            agent = cluster.start(env, 0)?;
             agent.ready().await?;
             agent
         };
@@ -60,10 +60,10 @@ fn a_full_snapshot_is_taken_on_request_and_listed() {
 
 #[test]
 fn with_certificates_only_probes_are_answered_to_everybody() {
-    run(async |bed| {
-        let mut cluster = Cluster::with_tls(bed, 3)?;
-        cluster.config["store"] = json!({ "url": url(&bed.make_dir("store")?) });
-        let agents = cluster.start_all(bed).await?;
+    run(async |env| {
+        let mut cluster = Cluster::with_tls(env, 3)?;
+        cluster.config["store"] = json!({ "url": url(&env.make_dir("store")?) });
+        let agents = cluster.start_all(env).await?;
         let agent = &agents[0];
         for path in ["/healthz", "/readyz"] {
             assert_eq!(agent.get_as_nobody(path).await?.status, 200, "{path}");
@@ -92,10 +92,10 @@ fn a_thousand_silent_connections_keep_nobody_out() {
     const MOST: usize = 64;
     /// A silent connection ends by itself after 32 s.
     const SOON: Duration = Duration::from_secs(25);
-    run(async |bed| {
+    run(async |env| {
         // Without certificates, so that no time limit of a handshake ends a connection.
-        let cluster = Cluster::new(bed, 1)?;
-        let agent = cluster.start_all(bed).await?.remove(0);
+        let cluster = Cluster::new(env, 1)?;
+        let agent = cluster.start_all(env).await?.remove(0);
         let place = agent.url.trim_start_matches("http://").to_owned();
         let (begin, mut silent) = (Instant::now(), Vec::new());
         for _ in 0..1000 {

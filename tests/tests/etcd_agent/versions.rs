@@ -24,12 +24,12 @@ fn of_version(dir: &Path, etcd: &Path, version: &str) -> Result<PathBuf> {
 
 #[test]
 fn etcd_that_is_too_old_for_a_flag_is_not_started_and_that_is_told() {
-    run(async |bed| {
-        let mut cluster = Cluster::with_tls(bed, 1)?;
+    run(async |env| {
+        let mut cluster = Cluster::with_tls(env, 1)?;
         let real = cluster.etcd.clone();
         cluster.etcd = of_version(&cluster.dir, &real, "3.5.21")?;
         cluster.config["etcdFlags"] = json!({"peer-skip-client-san-verification": "true"});
-        let mut agent = cluster.start(bed, 0)?;
+        let mut agent = cluster.start(env, 0)?;
         let told = |status: &serde_json::Value| {
             status["phase"] == "Waiting"
                 && status["message"].as_str().is_some_and(|text| {
@@ -44,13 +44,13 @@ fn etcd_that_is_too_old_for_a_flag_is_not_started_and_that_is_told() {
 
         // The same volume with an etcd that knows the flag, and one without the flag that does not.
         cluster.etcd = of_version(&cluster.dir, &real, "3.6.0")?;
-        let mut agent = cluster.start(bed, 0)?;
+        let mut agent = cluster.start(env, 0)?;
         agent.ready().await?;
         agent.process.kill();
         agent.no_etcd().await?;
         cluster.etcd = of_version(&cluster.dir, &real, "3.5.21")?;
         cluster.config["etcdFlags"] = json!({});
-        let mut agent = cluster.start(bed, 0)?;
+        let mut agent = cluster.start(env, 0)?;
         agent.ready().await
     });
 }

@@ -76,17 +76,17 @@ impl Tls {
 
 impl Cluster {
     /// One of so many members, which found it.
-    pub fn new(bed: &TestEnv, members: usize) -> Result<Self> {
-        Self::make(bed, members, None)
+    pub fn new(env: &TestEnv, members: usize) -> Result<Self> {
+        Self::make(env, members, None)
     }
 
-    pub fn with_tls(bed: &TestEnv, members: usize) -> Result<Self> {
-        let tls = Tls::make(bed.make_dir("tls")?)?;
-        Self::make(bed, members, Some(tls))
+    pub fn with_tls(env: &TestEnv, members: usize) -> Result<Self> {
+        let tls = Tls::make(env.make_dir("tls")?)?;
+        Self::make(env, members, Some(tls))
     }
 
-    fn make(bed: &TestEnv, members: usize, tls: Option<Tls>) -> Result<Self> {
-        let dir = bed.make_dir("agents")?;
+    fn make(env: &TestEnv, members: usize, tls: Option<Tls>) -> Result<Self> {
+        let dir = env.make_dir("agents")?;
         let ports = Ports { client: port::reserve()?, peer: port::reserve()?, agent: port::reserve()? };
         let scheme = if tls.is_some() { "https" } else { "http" };
         let member = |at: usize| {
@@ -130,7 +130,7 @@ impl Cluster {
     }
 
     /// Starts the agent of a member; waits for nothing.
-    pub fn start(&self, bed: &TestEnv, at: usize) -> Result<Agent> {
+    pub fn start(&self, env: &TestEnv, at: usize) -> Result<Agent> {
         let data = self.volume(at)?;
         let spec = self.spec(at, &data)?;
         let scheme = if self.tls.is_some() { "https" } else { "http" };
@@ -138,12 +138,12 @@ impl Cluster {
         let client_url = format!("{scheme}://{}:{}", address(at), self.ports.client);
         let tls = self.tls.as_ref().map(|tls| (tls.ca.pem(), tls.client.clone()));
         let api = api(&url, tls.as_ref())?;
-        Ok(Agent { process: Process::start(bed, spec)?, data, url, client_url, api, tls })
+        Ok(Agent { process: Process::start(env, spec)?, data, url, client_url, api, tls })
     }
 
-    pub async fn start_all(&self, bed: &TestEnv) -> Result<Vec<Agent>> {
+    pub async fn start_all(&self, env: &TestEnv) -> Result<Vec<Agent>> {
         let count = self.config["members"].as_array().map_or(0, Vec::len);
-        let mut agents = (0..count).map(|at| self.start(bed, at)).collect::<Result<Vec<_>>>()?;
+        let mut agents = (0..count).map(|at| self.start(env, at)).collect::<Result<Vec<_>>>()?;
         for agent in &mut agents {
             agent.ready().await?;
         }

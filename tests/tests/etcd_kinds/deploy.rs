@@ -24,11 +24,11 @@ fn deploy(part: &str) -> PathBuf {
 
 #[test]
 fn what_is_deployed_is_enough_to_serve() {
-    run(async |bed| {
-        let garden = Garden::start(bed).await?;
+    run(async |env| {
+        let garden = Garden::start(env).await?;
         let applied = garden.kubectl(["apply", "-f", &deploy("rbac").display().to_string()]).await?;
         applied.text()?;
-        let repot = start(bed, &garden).await?;
+        let repot = start(env, &garden).await?;
         register(&garden, repot.port()?).await?;
         let collection = world::collection("hostedetcds");
         let created = garden.api().post(&collection, &world::hosted_etcd("main")).await?;
@@ -38,13 +38,13 @@ fn what_is_deployed_is_enough_to_serve() {
 }
 
 /// The server as the ServiceAccount of `deploy/`, with nothing else.
-async fn start(bed: &TestEnv, garden: &Garden) -> Result<Repot> {
-    let dir = bed.make_dir("deployed")?;
+async fn start(env: &TestEnv, garden: &Garden) -> Result<Repot> {
+    let dir = env.make_dir("deployed")?;
     let token = garden.kubectl(["create", "token", SERVICE, "-n", NAMESPACE]).await?.text()?;
     let credential = Credential::Token(token.trim().to_owned());
     let kubeconfig = garden.admin().with(credential).write(dir.join("kubeconfig"))?;
     let (cert, key) = garden.pki().serve(NAMESPACE, SERVICE)?.write(&dir, "serving")?;
-    let mut args = flags(bed)?;
+    let mut args = flags(env)?;
     for (flag, file) in [
         ("tls-cert-file", &cert),
         ("tls-private-key-file", &key),
@@ -54,7 +54,7 @@ async fn start(bed: &TestEnv, garden: &Garden) -> Result<Repot> {
         args.push(format!("--{flag}={}", file.display()));
     }
     args.push("--serve=seed".to_owned());
-    Repot::apiserver(bed, args).await
+    Repot::apiserver(env, args).await
 }
 
 /// The APIService of `deploy/`; the Service is a name on this machine, since there are no Pods.

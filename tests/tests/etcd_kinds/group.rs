@@ -43,10 +43,10 @@ async fn start_other_server(garden: &Garden) -> Result<()> {
 
 #[test]
 fn a_server_beside_another_one_of_shootstates_is_not_ready_and_says_why() {
-    run(async |bed| {
-        let garden = Garden::start(bed).await?;
+    run(async |env| {
+        let garden = Garden::start(env).await?;
         start_other_server(&garden).await?;
-        let (process, url) = start(bed, &garden).await?;
+        let (process, url) = start(env, &garden).await?;
         let client = reqwest::Client::builder().tls_danger_accept_invalid_certs(true).no_proxy().build()?;
         let why = "--shootstate-group migration.gardener.cloud";
         wait::until("the server to tell why", DEADLINE, async || {
@@ -91,28 +91,28 @@ fn client_of(access: &Access) -> Result<reqwest::Client> {
 }
 
 /// `repot apiserver` as an operator starts it, without waiting for it to be ready.
-async fn start(bed: &TestEnv, garden: &Garden) -> Result<(Process, String)> {
+async fn start(env: &TestEnv, garden: &Garden) -> Result<(Process, String)> {
     let delegate = garden.delegate("repot-apiserver").await?;
     let port = port::reserve()?;
     let spec = Spec::new("repot-apiserver", program()?)
         .arg("apiserver")
         .flag("bind-address", "127.0.0.1")
         .flag("secure-port", port.to_string())
-        .flag("cert-dir", bed.make_dir("certs")?)
+        .flag("cert-dir", env.make_dir("certs")?)
         .flag("authentication-kubeconfig", &delegate)
         .flag("authorization-kubeconfig", &delegate)
-        .args(flags(bed)?);
-    Ok((Process::start(bed, spec)?, format!("https://127.0.0.1:{port}")))
+        .args(flags(env)?);
+    Ok((Process::start(env, spec)?, format!("https://127.0.0.1:{port}")))
 }
 
 #[test]
 fn shootstates_live_in_our_own_group_beside_another_server() {
-    run(async |bed| {
-        let garden = Garden::start(bed).await?;
+    run(async |env| {
+        let garden = Garden::start(env).await?;
         start_other_server(&garden).await?;
         let own = ["--serve=all".to_owned(), format!("--shootstate-group={GROUP}")];
         let _repot =
-            Repot::behind(bed, &garden, &[(GROUP, VERSION)], [flags(bed)?, own.to_vec()].concat()).await?;
+            Repot::behind(env, &garden, &[(GROUP, VERSION)], [flags(env)?, own.to_vec()].concat()).await?;
         for (group, version) in [(CORE, "v1beta1"), (GROUP, VERSION)] {
             let object = json!({
                 "apiVersion": format!("{group}/{version}"), "kind": "ShootState",
@@ -139,14 +139,14 @@ fn shootstates_live_in_our_own_group_beside_another_server() {
 
 #[test]
 fn a_seed_serves_no_shootstates_and_a_garden_no_etcds() {
-    run(async |bed| {
-        let garden = Garden::start(bed).await?;
+    run(async |env| {
+        let garden = Garden::start(env).await?;
         for (serve, group, there, missing) in [
             ("seed", GROUP, "hostedetcds", format!("/apis/{CORE}/{VERSION}/shootstates")),
             ("garden", CORE, "shootstates", format!("/apis/{GROUP}/{VERSION}/hostedetcds")),
         ] {
-            let flags = [flags(bed)?, vec![format!("--serve={serve}")]].concat();
-            let repot = Repot::behind(bed, &garden, &[(group, VERSION)], flags).await?;
+            let flags = [flags(env)?, vec![format!("--serve={serve}")]].concat();
+            let repot = Repot::behind(env, &garden, &[(group, VERSION)], flags).await?;
             garden.api().get(&format!("/apis/{group}/{VERSION}/{there}")).await?.ok()?;
             // Asked without the garden in between, as the administrator whom both know.
             let direct = Api::new(&Access { server: repot.url().to_owned(), ..garden.admin().clone() })?;

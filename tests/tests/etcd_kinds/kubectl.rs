@@ -14,12 +14,12 @@ const KINDS: [&str; 5] =
 
 #[test]
 fn kubectl_works_on_every_kind() {
-    run(async |bed| scenario(&World::dev(bed).await?).await);
+    run(async |env| scenario(&World::dev(env).await?).await);
 }
 
 #[test]
 fn kubectl_works_on_every_kind_behind_a_garden() {
-    run(async |bed| scenario(&World::garden(bed).await?).await);
+    run(async |env| scenario(&World::garden(env).await?).await);
 }
 
 async fn scenario(world: &World) -> Result<()> {

@@ -9,13 +9,13 @@ use super::world::{self, JSON_PATCH, MERGE_PATCH, World, condition, path};
 
 #[test]
 fn a_status_is_written_through_its_subresource_alone() {
-    run(async |bed| scenario(&World::dev(bed).await?).await);
+    run(async |env| scenario(&World::dev(env).await?).await);
 }
 
 #[test]
 fn a_status_is_written_through_its_subresource_alone_behind_a_garden() {
-    run(async |bed| {
-        let world = World::garden(bed).await?;
+    run(async |env| {
+        let world = World::garden(env).await?;
         scenario(&world).await?;
         permissions(&world).await
     });

@@ -29,17 +29,17 @@ enum Server {
 
 impl World {
     /// A world of `repot dev` alone.
-    pub async fn dev(bed: &TestEnv) -> Result<Self> {
-        let dev = Dev::start(bed, [""; 0]).await?;
-        let (api, kubectl) = (dev.api()?, dev.kubectl(bed)?);
+    pub async fn dev(env: &TestEnv) -> Result<Self> {
+        let dev = Dev::start(env, [""; 0]).await?;
+        let (api, kubectl) = (dev.api()?, dev.kubectl(env)?);
         Ok(Self { api, kubectl, garden: None, _server: Server::Dev { _dev: dev } })
     }
 
     /// All kinds behind a real kube-apiserver.
-    pub async fn garden(bed: &TestEnv) -> Result<Self> {
-        let garden = Garden::start(bed).await?;
-        let flags = [flags(bed)?, vec!["--serve=all".to_owned()]].concat();
-        let repot = Repot::behind(bed, &garden, &[(CORE, VERSION), (GROUP, VERSION)], flags).await?;
+    pub async fn garden(env: &TestEnv) -> Result<Self> {
+        let garden = Garden::start(env).await?;
+        let flags = [flags(env)?, vec!["--serve=all".to_owned()]].concat();
+        let repot = Repot::behind(env, &garden, &[(CORE, VERSION), (GROUP, VERSION)], flags).await?;
         let (api, kubectl) = (garden.api().clone(), garden.kubectl_tool().clone());
         Ok(Self { api, kubectl, garden: Some(garden), _server: Server::Behind { _repot: repot } })
     }
@@ -53,9 +53,9 @@ impl World {
 }
 
 /// Flags for an embedded store of its own.
-pub fn flags(bed: &TestEnv) -> Result<Vec<String>> {
-    let keys = write_encryption_config(&bed.make_dir("keys")?)?;
-    let store = bed.make_dir("store")?;
+pub fn flags(env: &TestEnv) -> Result<Vec<String>> {
+    let keys = write_encryption_config(&env.make_dir("keys")?)?;
+    let store = env.make_dir("store")?;
     Ok(vec![
         format!("--storage=embedded:{}", store.display()),
         format!("--encryption-provider-config={}", keys.display()),

@@ -35,7 +35,7 @@ struct World {
     agents: Vec<Agent>,
     gateways: Arc<HttpGateways>,
     driver: Driver,
-    wish: DesiredMembership,
+    wanted: DesiredMembership,
     changes: Vec<Change>,
     /// Members that clients are led to.
     used: Vec<String>,
@@ -61,11 +61,11 @@ fn http(cluster: &Cluster) -> Result<reqwest::Client> {
 
 impl World {
     /// Three members at the source, and agents at the destination whose gateways lead there.
-    async fn start(bed: &TestEnv) -> Result<Self> {
-        let (mut cluster, gateway) = (Cluster::with_tls(bed, COUNT)?, port::reserve()?);
+    async fn start(env: &TestEnv) -> Result<Self> {
+        let (mut cluster, gateway) = (Cluster::with_tls(env, COUNT)?, port::reserve()?);
         cluster.config["gateway"] = json!({ "port": gateway });
-        cluster.config["store"] = json!({ "url": store_url(&bed.make_dir("source-store")?) });
-        let mut agents = cluster.start_all(bed).await?;
+        cluster.config["store"] = json!({ "url": store_url(&env.make_dir("source-store")?) });
+        let mut agents = cluster.start_all(env).await?;
         let client_port = cluster.ports.client;
         let urls: Vec<String> =
             (0..2 * COUNT).map(|at| format!("https://{}:{client_port}", address(at))).collect();
@@ -75,20 +75,20 @@ impl World {
         let members = cluster.config["members"].as_array_mut().context("members")?;
         // To the destination, members of the source have no Pods.
         members.iter_mut().take(COUNT).filter_map(Value::as_object_mut).for_each(|m| drop(m.remove("pod")));
-        cluster.config["store"] = json!({ "url": store_url(&bed.make_dir("destination-store")?) });
+        cluster.config["store"] = json!({ "url": store_url(&env.make_dir("destination-store")?) });
         cluster.config["clusterState"] = json!("existing");
         cluster.config["clientEndpoints"] = json!(urls[..COUNT]);
         let far = |at: usize| json!({ "name": name(at), "url": urls[at] });
         cluster.config["gateway"]["members"] = (0..COUNT).map(far).collect();
         for at in COUNT..2 * COUNT {
-            agents.push(cluster.start(bed, at)?);
+            agents.push(cluster.start(env, at)?);
         }
-        let seat = |at: usize| MemberSlot {
+        let slot = |at: usize| MemberSlot {
             name: name(at),
             peer_urls: vec![format!("https://{}:{}", address(at), cluster.ports.peer)],
             client_url: urls[at].clone(),
         };
-        let door = |here: usize| {
+        let gateway = |here: usize| {
             let member = |at: usize| {
                 let near = is_source(at) == is_source(here);
                 GatewayMember { name: name(at), url: urls[at].clone(), near }
@@ -98,11 +98,11 @@ impl World {
                 members: (0..2 * COUNT).map(member).collect(),
             }
         };
-        let doors = (0..2 * COUNT).map(door).collect();
-        let gateways = Arc::new(HttpGateways::new(http(&cluster)?, doors));
-        let wish = DesiredMembership {
-            source: (0..COUNT).map(seat).collect(),
-            destination: (COUNT..2 * COUNT).map(seat).collect(),
+        let gateways = (0..2 * COUNT).map(gateway).collect();
+        let gateways = Arc::new(HttpGateways::new(http(&cluster)?, gateways));
+        let wanted = DesiredMembership {
+            source: (0..COUNT).map(slot).collect(),
+            destination: (COUNT..2 * COUNT).map(slot).collect(),
             desired: Desired { release_source: false, ..AWAY },
             lost: Default::default(),
             readdress: None,
@@ -110,7 +110,7 @@ impl World {
         let driver =
             Driver::new(cluster.access(Vec::new()), Limits::default()).behind(gateways.clone(), LONGEST);
         let used = (0..COUNT).map(name).collect();
-        Ok(Self { cluster, gateway, agents, gateways, driver, wish, changes: Vec::new(), used })
+        Ok(Self { cluster, gateway, agents, gateways, driver, wanted, changes: Vec::new(), used })
     }
 
     fn gateway(&self, at: usize) -> link::Options {
@@ -129,14 +129,14 @@ impl World {
     /// Passes until the members are those of the destination.
     async fn go(&mut self, load: &Load) -> Result<()> {
         self.join(Some(load)).await?;
-        self.wish.desired = AWAY;
+        self.wanted.desired = AWAY;
         self.pass_until(Some(load), |outcome| *outcome == Outcome::Done).await
     }
 
     async fn pass_until(&mut self, load: Option<&Load>, is: impl Fn(&Outcome) -> bool) -> Result<()> {
         let end = Instant::now() + DEADLINE;
         loop {
-            let pass = self.driver.pass(&self.wish).await;
+            let pass = self.driver.pass(&self.wanted).await;
             match &pass.outcome {
                 Outcome::Changed(change) => {
                     println!("{change:?}");
@@ -159,8 +159,8 @@ impl World {
 
     async fn follow(&mut self, change: &Change) -> Result<()> {
         match change {
-            Change::Promoted { seat } => self.used.push(seat.clone()),
-            Change::Removed { seat } => self.used.retain(|used| used != seat),
+            Change::Promoted { slot } => self.used.push(slot.clone()),
+            Change::Removed { slot } => self.used.retain(|used| used != slot),
             Change::Added { .. } | Change::Leads { .. } | Change::Updated { .. } => return Ok(()),
         }
         self.gateways.set_backends(&self.used).await.map_err(|why| anyhow!(why))
@@ -173,8 +173,8 @@ impl World {
 
 #[test]
 fn etcd_moves_behind_the_gateways_of_its_agents_and_no_request_fails() {
-    run(async |bed| {
-        let mut world = World::start(bed).await?;
+    run(async |env| {
+        let mut world = World::start(env).await?;
         until("the gateways of the destination", DEADLINE, async || world.standing(COUNT).await.map(drop))
             .await?;
         let load = Load::start([world.gateway(0), world.gateway(COUNT)], 2).await?;
@@ -213,8 +213,8 @@ fn etcd_moves_behind_the_gateways_of_its_agents_and_no_request_fails() {
 /// that of a member here.
 #[test]
 fn snapshots_are_asked_of_the_seed_whose_member_leads() {
-    run(async |bed| {
-        let mut world = World::start(bed).await?;
+    run(async |env| {
+        let mut world = World::start(env).await?;
         world.join(None).await?;
         let (source, destination) = world.agents.split_at(COUNT);
         for agent in destination {

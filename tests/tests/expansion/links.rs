@@ -58,10 +58,10 @@ async fn write_near(moving: &Moving<'_>, site: SiteName, step: usize, attempt: u
     Ok(false)
 }
 
-async fn lose_link_after(bed: &TestEnv, steps: &[usize]) -> Result<()> {
-    let mut moving = Moving::start(bed, Duration::ZERO).await?;
+async fn lose_link_after(env: &TestEnv, steps: &[usize]) -> Result<()> {
+    let mut moving = Moving::start(env, Duration::ZERO).await?;
     let load = Load::start(moving.fleet.accesses(), 1).await?;
-    moving.world.wish.desired = AWAY;
+    moving.world.wanted.desired = AWAY;
     println!("| after | source writes | destination writes |\n|---|---|---|");
     for &step in steps {
         moving.advance(step).await?;
@@ -112,11 +112,11 @@ fn expected(step: usize) -> [bool; 2] {
 #[test]
 #[ignore = "minutes, in make soak"]
 fn only_with_six_voters_a_lost_link_stops_both_sites() {
-    run(async |bed| lose_link_after(bed, &[5, 6, 7]).await);
+    run(async |env| lose_link_after(env, &[5, 6, 7]).await);
 }
 
 #[test]
 #[ignore = "make soak: every step"]
 fn no_lost_link_leaves_two_sites_that_write() {
-    run(async |bed| lose_link_after(bed, &(0..=ALL).collect::<Vec<_>>()).await);
+    run(async |env| lose_link_after(env, &(0..=ALL).collect::<Vec<_>>()).await);
 }

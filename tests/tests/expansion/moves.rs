@@ -21,18 +21,18 @@ struct Trial {
     requests: usize,
 }
 
-async fn move_under_load(bed: &TestEnv, trial: &Trial) -> Result<Report> {
-    let mut moving = Moving::start(bed, trial.round_trip).await?;
+async fn move_under_load(env: &TestEnv, trial: &Trial) -> Result<Report> {
+    let mut moving = Moving::start(env, trial.round_trip).await?;
     let load = Load::start(moving.fleet.accesses(), trial.writers).await?;
     load.begin("three at the source");
     reach(&load, trial.requests / 10).await?;
-    moving.world.wish.desired = Desired { release_source: false, ..AWAY };
+    moving.world.wanted.desired = Desired { release_source: false, ..AWAY };
     loop {
         let pass = moving.pass().await?;
         match &pass.outcome {
             Outcome::Changed(change) => load.begin(&describe(change)),
             Outcome::Waiting(why) if why.reason == "SourceNotReleased" => {
-                moving.world.wish.desired = AWAY;
+                moving.world.wanted.desired = AWAY;
             }
             Outcome::Waiting(_) => tokio::time::sleep(Duration::from_millis(100)).await,
             Outcome::Done => break,
@@ -63,11 +63,11 @@ pub async fn reach(load: &Load, requests: usize) -> Result<()> {
 
 pub fn describe(change: &Change) -> String {
     match change {
-        Change::Added { seat } => format!("added {seat}"),
-        Change::Promoted { seat } => format!("promoted {seat}"),
-        Change::Leads { seat } => format!("leads {seat}"),
-        Change::Updated { seat } => format!("updated {seat}"),
-        Change::Removed { seat } => format!("removed {seat}"),
+        Change::Added { slot } => format!("added {slot}"),
+        Change::Promoted { slot } => format!("promoted {slot}"),
+        Change::Leads { slot } => format!("leads {slot}"),
+        Change::Updated { slot } => format!("updated {slot}"),
+        Change::Removed { slot } => format!("removed {slot}"),
     }
 }
 
@@ -91,9 +91,9 @@ fn print(trial: &Trial, report: &Report) {
 
 #[test]
 fn etcd_moves_under_load_and_no_request_fails() {
-    run(async |bed| {
+    run(async |env| {
         let trial = Trial { round_trip: Duration::ZERO, writers: 2, requests: 2_000 };
-        let report = move_under_load(bed, &trial).await?;
+        let report = move_under_load(env, &trial).await?;
         print(&trial, &report);
         ensure!(report.failures.is_empty(), "{:?}", report.failures);
         ensure!(report.resumed == 0, "{} watches had to begin anew", report.resumed);
@@ -103,10 +103,10 @@ fn etcd_moves_under_load_and_no_request_fails() {
 
 /// 10^5 requests, and a bound for how long nobody is acknowledged.
 fn soak(millis: u64, writers: usize) {
-    run(async |bed| {
+    run(async |env| {
         let round_trip = Duration::from_millis(millis);
         let trial = Trial { round_trip, writers, requests: 100_000 };
-        let report = move_under_load(bed, &trial).await?;
+        let report = move_under_load(env, &trial).await?;
         print(&trial, &report);
         ensure!(report.failures.is_empty(), "{:?}", report.failures);
         ensure!(report.resumed == 0, "{} watches had to begin anew", report.resumed);

@@ -66,8 +66,8 @@ impl Fleet {
 
     /// How a client reaches the gateway on this site.
     pub fn access(&self, site: SiteName) -> link::Options {
-        let doors = self.gateways.iter().filter(|door| door.site == site);
-        let endpoints = doors.map(|door| format!("https://{}", door.handle.addr())).collect();
+        let gateways = self.gateways.iter().filter(|gateway| gateway.site == site);
+        let endpoints = gateways.map(|gateway| format!("https://{}", gateway.handle.addr())).collect();
         link::Options { endpoints, ..self.access.clone() }
     }
 
@@ -76,19 +76,19 @@ impl Fleet {
     }
 
     /// A member that clients may use from now on.
-    pub async fn join(&self, seat: &str) -> Result<()> {
+    pub async fn join(&self, slot: &str) -> Result<()> {
         let mut members = self.members.lock().await;
-        if !members.iter().any(|member| member == seat) {
-            members.push(seat.to_owned());
+        if !members.iter().any(|member| member == slot) {
+            members.push(slot.to_owned());
         }
         self.tell(&members).await
     }
 
     async fn tell(&self, members: &[String]) -> Result<()> {
-        let told = self.gateways.iter().map(async |door| {
+        let told = self.gateways.iter().map(async |gateway| {
             let is_used = |(name, _): &&(String, Endpoint)| members.contains(name);
-            let used: Vec<_> = door.urls.iter().filter(is_used).map(|(_, url)| url.clone()).collect();
-            door.handle.set_endpoints(&used, Duration::from_secs(10)).await
+            let used: Vec<_> = gateway.urls.iter().filter(is_used).map(|(_, url)| url.clone()).collect();
+            gateway.handle.set_endpoints(&used, Duration::from_secs(10)).await
         });
         try_join_all(told).await?;
         Ok(())
@@ -97,12 +97,13 @@ impl Fleet {
 
 impl Gateways for Fleet {
     fn hold<'a>(&'a self, leader: &'a str, longest: Duration) -> BoxFuture<'a, Result<Duration, String>> {
-        let is_near = |door: &&GatewayFixture| door.urls.iter().any(|(name, url)| name == leader && url.near);
+        let is_near =
+            |gateway: &&GatewayFixture| gateway.urls.iter().any(|(name, url)| name == leader && url.near);
         let (near, far): (Vec<_>, Vec<_>) = self.gateways.iter().partition(is_near);
         async move {
             let mut left = longest;
-            for door in far.into_iter().chain(near) {
-                left = door.handle.hold(left).await.map_err(|error| error.to_string())?;
+            for gateway in far.into_iter().chain(near) {
+                left = gateway.handle.hold(left).await.map_err(|error| error.to_string())?;
             }
             Ok(left)
         }
@@ -110,15 +111,15 @@ impl Gateways for Fleet {
     }
 
     fn release(&self) -> BoxFuture<'_, ()> {
-        self.gateways.iter().for_each(|door| door.handle.release());
+        self.gateways.iter().for_each(|gateway| gateway.handle.release());
         async {}.boxed()
     }
 
-    fn leave(&self, seat: &str) -> BoxFuture<'_, Result<(), String>> {
-        let seat = seat.to_owned();
+    fn leave(&self, slot: &str) -> BoxFuture<'_, Result<(), String>> {
+        let slot = slot.to_owned();
         async move {
             let mut members = self.members.lock().await;
-            members.retain(|member| *member != seat);
+            members.retain(|member| *member != slot);
             self.tell(&members).await.map_err(|error| format!("{error:#}"))
         }
         .boxed()
@@ -127,9 +128,9 @@ impl Gateways for Fleet {
 
 impl<'a> Moving<'a> {
     /// Three members at the source, places for three at the destination, and a gateway on each site.
-    pub async fn start(bed: &'a TestEnv, round_trip: Duration) -> Result<Self> {
+    pub async fn start(env: &'a TestEnv, round_trip: Duration) -> Result<Self> {
         let options = SiteOptions { source: 3, destination: 3, round_trip, compares_names: false };
-        let mut world = World::start(bed, options, 3).await?;
+        let mut world = World::start(env, options, 3).await?;
         let fleet = Arc::new(Fleet::open(&world.sites, world.sites.names(SiteName::Source)).await?);
         // Elections take ten round trips, and writes that are on their way less.
         let longest = 2 * (10 * round_trip).max(Duration::from_secs(2));
@@ -141,8 +142,8 @@ impl<'a> Moving<'a> {
     /// One pass, after which the gateways know of whoever votes.
     pub async fn pass(&mut self) -> Result<Pass> {
         let pass = self.world.pass().await?;
-        if let Outcome::Changed(Change::Promoted { seat }) = &pass.outcome {
-            self.fleet.join(seat).await?;
+        if let Outcome::Changed(Change::Promoted { slot }) = &pass.outcome {
+            self.fleet.join(slot).await?;
         }
         Ok(pass)
     }
@@ -176,7 +177,7 @@ impl<'a> Moving<'a> {
         let done = self.until("the members", |_, outcome| *outcome == Outcome::Done).await?;
         let seen = done.seen.as_ref().context("nothing was seen")?;
         let names = self.world.sites.names(site);
-        let mut members: Vec<_> = seen.members.iter().map(|member| member.seat.clone()).collect();
+        let mut members: Vec<_> = seen.members.iter().map(|member| member.slot.clone()).collect();
         members.sort_unstable();
         ensure!(members == names, "{members:?}");
         Ok(())

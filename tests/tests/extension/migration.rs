@@ -67,8 +67,8 @@ async fn move_with_state(
 
 #[test]
 fn state_comes_back_byte_for_byte_from_another_api_server() {
-    run(async |bed| {
-        let other = start_seed(bed).await?;
+    run(async |env| {
+        let other = start_seed(env).await?;
         let shared = shared_seed()?;
         let source = World::make(&shared, "state-moves").await?;
         let destination = World::make(&other, "state-moves").await?;

@@ -35,7 +35,7 @@ pub const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 pub const TERRAFORM: &str = "{\r\n  \"version\": 4,\n\t\"serial\": 1.0, \"huge\": 1e400, \"z\": -0, \"a\": 12345678901234567890,\n  \
                              \"z\": \"<&>\\u00e9\\/\u{2028}\u{0}\"\n}\n";
 
-static SEED: Shared<Garden> = Shared::new(|bed| start_shared(start_seed(bed)));
+static SEED: Shared<Garden> = Shared::new(|env| start_shared(start_seed(env)));
 
 /// A seed that tests share: each has its own namespace and provider type.
 pub fn shared_seed() -> Result<SharedRef<Garden>> {
@@ -43,8 +43,8 @@ pub fn shared_seed() -> Result<SharedRef<Garden>> {
 }
 
 /// A kube-apiserver with the extension kinds.
-pub async fn start_seed(bed: &TestEnv) -> Result<Garden> {
-    let seed = Garden::start(bed).await?;
+pub async fn start_seed(env: &TestEnv) -> Result<Garden> {
+    let seed = Garden::start(env).await?;
     seed.apply(&crds::definitions()).await?;
     seed.kubectl(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]).await?.text()?;
     Ok(seed)

@@ -16,9 +16,9 @@ const CORE: &str = "/apis/core.gardener.cloud/v1beta1";
 const OPERATION: &str = "gardener.cloud/operation";
 
 /// A garden with Repot and both programs of Gardener.
-async fn start(bed: &TestEnv) -> Result<(World, Controllers)> {
-    let world = World::start(bed, true).await?;
-    let controllers = Controllers::start(bed, &world.garden, &world.gardener).await?;
+async fn start(env: &TestEnv) -> Result<(World, Controllers)> {
+    let world = World::start(env, true).await?;
+    let controllers = Controllers::start(env, &world.garden, &world.gardener).await?;
     Ok((world, controllers))
 }
 
@@ -99,8 +99,8 @@ async fn namespace_of_a_new_project(world: &World, name: &str) -> Result<()> {
 
 #[test]
 fn gardener_controller_manager_works_on_while_repot_is_down_or_hangs() {
-    run(async |bed| {
-        let (mut world, _controllers) = start(bed).await?;
+    run(async |env| {
+        let (mut world, _controllers) = start(env).await?;
         live(&world, "gcm", &["a", "b"]).await?;
         let project = Project::make(&world, "gcm").await?;
         everyday(&project, "served").await.context("while Repot answers")?;
@@ -151,8 +151,8 @@ async fn readiness(project: &Project<'_>, shoot: &str) -> Result<bool> {
 
 #[test]
 fn rules_and_gardener_controller_manager_agree_on_destinations() {
-    run(async |bed| {
-        let (world, _controllers) = start(bed).await?;
+    run(async |env| {
+        let (world, _controllers) = start(env).await?;
         live(&world, "agree", &["a", "b"]).await?;
         let project = Project::make(&world, "agree").await?;
         for (number, (what, patch)) in destinations().iter().enumerate() {
@@ -190,8 +190,8 @@ fn rules_and_gardener_controller_manager_agree_on_destinations() {
 
 #[test]
 fn a_source_that_gardener_controller_manager_calls_dead_may_be_left_by_force() {
-    run(async |bed| {
-        let (world, _controllers) = start(bed).await?;
+    run(async |env| {
+        let (world, _controllers) = start(env).await?;
         live(&world, "dead", &["a", "b"]).await?;
         let project = Project::make(&world, "dead").await?;
         project.create_on_a("one").await?;
@@ -219,8 +219,8 @@ fn a_source_that_gardener_controller_manager_calls_dead_may_be_left_by_force() {
 #[test]
 #[ignore = "minutes, in make soak"]
 fn a_namespaced_cloud_profile_says_which_seeds_are_fit() {
-    run(async |bed| {
-        let (world, _controllers) = start(bed).await?;
+    run(async |env| {
+        let (world, _controllers) = start(env).await?;
         live(&world, "spaced", &["a", "b"]).await?;
         let project = Project::make(&world, "spaced").await?;
         let parent = json!({"spec": {"seedSelector": {"matchLabels": {"fit": "yes"}}}});

@@ -175,8 +175,8 @@ fn print(down: &[Row], hangs: &[Row]) {
 #[test]
 #[ignore = "minutes, in make soak"]
 fn what_is_no_migration_runs_while_repot_is_down_or_hangs() {
-    run(async |bed| {
-        let mut world = World::start(bed, true).await?;
+    run(async |env| {
+        let mut world = World::start(env, true).await?;
         for name in ["hangs", "down"] {
             Project::make(&world, name).await?.create("probe").await?;
         }

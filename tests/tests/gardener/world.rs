@@ -35,8 +35,8 @@ pub struct World {
     _apiserver: Repot,
 }
 
-static GATE_ON: Shared<World> = Shared::new(|bed| start_shared(World::start(bed, true)));
-static GATE_OFF: Shared<World> = Shared::new(|bed| start_shared(World::start(bed, false)));
+static GATE_ON: Shared<World> = Shared::new(|env| start_shared(World::start(env, true)));
+static GATE_OFF: Shared<World> = Shared::new(|env| start_shared(World::start(env, false)));
 
 /// The garden that tests share, with the feature gate LiveControlPlaneMigration on or off.
 pub fn shared(live_migration: bool) -> Result<SharedRef<World>> {
@@ -44,23 +44,23 @@ pub fn shared(live_migration: bool) -> Result<SharedRef<World>> {
 }
 
 impl World {
-    pub async fn start(bed: &TestEnv, live_migration: bool) -> Result<Self> {
+    pub async fn start(env: &TestEnv, live_migration: bool) -> Result<Self> {
         let options = GardenOptions { controller_manager: true, ..GardenOptions::default() };
-        let garden = Garden::start_with(bed, options).await?;
-        let gardener = Gardener::start(bed, &garden, GardenerOptions { live_migration }).await?;
+        let garden = Garden::start_with(env, options).await?;
+        let gardener = Gardener::start(env, &garden, GardenerOptions { live_migration }).await?;
         let named = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
         garden.apply(&[named, access_for_seeds()]).await?;
         for file in ["rbac/webhook.yaml", "webhooks/distances.yaml"] {
             garden.kubectl(["apply", "-f", &deploy(file).display().to_string()]).await?.text()?;
         }
         let flags = [
-            format!("--storage=embedded:{}", bed.make_dir("store")?.display()),
-            format!("--encryption-provider-config={}", write_encryption_config(bed.path())?.display()),
+            format!("--storage=embedded:{}", env.make_dir("store")?.display()),
+            format!("--encryption-provider-config={}", write_encryption_config(env.path())?.display()),
             "--serve=garden".to_owned(),
             format!("--shootstate-group={MIGRATION_GROUP}"),
         ];
-        let apiserver = Repot::behind(bed, &garden, &[(MIGRATION_GROUP, V1ALPHA1)], flags).await?;
-        let webhook = webhook(bed, &garden, &bed.make_dir("webhook")?, &[]).await?;
+        let apiserver = Repot::behind(env, &garden, &[(MIGRATION_GROUP, V1ALPHA1)], flags).await?;
+        let webhook = webhook(env, &garden, &env.make_dir("webhook")?, &[]).await?;
         let world = Self { garden, webhook, gardener, _apiserver: apiserver };
         world.register().await?;
         Ok(world)

@@ -14,15 +14,15 @@ const PATH: &str = "/api/v1/namespaces/default/configmaps";
 
 #[test]
 fn kube_apiserver_serves_from_it_while_writes_are_held_and_members_die() {
-    run(async |bed| {
-        let mut etcd = start(bed, 3).await?;
+    run(async |env| {
+        let mut etcd = start(env, 3).await?;
         let gateway = open(&etcd, endpoints(&etcd.endpoints(), true)).await?;
         let options = GardenOptions {
             etcd_servers: vec![format!("https://{}", gateway.addr())],
             etcd_tls: etcd.tls().cloned(),
             ..GardenOptions::default()
         };
-        let garden = Garden::start_with(bed, options).await?;
+        let garden = Garden::start_with(env, options).await?;
         create(&garden, "before").await?;
         gateway.hold(Duration::from_secs(2)).await?;
         create(&garden, "held").await?;

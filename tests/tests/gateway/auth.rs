@@ -48,8 +48,8 @@ async fn becomes(etcd: &EtcdCluster, gateway: &Handle, expected: &str) -> Result
 
 #[test]
 fn clients_act_as_themselves_by_their_tokens_and_never_as_the_gateway() {
-    run(async |bed| {
-        let etcd = start(bed, 1).await?;
+    run(async |env| {
+        let etcd = start(env, 1).await?;
         add_users(&etcd).await?;
         let gateway = open(&etcd, endpoints(&etcd.endpoints(), true)).await?;
         becomes(&etcd, &gateway, "1").await?;

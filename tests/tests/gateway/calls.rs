@@ -15,8 +15,8 @@ use super::world::{DEADLINE, client, endpoints, open, start};
 
 #[test]
 fn etcdctl_works_through_it_with_certificates_on_both_sides() {
-    run(async |bed| {
-        let etcd = start(bed, 3).await?;
+    run(async |env| {
+        let etcd = start(env, 3).await?;
         let gateway = open(&etcd, endpoints(&etcd.endpoints(), true)).await?;
         let url = format!("https://{}", gateway.addr());
         let ctl = async |args: &[&str]| etcd.etcdctl_at(&url, args).await?.text();
@@ -45,8 +45,8 @@ fn etcdctl_works_through_it_with_certificates_on_both_sides() {
 
 #[test]
 fn large_answers_and_deadlines_and_watches_pass() {
-    run(async |bed| {
-        let mut etcd = start(bed, 1).await?;
+    run(async |env| {
+        let mut etcd = start(env, 1).await?;
         let gateway = open(&etcd, endpoints(&etcd.endpoints(), true)).await?;
         let mut client = client(&etcd, &gateway).await?;
         let value = vec![b'v'; 1 << 20];
@@ -81,8 +81,8 @@ fn large_answers_and_deadlines_and_watches_pass() {
 
 #[test]
 fn message_that_is_too_large_is_refused_by_name() {
-    run(async |bed| {
-        let etcd = start(bed, 1).await?;
+    run(async |env| {
+        let etcd = start(env, 1).await?;
         let gateway = open(&etcd, endpoints(&etcd.endpoints(), true)).await?;
         let mut client = client(&etcd, &gateway).await?;
         let Err(Error::GRpcStatus(status)) = client.put("k", vec![0; 17 << 20], None).await else {
@@ -100,8 +100,8 @@ fn connections_without_a_certificate_leave_a_client_its_own() {
     const MOST: usize = 2048;
     /// A connection without a handshake ends by itself after 10 s.
     const SOON: Duration = Duration::from_secs(8);
-    run(async |bed| {
-        let etcd = start(bed, 1).await?;
+    run(async |env| {
+        let etcd = start(env, 1).await?;
         let gateway = open(&etcd, endpoints(&etcd.endpoints(), true)).await?;
         let mut own = client(&etcd, &gateway).await?;
         let mut watch = own.watch("own", None).await?;

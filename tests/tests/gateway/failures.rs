@@ -25,8 +25,8 @@ fn near_first(etcd: &EtcdCluster) -> Vec<Endpoint> {
 
 #[test]
 fn reads_go_on_when_their_member_is_killed_or_hangs() {
-    run(async |bed| {
-        let mut etcd = start(bed, 3).await?;
+    run(async |env| {
+        let mut etcd = start(env, 3).await?;
         let gateway = open(&etcd, near_first(&etcd)).await?;
         let mut client = client(&etcd, &gateway).await?;
         client.put("k", "1", None).await?;
@@ -58,9 +58,9 @@ fn reads_go_on_when_their_member_is_killed_or_hangs() {
 
 #[test]
 fn what_a_member_did_not_do_is_done_by_another() {
-    run(async |bed| {
-        let mut etcd = start(bed, 3).await?;
-        etcd.add_learner(bed).await?;
+    run(async |env| {
+        let mut etcd = start(env, 3).await?;
+        etcd.add_learner(env).await?;
         let urls = etcd.endpoints();
         let learner = direct(&etcd, &urls[3]).await?;
         let Err(Error::GRpcStatus(refused)) = learner.kv_client().put("k", "1", None).await else {
@@ -84,8 +84,8 @@ fn what_a_member_did_not_do_is_done_by_another() {
 
 #[test]
 fn write_whose_outcome_is_unknown_is_not_sent_again() {
-    run(async |bed| {
-        let mut etcd = start(bed, 3).await?;
+    run(async |env| {
+        let mut etcd = start(env, 3).await?;
         let gateway = open(&etcd, near_first(&etcd)).await?;
         let client = client(&etcd, &gateway).await?;
         client.clone().get("k", None).await?;
@@ -116,8 +116,8 @@ fn write_whose_outcome_is_unknown_is_not_sent_again() {
 
 #[test]
 fn members_change_while_it_serves() {
-    run(async |bed| {
-        let mut etcd = start(bed, 3).await?;
+    run(async |env| {
+        let mut etcd = start(env, 3).await?;
         let all = endpoints(&etcd.endpoints(), true);
         let gateway = open(&etcd, all[..1].to_vec()).await?;
         let mut client = client(&etcd, &gateway).await?;
@@ -138,8 +138,8 @@ fn members_change_while_it_serves() {
 
 #[test]
 fn watches_go_on_without_a_gap_or_a_repetition_when_their_member_is_killed() {
-    run(async |bed| {
-        let mut etcd = start(bed, 3).await?;
+    run(async |env| {
+        let mut etcd = start(env, 3).await?;
         let gateway = open(&etcd, near_first(&etcd)).await?;
         let mut client = client(&etcd, &gateway).await?;
         // Two watches in one stream of the client's: from the beginning, and from now on.
@@ -199,8 +199,8 @@ async fn create_until_it_works(client: &mut Client) -> Result<()> {
 fn a_member_that_cannot_be_reached_is_dialled_twice_a_second_at_most_by_all_clients_together() {
     const CLIENTS: usize = 40;
     const ASKED: Duration = Duration::from_secs(8);
-    run(async |bed| {
-        let etcd = start(bed, 1).await?;
+    run(async |env| {
+        let etcd = start(env, 1).await?;
         // It takes connections and ends them before the handshake: so each attempt is counted.
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let url = format!("https://{}", listener.local_addr()?);

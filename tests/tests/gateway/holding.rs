@@ -18,8 +18,8 @@ const WRITERS: usize = 8;
 
 #[test]
 fn writes_wait_while_the_leader_moves_and_none_fails_or_is_done_twice() {
-    run(async |bed| {
-        let etcd = start(bed, 3).await?;
+    run(async |env| {
+        let etcd = start(env, 3).await?;
         let gateway = open(&etcd, endpoints(&etcd.endpoints(), true)).await?;
         let (end, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let mut writers = JoinSet::new();
@@ -86,8 +86,8 @@ async fn move_leader(members: &[Client]) -> Result<()> {
 
 #[test]
 fn holding_ends_by_itself() {
-    run(async |bed| {
-        let etcd = start(bed, 1).await?;
+    run(async |env| {
+        let etcd = start(env, 1).await?;
         let gateway = open(&etcd, endpoints(&etcd.endpoints(), true)).await?;
         let mut client = client(&etcd, &gateway).await?;
         client.put("k", "0", None).await?;
@@ -105,8 +105,8 @@ fn holding_ends_by_itself() {
 
 #[test]
 fn large_writes_that_wait_do_not_stand_in_the_way_of_reads() {
-    run(async |bed| {
-        let etcd = start(bed, 1).await?;
+    run(async |env| {
+        let etcd = start(env, 1).await?;
         let gateway = open(&etcd, endpoints(&etcd.endpoints(), true)).await?;
         let client = client(&etcd, &gateway).await?;
         gateway.hold(DEADLINE).await?;

@@ -21,8 +21,8 @@ pub fn endpoints(urls: &[String], near: bool) -> Vec<Endpoint> {
 }
 
 /// A cluster with certificates for clients and members, as every hosted etcd has them.
-pub async fn start(bed: &TestEnv, members: usize) -> Result<EtcdCluster> {
-    EtcdCluster::start_with(bed, members, EtcdOptions { tls: true, ..EtcdOptions::default() }).await
+pub async fn start(env: &TestEnv, members: usize) -> Result<EtcdCluster> {
+    EtcdCluster::start_with(env, members, EtcdOptions { tls: true, ..EtcdOptions::default() }).await
 }
 
 /// A gateway of a cluster, with certificates on both sides where that has some.

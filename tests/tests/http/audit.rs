@@ -39,12 +39,12 @@ fn find<'a>(events: &'a [Value], audit_id: &str, stage: &str) -> Result<&'a Valu
 
 #[test]
 fn requests_are_recorded_by_the_policy_and_payload_never_is() {
-    run(async |bed| {
-        let (policy, log) = (bed.path().join("policy.yaml"), bed.path().join("audit.log"));
+    run(async |env| {
+        let (policy, log) = (env.path().join("policy.yaml"), env.path().join("audit.log"));
         std::fs::write(&policy, POLICY)?;
         let flags = [("audit-policy-file", &policy), ("audit-log-path", &log)];
         let flags = flags.map(|(name, path)| format!("--{name}={}", path.display()));
-        let mut world = World::garden_with(bed, flags.to_vec()).await?;
+        let mut world = World::garden_with(env, flags.to_vec()).await?;
         let request = |api: &Api, method: Method, path: &str, id: &str| {
             api.request(method, path).header("Audit-ID", id.to_owned())
         };

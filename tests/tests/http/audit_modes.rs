@@ -54,8 +54,8 @@ struct Pipe {
 }
 
 impl Pipe {
-    fn new(bed: &TestEnv) -> Result<Self> {
-        let path = bed.path().join("audit.pipe");
+    fn new(env: &TestEnv) -> Result<Self> {
+        let path = env.path().join("audit.pipe");
         ensure!(Command::new("mkfifo").arg(&path).status()?.success(), "no pipe");
         // Opened for both, so that neither side waits for the other.
         let file = File::options().read(true).write(true).open(&path)?;
@@ -91,9 +91,9 @@ async fn metric(api: &Api, name: &str) -> Result<f64> {
 
 #[test]
 fn an_answer_that_a_client_has_seen_is_in_the_log_even_if_the_server_is_killed() {
-    run(async |bed| {
-        let log = bed.path().join("audit.log");
-        let mut world = World::garden_with(bed, vec![flag("audit-log-path", &log)]).await?;
+    run(async |env| {
+        let log = env.path().join("audit.log");
+        let mut world = World::garden_with(env, vec![flag("audit-log-path", &log)]).await?;
         let api = Api::new(&world.as_master()?)?;
         let mut asked: FuturesUnordered<_> = (0..REQUESTS)
             .map(|n| {
@@ -125,9 +125,9 @@ fn an_answer_that_a_client_has_seen_is_in_the_log_even_if_the_server_is_killed()
 
 #[test]
 fn in_blocking_mode_a_slow_log_holds_answers_up_and_loses_nothing() {
-    run(async |bed| {
-        let pipe = Pipe::new(bed)?;
-        let mut world = World::garden_with(bed, vec![flag("audit-log-path", &pipe.path)]).await?;
+    run(async |env| {
+        let pipe = Pipe::new(env)?;
+        let mut world = World::garden_with(env, vec![flag("audit-log-path", &pipe.path)]).await?;
         let api = Api::new(&world.as_master()?)?;
         let nobody = Api::new(&world.directly(Credential::Anonymous)?)?;
         // Each event has two KiB or more.
@@ -182,14 +182,14 @@ fn in_blocking_mode_a_slow_log_holds_answers_up_and_loses_nothing() {
 
 #[test]
 fn in_batch_mode_a_flood_of_strangers_displaces_no_event_of_a_user() {
-    run(async |bed| {
-        let pipe = Pipe::new(bed)?;
+    run(async |env| {
+        let pipe = Pipe::new(env)?;
         let flags = vec![
             flag("audit-log-path", &pipe.path),
             "--audit-log-mode=batch".to_owned(),
             format!("--audit-log-batch-buffer-size={REQUESTS}"),
         ];
-        let mut world = World::garden_with(bed, flags).await?;
+        let mut world = World::garden_with(env, flags).await?;
         let api = Api::new(&world.as_master()?)?;
         // A token that nobody knows: 401.
         let nobody = Api::build(
@@ -238,9 +238,9 @@ fn in_batch_mode_a_flood_of_strangers_displaces_no_event_of_a_user() {
 
 #[test]
 fn in_blocking_mode_a_request_that_cannot_be_recorded_is_answered_and_counted() {
-    run(async |bed| {
+    run(async |env| {
         let full = flag("audit-log-path", Path::new("/dev/full"));
-        let mut world = World::garden_with(bed, vec![full]).await?;
+        let mut world = World::garden_with(env, vec![full]).await?;
         let api = Api::new(&world.as_master()?)?;
         let answer = api.post(&collection("default"), &small("unrecorded", &json!(1))).await?;
         ensure!(answer.status == 201, "blocking mode refuses: {answer}");
@@ -254,8 +254,8 @@ fn in_blocking_mode_a_request_that_cannot_be_recorded_is_answered_and_counted() 
 
 #[test]
 fn in_strict_mode_a_request_that_cannot_be_recorded_fails() {
-    run(async |bed| {
-        let policy = bed.path().join("policy.yaml");
+    run(async |env| {
+        let policy = env.path().join("policy.yaml");
         // The probes of the test itself are let through.
         let rules = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: None\n  nonResourceURLs: ['*']\n\
                      - level: Metadata\n";
@@ -265,7 +265,7 @@ fn in_strict_mode_a_request_that_cannot_be_recorded_fails() {
             flag("audit-policy-file", &policy),
             "--audit-log-mode=blocking-strict".to_owned(),
         ];
-        let mut world = World::garden_with(bed, flags).await?;
+        let mut world = World::garden_with(env, flags).await?;
         let api = Api::new(&world.as_master()?)?;
         let answer = api.post(&collection("default"), &small("refused", &json!(1))).await?;
         let message = answer.json()?["message"].as_str().unwrap_or_default().to_owned();

@@ -28,16 +28,16 @@ const SOON: Duration = Duration::from_secs(10);
 const DESCRIPTORS: u64 = 256;
 
 /// A server with few file descriptors, which a kube-apiserver answers for who its clients are.
-async fn world(bed: &TestEnv, users: &[&str]) -> Result<World> {
-    let garden = Garden::start(bed).await?;
-    let dir = bed.make_dir("repot-config")?;
+async fn world(env: &TestEnv, users: &[&str]) -> Result<World> {
+    let garden = Garden::start(env).await?;
+    let dir = env.make_dir("repot-config")?;
     let (cert, key) = garden.pki().serve("repot-system", "repot-apiserver")?.write(&dir, "serving")?;
     let delegate = garden.delegate("repot-apiserver").await?;
-    let keys = write_encryption_config(bed.path())?;
+    let keys = write_encryption_config(env.path())?;
     let limited = format!("ulimit -n {DESCRIPTORS} && exec \"$0\" \"$@\"");
     let spec = Spec::new("repot-apiserver", "sh").arg("-c").arg(limited).arg(program()?).arg("apiserver");
     let spec = spec.flag("bind-address", "127.0.0.1").flag("secure-port", "0");
-    let spec = spec.flag("storage", format!("embedded:{}", bed.make_dir("store")?.display()));
+    let spec = spec.flag("storage", format!("embedded:{}", env.make_dir("store")?.display()));
     let spec = [
         ("tls-cert-file", cert),
         ("tls-private-key-file", key),
@@ -47,7 +47,7 @@ async fn world(bed: &TestEnv, users: &[&str]) -> Result<World> {
     ]
     .into_iter()
     .fold(spec, |spec, (name, path)| spec.flag(name, path));
-    let repot = Repot::start_program(bed, spec).await?;
+    let repot = Repot::start_program(env, spec).await?;
     let (api, kubectl) = (garden.api().clone(), garden.kubectl_tool().clone());
     let world = World { api, kubectl, etcd: None, server: Server::Behind(repot), garden: Some(garden) };
     for user in users {
@@ -67,8 +67,8 @@ async fn answers(api: &Api, path: &str, headers: &[(&str, &str)]) -> Result<()> 
 
 #[test]
 fn a_user_that_opens_connections_without_end_leaves_others_theirs() {
-    run(async |bed| {
-        let mut world = world(bed, &["alice", "mallory"]).await?;
+    run(async |env| {
+        let mut world = world(env, &["alice", "mallory"]).await?;
         let list = collection("default");
         let (alice, mallory) = (certificate(&world, "alice")?, certificate(&world, "mallory")?);
         let (alice, mallory) = (world.directly(alice)?, world.directly(mallory)?);
@@ -133,10 +133,10 @@ async fn connect_from(host: [u8; 4], to: &str) -> Result<TcpStream> {
 
 #[test]
 fn a_host_that_opens_connections_without_end_ends_no_handshake_of_another() {
-    run(async |bed| {
+    run(async |env| {
         const MOST: usize = 20;
         let flags = vec![format!("--max-unauthenticated-connections={MOST}")];
-        let mut world = World::garden_with(bed, flags).await?;
+        let mut world = World::garden_with(env, flags).await?;
         let access = world.directly(Credential::Anonymous)?;
         let address = authority_of(&access)?.replace("localhost", "127.0.0.1");
         let slow = connect_from([127, 0, 0, 2], &address).await?;

@@ -106,8 +106,8 @@ pub async fn gauge(api: &Api, line: &str) -> Result<f64> {
 
 #[test]
 fn a_thousand_watches_live_on_one_connection_beside_requests() {
-    run(async |bed| {
-        let world = World::dev(bed).await?;
+    run(async |env| {
+        let world = World::dev(env).await?;
         let mut connection = Connection::dial(&dev_access(&world)?).await?;
         let watch = format!("{}?watch=1", collection("default"));
         let mut watches = Vec::new();
@@ -138,8 +138,8 @@ fn a_thousand_watches_live_on_one_connection_beside_requests() {
 
 #[test]
 fn streams_that_are_opened_and_reset_cost_nobody_else_anything() {
-    run(async |bed| {
-        let world = World::dev(bed).await?;
+    run(async |env| {
+        let world = World::dev(env).await?;
         let mut connection = Connection::dial(&dev_access(&world)?).await?;
         for _ in 0..5000 {
             // It may be ended for that, which is as well.
@@ -162,8 +162,8 @@ fn streams_that_are_opened_and_reset_cost_nobody_else_anything() {
 
 #[test]
 fn an_answer_that_is_not_taken_in_time_is_cut_off_and_gives_its_place_back() {
-    run(async |bed| {
-        let mut world = World::garden_with(bed, vec!["--request-timeout=3s".into()]).await?;
+    run(async |env| {
+        let mut world = World::garden_with(env, vec!["--request-timeout=3s".into()]).await?;
         world.create(&large("large", TWELVE_MIB)).await?;
         let mut connection = Connection::dial(&world.as_master()?).await?;
         let response = connection.get(&path("large")).await?;
@@ -195,8 +195,8 @@ const WINDOW: usize = 256 << 10;
 
 #[test]
 fn a_body_of_a_quarter_of_a_megabyte_needs_no_window_update() {
-    run(async |bed| {
-        let world = World::dev(bed).await?;
+    run(async |env| {
+        let world = World::dev(env).await?;
         let tls = dial_tls(&dev_access(&world)?, &["h2"]).await?;
         let (sender, connection) = h2::client::handshake(tls).await?;
         let end = tokio::spawn(connection);
@@ -260,8 +260,8 @@ async fn create(sender: h2::client::SendRequest<bytes::Bytes>, name: &str) -> Re
 
 #[test]
 fn now_and_then_a_client_is_sent_to_another_connection() {
-    run(async |bed| {
-        let mut world = World::garden_with(bed, vec!["--goaway-chance=0.02".into()]).await?;
+    run(async |env| {
+        let mut world = World::garden_with(env, vec!["--goaway-chance=0.02".into()]).await?;
         let (mut sender, connection) =
             h2::client::handshake(dial_tls(&world.as_master()?, &["h2"]).await?).await?;
         let end = tokio::spawn(connection);

@@ -19,8 +19,8 @@ const TOO_LONG: usize = 17_500_000;
 
 #[test]
 fn a_client_that_is_still_sending_hears_why_it_is_refused() {
-    run(async |bed| {
-        let world = World::dev(bed).await?;
+    run(async |env| {
+        let world = World::dev(env).await?;
         let access = dev_access(&world)?;
         for (line, code) in [
             ("Content-Type: text/plain", "415"),
@@ -58,8 +58,8 @@ const READ_ON: usize = 32;
 
 #[test]
 fn a_client_that_sends_on_and_on_is_not_read_for_ever() {
-    run(async |bed| {
-        let world = World::dev(bed).await?;
+    run(async |env| {
+        let world = World::dev(env).await?;
         let tls = dial_tls(&dev_access(&world)?, &["h2"]).await?;
         let (send, connection) = h2::client::handshake(tls).await?;
         let end = tokio::spawn(connection);

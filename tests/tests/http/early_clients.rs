@@ -178,8 +178,8 @@ async fn lines(command: Command) -> Result<Vec<Result<(u16, Value), String>>> {
     text.lines().map(outcome).collect()
 }
 
-fn body(bed: &TestEnv, name: &str, bytes: usize) -> Result<PathBuf> {
-    let path = bed.path().join(name);
+fn body(env: &TestEnv, name: &str, bytes: usize) -> Result<PathBuf> {
+    let path = env.path().join(name);
     std::fs::write(&path, vec![b' '; bytes])?;
     Ok(path)
 }
@@ -196,16 +196,16 @@ async fn all_see(target: &Target, client: Client, path: &str, headers: &[&str], 
 
 #[test]
 fn a_body_that_is_too_large_is_refused_so_that_every_client_sees_it() {
-    run(async |bed| {
-        let world = World::dev(bed).await?;
-        let file = body(bed, "too-long", TOO_LONG)?;
-        let target = Target::new(&bed.make_dir("repot")?, &dev_access(&world)?, &file)?;
+    run(async |env| {
+        let world = World::dev(env).await?;
+        let file = body(env, "too-long", TOO_LONG)?;
+        let target = Target::new(&env.make_dir("repot")?, &dev_access(&world)?, &file)?;
         for client in CLIENTS {
             all_see(&target, *client, &collection("default"), &[JSON], 413).await?;
         }
         // The same clients and the same body before the original: what tells a 413 there tells it here each time.
-        let garden = Garden::start(bed).await?;
-        let target = Target::new(&bed.make_dir("garden")?, garden.admin(), &file)?;
+        let garden = Garden::start(env).await?;
+        let target = Target::new(&env.make_dir("garden")?, garden.admin(), &file)?;
         for client in [Client::Curl("--http2"), Client::Go(true)] {
             // It tells it by chance, and less often under load.
             until("a 413 of kube-apiserver", DEADLINE, async || {
@@ -222,12 +222,12 @@ fn a_body_that_is_too_large_is_refused_so_that_every_client_sees_it() {
 
 #[test]
 fn whatever_is_refused_early_is_seen_by_clients_that_still_send() {
-    run(async |bed| {
-        let world = World::dev(bed).await?;
-        let file = body(bed, "long", LONG)?;
+    run(async |env| {
+        let world = World::dev(env).await?;
+        let file = body(env, "long", LONG)?;
         let access = dev_access(&world)?;
-        let known = Target::new(&bed.make_dir("known")?, &access, &file)?;
-        let nobody = Target::new(&bed.make_dir("nobody")?, &access.with(Credential::Anonymous), &file)?;
+        let known = Target::new(&env.make_dir("known")?, &access, &file)?;
+        let nobody = Target::new(&env.make_dir("nobody")?, &access.with(Credential::Anonymous), &file)?;
         let all = collection("default");
         for (target, path, headers, code) in [
             (&known, all.clone(), &["Content-Type: text/plain"][..], 415),
@@ -250,15 +250,15 @@ fn whatever_is_refused_early_is_seen_by_clients_that_still_send() {
 
 #[test]
 fn a_refusal_for_too_many_requests_is_seen_by_clients_that_still_send() {
-    run(async |bed| {
-        let mut world = world_with(bed, &["--max-mutating-requests-inflight=1"], &["alice"]).await?;
+    run(async |env| {
+        let mut world = world_with(env, &["--max-mutating-requests-inflight=1"], &["alice"]).await?;
         let access = world.directly(certificate(&world, "alice")?)?;
-        let (api, file) = (Api::new(&access)?, body(bed, "long", LONG)?);
+        let (api, file) = (Api::new(&access)?, body(env, "long", LONG)?);
         let all = collection("default");
         until("the roles", DEADLINE, async || api.get(&all).await?.ok().map(drop)).await?;
         let endless = endless(&api, "");
         writes_under_way(&Api::new(&world.as_master()?)?, 1.0).await?;
-        let target = Target::new(&bed.make_dir("alice")?, &access, &file)?;
+        let target = Target::new(&env.make_dir("alice")?, &access, &file)?;
         for client in CLIENTS {
             all_see(&target, *client, &all, &[JSON], 429).await?;
         }

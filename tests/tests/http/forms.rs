@@ -26,8 +26,8 @@ fn inflate(answer: &Answer) -> Result<Vec<u8>> {
 
 #[test]
 fn large_answers_are_compressed_for_who_takes_gzip_and_watches_never_are() {
-    run(async |bed| {
-        let world = World::dev(bed).await?;
+    run(async |env| {
+        let world = World::dev(env).await?;
         world.create(&large("large", 4 << 20)).await?;
         world.create(&small("small", &json!(1))).await?;
         for path in [path("large"), collection("default")] {
@@ -54,8 +54,8 @@ fn large_answers_are_compressed_for_who_takes_gzip_and_watches_never_are() {
 
 #[test]
 fn documents_are_compressed_when_they_are_long() {
-    run(async |bed| {
-        let world = World::dev(bed).await?;
+    run(async |env| {
+        let world = World::dev(env).await?;
         for path in ["/openapi/v2", "/openapi/v3/apis/core.gardener.cloud/v1alpha1", "/apis"] {
             let (plain, coded) = (world.api.get(path).await?, gzipped(&world, path).await?);
             ensure!(is_gzip(&coded) == (plain.body.len() > 128 << 10), "{path}: {:?}", coded.headers);
@@ -68,8 +68,8 @@ fn documents_are_compressed_when_they_are_long() {
 
 #[test]
 fn a_client_that_takes_no_gzip_gets_none_through_a_front_server_that_does() {
-    run(async |bed| {
-        let world = World::garden(bed).await?;
+    run(async |env| {
+        let world = World::garden(env).await?;
         let object = large("large", 4 << 20);
         world.create(&object).await?;
         let read = world.api.get(&path("large")).await?;
@@ -82,8 +82,8 @@ fn a_client_that_takes_no_gzip_gets_none_through_a_front_server_that_does() {
 
 #[test]
 fn answers_are_indented_for_people_who_ask_for_it() {
-    run(async |bed| {
-        let world = World::dev(bed).await?;
+    run(async |env| {
+        let world = World::dev(env).await?;
         world.create(&small("a", &json!({"text": "{ \"as\": [it, was] }"}))).await?;
         let plain = world.api.get(&path("a")).await?;
         let asked = world.api.get(&format!("{}?pretty=true", path("a"))).await?;
@@ -97,8 +97,8 @@ fn answers_are_indented_for_people_who_ask_for_it() {
 
 #[test]
 fn every_answer_says_that_it_must_not_be_kept_and_has_one_audit_id() {
-    run(async |bed| {
-        let world = World::dev(bed).await?;
+    run(async |env| {
+        let world = World::dev(env).await?;
         for path in ["/version", "/metrics", "/livez", "/apis", "/nowhere", &path("none")] {
             let request = world.api.request(Method::GET, path).header("Audit-ID", "of-the-front-server");
             let answer = send(request).await?;
@@ -117,8 +117,8 @@ fn every_answer_says_that_it_must_not_be_kept_and_has_one_audit_id() {
 
 #[test]
 fn objects_come_in_yaml_too_and_other_types_are_told_what_is_accepted() {
-    run(async |bed| {
-        let world = World::dev(bed).await?;
+    run(async |env| {
+        let world = World::dev(env).await?;
         let send_as = async |media_type: &str, body: String| {
             let request = world.api.request(Method::POST, &collection("default"));
             send(request.header("Content-Type", media_type.to_owned()).body(body)).await

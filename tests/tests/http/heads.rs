@@ -49,11 +49,11 @@ async fn update_all(api: &Api, round: usize) -> Result<()> {
 
 #[test]
 fn clients_that_do_not_read_keep_few_heads_of_objects_that_change() {
-    run(async |bed| {
+    run(async |env| {
         // Long enough for what is not read to be there until the end.
         let flags = ["--request-timeout=20m", "--watch-stall-timeout=20m", "--max-watches-per-user=5000"];
         let budget = format!("--max-inflight-bytes={BUDGET}");
-        let mut dev = Dev::start(bed, flags.into_iter().chain([budget.as_str()])).await?;
+        let mut dev = Dev::start(env, flags.into_iter().chain([budget.as_str()])).await?;
         let (api, pid) = (dev.api()?, dev.repot().process().pid());
         let access = Access::read(dev.kubeconfig())?;
         for number in 0..OBJECTS {
@@ -104,8 +104,8 @@ fn clients_that_do_not_read_keep_few_heads_of_objects_that_change() {
 #[test]
 fn a_list_that_is_read_slowly_shows_its_own_version_however_much_changes() {
     const SLOW: usize = 40;
-    run(async |bed| {
-        let dev = Dev::start(bed, ["--request-timeout=10m"]).await?;
+    run(async |env| {
+        let dev = Dev::start(env, ["--request-timeout=10m"]).await?;
         let api = dev.api()?;
         for number in 0..SLOW {
             let mut object = small(&format!("o-{number:02}"), &json!(1));

@@ -40,11 +40,11 @@ pub(super) async fn writes_under_way(api: &Api, expected: f64) -> Result<()> {
 
 #[test]
 fn requests_at_once_are_bounded_but_not_watches_masters_and_probes() {
-    run(async |bed| {
+    run(async |env| {
         let flags =
             ["--max-mutating-requests-inflight=2", "--max-requests-inflight=50", "--request-timeout=60s"];
         let users = ["alice", "bob", "carol"];
-        let mut world = world_with(bed, &flags, &users).await?;
+        let mut world = world_with(env, &flags, &users).await?;
         let master = Api::new(&world.as_master()?)?;
         let mut apis = Vec::new();
         for user in users {
@@ -90,14 +90,14 @@ fn requests_at_once_are_bounded_but_not_watches_masters_and_probes() {
 
 #[test]
 fn a_request_that_is_no_watch_ends_within_the_request_timeout_and_within_what_it_asks_for() {
-    run(async |bed| {
+    run(async |env| {
         let help = std::process::Command::new(program()?).args(["apiserver", "--help"]).output()?;
         let help = String::from_utf8(help.stdout)?;
         let (_, about) = help.split_once("--request-timeout").context("no such flag")?;
         let about = about.split("\n      --").next().unwrap_or_default();
         ensure!(about.contains("[default: 60s]"), "{about}");
 
-        let dev = Dev::start(bed, ["--request-timeout=3s"]).await?;
+        let dev = Dev::start(env, ["--request-timeout=3s"]).await?;
         let api = dev.api()?;
         let began = Instant::now();
         let asked = [("", 3), ("?timeout=1s", 1), ("?timeout=1h", 3), ("?timeout=0s", 3)];
@@ -123,8 +123,8 @@ fn a_request_that_is_no_watch_ends_within_the_request_timeout_and_within_what_it
 
 #[test]
 fn nothing_but_a_watch_lives_longer_than_a_request() {
-    run(async |bed| {
-        let dev = Dev::start(bed, ["--request-timeout=2s"]).await?;
+    run(async |env| {
+        let dev = Dev::start(env, ["--request-timeout=2s"]).await?;
         let api = dev.api()?;
         api.post(&collection("default"), &small("a", &json!(1))).await?.ok()?;
         let response = api.request(Method::GET, &format!("{}?watch=1", collection("default"))).send().await?;
@@ -169,8 +169,8 @@ async fn end(mut tls: tokio_rustls::client::TlsStream<TcpStream>) -> Result<Stri
     Ok(answer)
 }
 
-async fn requests_that_meet_a_stop(bed: &TestEnv) -> Result<[String; 3]> {
-    let mut dev = Dev::start(bed, [] as [&str; 0]).await?;
+async fn requests_that_meet_a_stop(env: &TestEnv) -> Result<[String; 3]> {
+    let mut dev = Dev::start(env, [] as [&str; 0]).await?;
     let access = Access::read(dev.kubeconfig())?;
     let list = begin(&access, &collection("default")).await?;
     let (live, metrics) = (begin(&access, "/livez").await?, begin(&access, "/metrics").await?);
@@ -190,8 +190,8 @@ async fn requests_that_meet_a_stop(bed: &TestEnv) -> Result<[String; 3]> {
 
 #[test]
 fn while_draining_requests_are_503_with_retry_after_but_not_probes_and_metrics() {
-    run(async |bed| {
-        let [list, live, metrics] = requests_that_meet_a_stop(bed).await?;
+    run(async |env| {
+        let [list, live, metrics] = requests_that_meet_a_stop(env).await?;
         let head = list.to_ascii_lowercase();
         ensure!(head.starts_with("http/1.1 503 ") && head.contains("\r\nretry-after: 1\r\n"), "{list}");
         ensure!(list.contains("apiserver is shutting down"), "{list}");

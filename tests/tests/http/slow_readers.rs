@@ -22,8 +22,8 @@ const ROLES: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(8);
 
 /// A server, a user of it, and the credentials of one that reads nothing.
-async fn world(bed: &TestEnv) -> Result<(World, Api, Access)> {
-    let mut world = world_with(bed, &[], &["alice", "mallory"]).await?;
+async fn world(env: &TestEnv) -> Result<(World, Api, Access)> {
+    let mut world = world_with(env, &[], &["alice", "mallory"]).await?;
     let alice = Api::new(&world.directly(certificate(&world, "alice")?)?)?;
     let mallory = world.directly(certificate(&world, "mallory")?)?;
     for who in [&alice, &Api::new(&mallory)?] {
@@ -41,8 +41,8 @@ fn wide(name: &str, fields: usize) -> Value {
 
 #[test]
 fn a_refusal_that_is_not_read_keeps_no_memory_from_others() {
-    run(async |bed| {
-        let (_world, alice, mallory) = world(bed).await?;
+    run(async |env| {
+        let (_world, alice, mallory) = world(env).await?;
         let (list, mut fields) = (collection("default"), 40_000);
         // As many fields as one request may create: nearly half of the memory for large requests, since replacing it takes twice
         // as much.
@@ -68,8 +68,8 @@ fn a_refusal_that_is_not_read_keeps_no_memory_from_others() {
 
 #[test]
 fn a_list_that_is_not_read_leaves_others_their_large_responses() {
-    run(async |bed| {
-        let (world, alice, mallory) = world(bed).await?;
+    run(async |env| {
+        let (world, alice, mallory) = world(env).await?;
         world.create(&large("large", 4 << 20)).await?;
         // More than all responses on their way may hold.
         let notes = "x".repeat(250 << 10);

@@ -116,8 +116,8 @@ pub fn certificate(world: &World, user: &str) -> Result<Credential> {
 }
 
 /// A server with these flags, and users who may use it.
-pub async fn world_with(bed: &TestEnv, flags: &[&str], users: &[&str]) -> Result<World> {
-    let world = World::garden_with(bed, flags.iter().map(|flag| (*flag).to_owned()).collect()).await?;
+pub async fn world_with(env: &TestEnv, flags: &[&str], users: &[&str]) -> Result<World> {
+    let world = World::garden_with(env, flags.iter().map(|flag| (*flag).to_owned()).collect()).await?;
     for user in users {
         grant(&world, user).await?;
     }
@@ -148,8 +148,8 @@ async fn nothing_is_served(api: &Api) -> Result<()> {
 
 #[test]
 fn anonymous_clients_that_grant_no_window_stop_nobody_and_are_reset_in_time() {
-    run(async |bed| {
-        let mut world = world_with(bed, &[REQUEST_TIMEOUT], &["alice"]).await?;
+    run(async |env| {
+        let mut world = world_with(env, &[REQUEST_TIMEOUT], &["alice"]).await?;
         let alice = Api::new(&world.directly(certificate(&world, "alice")?)?)?;
         until("alice's role", FREED, async || alice.get(&collection("default")).await?.ok().map(drop))
             .await?;
@@ -190,8 +190,8 @@ fn anonymous_clients_that_grant_no_window_stop_nobody_and_are_reset_in_time() {
 
 #[test]
 fn a_user_that_does_not_read_large_answers_costs_itself_its_turn() {
-    run(async |bed| {
-        let mut world = world_with(bed, &[REQUEST_TIMEOUT], &["alice", "mallory"]).await?;
+    run(async |env| {
+        let mut world = world_with(env, &[REQUEST_TIMEOUT], &["alice", "mallory"]).await?;
         world.create(&large("large", 4 << 20)).await?;
         let alice = Api::new(&world.directly(certificate(&world, "alice")?)?)?;
         let mallory = world.directly(certificate(&world, "mallory")?)?;
@@ -243,8 +243,8 @@ fn a_user_that_does_not_read_large_answers_costs_itself_its_turn() {
 
 #[test]
 fn one_user_does_not_take_the_places_of_others_on_the_connection_of_the_front_proxy() {
-    run(async |bed| {
-        let mut world = world_with(bed, &[REQUEST_TIMEOUT], &["alice", "mallory"]).await?;
+    run(async |env| {
+        let mut world = world_with(env, &[REQUEST_TIMEOUT], &["alice", "mallory"]).await?;
         let garden = world.garden.as_ref().context("a garden")?;
         let proxy = garden.pki().front_proxy.client(FRONT_PROXY_USER, &[])?;
         let access = world.directly(Credential::Certificate(proxy))?;
@@ -296,9 +296,9 @@ fn one_user_does_not_take_the_places_of_others_on_the_connection_of_the_front_pr
 
 #[test]
 fn connections_without_credentials_make_room_for_newer_ones_and_not_for_those_of_users() {
-    run(async |bed| {
+    run(async |env| {
         let flags = vec!["--max-unauthenticated-connections=20".to_owned()];
-        let mut world = World::garden_with(bed, flags).await?;
+        let mut world = World::garden_with(env, flags).await?;
         let (master, anonymous) = (world.as_master()?, world.directly(Credential::Anonymous)?);
         let kept = Hoarder::dial(&master, 1 << 20).await?;
         let mut idle = Vec::new();
@@ -328,10 +328,10 @@ fn connections_without_credentials_make_room_for_newer_ones_and_not_for_those_of
 /// connection that the body takes as well.
 #[test]
 fn a_refused_body_is_let_go_before_its_answer_is_taken() {
-    run(async |bed| {
+    run(async |env| {
         const PIECE: usize = 16 << 10;
         const PIECES: usize = 64;
-        let world = World::dev(bed).await?;
+        let world = World::dev(env).await?;
         let nobody = super::connections::dev_access(&world)?.with(Credential::Anonymous);
         let api = Api::build(&nobody, reqwest::Client::builder().http2_initial_stream_window_size(0))?;
         let taken = Arc::new(AtomicUsize::new(0));

@@ -21,8 +21,8 @@ fn prober(world: &mut World) -> Result<Api> {
 
 #[test]
 fn health_is_told_in_the_form_of_kube_apiserver() {
-    run(async |bed| {
-        let mut world = World::garden(bed).await?;
+    run(async |env| {
+        let mut world = World::garden(env).await?;
         let nobody = Api::new(&world.directly(Credential::Anonymous)?)?;
         for path in ["/livez", "/readyz", "/healthz"] {
             let answer = nobody.get(path).await?;
@@ -56,9 +56,9 @@ fn health_is_told_in_the_form_of_kube_apiserver() {
 
 #[test]
 fn a_stop_says_so_at_once_serves_on_for_the_delay_and_answers_429_until_all_is_answered() {
-    run(async |bed| {
+    run(async |env| {
         let flags = vec!["--shutdown-delay-duration=4s".into(), "--shutdown-send-retry-after".into()];
-        let mut world = World::garden_with(bed, flags).await?;
+        let mut world = World::garden_with(env, flags).await?;
         let (api, slow) = (prober(&mut world)?, prober(&mut world)?);
         let kept = Connection::dial(&world.as_master()?).await?;
         // A request whose body does not come to its end yet.
@@ -119,9 +119,9 @@ fn a_stop_says_so_at_once_serves_on_for_the_delay_and_answers_429_until_all_is_a
 #[test]
 fn watches_end_at_a_stop_spread_over_the_grace_period_and_each_with_a_clean_end() {
     const WATCHES: usize = 60;
-    run(async |bed| {
+    run(async |env| {
         let flags = vec!["--shutdown-watch-termination-grace-period=6s".into()];
-        let mut world = World::garden_with(bed, flags).await?;
+        let mut world = World::garden_with(env, flags).await?;
         let api = Api::new(&world.as_master()?)?;
         let version = api.get(&collection("default")).await?.ok()?["metadata"]["resourceVersion"].clone();
         let version = version.as_str().context("a version")?;
@@ -150,8 +150,8 @@ fn watches_end_at_a_stop_spread_over_the_grace_period_and_each_with_a_clean_end(
 
 #[test]
 fn metrics_have_the_names_that_dashboards_look_for() {
-    run(async |bed| {
-        let mut world = World::garden(bed).await?;
+    run(async |env| {
+        let mut world = World::garden(env).await?;
         world.create(&small("counted", &json!(1))).await?;
         let watch = format!("{}?watch=1&timeoutSeconds=1", collection("default"));
         world.api.get(&watch).await?;

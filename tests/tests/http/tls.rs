@@ -28,9 +28,9 @@ async fn shown(port: u16, host: &str, ca: &Ca, client: ClientBuilder) -> Result<
 
 #[test]
 fn clients_get_the_certificate_for_the_name_they_ask_for_and_a_new_one_when_its_files_change() {
-    run(async |bed| {
+    run(async |env| {
         let ca = Ca::new("by-name")?;
-        let dir = bed.make_dir("sni")?;
+        let dir = env.make_dir("sni")?;
         let pair = |name: &str, names: &[&str]| -> Result<String> {
             let (cert, key) = ca.server(names)?.write(&dir, name)?;
             Ok(format!("--tls-sni-cert-key={},{}", cert.display(), key.display()))
@@ -38,7 +38,7 @@ fn clients_get_the_certificate_for_the_name_they_ask_for_and_a_new_one_when_its_
         let wildcard = pair("wildcard", &["*.example.com"])? + ":*.example.com";
         let exact = pair("exact", &["api.example.com", "127.0.0.1"])?;
         let flags = vec![wildcard, exact, "--tls-min-version=VersionTLS13".into()];
-        let mut world = World::garden_with(bed, flags).await?;
+        let mut world = World::garden_with(env, flags).await?;
         let port = world.repot().port()?;
         let other = shown(port, "other.example.com", &ca, Client::builder()).await?;
         let api = shown(port, "api.example.com", &ca, Client::builder()).await?;

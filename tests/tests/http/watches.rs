@@ -34,15 +34,15 @@ struct World {
 }
 
 impl World {
-    async fn start(bed: &TestEnv, flags: &[&str]) -> Result<Self> {
-        let mut cluster = EtcdCluster::start(bed, 1).await?;
+    async fn start(env: &TestEnv, flags: &[&str]) -> Result<Self> {
+        let mut cluster = EtcdCluster::start(env, 1).await?;
         let url = cluster.member(0).client_url().to_owned();
-        let garden = Garden::start(bed).await?;
-        let keys = write_encryption_config(bed.path())?;
+        let garden = Garden::start(env).await?;
+        let keys = write_encryption_config(env.path())?;
         let own =
             [format!("--etcd-servers={url}"), format!("--encryption-provider-config={}", keys.display())];
         let flags = own.into_iter().chain(flags.iter().map(|flag| (*flag).to_owned()));
-        let repot = Repot::replica(bed, &garden, flags).await?;
+        let repot = Repot::replica(env, &garden, flags).await?;
         let access = Access { server: url, ca_pem: String::new(), credential: Credential::Anonymous };
         Ok(Self { repot, garden, etcd: Api::new(&access)?, _cluster: cluster })
     }
@@ -114,9 +114,9 @@ async fn update_and_follow(world: &World, api: &Api, watches: &mut [Watch], mark
 fn an_event_is_read_and_decrypted_once_however_many_watch() {
     const WATCHES: usize = 60;
     const ROUNDS: u64 = 3;
-    run(async |bed| {
+    run(async |env| {
         // Sixty MiB for one event are much for a busy machine: nobody is ended for that here.
-        let world = World::start(bed, &["--watch-stall-timeout=10m"]).await?;
+        let world = World::start(env, &["--watch-stall-timeout=10m"]).await?;
         let api = Api::new(&world.user("alice")?)?;
         let made = api.post(&collection("default"), &object("a", MIB, 0)).await?.ok()?;
         let version = made["metadata"]["resourceVersion"].as_str().context("a version")?;
@@ -150,8 +150,8 @@ fn an_event_is_read_and_decrypted_once_however_many_watch() {
 fn a_client_starts_on_many_objects_without_reading_them_from_etcd() {
     const OBJECTS: usize = 600;
     const LIMIT: usize = 30;
-    run(async |bed| {
-        let world = World::start(bed, &[]).await?;
+    run(async |env| {
+        let world = World::start(env, &[]).await?;
         let api = Api::new(&world.user("alice")?)?;
         for chunk in (0..OBJECTS).collect::<Vec<_>>().chunks(20) {
             try_join_all(chunk.iter().map(async |n| {
@@ -224,8 +224,8 @@ fn watches_that_nobody_reads_cost_little_memory_and_are_ended() {
     const UNREAD: usize = 2000;
     /// 8 GiB were needed when every stream had its own copies.
     const MOST: u64 = 512 << 20;
-    run(async |bed| {
-        let mut world = World::start(bed, &["--watch-stall-timeout=30s"]).await?;
+    run(async |env| {
+        let mut world = World::start(env, &["--watch-stall-timeout=30s"]).await?;
         let (alice, bob) = (world.user("alice")?, Api::new(&world.user("bob")?)?);
         let made = bob.post(&collection("default"), &object("a", MIB, 0)).await?.ok()?;
         let version = made["metadata"]["resourceVersion"].as_str().context("a version")?.to_owned();

@@ -10,18 +10,18 @@ use crate::shootstate::world::{World, small};
 
 #[test]
 fn people_create_look_wait_change_and_delete_on_repot_dev() {
-    run(async |bed| {
-        let world = World::dev(bed).await?;
-        Hand::both(bed, &world, day).await
+    run(async |env| {
+        let world = World::dev(env).await?;
+        Hand::both(env, &world, day).await
     });
 }
 
 #[test]
 fn people_create_look_wait_change_and_delete_through_a_real_kube_apiserver() {
-    run(async |bed| {
-        let world = World::garden(bed).await?;
-        Hand::both(bed, &world, day).await?;
-        Hand::both(bed, &world, rights).await
+    run(async |env| {
+        let world = World::garden(env).await?;
+        Hand::both(env, &world, day).await?;
+        Hand::both(env, &world, rights).await
     });
 }
 

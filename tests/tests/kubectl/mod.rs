@@ -23,7 +23,7 @@ const LINE_DEADLINE: Duration = Duration::from_secs(60);
 
 /// A kubectl, the place where it works, and what its objects are called.
 pub struct Hand<'a> {
-    pub bed: &'a TestEnv,
+    pub env: &'a TestEnv,
     pub world: &'a World,
     pub kubectl: Kubectl,
     /// `old` or `new`: begins the names of its objects, so that both work in one namespace.
@@ -33,12 +33,12 @@ pub struct Hand<'a> {
 impl Hand<'_> {
     /// Plays a scenario with both programs.
     pub async fn both(
-        bed: &TestEnv,
+        env: &TestEnv,
         world: &World,
         play: impl AsyncFn(&Hand<'_>) -> Result<()>,
     ) -> Result<()> {
-        for (age, kubectl) in [("old", world.kubectl.old(bed)?), ("new", world.kubectl.clone())] {
-            let hand = Hand { bed, world, kubectl, age };
+        for (age, kubectl) in [("old", world.kubectl.old(env)?), ("new", world.kubectl.clone())] {
+            let hand = Hand { env, world, kubectl, age };
             play(&hand).await.with_context(|| format!("with the {age} kubectl"))?;
         }
         Ok(())
@@ -72,7 +72,7 @@ impl Hand<'_> {
 
     /// `kubectl edit` with an editor that runs one sed expression.
     pub async fn edits(&self, line: &str, expression: &str) -> Result<String> {
-        let editor = self.bed.path().join(format!("{}-editor.sh", self.age));
+        let editor = self.env.path().join(format!("{}-editor.sh", self.age));
         std::fs::write(&editor, format!("#!/bin/sh\nsed -i '{expression}' \"$1\"\n"))?;
         std::fs::set_permissions(&editor, std::fs::Permissions::from_mode(0o755))?;
         let mut command = self.kubectl.command(line.split_whitespace());

@@ -9,17 +9,17 @@ use crate::shootstate::world::{GROUP, VERSION, World, path, small};
 
 #[test]
 fn people_apply_on_the_server_compare_and_rehearse_on_repot_dev() {
-    run(async |bed| {
-        let world = World::dev(bed).await?;
-        Hand::both(bed, &world, play).await
+    run(async |env| {
+        let world = World::dev(env).await?;
+        Hand::both(env, &world, play).await
     });
 }
 
 #[test]
 fn people_apply_on_the_server_compare_and_rehearse_through_a_real_kube_apiserver() {
-    run(async |bed| {
-        let world = World::garden(bed).await?;
-        Hand::both(bed, &world, play).await
+    run(async |env| {
+        let world = World::garden(env).await?;
+        Hand::both(env, &world, play).await
     });
 }
 

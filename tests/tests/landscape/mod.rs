@@ -69,10 +69,10 @@ const CARRIED: &[&str] = &[
 #[test]
 #[ignore = "minutes, in make soak; each migration starts such a Shoot"]
 fn shoot_has_nodes_machines_etcds_backups_and_running_pods() {
-    run_large(async |bed| {
-        let landscape = Landscape::start(bed, LandscapeOptions::default()).await?;
+    run_large(async |env| {
+        let landscape = Landscape::start(env, LandscapeOptions::default()).await?;
         let name = ShootName::new("dev", "alpha");
-        let shoot = landscape.create_shoot(bed, name, SEED, ControlPlaneOptions::default()).await?;
+        let shoot = landscape.create_shoot(env, name, SEED, ControlPlaneOptions::default()).await?;
         nodes_of_both_pools_are_ready(&landscape, &shoot).await?;
         etcd_has_three_members_and_a_snapshot(&landscape, &shoot).await?;
         pods_of_a_deployment_run(&landscape, &shoot).await?;

@@ -17,9 +17,9 @@ const NAMESPACE: &str = "shoot--dev--beta";
 
 #[test]
 fn seeds_share_a_zone_and_a_cloud_without_harm_to_each_other() {
-    run_large(async |bed| {
+    run_large(async |env| {
         let options = LandscapeOptions { garden: false, ..LandscapeOptions::default() };
-        let landscape = Landscape::start(bed, options).await?;
+        let landscape = Landscape::start(env, options).await?;
         let (source, destination) = (landscape.seed("seed-a")?, landscape.seed("seed-b")?);
         for seed in [source, destination] {
             make_namespace(seed, NAMESPACE).await?;

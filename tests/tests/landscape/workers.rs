@@ -19,16 +19,16 @@ const NAME: &str = "gamma";
 #[test]
 #[ignore = "minutes, in make soak"]
 fn machines_keep_their_vms_when_their_worker_moves() {
-    run_large(async |bed| {
+    run_large(async |env| {
         let options = LandscapeOptions { garden: false, ..LandscapeOptions::default() };
-        let landscape = Landscape::start(bed, options).await?;
+        let landscape = Landscape::start(env, options).await?;
         let options = ControlPlaneOptions {
             etcd_members: 1,
             api_servers: 1,
             pools: vec![("worker-a".to_owned(), 2), ("worker-b".to_owned(), 1)],
             ..ControlPlaneOptions::default()
         };
-        let shoot = landscape.create_shoot(bed, ShootName::new("dev", NAME), "seed-a", options).await?;
+        let shoot = landscape.create_shoot(env, ShootName::new("dev", NAME), "seed-a", options).await?;
         let cloud = landscape.cloud.client();
         let (vms, counters) = (cloud.vms().await?, cloud.counters().await?);
         ensure!(vms.len() == 3 && counters == Counters { created: 3, deleted: 0 }, "{counters:?} {vms:?}");

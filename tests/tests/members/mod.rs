@@ -27,16 +27,16 @@ fn one_site(places: usize) -> SiteOptions {
 fn words(changes: &[Change]) -> Vec<String> {
     changes
         .iter()
-        .map(|change| format!("{change:?}").replace(" { seat: \"source-", " ").replace("\" }", ""))
+        .map(|change| format!("{change:?}").replace(" { slot: \"source-", " ").replace("\" }", ""))
         .collect()
 }
 
 #[test]
 fn grows_from_three_to_five_by_learners_and_shrinks_again() {
-    run(async |bed| {
-        let mut world = World::start(bed, one_site(5), 3).await?;
+    run(async |env| {
+        let mut world = World::start(env, one_site(5), 3).await?;
         let start = Instant::now();
-        world.wish.desired = alone(5, 3);
+        world.wanted.desired = alone(5, 3);
         let grown = world.until_done().await?;
         ensure!(World::names(&grown).len() == 5, "{grown:?}");
         ensure!(
@@ -48,7 +48,7 @@ fn grows_from_three_to_five_by_learners_and_shrinks_again() {
         ensure!(start.elapsed() >= 2 * SETTLED, "grown within {:?}", start.elapsed());
 
         world.changes.clear();
-        world.wish.desired = alone(3, 5);
+        world.wanted.desired = alone(3, 5);
         let shrunk = world.until_done().await?;
         ensure!(World::names(&shrunk) == ["source-0", "source-1", "source-2"], "{shrunk:?}");
         let removed: Vec<_> =
@@ -60,10 +60,10 @@ fn grows_from_three_to_five_by_learners_and_shrinks_again() {
 
 #[test]
 fn nothing_is_changed_while_a_voter_is_down() {
-    run(async |bed| {
-        let mut world = World::start(bed, one_site(5), 3).await?;
+    run(async |env| {
+        let mut world = World::start(env, one_site(5), 3).await?;
         world.sites.process("source-1")?.kill();
-        world.wish.desired = alone(5, 3);
+        world.wanted.desired = alone(5, 3);
         world.until_waiting("VoterUnsteady").await?;
         world.sites.process("source-2")?.kill();
         world.until("no quorum", |outcome| {
@@ -85,10 +85,10 @@ const PASS: Duration = Duration::from_secs(30);
 
 #[test]
 fn every_pass_ends_in_time_while_members_take_connections_and_never_answer() {
-    run(async |bed| {
-        let mut world = World::start(bed, one_site(3), 3).await?;
+    run(async |env| {
+        let mut world = World::start(env, one_site(3), 3).await?;
         world.until_done().await?;
-        world.wish.desired = alone(1, 3);
+        world.wanted.desired = alone(1, 3);
         // One of them, then the quorum, then all; with a driver that has connections, and with one that has to make them.
         for silent in [1, 2, 3] {
             let names: Vec<String> = (0..silent).map(|at| format!("source-{at}")).collect();
@@ -118,14 +118,14 @@ fn every_pass_ends_in_time_while_members_take_connections_and_never_answer() {
 
 #[test]
 fn voter_that_lost_its_data_is_replaced() {
-    run(async |bed| {
-        let mut world = World::start(bed, one_site(3), 3).await?;
+    run(async |env| {
+        let mut world = World::start(env, one_site(3), 3).await?;
         world.sites.discard("source-2")?;
-        world.wish.lost.insert("source-2".to_owned());
+        world.wanted.lost.insert("source-2".to_owned());
         world
             .until("the removal", |outcome| matches!(outcome, Outcome::Changed(Change::Removed { .. })))
             .await?;
-        world.wish.lost.clear();
+        world.wanted.lost.clear();
         let whole = world.until_done().await?;
         ensure!(World::names(&whole).len() == 3, "{whole:?}");
         ensure!(words(&world.changes) == ["Removed 2", "Added 2", "Promoted 2"], "{:?}", world.changes);
@@ -135,16 +135,16 @@ fn voter_that_lost_its_data_is_replaced() {
 
 #[test]
 fn driver_that_begins_anew_in_the_middle_goes_on() {
-    run(async |bed| {
-        let mut world = World::start(bed, one_site(5), 3).await?;
-        world.wish.desired = alone(5, 3);
+    run(async |env| {
+        let mut world = World::start(env, one_site(5), 3).await?;
+        world.wanted.desired = alone(5, 3);
         world.starts = false;
         let added = world.until("a learner", |outcome| matches!(outcome, Outcome::Changed(_))).await?;
         // The member was added, and whoever should have started it died.
         world.restart_driver();
         world.until_waiting("LearnerNotStarted").await?;
         // Called off: a learner that never started leaves as it came.
-        world.wish.desired = alone(3, 3);
+        world.wanted.desired = alone(3, 3);
         let back = world.until_done().await?;
         ensure!(World::names(&back) == World::names(&added), "{back:?}");
         ensure!(words(&world.changes) == ["Added 3", "Removed 3"], "{:?}", world.changes);
@@ -154,31 +154,31 @@ fn driver_that_begins_anew_in_the_middle_goes_on() {
 
 #[test]
 fn members_move_to_the_other_site_and_back_until_the_first_is_removed() {
-    run(async |bed| {
+    run(async |env| {
         let options = two_sites(false);
-        let mut world = World::start(bed, options, 3).await?;
-        let home = world.wish.desired;
+        let mut world = World::start(env, options, 3).await?;
+        let home = world.wanted.desired;
         let away = Desired { source: 0, destination: 3, source_before: 3, release_source: false };
-        world.wish.desired = away;
+        world.wanted.desired = away;
         let five = world.until_waiting("SourceNotReleased").await?;
         ensure!(World::names(&five).len() == 6, "five voters and a learner: {five:?}");
 
-        world.wish.desired = home;
+        world.wanted.desired = home;
         let back = world.until_done().await?;
         ensure!(World::names(&back) == ["source-0", "source-1", "source-2"], "{back:?}");
 
-        world.wish.desired = Desired { release_source: true, ..away };
+        world.wanted.desired = Desired { release_source: true, ..away };
         world.until("the first removal", |outcome| {
-            matches!(outcome, Outcome::Changed(Change::Removed { seat }) if seat.starts_with("source"))
+            matches!(outcome, Outcome::Changed(Change::Removed { slot }) if slot.starts_with("source"))
         })
         .await?;
-        world.wish.desired = home;
+        world.wanted.desired = home;
         let pass = world.pass().await?;
         ensure!(
             matches!(&pass.outcome, Outcome::Refused(why) if why.reason == "SourceMembersRemoved"),
             "{pass:?}"
         );
-        world.wish.desired = Desired { release_source: true, ..away };
+        world.wanted.desired = Desired { release_source: true, ..away };
         let moved = world.until_done().await?;
         ensure!(World::names(&moved) == ["destination-0", "destination-1", "destination-2"], "{moved:?}");
         Ok(())
@@ -187,10 +187,10 @@ fn members_move_to_the_other_site_and_back_until_the_first_is_removed() {
 
 #[test]
 fn member_of_the_other_site_is_kept_out_where_addresses_are_compared_with_names() {
-    run(async |bed| {
-        let mut world = World::start(bed, two_sites(true), 3).await?;
-        let home = world.wish.desired;
-        world.wish.desired = Desired { source: 0, destination: 3, source_before: 3, release_source: false };
+    run(async |env| {
+        let mut world = World::start(env, two_sites(true), 3).await?;
+        let home = world.wanted.desired;
+        world.wanted.desired = Desired { source: 0, destination: 3, source_before: 3, release_source: false };
         world.until_waiting("LearnerNotStarted").await?;
         // It comes from the address of the link, and its name is at another one.
         until("a member to refuse it", DEADLINE, async || {
@@ -205,7 +205,7 @@ fn member_of_the_other_site_is_kept_out_where_addresses_are_compared_with_names(
         .await?;
         let is_promoted = |change: &Change| matches!(change, Change::Promoted { .. });
         ensure!(!world.changes.iter().any(is_promoted), "{:?}", world.changes);
-        world.wish.desired = home;
+        world.wanted.desired = home;
         world.until_done().await?;
         Ok(())
     });

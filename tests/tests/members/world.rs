@@ -13,10 +13,10 @@ use tokio::time::{Instant, sleep};
 pub const DEADLINE: Duration = Duration::from_secs(120);
 
 pub struct World<'a> {
-    pub bed: &'a TestEnv,
+    pub env: &'a TestEnv,
     pub sites: Sites,
     pub driver: Driver,
-    pub wish: DesiredMembership,
+    pub wanted: DesiredMembership,
     /// Every change, in order.
     pub changes: Vec<Change>,
     /// Whether a member that was added is started.
@@ -32,31 +32,31 @@ pub fn alone(voters: usize, before: usize) -> Desired {
 
 impl<'a> World<'a> {
     /// Places on both sites, and a cluster of the first so many at the source.
-    pub async fn start(bed: &'a TestEnv, options: SiteOptions, founders: usize) -> Result<Self> {
-        let mut sites = Sites::new(bed, options).await?;
-        sites.found(bed, founders).await?;
-        let seats =
-            |site| sites.names(site).iter().map(|name| seat(&sites, name)).collect::<Result<Vec<_>>>();
-        let wish = DesiredMembership {
-            source: seats(SiteName::Source)?,
-            destination: seats(SiteName::Destination)?,
+    pub async fn start(env: &'a TestEnv, options: SiteOptions, founders: usize) -> Result<Self> {
+        let mut sites = Sites::new(env, options).await?;
+        sites.found(env, founders).await?;
+        let slots =
+            |site| sites.names(site).iter().map(|name| slot(&sites, name)).collect::<Result<Vec<_>>>();
+        let wanted = DesiredMembership {
+            source: slots(SiteName::Source)?,
+            destination: slots(SiteName::Destination)?,
             desired: alone(founders, founders),
             lost: Default::default(),
             readdress: None,
         };
         let driver = new_driver(&sites);
-        Ok(Self { bed, sites, driver, wish, changes: Vec::new(), starts: true, joining: None })
+        Ok(Self { env, sites, driver, wanted, changes: Vec::new(), starts: true, joining: None })
     }
 
     /// One pass, and what whoever runs the Pods makes of it.
     pub async fn pass(&mut self) -> Result<Pass> {
         self.start_again()?;
-        let pass = self.driver.pass(&self.wish).await;
+        let pass = self.driver.pass(&self.wanted).await;
         if let Outcome::Changed(change) = &pass.outcome {
             println!("{change:?}");
             match change {
-                Change::Added { seat } if self.starts => self.join(seat, &pass)?,
-                Change::Removed { seat } => self.sites.discard(seat)?,
+                Change::Added { slot } if self.starts => self.join(slot, &pass)?,
+                Change::Removed { slot } => self.sites.discard(slot)?,
                 Change::Promoted { .. } => self.joining = None,
                 _ => {}
             }
@@ -92,7 +92,7 @@ impl<'a> World<'a> {
     /// Names of all members.
     pub fn names(pass: &Pass) -> Vec<&str> {
         let members = pass.seen.iter().flat_map(|seen| &seen.members);
-        let mut names: Vec<_> = members.map(|member| member.seat.as_str()).collect();
+        let mut names: Vec<_> = members.map(|member| member.slot.as_str()).collect();
         names.sort_unstable();
         names
     }
@@ -104,24 +104,24 @@ impl<'a> World<'a> {
 
     /// A member that joins asks any other for the list of members, and ends when it is not in it yet. Whoever runs it starts it again.
     fn start_again(&mut self) -> Result<()> {
-        let Some(seat) = self.joining.as_ref().filter(|seat| self.sites.is_started(seat)) else {
+        let Some(slot) = self.joining.as_ref().filter(|slot| self.sites.is_started(slot)) else {
             return Ok(());
         };
-        let process = self.sites.process(seat)?;
+        let process = self.sites.process(slot)?;
         match process.exited() {
             Some(_) => process.restart(),
             None => Ok(()),
         }
     }
 
-    fn join(&mut self, seat: &str, pass: &Pass) -> Result<()> {
-        self.joining = Some(seat.to_owned());
+    fn join(&mut self, slot: &str, pass: &Pass) -> Result<()> {
+        self.joining = Some(slot.to_owned());
         let Some(seen) = &pass.seen else { bail!("a change without a look") };
         let mut members = Vec::new();
-        for name in seen.members.iter().map(|member| member.seat.as_str()).chain([seat]) {
+        for name in seen.members.iter().map(|member| member.slot.as_str()).chain([slot]) {
             members.push((name.to_owned(), self.sites.peer_url(name)?));
         }
-        self.sites.join(self.bed, seat, &members)
+        self.sites.join(self.env, slot, &members)
     }
 }
 
@@ -129,7 +129,7 @@ fn new_driver(sites: &Sites) -> Driver {
     Driver::new(sites.access(Vec::new()), Limits::default())
 }
 
-fn seat(sites: &Sites, name: &str) -> Result<MemberSlot> {
+fn slot(sites: &Sites, name: &str) -> Result<MemberSlot> {
     Ok(MemberSlot {
         name: name.to_owned(),
         peer_urls: vec![sites.peer_url(name)?],

@@ -35,7 +35,7 @@ fn members_that_exist_get_other_peer_urls_and_find_each_other_by_them() {
         let all: Vec<Value> = (0..3).map(of).collect();
         place.patch(json!({"spec": {"etcd": {"additionalAdvertisePeerURLs": all}}})).await?;
         until("further ones", &[0, 1, 2].map(|at| vec![own(at), further(at)])).await?;
-        // None of the first ones is left: members are known by the seat at which they answer.
+        // None of the first ones is left: members are known by the slot at which they answer.
         place.patch(json!({"spec": {"etcd": {"advertiseOnlyAdditionalPeerURLs": true}}})).await?;
         until("those alone", &[0, 1, 2].map(|at| vec![further(at)])).await?;
         for at in [1, 2] {

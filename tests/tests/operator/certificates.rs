@@ -7,8 +7,8 @@ use super::world::spec;
 
 #[test]
 fn members_agents_and_operator_show_each_other_certificates() {
-    run(async |bed| {
-        let mut place = Authorities::make(bed)?.place("operator-tls").await?;
+    run(async |env| {
+        let mut place = Authorities::make(env)?.place("operator-tls").await?;
         place.apply(with_tls(spec(3), false)).await?;
         place.until_members(3, "main").await?;
         // Ids are known by those who were let in.

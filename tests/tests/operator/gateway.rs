@@ -64,8 +64,8 @@ pub fn with_gateways() -> Value {
 
 #[test]
 fn no_write_fails_behind_a_gateway_while_the_leader_and_its_members_leave() {
-    run(async |bed| {
-        let authorities = Authorities::make(bed)?;
+    run(async |env| {
+        let authorities = Authorities::make(env)?;
         let place = authorities.place("operator-gateway").await?;
         place.apply(with_gateways()).await?;
         place.until_members(3, "main").await?;

@@ -24,8 +24,8 @@ fn joining(other: &str) -> Value {
 #[test]
 #[ignore = "minutes, in make soak"]
 fn members_join_the_etcd_of_another_seed_go_back_and_take_it_over() {
-    run(async |bed| {
-        let authorities = Authorities::make(bed)?;
+    run(async |env| {
+        let authorities = Authorities::make(env)?;
         let source = authorities.place("operator-join-a").await?;
         source.apply(with_tls(spec(3), true)).await?;
         source.until_members(3, "main").await?;
@@ -65,8 +65,8 @@ fn members_join_the_etcd_of_another_seed_go_back_and_take_it_over() {
 #[test]
 #[ignore = "minutes, in make soak"]
 fn members_of_an_etcd_that_is_deleted_leave_that_of_another_seed_first() {
-    run(async |bed| {
-        let authorities = Authorities::make(bed)?;
+    run(async |env| {
+        let authorities = Authorities::make(env)?;
         let source = authorities.place("operator-delete-a").await?;
         source.apply(with_tls(spec(3), true)).await?;
         source.until_members(3, "main").await?;
@@ -96,8 +96,8 @@ fn members_of_an_etcd_that_is_deleted_leave_that_of_another_seed_first() {
 #[test]
 #[ignore = "minutes, in make soak"]
 fn an_etcd_that_was_joined_stays_while_members_of_another_seed_need_its_own() {
-    run(async |bed| {
-        let authorities = Authorities::make(bed)?;
+    run(async |env| {
+        let authorities = Authorities::make(env)?;
         let source = authorities.place("operator-needed-a").await?;
         source.apply(with_tls(spec(3), true)).await?;
         source.until_members(3, "main").await?;
@@ -142,8 +142,8 @@ fn an_etcd_that_was_joined_stays_while_members_of_another_seed_need_its_own() {
 #[test]
 #[ignore = "minutes, in make soak"]
 fn an_etcd_that_is_deleted_with_as_many_voters_as_the_other_leaves_a_quorum() {
-    run(async |bed| {
-        let authorities = Authorities::make(bed)?;
+    run(async |env| {
+        let authorities = Authorities::make(env)?;
         let source = authorities.place("operator-even-a").await?;
         source.apply(with_tls(spec(3), true)).await?;
         source.until_members(3, "main").await?;
@@ -219,8 +219,8 @@ fn endpoints_of_two_clusters_are_told_and_nobody_joins_either() {
 #[ignore = "minutes, in make soak"]
 fn members_behind_load_balancers_are_let_in_where_their_names_are_not_compared_with_addresses() {
     const BALANCER: &str = "server.example.com";
-    run(async |bed| {
-        let authorities = Authorities::make(bed)?;
+    run(async |env| {
+        let authorities = Authorities::make(env)?;
         let source = authorities.place("operator-sans-a").await?;
         source.apply(with_tls(spec(3), false)).await?;
         source.until_members(3, "main").await?;

@@ -25,9 +25,9 @@ pub async fn is_refused(place: &TestNamespace, name: &str, why: &str) -> Result<
 #[test]
 #[ignore = "minutes, in make soak"]
 fn stores_outside_of_the_allowed_directory_are_refused_and_nothing_is_made() {
-    run(async |bed| {
+    run(async |env| {
         let place = TestNamespace::make("operator-local").await?;
-        let own = bed.make_dir("store")?.display().to_string();
+        let own = env.make_dir("store")?.display().to_string();
         let local = |container: &str, prefix: &str| json!({"provider": "Local", "container": container, "prefix": prefix});
         let above = format!("{own}/../../../../etc");
         for (name, store, source, why) in [

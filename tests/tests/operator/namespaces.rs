@@ -33,11 +33,11 @@ struct World {
     _repot: Repot,
 }
 
-static WORLD: Shared<World> = Shared::new(|bed| start_shared(World::start(bed)));
+static WORLD: Shared<World> = Shared::new(|env| start_shared(World::start(env)));
 
 impl World {
-    async fn start(bed: &TestEnv) -> Result<Self> {
-        let (policy, audit) = (bed.path().join("audit-policy.yaml"), bed.path().join("audit.log"));
+    async fn start(env: &TestEnv) -> Result<Self> {
+        let (policy, audit) = (env.path().join("audit-policy.yaml"), env.path().join("audit.log"));
         let rules = json!([{"level": "Metadata", "users": [USER]}, {"level": "None"}]);
         let text = json!({
             "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": rules,
@@ -46,19 +46,19 @@ impl World {
         let flags = [("audit-policy-file", &policy), ("audit-log-path", &audit)];
         let apiserver_flags = flags.map(|(name, path)| format!("--{name}={}", path.display())).to_vec();
         let options = GardenOptions { controller_manager: true, apiserver_flags, ..GardenOptions::default() };
-        let garden = Garden::start_with(bed, options).await?;
-        let store = bed.make_dir("backups")?.display().to_string();
-        let flags = [storage_flags(bed)?, vec!["--serve=seed".to_owned()]].concat();
-        let repot = Repot::behind(bed, &garden, &[(GROUP, VERSION)], flags).await?;
+        let garden = Garden::start_with(env, options).await?;
+        let store = env.make_dir("backups")?.display().to_string();
+        let flags = [storage_flags(env)?, vec!["--serve=seed".to_owned()]].concat();
+        let repot = Repot::behind(env, &garden, &[(GROUP, VERSION)], flags).await?;
         let images = Images::default().with(IMAGE, image()?);
         let runner =
-            PodRunner::start(bed, &garden, PodRunnerOptions { images, ..Default::default() }).await?;
+            PodRunner::start(env, &garden, PodRunnerOptions { images, ..Default::default() }).await?;
         garden.apply(&[PodRunner::storage_class(IMMEDIATE, "Immediate", "Delete")]).await?;
         for file in ["crds/etcds.yaml", "rbac/namespaced/account.yaml"] {
             apply_file(&garden, file).await?;
         }
         crd_is_served(&garden).await?;
-        Ok(Self { garden, _runner: runner, audit, logs: bed.path().join("pods"), store, _repot: repot })
+        Ok(Self { garden, _runner: runner, audit, logs: env.path().join("pods"), store, _repot: repot })
     }
 
     /// What kube-apiserver answered the operator until now: namespace, what was asked for, and the code.

@@ -49,10 +49,10 @@ async fn stranger(member: &Member) -> Result<String> {
 #[test]
 #[ignore = "minutes, in make soak"]
 fn leases_and_events_tell_of_members_and_conditions_of_volumes_clusters_and_backups() {
-    run(async |bed| {
+    run(async |env| {
         let place = TestNamespace::make("operator-reports").await?;
         let mut wanted = spec(1);
-        let dir = bed.make_dir("store")?.display().to_string();
+        let dir = env.make_dir("store")?.display().to_string();
         wanted["backup"]["store"] = json!({"provider": "Local", "container": dir, "prefix": "a"});
         place.apply(wanted).await?;
         place.until_members(1, "main").await?;

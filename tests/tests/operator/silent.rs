@@ -25,8 +25,8 @@ async fn lead(place: &TestNamespace) -> Result<()> {
 
 #[test]
 fn agent_that_never_answers_keeps_members_until_a_person_says_to_go_on_without_gateways() {
-    run(async |bed| {
-        let authorities = Authorities::make(bed)?;
+    run(async |env| {
+        let authorities = Authorities::make(env)?;
         let place = authorities.place("operator-silent").await?;
         place.apply(with_gateways()).await?;
         place.until_members(3, "main").await?;

@@ -20,9 +20,9 @@ fn store(dir: &str, prefix: &str) -> Value {
 
 #[test]
 fn etcd_goes_on_from_the_final_snapshot_of_another_and_waits_for_it() {
-    run(async |bed| {
+    run(async |env| {
         let place = TestNamespace::make("operator-source").await?;
-        let dir = bed.make_dir("store")?.display().to_string();
+        let dir = env.make_dir("store")?.display().to_string();
         place.apply(with_store(1, &dir, "a")).await?;
         place.until_members(1, "main").await?;
         place.member(0).await?.put("a", "1").await?;
@@ -81,12 +81,12 @@ async fn name_server(place: &TestNamespace, dns: &DnsServer) -> Result<String> {
 
 #[test]
 fn etcd_goes_on_when_the_owner_before_does_not_serve_any_more() {
-    run(async |bed| {
+    run(async |env| {
         let place = TestNamespace::make("operator-handover").await?;
-        let dns = DnsServer::start(bed).await?;
+        let dns = DnsServer::start(env).await?;
         dns.set("owner", &["seed-b/2"]).await?;
         let server = name_server(&place, &dns).await?;
-        let dir = bed.make_dir("store")?.display().to_string();
+        let dir = env.make_dir("store")?.display().to_string();
         place.apply(with_store(1, &dir, "a")).await?;
         place.until_members(1, "main").await?;
         place.member(0).await?.put("a", "1").await?;

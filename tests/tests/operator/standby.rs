@@ -32,9 +32,9 @@ fn revision(status: &Value) -> Option<i64> {
 
 #[test]
 fn standby_is_one_member_until_it_founds_and_then_the_etcd_grows() {
-    run(async |bed| {
+    run(async |env| {
         let place = TestNamespace::make("operator-standby").await?;
-        let dir = bed.make_dir("store")?.display().to_string();
+        let dir = env.make_dir("store")?.display().to_string();
         place.apply(with_store(1, &dir, "a")).await?;
         place.until_members(1, "main").await?;
         place.member(0).await?.put("a", "1").await?;

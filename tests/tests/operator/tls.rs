@@ -29,9 +29,9 @@ pub struct ClientFiles {
 }
 
 impl Authorities {
-    pub fn make(bed: &TestEnv) -> Result<Self> {
+    pub fn make(env: &TestEnv) -> Result<Self> {
         let (clients, peers) = (Ca::new("etcd-ca")?, Ca::new("etcd-peer-ca")?);
-        let (client, dir) = (clients.client("etcd-client", &[])?, bed.make_dir("etcd-tls")?);
+        let (client, dir) = (clients.client("etcd-client", &[])?, env.make_dir("etcd-tls")?);
         let (certificate, key) = client.write(&dir, "client")?;
         let files = ClientFiles { ca: clients.write(&dir, "ca")?, certificate, key };
         Ok(Self { clients, peers, client, files })

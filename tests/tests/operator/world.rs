@@ -24,7 +24,7 @@ async fn install() -> Result<SharedRef<PodsWorld>> {
     let world = shared()?;
     world.runner.images().add(IMAGE, image()?);
     prepare(&world.garden).await?;
-    // Stores of all tests are below the directories of their beds.
+    // Stores of all tests are below the directories of their environments.
     let stores = binaries::testbed_dir().join("run").display().to_string();
     start_operator(&world.garden, &["--local-store-path", &stores]).await?;
     Ok(world)

@@ -23,22 +23,22 @@ struct Landscape {
     _repot: Repot,
 }
 
-static LANDSCAPE: Shared<Landscape> = Shared::new(|bed| start_shared(Landscape::start(bed)));
+static LANDSCAPE: Shared<Landscape> = Shared::new(|env| start_shared(Landscape::start(env)));
 
 impl Landscape {
-    async fn start(bed: &TestEnv) -> Result<Self> {
+    async fn start(env: &TestEnv) -> Result<Self> {
         let gate = "--feature-gates=StorageVersionMigrator=true".to_owned();
         let runtime = "--runtime-config=storagemigration.k8s.io/v1beta1=true".to_owned();
         let options =
             GardenOptions { apiserver_flags: vec![gate.clone(), runtime], ..GardenOptions::default() };
-        let mut garden = Garden::start_with(bed, options).await?;
-        let keys = write_encryption_config(bed.path())?;
+        let mut garden = Garden::start_with(env, options).await?;
+        let keys = write_encryption_config(env.path())?;
         let flags = [
-            format!("--storage=embedded:{}", bed.make_dir("store")?.display()),
+            format!("--storage=embedded:{}", env.make_dir("store")?.display()),
             format!("--encryption-provider-config={}", keys.display()),
         ];
-        let repot = Repot::behind(bed, &garden, &[(GROUP, VERSION)], flags).await?;
-        garden.start_controller_manager(bed, &[gate]).await?;
+        let repot = Repot::behind(env, &garden, &[(GROUP, VERSION)], flags).await?;
+        garden.start_controller_manager(env, &[gate]).await?;
         Ok(Self { garden, _repot: repot })
     }
 }

@@ -28,8 +28,8 @@ const AGGREGATED: &str = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const INFORMERS: [&str; 5] = ["informer", "metadata-informer", "typed-informer", "metadata", "watchlist"];
 
 /// A kube-apiserver that serves the kind itself, as a custom resource: what others have to be like.
-async fn reference(bed: &TestEnv) -> Result<Garden> {
-    let garden = Garden::start(bed).await?;
+async fn reference(env: &TestEnv) -> Result<Garden> {
+    let garden = Garden::start(env).await?;
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let version =
         json!({"name": VERSION, "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
@@ -64,20 +64,20 @@ async fn rich(api: &Api, name: &str) -> Result<()> {
     api.post(&collection("default"), &object).await?.ok().map(drop)
 }
 
-async fn compare(bed: &TestEnv, api: &Api, kubeconfig: &Path) -> Result<()> {
+async fn compare(env: &TestEnv, api: &Api, kubeconfig: &Path) -> Result<()> {
     for name in ["a", "b"] {
         rich(api, name).await?;
     }
-    let mut client = ClientGo::start(bed, "forms", kubeconfig, &["--name=a"])?;
+    let mut client = ClientGo::start(env, "forms", kubeconfig, &["--name=a"])?;
     ensure!(client.answer().await?["steps"] == 7, "the scenario has seven steps");
     Ok(())
 }
 
 #[test]
 fn metadata_is_the_same_in_protobuf_and_in_json() {
-    run(async |bed| {
-        for world in [World::dev(bed).await?, World::garden(bed).await?] {
-            compare(bed, &world.api, world.kubectl.kubeconfig()).await?;
+    run(async |env| {
+        for world in [World::dev(env).await?, World::garden(env).await?] {
+            compare(env, &world.api, world.kubectl.kubeconfig()).await?;
         }
         Ok(())
     });
@@ -85,9 +85,9 @@ fn metadata_is_the_same_in_protobuf_and_in_json() {
 
 #[test]
 fn kube_apiserver_serves_the_same_forms_of_a_custom_resource() {
-    run(async |bed| {
-        let garden = reference(bed).await?;
-        compare(bed, garden.api(), garden.kubeconfig()).await
+    run(async |env| {
+        let garden = reference(env).await?;
+        compare(env, garden.api(), garden.kubeconfig()).await
     });
 }
 
@@ -97,8 +97,8 @@ async fn ask(api: &Api, path: &str, accept: String) -> Result<Answer> {
 
 #[test]
 fn kube_apiserver_writes_the_same_bytes() {
-    run(async |bed| {
-        let garden = reference(bed).await?;
+    run(async |env| {
+        let garden = reference(env).await?;
         let api = garden.api();
         for name in ["a", "b"] {
             rich(api, name).await?;
@@ -136,10 +136,10 @@ async fn fill(api: &Api, count: usize) -> Result<()> {
 
 /// Informers of every kind that start on a store that is full and changes. Each holds what its first watch gave against a LIST,
 /// and ends the program when they differ.
-async fn start_informers(bed: &TestEnv, api: &Api, kubeconfig: &Path) -> Result<()> {
+async fn start_informers(env: &TestEnv, api: &Api, kubeconfig: &Path) -> Result<()> {
     fill(api, 1000).await?;
     let start = |modes: &str| {
-        ClientGo::start(bed, "follow", kubeconfig, &[&format!("--modes={modes}"), "--record=false"])
+        ClientGo::start(env, "follow", kubeconfig, &[&format!("--modes={modes}"), "--record=false"])
     };
     let mut writer = start("list")?;
     writer.answer().await?;
@@ -168,17 +168,17 @@ async fn start_informers(bed: &TestEnv, api: &Api, kubeconfig: &Path) -> Result<
 
 #[test]
 fn informers_of_every_kind_start_on_a_thousand_objects_under_a_writer() {
-    run(async |bed| {
-        let world = World::dev(bed).await?;
-        start_informers(bed, &world.api, world.kubectl.kubeconfig()).await
+    run(async |env| {
+        let world = World::dev(env).await?;
+        start_informers(env, &world.api, world.kubectl.kubeconfig()).await
     });
 }
 
 #[test]
 fn informers_of_every_kind_start_on_a_thousand_custom_resources_of_kube_apiserver() {
-    run(async |bed| {
-        let garden = reference(bed).await?;
-        start_informers(bed, garden.api(), garden.kubeconfig()).await
+    run(async |env| {
+        let garden = reference(env).await?;
+        start_informers(env, garden.api(), garden.kubeconfig()).await
     });
 }
 
@@ -289,9 +289,9 @@ impl Random {
 
 #[test]
 fn go_reads_the_same_from_protobuf_as_from_json_whatever_metadata_there_is() {
-    run(async |bed| {
-        let nobody = bed.path().join("no-server");
-        let mut client = ClientGo::start(bed, "decode", &nobody, &[])?;
+    run(async |env| {
+        let nobody = env.path().join("no-server");
+        let mut client = ClientGo::start(env, "decode", &nobody, &[])?;
         for seed in 1..=rounds(300, 20_000) {
             let text = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)).document().to_string();
             let encoded = protobuf::encode(text.as_bytes()).context("a kind that is known")?;

@@ -42,10 +42,10 @@ fn read_report(text: &str) -> (usize, Vec<String>) {
 
 #[test]
 fn keeps_to_the_standards_of_http2_and_hpack() {
-    run(async |bed| {
-        let mut dev = Dev::start(bed, [""; 0]).await?;
+    run(async |env| {
+        let mut dev = Dev::start(env, [""; 0]).await?;
         let port = dev.repot().port()?;
-        let report = bed.path().join("h2spec.xml");
+        let report = env.path().join("h2spec.xml");
         h2spec(port, PATIENCE, &[], &report).await?;
         let text = std::fs::read_to_string(&report).context("h2spec wrote no report")?;
         let (cases, failed) = read_report(&text);

@@ -37,8 +37,8 @@ pub fn modes(count: usize) -> String {
 }
 
 /// Followers under a writer for some time.
-async fn follow_a_writer(bed: &TestEnv, world: &World, followers: usize, seconds: Duration) -> Result<()> {
-    let mut client = ClientGo::start(bed, "follow", world.kubectl.kubeconfig(), &[&modes(followers)])?;
+async fn follow_a_writer(env: &TestEnv, world: &World, followers: usize, seconds: Duration) -> Result<()> {
+    let mut client = ClientGo::start(env, "follow", world.kubectl.kubeconfig(), &[&modes(followers)])?;
     ensure!(client.answer().await?["followers"] == followers, "not all of them follow");
     client.ask("write").await?;
     // The load is what lasts; nothing is waited for.
@@ -71,18 +71,18 @@ fn ensure_modes_are_what_their_names_say(modes: &Value) -> Result<()> {
 
 #[test]
 fn informers_follow_a_writer_on_the_embedded_store() {
-    run(async |bed| follow_a_writer(bed, &World::dev(bed).await?, MODES.len(), span(5, 30)).await);
+    run(async |env| follow_a_writer(env, &World::dev(env).await?, MODES.len(), span(5, 30)).await);
 }
 
 #[test]
 fn twenty_informers_follow_a_writer_through_a_kube_apiserver_on_etcd() {
-    run(async |bed| follow_a_writer(bed, &World::garden_on_etcd(bed).await?, 20, span(20, 120)).await);
+    run(async |env| follow_a_writer(env, &World::garden_on_etcd(env).await?, 20, span(20, 120)).await);
 }
 
 /// A server that goes and comes back under its watches, once in order and once by `kill -9`.
-async fn follow_through_restarts(bed: &TestEnv, mut world: World) -> Result<()> {
+async fn follow_through_restarts(env: &TestEnv, mut world: World) -> Result<()> {
     let flags = [&modes(MODES.len()), "--disturbed"];
-    let mut client = ClientGo::start(bed, "follow", world.kubectl.kubeconfig(), &flags)?;
+    let mut client = ClientGo::start(env, "follow", world.kubectl.kubeconfig(), &flags)?;
     client.answer().await?;
     client.ask("write").await?;
     for gracefully in [true, false] {
@@ -101,19 +101,19 @@ async fn follow_through_restarts(bed: &TestEnv, mut world: World) -> Result<()> 
 
 #[test]
 fn informers_survive_restarts_on_the_embedded_store() {
-    run(async |bed| follow_through_restarts(bed, World::dev(bed).await?).await);
+    run(async |env| follow_through_restarts(env, World::dev(env).await?).await);
 }
 
 #[test]
 fn informers_survive_restarts_behind_a_kube_apiserver() {
-    run(async |bed| follow_through_restarts(bed, World::garden_on_etcd(bed).await?).await);
+    run(async |env| follow_through_restarts(env, World::garden_on_etcd(env).await?).await);
 }
 
 #[test]
 fn two_managers_apply_conflict_force_and_release() {
-    run(async |bed| {
-        for world in [World::dev(bed).await?, World::garden(bed).await?] {
-            let mut client = ClientGo::start(bed, "apply", world.kubectl.kubeconfig(), &[])?;
+    run(async |env| {
+        for world in [World::dev(env).await?, World::garden(env).await?] {
+            let mut client = ClientGo::start(env, "apply", world.kubectl.kubeconfig(), &[])?;
             ensure!(client.answer().await?["steps"] == 4, "the scenario has four steps");
         }
         Ok(())
@@ -122,10 +122,10 @@ fn two_managers_apply_conflict_force_and_release() {
 
 #[test]
 fn until_with_sync_sees_what_is_there_and_what_comes() {
-    run(async |bed| {
-        let world = World::dev(bed).await?;
+    run(async |env| {
+        let world = World::dev(env).await?;
         world.create(&small("w-1", &json!(1))).await?;
-        let start = |flags: &[&str]| ClientGo::start(bed, "until", world.kubectl.kubeconfig(), flags);
+        let start = |flags: &[&str]| ClientGo::start(env, "until", world.kubectl.kubeconfig(), flags);
         let mut change = start(&["--name=w-1", "--annotation=done"])?;
         let mut deletion = start(&["--name=w-1"])?;
         for client in [&mut change, &mut deletion] {

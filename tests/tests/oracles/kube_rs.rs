@@ -74,8 +74,8 @@ async fn tell<K: Resource + ResourceExt>(
 
 #[test]
 fn watchers_of_both_strategies_tell_the_same() {
-    run(async |bed| {
-        let world = World::garden(bed).await?;
+    run(async |env| {
+        let world = World::garden(env).await?;
         let api = shoot_states(&world).await?;
         // Its lists and watches ask for metadata alone.
         let slim: Api<PartialObjectMeta<DynamicObject>> =
@@ -105,8 +105,8 @@ const MANY: usize = 501;
 
 #[test]
 fn watcher_reads_pages_and_takes_up_watches_that_ended() {
-    run(async |bed| {
-        let world = World::garden(bed).await?;
+    run(async |env| {
+        let world = World::garden(env).await?;
         let api = shoot_states(&world).await?;
         let create = async |n: usize| -> Result<DynamicObject> {
             Ok(api.create(&PostParams::default(), &object(&format!("s-{n:03}"), &json!(n))?).await?)
@@ -170,8 +170,8 @@ async fn ends<'a>(
 
 #[test]
 fn reflector_follows_writes_and_a_restart() {
-    run(async |bed| {
-        let mut world = World::dev(bed).await?;
+    run(async |env| {
+        let mut world = World::dev(env).await?;
         let api = shoot_states(&world).await?;
         let writer = reflector::store::Writer::new(kind());
         let store = writer.as_reader();
@@ -204,8 +204,8 @@ fn reflector_follows_writes_and_a_restart() {
 
 #[test]
 fn patches_of_each_type_do_what_they_say() {
-    run(async |bed| {
-        let world = World::dev(bed).await?;
+    run(async |env| {
+        let world = World::dev(env).await?;
         let api = shoot_states(&world).await?;
         let applied = api
             .patch("s", &PatchParams::apply("kube-rs"), &Patch::Apply(object("s", &json!({"n": 1}))?))
@@ -236,8 +236,8 @@ fn patches_of_each_type_do_what_they_say() {
 
 #[test]
 fn discovery_finds_the_kind_in_both_forms() {
-    run(async |bed| {
-        let world = World::garden(bed).await?;
+    run(async |env| {
+        let world = World::garden(env).await?;
         let client = connect(&world).await?;
         for found in [
             Discovery::new(client.clone()).run().await?,

@@ -57,15 +57,15 @@ fn command(dir: &Path, access: &Access, document: &Path) -> Result<Command> {
 
 #[test]
 fn no_request_made_from_the_published_schema_fails_the_server() {
-    run(async |bed| {
-        let world = World::dev(bed).await?;
+    run(async |env| {
+        let world = World::dev(env).await?;
         world.create(&small("s-1", &json!({"a": 1}))).await?;
         let mut document = world.api.get(&format!("/openapi/v3/apis/{GROUP}/{VERSION}")).await?.ok()?;
         narrow(&mut document)?;
-        let file = bed.path().join("openapi.json");
+        let file = env.path().join("openapi.json");
         std::fs::write(&file, document.to_string())?;
         let access = Access::read(world.kubectl.kubeconfig())?;
-        let said = tool::run(command(bed.path(), &access, &file)?, b"").await?.text()?;
+        let said = tool::run(command(env.path(), &access, &file)?, b"").await?.text()?;
         // `Test cases:` and then `1768 generated, 1768 passed`.
         let generated =
             said.lines().find_map(|line| line.trim().split_once(" generated,")).context("no summary")?;

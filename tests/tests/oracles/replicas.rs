@@ -36,20 +36,20 @@ struct Pair {
 }
 
 impl Pair {
-    async fn start(bed: &TestEnv) -> Result<Self> {
-        let etcd = EtcdCluster::start(bed, 3).await?;
-        let garden = Garden::start(bed).await?;
-        let keys = write_encryption_config(bed.path())?;
+    async fn start(env: &TestEnv) -> Result<Self> {
+        let etcd = EtcdCluster::start(env, 3).await?;
+        let garden = Garden::start(env).await?;
+        let keys = write_encryption_config(env.path())?;
         let flags = [
             format!("--etcd-servers={}", etcd.endpoints().join(",")),
             format!("--encryption-provider-config={}", keys.display()),
         ];
         let repots =
-            [Repot::replica(bed, &garden, &flags).await?, Repot::replica(bed, &garden, &flags).await?];
+            [Repot::replica(env, &garden, &flags).await?, Repot::replica(env, &garden, &flags).await?];
         let ports = [repots[0].port()?, repots[1].port()?];
         let balancer = Relay::start(&ports.map(|port| ([127, 0, 0, 1], port).into())).await?;
         register(&garden, &[(GROUP, VERSION)], balancer.port()).await?;
-        let twin = garden.start_twin(bed).await?;
+        let twin = garden.start_twin(env).await?;
         wait_until_served(&twin.api).await?;
         let direct = |port| Api::new(&direct(&garden, port));
         let apis = [garden.api().clone(), twin.api.clone(), direct(ports[0])?, direct(ports[1])?];
@@ -164,8 +164,8 @@ async fn describe_alike(pair: &Pair) -> Result<()> {
 
 #[test]
 fn replicas_answer_alike() {
-    run(async |bed| {
-        let pair = Pair::start(bed).await?;
+    run(async |env| {
+        let pair = Pair::start(env).await?;
         write_and_watch_across(&pair).await?;
         page_across(&pair).await?;
         describe_alike(&pair).await
@@ -207,10 +207,10 @@ async fn put_large(api: &Api, number: u64) -> Result<u16> {
 
 #[test]
 fn nothing_is_lost_while_replicas_are_killed_in_turn() {
-    run(async |bed| {
-        let mut pair = Pair::start(bed).await?;
+    run(async |env| {
+        let mut pair = Pair::start(env).await?;
         let flags = [&modes(MODES.len()), "--disturbed"];
-        let mut client = ClientGo::start(bed, "follow", pair.garden.kubeconfig(), &flags)?;
+        let mut client = ClientGo::start(env, "follow", pair.garden.kubeconfig(), &flags)?;
         client.answer().await?;
         client.ask("write").await?;
         let (stop, stopped) = tokio::sync::watch::channel(false);
@@ -246,15 +246,15 @@ fn nothing_is_lost_while_replicas_are_killed_in_turn() {
 
 #[test]
 fn informers_list_again_when_their_version_is_compacted_away() {
-    run(async |bed| {
-        let mut pair = Pair::start(bed).await?;
+    run(async |env| {
+        let mut pair = Pair::start(env).await?;
         let api = &pair.apis[3];
         api.post(&collection("default"), &small("w-1", &json!(1))).await?.ok()?;
         // Directly to the first replica: a refused connection has a watch wait and ask again for what it had come to.
         let access = direct(&pair.garden, pair.repots[0].port()?);
-        let kubeconfig = access.write(bed.path().join("direct.kubeconfig"))?;
+        let kubeconfig = access.write(env.path().join("direct.kubeconfig"))?;
         let flags = [&modes(MODES.len()), "--record=false"];
-        let mut client = ClientGo::start(bed, "follow", &kubeconfig, &flags)?;
+        let mut client = ClientGo::start(env, "follow", &kubeconfig, &flags)?;
         client.answer().await?;
         // A watch that told nothing within a second is thrown away with what it had come to.
         let touch = json!({"metadata": {"labels": {"parity": "even"}}});

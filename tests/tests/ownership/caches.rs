@@ -17,14 +17,14 @@ use super::world::{NEW, OLD, OwnershipFixture, RECORD, Writer, client_url, never
 use crate::etcd_agent::world::DEADLINE;
 
 /// The same, with a cache that both sides ask.
-async fn with_cache(bed: &TestEnv, ttl: u32, kind: Kind) -> Result<(OwnershipFixture, DnsCache)> {
-    let mut scene = OwnershipFixture::new(bed, 1).await?;
-    scene.dns.set_ttl(ttl).await?;
-    let cache = DnsCache::start(bed, &scene.dns, kind).await?;
-    for side in [&mut scene.old, &mut scene.new] {
+async fn with_cache(env: &TestEnv, ttl: u32, kind: Kind) -> Result<(OwnershipFixture, DnsCache)> {
+    let mut world = OwnershipFixture::new(env, 1).await?;
+    world.dns.set_ttl(ttl).await?;
+    let cache = DnsCache::start(env, &world.dns, kind).await?;
+    for side in [&mut world.old, &mut world.new] {
         side.config["owner"]["servers"] = json!([cache.address()]);
     }
-    Ok((scene, cache))
+    Ok((world, cache))
 }
 
 #[test]
@@ -38,15 +38,15 @@ fn two_sides_behind_unbound_never_serve_both() {
 }
 
 fn never_serve_both_behind(kind: Kind) {
-    run(async |bed| {
-        let (scene, _cache) = with_cache(bed, TTL, kind).await?;
-        let old = scene.old.start_all(bed).await?.remove(0);
-        let old_writer = Writer::start(client_url(&scene.old, 0), OLD);
+    run(async |env| {
+        let (world, _cache) = with_cache(env, TTL, kind).await?;
+        let old = world.old.start_all(env).await?.remove(0);
+        let old_writer = Writer::start(client_url(&world.old, 0), OLD);
         old_writer.goes_on().await?;
-        scene.hand_over(&[NEW]).await?;
-        let (new, new_writer) = scene.take_over(bed).await?;
+        world.hand_over(&[NEW]).await?;
+        let (new, new_writer) = world.take_over(env).await?;
         new_writer.goes_on().await?;
-        old_writer.is_all_in(&scene.new.client(&[new]).await?).await?;
+        old_writer.is_all_in(&world.new.client(&[new]).await?).await?;
         drop(old);
         never_both(&old_writer, &new_writer)
     });
@@ -55,9 +55,9 @@ fn never_serve_both_behind(kind: Kind) {
 #[test]
 fn a_record_that_caches_keep_for_longer_than_is_configured_is_not_believed() {
     const LONG: u32 = 20;
-    run(async |bed| {
-        let (scene, cache) = with_cache(bed, LONG, Kind::CoreDns).await?;
-        let mut old = scene.old.start(bed, 0)?;
+    run(async |env| {
+        let (world, cache) = with_cache(env, LONG, Kind::CoreDns).await?;
+        let mut old = world.old.start(env, 0)?;
         let refused =
             |status: &Value| status["owner"]["message"].to_string().contains("longer than the ttl of 1s");
         old.says("that the TTL is too long", refused).await?;
@@ -75,16 +75,16 @@ fn a_record_that_caches_keep_for_longer_than_is_configured_is_not_believed() {
         );
         assert!(old.etcds()?.is_empty(), "there is an etcd");
         // Once the record is as it should be, and what was cached is forgotten.
-        scene.dns.set_ttl(TTL).await?;
+        world.dns.set_ttl(TTL).await?;
         old.ready().await
     });
 }
 
 #[test]
 fn cache_that_keeps_all_for_longer_than_the_record_says_is_not_believed() {
-    run(async |bed| {
-        let (scene, _cache) = with_cache(bed, TTL, Kind::UnboundAtLeast(20)).await?;
-        let mut old = scene.old.start(bed, 0)?;
+    run(async |env| {
+        let (world, _cache) = with_cache(env, TTL, Kind::UnboundAtLeast(20)).await?;
+        let mut old = world.old.start(env, 0)?;
         let refused =
             |status: &Value| status["owner"]["message"].to_string().contains("longer than the ttl of 1s");
         old.says("that the TTL is too long", refused).await?;
@@ -96,13 +96,13 @@ fn cache_that_keeps_all_for_longer_than_the_record_says_is_not_believed() {
 /// The resolver of the machine may be one that hands out old answers with a short TTL, which nobody can notice.
 #[test]
 fn without_servers_no_resolver_of_the_machine_is_asked() {
-    run(async |bed| {
-        let mut scene = OwnershipFixture::new(bed, 1).await?;
+    run(async |env| {
+        let mut world = OwnershipFixture::new(env, 1).await?;
         for servers in [json!(null), json!([])] {
-            let owner = scene.old.config["owner"].as_object_mut().context("an owner")?;
+            let owner = world.old.config["owner"].as_object_mut().context("an owner")?;
             owner.insert("servers".to_owned(), servers.clone());
             owner.retain(|_, value| !value.is_null());
-            let mut agent = scene.old.start(bed, 0)?;
+            let mut agent = world.old.start(env, 0)?;
             let ended =
                 until("the agent to end", DEADLINE, async || agent.process.exited().context("it runs"));
             let status = ended.await?;
@@ -126,24 +126,24 @@ fn name_servers_of_the_zone_are_asked_past_an_unbound_that_hands_out_old_answers
 }
 
 fn name_servers_are_asked_past(kind: Kind) {
-    run(async |bed| {
-        let mut scene = OwnershipFixture::new(bed, 1).await?;
-        let cache = DnsCache::start(bed, &scene.dns, kind).await?;
-        let _port_53 = scene.dns.open_port_53().await?;
-        for side in [&mut scene.old, &mut scene.new] {
+    run(async |env| {
+        let mut world = OwnershipFixture::new(env, 1).await?;
+        let cache = DnsCache::start(env, &world.dns, kind).await?;
+        let _port_53 = world.dns.open_port_53().await?;
+        for side in [&mut world.old, &mut world.new] {
             side.config["owner"]["servers"] = json!([format!("ns:{ZONE}@{}", cache.address())]);
         }
-        let old = scene.old.start_all(bed).await?.remove(0);
-        let old_writer = Writer::start(client_url(&scene.old, 0), OLD);
+        let old = world.old.start_all(env).await?.remove(0);
+        let old_writer = Writer::start(client_url(&world.old, 0), OLD);
         old_writer.goes_on().await?;
         ensure!(asked(&cache).await?.contains(OLD), "the cache has heard nothing");
         // From now on the cache hears nothing of the zone.
-        scene.dns.wire.set(Fate::Lost);
-        scene.hand_over(&[NEW]).await?;
-        let (new, new_writer) = scene.take_over(bed).await?;
+        world.dns.wire.set(Fate::Lost);
+        world.hand_over(&[NEW]).await?;
+        let (new, new_writer) = world.take_over(env).await?;
         new_writer.goes_on().await?;
         ensure!(asked(&cache).await?.contains(OLD), "the cache has heard of it");
-        old_writer.is_all_in(&scene.new.client(&[new]).await?).await?;
+        old_writer.is_all_in(&world.new.client(&[new]).await?).await?;
         drop(old);
         never_both(&old_writer, &new_writer)
     });

@@ -35,17 +35,17 @@ fn set(owner: &mut serde_json::Value, durations: Durations) {
 /// the lease. Both have written when this returns. `meanwhile`: what happens to clocks when the agent stands still.
 async fn hand_over(
     env: &TestEnv,
-    scene: &OwnershipFixture,
+    world: &OwnershipFixture,
     meanwhile: impl FnOnce() -> Result<()>,
 ) -> Result<[(Agent, Writer); 2]> {
-    let old = scene.old.start_all(env).await?.remove(0);
-    let old_writer = Writer::start(client_url(&scene.old, 0), OLD);
+    let old = world.old.start_all(env).await?.remove(0);
+    let old_writer = Writer::start(client_url(&world.old, 0), OLD);
     old_writer.goes_on().await?;
     old.get("/snapshot/full").await?.ok()?;
     signal_alone(&old, Signal::STOP)?;
     meanwhile()?;
-    scene.hand_over(&[NEXT]).await?;
-    let (new, new_writer) = scene.take_over(env).await?;
+    world.hand_over(&[NEXT]).await?;
+    let (new, new_writer) = world.take_over(env).await?;
     new_writer.goes_on().await?;
     Ok([(old, old_writer), (new, new_writer)])
 }
@@ -60,14 +60,14 @@ async fn judge([(mut old, old_writer), (_new, new_writer)]: [(Agent, Writer); 2]
 #[test]
 fn wall_clocks_that_are_wrong_let_no_two_sides_serve() {
     run(async |env| {
-        let mut scene = OwnershipFixture::with_ids(env, 1, OLD, NEXT).await?;
+        let mut world = OwnershipFixture::with_ids(env, 1, OLD, NEXT).await?;
         let (old, new) = (WallClock::new(env, "old-clock")?, WallClock::new(env, "new-clock")?);
         // By its wall clock the lease of the old side would be twice as long.
         old.set_speed(0.5).await?;
         new.set_speed(1.01).await?;
-        (scene.old.variables, scene.new.variables) = (old.variables()?, new.variables()?);
+        (world.old.variables, world.new.variables) = (old.variables()?, new.variables()?);
         // The guard has its deadline; by the wall clock it is more than an hour away then.
-        judge(hand_over(env, &scene, || old.set_back(3600)).await?).await
+        judge(hand_over(env, &world, || old.set_back(3600)).await?).await
     });
 }
 
@@ -75,11 +75,11 @@ fn wall_clocks_that_are_wrong_let_no_two_sides_serve() {
 #[ignore = "minutes, in make soak"]
 fn clocks_that_are_as_wrong_as_is_documented_let_no_two_sides_serve() {
     run(async |env| {
-        let mut scene = OwnershipFixture::with_ids(env, 1, OLD, NEXT).await?;
+        let mut world = OwnershipFixture::with_ids(env, 1, OLD, NEXT).await?;
         // A lease of 100 seconds, by a clock that is slow by 1 percent; and a wait for it by one that is fast by 1 percent.
-        set(&mut scene.old.config["owner"], Durations { interval: 10, timeout: 91 });
-        set(&mut scene.new.config["owner"], Durations { interval: 10, timeout: 89 });
-        judge(hand_over(env, &scene, || Ok(())).await?).await
+        set(&mut world.old.config["owner"], Durations { interval: 10, timeout: 91 });
+        set(&mut world.new.config["owner"], Durations { interval: 10, timeout: 89 });
+        judge(hand_over(env, &world, || Ok(())).await?).await
     });
 }
 
@@ -87,11 +87,11 @@ fn clocks_that_are_as_wrong_as_is_documented_let_no_two_sides_serve() {
 #[test]
 fn a_clock_that_is_far_slower_than_is_documented_is_found_by_the_judge() {
     run(async |env| {
-        let mut scene = OwnershipFixture::with_ids(env, 1, OLD, NEXT).await?;
+        let mut world = OwnershipFixture::with_ids(env, 1, OLD, NEXT).await?;
         // The lease lasts 62 seconds, as that of 6 seconds would by a clock that is ten times too slow; the new side waits 19.
-        set(&mut scene.old.config["owner"], Durations { interval: 2, timeout: 60 });
-        set(&mut scene.new.config["owner"], Durations { interval: 2, timeout: 4 });
-        let [(_old, old_writer), (_new, new_writer)] = hand_over(env, &scene, || Ok(())).await?;
+        set(&mut world.old.config["owner"], Durations { interval: 2, timeout: 60 });
+        set(&mut world.new.config["owner"], Durations { interval: 2, timeout: 4 });
+        let [(_old, old_writer), (_new, new_writer)] = hand_over(env, &world, || Ok(())).await?;
         old_writer.goes_on().await.context("the old side has ended: the test shows nothing")?;
         let judged = never_both(&old_writer, &new_writer);
         ensure!(judged.is_err(), "both sides are writable, and the judge has not seen it");

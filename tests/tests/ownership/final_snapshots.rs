@@ -22,82 +22,82 @@ fn waits_for_the_store(status: &Value) -> bool {
 
 #[test]
 fn a_store_out_of_reach_keeps_no_etcd_alive_and_gets_the_snapshot_later() {
-    run(async |bed| {
-        let mut s3 = S3Server::start(bed).await?;
-        let secret = bed.make_dir("secret")?;
+    run(async |env| {
+        let mut s3 = S3Server::start(env).await?;
+        let secret = env.make_dir("secret")?;
         s3.mount_secret(&secret)?;
-        let mut scene = OwnershipFixture::new(bed, 1).await?;
+        let mut world = OwnershipFixture::new(env, 1).await?;
         let store = json!({ "url": s3.url("main"), "credentials": secret, "endpoint": s3.endpoint() });
-        scene.store = s3.files("main");
-        scene.old.config["store"] = store.clone();
-        scene.new.config["restore"] = json!({ "store": store });
-        let mut old = scene.old.start_all(bed).await?.remove(0);
-        let old_writer = Writer::start(client_url(&scene.old, 0), OLD);
+        world.store = s3.files("main");
+        world.old.config["store"] = store.clone();
+        world.new.config["restore"] = json!({ "store": store });
+        let mut old = world.old.start_all(env).await?.remove(0);
+        let old_writer = Writer::start(client_url(&world.old, 0), OLD);
         old_writer.goes_on().await?;
         old.get("/snapshot/full").await?.ok()?;
         s3.process().kill();
-        scene.hand_over(&[NEW]).await?;
+        world.hand_over(&[NEW]).await?;
         let status = old.says("that it waits for the store", waits_for_the_store).await?;
         assert_eq!(status["phase"], json!("Private"), "{status}");
         let taken = old_writer.writes().len();
         // Started again while the store is away, with a record that names it again: another etcd may have gone on.
         old.kill_alone()?;
         old.no_etcd().await?;
-        scene.hand_over(&[OLD]).await?;
+        world.hand_over(&[OLD]).await?;
         old.process.restart()?;
         stays_down(&mut old, "CutOff").await?;
         assert_eq!(old_writer.writes().len(), taken, "it took a write after it was cut off");
         // Somebody else again, and the store is back: the snapshot is taken although it is late.
-        scene.hand_over(&[NEW]).await?;
+        world.hand_over(&[NEW]).await?;
         old.says("that it waits for the store", waits_for_the_store).await?;
         s3.process().restart()?;
         s3.wait_until_ready().await?;
         stays_down(&mut old, "NotOwner").await?;
-        assert_eq!(scene.finals().await?.len(), 1);
-        let (new, new_writer) = scene.take_over(bed).await?;
+        assert_eq!(world.finals().await?.len(), 1);
+        let (new, new_writer) = world.take_over(env).await?;
         new_writer.goes_on().await?;
-        old_writer.is_all_in(&scene.new.client(&[new]).await?).await?;
+        old_writer.is_all_in(&world.new.client(&[new]).await?).await?;
         never_both(&old_writer, &new_writer)
     });
 }
 
 #[test]
 fn members_that_all_lost_ownership_still_have_a_quorum_for_one_final_snapshot() {
-    run(async |bed| {
-        let scene = OwnershipFixture::new(bed, 3).await?;
-        let mut old = scene.old.start_all(bed).await?;
-        let old_writer = Writer::start(client_url(&scene.old, 1), OLD);
+    run(async |env| {
+        let world = OwnershipFixture::new(env, 3).await?;
+        let mut old = world.old.start_all(env).await?;
+        let old_writer = Writer::start(client_url(&world.old, 1), OLD);
         old_writer.goes_on().await?;
-        scene.hand_over(&[NEW]).await?;
+        world.hand_over(&[NEW]).await?;
         let mut said = Vec::new();
         for agent in &mut old {
             said.push(stays_down(agent, "NotOwner").await?["finalSnapshot"].clone());
         }
-        let finals = scene.finals().await?;
+        let finals = world.finals().await?;
         assert_eq!(finals.len(), 1, "{finals:?}");
         let name = json!(finals.first().context("a snapshot")?.to_string());
         assert!(said.iter().all(|one| *one == name), "{said:?}");
-        let (new, new_writer) = scene.take_over(bed).await?;
+        let (new, new_writer) = world.take_over(env).await?;
         new_writer.goes_on().await?;
-        old_writer.is_all_in(&scene.new.client(&[new]).await?).await?;
+        old_writer.is_all_in(&world.new.client(&[new]).await?).await?;
         never_both(&old_writer, &new_writer)
     });
 }
 
 #[test]
 fn a_member_that_does_not_answer_is_waited_for_until_its_lease_is_over() {
-    run(async |bed| -> Result<()> {
-        let scene = OwnershipFixture::new(bed, 3).await?;
-        let mut old = scene.old.start_all(bed).await?;
+    run(async |env| -> Result<()> {
+        let world = OwnershipFixture::new(env, 3).await?;
+        let mut old = world.old.start_all(env).await?;
         // Nothing listens at its client URL, but its agent may start etcd again within the lease.
         let asleep = Instant::now();
         signal_alone(&old[2], Signal::STOP)?;
         for pid in old[2].etcds()? {
             kill_process(Pid::from_raw(pid.try_into()?).context("a process")?, Signal::KILL)?;
         }
-        scene.hand_over(&[NEW]).await?;
+        world.hand_over(&[NEW]).await?;
         until("the final snapshot", DEADLINE, async || {
-            ensure!(!scene.finals().await?.is_empty(), "there is none");
+            ensure!(!world.finals().await?.is_empty(), "there is none");
             Ok(())
         })
         .await?;
@@ -110,29 +110,29 @@ fn a_member_that_does_not_answer_is_waited_for_until_its_lease_is_over() {
         for agent in &mut old {
             stays_down(agent, "NotOwner").await?;
         }
-        assert_eq!(scene.finals().await?.len(), 1);
+        assert_eq!(world.finals().await?.len(), 1);
         Ok(())
     });
 }
 
 #[test]
 fn a_member_that_hears_nothing_of_the_record_is_not_cut_off() {
-    run(async |bed| -> Result<()> {
-        let mut scene = OwnershipFixture::new(bed, 3).await?;
-        let mut other = DnsServer::start(bed).await?;
+    run(async |env| -> Result<()> {
+        let mut world = OwnershipFixture::new(env, 3).await?;
+        let mut other = DnsServer::start(env).await?;
         other.set(RECORD, &[OLD]).await?;
-        let mut old = vec![scene.old.start(bed, 0)?, scene.old.start(bed, 1)?];
-        scene.old.config["owner"]["servers"] = json!([other.address()]);
-        old.push(scene.old.start(bed, 2)?);
+        let mut old = vec![world.old.start(env, 0)?, world.old.start(env, 1)?];
+        world.old.config["owner"]["servers"] = json!([other.address()]);
+        old.push(world.old.start(env, 2)?);
         for agent in &mut old {
             agent.ready().await?;
         }
         // It would serve again as soon as it hears its id from a cache.
         other.process().kill();
         stays_down(&mut old[2], "OwnerSlow").await?;
-        let changed = scene.hand_over(&[NEW]).await?;
+        let changed = world.hand_over(&[NEW]).await?;
         until("the final snapshot", DEADLINE, async || {
-            ensure!(!scene.finals().await?.is_empty(), "there is none");
+            ensure!(!world.finals().await?.is_empty(), "there is none");
             Ok(())
         })
         .await?;
@@ -148,24 +148,24 @@ fn a_member_that_hears_nothing_of_the_record_is_not_cut_off() {
 
 #[test]
 fn members_that_the_configuration_does_not_know_are_asked_too() {
-    run(async |bed| -> Result<()> {
-        let mut scene = OwnershipFixture::new(bed, 3).await?;
-        let mut old = scene.old.start_all(bed).await?;
+    run(async |env| -> Result<()> {
+        let mut world = OwnershipFixture::new(env, 3).await?;
+        let mut old = world.old.start_all(env).await?;
         // As after a change of members, which starts nobody again.
-        let members = scene.old.config["members"].clone();
+        let members = world.old.config["members"].clone();
         for at in 0..2 {
             old[at].process.stop(DEADLINE).await?;
-            scene.old.config["members"] = json!([members[at]]);
-            old[at] = scene.old.start(bed, at)?;
+            world.old.config["members"] = json!([members[at]]);
+            old[at] = world.old.start(env, at)?;
             old[at].ready().await?;
         }
-        let writer = Writer::start(client_url(&scene.old, 2), OLD);
+        let writer = Writer::start(client_url(&world.old, 2), OLD);
         writer.goes_on().await?;
         let asleep = Instant::now();
         signal_alone(&old[2], Signal::STOP)?;
-        scene.hand_over(&[NEW]).await?;
+        world.hand_over(&[NEW]).await?;
         until("the final snapshot", DEADLINE, async || {
-            ensure!(!scene.finals().await?.is_empty(), "there is none");
+            ensure!(!world.finals().await?.is_empty(), "there is none");
             Ok(())
         })
         .await?;
@@ -177,16 +177,16 @@ fn members_that_the_configuration_does_not_know_are_asked_too() {
 
 #[test]
 fn a_member_without_a_quorum_says_so_and_stays_down() {
-    run(async |bed| -> Result<()> {
-        let scene = OwnershipFixture::new(bed, 3).await?;
-        let mut old = scene.old.start_all(bed).await?;
+    run(async |env| -> Result<()> {
+        let world = OwnershipFixture::new(env, 3).await?;
+        let mut old = world.old.start_all(env).await?;
         drop(old.drain(..2));
-        scene.hand_over(&[NEW]).await?;
+        world.hand_over(&[NEW]).await?;
         let owner = stays_down(&mut old[0], "NotOwner").await?;
         assert!(owner["message"].to_string().contains("there is no final snapshot"), "{owner}");
         assert!(owner["message"].to_string().contains("the members have no quorum"), "{owner}");
         assert_eq!(owner["finalSnapshot"], Value::Null);
-        assert!(scene.finals().await?.is_empty());
+        assert!(world.finals().await?.is_empty());
         Ok(())
     });
 }

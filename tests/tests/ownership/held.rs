@@ -54,19 +54,19 @@ impl Processes {
 
 #[test]
 fn etcd_that_goes_on_before_its_guard_answers_nobody() {
-    run(async |bed| {
-        let scene = OwnershipFixture::new(bed, 1).await?;
-        let old = scene.old.start_all(bed).await?.remove(0);
-        let old_writer = Writer::start(client_url(&scene.old, 0), OLD);
+    run(async |env| {
+        let world = OwnershipFixture::new(env, 1).await?;
+        let old = world.old.start_all(env).await?.remove(0);
+        let old_writer = Writer::start(client_url(&world.old, 0), OLD);
         old_writer.goes_on().await?;
         let processes = Processes::of(&old)?;
         processes.hold()?;
         let held = Instant::now();
-        scene.hand_over(&[NEW]).await?;
+        world.hand_over(&[NEW]).await?;
         // Nobody took a final snapshot, so the new side waits; what the old one had is lost with it.
-        let mut scene = scene;
-        scene.new.config["restore"] = json!(null);
-        let (_new, new_writer) = scene.take_over(bed).await?;
+        let mut world = world;
+        world.new.config["restore"] = json!(null);
+        let (_new, new_writer) = world.take_over(env).await?;
         new_writer.goes_on().await?;
         sleep_until(held + LEASE).await;
         // The worst order: etcd has seconds to answer what has waited for it.
@@ -92,16 +92,16 @@ fn etcd_that_goes_on_before_its_guard_answers_nobody() {
 
 #[test]
 fn wall_clock_that_is_set_forward_ends_an_etcd_whose_lease_would_be_over() {
-    run(async |bed| {
-        let mut scene = OwnershipFixture::new(bed, 1).await?;
-        let clock = WallClock::new(bed, "wall-clock")?;
-        scene.old.variables = clock.variables()?;
+    run(async |env| {
+        let mut world = OwnershipFixture::new(env, 1).await?;
+        let clock = WallClock::new(env, "wall-clock")?;
+        world.old.variables = clock.variables()?;
         // By the clock of the machine, the lease is longer than what follows.
         for (field, value) in [("interval", "5s"), ("timeout", "300s"), ("grace", "311s")] {
-            scene.old.config["owner"][field] = json!(value);
+            world.old.config["owner"][field] = json!(value);
         }
-        let mut old = scene.old.start_all(bed).await?.remove(0);
-        let writer = Writer::start(client_url(&scene.old, 0), OLD);
+        let mut old = world.old.start_all(env).await?.remove(0);
+        let writer = Writer::start(client_url(&world.old, 0), OLD);
         writer.goes_on().await?;
         // The guard alone, without the agent.
         signal_alone(&old, Signal::STOP)?;

@@ -65,20 +65,20 @@ impl Case {
         LEASE * u32::try_from(self.number / (CACHES.len() * FAULTS.len()) % 5).unwrap_or_default() / 3
     }
 
-    async fn play(self, bed: &TestEnv) -> Result<()> {
+    async fn play(self, env: &TestEnv) -> Result<()> {
         // Without an epoch only the time counts.
         let (old_id, new_id) =
             if self.number.is_multiple_of(2) { (OLD, NEW) } else { ("seed-a/1", "seed-b/2") };
-        let mut scene = OwnershipFixture::with_ids(bed, 1, old_id, new_id).await?;
+        let mut world = OwnershipFixture::with_ids(env, 1, old_id, new_id).await?;
         // The old side may serve for much longer than the new one takes to start: so the wait between them is what counts.
-        for side in [&mut scene.old, &mut scene.new] {
+        for side in [&mut world.old, &mut world.new] {
             side.config["owner"]["timeout"] = json!("15s");
             side.config["owner"]["grace"] = json!("26s");
         }
         if let Some((old, new)) = self.speeds {
-            let clocks = ["old-clock", "new-clock"].map(|name| WallClock::new(bed, name));
+            let clocks = ["old-clock", "new-clock"].map(|name| WallClock::new(env, name));
             for ((clock, speed), side) in
-                clocks.into_iter().zip([old, new]).zip([&mut scene.old, &mut scene.new])
+                clocks.into_iter().zip([old, new]).zip([&mut world.old, &mut world.new])
             {
                 let clock = clock?;
                 clock.set_speed(speed).await?;
@@ -86,22 +86,22 @@ impl Case {
             }
         }
         let cache = match self.cache {
-            Some(kind) => Some(DnsCache::start(bed, &scene.dns, kind).await?),
+            Some(kind) => Some(DnsCache::start(env, &world.dns, kind).await?),
             None => None,
         };
-        let _port_53 = scene.dns.open_port_53().await?;
+        let _port_53 = world.dns.open_port_53().await?;
         if let (Some(cache), Some(kind)) = (&cache, self.cache) {
-            ask_cache(&mut scene, cache, kind);
+            ask_cache(&mut world, cache, kind);
         }
-        let mut old = scene.old.start_all(bed).await?.remove(0);
-        let old_writer = Writer::start(client_url(&scene.old, 0), OLD);
+        let mut old = world.old.start_all(env).await?.remove(0);
+        let old_writer = Writer::start(client_url(&world.old, 0), OLD);
         old_writer.goes_on().await?;
         old.get("/snapshot/full").await?.ok()?;
         if self.cache.is_some_and(is_stale) {
             // From now on the cache hears nothing of the zone.
-            scene.dns.wire.set(Fate::Lost);
+            world.dns.wire.set(Fate::Lost);
         }
-        let (_new, new_writer) = self.hand_over(bed, &scene, &old, new_id).await?;
+        let (_new, new_writer) = self.hand_over(env, &world, &old, new_id).await?;
         new_writer.goes_on().await?;
         match self.fault {
             Fault::AgentKilled => old.no_etcd().await?,
@@ -110,7 +110,7 @@ impl Case {
             }
         }
         never_both(&old_writer, &new_writer)?;
-        for dir in [&scene.old.dir, &scene.new.dir] {
+        for dir in [&world.old.dir, &world.new.dir] {
             fs::remove_dir_all(dir)?;
         }
         Ok(())
@@ -119,40 +119,40 @@ impl Case {
     /// Both agents and both writers are there when this returns.
     async fn hand_over(
         self,
-        bed: &TestEnv,
-        scene: &OwnershipFixture,
+        env: &TestEnv,
+        world: &OwnershipFixture,
         old: &Agent,
         new_id: &str,
     ) -> Result<(Agent, Writer)> {
         match self.fault {
             Fault::Nothing => {
                 sleep(self.delay()).await;
-                scene.hand_over(&[new_id]).await?;
-                scene.take_over(bed).await
+                world.hand_over(&[new_id]).await?;
+                world.take_over(env).await
             }
             Fault::AgentHeld => {
                 signal_alone(old, Signal::STOP)?;
                 sleep(self.delay()).await;
-                scene.hand_over(&[new_id]).await?;
-                let new = scene.take_over(bed).await?;
+                world.hand_over(&[new_id]).await?;
+                let new = world.take_over(env).await?;
                 signal_alone(old, Signal::CONT)?;
                 Ok(new)
             }
             Fault::AgentKilled => {
-                scene.hand_over(&[new_id]).await?;
+                world.hand_over(&[new_id]).await?;
                 sleep(self.delay()).await;
                 old.kill_alone()?;
-                scene.take_over(bed).await
+                world.take_over(env).await
             }
             Fault::AllHeld => {
                 let processes = Processes::of(old)?;
                 processes.hold()?;
-                scene.hand_over(&[new_id]).await?;
+                world.hand_over(&[new_id]).await?;
                 let wake = async {
                     sleep(self.delay()).await;
                     processes.let_go()
                 };
-                let (woken, new) = tokio::join!(wake, scene.take_over(bed));
+                let (woken, new) = tokio::join!(wake, world.take_over(env));
                 woken?;
                 new
             }
@@ -165,12 +165,12 @@ fn is_stale(kind: Kind) -> bool {
 }
 
 /// Both sides ask the cache. One that hands out old answers can only be asked for the name servers of the zone.
-fn ask_cache(scene: &mut OwnershipFixture, cache: &DnsCache, kind: Kind) {
+fn ask_cache(world: &mut OwnershipFixture, cache: &DnsCache, kind: Kind) {
     let server = match is_stale(kind) {
         true => format!("ns:{ZONE}@{}", cache.address()),
         false => cache.address().to_string(),
     };
-    for side in [&mut scene.old, &mut scene.new] {
+    for side in [&mut world.old, &mut world.new] {
         side.config["owner"]["servers"] = json!([server]);
     }
 }
@@ -178,12 +178,12 @@ fn ask_cache(scene: &mut OwnershipFixture, cache: &DnsCache, kind: Kind) {
 #[test]
 fn judge_sees_no_write_of_the_old_side_after_one_of_the_new_side() {
     let runs = if std::env::var_os("REPOT_SOAK").is_some() { 100 } else { 8 };
-    run(async |bed| {
+    run(async |env| {
         let lane = async |lane: usize| -> Result<()> {
             // The short form has every cache and every fault.
             for number in (lane..runs).step_by(LANES) {
                 let case = Case::new(if runs == 100 { number } else { number * 6 });
-                case.play(bed).await.with_context(|| format!("{case:?}"))?;
+                case.play(env).await.with_context(|| format!("{case:?}"))?;
             }
             Ok(())
         };

@@ -10,25 +10,25 @@ use crate::etcd_agent::world::DEADLINE;
 
 #[test]
 fn the_new_owner_goes_on_from_the_final_snapshot_and_the_old_one_never_again() {
-    run(async |bed| {
-        let scene = OwnershipFixture::new(bed, 1).await?;
-        let mut old = scene.old.start_all(bed).await?.remove(0);
-        let old_writer = Writer::start(client_url(&scene.old, 0), OLD);
+    run(async |env| {
+        let world = OwnershipFixture::new(env, 1).await?;
+        let mut old = world.old.start_all(env).await?.remove(0);
+        let old_writer = Writer::start(client_url(&world.old, 0), OLD);
         old_writer.goes_on().await?;
-        scene.hand_over(&[NEW]).await?;
+        world.hand_over(&[NEW]).await?;
         let owner = stays_down(&mut old, "NotOwner").await?;
-        let finals = scene.finals().await?;
+        let finals = world.finals().await?;
         assert_eq!(finals.len(), 1, "{finals:?}");
         assert_eq!(owner["finalSnapshot"], json!(finals[0].to_string()));
-        let (new, new_writer) = scene.take_over(bed).await?;
+        let (new, new_writer) = world.take_over(env).await?;
         new_writer.goes_on().await?;
-        old_writer.is_all_in(&scene.new.client(&[new]).await?).await?;
+        old_writer.is_all_in(&world.new.client(&[new]).await?).await?;
         // An agent that is started again knows, and takes no second one.
         old.process.restart()?;
         stays_down(&mut old, "NotOwner").await?;
-        assert_eq!(scene.finals().await?, finals);
+        assert_eq!(world.finals().await?, finals);
         // Nor does it serve when the record comes back: the other side was ahead.
-        scene.hand_over(&[OLD]).await?;
+        world.hand_over(&[OLD]).await?;
         let owner = stays_down(&mut old, "FinalSnapshotTaken").await?;
         assert!(owner["message"].to_string().contains("newest backup of the last owner"), "{owner}");
         never_both(&old_writer, &new_writer)
@@ -37,31 +37,31 @@ fn the_new_owner_goes_on_from_the_final_snapshot_and_the_old_one_never_again() {
 
 #[test]
 fn an_etcd_that_lost_ownership_stays_down_without_a_record_in_its_configuration() {
-    run(async |bed| {
-        let mut scene = OwnershipFixture::new(bed, 1).await?;
-        let mut old = scene.old.start_all(bed).await?.remove(0);
-        let writer = Writer::start(client_url(&scene.old, 0), OLD);
+    run(async |env| {
+        let mut world = OwnershipFixture::new(env, 1).await?;
+        let mut old = world.old.start_all(env).await?.remove(0);
+        let writer = Writer::start(client_url(&world.old, 0), OLD);
         writer.goes_on().await?;
-        scene.hand_over(&[NEW]).await?;
+        world.hand_over(&[NEW]).await?;
         stays_down(&mut old, "NotOwner").await?;
-        let finals = scene.finals().await?;
+        let finals = world.finals().await?;
         let acked = writer.writes().len();
         old.process.stop(DEADLINE).await?;
-        scene.old.config["owner"] = json!(null);
-        let mut old = scene.old.start(bed, 0)?;
+        world.old.config["owner"] = json!(null);
+        let mut old = world.old.start(env, 0)?;
         let owner = stays_down(&mut old, "OwnershipLost").await?;
         assert_eq!(owner["finalSnapshot"], json!(finals[0].to_string()));
         assert!(owner["message"].to_string().contains("repot-owner.json"), "{owner}");
         assert_eq!(writer.writes().len(), acked, "it took a write");
         // A mark that cannot be read is no permission either.
         old.process.stop(DEADLINE).await?;
-        std::fs::write(scene.old.volume(0)?.join("repot-owner.json"), "{")?;
-        let mut old = scene.old.start(bed, 0)?;
+        std::fs::write(world.old.volume(0)?.join("repot-owner.json"), "{")?;
+        let mut old = world.old.start(env, 0)?;
         stays_down(&mut old, "VolumeUnreadable").await?;
         // Whoever is sure removes it.
         old.process.stop(DEADLINE).await?;
-        std::fs::remove_file(scene.old.volume(0)?.join("repot-owner.json"))?;
-        let mut old = scene.old.start(bed, 0)?;
+        std::fs::remove_file(world.old.volume(0)?.join("repot-owner.json"))?;
+        let mut old = world.old.start(env, 0)?;
         old.ready().await?;
         writer.goes_on().await
     });
@@ -69,17 +69,17 @@ fn an_etcd_that_lost_ownership_stays_down_without_a_record_in_its_configuration(
 
 #[test]
 fn a_record_that_is_deleted_ends_the_ownership() {
-    run(async |bed| {
-        let scene = OwnershipFixture::new(bed, 1).await?;
-        let mut old = scene.old.start_all(bed).await?.remove(0);
-        let writer = Writer::start(client_url(&scene.old, 0), OLD);
+    run(async |env| {
+        let world = OwnershipFixture::new(env, 1).await?;
+        let mut old = world.old.start_all(env).await?.remove(0);
+        let writer = Writer::start(client_url(&world.old, 0), OLD);
         writer.goes_on().await?;
-        scene.hand_over(&[]).await?;
+        world.hand_over(&[]).await?;
         stays_down(&mut old, "NotOwner").await?;
-        let finals = scene.finals().await?;
+        let finals = world.finals().await?;
         assert_eq!(finals.len(), 1, "{finals:?}");
-        let store = open(&scene.store)?;
-        let restored = restore(&store, bed.path().join("restored")).await?;
+        let store = open(&world.store)?;
+        let restored = restore(&store, env.path().join("restored")).await?;
         assert_eq!(restored.revision, finals[0].last);
         assert!(finals[0].last.0 > i64::try_from(writer.writes().len())?, "{finals:?}");
         Ok(())
@@ -88,39 +88,39 @@ fn a_record_that_is_deleted_ends_the_ownership() {
 
 #[test]
 fn a_record_that_goes_to_and_fro_ends_the_ownership_too() {
-    run(async |bed| {
-        let scene = OwnershipFixture::new(bed, 1).await?;
-        let mut old = scene.old.start_all(bed).await?.remove(0);
-        let writer = Writer::start(client_url(&scene.old, 0), OLD);
+    run(async |env| {
+        let world = OwnershipFixture::new(env, 1).await?;
+        let mut old = world.old.start_all(env).await?.remove(0);
+        let writer = Writer::start(client_url(&world.old, 0), OLD);
         writer.goes_on().await?;
         // Two values at a time say nothing: somebody is at it. It is too short for the lease to end.
         let pids = old.etcds()?;
-        scene.hand_over(&[OLD, NEW]).await?;
+        world.hand_over(&[OLD, NEW]).await?;
         old.says("that it is ambiguous", |status| status["owner"]["message"].to_string().contains("others"))
             .await?;
-        scene.hand_over(&[OLD]).await?;
+        world.hand_over(&[OLD]).await?;
         old.says("that all is well", |status| status["owner"]["message"] == json!("")).await?;
         assert_eq!(old.etcds()?, pids);
         // One look at another value is enough, however soon the own one is back.
-        scene.hand_over(&[NEW]).await?;
+        world.hand_over(&[NEW]).await?;
         let lost = |status: &serde_json::Value| status["owner"]["reason"] == "NotOwner";
         old.says("that it has lost", lost).await?;
-        scene.hand_over(&[OLD]).await?;
+        world.hand_over(&[OLD]).await?;
         stays_down(&mut old, "FinalSnapshotTaken").await?;
-        assert_eq!(scene.finals().await?.len(), 1);
+        assert_eq!(world.finals().await?.len(), 1);
         Ok(())
     });
 }
 
 #[test]
 fn the_next_owner_waits_for_the_record_with_an_empty_volume() {
-    run(async |bed| -> Result<()> {
-        let mut scene = OwnershipFixture::new(bed, 1).await?;
-        scene.new.config["restore"] = json!(null);
-        let mut early = scene.new.start(bed, 0)?;
+    run(async |env| -> Result<()> {
+        let mut world = OwnershipFixture::new(env, 1).await?;
+        world.new.config["restore"] = json!(null);
+        let mut early = world.new.start(env, 0)?;
         let owner = stays_down(&mut early, "NotOwner").await?;
         assert!(owner["message"].to_string().contains("no data to save"), "{owner}");
-        let changed = scene.hand_over(&[NEW]).await?;
+        let changed = world.hand_over(&[NEW]).await?;
         early.ready().await?;
         ensure!(changed.elapsed() >= WAIT, "it began after {:?}", changed.elapsed());
         let status = early.status().await?;

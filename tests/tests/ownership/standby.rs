@@ -24,32 +24,32 @@ const RAISED: i64 = 1_000_000_000;
 
 /// Two sides with a bucket between them, and a writer on the first one.
 pub struct StandbyFixture {
-    pub scene: OwnershipFixture,
+    pub world: OwnershipFixture,
     pub s3: S3Server,
     pub old: Agent,
     pub writer: Writer,
 }
 
 impl StandbyFixture {
-    pub async fn new(bed: &TestEnv, members: usize) -> Result<Self> {
-        let s3 = S3Server::start(bed).await?;
-        let secret = bed.make_dir("secret")?;
+    pub async fn new(env: &TestEnv, members: usize) -> Result<Self> {
+        let s3 = S3Server::start(env).await?;
+        let secret = env.make_dir("secret")?;
         s3.mount_secret(&secret)?;
-        let mut scene = OwnershipFixture::with_ids(bed, members, FIRST, SECOND).await?;
+        let mut world = OwnershipFixture::with_ids(env, members, FIRST, SECOND).await?;
         let store = json!({ "url": s3.url("main"), "credentials": secret, "endpoint": s3.endpoint() });
-        scene.store = s3.files("main");
-        scene.old.config["store"] = store.clone();
-        scene.old.config["snapshots"] = json!({ "deltaPeriod": "2s" });
-        scene.new.config["restore"] = json!({ "store": store, "standby": true });
-        let old = scene.old.start_all(bed).await?.remove(0);
-        let writer = Writer::start(client_url(&scene.old, 0), FIRST);
+        world.store = s3.files("main");
+        world.old.config["store"] = store.clone();
+        world.old.config["snapshots"] = json!({ "deltaPeriod": "2s" });
+        world.new.config["restore"] = json!({ "store": store, "standby": true });
+        let old = world.old.start_all(env).await?.remove(0);
+        let writer = Writer::start(client_url(&world.old, 0), FIRST);
         writer.goes_on().await?;
-        Ok(Self { scene, s3, old, writer })
+        Ok(Self { world, s3, old, writer })
     }
 
     /// The new side, once it holds a revision and more has come since.
-    pub async fn standby(&self, bed: &TestEnv) -> Result<Agent> {
-        let mut new = self.scene.new.start(bed, 0)?;
+    pub async fn standby(&self, env: &TestEnv) -> Result<Agent> {
+        let mut new = self.world.new.start(env, 0)?;
         self.follows(&mut new).await?;
         Ok(new)
     }
@@ -66,16 +66,16 @@ impl StandbyFixture {
 
 #[test]
 fn standby_takes_over_with_every_write_and_a_risen_revision() {
-    run(async |bed| {
-        let fixture = StandbyFixture::new(bed, 1).await?;
-        let StandbyFixture { scene, writer, .. } = &fixture;
-        let mut new = fixture.standby(bed).await?;
+    run(async |env| {
+        let fixture = StandbyFixture::new(env, 1).await?;
+        let StandbyFixture { world, writer, .. } = &fixture;
+        let mut new = fixture.standby(env).await?;
         ensure!(new.etcds()?.is_empty(), "it serves already");
         stays_down(&mut new, "OwnerOlder").await?;
         let cluster = fixture.old.status().await?["cluster"].clone();
 
-        let changed = scene.hand_over(&[SECOND]).await?;
-        let new_writer = Writer::start(client_url(&scene.new, 0), SECOND);
+        let changed = world.hand_over(&[SECOND]).await?;
+        let new_writer = Writer::start(client_url(&world.new, 0), SECOND);
         timeout(WAIT, new.ready()).await.context("it waits although the owner before has ended")??;
         new_writer.goes_on().await?;
         eprintln!("taken over after {:?}", changed.elapsed());
@@ -90,7 +90,7 @@ fn standby_takes_over_with_every_write_and_a_risen_revision() {
         ensure!(taken["deltas"].as_u64() > Some(0), "{taken}");
         ensure!(status["standby"].is_null(), "{status}");
         ensure!(status["cluster"] != cluster && status["member"]["name"] == "m0", "{status}");
-        let client = scene.new.client(std::slice::from_ref(&new)).await?;
+        let client = world.new.client(std::slice::from_ref(&new)).await?;
         writer.is_all_in(&client).await?;
         let members = client.cluster_client().member_list().await?;
         ensure!(members.members().len() == 1, "{members:?}");
@@ -115,13 +115,13 @@ async fn until_compacted(stream: &mut etcd_client::WatchStream) -> Result<i64> {
 
 #[test]
 fn final_delta_names_the_owner_it_ends_before_the_final_snapshot() {
-    run(async |bed| {
-        let mut fixture = StandbyFixture::new(bed, 1).await?;
+    run(async |env| {
+        let mut fixture = StandbyFixture::new(env, 1).await?;
         // Something that no delta has yet.
         fixture.writer.goes_on().await?;
-        fixture.scene.hand_over(&[SECOND]).await?;
+        fixture.world.hand_over(&[SECOND]).await?;
         let owner = stays_down(&mut fixture.old, "NotOwner").await?;
-        let store = open(&fixture.scene.store)?;
+        let store = open(&fixture.world.store)?;
         let mut ended = Vec::new();
         for one in store.list_quickly().await?.into_iter().filter(|one| one.ends_owner) {
             ensure!(store.ended_owner(&one.name).await?.as_deref() == Some(FIRST));
@@ -145,9 +145,9 @@ fn final_delta_names_the_owner_it_ends_before_the_final_snapshot() {
 
 #[test]
 fn standby_continues_after_its_agent_was_killed() {
-    run(async |bed| {
-        let fixture = StandbyFixture::new(bed, 1).await?;
-        let mut new = fixture.standby(bed).await?;
+    run(async |env| {
+        let fixture = StandbyFixture::new(env, 1).await?;
+        let mut new = fixture.standby(env).await?;
         let replay = new.data.join("new.etcd.part/replay");
         let before = fs::metadata(&replay)?.ino();
         new.kill_alone()?;
@@ -156,25 +156,25 @@ fn standby_continues_after_its_agent_was_killed() {
         ensure!(fs::metadata(&replay)?.ino() == before, "it began anew");
 
         // While it takes over.
-        fixture.scene.hand_over(&[SECOND]).await?;
+        fixture.world.hand_over(&[SECOND]).await?;
         new.says("that it takes over", |status| status["phase"] != "Stopped").await?;
         new.kill_alone()?;
         new.no_etcd().await?;
         new.process.restart()?;
-        let new_writer = Writer::start(client_url(&fixture.scene.new, 0), SECOND);
+        let new_writer = Writer::start(client_url(&fixture.world.new, 0), SECOND);
         new.ready().await?;
         new_writer.goes_on().await?;
-        fixture.writer.is_all_in(&fixture.scene.new.client(&[new]).await?).await?;
+        fixture.writer.is_all_in(&fixture.world.new.client(&[new]).await?).await?;
         never_both(&fixture.writer, &new_writer)
     });
 }
 
 #[test]
 fn damaged_delta_is_said_and_a_full_snapshot_makes_up_for_it() {
-    run(async |bed| {
-        let fixture = StandbyFixture::new(bed, 1).await?;
-        let mut new = fixture.standby(bed).await?;
-        let store = open(&fixture.scene.store)?;
+    run(async |env| {
+        let fixture = StandbyFixture::new(env, 1).await?;
+        let mut new = fixture.standby(env).await?;
+        let store = open(&fixture.world.store)?;
         let newest = async || -> Result<SnapshotName> {
             let deltas = store.list_quickly().await?.into_iter().map(|one| one.name);
             deltas.filter(|name| name.kind == Kind::Delta).max().context("no delta")
@@ -187,7 +187,7 @@ fn damaged_delta_is_said_and_a_full_snapshot_makes_up_for_it() {
             Ok(found)
         })
         .await?;
-        let path = fixture.scene.store.join("v2").join(damaged.to_string());
+        let path = fixture.world.store.join("v2").join(damaged.to_string());
         let mut bytes = fs::read(&path)?;
         let middle = bytes.len() / 2;
         bytes[middle] ^= 0x55;
@@ -206,12 +206,12 @@ fn damaged_delta_is_said_and_a_full_snapshot_makes_up_for_it() {
 
 #[test]
 fn final_delta_that_is_late_is_waited_for() {
-    run(async |bed| {
-        let mut fixture = StandbyFixture::new(bed, 1).await?;
-        fixture.scene.new.config["restore"]["finalWait"] = json!("5m");
-        let mut new = fixture.standby(bed).await?;
+    run(async |env| {
+        let mut fixture = StandbyFixture::new(env, 1).await?;
+        fixture.world.new.config["restore"]["finalWait"] = json!("5m");
+        let mut new = fixture.standby(env).await?;
         fixture.s3.process().kill();
-        let changed = fixture.scene.hand_over(&[SECOND]).await?;
+        let changed = fixture.world.hand_over(&[SECOND]).await?;
         // Only the time tells that the owner before has ended.
         new.says("that it waits for the final delta", |status| {
             status["message"].to_string().contains("waits for the final delta")
@@ -226,12 +226,12 @@ fn final_delta_that_is_late_is_waited_for() {
 
 #[test]
 fn foreign_full_snapshot_is_said_and_does_not_end_the_standby_at_once() {
-    run(async |bed| {
-        let fixture = StandbyFixture::new(bed, 1).await?;
-        let mut new = fixture.standby(bed).await?;
-        let v2 = fixture.scene.store.join("v2");
+    run(async |env| {
+        let fixture = StandbyFixture::new(env, 1).await?;
+        let mut new = fixture.standby(env).await?;
+        let v2 = fixture.world.store.join("v2");
         let foreign = v2.join("Full-00000000-90000000-1700000000.gz");
-        let all = open(&fixture.scene.store)?.list_quickly().await?;
+        let all = open(&fixture.world.store)?.list_quickly().await?;
         let full = all.iter().find(|one| one.name.kind == Kind::Full).context("a full snapshot")?;
         fs::copy(v2.join(full.name.to_string()), &foreign)?;
         let says = |status: &Value| status["standby"]["message"].to_string().contains("no delta leads");
@@ -247,29 +247,29 @@ fn foreign_full_snapshot_is_said_and_does_not_end_the_standby_at_once() {
 /// An empty etcd in its place would be writable, and lack everything.
 #[test]
 fn standby_that_the_configuration_forgets_leaves_no_empty_etcd() {
-    run(async |bed| {
-        let mut fixture = StandbyFixture::new(bed, 1).await?;
-        drop(fixture.standby(bed).await?);
-        let restore = fixture.scene.new.config["restore"].take();
-        let mut new = fixture.scene.new.start(bed, 0)?;
-        fixture.scene.hand_over(&[SECOND]).await?;
+    run(async |env| {
+        let mut fixture = StandbyFixture::new(env, 1).await?;
+        drop(fixture.standby(env).await?);
+        let restore = fixture.world.new.config["restore"].take();
+        let mut new = fixture.world.new.start(env, 0)?;
+        fixture.world.hand_over(&[SECOND]).await?;
         let says = |status: &Value| status["message"].to_string().contains("StandbyLeft");
         new.says("that a standby is left", says).await?;
         ensure!(new.etcds()?.is_empty(), "it serves");
         drop(new);
-        fixture.scene.new.config["restore"] = restore;
-        let mut new = fixture.scene.new.start(bed, 0)?;
+        fixture.world.new.config["restore"] = restore;
+        let mut new = fixture.world.new.start(env, 0)?;
         new.ready().await?;
-        fixture.writer.is_all_in(&fixture.scene.new.client(&[new]).await?).await
+        fixture.writer.is_all_in(&fixture.world.new.client(&[new]).await?).await
     });
 }
 
 /// Hands over and checks that nothing is lost.
 async fn take_over(fixture: &StandbyFixture, mut new: Agent) -> Result<()> {
-    let new_writer = Writer::start(client_url(&fixture.scene.new, 0), SECOND);
-    fixture.scene.hand_over(&[SECOND]).await?;
+    let new_writer = Writer::start(client_url(&fixture.world.new, 0), SECOND);
+    fixture.world.hand_over(&[SECOND]).await?;
     new.ready().await?;
     new_writer.goes_on().await?;
-    fixture.writer.is_all_in(&fixture.scene.new.client(&[new]).await?).await?;
+    fixture.writer.is_all_in(&fixture.world.new.client(&[new]).await?).await?;
     never_both(&fixture.writer, &new_writer)
 }

@@ -44,23 +44,23 @@ pub struct OwnershipFixture {
 
 impl OwnershipFixture {
     /// The record names the old side.
-    pub async fn new(bed: &TestEnv, members: usize) -> Result<Self> {
-        Self::with_ids(bed, members, OLD, NEW).await
+    pub async fn new(env: &TestEnv, members: usize) -> Result<Self> {
+        Self::with_ids(env, members, OLD, NEW).await
     }
 
     /// With other ids of the two sides.
-    pub async fn with_ids(bed: &TestEnv, members: usize, old_id: &str, new_id: &str) -> Result<Self> {
-        let dns = DnsServer::start(bed).await?;
+    pub async fn with_ids(env: &TestEnv, members: usize, old_id: &str, new_id: &str) -> Result<Self> {
+        let dns = DnsServer::start(env).await?;
         dns.set(RECORD, &[old_id]).await?;
-        let store = bed.make_dir("store")?;
-        let (mut old, mut new) = (Cluster::new(bed, members)?, Cluster::new(bed, 1)?);
+        let store = env.make_dir("store")?;
+        let (mut old, mut new) = (Cluster::new(env, members)?, Cluster::new(env, 1)?);
         old.config["owner"] = owner(&dns, old_id);
         old.config["store"] = json!({ "url": url(&store) });
         new.config["owner"] = owner(&dns, new_id);
         new.config["volumes"] = json!("other-etcd");
         new.config["clusterToken"] = json!("4712/other-etcd");
         new.config["restore"] = json!({ "store": { "url": url(&store) } });
-        new.config["store"] = json!({ "url": url(&bed.make_dir("other-store")?) });
+        new.config["store"] = json!({ "url": url(&env.make_dir("other-store")?) });
         Ok(Self { dns, store, old, new })
     }
 
@@ -72,8 +72,8 @@ impl OwnershipFixture {
     }
 
     /// The new side, started at once, and somebody who writes to it.
-    pub async fn take_over(&self, bed: &TestEnv) -> Result<(Agent, Writer)> {
-        let mut agent = self.new.start(bed, 0)?;
+    pub async fn take_over(&self, env: &TestEnv) -> Result<(Agent, Writer)> {
+        let mut agent = self.new.start(env, 0)?;
         let writer = Writer::start(client_url(&self.new, 0), NEW);
         agent.ready().await?;
         Ok((agent, writer))

@@ -31,7 +31,7 @@ use tower::util::MapRequestLayer;
 pub const DEADLINE: Duration = Duration::from_secs(120);
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
-static CLUSTERS: Shared<Clusters> = Shared::new(|bed| start_shared(start(bed)));
+static CLUSTERS: Shared<Clusters> = Shared::new(|env| start_shared(start(env)));
 
 /// A garden with ShootStates and Shoots, and a seed with the kinds of extensions and machines.
 pub struct Clusters {
@@ -40,8 +40,8 @@ pub struct Clusters {
     _repot: Repot,
 }
 
-async fn start(bed: &TestEnv) -> Result<Clusters> {
-    let (garden, seed) = (Garden::start(bed).await?, Garden::start(bed).await?);
+async fn start(env: &TestEnv) -> Result<Clusters> {
+    let (garden, seed) = (Garden::start(env).await?, Garden::start(env).await?);
     let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("crds");
     for (cluster, file) in [(&garden, "garden.yaml"), (&seed, "machines.yaml")] {
         let file = crds.join(file).display().to_string();
@@ -54,12 +54,12 @@ async fn start(bed: &TestEnv) -> Result<Clusters> {
             .await?
             .text()?;
     }
-    let keys = write_encryption_config(bed.path())?;
+    let keys = write_encryption_config(env.path())?;
     let flags = [
-        format!("--storage=embedded:{}", bed.make_dir("store")?.display()),
+        format!("--storage=embedded:{}", env.make_dir("store")?.display()),
         format!("--encryption-provider-config={}", keys.display()),
     ];
-    let repot = Repot::behind(bed, &garden, &[("core.gardener.cloud", "v1alpha1")], flags).await?;
+    let repot = Repot::behind(env, &garden, &[("core.gardener.cloud", "v1alpha1")], flags).await?;
     Ok(Clusters { garden, seed, _repot: repot })
 }
 

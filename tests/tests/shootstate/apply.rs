@@ -14,22 +14,22 @@ const MERGE_PATCH: &str = "application/merge-patch+json";
 
 #[test]
 fn kubectl_applies_on_the_server_in_repot_dev() {
-    run(async |bed| by_kubectl(bed, &World::dev(bed).await?).await);
+    run(async |env| by_kubectl(env, &World::dev(env).await?).await);
 }
 
 #[test]
 fn kubectl_applies_on_the_server_behind_a_real_kube_apiserver() {
-    run(async |bed| {
-        let world = World::garden(bed).await?;
+    run(async |env| {
+        let world = World::garden(env).await?;
         world.until_published().await?;
-        by_kubectl(bed, &world).await
+        by_kubectl(env, &world).await
     });
 }
 
 #[test]
 fn applies_follow_the_rules_of_their_requests() {
-    run(async |bed| {
-        let world = World::dev(bed).await?;
+    run(async |env| {
+        let world = World::dev(env).await?;
         options(&world).await?;
         bodies(&world).await
     });
@@ -37,8 +37,8 @@ fn applies_follow_the_rules_of_their_requests() {
 
 #[test]
 fn an_apply_that_creates_needs_the_permission_to_create() {
-    run(async |bed| {
-        let world = World::garden(bed).await?;
+    run(async |env| {
+        let world = World::garden(env).await?;
         let rule = json!({"apiGroups": [GROUP], "resources": ["shootstates"], "verbs": ["get", "patch"]});
         let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "patcher"}, "rules": [rule]});
         world.kubectl.run_with(["apply", "-f", "-"], role.to_string().as_bytes()).await?.text()?;
@@ -57,11 +57,11 @@ fn an_apply_that_creates_needs_the_permission_to_create() {
     });
 }
 
-async fn by_kubectl(bed: &TestEnv, world: &World) -> Result<()> {
+async fn by_kubectl(env: &TestEnv, world: &World) -> Result<()> {
     two_managers(world).await?;
     from_client_side(world).await?;
     dry_run_and_diff(world).await?;
-    twelve_mebibytes(bed, world).await
+    twelve_mebibytes(env, world).await
 }
 
 pub(super) fn config(name: &str, spec: &Value) -> Value {
@@ -182,9 +182,9 @@ async fn dry_run_and_diff(world: &World) -> Result<()> {
     Ok(())
 }
 
-async fn twelve_mebibytes(bed: &TestEnv, world: &World) -> Result<()> {
+async fn twelve_mebibytes(env: &TestEnv, world: &World) -> Result<()> {
     let mut big = large("big", TWELVE_MIB);
-    let file = bed.path().join("applied.json");
+    let file = env.path().join("applied.json");
     let apply = ["apply", "--server-side", "-f", &file.display().to_string()].map(str::to_owned);
     std::fs::write(&file, big.to_string())?;
     let said = world.kubectl.run(&apply).await?.text()?;

@@ -13,9 +13,9 @@ use super::world::{collection, large, path};
 const SIZE: usize = 5 << 20;
 
 /// States are written, replaced and read; one is not readable while the store is away, and all is well in the end.
-async fn states_rest_in(bed: &TestEnv, azure: &AzureServer) -> Result<()> {
+async fn states_rest_in(env: &TestEnv, azure: &AzureServer) -> Result<()> {
     let (url, environment) = (azure.url("chunks"), azure.environment());
-    let server = Server::start(bed, (&url, &environment)).await?;
+    let server = Server::start(env, (&url, &environment)).await?;
     let api = &server.api;
     for name in ["a", "b"] {
         api.post(&collection("default"), &large(name, SIZE)).await?.ok()?;
@@ -40,5 +40,5 @@ async fn states_rest_in(bed: &TestEnv, azure: &AzureServer) -> Result<()> {
 #[test]
 #[ignore = "takes long to install: make soak"]
 fn chunks_rest_in_azure() {
-    run(async |bed| states_rest_in(bed, &AzureServer::start(bed).await?).await);
+    run(async |env| states_rest_in(env, &AzureServer::start(env).await?).await);
 }

@@ -43,15 +43,15 @@ fn version(object: &Value) -> u64 {
 
 #[test]
 fn a_backup_is_taken_while_others_write_and_replaces_a_lost_disk() {
-    run(async |bed| {
-        let mut dev = Dev::start(bed, [""; 0]).await?;
+    run(async |env| {
+        let mut dev = Dev::start(env, [""; 0]).await?;
         let api = dev.api()?;
         let big = api.post(&collection("default"), &large("big", SIZE)).await?.ok()?;
         for at in 0..10 {
             api.post(&collection("default"), &small(&format!("s-{at}"), &json!({"a": at}))).await?.ok()?;
         }
         let (stop, stopped) = watch::channel(false);
-        let kubectl = dev.kubectl(bed)?;
+        let kubectl = dev.kubectl(env)?;
         let backup = async {
             let taken = kubectl.run(["get", "--raw", "/backup"]).await;
             stop.send_replace(true);
@@ -61,14 +61,14 @@ fn a_backup_is_taken_while_others_write_and_replaces_a_lost_disk() {
         let (taken, written) = (taken?, written?);
         ensure!(taken.succeeded() && written > 0, "{} states were written: {taken:?}", written);
         let newest = version(&api.get(&collection("default")).await?.ok()?);
-        let archive = bed.path().join("all.repot");
+        let archive = env.path().join("all.repot");
         fs::write(&archive, &taken.stdout)?;
 
         dev.repot().stop().await?;
         let store = dev.data_dir().join("store");
         fs::rename(&store, dev.data_dir().join("lost"))?;
         // What is cut is no backup, and nothing of it is imported.
-        let cut = bed.path().join("cut.repot");
+        let cut = env.path().join("cut.repot");
         fs::write(&cut, &taken.stdout[..taken.stdout.len() - 7])?;
         let refused = import(&dev, &cut).await?;
         ensure!(refused.code == 1 && refused.stderr.contains("damaged"), "{refused:?}");

@@ -27,12 +27,12 @@ fn expect(answer: &Answer, code: u16, reason: &str, words: &[&str]) -> Result<Va
 
 #[test]
 fn bad_bodies_are_refused_by_name() {
-    run(async |bed| bodies(&World::dev(bed).await?).await);
+    run(async |env| bodies(&World::dev(env).await?).await);
 }
 
 #[test]
 fn bad_bodies_are_refused_by_name_behind_a_real_kube_apiserver() {
-    run(async |bed| bodies(&World::garden(bed).await?).await);
+    run(async |env| bodies(&World::garden(env).await?).await);
 }
 
 async fn bodies(world: &World) -> Result<()> {

@@ -40,9 +40,9 @@ pub(super) struct Server {
 
 impl Server {
     /// `chunks`: URL of the object store, and the variables by which it is opened.
-    pub async fn start(bed: &TestEnv, chunks: (&str, &BTreeMap<String, String>)) -> Result<Self> {
-        let (etcd, garden) = (EtcdCluster::start(bed, 1).await?, Garden::start(bed).await?);
-        let keys = bed.make_dir("keys")?.join("encryption.yaml");
+    pub async fn start(env: &TestEnv, chunks: (&str, &BTreeMap<String, String>)) -> Result<Self> {
+        let (etcd, garden) = (EtcdCluster::start(env, 1).await?, Garden::start(env).await?);
+        let keys = env.make_dir("keys")?.join("encryption.yaml");
         write_config(&keys, &config(&[&provider("aesgcm", "key")?]).to_string())?;
         let flags = vec![
             format!("--etcd-servers={}", etcd.endpoints().join(",")),
@@ -50,7 +50,7 @@ impl Server {
         ];
         let (url, environment) = chunks;
         let stored = [flags.clone(), vec![format!("--chunk-store={url}")]].concat();
-        let repot = Repot::replica_with(bed, &garden, &stored, environment).await?;
+        let repot = Repot::replica_with(env, &garden, &stored, environment).await?;
         let server = format!("https://127.0.0.1:{}", repot.port()?);
         let api = Api::new(&Access { server, ..garden.admin().clone() })?;
         Ok(Self { api, flags, etcd, _repot: repot, _garden: garden })
@@ -65,9 +65,9 @@ struct World {
 }
 
 impl World {
-    async fn start(bed: &TestEnv) -> Result<Self> {
-        let s3 = S3Server::start(bed).await?;
-        let mut server = Server::start(bed, (&s3.url("chunks"), &s3.environment())).await?;
+    async fn start(env: &TestEnv) -> Result<Self> {
+        let s3 = S3Server::start(env).await?;
+        let mut server = Server::start(env, (&s3.url("chunks"), &s3.environment())).await?;
         let values = Values::new(&mut server.etcd)?;
         Ok(Self { api: server.api.clone(), values, s3, server })
     }
@@ -104,8 +104,8 @@ impl World {
 
 #[test]
 fn large_states_rest_in_s3_and_records_in_etcd() {
-    run(async |bed| {
-        let world = World::start(bed).await?;
+    run(async |env| {
+        let world = World::start(env).await?;
         let object = large("big", SIZE);
         ensure!(world.create(&object).await? == 201);
         ensure!(world.create(&small("little", &json!({"a": 1}))).await? == 201);
@@ -128,8 +128,8 @@ fn large_states_rest_in_s3_and_records_in_etcd() {
 #[test]
 #[ignore = "minutes, in make soak"]
 fn only_data_waits_for_an_object_store_out_of_reach() {
-    run(async |bed| {
-        let world = World::start(bed).await?;
+    run(async |env| {
+        let world = World::start(env).await?;
         ensure!(world.create(&large("big", SIZE)).await? == 201);
         world.s3.relay.cut();
         let answer = world.api.get(&path("big")).await?;
@@ -166,8 +166,8 @@ fn only_data_waits_for_an_object_store_out_of_reach() {
 
 #[test]
 fn no_list_breaks_off_or_leaves_states_out_while_etcd_is_out_of_reach() {
-    run(async |bed| {
-        let mut world = World::start(bed).await?;
+    run(async |env| {
+        let mut world = World::start(env).await?;
         ensure!(world.create(&small("a", &json!({}))).await? == 201);
         ensure!(world.create(&large("big", SIZE)).await? == 201);
         world.api.get(&collection("default")).await?.ok()?;

@@ -84,8 +84,8 @@ async fn measure(world: &World, values: &Values, form: MachineState) -> Result<(
 
 #[test]
 fn a_patch_of_one_machine_writes_a_few_chunks_of_ten_mebibytes() {
-    run(async |bed| {
-        let mut world = World::garden_on_etcd(bed).await?;
+    run(async |env| {
+        let mut world = World::garden_on_etcd(env).await?;
         let values = Values::new(world.etcd.as_mut().context("etcd")?)?;
         let (counts, parts) = measure(&world, &values, MachineState::Plain).await?;
         // One or two chunks mostly; now and then it takes a few until cuts fall into step again.

@@ -59,8 +59,8 @@ async fn lists_of_metadata_are_whole(world: &World, hurt: &Value) -> Result<()> 
 
 #[test]
 fn damaged_chunks_are_told_and_harm_no_other_object() {
-    run(async |bed| {
-        let mut world = World::garden_on_etcd(bed).await?;
+    run(async |env| {
+        let mut world = World::garden_on_etcd(env).await?;
         let hurt = large("hurt", 3 << 20);
         let hurt = world.create(&hurt).await?;
         world.create(&small("whole", &json!(1))).await?;
@@ -102,8 +102,8 @@ fn damaged_chunks_are_told_and_harm_no_other_object() {
 
 #[test]
 fn a_damaged_record_is_told_and_harms_no_other_object() {
-    run(async |bed| {
-        let mut world = World::garden_on_etcd(bed).await?;
+    run(async |env| {
+        let mut world = World::garden_on_etcd(env).await?;
         world.create(&small("hurt", &json!(1))).await?;
         world.create(&small("whole", &json!(2))).await?;
         // Damage is proved by a key that opens other objects. A server that has only written has opened none: what it cannot open may
@@ -145,8 +145,8 @@ fn a_damaged_record_is_told_and_harms_no_other_object() {
 
 #[test]
 fn a_watch_ends_with_500_where_an_object_cannot_be_read_and_goes_on_where_it_is_repaired() {
-    run(async |bed| {
-        let mut world = World::garden_on_etcd(bed).await?;
+    run(async |env| {
+        let mut world = World::garden_on_etcd(env).await?;
         let hurt = world.create(&small("hurt", &json!(1))).await?;
         let version = hurt["metadata"]["resourceVersion"].as_str().context("a version")?;
         let values = Values::new(world.etcd.as_mut().context("etcd")?)?;

@@ -27,8 +27,8 @@ fn garden(world: &World) -> Result<&Garden> {
 
 #[test]
 fn forged_identities_are_not_believed() {
-    run(async |bed| {
-        let mut world = World::garden(bed).await?;
+    run(async |env| {
+        let mut world = World::garden(env).await?;
         let forged = |api: &Api| {
             let request = api.request(Method::GET, &collection("default"));
             request.header("X-Remote-User", "admin").header("X-Remote-Group", "system:masters")
@@ -59,8 +59,8 @@ fn forged_identities_are_not_believed() {
 
 #[test]
 fn users_may_do_what_their_roles_say() {
-    run(async |bed| {
-        let world = World::garden(bed).await?;
+    run(async |env| {
+        let world = World::garden(env).await?;
         world.create(&small("guarded", &json!(1))).await?;
         let alice = Api::new(&garden(&world)?.user("alice", &["readers"])?)?;
         let denied = alice.get(&path("guarded")).await?;
@@ -95,8 +95,8 @@ fn users_may_do_what_their_roles_say() {
 
 #[test]
 fn a_service_account_token_is_reviewed() {
-    run(async |bed| {
-        let mut world = World::garden(bed).await?;
+    run(async |env| {
+        let mut world = World::garden(env).await?;
         let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot", "namespace": "default"}});
         garden(&world)?.apply(&[account]).await?;
         let token = world.kubectl.run(["create", "token", "robot", "-n", "default"]).await?.text()?;
@@ -110,8 +110,8 @@ fn a_service_account_token_is_reviewed() {
 
 #[test]
 fn an_expired_certificate_is_refused() {
-    run(async |bed| {
-        let mut world = World::garden(bed).await?;
+    run(async |env| {
+        let mut world = World::garden(env).await?;
         let mut params = repot_tests::pki::params("admin", &["system:masters"], Vec::new())?;
         params.not_after = (std::time::SystemTime::now() - Duration::from_secs(60)).into();
         params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
@@ -129,8 +129,8 @@ fn an_expired_certificate_is_refused() {
 
 #[test]
 fn objects_need_a_namespace_that_lives() {
-    run(async |bed| {
-        let world = World::garden(bed).await?;
+    run(async |env| {
+        let world = World::garden(env).await?;
         let mut object = small("homeless", &json!(1));
         object["metadata"]["namespace"] = json!("nowhere");
         let answer = world.api.post(&collection("nowhere"), &object).await?;
@@ -142,8 +142,8 @@ fn objects_need_a_namespace_that_lives() {
 
 #[test]
 fn a_new_serving_certificate_is_taken_up_while_connections_live() {
-    run(async |bed| {
-        let mut world = World::garden(bed).await?;
+    run(async |env| {
+        let mut world = World::garden(env).await?;
         let proxy = garden(&world)?.pki().client.client("admin", &["system:masters"])?;
         let server = world.repot().url().replace("127.0.0.1", "localhost");
         let ca_pem = garden(&world)?.pki().serving.pem();
@@ -157,7 +157,7 @@ fn a_new_serving_certificate_is_taken_up_while_connections_live() {
         let old = client()?;
         let before = shown(&old).await?;
         let fresh = garden(&world)?.pki().serve("repot-system", "repot-apiserver")?;
-        let dir = bed.path().join("repot-config");
+        let dir = env.path().join("repot-config");
         ensure!(dir.join("serving.crt").exists(), "the serving certificate is elsewhere");
         // For a moment certificate and key do not fit; the server has to keep the old pair then.
         fresh.write(&dir, "serving")?;

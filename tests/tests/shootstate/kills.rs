@@ -23,12 +23,12 @@ const SIZES: [usize; 5] = [100, 20_000, 200_000, 900_000, 2_500_000];
 
 #[test]
 fn acknowledged_writes_survive_kills_on_the_embedded_store() {
-    run(async |bed| survive(World::dev(bed).await?).await);
+    run(async |env| survive(World::dev(env).await?).await);
 }
 
 #[test]
 fn acknowledged_writes_survive_kills_on_etcd() {
-    run(async |bed| survive(World::garden_on_etcd(bed).await?).await);
+    run(async |env| survive(World::garden_on_etcd(env).await?).await);
 }
 
 async fn survive(mut world: World) -> Result<()> {

@@ -41,10 +41,10 @@ async fn create_late(api: &Api, name: &str) -> Result<()> {
 
 #[test]
 fn a_write_whose_answer_comes_too_late_is_504_and_has_happened() {
-    run(async |bed| {
-        let mut etcd = EtcdCluster::start_with(bed, 1, EtcdOptions::default()).await?;
+    run(async |env| {
+        let mut etcd = EtcdCluster::start_with(env, 1, EtcdOptions::default()).await?;
         let relay = Relay::start(&[address(etcd.member(0).client_url())?]).await?;
-        let mut world = World::garden_on_endpoint(bed, &format!("http://{}", relay.address())).await?;
+        let mut world = World::garden_on_endpoint(env, &format!("http://{}", relay.address())).await?;
         // Past the kube-apiserver, which has a timeout of its own.
         let api = Api::new(&world.as_master()?)?;
         world.create(&small("before", &json!(1))).await?;

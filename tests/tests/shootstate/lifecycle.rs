@@ -11,22 +11,22 @@ const MERGE_PATCH: &str = "application/merge-patch+json";
 
 #[test]
 fn a_state_of_twelve_mebibytes_lives_in_repot_dev() {
-    run(async |bed| live(bed, &World::dev(bed).await?).await);
+    run(async |env| live(env, &World::dev(env).await?).await);
 }
 
 #[test]
 fn a_state_of_twelve_mebibytes_lives_behind_a_real_kube_apiserver() {
-    run(async |bed| live(bed, &World::garden(bed).await?).await);
+    run(async |env| live(env, &World::garden(env).await?).await);
 }
 
 #[test]
 fn a_state_of_twelve_mebibytes_lives_in_three_etcd_members_without_a_request_above_one_mebibyte() {
-    run(async |bed| live(bed, &World::garden_on_etcd(bed).await?).await);
+    run(async |env| live(env, &World::garden_on_etcd(env).await?).await);
 }
 
-async fn live(bed: &TestEnv, world: &World) -> Result<()> {
+async fn live(env: &TestEnv, world: &World) -> Result<()> {
     let big = large("big", TWELVE_MIB);
-    let file = bed.path().join("big.json");
+    let file = env.path().join("big.json");
     std::fs::write(&file, big.to_string())?;
 
     let said = world.kubectl.run(["create", "-f", &file.display().to_string()]).await?.text()?;

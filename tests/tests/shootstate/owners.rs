@@ -16,23 +16,23 @@ const MERGE_PATCH: &str = "application/merge-patch+json";
 
 #[test]
 fn every_write_is_tracked_under_the_name_of_who_made_it() {
-    run(async |bed| owners_of_updates(&World::dev(bed).await?).await);
+    run(async |env| owners_of_updates(&World::dev(env).await?).await);
 }
 
 #[test]
 fn entries_can_be_cleared_and_patched_and_never_refuse_a_write() {
-    run(async |bed| entries_can_be_cleared_and_patched(&World::dev(bed).await?).await);
+    run(async |env| entries_can_be_cleared_and_patched(&World::dev(env).await?).await);
 }
 
 #[test]
 fn an_apply_of_nothing_new_gives_no_version() {
-    run(async |bed| no_operations(&World::dev(bed).await?).await);
+    run(async |env| no_operations(&World::dev(env).await?).await);
 }
 
 #[test]
 fn who_owns_what_is_forgotten_where_the_object_would_be_too_large() {
-    run(async |bed| {
-        let world = World::dev(bed).await?;
+    run(async |env| {
+        let world = World::dev(env).await?;
         let entries: Vec<Value> = (0..100).map(|n| json!({"kind": format!("Kind{n}")})).collect();
         let mut object = config("full", &json!({"gardener": [data("a", "")], "extensions": entries}));
         let room = LIMIT - object.to_string().len();

@@ -35,8 +35,8 @@ fn names(list: &Value) -> Vec<String> {
 
 #[test]
 fn pages_show_one_version_whatever_happens_between_them() {
-    run(async |bed| {
-        let world = World::dev(bed).await?;
+    run(async |env| {
+        let world = World::dev(env).await?;
         fill(&world, 7).await?;
         let first = get(&world, "?limit=3", "application/json").await?.ok()?;
         ensure!(names(&first) == ["s00", "s01", "s02"], "{}", first["metadata"]);
@@ -74,8 +74,8 @@ fn pages_show_one_version_whatever_happens_between_them() {
 
 #[test]
 fn combinations_that_make_no_sense_are_refused() {
-    run(async |bed| {
-        let world = World::dev(bed).await?;
+    run(async |env| {
+        let world = World::dev(env).await?;
         for (query, code) in [
             ("?resourceVersionMatch=Exact", 422),
             ("?resourceVersion=0&resourceVersionMatch=Exact", 422),
@@ -114,8 +114,8 @@ async fn watch(world: &World, query: &str, accept: &str) -> Result<Watch> {
 
 #[test]
 fn a_watch_list_ends_its_initial_events_with_a_marked_bookmark() {
-    run(async |bed| {
-        let world = World::dev(bed).await?;
+    run(async |env| {
+        let world = World::dev(env).await?;
         fill(&world, 3).await?;
         let query = "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
         for accept in ["application/json", METADATA, TABLE] {
@@ -147,8 +147,8 @@ fn a_watch_list_ends_its_initial_events_with_a_marked_bookmark() {
 
 #[test]
 fn a_watch_shows_what_enters_and_leaves_its_selector() {
-    run(async |bed| {
-        let world = World::dev(bed).await?;
+    run(async |env| {
+        let world = World::dev(env).await?;
         fill(&world, 2).await?;
         let version = get(&world, "", METADATA_LIST).await?.ok()?["metadata"]["resourceVersion"].clone();
         let version = version.as_str().context("a version")?;
@@ -172,8 +172,8 @@ fn a_watch_shows_what_enters_and_leaves_its_selector() {
 
 #[test]
 fn a_watch_ends_in_time_and_at_a_stop_without_a_cut_line() {
-    run(async |bed| {
-        let mut world = World::dev(bed).await?;
+    run(async |env| {
+        let mut world = World::dev(env).await?;
         fill(&world, 1).await?;
         let mut timed =
             watch(&world, "&timeoutSeconds=1&allowWatchBookmarks=true", "application/json").await?;
@@ -191,8 +191,8 @@ fn a_watch_ends_in_time_and_at_a_stop_without_a_cut_line() {
 
 #[test]
 fn too_old_a_version_is_told_as_expired() {
-    run(async |bed| {
-        let mut world = World::garden_on_etcd(bed).await?;
+    run(async |env| {
+        let mut world = World::garden_on_etcd(env).await?;
         let created = world.create(&small("old", &json!(1))).await?;
         let version = created["metadata"]["resourceVersion"].as_str().context("a version")?;
         // Two: what the revision of the compaction itself did can still be told.
@@ -212,8 +212,8 @@ fn too_old_a_version_is_told_as_expired() {
 
 #[test]
 fn forms_are_those_that_were_asked_for() {
-    run(async |bed| {
-        let world = World::dev(bed).await?;
+    run(async |env| {
+        let world = World::dev(env).await?;
         fill(&world, 2).await?;
         let ask = |method: Method, name: &str, accept: &str| {
             world.api.request(method, &path(name)).header("Accept", accept.to_owned())
@@ -248,13 +248,13 @@ fn forms_are_those_that_were_asked_for() {
 
 #[test]
 fn kubectl_replaces_edits_and_watches() {
-    run(async |bed| {
-        let world = World::dev(bed).await?;
+    run(async |env| {
+        let world = World::dev(env).await?;
         world.create(&small("k", &json!({"count": 1}))).await?;
         let mut object = world.kubectl.run(["get", "shootstate", "k", "-o", "json"]).await?.json()?;
         object["spec"]["extensions"][0]["state"]["count"] = json!(2);
         world.kubectl.run_with(["replace", "-f", "-"], object.to_string().as_bytes()).await?.text()?;
-        let editor = bed.path().join("editor.sh");
+        let editor = env.path().join("editor.sh");
         std::fs::write(&editor, "#!/bin/sh\nsed -i 's/count: 2/count: 3/' \"$1\"\n")?;
         std::fs::set_permissions(&editor, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
         let mut edit = world.kubectl.command(["edit", "shootstate", "k"]);

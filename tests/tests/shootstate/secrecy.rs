@@ -54,9 +54,9 @@ fn search(dir: &Path, needles: &[&str]) -> Result<usize> {
 
 #[test]
 fn the_embedded_store_holds_no_payload_in_clear() {
-    run(async |bed| {
-        let mut world = World::dev(bed).await?;
-        hide(&world, &bed.path().join("object.json")).await?;
+    run(async |env| {
+        let mut world = World::dev(env).await?;
+        hide(&world, &env.path().join("object.json")).await?;
         let super::world::Server::Dev(dev) = &world.server else { anyhow::bail!("repot dev") };
         let data = dev.data_dir().to_owned();
         let secret = small("x", &json!(1))["spec"]["gardener"][0]["data"]["data"]["ca.key"].to_string();
@@ -72,10 +72,10 @@ fn the_embedded_store_holds_no_payload_in_clear() {
 
 #[test]
 fn a_snapshot_of_etcd_holds_no_payload_in_clear() {
-    run(async |bed| {
-        let mut world = World::garden_on_etcd(bed).await?;
-        hide(&world, &bed.path().join("object.json")).await?;
-        let file = bed.path().join("snapshot.db");
+    run(async |env| {
+        let mut world = World::garden_on_etcd(env).await?;
+        hide(&world, &env.path().join("object.json")).await?;
+        let file = env.path().join("snapshot.db");
         world.etcd.as_ref().context("etcd")?.save_snapshot(0, &file).await?;
         let snapshot = std::fs::read(&file)?;
         ensure!(contains(&snapshot, "/repot/registry/"), "the snapshot does not hold the objects");

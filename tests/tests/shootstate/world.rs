@@ -45,47 +45,47 @@ pub enum Server {
 
 impl World {
     /// A world of `repot dev` alone.
-    pub async fn dev(bed: &TestEnv) -> Result<Self> {
-        Self::dev_with(bed, Vec::new()).await
+    pub async fn dev(env: &TestEnv) -> Result<Self> {
+        Self::dev_with(env, Vec::new()).await
     }
 
     /// The same with further flags.
-    pub async fn dev_with(bed: &TestEnv, flags: Vec<String>) -> Result<Self> {
-        let dev = Dev::start(bed, flags).await?;
-        let (api, kubectl) = (dev.api()?, dev.kubectl(bed)?);
+    pub async fn dev_with(env: &TestEnv, flags: Vec<String>) -> Result<Self> {
+        let dev = Dev::start(env, flags).await?;
+        let (api, kubectl) = (dev.api()?, dev.kubectl(env)?);
         Ok(Self { api, kubectl, etcd: None, server: Server::Dev(dev), garden: None })
     }
 
     /// A real kube-apiserver in front of an embedded store.
-    pub async fn garden(bed: &TestEnv) -> Result<Self> {
-        Self::garden_with(bed, Vec::new()).await
+    pub async fn garden(env: &TestEnv) -> Result<Self> {
+        Self::garden_with(env, Vec::new()).await
     }
 
     /// The same with further flags for the server.
-    pub async fn garden_with(bed: &TestEnv, mut flags: Vec<String>) -> Result<Self> {
-        flags.push(format!("--storage=embedded:{}", bed.make_dir("store")?.display()));
-        Self::behind(bed, None, flags).await
+    pub async fn garden_with(env: &TestEnv, mut flags: Vec<String>) -> Result<Self> {
+        flags.push(format!("--storage=embedded:{}", env.make_dir("store")?.display()));
+        Self::behind(env, None, flags).await
     }
 
     /// A real kube-apiserver in front, three members of etcd behind. The members refuse requests above one MiB.
-    pub async fn garden_on_etcd(bed: &TestEnv) -> Result<Self> {
+    pub async fn garden_on_etcd(env: &TestEnv) -> Result<Self> {
         let flags = vec![format!("--max-request-bytes={ONE_MIB}")];
         let options = EtcdOptions { name: "states".into(), flags, ..EtcdOptions::default() };
-        let etcd = EtcdCluster::start_with(bed, 3, options).await?;
+        let etcd = EtcdCluster::start_with(env, 3, options).await?;
         let servers = format!("--etcd-servers={}", etcd.endpoints().join(","));
-        Self::behind(bed, Some(etcd), vec![servers]).await
+        Self::behind(env, Some(etcd), vec![servers]).await
     }
 
     /// A real kube-apiserver in front, and whatever answers as etcd at this address behind.
-    pub async fn garden_on_endpoint(bed: &TestEnv, endpoint: &str) -> Result<Self> {
-        Self::behind(bed, None, vec![format!("--etcd-servers={endpoint}")]).await
+    pub async fn garden_on_endpoint(env: &TestEnv, endpoint: &str) -> Result<Self> {
+        Self::behind(env, None, vec![format!("--etcd-servers={endpoint}")]).await
     }
 
-    async fn behind(bed: &TestEnv, etcd: Option<EtcdCluster>, mut flags: Vec<String>) -> Result<Self> {
-        let garden = Garden::start(bed).await?;
-        let keys = write_encryption_config(bed.path())?;
+    async fn behind(env: &TestEnv, etcd: Option<EtcdCluster>, mut flags: Vec<String>) -> Result<Self> {
+        let garden = Garden::start(env).await?;
+        let keys = write_encryption_config(env.path())?;
         flags.push(format!("--encryption-provider-config={}", keys.display()));
-        let repot = Repot::behind(bed, &garden, &[(GROUP, VERSION)], flags).await?;
+        let repot = Repot::behind(env, &garden, &[(GROUP, VERSION)], flags).await?;
         let (api, kubectl) = (garden.api().clone(), garden.kubectl_tool().clone());
         Ok(Self { api, kubectl, etcd, server: Server::Behind(repot), garden: Some(garden) })
     }

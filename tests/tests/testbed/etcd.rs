@@ -8,8 +8,8 @@ use tokio::process::Command;
 
 #[test]
 fn cluster_of_three_survives_death_and_return_of_a_member() {
-    run(async |bed| {
-        let mut cluster = EtcdCluster::start(bed, 3).await?;
+    run(async |env| {
+        let mut cluster = EtcdCluster::start(env, 3).await?;
         put(&cluster, "before", "1").await?;
 
         cluster.member(0).kill();
@@ -32,11 +32,11 @@ fn cluster_of_three_survives_death_and_return_of_a_member() {
 
 #[test]
 fn cluster_with_tls_saves_a_snapshot_and_refuses_strangers() {
-    run(async |bed| {
+    run(async |env| {
         let options = EtcdOptions { tls: true, ..EtcdOptions::default() };
-        let cluster = EtcdCluster::start_with(bed, 1, options).await?;
+        let cluster = EtcdCluster::start_with(env, 1, options).await?;
         put(&cluster, "kept", "yes").await?;
-        let snapshot = bed.path().join("snapshot.db");
+        let snapshot = env.path().join("snapshot.db");
         cluster.save_snapshot(0, &snapshot).await?;
         let mut etcdutl = Command::new(binaries::find("etcdutl")?);
         etcdutl.args(["snapshot", "status", "--write-out", "json"]).arg(&snapshot);

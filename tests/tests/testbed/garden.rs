@@ -24,8 +24,8 @@ async fn register(garden: &Garden, port: u16) -> Result<()> {
 
 #[test]
 fn aggregated_server_becomes_available_and_takes_twelve_mebibytes() {
-    run(async |bed| {
-        let garden = Garden::start(bed).await?;
+    run(async |env| {
+        let garden = Garden::start(env).await?;
         let server = NullServer::start(&garden.pki().serve("testbed", "null")?).await?;
         let relay = Relay::start(&[server.address()]).await?;
         register(&garden, relay.port()).await?;
@@ -57,8 +57,8 @@ fn aggregated_server_becomes_available_and_takes_twelve_mebibytes() {
 
 #[test]
 fn unreachable_aggregated_server_is_reported_with_its_reason() {
-    run(async |bed| {
-        let garden = Garden::start(bed).await?;
+    run(async |env| {
+        let garden = Garden::start(env).await?;
         let server = NullServer::start(&garden.pki().serve("testbed", "null")?).await?;
         let relay = Relay::start(&[server.address()]).await?;
         relay.cut();
@@ -79,11 +79,11 @@ fn unreachable_aggregated_server_is_reported_with_its_reason() {
 }
 
 /// For tests that only ask.
-static GARDEN: Shared<Garden> = Shared::new(|bed| start_shared(Garden::start(bed)));
+static GARDEN: Shared<Garden> = Shared::new(|env| start_shared(Garden::start(env)));
 
 #[test]
 fn users_have_the_rights_that_are_bound_to_them() {
-    run(async |bed| {
+    run(async |env| {
         let garden = GARDEN.value()?;
         let version = garden.kubectl(["version", "-o", "json"]).await?.json()?;
         ensure!(
@@ -91,7 +91,7 @@ fn users_have_the_rights_that_are_bound_to_them() {
             "{version}"
         );
 
-        let alice = Kubectl::new(bed, garden.user_kubeconfig("alice", &["plants", "pots"])?)?;
+        let alice = Kubectl::new(env, garden.user_kubeconfig("alice", &["plants", "pots"])?)?;
         let identity = alice.run(["auth", "whoami", "-o", "json"]).await?.json()?;
         let expected = json!(["plants", "pots", "system:authenticated"]);
         ensure!(identity["status"]["userInfo"]["groups"] == expected, "{identity}");
@@ -123,9 +123,9 @@ fn delegate_may_ask_who_somebody_is_and_what_they_may_do() {
 
 #[test]
 fn controllers_finish_the_deletion_of_a_namespace_and_all_ends_with_the_garden() {
-    run(async |bed| {
+    run(async |env| {
         let options = GardenOptions { controller_manager: true, ..GardenOptions::default() };
-        let mut garden = Garden::start_with(bed, options).await?;
+        let mut garden = Garden::start_with(env, options).await?;
         garden.kubectl(["create", "namespace", "short-lived"]).await?.text()?;
         garden.kubectl(["--namespace", "short-lived", "create", "configmap", "leaf"]).await?.text()?;
         garden.kubectl(["delete", "namespace", "short-lived", "--timeout=60s"]).await?.text()?;

@@ -9,9 +9,9 @@ use repot_tests::{TestEnv, binaries, run};
 const SOON: Duration = Duration::from_secs(10);
 
 /// A shell with a child of its own, which names both on standard output.
-fn family(bed: &TestEnv) -> Result<Process> {
+fn family(env: &TestEnv) -> Result<Process> {
     let script = "sleep 600 & echo child $!; wait";
-    Process::start(bed, Spec::new("family", "/bin/sh").args(["-c", script]))
+    Process::start(env, Spec::new("family", "/bin/sh").args(["-c", script]))
 }
 
 async fn find_child(process: &mut Process) -> Result<u32> {
@@ -26,8 +26,8 @@ async fn find_child(process: &mut Process) -> Result<u32> {
 
 #[test]
 fn dropping_ends_a_process_and_its_children() {
-    run(async |bed| {
-        let mut process = family(bed)?;
+    run(async |env| {
+        let mut process = family(env)?;
         let (parent, child) = (process.pid(), find_child(&mut process).await?);
         ensure!(Path::new("/proc").join(child.to_string()).exists(), "the child does not run");
         drop(process);
@@ -44,12 +44,12 @@ fn kernel_ends_processes_of_a_killed_test() {
     if let Some(note) = std::env::var_os(VICTIM_NOTE) {
         return be_killed(Path::new(&note));
     }
-    run(async |bed| {
-        let note = bed.path().join("pid");
+    run(async |env| {
+        let note = env.path().join("pid");
         let spec = Spec::new("victim", std::env::current_exe()?)
             .args(["--exact", "testbed::process::kernel_ends_processes_of_a_killed_test", "--nocapture"])
             .env(VICTIM_NOTE, &note);
-        let mut victim = Process::start(bed, spec)?;
+        let mut victim = Process::start(env, spec)?;
         let pid: u32 =
             victim.ready(SOON, async || Ok(std::fs::read_to_string(&note)?.trim().parse()?)).await?;
         victim.kill();
@@ -58,23 +58,23 @@ fn kernel_ends_processes_of_a_killed_test() {
 }
 
 fn be_killed(note: &Path) {
-    run(async |bed| {
-        let process = Process::start(bed, Spec::new("sleep", "/bin/sleep").arg("600"))?;
+    run(async |env| {
+        let process = Process::start(env, Spec::new("sleep", "/bin/sleep").arg("600"))?;
         // In two moves, so that nobody reads half of the number.
-        std::fs::write(bed.path().join("pid"), process.pid().to_string())?;
-        std::fs::rename(bed.path().join("pid"), note)?;
+        std::fs::write(env.path().join("pid"), process.pid().to_string())?;
+        std::fs::rename(env.path().join("pid"), note)?;
         std::future::pending().await
     });
 }
 
 #[test]
 fn process_outlives_the_thread_that_asked_for_it() {
-    run(async |bed| {
+    run(async |env| {
         let runtime = tokio::runtime::Handle::current();
         // The thread ends only when the child has tied itself to somebody's life: its program runs after that.
         let start = || {
             runtime.block_on(async {
-                let mut process = family(bed)?;
+                let mut process = family(env)?;
                 find_child(&mut process).await.map(|_| process)
             })
         };
@@ -94,9 +94,9 @@ fn never() -> Result<()> {
 
 #[test]
 fn process_that_exits_early_fails_at_once_with_its_log() {
-    run(async |bed| {
+    run(async |env| {
         let mut process =
-            Process::start(bed, Spec::new("short", "/bin/sh").args(["-c", "echo so sorry >&2; exit 3"]))?;
+            Process::start(env, Spec::new("short", "/bin/sh").args(["-c", "echo so sorry >&2; exit 3"]))?;
         let outcome = process.ready(Duration::from_secs(30), async || never()).await;
         let message = format!("{:?}", outcome.expect_err("it was never ready").context(""));
         ensure!(message.contains("so sorry") && message.contains("code 3"), "{message}");
@@ -106,10 +106,10 @@ fn process_that_exits_early_fails_at_once_with_its_log() {
 
 #[test]
 fn paused_process_answers_again_after_resume() {
-    run(async |bed| {
+    run(async |env| {
         // A shell that starts a program waits for it in a state in which it cannot stand.
         let script = "import time\nwhile True:\n  print(flush=True)\n  time.sleep(0.01)";
-        let mut process = Process::start(bed, Spec::new("ticker", "python3").args(["-c", script]))?;
+        let mut process = Process::start(env, Spec::new("ticker", "python3").args(["-c", script]))?;
         let output = process.output_path();
         let length = async || Ok(std::fs::metadata(&output)?.len());
         process

@@ -9,8 +9,8 @@ fn stand_in(script: &str) -> Spec {
     Spec::new("stand-in", "/bin/sh").args(["-c", script])
 }
 
-async fn start(bed: &TestEnv, script: &str) -> Result<Repot> {
-    Repot::start_program(bed, stand_in(script)).await
+async fn start(env: &TestEnv, script: &str) -> Result<Repot> {
+    Repot::start_program(env, stand_in(script)).await
 }
 
 /// Prints the line in two writes, then serves until it is told to stop.
@@ -18,8 +18,8 @@ const OBEDIENT: &str = "trap 'exit 0' TERM; echo starting; printf 'ready https:/
 
 #[test]
 fn ready_line_names_the_url_and_a_restart_waits_for_it_again() {
-    run(async |bed| {
-        let mut repot = start(bed, OBEDIENT).await?;
+    run(async |env| {
+        let mut repot = start(env, OBEDIENT).await?;
         ensure!(repot.url() == "https://127.0.0.1:6443" && repot.port()? == 6443, "{}", repot.url());
         let first = repot.process().pid();
         repot.kill();
@@ -32,8 +32,8 @@ fn ready_line_names_the_url_and_a_restart_waits_for_it_again() {
 
 #[test]
 fn start_fails_with_the_log_of_a_program_that_gives_up() {
-    run(async |bed| {
-        let Err(error) = start(bed, "echo no key file >&2; exit 2").await else {
+    run(async |env| {
+        let Err(error) = start(env, "echo no key file >&2; exit 2").await else {
             anyhow::bail!("it started")
         };
         let message = format!("{error:#}");
@@ -44,8 +44,8 @@ fn start_fails_with_the_log_of_a_program_that_gives_up() {
 
 #[test]
 fn stop_that_ends_in_failure_is_an_error() {
-    run(async |bed| {
-        let mut repot = start(bed, &OBEDIENT.replace("exit 0", "exit 7")).await?;
+    run(async |env| {
+        let mut repot = start(env, &OBEDIENT.replace("exit 0", "exit 7")).await?;
         ensure!(repot.stop().await.is_err(), "exit code 7 passed for a clean stop");
         Ok(())
     });

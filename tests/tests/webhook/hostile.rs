@@ -48,8 +48,8 @@ fn open_files(own: &mut Own) -> Result<usize> {
 
 #[test]
 fn a_thousand_connections_make_room_for_a_review() {
-    run(async |bed| {
-        let mut own = Own::start(bed, |_| ()).await?;
+    run(async |env| {
+        let mut own = Own::start(env, |_| ()).await?;
         is_judged(&own, "true").await?;
         let mut silent: Vec<TlsStream<TcpStream>> = Vec::new();
         for at in 0..CONNECTIONS {
@@ -72,8 +72,8 @@ fn a_thousand_connections_make_room_for_a_review() {
 
 #[test]
 fn a_client_that_takes_no_answers_is_ended_and_holds_up_nobody() {
-    run(async |bed| {
-        let own = Own::start(bed, |_| ()).await?;
+    run(async |env| {
+        let own = Own::start(env, |_| ()).await?;
         let access = anonymous(&own);
         let tls = dial_tls(&access, &["h2"]).await?;
         let mut builder = Builder::new(TokioExecutor::new());
@@ -100,8 +100,8 @@ fn a_client_that_takes_no_answers_is_ended_and_holds_up_nobody() {
 
 #[test]
 fn bodies_that_are_announced_and_do_not_come_keep_no_memory_from_others() {
-    run(async |bed| {
-        let own = Own::start(bed, |_| ()).await?;
+    run(async |env| {
+        let own = Own::start(env, |_| ()).await?;
         let access = anonymous(&own);
         let mut slow = Vec::new();
         // Together more than all bodies may have at once.

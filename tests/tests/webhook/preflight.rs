@@ -35,8 +35,8 @@ fn write(dir: &Path, name: &str, objects: &[Value]) -> Result<PathBuf> {
 }
 
 /// A landscape of three seeds in files, one of them far.
-fn landscape(bed: &TestEnv) -> Result<(PathBuf, PathBuf)> {
-    let dir = bed.make_dir("facts")?;
+fn landscape(env: &TestEnv) -> Result<(PathBuf, PathBuf)> {
+    let dir = env.make_dir("facts")?;
     let mut far = mk_seed("far");
     far["spec"]["provider"]["region"] = json!("us");
     write(&dir, "seeds.yaml", &[mk_seed("a"), mk_seed("b"), far])?;
@@ -48,14 +48,14 @@ fn landscape(bed: &TestEnv) -> Result<(PathBuf, PathBuf)> {
          scheduling.gardener.cloud/purpose: region-config\n  annotations:\n    scheduling.gardener.cloud/cloudprofiles: profile\n    \
          migration.gardener.cloud/inter-region-distance-threshold: \"180\"\ndata:\n  eu: |\n    us: 200\n    no: 12\n",
     )?;
-    let shoot = write(bed.path(), "shoot.yaml", &[mk_shoot("garden-p", "one", "a")])?;
+    let shoot = write(env.path(), "shoot.yaml", &[mk_shoot("garden-p", "one", "a")])?;
     Ok((dir, shoot))
 }
 
 #[test]
 fn files_say_whether_a_shoot_may_move_and_how_far_it_is() {
-    run(async |bed| {
-        let (facts, shoot) = landscape(bed)?;
+    run(async |env| {
+        let (facts, shoot) = landscape(env)?;
         let ask = async |to: &str, more: &[&str]| {
             let (shoot, facts) = (shoot.display().to_string(), facts.display().to_string());
             let own = ["--shoot", &shoot, "--to", to, "--facts", &facts, "--output", "json"];
@@ -80,11 +80,11 @@ fn files_say_whether_a_shoot_may_move_and_how_far_it_is() {
 
 #[test]
 fn exit_codes_tell_refusal_from_bad_usage_from_failure() {
-    run(async |bed| {
-        let (facts, shoot) = landscape(bed)?;
+    run(async |env| {
+        let (facts, shoot) = landscape(env)?;
         let (facts, shoot) = (facts.display().to_string(), shoot.display().to_string());
         ensure!(preflight(["--to", "b"]).await?.code == 2, "no Shoot is named");
-        let other = write(bed.path(), "other.yaml", &[mk_seed("a")])?.display().to_string();
+        let other = write(env.path(), "other.yaml", &[mk_seed("a")])?.display().to_string();
         ensure!(
             preflight(["--shoot", &other, "--to", "b", "--facts", &facts]).await?.code == 2,
             "no Shoot in the file"
@@ -103,10 +103,10 @@ fn exit_codes_tell_refusal_from_bad_usage_from_failure() {
 
 #[test]
 fn a_cluster_gives_the_same_answer_as_its_webhook() {
-    run(async |bed| {
+    run(async |env| {
         let place = TestNamespace::make("preflight").await?;
         place.put(&place.shoot("one")).await?;
-        let shoot = write(bed.path(), "shoot.yaml", &[place.get("one").await?])?.display().to_string();
+        let shoot = write(env.path(), "shoot.yaml", &[place.get("one").await?])?.display().to_string();
         let kubeconfig = place.world.garden.kubeconfig().display().to_string();
         let ask = async |to: &str| {
             preflight(["--shoot", &shoot, "--to", to, "--kubeconfig", &kubeconfig, "--output", "json"]).await
@@ -136,9 +136,9 @@ fn a_cluster_gives_the_same_answer_as_its_webhook() {
 
 #[test]
 fn a_user_without_rights_is_told_so_at_once() {
-    run(async |bed| {
+    run(async |env| {
         let place = TestNamespace::make("strangers").await?;
-        let shoot = write(bed.path(), "shoot.yaml", &[place.shoot("one")])?.display().to_string();
+        let shoot = write(env.path(), "shoot.yaml", &[place.shoot("one")])?.display().to_string();
         let garden = &place.world.garden;
         let kubeconfig = garden.user_kubeconfig("stranger", &["strangers"])?.display().to_string();
         let out = preflight(["--shoot", &shoot, "--to", "strangers-b", "--kubeconfig", &kubeconfig]).await?;
@@ -152,11 +152,11 @@ fn a_user_without_rights_is_told_so_at_once() {
 
 #[test]
 fn a_laptop_serves_webhooks_with_facts_from_files() {
-    run(async |bed| {
-        let (facts, _) = landscape(bed)?;
+    run(async |env| {
+        let (facts, _) = landscape(env)?;
         let port = port::reserve()?;
         let args = [format!("--facts={}", facts.display()), format!("--webhook-port={port}")];
-        let mut dev = Dev::start(bed, args).await?;
+        let mut dev = Dev::start(env, args).await?;
         let ca_pem = fs::read_to_string(dev.data_dir().join("pki/ca.crt"))?;
         let server = format!("https://127.0.0.1:{port}");
         let api = Api::new(&Access { server, ca_pem, credential: Credential::Anonymous })?;
@@ -174,13 +174,13 @@ fn a_laptop_serves_webhooks_with_facts_from_files() {
 
 #[test]
 fn a_laptop_serves_webhooks_with_facts_from_a_cluster() {
-    run(async |bed| {
+    run(async |env| {
         let place = TestNamespace::make("laptop").await?;
         place.put(&place.shoot("one")).await?;
         let port = port::reserve()?;
         let kubeconfig = place.world.garden.kubeconfig().display().to_string();
         let args = [format!("--garden-kubeconfig={kubeconfig}"), format!("--webhook-port={port}")];
-        let mut dev = Dev::start(bed, args).await?;
+        let mut dev = Dev::start(env, args).await?;
         let ca_pem = fs::read_to_string(dev.data_dir().join("pki/ca.crt"))?;
         let server = format!("https://127.0.0.1:{port}");
         let api = Api::new(&Access { server, ca_pem, credential: Credential::Anonymous })?;

@@ -119,18 +119,18 @@ fn a_binding_is_the_way_where_there_is_one() {
 
 #[test]
 fn reviews_are_taken_from_known_clients_only_where_that_is_asked_for() {
-    run(async |bed| {
-        let (garden, _) = world::garden(bed).await?;
+    run(async |env| {
+        let (garden, _) = world::garden(env).await?;
         let (ours, theirs) = (Ca::new("webhook-clients")?, Ca::new("other-clients")?);
-        let dir = bed.make_dir("clients")?;
+        let dir = env.make_dir("clients")?;
         let file = dir.join("ca.crt");
         std::fs::write(&file, ours.pem())?;
-        let facts = bed.make_dir("facts")?;
+        let facts = env.make_dir("facts")?;
         let args = [
             format!("--client-ca-file={}", file.display()),
             format!("--facts={}", Path::new(&facts).display()),
         ];
-        let repot = world::webhook(bed, &garden, &dir, &args).await?;
+        let repot = world::webhook(env, &garden, &dir, &args).await?;
         let ca_pem = garden.pki().serving.pem();
         let client = |leaf: Leaf| direct(repot.url(), &ca_pem, Credential::Certificate(leaf));
         let question = review(mk_shoot("d", "one", "a"), mk_shoot("d", "one", "a"));
@@ -172,16 +172,16 @@ fn a_shoot_that_ends_loses_its_finalizers() {
 
 #[test]
 fn facts_that_do_not_come_are_not_waited_for() {
-    run(async |bed| {
-        let (garden, _) = world::garden(bed).await?;
+    run(async |env| {
+        let (garden, _) = world::garden(env).await?;
         let address = garden.admin().server.trim_start_matches("https://").parse()?;
         let wire = Relay::start(&[address]).await?;
         let mut access = world::service_account(&garden).await?;
         access.server = format!("https://127.0.0.1:{}", wire.port());
-        let dir = bed.make_dir("behind-a-wire")?;
+        let dir = env.make_dir("behind-a-wire")?;
         let kubeconfig = access.write(dir.join("wired"))?;
         let args = [format!("--kubeconfig={}", kubeconfig.display())];
-        let repot = world::webhook(bed, &garden, &dir, &args).await?;
+        let repot = world::webhook(env, &garden, &dir, &args).await?;
         let api = direct(repot.url(), &garden.pki().serving.pem(), Credential::Anonymous)?;
         let mut moved = mk_shoot("d", "one", "a");
         moved["spec"]["seedName"] = json!("b");

@@ -32,10 +32,10 @@ pub struct Own {
 
 impl Own {
     /// `change`: of each webhook as it is registered.
-    pub async fn start(bed: &TestEnv, change: impl Fn(&mut Value)) -> Result<Self> {
-        let (garden, _) = world::garden(bed).await?;
-        let dir = bed.make_dir("webhook")?;
-        let repot = world::webhook(bed, &garden, &dir, &[]).await?;
+    pub async fn start(env: &TestEnv, change: impl Fn(&mut Value)) -> Result<Self> {
+        let (garden, _) = world::garden(env).await?;
+        let dir = env.make_dir("webhook")?;
+        let repot = world::webhook(env, &garden, &dir, &[]).await?;
         for name in ["a", "b"] {
             put(&garden, &mk_seed(name)).await?;
         }
@@ -120,8 +120,8 @@ async fn nothing_but_migrations_waits(own: &Own) -> Result<()> {
 
 #[test]
 fn a_webhook_that_is_down_holds_up_migrations_and_nothing_else() {
-    run(async |bed| {
-        let mut own = Own::start(bed, |_| ()).await?;
+    run(async |env| {
+        let mut own = Own::start(env, |_| ()).await?;
         ensure!(
             own.patch("one", &marker("true")).await?.status == 200,
             "a marker is allowed while it answers"
@@ -133,8 +133,8 @@ fn a_webhook_that_is_down_holds_up_migrations_and_nothing_else() {
 
 #[test]
 fn a_webhook_that_is_slow_holds_up_migrations_and_nothing_else() {
-    run(async |bed| {
-        let mut own = Own::start(bed, |webhook| webhook["timeoutSeconds"] = json!(1)).await?;
+    run(async |env| {
+        let mut own = Own::start(env, |webhook| webhook["timeoutSeconds"] = json!(1)).await?;
         ensure!(
             own.patch("one", &marker("true")).await?.status == 200,
             "a marker is allowed while it answers"
@@ -148,9 +148,9 @@ fn a_webhook_that_is_slow_holds_up_migrations_and_nothing_else() {
 
 #[test]
 fn no_request_fails_while_the_certificate_is_replaced() {
-    run(async |bed| {
+    run(async |env| {
         let other = Ca::new("another-ca")?;
-        let mut own = Own::start(bed, |_| ()).await?;
+        let mut own = Own::start(env, |_| ()).await?;
         // Both authorities first, then the certificate: as an operator would do it.
         let mut both = registrations(&own.garden, own.repot.port()?);
         let bundle = format!("{}{}", own.garden.pki().serving.pem(), other.pem());

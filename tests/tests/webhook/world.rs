@@ -35,7 +35,7 @@ pub struct World {
     _apiserver: Repot,
 }
 
-static WORLD: Shared<World> = Shared::new(|bed| start_shared(World::start(bed)));
+static WORLD: Shared<World> = Shared::new(|env| start_shared(World::start(env)));
 
 pub fn shared() -> Result<SharedRef<World>> {
     WORLD.value()
@@ -56,8 +56,8 @@ pub async fn service_account(garden: &Garden) -> Result<Access> {
 }
 
 /// A garden with the small kinds of others, and a person in it. No webhook is registered.
-pub async fn garden(bed: &TestEnv) -> Result<(Garden, Kubectl)> {
-    let garden = Garden::start(bed).await?;
+pub async fn garden(env: &TestEnv) -> Result<(Garden, Kubectl)> {
+    let garden = Garden::start(env).await?;
     for file in [crds("garden.yaml"), crds("seed.yaml"), deploy("crds/etcds.yaml")] {
         garden.kubectl(["apply", "-f", &file.display().to_string()]).await?.text()?;
     }
@@ -86,7 +86,7 @@ pub async fn garden(bed: &TestEnv) -> Result<(Garden, Kubectl)> {
 }
 
 /// Starts `repot webhook` for a garden; `dir` gets its certificate.
-pub async fn webhook(bed: &TestEnv, garden: &Garden, dir: &Path, args: &[String]) -> Result<Repot> {
+pub async fn webhook(env: &TestEnv, garden: &Garden, dir: &Path, args: &[String]) -> Result<Repot> {
     let (cert, key) = garden.pki().serve(NAMESPACE, SERVICE)?.write(dir, "serving")?;
     let kubeconfig = service_account(garden).await?.write(dir.join("kubeconfig"))?;
     let mut own = vec![
@@ -101,7 +101,7 @@ pub async fn webhook(bed: &TestEnv, garden: &Garden, dir: &Path, args: &[String]
     }
     own.extend_from_slice(args);
     let spec = Spec::new("repot-webhook", program()?).arg("webhook").args(own);
-    Repot::start_program(bed, spec).await
+    Repot::start_program(env, spec).await
 }
 
 /// The shipped registrations, for a port of this machine.
@@ -112,17 +112,17 @@ pub fn registrations(garden: &Garden, port: u16) -> Vec<Value> {
 }
 
 impl World {
-    async fn start(bed: &TestEnv) -> Result<Self> {
-        let (garden, person) = garden(bed).await?;
-        let keys = write_encryption_config(bed.path())?;
+    async fn start(env: &TestEnv) -> Result<Self> {
+        let (garden, person) = garden(env).await?;
+        let keys = write_encryption_config(env.path())?;
         let flags = [
-            format!("--storage=embedded:{}", bed.make_dir("store")?.display()),
+            format!("--storage=embedded:{}", env.make_dir("store")?.display()),
             format!("--encryption-provider-config={}", keys.display()),
             "--serve=all".to_owned(),
             format!("--shootstate-group={MIGRATION_GROUP}"),
         ];
-        let apiserver = Repot::behind(bed, &garden, &[(MIGRATION_GROUP, V1ALPHA1)], flags).await?;
-        let webhook = webhook(bed, &garden, &bed.make_dir("webhook")?, &[]).await?;
+        let apiserver = Repot::behind(env, &garden, &[(MIGRATION_GROUP, V1ALPHA1)], flags).await?;
+        let webhook = webhook(env, &garden, &env.make_dir("webhook")?, &[]).await?;
         garden.apply(&registrations(&garden, webhook.port()?)).await?;
         let world =
             Self { garden, person, url: webhook.url().to_owned(), _webhook: webhook, _apiserver: apiserver };

@@ -45,7 +45,7 @@ async fn is_asked_back(fixture: &ControlPlaneFixture, volumes: &str) -> Result<(
 
 /// A hosted etcd of one member with a workflow in the middle, in which neither etcd nor API servers run.
 struct Middle<'a> {
-    bed: &'a TestEnv,
+    env: &'a TestEnv,
     fixture: ControlPlaneFixture,
     before: Data,
     /// Kind and name of the workflow.
@@ -54,18 +54,18 @@ struct Middle<'a> {
 
 impl<'a> Middle<'a> {
     /// Pauses a migration after it has deleted the etcd.
-    async fn of_migration(bed: &'a TestEnv, namespace: &str) -> Result<Self> {
+    async fn of_migration(env: &'a TestEnv, namespace: &str) -> Result<Self> {
         let fixture = ControlPlaneFixture::start(namespace, 1, Front::Writer).await?;
         let before = fixture.data().await?;
         fixture.migrate(json!({"storageClassName": "fast", "size": "2Gi"})).await?;
         fixture.step("EtcdDeleted", "Running").await?;
         fixture.ns.merge("etcdmigration", "m", json!({"spec": {"paused": true}})).await?;
         fixture.step("EtcdDeleted", "Succeeded").await?;
-        Ok(Self { bed, fixture, before, workflow: ("etcdmigration", "m") })
+        Ok(Self { env, fixture, before, workflow: ("etcdmigration", "m") })
     }
 
     /// Waits until a restore fills the new etcd.
-    async fn of_restore(bed: &'a TestEnv, namespace: &str) -> Result<Self> {
+    async fn of_restore(env: &'a TestEnv, namespace: &str) -> Result<Self> {
         let fixture = ControlPlaneFixture::start(namespace, 1, Front::Writer).await?;
         let ns = &fixture.ns;
         ns.apply(&[object("EtcdBackup", "b", json!({"clusterRef": {"name": "main"}}))]).await?;
@@ -82,7 +82,7 @@ impl<'a> Middle<'a> {
             steps.is_some_and(|steps| steps.iter().any(runs))
         })
         .await?;
-        Ok(Self { bed, fixture, before, workflow: ("etcdrestore", "r") })
+        Ok(Self { env, fixture, before, workflow: ("etcdrestore", "r") })
     }
 
     /// Checks that the workflow has rolled back, everything serves again, and nothing is missing, in backups either.
@@ -92,7 +92,7 @@ impl<'a> Middle<'a> {
         ensure!(ended["status"]["reason"] == "HostedEtcdDeleted", "{}", ended["status"]);
         is_asked_back(&self.fixture, "data").await?;
         self.fixture.api_is_up().await?;
-        self.fixture.is_sound(self.bed, &self.before).await?;
+        self.fixture.is_sound(self.env, &self.before).await?;
         until("the claims of one etcd", DEADLINE, async || {
             let claims = self.fixture.claims().await?;
             ensure!(claims == [("data-main-0".to_owned(), "slow".to_owned())], "there are {claims:?}");
@@ -107,8 +107,8 @@ impl<'a> Middle<'a> {
 #[test]
 #[ignore = "minutes, in make soak"]
 fn hosted_etcd_is_deleted_in_a_restore() {
-    run(async |bed| {
-        let middle = Middle::of_restore(bed, "d-restore").await?;
+    run(async |env| {
+        let middle = Middle::of_restore(env, "d-restore").await?;
         hosted_etcd_goes_after_the_workflow(&middle.fixture, "data").await?;
         middle.has_rolled_back().await
     });
@@ -116,8 +116,8 @@ fn hosted_etcd_is_deleted_in_a_restore() {
 
 #[test]
 fn hosted_etcd_whose_finalizer_is_removed_by_hand_goes_and_the_migration_rolls_back() {
-    run(async |bed| {
-        let middle = Middle::of_migration(bed, "d-by-hand").await?;
+    run(async |env| {
+        let middle = Middle::of_migration(env, "d-by-hand").await?;
         let ns = &middle.fixture.ns;
         ns.merge("hostedetcd", "main", json!({"metadata": {"finalizers": null}})).await?;
         delete_hosted_etcd(ns).await?;
@@ -128,8 +128,8 @@ fn hosted_etcd_whose_finalizer_is_removed_by_hand_goes_and_the_migration_rolls_b
 
 #[test]
 fn namespace_is_deleted_in_a_migration_and_goes() {
-    run(async |bed| {
-        let middle = Middle::of_migration(bed, "d-namespace").await?;
+    run(async |env| {
+        let middle = Middle::of_migration(env, "d-namespace").await?;
         let (garden, name) = (&middle.fixture.ns.world.garden, &middle.fixture.ns.namespace);
         garden.kubectl(["delete", "namespace", name, "--wait=false"]).await?.text()?;
         until("the namespace to be gone", DEADLINE, async || {

@@ -75,7 +75,7 @@ fn tells_the_story(shown: &str) -> Result<()> {
 
 #[test]
 fn etcd_is_put_back_to_a_backup() {
-    run(async |bed| {
+    run(async |env| {
         let fixture = ControlPlaneFixture::start("restore", 1, Front::Writer).await?;
         let ns = &fixture.ns;
         let before = fixture.data().await?;
@@ -91,11 +91,11 @@ fn etcd_is_put_back_to_a_backup() {
         ns.apply(&[object("EtcdRestore", "earlier", spec.clone())]).await?;
         ns.ends("etcdrestore", "earlier", "Succeeded").await?;
         fixture.client().await?.kv_client().put("/data/between", "is gone afterwards", None).await?;
-        fixture.is_backed_up(bed, &fixture.data().await?).await?;
+        fixture.is_backed_up(env, &fixture.data().await?).await?;
         ns.apply(&[object("EtcdRestore", "r", spec)]).await?;
         let ended = ns.ends("etcdrestore", "r", "Succeeded").await?;
         ensure!(fixture.data().await? == before, "it is not what the backup holds");
-        fixture.is_backed_up(bed, &before).await?;
+        fixture.is_backed_up(env, &before).await?;
         ensure!(ended["status"]["revision"] == backup["status"]["revision"], "{}", ended["status"]);
         ensure!(ended["status"]["apiDownSeconds"].is_u64(), "{}", ended["status"]);
         fixture.api_is_up().await

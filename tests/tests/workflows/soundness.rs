@@ -46,18 +46,18 @@ impl Restored {
 impl ControlPlaneFixture {
     /// Checks that the members hold this data and all that was acknowledged, that all of them hold the same, and that backups go
     /// on: by themselves first, so that a backup that is wrong until somebody asks for one is found; then by request.
-    pub async fn is_sound(&self, bed: &TestEnv, before: &Data) -> Result<()> {
+    pub async fn is_sound(&self, env: &TestEnv, before: &Data) -> Result<()> {
         let known = self.acknowledged()?;
         let start = Instant::now();
         until("the etcd to hold everything", DEADLINE, async || self.holds(before).await).await?;
         until("the members to hold the same", DEADLINE, async || self.members_agree().await).await?;
         let agreed = start.elapsed();
         until("the store to hold everything, without a request", DEADLINE, async || {
-            self.restore(bed, "").await?.holds(before, known)
+            self.restore(env, "").await?.holds(before, known)
         })
         .await?;
         println!("members are sound after {agreed:.1?}, and the store after {:.1?}", start.elapsed());
-        self.is_backed_up(bed, before).await
+        self.is_backed_up(env, before).await
     }
 
     /// Checks that all members hold the same at one revision.
@@ -78,7 +78,7 @@ impl ControlPlaneFixture {
 
     /// Checks that what is written now is in the snapshot that is asked for then, and that a restore from the store takes that one,
     /// not one of an etcd that was given up.
-    pub async fn is_backed_up(&self, bed: &TestEnv, before: &Data) -> Result<()> {
+    pub async fn is_backed_up(&self, env: &TestEnv, before: &Data) -> Result<()> {
         let (known, last) = until("a snapshot of what is written now", DEADLINE, async || {
             let put = self.client().await?.kv_client().put("/backed-up", "yes", None).await?;
             let written = put.header().context("no revision")?.revision();
@@ -89,7 +89,7 @@ impl ControlPlaneFixture {
             Ok((known, last))
         })
         .await?;
-        let restored = self.restore(bed, "").await?;
+        let restored = self.restore(env, "").await?;
         let current = self.client().await?.kv_client().get("/backed-up", None).await?;
         let current = current.header().context("no revision")?.revision();
         let revision = restored.revision;
@@ -103,19 +103,19 @@ impl ControlPlaneFixture {
     /// Checks that the backup that a migration has taken holds this data, and all that the writer had written up to this number.
     pub async fn backup_of(
         &self,
-        bed: &TestEnv,
+        env: &TestEnv,
         migration: &Value,
         before: &Data,
         acknowledged: u64,
     ) -> Result<()> {
         let name = self.backup_name(migration)?;
-        self.restore(bed, &format!("/backups/{name}")).await?.holds(before, acknowledged)
+        self.restore(env, &format!("/backups/{name}")).await?.holds(before, acknowledged)
     }
 
     /// Checks that a restore refuses the backup that a migration has taken.
-    pub async fn backup_is_refused(&self, bed: &TestEnv, migration: &Value) -> Result<()> {
+    pub async fn backup_is_refused(&self, env: &TestEnv, migration: &Value) -> Result<()> {
         let name = self.backup_name(migration)?;
-        let refused = self.restore(bed, &format!("/backups/{name}")).await;
+        let refused = self.restore(env, &format!("/backups/{name}")).await;
         ensure!(refused.is_err(), "the damaged backup {name} can be restored");
         Ok(())
     }
@@ -131,8 +131,8 @@ impl ControlPlaneFixture {
     }
 
     /// Restores the newest state of a store below that of the etcd, and reads it.
-    async fn restore(&self, bed: &TestEnv, below: &str) -> Result<Restored> {
-        let dir = tempfile::tempdir_in(bed.path())?;
+    async fn restore(&self, env: &TestEnv, below: &str) -> Result<Restored> {
+        let dir = tempfile::tempdir_in(env.path())?;
         let data_dir = dir.path().join("restored");
         let mut command = Command::new(program()?);
         command.args(["snapshots", "restore", "--output=json", "--name=restored", "--store"]);
@@ -142,7 +142,7 @@ impl ControlPlaneFixture {
             .arg(&data_dir);
         command.arg("--etcd").arg(binaries::find("etcd")?).arg("--etcdutl").arg(binaries::find("etcdutl")?);
         let told = tool::run(command, b"").await?.json()?;
-        let revived = Revived::start_with(bed, &data_dir, None, &["--unsafe-no-fsync"]).await?;
+        let revived = Revived::start_with(env, &data_dir, None, &["--unsafe-no-fsync"]).await?;
         let (_, keys) = dump(&revived.client).await?;
         Ok(Restored { revision: told["revision"].as_i64().context("no revision")?, keys })
     }

@@ -42,9 +42,9 @@ fn files(dir: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>> {
 }
 
 /// An etcd of somewhere else, with a full snapshot and a delta in an S3 store, sealed with these keys.
-async fn another_etcd(bed: &TestEnv, s3: &S3Server, prefix: &str, keys: &Value) -> Result<elsewhere::World> {
-    let mut other = elsewhere::World::start(bed).await?;
-    let (file, mut environment) = (bed.path().join("keys.yaml"), s3.environment());
+async fn another_etcd(env: &TestEnv, s3: &S3Server, prefix: &str, keys: &Value) -> Result<elsewhere::World> {
+    let mut other = elsewhere::World::start(env).await?;
+    let (file, mut environment) = (env.path().join("keys.yaml"), s3.environment());
     encryption::write_config(&file, &keys.to_string())?;
     environment.insert("STORE_ENCRYPTION_PROVIDER_CONFIG".to_owned(), file.display().to_string());
     other.store = Store::open(&s3.url(prefix), &environment)?;
@@ -57,13 +57,13 @@ async fn another_etcd(bed: &TestEnv, s3: &S3Server, prefix: &str, keys: &Value) 
 
 #[test]
 fn etcd_is_restored_from_the_store_of_another_one() {
-    run(async |bed| {
+    run(async |env| {
         let fixture = ControlPlaneFixture::start("from-store", 1, Front::Writer).await?;
         let ns = &fixture.ns;
-        let s3 = S3Server::start(bed).await?;
+        let s3 = S3Server::start(env).await?;
         // The etcd here has no keys.
         let keys = encryption::config(&[&encryption::provider("aesgcm", "elsewhere")?]);
-        let other = another_etcd(bed, &s3, "elsewhere/main", &keys).await?;
+        let other = another_etcd(env, &s3, "elsewhere/main", &keys).await?;
         let before = files(&s3.files("elsewhere/main"))?;
         let at = ns.world.runner.expose(s3.relay.port())?;
         let opening = [("encryptionConfiguration", keys.to_string())];
@@ -114,7 +114,7 @@ async fn ask_for(ns: &TestNamespace, bad: &[Bad]) -> Result<()> {
 #[test]
 #[ignore = "minutes, in make soak"]
 fn store_that_cannot_be_restored_from_is_told_and_nothing_is_touched() {
-    run(async |bed| {
+    run(async |env| {
         let fixture = ControlPlaneFixture::start("bad-stores", 1, Front::Writer).await?;
         let ns = &fixture.ns;
         let before = fixture.data().await?;
@@ -122,7 +122,7 @@ fn store_that_cannot_be_restored_from_is_told_and_nothing_is_touched() {
             Ok(ns.get(kind, name).await?["metadata"]["uid"].clone())
         };
         let was = (uid("statefulset", "main").await?, uid("pod", "main-0").await?, fixture.claims().await?);
-        let s3 = S3Server::start(bed).await?;
+        let s3 = S3Server::start(env).await?;
         let at = ns.world.runner.expose(s3.relay.port())?;
         // Nobody listens there.
         let nowhere = ns.world.runner.expose(repot_tests::port::reserve()?)?;

@@ -33,9 +33,9 @@ pub struct World {
     _repot: Repot,
 }
 
-static WORLD: Shared<World> = Shared::new(|bed| start_shared(World::start(bed, 1)));
+static WORLD: Shared<World> = Shared::new(|env| start_shared(World::start(env, 1)));
 /// With two controllers, of which one acts.
-static PAIR: Shared<World> = Shared::new(|bed| start_shared(World::start(bed, 2)));
+static PAIR: Shared<World> = Shared::new(|env| start_shared(World::start(env, 2)));
 
 /// What the controllers change, whatever comes of it, and what they write into their Lease.
 const AUDIT_POLICY: &str = r#"
@@ -69,8 +69,8 @@ fn images() -> Result<Images> {
 
 impl World {
     /// With so many controllers.
-    async fn start(bed: &TestEnv, controllers: u32) -> Result<Self> {
-        let (policy, audit) = (bed.path().join("audit-policy.yaml"), bed.path().join("audit.log"));
+    async fn start(env: &TestEnv, controllers: u32) -> Result<Self> {
+        let (policy, audit) = (env.path().join("audit-policy.yaml"), env.path().join("audit.log"));
         std::fs::write(&policy, AUDIT_POLICY)?;
         let audited = [("audit-policy-file", &policy), ("audit-log-path", &audit)];
         let apiserver_flags = match controllers {
@@ -78,12 +78,12 @@ impl World {
             _ => audited.map(|(name, path)| format!("--{name}={}", path.display())).to_vec(),
         };
         let options = GardenOptions { controller_manager: true, apiserver_flags, ..GardenOptions::default() };
-        let garden = Garden::start_with(bed, options).await?;
-        let flags = [flags(bed)?, vec!["--serve=seed".to_owned()]].concat();
-        let repot = Repot::behind(bed, &garden, &[(GROUP, VERSION)], flags).await?;
-        let store = bed.make_dir("backups")?;
+        let garden = Garden::start_with(env, options).await?;
+        let flags = [flags(env)?, vec!["--serve=seed".to_owned()]].concat();
+        let repot = Repot::behind(env, &garden, &[(GROUP, VERSION)], flags).await?;
+        let store = env.make_dir("backups")?;
         let options = PodRunnerOptions { images: images()?, ..PodRunnerOptions::default() };
-        let runner = PodRunner::start(bed, &garden, options).await?;
+        let runner = PodRunner::start(env, &garden, options).await?;
         let classes =
             ["slow", "fast"].map(|name| PodRunner::storage_class(name, "WaitForFirstConsumer", "Delete"));
         garden.apply(&classes).await?;

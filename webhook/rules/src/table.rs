@@ -25,7 +25,7 @@ pub enum Judge {
 pub struct Rule {
     /// Its name, in findings, metrics and docs.
     pub name: &'static str,
-    /// The part of the house it belongs to: a heading of the catalogue.
+    /// The chapter it belongs to: a heading of the catalogue.
     pub chapter: &'static str,
     /// The webhooks that ask it.
     pub watches: &'static [&'static Watch],

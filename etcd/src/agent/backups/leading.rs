@@ -45,11 +45,11 @@ fn now() -> Time {
 
 impl Taker {
     /// Takes snapshots as long as this member leads.
-    pub(super) async fn lead(&mut self, seat: &LeaderSlot) -> Result<(), Error> {
-        let mut line = self.begin(seat).await?;
+    pub(super) async fn lead(&mut self, slot: &LeaderSlot) -> Result<(), Error> {
+        let mut line = self.begin(slot).await?;
         self.broken = false;
         if let Some(ask) = self.pending.take() {
-            self.answer(seat, &mut line, ask).await?;
+            self.answer(slot, &mut line, ask).await?;
         }
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -62,32 +62,32 @@ impl Taker {
                         self.save(&mut line).await?;
                     }
                 }
-                Some(ask) = self.asks.recv() => self.answer(seat, &mut line, ask).await?,
+                Some(ask) = self.asks.recv() => self.answer(slot, &mut line, ask).await?,
                 _ = ticks.tick() => {
                     count += 1;
-                    if count.is_multiple_of(TICKS) && !self.still_leads(seat).await {
+                    if count.is_multiple_of(TICKS) && !self.still_leads(slot).await {
                         tracing::info!("another member leads; it goes on with the snapshots");
                         return Ok(());
                     }
-                    self.tick(seat, &mut line).await?;
+                    self.tick(slot, &mut line).await?;
                 }
             }
         }
     }
 
-    async fn still_leads(&self, seat: &LeaderSlot) -> bool {
-        matches!(self.standing().await, Standing::Leader(new) if (new.member, &new.cluster) == (seat.member, &seat.cluster))
+    async fn still_leads(&self, slot: &LeaderSlot) -> bool {
+        matches!(self.standing().await, Standing::Leader(new) if (new.member, &new.cluster) == (slot.member, &slot.cluster))
     }
 
-    async fn begin(&mut self, seat: &LeaderSlot) -> Result<Line, Error> {
+    async fn begin(&mut self, slot: &LeaderSlot) -> Result<Line, Error> {
         let config = self.agent.settings.config.store.as_ref().ok_or(Error::NoStore)?;
         let history = OwnHistory::open(config)?;
         let store = history.snapshots();
         let names: Vec<SnapshotName> = store.list_quickly().await?.into_iter().map(|one| one.name).collect();
-        let current = clients::read(&seat.client, PATIENCE).await?;
+        let current = clients::read(&slot.client, PATIENCE).await?;
         let full = names.iter().filter(|name| name.kind == Kind::Full).max().cloned();
         let ours = match &full {
-            Some(full) => store.cluster(full).await?.as_deref() == Some(&seat.cluster),
+            Some(full) => store.cluster(full).await?.as_deref() == Some(&slot.cluster),
             None => false,
         };
         let due = full.as_ref().and_then(|full| {
@@ -110,7 +110,7 @@ impl Taker {
             decide::Start::Refuse(why) => return Err(Error::AnotherHistory(why)),
             decide::Start::Full(why) => {
                 tracing::info!(why, "a full snapshot is taken");
-                line.saved = self.full(seat, &mut line, false).await?.last;
+                line.saved = self.full(slot, &mut line, false).await?.last;
             }
             decide::Start::Continue(after) => {
                 tracing::info!(after = after.0, "snapshots go on");
@@ -126,14 +126,14 @@ impl Taker {
             }
         }
         if self.agent.settings.snapshots.delta.is_some() {
-            line.events = Some(Events::after(&seat.client, line.saved).await?);
+            line.events = Some(Events::after(&slot.client, line.saved).await?);
         }
         Ok(line)
     }
 
-    async fn tick(&mut self, seat: &LeaderSlot, line: &mut Line) -> Result<(), Error> {
+    async fn tick(&mut self, slot: &LeaderSlot, line: &mut Line) -> Result<(), Error> {
         if line.due.is_some_and(|due| due <= now()) {
-            self.full(seat, line, false).await?;
+            self.full(slot, line, false).await?;
         }
         let period = self.agent.settings.snapshots.delta;
         let old = |since: Instant| period.is_some_and(|period| since.elapsed() >= period);
@@ -144,10 +144,10 @@ impl Taker {
     }
 
     /// Answers somebody. What fails, fails for everybody: all begins anew.
-    async fn answer(&mut self, seat: &LeaderSlot, line: &mut Line, ask: Ask) -> Result<(), Error> {
+    async fn answer(&mut self, slot: &LeaderSlot, line: &mut Line, ask: Ask) -> Result<(), Error> {
         let outcome = match ask.request {
-            Request::Full { is_final } => self.full(seat, line, is_final).await.map(Some),
-            Request::Delta => self.delta(seat, line).await,
+            Request::Full { is_final } => self.full(slot, line, is_final).await.map(Some),
+            Request::Delta => self.delta(slot, line).await,
         };
         match outcome {
             Ok(taken) => drop(ask.answer.send(Ok(taken))),
@@ -163,7 +163,7 @@ impl Taker {
     /// Takes a full snapshot. Deltas go on as if there were none: so the one before it leads up to the newest state, too.
     async fn full(
         &mut self,
-        seat: &LeaderSlot,
+        slot: &LeaderSlot,
         line: &mut Line,
         is_final: bool,
     ) -> Result<SnapshotName, Error> {
@@ -172,7 +172,7 @@ impl Taker {
         let store = line.history.snapshots();
         let at = Timestamp::now();
         let how = (line.compression, is_final);
-        let taken = take::full(&seat.client, store, &self.agent.scratch, how, at).await;
+        let taken = take::full(&slot.client, store, &self.agent.scratch, how, at).await;
         let name = match taken {
             Ok(taken) => taken.name,
             // Two within a second that hold the same.
@@ -181,7 +181,7 @@ impl Taker {
             }
             Err(error) => return Err(error.into()),
         };
-        store.set_cluster(&name, &seat.cluster).await?;
+        store.set_cluster(&name, &slot.cluster).await?;
         tracing::info!(%name, "a full snapshot is taken");
         line.due = schedule::next(&self.agent.settings.snapshots.full, now());
         line.full = Some(name.clone());
@@ -193,11 +193,11 @@ impl Taker {
         Ok(name)
     }
 
-    async fn delta(&mut self, seat: &LeaderSlot, line: &mut Line) -> Result<Option<SnapshotName>, Error> {
+    async fn delta(&mut self, slot: &LeaderSlot, line: &mut Line) -> Result<Option<SnapshotName>, Error> {
         if line.events.is_none() {
             return Err(Error::NoDeltas);
         }
-        let asked = clients::read(&seat.client, PATIENCE).await?;
+        let asked = clients::read(&slot.client, PATIENCE).await?;
         let end = Instant::now() + EVENTS;
         while line.reaches() < asked {
             match timeout_at(end, line.more()).await {

@@ -178,10 +178,10 @@ impl Taker {
         while !stop.is_cancelled() {
             let before = self.state.borrow().taken;
             let outcome = match self.standing().await {
-                Standing::Leader(seat) if self.agent.settings.config.store.is_some() => {
+                Standing::Leader(slot) if self.agent.settings.config.store.is_some() => {
                     self.state.send_modify(|state| state.leads = true);
                     tokio::select! {
-                        outcome = self.lead(&seat) => outcome,
+                        outcome = self.lead(&slot) => outcome,
                         () = stop.cancelled() => break,
                     }
                 }

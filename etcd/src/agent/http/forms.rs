@@ -59,7 +59,7 @@ pub(super) fn status(agent: &Agent, found: Option<&StatusResponse>) -> AgentStat
     let hex = |id: u64| (id != 0).then(|| format!("{id:x}"));
     let id = header.map_or(0, etcd_client::ResponseHeader::member_id);
     let leader = found.map_or(0, StatusResponse::leader);
-    let door = agent.gateway.as_ref();
+    let gateway = agent.gateway.as_ref();
     AgentStatus {
         phase: format!("{:?}", report.phase),
         message: report.message.clone(),
@@ -78,7 +78,7 @@ pub(super) fn status(agent: &Agent, found: Option<&StatusResponse>) -> AgentStat
         standby: report.standby.as_ref().map(|standby| self::standby(&standby.borrow())),
         owner: owner(agent, &report),
         backup: agent.settings.config.store.as_ref().map(|_| backup(agent)),
-        gateway: door.map(|door| GatewayStatus { auth_enabled: door.auth_enabled() }),
+        gateway: gateway.map(|gateway| GatewayStatus { auth_enabled: gateway.auth_enabled() }),
     }
 }
 

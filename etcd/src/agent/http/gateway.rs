@@ -37,14 +37,14 @@ pub(super) fn routes() -> Router<Arc<Agent>> {
 }
 
 impl Agent {
-    fn door(&self) -> Result<&HostedGateway, Failure> {
+    fn gateway(&self) -> Result<&HostedGateway, Failure> {
         let none = || Failure(StatusCode::NOT_FOUND, "no gateway is configured".to_owned());
         self.gateway.as_ref().ok_or_else(none)
     }
 }
 
 async fn standing(State(agent): State<Arc<Agent>>) -> Answer {
-    let (address, members, status) = agent.door()?.standing().await;
+    let (address, members, status) = agent.gateway()?.standing().await;
     let Status { endpoints, held_for, writes, waiting, auth_enabled } = status;
     let describe = |GatewayMember { name, url, near }: &GatewayMember| {
         let seen = endpoints.iter().find(|endpoint| endpoint.url == *url);
@@ -63,35 +63,35 @@ async fn standing(State(agent): State<Arc<Agent>>) -> Answer {
 
 /// Answers when no write is on its way any more.
 async fn hold(State(agent): State<Arc<Agent>>, RawQuery(query): RawQuery) -> Answer {
-    let door = agent.door()?;
+    let gateway = agent.gateway()?;
     let longest = time(query.as_deref(), "for")?;
     let longest =
         longest.ok_or_else(|| bad("for is missing: how long writes wait at most, as in ?for=5s"))?;
-    match door.hold(longest).await {
+    match gateway.hold(longest).await {
         Ok(left) => Ok(Json(json!({ "left": text(left) }))),
         Err(error) => Err(Failure(StatusCode::CONFLICT, format!("{error}; they are no longer held"))),
     }
 }
 
 async fn release(State(agent): State<Arc<Agent>>) -> Answer {
-    agent.door()?.release();
+    agent.gateway()?.release();
     Ok(Json(json!({ "held": Value::Null })))
 }
 
 async fn leave(State(agent): State<Arc<Agent>>, RawQuery(query): RawQuery) -> Answer {
-    let door = agent.door()?;
+    let gateway = agent.gateway()?;
     let name = value(query.as_deref(), "member").filter(|name| !name.is_empty());
     let name = name.ok_or_else(|| bad("member is missing: its name in etcd, as in ?member=m0"))?;
-    door.leave(&name, time(query.as_deref(), "for")?.unwrap_or(PATIENCE)).await?;
+    gateway.leave(&name, time(query.as_deref(), "for")?.unwrap_or(PATIENCE)).await?;
     Ok(Json(json!({ "left": name })))
 }
 
 async fn set(State(agent): State<Arc<Agent>>, RawQuery(query): RawQuery, body: Bytes) -> Answer {
-    let door = agent.door()?;
+    let gateway = agent.gateway()?;
     let members: Vec<GatewayMember> = serde_json::from_slice(&body)
         .map_err(|why| bad(format!("the body is no list of {{\"name\", \"url\", \"near\"}}: {why}")))?;
     let patience = time(query.as_deref(), "for")?.unwrap_or(PATIENCE);
-    door.set(&agent.settings.config, members, patience).await?;
+    gateway.set(&agent.settings.config, members, patience).await?;
     Ok(Json(json!({})))
 }
 

@@ -146,7 +146,7 @@ pub const ALL: &[Mutation] = &[
     // Lists and watches.
     Mutation {
         name: "EventsReversed",
-        file: "store/hub/follow.rs",
+        file: "store/watch_cache/follow.rs",
         from: "opened.push((event.key, event.revision, now));",
         to: "opened.insert(0, (event.key, event.revision, now));",
         fault: "the watch cache applies the events of a batch in reverse order",
@@ -155,7 +155,7 @@ pub const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "CachedListStale",
-        file: "store/hub/mod.rs",
+        file: "store/watch_cache/mod.rs",
         from: "!mark.ready || mark.at >= target",
         to: "true",
         fault: "a list from the watch cache does not wait for acknowledged writes",
@@ -164,16 +164,16 @@ pub const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "BookmarkAhead",
-        file: "store/hub/subscribe.rs",
-        from: "self.hub.core.version(at)",
-        to: "self.hub.core.version(self.hub.core.seen())",
+        file: "store/watch_cache/subscribe.rs",
+        from: "self.cache.core.version(at)",
+        to: "self.cache.core.version(self.cache.core.seen())",
         fault: "a bookmark has a version whose events are not delivered yet",
         test: It("store::watches::on_embedded::bookmarks_never_run_ahead"),
         test_is_new: false,
     },
     Mutation {
         name: "OverrunNotReported",
-        file: "store/hub/subscribe.rs",
+        file: "store/watch_cache/subscribe.rs",
         from: "place.checked_sub(state.first)",
         to: "Some(place.saturating_sub(state.first))",
         fault: "a watcher that is too slow goes on after the gap",
@@ -191,7 +191,7 @@ pub const ALL: &[Mutation] = &[
     },
     Mutation {
         name: "PastPageShowsPresent",
-        file: "store/hub/page.rs",
+        file: "store/watch_cache/page.rs",
         from: "self.ring.partition_point(|entry| entry.revision <= at)",
         to: "self.ring.len()",
         fault: "a page at a past version shows the present state",

@@ -40,21 +40,21 @@ const CELLS: [(Call, usize, usize); 5] = [
 ///
 /// Errors: when a program is missing, or a call fails.
 pub async fn bench(
-    bed: &TestEnv,
+    env: &TestEnv,
     repot: &Path,
     rounds: usize,
     time: Duration,
     only: Option<&str>,
 ) -> Result<Report> {
-    let dns = DnsServer::start(bed).await?;
+    let dns = DnsServer::start(env).await?;
     dns.set("owner", &["a/1"]).await?;
     let port = port::reserve()?;
-    let mut agent = start(bed, repot, &dns, port)?;
+    let mut agent = start(env, repot, &dns, port)?;
     let through = format!("http://127.0.0.1:{port}");
     let probe = async || connect(&through).await?.status().await.map(drop).map_err(Into::into);
     agent.ready(DEADLINE, probe).await?;
-    let sides = [("direct", connect(&direct(bed)?).await?), ("through the proxy", connect(&through).await?)];
-    let mut report = Report { setting: proc::describe_machine(bed.path())?, rows: Vec::new() };
+    let sides = [("direct", connect(&direct(env)?).await?), ("through the proxy", connect(&through).await?)];
+    let mut report = Report { setting: proc::describe_machine(env.path())?, rows: Vec::new() };
     for (call, bytes, at_once) in CELLS {
         let what = format!("{call:?} {bytes} bytes, {at_once} at a time");
         if only.is_some_and(|only| !what.contains(only)) {
@@ -86,7 +86,7 @@ pub async fn bench(
 }
 
 /// An agent whose etcd has a deadline.
-fn start(bed: &TestEnv, repot: &Path, dns: &DnsServer, client: u16) -> Result<Process> {
+fn start(env: &TestEnv, repot: &Path, dns: &DnsServer, client: u16) -> Result<Process> {
     let (peer, http) = (port::reserve()?, port::reserve()?);
     let config = json!({
         "name": "main", "namespace": "ns", "volumes": "v", "clusterToken": "1/v", "clusterState": "new",
@@ -96,23 +96,23 @@ fn start(bed: &TestEnv, repot: &Path, dns: &DnsServer, client: u16) -> Result<Pr
             "clientUrls": [format!("http://127.0.0.1:{client}")],
         }],
         "ports": { "client": client, "peer": peer, "agent": http },
-        "dataDir": bed.make_dir("volume")?,
-        "store": { "url": format!("file://{}", bed.make_dir("store")?.display()) },
+        "dataDir": env.make_dir("volume")?,
+        "store": { "url": format!("file://{}", env.make_dir("store")?.display()) },
         "owner": {
             "name": format!("owner.{ZONE}"), "id": "a/1", "servers": [dns.address()],
             "ttl": format!("{TTL}s"), "interval": "5s", "timeout": "30s", "grace": "41s",
         },
     });
-    let file = bed.make_dir("agent")?.join("agent.yaml");
+    let file = env.make_dir("agent")?.join("agent.yaml");
     fs::write(&file, config.to_string())?;
     let spec = Spec::new("agent", repot).arg("etcd-agent").flag("config", file);
     let spec = spec.flag("etcd", binaries::find("etcd")?).flag("etcdutl", binaries::find("etcdutl")?);
-    Process::start(bed, spec.env("POD_NAME", "main-0").env("POD_IP", "127.0.0.1"))
+    Process::start(env, spec.env("POD_NAME", "main-0").env("POD_IP", "127.0.0.1"))
 }
 
 /// Where etcd itself listens, as its command line says.
-fn direct(bed: &TestEnv) -> Result<String> {
-    let dir = bed.path().display().to_string();
+fn direct(env: &TestEnv) -> Result<String> {
+    let dir = env.path().display().to_string();
     for entry in fs::read_dir("/proc")?.flatten() {
         let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
         let words: Vec<_> = line.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();

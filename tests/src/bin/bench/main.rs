@@ -118,46 +118,46 @@ fn main() -> Result<()> {
         Machines::Plain => MachineState::Plain,
     });
     let repot = choose_program()?;
-    let bed = TestEnv::new("bench")?;
+    let env = TestEnv::new("bench")?;
     let mut broken = Vec::new();
     let (markdown, json) = match flags.role {
         Some(Role::Abuse(ref own)) => {
-            let report = runtime.block_on(abuse::bench(&bed, own, flags.only.as_deref()))?;
+            let report = runtime.block_on(abuse::bench(&env, own, flags.only.as_deref()))?;
             broken = abuse::broken_promises(&report);
             (report.to_markdown(), report.to_json())
         }
         Some(Role::Admission) => {
             let report =
-                runtime.block_on(admission::bench(&bed, flags.admission_scale(), flags.only.as_deref()))?;
+                runtime.block_on(admission::bench(&env, flags.admission_scale(), flags.only.as_deref()))?;
             (report.to_markdown(), report.to_json())
         }
         Some(Role::Snapshots(ref own)) => {
             let (rounds, only) = (flags.scale().rounds, flags.only.as_deref());
-            let report = runtime.block_on(snapshots::bench(&bed, own.clone(), &repot, rounds, only))?;
+            let report = runtime.block_on(snapshots::bench(&env, own.clone(), &repot, rounds, only))?;
             (report.to_markdown(), report.to_json())
         }
         Some(Role::ClientProxy) => {
             let (scale, only) = (flags.scale(), flags.only.as_deref());
             let report =
-                runtime.block_on(client_proxy::bench(&bed, &repot, scale.rounds, scale.time, only))?;
+                runtime.block_on(client_proxy::bench(&env, &repot, scale.rounds, scale.time, only))?;
             (report.to_markdown(), report.to_json())
         }
         Some(Role::Watchdog) => {
             let (scale, only) = (flags.scale(), flags.only.as_deref());
-            let report = runtime.block_on(watchdog::bench(&bed, &repot, scale.rounds, scale.time, only))?;
+            let report = runtime.block_on(watchdog::bench(&env, &repot, scale.rounds, scale.time, only))?;
             (report.to_markdown(), report.to_json())
         }
         Some(Role::Scale(ref own)) => {
-            let report = runtime.block_on(scale::bench(&bed, own))?;
+            let report = runtime.block_on(scale::bench(&env, own))?;
             (report.to_markdown(), report.to_json())
         }
         Some(Role::Storage(ref own)) => {
             let (rounds, only) = (flags.scale().rounds, flags.only.as_deref());
-            let report = runtime.block_on(storage::bench(&bed, own, rounds, only))?;
+            let report = runtime.block_on(storage::bench(&env, own, rounds, only))?;
             (report.to_markdown(), report.to_json())
         }
         _ => {
-            let report = runtime.block_on(bench(&bed, &flags, &repot))?;
+            let report = runtime.block_on(bench(&env, &flags, &repot))?;
             (report.to_markdown(), report.to_json())
         }
     };
@@ -181,12 +181,12 @@ fn choose_program() -> Result<PathBuf> {
     Err(Command::new(own).args(std::env::args_os().skip(1)).env("REPOT_BIN", repot).exec().into())
 }
 
-async fn bench(bed: &TestEnv, flags: &Flags, repot: &PathBuf) -> Result<report::Report> {
+async fn bench(env: &TestEnv, flags: &Flags, repot: &PathBuf) -> Result<report::Report> {
     let start = Instant::now();
     let scale = flags.scale();
     let objects = flags.objects.unwrap_or(if flags.quick { 100 } else { 300 });
-    let mut setting = proc::describe_machine(bed.path())?;
-    let mut servers = Servers::start(bed, &[RESIDENT, READ, WRITTEN], scale.connections.max(64)).await?;
+    let mut setting = proc::describe_machine(env.path())?;
+    let mut servers = Servers::start(env, &[RESIDENT, READ, WRITTEN], scale.connections.max(64)).await?;
     say(start, "servers are up");
     let memory = memory::measure(&mut servers, objects, RESIDENT_BYTES).await?;
     let resident = memory.resident_bytes;

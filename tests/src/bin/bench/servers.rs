@@ -98,28 +98,28 @@ impl Side {
 
 impl Servers {
     /// Starts everything; `namespaces` are made. Each line has so many connections.
-    pub async fn start(bed: &TestEnv, namespaces: &[&str], connections: usize) -> Result<Self> {
-        let keys = bed.make_dir("keys")?.join("encryption.yaml");
+    pub async fn start(env: &TestEnv, namespaces: &[&str], connections: usize) -> Result<Self> {
+        let keys = env.make_dir("keys")?.join("encryption.yaml");
         write_config(&keys, &config(&[&provider("secretbox", "key")?]).to_string())?;
         let sealed = vec![format!("--encryption-provider-config={}", keys.display())];
         let options = GardenOptions { apiserver_flags: sealed.clone(), ..GardenOptions::default() };
-        let mut garden = Garden::start_with(bed, options).await?;
+        let mut garden = Garden::start_with(env, options).await?;
         let etcd_data = garden.etcd().member(0).data_dir().to_owned();
-        let etcd = make_durable(bed, &mut garden).await?;
+        let etcd = make_durable(env, &mut garden).await?;
         let made = namespaces
             .iter()
             .map(|name| json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }));
         garden.apply(&made.chain([crd()]).collect::<Vec<_>>()).await?;
-        let repot_data = bed.make_dir("repot-store")?;
+        let repot_data = env.make_dir("repot-store")?;
         // 30 MB are more than is taken without being told so.
         let taken = vec![format!("--max-object-bytes={MAX_OBJECT_BYTES}")];
         let embedded =
             [sealed.clone(), taken.clone(), vec![format!("--storage=embedded:{}", repot_data.display())]]
                 .concat();
-        let repot = Repot::behind(bed, &garden, &[(REPOT_GROUP, VERSION)], embedded).await?;
+        let repot = Repot::behind(env, &garden, &[(REPOT_GROUP, VERSION)], embedded).await?;
         let etcd_servers = format!("--etcd-servers={}", garden.etcd().endpoints().join(","));
-        let on_etcd = Repot::replica(bed, &garden, [sealed, taken, vec![etcd_servers]].concat()).await?;
-        let null = start_null(bed, &garden).await?;
+        let on_etcd = Repot::replica(env, &garden, [sealed, taken, vec![etcd_servers]].concat()).await?;
+        let null = start_null(env, &garden).await?;
         let line = |access: &Access| Line::new(access, connections);
         let (direct, same_etcd) = (line(&access(&garden, &repot))?, line(&access(&garden, &on_etcd))?);
         let front = line(garden.admin())?;
@@ -210,7 +210,7 @@ impl Servers {
 }
 
 /// Starts the garden's etcd again as operators run it: the testbed lets it skip fsync, which would flatter the CRD.
-async fn make_durable(bed: &TestEnv, garden: &mut Garden) -> Result<Process> {
+async fn make_durable(env: &TestEnv, garden: &mut Garden) -> Result<Process> {
     let member = garden.etcd().member(0);
     member.kill();
     let spec = Spec::new("durable-etcd", binaries::find("etcd")?)
@@ -221,7 +221,7 @@ async fn make_durable(bed: &TestEnv, garden: &mut Garden) -> Result<Process> {
         .flag("listen-peer-urls", format!("http://127.0.0.1:{}", port::reserve()?))
         .flag("quota-backend-bytes", ETCD_QUOTA.to_string());
     let probe = format!("{}/health", member.client_url());
-    let mut process = Process::start(bed, spec)?;
+    let mut process = Process::start(env, spec)?;
     process.ready(DEADLINE, async || Ok(reqwest::get(&probe).await?.error_for_status().map(drop)?)).await?;
     garden.wait_until_ready().await?;
     Ok(process)
@@ -236,8 +236,8 @@ pub fn access(garden: &Garden, repot: &Repot) -> Access {
     }
 }
 
-async fn start_null(bed: &TestEnv, garden: &Garden) -> Result<Process> {
-    let (process, port) = start_null_program(bed, garden).await?;
+async fn start_null(env: &TestEnv, garden: &Garden) -> Result<Process> {
+    let (process, port) = start_null_program(env, garden).await?;
     let ca_pem = &garden.pki().serving.pem();
     let (group, namespace, service) = (null_server::GROUP, NULL_NAMESPACE, NULL_SERVICE);
     Aggregation { group, version: "v1", namespace, service, port, ca_pem }.register(garden).await?;
@@ -245,11 +245,11 @@ async fn start_null(bed: &TestEnv, garden: &Garden) -> Result<Process> {
 }
 
 /// Starts this program again as the null server, so that its work is not counted as the load generator's; with its port.
-pub async fn start_null_program(bed: &TestEnv, garden: &Garden) -> Result<(Process, u16)> {
-    let dir = bed.make_dir("null-pki")?;
+pub async fn start_null_program(env: &TestEnv, garden: &Garden) -> Result<(Process, u16)> {
+    let dir = env.make_dir("null-pki")?;
     let (cert, key) = garden.pki().serve(NULL_NAMESPACE, NULL_SERVICE)?.write(&dir, "serving")?;
     let spec = Spec::new("null-server", std::env::current_exe()?).arg("null-server").arg(cert).arg(key);
-    let mut process = Process::start(bed, spec)?;
+    let mut process = Process::start(env, spec)?;
     let output = process.output_path();
     let port = process.ready(DEADLINE, async || {
         let text = std::fs::read_to_string(&output)?;

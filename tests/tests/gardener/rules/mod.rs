@@ -26,15 +26,15 @@ const ASKED_BY_ANOTHER_TEST: &str = "binding-only";
 type Scenario<'a> = (&'static str, LocalBoxFuture<'a, Result<()>>);
 
 macro_rules! scenarios {
-    ($bed:expr, $gate:expr, $($scenario:path),+ $(,)?) => {
-        vec![$((stringify!($scenario), Box::pin($scenario($bed, $gate)) as LocalBoxFuture<'_, Result<()>>)),+]
+    ($env:expr, $gate:expr, $($scenario:path),+ $(,)?) => {
+        vec![$((stringify!($scenario), Box::pin($scenario($env, $gate)) as LocalBoxFuture<'_, Result<()>>)),+]
     };
 }
 
 /// Scenarios that start no live migration: the feature gate LiveControlPlaneMigration may be on or off.
-fn with_downtime(bed: &TestEnv, gate: bool) -> Vec<Scenario<'_>> {
+fn with_downtime(env: &TestEnv, gate: bool) -> Vec<Scenario<'_>> {
     scenarios![
-        bed,
+        env,
         gate,
         seeds::a_change_of_seed_is_judged_by_every_rule,
         seeds::preflight_says_that_a_shoot_is_there_already,
@@ -51,9 +51,9 @@ fn with_downtime(bed: &TestEnv, gate: bool) -> Vec<Scenario<'_>> {
 }
 
 /// Scenarios that need the feature gate.
-fn live(bed: &TestEnv) -> Vec<Scenario<'_>> {
+fn live(env: &TestEnv) -> Vec<Scenario<'_>> {
     scenarios![
-        bed,
+        env,
         true,
         markers::annotations_are_judged_by_every_rule_on_every_path,
         markers::a_live_migration_keeps_its_trigger_and_its_way,
@@ -67,13 +67,13 @@ async fn play(scenarios: impl IntoIterator<Item = Scenario<'_>>) -> Result<()> {
 
 #[test]
 fn rules_judge_migrations_with_downtime_while_the_feature_gate_is_off() {
-    run(async |bed| play(with_downtime(bed, false)).await);
+    run(async |env| play(with_downtime(env, false)).await);
 }
 
 #[test]
 fn every_rule_of_the_garden_is_heard_beside_gardener() {
-    run(async |bed| {
-        play(with_downtime(bed, true).into_iter().chain(live(bed))).await?;
+    run(async |env| {
+        play(with_downtime(env, true).into_iter().chain(live(env))).await?;
         let garden = RULES.iter().filter(|rule| {
             let asked = rule.watches.iter().any(|watch| watch.place == HomeCluster::Garden);
             matches!(rule.judge, Judge::Validate(_)) && asked

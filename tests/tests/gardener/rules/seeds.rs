@@ -113,7 +113,7 @@ pub fn cases() -> Vec<Case> {
 /// What is asked for: a seed, with annotations beside it.
 struct Move<'a> {
     project: &'a Project<'a>,
-    bed: &'a TestEnv,
+    env: &'a TestEnv,
     shoot: &'a str,
     annotations: Value,
     live: bool,
@@ -171,7 +171,7 @@ impl Move<'_> {
     async fn preflight(&self, seed: &str) -> Result<Value> {
         let shoot = self.project.get(self.shoot).await?;
         // Scenarios run at the same time, in one directory.
-        let file = self.bed.path().join(format!("{}-{}.yaml", self.project.name, self.shoot));
+        let file = self.env.path().join(format!("{}-{}.yaml", self.project.name, self.shoot));
         std::fs::write(&file, shoot.to_string())?;
         let (file, kubeconfig) =
             (file.display().to_string(), self.project.world.garden.kubeconfig().display().to_string());
@@ -183,13 +183,13 @@ impl Move<'_> {
 }
 
 /// `shoot` is the name of its Shoot, and of its destination where that is wrong.
-async fn see(project: &Project<'_>, bed: &TestEnv, shoot: &str, case: &Case) -> Result<()> {
+async fn see(project: &Project<'_>, env: &TestEnv, shoot: &str, case: &Case) -> Result<()> {
     let mut created = json!({});
     if let Wrong::Created(patch) = &case.wrong {
         created = patch.clone();
     }
     project.create_on_a_as(shoot, &created).await?;
-    let mut go = Move { project, bed, shoot, annotations: json!({}), live: case.live };
+    let mut go = Move { project, env, shoot, annotations: json!({}), live: case.live };
     let fine = project.seed("b");
     match &case.wrong {
         Wrong::Destination(patch) => {
@@ -231,23 +231,23 @@ async fn see(project: &Project<'_>, bed: &TestEnv, shoot: &str, case: &Case) -> 
     go.is_allowed(&fine).await
 }
 
-pub async fn a_change_of_seed_is_judged_by_every_rule(bed: &TestEnv, gate: bool) -> Result<()> {
+pub async fn a_change_of_seed_is_judged_by_every_rule(env: &TestEnv, gate: bool) -> Result<()> {
     let shared = shared(gate)?;
     let project = Project::make(&shared, "rules-seed").await?;
     let cases = cases().into_iter().filter(|case| gate || !case.live);
     for (number, case) in cases.enumerate() {
-        see(&project, bed, &format!("s{number}"), &case)
+        see(&project, env, &format!("s{number}"), &case)
             .await
             .with_context(|| format!("rule {}", case.rule))?;
     }
     Ok(())
 }
 
-pub async fn preflight_says_that_a_shoot_is_there_already(bed: &TestEnv, gate: bool) -> Result<()> {
+pub async fn preflight_says_that_a_shoot_is_there_already(env: &TestEnv, gate: bool) -> Result<()> {
     let shared = shared(gate)?;
     let project = Project::make(&shared, "rules-same").await?;
     project.create_on_a("one").await?;
-    let go = Move { project: &project, bed, shoot: "one", annotations: json!({}), live: false };
+    let go = Move { project: &project, env, shoot: "one", annotations: json!({}), live: false };
     let told = go.preflight(&project.seed("a")).await?;
     ensure!(told["allowed"] == false && told["findings"][0]["rule"] == "different-seed", "{told}");
     let told = go.preflight(&project.seed("b")).await?;

@@ -13,11 +13,11 @@ const MERGE_PATCH: &str = "application/merge-patch+json";
 
 #[test]
 fn argo_caches_compares_syncs_and_prunes() {
-    run(async |bed| {
-        let world = World::garden(bed).await?;
+    run(async |env| {
+        let world = World::garden(env).await?;
         let kubeconfig = world.kubectl.kubeconfig();
         published(&world).await?;
-        let mut argo = ClientGo::library(bed, "argo", kubeconfig)?;
+        let mut argo = ClientGo::library(env, "argo", kubeconfig)?;
         let known = argo.ask("kinds").await?;
         ensure!(
             known["discovered"] == json!(["EtcdBackup", "ShootState"])

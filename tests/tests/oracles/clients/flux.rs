@@ -11,9 +11,9 @@ use crate::shootstate::world::path as state_path;
 
 #[test]
 fn flux_compares_applies_waits_and_deletes() {
-    run(async |bed| {
-        let world = World::garden(bed).await?;
-        let mut flux = ClientGo::library(bed, "flux", world.kubectl.kubeconfig())?;
+    run(async |env| {
+        let world = World::garden(env).await?;
+        let mut flux = ClientGo::library(env, "flux", world.kubectl.kubeconfig())?;
         creates(&world, &mut flux).await?;
         configures(&world, &mut flux).await?;
         corrects(&world, &mut flux).await?;

@@ -34,11 +34,11 @@ spec: {clusterRef: {name: main}}
 
 #[test]
 fn helm_installs_upgrades_rolls_back_and_uninstalls() {
-    run(async |bed| {
-        let world = World::garden(bed).await?;
-        let chart = write_chart(bed)?;
+    run(async |env| {
+        let world = World::garden(env).await?;
+        let chart = write_chart(env)?;
         for (release, server) in [("server", true), ("client", false)] {
-            let helm = Helm { bed, world: &world, chart: &chart, release, server };
+            let helm = Helm { env, world: &world, chart: &chart, release, server };
             helm.installs().await?;
             helm.upgrades().await?;
             helm.rolls_back().await?;
@@ -48,8 +48,8 @@ fn helm_installs_upgrades_rolls_back_and_uninstalls() {
     });
 }
 
-fn write_chart(bed: &TestEnv) -> Result<PathBuf> {
-    let dir = bed.make_dir("chart")?;
+fn write_chart(env: &TestEnv) -> Result<PathBuf> {
+    let dir = env.make_dir("chart")?;
     std::fs::create_dir(dir.join("templates"))?;
     for (file, text) in [
         ("Chart.yaml", CHART),
@@ -64,7 +64,7 @@ fn write_chart(bed: &TestEnv) -> Result<PathBuf> {
 
 /// helm with one release, applied by the server or by helm itself.
 struct Helm<'a> {
-    bed: &'a TestEnv,
+    env: &'a TestEnv,
     world: &'a World,
     chart: &'a Path,
     release: &'a str,
@@ -76,7 +76,7 @@ impl Helm<'_> {
     async fn says(&self, verb: &str, rest: &str) -> Result<String> {
         let side = format!("--server-side={}", self.server);
         let mut command = Command::new(binaries::find("helm")?);
-        command.args(verb.split(' ')).arg(self.release).current_dir(self.bed.path());
+        command.args(verb.split(' ')).arg(self.release).current_dir(self.env.path());
         for word in rest.split_whitespace() {
             match word {
                 "CHART" => command.arg(self.chart),
@@ -84,7 +84,7 @@ impl Helm<'_> {
                 word => command.arg(word),
             };
         }
-        command.env("HOME", self.bed.path()).env("KUBECONFIG", self.world.kubectl.kubeconfig());
+        command.env("HOME", self.env.path()).env("KUBECONFIG", self.world.kubectl.kubeconfig());
         tool::run(command, b"").await?.text()
     }
 

@@ -14,11 +14,11 @@ const BACKUPS: usize = 5;
 
 #[test]
 fn manager_of_controller_runtime_reconciles_and_finalizes() {
-    run(async |bed| {
-        let world = World::garden(bed).await?;
+    run(async |env| {
+        let world = World::garden(env).await?;
         // One is there before the manager is, the others come while it watches.
         world.create("etcdbackups", &world::backup("b-0", "main")).await?;
-        let mut manager = ClientGo::library(bed, "manager", world.kubectl.kubeconfig())?;
+        let mut manager = ClientGo::library(env, "manager", world.kubectl.kubeconfig())?;
         manager.ask("synced").await?;
         for n in 1..BACKUPS {
             world.create("etcdbackups", &world::backup(&format!("b-{n}"), "main")).await?;

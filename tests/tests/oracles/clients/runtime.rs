@@ -11,9 +11,9 @@ use crate::shootstate::world::{collection, path, small};
 
 #[test]
 fn controller_runtime_patches_applies_and_writes_status() {
-    run(async |bed| {
-        let world = World::garden(bed).await?;
-        let mut client = ClientGo::library(bed, "runtime", world.kubectl.kubeconfig())?;
+    run(async |env| {
+        let world = World::garden(env).await?;
+        let mut client = ClientGo::library(env, "runtime", world.kubectl.kubeconfig())?;
         client.ask("create").await?;
         merges(&world, &mut client).await?;
         writes_status(&world, &mut client).await?;
@@ -59,14 +59,14 @@ async fn applies(world: &World, client: &mut ClientGo) -> Result<()> {
 
 #[test]
 fn controller_runtime_reads_by_pages_and_by_caches_and_deletes() {
-    run(async |bed| {
-        let world = World::garden(bed).await?;
+    run(async |env| {
+        let world = World::garden(env).await?;
         for n in 0..25 {
             let mut object = small(&format!("p-{n:02}"), &json!(n));
             object["metadata"]["labels"] = json!({"paged": "yes"});
             world.api.post(&collection("default"), &object).await?.ok()?;
         }
-        let mut client = ClientGo::library(bed, "runtime", world.kubectl.kubeconfig())?;
+        let mut client = ClientGo::library(env, "runtime", world.kubectl.kubeconfig())?;
         client.ask("create").await?;
         let read = client.ask("pages").await?;
         ensure!(read["sizes"] == json!([10, 10, 5]), "{read}");

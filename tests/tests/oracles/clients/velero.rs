@@ -15,10 +15,10 @@ const STATES: usize = 510;
 
 #[test]
 fn velero_backs_up_by_pages_and_restores_with_status_and_managers() {
-    run(async |bed| {
-        let world = World::garden(bed).await?;
+    run(async |env| {
+        let world = World::garden(env).await?;
         let (kept, backup_kept) = fill(&world).await?;
-        let mut velero = ClientGo::library(bed, "velero", world.kubectl.kubeconfig())?;
+        let mut velero = ClientGo::library(env, "velero", world.kubectl.kubeconfig())?;
         discovers(&mut velero).await?;
         let said = velero.ask("backup").await?;
         ensure!(said["kept"] == json!({"ShootState": STATES, "EtcdBackup": 1}), "{said}");

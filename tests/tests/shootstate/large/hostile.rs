@@ -259,9 +259,9 @@ impl Hostile {
 }
 
 /// A server with an object to be patched: an opaque array of seven million numbers.
-async fn start(bed: &TestEnv) -> Result<Dev> {
+async fn start(env: &TestEnv) -> Result<Dev> {
     let flags = [format!("--max-inflight-bytes={BUDGET}"), "--request-timeout=10m".to_owned()];
-    let dev = Dev::start(bed, flags).await?;
+    let dev = Dev::start(env, flags).await?;
     let api = dev.api()?;
     let wide = format!(r#""extensions":[{{"kind":"W","state":[{}]}}]"#, times("0", LONG));
     let target = Hostile { body: object("target", "", &wide), ..create("target", "", "", &[201]) };
@@ -277,8 +277,8 @@ async fn is_well(api: &Api, name: &str) -> Result<()> {
 }
 
 /// Sends everything, one after the other and then much at once.
-async fn play(bed: &TestEnv, limited: bool) -> Result<()> {
-    let mut dev = start(bed).await?;
+async fn play(env: &TestEnv, limited: bool) -> Result<()> {
+    let mut dev = start(env).await?;
     let (api, pid) = (dev.api()?, dev.repot().process().pid());
     let group = limited.then(|| MemoryLimit::impose(pid, BUDGET + BASE - peak(pid)?)).transpose()?;
     let mut wrong = Vec::new();
@@ -313,19 +313,19 @@ async fn play(bed: &TestEnv, limited: bool) -> Result<()> {
 
 #[test]
 fn no_body_takes_more_memory_than_it_is_charged_for() {
-    run(async |bed| play(bed, false).await);
+    run(async |env| play(env, false).await);
 }
 
 #[test]
 #[ignore = "needs a control group that it may write: make soak"]
 fn the_kernel_finds_no_hostile_body_to_end_the_server_for() {
-    run(async |bed| play(bed, true).await);
+    run(async |env| play(env, true).await);
 }
 
 #[test]
 fn an_indented_answer_is_a_few_times_as_long_and_never_in_memory_as_a_whole() {
-    run(async |bed| {
-        let mut dev = Dev::start(bed, Vec::<String>::new()).await?;
+    run(async |env| {
+        let mut dev = Dev::start(env, Vec::<String>::new()).await?;
         let (api, pid) = (dev.api()?, dev.repot().process().pid());
         // Twice as deep as is indented, and as often as a body of 198 KB allows.
         let state = format!("[{}1{}]", "[1,".repeat(9_980), "]".repeat(9_980));
@@ -355,8 +355,8 @@ fn an_indented_answer_is_a_few_times_as_long_and_never_in_memory_as_a_whole() {
 
 #[test]
 fn a_refusal_names_a_hundred_errors_and_says_that_there_are_more() {
-    run(async |bed| {
-        let dev = Dev::start(bed, Vec::<String>::new()).await?;
+    run(async |env| {
+        let dev = Dev::start(env, Vec::<String>::new()).await?;
         let api = dev.api()?;
         let wrong = create("many errors", "", &format!(r#""resources":[{}]"#, times("{}", 60_000)), &[422]);
         let answer = wrong.send(&api).await?;

@@ -39,7 +39,7 @@ pub fn forget_peak(pid: u32) -> Result<()> {
 }
 
 /// Writes and reads all at once; whether the kernel ends the server that takes more than its budget and [`BASE`].
-async fn write_and_read(bed: &TestEnv, limited: bool) -> Result<()> {
+async fn write_and_read(env: &TestEnv, limited: bool) -> Result<()> {
     // Together they are more than the budget, even if each were held once.
     let (count, size, budget) = if is_soak() { (32, 64 * MIB, 320 * MIB) } else { (8, 24 * MIB, 132 * MIB) };
     let flags = [
@@ -47,7 +47,7 @@ async fn write_and_read(bed: &TestEnv, limited: bool) -> Result<()> {
         format!("--max-inflight-bytes={budget}"),
         PATIENT.to_owned(),
     ];
-    let mut dev = Dev::start(bed, flags).await?;
+    let mut dev = Dev::start(env, flags).await?;
     let (api, pid) = (dev.api()?, dev.repot().process().pid());
     let group = limited.then(|| MemoryLimit::impose(pid, budget + BASE - peak(pid)?)).transpose()?;
     let noise = noise(usize::try_from(size)?);
@@ -74,20 +74,20 @@ async fn write_and_read(bed: &TestEnv, limited: bool) -> Result<()> {
 
 #[test]
 fn many_large_writes_and_reads_at_once_stay_within_the_budget() {
-    run(async |bed| write_and_read(bed, false).await);
+    run(async |env| write_and_read(env, false).await);
 }
 
 #[test]
 #[ignore = "needs a control group that it may write: make soak"]
 fn the_kernel_finds_nothing_to_end_in_a_control_group_of_the_budget() {
-    run(async |bed| write_and_read(bed, true).await);
+    run(async |env| write_and_read(env, true).await);
 }
 
 /// A server with a budget of 132 MiB, and an object of [`SIZE`].
-async fn start_with_one(bed: &TestEnv) -> Result<(Dev, Blob)> {
+async fn start_with_one(env: &TestEnv) -> Result<(Dev, Blob)> {
     let limit = SIZE as u64 + MIB;
     let flags = [format!("--max-object-bytes={limit}"), format!("--max-inflight-bytes={}", 132 * MIB)];
-    let dev = Dev::start(bed, flags).await?;
+    let dev = Dev::start(env, flags).await?;
     let blob = Blob::new(0, &noise(SIZE));
     blob.create(&dev.api()?).await?;
     Ok((dev, blob))
@@ -95,8 +95,8 @@ async fn start_with_one(bed: &TestEnv) -> Result<(Dev, Blob)> {
 
 #[test]
 fn clients_that_do_not_read_hold_no_more_than_a_piece_each() {
-    run(async |bed| {
-        let (mut dev, blob) = start_with_one(bed).await?;
+    run(async |env| {
+        let (mut dev, blob) = start_with_one(env).await?;
         let (api, pid) = (dev.api()?, dev.repot().process().pid());
         // All answers have begun, and nobody reads on. One more and the next is within the share of one user.
         let idle = dev.api()?;
@@ -113,8 +113,8 @@ fn clients_that_do_not_read_hold_no_more_than_a_piece_each() {
 
 #[test]
 fn more_clients_that_do_not_read_are_sent_away_and_cost_no_memory() {
-    run(async |bed| {
-        let (mut dev, blob) = start_with_one(bed).await?;
+    run(async |env| {
+        let (mut dev, blob) = start_with_one(env).await?;
         let (api, pid) = (dev.api()?, dev.repot().process().pid());
         // As the administrator, whom no number of requests holds back.
         let idle = (0..4).map(|_| dev.api()).collect::<Result<Vec<_>>>()?;
@@ -142,8 +142,8 @@ fn more_clients_that_do_not_read_are_sent_away_and_cost_no_memory() {
 fn a_list_is_sent_object_by_object_and_never_held_as_a_whole() {
     const LENGTH: usize = 12 << 20;
     const COUNT: usize = 20;
-    run(async |bed| {
-        let mut dev = Dev::start(bed, Vec::<String>::new()).await?;
+    run(async |env| {
+        let mut dev = Dev::start(env, Vec::<String>::new()).await?;
         let (api, pid) = (dev.api()?, dev.repot().process().pid());
         let noise = noise(LENGTH);
         for number in 0..COUNT {
@@ -168,15 +168,15 @@ fn a_list_is_sent_object_by_object_and_never_held_as_a_whole() {
 
 #[test]
 fn what_can_never_be_worked_on_is_refused_with_the_flag_that_says_so() {
-    run(async |bed| {
+    run(async |env| {
         let limit = format!("--max-object-bytes={}", 64 * MIB);
         let little = format!("--max-inflight-bytes={}", 128 * MIB);
-        let Err(error) = Dev::start(bed, [&limit, &little]).await else { anyhow::bail!("it started") };
+        let Err(error) = Dev::start(env, [&limit, &little]).await else { anyhow::bail!("it started") };
         ensure!(format!("{error:#}").contains("--max-inflight-bytes=134217728 is too little"), "{error:#}");
         // A patch holds itself, what it changes, and what comes of it.
         let flags =
             [format!("--max-object-bytes={}", 25 * MIB), format!("--max-inflight-bytes={}", 132 * MIB)];
-        let dev = Dev::start(bed, flags).await?;
+        let dev = Dev::start(env, flags).await?;
         let (api, noise) = (dev.api()?, noise(20 << 20));
         let blob = Blob::new(0, &noise);
         blob.create(&api).await?;

@@ -49,8 +49,8 @@ async fn round_trip(api: &Api, place: &str) -> Result<Blob> {
 
 #[test]
 fn the_largest_state_rests_in_the_embedded_store() {
-    run(async |bed| {
-        let mut dev = Dev::start(bed, [format!("--max-object-bytes={LARGEST}"), PATIENT.to_owned()]).await?;
+    run(async |env| {
+        let mut dev = Dev::start(env, [format!("--max-object-bytes={LARGEST}"), PATIENT.to_owned()]).await?;
         let api = dev.api()?;
         let blob = round_trip(&api, "the embedded store").await?;
         dev.repot().kill();
@@ -70,19 +70,19 @@ fn the_largest_state_rests_in_the_embedded_store() {
 }
 
 /// A server on one member of etcd that refuses requests above one MiB, asked directly.
-async fn on_etcd(bed: &TestEnv) -> Result<(EtcdCluster, Garden, Repot, Api)> {
+async fn on_etcd(env: &TestEnv) -> Result<(EtcdCluster, Garden, Repot, Api)> {
     let flags = vec!["--max-request-bytes=1048576".to_owned()];
     let options = EtcdOptions { name: "states".into(), flags, ..EtcdOptions::default() };
-    let etcd = EtcdCluster::start_with(bed, 1, options).await?;
-    let garden = Garden::start(bed).await?;
-    let keys = write_encryption_config(bed.path())?;
+    let etcd = EtcdCluster::start_with(env, 1, options).await?;
+    let garden = Garden::start(env).await?;
+    let keys = write_encryption_config(env.path())?;
     let flags = [
         format!("--etcd-servers={}", etcd.endpoints().join(",")),
         format!("--encryption-provider-config={}", keys.display()),
         format!("--max-object-bytes={LARGEST}"),
         PATIENT.to_owned(),
     ];
-    let repot = Repot::replica(bed, &garden, flags).await?;
+    let repot = Repot::replica(env, &garden, flags).await?;
     let server = format!("https://127.0.0.1:{}", repot.port()?);
     let api = Api::new(&Access { server, ..garden.admin().clone() })?;
     Ok((etcd, garden, repot, api))
@@ -90,8 +90,8 @@ async fn on_etcd(bed: &TestEnv) -> Result<(EtcdCluster, Garden, Repot, Api)> {
 
 #[test]
 fn the_largest_state_rests_on_etcd_and_no_list_reads_a_chunk_of_it() {
-    run(async |bed| {
-        let (etcd, _garden, _repot, api) = on_etcd(bed).await?;
+    run(async |env| {
+        let (etcd, _garden, _repot, api) = on_etcd(env).await?;
         let blob = round_trip(&api, "etcd").await?;
         api.post(&collection("default"), &small("little", &json!(1))).await?.ok()?;
         let before = api.get(&collection("default")).await?.ok()?;
@@ -114,12 +114,12 @@ fn the_largest_state_rests_on_etcd_and_no_list_reads_a_chunk_of_it() {
 #[test]
 fn kubectl_creates_gets_and_deletes_a_large_state_through_a_kube_apiserver() {
     let size = if is_soak() { 64 << 20 } else { 20 << 20 };
-    run(async |bed| {
+    run(async |env| {
         let flags = vec![format!("--max-object-bytes={}", size + (1 << 20))];
-        let world = World::garden_with(bed, flags).await?;
+        let world = World::garden_with(env, flags).await?;
         world.until_published().await?;
         let blob = Blob::new(1, &noise(size));
-        let file = bed.path().join("blob.json");
+        let file = env.path().join("blob.json");
         std::fs::write(&file, blob.text())?;
         let file = file.to_str().context("a path")?;
         let created = world.kubectl.run(["create", "-f", file]).await?;
@@ -139,7 +139,7 @@ fn kubectl_creates_gets_and_deletes_a_large_state_through_a_kube_apiserver() {
         ensure!(listed.text()?.contains(&blob.name));
         // As a list shows it, it must not be written back.
         let list = world.api.get(&collection("default")).await?.ok()?;
-        let trimmed = bed.path().join("trimmed.json");
+        let trimmed = env.path().join("trimmed.json");
         let mut item = list["items"][0].clone();
         item["kind"] = json!("ShootState");
         std::fs::write(&trimmed, item.to_string())?;

@@ -35,10 +35,10 @@ impl Drop for Little {
 
 #[test]
 fn a_full_spool_is_told_and_nothing_else_suffers() {
-    run(async |bed| {
-        let dir = bed.make_dir("spool")?;
+    run(async |env| {
+        let dir = env.make_dir("spool")?;
         let _little = Little::mount(&dir, "4m")?;
-        let mut dev = Dev::start(bed, [LIMIT.to_owned(), format!("--spool-dir={}", dir.display())]).await?;
+        let mut dev = Dev::start(env, [LIMIT.to_owned(), format!("--spool-dir={}", dir.display())]).await?;
         let api = dev.api()?;
         let blob = Blob::new(0, &noise(20 << 20));
         let answer = blob.send(&api, Method::POST, &collection("default")).await?;
@@ -60,10 +60,10 @@ fn a_full_spool_is_told_and_nothing_else_suffers() {
 
 #[test]
 fn a_spool_that_is_missing_is_told_at_start() {
-    run(async |bed| {
-        let missing = bed.path().join("missing");
+    run(async |env| {
+        let missing = env.path().join("missing");
         let flag = format!("--spool-dir={}", missing.display());
-        let Err(error) = Dev::start(bed, [LIMIT.to_owned(), flag]).await else { bail!("it started") };
+        let Err(error) = Dev::start(env, [LIMIT.to_owned(), flag]).await else { bail!("it started") };
         let text = format!("{error:#}");
         ensure!(text.contains("--spool-dir") && text.contains("missing"), "{text}");
         Ok(())

@@ -16,8 +16,8 @@ const JSON_PATCH: &str = "application/json-patch+json";
 const TABLE: &str = "application/json;as=Table;g=meta.k8s.io;v=v1";
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-async fn world(bed: &repot_tests::TestEnv) -> Result<World> {
-    World::dev_with(bed, vec!["--max-object-bytes=33554432".to_owned()]).await
+async fn world(env: &repot_tests::TestEnv) -> Result<World> {
+    World::dev_with(env, vec!["--max-object-bytes=33554432".to_owned()]).await
 }
 
 /// A state just above what is shown whole.
@@ -62,8 +62,8 @@ fn expect_whole(object: &Value, as_sent: &Value) -> Result<()> {
 
 #[test]
 fn lists_and_watches_show_the_same_form_and_get_shows_all() {
-    run(async |bed| {
-        let world = world(bed).await?;
+    run(async |env| {
+        let world = world(env).await?;
         world.create(&small("short", &json!(1))).await?;
         let before = get(&world, "", "application/json").await?;
         let version = before["metadata"]["resourceVersion"].as_str().context("a version")?;
@@ -149,8 +149,8 @@ async fn apply(world: &World, path: &str, object: &Value) -> Result<Answer> {
 
 #[test]
 fn no_write_carries_the_marker() {
-    run(async |bed| {
-        let world = world(bed).await?;
+    run(async |env| {
+        let world = world(env).await?;
         let object = long("long")?;
         world.create(&object).await?;
         let trimmed = item(&get(&world, "", "application/json").await?, "long")?;
@@ -175,8 +175,8 @@ fn no_write_carries_the_marker() {
 
 #[test]
 fn no_write_of_a_status_carries_the_marker() {
-    run(async |bed| {
-        let world = world(bed).await?;
+    run(async |env| {
+        let world = world(env).await?;
         let all = "/apis/migration.gardener.cloud/v1alpha1/namespaces/default/hostedetcds";
         let mut object = json!({
             "apiVersion": "migration.gardener.cloud/v1alpha1", "kind": "HostedEtcd", "metadata": {"name": "main"},

@@ -10,27 +10,27 @@ use tokio::net::TcpListener;
 
 use super::world::{APART, DEADLINE, OUTSIDE_NAME, TestNamespace, container, is_ready, pod, shell};
 
-/// A container of that name that runs a script, with the volume `bed` at `/bed`.
+/// A container of that name that runs a script, with the volume `env` at `/env`.
 fn step(name: &str, script: &str) -> Value {
     let mut step = shell(script);
     step["name"] = name.into();
-    step["volumeMounts"] = json!([{"name": "bed", "mountPath": "/bed"}]);
+    step["volumeMounts"] = json!([{"name": "env", "mountPath": "/env"}]);
     step
 }
 
-fn bed_volume(bed: &repot_tests::TestEnv) -> Value {
-    json!([{"name": "bed", "hostPath": {"path": bed.path()}}])
+fn bed_volume(env: &repot_tests::TestEnv) -> Value {
+    json!([{"name": "env", "hostPath": {"path": env.path()}}])
 }
 
 #[test]
 fn init_containers_run_in_order_and_sidecars_beside_all_others() {
-    run(async |bed| {
+    run(async |env| {
         let place = TestNamespace::make("order").await?;
-        let note = |text: &str| format!("echo {text} >>/bed/order");
+        let note = |text: &str| format!("echo {text} >>/env/order");
         // It ends only after the one that it serves.
         let mut sidecar = step(
             "sidecar",
-            "trap 'echo sidecar ends >>/bed/order; exit 0' TERM; touch /tmp/up; while :; do sleep 0.02; done",
+            "trap 'echo sidecar ends >>/env/order; exit 0' TERM; touch /tmp/up; while :; do sleep 0.02; done",
         );
         sidecar["restartPolicy"] = "Always".into();
         sidecar["startupProbe"] =
@@ -38,7 +38,7 @@ fn init_containers_run_in_order_and_sidecars_beside_all_others() {
         let init = [step("first", &note("first")), sidecar, step("second", &note("second"))];
         let main = step("main", &format!("test -e /tmp/up && exit 9; {}", note("main")));
         let spec = json!({
-            "initContainers": init, "containers": [main], "volumes": bed_volume(bed), "restartPolicy": "Never",
+            "initContainers": init, "containers": [main], "volumes": bed_volume(env), "restartPolicy": "Never",
         });
         place.apply(&[pod("steps", spec)]).await?;
         let done = place.until("pod", "steps", "over", |pod| {
@@ -46,7 +46,7 @@ fn init_containers_run_in_order_and_sidecars_beside_all_others() {
         });
         let done = done.await?;
         ensure!(done["status"]["phase"] == "Succeeded", "{}", done["status"]);
-        let order = std::fs::read_to_string(bed.path().join("order"))?;
+        let order = std::fs::read_to_string(env.path().join("order"))?;
         ensure!(order == "first\nsecond\nmain\nsidecar ends\n", "{order}");
         Ok(())
     });
@@ -54,13 +54,13 @@ fn init_containers_run_in_order_and_sidecars_beside_all_others() {
 
 #[test]
 fn container_knows_its_pod_and_reaches_kube_apiserver_as_its_service_account() {
-    run(async |bed| {
+    run(async |env| {
         let place = TestNamespace::make("identity").await?;
         let secret = json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "secret"}, "stringData": {"word": "basil"},
         });
         let script = "hostname; echo $NAME $IP $WORD $1; cat /run/secret/word; echo; kubectl auth whoami -o jsonpath={.status.userInfo.username}";
-        let mut main = step("main", &format!("({script}) >/bed/out.new && mv /bed/out.new /bed/out"));
+        let mut main = step("main", &format!("({script}) >/env/out.new && mv /env/out.new /env/out"));
         main["args"] = json!(["-c", main["args"][1], "-", "$(NAME)-$(WORD)-$(NOBODY)"]);
         main["env"] = json!([
             {"name": "NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
@@ -70,7 +70,7 @@ fn container_knows_its_pod_and_reaches_kube_apiserver_as_its_service_account() {
         ]);
         main["volumeMounts"] =
             json!([main["volumeMounts"][0], {"name": "secret", "mountPath": "/run/secret"}]);
-        let volumes = json!([bed_volume(bed)[0], {"name": "secret", "secret": {"secretName": "secret"}}]);
+        let volumes = json!([bed_volume(env)[0], {"name": "secret", "secret": {"secretName": "secret"}}]);
         let spec = json!({"containers": [main], "volumes": volumes, "restartPolicy": "OnFailure"});
         // The Secret comes later, as in life.
         place.apply(&[pod("who", spec)]).await?;
@@ -82,7 +82,7 @@ fn container_knows_its_pod_and_reaches_kube_apiserver_as_its_service_account() {
         let done =
             place.until("pod", "who", "succeeded", |pod| pod["status"]["phase"] == "Succeeded").await?;
         let ip = done["status"]["podIP"].as_str().unwrap_or_default();
-        let out = std::fs::read_to_string(bed.path().join("out"))?;
+        let out = std::fs::read_to_string(env.path().join("out"))?;
         let expected =
             format!("who\nwho {ip} basil who-basil-$(NOBODY)\nbasil\nsystem:serviceaccount:identity:default");
         ensure!(out == expected, "{out}");
@@ -155,19 +155,19 @@ fn liveness_replaces_a_frozen_container_and_a_killed_one_returns() {
 
 #[test]
 fn deleted_pod_has_its_hook_and_its_grace_and_is_gone_after_its_processes() {
-    run(async |bed| {
+    run(async |env| {
         let place = TestNamespace::make("ends").await?;
         // It does not listen to SIGTERM, so only the end of its grace ends it.
         let mut main = step(
             "main",
-            "trap 'echo asked >>/bed/end' TERM; echo $$$$ >/bed/pid; while :; do sleep 0.02; done",
+            "trap 'echo asked >>/env/end' TERM; echo $$$$ >/env/pid; while :; do sleep 0.02; done",
         );
-        main["lifecycle"] = json!({"preStop": {"exec": {"command": ["sh", "-c", "echo hook >>/bed/end"]}}});
-        let mut object = pod("p", json!({"containers": [main], "volumes": bed_volume(bed)}));
+        main["lifecycle"] = json!({"preStop": {"exec": {"command": ["sh", "-c", "echo hook >>/env/end"]}}});
+        let mut object = pod("p", json!({"containers": [main], "volumes": bed_volume(env)}));
         object["spec"]["terminationGracePeriodSeconds"] = 3.into();
         place.apply(&[object]).await?;
         let pid = until("its pid", DEADLINE, async || {
-            Ok(std::fs::read_to_string(bed.path().join("pid"))?.trim().parse::<u32>()?)
+            Ok(std::fs::read_to_string(env.path().join("pid"))?.trim().parse::<u32>()?)
         });
         let pid = pid.await?;
         let asked = Instant::now();
@@ -177,7 +177,7 @@ fn deleted_pod_has_its_hook_and_its_grace_and_is_gone_after_its_processes() {
             !std::path::Path::new("/proc").join(pid.to_string()).exists(),
             "process {pid} outlives its pod"
         );
-        let end = std::fs::read_to_string(bed.path().join("end"))?;
+        let end = std::fs::read_to_string(env.path().join("end"))?;
         ensure!(end == "hook\nasked\n", "{end}");
         Ok(())
     });
@@ -185,17 +185,17 @@ fn deleted_pod_has_its_hook_and_its_grace_and_is_gone_after_its_processes() {
 
 #[test]
 fn isolated_node_reaches_nobody_until_it_is_healed() {
-    run(async |bed| {
+    run(async |env| {
         let place = TestNamespace::make("alone").await?;
         let ask = "timeout -s KILL 2 kubectl get --raw /version >/dev/null 2>&1 && echo yes || echo no";
-        let script = format!("while :; do ({ask}) >/bed/new; mv /bed/new /bed/answer; sleep 0.05; done");
+        let script = format!("while :; do ({ask}) >/env/new; mv /env/new /env/answer; sleep 0.05; done");
         let spec = json!({
-            "nodeName": APART, "containers": [step("main", &script)], "volumes": bed_volume(bed),
+            "nodeName": APART, "containers": [step("main", &script)], "volumes": bed_volume(env),
         });
         place.apply(&[pod("p", spec)]).await?;
         let answer = async |expected: &str| {
             until(&format!("the answer {expected}"), DEADLINE, async || {
-                let seen = std::fs::read_to_string(bed.path().join("answer"))?;
+                let seen = std::fs::read_to_string(env.path().join("answer"))?;
                 ensure!(seen.trim() == expected, "it is {seen}");
                 Ok(())
             })
@@ -226,25 +226,25 @@ async fn start_server() -> Result<u16> {
 
 #[test]
 fn pod_finds_what_the_test_exposes_by_the_name_that_its_dns_gives() {
-    run(async |bed| {
+    run(async |env| {
         let place = TestNamespace::make("outside").await?;
         let port = start_server().await?;
         place.world.runner.expose(port)?;
         let script = format!(
-            "import os, urllib.request as r\nopen('/bed/new', 'wb').write(r.urlopen('http://{OUTSIDE_NAME}:{port}/').read())\n\
-             os.rename('/bed/new', '/bed/page')"
+            "import os, urllib.request as r\nopen('/env/new', 'wb').write(r.urlopen('http://{OUTSIDE_NAME}:{port}/').read())\n\
+             os.rename('/env/new', '/env/page')"
         );
         let mut main = step("main", "");
         main["image"] = "python".into();
         main["args"] = json!(["-c", script]);
-        let spec = json!({"containers": [main], "volumes": bed_volume(bed), "restartPolicy": "Never"});
+        let spec = json!({"containers": [main], "volumes": bed_volume(env), "restartPolicy": "Never"});
         place.apply(&[pod("p", spec)]).await?;
         let done = place.until("pod", "p", "over", |pod| {
             ["Succeeded", "Failed"].iter().any(|phase| pod["status"]["phase"] == *phase)
         });
         let done = done.await?;
         ensure!(done["status"]["phase"] == "Succeeded", "{}", done["status"]);
-        ensure!(std::fs::read_to_string(bed.path().join("page"))? == "outside", "another page");
+        ensure!(std::fs::read_to_string(env.path().join("page"))? == "outside", "another page");
         Ok(())
     });
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::world::{DEADLINE, images, pod, shell};
 
-async fn start(bed: &TestEnv) -> Result<(Garden, PodRunner)> {
+async fn start(env: &TestEnv) -> Result<(Garden, PodRunner)> {
     // A node is lost after forty seconds as a rule; no pod is driven away here before five minutes.
     let flags = ["--node-monitor-period=500ms", "--node-monitor-grace-period=4s"].map(str::to_owned);
     let options = GardenOptions {
@@ -18,9 +18,9 @@ async fn start(bed: &TestEnv) -> Result<(Garden, PodRunner)> {
         controller_manager_flags: flags.into(),
         ..GardenOptions::default()
     };
-    let garden = Garden::start_with(bed, options).await?;
+    let garden = Garden::start_with(env, options).await?;
     let options = PodRunnerOptions { images: images()?, ..PodRunnerOptions::default() };
-    let runner = PodRunner::start(bed, &garden, options).await?;
+    let runner = PodRunner::start(env, &garden, options).await?;
     Ok((garden, runner))
 }
 
@@ -37,16 +37,16 @@ async fn wait_for_ready(garden: &Garden, expected: &str) -> Result<()> {
 
 #[test]
 fn node_without_heartbeat_is_lost_and_found_and_all_ends_with_the_runner() {
-    run(async |bed| {
-        let (garden, runner) = start(bed).await?;
-        let mut main = shell("echo $$$$ >/bed/pid; sleep 600 & wait");
-        main["volumeMounts"] = json!([{"name": "bed", "mountPath": "/bed"}]);
-        let volumes = json!([{"name": "bed", "hostPath": {"path": bed.path()}}]);
+    run(async |env| {
+        let (garden, runner) = start(env).await?;
+        let mut main = shell("echo $$$$ >/env/pid; sleep 600 & wait");
+        main["volumeMounts"] = json!([{"name": "env", "mountPath": "/env"}]);
+        let volumes = json!([{"name": "env", "hostPath": {"path": env.path()}}]);
         let mut object: Value = pod("p", json!({"containers": [main], "volumes": volumes}));
         object["metadata"]["namespace"] = "default".into();
         garden.apply(&[object]).await?;
         let pid = until("its pid", DEADLINE, async || {
-            Ok(std::fs::read_to_string(bed.path().join("pid"))?.trim().parse::<u32>()?)
+            Ok(std::fs::read_to_string(env.path().join("pid"))?.trim().parse::<u32>()?)
         });
         let pid = pid.await?;
 

@@ -109,19 +109,19 @@ fn job_completes_and_another_fails_at_its_backoff_limit() {
 
 #[test]
 fn readiness_gates_the_endpoints_of_a_service() {
-    run(async |bed| {
+    run(async |env| {
         let place = TestNamespace::make("readiness").await?;
-        let mark = bed.path().join("ready");
+        let mark = env.path().join("ready");
         let mut container = shell("exec python3 -m http.server 8080");
         container["image"] = "python".into();
         container["command"] = json!(["/bin/sh"]);
         container["ports"] = json!([{"name": "web", "containerPort": 8080}]);
-        container["volumeMounts"] = json!([{"name": "bed", "mountPath": "/srv/bed"}]);
-        let probe = json!({"exec": {"command": ["test", "-e", "/srv/bed/ready"]}, "periodSeconds": 1, "failureThreshold": 1});
+        container["volumeMounts"] = json!([{"name": "env", "mountPath": "/srv/env"}]);
+        let probe = json!({"exec": {"command": ["test", "-e", "/srv/env/ready"]}, "periodSeconds": 1, "failureThreshold": 1});
         container["readinessProbe"] = probe;
         container["startupProbe"] =
             json!({"tcpSocket": {"port": "web"}, "failureThreshold": 60, "periodSeconds": 1});
-        let volumes = json!([{"name": "bed", "hostPath": {"path": bed.path()}}]);
+        let volumes = json!([{"name": "env", "hostPath": {"path": env.path()}}]);
         let service = json!({
             "apiVersion": "v1", "kind": "Service", "metadata": {"name": "slow"},
             "spec": {"selector": {"app": "slow"}, "clusterIP": "None", "ports": [{"port": 8080}]},

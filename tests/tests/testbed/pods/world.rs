@@ -26,7 +26,7 @@ pub struct World {
     pub runner: PodRunner,
 }
 
-static WORLD: Shared<World> = Shared::new(|bed| start_shared(World::start(bed)));
+static WORLD: Shared<World> = Shared::new(|env| start_shared(World::start(env)));
 
 pub fn shared() -> Result<SharedRef<World>> {
     WORLD.value()
@@ -41,14 +41,14 @@ pub fn images() -> Result<Images> {
 }
 
 impl World {
-    async fn start(bed: &TestEnv) -> Result<Self> {
+    async fn start(env: &TestEnv) -> Result<Self> {
         let options = GardenOptions { controller_manager: true, ..GardenOptions::default() };
-        let garden = Garden::start_with(bed, options).await?;
+        let garden = Garden::start_with(env, options).await?;
         let zone = |zone: &str| BTreeMap::from([("topology.kubernetes.io/zone".to_owned(), zone.to_owned())]);
         let mut nodes: Vec<_> = ["a", "b", "c"].map(|name| (format!("node-{name}"), zone(name))).into();
         nodes.push((APART.to_owned(), BTreeMap::new()));
         let options = PodRunnerOptions { nodes, images: images()?, upstream_dns: Some(start_dns().await?) };
-        let runner = PodRunner::start(bed, &garden, options).await?;
+        let runner = PodRunner::start(env, &garden, options).await?;
         garden.kubectl(["cordon", APART]).await?.text()?;
         let mut limited = PodRunner::storage_class("limited", "Immediate", "Delete");
         limited["parameters"] = json!({"quota": "enforced"});

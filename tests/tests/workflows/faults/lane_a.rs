@@ -12,8 +12,8 @@ use super::{FaultRun, LaneRun};
 #[test]
 #[ignore = "minutes, in make soak"]
 fn lane_a_of_the_faults() {
-    run(async |bed| {
-        let mut lane = LaneRun::start(bed, Lane::A, "30s").await?;
+    run(async |env| {
+        let mut lane = LaneRun::start(env, Lane::A, "30s").await?;
         lane.play("lock", cancelled_while_another_workflow_has_the_lock).await?;
         lane.play("quorum", two_members_are_frozen).await?;
         lane.play("stubborn-api", api_server_does_not_end).await?;

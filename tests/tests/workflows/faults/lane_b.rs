@@ -11,8 +11,8 @@ use super::{FaultRun, LaneRun};
 #[test]
 #[ignore = "minutes, in make soak"]
 fn lane_b_of_the_faults() {
-    run(async |bed| {
-        let mut lane = LaneRun::start(bed, Lane::B, "30s").await?;
+    run(async |env| {
+        let mut lane = LaneRun::start(env, Lane::B, "30s").await?;
         lane.play("damage", backup_is_damaged).await?;
         lane.play("api-returns", api_servers_return).await?;
         lane.play("member-stays", member_does_not_end).await?;

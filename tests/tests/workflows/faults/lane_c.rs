@@ -12,8 +12,8 @@ use super::{FaultRun, LaneRun};
 #[test]
 #[ignore = "minutes, in make soak"]
 fn lane_c_of_the_faults() {
-    run(async |bed| {
-        let mut lane = LaneRun::start(bed, Lane::C, "30s").await?;
+    run(async |env| {
+        let mut lane = LaneRun::start(env, Lane::C, "30s").await?;
         // It succeeds, so the others roll back from volumes with a history of their own to such volumes.
         lane.play("job", job_is_deleted).await?;
         lane.play("no-class", storage_class_is_missing).await?;

@@ -18,8 +18,8 @@ const CHANGES: Duration = Duration::from_millis(10);
 #[test]
 #[ignore = "minutes, in make soak"]
 fn lane_d_of_the_faults() {
-    run(async |bed| {
-        let mut lane = LaneRun::start(bed, Lane::D, "1m").await?;
+    run(async |env| {
+        let mut lane = LaneRun::start(env, Lane::D, "1m").await?;
         lane.play("agent", agent_is_killed).await?;
         lane.play("leader", leader_is_killed).await?;
         lane.play("claim", old_claim_is_held).await?;

@@ -69,7 +69,7 @@ fn every_step_of_a_migration_has_a_fault() {
 
 /// A control plane on which the rows of a lane are played.
 struct LaneRun<'a> {
-    bed: &'a TestEnv,
+    env: &'a TestEnv,
     lane: Lane,
     fixture: ControlPlaneFixture,
     step_timeout: &'static str,
@@ -77,12 +77,12 @@ struct LaneRun<'a> {
 }
 
 impl<'a> LaneRun<'a> {
-    async fn start(bed: &'a TestEnv, lane: Lane, step_timeout: &'static str) -> Result<Self> {
+    async fn start(env: &'a TestEnv, lane: Lane, step_timeout: &'static str) -> Result<Self> {
         let start = Instant::now();
         let namespace = format!("lane-{lane:?}").to_lowercase();
         let fixture = ControlPlaneFixture::start(&namespace, MEMBERS, Front::Writer).await?;
         println!("lane {lane:?} started in {:.0?}", start.elapsed());
-        Ok(Self { bed, lane, fixture, step_timeout, played: Vec::new() })
+        Ok(Self { env, lane, fixture, step_timeout, played: Vec::new() })
     }
 
     /// Plays a row, which ends with [`FaultRun::ends`].
@@ -116,7 +116,7 @@ struct Before {
 
 /// A migration with a fault.
 struct FaultRun<'a> {
-    bed: &'a TestEnv,
+    env: &'a TestEnv,
     fixture: &'a ControlPlaneFixture,
     fault: &'static Fault,
     step_timeout: &'static str,
@@ -142,7 +142,7 @@ impl<'a> FaultRun<'a> {
             etcd: etcd_spec(&fixture.ns).await?,
         };
         let migration = format!("m-{}", fault.name);
-        Ok(Self { bed: lane.bed, fixture, fault, step_timeout: lane.step_timeout, migration, before })
+        Ok(Self { env: lane.env, fixture, fault, step_timeout: lane.step_timeout, migration, before })
     }
 
     fn ns(&self) -> &TestNamespace {
@@ -193,7 +193,7 @@ impl<'a> FaultRun<'a> {
         let reason = ended["status"]["reason"].as_str().unwrap_or_default();
         ensure!(reason == self.fault.reason, "the reason is {}", ended["status"]);
         self.fixture.api_is_up().await?;
-        self.fixture.is_sound(self.bed, &self.before.data).await?;
+        self.fixture.is_sound(self.env, &self.before.data).await?;
         self.backup_holds(&ended).await.context("the backup of the migration")?;
         self.etcd_is_left(&ended).await?;
         self.ns()
@@ -212,10 +212,10 @@ impl<'a> FaultRun<'a> {
             return Ok(());
         }
         if self.fault.reason == "BackupCorrupt" {
-            return self.fixture.backup_is_refused(self.bed, ended).await;
+            return self.fixture.backup_is_refused(self.env, ended).await;
         }
         let Before { data, acknowledged, .. } = &self.before;
-        self.fixture.backup_of(self.bed, ended, data, *acknowledged).await
+        self.fixture.backup_of(self.env, ended, data, *acknowledged).await
     }
 
     /// Checks that the etcd has the settings and the volumes that follow from the end, and no others are left.

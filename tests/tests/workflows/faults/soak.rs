@@ -15,8 +15,8 @@ const LIMIT: Duration = Duration::from_secs(900);
 #[test]
 #[ignore = "takes minutes: make soak"]
 fn controllers_are_killed_in_each_step() {
-    run(async |bed| {
-        let mut lane = LaneRun::start(bed, Lane::Soak, "1m").await?;
+    run(async |env| {
+        let mut lane = LaneRun::start(env, Lane::Soak, "1m").await?;
         lane.play("controllers", controllers_are_killed).await?;
         lane.ends()
     });

@@ -54,9 +54,9 @@ struct Attacked {
 /// Measures without an attack, under each attack alone, and under all of them.
 ///
 /// Errors: when a program is missing, or an attack does not take place.
-pub async fn bench(bed: &TestEnv, flags: &Flags, only: Option<&str>) -> Result<Report> {
-    let mut attacked = Attacked::start(bed).await?;
-    let mut report = Report { setting: proc::describe_machine(bed.path())?, rows: Vec::new() };
+pub async fn bench(env: &TestEnv, flags: &Flags, only: Option<&str>) -> Result<Report> {
+    let mut attacked = Attacked::start(env).await?;
+    let mut report = Report { setting: proc::describe_machine(env.path())?, rows: Vec::new() };
     report.setting["asked"] = format!("{flags:?}").into();
     let quiet = attacked.measure(flags, &[]).await?;
     report.add("attacks", "none", "Repot, direct", quiet.clone());
@@ -99,14 +99,14 @@ pub fn broken_promises(report: &Report) -> Vec<String> {
 }
 
 impl Attacked {
-    async fn start(bed: &TestEnv) -> Result<Self> {
-        let garden = Garden::start(bed).await?;
-        let keys = write_encryption_config(bed.path())?;
+    async fn start(env: &TestEnv) -> Result<Self> {
+        let garden = Garden::start(env).await?;
+        let keys = write_encryption_config(env.path())?;
         let flags = [
             format!("--encryption-provider-config={}", keys.display()),
-            format!("--storage=embedded:{}", bed.make_dir("store")?.display()),
+            format!("--storage=embedded:{}", env.make_dir("store")?.display()),
         ];
-        let repot = Repot::behind(bed, &garden, &[("core.gardener.cloud", "v1alpha1")], flags).await?;
+        let repot = Repot::behind(env, &garden, &[("core.gardener.cloud", "v1alpha1")], flags).await?;
         garden.apply(&permissions()).await?;
         let as_user = |name: &str| {
             let credential = garden.user(name, &["workers"])?.credential;

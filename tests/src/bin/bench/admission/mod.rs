@@ -50,10 +50,10 @@ struct Contestant {
 /// Runs everything, or the cells whose names contain `only`.
 ///
 /// Errors: when servers do not start, or one of them gives a wrong answer before the clock starts.
-pub async fn bench(bed: &TestEnv, scale: Scale, only: Option<&str>) -> Result<Report> {
+pub async fn bench(env: &TestEnv, scale: Scale, only: Option<&str>) -> Result<Report> {
     let start = Instant::now();
-    let mut setting = proc::describe_machine(bed.path())?;
-    let mut servers = Servers::start(bed, CONNECTIONS.into_iter().max().unwrap_or(1)).await?;
+    let mut setting = proc::describe_machine(env.path())?;
+    let mut servers = Servers::start(env, CONNECTIONS.into_iter().max().unwrap_or(1)).await?;
     crate::say(start, "servers are up");
     let mut report = Report::default();
     report.remember("idle", servers.webhook_pid())?;

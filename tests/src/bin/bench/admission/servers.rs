@@ -47,13 +47,13 @@ pub struct Servers {
 
 impl Servers {
     /// Starts everything. Each line has so many connections.
-    pub async fn start(bed: &TestEnv, connections: usize) -> Result<Self> {
-        let garden = Garden::start(bed).await?;
+    pub async fn start(env: &TestEnv, connections: usize) -> Result<Self> {
+        let garden = Garden::start(env).await?;
         prepare(&garden).await?;
-        let webhook = start_webhook(bed, &garden).await?;
+        let webhook = start_webhook(env, &garden).await?;
         garden.apply(&registrations(&garden, webhook.port()?)).await?;
         garden.apply(&objects::policy(ASKED)).await?;
-        let (null, port) = start_null_program(bed, &garden).await?;
+        let (null, port) = start_null_program(env, &garden).await?;
         let direct = |server: String| {
             Line::new(
                 &Access {
@@ -185,8 +185,8 @@ async fn create(garden: &Garden, namespace: &str, bytes: usize) -> Result<()> {
     Ok(())
 }
 
-async fn start_webhook(bed: &TestEnv, garden: &Garden) -> Result<Repot> {
-    let dir = bed.make_dir("webhook")?;
+async fn start_webhook(env: &TestEnv, garden: &Garden) -> Result<Repot> {
+    let dir = env.make_dir("webhook")?;
     let (cert, key) = garden.pki().serve(NAMESPACE, SERVICE)?.write(&dir, "serving")?;
     let kubeconfig = garden.admin().write(dir.join("kubeconfig"))?;
     let args = [
@@ -197,7 +197,7 @@ async fn start_webhook(bed: &TestEnv, garden: &Garden) -> Result<Repot> {
         format!("--tls-private-key-file={}", key.display()),
         format!("--kubeconfig={}", kubeconfig.display()),
     ];
-    Repot::start_program(bed, Spec::new("repot-webhook", program()?).arg("webhook").args(args)).await
+    Repot::start_program(env, Spec::new("repot-webhook", program()?).arg("webhook").args(args)).await
 }
 
 /// The shipped webhook that is asked about isolated zones, for one namespace.

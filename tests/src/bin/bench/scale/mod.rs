@@ -44,10 +44,10 @@ pub struct Flags {
 /// Runs everything.
 ///
 /// Errors: when a program is missing or a request fails.
-pub async fn bench(bed: &TestEnv, flags: &Flags) -> Result<Report> {
+pub async fn bench(env: &TestEnv, flags: &Flags) -> Result<Report> {
     let start = Instant::now();
-    let mut servers = Servers::start(bed).await?;
-    let mut report = Report { setting: proc::describe_machine(bed.path())?, rows: Vec::new() };
+    let mut servers = Servers::start(env).await?;
+    let mut report = Report { setting: proc::describe_machine(env.path())?, rows: Vec::new() };
     report.setting["asked"] = format!("{flags:?}").into();
     servers.row(&mut report, "empty", serde_json::json!({})).await?;
     for (what, namespace, count, bytes) in [

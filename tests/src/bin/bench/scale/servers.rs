@@ -34,21 +34,21 @@ pub struct Servers {
 }
 
 impl Servers {
-    pub async fn start(bed: &TestEnv) -> Result<Self> {
+    pub async fn start(env: &TestEnv) -> Result<Self> {
         let options = repot_tests::etcd::EtcdOptions {
             flags: vec![format!("--quota-backend-bytes={QUOTA}")],
             ..Default::default()
         };
-        let etcd = EtcdCluster::start_with(bed, 1, options).await?;
-        let (garden, s3) = (Garden::start(bed).await?, S3Server::start(bed).await?);
-        let keys: PathBuf = bed.make_dir("keys")?.join("encryption.yaml");
+        let etcd = EtcdCluster::start_with(env, 1, options).await?;
+        let (garden, s3) = (Garden::start(env).await?, S3Server::start(env).await?);
+        let keys: PathBuf = env.make_dir("keys")?.join("encryption.yaml");
         write_config(&keys, &config(&[&provider("secretbox", "key")?]).to_string())?;
         let flags = [
             format!("--etcd-servers={}", etcd.endpoints().join(",")),
             format!("--encryption-provider-config={}", keys.display()),
             format!("--chunk-store={}", s3.url("chunks")),
         ];
-        let repot = Repot::replica_with(bed, &garden, &flags, &s3.environment()).await?;
+        let repot = Repot::replica_with(env, &garden, &flags, &s3.environment()).await?;
         let servers = Self { repot, garden, etcd, s3 };
         for namespace in [SMALL, LARGE, TINY, WATCHED] {
             servers.make_namespace(namespace).await?;

@@ -108,7 +108,7 @@ const SOURCE: &str = "source";
 
 impl RemoteStore {
     async fn start(bench: &Bench<'_>, source: &Path, round_trip: Duration) -> Result<Self> {
-        let server = S3Server::start(bench.bed).await?;
+        let server = S3Server::start(bench.env).await?;
         let (from, to) = (open(source)?, Store::open(&server.url(SOURCE), &server.environment())?);
         let report = copy::copy(&from, &to, copy::Options::default(), |_| {}).await?;
         ensure!(report.failed.is_empty(), "{:?}", report.failed);
@@ -116,7 +116,7 @@ impl RemoteStore {
         // Without a distance nothing is between them that would take CPU time of its own.
         let near = server.endpoint_at(server.port());
         let endpoint = if round_trip.is_zero() { near } else { server.endpoint() };
-        let secret = bench.bed.make_dir("secret")?;
+        let secret = bench.env.make_dir("secret")?;
         server.mount_secret(&secret)?;
         fs::write(secret.join("endpoint"), &endpoint).context("the endpoint")?;
         Ok(Self { server, source: source.to_owned(), endpoint, secret })

@@ -94,25 +94,25 @@ impl Chance {
 
 impl World {
     pub(super) async fn start(bench: &Bench<'_>) -> Result<Self> {
-        let bed = bench.bed;
-        let (etcd, client) = start_etcd(bed).await?;
-        let db = Self::db_of(bed, &etcd)?;
+        let env = bench.env;
+        let (etcd, client) = start_etcd(env).await?;
+        let db = Self::db_of(env, &etcd)?;
         fill(&client, bench.flags.size).await?;
-        let snapshot = bed.path().join("snapshot.db");
+        let snapshot = env.path().join("snapshot.db");
         etcd.save_snapshot(0, &snapshot).await?;
         let world = Self {
             etcd,
             client,
             db,
             snapshot,
-            plain: bed.make_dir("plain")?,
-            gzip: bed.make_dir("gzip")?,
-            small: bed.make_dir("small")?,
-            deltas: bed.make_dir("deltas")?,
+            plain: env.make_dir("plain")?,
+            gzip: env.make_dir("gzip")?,
+            small: env.make_dir("small")?,
+            deltas: env.make_dir("deltas")?,
         };
         for (dir, compression) in [(&world.plain, Compression::None), (&world.gzip, Compression::Gzip)] {
             let store = open(dir)?;
-            take::full(&world.client, &store, bed.path(), (compression, false), Timestamp::now()).await?;
+            take::full(&world.client, &store, env.path(), (compression, false), Timestamp::now()).await?;
         }
         let small = open(&world.small)?;
         write_base(&small).await?;
@@ -123,10 +123,10 @@ impl World {
 
     async fn fill_deltas(&self, bench: &Bench<'_>) -> Result<()> {
         let store = open(&self.deltas)?;
-        let (_etcd, client) = start_etcd(bench.bed).await?;
+        let (_etcd, client) = start_etcd(bench.env).await?;
         fill(&client, BASE).await?;
         let full =
-            take::full(&client, &store, bench.bed.path(), (Compression::Gzip, false), Timestamp::now())
+            take::full(&client, &store, bench.env.path(), (Compression::Gzip, false), Timestamp::now())
                 .await?;
         let last = usize::try_from(full.name.last.0)?;
         let count = bench.flags.events().div_ceil(EVENTS_OF_A_DELTA);
@@ -143,10 +143,10 @@ impl World {
         self.etcd.endpoints().join(",")
     }
 
-    fn db_of(bed: &TestEnv, etcd: &EtcdCluster) -> Result<PathBuf> {
+    fn db_of(env: &TestEnv, etcd: &EtcdCluster) -> Result<PathBuf> {
         ensure!(etcd.endpoints().len() == 1, "it has one member");
         let found =
-            fs::read_dir(bed.path().join("etcd"))?.flatten().map(|entry| entry.path().join("member/snap/db"));
+            fs::read_dir(env.path().join("etcd"))?.flatten().map(|entry| entry.path().join("member/snap/db"));
         found.into_iter().find(|path| path.is_file()).context("the database of etcd")
     }
 
@@ -160,9 +160,9 @@ impl World {
     }
 }
 
-async fn start_etcd(bed: &TestEnv) -> Result<(EtcdCluster, Client)> {
+async fn start_etcd(env: &TestEnv) -> Result<(EtcdCluster, Client)> {
     let options = EtcdOptions { flags: vec![QUOTA.to_owned()], ..EtcdOptions::default() };
-    let etcd = EtcdCluster::start_with(bed, 1, options).await?;
+    let etcd = EtcdCluster::start_with(env, 1, options).await?;
     let client = link::connect(&link::Options { endpoints: etcd.endpoints(), ..Default::default() }).await?;
     Ok((etcd, client))
 }

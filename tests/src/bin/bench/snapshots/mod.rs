@@ -58,7 +58,7 @@ struct Programs {
 
 /// What all parts share.
 struct Bench<'a> {
-    bed: &'a TestEnv,
+    env: &'a TestEnv,
     programs: Programs,
     flags: Flags,
     ground: Ground,
@@ -71,16 +71,16 @@ struct Bench<'a> {
 ///
 /// Errors: when a program is missing, fails, or leaves something else behind than it should.
 pub async fn bench(
-    bed: &TestEnv,
+    env: &TestEnv,
     flags: Flags,
     repot: &Path,
     rounds: usize,
     only: Option<&str>,
 ) -> Result<Report> {
-    let setting = proc::describe_machine(bed.path())?;
-    let ground = Ground::new(bed.make_dir("ground")?, rounds);
+    let setting = proc::describe_machine(env.path())?;
+    let ground = Ground::new(env.make_dir("ground")?, rounds);
     let mut bench = Bench {
-        bed,
+        env,
         programs: Programs::find(repot)?,
         flags,
         ground,

@@ -23,11 +23,11 @@ pub(super) async fn bench(bench: &mut Bench<'_>, _: &World) -> Result<()> {
     if !bench.wants(cell) {
         return Ok(());
     }
-    let dir = bench.bed.make_dir("final")?;
+    let dir = bench.env.make_dir("final")?;
     let mut rows = Vec::new();
     let store = open(&dir)?;
     rows.push(("file", observe(|at| Ok(store.below_prefix(&[&at.to_string()]))).await?));
-    let server = S3Server::start(bench.bed).await?;
+    let server = S3Server::start(bench.env).await?;
     let store = Store::open(&server.url("final"), &server.environment())?;
     for (name, round_trip) in [("S3, round trip 0 ms", 0), ("S3, round trip 100 ms", 100)] {
         server.relay.set_round_trip(Duration::from_millis(round_trip));

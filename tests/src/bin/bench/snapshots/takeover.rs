@@ -50,9 +50,9 @@ pub(super) async fn bench(bench: &mut Bench<'_>) -> Result<()> {
 
 /// One takeover of an etcd that is filled anew; gives the time without writes.
 async fn take_over(bench: &Bench<'_>, size: usize, standby: bool) -> Result<Duration> {
-    let dns = DnsServer::start(bench.bed).await?;
+    let dns = DnsServer::start(bench.env).await?;
     dns.set("owner", &[SOURCE]).await?;
-    let store = bench.bed.make_dir("takeover-store")?;
+    let store = bench.env.make_dir("takeover-store")?;
     let mut source = Side::plan(bench, &dns, SOURCE)?;
     source.config["store"] = json!({ "url": url(&store) });
     let mut source_agent = source.start(bench)?;
@@ -66,7 +66,7 @@ async fn take_over(bench: &Bench<'_>, size: usize, standby: bool) -> Result<Dura
 
     let mut destination = Side::plan(bench, &dns, DESTINATION)?;
     destination.config["restore"] = json!({ "store": { "url": url(&store) }, "standby": standby });
-    destination.config["store"] = json!({ "url": url(&bench.bed.make_dir("takeover-own")?) });
+    destination.config["store"] = json!({ "url": url(&bench.env.make_dir("takeover-own")?) });
     let mut agent = destination.start(bench)?;
     let is_prepared = |status: &Value| match standby {
         true => status["standby"]["revision"].as_i64() >= Some(filled),
@@ -98,13 +98,13 @@ struct Side {
 
 impl Side {
     fn plan(bench: &Bench<'_>, dns: &DnsServer, id: &str) -> Result<Self> {
-        let dir = bench.bed.make_dir("takeover-agent")?;
+        let dir = bench.env.make_dir("takeover-agent")?;
         let [client, peer, agent] = [port::reserve()?, port::reserve()?, port::reserve()?];
         let at = |port: u16| format!("http://127.0.0.1:{port}");
         let config = json!({
             "name": "main", "namespace": "ns", "volumes": "v", "clusterToken": id, "clusterState": "new",
             "members": [{"name": "m0", "pod": "main-0", "peerUrls": [at(peer)], "clientUrls": [at(client)]}],
-            "ports": {"client": client, "peer": peer, "agent": agent}, "dataDir": bench.bed.make_dir("takeover-volume")?,
+            "ports": {"client": client, "peer": peer, "agent": agent}, "dataDir": bench.env.make_dir("takeover-volume")?,
             "snapshots": {"fullSchedule": "@yearly", "deltaPeriod": "2s"},
             "etcdFlags": {"quota-backend-bytes": "8589934592"},
             "owner": {
@@ -126,7 +126,7 @@ impl Side {
             .flag("etcdutl", &programs.etcdutl)
             .env("POD_NAME", "main-0")
             .env("POD_IP", "127.0.0.1");
-        Process::start(bench.bed, spec)
+        Process::start(bench.env, spec)
     }
 
     async fn until(&self, process: &mut Process, what: &str, fits: impl Fn(&Value) -> bool) -> Result<()> {

@@ -30,9 +30,9 @@ const DEADLINE: Duration = Duration::from_secs(120);
 const FIRST: u64 = 60_000_000;
 
 /// A server with two sorts of objects on each backend, whose keys change while it is asked.
-pub async fn measure(bed: &TestEnv, servers: &mut Servers, flags: &Flags, report: &mut Report) -> Result<()> {
+pub async fn measure(env: &TestEnv, servers: &mut Servers, flags: &Flags, report: &mut Report) -> Result<()> {
     let etcd = format!("--etcd-servers={}", servers.garden().etcd().endpoints().join(","));
-    rotate(bed, servers, flags, &[etcd, "--etcd-prefix=/rotation".to_owned()], report).await?;
+    rotate(env, servers, flags, &[etcd, "--etcd-prefix=/rotation".to_owned()], report).await?;
     for (bytes, count) in [(1_000, flags.many.min(1_000)), (MB, LARGE)] {
         let side = Side::Crd;
         let created = create(servers.line(side), side, bytes, count).await?;
@@ -45,20 +45,20 @@ pub async fn measure(bed: &TestEnv, servers: &mut Servers, flags: &Flags, report
 }
 
 async fn rotate(
-    bed: &TestEnv,
+    env: &TestEnv,
     servers: &mut Servers,
     flags: &Flags,
     storage: &[String],
     report: &mut Report,
 ) -> Result<()> {
-    let keys = bed.make_dir("rotation")?.join("encryption.yaml");
+    let keys = env.make_dir("rotation")?.join("encryption.yaml");
     let (old, new) = (provider("secretbox", "old")?, provider("secretbox", "new")?);
     write_config(&keys, &config(&[&old]).to_string())?;
     let file = format!("--encryption-provider-config={}", keys.display());
     let reload = "--encryption-provider-config-automatic-reload=true".to_owned();
     let stored = [&[file, reload][..], storage].concat();
     let garden = servers.garden();
-    let repot = Repot::replica(bed, garden, &stored).await?;
+    let repot = Repot::replica(env, garden, &stored).await?;
     let line = Line::new(&servers::access(garden, &repot), 8)?;
     create(&line, Side::Direct, 1_000, flags.many).await?;
     create(&line, Side::Direct, MB, LARGE).await?;

@@ -65,10 +65,10 @@ pub struct Flags {
 /// Runs everything, or what `only` names.
 ///
 /// Errors: when a program is missing or a request fails that has to succeed.
-pub async fn bench(bed: &TestEnv, flags: &Flags, rounds: usize, only: Option<&str>) -> Result<Report> {
+pub async fn bench(env: &TestEnv, flags: &Flags, rounds: usize, only: Option<&str>) -> Result<Report> {
     let start = Instant::now();
-    let mut servers = Servers::start(bed, &NAMESPACES, CONNECTIONS).await?;
-    let mut report = Report { setting: proc::describe_machine(bed.path())?, rows: Vec::new() };
+    let mut servers = Servers::start(env, &NAMESPACES, CONNECTIONS).await?;
+    let mut report = Report { setting: proc::describe_machine(env.path())?, rows: Vec::new() };
     report.setting["asked"] = format!("{flags:?}, {rounds} rounds").into();
     let wanted = |part: &str| only.is_none_or(|text| part.contains(text));
     for part in ["rest", "many", "watches", "sealing", "keys", "recovery", "overload"] {
@@ -76,11 +76,11 @@ pub async fn bench(bed: &TestEnv, flags: &Flags, rounds: usize, only: Option<&st
             continue;
         }
         match part {
-            "rest" => rest::measure(bed, &mut servers, &mut report).await?,
+            "rest" => rest::measure(env, &mut servers, &mut report).await?,
             "many" => many::measure(&mut servers, flags, rounds, &mut report).await?,
             "watches" => watches::measure(&mut servers, flags, &mut report).await?,
-            "sealing" => sealing::measure(bed, &mut servers, rounds, &mut report).await?,
-            "keys" => keys::measure(bed, &mut servers, flags, &mut report).await?,
+            "sealing" => sealing::measure(env, &mut servers, rounds, &mut report).await?,
+            "keys" => keys::measure(env, &mut servers, flags, &mut report).await?,
             "recovery" => recovery::measure(&mut servers, flags, &mut report).await?,
             _ => overload::measure(&mut servers, &mut report).await?,
         }

@@ -28,7 +28,7 @@ const FIRST: u64 = 70_000_000;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Both sorts of payload at all sides, then programs.
-pub async fn measure(bed: &TestEnv, servers: &mut Servers, report: &mut Report) -> Result<()> {
+pub async fn measure(env: &TestEnv, servers: &mut Servers, report: &mut Report) -> Result<()> {
     for (payload, first) in [(Payload::Realistic, FIRST), (Payload::Incompressible, FIRST + OBJECTS)] {
         let sort = format!("{payload:?}").to_lowercase();
         let what = format!("{OBJECTS} objects of 1 MB, {sort}, at rest");
@@ -47,7 +47,7 @@ pub async fn measure(bed: &TestEnv, servers: &mut Servers, report: &mut Report) 
             let used = servers.etcd_bytes().await?.saturating_sub(before);
             report.add("P13", &what, &format!("{}, in use in its database", side.name()), tell(used));
         }
-        let used = embedded(bed, servers, bodies(Side::Direct)?).await?;
+        let used = embedded(env, servers, bodies(Side::Direct)?).await?;
         report.add("P13", &what, "Repot, embedded: all files", tell(used));
         let begun = Instant::now();
         let packed = bodies(Side::Direct)?.iter().map(gzip_as_text).sum::<Result<usize>>()?;
@@ -75,8 +75,8 @@ async fn create(line: &Line, side: Side, bodies: Vec<Bytes>) -> Result<()> {
 }
 
 /// A store of its own, stopped before its files are counted.
-async fn embedded(bed: &TestEnv, servers: &mut Servers, bodies: Vec<Bytes>) -> Result<u64> {
-    let dir = bed.make_dir("at-rest")?;
+async fn embedded(env: &TestEnv, servers: &mut Servers, bodies: Vec<Bytes>) -> Result<u64> {
+    let dir = env.make_dir("at-rest")?;
     let keys = repot_tests::repot::write_encryption_config(&dir)?;
     let store = dir.join("store");
     let flags = [
@@ -84,7 +84,7 @@ async fn embedded(bed: &TestEnv, servers: &mut Servers, bodies: Vec<Bytes>) -> R
         format!("--storage=embedded:{}", store.display()),
     ];
     let garden = servers.garden();
-    let mut repot = Repot::replica(bed, garden, flags).await?;
+    let mut repot = Repot::replica(env, garden, flags).await?;
     create(&Line::new(&servers::access(garden, &repot), 1)?, Side::Direct, bodies).await?;
     // What is written twice for a moment, in a journal and where it stays, is given back by itself.
     tokio::time::sleep(SETTLE).await;

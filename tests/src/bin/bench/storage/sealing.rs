@@ -29,8 +29,8 @@ struct Contestant {
 }
 
 /// POST of each size by one and by eight.
-pub async fn measure(bed: &TestEnv, servers: &mut Servers, rounds: usize, report: &mut Report) -> Result<()> {
-    let mut plugin = Plugin::start(bed).await?;
+pub async fn measure(env: &TestEnv, servers: &mut Servers, rounds: usize, report: &mut Report) -> Result<()> {
+    let mut plugin = Plugin::start(env).await?;
     let providers = [
         ("identity", json!({ "identity": {} })),
         ("aesgcm", provider("aesgcm", "key")?),
@@ -39,7 +39,7 @@ pub async fn measure(bed: &TestEnv, servers: &mut Servers, rounds: usize, report
     ];
     let mut contestants = Vec::new();
     for (name, provider) in &providers {
-        contestants.push(Contestant::start(bed, servers, name, provider).await?);
+        contestants.push(Contestant::start(env, servers, name, provider).await?);
     }
     let (mut writes, mut first) = (0, 40_000_000);
     plugin.ask("calls").await?;
@@ -77,12 +77,12 @@ pub async fn measure(bed: &TestEnv, servers: &mut Servers, rounds: usize, report
 
 impl Contestant {
     async fn start(
-        bed: &TestEnv,
+        env: &TestEnv,
         servers: &mut Servers,
         name: &'static str,
         provider: &Value,
     ) -> Result<Self> {
-        let dir = bed.make_dir("sealing")?;
+        let dir = env.make_dir("sealing")?;
         let keys = dir.join("encryption.yaml");
         write_config(&keys, &config(&[provider]).to_string())?;
         let flags = [
@@ -90,7 +90,7 @@ impl Contestant {
             format!("--storage=embedded:{}", dir.join("store").display()),
         ];
         let garden = servers.garden();
-        let repot = Repot::replica(bed, garden, flags).await?;
+        let repot = Repot::replica(env, garden, flags).await?;
         let line = Line::new(&servers::access(garden, &repot), 8)?;
         Ok(Self { name, line, _repot: repot })
     }

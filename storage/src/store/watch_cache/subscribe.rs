@@ -1,4 +1,4 @@
-//! One watcher: a place in the ring of a hub, or, where the ring does not go back far enough, a replay from the backend
+//! One watcher: a place in the ring of a cache, or, where the ring does not go back far enough, a replay from the backend
 //! until it meets the ring.
 
 use std::{collections::VecDeque, pin::pin, sync::Arc, time::Duration};
@@ -29,7 +29,7 @@ const PROGRESS: Duration = Duration::from_secs(1);
 
 /// A watcher.
 struct Watcher {
-    hub: Arc<WatchCache>,
+    cache: Arc<WatchCache>,
     prefix: Bytes,
     source: Source,
     moved: signal::Receiver<CacheProgress>,
@@ -44,7 +44,7 @@ struct Watcher {
 }
 
 enum Source {
-    Ring { era: u64, place: u64 },
+    Ring { generation: u64, place: u64 },
     Replay(WatchStream),
 }
 
@@ -69,7 +69,7 @@ impl WatchCache {
         let bookmark_at = Instant::now() + self.core.options.bookmark_every;
         let watcher = Watcher {
             moved: self.moved.subscribe(),
-            hub: self,
+            cache: self,
             prefix,
             source,
             ready: VecDeque::new(),
@@ -94,12 +94,12 @@ impl WatchCache {
             return None;
         }
         let skip = state.ring.partition_point(|entry| entry.revision <= after);
-        Some(Source::Ring { era: state.era, place: state.first + skip as u64 })
+        Some(Source::Ring { generation: state.generation, place: state.first + skip as u64 })
     }
 
-    fn take(&self, era: u64, place: u64, prefix: &Bytes, after: Revision) -> RingRead {
+    fn take(&self, generation: u64, place: u64, prefix: &Bytes, after: Revision) -> RingRead {
         let state = self.state.read();
-        if era != state.era {
+        if generation != state.generation {
             return RingRead::Over(Error::Unavailable("the watch cache started again".into()));
         }
         let Some(skip) = place.checked_sub(state.first) else { return RingRead::Over(Error::Slow) };
@@ -138,21 +138,21 @@ impl Watcher {
                 self.told(&item);
                 return Some(item);
             }
-            if self.ended || self.hub.core.stop.is_cancelled() {
+            if self.ended || self.cache.core.stop.is_cancelled() {
                 return None;
             }
             match &mut self.source {
-                Source::Ring { era, place } => {
-                    let taken = self.hub.take(*era, *place, &self.prefix, self.last);
+                Source::Ring { generation, place } => {
+                    let taken = self.cache.take(*generation, *place, &self.prefix, self.last);
                     self.take_from_ring(taken).await;
                 }
                 Source::Replay(items) => {
                     // Only with nothing left to deliver: a place in the ring does not wait.
-                    if let Some(source) = self.hub.join(self.last) {
+                    if let Some(source) = self.cache.join(self.last) {
                         self.source = source;
                         continue;
                     }
-                    let stop = self.hub.core.stop.clone();
+                    let stop = self.cache.core.stop.clone();
                     let item = stop.run_until_cancelled(items.next()).await?;
                     self.take_from_replay(item).await;
                 }
@@ -162,10 +162,10 @@ impl Watcher {
 
     fn told(&mut self, item: &Result<WatchItem>) {
         match item {
-            Ok(WatchItem::Event(event)) => self.told = self.hub.core.epoch.revision(event.version),
+            Ok(WatchItem::Event(event)) => self.told = self.cache.core.epoch.revision(event.version),
             Ok(WatchItem::Bookmark(version)) => {
-                self.told = self.hub.core.epoch.revision(*version);
-                self.bookmark_at = Instant::now() + self.hub.core.options.bookmark_every;
+                self.told = self.cache.core.epoch.revision(*version);
+                self.bookmark_at = Instant::now() + self.cache.core.options.bookmark_every;
             }
             Err(_) => {}
         }
@@ -191,13 +191,13 @@ impl Watcher {
         }
     }
 
-    /// Nothing is undelivered: tells how far that is, if it is time, or waits until the hub moves.
+    /// Nothing is undelivered: tells how far that is, if it is time, or waits until the cache moves.
     async fn bookmark_or_wait(&mut self, at: Revision) {
         if at > self.told && Instant::now() >= self.bookmark_at {
-            self.ready.push_back(Ok(WatchItem::Bookmark(self.hub.core.version(at))));
+            self.ready.push_back(Ok(WatchItem::Bookmark(self.cache.core.version(at))));
             return;
         }
-        let stop = self.hub.core.stop.clone();
+        let stop = self.cache.core.stop.clone();
         let due = async {
             if at > self.told {
                 tokio::time::sleep_until(self.bookmark_at).await
@@ -207,7 +207,7 @@ impl Watcher {
         };
         let moved = async {
             if self.moved.changed().await.is_err() {
-                future::pending::<()>().await; // The hub lives as long as this watcher does.
+                future::pending::<()>().await; // The cache lives as long as this watcher does.
             }
         };
         let (due, moved) = (pin!(due), pin!(moved));
@@ -220,7 +220,7 @@ impl Watcher {
                 for event in events {
                     let revision = event.revision;
                     if event.key.starts_with(&self.prefix) {
-                        let event = replayed(&self.hub.core, event).await;
+                        let event = replayed(&self.cache.core, event).await;
                         self.deliver(event);
                     }
                     self.last = revision;
@@ -229,10 +229,10 @@ impl Watcher {
             Some(Ok(backend::WatchItem::Progress(revision))) => {
                 self.last = self.last.max(revision);
                 if self.last > self.told && Instant::now() >= self.bookmark_at {
-                    self.ready.push_back(Ok(WatchItem::Bookmark(self.hub.core.version(self.last))));
+                    self.ready.push_back(Ok(WatchItem::Bookmark(self.cache.core.version(self.last))));
                 }
             }
-            Some(Err(error)) => self.fail(self.hub.core.error(error)),
+            Some(Err(error)) => self.fail(self.cache.core.error(error)),
             None => self.fail(Error::Unavailable("the watch of the backend ended".into())),
         }
     }
@@ -247,7 +247,7 @@ impl Watcher {
 
     fn fail(&mut self, error: Error) {
         // Closing the store makes the backend fail too: that is an end, not an error.
-        if !self.ended && !self.hub.core.stop.is_cancelled() {
+        if !self.ended && !self.cache.core.stop.is_cancelled() {
             self.ready.push_back(Err(error));
         }
         self.ended = true;

@@ -1,4 +1,4 @@
-//! How a hub keeps up: it lists, then watches from there, and goes on where it was when the backend stumbles.
+//! How a cache keeps up: it lists, then watches from there, and goes on where it was when the backend stumbles.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

@@ -42,7 +42,7 @@ const TURN: Duration = Duration::from_secs(10);
 /// The watch caches of a store, by resource.
 pub(crate) struct WatchCaches {
     core: Arc<Core>,
-    hubs: Mutex<HashMap<(String, String), Arc<WatchCache>>>,
+    caches: Mutex<HashMap<(String, String), Arc<WatchCache>>>,
     /// Lists of everything that are read from the backend: each has copies of all heads.
     whole: Semaphore,
 }
@@ -58,7 +58,7 @@ pub(crate) struct WatchCache {
     outdated: Notify,
 }
 
-/// How far a hub is.
+/// How far a cache is.
 #[derive(Clone, Copy, Debug, Default)]
 struct CacheProgress {
     /// Whether there is a state at all.
@@ -71,7 +71,7 @@ struct CacheProgress {
 struct State {
     mark: CacheProgress,
     /// Grows when the cache had to start again, with a gap.
-    era: u64,
+    generation: u64,
     /// Heads by path: paths compare faster than keys, and sort as the backend does.
     heads: BTreeMap<Bytes, Result<Object>>,
     /// What the heads come to.
@@ -97,20 +97,20 @@ struct Entry {
 
 impl WatchCaches {
     pub(crate) fn new(core: Arc<Core>) -> Self {
-        Self { core, hubs: Mutex::default(), whole: Semaphore::new(WHOLE_LISTS) }
+        Self { core, caches: Mutex::default(), whole: Semaphore::new(WHOLE_LISTS) }
     }
 
     /// See [`Store::list_cached`](super::Store::list_cached).
     pub(crate) async fn list(&self, scope: &Scope, at_least: Option<ResourceVersion>) -> Result<List> {
         self.core.sound()?;
         let prefix = path::scope(scope)?;
-        let hub = self.hub(scope)?;
+        let cache = self.cache(scope)?;
         let target = match at_least {
             Some(version) => self.core.epoch.revision(version),
             None => self.core.revision().await?,
         };
-        if hub.reaches(target).await {
-            return Ok(hub.list(&prefix));
+        if cache.reaches(target).await {
+            return Ok(cache.list(&prefix));
         }
         // The semaphore is never closed. Whoever has waited reads from the backend as well: lists that all went on at the moment at
         // which the cache is there would keep small requests waiting.
@@ -123,7 +123,7 @@ impl WatchCaches {
     /// See [`Store::list_page`](super::Store::list_page).
     pub(crate) async fn page(&self, request: ListRequest, at_least: Option<ResourceVersion>) -> Result<List> {
         self.core.sound()?;
-        let hub = self.hub(&request.scope)?;
+        let cache = self.cache(&request.scope)?;
         let at = request.at.map(|version| self.core.epoch.revision(version));
         let target = match (at, at_least) {
             (Some(at), _) => at,
@@ -139,8 +139,8 @@ impl WatchCaches {
         };
         // What nobody has seen yet is not waited for: the backend knows whether it has happened.
         if target <= self.core.seen()
-            && hub.reaches(target).await
-            && let Some(list) = hub.page(&cached)
+            && cache.reaches(target).await
+            && let Some(list) = cache.page(&cached)
         {
             return Ok(list);
         }
@@ -154,8 +154,8 @@ impl WatchCaches {
     /// See [`Store::count_cached`](super::Store::count_cached).
     pub(crate) fn count(&self, scope: &Scope, after: &Key) -> Result<Option<u64>> {
         let (prefix, after) = (path::scope(scope)?, path::record(after)?);
-        let hub = self.hub(scope)?;
-        let state = hub.state.read();
+        let cache = self.cache(scope)?;
+        let state = cache.state.read();
         let rest = state.heads.range((Bound::Excluded(after), Bound::Unbounded));
         let count = || rest.take_while(|(path, _)| path.starts_with(&prefix)).count() as u64;
         Ok(state.mark.ready.then(count))
@@ -163,14 +163,14 @@ impl WatchCaches {
 
     /// See [`Store::usage`](super::Store::usage).
     pub(crate) async fn usage(&self, scope: &Scope) -> Result<BTreeMap<String, Usage>> {
-        let hub = match scope.namespace {
+        let cache = match scope.namespace {
             // Who asks for one namespace will ask again and again, before writes.
-            Some(_) => Some(self.hub(scope)?),
-            None => self.hubs.lock().get(&(scope.group.clone(), scope.resource.clone())).cloned(),
+            Some(_) => Some(self.cache(scope)?),
+            None => self.caches.lock().get(&(scope.group.clone(), scope.resource.clone())).cloned(),
         };
-        let Some(hub) = hub else { return usage::count(&self.core, scope).await };
-        match hub.reaches(self.core.revision().await?).await {
-            true => Ok(hub.state.read().usage.of(scope.namespace.as_deref())),
+        let Some(cache) = cache else { return usage::count(&self.core, scope).await };
+        match cache.reaches(self.core.revision().await?).await {
+            true => Ok(cache.state.read().usage.of(scope.namespace.as_deref())),
             false => usage::count(&self.core, scope).await,
         }
     }
@@ -184,19 +184,19 @@ impl WatchCaches {
         self.core.sound()?;
         let prefix = path::scope(scope)?;
         let Some(after) = self.core.epoch.of_this(after) else { return self.core.expired().await };
-        self.hub(scope)?.subscribe(prefix, after).await
+        self.cache(scope)?.subscribe(prefix, after).await
     }
 
-    /// The hub of a resource, started where nobody used it before.
-    fn hub(&self, scope: &Scope) -> Result<Arc<WatchCache>> {
+    /// The cache of a resource, started where nobody used it before.
+    fn cache(&self, scope: &Scope) -> Result<Arc<WatchCache>> {
         let prefix = path::scope(&Scope { namespace: None, ..scope.clone() })?;
-        let mut hubs = self.hubs.lock();
-        let hub = hubs.entry((scope.group.clone(), scope.resource.clone())).or_insert_with(|| {
-            let hub = Arc::new(WatchCache::new(Arc::clone(&self.core), prefix));
-            self.core.tasks.spawn(Arc::clone(&hub).run());
-            hub
+        let mut caches = self.caches.lock();
+        let cache = caches.entry((scope.group.clone(), scope.resource.clone())).or_insert_with(|| {
+            let cache = Arc::new(WatchCache::new(Arc::clone(&self.core), prefix));
+            self.core.tasks.spawn(Arc::clone(&cache).run());
+            cache
         });
-        Ok(Arc::clone(hub))
+        Ok(Arc::clone(cache))
     }
 
     /// All pages of a list, from the backend. Only whoever holds a permit of `whole` may call it.
@@ -261,14 +261,14 @@ impl WatchCache {
 impl State {
     /// Starts again from a list.
     fn restart(&mut self, heads: BTreeMap<Bytes, Result<Object>>, at: Revision) {
-        let (era, first) = (self.era + 1, self.first + self.ring.len() as u64);
+        let (generation, first) = (self.generation + 1, self.first + self.ring.len() as u64);
         let mut usage = Ledger::default();
         for (path, head) in &heads {
             usage.replace(path, None, Some(head));
         }
         *self = Self {
             mark: CacheProgress { ready: true, at },
-            era,
+            generation,
             heads,
             usage,
             first,
