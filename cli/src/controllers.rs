@@ -11,7 +11,7 @@ use repot_controllers::{
     etcd,
     local_stores::LocalStores,
     metrics::Metrics,
-    migration,
+    migration::{self, quarantine::QuarantineCommand},
     namespaces::Namespaces,
     server::{self, Readiness},
     shootstate,
@@ -59,6 +59,12 @@ pub struct Flags {
     /// Create a ControlPlaneMigration when spec.seedName of a Shoot is changed; only in a garden, and only where no gardenlet does that
     #[arg(long)]
     migrate_on_seed_change: bool,
+    /// Program that takes away the credentials of a dead seed, called as PROGRAM revoke SEED and PROGRAM check SEED; only in a garden
+    ///
+    /// A forced migration calls it once the owner record names the destination. Exit status 0 of `check` says that nobody can use
+    /// credentials of the seed any more; then Machines are restored without the confirmation of a person.
+    #[arg(long, value_name = "PROGRAM")]
+    quarantine_command: Option<PathBuf>,
     /// Image of the Pods and Jobs that are made: with repot, etcd, etcdctl and etcdutl; a seed needs it
     #[arg(long, value_name = "IMAGE", required_if_eq("scope", "seed"), default_value = "")]
     image: String,
@@ -126,6 +132,14 @@ async fn control(
         flags.scope == Scope::Garden || !flags.migrate_on_seed_change,
         "--migrate-on-seed-change is for --scope garden"
     );
+    ensure!(
+        flags.scope == Scope::Garden || flags.quarantine_command.is_none(),
+        "--quarantine-command is for --scope garden"
+    );
+    ensure!(
+        flags.quarantine_command.as_ref().is_none_or(|program| program.is_absolute()),
+        "--quarantine-command must be an absolute path"
+    );
     let local_stores = LocalStores::below(flags.local_store_path)?;
     let client = delegation::client(flags.kubeconfig.as_deref()).await?;
     let random = std::fs::read_to_string("/proc/sys/kernel/random/uuid");
@@ -157,7 +171,10 @@ async fn control(
     let process = Process { client, identity: own, local_stores, term: term.clone(), metrics, stop };
     let work = async {
         match (flags.scope, garden) {
-            (Scope::Garden, _) => process.control_garden(flags.migrate_on_seed_change).await,
+            (Scope::Garden, _) => {
+                let quarantine = flags.quarantine_command.map(QuarantineCommand::new);
+                process.control_garden(flags.migrate_on_seed_change, quarantine).await;
+            }
             (Scope::Seed, None) => process.control_seed(flags.image, flags.namespaces).await,
             (Scope::Seed, Some(garden)) => {
                 let seed = process.control_seed(flags.image.clone(), flags.namespaces);
@@ -230,9 +247,11 @@ impl Process {
     }
 
     /// What the garden does for migrations.
-    async fn control_garden(&self, migrate_on_seed_change: bool) {
-        let context =
-            || migration::Context::garden(self.client.clone(), self.identity.clone(), self.metrics.clone());
+    async fn control_garden(&self, migrate_on_seed_change: bool, quarantine: Option<QuarantineCommand>) {
+        let context = || {
+            let (identity, metrics) = (self.identity.clone(), self.metrics.clone());
+            migration::Context::garden(self.client.clone(), identity, metrics, quarantine.clone())
+        };
         let seed_changes = async {
             if migrate_on_seed_change {
                 migration::garden::seed_change::run(context(), self.stop.clone()).await;

@@ -10,6 +10,7 @@ use super::{
     api::{ControlPlaneMigration, Shoot},
     error::{Error, Result},
     names::MANAGER,
+    quarantine::QuarantineCommand,
 };
 use crate::{
     events::EventPublisher, flow::Clients, local_stores::LocalStores, metrics::Metrics, reconciler::Settings,
@@ -44,12 +45,19 @@ pub struct Context {
     pub local_stores: LocalStores,
     /// Where reconciles and steps are counted.
     pub metrics: Metrics,
+    /// In the garden: the command that takes away the credentials of dead seeds, where there is one.
+    pub quarantine: Option<QuarantineCommand>,
 }
 
 impl Context {
     /// For the controller of the garden; `instance` is the name of this process in events.
     #[must_use]
-    pub fn garden(garden: Client, instance: String, metrics: Metrics) -> Self {
+    pub fn garden(
+        garden: Client,
+        instance: String,
+        metrics: Metrics,
+        quarantine: Option<QuarantineCommand>,
+    ) -> Self {
         let events = EventPublisher::new(garden.clone(), MANAGER, Some(instance));
         let local_stores = LocalStores::default();
         Self {
@@ -59,6 +67,7 @@ impl Context {
             events,
             local_stores,
             metrics,
+            quarantine,
         }
     }
 
@@ -73,7 +82,8 @@ impl Context {
     ) -> Self {
         let events = EventPublisher::new(garden.clone(), MANAGER, Some(instance));
         let clients = Clients::Seed { seed: seed.client, garden: Some(garden) };
-        Self { clients, seed: Some(seed.name), image: seed.image, events, local_stores, metrics }
+        let seed_name = Some(seed.name);
+        Self { clients, seed: seed_name, image: seed.image, events, local_stores, metrics, quarantine: None }
     }
 
     /// The Shoot of a migration; `None` where there is none of its name.

@@ -14,6 +14,7 @@
 //! | [`gardenlet`] | the same of a migration that gardenlet carries out |
 //! | [`seed`] | what source and destination have in common |
 //! | [`follow_up`] | what a destination does after a forced migration, until the source has ended |
+//! | [`quarantine`] | the command that takes away the credentials of a dead seed |
 //! | [`siblings`] | other migrations of the same Shoot |
 //! | [`names`] | names on objects |
 
@@ -28,6 +29,7 @@ pub mod gardenlet;
 pub mod names;
 pub mod overall;
 pub mod pass;
+pub mod quarantine;
 pub mod record;
 pub mod request;
 pub mod seed;

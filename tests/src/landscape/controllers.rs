@@ -18,8 +18,8 @@ const GARDEN: &str = "garden-kubeconfig";
 const SEEDS: &str = "repot-seeds";
 const MOUNT: &str = "/etc/garden";
 
-/// Starts the controller of the garden as its ServiceAccount, and waits until it is ready.
-pub async fn start_in_garden(env: &TestEnv, garden: &GardenCluster) -> Result<Process> {
+/// Starts the controller of the garden as its ServiceAccount, with further flags, and waits until it is ready.
+pub async fn start_in_garden(env: &TestEnv, garden: &GardenCluster, flags: &[String]) -> Result<Process> {
     let health = format!("127.0.0.1:{}", port::reserve()?);
     let access = access(garden, SYSTEM, "repot-controllers").await?;
     let kubeconfig = access.write(env.make_dir("garden-controllers")?.join("kubeconfig"))?;
@@ -31,7 +31,8 @@ pub async fn start_in_garden(env: &TestEnv, garden: &GardenCluster) -> Result<Pr
             "--log-level=info,repot_controllers=debug",
         ])
         .flag("kubeconfig", &kubeconfig)
-        .arg(format!("--health-address={health}"));
+        .arg(format!("--health-address={health}"))
+        .args(flags);
     let mut process = Process::start(env, spec)?;
     let probe = async || {
         let answer = reqwest::get(format!("http://{health}/readyz")).await?;

@@ -113,7 +113,7 @@ impl Landscape {
             Some(garden) => {
                 let all = seeds.iter().map(|seed| controllers::start_in_seed(garden, seed));
                 try_join_all(all).await?;
-                Some(Mutex::new(controllers::start_in_garden(env, garden).await?))
+                Some(Mutex::new(controllers::start_in_garden(env, garden, &[]).await?))
             }
             None => None,
         };

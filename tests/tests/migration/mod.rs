@@ -7,6 +7,7 @@ mod gardenlet;
 mod owner;
 mod partitions;
 mod prober;
+mod quarantine;
 mod story;
 mod takeover;
 mod world;

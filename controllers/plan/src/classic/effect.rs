@@ -25,6 +25,8 @@ pub enum Effect {
     },
     /// Garden: the migrations that this one supersedes say so in their status, unless they have committed meanwhile.
     SupersedeOthers,
+    /// Garden: the command of the operator has taken away the credentials of the source seed.
+    RevokeSourceCredentials,
     /// Garden: `status.lastOperation` of the Shoot tells of this migration.
     EnsureOperation {
         /// What the last operation says.

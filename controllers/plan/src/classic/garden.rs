@@ -4,7 +4,7 @@ use super::{
     context::{Context, garden, none_left},
     effect::Effect,
     notes::Notes,
-    observed::{FormerOperation, GardenFacts, Operation},
+    observed::{FormerOperation, GardenFacts, Operation, Quarantine},
 };
 use crate::ledger::Check;
 
@@ -71,6 +71,23 @@ pub(crate) fn supersede(context: &Context) -> Vec<Effect> {
 /// They may be deleted from now on, and no epoch may be used twice.
 pub(crate) fn note_epoch_of_others(context: &Context, notes: &mut Notes) {
     notes.owner_epoch = notes.owner_epoch.max(context.at_garden().and_then(|facts| facts.highest_epoch));
+}
+
+/// Whether the operator has configured a command that takes credentials of seeds away.
+pub(crate) fn has_quarantine_command(context: &Context) -> bool {
+    context.at_garden().is_some_and(|facts| facts.quarantine != Quarantine::NotConfigured)
+}
+
+pub(crate) fn is_source_quarantined(context: &Context) -> Check {
+    garden(context, |facts| match &facts.quarantine {
+        Quarantine::Revoked => Check::Met("the command says that they are revoked".to_owned()),
+        Quarantine::Open(why) => Check::waiting("CredentialsNotRevoked", why.clone()),
+        Quarantine::NotConfigured => Check::waiting("NoQuarantineCommand", "there is no command any more"),
+    })
+}
+
+pub(crate) fn revoke_credentials(_: &Context) -> Vec<Effect> {
+    vec![Effect::RevokeSourceCredentials]
 }
 
 pub(crate) fn is_recorded(context: &Context) -> Check {

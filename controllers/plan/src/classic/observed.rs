@@ -101,6 +101,17 @@ pub struct SupersededMigration {
     pub is_told: bool,
 }
 
+/// Whether the credentials of the source seed are taken away, by the command that the operator has configured for that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Quarantine {
+    /// There is no such command.
+    NotConfigured,
+    /// They may be valid, or that is not known: why.
+    Open(String),
+    /// The command says that nobody can use them any more.
+    Revoked,
+}
+
 /// What the controller of the garden observes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GardenFacts {
@@ -111,6 +122,8 @@ pub struct GardenFacts {
     pub superseded: Vec<SupersededMigration>,
     /// The highest epoch that other migrations of the Shoot have recorded; `None` where there is none.
     pub highest_epoch: Option<u64>,
+    /// Forced: whether the credentials of the source seed are taken away.
+    pub quarantine: Quarantine,
     /// Why the destination cannot host the Shoot: rules, conditions, versions, capacity. Empty where it can.
     pub refusals: Vec<String>,
     /// Seed in `spec.seedName` of the Shoot.

@@ -67,6 +67,8 @@ named_enum! {
         OwnerRecordTaken,
         /// Forced: no member of the source can serve any more.
         SourceFenced,
+        /// Forced: a command of the operator has taken away the credentials of the source seed.
+        SourceQuarantined,
         /// Forced: no controller of the source acts on the infrastructure any more.
         SourceControllersFenced,
         /// kube-apiservers of the destination are started before its etcd serves.

@@ -105,6 +105,9 @@ pub(super) fn are_controllers_fenced(context: &Context) -> Check {
     if context.is_reached(Step::SourceControllersStopped) {
         return Check::Met("no controller is left at the source".to_owned());
     }
+    if context.is_reached(Step::SourceQuarantined) {
+        return Check::Met("the credentials of the source seed are revoked".to_owned());
+    }
     if request.source_stopped {
         return Check::Met("somebody has confirmed that they are stopped".to_owned());
     }

@@ -69,6 +69,16 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
         ..day_long(Side::Destination, Step::SourceFenced, forced::is_source_fenced)
     },
     Row {
+        after: &[Step::OwnerRecordTaken],
+        does: "The command of the operator has taken away the credentials of the source seed.",
+        guard: garden::has_quarantine_command,
+        on_failure: OnFailure::Skip,
+        timeout: A_DAY,
+        advice: "see in the message and in the logs of the garden's controllers what the command says; or revoke them by hand",
+        effects: garden::revoke_credentials,
+        ..Row::new(Side::Garden, Step::SourceQuarantined, garden::is_source_quarantined)
+    },
+    Row {
         // It waits for the fence by itself: a row that does not apply would hold up those behind it until then.
         after: &[Step::OwnerRecordTaken],
         does: "The snapshots of a hibernated Shoot are in the bucket of the destination: its etcd is restored when it wakes.",
@@ -129,7 +139,7 @@ pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
     },
     Row {
         after: &[Step::MoveCommitted, Step::SourceFenced],
-        does: "Controllers of the source are stopped, by their Pods or by a confirmation. The API serves meanwhile.",
+        does: "Controllers of the source cannot act: by their Pods, revoked credentials or a confirmation. The API serves meanwhile.",
         guard: has_workers,
         timeout: Timeout::Hours(14 * 24),
         advice: "take the credentials for the infrastructure away from the source seed, or switch its nodes off",

@@ -147,6 +147,15 @@ impl ControlPlaneMigration {
         self.step(Side::Garden, Step::StatusMoved).is_some_and(|step| step["state"] == "Succeeded")
     }
 
+    /// Whether the owner record names the destination of a forced migration, and the credentials of the source are not known to be revoked.
+    #[must_use]
+    pub fn is_source_to_be_quarantined(&self) -> bool {
+        let is_done = |side, step| self.step(side, step).is_some_and(|step| step["state"] == "Succeeded");
+        self.mode() == Some(MigrationMode::Forced)
+            && is_done(Side::Destination, Step::OwnerRecordTaken)
+            && !is_done(Side::Garden, Step::SourceQuarantined)
+    }
+
     /// The record of a step as it is stored; `None` where it was not started.
     fn step(&self, side: Side, step: Step) -> Option<&Value> {
         let steps = self.status.get(side.name())?.get("steps")?.as_array()?;

@@ -33,6 +33,7 @@ pub async fn act(pass: &Pass<'_>, shoot: Option<&Shoot>, effect: &Effect) -> Res
         Effect::EnsureFinalizer { present } => {
             finalizer(pass.context, pass.migration, shoot().ok(), *present).await
         }
+        Effect::RevokeSourceCredentials => revoke_credentials(pass).await,
         Effect::SupersedeOthers => siblings::supersede(pass.context, pass.migration).await,
         Effect::EnsureOperation { operation } => {
             let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
@@ -46,6 +47,22 @@ pub async fn act(pass: &Pass<'_>, shoot: Option<&Shoot>, effect: &Effect) -> Res
         Effect::EnsureSpecSeed { seed } => bind(pass.context, shoot()?, seed).await,
         _ => Ok(()),
     }
+}
+
+/// A process that stood still since it decided this must not touch a seed that was repaired meanwhile, so the migration is read again.
+async fn revoke_credentials(pass: &Pass<'_>) -> Result<()> {
+    let Some(command) = &pass.context.quarantine else { return Ok(()) };
+    let namespace = pass.migration.namespace().unwrap_or_default();
+    let all = Api::<ControlPlaneMigration>::namespaced(pass.context.garden_client().clone(), &namespace);
+    let current = all.get_opt(&pass.migration.name_any()).await;
+    let current = current.map_err(Error::read("the own ControlPlaneMigration"))?;
+    let goes_on = |current: &ControlPlaneMigration| {
+        current.uid() == pass.migration.uid() && current.is_source_to_be_quarantined()
+    };
+    if current.as_ref().is_some_and(goes_on) {
+        command.revoke(&pass.migration.spec.source_seed);
+    }
+    Ok(())
 }
 
 /// The last operation of the Shoot before the migration, as it was recorded.

@@ -7,7 +7,7 @@ use kube::{
 };
 use repot_api::{gardener::shoot::Seed, names::CORE_GROUP};
 use repot_plan::classic::observed::{
-    Facts, FormerOperation, GardenFacts, MigrationMode, MigrationRequest, Observed,
+    Facts, FormerOperation, GardenFacts, MigrationMode, MigrationRequest, Observed, Quarantine,
 };
 use serde_json::Value;
 
@@ -42,6 +42,7 @@ pub async fn observe(
         other_migration: siblings::obstacle(&others, migration),
         superseded: siblings::in_the_way(&others, migration),
         highest_epoch: others.iter().filter_map(ControlPlaneMigration::owner_epoch).max(),
+        quarantine: quarantine(context, migration),
         refusals: match request.mode {
             MigrationMode::Classic => {
                 refusals((&spec.source_seed, source.as_ref()), (&spec.destination_seed, destination.as_ref()))
@@ -61,6 +62,17 @@ pub async fn observe(
     };
     let facts = Observed { request, facts: Facts::Garden(facts) };
     Ok(Observation { facts, objects: Objects::Garden(shoot.map(Box::new)) })
+}
+
+/// What the command of the operator says, from when the owner record names the destination: nothing is done to a source before.
+fn quarantine(context: &Context, migration: &ControlPlaneMigration) -> Quarantine {
+    match &context.quarantine {
+        None => Quarantine::NotConfigured,
+        Some(command) if migration.is_source_to_be_quarantined() => {
+            command.check(&migration.spec.source_seed)
+        }
+        Some(_) => Quarantine::Open("it is not asked yet".to_owned()),
+    }
 }
 
 /// A Seed as JSON; `None` where there is none of that name.

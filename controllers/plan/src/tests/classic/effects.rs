@@ -92,7 +92,7 @@ pub(super) fn apply(clusters: &mut Clusters, side: Side, effect: &Effect, seen: 
     let mut rng = Rng::new(clusters.rng.next());
     match effect {
         // There is one migration at a time here.
-        Effect::SupersedeOthers => {}
+        Effect::SupersedeOthers | Effect::RevokeSourceCredentials => {}
         // The last copy of a classic migration has all snapshots.
         Effect::CopyOlderSnapshots => {}
         Effect::EnsureFinalizer { present } => clusters.finalizer = *present,

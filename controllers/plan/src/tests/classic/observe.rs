@@ -58,6 +58,7 @@ fn garden(clusters: &Clusters) -> GardenFacts {
         other_migration: None,
         superseded: Vec::new(),
         highest_epoch: None,
+        quarantine: Quarantine::NotConfigured,
         refusals: listed(clusters.trouble.unfit),
         spec_seed: clusters.spec_seed.clone(),
         status_seed: clusters.status_seed.clone(),

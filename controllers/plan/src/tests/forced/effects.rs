@@ -65,6 +65,7 @@ pub(super) fn apply(world: &mut World, side: Side, effect: &Effect, then: &Seen,
     let mut rng = Rng::new(world.rng.next());
     match effect {
         Effect::EnsureFinalizer { present } => world.finalizer = *present,
+        Effect::RevokeSourceCredentials => world.revoke_credentials(),
         Effect::EnsureOperation { operation } => world.operation = *operation,
         Effect::EnsureStatusSeed { seed } => world.status_seed.clone_from(seed),
         Effect::EnsureSpecSeed { seed } => world.spec_seed.clone_from(seed),

@@ -115,6 +115,12 @@ const FAULTS: &[Fault<World>] = &[
         caught: &["controllers of two sides act"],
     },
     Fault {
+        name: "believes that credentials are revoked before the command says so",
+        setup: Setup { defect: None },
+        build: |b| row(b, Step::SourceQuarantined, |row| row.check = |_| Check::Met("supposed".into())),
+        caught: &["controllers of two sides act"],
+    },
+    Fault {
         name: "stops the source before the record names the destination",
         setup: Setup { defect: None },
         build: |b| row(b, Step::SourceControllersStopped, |row| row.after = &[Step::MigrationRecorded]),

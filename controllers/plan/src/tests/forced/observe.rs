@@ -13,7 +13,7 @@ use crate::{
         Side,
         observed::{
             DestinationFacts, EtcdFacts, Facts, FinalSnapshot, GardenFacts, MigrationMode, MigrationRequest,
-            Observed, OwnerRecord, SourceFacts, SourceSnapshot, Workloads,
+            Observed, OwnerRecord, Quarantine, SourceFacts, SourceSnapshot, Workloads,
         },
     },
     flow::Abort,
@@ -43,6 +43,7 @@ pub(super) fn observe(world: &mut World, side: Side) -> Observed {
             other_migration: None,
             superseded: Vec::new(),
             highest_epoch: None,
+            quarantine: quarantine(world),
             refusals: Vec::new(),
             spec_seed: world.spec_seed.clone(),
             status_seed: world.status_seed.clone(),
@@ -53,6 +54,15 @@ pub(super) fn observe(world: &mut World, side: Side) -> Observed {
         Side::Destination => Facts::Destination(Box::new(destination(world))),
     };
     Observed { request, facts }
+}
+
+fn quarantine(world: &mut World) -> Quarantine {
+    match (world.trouble.has_quarantine_command, does_not_answer(world)) {
+        (false, _) => Quarantine::NotConfigured,
+        (true, true) => Quarantine::Open("the command does not answer".to_owned()),
+        (true, false) if world.is_quarantined => Quarantine::Revoked,
+        (true, false) => Quarantine::Open("the credentials are valid".to_owned()),
+    }
 }
 
 fn does_not_answer(world: &mut World) -> bool {

@@ -84,6 +84,8 @@ pub(super) struct DrawnFaults {
     /// The destination does not reach the bucket of the source.
     pub(super) bucket_cut: Window,
     pub(super) leases_stale_until: u64,
+    /// Whether the operator has configured a command that takes credentials away.
+    pub(super) has_quarantine_command: bool,
     /// How often, in percent, something that is asked for does not answer.
     pub(super) flaps: u64,
 }
@@ -98,6 +100,8 @@ pub(super) struct World {
     pub(super) abort_at: u64,
     /// When a person has stopped the controllers of the source, and confirms it.
     pub(super) stopped_at: u64,
+    /// Whether the credentials of the source seed are revoked.
+    pub(super) is_quarantined: bool,
     pub(super) finalizer: bool,
     pub(super) operation: Operation,
     pub(super) spec_seed: String,
@@ -145,6 +149,7 @@ impl World {
             store_cut: self.draw_window(30),
             bucket_cut: self.draw_window(15),
             leases_stale_until: self.draw_window(20).1,
+            has_quarantine_command: self.rng.percent(40),
             flaps: if self.rng.percent(30) { 5 } else { 0 },
         };
         self.zone.silent = self.draw_window(10);
@@ -168,6 +173,11 @@ impl World {
             stale: rate(40),
             cut_off: Some((1, 0, until)),
         };
+    }
+
+    /// What the command of the operator does. It may fail, and is asked for again.
+    pub(super) fn revoke_credentials(&mut self) {
+        self.is_quarantined |= self.trouble.has_quarantine_command && self.rng.percent(50);
     }
 
     fn run_sites(&mut self) {
@@ -202,7 +212,8 @@ impl World {
             self.broken.get_or_insert("members of two sides could be written");
         }
         // A machine-controller-manager deletes VMs that it does not know, whether the API of the Shoot answers or not.
-        let is_stopped = now >= self.stopped_at || self.source.controllers.running == 0;
+        let is_stopped =
+            now >= self.stopped_at || self.is_quarantined || self.source.controllers.running == 0;
         if self.destination.controllers.running > 0 && !is_stopped {
             self.broken.get_or_insert("controllers of two sides act");
         }
@@ -249,6 +260,7 @@ impl Model for World {
             confirmed_at: 0,
             abort_at: NEVER,
             stopped_at: 0,
+            is_quarantined: false,
             finalizer: false,
             operation: Operation::Other,
             spec_seed: SOURCE.into(),

@@ -1,0 +1,81 @@
+//! A command of the operator takes the credentials of a dead seed away.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use repot_tests::TestEnv;
+use repot_tests::landscape::controllers;
+use repot_tests::wait::until;
+
+use super::forced::{Frozen, force, until_state_is_stored};
+use super::story::{self, DEADLINE, garden_of};
+use super::world::{SEEDS, World, run, small};
+
+/// A command that revokes only when the file `allowed` is there, and logs how it is called.
+fn command(dir: &Path) -> Result<String> {
+    let script = "#!/bin/sh
+cd \"$(dirname \"$0\")\" && echo \"$@\" >>calls
+case $1 in
+  revoke) test -f allowed || { echo 'the vault does not answer' >&2; exit 1; }; touch \"revoked-$2\";;
+  check) test -f \"revoked-$2\";;
+esac
+";
+    let path = dir.join("quarantine");
+    fs::write(&path, script)?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700))?;
+    Ok(path.display().to_string())
+}
+
+/// Starts the controllers of the garden anew, with these flags.
+async fn restart_controllers(env: &TestEnv, world: &World, flags: &[String]) -> Result<()> {
+    let garden = world.landscape.controllers.as_ref().context("there is no garden")?;
+    garden.lock().kill();
+    let new = controllers::start_in_garden(env, garden_of(world)?, flags).await?;
+    *garden.lock() = new;
+    Ok(())
+}
+
+#[test]
+#[ignore = "minutes, in make soak"]
+fn machines_are_restored_without_a_confirmation_once_the_command_has_revoked_the_credentials() {
+    run(async |env| {
+        let world = World::create(env, "quarantine", small()).await?;
+        let dir = env.make_dir("quarantine")?;
+        restart_controllers(env, &world, &[format!("--quarantine-command={}", command(&dir)?)]).await?;
+        let outcome = migrate(&world, &dir).await;
+        restart_controllers(env, &world, &[]).await?;
+        outcome?;
+        world.stop(SEEDS.1).await
+    });
+}
+
+async fn migrate(world: &World, dir: &Path) -> Result<()> {
+    let before = world.workload().await?;
+    until_state_is_stored(world).await?;
+    let frozen = Frozen::new(world.landscape.seed(SEEDS.0)?.cluster.apiserver_process());
+    force(world, "move", SEEDS).await?;
+    // The command fails: Machines wait, the API does not, and the status says why.
+    story::until_started(world, "move", ("destination", "SourceControllersFenced")).await?;
+    story::until_started(world, "move", ("destination", "NodeLeasesRenewed")).await?;
+    until("the words of the command", DEADLINE, async || {
+        let step = story::step(world, "move", ("garden", "SourceQuarantined")).await?;
+        ensure!(step.to_string().contains("the vault does not answer"), "{step}");
+        Ok(())
+    })
+    .await?;
+    let restored = story::step(world, "move", ("destination", "InfrastructureRestored")).await?;
+    ensure!(restored.is_null(), "it did not wait: {restored}");
+
+    fs::write(dir.join("allowed"), "")?;
+    story::until_success(world, "move", SEEDS.1).await?;
+    let calls = fs::read_to_string(dir.join("calls"))?;
+    let is_known = |line: &str| line == "check seed-a" || line == "revoke seed-a";
+    ensure!(calls.lines().all(is_known), "{calls}");
+    ensure!(world.workload().await? == before, "the workload has changed");
+    drop(frozen);
+    until("the source to be removed", DEADLINE, async || world.ensure_gone(SEEDS.0).await).await?;
+    ensure!(world.workload().await? == before, "the workload has changed when the source was removed");
+    Ok(())
+}
