@@ -102,8 +102,10 @@ impl<M: Model> Sim<M> {
         let chance = self.model.trouble().lost_write;
         let (is_lost, has_arrived) = (self.rng.percent(chance), self.rng.percent(50));
         if !is_lost || has_arrived {
-            let change = self.store.describe(side, next);
-            self.log.push(format!("{} {} records {change}", self.model.now(), side.name()));
+            self.log.push(|| {
+                let change = self.store.describe(side, next);
+                format!("{} {} records {change}", self.model.now(), side.name())
+            });
             self.store.put(&self.build_of(side), side, next)?;
         }
         Ok(!is_lost)
@@ -147,7 +149,7 @@ impl<M: Model> Sim<M> {
     }
 
     fn arrives(&mut self, side: Side<M>, effect: &Effect<M>, seen: &M::Seen) {
-        self.log.push(format!("{} {} does {effect:?}", self.model.now(), side.name()));
+        self.log.push(|| format!("{} {} does {effect:?}", self.model.now(), side.name()));
         self.model.apply(side, effect, seen, self.build.guarded);
     }
 }
