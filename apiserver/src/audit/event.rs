@@ -31,7 +31,7 @@ pub struct AuditedRequest<'a> {
     pub uri: &'a str,
     /// Verb and target of the request.
     pub info: &'a RequestInfo,
-    /// The authenticated user.
+    /// The user, as authentication found it.
     pub user: &'a User,
     /// Headers without those that assert identities.
     pub headers: &'a HeaderMap,

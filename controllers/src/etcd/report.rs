@@ -2,7 +2,6 @@
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::ResourceExt;
-use repot_apimachinery::time::Time;
 use repot_etcd_core::handover::Handover;
 use repot_etcd_core::{
     agent::http::StandbyStatus,
@@ -86,7 +85,7 @@ fn standby(pass: &Pass, before: &Status) -> Option<Standby> {
 }
 
 fn members(pass: &Pass, before: &Status) -> Vec<Member> {
-    let made = (0..planned(pass)).map(|ordinal| {
+    let made = (0..pass.planned_members()).map(|ordinal| {
         let name = names::member(&pass.observed.etcd, ordinal);
         let (status, reason) = readiness(pass, ordinal);
         let (id, role) = identity(pass, ordinal).unzip();

@@ -229,12 +229,12 @@ mod tests {
     async fn one_call_runs_at_a_time_and_counts_for_a_while() {
         let (dir, command) = command("echo $1 >>calls; sleep 0.2; exit 1");
         for _ in 0..50 {
-            command.check("seed-a");
+            let _ = command.check("seed-a");
             command.revoke("seed-a");
         }
         open(said(&command, "seed-a").await);
         for _ in 0..50 {
-            command.check("seed-a");
+            let _ = command.check("seed-a");
         }
         until_idle(&command).await;
         let calls = || fs::read_to_string(dir.path().join("calls")).expect("calls");

@@ -318,7 +318,7 @@ impl<'a> Owner<'a> {
             return self.say("StayDown", Some(why), Some(given_up));
         }
         self.cut_off().await;
-        let lost = self.seen.lost.unwrap_or_else(now);
+        let lost = self.seen.lost.unwrap_or_else(clock::whole_seconds);
         let task = FinalSnapshotTask { agent: self.agent, settings: self.settings, lost };
         let outcome = task.run(&|doing| self.say("FinalSnapshot", Some(why), Some(doing))).await;
         match outcome {

@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Error, Keyring, file, metrics::Metrics, ring::Ring};
+use super::{Error, Keyring, config, file, metrics::Metrics, ring::Ring};
 
 /// Seconds between looks at the file.
 const LOOK: u32 = 60;

@@ -88,7 +88,7 @@ impl World {
             peer_urls: vec![format!("https://{}:{}", address(at), cluster.ports.peer)],
             client_url: urls[at].clone(),
         };
-        let gateway = |here: usize| {
+        let endpoint = |here: usize| {
             let member = |at: usize| {
                 let near = is_source(at) == is_source(here);
                 GatewayMember { name: name(at), url: urls[at].clone(), near }
@@ -98,7 +98,7 @@ impl World {
                 members: (0..2 * COUNT).map(member).collect(),
             }
         };
-        let gateways = (0..2 * COUNT).map(gateway).collect();
+        let gateways = (0..2 * COUNT).map(endpoint).collect();
         let gateways = Arc::new(HttpGateways::new(http(&cluster)?, gateways));
         let wanted = DesiredMembership {
             source: (0..COUNT).map(slot).collect(),

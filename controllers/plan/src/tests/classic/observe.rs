@@ -12,7 +12,7 @@ use crate::{
         Side,
         observed::{
             DestinationFacts, EtcdFacts, Facts, GardenFacts, MigrationMode, MigrationRequest, Observed,
-            OwnerRecord, SourceFacts,
+            OwnerRecord, Quarantine, SourceFacts,
         },
     },
     flow::Abort,
