@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use repot_tests::TestEnv;
 use repot_tests::landscape::controllers;
 use repot_tests::wait::until;
+use serde_json::json;
 
 use super::forced::{Frozen, force, until_state_is_stored};
 use super::story::{self, DEADLINE, garden_of};
@@ -68,7 +69,21 @@ async fn migrate(world: &World, dir: &Path) -> Result<()> {
     let restored = story::step(world, "move", ("destination", "InfrastructureRestored")).await?;
     ensure!(restored.is_null(), "it did not wait: {restored}");
 
+    // A node that joined after the ShootState was stored for the last time: its VM would be deleted as an orphan.
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "late"}, "spec": {"providerID": "counting:///late"},
+    });
+    world.api()?.post("/api/v1/nodes", &node).await?.ok()?;
     fs::write(dir.join("allowed"), "")?;
+    until("a Node without a Machine", DEADLINE, async || {
+        let step = story::step(world, "move", ("destination", "MachinesUnchanged")).await?;
+        ensure!(step.to_string().contains("the VM counting:///late of Node late has no Machine"), "{step}");
+        Ok(())
+    })
+    .await?;
+    let started = story::step(world, "move", ("destination", "ControllersStarted")).await?;
+    ensure!(started.is_null(), "controllers were started: {started}");
+    world.api()?.delete("/api/v1/nodes/late").await?.ok()?;
     story::until_success(world, "move", SEEDS.1).await?;
     let calls = fs::read_to_string(dir.join("calls"))?;
     let is_known = |line: &str| line == "check seed-a" || line == "revoke seed-a";

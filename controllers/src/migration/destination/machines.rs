@@ -1,8 +1,10 @@
 //! Machines at the destination beside those that were carried: the machine-controller-manager replaces a node for each difference
 //! that matters here. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt;
 use repot_extension::RawJson;
 use serde::Deserialize;
 use serde_json::Value;
@@ -51,6 +53,24 @@ pub fn differences(carried: &MachineState, found: &MachineState) -> Result<Vec<S
     all.extend(others.map(|name| format!("MachineDeployment {name} was not at the source")));
     all.truncate(MOST);
     Ok(all)
+}
+
+/// Nodes whose VM is that of no Machine. They joined after the ShootState was stored for the last time, and the machine-controller-manager
+/// would delete their VMs as orphans.
+///
+/// # Errors
+/// [`Error::Form`] where a Machine is none of machine-controller-manager.
+pub fn without_machine(nodes: &[Node], found: &MachineState) -> Result<Vec<String>, Error> {
+    let mut known = BTreeSet::new();
+    for deployment in found.machine_deployments.values() {
+        for machine in by_name("Machine", &deployment.machines)?.into_values() {
+            known.extend(machine.spec.get("providerID").and_then(Value::as_str).map(str::to_owned));
+        }
+    }
+    let vm = |node: &Node| node.spec.as_ref()?.provider_id.clone().filter(|id| !id.is_empty());
+    let unknown = nodes.iter().filter_map(|node| Some((node.name_any(), vm(node)?)));
+    let unknown = unknown.filter(|(_, vm)| !known.contains(vm)).take(MOST);
+    Ok(unknown.map(|(name, vm)| format!("the VM {vm} of Node {name} has no Machine")).collect())
 }
 
 /// What of a MachineSet decides whether its machines are replaced.
@@ -121,6 +141,20 @@ mod tests {
 
     fn told(carried: &MachineState, found: &MachineState) -> Vec<String> {
         differences(carried, found).expect("they can be compared")
+    }
+
+    #[test]
+    fn node_whose_vm_has_no_machine_is_told() {
+        let node = |name: &str, vm: Value| {
+            serde_json::from_value::<Node>(json!({"metadata": {"name": name}, "spec": {"providerID": vm}}))
+                .expect("a Node")
+        };
+        let state = state("c", "cloud:///1", "n");
+        let nodes =
+            [node("n", "cloud:///1".into()), node("new", "cloud:///2".into()), node("bare", Value::Null)];
+        let told = without_machine(&nodes, &state).expect("Machines");
+        assert_eq!(told, ["the VM cloud:///2 of Node new has no Machine"]);
+        assert!(without_machine(&nodes[..1], &state).expect("Machines").is_empty());
     }
 
     #[test]

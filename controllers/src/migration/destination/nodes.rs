@@ -111,12 +111,20 @@ fn stale(leases: &[Lease], outage: Option<Timestamp>, served: Timestamp) -> Vec<
     leases.iter().filter(is_stale).map(ResourceExt::name_any).collect()
 }
 
+/// All Nodes of the Shoot.
+///
+/// # Errors
+/// Where the API of the Shoot does not answer.
+pub async fn all(shoot: &Client) -> Result<Vec<Node>> {
+    read::pages(&Api::<Node>::all(shoot.clone()), "", "Nodes of the Shoot").await
+}
+
 /// Nodes that are not Ready.
 ///
 /// # Errors
 /// Where the API of the Shoot does not answer.
 pub async fn unhealthy(shoot: &Client) -> Result<Vec<String>> {
-    let nodes = read::pages(&Api::<Node>::all(shoot.clone()), "", "Nodes of the Shoot").await?;
+    let nodes = all(shoot).await?;
     let is_ready = |node: &Node| {
         let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
         conditions.into_iter().flatten().any(|one| one.type_ == "Ready" && one.status == "True")

@@ -184,7 +184,7 @@ async fn facts(
         infrastructure: extensions::facts(objects.of_kind("Infrastructure"), restore),
         extensions: extensions::facts(objects.others(), restore),
         workers: extensions::facts(objects.of_kind("Worker"), restore),
-        machine_differences: machine_differences(seed, objects, ledger).await,
+        machine_differences: machine_differences(seed, objects, ledger, request.mode).await,
         stale_leases,
         controllers: objects.plane.controller_group(),
         unhealthy_nodes,
@@ -314,14 +314,25 @@ async fn unprepared(
     Ok(names)
 }
 
-async fn machine_differences(seed: &Client, objects: &Objects, ledger: &Ledger) -> Option<Vec<String>> {
+async fn machine_differences(
+    seed: &Client,
+    objects: &Objects,
+    ledger: &Ledger,
+    mode: MigrationMode,
+) -> Option<Vec<String>> {
     let entry =
         objects.state.as_ref().filter(|_| is_open(ledger, Step::MachinesUnchanged))?.machines.as_ref();
     let found = async {
         let carried = entry.map(MachineState::read).transpose()?.unwrap_or_default();
         let here = shootstate::collect(seed, &objects.namespace).await?.machines;
         let here = here.as_ref().map(MachineState::read).transpose()?.unwrap_or_default();
-        machines::differences(&carried, &here)
+        let mut all = machines::differences(&carried, &here)?;
+        // Behind a source that lives, the ShootState holds all of them.
+        if mode == MigrationMode::Forced {
+            let shoot = nodes::client(seed, &objects.namespace).await?;
+            all.extend(machines::without_machine(&nodes::all(&shoot).await?, &here)?);
+        }
+        Ok::<_, Error>(all)
     };
     found.await.inspect_err(|error| tracing::warn!(error = causes(error), "machines cannot be compared")).ok()
 }
