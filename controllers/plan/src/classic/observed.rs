@@ -73,7 +73,7 @@ pub enum MigrationMode {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Facts {
     /// Of the garden.
-    Garden(GardenFacts),
+    Garden(Box<GardenFacts>),
     /// Of the source seed.
     Source(Box<SourceFacts>),
     /// Of the destination seed.

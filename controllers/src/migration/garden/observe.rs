@@ -60,7 +60,7 @@ pub async fn observe(
             &migration.name_any(),
         ),
     };
-    let facts = Observed { request, facts: Facts::Garden(facts) };
+    let facts = Observed { request, facts: Facts::Garden(Box::new(facts)) };
     Ok(Observation { facts, objects: Objects::Garden(shoot.map(Box::new)) })
 }
 

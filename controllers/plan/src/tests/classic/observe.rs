@@ -42,7 +42,7 @@ pub(super) fn observe(clusters: &mut Clusters, side: Side) -> Observed {
         workerless: !clusters.has_workers(),
     };
     let facts = match side {
-        Side::Garden => Facts::Garden(garden(clusters)),
+        Side::Garden => Facts::Garden(Box::new(garden(clusters))),
         Side::Source => Facts::Source(Box::new(source(clusters))),
         Side::Destination => Facts::Destination(Box::new(destination(clusters))),
     };

@@ -39,7 +39,7 @@ pub(super) fn observe(world: &mut World, side: Side) -> Observed {
         workerless: false,
     };
     let facts = match side {
-        Side::Garden => Facts::Garden(GardenFacts {
+        Side::Garden => Facts::Garden(Box::new(GardenFacts {
             other_migration: None,
             superseded: Vec::new(),
             highest_epoch: None,
@@ -49,7 +49,7 @@ pub(super) fn observe(world: &mut World, side: Side) -> Observed {
             status_seed: world.status_seed.clone(),
             operation: world.operation,
             last_operation: None,
-        }),
+        })),
         Side::Source => Facts::Source(Box::new(source(world))),
         Side::Destination => Facts::Destination(Box::new(destination(world))),
     };

@@ -216,12 +216,10 @@ pub(super) fn run<M: Model>(build: Build<M>, seed: u64) -> Result<String, String
 /// The same, with all that is known of the schedule when it has ended. A log takes most of the time, so it is kept only of a schedule
 /// that is known to end badly: a seed always gives the same one.
 pub(super) fn play<M: Model>(build: Build<M>, seed: u64) -> Result<Sim<M>, String> {
-    play_with(build, seed, Log::default()).or_else(|_| {
+    play_with(build, seed, Log::default()).map_err(|_| {
         let log = Log { is_kept: true, lines: Vec::new() };
-        match play_with(build, seed, log) {
-            Ok(_) => Err(format!("seed {seed}: the schedule does not end as it did before")),
-            Err(why) => Err(why),
-        }
+        let again = play_with(build, seed, log).err();
+        again.unwrap_or_else(|| format!("seed {seed}: the schedule does not end as it did before"))
     })
 }
 
