@@ -200,6 +200,19 @@ impl Process {
         self.signal_descendants(Signal::CONT);
     }
 
+    /// Freezes the first process among those that it has started whose command line holds this text, and none that this one has started.
+    ///
+    /// Errors: when there is none.
+    pub fn pause_one(&self, command: &str) -> Result<()> {
+        let line = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let found = descendants(self.child.id())
+            .into_iter()
+            .find(|pid| line(pid).replace('\0', " ").contains(command));
+        let pid = found.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+        let pid = pid.with_context(|| format!("no process runs {command:?}"))?;
+        kill_process(pid, Signal::STOP).with_context(|| format!("failed to freeze {command:?}"))
+    }
+
     /// Parents first, until there is nobody new: who is frozen starts nobody.
     fn signal_descendants(&self, signal: Signal) {
         let mut reached = vec![];

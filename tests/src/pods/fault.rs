@@ -23,6 +23,11 @@ impl PodRunner {
         self.find(namespace, pod, container).map(|process| process.pause())
     }
 
+    /// Freezes one process of a container, the first whose command line holds this text. Those that it has started go on.
+    pub fn freeze_one(&self, namespace: &str, pod: &str, container: &str, command: &str) -> Result<()> {
+        self.find(namespace, pod, container)?.pause_one(command)
+    }
+
     /// Lets a frozen container go on.
     pub fn resume(&self, namespace: &str, pod: &str, container: &str) -> Result<()> {
         self.find(namespace, pod, container).map(|process| process.resume())

@@ -86,6 +86,10 @@ impl Running {
         lock(&self.0).pause_all();
     }
 
+    pub(super) fn pause_one(&self, command: &str) -> Result<()> {
+        lock(&self.0).pause_one(command)
+    }
+
     pub(super) fn resume(&self) {
         lock(&self.0).resume_all();
     }
