@@ -7,9 +7,10 @@ use uuid::Uuid;
 use super::{
     Answer, Request, admit, decode,
     encode::{EncodedObject, Origin},
+    namespace_quota,
     options::WriteOptions,
     read::{self, Source},
-    room, status_part, tracking, validate,
+    status_part, tracking, validate,
 };
 use crate::{memory::MemoryEstimate, needs, status::Status, wire};
 
@@ -108,7 +109,7 @@ async fn rest(
             None => Ok(ready.answer(request, StatusCode::CREATED, None, write.form)),
         };
     }
-    room::see(request, name, ready.length(), None).await?;
+    namespace_quota::check(request, name, ready.length(), None).await?;
     match store.create(&key, ready.draft(uid)).await {
         Ok(object) => Ok(ready.answer(request, StatusCode::CREATED, Some(&object), write.form)),
         Err(repot_storage::Error::Exists) => match store.get(&key).await {

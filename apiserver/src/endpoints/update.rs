@@ -16,9 +16,10 @@ use super::{
     Answer, Request, admit, decode,
     encode::{self, EncodedObject, Origin},
     found::Found,
+    namespace_quota,
     options::WriteOptions,
     read::{self, Source},
-    room, status_part, tracking, validate,
+    status_part, tracking, validate,
 };
 use crate::{needs, negotiate::Form, status::Status, wire};
 
@@ -118,7 +119,7 @@ pub(super) async fn replace(
     }
     // An object that goes is never held up.
     if !document.meta.deleting() {
-        room::see(request, &current.key.name, ready.length(), Some(current)).await?;
+        namespace_quota::check(request, &current.key.name, ready.length(), Some(current)).await?;
     }
     let stored = if ready.summary == wire::Summary::of(current) {
         store.update_head(current, ready.meta.clone(), ready.summary_json()).await
@@ -174,7 +175,7 @@ pub(super) async fn rest_meta(
     } else if !last && !dry_run && (current.stale || current.meta != text) {
         // An object that goes is never held up.
         if !meta.deleting() {
-            room::see(request, &current.key.name, shown.length(), Some(current)).await?;
+            namespace_quota::check(request, &current.key.name, shown.length(), Some(current)).await?;
         }
         let stored = store.update_head(current, text, current.summary.clone()).await;
         shown = stored.map_err(|error| request.failed(&error))?;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 use jiff::Timestamp;
 use repot_etcd::{
-    backup::{Backups, import, place},
+    backup::{Backups, import, store_ref},
     snapshot::store::{Environment, Store},
 };
 
@@ -49,13 +49,13 @@ pub async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
 
 /// What belongs to the one store is not sent to the other.
 fn of_source(mut all: Environment) -> Environment {
-    all.retain(|name, _| !place::VARIABLES.contains(&name.as_str()));
+    all.retain(|name, _| !store_ref::VARIABLES.contains(&name.as_str()));
     source_environment(all)
 }
 
 #[cfg(test)]
 mod tests {
-    use repot_etcd::backup::place::StoreRef;
+    use repot_etcd::backup::store_ref::StoreRef;
 
     use super::*;
 
@@ -77,14 +77,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_place_sets_is_known_to_belong_to_one_store() {
+    fn variables_of_each_provider_are_listed() {
         for provider in ["S3", "GCS", "ABS", "Local"] {
-            let place = serde_json::json!({
+            let store_ref = serde_json::json!({
                 "provider": provider, "container": "b", "prefix": "p", "endpoint": "http://e", "secretRef": {"name": "s"},
             });
-            let place: StoreRef = serde_json::from_value(place).expect("a place");
-            for name in place.environment("/mounted").keys() {
-                assert!(place::VARIABLES.contains(&name.as_str()), "{name} of {provider}");
+            let store_ref: StoreRef = serde_json::from_value(store_ref).expect("a store");
+            for name in store_ref.environment("/mounted").keys() {
+                assert!(store_ref::VARIABLES.contains(&name.as_str()), "{name} of {provider}");
             }
         }
     }

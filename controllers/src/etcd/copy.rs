@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{
     api::{Etcd, Store},
     names,
-    render::{self, Kind, Rendered, place},
+    render::{self, Kind, Rendered, paths},
 };
 
 /// Failures after which Kubernetes would give the Job up: never.
@@ -52,10 +52,10 @@ pub(super) fn holds(job: &Job, kind: &str) -> bool {
 pub fn job(etcd: &Etcd, image: &str) -> Option<Rendered> {
     let backup = &etcd.spec.backup;
     let (source, target) = (backup.source_store.as_ref()?, backup.store.as_ref()?);
-    let mut mounted = render::store("source", source, place::SOURCE, place::LOCAL_SOURCE);
-    mounted.extend(render::store("store", target, place::STORE, place::LOCAL_STORE));
-    let mut env = environment("SOURCE_", source, place::SOURCE);
-    env.extend(environment("", target, place::STORE));
+    let mut mounted = render::store("source", source, paths::SOURCE, paths::LOCAL_SOURCE);
+    mounted.extend(render::store("store", target, paths::STORE, paths::LOCAL_STORE));
+    let mut env = environment("SOURCE_", source, paths::SOURCE);
+    env.extend(environment("", target, paths::STORE));
     env.push(json!({"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}));
     let container = json!({
         "name": "copy", "image": etcd.spec.etcd.image.as_deref().unwrap_or(image), "command": command(etcd, source, target),
@@ -79,7 +79,7 @@ pub fn job(etcd: &Etcd, image: &str) -> Option<Rendered> {
 }
 
 fn command(etcd: &Etcd, source: &Store, target: &Store) -> Vec<String> {
-    let (source, target) = (source.url(place::LOCAL_SOURCE), target.url(place::LOCAL_STORE));
+    let (source, target) = (source.url(paths::LOCAL_SOURCE), target.url(paths::LOCAL_STORE));
     let mut command =
         ["repot", "snapshots", "copy", "--source", &source, "--target", &target].map(str::to_owned).to_vec();
     command.extend(["--progress-port".to_owned(), PORT.to_string()]);

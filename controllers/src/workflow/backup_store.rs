@@ -12,8 +12,8 @@ use repot_apimachinery::time::Time;
 use repot_etcd::{
     backup::{
         Backups,
-        place::StoreRef,
         record::{BackupRecord, State, Verdict},
+        store_ref::StoreRef,
     },
     snapshot::store::Store,
 };

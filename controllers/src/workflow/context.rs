@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kube::Client;
 use repot_apimachinery::time::Time;
-use repot_etcd::backup::place::StoreRef;
+use repot_etcd::backup::store_ref::StoreRef;
 
 use super::{backup_store, error::Result, kinds::MANAGER, members};
 use crate::{

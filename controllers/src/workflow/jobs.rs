@@ -10,7 +10,7 @@ use kube::{
     Api, Client, ResourceExt,
     api::{ListParams, ObjectMeta},
 };
-use repot_etcd::backup::place::StoreRef;
+use repot_etcd::backup::store_ref::StoreRef;
 use serde_json::{Value, json};
 
 use crate::etcd::{

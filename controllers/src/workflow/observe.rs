@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Secret};
 use kube::{Api, Client, ResourceExt};
 use repot_apimachinery::time::Time;
-use repot_etcd::backup::place::StoreRef;
+use repot_etcd::backup::store_ref::StoreRef;
 use repot_etcd_core::backups;
 use repot_etcd_core::volumes::VolumeSet;
 use repot_plan::{

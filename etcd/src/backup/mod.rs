@@ -12,16 +12,16 @@
 //!
 //! | module | does |
 //! |---|---|
-//! | [`place`] | from the store of an object and its Secret to a URL and credentials |
+//! | [`store_ref`] | from the store of an object and its Secret to a URL and credentials |
 //! | [`record`] | the two records |
 //! | [`take`] | from a live etcd into a named backup |
 //! | [`import`] | the newest state of another store into a named backup |
 //! | [`prove`] | reads and restores it, and writes down what it holds |
 
 pub mod import;
-pub mod place;
 pub mod prove;
 pub mod record;
+pub mod store_ref;
 pub mod take;
 
 use crate::{

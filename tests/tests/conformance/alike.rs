@@ -8,7 +8,7 @@ use repot_tests::run;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::place::{Behind, JSON, JSON_PATCH, MERGE_PATCH, TestNamespace};
+use super::namespace::{Behind, JSON, JSON_PATCH, MERGE_PATCH, TestNamespace};
 
 /// A kind in a namespace of the garden.
 pub(super) struct Twin {

@@ -16,7 +16,7 @@ use repot_tests::wait::until;
 use repot_tests::{TestEnv, port, run};
 use serde_json::{Value, json};
 
-use super::place::{Behind, GROUP, TestNamespace, VERSION, expect, header};
+use super::namespace::{Behind, GROUP, TestNamespace, VERSION, expect, header};
 use crate::shootstate::world::World;
 
 const PATIENCE: Duration = Duration::from_secs(90);

@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::place::{Behind, JSON, TestNamespace, dev_access, text};
+use super::namespace::{Behind, JSON, TestNamespace, dev_access, text};
 
 fn dev(builder: reqwest::ClientBuilder) -> Result<Api> {
     Api::build(&dev_access()?, builder)
@@ -92,7 +92,7 @@ fn a_thousand_watches_share_a_connection() {
         let mut watches = try_join_all((0..1100).map(|_| place.watch(&query, JSON))).await?;
         // All streams are open; one more request passes beside them, and all learn of it.
         place.create("seen-by-all").await?;
-        for events in try_join_all(watches.iter_mut().map(super::place::Watch::next)).await? {
+        for events in try_join_all(watches.iter_mut().map(super::namespace::Watch::next)).await? {
             ensure!(events["object"]["metadata"]["name"] == "seen-by-all", "{events}");
         }
         Ok(())

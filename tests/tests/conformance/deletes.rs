@@ -6,7 +6,7 @@ use repot_tests::run;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::place::{GROUP, JSON, TestNamespace, expect, names, text};
+use super::namespace::{GROUP, JSON, TestNamespace, expect, names, text};
 
 async fn delete(place: &TestNamespace, path: &str, options: &Value) -> Result<Answer> {
     send(place.api.request(Method::DELETE, path).json(options)).await

@@ -10,7 +10,7 @@ use repot_tests::wait::until;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::place::{Behind, GROUP, JSON, MERGE_PATCH, TestNamespace, VERSION, ask, expect, header};
+use super::namespace::{Behind, GROUP, JSON, MERGE_PATCH, TestNamespace, VERSION, ask, expect, header};
 
 const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const V2BETA1: &str = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";

@@ -11,7 +11,7 @@ use repot_tests::wait::until;
 use reqwest::{Client, Method};
 use serde_json::{Value, json};
 
-use super::place::{Behind, GROUP, TestNamespace, VERSION, expect};
+use super::namespace::{Behind, GROUP, TestNamespace, VERSION, expect};
 use crate::shootstate::world::World;
 
 const PATIENCE: Duration = Duration::from_secs(90);

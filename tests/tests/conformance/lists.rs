@@ -11,7 +11,7 @@ use repot_tests::wait::until;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::place::{JSON, METADATA_LIST, TestNamespace, ask, expect, header, names, number, text};
+use super::namespace::{JSON, METADATA_LIST, TestNamespace, ask, expect, header, names, number, text};
 use crate::shootstate::etcd_values::Values;
 use crate::shootstate::world::World;
 

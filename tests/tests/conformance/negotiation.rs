@@ -7,7 +7,7 @@ use repot_tests::run;
 use reqwest::Method;
 use serde_json::json;
 
-use super::place::{Behind, JSON, TestNamespace, ask, expect, header, post};
+use super::namespace::{Behind, JSON, TestNamespace, ask, expect, header, post};
 
 #[test]
 fn the_audit_id_is_the_callers() {

@@ -9,7 +9,7 @@ use repot_tests::wait::until;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 
-use super::place::{Behind, GROUP, JSON, TestNamespace, VERSION, ask, expect, header, text};
+use super::namespace::{Behind, GROUP, JSON, TestNamespace, VERSION, ask, expect, header, text};
 
 const METHODS: [&str; 5] = ["get", "put", "post", "patch", "delete"];
 const PROTOBUF_V3: &str = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";

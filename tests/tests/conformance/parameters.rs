@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::alike::{Twin, judge, same};
-use super::place::{JSON, MERGE_PATCH};
+use super::namespace::{JSON, MERGE_PATCH};
 
 const APPLY: &str = "application/apply-patch+yaml";
 

@@ -7,7 +7,7 @@ use repot_tests::run;
 use reqwest::Method;
 use serde_json::json;
 
-use super::place::{JSON, TestNamespace, expect, names};
+use super::namespace::{JSON, TestNamespace, expect, names};
 
 /// What is selected of: a (tier=one, app=etcd), b (tier=two), c (no labels).
 const CASES: &[(&str, &[&str])] = &[

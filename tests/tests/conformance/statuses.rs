@@ -10,7 +10,7 @@ use repot_tests::wait::until;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::place::{GROUP, JSON, JSON_PATCH, MERGE_PATCH, TestNamespace, ask, expect, header, post};
+use super::namespace::{GROUP, JSON, JSON_PATCH, MERGE_PATCH, TestNamespace, ask, expect, header, post};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 

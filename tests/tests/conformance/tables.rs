@@ -9,7 +9,7 @@ use repot_tests::wait::until;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::place::{
+use super::namespace::{
     GROUP, JSON, JSON_PATCH, METADATA, METADATA_LIST, TABLE, TestNamespace, VERSION, ask, expect, header,
     text,
 };

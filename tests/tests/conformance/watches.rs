@@ -7,7 +7,7 @@ use repot_tests::run;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::place::{JSON, TestNamespace, Watch, header, number, text};
+use super::namespace::{JSON, TestNamespace, Watch, header, number, text};
 use crate::shootstate::world::collection;
 
 /// Type, name and version of an event.

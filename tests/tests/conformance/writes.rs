@@ -8,7 +8,7 @@ use repot_tests::run;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::place::{JSON, JSON_PATCH, MERGE_PATCH, TestNamespace, expect, header, names, text};
+use super::namespace::{JSON, JSON_PATCH, MERGE_PATCH, TestNamespace, expect, header, names, text};
 
 #[test]
 fn a_new_object_has_what_only_the_server_sets() {

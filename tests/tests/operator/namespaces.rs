@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use repot_tests::garden::{Garden, GardenOptions};
 use repot_tests::pods::{Images, PodRunner, PodRunnerOptions};
 use repot_tests::repot::Repot;
-use repot_tests::{Shared, TestEnv, place, run, start_shared};
+use repot_tests::{Shared, TestEnv, namespace, run, start_shared};
 use serde_json::{Value, json};
 
 use super::world::{
@@ -86,8 +86,8 @@ impl World {
 fn operator_with_roles_in_one_namespace_looks_after_the_etcds_there_and_asks_for_nothing_else() {
     run(async |_| {
         let world = WORLD.value()?;
-        let mine = place::TestNamespace::make(&world.garden, MINE).await?;
-        let theirs = place::TestNamespace::make(&world.garden, "theirs").await?;
+        let mine = namespace::TestNamespace::make(&world.garden, MINE).await?;
+        let theirs = namespace::TestNamespace::make(&world.garden, "theirs").await?;
         let roles = deploy("rbac/namespaced/roles.yaml").display().to_string();
         mine.kubectl(&["apply", "-f", &roles]).await?;
         theirs.apply(&[etcd("main", spec(1))]).await?;
@@ -127,7 +127,7 @@ fn operator_with_roles_in_one_namespace_looks_after_the_etcds_there_and_asks_for
 }
 
 /// A workflow of the namespace, by controllers that may use a directory for it.
-async fn take_backup(world: &World, mine: &place::TestNamespace) -> Result<()> {
+async fn take_backup(world: &World, mine: &namespace::TestNamespace) -> Result<()> {
     let flags = ["--namespaces", MINE, "--leader-elect", "--local-store-path", &world.store];
     start_operator_with_directory(&world.garden, &flags, &world.store).await?;
     let object = |kind: &str, name: &str, spec: Value| {

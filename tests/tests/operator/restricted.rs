@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::ObjectMeta;
 use repot_controllers::workflow::jobs::{Order, Task, render};
 use repot_controllers::workflow::members::Reach;
-use repot_etcd::backup::place::{SecretRef, StoreRef};
+use repot_etcd::backup::store_ref::{SecretRef, StoreRef};
 use repot_tests::run;
 use repot_tests::wait::until;
 use serde_json::{Value, json};

@@ -42,7 +42,7 @@ fn a_zone_is_isolated_by_every_rule() {
             .await?;
         place.allows("one", &maintain).await?;
         place.allows("one", &json!({"spec": {"seedName": "zones-b"}})).await?;
-        place.refuses("one", &isolate("euc1-az1"), &["isolated-at-rest"]).await?;
+        place.refuses("one", &isolate("euc1-az1"), &["no-isolation-while-migrating"]).await?;
         Ok(())
     });
 }

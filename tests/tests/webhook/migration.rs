@@ -42,7 +42,7 @@ fn destinations() -> Vec<(&'static str, Value)> {
         ("destination-healthy", json!({"status": {"conditions": []}})),
         ("same-gardenlet-version", json!({"status": {"gardener": {"version": "v1.151.0"}}})),
         ("taints-tolerated", json!({"spec": {"taints": [{"key": "reserved"}]}})),
-        ("room-left", json!({"status": {"allocatable": {"shoots": "0"}}})),
+        ("destination-has-capacity", json!({"status": {"allocatable": {"shoots": "0"}}})),
         ("backup-configured", json!({"spec": {"backup": null}})),
         ("internal-domain", json!({"spec": {"dns": {"internal": {"domain": "other.example.com"}}}})),
         ("default-domain", json!({"spec": {"dns": {"defaults": [{"domain": "example.org"}]}}})),
@@ -183,7 +183,9 @@ fn a_shoot_on_its_way_rests() {
         place.put(&place.shoot("one")).await?;
         place.allows("one", &json!({"spec": {"purpose": "testing"}})).await?;
         place.allows("one", &to(&place, "b")).await?;
-        let said = place.refuses("one", &json!({"spec": {"purpose": "production"}}), &["spec-rests"]).await?;
+        let said = place
+            .refuses("one", &json!({"spec": {"purpose": "production"}}), &["spec-immutable-while-migrating"])
+            .await?;
         ensure!(
             said.contains("spec.purpose: the spec cannot change while the Shoot moves (from seed"),
             "{said}"
@@ -210,7 +212,11 @@ fn a_shoot_on_its_way_rests() {
         };
         status(json!({"lastOperation": {"type": "Migrate", "state": "Processing"}})).await?;
         let refused = place.world.person.run(delete).await?;
-        ensure!(refused.code != 0 && refused.stderr.contains("(life-rests)"), "{}", refused.stderr);
+        ensure!(
+            refused.code != 0 && refused.stderr.contains("(no-deletion-while-migrating)"),
+            "{}",
+            refused.stderr
+        );
         let arrived =
             json!({"seedName": "resting-b", "lastOperation": {"type": "Restore", "state": "Succeeded"}});
         status(arrived).await?;

@@ -162,7 +162,9 @@ fn a_shoot_that_ends_loses_its_finalizers() {
         let status =
             ["patch", "shoot", "one", "-n", "ends", "--subresource=status", "--type=merge", "-p", &moving];
         place.world.garden.kubectl(status).await?.text()?;
-        place.refuses("one", &json!({"spec": {"purpose": "testing"}}), &["spec-rests"]).await?;
+        place
+            .refuses("one", &json!({"spec": {"purpose": "testing"}}), &["spec-immutable-while-migrating"])
+            .await?;
         place.allows("one", &json!({"metadata": {"finalizers": null}})).await?;
         let left = place.world.garden.kubectl(["get", "shoot", "one", "-n", "ends"]).await?;
         ensure!(left.stderr.contains("NotFound"), "{left:?}");

@@ -10,14 +10,14 @@ use repot_tests::garden::{Garden, GardenOptions};
 use repot_tests::pods::{Image, Images, PodRunner, PodRunnerOptions};
 use repot_tests::repot::{Repot, program};
 use repot_tests::wait::{Hopeless, until};
-use repot_tests::{Shared, SharedRef, TestEnv, binaries, place, start_shared};
+use repot_tests::{Shared, SharedRef, TestEnv, binaries, namespace, start_shared};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStdout};
 
 use crate::etcd_kinds::world::{GROUP, MERGE_PATCH, VERSION, flags};
 
-pub use repot_tests::place::DEADLINE;
+pub use repot_tests::namespace::DEADLINE;
 
 /// The namespace of the controllers.
 pub const SYSTEM: &str = "repot-system";
@@ -140,13 +140,13 @@ fn service() -> Value {
 /// A namespace of one test.
 pub struct TestNamespace {
     pub world: SharedRef<World>,
-    namespace: place::TestNamespace,
+    namespace: namespace::TestNamespace,
 }
 
 impl Deref for TestNamespace {
-    type Target = place::TestNamespace;
+    type Target = namespace::TestNamespace;
 
-    fn deref(&self) -> &place::TestNamespace {
+    fn deref(&self) -> &namespace::TestNamespace {
         &self.namespace
     }
 }
@@ -162,11 +162,11 @@ impl TestNamespace {
     }
 
     async fn make_in(world: SharedRef<World>, namespace: &str) -> Result<Self> {
-        let namespace = place::TestNamespace::make(&world.garden, namespace).await?;
+        let namespace = namespace::TestNamespace::make(&world.garden, namespace).await?;
         Ok(Self { world, namespace })
     }
 
-    /// Gives an object, as [`place::TestNamespace::get`] does, without starting a kubectl: tests ask for objects many times a second.
+    /// Gives an object, as [`namespace::TestNamespace::get`] does, without starting a kubectl: tests ask for objects many times a second.
     pub async fn get(&self, kind: &str, name: &str) -> Result<Value> {
         let path = format!("{}/{name}", collection(kind, &self.namespace.namespace)?);
         self.world.garden.api().get(&path).await?.ok()

@@ -12,14 +12,14 @@ use crate::{
 #[must_use]
 pub fn render() -> String {
     let mut text = String::from(
-        "# Rules of admission\n\nMade from the table of rules by `repot webhook --print-rules`; a test holds the two together.\n\
+        "# Rules of admission\n\nGenerated from the table of rules by `repot webhook --print-rules`; a test compares the two.\n\
          Every rule judges the change: what was wrong before may stay, be repaired or be deleted.\n",
     );
     let mut chapter = "";
     for rule in RULES {
         if rule.chapter != chapter {
             chapter = rule.chapter;
-            let _ = write!(text, "\n## {chapter}\n\n| rule | asked by | what it says |\n|---|---|---|\n");
+            let _ = write!(text, "\n## {chapter}\n\n| rule | webhooks | what it says |\n|---|---|---|\n");
         }
         let asks = |watch: &&'static Watch| judge::rules_of(watch).any(|own| own.name == rule.name);
         let watches: Vec<String> =
@@ -27,8 +27,8 @@ pub fn render() -> String {
         let _ = writeln!(text, "| `{}` | {} | {} |", rule.name, watches.join(" "), rule.doc);
     }
     text.push_str(
-        "\n## Webhooks\n\nWhat each path is asked about, and what happens while nobody answers.\n\n\
-         | path | resources | operations | waits at most | while nobody answers | why |\n|---|---|---|---|---|---|\n",
+        "\n## Webhooks\n\nWhat each webhook is asked about, and what happens while it is unavailable.\n\n\
+         | path | resources | operations | timeout | while it is unavailable | why |\n|---|---|---|---|---|---|\n",
     );
     for watch in WATCHES {
         let resources: Vec<String> =
@@ -38,7 +38,7 @@ pub fn render() -> String {
         operations.dedup();
         let policy = match watch.failure_policy {
             crate::watch::FailurePolicy::Fail => "refused",
-            crate::watch::FailurePolicy::Ignore => "goes through",
+            crate::watch::FailurePolicy::Ignore => "allowed",
         };
         let _ = writeln!(
             text,

@@ -38,7 +38,7 @@ pub struct Rule {
 const MIGRATION: &str = "Migration (GEP-7)";
 const LIVE: &str = "Live migration (GEP-39)";
 const ISOLATION: &str = "Isolated zone (GEP-21)";
-const FORCED: &str = "Bad case (GEP-7)";
+const FORCED: &str = "Forced migration (GEP-7, bad case)";
 const STATE: &str = "ShootState, etcd and its workflows";
 const DEFAULTS: &str = "What is filled in";
 
@@ -83,7 +83,7 @@ pub static RULES: &[Rule] = &[
         "Source and destination run the same version of gardenlet, and both tell it; of a source that is dead only a warning comes."),
     rule("taints-tolerated", MIGRATION, &[&SEED_CHANGE], migration::taints_tolerated::judge,
         "The Shoot tolerates all taints of the destination."),
-    rule("room-left", MIGRATION, &[&SEED_CHANGE], migration::room_left::judge,
+    rule("destination-has-capacity", MIGRATION, &[&SEED_CHANGE], migration::destination_has_capacity::judge,
         "The destination has room: `status.allocatable.shoots` is more than the Shoots that it has or that are on their way to it."),
     rule("provider-and-labels", MIGRATION, &[&SEED_CHANGE], migration::provider_and_labels::judge,
         "The CloudProfile's `seedSelector` allows the destination's provider and labels; another provider than the Shoot's is \
@@ -121,10 +121,10 @@ pub static RULES: &[Rule] = &[
         "No annotation that steered an earlier migration is left when the next one begins."),
     rule("requested-at-true", MIGRATION, &[&SEED_CHANGE, &ANNOTATION_CHANGES, &MOVING_SHOOTS], migration::requested_at_true::judge,
         "`migration.gardener.cloud/requested-at` is the time of the request, within 5 minutes, and stays while the Shoot moves."),
-    rule("spec-rests", MIGRATION, &[&MOVING_SHOOTS], migration::spec_rests::judge,
+    rule("spec-immutable-while-migrating", MIGRATION, &[&MOVING_SHOOTS], migration::spec_immutable_while_migrating::judge,
         "The spec does not change while the Shoot moves."),
-    rule("life-rests", MIGRATION, &[&MOVING_SHOOTS], migration::life_rests::judge,
-        "A Shoot is not deleted while it moves. One whose move has not begun may be, and one that is being deleted already is not held up."),
+    rule("no-deletion-while-migrating", MIGRATION, &[&MOVING_SHOOTS], migration::no_deletion_while_migrating::judge,
+        "A Shoot is not deleted while it moves. One whose move has not begun may be, and the deletion of one that is being deleted already goes on."),
 
     rule("live-trigger-clear", LIVE, &[&SEED_CHANGE, &ANNOTATION_CHANGES], live::trigger_clear::judge,
         "The two spellings of the trigger say the same, and the boolean is one."),
@@ -165,7 +165,7 @@ pub static RULES: &[Rule] = &[
         "The isolated zone is set and removed, never changed, also while `status.zoneIsolation` fails back."),
     rule("zones-left", ISOLATION, &[&ANNOTATION_CHANGES], isolation::zones_left::judge,
         "Workers have a zone left; a worker pool that has none, and a control plane that seems to have none, are warned of."),
-    rule("isolated-at-rest", ISOLATION, &[&ANNOTATION_CHANGES], isolation::isolated_at_rest::judge,
+    rule("no-isolation-while-migrating", ISOLATION, &[&ANNOTATION_CHANGES], isolation::no_isolation_while_migrating::judge,
         "No zone is isolated while the Shoot moves or is being deleted."),
     rule("no-move-while-isolated", ISOLATION, &[&SEED_CHANGE], isolation::no_move_while_isolated::judge,
         "No Shoot moves while one of its zones is isolated or fails back; one whose source is dead may."),

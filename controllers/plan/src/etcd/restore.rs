@@ -101,7 +101,7 @@ static FORWARD: &[Row<EtcdFlow>] = &[
     },
     Row {
         after: &[Step::ProvedEqual],
-        does: "startApi: as many API servers as before are wanted, and one is ready. No way back from here.",
+        does: "startApi: as many API servers as before are wanted, and one is ready. This is the point of no return.",
         timeout: Timeout::Steps(3),
         on_failure: OnFailure::Fail,
         advice: "see why the API servers do not become ready; the etcd was proved to hold the backup",

@@ -1,4 +1,4 @@
-//! The way back of restore and migration: the old etcd on its old volumes, then the API servers, then everything else.
+//! The rollback of restore and migration: the old etcd on its old volumes, then the API servers, then everything else.
 //!
 //! Its effects carry another fence than those of the way forward, so it writes the objects that matter even where they look
 //! untouched: what was asked for before and is still on its way is refused afterwards.

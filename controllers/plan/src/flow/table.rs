@@ -125,7 +125,7 @@ pub struct Plan<F: Flow> {
     pub version: u32,
     /// The forward table. A row stands behind all rows that it waits for.
     pub forward: &'static [Row<F>],
-    /// Rows of the rollback table; empty where the flow has no way back.
+    /// Rows of the rollback table; empty where the flow has no rollback.
     pub rollback: &'static [Row<F>],
     /// Step of `forward` from which on the flow cannot roll back: once it is started, an abort comes too late.
     pub point_of_no_return: Option<F::Step>,

@@ -11,25 +11,25 @@ use crate::{
 
 const HEAD: &str = "# Workflows of a hosted etcd
 
-Made from the tables of `controllers/plan`; a test holds the two together.
+Generated from the tables of `controllers/plan`; a test compares this page with them.
 
-A workflow goes from row to row. A row is begun by its record in `status.steps`, and only then is anything asked for; what is asked
-for is asked again until it is seen. *Counts*: `once` is recorded and not looked at again; `until …` may be lost and has to be reached
-again. *Waits*: a step is `spec.stepTimeout`. *Otherwise*: what follows when the row is not reached in time, or cannot be.
+A workflow works on its steps in their order. A step starts by its record in `status.steps`; then its effects are requested until they
+are observed. *Counts*: `once` is recorded and not looked at again; `until …` may be lost and has to be reached again. *Waits*: a
+step is `spec.stepTimeout`. *On failure*: what follows when the step is not reached in time, or cannot be reached.
 ";
 
-const DELETION: &str = "**When the HostedEtcd is deleted.** A restore or a migration puts the finalizer \
+const DELETION: &str = "**When the HostedEtcd is deleted.** A restore or a migration sets the finalizer \
 `migration.gardener.cloud/workflow` on its
 HostedEtcd together with the lock, before anything is stopped. A HostedEtcd that is deleted then stays until the workflow is over:
 
-- Before `ApiUp` the workflow goes back and ends RolledBack, with the reason `HostedEtcdDeleted`. From `ApiUp` on it goes on to its end.
-- The condition `Terminating` of the HostedEtcd says which workflow and which step is waited for. Each row of the way back has its
-  own time; whatever the end is, Failed too, the finalizer and the lock are given back.
+- Before `ApiUp` the workflow rolls back and ends RolledBack, with the reason `HostedEtcdDeleted`. From `ApiUp` on it goes on to its end.
+- The condition `Terminating` of the HostedEtcd says which workflow it waits for, and which step. Each step of the rollback has its own
+  timeout. The finalizer and the lock are removed at every end, also when the workflow failed.
 - A workflow that has not taken the lock yet ends Cancelled and changes nothing. An EtcdBackup sets no finalizer on the HostedEtcd.
-- What is deleted as well, as with the namespace, is not waited for: without the old volumes, the Etcd or the Deployment of the API
-  servers the workflow ends Failed at once, and says where the data is. Backups in the store stay.
-- Where somebody removes the finalizer by hand, the HostedEtcd goes, and the workflow still starts the old etcd and the API servers.
-  Do so only where no controllers run any more; then nothing else would take it off.
+- The workflow does not wait for what is deleted as well, for example with the namespace: without the old volumes, the Etcd or the
+  Deployment of the API servers it ends Failed at once, and says where the data is. Backups in the store stay.
+- If somebody removes the finalizer by hand, the HostedEtcd is deleted, and the workflow still starts the old etcd and the API servers.
+  Do so only if no controllers run any more; then nothing else removes it.
 ";
 
 /// The tables of EtcdBackup, EtcdRestore and EtcdMigration as Markdown.
@@ -39,23 +39,23 @@ pub fn etcd_workflows() -> String {
     let hours = PAUSE_LIMIT.as_secs() / 3600;
     let _ = write!(
         text,
-        "\n`spec.paused` holds a workflow up before its next row, on the way forward only, for {hours} hours at most. `spec.cancel`, or \
-         deleting the object, turns it back, until the row that says there is no way back is begun.\n\n{DELETION}\n\
+        "\n`spec.paused` holds a workflow before its next step, while it goes forward, for {hours} hours at most. `spec.cancel`, or\n\
+         deleting the object, rolls it back until the point of no return is started.\n\n{DELETION}\n\
          | ends as | what holds then |\n|---|---|\n\
-         | Succeeded | what was asked for |\n\
+         | Succeeded | what was requested |\n\
          | RolledBack | it failed, or its HostedEtcd was deleted; everything is as it was before |\n\
-         | Cancelled | it was called off; everything is as it was before |\n\
-         | Failed | it failed and cannot go back by itself; no data is lost, and `status.message` says where it is and what to do |\n"
+         | Cancelled | it was cancelled; everything is as it was before |\n\
+         | Failed | it failed and cannot roll back; no data is lost, and `status.message` says where it is and what to do |\n"
     );
     for plan in [&backup::PLAN, &restore::PLAN, &migration::PLAN] {
         let _ = write!(text, "\n## {}\n\n", plan.kind);
-        // Where there is no way back, turning back is the end.
-        table(&mut text, plan.forward, if plan.rollback.is_empty() { "Failed" } else { "way back" });
+        // A workflow without a rollback fails instead.
+        table(&mut text, plan.forward, if plan.rollback.is_empty() { "Failed" } else { "rollback" });
         if let Some(step) = plan.point_of_no_return {
-            let _ = writeln!(text, "\nThere is no way back once `{}` is begun.", step.name());
+            let _ = writeln!(text, "\n`{}` is the point of no return.", step.name());
         }
     }
-    text.push_str("\n## The way back of EtcdRestore and EtcdMigration\n\n");
+    text.push_str("\n## Rollback of EtcdRestore and EtcdMigration\n\n");
     table(&mut text, migration::PLAN.rollback, "Failed");
     text
 }

@@ -17,7 +17,7 @@ use crate::{
 
 /// Writes the rows of a flow with one side. `back` is what is said of a row that rolls back on failure.
 fn table<F: Flow>(text: &mut String, rows: &[Row<F>], back: &str) {
-    text.push_str("| step | what is done and waited for | counts | waits | otherwise | what a person can do |\n|---|---|---|---|---|---|\n");
+    text.push_str("| step | what is done and waited for | counts | waits | on failure | what a person can do |\n|---|---|---|---|---|---|\n");
     for row in rows {
         let (proof, timeout, on_failure) =
             (proof(row.proof), timeout(row.timeout), on_failure(row.on_failure, back));
@@ -52,6 +52,6 @@ fn on_failure(on_failure: OnFailure, rollback: &str) -> &str {
     match on_failure {
         OnFailure::RollBack => rollback,
         OnFailure::Fail => "Failed",
-        OnFailure::Skip => "left undone",
+        OnFailure::Skip => "skipped",
     }
 }

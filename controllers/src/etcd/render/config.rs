@@ -8,7 +8,7 @@ use repot_etcd_core::agent::config::{
     ClusterState, Config, Gateway, GatewayMember, Member, Owner, Ports, Restore, Snapshots, Store, Tls,
 };
 
-use super::{Layout, place};
+use super::{Layout, paths};
 use crate::etcd::{
     api::{Backup, Etcd, Existing, OWN_HISTORIES, OwnerCheck, RESTORE_FROM},
     names,
@@ -27,7 +27,7 @@ pub fn config(etcd: &Etcd, layout: &Layout) -> Config {
         cluster_state: if founds { ClusterState::New } else { ClusterState::Existing },
         members: members(etcd, layout),
         client_endpoints: client_endpoints(etcd, layout),
-        data_dir: place::DATA.into(),
+        data_dir: paths::DATA.into(),
         ports: Ports {
             client: spec.etcd.client_port(),
             peer: spec.etcd.peer_port(),
@@ -92,8 +92,8 @@ fn client_endpoints(etcd: &Etcd, layout: &Layout) -> Vec<String> {
 
 fn store(backup: &Backup) -> Option<Store> {
     backup.store.as_ref().map(|store| Store {
-        url: store.url(place::LOCAL_STORE),
-        credentials: store.secret_ref.as_ref().map(|_| place::STORE.into()),
+        url: store.url(paths::LOCAL_STORE),
+        credentials: store.secret_ref.as_ref().map(|_| paths::STORE.into()),
         endpoint: store.endpoint_override.clone(),
         history: None,
     })
@@ -139,8 +139,8 @@ fn standby(etcd: &Etcd) -> Option<Restore> {
     let backup = &etcd.spec.backup;
     let source = backup.source_store.as_ref()?;
     let store = Store {
-        url: source.url(place::LOCAL_SOURCE),
-        credentials: source.secret_ref.as_ref().map(|_| place::SOURCE.into()),
+        url: source.url(paths::LOCAL_SOURCE),
+        credentials: source.secret_ref.as_ref().map(|_| paths::SOURCE.into()),
         endpoint: source.endpoint_override.clone(),
         history: None,
     };
@@ -169,9 +169,9 @@ fn snapshots(backup: &Backup) -> Snapshots {
 fn tls(etcd: &Etcd) -> Tls {
     let client = etcd.spec.etcd.client_url_tls.is_some();
     Tls {
-        server: client.then(|| place::SERVER_TLS.into()),
-        client: client.then(|| place::CLIENT_TLS.into()),
-        peer: etcd.spec.etcd.peer_url_tls.as_ref().map(|_| place::PEER_TLS.into()),
+        server: client.then(|| paths::SERVER_TLS.into()),
+        client: client.then(|| paths::CLIENT_TLS.into()),
+        peer: etcd.spec.etcd.peer_url_tls.as_ref().map(|_| paths::PEER_TLS.into()),
     }
 }
 

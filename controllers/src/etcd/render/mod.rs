@@ -19,7 +19,7 @@ pub(crate) use pod::{container_security, pod_security};
 pub(super) use pod::{security, store};
 
 /// Where things are in a container.
-pub(crate) mod place {
+pub(crate) mod paths {
     /// The volume of the member.
     pub const DATA: &str = "/var/etcd/data";
     /// The configuration of the agents.

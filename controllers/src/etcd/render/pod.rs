@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::place;
+use super::paths;
 use crate::etcd::api::{Etcd, SecretKey, Store, Tls};
 
 /// User and group of a container that is not root's.
@@ -30,12 +30,12 @@ pub fn certificates(name: &str, path: &str, tls: &Tls, leaf: &SecretKey) -> Moun
 pub fn all_certificates(etcd: &Etcd) -> Vec<Mounted> {
     let mut all = Vec::new();
     if let Some(tls) = &etcd.spec.etcd.client_url_tls {
-        all.push(certificates("server-tls", place::SERVER_TLS, tls, &tls.server));
+        all.push(certificates("server-tls", paths::SERVER_TLS, tls, &tls.server));
         let client = tls.client.as_ref().unwrap_or(&tls.server);
-        all.push(certificates("client-tls", place::CLIENT_TLS, tls, client));
+        all.push(certificates("client-tls", paths::CLIENT_TLS, tls, client));
     }
     if let Some(tls) = &etcd.spec.etcd.peer_url_tls {
-        all.push(certificates("peer-tls", place::PEER_TLS, tls, &tls.server));
+        all.push(certificates("peer-tls", paths::PEER_TLS, tls, &tls.server));
     }
     all
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kube::ResourceExt;
 use serde_json::{Map, Value, json};
 
-use super::{Layout, config, metadata, place, pod};
+use super::{Layout, config, metadata, paths, pod};
 use crate::etcd::{
     api::{Etcd, FENCE, GENERATION, VOLUMES},
     names,
@@ -72,15 +72,15 @@ fn template(etcd: &Etcd, layout: &Layout) -> Value {
 fn pod_spec(etcd: &Etcd, layout: &Layout) -> Value {
     let name = etcd.name_any();
     let told = json!({"configMap": {"name": names::config_map(&name)}});
-    let mut mounted = vec![pod::mounted("config", place::CONFIG, true, told)];
+    let mut mounted = vec![pod::mounted("config", paths::CONFIG, true, told)];
     mounted.extend(pod::all_certificates(etcd));
     if let Some(store) = &etcd.spec.backup.store {
-        mounted.extend(pod::store("store", store, place::STORE, place::LOCAL_STORE));
+        mounted.extend(pod::store("store", store, paths::STORE, paths::LOCAL_STORE));
     }
     // It stays when the standby has taken over: without it the Pod would be replaced.
     if let Some(source) = etcd.spec.backup.source_store.as_ref().filter(|_| layout.standby) {
         // The access to the other etcd's store ends some time after that, and the Pod has to start without it.
-        mounted.extend(pod::store("source", source, place::SOURCE, place::LOCAL_SOURCE).into_iter().map(
+        mounted.extend(pod::store("source", source, paths::SOURCE, paths::LOCAL_SOURCE).into_iter().map(
             |mut one| {
                 if one.volume["secret"].is_object() {
                     one.volume["secret"]["optional"] = true.into();
@@ -89,7 +89,7 @@ fn pod_spec(etcd: &Etcd, layout: &Layout) -> Value {
             },
         ));
     }
-    let data = json!({"name": etcd.volumes(), "mountPath": place::DATA});
+    let data = json!({"name": etcd.volumes(), "mountPath": paths::DATA});
     let mounts: Vec<Value> =
         std::iter::once(data).chain(mounted.iter().map(|one| one.mount.clone())).collect();
     let volumes: Vec<Value> = mounted.into_iter().map(|one| one.volume).collect();
@@ -112,7 +112,7 @@ fn container(etcd: &Etcd, layout: &Layout, mounts: &[Value]) -> Value {
     let (members, agent) = (&etcd.spec.etcd, etcd.spec.agent_port());
     let mut container = json!({
         "name": "etcd", "image": members.image.as_ref().unwrap_or(&layout.image),
-        "command": ["repot", "etcd-agent", "--config", format!("{}/agent.yaml", place::CONFIG)],
+        "command": ["repot", "etcd-agent", "--config", format!("{}/agent.yaml", paths::CONFIG)],
         "env": [field("POD_NAME", "metadata.name"), field("POD_IP", "status.podIP")],
         "ports": [port("client", members.client_port()), port("peer", members.peer_port()), port("agent", agent)],
         "readinessProbe": readiness(etcd), "securityContext": pod::container_security(), "volumeMounts": mounts,

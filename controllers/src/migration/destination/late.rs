@@ -12,7 +12,7 @@ use crate::{
     errors::is_not_found,
     etcd::{
         api::{Etcd, SecretKey, Store},
-        render::place,
+        render::paths,
     },
     migration::{
         context::Context,
@@ -109,7 +109,7 @@ fn job(main: &Etcd, target: Store, asked: &Asked<'_>, image: &str) -> Result<Val
     let source = source.ok_or_else(|| Error::Missing("spec.backup.sourceStore of the Etcd".to_owned()))?;
     let secret_ref = Some(SecretKey { name: SECRET.to_owned(), ..SecretKey::default() });
     let source = Store { secret_ref, ..source };
-    let (from, to) = (source.url(place::LOCAL_SOURCE), target.url(place::LOCAL_STORE));
+    let (from, to) = (source.url(paths::LOCAL_SOURCE), target.url(paths::LOCAL_STORE));
     let mut job = copies::render(main, (source, target), image)?;
     let spec = &mut job["spec"];
     (spec["backoffLimit"], spec["activeDeadlineSeconds"]) = (ATTEMPTS.into(), LONGEST.into());

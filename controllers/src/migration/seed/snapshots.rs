@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kube::Client;
 use repot_apimachinery::time::Time;
 use repot_etcd::{
-    backup::place::{SecretRef, StoreRef},
+    backup::store_ref::{SecretRef, StoreRef},
     owner::handover::{find_end, find_final_snapshot},
     snapshot::{
         late::{self, LateReport},

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use kube::core::{NamespaceResourceScope, ObjectMeta};
 use repot_api::names::{MIGRATION_GROUP, V1ALPHA1};
-use repot_etcd::backup::place::StoreRef;
+use repot_etcd::backup::store_ref::StoreRef;
 use serde::{Deserialize, Serialize};
 
 use super::{EtcdSettings, Reference};

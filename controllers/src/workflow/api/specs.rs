@@ -2,7 +2,7 @@
 
 use repot_apimachinery::schedule::Schedule;
 use repot_apimachinery::time::Time;
-use repot_etcd::backup::place::StoreRef;
+use repot_etcd::backup::store_ref::StoreRef;
 use repot_etcd_core::retention;
 use repot_plan::etcd::backup;
 use serde::{Deserialize, Serialize};

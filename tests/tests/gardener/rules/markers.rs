@@ -41,7 +41,7 @@ fn rows(project: &Project<'_>) -> Vec<Row> {
     vec![
         ("zone-form", AtRest, json!({ZONE: "EU 1"}), json!({ZONE: "eu-1a"})),
         ("zone-used", AtRest, json!({ZONE: "eu-1z"}), json!({ZONE: "eu-1z", CONFIRM_ZONE: "eu-1z"})),
-        ("isolated-at-rest", joining, json!({ZONE: "eu-1a"}), json!({"team": "x"})),
+        ("no-isolation-while-migrating", joining, json!({ZONE: "eu-1a"}), json!({"team": "x"})),
         (
             "live-permission-readable",
             AtRest,

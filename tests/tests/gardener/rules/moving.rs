@@ -50,7 +50,7 @@ pub async fn a_shoot_on_its_way_rests(_: &TestEnv, gate: bool) -> Result<()> {
     let (old, mut new) = (project.get("one").await?, project.get("one").await?);
     merge(&mut new, &purpose);
     let said = project.ask("moving-shoots", &old, &new).await?;
-    ensure!(said.contains("(spec-rests)"), "{said}");
+    ensure!(said.contains("(spec-immutable-while-migrating)"), "{said}");
     refused_by_gardener(&project.patch("one", &purpose).await?, "has been rescheduled to a new seed")?;
     // While it is migrated or restored, Gardener refuses its deletion; while it is migrated live, only the rule does.
     for kind in ["Migrate", "Restore"] {
@@ -58,7 +58,7 @@ pub async fn a_shoot_on_its_way_rests(_: &TestEnv, gate: bool) -> Result<()> {
         refused_by_gardener(&project.delete("one").await?, &format!("during {kind} operation"))?;
     }
     project.set_status("one", &json!({"lastOperation": operation("LiveMigrate", "Processing")})).await?;
-    refused_by(&project.delete("one").await?, &["life-rests"])?;
+    refused_by(&project.delete("one").await?, &["no-deletion-while-migrating"])?;
 
     let arrived = json!({"seedName": project.seed("b"), "lastOperation": operation("Restore", "Succeeded")});
     project.set_status("one", &arrived).await?;

@@ -67,7 +67,7 @@ pub fn cases() -> Vec<Case> {
         case("same-gardenlet-version", Destination(json!({"status": {"gardener": {"version": "v1.151.0"}}}))),
         case("taints-tolerated", Destination(json!({"spec": {"taints": [{"key": "reserved"}]}})))
             .heard("whose taints are not tolerated"),
-        case("room-left", Destination(json!({"status": {"allocatable": {"shoots": "0"}}})))
+        case("destination-has-capacity", Destination(json!({"status": {"allocatable": {"shoots": "0"}}})))
             .heard("already has the maximum number of shoots"),
         case("backup-configured", Destination(json!({"spec": {"backup": null}})))
             .heard("backup is not configured for seed"),

@@ -7,11 +7,11 @@ use std::ops::Deref;
 use anyhow::{Context, Result};
 use repot_tests::garden::{Garden, GardenOptions};
 use repot_tests::pods::{Image, Images, PodRunner, PodRunnerOptions};
-use repot_tests::{Shared, SharedRef, TestEnv, binaries, place, start_shared};
+use repot_tests::{Shared, SharedRef, TestEnv, binaries, namespace, start_shared};
 use serde_json::{Value, json};
 use tokio::net::UdpSocket;
 
-pub use repot_tests::place::DEADLINE;
+pub use repot_tests::namespace::DEADLINE;
 
 /// Runs nothing but what names it.
 pub const APART: &str = "node-apart";
@@ -91,13 +91,13 @@ async fn start_dns() -> Result<SocketAddr> {
 /// A namespace of one test.
 pub struct TestNamespace {
     pub world: SharedRef<World>,
-    place: place::TestNamespace,
+    place: namespace::TestNamespace,
 }
 
 impl Deref for TestNamespace {
-    type Target = place::TestNamespace;
+    type Target = namespace::TestNamespace;
 
-    fn deref(&self) -> &place::TestNamespace {
+    fn deref(&self) -> &namespace::TestNamespace {
         &self.place
     }
 }
@@ -105,7 +105,7 @@ impl Deref for TestNamespace {
 impl TestNamespace {
     pub async fn make(namespace: &str) -> Result<Self> {
         let world = shared()?;
-        let place = place::TestNamespace::make(&world.garden, namespace).await?;
+        let place = namespace::TestNamespace::make(&world.garden, namespace).await?;
         Ok(Self { world, place })
     }
 

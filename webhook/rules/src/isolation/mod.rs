@@ -1,7 +1,7 @@
 //! Isolation of a sick zone (GEP-21): the annotation that names it.
 
-pub(crate) mod isolated_at_rest;
 pub(crate) mod isolation_reconciled;
+pub(crate) mod no_isolation_while_migrating;
 pub(crate) mod no_maintenance_while_isolated;
 pub(crate) mod no_move_while_isolated;
 pub(crate) mod zone_fixed;

@@ -83,9 +83,9 @@ fn rejects_isolation_that_leaves_no_zone() {
 
 #[test]
 fn rejects_isolation_on_the_way_and_a_move_of_an_isolated_shoot() {
-    rejects(&update(moves, isolate("euc1-az1")), &mk_facts(), &["isolated-at-rest"]);
+    rejects(&update(moves, isolate("euc1-az1")), &mk_facts(), &["no-isolation-while-migrating"]);
     let ends = |shoot: &mut Value| shoot["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-    rejects(&update(ends, isolate("euc1-az1")), &mk_facts(), &["isolated-at-rest"]);
+    rejects(&update(ends, isolate("euc1-az1")), &mk_facts(), &["no-isolation-while-migrating"]);
     rejects(&update(isolate("euc1-az1"), moves), &mk_facts(), &["no-move-while-isolated"]);
 }
 

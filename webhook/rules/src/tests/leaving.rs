@@ -220,14 +220,18 @@ fn a_shoot_is_deleted_before_its_move_begins() {
         ("Restore", "Error", true),
         ("LiveMigrate", "Processing", true),
     ] {
-        rejects(&deletion(kind, state), &mk_facts(), if begun { &["life-rests"] } else { &[] });
+        rejects(
+            &deletion(kind, state),
+            &mk_facts(),
+            if begun { &["no-deletion-while-migrating"] } else { &[] },
+        );
     }
     let mut reported = deletion("Reconcile", "Succeeded");
     annotate(&mut reported.old, "migration.gardener.cloud/requested-at", "2026-01-01T10:00:00Z");
     reported.old["status"]["liveMigration"] = json!({"conditions": [
         {"type": "EtcdMigrationComplete", "status": "False", "lastTransitionTime": "2026-01-01T11:00:00Z"},
     ]});
-    rejects(&reported, &mk_facts(), &["life-rests"]);
+    rejects(&reported, &mk_facts(), &["no-deletion-while-migrating"]);
 }
 
 #[test]
@@ -253,9 +257,9 @@ fn a_shoot_that_is_back_at_its_source_is_free_again() {
         let mut deletion = update(back(state, conditions.clone()), rests);
         (deletion.operation, deletion.new) = (Operation::Delete, Value::Null);
         let rule = |name: &'static str| if free { vec![] } else { vec![name] };
-        rejects(&deletion, &mk_facts(), &rule("life-rests"));
+        rejects(&deletion, &mk_facts(), &rule("no-deletion-while-migrating"));
         let resized = update(back(state, conditions.clone()), |shoot| shoot["spec"]["region"] = json!("us"));
-        rejects(&resized, &mk_facts(), &rule("spec-rests"));
+        rejects(&resized, &mk_facts(), &rule("spec-immutable-while-migrating"));
         rejects(&update(back(state, conditions), moves), &mk_facts(), &rule("one-migration"));
     }
 }

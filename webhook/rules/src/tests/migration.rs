@@ -182,7 +182,7 @@ fn rejects_taints_that_are_not_tolerated() {
 fn rejects_a_full_destination() {
     let used = |used| Facts { shoots_on: BTreeMap::from([("b".to_owned(), used)]), ..mk_facts() };
     accepts(&update(rests, moves), &used(2));
-    rejects(&update(rests, moves), &used(3), &["room-left"]);
+    rejects(&update(rests, moves), &used(3), &["destination-has-capacity"]);
     let unlimited =
         Facts { shoots_on: used(9).shoots_on, ..with_seed("b", |s| s["status"]["allocatable"] = json!({})) };
     accepts(&update(rests, moves), &unlimited);
@@ -313,12 +313,16 @@ fn rejects_a_second_move_a_changed_spec_and_a_deletion_on_the_way() {
                 &["one-migration"],
             );
         }
-        rejects(&update(moving, |shoot| shoot["spec"]["region"] = json!("us")), &mk_facts(), &["spec-rests"]);
+        rejects(
+            &update(moving, |shoot| shoot["spec"]["region"] = json!("us")),
+            &mk_facts(),
+            &["spec-immutable-while-migrating"],
+        );
         accepts(&update(moving, |shoot| annotate(shoot, "x", "y")), &mk_facts());
         let mut change = update(moving, rests);
         (change.operation, change.new) = (Operation::Delete, Value::Null);
         let begun = status["lastOperation"]["type"] != "Reconcile";
-        rejects(&change, &mk_facts(), if begun { &["life-rests"] } else { &[] });
+        rejects(&change, &mk_facts(), if begun { &["no-deletion-while-migrating"] } else { &[] });
         change.old["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         accepts(&change, &mk_facts());
     }
@@ -346,10 +350,10 @@ fn finds_everything_at_once() {
         "backup-configured",
         "binding-only",
         "destination-healthy",
-        "isolated-at-rest",
+        "no-isolation-while-migrating",
         "no-move-while-isolated",
         "pinned-zones",
-        "room-left",
+        "destination-has-capacity",
         "same-gardenlet-version",
     ];
     assert_eq!(refusals(&change, &facts), expected);

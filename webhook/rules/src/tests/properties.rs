@@ -201,7 +201,7 @@ proptest! {
     fn deletion_is_refused_only_after_a_move_has_begun(old in any_shoot()) {
         let begun = has_begun_to_move(&old) && old["metadata"]["deletionTimestamp"].is_null();
         let refused = refusals(&shoots(Operation::Delete, old, Value::Null), &Facts::default());
-        prop_assert_eq!(refused, if begun { vec!["life-rests"] } else { vec![] });
+        prop_assert_eq!(refused, if begun { vec!["no-deletion-while-migrating"] } else { vec![] });
     }
 
     #[test]

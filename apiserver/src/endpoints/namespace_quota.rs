@@ -12,7 +12,7 @@ use crate::status::Status;
 ///
 /// # Errors
 /// 403, as for a ResourceQuota; what the store answers when it cannot tell.
-pub(super) async fn see(
+pub(super) async fn check(
     request: &Request<'_>,
     name: &str,
     length: u64,

@@ -1,5 +1,5 @@
-//! A Shoot does not end while it moves. One that is on its way out already is not held up, nor one whose move has not begun: its
-//! source deletes it.
+//! A Shoot is not deleted while it moves. The rule allows the deletion of one that is being deleted already, and of one whose move has
+//! not begun: its source deletes it.
 
 use repot_api::gardener::shoot::Shoot;
 
