@@ -349,11 +349,11 @@ fn finds_everything_at_once() {
     let expected = [
         "backup-configured",
         "binding-only",
+        "destination-has-capacity",
         "destination-healthy",
         "no-isolation-while-migrating",
         "no-move-while-isolated",
         "pinned-zones",
-        "destination-has-capacity",
         "same-gardenlet-version",
     ];
     assert_eq!(refusals(&change, &facts), expected);
