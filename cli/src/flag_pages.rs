@@ -166,7 +166,8 @@ fn describe(arg: &Arg) -> String {
         (None, value) => format!("`{}`", value.unwrap_or_else(|| arg.get_id().to_string())),
     };
     let help = arg.get_long_help().or_else(|| arg.get_help()).map(ToString::to_string).unwrap_or_default();
-    let mut said = format!("{name}: {}", escape(help.trim().trim_end_matches('.')));
+    let paragraphs: Vec<&str> = help.split("\n\n").map(|text| text.trim().trim_end_matches('.')).collect();
+    let mut said = format!("{name}: {}", escape(&paragraphs.join(". ")));
     said.push('.');
     let defaults: Vec<_> = arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
     if !defaults.is_empty() && arg.get_action().takes_values() && !arg.is_hide_default_value_set() {

@@ -56,7 +56,7 @@ pub struct MemberSlot {
 /// What is wanted of an etcd.
 #[derive(Clone, Debug)]
 pub struct DesiredMembership {
-    /// All slots at the source, in the order in which they are taken; for an etcd that does not move, all there are. Seats that
+    /// All slots at the source, in the order in which they are taken; for an etcd that does not move, all there are. Slots that
     /// are to be given up are among them.
     pub source: Vec<MemberSlot>,
     /// All slots at the destination.

@@ -28,6 +28,10 @@ use tokio::{
 const LIMIT: Duration = Duration::from_secs(60);
 /// What a call has said counts for so long: somebody may give a seed that was repaired its credentials back.
 const FRESH: Duration = Duration::from_secs(10);
+/// The shortest time from one revocation of a seed to the next.
+const REVOKE_AGAIN: Duration = Duration::from_secs(60);
+/// How long standard error is read after the end of a call: something that it has started may hold it open.
+const REST: Duration = Duration::from_secs(1);
 /// Calls that run at a time, for all seeds together.
 const AT_ONCE: usize = 4;
 /// Bytes of standard error that are read. Of the rest nothing is kept.
@@ -50,6 +54,8 @@ struct SeedState {
     said: Option<(Instant, Quarantine)>,
     /// Whether a call runs.
     runs: bool,
+    /// When the latest revocation was begun.
+    revoked: Option<Instant>,
 }
 
 impl QuarantineCommand {
@@ -78,11 +84,15 @@ impl QuarantineCommand {
         }
     }
 
-    /// Revokes the credentials of a seed, and asks then whether they are. Nobody waits for it; [`QuarantineCommand::check`] tells.
+    /// Begins to revoke the credentials of a seed, and asks then whether they are. It does nothing while other calls run, and within a
+    /// minute of the latest revocation: whoever wants it asks again. [`QuarantineCommand::check`] tells what came of it.
     pub fn revoke(&self, seed: &str) {
         let mut seeds = self.lock();
         let state = seeds.entry(seed.to_owned()).or_default();
-        if !state.runs {
+        let is_recent = state.revoked.is_some_and(|at| at.elapsed() < REVOKE_AGAIN);
+        // Not after a wait: what was decided on would be old then.
+        if !state.runs && !is_recent && self.turns.available_permits() > 0 {
+            state.revoked = Some(Instant::now());
             self.start(state, seed, true);
         }
     }
@@ -97,8 +107,9 @@ impl QuarantineCommand {
         tokio::spawn(async move {
             let said = command.ask(&seed, revokes).await;
             tracing::info!(seed, revokes, ?said, "asked the command that revokes credentials");
-            let said = Some((Instant::now(), said));
-            command.lock().insert(seed, SeedState { said, runs: false });
+            let mut seeds = command.lock();
+            let state = seeds.entry(seed).or_default();
+            (state.said, state.runs) = (Some((Instant::now(), said)), false);
         });
     }
 
@@ -144,11 +155,22 @@ async fn run(program: &Path, args: [&str; 2], limit: Duration) -> Result<(), Str
     let _group = Group(leader);
     let stderr = child.stderr.take();
     let work = async {
-        let said = match stderr {
-            Some(stderr) => read_some(stderr).await,
-            None => String::new(),
+        let (said, mut read) = (Mutex::new(Vec::new()), Vec::new());
+        let reading = async {
+            if let Some(stderr) = stderr {
+                read_some(stderr, &said).await;
+            }
         };
-        (child.wait().await, said)
+        tokio::pin!(reading);
+        let status = tokio::select! {
+            status = child.wait() => {
+                let _ = timeout(REST, reading).await;
+                status
+            }
+            () = &mut reading => child.wait().await,
+        };
+        std::mem::swap(&mut read, &mut said.lock().unwrap_or_else(PoisonError::into_inner));
+        (status, first_line(&read))
     };
     match timeout(limit, work).await {
         Err(_) => Err(format!("did not end within {} s and was killed", limit.as_secs())),
@@ -159,14 +181,19 @@ async fn run(program: &Path, args: [&str; 2], limit: Duration) -> Result<(), Str
     }
 }
 
-/// The first line that is not empty, as far as it is shown. All is read, so that nobody waits for a reader.
-async fn read_some(mut from: impl AsyncRead + Unpin) -> String {
-    let (mut kept, mut buffer) = (Vec::new(), [0; 1024]);
+/// Reads to the end, so that nobody waits for a reader, and keeps the beginning.
+async fn read_some(mut from: impl AsyncRead + Unpin, kept: &Mutex<Vec<u8>>) {
+    let mut buffer = [0; 1024];
     while let Ok(length @ 1..) = from.read(&mut buffer).await {
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
         let room = MOST_READ - kept.len();
         kept.extend_from_slice(&buffer[..length.min(room)]);
     }
-    let text = String::from_utf8_lossy(&kept);
+}
+
+/// The first line that is not empty, as far as it is shown.
+fn first_line(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     line.chars().filter(|c| !c.is_control()).take(MOST_SHOWN).collect()
 }
@@ -239,9 +266,11 @@ mod tests {
         until_idle(&command).await;
         let calls = || fs::read_to_string(dir.path().join("calls")).expect("calls");
         assert_eq!(calls(), "check\n");
-        command.revoke("seed-a");
-        until_idle(&command).await;
-        assert_eq!(calls(), "check\nrevoke\n", "what was not revoked was checked");
+        for _ in 0..3 {
+            command.revoke("seed-a");
+            until_idle(&command).await;
+        }
+        assert_eq!(calls(), "check\nrevoke\n", "revoked again within a minute, or checked after a failure");
     }
 
     #[tokio::test]
@@ -249,7 +278,7 @@ mod tests {
         let (_dir, command) = command("exit 0");
         let long_ago = Instant::now().checked_sub(FRESH).expect("a machine that runs for a while");
         let said_then = Some((long_ago, Quarantine::Revoked));
-        command.lock().insert("seed-a".to_owned(), SeedState { said: said_then, runs: false });
+        command.lock().insert("seed-a".to_owned(), SeedState { said: said_then, ..SeedState::default() });
         assert_eq!(open(command.check("seed-a")), "the command is being asked");
         assert_eq!(said(&command, "seed-a").await, Quarantine::Revoked);
     }
@@ -268,6 +297,14 @@ mod tests {
             assert!(begun.elapsed() < Duration::from_secs(30), "{child} lives");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
+    }
+
+    #[tokio::test]
+    async fn call_that_leaves_a_process_behind_counts_by_its_own_end() {
+        let (_dir, command) = command("sleep 1000 & exit 0");
+        let begun = Instant::now();
+        assert_eq!(said(&command, "seed-a").await, Quarantine::Revoked);
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
     }
 
     #[tokio::test]

@@ -47,7 +47,9 @@ fn agent_that_never_answers_keeps_members_until_a_person_says_to_go_on_without_g
         runner.freeze_one("operator-silent", "main-1", "etcd", "etcd-agent --config")?;
         place.pods.kubectl(&["scale", "etcd/main", "--replicas=1"]).await?;
         let etcd = place.until("a gateway that holds it up", waits_for(&HELD_UP)).await?;
-        let text = etcd["status"]["conditions"].to_string();
+        let conditions = etcd["status"]["conditions"].as_array().context("no conditions")?;
+        let scale = conditions.iter().find(|one| one["type"] == "ScaleOperationComplete");
+        let text = scale.context("no condition")?["message"].to_string();
         ensure!(text.contains("main-1"), "it does not say whose agent is silent: {text}");
         let members = member.members().await?;
         ensure!(members == ["main-0", "main-1", "main-2"], "{members:?}");

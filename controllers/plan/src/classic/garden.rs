@@ -5,6 +5,7 @@ use super::{
     effect::Effect,
     notes::Notes,
     observed::{FormerOperation, GardenFacts, Operation, Quarantine},
+    step::Step,
 };
 use crate::ledger::Check;
 
@@ -79,10 +80,17 @@ pub(crate) fn has_quarantine_command(context: &Context) -> bool {
 }
 
 pub(crate) fn is_source_quarantined(context: &Context) -> Check {
+    // Nobody revokes credentials of a seed that somebody may have repaired meanwhile.
+    let is_fenced = context.observed.request.source_stopped
+        || context.is_reached(Step::SourceControllersStopped)
+        || context.is_settled(Step::SourceControllersFenced);
     garden(context, |facts| match &facts.quarantine {
         Quarantine::Revoked => Check::Met("the command says that they are revoked".to_owned()),
+        Quarantine::NotConfigured => Check::blocked("NoQuarantineCommand", "there is no command any more"),
+        Quarantine::Open(_) if is_fenced => {
+            Check::blocked("SourceFencedOtherwise", "the controllers of the source cannot act without it")
+        }
         Quarantine::Open(why) => Check::waiting("CredentialsNotRevoked", why.clone()),
-        Quarantine::NotConfigured => Check::waiting("NoQuarantineCommand", "there is no command any more"),
     })
 }
 

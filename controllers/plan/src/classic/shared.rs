@@ -91,7 +91,7 @@ pub(crate) const WORKERS_RESTORED: Row<ClassicMigration> = Row {
 pub(crate) const MACHINES_UNCHANGED: Row<ClassicMigration> = Row {
     does: "Machines, classes, templates and provider IDs equal the carried state, so no node is replaced.",
     guard: has_workers,
-    advice: "correct what differs, delete a Node that has no Machine or create its Machine; until then the controllers of Machines stay stopped, and nodes run on",
+    advice: "correct what differs; until then the controllers of Machines stay stopped, and nodes run on",
     effects: to::stop_early_controllers,
     ..day_long(Side::Destination, Step::MachinesUnchanged, to::are_machines_unchanged)
 };

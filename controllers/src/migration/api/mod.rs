@@ -147,13 +147,14 @@ impl ControlPlaneMigration {
         self.step(Side::Garden, Step::StatusMoved).is_some_and(|step| step["state"] == "Succeeded")
     }
 
-    /// Whether the owner record names the destination of a forced migration, and the credentials of the source are not known to be revoked.
+    /// Whether the garden works on the step in which the credentials of the source are revoked.
     #[must_use]
     pub fn is_source_to_be_quarantined(&self) -> bool {
-        let is_done = |side, step| self.step(side, step).is_some_and(|step| step["state"] == "Succeeded");
-        self.mode() == Some(MigrationMode::Forced)
-            && is_done(Side::Destination, Step::OwnerRecordTaken)
-            && !is_done(Side::Garden, Step::SourceQuarantined)
+        let step = self.step(Side::Garden, Step::SourceQuarantined);
+        step.is_some_and(|step| step["state"] == "Running")
+            && self.mode() == Some(MigrationMode::Forced)
+            && !self.has_side_ended(Side::Garden)
+            && self.superseded_by().is_none()
     }
 
     /// The record of a step as it is stored; `None` where it was not started.

@@ -13,6 +13,8 @@ use crate::{migration::error::Error, shootstate::machines::MachineState};
 
 /// How many differences are told.
 const MOST: usize = 20;
+/// Annotation of a Node that machine-controller-manager leaves alone.
+const NOT_MANAGED: &str = "node.machine.sapcloud.io/not-managed-by-mcm";
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -55,22 +57,31 @@ pub fn differences(carried: &MachineState, found: &MachineState) -> Result<Vec<S
     Ok(all)
 }
 
-/// Nodes whose VM is that of no Machine. They joined after the ShootState was stored for the last time, and the machine-controller-manager
-/// would delete their VMs as orphans.
+/// Nodes that belong to no Machine, by their name or their VM. They joined after the ShootState was stored for the last time, and the
+/// machine-controller-manager would delete their VMs as orphans. The name is what a Machine says of its Node: provider IDs of Node and
+/// Machine are written by different programs, and differ on some clouds.
 ///
 /// # Errors
 /// [`Error::Form`] where a Machine is none of machine-controller-manager.
 pub fn without_machine(nodes: &[Node], found: &MachineState) -> Result<Vec<String>, Error> {
-    let mut known = BTreeSet::new();
+    let (mut names, mut vms) = (BTreeSet::new(), BTreeSet::new());
     for deployment in found.machine_deployments.values() {
         for machine in by_name("Machine", &deployment.machines)?.into_values() {
-            known.extend(machine.spec.get("providerID").and_then(Value::as_str).map(str::to_owned));
+            vms.extend(machine.spec.get("providerID").and_then(Value::as_str).map(str::to_owned));
+            names.extend(machine.metadata.labels.get("node").cloned());
         }
     }
-    let vm = |node: &Node| node.spec.as_ref()?.provider_id.clone().filter(|id| !id.is_empty());
-    let unknown = nodes.iter().filter_map(|node| Some((node.name_any(), vm(node)?)));
-    let unknown = unknown.filter(|(_, vm)| !known.contains(vm)).take(MOST);
-    Ok(unknown.map(|(name, vm)| format!("the VM {vm} of Node {name} has no Machine")).collect())
+    let has_machine = |node: &&Node| {
+        let vm = node.spec.as_ref().and_then(|spec| spec.provider_id.as_ref());
+        names.contains(&node.name_any()) || vm.is_some_and(|vm| vms.contains(vm))
+    };
+    let is_foreign = |node: &&Node| node.annotations().get(NOT_MANAGED).is_some_and(|value| value == "1");
+    let unknown = nodes.iter().filter(|node| !has_machine(node) && !is_foreign(node)).take(MOST);
+    Ok(unknown
+        .map(|node| {
+            format!("Node {} has no Machine; delete the Node when its VM may be deleted", node.name_any())
+        })
+        .collect())
 }
 
 /// What of a MachineSet decides whether its machines are replaced.
@@ -144,17 +155,24 @@ mod tests {
     }
 
     #[test]
-    fn node_whose_vm_has_no_machine_is_told() {
-        let node = |name: &str, vm: Value| {
-            serde_json::from_value::<Node>(json!({"metadata": {"name": name}, "spec": {"providerID": vm}}))
-                .expect("a Node")
+    fn node_without_a_machine_is_told() {
+        let node = |name: &str, vm: &str, managed: &str| {
+            let annotations = json!({NOT_MANAGED: managed});
+            serde_json::from_value::<Node>(
+                json!({"metadata": {"name": name, "annotations": annotations}, "spec": {"providerID": vm}}),
+            )
+            .expect("a Node")
         };
-        let state = state("c", "cloud:///1", "n");
-        let nodes =
-            [node("n", "cloud:///1".into()), node("new", "cloud:///2".into()), node("bare", Value::Null)];
+        let state = state("c", "aws:///region/i-1", "n");
+        let nodes = [
+            node("n", "aws:///region/zone/i-1", ""),
+            node("renamed", "aws:///region/i-1", ""),
+            node("own", "other:///1", "1"),
+            node("new", "aws:///region/zone/i-2", ""),
+        ];
         let told = without_machine(&nodes, &state).expect("Machines");
-        assert_eq!(told, ["the VM cloud:///2 of Node new has no Machine"]);
-        assert!(without_machine(&nodes[..1], &state).expect("Machines").is_empty());
+        assert_eq!(told, ["Node new has no Machine; delete the Node when its VM may be deleted"]);
+        assert!(without_machine(&nodes[..3], &state).expect("Machines").is_empty());
     }
 
     #[test]

@@ -224,6 +224,10 @@ async fn exposure_problem(seed: &Client, objects: &Objects, ledger: &Ledger) -> 
     }
 }
 
+fn is_reached(ledger: &Ledger, step: Step) -> bool {
+    matches!(ledger.state(step), repot_plan::ledger::State::Succeeded)
+}
+
 /// From the first quorum until the point of no return, the etcd has to serve.
 fn serves(ledger: &Ledger) -> bool {
     ledger.is_settled(Step::EtcdServes) && !ledger.is_settled(Step::MoveCommitted)
@@ -327,8 +331,8 @@ async fn machine_differences(
         let here = shootstate::collect(seed, &objects.namespace).await?.machines;
         let here = here.as_ref().map(MachineState::read).transpose()?.unwrap_or_default();
         let mut all = machines::differences(&carried, &here)?;
-        // Behind a source that lives, the ShootState holds all of them.
-        if mode == MigrationMode::Forced {
+        // Behind a source that lives, the ShootState holds all of them; a hibernated Shoot has none, and no API.
+        if mode == MigrationMode::Forced && is_reached(ledger, Step::ApiServes) {
             let shoot = nodes::client(seed, &objects.namespace).await?;
             all.extend(machines::without_machine(&nodes::all(&shoot).await?, &here)?);
         }

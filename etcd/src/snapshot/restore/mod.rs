@@ -283,8 +283,8 @@ pub async fn restore(
     // etcdutl counts from the newest key that is left, which compaction may have moved back.
     let lost = revisions.current.0.abs_diff(revisions.newest_key.0);
     let bump = if options.bump_revision == 0 { 0 } else { options.bump_revision.saturating_add(lost) };
-    let slot = MemberIdentity { member: &options.member, bump };
-    etcdutl.restore(&database, &work.data(), &slot).await?;
+    let identity = MemberIdentity { member: &options.member, bump };
+    etcdutl.restore(&database, &work.data(), &identity).await?;
     work.finish(&options.data_dir)?;
     let bumped = Revision(revisions.current.0.saturating_add_unsigned(options.bump_revision));
     Ok(Restored { plan, revision: revisions.current, bumped })

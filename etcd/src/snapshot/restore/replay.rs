@@ -72,8 +72,8 @@ pub(super) async fn on_its_own(job: Job, progress: &(impl Fn(Progress) + Sync)) 
 impl Job {
     async fn run(self, told: mpsc::UnboundedSender<Progress>) -> Result<Revisions> {
         let own = private::member();
-        let slot = MemberIdentity { member: &own, bump: 0 };
-        self.etcdutl.restore(&self.work.base(), &self.work.replay(), &slot).await?;
+        let identity = MemberIdentity { member: &own, bump: 0 };
+        self.etcdutl.restore(&self.work.base(), &self.work.replay(), &identity).await?;
         let mut etcd = private::Etcd::start(&self.etcd, self.work.dir(), &self.work.replay()).await?;
         let outcome = self.replay(&etcd.client, &told).await;
         // Why it died explains more than what failed for it.

@@ -35,9 +35,9 @@ impl Etcdutl {
         &self,
         snapshot: &Path,
         data_dir: &Path,
-        slot: &MemberIdentity<'_>,
+        identity: &MemberIdentity<'_>,
     ) -> Result<()> {
-        let Member { name, initial_cluster, initial_cluster_token, peer_urls } = slot.member;
+        let Member { name, initial_cluster, initial_cluster_token, peer_urls } = identity.member;
         let mut args: Vec<std::ffi::OsString> = vec!["snapshot".into(), "restore".into(), snapshot.into()];
         let mut flag = |name: &str, value: &OsStr| {
             args.push(format!("--{name}").into());
@@ -48,8 +48,8 @@ impl Etcdutl {
         flag("initial-cluster", initial_cluster.as_ref());
         flag("initial-cluster-token", initial_cluster_token.as_ref());
         flag("initial-advertise-peer-urls", peer_urls.as_ref());
-        if slot.bump > 0 {
-            flag("bump-revision", slot.bump.to_string().as_ref());
+        if identity.bump > 0 {
+            flag("bump-revision", identity.bump.to_string().as_ref());
             args.push("--mark-compacted".into());
         }
         run(&self.0, &args).await

@@ -115,6 +115,12 @@ const FAULTS: &[Fault<World>] = &[
         caught: &["controllers of two sides act"],
     },
     Fault {
+        name: "revokes credentials before the owner record names the destination",
+        setup: Setup { defect: None },
+        build: |b| row(b, Step::SourceQuarantined, |row| row.after = &[Step::MigrationRecorded]),
+        caught: &["revokes credentials of a seed that is the owner"],
+    },
+    Fault {
         name: "believes that credentials are revoked before the command says so",
         setup: Setup { defect: None },
         build: |b| row(b, Step::SourceQuarantined, |row| row.check = |_| Check::Met("supposed".into())),

@@ -177,6 +177,9 @@ impl World {
 
     /// What the command of the operator does. It may fail, and is asked for again.
     pub(super) fn revoke_credentials(&mut self) {
+        if self.zone.record().seed != DESTINATION {
+            self.broken.get_or_insert("revokes credentials of a seed that is the owner");
+        }
         self.is_quarantined |= self.trouble.has_quarantine_command && self.rng.percent(50);
     }
 
