@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     io::{self, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path as FilePath, PathBuf},
     thread,
 };
@@ -207,7 +207,11 @@ fn lock_new(path: &FilePath) -> Result<File> {
         match File::options().create_new(true).write(true).mode(0o600).open(path) {
             Ok(file) => {
                 flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(busy)?;
-                return Ok(file);
+                // Before it was locked, another writer may have taken it for left behind.
+                if is_at(&file, path)? {
+                    return Ok(file);
+                }
+                continue;
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(at(path)(error)),
@@ -219,10 +223,24 @@ fn lock_new(path: &FilePath) -> Result<File> {
             Err(error) => return Err(at(path)(error)),
         };
         flock(&left, FlockOperation::NonBlockingLockExclusive).map_err(busy)?;
+        // Before it was locked, another writer may have put its own in its place.
+        if !is_at(&left, path)? {
+            continue;
+        }
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(path)(error)),
             _ => {}
         }
+    }
+}
+
+/// Whether the path leads to this very file. While the file is locked, nobody else takes it away from there.
+fn is_at(file: &File, path: &FilePath) -> Result<bool> {
+    let own = file.metadata().map_err(at(path))?;
+    match fs::symlink_metadata(path) {
+        Ok(found) => Ok((own.dev(), own.ino()) == (found.dev(), found.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(at(path)(error)),
     }
 }
 
