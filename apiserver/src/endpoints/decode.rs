@@ -14,7 +14,7 @@ use super::{
 };
 use crate::status::Status;
 
-/// What decoding gave.
+/// A decoded object and its unknown or duplicate fields, or why the text is no such object.
 pub(super) type Decoded = Result<(Document, Vec<String>), document::Error>;
 
 /// Takes over what decoding gave: unknown and duplicate fields are refused or warned of, older shapes made new.

@@ -26,7 +26,7 @@ use tokio::{
 
 /// The longest that a call may take.
 const LIMIT: Duration = Duration::from_secs(60);
-/// What a call has said counts for so long: somebody may give a seed that was repaired its credentials back.
+/// What a call has said counts for so long after its end: somebody may give a seed that was repaired its credentials back.
 const FRESH: Duration = Duration::from_secs(10);
 /// The shortest time from one revocation of a seed to the next.
 const REVOKE_AGAIN: Duration = Duration::from_secs(60);
@@ -155,7 +155,7 @@ async fn run(program: &Path, args: [&str; 2], limit: Duration) -> Result<(), Str
     let _group = Group(leader);
     let stderr = child.stderr.take();
     let work = async {
-        let (said, mut read) = (Mutex::new(Vec::new()), Vec::new());
+        let said = Mutex::new(Vec::new());
         let reading = async {
             if let Some(stderr) = stderr {
                 read_some(stderr, &said).await;
@@ -169,8 +169,8 @@ async fn run(program: &Path, args: [&str; 2], limit: Duration) -> Result<(), Str
             }
             () = &mut reading => child.wait().await,
         };
-        std::mem::swap(&mut read, &mut said.lock().unwrap_or_else(PoisonError::into_inner));
-        (status, first_line(&read))
+        let text = std::mem::take(&mut *said.lock().unwrap_or_else(PoisonError::into_inner));
+        (status, first_line(&text))
     };
     match timeout(limit, work).await {
         Err(_) => Err(format!("did not end within {} s and was killed", limit.as_secs())),

@@ -129,7 +129,7 @@ impl Agent {
 /// An agent that has its port and its volume.
 pub struct Prepared {
     agent: Arc<Agent>,
-    beginner: Bootstrapper,
+    bootstrapper: Bootstrapper,
     taker: Taker,
     listener: TcpListener,
     tls: Option<http::Tls>,
@@ -177,7 +177,7 @@ impl Prepared {
         let taker = Taker::new(agent.clone(), inbox);
         Ok(Self {
             agent,
-            beginner: Bootstrapper { settings, volume, programs, board, standby: Standby::default() },
+            bootstrapper: Bootstrapper { settings, volume, programs, board, standby: Standby::default() },
             taker,
             listener,
             tls,
@@ -198,18 +198,18 @@ impl Prepared {
 
     /// Runs until `stop`, and until etcd has ended then.
     pub async fn run(self, stop: CancellationToken) {
-        let Self { agent, beginner, taker, listener, tls } = self;
+        let Self { agent, bootstrapper, taker, listener, tls } = self;
         // Questions are answered until etcd is gone.
         let end = CancellationToken::new();
         let etcd = async {
-            agent.supervisor.run(&beginner, &stop).await;
+            agent.supervisor.run(&bootstrapper, &stop).await;
             end.cancel();
         };
         let backups = taker.run(&stop);
-        let identity = identity_recorder::follow(&agent, &beginner.volume, &stop);
+        let identity = identity_recorder::follow(&agent, &bootstrapper.volume, &stop);
         let ownership = async {
             if let Some(settings) = &agent.settings.owner {
-                owner::run(&agent, settings, &beginner.volume, &stop).await;
+                owner::run(&agent, settings, &bootstrapper.volume, &stop).await;
             }
         };
         // As long as etcd, which has clients that find another way when it ends.

@@ -120,20 +120,20 @@ impl Supervisor {
     }
 
     /// Does what is ordered until `stop`; etcd has ended then.
-    pub async fn run(&self, beginner: &Bootstrapper, stop: &CancellationToken) {
+    pub async fn run(&self, bootstrapper: &Bootstrapper, stop: &CancellationToken) {
         let mut wanted = self.wanted.subscribe();
         let mut pause = PAUSE;
         while !stop.is_cancelled() {
             let now = *wanted.borrow_and_update();
             if now.now() == Etcd::Stopped {
-                beginner.board.say(Phase::Stopped, "etcd is not to run");
-                beginner.stand_by();
+                bootstrapper.board.say(Phase::Stopped, "etcd is not to run");
+                bootstrapper.stand_by();
                 let _ = stop.run_until_cancelled(wanted.changed()).await;
                 continue;
             }
             // A deadline that is renewed meanwhile does not break off a restore.
             let entry = tokio::select! {
-                entry = beginner.ready() => entry,
+                entry = bootstrapper.ready() => entry,
                 () = turned(&mut wanted, now.etcd) => continue,
                 () = stop.cancelled() => break,
             };
@@ -142,7 +142,7 @@ impl Supervisor {
                 continue;
             }
             let begun = Instant::now();
-            let failed = match self.launch(beginner, &entry, now).await {
+            let failed = match self.launch(bootstrapper, &entry, now).await {
                 Ok(child) => {
                     let ending = self.watch(child, &mut wanted, now, stop).await;
                     self.seen.send_replace(STOPPED);
@@ -154,23 +154,23 @@ impl Supervisor {
             if begun.elapsed() >= SOUND {
                 pause = PAUSE;
             }
-            beginner.board.count_failure(format!("{failed}; it is started again"));
+            bootstrapper.board.count_failure(format!("{failed}; it is started again"));
             tokio::select! {
                 () = sleep(pause) => pause = LONGEST_PAUSE.min(pause * 2),
                 _ = wanted.changed() => {}
                 () = stop.cancelled() => {}
             }
         }
-        beginner.board.say(Phase::Stopped, "the agent is about to end");
+        bootstrapper.board.say(Phase::Stopped, "the agent is about to end");
     }
 
     async fn launch(
         &self,
-        beginner: &Bootstrapper,
+        bootstrapper: &Bootstrapper,
         entry: &flags::Entry,
         now: Wanted,
     ) -> std::io::Result<Child> {
-        let settings = &beginner.settings;
+        let settings = &bootstrapper.settings;
         let (listen, phase) = match (now.etcd, now.until) {
             (Etcd::Private, _) => (Listen::private(free_port().await?), Phase::Private),
             // Clients connect to the proxy of the guard.
@@ -180,11 +180,11 @@ impl Supervisor {
         let has_proxy = now.until.is_some() && phase == Phase::Serving;
         let proxy = has_proxy
             .then(|| ProxyAddresses { listen: Listen::serving(settings).0, backend: listen.local() });
-        let args = flags::render(settings, &beginner.volume.data_dir(), entry, &listen);
+        let args = flags::render(settings, &bootstrapper.volume.data_dir(), entry, &listen);
         // Said before it is so: nobody may take an etcd for stopped that is being started.
-        beginner.board.say(phase, "etcd runs");
+        bootstrapper.board.say(phase, "etcd runs");
         self.seen.send_replace(Seen { etcd: now.etcd, ..STOPPED });
-        let child = match Child::start(&beginner.programs, args, now.until, proxy.as_ref()).await {
+        let child = match Child::start(&bootstrapper.programs, args, now.until, proxy.as_ref()).await {
             Ok(child) => child,
             Err(error) => {
                 self.seen.send_replace(STOPPED);

@@ -105,7 +105,7 @@ pub(crate) struct Unwrapped {
 
 /// What came of the try to unwrap.
 enum Tried {
-    /// Unwrapped.
+    /// A key of the provider unwrapped the data key.
     Opened(DataKey),
     /// There is a key of the right name, and it does not open this.
     Refused,

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::tls::{Authorities, with_tls};
-use super::world::{DEADLINE, spec};
+use super::world::{DEADLINE, TestNamespace, spec};
 
 /// Writes through a gateway, and never again what has failed.
 struct Writer {
@@ -55,6 +55,18 @@ pub fn of<'a>(etcd: &'a Value, field: &str, value: &str) -> Result<&'a Value> {
     members.iter().find(|member| member[field] == value).with_context(|| format!("{value}: {members:?}"))
 }
 
+/// Makes a member the leader.
+pub async fn make_leader(place: &TestNamespace, member: &str) -> Result<()> {
+    let etcd = place.until("a leader", |status| status["members"].to_string().contains("Leader")).await?;
+    let leader = of(&etcd, "role", "Leader")?["name"].as_str().context("a leader")?.to_owned();
+    if leader == member {
+        return Ok(());
+    }
+    let id = of(&etcd, "name", member)?["id"].as_str().context("an id")?.to_owned();
+    let at = leader.trim_start_matches("main-").parse()?;
+    place.member(at).await?.ctl(&["move-leader", &id]).await.map(drop)
+}
+
 /// Three members with gateways and certificates.
 pub fn with_gateways() -> Value {
     let mut wanted = with_tls(spec(3), false);
@@ -69,13 +81,7 @@ fn no_write_fails_behind_a_gateway_while_the_leader_and_its_members_leave() {
         let place = authorities.place("operator-gateway").await?;
         place.apply(with_gateways()).await?;
         place.until_members(3, "main").await?;
-        let etcd = place.until("a leader", |status| status["members"].to_string().contains("Leader")).await?;
-        let leader = of(&etcd, "role", "Leader")?["name"].as_str().context("a leader")?.to_owned();
-        if leader != "main-2" {
-            let id = of(&etcd, "name", "main-2")?["id"].as_str().context("an id")?.to_owned();
-            let at = leader.trim_start_matches("main-").parse()?;
-            place.member(at).await?.ctl(&["move-leader", &id]).await?;
-        }
+        make_leader(&place, "main-2").await?;
         let host = format!("main-0.main-peer.{}.svc", place.pods.namespace);
         let port = place.pods.world.runner.publish(&host, 2381).await?;
         let writer = Writer::start(link::connect(&authorities.access(port)).await?).await?;

@@ -1,10 +1,10 @@
 //! Members and agents that take connections and never answer.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, ensure};
 use repot_tests::run;
 use serde_json::Value;
 
-use super::gateway::{of, with_gateways};
+use super::gateway::{make_leader, with_gateways};
 use super::tls::Authorities;
 use super::world::{TestNamespace, holds, reason, spec};
 
@@ -19,18 +19,6 @@ fn waits_for(reasons: &'static [&'static str]) -> impl Fn(&Value) -> bool {
     }
 }
 
-/// Makes the first member the leader: it is the one that stays.
-async fn lead(place: &TestNamespace) -> Result<()> {
-    let etcd = place.until("a leader", |status| roles(status).contains("Leader")).await?;
-    let leader = of(&etcd, "role", "Leader")?["name"].as_str().context("a leader")?.to_owned();
-    if leader == "main-0" {
-        return Ok(());
-    }
-    let id = of(&etcd, "name", "main-0")?["id"].as_str().context("an id")?.to_owned();
-    let at = leader.trim_start_matches("main-").parse()?;
-    place.member(at).await?.ctl(&["move-leader", &id]).await.map(drop)
-}
-
 #[test]
 fn agent_that_never_answers_keeps_members_until_a_person_says_to_go_on_without_gateways() {
     run(async |env| {
@@ -38,7 +26,8 @@ fn agent_that_never_answers_keeps_members_until_a_person_says_to_go_on_without_g
         let place = authorities.place("operator-silent").await?;
         place.apply(with_gateways()).await?;
         place.until_members(3, "main").await?;
-        lead(&place).await?;
+        // The first member is the one that stays.
+        make_leader(&place, "main-0").await?;
         let member = place.member(0).await?;
         member.put("a", "1").await?;
 
