@@ -12,10 +12,7 @@ use repot_apimachinery::time::Time;
 use repot_apimachinery::{document::Document, field::FieldError, json::Node, kind::Kind};
 use repot_etcd_core::{digest::Digest, snapshot::Revision, volumes::VolumeSet};
 use repot_plan::{
-    classic::{
-        self,
-        observed::{FinalSnapshot, FormerOperation, Replicas},
-    },
+    classic,
     etcd::{
         EtcdFlow, EtcdLedger, Notes, PLAN_VERSION, Step, api_outage, backup, migration,
         observed::{Settings, Targets},
@@ -24,6 +21,10 @@ use repot_plan::{
     flow::{LedgerOf, Plans},
     gardenlet,
     ledger::{Phase, Record, State},
+    migration::{
+        Loss, MigrationFlow, Notes as MigrationNotes,
+        observed::{FinalSnapshot, FormerOperation, Replicas},
+    },
     render,
     status::{fields, from_status, to_status},
 };
@@ -113,7 +114,7 @@ fn a_ledger_is_a_status_that_the_api_accepts() {
 #[test]
 fn a_ledger_of_a_side_is_a_status_that_the_api_accepts() {
     let replicas = || Some(Replicas::from([("kube-controller-manager".to_owned(), 1)]));
-    let notes = classic::Notes {
+    let notes = MigrationNotes {
         hibernated: Some(false),
         workerless: Some(false),
         former_operation: Some(FormerOperation { kind: "Reconcile".into(), state: "Succeeded".into() }),
@@ -125,7 +126,7 @@ fn a_ledger_of_a_side_is_a_status_that_the_api_accepts() {
         owner_epoch: Some(2),
         ownership_ended: true,
         final_snapshot: Some(FinalSnapshot { name: "final".into(), revision: 7, epoch: 1 }),
-        loss: Some(classic::Loss {
+        loss: Some(Loss {
             snapshot: "delta".into(),
             revision: 6,
             time: "2026-01-01T00:00:00Z".into(),
@@ -136,13 +137,13 @@ fn a_ledger_of_a_side_is_a_status_that_the_api_accepts() {
     };
     let record =
         Record { state: State::Running, reason: "Stopping".into(), attempts: 1, ..Record::pending() };
-    let ledger = LedgerOf::<classic::ClassicMigration> {
+    let ledger = LedgerOf::<MigrationFlow> {
         version: classic::PLAN_VERSION,
         phase: Phase::RollingBack,
         observed: Some(Time(60)),
         steps: classic::PLAN.steps().into_iter().map(|step| (step, record.clone())).collect(),
         notes,
-        ..LedgerOf::<classic::ClassicMigration>::default()
+        ..LedgerOf::<MigrationFlow>::default()
     };
     let side = to_status(&classic::PLAN, &ledger);
     assert_eq!(side["apiServers"]["kube-controller-manager"], 1);
@@ -166,7 +167,7 @@ fn a_ledger_of_a_migration_by_gardenlet_is_a_status_that_the_api_accepts() {
             backup_entry: seed(),
             backup_entry_status: seed(),
         }),
-        loss: Some(classic::Loss {
+        loss: Some(Loss {
             snapshot: "delta".into(),
             revision: 6,
             time: "2026-01-01T00:00:00Z".into(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kube::{Api, Client, ResourceExt};
 use repot_apimachinery::time::Time;
-use repot_plan::classic::Side;
+use repot_plan::migration::Side;
 
 use super::{
     api::{ControlPlaneMigration, Shoot},

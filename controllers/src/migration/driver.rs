@@ -3,8 +3,8 @@
 use kube::{Api, Resource};
 use repot_apimachinery::time::Time;
 use repot_plan::{
-    classic::{ClassicMigration, Side, effect::Effect, observed::Observed},
     flow::Plans,
+    migration::{MigrationFlow, Side, effect::Effect, observed::Observed},
     named::Named,
 };
 
@@ -32,7 +32,7 @@ pub struct Migration<'a> {
     /// The side that this pass is for.
     pub side: Side,
     /// All versions of the tables of its mode, which cannot be changed.
-    pub plans: &'static Plans<ClassicMigration>,
+    pub plans: &'static Plans<MigrationFlow>,
     /// Namespace of the object in the garden.
     pub namespace: String,
     /// Name of the object.
@@ -46,7 +46,7 @@ impl Migration<'_> {
 }
 
 impl Driver for Migration<'_> {
-    type Flow = ClassicMigration;
+    type Flow = MigrationFlow;
     type Object = ControlPlaneMigration;
     type Observation = Observation;
     type Error = Error;
@@ -55,7 +55,7 @@ impl Driver for Migration<'_> {
         self.side
     }
 
-    fn plans(&self) -> &'static Plans<ClassicMigration> {
+    fn plans(&self) -> &'static Plans<MigrationFlow> {
         self.plans
     }
 

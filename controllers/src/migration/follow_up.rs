@@ -7,11 +7,11 @@ use kube::{Api, ResourceExt, api::Patch};
 use repot_apimachinery::time::Time;
 use repot_etcd::snapshot::late::LateReport;
 use repot_plan::{
-    classic::{
+    ledger::{Phase, State},
+    migration::{
         Side, Step,
         observed::{FinalSnapshot, MigrationMode},
     },
-    ledger::{Phase, State},
     status::from_status,
 };
 use serde_json::{Value, json};

@@ -42,7 +42,7 @@ use kube::{
     Api, ResourceExt,
     runtime::{Controller, controller::Action, watcher},
 };
-use repot_plan::classic::Side;
+use repot_plan::migration::Side;
 use tokio_util::sync::CancellationToken;
 
 use crate::{flow, reconciler};

@@ -3,15 +3,15 @@
 
 use repot_apimachinery::time::Time;
 use repot_plan::{
-    classic::{ClassicMigration, Side, Step, observed::MigrationMode},
     flow::LedgerOf,
     ledger::{self, Phase, Record, State},
+    migration::{MigrationFlow, Side, Step, observed::MigrationMode},
     named::Named,
 };
 use serde_json::{Map, Value, json};
 
 /// The ledger of one side.
-pub type Ledger = LedgerOf<ClassicMigration>;
+pub type Ledger = LedgerOf<MigrationFlow>;
 
 /// Whether a step was started and is not reached.
 #[must_use]

@@ -1,6 +1,6 @@
 //! What one pass of a side has observed, and what its effects are carried out with.
 
-use repot_plan::classic::observed::Observed;
+use repot_plan::migration::observed::Observed;
 
 use super::{
     api::{ControlPlaneMigration, Shoot},

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use repot_plan::classic::observed::Quarantine;
+use repot_plan::migration::observed::Quarantine;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::{
     io::{AsyncRead, AsyncReadExt},

@@ -5,8 +5,8 @@ use kube::{
     api::{Patch, PatchParams, PostParams, TypeMeta},
 };
 use repot_plan::{
-    classic::Side,
     flow::{Flow, LedgerOf, Plans},
+    migration::Side,
     named::Named,
     status,
 };

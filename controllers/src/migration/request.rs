@@ -8,7 +8,7 @@ use repot_api::{
     names::{CONFIRM_FORCED_MIGRATION, CONFIRM_SOURCE_STOPPED},
 };
 use repot_apimachinery::duration;
-use repot_plan::{classic::observed::MigrationRequest, flow::Abort};
+use repot_plan::{flow::Abort, migration::observed::MigrationRequest};
 
 use super::{
     api::{ControlPlaneMigration, Shoot},

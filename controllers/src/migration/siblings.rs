@@ -8,7 +8,7 @@ use kube::{
     api::{ListParams, Patch, PatchParams},
 };
 use repot_api::conditions::Reason;
-use repot_plan::classic::{
+use repot_plan::migration::{
     Side,
     observed::{MigrationMode, SupersededMigration},
 };

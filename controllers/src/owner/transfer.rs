@@ -8,7 +8,7 @@ use kube::{
 };
 use repot_api::names::{CONFIRM_TAKEOVER, OPERATION, OPERATION_RECONCILE};
 use repot_extension::kinds::DNSRecord;
-use repot_plan::classic::observed::{OwnerId, OwnerRecord};
+use repot_plan::migration::observed::{OwnerId, OwnerRecord};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 

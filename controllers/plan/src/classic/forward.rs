@@ -2,21 +2,21 @@
 
 use std::time::Duration;
 
-use super::{
-    api_dns,
-    destination::{self as to, is_awake},
-    flow::ClassicMigration,
-    garden,
-    rows::{A_DAY, day_long},
-    shared,
-    source::{self as from, former_ttl},
-    standby,
-    step::{Side, Step},
+use crate::{
+    flow::{OnFailure, Proof, Row, Timeout},
+    migration::{
+        MigrationFlow, Side, Step, api_dns,
+        destination::{self as to, is_awake},
+        garden,
+        rows::{A_DAY, day_long},
+        shared,
+        source::{self as from, former_ttl},
+        standby,
+    },
 };
-use crate::flow::{OnFailure, Proof, Row, Timeout};
 
 /// The table.
-pub(crate) static FORWARD: &[Row<ClassicMigration>] = &[
+pub(crate) static FORWARD: &[Row<MigrationFlow>] = &[
     shared::MIGRATION_RECORDED,
     Row {
         after: &[Step::MigrationRecorded],

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use super::{flow::ClassicMigration, forward::FORWARD, rollback::ROLLBACK, step::Step};
-use crate::flow::{Plan, Plans};
+use super::{forward::FORWARD, rollback::ROLLBACK};
+use crate::{
+    flow::{Plan, Plans},
+    migration::{MigrationFlow, Step},
+};
 
 /// How long a side may record nothing before rows that wait for it fail.
 const SIDE_LIMIT: Duration = Duration::from_secs(600);
@@ -13,7 +16,7 @@ const COMMITTED_SIDE_LIMIT: Duration = Duration::from_secs(24 * 3600);
 pub const PLAN_VERSION: u32 = 1;
 
 /// The migration, version 1.
-pub static PLAN: Plan<ClassicMigration> = Plan {
+pub static PLAN: Plan<MigrationFlow> = Plan {
     kind: "ControlPlaneMigration",
     version: PLAN_VERSION,
     forward: FORWARD,
@@ -42,4 +45,4 @@ pub static PLAN: Plan<ClassicMigration> = Plan {
 };
 
 /// All versions of the migration.
-pub static PLANS: Plans<ClassicMigration> = Plans { versions: &[&PLAN] };
+pub static PLANS: Plans<MigrationFlow> = Plans { versions: &[&PLAN] };

@@ -5,27 +5,25 @@
 
 use std::time::Duration;
 
-use super::{
-    context::{Context, source},
-    destination::{has_stopped, is_removed, is_stopped, remove, stop},
-    effect::Effect,
-    flow::ClassicMigration,
-    garden::{is_seed_name_restored, restore_seed_name},
-    notes::Notes,
-    observed::{ExtensionOperation, OwnerId, OwnerRecord, Replicas, Workloads},
-    rows::day_long,
-    source::{
-        delete_owner, epoch_of, have_done, is_etcd_stopped, is_final_snapshot_taken, note_final_snapshot,
-    },
-    step::{Side, Step},
-};
 use crate::{
     flow::{OnFailure, Proof, Row, Timeout},
     ledger::Check,
+    migration::{
+        MigrationFlow, Notes, Side, Step,
+        context::{Context, source},
+        destination::{has_stopped, is_removed, is_stopped, remove, stop},
+        effect::Effect,
+        garden::{is_seed_name_restored, restore_seed_name},
+        observed::{ExtensionOperation, OwnerId, OwnerRecord, Replicas, Workloads},
+        rows::day_long,
+        source::{
+            delete_owner, epoch_of, have_done, is_etcd_stopped, is_final_snapshot_taken, note_final_snapshot,
+        },
+    },
 };
 
 /// The table.
-pub(crate) static ROLLBACK: &[Row<ClassicMigration>] = &[
+pub(crate) static ROLLBACK: &[Row<MigrationFlow>] = &[
     Row {
         does: "kube-apiservers, members and standby of the destination are stopped, by their Pods.",
         proof: Proof::HeldUntil(Step::DestinationRemoved),

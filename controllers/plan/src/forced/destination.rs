@@ -4,7 +4,8 @@
 use repot_api::names::{CONFIRM_FORCED_MIGRATION, CONFIRM_SOURCE_STOPPED};
 
 use crate::{
-    classic::{
+    ledger::Check,
+    migration::{
         Loss, Notes, Side, Step,
         context::{Context, destination},
         destination::{is_awake, own_id},
@@ -12,7 +13,6 @@ use crate::{
         observed::{DestinationFacts, FinalSnapshot, OwnerRecord, Workloads},
         standby::does_serve_from,
     },
-    ledger::Check,
 };
 
 /// The wait begins with the record, and DNS has to answer for it: so both are asked for before anything is done to the source.

@@ -2,18 +2,18 @@
 
 use super::destination as forced;
 use crate::{
-    classic::{
-        ClassicMigration, Side, Step,
+    flow::{OnFailure, Proof, Row, Timeout},
+    migration::{
+        MigrationFlow, Side, Step,
         destination::{self as to, has_workers, is_awake},
         garden,
         rows::{A_DAY, day_long},
         shared, source as from, standby,
     },
-    flow::{OnFailure, Proof, Row, Timeout},
 };
 
 /// Rows of a forced migration, in the order of the paper.
-pub(super) static FORWARD: &[Row<ClassicMigration>] = &[
+pub(super) static FORWARD: &[Row<MigrationFlow>] = &[
     Row {
         does: "Migrations of this Shoot that have not left the same source have ended, and what they made at the destination is removed.",
         timeout: A_DAY,

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::{forward::FORWARD, rollback::ROLLBACK};
 use crate::{
-    classic::{self, ClassicMigration, Step},
+    classic,
     flow::{Plan, Plans},
+    migration::{MigrationFlow, Step},
 };
 
 /// How long a side may record nothing before rows that wait for it fail. Before the owner record is written, that changes nothing.
@@ -16,7 +17,7 @@ const COMMITTED_SIDE_LIMIT: Duration = Duration::from_secs(24 * 3600);
 pub const PLAN_VERSION: u32 = 1;
 
 /// The migration, version 1.
-pub static PLAN: Plan<ClassicMigration> = Plan {
+pub static PLAN: Plan<MigrationFlow> = Plan {
     kind: classic::PLAN.kind,
     version: PLAN_VERSION,
     forward: FORWARD,
@@ -30,4 +31,4 @@ pub static PLAN: Plan<ClassicMigration> = Plan {
 };
 
 /// All versions of the migration.
-pub static PLANS: Plans<ClassicMigration> = Plans { versions: &[&PLAN] };
+pub static PLANS: Plans<MigrationFlow> = Plans { versions: &[&PLAN] };

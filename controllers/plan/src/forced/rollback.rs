@@ -1,16 +1,16 @@
 //! The rollback table: nothing was done to the source, so only the destination is removed.
 
 use crate::{
-    classic::{
-        ClassicMigration, Side, Step, destination as to,
+    flow::{Proof, Row},
+    migration::{
+        MigrationFlow, Side, Step, destination as to,
         garden::{is_seed_name_restored, restore_seed_name},
         rows::day_long,
     },
-    flow::{Proof, Row},
 };
 
 /// Rows that are worked on when the owner record was not written.
-pub(super) static ROLLBACK: &[Row<ClassicMigration>] = &[
+pub(super) static ROLLBACK: &[Row<MigrationFlow>] = &[
     Row {
         does: "kube-apiservers, members and standby of the destination are stopped, by their Pods.",
         proof: Proof::HeldUntil(Step::DestinationRemoved),

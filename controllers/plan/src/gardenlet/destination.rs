@@ -10,8 +10,8 @@ use super::{
     step::Step,
 };
 use crate::{
-    classic::{Loss, observed::SourceSnapshot},
     ledger::Check,
+    migration::{Loss, observed::SourceSnapshot},
 };
 
 /// More than gardener-apiserver takes in one request; etcd takes less by default.

@@ -11,9 +11,9 @@ use super::{
     step::Step,
 };
 use crate::{
-    classic::Side,
     flow::{Flow, Request, StepContext},
     ledger::Check,
+    migration::Side,
 };
 
 /// The forced migration of a control plane by gardenlet.

@@ -7,9 +7,9 @@ use super::{
     step::Step,
 };
 use crate::{
-    classic::Side,
     flow::{OnFailure, Proof, Row, Timeout},
     ledger::Check,
+    migration::Side,
 };
 
 type MigrationRow = Row<GardenletMigration>;

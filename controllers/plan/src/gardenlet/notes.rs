@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::classic::Loss;
+use crate::migration::Loss;
 
 /// What one side remembers. It is part of that side's status.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

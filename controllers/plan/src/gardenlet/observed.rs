@@ -1,11 +1,11 @@
-//! What the sides of a migration by gardenlet observe. Facts have no defaults, as in a [classic](crate::classic::observed) migration.
+//! What the sides of a migration by gardenlet observe. Facts have no defaults, as in a [classic](crate::migration::observed) migration.
 
 use std::time::Duration;
 
 use repot_api::conditions::Reason;
 use repot_apimachinery::time::Time;
 
-use crate::{classic::observed::SourceSnapshot, flow::Abort};
+use crate::{flow::Abort, migration::observed::SourceSnapshot};
 
 /// What one side observes in one pass.
 #[derive(Clone, Debug, PartialEq)]

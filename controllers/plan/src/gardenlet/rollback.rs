@@ -1,7 +1,7 @@
 //! The rollback table: nothing was done to the source. A ShootState that was written for gardenlet stays, as does what was copied.
 
 use super::{destination as to, flow::GardenletMigration, forward::day_long, garden, step::Step};
-use crate::{classic::Side, flow::Row};
+use crate::{flow::Row, migration::Side};
 
 /// Rows that are worked on when no restore was requested.
 pub(super) static ROLLBACK: &[Row<GardenletMigration>] = &[

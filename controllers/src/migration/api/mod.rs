@@ -13,9 +13,10 @@ use kube::{
 };
 use repot_api::names::{MIGRATION_GROUP, V1ALPHA1};
 use repot_plan::{
-    classic::{self, ClassicMigration, Side, Step, observed::MigrationMode},
+    classic,
     flow::Plans,
     forced,
+    migration::{MigrationFlow, Side, Step, observed::MigrationMode},
     named::Named,
 };
 use serde::{Deserialize, Serialize};
@@ -109,7 +110,7 @@ impl ControlPlaneMigration {
 
     /// All versions of the tables of its mode.
     #[must_use]
-    pub fn plans(&self) -> &'static Plans<ClassicMigration> {
+    pub fn plans(&self) -> &'static Plans<MigrationFlow> {
         match self.mode() {
             Some(MigrationMode::Forced) => &forced::PLANS,
             Some(MigrationMode::Classic) | None => &classic::PLANS,

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, ResourceExt, api::DeleteParams};
-use repot_plan::classic::{
+use repot_plan::migration::{
     effect::Effect,
     observed::{MigrationMode, OwnerId, Replicas},
 };

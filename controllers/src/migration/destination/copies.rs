@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::batch::v1::Job;
 use kube::{Api, Client, ResourceExt};
-use repot_plan::classic::observed::FinalSnapshot;
+use repot_plan::migration::observed::FinalSnapshot;
 use serde_json::Value;
 
 use super::prepare::create_params;

@@ -4,7 +4,7 @@
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, api::DeleteParams};
 use repot_etcd::snapshot::late::LateReport;
-use repot_plan::classic::observed::FinalSnapshot;
+use repot_plan::migration::observed::FinalSnapshot;
 use serde_json::{Value, json};
 
 use super::{buckets, copies};

@@ -8,14 +8,14 @@ use repot_apimachinery::time::Time;
 use repot_etcd_core::timing::epoch;
 use repot_extension::kinds::DNSRecord;
 use repot_plan::{
-    classic::{
+    ledger::Phase,
+    migration::{
         Side, Step,
         observed::{
             DestinationFacts, ExtensionOperation, Facts, MigrationMode, MigrationRequest, Observed,
             OwnerRecord,
         },
     },
-    ledger::Phase,
     status::from_status,
 };
 

@@ -1,7 +1,7 @@
 //! What this migration has made at the destination, and its removal in a rollback: nothing outside of the seed is touched.
 
 use kube::Client;
-use repot_plan::classic::observed::ExtensionOperation;
+use repot_plan::migration::observed::ExtensionOperation;
 
 use super::{cluster, guard, objects::Objects, prepare::is_made_by};
 use crate::migration::{

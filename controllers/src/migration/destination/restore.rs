@@ -2,7 +2,7 @@
 
 use kube::Client;
 use repot_extension::RawJson;
-use repot_plan::classic::observed::ExtensionOperation;
+use repot_plan::migration::observed::ExtensionOperation;
 
 use crate::{
     migration::{

@@ -1,6 +1,6 @@
 //! What the buckets of both seeds hold.
 
-use repot_plan::classic::{
+use repot_plan::migration::{
     Step,
     observed::{FinalSnapshot, SourceSnapshot},
 };

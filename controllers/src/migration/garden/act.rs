@@ -5,7 +5,7 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use repot_plan::{
-    classic::{Side, effect::Effect, observed::FormerOperation},
+    migration::{Side, effect::Effect, observed::FormerOperation},
     named::Named,
 };
 use serde_json::{Value, json};

@@ -6,7 +6,7 @@ use kube::{
     discovery::ApiResource,
 };
 use repot_api::{gardener::shoot::Seed, names::CORE_GROUP};
-use repot_plan::classic::observed::{
+use repot_plan::migration::observed::{
     Facts, FormerOperation, GardenFacts, MigrationMode, MigrationRequest, Observed, Quarantine,
 };
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! `status.lastOperation` of the Shoot. Pure.
 
 use repot_api::gardener::shoot::ROLLED_BACK;
-use repot_plan::classic::observed::{FormerOperation, Operation};
+use repot_plan::migration::observed::{FormerOperation, Operation};
 use serde_json::{Value, json};
 
 use crate::migration::api::LastOperation;

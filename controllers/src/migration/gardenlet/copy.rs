@@ -5,7 +5,7 @@ use k8s_openapi::api::{batch::v1::Job, core::v1::Namespace};
 use kube::{Api, Client, api::PostParams, core::ObjectMeta};
 use repot_api::names::STORE_PROVIDER;
 use repot_apimachinery::value::{annotation_of, text_at};
-use repot_plan::classic::observed::SourceSnapshot;
+use repot_plan::migration::observed::SourceSnapshot;
 use serde_json::{Value, json};
 
 use crate::{

@@ -3,9 +3,9 @@
 use kube::{Api, Resource};
 use repot_apimachinery::time::Time;
 use repot_plan::{
-    classic::Side,
     flow::Plans,
     gardenlet::{GardenletMigration, PLANS, effect::Effect, observed::Observed},
+    migration::Side,
     named::Named,
 };
 

@@ -2,10 +2,10 @@
 
 use repot_apimachinery::time::Time;
 use repot_plan::{
-    classic::Side,
     flow::LedgerOf,
     gardenlet::{GardenletMigration, PLANS, Step},
     ledger::{Record, State},
+    migration::Side,
 };
 use serde_json::{Map, Value, json};
 

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Client, ResourceExt};
 use repot_etcd::{digest, link};
 use repot_etcd_core::timing::epoch;
-use repot_plan::classic::observed::EtcdFacts;
+use repot_plan::migration::observed::EtcdFacts;
 use tokio::time::timeout;
 
 use super::{read::list, scale::members, secret, workloads};

@@ -18,7 +18,7 @@ use repot_extension::{
     request::{Progress, Request, has_state},
     status::NamedResourceReference,
 };
-use repot_plan::classic::observed::{ExtensionOperation, Extensions};
+use repot_plan::migration::observed::{ExtensionOperation, Extensions};
 use serde::Serialize;
 use serde_json::{Value, json};
 

@@ -18,7 +18,7 @@ use repot_etcd::{
 };
 use repot_etcd_core::{ownership::Answer, timing::epoch};
 use repot_extension::kinds::{DNSRecord, DNSRecordSpec};
-use repot_plan::classic::observed::{OwnerId, OwnerRecord};
+use repot_plan::migration::observed::{OwnerId, OwnerRecord};
 use serde_json::json;
 
 use super::{params, under};

@@ -5,7 +5,7 @@ use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, Preconditions},
 };
-use repot_plan::classic::observed::Replicas;
+use repot_plan::migration::observed::Replicas;
 use serde_json::json;
 
 use super::{params, under};

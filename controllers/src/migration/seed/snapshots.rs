@@ -13,7 +13,7 @@ use repot_etcd::{
     },
 };
 use repot_etcd_core::snapshot::{Revision, SnapshotName};
-use repot_plan::classic::observed::{FinalSnapshot, SourceSnapshot};
+use repot_plan::migration::observed::{FinalSnapshot, SourceSnapshot};
 use tempfile::TempDir;
 use tokio::time::timeout;
 

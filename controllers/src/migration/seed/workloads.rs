@@ -7,7 +7,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 use kube::{Client, ResourceExt};
-use repot_plan::classic::observed::Workloads;
+use repot_plan::migration::observed::Workloads;
 
 use super::{read::list, scale::FORMER_REPLICAS};
 use crate::{

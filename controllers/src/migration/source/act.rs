@@ -1,7 +1,7 @@
 //! Effects of the source as calls.
 
 use kube::{Api, ResourceExt};
-use repot_plan::classic::{
+use repot_plan::migration::{
     effect::Effect,
     observed::{ExtensionOperation, MigrationMode, OwnerId},
 };

@@ -5,14 +5,14 @@ use std::time::Duration;
 use kube::{Client, ResourceExt};
 use repot_extension::kinds::DNSRecord;
 use repot_plan::{
-    classic::{
+    ledger::State,
+    migration::{
         Side, Step,
         observed::{
             ExtensionOperation, Facts, FinalSnapshot, MigrationMode, MigrationRequest, Observed, OwnerRecord,
             SourceFacts,
         },
     },
-    ledger::State,
     status::from_status,
 };
 

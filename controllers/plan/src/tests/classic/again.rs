@@ -2,8 +2,8 @@
 
 use super::{clusters::Clusters, people::SetByHand};
 use crate::{
-    classic::{Side, observed::Operation},
     ledger::Phase,
+    migration::{Side, observed::Operation},
     tests::sim::{Ledgers, NEVER},
 };
 

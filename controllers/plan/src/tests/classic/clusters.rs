@@ -12,13 +12,13 @@ use super::{
     zone::{Zone, is_in},
 };
 use crate::{
-    classic::{
-        ClassicMigration, Side, Step,
+    flow::Decision,
+    ledger::Phase,
+    migration::{
+        MigrationFlow, Side, Step,
         effect::Effect,
         observed::{Observed, Operation, OwnerId},
     },
-    flow::Decision,
-    ledger::Phase,
     named::Named,
     tests::{
         rng::Rng,
@@ -173,7 +173,7 @@ fn source_of(kind: Kind) -> (OwnerId, SeedState) {
 }
 
 impl Model for Clusters {
-    type Flow = ClassicMigration;
+    type Flow = MigrationFlow;
     type Setup = Setup;
     type Seen = Seen;
 
@@ -276,7 +276,7 @@ impl Model for Clusters {
         side: Side,
         observed: &Observed,
         ledgers: &Ledgers<Self>,
-        decision: &mut Decision<ClassicMigration>,
+        decision: &mut Decision<MigrationFlow>,
     ) {
         let Some(mut play) = self.play.take() else { return };
         play.interrupt(self, (side, observed), ledgers, decision);
@@ -300,7 +300,7 @@ impl Model for Clusters {
         sim: &Sim<Self>,
         side: Side,
         _: &Observed,
-        decision: &Decision<ClassicMigration>,
+        decision: &Decision<MigrationFlow>,
     ) -> Result<(), String> {
         rules::decision(sim, side, decision)
     }

@@ -5,21 +5,22 @@ use super::{
     ledger,
 };
 use crate::{
-    classic::{
-        PLAN, PLANS, Side, Step,
+    classic::{PLAN, PLANS},
+    flow::{Decision, Input, LedgerOf, decide},
+    ledger::{Phase, State},
+    migration::{
+        Side, Step,
         effect::Effect,
         observed::{EtcdFacts, Facts, FinalSnapshot, OwnerId, OwnerRecord},
     },
-    flow::{Decision, Input, LedgerOf, decide},
-    ledger::{Phase, State},
     tests::{rng::Rng, sim::Model},
 };
 
 /// A source that rolls back after the deletion of its owner record was requested. Its members have no replicas, and its bucket has no
 /// final snapshot, or does not answer.
 fn decide_rollback(
-    change: impl Fn(&mut LedgerOf<crate::classic::ClassicMigration>),
-) -> Decision<crate::classic::ClassicMigration> {
+    change: impl Fn(&mut LedgerOf<crate::migration::MigrationFlow>),
+) -> Decision<crate::migration::MigrationFlow> {
     let mut clusters = Clusters::new(Setup::of(Kind::Awake), Rng::new(1));
     let (mut observed, _) = clusters.observe(Side::Source);
     if let Facts::Source(facts) = &mut observed.facts {

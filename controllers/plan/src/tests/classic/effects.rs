@@ -6,7 +6,7 @@ use super::{
     zone::is_in,
 };
 use crate::{
-    classic::{
+    migration::{
         Side,
         effect::Effect,
         observed::{ExtensionOperation, FinalSnapshot, OwnerId, Replicas},

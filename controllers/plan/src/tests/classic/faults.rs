@@ -2,30 +2,30 @@
 
 use super::clusters::{Clusters, Kind, Setup};
 use crate::{
-    classic::{ClassicMigration, Step},
     flow::{OnFailure, Plan, Plans, Row},
     ledger::Check,
+    migration::{MigrationFlow, Step},
     tests::sim::{Build, Fault},
 };
 
-fn plan(build: &mut Build<Clusters>, change: impl Fn(&mut Plan<ClassicMigration>)) {
+fn plan(build: &mut Build<Clusters>, change: impl Fn(&mut Plan<MigrationFlow>)) {
     let mut plan = *build.plans.newest();
     change(&mut plan);
-    let plan: &'static Plan<ClassicMigration> = Box::leak(Box::new(plan));
+    let plan: &'static Plan<MigrationFlow> = Box::leak(Box::new(plan));
     build.plans = Box::leak(Box::new(Plans { versions: Box::leak(Box::new([plan])) }));
 }
 
 fn changed(
-    rows: &[Row<ClassicMigration>],
+    rows: &[Row<MigrationFlow>],
     step: Step,
-    change: impl Fn(&mut Row<ClassicMigration>),
-) -> &'static [Row<ClassicMigration>] {
+    change: impl Fn(&mut Row<MigrationFlow>),
+) -> &'static [Row<MigrationFlow>] {
     let mut rows = rows.to_vec();
     rows.iter_mut().filter(|row| row.step == step).for_each(change);
     rows.leak()
 }
 
-fn row(build: &mut Build<Clusters>, step: Step, change: impl Fn(&mut Row<ClassicMigration>)) {
+fn row(build: &mut Build<Clusters>, step: Step, change: impl Fn(&mut Row<MigrationFlow>)) {
     plan(build, |plan| {
         plan.forward = changed(plan.forward, step, &change);
         plan.rollback = changed(plan.rollback, step, &change);

@@ -2,7 +2,7 @@
 
 use super::{clusters::Clusters, zone::is_in};
 use crate::{
-    classic::{Side, observed::ExtensionOperation},
+    migration::{Side, observed::ExtensionOperation},
     tests::rng::Rng,
 };
 

@@ -26,12 +26,13 @@ use super::{
     sim::{Build, Ledgers, Model, ends, missed},
 };
 use crate::{
-    classic::{
-        ClassicMigration, PLAN, PLANS, Side, Step,
-        observed::{Facts, GardenFacts, Observed, Workloads},
-    },
+    classic::{PLAN, PLANS},
     flow::{Input, LedgerOf, decide},
     ledger::{Phase, Record, State},
+    migration::{
+        MigrationFlow, Side, Step,
+        observed::{Facts, GardenFacts, Observed, Workloads},
+    },
 };
 
 /// How many schedules are run, and how many of them in the long form.
@@ -82,24 +83,24 @@ fn schedules_find_every_planted_fault() {
     assert!(missed.is_empty(), "{}", missed.join("\n"));
 }
 
-fn ledger(reached: &[Step], observed: u64) -> LedgerOf<ClassicMigration> {
+fn ledger(reached: &[Step], observed: u64) -> LedgerOf<MigrationFlow> {
     let time = Some(Time(1_000));
     let record =
         Record { state: State::Succeeded, started: time, completed: time, attempts: 1, ..Record::pending() };
-    let mut ledger = LedgerOf::<ClassicMigration> {
+    let mut ledger = LedgerOf::<MigrationFlow> {
         version: 1,
         phase: Phase::Running,
         started: time,
         observed: Some(Time(observed)),
         steps: reached.iter().map(|step| (*step, record.clone())).collect(),
-        ..LedgerOf::<ClassicMigration>::default()
+        ..LedgerOf::<MigrationFlow>::default()
     };
     ledger.notes.changed = true;
     ledger
 }
 
 /// What becomes of the garden, which waits for a destination that has recorded nothing for longer than `limit`.
-fn after_silence(limit: u64, committed: bool) -> LedgerOf<ClassicMigration> {
+fn after_silence(limit: u64, committed: bool) -> LedgerOf<MigrationFlow> {
     let mut clusters = Clusters::new(Setup::of(Kind::Awake), Rng::new(1));
     clusters.now = 1_000 + limit + 1;
     let (observed, _) = clusters.observe(Side::Garden);
@@ -132,14 +133,14 @@ fn a_silent_side_is_waited_for_longer_once_the_migration_is_committed() {
 }
 
 /// What a side decides at its first look.
-fn first(side: Side, clusters: &mut Clusters, change: impl Fn(&mut Observed)) -> LedgerOf<ClassicMigration> {
+fn first(side: Side, clusters: &mut Clusters, change: impl Fn(&mut Observed)) -> LedgerOf<MigrationFlow> {
     let (mut observed, _) = clusters.observe(side);
     change(&mut observed);
-    let own = LedgerOf::<ClassicMigration> {
+    let own = LedgerOf::<MigrationFlow> {
         version: 1,
         phase: Phase::Running,
         started: Some(Time(1_000)),
-        ..LedgerOf::<ClassicMigration>::default()
+        ..LedgerOf::<MigrationFlow>::default()
     };
     let input = Input { side, observed: &observed, ledger: &own, others: &[], now: Time(clusters.now) };
     decide(&PLANS, &input).records.unwrap_or(own)

@@ -8,14 +8,14 @@ use super::{
     zone::is_in,
 };
 use crate::{
-    classic::{
+    flow::Abort,
+    migration::{
         Side,
         observed::{
             DestinationFacts, EtcdFacts, Facts, GardenFacts, MigrationMode, MigrationRequest, Observed,
             OwnerRecord, Quarantine, SourceFacts,
         },
     },
-    flow::Abort,
 };
 
 pub(super) fn observe(clusters: &mut Clusters, side: Side) -> Observed {

@@ -8,9 +8,10 @@ use super::{
     script::{RowFault, Script},
 };
 use crate::{
-    classic::{ClassicMigration, PLAN, PLANS, Side, Step},
+    classic::{PLAN, PLANS},
     flow::Row,
     ledger::Phase,
+    migration::{MigrationFlow, Side, Step},
     named::Named,
     tests::sim::{Build, Sim, play},
 };
@@ -139,8 +140,8 @@ fn word(phase: Option<Phase>) -> &'static str {
 }
 
 /// The ends of all faults of a table, row by row; on two threads.
-fn play_all(rows: &[Row<ClassicMigration>]) -> Result<Vec<Vec<Outcome>>, String> {
-    let of_row = |row: &Row<ClassicMigration>| {
+fn play_all(rows: &[Row<MigrationFlow>]) -> Result<Vec<Vec<Outcome>>, String> {
+    let of_row = |row: &Row<MigrationFlow>| {
         COLUMNS.iter().map(|(fault, ..)| outcome(row.step, *fault)).collect::<Result<Vec<_>, _>>()
     };
     let half = |first: usize| rows.iter().skip(first).step_by(2).map(of_row).collect::<Result<Vec<_>, _>>();
@@ -154,7 +155,7 @@ fn play_all(rows: &[Row<ClassicMigration>]) -> Result<Vec<Vec<Outcome>>, String>
 }
 
 /// One row of the page for each row of a table, and what a person has to do where it fails.
-fn table(text: &mut String, rows: &[Row<ClassicMigration>], failed: &mut String) -> Result<(), String> {
+fn table(text: &mut String, rows: &[Row<MigrationFlow>], failed: &mut String) -> Result<(), String> {
     text.push_str("| step | side |");
     COLUMNS.iter().for_each(|(_, head, _)| text.extend([" ", head, " |"]));
     text.push_str("\n|---|---|");

@@ -1,7 +1,7 @@
 //! People, nodes and extension controllers that interfere.
 
 use super::clusters::Clusters;
-use crate::{classic::Side, tests::rng::Rng};
+use crate::{migration::Side, tests::rng::Rng};
 
 /// What somebody does in the middle of a migration.
 #[derive(Clone, Copy, Debug)]

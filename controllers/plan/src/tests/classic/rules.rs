@@ -6,13 +6,13 @@ use super::{
     site::SeedState,
 };
 use crate::{
-    classic::{
-        ClassicMigration, Side, Step,
+    flow::Decision,
+    ledger::{Phase, State},
+    migration::{
+        MigrationFlow, Side, Step,
         effect::Effect,
         observed::{ExtensionOperation, Operation},
     },
-    flow::Decision,
-    ledger::{Phase, State},
     named::Named,
     tests::sim::{NEVER, Sim, hold},
 };
@@ -31,7 +31,7 @@ pub(super) fn always(clusters: &Clusters) -> Result<(), String> {
 pub(super) fn decision(
     sim: &Sim<Clusters>,
     side: Side,
-    decision: &Decision<ClassicMigration>,
+    decision: &Decision<MigrationFlow>,
 ) -> Result<(), String> {
     let clusters = &sim.model;
     let is_committed = sim.store.ledger(Side::Destination).is_started(Step::MoveCommitted);

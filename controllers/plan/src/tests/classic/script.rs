@@ -2,9 +2,10 @@
 
 use super::clusters::Clusters;
 use crate::{
-    classic::{ClassicMigration, PLAN, Side, Step, effect::Effect, observed::Observed},
+    classic::PLAN,
     flow::{Decision, Row, StepContext},
     ledger::{Phase, State},
+    migration::{MigrationFlow, Side, Step, effect::Effect, observed::Observed},
     tests::sim::{Fate, Ledgers, NEVER},
 };
 
@@ -60,7 +61,7 @@ const TURNING_POINT: Step = Step::EtcdServes;
 /// A script that is played.
 pub(super) struct Play {
     script: Script,
-    row: &'static Row<ClassicMigration>,
+    row: &'static Row<MigrationFlow>,
     is_of_rollback: bool,
     /// When the row was started.
     pub(super) begun: Option<u64>,
@@ -72,7 +73,7 @@ pub(super) struct Play {
 
 impl Play {
     pub(super) fn new(script: Script) -> Self {
-        let find = |rows: &'static [Row<ClassicMigration>]| rows.iter().find(|row| row.step == script.step);
+        let find = |rows: &'static [Row<MigrationFlow>]| rows.iter().find(|row| row.step == script.step);
         let is_of_rollback = find(PLAN.forward).is_none();
         let row = find(PLAN.forward).or_else(|| find(PLAN.rollback)).expect("a row of the plan");
         Self { script, row, is_of_rollback, begun: None, targets: Vec::new(), struck: None }
@@ -84,7 +85,7 @@ impl Play {
         clusters: &mut Clusters,
         (side, observed): (Side, &Observed),
         ledgers: &Ledgers<Clusters>,
-        decision: &mut Decision<ClassicMigration>,
+        decision: &mut Decision<MigrationFlow>,
     ) {
         self.turn(clusters, ledgers);
         if side != self.row.side {
@@ -118,7 +119,7 @@ impl Play {
     }
 
     /// The row is being started or runs.
-    fn strike(&mut self, clusters: &mut Clusters, state: State, decision: &mut Decision<ClassicMigration>) {
+    fn strike(&mut self, clusters: &mut Clusters, state: State, decision: &mut Decision<MigrationFlow>) {
         let (now, side) = (clusters.now, self.row.side);
         match self.script.fault {
             RowFault::KilledBeforeRecord => clusters.leave(&[side], RESTART),

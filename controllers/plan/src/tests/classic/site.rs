@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    classic::observed::{ExtensionOperation, Extensions, FinalSnapshot, OwnerId, Replicas, Workloads},
+    migration::observed::{ExtensionOperation, Extensions, FinalSnapshot, OwnerId, Replicas, Workloads},
     tests::{rng::Rng, sim::NEVER},
 };
 

@@ -6,10 +6,11 @@ use repot_apimachinery::time::Time;
 
 use super::clusters::{Clusters, Kind, Setup};
 use crate::{
-    classic::{ClassicMigration, PLAN, PLANS, Side, Step, effect::Effect, observed::Operation},
+    classic::{PLAN, PLANS},
     flow::{Input, Plans, decide},
     forced,
     ledger::Phase,
+    migration::{MigrationFlow, Side, Step, effect::Effect, observed::Operation},
     named::Named,
     tests::{
         rng::Rng,
@@ -23,7 +24,7 @@ const PASSES: u32 = 5_000;
 /// A migration to which nothing happens but that it is superseded.
 struct Calm {
     clusters: Clusters,
-    plans: &'static Plans<ClassicMigration>,
+    plans: &'static Plans<MigrationFlow>,
     ledgers: Ledgers<Clusters>,
     is_superseded: bool,
 }

@@ -6,7 +6,7 @@ use super::{
     zone::Window,
 };
 use crate::{
-    classic::Side,
+    migration::Side,
     tests::{
         rng::Rng,
         sim::{FaultRates, NEVER},

@@ -1,6 +1,6 @@
 //! The DNS zone: servers that do not answer, refuse writes, or answer differently for a while.
 
-use crate::classic::{
+use crate::migration::{
     Side,
     observed::{OwnerId, OwnerRecord},
 };

@@ -2,7 +2,7 @@
 
 use super::world::{DESTINATION, World};
 use crate::{
-    classic::{
+    migration::{
         Side,
         effect::Effect,
         observed::{OwnerId, Replicas},
@@ -122,7 +122,7 @@ fn request(
     world: &mut World,
     side: Side,
     of: impl Fn(&mut super::world::SimulatedSeed) -> &mut Requests,
-    operation: crate::classic::observed::ExtensionOperation,
+    operation: crate::migration::observed::ExtensionOperation,
     rng: &mut Rng,
 ) {
     let now = world.now;

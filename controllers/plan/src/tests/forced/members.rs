@@ -1,7 +1,7 @@
 //! Members that check the owner record, the zone that has it, and the bucket that they store snapshots in.
 
 use crate::{
-    classic::observed::OwnerId,
+    migration::observed::OwnerId,
     tests::{classic::site::Workload, rng::Rng},
 };
 

@@ -16,10 +16,10 @@ use super::{
     sim::{Build, Fault, ends, missed},
 };
 use crate::{
-    classic::{ClassicMigration, Step},
     flow::{Plan, Plans, Row},
     forced::PLANS,
     ledger::Check,
+    migration::{MigrationFlow, Step},
 };
 
 /// How many schedules are run, and how many of them in the long form.
@@ -52,12 +52,12 @@ fn every_schedule_comes_to_a_good_end() {
     assert!(without >= count / 20, "{without} began without a final snapshot: {ends:#?}");
 }
 
-fn row(build: &mut Build<World>, step: Step, change: impl Fn(&mut Row<ClassicMigration>)) {
+fn row(build: &mut Build<World>, step: Step, change: impl Fn(&mut Row<MigrationFlow>)) {
     let mut plan = *build.plans.newest();
     let mut rows = plan.forward.to_vec();
     rows.iter_mut().filter(|row| row.step == step).for_each(change);
     plan.forward = rows.leak();
-    let plan: &'static Plan<ClassicMigration> = Box::leak(Box::new(plan));
+    let plan: &'static Plan<MigrationFlow> = Box::leak(Box::new(plan));
     build.plans = Box::leak(Box::new(Plans { versions: Box::leak(Box::new([plan])) }));
 }
 

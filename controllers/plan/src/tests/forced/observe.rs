@@ -9,14 +9,14 @@ use super::{
     world::{API, CONTROLLERS, DESTINATION, MEMBERS, SOURCE, SimulatedSeed, World},
 };
 use crate::{
-    classic::{
+    flow::Abort,
+    migration::{
         Side,
         observed::{
             DestinationFacts, EtcdFacts, Facts, FinalSnapshot, GardenFacts, MigrationMode, MigrationRequest,
             Observed, OwnerRecord, Quarantine, SourceFacts, SourceSnapshot, Workloads,
         },
     },
-    flow::Abort,
 };
 
 pub(super) fn observe(world: &mut World, side: Side) -> Observed {

@@ -6,14 +6,14 @@ use repot_apimachinery::time::Time;
 
 use super::world::{Setup, World};
 use crate::{
-    classic::{
-        ClassicMigration, Side,
-        effect::Effect,
-        observed::{DestinationFacts, Facts, MigrationMode, MigrationRequest, OwnerId, OwnerRecord},
-    },
     flow::{Input, LedgerOf, decide},
     forced::PLANS,
     ledger::Phase,
+    migration::{
+        MigrationFlow, Side,
+        effect::Effect,
+        observed::{DestinationFacts, Facts, MigrationMode, MigrationRequest, OwnerId, OwnerRecord},
+    },
     tests::{rng::Rng, sim::Model as _},
 };
 
@@ -24,10 +24,10 @@ fn is_written(change: impl FnOnce(&mut MigrationRequest, &mut DestinationFacts))
     facts.owner = present(4);
     change(&mut observed.request, &mut facts);
     observed.facts = Facts::Destination(facts);
-    let mut ledger = LedgerOf::<ClassicMigration> {
+    let mut ledger = LedgerOf::<MigrationFlow> {
         phase: Phase::Succeeded,
         version: 1,
-        ..LedgerOf::<ClassicMigration>::default()
+        ..LedgerOf::<MigrationFlow>::default()
     };
     ledger.notes.owner_epoch = Some(5);
     let input = Input {

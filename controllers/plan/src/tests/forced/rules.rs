@@ -6,9 +6,9 @@ use super::{
     world::{CONTROLLERS, DESTINATION, MEMBERS, SOURCE, World},
 };
 use crate::{
-    classic::{ClassicMigration, Side, Step, effect::Effect, observed::Operation},
     flow::Decision,
     ledger::{Phase, State},
+    migration::{MigrationFlow, Side, Step, effect::Effect, observed::Operation},
     tests::sim::{Sim, hold},
 };
 
@@ -24,11 +24,7 @@ pub(super) fn always(sim: &Sim<World>) -> Result<(), String> {
 }
 
 /// What holds of every decision of a side, before its effects are requested.
-pub(super) fn decision(
-    world: &World,
-    side: Side,
-    decision: &Decision<ClassicMigration>,
-) -> Result<(), String> {
+pub(super) fn decision(world: &World, side: Side, decision: &Decision<MigrationFlow>) -> Result<(), String> {
     let is_named = world.zone.record().seed == DESTINATION;
     let is_fenced = is_named && world.now > world.zone.written_at + WAIT && !world.source.members.serving;
     for effect in &decision.effects {

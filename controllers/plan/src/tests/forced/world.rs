@@ -6,12 +6,12 @@ use super::{
     observe, rules,
 };
 use crate::{
-    classic::{
-        ClassicMigration, Side,
+    flow::Decision,
+    migration::{
+        MigrationFlow, Side,
         effect::Effect,
         observed::{Observed, Operation, OwnerId},
     },
-    flow::Decision,
     named::Named,
     tests::{
         classic::site::{Requests, Workload},
@@ -241,7 +241,7 @@ impl World {
 }
 
 impl Model for World {
-    type Flow = ClassicMigration;
+    type Flow = MigrationFlow;
     type Setup = Setup;
     type Seen = Seen;
 
@@ -318,7 +318,7 @@ impl Model for World {
         sim: &Sim<Self>,
         side: Side,
         _: &Observed,
-        decision: &Decision<ClassicMigration>,
+        decision: &Decision<MigrationFlow>,
     ) -> Result<(), String> {
         rules::decision(&sim.model, side, decision)
     }

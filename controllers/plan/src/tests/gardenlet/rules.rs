@@ -2,10 +2,10 @@
 
 use super::world::{DESTINATION, SOURCE, World};
 use crate::{
-    classic::Side,
     flow::Decision,
     gardenlet::{GardenletMigration, Step, effect::Effect},
     ledger::{Ledger, Phase},
+    migration::Side,
     tests::sim::{Sim, hold},
 };
 

@@ -9,7 +9,6 @@ use super::{
     stand_in::Gardenlet,
 };
 use crate::{
-    classic::{Side, observed::SourceSnapshot},
     flow::{Abort, Decision},
     gardenlet::{
         GardenletMigration,
@@ -19,6 +18,7 @@ use crate::{
             MigrationRequest, Observed, ShootFacts, StateFacts, StoredState,
         },
     },
+    migration::{Side, observed::SourceSnapshot},
     tests::{
         rng::Rng,
         sim::{FaultRates, Ledgers, Model, NEVER, Sim},

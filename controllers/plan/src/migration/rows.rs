@@ -2,7 +2,7 @@
 
 use super::{
     context::Context,
-    flow::ClassicMigration,
+    flow::MigrationFlow,
     step::{Side, Step},
 };
 use crate::{
@@ -11,13 +11,9 @@ use crate::{
 };
 
 /// A day, for what nothing can roll back: a person can help meanwhile.
-pub(crate) const A_DAY: Timeout<ClassicMigration> = Timeout::Hours(24);
+pub(crate) const A_DAY: Timeout<MigrationFlow> = Timeout::Hours(24);
 
 /// A row that has a day, and fails then: it is past the point of no return, or a part of the rollback.
-pub(crate) const fn day_long(
-    side: Side,
-    step: Step,
-    check: fn(&Context<'_>) -> Check,
-) -> Row<ClassicMigration> {
+pub(crate) const fn day_long(side: Side, step: Step, check: fn(&Context<'_>) -> Check) -> Row<MigrationFlow> {
     Row { on_failure: OnFailure::Fail, timeout: A_DAY, ..Row::new(side, step, check) }
 }

@@ -1,4 +1,4 @@
-//! What the sides of a classic migration remember.
+//! What the sides of a migration remember.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The classic migration as a flow of the engine.
+//! Migrations between two seeds as a flow of the engine.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::{
     ledger::Phase,
 };
 
-/// The classic migration of a control plane: the source stops before the destination serves.
+/// A migration of a control plane between two seeds, in any mode.
 #[derive(Clone, Debug, PartialEq)]
-pub enum ClassicMigration {}
+pub enum MigrationFlow {}
 
 /// The shortest time a step can be given: below it, looking twice would take longer.
 const LEAST_TIMEOUT: Duration = Duration::from_secs(30);
 
-impl Flow for ClassicMigration {
+impl Flow for MigrationFlow {
     type Side = Side;
     type Step = Step;
     type Observed = Observed;
@@ -86,10 +86,7 @@ impl Flow for ClassicMigration {
 /// A DNS controller of a seed that was cut off may write the record of an earlier owner, or delete the record, when it is back. The
 /// members of the destination stop then, until it names them again. A later migration passes ownership on by itself, and with the Shoot
 /// its record is deleted.
-fn owner_written_again(
-    context: &StepContext<'_, ClassicMigration>,
-    facts: &DestinationFacts,
-) -> Option<Effect> {
+fn owner_written_again(context: &StepContext<'_, MigrationFlow>, facts: &DestinationFacts) -> Option<Effect> {
     let request = &context.observed.request;
     let owner = OwnerId { seed: request.destination_identity.clone(), epoch: context.notes.owner_epoch? };
     let is_asked = request.mode == MigrationMode::Forced && request.abandoned.is_none() && !facts.is_followed;

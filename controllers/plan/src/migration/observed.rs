@@ -1,4 +1,4 @@
-//! What the sides of a classic migration observe.
+//! What the sides of a migration observe.
 //!
 //! Facts have no defaults: whoever observes says of each fact what it is, so that one that was not asked does not look like a good one.
 //!

@@ -3,7 +3,7 @@
 use super::{
     api_dns,
     destination::{self as to, has_nodes, has_workers, is_awake},
-    flow::ClassicMigration,
+    flow::MigrationFlow,
     garden,
     rows::{A_DAY, day_long},
     source as from,
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::flow::{OnFailure, Row, Timeout};
 
-pub(crate) const MIGRATION_RECORDED: Row<ClassicMigration> = Row {
+pub(crate) const MIGRATION_RECORDED: Row<MigrationFlow> = Row {
     does: "The finalizer is on the ControlPlaneMigration, and `status.lastOperation` of the Shoot is Migrate.",
     timeout: A_DAY,
     advice: "wait for the other migration of this Shoot, or abort it",
@@ -20,7 +20,7 @@ pub(crate) const MIGRATION_RECORDED: Row<ClassicMigration> = Row {
     ..Row::new(Side::Garden, Step::MigrationRecorded, garden::is_recorded)
 };
 
-pub(crate) const SOURCE_BUCKET_READABLE: Row<ClassicMigration> = Row {
+pub(crate) const SOURCE_BUCKET_READABLE: Row<MigrationFlow> = Row {
     does: "The destination has access to the backup bucket of the source, and reads it.",
     advice: "see whether credentials and networks of the destination reach the bucket of the source",
     on_start: to::note_change,
@@ -28,7 +28,7 @@ pub(crate) const SOURCE_BUCKET_READABLE: Row<ClassicMigration> = Row {
     ..Row::new(Side::Destination, Step::SourceBucketReadable, to::is_bucket_readable)
 };
 
-pub(crate) const BINDINGS_RESOLVED: Row<ClassicMigration> = Row {
+pub(crate) const BINDINGS_RESOLVED: Row<MigrationFlow> = Row {
     does: "Each binding that a carried object declares has its value at the destination.",
     advice: "correct the annotation with the bindings of the object that is named",
     on_start: to::note_change,
@@ -36,14 +36,14 @@ pub(crate) const BINDINGS_RESOLVED: Row<ClassicMigration> = Row {
     ..Row::new(Side::Destination, Step::BindingsResolved, to::are_bindings_resolved)
 };
 
-pub(crate) const DESTINATION_PREPARED: Row<ClassicMigration> = Row {
+pub(crate) const DESTINATION_PREPARED: Row<MigrationFlow> = Row {
     does: "Namespace, Secrets, carried objects without replicas and extension resources exist, and Machines are guarded.",
     advice: "see which of the named objects the API server of the destination refuses",
     effects: to::prepare,
     ..Row::new(Side::Destination, Step::DestinationPrepared, to::is_prepared)
 };
 
-pub(crate) const API_DNS_SWITCHED: Row<ClassicMigration> = Row {
+pub(crate) const API_DNS_SWITCHED: Row<MigrationFlow> = Row {
     does: "The servers of the zone answer with the destination for the name of the API. The outage ends.",
     guard: is_awake,
     advice: "see in the DNSRecord what its controller reports; the API serves at its new address",
@@ -51,21 +51,21 @@ pub(crate) const API_DNS_SWITCHED: Row<ClassicMigration> = Row {
     ..day_long(Side::Destination, Step::ApiDnsSwitched, api_dns::is_dns_switched)
 };
 
-pub(crate) const EXTENSIONS_MIGRATED: Row<ClassicMigration> = Row {
+pub(crate) const EXTENSIONS_MIGRATED: Row<MigrationFlow> = Row {
     does: "The other extension resources of the source report a migrate that succeeded and is newer than its request.",
     advice: "see in the extension resource what its controller reports",
     effects: from::migrate_extensions,
     ..day_long(Side::Source, Step::ExtensionsMigrated, from::are_extensions_migrated)
 };
 
-pub(crate) const SOURCE_CONTROLLERS_REMOVED: Row<ClassicMigration> = Row {
+pub(crate) const SOURCE_CONTROLLERS_REMOVED: Row<MigrationFlow> = Row {
     does: "The workloads of machine-controller-manager and other controllers are deleted, so that nobody scales them up.",
     advice: "delete these workloads at the source",
     effects: from::remove_controllers,
     ..day_long(Side::Source, Step::SourceControllersRemoved, from::are_controllers_removed)
 };
 
-pub(crate) const INFRASTRUCTURE_RESTORED: Row<ClassicMigration> = Row {
+pub(crate) const INFRASTRUCTURE_RESTORED: Row<MigrationFlow> = Row {
     does: "The Infrastructure reports a restore that succeeded.",
     guard: has_workers,
     advice: "see in the Infrastructure what its controller reports",
@@ -73,14 +73,14 @@ pub(crate) const INFRASTRUCTURE_RESTORED: Row<ClassicMigration> = Row {
     ..day_long(Side::Destination, Step::InfrastructureRestored, to::is_infrastructure_restored)
 };
 
-pub(crate) const EXTENSIONS_RESTORED: Row<ClassicMigration> = Row {
+pub(crate) const EXTENSIONS_RESTORED: Row<MigrationFlow> = Row {
     does: "ControlPlane, Network, DNSRecord, Extension, OperatingSystemConfig and ContainerRuntime report a restore that succeeded.",
     advice: "see in the extension resource what its controller reports",
     effects: to::restore_extensions,
     ..day_long(Side::Destination, Step::ExtensionsRestored, to::are_extensions_restored)
 };
 
-pub(crate) const WORKERS_RESTORED: Row<ClassicMigration> = Row {
+pub(crate) const WORKERS_RESTORED: Row<MigrationFlow> = Row {
     does: "The Workers report a restore that succeeded, so all Machines exist. The machine-controller-manager is stopped.",
     guard: has_workers,
     advice: "see in the Worker what its controller reports",
@@ -88,7 +88,7 @@ pub(crate) const WORKERS_RESTORED: Row<ClassicMigration> = Row {
     ..day_long(Side::Destination, Step::WorkersRestored, to::are_workers_restored)
 };
 
-pub(crate) const MACHINES_UNCHANGED: Row<ClassicMigration> = Row {
+pub(crate) const MACHINES_UNCHANGED: Row<MigrationFlow> = Row {
     does: "Machines, classes, templates and provider IDs equal the carried state, so no node is replaced.",
     guard: has_workers,
     advice: "correct what differs; until then the controllers of Machines stay stopped, and nodes run on",
@@ -96,21 +96,21 @@ pub(crate) const MACHINES_UNCHANGED: Row<ClassicMigration> = Row {
     ..day_long(Side::Destination, Step::MachinesUnchanged, to::are_machines_unchanged)
 };
 
-pub(crate) const NODE_LEASES_RENEWED: Row<ClassicMigration> = Row {
+pub(crate) const NODE_LEASES_RENEWED: Row<MigrationFlow> = Row {
     does: "Kubelets have renewed their Leases through the destination, so no node is taken for lost.",
     guard: has_nodes,
     advice: "see whether the nodes reach the new address; delete Nodes that do not exist any more",
     ..day_long(Side::Destination, Step::NodeLeasesRenewed, to::are_leases_renewed)
 };
 
-pub(crate) const CONTROLLERS_STARTED: Row<ClassicMigration> = Row {
+pub(crate) const CONTROLLERS_STARTED: Row<MigrationFlow> = Row {
     does: "As many controllers as before run at the destination.",
     advice: "see why the controllers do not become ready",
     effects: to::start_controllers,
     ..day_long(Side::Destination, Step::ControllersStarted, to::are_controllers_started)
 };
 
-pub(crate) const NODES_HEALTHY: Row<ClassicMigration> = Row {
+pub(crate) const NODES_HEALTHY: Row<MigrationFlow> = Row {
     does: "All nodes are healthy.",
     guard: has_nodes,
     on_failure: OnFailure::Skip,
@@ -119,7 +119,7 @@ pub(crate) const NODES_HEALTHY: Row<ClassicMigration> = Row {
     ..Row::new(Side::Destination, Step::NodesHealthy, to::are_nodes_healthy)
 };
 
-pub(crate) const SOURCE_REMOVED: Row<ClassicMigration> = Row {
+pub(crate) const SOURCE_REMOVED: Row<MigrationFlow> = Row {
     does: "The objects of the Shoot are deleted at the source, its namespace last, and no infrastructure with them.",
     on_failure: OnFailure::Skip,
     timeout: A_DAY,
@@ -128,7 +128,7 @@ pub(crate) const SOURCE_REMOVED: Row<ClassicMigration> = Row {
     ..Row::new(Side::Source, Step::SourceRemoved, from::is_source_removed)
 };
 
-pub(crate) const SOURCE_BACKUP_ENTRY_REMOVED: Row<ClassicMigration> = Row {
+pub(crate) const SOURCE_BACKUP_ENTRY_REMOVED: Row<MigrationFlow> = Row {
     does: "The BackupEntry for the bucket of the source is deleted. Its snapshots stay for their retention.",
     on_failure: OnFailure::Skip,
     timeout: A_DAY,
@@ -137,14 +137,14 @@ pub(crate) const SOURCE_BACKUP_ENTRY_REMOVED: Row<ClassicMigration> = Row {
     ..Row::new(Side::Destination, Step::SourceBackupEntryRemoved, to::is_source_backup_entry_gone)
 };
 
-pub(crate) const MACHINE_GUARD_REMOVED: Row<ClassicMigration> = Row {
+pub(crate) const MACHINE_GUARD_REMOVED: Row<MigrationFlow> = Row {
     does: "The policy that keeps Machines is deleted.",
     advice: "delete the ValidatingAdmissionPolicy by hand",
     effects: to::remove_machine_guard,
     ..day_long(Side::Destination, Step::MachineGuardRemoved, to::is_machine_guard_gone)
 };
 
-pub(crate) const OPERATION_SUCCEEDED: Row<ClassicMigration> = Row {
+pub(crate) const OPERATION_SUCCEEDED: Row<MigrationFlow> = Row {
     does: "`status.lastOperation` of the Shoot is Restore, Succeeded.",
     advice: "see why the Shoot cannot be written",
     effects: garden::report_success,

@@ -1,4 +1,4 @@
-//! What a classic migration can request.
+//! What a migration can request.
 
 use std::time::Duration;
 

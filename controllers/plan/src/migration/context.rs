@@ -1,7 +1,7 @@
-//! What the rows of a classic migration decide on.
+//! What the rows of a migration decide on.
 
 use super::{
-    flow::ClassicMigration,
+    flow::MigrationFlow,
     notes::Notes,
     observed::{DestinationFacts, Facts, GardenFacts, MigrationMode, SourceFacts},
     step::Side,
@@ -9,7 +9,7 @@ use super::{
 use crate::{flow::StepContext, ledger::Check};
 
 /// What a row decides on.
-pub(crate) type Context<'a> = StepContext<'a, ClassicMigration>;
+pub(crate) type Context<'a> = StepContext<'a, MigrationFlow>;
 
 /// A row of one side was asked about by the controller of another one: nothing is observed of it here.
 fn of_another_side() -> Check {

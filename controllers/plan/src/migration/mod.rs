@@ -1,0 +1,37 @@
+//! What all migrations of a control plane between two seeds share: sides, steps, facts, notes, effects, and the rows that stand in more
+//! than one table.
+//!
+//! Three controllers work on one ControlPlaneMigration: one in the garden and one on each seed. Its `spec.mode` chooses the tables:
+//! [`classic`](crate::classic) or [`forced`](crate::forced). All tables are of one flow, so that what was recorded by one can be read
+//! as evidence by another: a forced migration supersedes a classic one that is stuck.
+//!
+//! | file | has |
+//! |---|---|
+//! | `step.rs` | sides and steps |
+//! | `observed.rs` | what each side observes |
+//! | `notes.rs` | what each side remembers |
+//! | `effect.rs` | what can be requested |
+//! | `context.rs` | what rows decide on |
+//! | `garden.rs`, `source.rs`, `destination.rs`, `standby.rs`, `api_dns.rs` | checks and effects of the rows, by side |
+//! | `rows.rs`, `shared.rs` | what rows share, and rows of more than one table |
+//! | `flow.rs` | the flow of the engine |
+
+pub mod effect;
+pub mod observed;
+
+pub(crate) mod api_dns;
+pub(crate) mod context;
+pub(crate) mod destination;
+mod flow;
+pub(crate) mod garden;
+mod notes;
+pub(crate) mod rows;
+pub(crate) mod shared;
+pub(crate) mod source;
+pub(crate) mod standby;
+mod step;
+
+pub use flow::MigrationFlow;
+pub use notes::{Loss, Notes};
+pub use source::LOW_TTL;
+pub use step::{Side, Step};
