@@ -20,7 +20,7 @@ use crate::{
 /// Parts of the status that are written by the controller of one side each, in the order in which steps are looked for.
 const SIDES: [&str; 3] = ["garden", "source", "destination"];
 /// Fields of the spec that may be changed while the migration runs.
-const MUTABLE: &[&str] = &["abort", "forceShrinkEtcd", "paused", "stepTimeout"];
+const MUTABLE: &[&str] = &["abort", "forceShrinkEtcd", "paused", "retry", "stepTimeout"];
 
 static SHOOT_NAME: Schema = Schema::string("Name of the Shoot, in the same namespace.");
 static SHOOT_UID: Schema = Schema::string(
@@ -49,13 +49,17 @@ static ABORT: Schema = Schema::choice(
     "A request to roll back. Abort: where the mode grants it. Force: until the point of no return. Cannot be taken back.",
     &["Abort", "Force"],
 );
+static RETRY: Schema = Schema::of(
+    "Number of a request to try again. Each time it is raised, each side of a failed migration goes on where it stood. It cannot be lowered.",
+    Shape::Integer,
+);
 static FORCE_SHRINK: Schema = Schema::of(
     "Whether a live migration may remove members of the source although the etcd has no spare member then.",
     Shape::Boolean,
 );
 static SPEC: Schema = Schema {
     name: Some("cloud.gardener.migration.v1alpha1.ControlPlaneMigrationSpec"),
-    description: "Which control plane moves, and how. Only abort, forceShrinkEtcd, paused and stepTimeout can be changed.",
+    description: "Which control plane moves, and how. Only abort, forceShrinkEtcd, paused, retry and stepTimeout can be changed.",
     shape: Shape::Object(&[
         Field::optional("abort", &ABORT),
         Field::required("destinationSeed", &DESTINATION_SEED),
@@ -63,6 +67,7 @@ static SPEC: Schema = Schema {
         Field::optional("forceShrinkEtcd", &FORCE_SHRINK),
         Field::defaulted("mode", &MODE, Default::Text("Classic")),
         Field::optional("paused", &PAUSED),
+        Field::optional("retry", &RETRY),
         Field::required("shootRef", &SHOOT_REF),
         Field::required("sourceSeed", &SOURCE_SEED),
         Field::defaulted("stepTimeout", &STEP_TIMEOUT, Default::Text("10m")),
@@ -77,6 +82,12 @@ static OBSERVED_TIME: Schema = Schema::of(
     "When the controller of this side wrote last. It writes at least once a minute while the migration runs.",
     Shape::String(Some("date-time")),
 );
+static FAILED_PHASE: Schema = Schema::choice(
+    "The phase in which this side failed; a retry goes on there.",
+    &["Running", "RollingBack"],
+);
+static SIDE_RETRY: Schema = Schema::of("The spec.retry that this side has followed last.", Shape::Integer);
+static RETRIED_TIME: Schema = Schema::of("When this side followed it.", Shape::String(Some("date-time")));
 static SIDE_STEPS: Schema = Schema::of(
     "The steps of this side that were started, those of the rollback last; docs/reference/classic-migration.md and forced-migration.md have them all.",
     STEPS,
@@ -162,6 +173,7 @@ static SIDE: Schema = Schema {
         Field::optional("controllers", &CONTROLLERS),
         Field::optional("dnsRecordsMigrated", &DNS_MIGRATED),
         Field::optional("etcdReplicas", &ETCD_REPLICAS),
+        Field::optional("failedPhase", &FAILED_PHASE),
         Field::optional("finalSnapshot", &FINAL_SNAPSHOT),
         Field::optional("formerOperation", &FORMER_OPERATION),
         Field::optional("formerSeeds", &FORMER_SEEDS),
@@ -175,6 +187,8 @@ static SIDE: Schema = Schema {
         Field::optional("phase", &PHASE),
         Field::optional("planVersion", &PLAN_VERSION),
         Field::optional("reason", &REASON),
+        Field::optional("retriedTime", &RETRIED_TIME),
+        Field::optional("retry", &SIDE_RETRY),
         Field::optional("startTime", &TIME),
         Field::optional("steps", &SIDE_STEPS),
         Field::optional("volumes", &VOLUMES),
@@ -289,6 +303,9 @@ pub fn validate(object: &Node) -> Vec<FieldError> {
             "must be another seed than spec.sourceSeed",
         ));
     }
+    if let Some(spec) = object.member("spec") {
+        workflow::check_least(spec, "spec", "retry", 0, &mut errors);
+    }
     errors.extend(check_executor(object));
     errors
 }
@@ -316,6 +333,9 @@ pub fn validate_change(before: &Node, after: &Node) -> Vec<FieldError> {
     if rank(after) < rank(before) {
         errors.push(FieldError::forbidden("spec.abort", "cannot be taken back"));
     }
+    if retry(after) < retry(before) {
+        errors.push(FieldError::forbidden("spec.retry", "cannot be lowered"));
+    }
     // The garden controller fills it in once.
     let uid = |object| text_at(object, "spec.shootRef.uid").unwrap_or_default().to_owned();
     let name = |object| text_at(object, "spec.shootRef.name").unwrap_or_default().to_owned();
@@ -323,6 +343,13 @@ pub fn validate_change(before: &Node, after: &Node) -> Vec<FieldError> {
         errors.retain(|error| error.field != "spec.shootRef");
     }
     errors
+}
+
+fn retry(object: &Node) -> i64 {
+    match object.member("spec").and_then(|spec| spec.member("retry")) {
+        Some(Node::Integer(number)) => *number,
+        _ => 0,
+    }
 }
 
 /// Everything that is wrong in the status.
@@ -345,7 +372,7 @@ pub fn validate_status(object: &Node) -> Vec<FieldError> {
 
 fn check_side(record: &Node, path: &str, errors: &mut Vec<FieldError>) {
     workflow::check_least(record, path, "planVersion", 1, errors);
-    for field in ["apiTtlSeconds", "etcdReplicas", "ownerEpoch"] {
+    for field in ["apiTtlSeconds", "etcdReplicas", "ownerEpoch", "retry"] {
         workflow::check_least(record, path, field, 0, errors);
     }
     workflow::check_steps(record, path, errors);

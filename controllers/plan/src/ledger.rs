@@ -6,15 +6,18 @@ use repot_api::conditions::Reason;
 use repot_apimachinery::time::Time;
 
 /// Fields of the status that all flows have.
-pub const FIELDS: [&str; 10] = [
+pub const FIELDS: [&str; 13] = [
     "completionTime",
     "conditions",
+    "failedPhase",
     "message",
     "observedTime",
     "pausedTime",
     "phase",
     "planVersion",
     "reason",
+    "retriedTime",
+    "retry",
     "startTime",
     "steps",
 ];
@@ -153,6 +156,12 @@ pub struct Ledger<S: Ord, N> {
     pub paused: Option<Time>,
     /// When this side last wrote. Only flows with several sides record it: the others see by it that this side is alive.
     pub observed: Option<Time>,
+    /// The phase in which the flow failed, so that a retry goes on there.
+    pub failed_in: Option<Phase>,
+    /// The number of the last request to try again that this side has followed; zero where there was none.
+    pub retry: u32,
+    /// When this side followed it.
+    pub retried: Option<Time>,
     /// What is recorded of each step, by step.
     pub steps: BTreeMap<S, Record>,
     /// What was observed once and is needed later.
@@ -170,6 +179,9 @@ impl<S: Ord, N: Default> Default for Ledger<S, N> {
             completed: None,
             paused: None,
             observed: None,
+            failed_in: None,
+            retry: 0,
+            retried: None,
             steps: BTreeMap::new(),
             notes: N::default(),
         }

@@ -86,6 +86,9 @@ pub fn to_status<F: Flow>(plan: &Plan<F>, ledger: &LedgerOf<F>) -> Value {
         "completionTime": time(ledger.completed),
         "pausedTime": time(ledger.paused),
         "observedTime": time(ledger.observed),
+        "failedPhase": ledger.failed_in.map(|phase| word(&PHASES, phase)),
+        "retry": (ledger.retry > 0).then_some(ledger.retry),
+        "retriedTime": time(ledger.retried),
         "steps": records,
         "conditions": conditions(plan, ledger),
     }));
@@ -176,6 +179,9 @@ pub fn from_status<F: Flow>(plans: &Plans<F>, status: &Value) -> Result<LedgerOf
         completed: at.time("completionTime")?,
         paused: at.time("pausedTime")?,
         observed: at.time("observedTime")?,
+        failed_in: at.text("failedPhase")?.map(|word| value(&PHASES, "failedPhase", &word)).transpose()?,
+        retry: at.number("retry")?.unwrap_or_default(),
+        retried: at.time("retriedTime")?,
         notes: notes_from(plan, status)?,
         ..LedgerOf::<F>::default()
     };

@@ -74,6 +74,9 @@ fn mk_ledger(phase: Phase, steps: Vec<Step>) -> EtcdLedger {
         completed: Some(Time(100)),
         paused: Some(Time(40)),
         observed: None,
+        failed_in: None,
+        retry: 0,
+        retried: None,
         steps: steps.collect::<BTreeMap<_, _>>(),
         notes: mk_notes(),
     }

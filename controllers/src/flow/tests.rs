@@ -48,7 +48,14 @@ impl Flow for Move {
 
     fn request(_: &bool) -> Request {
         let step_timeout = Duration::from_secs(600);
-        Request { paused: false, abort: Abort::None, abandoned: None, superseded: None, step_timeout }
+        Request {
+            paused: false,
+            abort: Abort::None,
+            abandoned: None,
+            superseded: None,
+            retry: 0,
+            step_timeout,
+        }
     }
 
     fn cleanup(_: &StepContext<'_, Self>) -> Vec<&'static str> {

@@ -63,6 +63,13 @@ pub fn obstacle(others: &[ControlPlaneMigration], own: &ControlPlaneMigration) -
     earlier.find(is_obstacle).map(ResourceExt::name_any)
 }
 
+/// A later migration, which has begun, unless it has left everything as it was.
+#[must_use]
+pub fn follower(others: &[ControlPlaneMigration], own: &ControlPlaneMigration) -> Option<String> {
+    let is_back = |other: &&ControlPlaneMigration| matches!(other.phase(), Some("RolledBack" | "Cancelled"));
+    others.iter().find(|other| is_earlier(own, other) && !is_back(other)).map(ResourceExt::name_any)
+}
+
 /// A forced migration does not wait for a source that never ends its part.
 fn has_ended_in_garden(one: &ControlPlaneMigration) -> bool {
     one.has_ended() || one.has_side_ended(Side::Garden)

@@ -27,6 +27,8 @@ pub trait Flow: Sized + Clone + Debug + PartialEq + 'static {
 
     /// Field of the spec that asks to abort, for messages.
     const ABORT_FIELD: &'static str;
+    /// Field of the spec that asks to try again what has failed; `None` where a failed flow stays as it is.
+    const RETRY_FIELD: Option<&'static str> = None;
 
     /// What the flow's object asks for.
     fn request(observed: &Self::Observed) -> Request;
@@ -49,6 +51,19 @@ pub trait Flow: Sized + Clone + Debug + PartialEq + 'static {
     /// Why not, and what to do instead.
     fn may_abort(_context: &StepContext<'_, Self>) -> Result<(), Reason> {
         Ok(())
+    }
+
+    /// Whether a flow that has failed goes on now, as `request.retry` asks.
+    ///
+    /// # Errors
+    /// Why not.
+    fn may_retry(_context: &StepContext<'_, Self>) -> Result<(), Reason> {
+        Ok(())
+    }
+
+    /// What has to be there as long as the flow runs. It is requested in each pass until it is observed.
+    fn upkeep(_context: &StepContext<'_, Self>) -> Vec<Self::Effect> {
+        Vec::new()
     }
 
     /// Fields of the status that follow from the ledger. They are written and never read back.
@@ -88,6 +103,8 @@ pub struct Request {
     /// Another object of this kind goes on in place of this one. A side that takes no part ends at once; any other one undoes what it
     /// has made, even past the point of no return, and waits for nobody.
     pub superseded: Option<Reason>,
+    /// Number of the request to try again what has failed. Each higher number is followed once by each side.
+    pub retry: u32,
     /// How long a step may take.
     pub step_timeout: Duration,
 }

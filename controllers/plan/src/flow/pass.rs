@@ -44,6 +44,11 @@ enum Cause<Side, Step> {
 /// Rows that are not reached, and those behind them.
 type Open<F> = Vec<(<F as Flow>::Step, Cause<<F as Flow>::Side, <F as Flow>::Step>)>;
 
+/// The rows that are worked on in a phase.
+fn rows_of<F: Flow>(plan: &Plan<F>, phase: Phase) -> &'static [Row<F>] {
+    if phase == Phase::RollingBack { plan.rollback } else { plan.forward }
+}
+
 /// One pass over the tables.
 struct Pass<'a, F: Flow> {
     steps: Steps<'a, F>,
@@ -71,7 +76,13 @@ impl<'a, F: Flow> Pass<'a, F> {
     fn choose(&mut self) {
         let (plan, phase) = (self.steps.plan, self.steps.input.ledger.phase);
         let Request { abandoned, superseded, .. } = self.steps.request.clone();
-        if phase.is_end() {
+        if phase == Phase::Failed && self.is_retried() {
+            match F::may_retry(&self.steps.context()) {
+                Ok(()) => self.reopen(),
+                Err(why) => self.refuse_retry(&why),
+            }
+        } else if phase.is_end() {
+            self.follow_retry();
             self.steps.effects = F::cleanup(&self.steps.context());
             self.steps.requeue = (!self.steps.effects.is_empty()).then_some(POLL);
         } else if let Some(why) = superseded.clone().filter(|_| !self.takes_part()) {
@@ -97,6 +108,57 @@ impl<'a, F: Flow> Pass<'a, F> {
         } else {
             self.walk(plan.forward);
         }
+    }
+
+    /// Whether somebody asks to try again what is still there.
+    fn is_retried(&self) -> bool {
+        let Request { retry, abandoned, superseded, .. } = &self.steps.request;
+        *retry > self.steps.next.retry && superseded.is_none() && abandoned.is_none()
+    }
+
+    /// A side that has not failed follows by going on, or by being at its end. The others see that it allows the retry.
+    fn follow_retry(&mut self) {
+        let (asked, followed) = (self.steps.request.retry, self.steps.next.retry);
+        let is_failed = self.steps.input.ledger.phase == Phase::Failed;
+        if asked > followed && !is_failed && F::may_retry(&self.steps.context()).is_ok() {
+            self.note_retry(rows_of(self.steps.plan, self.steps.input.ledger.phase));
+        }
+    }
+
+    fn refuse_retry(&mut self, why: &Reason) {
+        let words = format!("not tried again: {}", why.message);
+        let message = &mut self.steps.next.message;
+        if !message.contains(&words) {
+            *message = with_advice(message, &words);
+        }
+        self.steps.requeue = Some(POLL);
+    }
+
+    /// What has failed is tried again from where it stood.
+    fn reopen(&mut self) {
+        let retry = self.steps.request.retry;
+        let next = &mut self.steps.next;
+        next.phase = next.failed_in.take().unwrap_or(Phase::Running);
+        next.completed = None;
+        next.observed = next.observed.map(|_| self.steps.input.now);
+        next.message = format!("tried again, as request {retry} asks");
+        self.note_retry(rows_of(self.steps.plan, self.steps.next.phase));
+        self.steps.requeue = Some(SOON);
+    }
+
+    /// Each row that is not reached has all its time again.
+    fn note_retry(&mut self, rows: &'static [Row<F>]) {
+        let now = self.steps.input.now;
+        let next = &mut self.steps.next;
+        for row in rows {
+            match next.steps.get_mut(&row.step) {
+                Some(record) if record.state == State::Failed => record.state = State::Pending,
+                Some(record) if record.state == State::Running => record.started = Some(now),
+                Some(_) | None => {}
+            }
+        }
+        next.retry = self.steps.request.retry;
+        next.retried = Some(now);
     }
 
     /// Whether there may be something to undo, by what was recorded before this pass.
@@ -142,6 +204,8 @@ impl<'a, F: Flow> Pass<'a, F> {
     }
 
     fn walk(&mut self, rows: &'static [Row<F>]) {
+        self.follow_retry();
+        self.steps.effects = F::upkeep(&self.steps.context());
         let mut open: Open<F> = Vec::new();
         for row in rows {
             let cause = open.iter().find(|(step, _)| row.after.contains(step)).map(|(_, cause)| *cause);
@@ -231,7 +295,12 @@ impl<'a, F: Flow> Pass<'a, F> {
 
     fn end_failed(&mut self, reason: &str, message: &str, advice: &str) {
         let locations = F::data_locations(&self.steps.next.notes);
-        self.end(Phase::Failed, reason, with_advice(&with_advice(message, advice), &locations));
+        let mut message = with_advice(&with_advice(message, advice), &locations);
+        if let Some(field) = F::RETRY_FIELD {
+            self.steps.next.failed_in = Some(self.steps.input.ledger.phase);
+            message = with_advice(&message, &format!("raise {field} to try again"));
+        }
+        self.end(Phase::Failed, reason, message);
     }
 
     fn roll_back(&mut self, reason: &str, message: String) {

@@ -87,12 +87,16 @@ impl<'a, F: Flow> Steps<'a, F> {
     /// Why a row of another side will not be reached, if that is so.
     pub(super) fn trouble_of(&self, side: F::Side, step: F::Step) -> Option<Reason> {
         let (name, step, other) = (side.name(), step.name(), self.other(side));
-        if let Some(ledger) = other.filter(|ledger| ledger.phase == Phase::Failed) {
+        // One that failed before this side was told to try again is going to be told as well.
+        let has_failed =
+            |ledger: &&LedgerOf<F>| ledger.phase == Phase::Failed && ledger.retry >= self.next.retry;
+        if let Some(ledger) = other.filter(has_failed) {
             let message = format!("the {name} has failed before {step}: {}", ledger.message);
             return Some(Reason::new("OtherSideFailed", message));
         }
         let last = other.and_then(|ledger| ledger.observed).or(self.input.ledger.started)?;
-        let is_over = other.is_some_and(|ledger| ledger.phase.is_end());
+        let last = self.next.retried.map_or(last, |retried| last.max(retried));
+        let is_over = other.is_some_and(|ledger| ledger.phase.is_end() && ledger.phase != Phase::Failed);
         // A rollback has nothing else left to do, and what is committed does not roll back.
         let is_patient = self.is_past_return() || self.is_rolling_back();
         let limit = if is_patient { self.plan.committed_side_limit } else { self.plan.side_limit };
@@ -213,7 +217,7 @@ impl<'a, F: Flow> Steps<'a, F> {
         }
         let attempts = self.input.ledger.steps.get(&row.step).map_or(0, |record| record.attempts);
         // Where nothing rolls back, there is nothing better than to reach it again.
-        if attempts >= ATTEMPTS && !self.is_past_return() {
+        if attempts >= ATTEMPTS * (1 + self.next.retry) && !self.is_past_return() {
             let message = format!("was reached and lost {attempts} times: {}", why.message);
             return self.miss(row, Reason::new(why.reason, message));
         }

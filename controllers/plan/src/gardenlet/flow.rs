@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use repot_api::gardener::gardenlet::{self, ShootView};
+use repot_api::{
+    conditions::Reason,
+    gardener::gardenlet::{self, ShootView},
+};
 
 use super::{
     effect::Effect,
@@ -34,6 +37,7 @@ impl Flow for GardenletMigration {
     type Effect = Effect;
 
     const ABORT_FIELD: &'static str = "spec.abort";
+    const RETRY_FIELD: Option<&'static str> = Some("spec.retry");
 
     fn request(observed: &Observed) -> Request {
         let request = &observed.request;
@@ -42,6 +46,7 @@ impl Flow for GardenletMigration {
             abort: request.abort,
             abandoned: request.abandoned.clone(),
             superseded: None,
+            retry: request.retry,
             step_timeout: request.step_timeout.max(LEAST_TIMEOUT),
         }
     }
@@ -53,17 +58,29 @@ impl Flow for GardenletMigration {
 
     fn cleanup(context: &StepContext<'_, Self>) -> Vec<Effect> {
         match &context.observed.facts {
-            // The object stays until the destination has ended, since it holds what that has left to undo.
-            Facts::Garden(_) if context.observed.request.finalizer => {
-                let have_others_ended = context.others.iter().all(|(_, ledger)| ledger.phase.is_end());
-                have_others_ended.then_some(Effect::EnsureFinalizer { present: false }).into_iter().collect()
-            }
+            Facts::Garden(_) => finalizer(context).into_iter().collect(),
             // A creation that was requested before the end may arrive after it.
             Facts::Destination(facts) => {
                 facts.copy_namespace.then_some(Effect::RemoveCopy).into_iter().collect()
             }
-            Facts::Garden(_) => Vec::new(),
         }
+    }
+
+    /// The garden is asked first, since it sees whether another migration of the Shoot has begun meanwhile.
+    fn may_retry(context: &StepContext<'_, Self>) -> Result<(), Reason> {
+        if let Some(facts) = context.at_garden() {
+            let other = facts.other_migration.as_ref().or(facts.followed_by.as_ref());
+            let refused =
+                other.map(|name| Reason::new("AnotherMigration", format!("{name} has begun meanwhile")));
+            return refused.map_or(Ok(()), Err);
+        }
+        let told = context.side(Side::Garden).map_or(0, |garden| garden.retry);
+        let is_told = told >= context.observed.request.retry;
+        is_told.then_some(()).ok_or_else(|| Reason::new("WaitingForOtherSide", "the garden has to begin"))
+    }
+
+    fn upkeep(context: &StepContext<'_, Self>) -> Vec<Effect> {
+        context.at_garden().and_then(|_| finalizer(context)).into_iter().collect()
     }
 
     fn data_locations(notes: &Notes) -> String {
@@ -72,6 +89,16 @@ impl Flow for GardenletMigration {
             format!("snapshot {} of the source holds revision {}", loss.snapshot, loss.revision)
         })
     }
+}
+
+/// The object stays until the destination has ended, since it holds what that has left to undo. The finalizer goes when a migration has
+/// failed, and comes back when it is tried again.
+fn finalizer(context: &Context) -> Option<Effect> {
+    let (request, ledger) = (&context.observed.request, context.ledger);
+    let present = !ledger.phase.is_end() || !context.others.iter().all(|(_, other)| other.phase.is_end());
+    let is_tried_again = ledger.retry > 0;
+    (present != request.finalizer && (request.finalizer || is_tried_again))
+        .then_some(Effect::EnsureFinalizer { present })
 }
 
 impl ShootFacts {

@@ -33,6 +33,8 @@ pub struct MigrationRequest {
     pub abort: Abort,
     /// Why the migration has lost its subject: the Shoot is deleted, or another one has its name.
     pub abandoned: Option<Reason>,
+    /// `spec.retry`: the number of the last request to try again what has failed.
+    pub retry: u32,
     /// How long a step may take.
     pub step_timeout: Duration,
     /// Name of the source seed.
@@ -57,6 +59,8 @@ pub enum Facts {
 pub struct GardenFacts {
     /// Name of another migration of this Shoot that has not ended and was created earlier.
     pub other_migration: Option<String>,
+    /// A later migration of this Shoot that has not rolled back, if there is one.
+    pub followed_by: Option<String>,
     /// Why the migration cannot be carried out: the destination cannot host the Shoot, the source answers, a right is missing.
     pub refusals: Vec<String>,
     /// The Shoot in the garden.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use repot_api::conditions::Reason;
+
 use super::{
     effect::Effect,
     notes::Notes,
@@ -28,6 +30,7 @@ impl Flow for MigrationFlow {
     type Effect = Effect;
 
     const ABORT_FIELD: &'static str = "spec.abort";
+    const RETRY_FIELD: Option<&'static str> = Some("spec.retry");
 
     fn request(observed: &Observed) -> Request {
         let request = &observed.request;
@@ -36,6 +39,7 @@ impl Flow for MigrationFlow {
             abort: request.abort,
             abandoned: request.abandoned.clone(),
             superseded: request.superseded.clone(),
+            retry: request.retry,
             step_timeout: request.step_timeout.max(LEAST_TIMEOUT),
         }
     }
@@ -49,17 +53,7 @@ impl Flow for MigrationFlow {
 
     fn cleanup(context: &StepContext<'_, Self>) -> Vec<Effect> {
         match &context.observed.facts {
-            // The object stays until each side has ended, since it holds what they have left to undo.
-            Facts::Garden(_) if context.observed.request.finalizer => {
-                // The source of one that is superseded has nothing to undo, and may never come back.
-                let is_superseded = context.observed.request.superseded.is_some();
-                let has_ended = |(side, ledger): &(Side, LedgerOf<Self>)| {
-                    ledger.phase.is_end() || (is_superseded && *side == Side::Source)
-                };
-                let have_others_ended = context.others.iter().all(has_ended);
-                let release = have_others_ended.then_some(Effect::EnsureFinalizer { present: false });
-                release.into_iter().collect()
-            }
+            Facts::Garden(_) => finalizer(context).into_iter().collect(),
             // A creation that was requested before the end may arrive after it.
             Facts::Destination(facts) if context.ledger.phase.is_rollback() => {
                 let is_left = !facts.left.is_empty();
@@ -70,8 +64,25 @@ impl Flow for MigrationFlow {
                 let guard = facts.machine_guard.then_some(Effect::EnsureNoMachineGuard);
                 entry.into_iter().chain(guard).chain(owner_written_again(context, facts)).collect()
             }
-            Facts::Garden(_) | Facts::Source(_) | Facts::Destination(_) => Vec::new(),
+            Facts::Source(_) | Facts::Destination(_) => Vec::new(),
         }
+    }
+
+    /// The garden is asked first, since it sees whether another migration of the Shoot has begun meanwhile.
+    fn may_retry(context: &StepContext<'_, Self>) -> Result<(), Reason> {
+        if let Some(facts) = context.at_garden() {
+            let other = facts.other_migration.as_ref().or(facts.followed_by.as_ref());
+            let refused =
+                other.map(|name| Reason::new("AnotherMigration", format!("{name} has begun meanwhile")));
+            return refused.map_or(Ok(()), Err);
+        }
+        let told = context.side(Side::Garden).map_or(0, |garden| garden.retry);
+        let is_told = told >= context.observed.request.retry;
+        is_told.then_some(()).ok_or_else(|| Reason::new("WaitingForOtherSide", "the garden has to begin"))
+    }
+
+    fn upkeep(context: &StepContext<'_, Self>) -> Vec<Effect> {
+        context.at_garden().and_then(|_| finalizer(context)).into_iter().collect()
     }
 
     fn data_locations(notes: &Notes) -> String {
@@ -81,6 +92,20 @@ impl Flow for MigrationFlow {
         let volumes = notes.volumes.as_ref().map(|volumes| format!("the new volumes of etcd are {volumes}"));
         snapshot.into_iter().chain(volumes).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// The object stays until each side has ended, since it holds what they have left to undo. The finalizer goes when a migration has failed,
+/// and comes back when it is tried again.
+fn finalizer(context: &StepContext<'_, MigrationFlow>) -> Option<Effect> {
+    let (request, ledger) = (&context.observed.request, context.ledger);
+    // The source of one that is superseded has nothing to undo, and may never come back.
+    let is_over = |(side, other): &(Side, LedgerOf<MigrationFlow>)| {
+        other.phase.is_end() || (request.superseded.is_some() && *side == Side::Source)
+    };
+    let present = !ledger.phase.is_end() || !context.others.iter().all(is_over);
+    let is_tried_again = ledger.retry > 0;
+    (present != request.finalizer && (request.finalizer || is_tried_again))
+        .then_some(Effect::EnsureFinalizer { present })
 }
 
 /// A DNS controller of a seed that was cut off may write the record of an earlier owner, or delete the record, when it is back. The

@@ -43,6 +43,8 @@ pub struct MigrationRequest {
     pub abandoned: Option<Reason>,
     /// Why another migration of the Shoot goes on in place of this one, or of what this side has left to do.
     pub superseded: Option<Reason>,
+    /// `spec.retry`: the number of the last request to try again what has failed.
+    pub retry: u32,
     /// How long a step may take.
     pub step_timeout: Duration,
     /// Name of the source seed.
@@ -118,6 +120,8 @@ pub struct GardenFacts {
     /// Name of another migration of this Shoot that has not ended and was created earlier; of two that were created in one second, the
     /// one with the smaller UID counts as earlier.
     pub other_migration: Option<String>,
+    /// A later migration of this Shoot that has not rolled back, if there is one.
+    pub followed_by: Option<String>,
     /// Forced: other migrations of this Shoot that this one supersedes, and that are still in its way.
     pub superseded: Vec<SupersededMigration>,
     /// The highest epoch that other migrations of the Shoot have recorded; `None` where there is none.

@@ -71,6 +71,9 @@ pub struct MigrationSpec {
     /// Whether to start no further step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
+    /// Number of the last request to try again what has failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry: Option<i64>,
     /// How long a step may take, as a duration such as `10m`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step_timeout: Option<String>,
@@ -167,14 +170,19 @@ impl ControlPlaneMigration {
     /// Whether the migration as a whole has ended, by what the controller of the garden has recorded.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        let phase = self.status.get("phase").and_then(Value::as_str);
-        matches!(phase, Some("Succeeded" | "RolledBack" | "Failed" | "Cancelled"))
+        matches!(self.phase(), Some("Succeeded" | "RolledBack" | "Failed" | "Cancelled"))
+    }
+
+    /// How far the migration as a whole has come, by what is stored.
+    #[must_use]
+    pub fn phase(&self) -> Option<&str> {
+        self.status.get("phase").and_then(Value::as_str)
     }
 
     /// Whether the migration as a whole has failed, and waits for a person.
     #[must_use]
     pub fn has_failed(&self) -> bool {
-        self.status.get("phase").and_then(Value::as_str) == Some("Failed")
+        self.phase() == Some("Failed")
     }
 }
 

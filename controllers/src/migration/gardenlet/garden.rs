@@ -100,6 +100,7 @@ pub async fn observe(
     refusals.extend(missing);
     let facts = GardenFacts {
         other_migration: siblings::obstacle(&others, migration),
+        followed_by: siblings::follower(&others, migration),
         refusals,
         shoot: shoot.as_ref().map(shoot_facts).unwrap_or_default(),
         backup_entry: backup_entry.as_ref().map(entry_facts),

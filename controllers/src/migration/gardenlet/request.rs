@@ -21,6 +21,7 @@ pub fn request(migration: &ControlPlaneMigration, shoot: Option<&Shoot>) -> Migr
         paused: all.paused,
         abort: all.abort,
         abandoned: all.abandoned,
+        retry: all.retry,
         step_timeout: all.step_timeout,
         source_seed: all.source_seed,
         destination_seed: all.destination_seed,

@@ -31,6 +31,7 @@ impl Clusters {
             self.client.0 = other;
         }
         self.migrations += 1;
+        self.retry = 0;
         self.operation = Operation::Other;
         self.spec_seed = self.to.to_owned();
         self.migration_version += 1;

@@ -92,6 +92,10 @@ pub(super) struct Clusters {
     pub(super) shoot_version: u64,
     pub(super) migration_version: u64,
     pub(super) finalizer: bool,
+    /// How often somebody has asked to try again.
+    pub(super) retry: u32,
+    /// Since when a migration that has failed waits for somebody.
+    pub(super) failed_at: Option<u64>,
     pub(super) operation: Operation,
     pub(super) spec_seed: String,
     pub(super) status_seed: String,
@@ -205,6 +209,8 @@ impl Model for Clusters {
             shoot_version: 1,
             migration_version: 1,
             finalizer: false,
+            retry: 0,
+            failed_at: None,
             operation: Operation::Other,
             spec_seed: DESTINATION.into(),
             status_seed: SOURCE.into(),
@@ -256,6 +262,7 @@ impl Model for Clusters {
         let destination = ledgers.get(&Side::Destination);
         let is_committed = destination.is_some_and(|ledger| ledger.is_started(Step::MoveCommitted));
         self.run_people(is_committed);
+        self.run_retries(ledgers);
         self.run_sites();
         self.run_clients();
         self.run_extensions();
@@ -327,6 +334,7 @@ impl Model for Clusters {
     }
 
     fn end(sim: &Sim<Self>) -> String {
-        format!("{:?} {:?}", sim.build.setup.kind, sim.store.ledger(Side::Garden).phase)
+        let again = if sim.model.retry > 0 { ", tried again" } else { "" };
+        format!("{:?} {:?}{again}", sim.build.setup.kind, sim.store.ledger(Side::Garden).phase)
     }
 }

@@ -11,6 +11,7 @@ mod life;
 mod observe;
 mod page;
 mod people;
+mod retries;
 mod rules;
 mod script;
 pub(super) mod site;
@@ -75,6 +76,8 @@ fn every_schedule_comes_to_a_good_end() {
         let found = ends.get(end).copied().unwrap_or_default();
         assert!(found >= count / 100, "{found} schedules ended in {end}: {ends:#?}");
     }
+    let again = ends.get("Awake Succeeded, tried again").copied().unwrap_or_default();
+    assert!(again >= count / 1_000, "{again} schedules succeeded after a retry: {ends:#?}");
 }
 
 #[test]

@@ -33,6 +33,7 @@ pub(super) fn observe(clusters: &mut Clusters, side: Side) -> Observed {
         },
         abandoned: None,
         superseded: None,
+        retry: clusters.retry,
         step_timeout: Duration::from_secs(600),
         source_seed: clusters.from.to_owned(),
         source_identity: clusters.from.to_owned(),
@@ -56,6 +57,7 @@ fn listed(is_listed: bool) -> Vec<String> {
 fn garden(clusters: &Clusters) -> GardenFacts {
     GardenFacts {
         other_migration: None,
+        followed_by: None,
         superseded: Vec::new(),
         highest_epoch: None,
         quarantine: Quarantine::NotConfigured,

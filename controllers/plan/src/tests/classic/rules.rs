@@ -19,7 +19,7 @@ use crate::{
 
 /// How long a migration may go on once everything that goes wrong is over, and where a side is dead: a day for what is waited for,
 /// one for the rollback, and one for the end of the others.
-const LONGEST: u64 = 3 * 24 * 3600;
+pub(super) const LONGEST: u64 = 3 * 24 * 3600;
 
 /// What holds at all times, whatever goes wrong.
 pub(super) fn always(clusters: &Clusters) -> Result<(), String> {

@@ -104,7 +104,14 @@ impl Flow for Move {
 
     fn request(observed: &Observed) -> Request {
         let step_timeout = Duration::from_secs(600);
-        Request { paused: false, abort: observed.abort, abandoned: None, superseded: None, step_timeout }
+        Request {
+            paused: false,
+            abort: observed.abort,
+            abandoned: None,
+            superseded: None,
+            retry: 0,
+            step_timeout,
+        }
     }
 
     fn cleanup(_: &StepContext<'_, Self>) -> Vec<Effect> {

@@ -30,6 +30,7 @@ pub(super) fn observe(world: &mut World, side: Side) -> Observed {
         abort: if world.now >= world.abort_at { Abort::Abort } else { Abort::None },
         abandoned: None,
         superseded: None,
+        retry: 0,
         step_timeout: Duration::from_secs(600),
         source_seed: SOURCE.into(),
         source_identity: SOURCE.into(),
@@ -41,6 +42,7 @@ pub(super) fn observe(world: &mut World, side: Side) -> Observed {
     let facts = match side {
         Side::Garden => Facts::Garden(Box::new(GardenFacts {
             other_migration: None,
+            followed_by: None,
             superseded: Vec::new(),
             highest_epoch: None,
             quarantine: quarantine(world),

@@ -95,6 +95,7 @@ impl World {
             paused: false,
             abort: if self.now >= self.abort_at { Abort::Abort } else { Abort::None },
             abandoned: None::<Reason>,
+            retry: 0,
             step_timeout: std::time::Duration::from_secs(600),
             source_seed: SOURCE.into(),
             destination_seed: DESTINATION.into(),
@@ -106,6 +107,7 @@ impl World {
         let text = |text: &str| text.to_owned();
         GardenFacts {
             other_migration: None,
+            followed_by: None,
             refusals: (self.now < self.refused_until).then(|| text("it is not ready")).into_iter().collect(),
             shoot: ShootFacts {
                 spec_seed: self.shoot.spec.clone(),

@@ -286,8 +286,9 @@ impl<M: Model> Sim<M> {
             }
         }
         let ledgers = self.store.ledgers().iter();
-        let stuck =
-            ledgers.map(|(side, l)| format!("{}: {:?} {} {}", side.name(), l.phase, l.reason, l.message));
+        let stuck = ledgers.map(|(side, l)| {
+            format!("{}: {:?} {} {}, retry {}", side.name(), l.phase, l.reason, l.message, l.retry)
+        });
         Err(format!("stuck: {}", stuck.collect::<Vec<_>>().join("; ")))
     }
 

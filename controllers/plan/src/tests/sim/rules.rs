@@ -22,7 +22,8 @@ pub(super) fn decision<M: Model>(
     let plan = plans.of(ledger.version).unwrap_or(plans.newest());
     let rows = if ledger.phase == Phase::RollingBack { plan.rollback } else { plan.forward };
     let is_recorded = |row: &Row<M::Flow>| row.side == side && ledger.state(row.step) == State::Running;
-    let is_recorded = ledger.phase.is_end() || rows.iter().any(is_recorded);
+    // What is kept up in a flow that was tried again is recorded by the number of the retry.
+    let is_recorded = ledger.phase.is_end() || ledger.retry > 0 || rows.iter().any(is_recorded);
     hold(effects.is_empty() || is_recorded, "acts without a recorded decision")?;
     let is_late = sim.build.records_first || decision.records.is_none();
     hold(effects.is_empty() || is_late, "acts before it has recorded")?;
