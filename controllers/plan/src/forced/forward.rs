@@ -153,8 +153,9 @@ pub(super) static FORWARD: &[Row<MigrationFlow>] = &[
     Row { after: &[Step::ExtensionsRestored, Step::ApiDnsSwitched], ..shared::WORKERS_RESTORED },
     Row { after: &[Step::WorkersRestored], ..shared::MACHINES_UNCHANGED },
     Row { after: &[Step::ApiDnsSwitched], ..shared::NODE_LEASES_RENEWED },
+    Row { after: &[Step::ApiDnsSwitched, Step::NodeLeasesRenewed], ..shared::KUBE_CONTROLLERS_STARTED },
     Row {
-        after: &[Step::ExtensionsRestored, Step::MachinesUnchanged, Step::NodeLeasesRenewed],
+        after: &[Step::ExtensionsRestored, Step::MachinesUnchanged, Step::KubeControllersStarted],
         ..shared::CONTROLLERS_STARTED
     },
     Row { after: &[Step::ControllersStarted], ..shared::NODES_HEALTHY },

@@ -4,7 +4,9 @@ use super::{
     context::{Context, destination, none_left},
     effect::Effect,
     notes::Notes,
-    observed::{DestinationFacts, ExtensionOperation, OwnerId, OwnerRecord},
+    observed::{
+        DestinationFacts, ExtensionOperation, KUBE_CONTROLLERS, OwnerId, OwnerRecord, Replicas, Workloads,
+    },
     source::have_done,
     step::Step,
 };
@@ -210,29 +212,40 @@ pub(crate) fn are_leases_renewed(context: &Context) -> Check {
     })
 }
 
-pub(crate) fn are_controllers_started(context: &Context) -> Check {
-    let wanted = context.replica_notes().and_then(|notes| notes.controllers.clone()).unwrap_or_default();
-    destination(context, |facts| {
-        let controllers = &facts.controllers;
-        let is_asked = controllers.wanted == wanted && controllers.fence == context.forward_fence();
-        match (is_asked, controllers.ready, wanted.values().sum::<u32>()) {
-            (true, ready, all) if ready >= all => {
-                Check::Met(format!("{ready} Pods of controllers are ready"))
-            }
-            (_, ready, all) => Check::waiting(
-                "ControllersStarting",
-                format!("{ready} of {all} Pods of controllers are ready"),
-            ),
+/// Replicas that ran before the move: those of [`KUBE_CONTROLLERS`], or those of all others.
+fn noted_controllers(context: &Context, kube: bool) -> Replicas {
+    let noted = context.replica_notes().and_then(|notes| notes.controllers.clone()).unwrap_or_default();
+    noted.into_iter().filter(|(name, _)| KUBE_CONTROLLERS.contains(&name.as_str()) == kube).collect()
+}
+
+fn are_started(context: &Context, controllers: &Workloads, wanted: &Replicas) -> Check {
+    let is_asked = wanted.is_empty() || controllers.fence == context.forward_fence();
+    match (is_asked && controllers.wanted == *wanted, controllers.ready, wanted.values().sum::<u32>()) {
+        (true, ready, all) if ready >= all => Check::Met(format!("{ready} Pods of controllers are ready")),
+        (_, ready, all) => {
+            Check::waiting("ControllersStarting", format!("{ready} of {all} Pods of controllers are ready"))
         }
-    })
+    }
+}
+
+pub(crate) fn are_kube_controllers_started(context: &Context) -> Check {
+    let wanted = noted_controllers(context, true);
+    destination(context, |facts| are_started(context, &facts.kube_controllers, &wanted))
+}
+
+pub(crate) fn start_kube_controllers(context: &Context) -> Vec<Effect> {
+    let replicas = noted_controllers(context, true);
+    vec![Effect::EnsureKubeControllers { replicas, fence: context.forward_fence() }]
+}
+
+pub(crate) fn are_controllers_started(context: &Context) -> Check {
+    let wanted = noted_controllers(context, false);
+    destination(context, |facts| are_started(context, &facts.controllers, &wanted))
 }
 
 pub(crate) fn start_controllers(context: &Context) -> Vec<Effect> {
-    let replicas = context.replica_notes().and_then(|notes| notes.controllers.clone());
-    replicas
-        .into_iter()
-        .map(|replicas| Effect::EnsureControllers { replicas, fence: context.forward_fence() })
-        .collect()
+    let replicas = noted_controllers(context, false);
+    vec![Effect::EnsureControllers { replicas, fence: context.forward_fence() }]
 }
 
 pub(crate) fn are_nodes_healthy(context: &Context) -> Check {
@@ -275,7 +288,8 @@ pub(crate) fn is_stopped(context: &Context) -> Check {
         if is_all_stopped(facts, &context.rollback_fence()) {
             Check::Met("neither a member nor a kube-apiserver is left".to_owned())
         } else {
-            let pods = facts.etcd.pods + facts.api.pods + facts.controllers.pods;
+            let controllers = facts.controllers.pods + facts.kube_controllers.pods;
+            let pods = facts.etcd.pods + facts.api.pods + controllers;
             Check::waiting("Stopping", format!("{pods} Pods are left at the destination"))
         }
     })
@@ -287,7 +301,11 @@ fn is_all_stopped(facts: &DestinationFacts, fence: &str) -> bool {
     // Where workloads exist, they are written once by this fence, so that what was requested before is refused.
     let is_api_fenced = facts.api.wanted.is_empty() || facts.api.fence == fence;
     let is_fenced = is_api_fenced && (facts.etcd.wanted.is_none() || facts.etcd.fence == fence);
-    is_etcd_stopped && is_fenced && facts.api.is_stopped() && facts.controllers.is_stopped()
+    is_etcd_stopped
+        && is_fenced
+        && facts.api.is_stopped()
+        && facts.controllers.is_stopped()
+        && facts.kube_controllers.is_stopped()
 }
 
 pub(crate) fn stop(context: &Context) -> Vec<Effect> {

@@ -58,6 +58,13 @@ pub enum Effect {
         /// Which table of which migration asks.
         fence: String,
     },
+    /// Destination: kube-controller-manager and kube-scheduler have so many replicas.
+    EnsureKubeControllers {
+        /// Replicas by name of the workload.
+        replicas: Replicas,
+        /// Which table of which migration asks.
+        fence: String,
+    },
     /// The kube-apiservers have so many replicas at this side.
     EnsureApi {
         /// Replicas by name of the workload.

@@ -184,6 +184,10 @@ pub struct Workloads {
     pub fence: String,
 }
 
+/// Controllers that act on nothing but the API of the Shoot: the etcd fences them, so they need not wait for Machines. All others act on
+/// infrastructure.
+pub const KUBE_CONTROLLERS: [&str; 2] = ["kube-controller-manager", "kube-scheduler"];
+
 impl Workloads {
     /// No replicas of each of them.
     #[must_use]
@@ -373,6 +377,8 @@ pub struct DestinationFacts {
     pub stale_leases: Option<Vec<String>>,
     /// Controllers of the control plane, as at the source.
     pub controllers: Workloads,
+    /// Those of [`KUBE_CONTROLLERS`] at this side, which are not among the other controllers.
+    pub kube_controllers: Workloads,
     /// Nodes that were healthy before the migration and are not; `None` where they could not be listed.
     pub unhealthy_nodes: Option<Vec<String>>,
     /// Whether there is a BackupEntry for the bucket of the source.

@@ -103,6 +103,14 @@ pub(crate) const NODE_LEASES_RENEWED: Row<MigrationFlow> = Row {
     ..day_long(Side::Destination, Step::NodeLeasesRenewed, to::are_leases_renewed)
 };
 
+pub(crate) const KUBE_CONTROLLERS_STARTED: Row<MigrationFlow> = Row {
+    does: "kube-controller-manager and kube-scheduler run at the destination. They touch no infrastructure, so they do not wait for Machines.",
+    guard: is_awake,
+    advice: "see why kube-controller-manager and kube-scheduler do not become ready",
+    effects: to::start_kube_controllers,
+    ..day_long(Side::Destination, Step::KubeControllersStarted, to::are_kube_controllers_started)
+};
+
 pub(crate) const CONTROLLERS_STARTED: Row<MigrationFlow> = Row {
     does: "As many controllers as before run at the destination.",
     advice: "see why the controllers do not become ready",

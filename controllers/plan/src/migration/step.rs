@@ -101,7 +101,9 @@ named_enum! {
         MachinesUnchanged,
         /// Kubelets have renewed their Leases through the destination.
         NodeLeasesRenewed,
-        /// The controllers of the control plane run at the destination.
+        /// kube-controller-manager and kube-scheduler run at the destination.
+        KubeControllersStarted,
+        /// All controllers of the control plane run at the destination.
         ControllersStarted,
         /// Nodes that were healthy before are healthy.
         NodesHealthy,

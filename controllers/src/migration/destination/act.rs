@@ -52,7 +52,7 @@ pub async fn act(pass: &Pass<'_>, objects: &Objects, effect: &Effect) -> Result<
         Effect::EnsureApi { replicas, fence } => {
             scale::deployments(seed, namespace, objects.plane.api_servers(), replicas, fence).await
         }
-        Effect::EnsureControllers { replicas, fence } => {
+        Effect::EnsureControllers { replicas, fence } | Effect::EnsureKubeControllers { replicas, fence } => {
             scale::deployments(seed, namespace, objects.plane.controllers(), replicas, fence).await
         }
         Effect::SwitchApiDns => {

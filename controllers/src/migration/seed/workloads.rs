@@ -7,7 +7,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 use kube::{Client, ResourceExt};
-use repot_plan::migration::observed::Workloads;
+use repot_plan::migration::observed::{KUBE_CONTROLLERS, Workloads};
 
 use super::{read::list, scale::FORMER_REPLICAS};
 use crate::{
@@ -61,6 +61,18 @@ impl ControlPlane {
         self.group(self.controllers())
     }
 
+    /// kube-controller-manager and kube-scheduler as the plan sees them.
+    #[must_use]
+    pub fn kube_controllers(&self) -> Workloads {
+        self.group(self.controllers().filter(|one| is_kube_controller(one)))
+    }
+
+    /// The controllers that act on infrastructure, as the plan sees them.
+    #[must_use]
+    pub fn other_controllers(&self) -> Workloads {
+        self.group(self.controllers().filter(|one| !is_kube_controller(one)))
+    }
+
     fn group<'a>(&'a self, deployments: impl Iterator<Item = &'a Deployment>) -> Workloads {
         let mut group = Workloads::default();
         let mut fences: Vec<String> = Vec::new();
@@ -82,6 +94,10 @@ impl ControlPlane {
         group.fence = if fences.len() == 1 { fences.remove(0) } else { String::new() };
         group
     }
+}
+
+fn is_kube_controller(deployment: &Deployment) -> bool {
+    KUBE_CONTROLLERS.contains(&deployment.name_any().as_str())
 }
 
 /// Whether a Pod has all labels that are asked for.

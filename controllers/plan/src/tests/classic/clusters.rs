@@ -31,6 +31,7 @@ pub(super) const DESTINATION: &str = "seed-b";
 /// Replicas before the migration.
 pub(super) const API: u32 = 2;
 pub(super) const CONTROLLERS: u32 = 3;
+pub(super) const KUBE: u32 = 1;
 pub(super) const MEMBERS: u32 = 3;
 pub(super) const TTL: u64 = 120;
 
@@ -171,6 +172,7 @@ fn source_of(kind: Kind) -> (OwnerId, SeedState) {
     let mut source = SeedState::new(Etcd::running(own.clone(), if_awake(members_of(kind)), vec![1, 2]));
     source.api = Workload::of(if_awake(API));
     source.controllers = Workload::of(if_awake(CONTROLLERS));
+    source.kube = Workload::of(if_awake(KUBE));
     source.exists = true;
     source.machines = if kind == Kind::Workerless { BTreeSet::new() } else { BTreeSet::from([1, 2, 3]) };
     (own, source)

@@ -2,7 +2,7 @@
 
 use super::{
     clusters::{Clusters, Seen},
-    site::{SeedState, only},
+    site::{KUBE_NAME, SeedState, only},
     zone::is_in,
 };
 use crate::{
@@ -41,7 +41,9 @@ const ALL: [Object; 10] = [
 
 fn version(clusters: &Clusters, object: Object) -> u64 {
     match object {
-        Object::Controllers(side) => clusters.site(side).controllers.version,
+        Object::Controllers(side) => {
+            clusters.site(side).controllers.version + clusters.site(side).kube.version
+        }
         Object::Api(side) => clusters.site(side).api.version,
         Object::Etcd(side) => clusters.site(side).etcd.members.version,
         Object::Namespace => clusters.destination.version,
@@ -58,7 +60,9 @@ pub(super) fn seen(clusters: &Clusters) -> Seen {
 /// The object that an effect writes under the version that was seen.
 fn written(side: Side, effect: &Effect) -> Option<Object> {
     match effect {
-        Effect::EnsureControllers { .. } => Some(Object::Controllers(side)),
+        Effect::EnsureControllers { .. } | Effect::EnsureKubeControllers { .. } => {
+            Some(Object::Controllers(side))
+        }
         Effect::EnsureApi { .. } => Some(Object::Api(side)),
         Effect::EnsureEtcdReplicas { .. } | Effect::EnsureEtcd { .. } | Effect::EnsureStandby { .. } => {
             Some(Object::Etcd(side))
@@ -110,7 +114,10 @@ pub(super) fn apply(clusters: &mut Clusters, side: Side, effect: &Effect, seen: 
         Effect::CopySnapshots | Effect::CopyFinalSnapshot { .. }
             if is_in(clusters.trouble.bucket_cut, now) => {}
         Effect::EnsureNoOwner { owner } => clusters.zone.delete_owner(owner, now),
-        Effect::RemoveSourceControllers => clusters.source.controllers.set(None, "", now, &mut rng),
+        Effect::RemoveSourceControllers => {
+            clusters.source.controllers.set(None, "", now, &mut rng);
+            clusters.source.kube.set(None, "", now, &mut rng);
+        }
         Effect::EnsureOwner { owner } => clusters.zone.set_owner(owner, now, guarded),
         Effect::CopySnapshots => clusters.copied = Some(1),
         Effect::CopyFinalSnapshot { snapshot } => copy_final(clusters, snapshot),
@@ -131,9 +138,12 @@ pub(super) fn apply(clusters: &mut Clusters, side: Side, effect: &Effect, seen: 
         }
         Effect::RemoveSource => {}
         Effect::RequestWorkers { operation } => restore_workers(clusters, *operation, &mut rng),
-        Effect::EnsureControllers { replicas, fence } => {
-            let workload = &mut clusters.site_mut(side).controllers;
-            workload.set(only(replicas), fence, now, &mut rng);
+        Effect::EnsureControllers { replicas, fence } | Effect::EnsureKubeControllers { replicas, fence } => {
+            let site = clusters.site_mut(side);
+            for (name, wanted) in replicas {
+                let workload = if name == KUBE_NAME { &mut site.kube } else { &mut site.controllers };
+                workload.set(Some(*wanted), fence, now, &mut rng);
+            }
         }
         Effect::EnsureApi { replicas, fence } => set_api(clusters, side, replicas, fence, &mut rng),
         Effect::EnsureEtcdReplicas { replicas, fence, .. } => {
@@ -203,7 +213,7 @@ fn prepare(clusters: &mut Clusters, rng: &mut Rng) {
     let (now, site) = (clusters.now, &mut clusters.destination);
     site.exists = true;
     clusters.machine_guard = true;
-    for workload in [&mut site.api, &mut site.controllers, &mut site.etcd.members] {
+    for workload in [&mut site.api, &mut site.controllers, &mut site.kube, &mut site.etcd.members] {
         if workload.wanted.is_none() {
             workload.set(Some(0), "", now, rng);
         }
@@ -213,7 +223,7 @@ fn prepare(clusters: &mut Clusters, rng: &mut Rng) {
 fn stop(clusters: &mut Clusters, fence: &str, rng: &mut Rng) {
     let (now, site) = (clusters.now, &mut clusters.destination);
     clusters.standby = false;
-    for workload in [&mut site.api, &mut site.controllers, &mut site.etcd.members] {
+    for workload in [&mut site.api, &mut site.controllers, &mut site.kube, &mut site.etcd.members] {
         let replicas = workload.wanted.map(|_| 0);
         workload.set(replicas, fence, now, rng);
     }

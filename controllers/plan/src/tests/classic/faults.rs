@@ -90,6 +90,12 @@ pub(super) const FAULTS: &[Fault<Clusters>] = &[
         ],
     },
     Fault {
+        name: "starts kube-controller-manager before nodes have renewed their Leases",
+        setup: Setup::of(Kind::Awake),
+        build: |b| row(b, Step::KubeControllersStarted, |row| row.after = &[Step::ApiDnsSwitched]),
+        caught: &["nodes are taken for lost"],
+    },
+    Fault {
         name: "starts machine controllers before the Machines are there",
         setup: Setup::of(Kind::Awake),
         build: |b| row(b, Step::ControllersStarted, |row| row.after = &[Step::ExtensionsRestored]),

@@ -1,9 +1,10 @@
 //! What must hold of every classic migration.
 
 use super::{
-    clusters::{API, CONTROLLERS, Clusters, Kind},
+    clusters::{API, CONTROLLERS, Clusters, KUBE, Kind},
     script::Play,
     site::SeedState,
+    zone::is_in,
 };
 use crate::{
     flow::Decision,
@@ -98,12 +99,16 @@ fn has_moved(sim: &Sim<Clusters>) -> Result<(), String> {
         clusters.by_hand.controllers || site.controllers.wanted.unwrap_or_default() == controllers(clusters),
         "succeeded without controllers",
     )?;
+    let kube = if clusters.is_awake() { KUBE } else { 0 };
+    hold(site.kube.wanted.unwrap_or_default() == kube, "succeeded without kube-controller-manager")?;
     hold(site.machines == clusters.vms, "succeeded with other Machines than VMs")?;
     let last = clusters.source.extension_state;
     hold(site.extension_state == last, "succeeded without the last state of extensions")?;
     let is_removed = sim.store.ledger(Side::Source).state(Step::SourceRemoved) != State::Succeeded;
     hold(is_removed || clusters.source.left().is_empty(), "succeeded, and something is left at the source")?;
-    hold(!clusters.machine_guard, "succeeded, and Machines cannot be deleted")
+    // A request of a destination that has succeeded may arrive after its controller has died for good.
+    let is_guarded = clusters.machine_guard && !sim.is_dead(Side::Destination);
+    hold(!is_guarded, "succeeded, and Machines cannot be deleted")
 }
 
 fn controllers(clusters: &Clusters) -> u32 {
@@ -114,7 +119,9 @@ fn controllers(clusters: &Clusters) -> u32 {
 fn serves_all(clusters: &Clusters, site: &SeedState) -> bool {
     match clusters.kind {
         Kind::Awake | Kind::Workerless | Kind::OneMember => {
-            site.etcd.serving && site.etcd.content() == Some(&clusters.must)
+            // Members that a person has restarted wait until DNS answers.
+            let is_silent = is_in(clusters.zone.silent, clusters.now);
+            (site.etcd.serving || is_silent) && site.etcd.content() == Some(&clusters.must)
         }
         // What it restores when it wakes.
         Kind::Hibernated => {
@@ -142,6 +149,7 @@ fn is_as_before(sim: &Sim<Clusters>, side: Side) -> Result<(), String> {
                 by_hand.controllers || site.controllers.wanted == awake(CONTROLLERS),
                 "rolled back without controllers",
             )?;
+            hold(site.kube.wanted == awake(KUBE), "rolled back without kube-controller-manager")?;
             hold(
                 by_hand.etcd || site.etcd.members.wanted == awake(clusters.members),
                 "rolled back with other members",

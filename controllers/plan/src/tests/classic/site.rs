@@ -73,6 +73,21 @@ impl Workload {
     }
 }
 
+/// Name of the simulated kube-controller-manager.
+pub(in crate::tests) const KUBE_NAME: &str = "kube-controller-manager";
+
+/// Two groups of workloads as one.
+pub(in crate::tests) fn both(mut one: Workloads, other: Workloads) -> Workloads {
+    if !other.wanted.is_empty() && one.fence != other.fence {
+        one.fence.clear();
+    }
+    one.wanted.extend(other.wanted);
+    one.former.extend(other.former);
+    one.pods += other.pods;
+    one.ready += other.ready;
+    one
+}
+
 /// Replicas of the only workload of a group.
 pub(in crate::tests) fn only(replicas: &Replicas) -> Option<u32> {
     replicas.values().next().copied()
@@ -220,6 +235,8 @@ impl Etcd {
 #[derive(Clone, Debug)]
 pub(super) struct SeedState {
     pub(super) controllers: Workload,
+    /// kube-controller-manager and kube-scheduler of a destination.
+    pub(super) kube: Workload,
     pub(super) api: Workload,
     pub(super) etcd: Etcd,
     pub(super) dns_records: Requests,
@@ -243,6 +260,7 @@ impl SeedState {
     pub(super) fn new(etcd: Etcd) -> Self {
         Self {
             controllers: Workload::default(),
+            kube: Workload::default(),
             api: Workload::default(),
             etcd,
             dns_records: Requests::default(),
@@ -264,13 +282,14 @@ impl SeedState {
 
     /// What is left of the Shoot.
     pub(super) fn left(&self) -> Vec<String> {
-        let pods = self.controllers.running + self.api.running + self.etcd.members.running;
+        let pods =
+            self.controllers.running + self.kube.running + self.api.running + self.etcd.members.running;
         if self.exists || pods > 0 { vec!["Namespace".to_owned()] } else { Vec::new() }
     }
 
     /// Everything of the Shoot is deleted, and so are the volumes of its etcd.
     pub(super) fn remove(&mut self, now: u64, rng: &mut Rng) {
-        for workload in [&mut self.controllers, &mut self.api, &mut self.etcd.members] {
+        for workload in [&mut self.controllers, &mut self.kube, &mut self.api, &mut self.etcd.members] {
             workload.set(None, "", now, rng);
         }
         self.machines.clear();

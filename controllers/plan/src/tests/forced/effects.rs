@@ -8,7 +8,7 @@ use crate::{
         observed::{OwnerId, Replicas},
     },
     tests::{
-        classic::site::{Requests, only},
+        classic::site::{KUBE_NAME, Requests, only},
         rng::Rng,
     },
 };
@@ -21,8 +21,8 @@ pub(super) struct Seen([u64; 9]);
 pub(super) fn seen(world: &World) -> Seen {
     let (a, b) = (&world.source, &world.destination);
     Seen([
-        a.controllers.version,
-        b.controllers.version,
+        a.controllers.version + a.kube.version,
+        b.controllers.version + b.kube.version,
         a.api.version,
         b.api.version,
         a.members.workload.version,
@@ -37,7 +37,7 @@ pub(super) fn seen(world: &World) -> Seen {
 fn written(side: Side, effect: &Effect) -> Option<usize> {
     let of = usize::from(side == Side::Destination);
     match effect {
-        Effect::EnsureControllers { .. } => Some(of),
+        Effect::EnsureControllers { .. } | Effect::EnsureKubeControllers { .. } => Some(of),
         Effect::EnsureApi { .. } => Some(2 + of),
         Effect::EnsureEtcdReplicas { .. } | Effect::EnsureEtcd { .. } => Some(4 + of),
         Effect::EnsureSourceBackupEntry
@@ -82,10 +82,16 @@ pub(super) fn apply(world: &mut World, side: Side, effect: &Effect, then: &Seen,
             (world.backup_entry, world.machine_guard) = (false, false);
         }
         Effect::RemoveSource => remove(world, Side::Source, &mut rng),
-        Effect::RemoveSourceControllers => world.source.controllers.set(None, "", now, &mut rng),
-        Effect::EnsureControllers { replicas, fence } => {
-            let wanted = as_wanted(world, side, replicas);
-            world.site_mut(side).controllers.set(wanted, fence, now, &mut rng);
+        Effect::RemoveSourceControllers => {
+            world.source.controllers.set(None, "", now, &mut rng);
+            world.source.kube.set(None, "", now, &mut rng);
+        }
+        Effect::EnsureControllers { replicas, fence } | Effect::EnsureKubeControllers { replicas, fence } => {
+            let site = world.site_mut(side);
+            for (name, wanted) in replicas {
+                let workload = if name == KUBE_NAME { &mut site.kube } else { &mut site.controllers };
+                workload.set(site.exists.then_some(*wanted), fence, now, &mut rng);
+            }
         }
         Effect::EnsureApi { replicas, fence } => {
             let wanted = as_wanted(world, side, replicas);
@@ -141,7 +147,7 @@ fn prepare(world: &mut World, rng: &mut Rng) {
         site.members.own = own;
         site.exists = true;
     }
-    for workload in [&mut site.api, &mut site.controllers, &mut site.members.workload] {
+    for workload in [&mut site.api, &mut site.controllers, &mut site.kube, &mut site.members.workload] {
         if workload.wanted.is_none() {
             workload.set(Some(0), "", now, rng);
         }
@@ -168,7 +174,7 @@ fn start_etcd(
 
 fn stop(world: &mut World, fence: &str, rng: &mut Rng) {
     let (now, site) = (world.now, &mut world.destination);
-    for workload in [&mut site.api, &mut site.controllers, &mut site.members.workload] {
+    for workload in [&mut site.api, &mut site.controllers, &mut site.kube, &mut site.members.workload] {
         let replicas = workload.wanted.map(|_| 0);
         workload.set(replicas, fence, now, rng);
     }
@@ -177,7 +183,7 @@ fn stop(world: &mut World, fence: &str, rng: &mut Rng) {
 fn remove(world: &mut World, side: Side, rng: &mut Rng) {
     let now = world.now;
     let site = world.site_mut(side);
-    for workload in [&mut site.api, &mut site.controllers, &mut site.members.workload] {
+    for workload in [&mut site.api, &mut site.controllers, &mut site.kube, &mut site.members.workload] {
         workload.set(None, "", now, rng);
     }
     for requests in [&mut site.dns_records, &mut site.infrastructure, &mut site.extensions, &mut site.workers]

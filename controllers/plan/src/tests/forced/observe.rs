@@ -6,7 +6,7 @@ use repot_apimachinery::time::Time;
 
 use super::{
     members::{WAIT, is_in},
-    world::{API, CONTROLLERS, DESTINATION, MEMBERS, SOURCE, SimulatedSeed, World},
+    world::{API, CONTROLLERS, DESTINATION, KUBE, MEMBERS, SOURCE, SimulatedSeed, World},
 };
 use crate::{
     flow::Abort,
@@ -17,6 +17,7 @@ use crate::{
             Observed, OwnerRecord, Quarantine, SourceFacts, SourceSnapshot, Workloads,
         },
     },
+    tests::classic::site::{KUBE_NAME, both},
 };
 
 pub(super) fn observe(world: &mut World, side: Side) -> Observed {
@@ -100,7 +101,7 @@ fn source(world: &mut World) -> SourceFacts {
     let last = world.bucket.last.as_ref().filter(|_| is_read);
     SourceFacts {
         unsynced: Some(0),
-        controllers: site.controllers.facts("controllers", true),
+        controllers: both(site.controllers.facts("controllers", true), site.kube.facts(KUBE_NAME, true)),
         api: site.api.facts("kube-apiserver", site.is_api_ready()),
         etcd: etcd(site),
         owner,
@@ -162,6 +163,7 @@ fn destination(world: &mut World) -> DestinationFacts {
         machine_differences: machines.then(Vec::new),
         stale_leases: leases.then_some(stale),
         controllers: carried(site.controllers.facts("controllers", true), CONTROLLERS),
+        kube_controllers: carried(site.kube.facts(KUBE_NAME, true), KUBE),
         unhealthy_nodes: nodes.then(Vec::new),
         source_backup_entry: world.backup_entry,
         left: left_at_destination(world),

@@ -25,6 +25,7 @@ pub(super) const DESTINATION: &str = "seed-b";
 /// Replicas before the migration.
 pub(super) const API: u32 = 2;
 pub(super) const CONTROLLERS: u32 = 3;
+pub(super) const KUBE: u32 = 1;
 pub(super) const MEMBERS: u32 = 3;
 
 /// Which defect the simulated members have, if any.
@@ -39,6 +40,8 @@ pub(super) struct SimulatedSeed {
     pub(super) members: Members,
     pub(super) api: Workload,
     pub(super) controllers: Workload,
+    /// kube-controller-manager, which the etcd fences.
+    pub(super) kube: Workload,
     pub(super) dns_records: Requests,
     pub(super) infrastructure: Requests,
     pub(super) extensions: Requests,
@@ -52,6 +55,7 @@ impl SimulatedSeed {
         Self {
             members,
             api,
+            kube: if exists { Workload::of(KUBE) } else { Workload::default() },
             controllers,
             dns_records: Requests::default(),
             infrastructure: Requests::default(),
@@ -67,7 +71,8 @@ impl SimulatedSeed {
     }
 
     pub(super) fn left(&self) -> Vec<String> {
-        let pods = self.controllers.running + self.api.running + self.members.workload.running;
+        let pods =
+            self.controllers.running + self.kube.running + self.api.running + self.members.workload.running;
         if self.exists || pods > 0 { vec!["Namespace".to_owned()] } else { Vec::new() }
     }
 }
@@ -189,12 +194,14 @@ impl World {
         for side in [Side::Source, Side::Destination] {
             let site = self.site_mut(side);
             site.controllers.advance(now);
+            site.kube.advance(now);
             site.api.advance(now);
         }
         let is_off = is_in(self.trouble.power_off, now);
         if is_off {
+            let source = &mut self.source;
             for workload in
-                [&mut self.source.controllers, &mut self.source.api, &mut self.source.members.workload]
+                [&mut source.controllers, &mut source.kube, &mut source.api, &mut source.members.workload]
             {
                 workload.delete_pods(now, &mut rng);
             }
